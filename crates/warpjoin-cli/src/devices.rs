@@ -1,0 +1,122 @@
+//! `warpjoin devices`: what this machine has, and why something can't be used.
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{Attribute, Cell, ContentArrangement, Table};
+use warpjoin_device::{
+    CudaOptions, CudaStatus, DeviceInfo, DeviceKind, KernelCache, SimOptions, cuda_status, open_cuda, open_simulated,
+};
+
+const HEADER: [&str; 9] =
+    ["device", "name", "memory", "capability", "SMs", "L2", "links", "driver", "kernel compiler"];
+
+/// Describes all devices, in text for a terminal. Never fails: what can't be used says why.
+pub fn describe_devices() -> String {
+    let mut table = Table::new();
+    table.load_preset(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(HEADER.map(|title| Cell::new(title).add_attribute(Attribute::Bold)));
+    let mut notes = vec![describe_cuda(&cuda_status(), &mut table), describe_simulated(&mut table)];
+    notes.push(match KernelCache::open(None).dir() {
+        Some(dir) => format!("Kernel cache: {}", dir.display()),
+        None => "Kernel cache: off (set WARPJOIN_KERNEL_CACHE to a folder)".to_string(),
+    });
+    format!("{table}\n{}", notes.join("\n"))
+}
+
+fn describe_cuda(status: &CudaStatus, table: &mut Table) -> String {
+    let versions = format!(
+        "driver {}, {} GPUs, NVRTC {}",
+        status.driver.as_deref().unwrap_or("none"),
+        status.gpus,
+        match (&status.nvrtc, &status.nvrtc_path) {
+            (Some(version), Some(path)) => format!("{version} ({})", path.display()),
+            (Some(version), None) => version.clone(),
+            (None, _) => "none".to_string(),
+        }
+    );
+    if let Some(problem) = &status.problem {
+        return format!("CUDA: can't be used: {problem}\n      ({versions})");
+    }
+    match open_cuda(&CudaOptions::default()) {
+        Ok(devices) => {
+            devices.iter().for_each(|device| add_row(table, device.info()));
+            format!("CUDA: {versions}")
+        }
+        Err(error) => format!("CUDA: can't be used: {error}\n      ({versions})"),
+    }
+}
+
+fn describe_simulated(table: &mut Table) -> String {
+    match open_simulated(&SimOptions { devices: 1, ..SimOptions::default() }) {
+        Ok(devices) => {
+            devices.iter().for_each(|device| add_row(table, device.info()));
+            "Simulated devices: any number can be made (--device sim --devices N)".to_string()
+        }
+        Err(error) => format!("Simulated devices: can't be used: {error}"),
+    }
+}
+
+fn add_row(table: &mut Table, info: &DeviceInfo) {
+    let capability = match info.kind {
+        DeviceKind::Cuda => format!("{}.{}", info.compute_capability.0, info.compute_capability.1),
+        DeviceKind::Simulated => "-".to_string(),
+    };
+    table.add_row([
+        format!("{}:{}", info.kind, info.ordinal),
+        info.name.clone(),
+        format!("{} ({} to use)", show_bytes(info.memory_bytes), show_bytes(info.budget_bytes)),
+        capability,
+        info.multiprocessors.to_string(),
+        show_bytes(info.l2_bytes),
+        show_links(info),
+        info.driver.clone(),
+        info.compiler.clone(),
+    ]);
+}
+
+/// Links of one name together: `NVLink to 1, 2, 3`.
+fn show_links(info: &DeviceInfo) -> String {
+    let mut lines: Vec<(String, Vec<String>)> = vec![];
+    for link in info.links.iter().filter(|link| link.peer != info.ordinal) {
+        let name = if link.access { link.name.clone() } else { format!("{} (no access)", link.name) };
+        match lines.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, peers)) => peers.push(link.peer.to_string()),
+            None => lines.push((name, vec![link.peer.to_string()])),
+        }
+    }
+    if lines.is_empty() {
+        return "-".to_string();
+    }
+    lines.iter().map(|(name, peers)| format!("{name} to {}", peers.join(", "))).collect::<Vec<_>>().join("\n")
+}
+
+/// Bytes in the unit that suits them, of 1024.
+pub(crate) fn show_bytes(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 || value >= 100.0 { format!("{value:.0} {}", units[unit]) } else { format!("{value:.1} {}", units[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_units() {
+        assert_eq!(show_bytes(0), "0 B");
+        assert_eq!(show_bytes(1023), "1023 B");
+        assert_eq!(show_bytes(1536), "1.5 KiB");
+        assert_eq!(show_bytes(80 << 30), "80.0 GiB");
+        assert_eq!(show_bytes(u64::MAX), "16777216 TiB");
+    }
+
+    #[test]
+    fn it_never_fails() {
+        let text = describe_devices();
+        assert!(text.contains("CUDA:") && text.contains("Simulated devices:") && text.contains("Kernel cache:"), "{text}");
+    }
+}

@@ -1,0 +1,18 @@
+//! The parts of the binary `warpjoin`: TPC-H runner, SQL shell, device listing.
+//!
+//! Owns what a user types and sees. Must not know how a query runs on a device.
+
+pub mod answers;
+mod devices;
+mod error;
+mod output;
+mod shell;
+mod target;
+pub mod tpch;
+
+pub use devices::describe_devices;
+pub use error::{CliError, Result};
+pub use output::print_line;
+pub use shell::{ShellArgs, run_shell};
+pub use target::TargetArgs;
+pub use tpch::{TpchArgs, run_tpch};

@@ -1,0 +1,54 @@
+//! The command `warpjoin`.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use warpjoin_cli::{CliError, ShellArgs, TpchArgs, describe_devices, print_line, run_shell, run_tpch};
+
+/// Joins and group-bys of SQL on GPUs, or on simulated devices.
+#[derive(Debug, Parser)]
+#[command(name = "warpjoin", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List devices, or why they can't be used
+    Devices,
+    /// Run TPC-H queries through warpjoin and through stock DataFusion, and compare
+    Tpch(TpchArgs),
+    /// Run SQL over Parquet and CSV files
+    Sql(ShellArgs),
+}
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: no threads to run on: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = match arguments.command {
+        Command::Devices => print_line(&describe_devices()).map(|()| true),
+        Command::Tpch(arguments) => runtime.block_on(run_tpch(&arguments)),
+        Command::Sql(arguments) => runtime.block_on(run_shell(&arguments)),
+    };
+    // A cancelled query may still hold a blocking thread: do not wait for it.
+    runtime.shutdown_background();
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) | Err(CliError::OutputClosed) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            match error {
+                CliError::Usage(_) => ExitCode::from(2),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The prompt: line editing, history, and commands that start with a backslash.
+
+use std::path::PathBuf;
+
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::DefaultHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Editor, Helper};
+
+use super::statements::Executor;
+use crate::error::{CliError, Result};
+use crate::output::print_line;
+
+const HELP: &str = "\
+Statements end with a semicolon. Commands:
+  \\d          list tables
+  \\d NAME     columns of a table
+  \\timing     print how long statements take, or stop it
+  \\q          leave (or Ctrl-D)
+Devices: SET warpjoin.device = 'sim'; SHOW warpjoin.strict; EXPLAIN SELECT ...";
+
+/// Reads and runs statements until the user leaves. Their errors are printed.
+pub(super) async fn run_prompt(executor: &mut Executor) -> Result<()> {
+    let mut editor: Editor<Prompt, DefaultHistory> = Editor::new().map_err(terminal_error)?;
+    editor.set_helper(Some(Prompt));
+    let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".warpjoin_history"));
+    if let Some(history) = &history {
+        // There is none the first time.
+        let _ = editor.load_history(history);
+    }
+    print_line(&format!("warpjoin {}: \\? for help", env!("CARGO_PKG_VERSION")))?;
+    loop {
+        match tokio::task::block_in_place(|| editor.readline("warpjoin> ")) {
+            Ok(line) => {
+                let line = line.trim();
+                if line.is_empty() {
+                    continue;
+                }
+                let _ = editor.add_history_entry(line);
+                match run_line(executor, line).await {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(CliError::OutputClosed) => return Err(CliError::OutputClosed),
+                    Err(error) => eprintln!("error: {error}"),
+                }
+            }
+            Err(ReadlineError::Interrupted) => {}
+            Err(ReadlineError::Eof) => break,
+            Err(error) => return Err(terminal_error(error)),
+        }
+    }
+    if let Some(history) = &history
+        && let Err(error) = editor.save_history(history)
+    {
+        log::warn!("the history was not saved: {error}");
+    }
+    Ok(())
+}
+
+/// False when the user leaves.
+async fn run_line(executor: &mut Executor, line: &str) -> Result<bool> {
+    let Some(command) = line.strip_prefix('\\') else {
+        executor.run_script(line).await?;
+        return Ok(true);
+    };
+    let command = command.trim_end_matches(';').trim();
+    let (name, argument) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+    match (name, argument.trim()) {
+        ("q", "") => return Ok(false),
+        ("?" | "h", "") => print_line(HELP)?,
+        ("timing", "") => print_line(if executor.toggle_timing() { "timing is on" } else { "timing is off" })?,
+        ("d", "") => {
+            let tables = "SELECT table_name, table_type FROM information_schema.tables \
+                          WHERE table_schema <> 'information_schema' ORDER BY table_name";
+            executor.run_script(tables).await?;
+        }
+        ("d", table) => executor.run_script(&format!("DESCRIBE {table}")).await?,
+        _ => return Err(CliError::Usage(format!("there is no command \\{command}; \\? lists them"))),
+    }
+    Ok(true)
+}
+
+fn terminal_error(error: ReadlineError) -> CliError {
+    CliError::Usage(format!("the terminal can't be used: {error}; give statements by -c or -f"))
+}
+
+/// Lets a statement go over several lines, until its semicolon.
+struct Prompt;
+
+impl Validator for Prompt {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let complete = is_complete(context.input());
+        Ok(if complete { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
+    }
+}
+
+impl Helper for Prompt {}
+impl Highlighter for Prompt {}
+impl Hinter for Prompt {
+    type Hint = String;
+}
+impl Completer for Prompt {
+    type Candidate = String;
+}
+
+fn is_complete(input: &str) -> bool {
+    let input = input.trim();
+    let in_quotes = input.matches('\'').count() % 2 == 1;
+    input.is_empty() || input.starts_with('\\') || (input.ends_with(';') && !in_quotes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_go_to_their_semicolon() {
+        for complete in ["", "select 1;", "\\d", "\\timing", "select ';';", "select 'it''s';\n"] {
+            assert!(is_complete(complete), "{complete}");
+        }
+        for open in ["select 1", "select ';", "select 1\nfrom"] {
+            assert!(!is_complete(open), "{open}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `warpjoin sql`: SQL over Parquet and CSV files, from the command line, a file or a prompt.
+
+mod interactive;
+mod statements;
+mod tables;
+
+use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
+
+use clap::Args;
+use datafusion::prelude::SessionConfig;
+
+use crate::error::{CliError, Result};
+use crate::target::TargetArgs;
+use statements::Executor;
+use tables::FileTable;
+
+/// Flags of `warpjoin sql`.
+#[derive(Debug, Args)]
+pub struct ShellArgs {
+    /// Statements to run; the prompt opens without -c and -f
+    #[arg(short, long, value_name = "SQL", conflicts_with = "file")]
+    command: Option<String>,
+    /// File of statements to run
+    #[arg(short, long)]
+    file: Option<PathBuf>,
+    /// Register a Parquet or CSV file, or a folder of them, as a table
+    #[arg(long = "table", value_name = "NAME=PATH", value_parser = tables::parse_file_table)]
+    tables: Vec<FileTable>,
+    /// Print how long each statement took
+    #[arg(long)]
+    timing: bool,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// Runs the shell to its end; true when everything went well.
+///
+/// # Errors
+/// The first error of `-c`, `-f` or piped statements; at the prompt, errors are printed instead.
+pub async fn run_shell(arguments: &ShellArgs) -> Result<bool> {
+    let context = arguments.target.session(SessionConfig::new().with_information_schema(true))?;
+    for table in &arguments.tables {
+        table.register(&context).await?;
+    }
+    let mut executor = Executor::new(context, arguments.timing);
+    if let Some(command) = &arguments.command {
+        executor.run_script(command).await?;
+    } else if let Some(file) = &arguments.file {
+        let script = std::fs::read_to_string(file).map_err(CliError::file(file))?;
+        executor.run_script(&script).await?;
+    } else if std::io::stdin().is_terminal() {
+        interactive::run_prompt(&mut executor).await?;
+    } else {
+        let mut script = String::new();
+        std::io::stdin().read_to_string(&mut script).map_err(CliError::file("standard input"))?;
+        executor.run_script(&script).await?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,77 @@
+//! Which devices a command runs on: the flags, and the DataFusion session over them.
+
+use clap::Args;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use warpjoin_datafusion::{DeviceChoice, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder};
+use warpjoin_device::cuda_status;
+
+use crate::error::{CliError, Result};
+
+/// Flags that choose devices.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TargetArgs {
+    /// Kind of device: auto (GPUs if there are some), cuda, or sim (simulated on the CPU)
+    #[arg(long, default_value = "auto", value_parser = parse_choice)]
+    pub device: DeviceChoice,
+    /// Number of devices; all GPUs, or two simulated devices, if not given
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
+    pub devices: Option<u8>,
+    /// Memory that may be used on each device, such as 8GB
+    #[arg(long, value_name = "BYTES")]
+    pub memory_budget: Option<String>,
+    /// Make it an error if a join or aggregate stays on the CPU
+    #[arg(long)]
+    pub strict: bool,
+}
+
+fn parse_choice(text: &str) -> Result<DeviceChoice, String> {
+    text.parse().map_err(|()| "it takes auto, cuda or sim".to_string())
+}
+
+impl TargetArgs {
+    /// A DataFusion session with warpjoin on these devices; none is opened yet.
+    ///
+    /// # Errors
+    /// When the memory budget is no size.
+    pub fn session(&self, mut config: SessionConfig) -> Result<SessionContext> {
+        let options = WarpjoinOptions {
+            device: self.device,
+            devices: self.devices.map_or(0, usize::from),
+            strict: self.strict,
+            ..WarpjoinOptions::default()
+        };
+        config = config.with_option_extension(options);
+        if let Some(budget) = &self.memory_budget {
+            let set = config.options_mut().set("warpjoin.memory_budget", budget);
+            set.map_err(|_| CliError::Usage(format!("--memory-budget takes bytes, such as 8GB or 512MiB, not '{budget}'")))?;
+        }
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_default_features()
+            .with_warpjoin(WarpjoinRuntime::lazy())
+            .build();
+        Ok(SessionContext::new_with_state(state))
+    }
+
+    /// The same, with simulated devices in place of a GPU that is not there.
+    #[must_use]
+    pub fn with_some_device(mut self) -> Self {
+        if self.device == DeviceChoice::Auto {
+            self.device = match cuda_status().problem {
+                None => DeviceChoice::Cuda,
+                Some(_) => DeviceChoice::Simulated,
+            };
+        }
+        self
+    }
+}
+
+/// DataFusion as it comes, on the same number of partitions.
+pub(crate) fn stock_session() -> SessionContext {
+    let mut config = SessionConfig::new();
+    // Wrong answers on dictionary keys (apache/datafusion #24587): an oracle must not have them.
+    config.options_mut().optimizer.enable_dynamic_filter_pushdown = false;
+    SessionContext::new_with_state(SessionStateBuilder::new().with_config(config).with_default_features().build())
+}
+

@@ -1,0 +1,121 @@
+//! Generated tables, brought to the devices, and to DataFusion's memory for the oracle.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use datafusion::datasource::MemTable;
+use datafusion::prelude::SessionContext;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use warpjoin::{Session, TableBuilder};
+use warpjoin_datafusion::DeviceTableProvider;
+
+use super::generate::Generation;
+use super::tables::TpchTable;
+use crate::error::{CliError, Result};
+
+/// What to load, and where to.
+pub(super) struct Loading {
+    /// Scale factor.
+    pub(super) scale: f64,
+    /// Threads that generate.
+    pub(super) threads: usize,
+    /// Partitions of the oracle's tables.
+    pub(super) partitions: usize,
+    /// The devices.
+    pub(super) session: Arc<Session>,
+    /// Gets the tables on the devices.
+    pub(super) device_context: SessionContext,
+    /// Gets the same rows in host memory.
+    pub(super) oracle_context: Option<SessionContext>,
+}
+
+/// What loading a table cost.
+#[derive(Debug, Clone, Serialize)]
+pub struct LoadReport {
+    /// Its name.
+    pub table: String,
+    /// Rows.
+    pub rows: u64,
+    /// Columns that were loaded.
+    pub columns: Vec<String>,
+    /// Memory that it takes, over all devices.
+    pub device_bytes: u64,
+    /// Generating, encoding and uploading, wall clock.
+    pub seconds: f64,
+}
+
+impl Loading {
+    /// Loads all `tables` (columns by position), one after another.
+    ///
+    /// # Errors
+    /// When a device has too little memory.
+    pub(super) fn run(&self, tables: &BTreeMap<TpchTable, Vec<usize>>) -> Result<Vec<LoadReport>> {
+        tables.iter().map(|(&table, projection)| self.load(table, projection)).collect()
+    }
+
+    fn load(&self, table: TpchTable, projection: &[usize]) -> Result<LoadReport> {
+        let start = Instant::now();
+        let schema = Arc::new(table.schema().project(projection)?);
+        let mut builder = TableBuilder::new(&self.session, Arc::clone(&schema));
+        let mut partitions: Vec<Vec<RecordBatch>> = vec![vec![]; self.partitions.max(1)];
+        let generation =
+            Generation { table, scale: self.scale, projection: projection.to_vec(), threads: self.threads };
+        let bar = progress_bar(table, self.scale);
+        generation.run(|number, batches| {
+            for batch in &batches {
+                builder.push(batch)?;
+                bar.inc(batch.num_rows() as u64);
+            }
+            if self.oracle_context.is_some() {
+                let parts = partitions.len();
+                partitions[number as usize % parts].extend(batches);
+            }
+            Ok(())
+        })?;
+        bar.set_message("to the devices");
+        let loaded = Arc::new(builder.finish().map_err(|error| explain(table, error))?);
+        bar.finish_and_clear();
+        let report = LoadReport {
+            table: table.name().to_string(),
+            rows: loaded.rows(),
+            columns: schema.fields().iter().map(|field| field.name().clone()).collect(),
+            device_bytes: loaded.resident_bytes(),
+            seconds: start.elapsed().as_secs_f64(),
+        };
+        self.device_context.register_table(table.name(), Arc::new(DeviceTableProvider::new(loaded)))?;
+        if let Some(oracle) = &self.oracle_context {
+            if partitions.iter().skip(1).all(Vec::is_empty) {
+                partitions = spread(partitions.swap_remove(0), self.partitions.max(1));
+            }
+            oracle.register_table(table.name(), Arc::new(MemTable::try_new(schema, partitions)?))?;
+        }
+        Ok(report)
+    }
+}
+
+/// A table of one part still gets its batches spread over all partitions.
+fn spread(batches: Vec<RecordBatch>, partitions: usize) -> Vec<Vec<RecordBatch>> {
+    let mut spread = vec![vec![]; partitions];
+    for (number, batch) in batches.into_iter().enumerate() {
+        spread[number % partitions].push(batch);
+    }
+    spread
+}
+
+fn explain(table: TpchTable, error: warpjoin::Error) -> CliError {
+    CliError::Query(format!("loading {}: {error}", table.name()))
+}
+
+/// Hidden by itself where standard error is no terminal.
+fn progress_bar(table: TpchTable, scale: f64) -> ProgressBar {
+    let bar = ProgressBar::new(table.rows(scale));
+    let template = "{prefix:>10} {wide_bar} {human_pos} rows {per_sec} {msg}";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_prefix(table.name());
+    bar
+}

@@ -1,0 +1,171 @@
+//! One query: through stock DataFusion, through warpjoin, compared and timed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::prelude::SessionContext;
+use warpjoin_datafusion::Placement;
+
+use super::parameters::Parameters;
+use super::queries::query_text;
+use super::report::{Outcome, PlacementReport, QueryReport, RunReport, VariantsReport, total_metrics};
+use crate::answers::{Answer, RowOrder, Verdict, without_limit};
+use crate::error::Result;
+
+/// The two sessions that answer the queries.
+pub(super) struct Measurement {
+    /// With warpjoin.
+    pub(super) device: SessionContext,
+    /// Without.
+    pub(super) oracle: Option<SessionContext>,
+    /// Hot runs, after the first.
+    pub(super) hot_runs: usize,
+}
+
+/// One run of one query.
+struct TimedRun {
+    planning_ms: f64,
+    execution_ms: f64,
+    plan: Arc<dyn ExecutionPlan>,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
+/// An answer of stock DataFusion.
+struct Expected {
+    answer: Answer,
+    order: RowOrder,
+    median_ms: f64,
+}
+
+impl Measurement {
+    /// Runs query `number` with text `sql`; also returns the batches of the answer through warpjoin.
+    /// What fails is in the report.
+    pub(super) async fn query(&self, number: u32, sql: &str) -> (QueryReport, Option<(SchemaRef, Vec<RecordBatch>)>) {
+        let mut report = QueryReport {
+            query: number,
+            sql: sql.to_string(),
+            rows: 0,
+            outcome: Outcome::NotCompared,
+            difference: None,
+            placement: PlacementReport::default(),
+            datafusion_ms: None,
+            first: None,
+            hot: None,
+            hot_total_ms: vec![],
+            variants: None,
+        };
+        match self.fill(sql, &mut report).await {
+            Ok(answer) => (report, Some(answer)),
+            Err(error) => {
+                report.outcome = Outcome::Failed;
+                report.difference = Some(error.to_string());
+                (report, None)
+            }
+        }
+    }
+
+    async fn fill(&self, sql: &str, report: &mut QueryReport) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+        let expected = match &self.oracle {
+            Some(oracle) => Some(expect(oracle, sql, self.hot_runs).await?),
+            None => None,
+        };
+        if let Some(expected) = &expected {
+            report.rows = expected.answer.rows();
+            report.datafusion_ms = Some(expected.median_ms);
+            report.outcome = Outcome::Equal;
+        }
+        let mut hot = vec![];
+        let mut last = None;
+        for number in 0..=self.hot_runs {
+            let run = timed_run(&self.device, sql).await?;
+            let placement = Placement::of(&run.plan);
+            let run_report = RunReport::new(run.planning_ms, run.execution_ms, &placement);
+            report.placement = PlacementReport::new(&placement);
+            if let Some(expected) = &expected
+                && let Some(difference) = self.difference(sql, &run, expected).await?
+            {
+                report.outcome = Outcome::Different;
+                report.difference = Some(format!("run {number}: {difference}"));
+            }
+            match number {
+                0 => report.first = Some(run_report),
+                _ => hot.push(run_report),
+            }
+            report.rows = run.batches.iter().map(RecordBatch::num_rows).sum();
+            last = Some((run.schema, run.batches));
+        }
+        report.hot_total_ms = hot.iter().map(|run| run.total_ms).collect();
+        hot.sort_by(|a, b| a.total_ms.total_cmp(&b.total_ms));
+        report.hot = hot.get(hot.len() / 2).cloned();
+        Ok(last.unwrap_or_else(|| (SchemaRef::new(arrow::datatypes::Schema::empty()), vec![])))
+    }
+
+    /// Runs the query with `runs` sets of random parameters. Its own text must have run before.
+    pub(super) async fn variants(&self, number: u32, scale: f64, runs: u32) -> Result<VariantsReport> {
+        let mut report = VariantsReport { runs: runs as usize, ..VariantsReport::default() };
+        for seed in 0..u64::from(runs) {
+            let Some(sql) = query_text(number, &Parameters::random(scale, seed)) else { continue };
+            let run = timed_run(&self.device, &sql).await?;
+            report.compiled_modules += total_metrics(&Placement::of(&run.plan)).compiled_modules;
+            if let Some(oracle) = &self.oracle {
+                let expected = expect(oracle, &sql, 0).await?;
+                if let Some(difference) = self.difference(&sql, &run, &expected).await? {
+                    report.different.push(format!("parameters {seed}: {difference}"));
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// How an answer differs from what was expected; `None` if it does not.
+    async fn difference(&self, sql: &str, run: &TimedRun, expected: &Expected) -> Result<Option<String>> {
+        let actual = Answer::new(Arc::clone(&run.schema), &run.batches)?;
+        let mut verdict = actual.compare(&expected.answer, &expected.order);
+        if verdict == Verdict::TiesAtLimit
+            && let Some(oracle) = &self.oracle
+        {
+            let plan = without_limit(&oracle.state().create_logical_plan(sql).await?)?;
+            let full = oracle.execute_logical_plan(plan).await?.collect().await?;
+            verdict = actual.check_ties(&Answer::new(Arc::clone(&run.schema), &full)?, &expected.order);
+        }
+        Ok(match verdict {
+            Verdict::Equal => None,
+            Verdict::Different(difference) => Some(difference),
+            Verdict::TiesAtLimit => Some("rows that tie at the LIMIT were not checked".to_string()),
+        })
+    }
+}
+
+/// The oracle's answer, and the median time of its hot runs (of its only run if there are none).
+async fn expect(oracle: &SessionContext, sql: &str, hot_runs: usize) -> Result<Expected> {
+    let order = RowOrder::of(&oracle.state().create_logical_plan(sql).await?);
+    let first = timed_run(oracle, sql).await?;
+    let mut times_ms = vec![];
+    for _ in 0..hot_runs {
+        let run = timed_run(oracle, sql).await?;
+        times_ms.push(run.planning_ms + run.execution_ms);
+    }
+    times_ms.sort_by(f64::total_cmp);
+    let median_ms = times_ms.get(times_ms.len() / 2).copied().unwrap_or(first.planning_ms + first.execution_ms);
+    Ok(Expected { answer: Answer::new(first.schema, &first.batches)?, order, median_ms })
+}
+
+async fn timed_run(context: &SessionContext, sql: &str) -> Result<TimedRun> {
+    let start = Instant::now();
+    let frame = context.sql(sql).await?;
+    let task = Arc::new(frame.task_ctx());
+    let plan = frame.create_physical_plan().await?;
+    let planned = Instant::now();
+    let batches = collect(Arc::clone(&plan), task).await?;
+    Ok(TimedRun {
+        planning_ms: (planned - start).as_secs_f64() * 1e3,
+        execution_ms: planned.elapsed().as_secs_f64() * 1e3,
+        schema: plan.schema(),
+        plan,
+        batches,
+    })
+}

@@ -1,0 +1,128 @@
+//! The order of things: choose columns, load, run each query, report.
+
+use std::sync::Arc;
+
+use datafusion::arrow::temporal_conversions::timestamp_s_to_datetime;
+use datafusion::physical_plan::displayable;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use warpjoin_datafusion::session_of;
+
+use super::arguments::TpchArgs;
+use super::columns::columns_read;
+use super::load::Loading;
+use super::measure::Measurement;
+use super::parameters::Parameters;
+use super::queries::query_text;
+use super::report::{DeviceReport, Outcome, Report};
+use super::{save, table};
+use crate::error::{CliError, Result};
+use crate::output::print_line;
+use crate::target::stock_session;
+
+/// Runs TPC-H as told; true when all answers are equal and `strict` holds.
+///
+/// # Errors
+/// When no device can be opened, the tables do not fit, or a file can't be written. A query that
+/// fails is part of the report instead.
+pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
+    arguments.check()?;
+    let texts = chosen_texts(arguments)?;
+    let target = arguments.target.clone().with_some_device();
+    let mut config = SessionConfig::new();
+    config.options_mut().explain.show_statistics = false;
+    let device_context = target.session(config)?;
+    // Whatever the estimates say: this command is about the devices.
+    device_context.sql("SET warpjoin.minimum_rows = 0").await?.collect().await?;
+    let session = session_of(&device_context)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let loading = Loading {
+        scale: arguments.scale,
+        threads: arguments.threads.map_or(cores, usize::from),
+        partitions: arguments.parts.map_or(cores, usize::from),
+        session: Arc::clone(&session),
+        device_context: device_context.clone(),
+        oracle_context: (!arguments.no_oracle).then(stock_session),
+    };
+    let sql: Vec<String> = texts.iter().map(|(_, text)| text.clone()).collect();
+    let tables = loading.run(&columns_read(&sql).await?)?;
+    let mut report = Report {
+        warpjoin_version: env!("CARGO_PKG_VERSION").to_string(),
+        datafusion_version: datafusion::DATAFUSION_VERSION.to_string(),
+        date: String::new(),
+        command: std::env::args().collect(),
+        scale: arguments.scale,
+        hot_runs: arguments.runs,
+        cores,
+        devices: session.devices().iter().map(|device| DeviceReport::new(device.info())).collect(),
+        tables,
+        queries: vec![],
+    };
+    let measurement =
+        Measurement { device: device_context, oracle: loading.oracle_context.clone(), hot_runs: arguments.runs };
+    run_queries(arguments, &texts, &measurement, &mut report).await?;
+    report.date = now_utc();
+    print_line(&table::render(&report))?;
+    if let Some(path) = &arguments.json {
+        save::save_report(path, &report)?;
+    }
+    Ok(report.passed(arguments.target.strict))
+}
+
+async fn run_queries(
+    arguments: &TpchArgs,
+    texts: &[(u32, String)],
+    measurement: &Measurement,
+    report: &mut Report,
+) -> Result<()> {
+    for (number, sql) in texts {
+        if arguments.explain {
+            print_plan(&measurement.device, *number, sql).await?;
+        }
+        let (mut query, answer) = measurement.query(*number, sql).await;
+        log::info!("query {number}: {:?}", query.outcome);
+        if let (Some(folder), Some((schema, batches))) = (&arguments.save_answers, &answer) {
+            save::save_answer(folder, *number, schema, batches)?;
+        }
+        if arguments.analyze && query.outcome != Outcome::Failed {
+            print_analysis(&measurement.device, *number, sql).await?;
+        }
+        if arguments.variants > 0 && query.outcome != Outcome::Failed {
+            match measurement.variants(*number, arguments.scale, arguments.variants).await {
+                Ok(variants) => query.variants = Some(variants),
+                Err(error) => {
+                    query.outcome = Outcome::Failed;
+                    query.difference = Some(format!("a variant: {error}"));
+                }
+            }
+        }
+        report.queries.push(query);
+    }
+    Ok(())
+}
+
+fn chosen_texts(arguments: &TpchArgs) -> Result<Vec<(u32, String)>> {
+    let parameters = Parameters::validation(arguments.scale);
+    let text = |number: u32| query_text(number, &parameters).map(|text| (number, text));
+    let missing = || CliError::Usage("there is no such query".to_string());
+    arguments.chosen_queries().into_iter().map(|number| text(number).ok_or_else(missing)).collect()
+}
+
+async fn print_plan(context: &SessionContext, number: u32, sql: &str) -> Result<()> {
+    let plan = match context.sql(sql).await?.create_physical_plan().await {
+        Ok(plan) => displayable(plan.as_ref()).indent(false).to_string(),
+        Err(error) => format!("error: {}", CliError::from(error)),
+    };
+    print_line(&format!("-- query {number}\n{plan}"))
+}
+
+async fn print_analysis(context: &SessionContext, number: u32, sql: &str) -> Result<()> {
+    let batches = context.sql(&format!("EXPLAIN ANALYZE {sql}")).await?.collect().await?;
+    print_line(&format!("-- query {number}\n{}", arrow::util::pretty::pretty_format_batches(&batches)?))
+}
+
+/// Now, as `2026-11-20T12:00:00Z`.
+fn now_utc() -> String {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since_epoch.as_secs()).unwrap_or_default();
+    timestamp_s_to_datetime(seconds).map(|time| time.format("%Y-%m-%dT%H:%M:%SZ").to_string()).unwrap_or_default()
+}

@@ -1,0 +1,263 @@
+//! The `warpjoin.*` options of a session: what they are, how they parse, how `SHOW` lists them.
+//!
+//! Must not know what the options do to a plan.
+
+use std::any::Any;
+use std::fmt;
+use std::str::FromStr;
+
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
+use datafusion::common::{DataFusionError, Result};
+
+/// Rows below which a subtree stays on the CPU by default.
+const MINIMUM_ROWS_DEFAULT: u64 = 100_000;
+
+/// The options under `warpjoin.` of one session. `SET warpjoin.strict = true` changes one,
+/// `SHOW warpjoin.strict` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WarpjoinOptions {
+    /// Whether plans are put on devices at all.
+    pub enabled: bool,
+    /// Kind of device.
+    pub device: DeviceChoice,
+    /// Number of devices; 0: all GPUs of the host, or two simulated devices.
+    pub devices: usize,
+    /// Budget per device in bytes; 0: what the device starts with.
+    pub memory_budget_bytes: u64,
+    /// Lanes that probe a hash table together, a power of two from 1 to 32; 0: chosen per table.
+    pub group_size_lanes: u32,
+    /// Whether a join or aggregate that stays on the CPU, or falls back to it, is an error.
+    pub strict: bool,
+    /// A subtree whose inputs are all estimated below this stays on the CPU. Ignored when `strict`.
+    pub minimum_rows: u64,
+    /// Seed of the simulated devices' schedule; `None`: their default.
+    pub simulate_seed: Option<u64>,
+}
+
+/// Which kind of device queries run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum DeviceChoice {
+    /// GPUs if there are some, else none.
+    #[default]
+    Auto,
+    /// GPUs; none there is an error.
+    Cuda,
+    /// Devices simulated on the CPU.
+    Simulated,
+}
+
+impl Default for WarpjoinOptions {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            device: DeviceChoice::Auto,
+            devices: 0,
+            memory_budget_bytes: 0,
+            group_size_lanes: 0,
+            strict: false,
+            minimum_rows: MINIMUM_ROWS_DEFAULT,
+            simulate_seed: None,
+        }
+    }
+}
+
+impl ConfigExtension for WarpjoinOptions {
+    const PREFIX: &'static str = "warpjoin";
+}
+
+impl ExtensionOptions for WarpjoinOptions {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        let value = value.trim();
+        match key {
+            "enabled" => self.enabled = parse(key, value, "true or false")?,
+            "device" => self.device = parse(key, value, "auto, cuda or sim")?,
+            "devices" => self.devices = parse_in(key, value, "0 (all) to 255", |&n: &usize| n <= 255)?,
+            "memory_budget" => self.memory_budget_bytes = parse::<Bytes>(key, value, "bytes, such as 8GB or 512MiB")?.0,
+            "group_size" => {
+                let allowed = |&lanes: &u32| lanes == 0 || (lanes.is_power_of_two() && lanes <= 32);
+                self.group_size_lanes = parse_in(key, value, "0 (auto), 1, 2, 4, 8, 16 or 32", allowed)?;
+            }
+            "strict" => self.strict = parse(key, value, "true or false")?,
+            "minimum_rows" => self.minimum_rows = parse(key, value, "a number of rows")?,
+            "simulate_seed" => {
+                self.simulate_seed = match value {
+                    "" | "none" | "NULL" | "null" => None,
+                    seed => Some(parse(key, seed, "a number, or none")?),
+                }
+            }
+            _ => {
+                let known: Vec<String> = self.entries().into_iter().map(|entry| entry.key).collect();
+                return Err(DataFusionError::Configuration(format!(
+                    "there is no option warpjoin.{key}; there are {}",
+                    known.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        let entry = |key: &str, value: Option<String>, description| ConfigEntry {
+            key: format!("{}.{key}", Self::PREFIX),
+            value,
+            description,
+        };
+        vec![
+            entry("enabled", Some(self.enabled.to_string()), "Whether joins and group-bys are put on devices"),
+            entry(
+                "device",
+                Some(self.device.to_string()),
+                "Kind of device: auto (GPUs if there are some), cuda, sim (simulated on the CPU)",
+            ),
+            entry("devices", Some(self.devices.to_string()), "Number of devices; 0 means all (two when simulated)"),
+            entry(
+                "memory_budget",
+                Some(self.memory_budget_bytes.to_string()),
+                "Bytes that may be used on each device, such as 8GB; 0 means the device's own limit",
+            ),
+            entry(
+                "group_size",
+                Some(self.group_size_lanes.to_string()),
+                "Lanes that probe a hash table together: a power of two up to 32; 0 means by load factor and footprint",
+            ),
+            entry(
+                "strict",
+                Some(self.strict.to_string()),
+                "Whether a join or aggregate that can't run on the devices is an error",
+            ),
+            entry(
+                "minimum_rows",
+                Some(self.minimum_rows.to_string()),
+                "Subtrees whose inputs are all estimated below this many rows stay on the CPU",
+            ),
+            entry(
+                "simulate_seed",
+                self.simulate_seed.map(|seed| seed.to_string()),
+                "Seed of the order in which simulated devices run their work",
+            ),
+        ]
+    }
+}
+
+impl FromStr for DeviceChoice {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text.to_ascii_lowercase().as_str() {
+            "auto" => Ok(Self::Auto),
+            "cuda" => Ok(Self::Cuda),
+            "sim" => Ok(Self::Simulated),
+            _ => Err(()),
+        }
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Cuda => "cuda",
+            Self::Simulated => "sim",
+        })
+    }
+}
+
+/// A size in bytes: a number and, if wanted, one of the units B, KB, MB, GB, TB (powers of 1000)
+/// and KiB, MiB, GiB, TiB, K, M, G, T (powers of 1024).
+struct Bytes(u64);
+
+impl FromStr for Bytes {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(unit_at);
+        let unit_bytes: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "kb" => 1_000,
+            "mb" => 1_000_000,
+            "gb" => 1_000_000_000,
+            "tb" => 1_000_000_000_000,
+            "k" | "kib" => 1 << 10,
+            "m" | "mib" => 1 << 20,
+            "g" | "gib" => 1 << 30,
+            "t" | "tib" => 1 << 40,
+            _ => return Err(()),
+        };
+        if let Ok(whole) = number.parse::<u64>() {
+            return whole.checked_mul(unit_bytes).map(Self).ok_or(());
+        }
+        let bytes = number.parse::<f64>().map_err(|_| ())? * unit_bytes as f64;
+        if bytes < u64::MAX as f64 { Ok(Self(bytes as u64)) } else { Err(()) }
+    }
+}
+
+fn parse<T: FromStr>(key: &str, value: &str, expected: &str) -> Result<T> {
+    parse_in(key, value, expected, |_| true)
+}
+
+fn parse_in<T: FromStr>(key: &str, value: &str, expected: &str, allowed: impl Fn(&T) -> bool) -> Result<T> {
+    value.parse().ok().filter(allowed).ok_or_else(|| {
+        DataFusionError::Configuration(format!("warpjoin.{key} takes {expected}, not '{value}'"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_units() {
+        let mut options = WarpjoinOptions::default();
+        for (text, bytes) in [
+            ("8GB", 8_000_000_000),
+            ("512MiB", 512 << 20),
+            ("1.5 kb", 1500),
+            ("123", 123),
+            ("2g", 2 << 30),
+        ] {
+            options.set("memory_budget", text).unwrap();
+            assert_eq!(options.memory_budget_bytes, bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_values_say_what_is_expected() {
+        let mut options = WarpjoinOptions::default();
+        for (key, value) in [
+            ("group_size", "3"),
+            ("group_size", "64"),
+            ("memory_budget", "many"),
+            ("memory_budget", "99999999999TB"),
+            ("device", "tpu"),
+            ("devices", "-1"),
+            ("strict", "maybe"),
+            ("simulate_seed", "x"),
+        ] {
+            let message = options.set(key, value).unwrap_err().to_string();
+            assert!(message.contains(&format!("warpjoin.{key} takes")), "{message}");
+        }
+        let message = options.set("colour", "red").unwrap_err().to_string();
+        assert!(message.contains("warpjoin.minimum_rows"), "{message}");
+        assert_eq!(options, WarpjoinOptions::default());
+    }
+
+    #[test]
+    fn entries_carry_full_keys() {
+        let options = WarpjoinOptions::default();
+        assert_eq!(options.entries().len(), 8);
+        assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
+    }
+}

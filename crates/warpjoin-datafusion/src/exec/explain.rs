@@ -1,0 +1,80 @@
+//! How EXPLAIN shows the node.
+//!
+//! DataFusion indents the first line of a node only, and appends the metrics to its last one.
+
+use std::fmt;
+
+use warpjoin::plan::Plan;
+use warpjoin::{QueryMetrics, Session};
+
+use super::WarpjoinExec;
+
+/// A line for the node, the device plan as a tree, and a line for each pipeline; after a run with
+/// what each of them cost.
+pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let indent = " ".repeat(2 * node.state().depth() + 4);
+    write!(
+        f,
+        "WarpjoinExec: devices=[{}], joins={}, aggregates={}",
+        device_labels(node.session()),
+        node.joins(),
+        node.aggregates()
+    )?;
+    for line in node.plan().to_string().lines() {
+        write!(f, "\n{indent}| {line}")?;
+    }
+    let metrics = node.last_metrics();
+    for (position, pipeline) in node.part.pipelines.iter().enumerate() {
+        write!(f, "\n{indent}pipeline {}: {pipeline}", position + 1)?;
+        if let Some(metrics) = &metrics {
+            pipeline_cost(metrics, position, f)?;
+        }
+    }
+    if let Some(why) = node.last_fallback() {
+        write!(f, "\n{indent}ran on the CPU: {why}")?;
+    } else if metrics.is_some() {
+        write!(f, "\n{indent}ran on the devices")?;
+    }
+    Ok(())
+}
+
+fn pipeline_cost(metrics: &QueryMetrics, position: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Some(cost) = metrics.pipelines.get(position) else { return Ok(()) };
+    write!(
+        f,
+        ", rows_in={}, rows_out={}, read_bytes={}, kernel_time={:.3}ms",
+        cost.rows_in,
+        cost.rows_out,
+        cost.read_bytes,
+        cost.kernel_ns as f64 / 1e6
+    )?;
+    if cost.retries > 0 {
+        write!(f, ", retries={}", cost.retries)?;
+    }
+    Ok(())
+}
+
+/// Lines for the boxes of `EXPLAIN FORMAT TREE`.
+pub(super) fn tree_render(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "devices={}", device_labels(node.session()))?;
+    writeln!(f, "joins={}", node.joins())?;
+    writeln!(f, "aggregates={}", node.aggregates())?;
+    writeln!(f, "pipelines={}", node.part.pipelines.len())?;
+    writeln!(f, "resident_rows={}", resident_rows(node.plan()))?;
+    if let Some(why) = node.last_fallback() {
+        writeln!(f, "fallback={why}")?;
+    }
+    Ok(())
+}
+
+fn device_labels(session: &Session) -> String {
+    session.devices().iter().map(|device| device.label()).collect::<Vec<_>>().join(", ")
+}
+
+fn resident_rows(plan: &Plan) -> u64 {
+    let own = match &plan.kind {
+        warpjoin::plan::PlanKind::Scan { table, .. } => table.rows(),
+        _ => 0,
+    };
+    own + plan.inputs().into_iter().map(resident_rows).sum::<u64>()
+}

@@ -1,0 +1,213 @@
+//! The plan node that runs a part of a plan on the devices.
+//!
+//! Architecture invariant: no batch leaves the node before the device work has ended, so that
+//! whatever the devices report, the CPU template can still run from the start.
+
+mod explain;
+mod report;
+mod run;
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, Result, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::distribution_requirements::InputDistributionRequirements;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, EvaluationType, SchedulingType};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use warpjoin::plan::Plan;
+use warpjoin::{QueryMetrics, Session};
+
+use crate::config::WarpjoinOptions;
+use crate::matcher::{Closed, Operators};
+pub(crate) use report::NodeState;
+
+/// Runs joins and group-bys on devices. Its children are what stays on the CPU below them; their
+/// rows are uploaded. It has one output partition.
+#[derive(Debug, Clone)]
+pub struct WarpjoinExec {
+    part: Arc<Part>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+    state: Arc<NodeState>,
+}
+
+/// What does not change when the node's children do.
+#[derive(Debug)]
+struct Part {
+    plan: Plan,
+    /// One line a pipeline, in the order in which they run.
+    pipelines: Vec<String>,
+    /// The same on the CPU, with holes where the children belong.
+    template: Arc<dyn ExecutionPlan>,
+    operators: Operators,
+    session: Arc<Session>,
+    probe_group_lanes: Option<u32>,
+    strict: bool,
+    /// Estimate for the rows that come out.
+    statistics: Arc<Statistics>,
+}
+
+impl WarpjoinExec {
+    /// The node for a part found by the matcher.
+    ///
+    /// # Errors
+    /// When the part's schema is not the one of the nodes that it replaces.
+    pub(crate) fn try_new(closed: Closed, session: Arc<Session>, options: &WarpjoinOptions) -> Result<Self> {
+        let Closed { plan, inputs, template, original, operators } = closed;
+        if plan.schema != original.schema() {
+            return Err(DataFusionError::Internal(format!(
+                "the device plan gives {:?} in place of {:?}",
+                plan.schema,
+                original.schema()
+            )));
+        }
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&plan.schema)),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        )
+        .with_scheduling_type(SchedulingType::Cooperative)
+        .with_evaluation_type(EvaluationType::Eager);
+        let statistics = StatisticsContext::new()
+            .compute(original.as_ref(), &StatisticsArgs::new())
+            .map(|estimate| estimate.as_ref().clone().to_inexact())
+            .unwrap_or_else(|_| Statistics::new_unknown(&plan.schema));
+        let part = Part {
+            pipelines: warpjoin::exec::pipelines(&plan),
+            plan,
+            template,
+            operators,
+            session,
+            probe_group_lanes: (options.group_size_lanes > 0).then_some(options.group_size_lanes),
+            strict: options.strict,
+            statistics: Arc::new(statistics),
+        };
+        Ok(Self {
+            part: Arc::new(part),
+            children: inputs,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+            state: Arc::default(),
+        })
+    }
+
+    /// The device plan.
+    pub fn plan(&self) -> &Plan {
+        &self.part.plan
+    }
+
+    /// The devices that it runs on.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.part.session
+    }
+
+    /// Hash joins in it.
+    pub fn joins(&self) -> usize {
+        self.part.operators.joins
+    }
+
+    /// Aggregates in it, a partial and its final one counted once.
+    pub fn aggregates(&self) -> usize {
+        self.part.operators.aggregates
+    }
+
+    /// What the last run of this node cost; `None` before the first, and after one that the
+    /// devices did not finish.
+    pub fn last_metrics(&self) -> Option<QueryMetrics> {
+        self.state.metrics()
+    }
+
+    /// Why the last run fell back to the CPU; `None` if it did not.
+    pub fn last_fallback(&self) -> Option<String> {
+        self.state.fallback()
+    }
+
+    /// State that EXPLAIN shows.
+    pub(crate) fn state(&self) -> &Arc<NodeState> {
+        &self.state
+    }
+}
+
+impl DisplayAs for WarpjoinExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match t {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => explain::lines(self, f),
+            DisplayFormatType::TreeRender => explain::tree_render(self, f),
+        }
+    }
+}
+
+impl ExecutionPlan for WarpjoinExec {
+    fn name(&self) -> &str {
+        "WarpjoinExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.children.iter().collect()
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        InputDistributionRequirements::new(vec![Distribution::UnspecifiedDistribution; self.children.len()])
+    }
+
+    /// Partitions are merged before the upload: more of them than a source has gain nothing.
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false; self.children.len()]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.part.template.apply(|node| node.apply_expressions(f))
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        if children.len() != self.children.len() {
+            return Err(DataFusionError::Internal(format!(
+                "WarpjoinExec has {} children, not {}",
+                self.children.len(),
+                children.len()
+            )));
+        }
+        Ok(Arc::new(Self { children, ..(*self).clone() }))
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self {
+            metrics: ExecutionPlanMetricsSet::new(),
+            state: Arc::new(self.state.fresh()),
+            ..(*self).clone()
+        }))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return Err(DataFusionError::Internal(format!("WarpjoinExec has one partition, not {partition}")));
+        }
+        Ok(run::stream(self, context))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _input_stats: &[Arc<Statistics>],
+        _args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        Ok(Arc::clone(&self.part.statistics))
+    }
+}

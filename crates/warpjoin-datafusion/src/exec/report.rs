@@ -1,0 +1,99 @@
+//! What a node remembers of its last run, and DataFusion's metrics of it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricCategory};
+use warpjoin::QueryMetrics;
+
+/// What a node remembers; shared by its copies under other children.
+#[derive(Debug, Default)]
+pub(crate) struct NodeState {
+    /// Nodes above it, for the indentation of EXPLAIN's extra lines.
+    depth: AtomicUsize,
+    last: Mutex<Option<LastRun>>,
+}
+
+#[derive(Debug, Clone)]
+enum LastRun {
+    Device(QueryMetrics),
+    Fallback(String),
+}
+
+impl NodeState {
+    /// The state of a copy that has not run.
+    pub(super) fn fresh(&self) -> Self {
+        Self { depth: AtomicUsize::new(self.depth()), last: Mutex::default() }
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_depth(&self, depth: usize) {
+        self.depth.store(depth, Ordering::Relaxed);
+    }
+
+    pub(super) fn metrics(&self) -> Option<QueryMetrics> {
+        match &*self.last() {
+            Some(LastRun::Device(metrics)) => Some(metrics.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn fallback(&self) -> Option<String> {
+        match &*self.last() {
+            Some(LastRun::Fallback(why)) => Some(why.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn ran(&self, metrics: QueryMetrics) {
+        *self.last() = Some(LastRun::Device(metrics));
+    }
+
+    pub(super) fn fell_back(&self, why: String) {
+        *self.last() = Some(LastRun::Fallback(why));
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<LastRun>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds what a run cost to the node's metrics, as EXPLAIN ANALYZE shows them.
+pub(super) fn record(set: &ExecutionPlanMetricsSet, metrics: &QueryMetrics, upload_ns: u64) {
+    let builder = || MetricBuilder::new(set);
+    for (name, elapsed_ns) in [
+        ("planning_time", metrics.planning_ns),
+        ("compile_time", metrics.compile_ns),
+        ("upload_time", upload_ns),
+        ("device_time", metrics.device_ns),
+        ("kernel_time", metrics.kernel_ns),
+        ("transfer_time", metrics.transfer_ns),
+    ] {
+        builder().subset_time(name, 0).add_duration(Duration::from_nanos(elapsed_ns));
+    }
+    let read_bytes = metrics.pipelines.iter().map(|pipeline| pipeline.read_bytes).sum();
+    for (name, bytes) in [
+        ("read_bytes", read_bytes),
+        ("uploaded_bytes", metrics.uploaded_bytes),
+        ("downloaded_bytes", metrics.downloaded_bytes),
+        ("exchanged_bytes", metrics.exchanged_bytes),
+    ] {
+        builder().with_category(MetricCategory::Bytes).counter(name, 0).add(saturated(bytes));
+    }
+    builder().peak_memory_usage("peak_device_bytes", 0).set(saturated(metrics.peak_bytes));
+    builder().counter("launches", 0).add(saturated(metrics.launches));
+    builder().counter("compiled_modules", 0).add(saturated(metrics.compiled_modules));
+}
+
+/// Adds that the CPU took over.
+pub(super) fn record_fallback(set: &ExecutionPlanMetricsSet) {
+    MetricBuilder::new(set).counter("fallbacks", 0).add(1);
+}
+
+fn saturated(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}

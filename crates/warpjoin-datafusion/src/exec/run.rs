@@ -1,0 +1,167 @@
+//! One execution: upload the children, run on the devices, or fall back to the CPU.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
+use datafusion::physical_plan::stream::{EmptyRecordBatchStream, RecordBatchStreamAdapter};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, coop};
+use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::sync::mpsc;
+use warpjoin::{ExecOptions, QueryOutput};
+
+use super::report::{self, NodeState};
+use super::{Part, WarpjoinExec};
+use crate::template::fill;
+use crate::thread::{Upload, on_thread, pump, receive_table, upload_channel, with_schema};
+
+/// What an execution needs, apart from the node, which may be dropped before it.
+struct Run {
+    part: Arc<Part>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+    context: Arc<TaskContext>,
+    metrics: ExecutionPlanMetricsSet,
+    state: Arc<NodeState>,
+}
+
+/// Why there is no result from the devices.
+enum Failure {
+    /// The devices; the CPU may do better.
+    Device(warpjoin::Error),
+    /// A child or the host; the CPU would meet the same.
+    Host(DataFusionError),
+}
+
+/// Tells the driver thread that nobody waits any more.
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl From<DataFusionError> for Failure {
+    fn from(error: DataFusionError) -> Self {
+        Self::Host(error)
+    }
+}
+
+/// The node's result. Nothing starts before it is polled.
+pub(super) fn stream(node: &WarpjoinExec, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+    let run = Run {
+        part: Arc::clone(&node.part),
+        children: node.children.clone(),
+        context,
+        metrics: node.metrics.clone(),
+        state: Arc::clone(&node.state),
+    };
+    let schema = Arc::clone(&node.part.plan.schema);
+    let output = BaselineMetrics::new(&node.metrics, 0);
+    let batches = stream::once(run.execute()).try_flatten().inspect_ok(move |batch| {
+        output.record_output(batch.num_rows());
+    });
+    coop::make_cooperative(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+}
+
+impl Run {
+    async fn execute(self) -> Result<SendableRecordBatchStream> {
+        let schema = Arc::clone(&self.part.plan.schema);
+        match self.on_devices().await {
+            Ok(output) => {
+                let batches = stream::iter(output.batches.into_iter().map(Ok));
+                Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+            }
+            Err(Failure::Host(error)) => Err(error),
+            Err(Failure::Device(error)) if self.part.strict => {
+                let hint = "the devices gave up, and warpjoin.strict forbids the CPU to take over".to_string();
+                Err(DataFusionError::Context(hint, Box::new(DataFusionError::External(Box::new(error)))))
+            }
+            Err(Failure::Device(error)) => {
+                log::warn!("falling back to the CPU: {error}");
+                self.state.fell_back(error.to_string());
+                report::record_fallback(&self.metrics);
+                self.on_cpu()
+            }
+        }
+    }
+
+    async fn on_devices(&self) -> Result<QueryOutput, Failure> {
+        let cancel = Arc::new(AtomicBool::new(false));
+        let _cancel_on_drop = CancelOnDrop(Arc::clone(&cancel));
+        let (mut pumps, mut uploads) = (vec![], vec![]);
+        for child in &self.children {
+            let (sender, receiver) = upload_channel();
+            pumps.push(pump(merged(child, &self.context)?, sender));
+            uploads.push((child.schema(), receiver));
+        }
+        let (part, metrics) = (Arc::clone(&self.part), self.metrics.clone());
+        let batch_rows = self.context.session_config().batch_size();
+        let driver = on_thread("warpjoin-query", move || drive(&part, uploads, batch_rows, cancel, &metrics))?;
+        let (pumped, output) = futures::join!(try_join_all(pumps), driver);
+        pumped?;
+        // A driver that panicked is a defect of the device side.
+        let output = output.map_err(|error| Failure::Device(warpjoin::Error::Internal(error.to_string())))?;
+        let output = output.map_err(Failure::Device)?;
+        self.state.ran(output.metrics.clone());
+        Ok(output)
+    }
+
+    /// The template, over children that start anew, with DataFusion's own partitioning around it.
+    fn on_cpu(&self) -> Result<SendableRecordBatchStream> {
+        let children: HashMap<usize, _> = self.children.iter().cloned().enumerate().collect();
+        let plan = fill(&self.part.template, &children)?;
+        let plan = EnsureRequirements::new().optimize(plan, self.context.session_config().options())?;
+        let batches = merged(&reset_plan_states(plan)?, &self.context)?;
+        let schema = Arc::clone(&self.part.plan.schema);
+        let fixed = Arc::clone(&schema);
+        let batches = batches.map(move |batch| Ok(with_schema(batch?, &fixed)?));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+}
+
+/// All partitions of `plan` in one stream.
+fn merged(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    match plan.output_partitioning().partition_count() {
+        0 => Ok(Box::pin(EmptyRecordBatchStream::new(plan.schema()))),
+        1 => plan.execute(0, Arc::clone(context)),
+        _ => CoalescePartitionsExec::new(Arc::clone(plan)).execute(0, Arc::clone(context)),
+    }
+}
+
+/// The device side, on its own thread: everything that it allocates is gone when it returns.
+fn drive(
+    part: &Part,
+    uploads: Vec<(SchemaRef, mpsc::Receiver<Upload>)>,
+    batch_rows: usize,
+    cancel: Arc<AtomicBool>,
+    metrics: &ExecutionPlanMetricsSet,
+) -> warpjoin::Result<QueryOutput> {
+    let start = Instant::now();
+    let mut inputs = Vec::with_capacity(uploads.len());
+    for (schema, batches) in uploads {
+        inputs.push(Arc::new(receive_table(&part.session, &schema, batches, &cancel)?));
+    }
+    let upload_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let options =
+        ExecOptions { probe_group_lanes: part.probe_group_lanes, batch_rows, cancel, ..ExecOptions::default() };
+    let mut output = warpjoin::exec::run(&part.session, &part.plan, &inputs, &options)?;
+    output.metrics.uploaded_bytes += inputs.iter().map(|table| table.resident_bytes()).sum::<u64>();
+    output.batches = output
+        .batches
+        .into_iter()
+        .map(|batch| with_schema(batch, &part.plan.schema))
+        .collect::<Result<_, _>>()?;
+    report::record(metrics, &output.metrics, upload_ns);
+    Ok(output)
+}

@@ -1,0 +1,79 @@
+//! The one call that makes a DataFusion session use warpjoin.
+
+use std::sync::Arc;
+
+use datafusion::execution::SessionStateBuilder;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+
+use crate::config::WarpjoinOptions;
+use crate::placement::PlacementRule;
+use crate::rule::WarpjoinRule;
+use crate::runtime::WarpjoinRuntime;
+
+/// Name of the rule of DataFusion before which plans are put on devices: it then repartitions and
+/// sorts around our nodes as they need it.
+const INSERT_BEFORE: &str = "EnsureRequirements";
+
+type Rules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
+
+/// Adds warpjoin to a session that is being built.
+pub trait WarpjoinSessionStateBuilder: Sized {
+    /// Registers the `warpjoin.*` options, the optimizer rules and the devices.
+    ///
+    /// Options that the session's configuration has already (inserted with
+    /// [`with_option_extension`](datafusion::prelude::SessionConfig::with_option_extension)) are kept.
+    ///
+    /// ```
+    /// use datafusion::execution::SessionStateBuilder;
+    /// use datafusion::prelude::SessionContext;
+    /// use warpjoin_datafusion::{WarpjoinRuntime, WarpjoinSessionStateBuilder};
+    ///
+    /// let state = SessionStateBuilder::new_with_default_features().with_warpjoin(WarpjoinRuntime::lazy()).build();
+    /// let context = SessionContext::new_with_state(state);
+    /// # let _ = context;
+    /// ```
+    #[must_use]
+    fn with_warpjoin(self, runtime: Arc<WarpjoinRuntime>) -> Self;
+}
+
+impl WarpjoinSessionStateBuilder for SessionStateBuilder {
+    fn with_warpjoin(mut self, runtime: Arc<WarpjoinRuntime>) -> Self {
+        let mut config = self.config().take().unwrap_or_default();
+        if config.options().extensions.get::<WarpjoinOptions>().is_none() {
+            config = config.with_option_extension(WarpjoinOptions::default());
+        }
+        config = config.with_extension(Arc::clone(&runtime));
+        let rules = match self.physical_optimizers().take() {
+            Some(optimizer) => optimizer.rules,
+            None => PhysicalOptimizer::new().rules,
+        };
+        // Rules that were appended one by one come after ours: they may want to see the device nodes.
+        self.with_config(config).with_physical_optimizer_rules(insert_rules(rules, runtime))
+    }
+}
+
+/// The list with our rules in it; rules of an earlier call are replaced.
+fn insert_rules(mut rules: Rules, runtime: Arc<WarpjoinRuntime>) -> Rules {
+    rules.retain(|rule| rule.name() != WarpjoinRule::NAME && rule.name() != PlacementRule::NAME);
+    let at = rules.iter().position(|rule| rule.name() == INSERT_BEFORE).unwrap_or(rules.len());
+    rules.insert(at, Arc::new(WarpjoinRule::new(Arc::clone(&runtime))));
+    rules.push(Arc::new(PlacementRule::new(runtime)));
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rule_stands_before_ensure_requirements_once() {
+        let once = insert_rules(PhysicalOptimizer::new().rules, WarpjoinRuntime::lazy());
+        let twice = insert_rules(once.clone(), WarpjoinRuntime::lazy());
+        assert_eq!(once.len(), twice.len());
+        let names: Vec<&str> = twice.iter().map(|rule| rule.name()).collect();
+        let at = names.iter().position(|&name| name == WarpjoinRule::NAME).unwrap();
+        assert_eq!(names[at + 1], INSERT_BEFORE);
+        assert_eq!(names.last(), Some(&PlacementRule::NAME));
+    }
+}

@@ -1,0 +1,45 @@
+//! warpjoin in Apache DataFusion: joins and group-bys of SQL queries on GPUs, or on simulated devices.
+//!
+//! One call on the session's builder is enough; plans then run on the devices where they can, and
+//! on DataFusion's own operators where they can't:
+//!
+//! ```
+//! use datafusion::execution::SessionStateBuilder;
+//! use datafusion::prelude::SessionContext;
+//! use warpjoin_datafusion::{WarpjoinRuntime, WarpjoinSessionStateBuilder};
+//!
+//! let state = SessionStateBuilder::new_with_default_features().with_warpjoin(WarpjoinRuntime::lazy()).build();
+//! let context = SessionContext::new_with_state(state);
+//! # let _ = context;
+//! ```
+//!
+//! [`load_table`] keeps a table on the devices across queries. The options are in
+//! [`WarpjoinOptions`]; [`Placement`] tells what of a plan runs where, and why.
+//!
+//! Owns everything that knows both DataFusion and warpjoin. Must not know kernels or drivers.
+
+mod config;
+mod error;
+mod exec;
+mod extension;
+mod matcher;
+mod placement;
+mod provider;
+mod reason;
+mod rule;
+mod runtime;
+mod scan;
+mod statistics;
+mod template;
+mod thread;
+mod translate;
+
+pub use config::{DeviceChoice, WarpjoinOptions};
+pub use exec::WarpjoinExec;
+pub use extension::WarpjoinSessionStateBuilder;
+pub use placement::{CpuNode, DevicePart, Placement};
+pub use provider::{DeviceTableProvider, load_table, session_of};
+pub use reason::CpuReasonExec;
+pub use rule::WarpjoinRule;
+pub use runtime::WarpjoinRuntime;
+pub use scan::DeviceScanExec;

@@ -1,0 +1,171 @@
+//! Group-bys: a partial aggregate and its final one become one.
+
+use std::sync::Arc;
+
+use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
+use warpjoin::Reason;
+use warpjoin::exec::check;
+use warpjoin::expr::{Expr, ExprKind};
+use warpjoin::plan::{AggregateCall, AggregateFunction, Plan, PlanKind};
+
+use super::candidate::{Candidate, Operators};
+use super::relation::{PhysicalExprs, Relation};
+use super::{Matcher, Outcome, beneath, seen_through};
+use crate::translate::is_string;
+
+impl Matcher<'_> {
+    pub(super) fn aggregate(&mut self, node: &Arc<dyn ExecutionPlan>, last: &AggregateExec) -> Result<Outcome> {
+        // `first` reads raw rows; for an aggregate in one step it is the node itself.
+        let first_node = match last.mode() {
+            AggregateMode::Single | AggregateMode::SinglePartitioned => node,
+            AggregateMode::Final | AggregateMode::FinalPartitioned => beneath(last.input()),
+            AggregateMode::Partial | AggregateMode::PartialReduce => {
+                self.decline(node, Reason::Aggregate(format!("{:?}, apart from its final one", last.mode())), true);
+                return self.keep(node);
+            }
+        };
+        let first = match first_node.downcast_ref::<AggregateExec>() {
+            Some(first) if Arc::ptr_eq(first_node, node) || *first.mode() == AggregateMode::Partial => first,
+            _ => {
+                self.decline(node, Reason::Aggregate("final, apart from its partial one".to_string()), true);
+                return self.keep(node);
+            }
+        };
+        let input = self.visit(first.input())?;
+        let candidate = self.input(&input);
+        let relation = candidate.and_then(|candidate| {
+            let relation = aggregate_relation(first, last, &candidate.relation)?;
+            Ok((relation, candidate))
+        });
+        match relation {
+            Ok((relation, candidate)) => {
+                let chain = with_raw_input(node, first_node, candidate.template())?;
+                let added = Operators { joins: 0, aggregates: 1 };
+                Ok(Outcome::Device(Box::new(Candidate::grown_to(node, chain, relation, vec![candidate], added))))
+            }
+            Err(reason) => {
+                self.decline(node, reason, true);
+                let input = self.close(input)?;
+                Ok(Outcome::Host(with_raw_input(node, first_node, &input)?))
+            }
+        }
+    }
+}
+
+/// `node` with the input of `first`, which is itself or below it, replaced.
+fn with_raw_input(
+    node: &Arc<dyn ExecutionPlan>,
+    first: &Arc<dyn ExecutionPlan>,
+    input: &Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if Arc::ptr_eq(node, first) {
+        return replace_children_if_necessary(Arc::clone(node), vec![Arc::clone(input)]);
+    }
+    let child = match node.downcast_ref::<AggregateExec>() {
+        Some(aggregate) => Some(aggregate.input()),
+        None => seen_through(node),
+    };
+    let child = child.ok_or_else(|| DataFusionError::Internal(format!("no aggregate below {}", node.name())))?;
+    replace_children_if_necessary(Arc::clone(node), vec![with_raw_input(child, first, input)?])
+}
+
+fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relation) -> Result<Relation, Reason> {
+    let groups = first.group_expr();
+    if groups.has_grouping_set() {
+        return Err(Reason::Aggregate("with grouping sets".to_string()));
+    }
+    let (group_count, call_count) = (groups.expr().len(), first.aggr_expr().len());
+    if last.group_expr().expr().len() != group_count || last.aggr_expr().len() != call_count {
+        return Err(Reason::Aggregate("whose partial and final steps differ".to_string()));
+    }
+    // All expressions are translated together: if one of them needs a projection below to be
+    // substituted, all speak about what is below it.
+    let mut exprs: PhysicalExprs = groups.input_exprs();
+    let mut calls = Vec::with_capacity(call_count);
+    for (call, filter) in first.aggr_expr().iter().zip(first.filter_expr()) {
+        calls.push(Call::new(call, filter.as_ref(), &mut exprs)?);
+    }
+    let (input, translated) = input.translate_all(&exprs)?;
+    let group_by = translated[..group_count].to_vec();
+    let mut computed: Vec<bool> = group_by.iter().map(|expr| input.computes_string(expr)).collect();
+    let mut aggregates = Vec::with_capacity(call_count);
+    for (call, output) in calls.into_iter().zip(last.aggr_expr()) {
+        let argument = call.argument(&translated)?;
+        computed.push(argument.as_ref().is_some_and(|argument| input.computes_string(argument)));
+        aggregates.push(AggregateCall {
+            function: call.function,
+            argument,
+            data_type: output.field().data_type().clone(),
+        });
+    }
+    let kind = PlanKind::Aggregate { input: Box::new(input.plan.clone()), group_by, aggregates };
+    let plan = Plan { kind, schema: last.schema() };
+    check(&plan)?;
+    Ok(Relation::new(plan, computed))
+}
+
+/// An aggregate whose expressions are positions in a common list.
+struct Call {
+    function: AggregateFunction,
+    argument: Option<usize>,
+    filter: Option<usize>,
+}
+
+impl Call {
+    fn new(
+        call: &AggregateFunctionExpr,
+        filter: Option<&Arc<dyn PhysicalExpr>>,
+        exprs: &mut PhysicalExprs,
+    ) -> Result<Self, Reason> {
+        let name = call.fun().name();
+        let function = match name {
+            "count" => AggregateFunction::Count,
+            "sum" => AggregateFunction::Sum,
+            "min" => AggregateFunction::Min,
+            "max" => AggregateFunction::Max,
+            "avg" => AggregateFunction::Avg,
+            _ => return Err(Reason::Aggregate(name.to_string())),
+        };
+        let extremum = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
+        if call.is_distinct() && !extremum {
+            return Err(Reason::Aggregate(format!("{name}(DISTINCT)")));
+        }
+        if !call.order_bys().is_empty() {
+            return Err(Reason::Aggregate(format!("{name} with ORDER BY")));
+        }
+        let mut arguments = call.expressions();
+        let argument = match (arguments.pop(), arguments.is_empty()) {
+            (Some(argument), true) => argument,
+            _ => return Err(Reason::Aggregate(format!("{name} of several arguments"))),
+        };
+        let mut position = |expr: Arc<dyn PhysicalExpr>| {
+            exprs.push(expr);
+            exprs.len() - 1
+        };
+        let counts_rows = function == AggregateFunction::Count && is_value(&argument);
+        let argument = if counts_rows && filter.is_none() { None } else { Some(position(argument)) };
+        Ok(Self { function, argument, filter: filter.map(|filter| position(Arc::clone(filter))) })
+    }
+
+    /// The argument; where FILTER does not hold it is null, and so does not count.
+    fn argument(&self, translated: &[Expr]) -> Result<Option<Expr>, Reason> {
+        let Some(argument) = self.argument.map(|position| translated[position].clone()) else { return Ok(None) };
+        let Some(filter) = self.filter.map(|position| translated[position].clone()) else { return Ok(Some(argument)) };
+        if is_string(&argument.data_type) {
+            return Err(Reason::Aggregate(format!("{} of a string with FILTER", self.function)));
+        }
+        let data_type = argument.data_type.clone();
+        let kind = ExprKind::Case { branches: vec![(filter, argument)], otherwise: None };
+        Ok(Some(Expr { kind, data_type, nullable: true }))
+    }
+}
+
+/// Whether the expression is a constant that is not null: counting it counts rows.
+fn is_value(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.downcast_ref::<Literal>().is_some_and(|literal| !ScalarValue::is_null(literal.value()))
+}

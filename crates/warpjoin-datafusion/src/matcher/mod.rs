@@ -1,0 +1,196 @@
+//! Finds the parts of a physical plan that devices can run.
+//!
+//! Works bottom-up: every node becomes either a [`Candidate`] (it and all below it, down to CPU
+//! inputs, runs on the devices) or stays on the host. A candidate grows while the node above it can
+//! join it, and is closed where one can't: so the parts are maximal.
+//!
+//! Owns the choice and its reasons; must not know how a part is executed ([`crate::exec`]).
+
+mod aggregate;
+mod candidate;
+mod join;
+mod relation;
+mod row_wise;
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary};
+use warpjoin::column::check_type;
+use warpjoin::{Reason, Session};
+
+use crate::exec::WarpjoinExec;
+use crate::scan::DeviceScanExec;
+use candidate::Candidate;
+
+pub(crate) use candidate::Operators;
+
+/// A node that stays on the CPU although devices were there.
+#[derive(Debug, Clone)]
+pub(crate) struct Declined {
+    /// The node, as it stood in the plan.
+    pub node: Arc<dyn ExecutionPlan>,
+    /// Why.
+    pub reason: Reason,
+    /// Whether it is a join or an aggregate, which `strict` insists on.
+    pub is_operator: bool,
+}
+
+/// What became of a node.
+enum Outcome {
+    /// It runs on the devices if the part that it belongs to does.
+    Device(Box<Candidate>),
+    /// It stays. Nodes below it may have been replaced.
+    Host(Arc<dyn ExecutionPlan>),
+}
+
+/// One walk over one plan.
+pub(crate) struct Matcher<'a> {
+    session: &'a Arc<Session>,
+    minimum_rows: u64,
+    make: &'a dyn Fn(candidate::Closed) -> Result<Arc<WarpjoinExec>>,
+    next_input: usize,
+    declined: Vec<Declined>,
+}
+
+impl<'a> Matcher<'a> {
+    /// `make` turns a closed part into its plan node.
+    pub(crate) fn new(
+        session: &'a Arc<Session>,
+        minimum_rows: u64,
+        make: &'a dyn Fn(candidate::Closed) -> Result<Arc<WarpjoinExec>>,
+    ) -> Self {
+        Self { session, minimum_rows, make, next_input: 0, declined: vec![] }
+    }
+
+    /// The plan with all parts that devices can run replaced, and what stays with its reasons.
+    ///
+    /// # Errors
+    /// When DataFusion refuses to rebuild a node.
+    pub(crate) fn rewrite(
+        mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) -> Result<(Arc<dyn ExecutionPlan>, Vec<Declined>)> {
+        let outcome = self.visit(plan)?;
+        let plan = self.close(outcome)?;
+        Ok((plan, self.declined))
+    }
+
+    fn visit(&mut self, node: &Arc<dyn ExecutionPlan>) -> Result<Outcome> {
+        if let Some(input) = seen_through(node) {
+            return Ok(match self.visit(&Arc::clone(input))? {
+                Outcome::Device(candidate) => Outcome::Device(Box::new(candidate.at(node))),
+                Outcome::Host(input) => Outcome::Host(replace_children_if_necessary(Arc::clone(node), vec![input])?),
+            });
+        }
+        if let Some(scan) = node.downcast_ref::<DeviceScanExec>() {
+            return Ok(if Arc::ptr_eq(scan.table().session(), self.session) {
+                Outcome::Device(Box::new(Candidate::scan(node, scan)))
+            } else {
+                Outcome::Host(Arc::clone(node))
+            });
+        }
+        if let Some(filter) = node.downcast_ref::<FilterExec>() {
+            return self.row_wise(node, filter.input(), |input| input.filter_exec(filter, node));
+        }
+        if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+            return self.row_wise(node, projection.input(), |input| input.projection_exec(projection));
+        }
+        if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+            return self.hash_join(node, join);
+        }
+        if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+            return self.aggregate(node, aggregate);
+        }
+        if node.name().ends_with("JoinExec") {
+            self.decline(node, Reason::Node(node.name().to_string()), true);
+        }
+        self.keep(node)
+    }
+
+    /// The node stays; whatever is below it is closed.
+    fn keep(&mut self, node: &Arc<dyn ExecutionPlan>) -> Result<Outcome> {
+        let mut children = vec![];
+        for child in node.children() {
+            let outcome = self.visit(child)?;
+            children.push(self.close(outcome)?);
+        }
+        Ok(Outcome::Host(replace_children_if_necessary(Arc::clone(node), children)?))
+    }
+
+    /// The node stays over `children`, which were visited already.
+    fn keep_over(&mut self, node: &Arc<dyn ExecutionPlan>, children: Vec<Outcome>) -> Result<Outcome> {
+        let children = children.into_iter().map(|child| self.close(child)).collect::<Result<_>>()?;
+        Ok(Outcome::Host(replace_children_if_necessary(Arc::clone(node), children)?))
+    }
+
+    fn decline(&mut self, node: &Arc<dyn ExecutionPlan>, reason: Reason, is_operator: bool) {
+        self.declined.push(Declined { node: Arc::clone(node), reason, is_operator });
+    }
+
+    /// A candidate for an operator's input: what stays on the host is uploaded.
+    fn input(&mut self, outcome: &Outcome) -> Result<Candidate, Reason> {
+        match outcome {
+            Outcome::Device(candidate) => Ok((**candidate).clone()),
+            Outcome::Host(plan) => {
+                if plan.boundedness().is_unbounded() {
+                    return Err(Reason::Node(format!("{} without an end", plan.name())));
+                }
+                for field in plan.schema().fields() {
+                    check_type(field.data_type())?;
+                }
+                self.next_input += 1;
+                Ok(Candidate::upload(plan, self.next_input - 1))
+            }
+        }
+    }
+
+    /// The final plan of a part: its device node, or what stood there before.
+    fn close(&mut self, outcome: Outcome) -> Result<Arc<dyn ExecutionPlan>> {
+        let candidate = match outcome {
+            Outcome::Host(plan) => return Ok(plan),
+            Outcome::Device(candidate) => candidate,
+        };
+        if candidate.operators().count() == 0 {
+            return candidate.restore();
+        }
+        if let Some(rows) = candidate.estimated_rows_max()?
+            && rows < self.minimum_rows
+        {
+            let reason = format!("{rows} rows estimated, warpjoin.minimum_rows is {}", self.minimum_rows);
+            self.decline(candidate.original(), Reason::Limit(reason), true);
+            return candidate.restore();
+        }
+        Ok((self.make)(candidate.close()?)? as Arc<dyn ExecutionPlan>)
+    }
+}
+
+pub(crate) use candidate::Closed;
+
+/// The input of a node that only moves rows between partitions and tasks: what is below means the
+/// same without it.
+fn seen_through(node: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
+    if let Some(repartition) = node.downcast_ref::<RepartitionExec>() {
+        return Some(repartition.input());
+    }
+    if let Some(coalesce) = node.downcast_ref::<CoalescePartitionsExec>() {
+        return coalesce.fetch().is_none().then(|| coalesce.input());
+    }
+    node.downcast_ref::<CooperativeExec>().map(|cooperative| cooperative.input())
+}
+
+/// `node` without the nodes that are seen through.
+fn beneath(node: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    let mut node = node;
+    while let Some(input) = seen_through(node) {
+        node = input;
+    }
+    node
+}

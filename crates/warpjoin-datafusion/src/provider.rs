@@ -1,0 +1,127 @@
+//! Tables whose columns stay on the devices, as DataFusion tables.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session as CatalogSession, TableProvider};
+use datafusion::common::{DataFusionError, Result, Statistics, TableReference};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionContext;
+use warpjoin::{Session, Table};
+
+use crate::config::WarpjoinOptions;
+use crate::error::to_datafusion;
+use crate::runtime::WarpjoinRuntime;
+use crate::scan::DeviceScanExec;
+use crate::statistics::table_statistics;
+use crate::thread::{on_thread, pump, receive_table, upload_channel};
+
+/// A table that stays on the devices across queries. It claims no filters, so that they stay
+/// visible to the optimizer rule, and it knows
+/// its rows, nulls and distinct values exactly.
+#[derive(Debug, Clone)]
+pub struct DeviceTableProvider {
+    table: Arc<Table>,
+}
+
+impl DeviceTableProvider {
+    /// A provider of a table that is on the devices already.
+    pub fn new(table: Arc<Table>) -> Self {
+        Self { table }
+    }
+
+    /// Loads all of `stream` onto the session's devices, batch by batch: host memory stays bounded.
+    ///
+    /// # Errors
+    /// Those of the stream; when a type is not supported on devices or their memory does not suffice.
+    pub async fn load(session: &Arc<Session>, stream: SendableRecordBatchStream) -> Result<Self> {
+        let schema = stream.schema();
+        let session = Arc::clone(session);
+        let (sender, receiver) = upload_channel();
+        let table = on_thread("warpjoin-load", move || {
+            receive_table(&session, &schema, receiver, &AtomicBool::new(false))
+        })?;
+        let (pumped, table) = futures::join!(pump(stream, sender), table);
+        pumped?;
+        Ok(Self::new(Arc::new(table?.map_err(to_datafusion)?)))
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+}
+
+/// Loads the registered table `name` onto the devices of the session and registers the resident
+/// table in its place, so that later queries read nothing else. Works on anything that DataFusion
+/// can scan.
+///
+/// # Errors
+/// When there is no such table, the session was built without
+/// [`with_warpjoin`](crate::WarpjoinSessionStateBuilder::with_warpjoin), there is no device, or
+/// loading fails; the table then stays as it was.
+pub async fn load_table(context: &SessionContext, name: impl Into<TableReference>) -> Result<Arc<DeviceTableProvider>> {
+    let name: TableReference = name.into();
+    let session = session_of(context)?;
+    let stream = context.table(name.clone()).await?.execute_stream().await?;
+    let provider = Arc::new(DeviceTableProvider::load(&session, stream).await?);
+    context.deregister_table(name.clone())?;
+    context.register_table(name, Arc::clone(&provider) as Arc<dyn TableProvider>)?;
+    Ok(provider)
+}
+
+/// The devices that plans of `context` run on now.
+///
+/// # Errors
+/// When the session was built without
+/// [`with_warpjoin`](crate::WarpjoinSessionStateBuilder::with_warpjoin), or there is no device.
+pub fn session_of(context: &SessionContext) -> Result<Arc<Session>> {
+    let config = context.copied_config();
+    let runtime = config.get_extension::<WarpjoinRuntime>().ok_or_else(|| {
+        DataFusionError::Configuration("this session was built without warpjoin: call with_warpjoin".to_string())
+    })?;
+    let options = config.options().extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default();
+    runtime.session(&options)?.ok_or_else(no_device)
+}
+
+/// What to do when the choice of devices is automatic and there is no GPU.
+pub(crate) fn no_device() -> DataFusionError {
+    DataFusionError::Configuration(
+        "no GPU can be used on this machine; SET warpjoin.device = 'cuda' to learn why, or 'sim' to simulate devices"
+            .to_string(),
+    )
+}
+
+#[async_trait]
+impl TableProvider for DeviceTableProvider {
+    fn schema(&self) -> SchemaRef {
+        self.table.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn CatalogSession,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let projection = match projection {
+            Some(projection) => projection.clone(),
+            None => (0..self.table.schema().fields().len()).collect(),
+        };
+        Ok(Arc::new(DeviceScanExec::try_new(Arc::clone(&self.table), projection)?))
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let all: Vec<usize> = (0..self.table.schema().fields().len()).collect();
+        Some(table_statistics(&self.table, &all))
+    }
+}

@@ -1,0 +1,102 @@
+//! Blocking work on threads of its own, and batches on their way between async streams and it.
+//!
+//! Device work may take long and must not occupy an async runtime's threads, the blocking pool
+//! included: that one is bounded and shared with file reading.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::SendableRecordBatchStream;
+use futures::StreamExt;
+use tokio::sync::{mpsc, oneshot};
+use warpjoin::{Session, Table, TableBuilder};
+
+/// Batches that may wait between a stream and its upload.
+const WAITING_BATCHES_MAX: usize = 16;
+
+/// What travels to an upload. A channel that closes without `End` was given up.
+pub(crate) enum Upload {
+    /// Rows.
+    Batch(RecordBatch),
+    /// There are no more.
+    End,
+}
+
+/// A channel for one upload.
+pub(crate) fn upload_channel() -> (mpsc::Sender<Upload>, mpsc::Receiver<Upload>) {
+    mpsc::channel(WAITING_BATCHES_MAX)
+}
+
+/// Runs `work` on a new thread; the future gives its result, or an error if it panicked.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(crate) fn on_thread<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<impl Future<Output = Result<T>> + Send + 'static> {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::Builder::new()
+        .name(name.to_string())
+        .spawn(move || {
+            // Nobody listens when the stream was dropped.
+            let _ = sender.send(work());
+        })
+        .map_err(|error| DataFusionError::Execution(format!("no thread for device work: {error}")))?;
+    let name = name.to_string();
+    Ok(async move {
+        receiver.await.map_err(|_| DataFusionError::Execution(format!("the device thread {name} panicked; see its message")))
+    })
+}
+
+/// Sends all of `stream` to an upload. Ends early, without an error, when the upload gave up.
+///
+/// # Errors
+/// Those of the stream.
+pub(crate) async fn pump(mut stream: SendableRecordBatchStream, upload: mpsc::Sender<Upload>) -> Result<()> {
+    while let Some(batch) = stream.next().await {
+        let batch = batch?;
+        if batch.num_rows() > 0 && upload.send(Upload::Batch(batch)).await.is_err() {
+            return Ok(());
+        }
+    }
+    let _ = upload.send(Upload::End).await;
+    Ok(())
+}
+
+/// Puts what arrives on the session's devices. Blocks: call it on a thread of its own.
+///
+/// # Errors
+/// [`warpjoin::Error::Cancelled`] when `cancel` is set or the sender gave up; those of the upload.
+pub(crate) fn receive_table(
+    session: &Arc<Session>,
+    schema: &SchemaRef,
+    mut batches: mpsc::Receiver<Upload>,
+    cancel: &AtomicBool,
+) -> warpjoin::Result<Table> {
+    let mut builder = TableBuilder::new(session, Arc::clone(schema))?;
+    loop {
+        match batches.blocking_recv() {
+            Some(Upload::Batch(_)) if cancel.load(Ordering::Relaxed) => return Err(warpjoin::Error::Cancelled),
+            Some(Upload::Batch(batch)) => builder.push(&with_schema(batch, schema)?)?,
+            Some(Upload::End) => return builder.finish(),
+            None => return Err(warpjoin::Error::Cancelled),
+        }
+    }
+}
+
+/// The batch under `schema`: same types, whose names, nullability and metadata may differ.
+///
+/// # Errors
+/// When types differ, or a column that must not has nulls.
+pub(crate) fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, arrow::error::ArrowError> {
+    if batch.schema_ref() == schema {
+        return Ok(batch);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options)
+}

@@ -1,0 +1,60 @@
+//! Constants: DataFusion's scalars, and whatever can be computed before the query runs.
+
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::Schema;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::PhysicalExpr;
+use warpjoin::Reason;
+use warpjoin::expr::Scalar;
+
+/// The value of a deterministic expression without columns.
+pub(super) fn evaluate(expr: &Arc<dyn PhysicalExpr>) -> Result<ScalarValue, Reason> {
+    let no_columns = RecordBatch::try_new_with_options(
+        Arc::new(Schema::empty()),
+        vec![],
+        &RecordBatchOptions::new().with_row_count(Some(1)),
+    );
+    let value = no_columns.map_err(Into::into).and_then(|batch| match expr.evaluate(&batch)? {
+        ColumnarValue::Scalar(value) => Ok(value),
+        ColumnarValue::Array(array) => ScalarValue::try_from_array(&array, 0),
+    });
+    value.map_err(|error| Reason::Expression(format!("constant {expr}: {}", error.strip_backtrace())))
+}
+
+/// The constant as devices store it.
+pub(super) fn scalar(value: &ScalarValue) -> Result<Scalar, Reason> {
+    if value.is_null() {
+        return Ok(Scalar::Null);
+    }
+    let int = |value: &Option<i64>| value.map_or(Scalar::Null, |value| Scalar::Int(value.into()));
+    Ok(match value {
+        ScalarValue::Boolean(Some(value)) => Scalar::Boolean(*value),
+        ScalarValue::Int8(Some(value)) => Scalar::Int((*value).into()),
+        ScalarValue::Int16(Some(value)) => Scalar::Int((*value).into()),
+        ScalarValue::Int32(Some(value))
+        | ScalarValue::Date32(Some(value))
+        | ScalarValue::Time32Second(Some(value))
+        | ScalarValue::Time32Millisecond(Some(value))
+        | ScalarValue::Decimal32(Some(value), _, _) => Scalar::Int((*value).into()),
+        ScalarValue::Int64(value)
+        | ScalarValue::Date64(value)
+        | ScalarValue::Time64Microsecond(value)
+        | ScalarValue::Time64Nanosecond(value)
+        | ScalarValue::TimestampSecond(value, _)
+        | ScalarValue::TimestampMillisecond(value, _)
+        | ScalarValue::TimestampMicrosecond(value, _)
+        | ScalarValue::TimestampNanosecond(value, _)
+        | ScalarValue::Decimal64(value, _, _) => int(value),
+        ScalarValue::UInt8(Some(value)) => Scalar::Int((*value).into()),
+        ScalarValue::UInt16(Some(value)) => Scalar::Int((*value).into()),
+        ScalarValue::UInt32(Some(value)) => Scalar::Int((*value).into()),
+        ScalarValue::UInt64(Some(value)) => Scalar::Int((*value).into()),
+        ScalarValue::Decimal128(Some(value), _, _) => Scalar::Int(*value),
+        ScalarValue::Float32(Some(value)) => Scalar::Float((*value).into()),
+        ScalarValue::Float64(Some(value)) => Scalar::Float(*value),
+        other => return Err(Reason::Type(other.data_type())),
+    })
+}

@@ -1,0 +1,187 @@
+//! What of a plan is put on the devices, and what says why not.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use common::queries::QUERIES;
+use common::{physical, placement, register_tpch, shown, warp, warp_on};
+use datafusion::prelude::SessionContext;
+use warpjoin::Reason;
+use warpjoin_datafusion::WarpjoinRuntime;
+
+const SCALE: f64 = 0.001;
+
+async fn resident() -> SessionContext {
+    let context = warp(2, |_| {});
+    register_tpch(&context, SCALE);
+    common::load_tpch(&context).await;
+    context
+}
+
+fn uploaded() -> SessionContext {
+    let context = warp(2, |_| {});
+    register_tpch(&context, SCALE);
+    context
+}
+
+#[tokio::test]
+async fn the_queries_are_on_the_devices() {
+    for context in [resident().await, uploaded()] {
+        for (number, sql, joins, aggregates) in QUERIES {
+            let plan = physical(&context, sql).await;
+            let placement = warpjoin_datafusion::Placement::of(&plan);
+            assert!(placement.is_on_devices(), "Q{number}:\n{}", shown(&plan));
+            assert_eq!(placement.device.len(), 1, "Q{number}:\n{}", shown(&plan));
+            assert_eq!((placement.joins(), placement.aggregates()), (joins, aggregates), "Q{number}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn resident_queries_have_no_cpu_inputs() {
+    let context = resident().await;
+    for (number, sql, ..) in QUERIES {
+        let text = shown(&physical(&context, sql).await);
+        assert!(!text.contains("DeviceScanExec"), "Q{number} downloads:\n{text}");
+        assert!(!text.contains("Upload"), "Q{number} uploads:\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn explain_indents_the_device_plan_under_its_node() {
+    let context = resident().await;
+    let text = shown(&physical(&context, common::queries::Q3).await);
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|line| line.trim_start().starts_with("WarpjoinExec: devices=[sim:0, sim:1], joins=2")).unwrap();
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    assert_eq!(indent(lines[at + 1]), indent(lines[at]) + 4, "{text}");
+    assert!(lines[at + 1..].iter().any(|line| line.contains("HashJoin: Inner")), "{text}");
+    assert!(lines[at + 1..].iter().any(|line| line.trim_start().starts_with("pipeline 1: ")), "{text}");
+}
+
+/// Queries with something that is declined, and how the reason reads.
+#[tokio::test]
+async fn what_is_declined_says_why() {
+    let context = resident().await;
+    for (sql, expected) in [
+        ("select count(*) from orders left join lineitem on o_orderkey = l_orderkey", "join Left"),
+        ("select o_orderkey from orders where o_orderkey in (select l_orderkey from lineitem)", "Semi"),
+        ("select o_orderkey from orders where o_custkey not in (select c_custkey from customer)", "Anti"),
+        ("select count(*) from nation, region where n_nationkey < r_regionkey", "operator NestedLoopJoinExec"),
+        ("select l_shipmode, stddev(l_linenumber) from lineitem group by l_shipmode", "aggregate stddev"),
+        (
+            "select l_shipmode, sum(distinct l_linenumber), count(distinct l_suppkey) from lineitem group by l_shipmode",
+            "DISTINCT",
+        ),
+        ("select l_shipmode, sum(l_tax) from lineitem group by rollup(l_shipmode)", "grouping sets"),
+        ("select array_agg(n_name order by n_nationkey) from nation", "aggregate array_agg"),
+        ("select sum(power(l_linenumber, 2)) from lineitem", "function power"),
+        ("select sum(try_cast(l_tax as int)) from lineitem", "TRY_CAST"),
+        ("select count(l_tax) from lineitem where l_shipmode < l_shipinstruct group by l_suppkey", "strings of different columns"),
+    ] {
+        let placement = placement(&context, sql).await;
+        let reasons: Vec<String> =
+            placement.cpu.iter().filter_map(|node| node.reason.as_ref()).map(ToString::to_string).collect();
+        assert!(reasons.iter().any(|reason| reason.contains(expected)), "{sql}: {reasons:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_below_a_declined_node_is_still_taken() {
+    let context = resident().await;
+    let placement = placement(
+        &context,
+        "select c_custkey, n from customer left join
+            (select o_custkey, count(*) as n from orders join lineitem on o_orderkey = l_orderkey group by o_custkey)
+            on c_custkey = o_custkey",
+    )
+    .await;
+    assert_eq!((placement.joins(), placement.aggregates()), (1, 1));
+    assert!(!placement.is_on_devices());
+}
+
+#[tokio::test]
+async fn what_is_above_a_declined_node_is_taken_too() {
+    let context = resident().await;
+    let plan = physical(
+        &context,
+        "select c_mktsegment, count(*) from customer left join orders on c_custkey = o_custkey group by c_mktsegment",
+    )
+    .await;
+    let placement = warpjoin_datafusion::Placement::of(&plan);
+    assert_eq!((placement.joins(), placement.aggregates()), (0, 1), "{}", shown(&plan));
+    assert!(shown(&plan).contains("WarpjoinCpu: reason=join Left"), "{}", shown(&plan));
+}
+
+#[tokio::test]
+async fn a_computed_string_is_substituted() {
+    let context = resident().await;
+    for sql in [
+        "select s, count(*) from (select substr(c_phone, 1, 2) as s, c_acctbal from customer) where s like '1%' group by s",
+        "select upper(s), count(*) from (select substr(c_phone, 1, 2) as s from customer) group by upper(s)",
+        "select count(*) from (select o_orderkey, lower(o_orderpriority) as p from orders) join lineitem
+            on o_orderkey = l_orderkey where p like '1%'",
+    ] {
+        let plan = physical(&context, sql).await;
+        assert!(warpjoin_datafusion::Placement::of(&plan).is_on_devices(), "{sql}\n{}", shown(&plan));
+    }
+}
+
+#[tokio::test]
+async fn small_inputs_stay_on_the_cpu() {
+    let context = uploaded();
+    context.sql("set warpjoin.minimum_rows = 50000").await.unwrap();
+    let placement = placement(&context, common::queries::Q3).await;
+    assert!(placement.device.is_empty());
+    let Some(Reason::Limit(why)) = &placement.cpu[0].reason else { panic!("{placement:?}") };
+    assert!(why.contains("warpjoin.minimum_rows is 50000"), "{why}");
+}
+
+#[tokio::test]
+async fn strict_names_what_is_in_the_way() {
+    let context = resident().await;
+    context.sql("set warpjoin.strict = true").await.unwrap();
+    context.sql("set warpjoin.minimum_rows = 1000000000").await.unwrap();
+    for (_, sql, ..) in QUERIES {
+        assert!(placement(&context, sql).await.is_on_devices());
+    }
+    let sql = "select count(*) from orders left join lineitem on o_orderkey = l_orderkey";
+    let error = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap_err().to_string();
+    assert!(error.contains("warpjoin.strict") && error.contains("join Left"), "{error}");
+    // Nothing to put on devices is nothing to refuse.
+    context.sql("select n_name from nation order by n_name").await.unwrap().create_physical_plan().await.unwrap();
+}
+
+#[tokio::test]
+async fn options_are_set_and_shown() {
+    let context = warp_on(WarpjoinRuntime::lazy(), |_| {});
+    context.sql("set warpjoin.memory_budget = '8GB'").await.unwrap();
+    context.sql("set warpjoin.group_size = 16").await.unwrap();
+    for (key, expected) in [("memory_budget", "8000000000"), ("group_size", "16"), ("device", "auto"), ("strict", "false")] {
+        let batches = context.sql(&format!("show warpjoin.{key}")).await.unwrap().collect().await.unwrap();
+        assert_eq!(common::rows(&batches, true), [format!("warpjoin.{key}|{expected}")]);
+    }
+    let error = context.sql("set warpjoin.group_size = 5").await.unwrap_err().to_string();
+    assert!(error.contains("warpjoin.group_size takes 0 (auto), 1, 2, 4, 8, 16 or 32, not '5'"), "{error}");
+}
+
+#[tokio::test]
+async fn without_a_gpu_plans_are_datafusions_own() {
+    if warpjoin_device::cuda_status().problem.is_none() {
+        return;
+    }
+    let context = warp_on(WarpjoinRuntime::lazy(), |_| {});
+    register_tpch(&context, SCALE);
+    let placement = placement(&context, common::queries::Q3).await;
+    assert!(placement.device.is_empty() && placement.cpu.iter().all(|node| node.reason.is_none()));
+    context.sql("set warpjoin.strict = true").await.unwrap();
+    let error = context.sql(common::queries::Q3).await.unwrap().create_physical_plan().await.unwrap_err().to_string();
+    assert!(error.contains("SET warpjoin.device"), "{error}");
+}
+
+#[tokio::test]
+async fn disabled_leaves_plans_alone() {
+    let context = uploaded();
+    context.sql("set warpjoin.enabled = false").await.unwrap();
+    assert!(placement(&context, common::queries::Q3).await.device.is_empty());
+}

@@ -1,0 +1,56 @@
+//! The seam: what a kind of device must provide. Everything above is written once.
+//!
+//! A backend may assume that the front end ([`crate::Device`], [`crate::Stream`]) has checked
+//! bounds, budget and peer access. It must keep the order of work within a stream, and may run
+//! work of different streams in any order that events allow.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::{DeviceInfo, Launch, ModuleSource, Result};
+
+/// Something only its own backend can look into: a kernel entry or an event.
+pub(crate) type Handle = Arc<dyn Any + Send + Sync>;
+
+/// One device of some kind.
+pub(crate) trait DeviceBackend: Send + Sync {
+    /// Static facts.
+    fn info(&self) -> &DeviceInfo;
+    /// Makes a new in-order queue of work.
+    fn create_stream(&self) -> Result<Arc<dyn StreamBackend>>;
+    /// Compiles a module, or takes it from the disk cache; one handle for each of
+    /// `source.entries`, in that order. The front end caches in memory.
+    fn compile(&self, source: &ModuleSource) -> Result<Vec<Handle>>;
+    /// Lets kernels and copies of this device reach the memory of `peer`, a device of the same
+    /// kind. Opening twice is no error.
+    fn open_peer_access(&self, peer: &dyn DeviceBackend) -> Result<()>;
+    /// For downcasting a peer to its own kind.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// One in-order queue of work on one device. Calls enqueue and return, unless said otherwise.
+pub(crate) trait StreamBackend: Send + Sync {
+    /// Allocates `bytes` (> 0), aligned to 256, in stream order. The content is undefined.
+    /// `Err(None)` when the device is out of memory.
+    fn alloc(&self, bytes: u64) -> std::result::Result<u64, Option<crate::DeviceError>>;
+    /// Frees an allocation once the work enqueued so far has ended.
+    fn free(&self, address: u64, bytes: u64);
+    /// Copies host bytes to the device. The host bytes may be reused on return.
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<()>;
+    /// Waits for the stream, and copies device bytes to the host.
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()>;
+    /// Sets `bytes` bytes to `value`.
+    fn fill(&self, address: u64, bytes: u64, value: u8) -> Result<()>;
+    /// Copies between two addresses, each on this device or on an opened peer.
+    fn copy(&self, source: u64, target: u64, bytes: u64) -> Result<()>;
+    /// Launches a kernel; `params` is its one argument, a struct of 8-byte fields.
+    fn launch(&self, kernel: &Handle, launch: Launch, params: &[u64]) -> Result<()>;
+    /// Enqueues an event that carries the time at which it is reached.
+    fn record(&self) -> Result<Handle>;
+    /// Holds later work of this stream back until `event`, of any device of the kind, is reached.
+    fn wait(&self, event: &Handle) -> Result<()>;
+    /// Waits for all work enqueued so far. Errors of earlier work come out here.
+    fn synchronize(&self) -> Result<()>;
+    /// Nanoseconds of device time from one reached event to another of the same device.
+    fn elapsed_ns(&self, from: &Handle, to: &Handle) -> Result<u64>;
+}

@@ -1,0 +1,40 @@
+//! Device memory that frees itself.
+
+use crate::{Device, Stream};
+
+/// A run of bytes in the memory of one device.
+///
+/// Freed on drop, in the order of the stream that allocated it: work enqueued there before the
+/// drop still finds the memory. Work of *other* streams must have ended before.
+#[derive(Debug)]
+pub struct Buffer {
+    stream: Stream,
+    address: u64,
+    bytes: u64,
+}
+
+impl Buffer {
+    pub(crate) fn new(stream: Stream, address: u64, bytes: u64) -> Self {
+        Self { stream, address, bytes }
+    }
+
+    /// Length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The device that holds it.
+    pub fn device(&self) -> &Device {
+        self.stream.device()
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.stream.free(self.address, self.bytes);
+    }
+}

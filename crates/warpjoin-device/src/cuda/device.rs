@@ -1,0 +1,122 @@
+//! One GPU: the CUDA half of [`DeviceBackend`].
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUresult};
+
+use super::context::Context;
+use super::driver::Driver;
+use super::module::{self, CudaKernel};
+use super::nvrtc::{Nvrtc, Target};
+use super::pool::Pool;
+use super::staging::Staging;
+use super::stream::{CudaStream, Shared};
+use super::{CudaOptions, info};
+use crate::backend::{DeviceBackend, Handle, StreamBackend};
+use crate::cache::KernelCache;
+use crate::{DeviceError, DeviceInfo, ModuleSource, Result};
+
+/// An opened GPU.
+#[derive(Debug)]
+pub(super) struct CudaDevice {
+    info: DeviceInfo,
+    shared: Arc<Shared>,
+    nvrtc: &'static Nvrtc,
+    target: Target,
+    cache: KernelCache,
+}
+
+impl CudaDevice {
+    /// Opens GPU `ordinal`, one of `ordinals`.
+    pub(super) fn open(driver: Driver, ordinal: usize, ordinals: Range<usize>, options: &CudaOptions) -> Result<Self> {
+        let nvrtc = Nvrtc::get()?;
+        let context = Arc::new(Context::retain(driver, ordinal)?);
+        let info = info::read(&context, ordinal, ordinals, options.memory_bytes, nvrtc)?;
+        let target = nvrtc.target(info.compute_capability)?;
+        let (pool, staging) = (Pool::new(context.clone())?, Staging::new(context.clone()));
+        let cache = KernelCache::open(options.kernel_cache.as_deref());
+        Ok(Self { info, shared: Arc::new(Shared { context, pool, staging }), nvrtc, target, cache })
+    }
+
+    /// A module of the disk cache, if it is there and the driver takes it.
+    fn load_cached(&self, source: &ModuleSource, key: &str) -> Option<Vec<CudaKernel>> {
+        let image = self.cache.load(key, self.target.extension())?;
+        match module::load(&self.shared.context, &image, &source.entries) {
+            Ok(kernels) => Some(kernels),
+            Err(error) => {
+                log::warn!("kernel cache: {}: {error}; compiled again", source.name);
+                self.cache.remove(key, self.target.extension());
+                None
+            }
+        }
+    }
+
+    fn load(&self, source: &ModuleSource) -> Result<Vec<CudaKernel>> {
+        let key = self.nvrtc.key(source, self.target);
+        if let Some(kernels) = self.load_cached(source, &key) {
+            return Ok(kernels);
+        }
+        let image = self.nvrtc.compile(source, self.target)?;
+        let kernels =
+            module::load(&self.shared.context, &image, &source.entries).map_err(|error| self.with_versions(error))?;
+        self.cache.store(&key, self.target.extension(), &image);
+        Ok(kernels)
+    }
+
+    /// An image that does not load most often comes of a compiler newer than the driver: so name both.
+    fn with_versions(&self, error: DeviceError) -> DeviceError {
+        match error {
+            DeviceError::Driver { device, call, reason } => DeviceError::Driver {
+                device,
+                call,
+                reason: format!(
+                    "{reason}; compiled for {} by {}, the driver serves {}",
+                    self.target, self.info.compiler, self.info.driver
+                ),
+            },
+            other => other,
+        }
+    }
+}
+
+impl DeviceBackend for CudaDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn create_stream(&self) -> Result<Arc<dyn StreamBackend>> {
+        Ok(Arc::new(CudaStream::new(self.shared.clone())?))
+    }
+
+    fn compile(&self, source: &ModuleSource) -> Result<Vec<Handle>> {
+        Ok(self.load(source)?.into_iter().map(|kernel| Arc::new(kernel) as Handle).collect())
+    }
+
+    fn open_peer_access(&self, peer: &dyn DeviceBackend) -> Result<()> {
+        let (from, to) = (&self.shared.context, peer.info().ordinal);
+        let no_access =
+            || DeviceError::NoPeerAccess { from: from.label().into(), to: format!("{}:{to}", peer.info().kind) };
+        let peer = peer.as_any().downcast_ref::<Self>().ok_or_else(no_access)?;
+        if from.device() == peer.shared.context.device() {
+            // The same GPU, opened twice: its memory is within reach.
+            return Ok(());
+        }
+        if !info::can_access(from, to)? {
+            return Err(no_access());
+        }
+        from.make_current()?;
+        // For memory that is not of a pool, and for the copy engines.
+        // SAFETY: both contexts are retained; the first is current.
+        match unsafe { sys::cuCtxEnablePeerAccess(peer.shared.context.raw(), 0) } {
+            CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => {}
+            result => from.check("cuCtxEnablePeerAccess", result)?,
+        }
+        peer.shared.pool.grant(from)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,145 @@
+//! The driver library: whether it can be used, and its errors in words.
+//!
+//! Owns the one place where libcuda is looked for and initialised. Everything else in this folder
+//! takes a [`Driver`] or a context as proof that calling it is safe: cudarc panics when the library
+//! or one of its functions is missing, so both are made sure of here, by presence and by version.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::fmt;
+use std::sync::OnceLock;
+
+use cudarc::driver::sys::{self, CUresult};
+
+use crate::{DeviceError, Result};
+
+/// The oldest driver that has every function that this folder calls (`cuFuncGetParamInfo`).
+const OLDEST: DriverVersion = DriverVersion(12_040);
+
+/// The CUDA version that a driver serves, as the driver writes it: 1000 * major + 10 * minor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct DriverVersion(c_int);
+
+impl DriverVersion {
+    /// Major and minor.
+    pub(super) fn parts(self) -> (u32, u32) {
+        let number = self.0.unsigned_abs();
+        (number / 1000, number % 1000 / 10)
+    }
+}
+
+impl fmt::Display for DriverVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = self.parts();
+        write!(f, "CUDA {major}.{minor}")
+    }
+}
+
+/// Proof that the driver is loaded, recent enough and initialised.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Driver {
+    version: DriverVersion,
+}
+
+impl Driver {
+    /// Loads and initialises the driver. Only success is remembered.
+    ///
+    /// # Errors
+    /// `NoDriver` without libcuda, `NoGpu` when it finds nothing to drive, `Driver` when too old.
+    pub(super) fn get() -> Result<Self> {
+        static READY: OnceLock<Driver> = OnceLock::new();
+        if let Some(driver) = READY.get() {
+            return Ok(*driver);
+        }
+        let version = version()?;
+        if version < OLDEST {
+            return Err(DeviceError::Driver {
+                device: "cuda".into(),
+                call: "cuDriverGetVersion",
+                reason: format!(
+                    "the driver serves {version}, and warpjoin needs {OLDEST} or later: update the NVIDIA driver"
+                ),
+            });
+        }
+        // SAFETY: the library is present; initialising twice is allowed.
+        match unsafe { sys::cuInit(0) } {
+            CUresult::CUDA_SUCCESS => Ok(*READY.get_or_init(|| Self { version })),
+            failed => Err(DeviceError::NoGpu { reason: format!("cuInit: {}", words(failed)) }),
+        }
+    }
+
+    /// The CUDA version it serves.
+    pub(super) fn version(self) -> DriverVersion {
+        self.version
+    }
+
+    /// GPUs that the driver shows (`CUDA_VISIBLE_DEVICES` hides some).
+    pub(super) fn gpus(self) -> Result<usize> {
+        let mut count: c_int = 0;
+        // SAFETY: the driver is initialised; `count` outlives the call.
+        check("cuda", "cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+}
+
+/// The version of the driver library, initialised or not.
+///
+/// # Errors
+/// `NoDriver` without libcuda; `Driver` when it does not say.
+pub(super) fn version() -> Result<DriverVersion> {
+    static PRESENT: OnceLock<bool> = OnceLock::new();
+    // SAFETY: loading libcuda runs its constructors, which expect nothing of the process.
+    if !*PRESENT.get_or_init(|| unsafe { sys::is_culib_present() }) {
+        return Err(DeviceError::NoDriver);
+    }
+    let mut number: c_int = 0;
+    // SAFETY: the library is present, and every version has this function; `number` outlives the call.
+    check("cuda", "cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut number) })?;
+    Ok(DriverVersion(number))
+}
+
+/// Turns a result of `call` into an error of `device`.
+pub(super) fn check(device: &str, call: &'static str, result: CUresult) -> Result<()> {
+    match result {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        failed => Err(DeviceError::Driver { device: device.into(), call, reason: words(failed) }),
+    }
+}
+
+/// Name and description of a driver error.
+pub(super) fn words(result: CUresult) -> String {
+    // SAFETY: only called with results that the loaded library gave; both functions set `text` to a
+    // constant of the library, or leave it null for a result that they do not know.
+    let (name, description) = unsafe {
+        (constant(|text| sys::cuGetErrorName(result, text)), constant(|text| sys::cuGetErrorString(result, text)))
+    };
+    match (name, description) {
+        (Some(name), Some(description)) => format!("{name} ({description})"),
+        (Some(name), None) => name.into(),
+        _ => format!("CUDA error {}", result as u32),
+    }
+}
+
+/// The string that a driver function hands out.
+///
+/// # Safety
+/// `get` must leave its argument alone, or point it to a string that is never freed.
+unsafe fn constant(get: impl FnOnce(*mut *const c_char) -> CUresult) -> Option<&'static str> {
+    let mut text: *const c_char = std::ptr::null();
+    if get(&mut text) != CUresult::CUDA_SUCCESS || text.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and by the contract a string that is never freed.
+    unsafe { CStr::from_ptr(text) }.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_read_as_major_and_minor() {
+        assert_eq!(DriverVersion(12_040).to_string(), "CUDA 12.4");
+        assert_eq!(DriverVersion(13_000).to_string(), "CUDA 13.0");
+        assert!(DriverVersion(12_020) < OLDEST && OLDEST < DriverVersion(13_000));
+    }
+}

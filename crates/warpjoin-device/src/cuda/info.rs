@@ -1,0 +1,100 @@
+//! Static facts about a GPU, as the driver tells them.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use cudarc::driver::sys::{self, CUdevice_P2PAttribute, CUdevice_attribute};
+
+use super::context::Context;
+use super::nvrtc::Nvrtc;
+use crate::{DeviceInfo, DeviceKind, Link, Result};
+
+/// Share of the free memory that is the budget unless the user says otherwise. The rest is for
+/// the driver, for kernels' stacks, and for what the pool loses to fragments.
+const BUDGET_PERCENT: u64 = 90;
+
+/// Reads the facts of the GPU of `context`. `ordinals` are those of all opened GPUs.
+pub(super) fn read(
+    context: &Context,
+    ordinal: usize,
+    ordinals: std::ops::Range<usize>,
+    memory_bytes: Option<u64>,
+    nvrtc: &Nvrtc,
+) -> Result<DeviceInfo> {
+    let (free_bytes, total_bytes) = context.memory_info()?;
+    let links = ordinals.filter(|&peer| peer != ordinal).map(|peer| link(context, peer));
+    Ok(DeviceInfo {
+        kind: DeviceKind::Cuda,
+        ordinal,
+        name: name(context)?,
+        memory_bytes: total_bytes,
+        budget_bytes: memory_bytes.unwrap_or(free_bytes / 100 * BUDGET_PERCENT),
+        compute_capability: compute_capability(context)?,
+        multiprocessors: attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        l2_bytes: attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
+        shared_bytes_per_block_max: attribute(
+            context,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+        )?,
+        driver: context.driver().version().to_string(),
+        compiler: format!("NVRTC {}", nvrtc.version()),
+        links: links.collect::<Result<_>>()?,
+    })
+}
+
+/// Major and minor; (9, 0) for an H100.
+pub(super) fn compute_capability(context: &Context) -> Result<(u32, u32)> {
+    Ok((
+        attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    ))
+}
+
+/// Whether kernels of `from` can reach the memory of GPU `peer`.
+pub(super) fn can_access(from: &Context, peer: usize) -> Result<bool> {
+    let (mut yes, peer) = (0, device(from, peer)?);
+    // SAFETY: both GPUs are the driver's; `yes` outlives the call.
+    from.check("cuDeviceCanAccessPeer", unsafe { sys::cuDeviceCanAccessPeer(&mut yes, from.device(), peer) })?;
+    Ok(yes != 0)
+}
+
+fn link(from: &Context, peer: usize) -> Result<Link> {
+    let access = can_access(from, peer)?;
+    let mut native_atomics = 0;
+    let attribute = CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+    let to = device(from, peer)?;
+    // SAFETY: both GPUs are the driver's; `native_atomics` outlives the call.
+    let result = unsafe { sys::cuDeviceGetP2PAttribute(&mut native_atomics, attribute, from.device(), to) };
+    from.check("cuDeviceGetP2PAttribute", result)?;
+    // The driver does not name the link; but atomics pass over NVLink and not over PCIe.
+    let name = match (access, native_atomics != 0) {
+        (true, true) => "NVLink",
+        (true, false) => "PCIe",
+        (false, _) => "no peer access",
+    };
+    Ok(Link { peer, access, name: name.into() })
+}
+
+fn device(context: &Context, ordinal: usize) -> Result<sys::CUdevice> {
+    let mut device = 0;
+    let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
+    // SAFETY: the driver is initialised; `device` outlives the call.
+    context.check("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, number) })?;
+    Ok(device)
+}
+
+fn attribute(context: &Context, attribute: CUdevice_attribute) -> Result<u32> {
+    let mut value: c_int = 0;
+    // SAFETY: the GPU is the driver's; `value` outlives the call.
+    let result = unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, context.device()) };
+    context.check("cuDeviceGetAttribute", result)?;
+    Ok(u32::try_from(value).unwrap_or(0))
+}
+
+fn name(context: &Context) -> Result<String> {
+    let mut bytes = [0_u8; 256];
+    let length = bytes.len() as c_int;
+    // SAFETY: the driver writes at most `length` bytes, a terminating zero among them.
+    let result = unsafe { sys::cuDeviceGetName(bytes.as_mut_ptr().cast::<c_char>(), length, context.device()) };
+    context.check("cuDeviceGetName", result)?;
+    Ok(CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned())
+}

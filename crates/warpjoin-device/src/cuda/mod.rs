@@ -1,0 +1,96 @@
+//! Devices that are NVIDIA GPUs, by way of the CUDA driver and NVRTC.
+//!
+//! Owns everything that names cudarc. Must not know what kernels compute, and must not check what
+//! the front end ([`crate::Stream`], [`crate::Device`]) has checked already. Both libraries are
+//! loaded at run time: without them the functions here return errors that say what to install, and
+//! nothing panics.
+//!
+//! Who keeps whom alive: buffer -> stream -> pool and pinned chunks -> context; kernel -> module ->
+//! context; event -> context.
+
+mod context;
+mod device;
+mod driver;
+mod event;
+mod info;
+mod module;
+mod nvrtc;
+mod pool;
+mod staging;
+mod stream;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use nvrtc::compile_for_architecture;
+
+use crate::{Device, DeviceError, Result};
+use device::CudaDevice;
+use driver::Driver;
+use nvrtc::Nvrtc;
+
+/// How GPUs are opened.
+#[derive(Debug, Clone, Default)]
+pub struct CudaOptions {
+    /// The first so many GPUs; `None`: all that the driver shows.
+    pub devices: Option<usize>,
+    /// Memory budget of each; `None`: 90 % of what is free when it is opened.
+    pub memory_bytes: Option<u64>,
+    /// Folder for compiled kernels; see [`crate::KernelCache::open`].
+    pub kernel_cache: Option<PathBuf>,
+}
+
+/// Opens GPUs, ordinals 0 and on. Each is a [`Device`] with its own memory pool in the primary context.
+///
+/// # Errors
+/// [`DeviceError::NoDriver`], [`DeviceError::NoGpu`] (also when there are fewer than asked for),
+/// [`DeviceError::NoNvrtc`], [`DeviceError::UnknownArchitecture`], or a failed call of the driver.
+pub fn open_cuda(options: &CudaOptions) -> Result<Vec<Device>> {
+    let driver = Driver::get()?;
+    let gpus = driver.gpus()?;
+    let devices = options.devices.unwrap_or(gpus);
+    if gpus == 0 {
+        return Err(none_shown());
+    }
+    if devices == 0 || devices > gpus {
+        return Err(DeviceError::NoGpu { reason: format!("{devices} asked for, {gpus} there") });
+    }
+    let open = |ordinal| Ok(Device::new(Arc::new(CudaDevice::open(driver, ordinal, 0..devices, options)?)));
+    (0..devices).map(open).collect()
+}
+
+/// What this machine has for CUDA; see [`cuda_status`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CudaStatus {
+    /// CUDA version that the driver serves, such as `CUDA 13.0`; `None` without a driver.
+    pub driver: Option<String>,
+    /// GPUs that the driver shows.
+    pub gpus: usize,
+    /// Version of the run-time compiler, such as `13.0`; `None` when there is none, or it is too old.
+    pub nvrtc: Option<String>,
+    /// The library file of the run-time compiler, where the system tells.
+    pub nvrtc_path: Option<PathBuf>,
+    /// Why CUDA cannot be used; `None` when [`open_cuda`] should succeed.
+    pub problem: Option<DeviceError>,
+}
+
+/// Looks for the driver, GPUs and the run-time compiler, without opening a GPU. Never fails.
+pub fn cuda_status() -> CudaStatus {
+    let (driver, gpus, nvrtc) = (driver::version(), Driver::get().and_then(Driver::gpus), Nvrtc::get());
+    CudaStatus {
+        driver: driver.ok().map(|version| version.to_string()),
+        gpus: gpus.as_ref().copied().unwrap_or(0),
+        nvrtc: nvrtc.as_ref().ok().map(|nvrtc| nvrtc.version()),
+        nvrtc_path: nvrtc.is_ok().then(Nvrtc::path).flatten(),
+        problem: match gpus {
+            Err(error) => Some(error),
+            Ok(0) => Some(none_shown()),
+            Ok(_) => nvrtc.err(),
+        },
+    }
+}
+
+fn none_shown() -> DeviceError {
+    DeviceError::NoGpu { reason: "it shows none; CUDA_VISIBLE_DEVICES may hide them".into() }
+}

@@ -1,0 +1,176 @@
+//! Compiled modules on one GPU, and the launch of their kernels.
+
+use std::ffi::{CString, c_int, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUmodule, CUresult, CUstream};
+
+use super::context::Context;
+use crate::{DeviceError, Launch, Result};
+
+/// A module, unloaded on drop.
+#[derive(Debug)]
+struct CudaModule {
+    raw: CUmodule,
+    context: Arc<Context>,
+}
+
+// SAFETY: a module handle may be used by any number of threads; the driver locks.
+unsafe impl Send for CudaModule {}
+// SAFETY: as above.
+unsafe impl Sync for CudaModule {}
+
+/// One entry of a module.
+#[derive(Debug)]
+pub(super) struct CudaKernel {
+    name: String,
+    raw: CUfunction,
+    /// Bytes that the kernel's one parameter takes.
+    params_bytes: usize,
+    /// Dynamic shared memory that a launch may ask for so far.
+    shared_bytes_allowed: Mutex<u32>,
+    module: CudaModuleRef,
+}
+
+/// Keeps the module loaded as long as one of its kernels is in use.
+type CudaModuleRef = Arc<CudaModule>;
+
+// SAFETY: a function handle may be used by any number of threads while its module is loaded.
+unsafe impl Send for CudaKernel {}
+// SAFETY: as above.
+unsafe impl Sync for CudaKernel {}
+
+/// Loads a cubin, or PTX that ends in a zero byte, and finds `entries` in it.
+pub(super) fn load(context: &Arc<Context>, image: &[u8], entries: &[String]) -> Result<Vec<CudaKernel>> {
+    if image.last() != Some(&0) && !image.starts_with(b"\x7fELF") {
+        return Err(DeviceError::Invalid("neither a cubin nor PTX".into()));
+    }
+    context.make_current()?;
+    let mut raw: CUmodule = std::ptr::null_mut();
+    // SAFETY: `image` is an ELF file, whose header says its length, or text that ends in a zero
+    // byte; the driver copies what it needs. `raw` outlives the call; `drop` unloads once.
+    context.check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&mut raw, image.as_ptr().cast()) })?;
+    let module = Arc::new(CudaModule { raw, context: context.clone() });
+    entries.iter().map(|entry| CudaKernel::find(&module, entry)).collect()
+}
+
+impl CudaKernel {
+    fn find(module: &Arc<CudaModule>, name: &str) -> Result<Self> {
+        let context = &module.context;
+        let symbol = CString::new(name).map_err(|_| DeviceError::Invalid(format!("entry {name:?}")))?;
+        let mut raw: CUfunction = std::ptr::null_mut();
+        // SAFETY: the module is loaded; `symbol` and `raw` outlive the call.
+        let result = unsafe { sys::cuModuleGetFunction(&mut raw, module.raw, symbol.as_ptr()) };
+        context.check("cuModuleGetFunction", result)?;
+        let shared_bytes_allowed = Mutex::new(shared_bytes_allowed(context, raw)?);
+        let params_bytes = params_bytes(context, raw)?;
+        Ok(Self { name: name.into(), raw, params_bytes, shared_bytes_allowed, module: module.clone() })
+    }
+
+    /// Enqueues a launch on `stream`, a live stream of `context`, which is current.
+    pub(super) fn launch(
+        &self,
+        context: &Arc<Context>,
+        launch: Launch,
+        params: &[u64],
+        stream: CUstream,
+    ) -> Result<()> {
+        if !Arc::ptr_eq(context, &self.module.context) {
+            return Err(DeviceError::Invalid(format!(
+                "kernel {} was compiled for {}",
+                self.name,
+                self.module.context.label()
+            )));
+        }
+        // An empty struct has one byte in C++.
+        if self.params_bytes != (params.len() * 8).max(1) {
+            return Err(DeviceError::Invalid(format!(
+                "kernel {} takes parameters of {} bytes, and was given {} of 8 bytes",
+                self.name,
+                self.params_bytes,
+                params.len()
+            )));
+        }
+        self.allow_shared_bytes(launch.shared_bytes)?;
+        let nothing = 0_u64;
+        let bytes: *const u64 = if params.is_empty() { &nothing } else { params.as_ptr() };
+        let mut arguments = [bytes.cast_mut().cast::<c_void>()];
+        // SAFETY: the kernel has one parameter, of `params_bytes`, which lie at `bytes` and are
+        // copied by the call. What the kernel does with the addresses in it is its own matter: the
+        // front end has checked that they are of live buffers that this GPU can reach.
+        let result = unsafe {
+            sys::cuLaunchKernel(
+                self.raw,
+                launch.blocks,
+                1,
+                1,
+                launch.block_threads,
+                1,
+                1,
+                launch.shared_bytes,
+                stream,
+                arguments.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        context.check("cuLaunchKernel", result).map_err(|error| self.named(error, launch))
+    }
+
+    /// Raises the limit of the function, if a launch with `bytes` needs that. It never sinks again.
+    fn allow_shared_bytes(&self, bytes: u32) -> Result<()> {
+        let mut allowed = self.shared_bytes_allowed.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes > *allowed {
+            let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let value = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+            // SAFETY: the module is loaded.
+            let result = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, value) };
+            self.module.context.check("cuFuncSetAttribute", result)?;
+            *allowed = bytes;
+        }
+        Ok(())
+    }
+
+    /// Says which kernel could not be launched.
+    fn named(&self, error: DeviceError, launch: Launch) -> DeviceError {
+        match error {
+            DeviceError::Driver { device, call, reason } => {
+                DeviceError::Driver { device, call, reason: format!("{reason}; kernel {}, {launch:?}", self.name) }
+            }
+            other => other,
+        }
+    }
+}
+
+impl Drop for CudaModule {
+    fn drop(&mut self) {
+        // Kernels may still run. If waiting fails the context is broken, and unloading is no worse.
+        if let Err(error) = self.context.synchronize() {
+            log::debug!("{error}");
+        }
+        // SAFETY: loaded once in `load`; no kernel of it is left to be launched, nor runs.
+        self.context.note("cuModuleUnload", unsafe { sys::cuModuleUnload(self.raw) });
+    }
+}
+
+/// Dynamic shared memory that a launch may ask for unless more is allowed: 48 KiB less the static.
+fn shared_bytes_allowed(context: &Context, function: CUfunction) -> Result<u32> {
+    let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    let mut bytes: c_int = 0;
+    // SAFETY: the function's module is loaded; `bytes` outlives the call.
+    context.check("cuFuncGetAttribute", unsafe { sys::cuFuncGetAttribute(&mut bytes, attribute, function) })?;
+    Ok(u32::try_from(bytes).unwrap_or(0))
+}
+
+/// Size of the function's one parameter.
+fn params_bytes(context: &Context, function: CUfunction) -> Result<usize> {
+    let (mut offset, mut bytes) = (0_usize, 0_usize);
+    // SAFETY: the function's module is loaded; both numbers outlive the call.
+    context.check("cuFuncGetParamInfo", unsafe { sys::cuFuncGetParamInfo(function, 0, &mut offset, &mut bytes) })?;
+    let (mut second_offset, mut second_bytes) = (0_usize, 0_usize);
+    // SAFETY: as above; asking for a parameter that is not there is how to find out.
+    let second = unsafe { sys::cuFuncGetParamInfo(function, 1, &mut second_offset, &mut second_bytes) };
+    if second == CUresult::CUDA_SUCCESS {
+        return Err(DeviceError::Invalid("a kernel entry has exactly one parameter: use WJ_ENTRY".into()));
+    }
+    Ok(bytes)
+}

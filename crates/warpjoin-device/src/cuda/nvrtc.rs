@@ -1,0 +1,393 @@
+//! NVRTC, the run-time compiler: CUDA C++ text to a binary for one architecture. Needs no GPU and
+//! no driver.
+//!
+//! NVRTC is thread-safe, and no lock is held here: threads compile in parallel.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use cudarc::nvrtc::sys::{self, nvrtcProgram, nvrtcResult};
+use warpjoin_kernels::HEADERS;
+
+use crate::cache::KernelCache;
+use crate::{DeviceError, ModuleSource, Result};
+
+/// The oldest NVRTC whose options and language this folder counts on.
+const OLDEST: (c_int, c_int) = (12, 0);
+
+/// Options of every compilation. `--fmad=false`: `a * b + c` rounds twice, as it does on the CPU,
+/// so that a query gives the same floating-point values on both. `-v` puts registers and spills
+/// in the log.
+const OPTIONS: [&str; 4] = ["--std=c++17", "--device-int128", "--fmad=false", "--ptxas-options=-v"];
+
+/// The loaded compiler.
+#[derive(Debug)]
+pub(super) struct Nvrtc {
+    version: (c_int, c_int),
+    /// Architectures that it compiles for, ascending: 90 is `sm_90`.
+    known: Vec<u32>,
+}
+
+/// What is compiled for a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A binary for that architecture.
+    Cubin(u32),
+    /// Text for that architecture and later ones: the driver finishes the work.
+    Ptx(u32),
+}
+
+impl Target {
+    /// Extension of its files.
+    pub(super) fn extension(self) -> &'static str {
+        match self {
+            Self::Cubin(_) => "cubin",
+            Self::Ptx(_) => "ptx",
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cubin(number) => write!(f, "sm_{number}"),
+            Self::Ptx(number) => write!(f, "compute_{number}"),
+        }
+    }
+}
+
+impl Nvrtc {
+    /// Loads the compiler. The names looked for are `libnvrtc.so`, then `libnvrtc.so.13`, `.12` and
+    /// older (too old ones are refused), on the loader's path: `LD_LIBRARY_PATH`, then the system's
+    /// folders. Only success is remembered.
+    ///
+    /// # Errors
+    /// `NoNvrtc` when it is not there; `Driver` when it is too old.
+    pub(super) fn get() -> Result<&'static Self> {
+        static READY: OnceLock<Nvrtc> = OnceLock::new();
+        static PRESENT: OnceLock<bool> = OnceLock::new();
+        if let Some(nvrtc) = READY.get() {
+            return Ok(nvrtc);
+        }
+        // SAFETY: loading libnvrtc runs its constructors, which expect nothing of the process.
+        if !*PRESENT.get_or_init(|| unsafe { sys::is_culib_present() }) {
+            return Err(DeviceError::NoNvrtc);
+        }
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: the library is present, and every version has this function; the numbers outlive
+        // the call.
+        check("nvrtcVersion", unsafe { sys::nvrtcVersion(&mut major, &mut minor) })?;
+        if (major, minor) < OLDEST {
+            let reason = format!("libnvrtc {major}.{minor} is too old: {}.{} or later is needed", OLDEST.0, OLDEST.1);
+            return Err(DeviceError::Driver { device: "nvrtc".into(), call: "nvrtcVersion", reason });
+        }
+        let known = known_architectures()?;
+        Ok(READY.get_or_init(|| Self { version: (major, minor), known }))
+    }
+
+    /// Such as `13.0`.
+    pub(super) fn version(&self) -> String {
+        format!("{}.{}", self.version.0, self.version.1)
+    }
+
+    /// The file that was loaded, where the system tells.
+    pub(super) fn path() -> Option<PathBuf> {
+        let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let path = |line: &str| Some(PathBuf::from(line.get(line.find('/')?..)?));
+        maps.lines()
+            .filter_map(path)
+            .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libnvrtc.so")))
+    }
+
+    /// What to compile for a GPU of that compute capability: its own binary, or, for a GPU that
+    /// this NVRTC does not know yet, text for the latest architecture before it.
+    ///
+    /// # Errors
+    /// `UnknownArchitecture` when the GPU is older than all that it knows.
+    pub(super) fn target(&self, capability: (u32, u32)) -> Result<Target> {
+        let number = capability.0 * 10 + capability.1;
+        if self.known.contains(&number) {
+            return Ok(Target::Cubin(number));
+        }
+        let before = self.known.iter().rev().find(|&&known| known < number);
+        before.map(|&known| Target::Ptx(known)).ok_or_else(|| self.unknown(&format!("sm_{number}")))
+    }
+
+    /// The target of a name such as `sm_90`.
+    fn target_named(&self, architecture: &str) -> Result<Target> {
+        architecture
+            .strip_prefix("sm_")
+            .and_then(|number| number.parse().ok())
+            .filter(|number| self.known.contains(number))
+            .map(Target::Cubin)
+            .ok_or_else(|| self.unknown(architecture))
+    }
+
+    fn unknown(&self, architecture: &str) -> DeviceError {
+        let known: Vec<String> = self.known.iter().map(|&number| Target::Cubin(number).to_string()).collect();
+        DeviceError::UnknownArchitecture {
+            architecture: architecture.into(),
+            nvrtc: self.version(),
+            known: known.join(", "),
+        }
+    }
+
+    /// Name of the compiled module in the disk cache: all that it depends on.
+    pub(super) fn key(&self, source: &ModuleSource, target: Target) -> String {
+        let (version, options) = (self.version(), options(source, target));
+        let mut parts = vec!["cuda", &version, &source.name, &source.text];
+        parts.extend(HEADERS.iter().flat_map(|header| [header.name, header.text]));
+        parts.push("options");
+        parts.extend(options.iter().map(String::as_str));
+        parts.push("entries");
+        parts.extend(source.entries.iter().map(String::as_str));
+        KernelCache::key(&parts)
+    }
+
+    /// Compiles `source`. PTX ends in a zero byte.
+    ///
+    /// # Errors
+    /// `KernelCompile` with the log when the text is not accepted or lacks an entry.
+    pub(super) fn compile(&self, source: &ModuleSource, target: Target) -> Result<Vec<u8>> {
+        let program = Program::new(source)?;
+        let options = options(source, target).iter().map(|option| c_string(option)).collect::<Result<Vec<_>>>()?;
+        let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+        let count = c_int::try_from(pointers.len()).unwrap_or(c_int::MAX);
+        // SAFETY: the program lives; `count` pointers to strings that outlive the call.
+        let result = unsafe { sys::nvrtcCompileProgram(program.0, count, pointers.as_ptr()) };
+        let rejected =
+            |log| DeviceError::KernelCompile { module: source.name.clone(), target: target.to_string(), log };
+        let log = program.log()?;
+        match result {
+            nvrtcResult::NVRTC_SUCCESS => {}
+            nvrtcResult::NVRTC_ERROR_COMPILATION => return Err(rejected(log)),
+            failed => {
+                let reason = format!("{} (module {}, {target}) {log}", words(failed), source.name);
+                return Err(DeviceError::Driver { device: "nvrtc".into(), call: "nvrtcCompileProgram", reason });
+            }
+        }
+        if !log.is_empty() {
+            log::debug!("NVRTC on {} for {target}:\n{log}", source.name);
+        }
+        let image = program.image(target)?;
+        match source.entries.iter().find(|entry| !has_entry(&image, target, entry)) {
+            Some(entry) => Err(rejected(format!("the source defines no entry {entry}"))),
+            None => Ok(image),
+        }
+    }
+}
+
+/// Compiles a module for `architecture`, such as `sm_90`, without any GPU or driver: a cubin.
+///
+/// # Errors
+/// [`DeviceError::NoNvrtc`] without the compiler, [`DeviceError::UnknownArchitecture`] when it does
+/// not know the name, [`DeviceError::KernelCompile`] with the log when it rejects the text.
+pub fn compile_for_architecture(source: &ModuleSource, architecture: &str) -> Result<Vec<u8>> {
+    let nvrtc = Nvrtc::get()?;
+    nvrtc.compile(source, nvrtc.target_named(architecture)?)
+}
+
+/// A program under compilation, destroyed on drop.
+struct Program(nvrtcProgram);
+
+impl Program {
+    fn new(source: &ModuleSource) -> Result<Self> {
+        let (name, text) = (c_string(&format!("{}.cu", source.name))?, c_string(&source.text)?);
+        let names = HEADERS.iter().map(|header| c_string(header.name)).collect::<Result<Vec<_>>>()?;
+        let texts = HEADERS.iter().map(|header| c_string(header.text)).collect::<Result<Vec<_>>>()?;
+        let pointers = |strings: &[CString]| strings.iter().map(|string| string.as_ptr()).collect::<Vec<_>>();
+        let (name_pointers, text_pointers) = (pointers(&names), pointers(&texts));
+        let count = c_int::try_from(HEADERS.len()).unwrap_or(c_int::MAX);
+        let mut program: nvrtcProgram = std::ptr::null_mut();
+        // SAFETY: all strings and both arrays, of `count` pointers each, outlive the call, which
+        // copies them; `drop` destroys once.
+        let result = unsafe {
+            sys::nvrtcCreateProgram(
+                &mut program,
+                text.as_ptr(),
+                name.as_ptr(),
+                count,
+                text_pointers.as_ptr(),
+                name_pointers.as_ptr(),
+            )
+        };
+        check("nvrtcCreateProgram", result).map(|()| Self(program))
+    }
+
+    /// What the compiler said.
+    fn log(&self) -> Result<String> {
+        // SAFETY: the program lives, and each function is given what it asks for by `fetch`.
+        let log = unsafe {
+            fetch(
+                "nvrtcGetProgramLog",
+                |bytes| sys::nvrtcGetProgramLogSize(self.0, bytes),
+                |to| sys::nvrtcGetProgramLog(self.0, to),
+            )?
+        };
+        Ok(String::from_utf8_lossy(&log).trim_end_matches('\0').trim().into())
+    }
+
+    /// What the compiler made.
+    fn image(&self, target: Target) -> Result<Vec<u8>> {
+        let program = self.0;
+        // SAFETY: the program lives and is compiled; each function is given what it asks for by `fetch`.
+        unsafe {
+            match target {
+                Target::Cubin(_) => fetch(
+                    "nvrtcGetCUBIN",
+                    |bytes| sys::nvrtcGetCUBINSize(program, bytes),
+                    |to| sys::nvrtcGetCUBIN(program, to),
+                ),
+                Target::Ptx(_) => fetch(
+                    "nvrtcGetPTX",
+                    |bytes| sys::nvrtcGetPTXSize(program, bytes),
+                    |to| sys::nvrtcGetPTX(program, to),
+                ),
+            }
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: created once in `new`.
+        let result = unsafe { sys::nvrtcDestroyProgram(&mut self.0) };
+        if let Err(error) = check("nvrtcDestroyProgram", result) {
+            log::debug!("{error}");
+        }
+    }
+}
+
+/// Bytes that NVRTC hands out in two calls: how many, and a copy.
+///
+/// # Safety
+/// `copy` must write no more bytes than `size` told.
+unsafe fn fetch(
+    call: &'static str,
+    size: impl FnOnce(*mut usize) -> nvrtcResult,
+    copy: impl FnOnce(*mut c_char) -> nvrtcResult,
+) -> Result<Vec<u8>> {
+    let mut length = 0_usize;
+    check(call, size(&mut length))?;
+    let mut bytes = vec![0_u8; length];
+    check(call, copy(bytes.as_mut_ptr().cast()))?;
+    Ok(bytes)
+}
+
+fn known_architectures() -> Result<Vec<u32>> {
+    let mut count: c_int = 0;
+    // SAFETY: the library is present; `count` outlives the call.
+    check("nvrtcGetNumSupportedArchs", unsafe { sys::nvrtcGetNumSupportedArchs(&mut count) })?;
+    let mut known: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
+    // SAFETY: the function writes as many numbers as the one before said.
+    check("nvrtcGetSupportedArchs", unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) })?;
+    let mut known: Vec<u32> = known.into_iter().filter_map(|number| u32::try_from(number).ok()).collect();
+    known.sort_unstable();
+    Ok(known)
+}
+
+fn options(source: &ModuleSource, target: Target) -> Vec<String> {
+    let mut options: Vec<String> = OPTIONS.iter().map(|&option| option.into()).collect();
+    options.push(format!("--gpu-architecture={target}"));
+    options.extend(source.defines.iter().map(|define| format!("-D{define}")));
+    options
+}
+
+/// Whether an image holds the code of `entry`: so that a GPU is not needed to miss it.
+fn has_entry(image: &[u8], target: Target, entry: &str) -> bool {
+    let sign = match target {
+        Target::Cubin(_) => format!(".text.{entry}\0"),
+        Target::Ptx(_) => format!(".entry {entry}("),
+    };
+    image.windows(sign.len()).any(|window| window == sign.as_bytes())
+}
+
+fn c_string(text: &str) -> Result<CString> {
+    CString::new(text).map_err(|_| DeviceError::Invalid("a zero byte in kernel text".into()))
+}
+
+fn check(call: &'static str, result: nvrtcResult) -> Result<()> {
+    match result {
+        nvrtcResult::NVRTC_SUCCESS => Ok(()),
+        failed => Err(DeviceError::Driver { device: "nvrtc".into(), call, reason: words(failed) }),
+    }
+}
+
+fn words(result: nvrtcResult) -> String {
+    // SAFETY: the library is loaded, since it gave `result`; the string is a constant of it.
+    let text = unsafe { sys::nvrtcGetErrorString(result) };
+    if text.is_null() {
+        return format!("NVRTC error {}", result as u32);
+    }
+    // SAFETY: not null, and a constant of the library.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn nvrtc() -> Nvrtc {
+        Nvrtc { version: (13, 0), known: vec![75, 80, 90, 100, 103, 120] }
+    }
+
+    fn source() -> ModuleSource {
+        ModuleSource { name: "m".into(), text: "t".into(), entries: vec!["e".into()], defines: vec!["A=1".into()] }
+    }
+
+    #[test]
+    fn a_known_gpu_gets_its_own_binary_and_a_later_one_text() {
+        let nvrtc = nvrtc();
+        assert_eq!(nvrtc.target((9, 0)).unwrap(), Target::Cubin(90));
+        assert_eq!(nvrtc.target((10, 3)).unwrap(), Target::Cubin(103));
+        assert_eq!(nvrtc.target((8, 9)).unwrap(), Target::Ptx(80));
+        assert_eq!(nvrtc.target((13, 0)).unwrap(), Target::Ptx(120));
+        let error = nvrtc.target((7, 0)).unwrap_err().to_string();
+        assert!(error.contains("sm_70") && error.contains("13.0") && error.contains("sm_75, sm_80"), "{error}");
+    }
+
+    #[test]
+    fn architectures_have_names() {
+        let nvrtc = nvrtc();
+        assert_eq!(nvrtc.target_named("sm_100").unwrap(), Target::Cubin(100));
+        for name in ["", "sm_", "sm_70", "sm_9o", "90", "compute_90", "sm_-90"] {
+            assert!(matches!(nvrtc.target_named(name), Err(DeviceError::UnknownArchitecture { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn text_for_later_gpus_holds_its_entries() {
+        // Skipped without NVRTC; tests/nvrtc_compile.rs says so.
+        let Ok(nvrtc) = Nvrtc::get() else { return };
+        let text = "#include \"wj/simt.cuh\"\nstruct P { u64* a; };\nWJ_ENTRY(e, P, 32) { p.a[0] = A; }\n";
+        let mut source = ModuleSource { text: text.into(), ..source() };
+        let ptx = nvrtc.compile(&source, Target::Ptx(80)).unwrap();
+        assert_eq!(ptx.last(), Some(&0));
+        source.entries.push("f".into());
+        assert!(matches!(nvrtc.compile(&source, Target::Ptx(80)), Err(DeviceError::KernelCompile { .. })));
+    }
+
+    #[test]
+    fn all_that_a_binary_depends_on_is_in_its_key() {
+        let key = nvrtc().key(&source(), Target::Cubin(90));
+        assert_eq!(key, nvrtc().key(&source(), Target::Cubin(90)));
+        let changes: [fn(&mut ModuleSource); 5] = [
+            |source| source.name.push('x'),
+            |source| source.text.push('x'),
+            |source| source.entries.push("x".into()),
+            |source| source.defines.push("x".into()),
+            |source| source.defines.clear(),
+        ];
+        for change in changes {
+            let mut changed = source();
+            change(&mut changed);
+            assert_ne!(key, nvrtc().key(&changed, Target::Cubin(90)), "{changed:?}");
+        }
+        assert_ne!(key, nvrtc().key(&source(), Target::Cubin(80)));
+        assert_ne!(key, nvrtc().key(&source(), Target::Ptx(90)));
+        assert_ne!(key, Nvrtc { version: (13, 1), ..nvrtc() }.key(&source(), Target::Cubin(90)));
+    }
+}

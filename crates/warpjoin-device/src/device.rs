@@ -1,0 +1,178 @@
+//! A device, whatever its kind.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::backend::DeviceBackend;
+use crate::{DeviceError, MemoryPool, Module, ModuleSource, Result, Stream};
+
+/// What executes the kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DeviceKind {
+    /// An NVIDIA GPU.
+    Cuda,
+    /// The CPU, running the same kernel sources.
+    Simulated,
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cuda => "cuda",
+            Self::Simulated => "sim",
+        })
+    }
+}
+
+/// How a device reaches a peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Ordinal of the peer.
+    pub peer: usize,
+    /// Whether kernels can reach the peer's memory.
+    pub access: bool,
+    /// Such as `NVLink`, `PCIe` or `simulated`.
+    pub name: String,
+}
+
+/// Static facts about a device.
+#[derive(Debug, Clone)]
+pub struct DeviceInfo {
+    /// Kind of device.
+    pub kind: DeviceKind,
+    /// Number among the devices of its kind.
+    pub ordinal: usize,
+    /// Such as `NVIDIA H100 80GB HBM3`.
+    pub name: String,
+    /// All memory of the device.
+    pub memory_bytes: u64,
+    /// Budget that the device starts with.
+    pub budget_bytes: u64,
+    /// Compute capability; (9, 0) for an H100. The simulated device reports (0, 0).
+    pub compute_capability: (u32, u32),
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Size of the L2 cache.
+    pub l2_bytes: u64,
+    /// Most shared memory a block can ask for.
+    pub shared_bytes_per_block_max: u32,
+    /// Driver version or compiler in words.
+    pub driver: String,
+    /// Version of the run-time compiler in words.
+    pub compiler: String,
+    /// Ways to the other devices of the kind.
+    pub links: Vec<Link>,
+}
+
+/// A device. Cheap to clone; clones are the same device.
+#[derive(Clone)]
+pub struct Device {
+    inner: Arc<DeviceInner>,
+}
+
+struct DeviceInner {
+    backend: Arc<dyn DeviceBackend>,
+    memory: MemoryPool,
+    modules: Mutex<HashMap<ModuleSource, Module>>,
+    peers: Mutex<HashSet<usize>>,
+}
+
+impl Device {
+    pub(crate) fn new(backend: Arc<dyn DeviceBackend>) -> Self {
+        let memory = MemoryPool::new(backend.info().budget_bytes);
+        Self { inner: Arc::new(DeviceInner { backend, memory, modules: Mutex::default(), peers: Mutex::default() }) }
+    }
+
+    /// Static facts.
+    pub fn info(&self) -> &DeviceInfo {
+        self.inner.backend.info()
+    }
+
+    /// Kind and ordinal, such as `cuda:0`.
+    pub fn label(&self) -> String {
+        format!("{}:{}", self.info().kind, self.info().ordinal)
+    }
+
+    /// The memory budget of this device.
+    pub fn memory(&self) -> &MemoryPool {
+        &self.inner.memory
+    }
+
+    /// Makes a stream: an in-order queue of work on this device.
+    ///
+    /// # Errors
+    /// When the driver has no more.
+    pub fn create_stream(&self) -> Result<Stream> {
+        Ok(Stream::new(self.clone(), self.inner.backend.create_stream()?))
+    }
+
+    /// Compiles a module for this device, or takes it from memory or from the disk cache.
+    /// Threads may compile different modules at once.
+    ///
+    /// # Errors
+    /// When there is no compiler, or it does not accept the source.
+    pub fn compile(&self, source: &ModuleSource) -> Result<Module> {
+        if let Some(module) = locked(&self.inner.modules).get(source) {
+            return Ok(module.clone());
+        }
+        let handles = self.inner.backend.compile(source)?;
+        if handles.len() != source.entries.len() {
+            return Err(DeviceError::Invalid(format!("{}: {} entries compiled", source.name, handles.len())));
+        }
+        let module = Module::new(source, handles);
+        Ok(locked(&self.inner.modules).entry(source.clone()).or_insert(module).clone())
+    }
+
+    /// Whether [`Self::compile`] would take this module from memory.
+    pub fn is_compiled(&self, source: &ModuleSource) -> bool {
+        locked(&self.inner.modules).contains_key(source)
+    }
+
+    /// Modules in memory.
+    pub fn compiled_modules(&self) -> usize {
+        locked(&self.inner.modules).len()
+    }
+
+    /// Lets work on this device reach the memory of `peer`. Opening twice is no error.
+    ///
+    /// # Errors
+    /// When the two are of different kinds, or the hardware does not allow it.
+    pub fn open_peer_access(&self, peer: &Device) -> Result<()> {
+        if self.is_same(peer) || self.can_reach(peer) {
+            return Ok(());
+        }
+        if self.info().kind != peer.info().kind {
+            return Err(DeviceError::NoPeerAccess { from: self.label(), to: peer.label() });
+        }
+        self.inner.backend.open_peer_access(&*peer.inner.backend)?;
+        locked(&self.inner.peers).insert(peer.key());
+        Ok(())
+    }
+
+    /// Whether work on this device may reach memory of `other`.
+    pub fn can_reach(&self, other: &Device) -> bool {
+        self.is_same(other) || locked(&self.inner.peers).contains(&other.key())
+    }
+
+    /// Whether both are the same device.
+    pub fn is_same(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Identity while the device is open; `Buffer`s keep it open.
+    fn key(&self) -> usize {
+        Arc::as_ptr(&self.inner) as usize
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.label())
+    }
+}
+
+/// Takes a lock; a panic elsewhere leaves these maps whole, so poison is ignored.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,96 @@
+//! The one error type of this crate: what went wrong, and what the user can do about it.
+
+use std::path::PathBuf;
+
+/// Result of a device operation.
+pub type Result<T, E = DeviceError> = std::result::Result<T, E>;
+
+/// What a device could not do.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// libcuda is not on this machine.
+    #[error("no CUDA driver found (libcuda): install the NVIDIA driver, or choose the simulated device")]
+    NoDriver,
+    /// The driver is there and no GPU is.
+    #[error("the CUDA driver reports no GPU: {reason}")]
+    NoGpu {
+        /// The driver's own words.
+        reason: String,
+    },
+    /// The driver is there and the run-time compiler is not.
+    #[error(
+        "libnvrtc not found: the driver does not bring it; install the CUDA toolkit 12.8 or later, or \
+         the Python wheel nvidia-cuda-nvrtc, and put its lib folder on LD_LIBRARY_PATH"
+    )]
+    NoNvrtc,
+    /// The simulated device found no C++ compiler.
+    #[error("the simulated device needs a C++ compiler: {tried} could not be run ({reason}); install g++ or clang++, or set CXX")]
+    NoCompiler {
+        /// The command that was tried.
+        tried: String,
+        /// Why it did not run.
+        reason: String,
+    },
+    /// A kernel did not compile. A defect of warpjoin, never of the user's data.
+    #[error("kernel {module} does not compile for {target}:\n{log}")]
+    KernelCompile {
+        /// Name of the module.
+        module: String,
+        /// Architecture or compiler.
+        target: String,
+        /// The compiler's output.
+        log: String,
+    },
+    /// The GPU is newer or older than the run-time compiler can serve.
+    #[error("NVRTC {nvrtc} cannot compile for {architecture}: it knows {known}; install another CUDA toolkit")]
+    UnknownArchitecture {
+        /// Such as `sm_70`.
+        architecture: String,
+        /// Such as `13.0`.
+        nvrtc: String,
+        /// Architectures that it serves.
+        known: String,
+    },
+    /// The device, or its budget, has too little memory.
+    #[error("{device}: out of device memory: {asked_bytes} bytes asked, {free_bytes} free of a budget of {limit_bytes}; raise warpjoin.memory_budget or use more devices")]
+    OutOfDeviceMemory {
+        /// Name of the device.
+        device: String,
+        /// Bytes asked for.
+        asked_bytes: u64,
+        /// Bytes left in the budget.
+        free_bytes: u64,
+        /// The budget.
+        limit_bytes: u64,
+    },
+    /// A kernel or a copy reaches into a device whose memory has not been opened to it.
+    #[error("{from} has no access to the memory of {to}: open peer access first")]
+    NoPeerAccess {
+        /// Device that executes.
+        from: String,
+        /// Device that owns the memory.
+        to: String,
+    },
+    /// A call of the driver failed.
+    #[error("{call} failed on {device}: {reason}")]
+    Driver {
+        /// Name of the device.
+        device: String,
+        /// The driver's function.
+        call: &'static str,
+        /// The driver's own words.
+        reason: String,
+    },
+    /// A file of the kernel cache or a scratch file could not be used.
+    #[error("{path}: {reason}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A caller broke the contract of this crate. A defect of warpjoin.
+    #[error("internal: {0}")]
+    Invalid(String),
+}

@@ -1,0 +1,105 @@
+//! Kernels: what is compiled, and how it is launched.
+
+use std::sync::Arc;
+
+use crate::backend::Handle;
+use crate::{Buffer, DeviceError, Result};
+
+/// CUDA C++ text to compile. Equal sources compile once per device.
+///
+/// The text may include every header of `warpjoin_kernels::HEADERS` by name, and nothing else.
+/// An entry is written `WJ_ENTRY(name, Params, threads_max) { ... }`, where `Params p` is a struct
+/// of 8-byte fields.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ModuleSource {
+    /// For messages and profiles.
+    pub name: String,
+    /// The text.
+    pub text: String,
+    /// Names of the entries.
+    pub entries: Vec<String>,
+    /// Preprocessor definitions, `NAME=value`.
+    pub defines: Vec<String>,
+}
+
+/// A compiled module on one device.
+#[derive(Clone)]
+pub struct Module {
+    name: Arc<str>,
+    entries: Arc<Vec<(String, Handle)>>,
+}
+
+impl Module {
+    pub(crate) fn new(source: &ModuleSource, handles: Vec<Handle>) -> Self {
+        Self {
+            name: source.name.as_str().into(),
+            entries: Arc::new(source.entries.iter().cloned().zip(handles).collect()),
+        }
+    }
+
+    /// The entry of that name.
+    ///
+    /// # Errors
+    /// When the source listed no such entry.
+    pub fn kernel(&self, name: &str) -> Result<Kernel> {
+        self.entries
+            .iter()
+            .find(|(entry, _)| entry == name)
+            .map(|(entry, handle)| Kernel { name: entry.as_str().into(), handle: handle.clone() })
+            .ok_or_else(|| DeviceError::Invalid(format!("module {} has no entry {name}", self.name)))
+    }
+}
+
+/// One entry of a compiled module.
+#[derive(Clone)]
+pub struct Kernel {
+    name: Arc<str>,
+    handle: Handle,
+}
+
+impl Kernel {
+    /// Name of the entry.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+/// Shape of a launch: one-dimensional.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launch {
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of a block: a multiple of 32, at most 1024.
+    pub block_threads: u32,
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: u32,
+}
+
+/// One 8-byte field of a kernel's `Params`.
+#[derive(Debug, Clone, Copy)]
+pub enum Arg<'a> {
+    /// A number, or the bits of one.
+    U64(u64),
+    /// The address of a buffer.
+    Buffer(&'a Buffer),
+    /// The address of a byte within a buffer.
+    BufferAt(&'a Buffer, u64),
+    /// No buffer: a null pointer.
+    Null,
+}
+
+impl From<u64> for Arg<'_> {
+    fn from(value: u64) -> Self {
+        Self::U64(value)
+    }
+}
+
+impl<'a> From<&'a Buffer> for Arg<'a> {
+    fn from(buffer: &'a Buffer) -> Self {
+        Self::Buffer(buffer)
+    }
+}

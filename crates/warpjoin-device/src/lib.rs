@@ -1,0 +1,34 @@
+//! Devices for warpjoin: memory, streams, kernels, peers.
+//!
+//! Owns everything that touches a driver, a compiler or a raw pointer, behind one seam with two
+//! implementations: [CUDA](open_cuda) and a [simulation on the CPU](open_simulated) that runs the
+//! same kernel sources. Must not know what a column, a join or a query is.
+//!
+//! Architecture invariant: device addresses travel only as launch arguments ([`Arg`]), never
+//! inside device memory. So one check at launch is enough to tell that a kernel reaches the
+//! memory of its own device and of opened peers, and nothing else.
+//!
+//! Architecture invariant: all `unsafe` code of the workspace is in this crate.
+
+mod backend;
+mod buffer;
+mod cache;
+mod cuda;
+mod device;
+mod error;
+mod event;
+mod kernel;
+mod memory;
+mod sim;
+mod stream;
+
+pub use buffer::Buffer;
+pub use cache::KernelCache;
+pub use cuda::{CudaOptions, CudaStatus, compile_for_architecture, cuda_status, open_cuda};
+pub use device::{Device, DeviceInfo, DeviceKind, Link};
+pub use error::{DeviceError, Result};
+pub use event::Event;
+pub use kernel::{Arg, Kernel, Launch, Module, ModuleSource};
+pub use memory::MemoryPool;
+pub use sim::{SimOptions, open_simulated};
+pub use stream::Stream;

@@ -1,0 +1,118 @@
+//! A kernel launch: checked, then run by one or more OS threads.
+
+use std::cell::UnsafeCell;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libloading::os::unix::Library;
+
+use super::runtime::{EntryFunction, EntryInfo, RawLaunch, Runtime, symbol};
+use crate::{DeviceError, Launch, Result};
+
+/// Blocks that an exploring launch interleaves at most; `kResidentMax` of `sim/worker.h`.
+const RESIDENT_BLOCKS_MAX: u64 = 4;
+
+/// One entry of a kernel library, for one device.
+pub(super) struct SimKernel {
+    pub(super) name: String,
+    pub(super) device_key: (usize, usize),
+    entry: EntryFunction,
+    info: EntryInfo,
+    _library: Arc<Library>,
+}
+
+impl SimKernel {
+    /// Finds `name` in a library; `device_key` says which device of which simulation may run it.
+    pub(super) fn find(library: &Arc<Library>, name: &str, device_key: (usize, usize)) -> Result<Self> {
+        // SAFETY: WJ_ENTRY of `sim/simt_cpu.h` gives both names these types; `_library` keeps the
+        // function loaded for as long as this value lives.
+        let (entry, info) = unsafe {
+            let info = symbol::<*const EntryInfo>(library, &format!("{name}_wj_info"))?;
+            (symbol::<EntryFunction>(library, name)?, *info)
+        };
+        Ok(Self { name: name.to_string(), device_key, entry, info, _library: library.clone() })
+    }
+
+    /// Whether the kernel takes a launch of this shape with so many parameters.
+    pub(super) fn check(&self, launch: Launch, params: &[u64]) -> Result<()> {
+        let name = &self.name;
+        if launch.block_threads > self.info.threads_max {
+            let (asked, most) = (launch.block_threads, self.info.threads_max);
+            return Err(DeviceError::Invalid(format!("{name}: {asked} threads a block, and it takes at most {most}")));
+        }
+        if size_of_val(params) != self.info.param_bytes as usize {
+            let (given, wanted) = (size_of_val(params), self.info.param_bytes);
+            return Err(DeviceError::Invalid(format!(
+                "{name}: {given} bytes of arguments, and its Params has {wanted}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// A launch that any number of threads can work on.
+pub(super) struct LaunchRun {
+    raw: UnsafeCell<RawLaunch>,
+    runtime: Arc<Runtime>,
+    kernel: Arc<SimKernel>,
+    /// What `raw` points to.
+    _params: Vec<u64>,
+    error: Mutex<Option<String>>,
+}
+
+// SAFETY: `raw` is accessed by `Runtime::run` alone, which changes it through atomics; what it
+// points to is constant and owned here.
+unsafe impl Send for LaunchRun {}
+// SAFETY: as above.
+unsafe impl Sync for LaunchRun {}
+
+impl LaunchRun {
+    /// `explore`: lanes switch at every yield point, in an order of the seed.
+    pub(super) fn new(
+        runtime: Arc<Runtime>,
+        kernel: Arc<SimKernel>,
+        launch: Launch,
+        params: Vec<u64>,
+        order: Order,
+    ) -> Self {
+        let raw = RawLaunch {
+            entry: kernel.entry,
+            params: params.as_ptr(),
+            blocks: launch.blocks,
+            block_threads: launch.block_threads,
+            shared_bytes: launch.shared_bytes,
+            resident_blocks: if order.explore { 1 + (order.seed % RESIDENT_BLOCKS_MAX) as u32 } else { 1 },
+            seed: order.seed,
+            explore: u32::from(order.explore),
+            failed: 0,
+            taken: 0,
+        };
+        Self { raw: UnsafeCell::new(raw), runtime, kernel, _params: params, error: Mutex::new(None) }
+    }
+
+    /// Runs blocks until none is left to take.
+    pub(super) fn work(&self) {
+        // SAFETY: `raw` lives as long as self, and its parameters were checked against the entry
+        // at launch. Stream order keeps the buffers named in them allocated until this work ends.
+        if let Err(error) = unsafe { self.runtime.run(self.raw.get()) } {
+            self.error().get_or_insert(error);
+        }
+    }
+
+    /// The outcome, once all who work on it are done.
+    pub(super) fn finish(&self) -> std::result::Result<(), String> {
+        self.error().take().map_or(Ok(()), |error| Err(format!("kernel {}: {error}", self.kernel.name)))
+    }
+
+    fn error(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// In which order lanes run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Order {
+    /// Whether every yield point yields, to a lane drawn at random.
+    pub(super) explore: bool,
+    /// What everything random in the launch is drawn from.
+    pub(super) seed: u64,
+}

@@ -1,0 +1,106 @@
+//! Shared libraries: compiled, kept on disk and in memory, and loaded.
+//!
+//! Must not know how their functions are called.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use super::toolchain::{self, Purpose, Toolchain};
+use crate::{DeviceError, KernelCache, Result};
+
+const EXTENSION: &str = "so";
+
+/// Kernel libraries that this process has loaded, by key. Tests open hundreds of simulations that
+/// run the same few kernels.
+static LOADED: Mutex<Option<HashMap<String, Arc<Library>>>> = Mutex::new(None);
+const LOADED_MAX: usize = 512;
+
+/// What to make a library of.
+pub(super) struct LibrarySource<'a> {
+    pub(super) name: &'a str,
+    pub(super) text: &'a str,
+    pub(super) defines: &'a [String],
+    pub(super) purpose: Purpose,
+}
+
+impl LibrarySource<'_> {
+    fn key(&self, toolchain: &Toolchain) -> String {
+        let identity = toolchain.identity(self.purpose);
+        let mut parts = vec!["sim", self.name, self.text, &identity, toolchain::headers_key(self.purpose)];
+        parts.extend(self.defines.iter().map(String::as_str));
+        KernelCache::key(&parts)
+    }
+
+    /// The loaded library: from memory, from the disk cache, or compiled.
+    pub(super) fn load(&self, toolchain: &Toolchain, cache: &KernelCache) -> Result<Arc<Library>> {
+        let key = self.key(toolchain);
+        if let Some(library) = loaded().as_ref().and_then(|map| map.get(&key)) {
+            return Ok(library.clone());
+        }
+        let cached = cache.load(&key, EXTENSION).and_then(|bytes| {
+            // One of another machine, say: compile anew.
+            open(&bytes).inspect_err(|error| log::warn!("cached kernel {}: {error}", self.name)).ok()
+        });
+        let library = match cached {
+            Some(library) => library,
+            None => {
+                let bytes = toolchain.compile(self.name, self.text, self.defines, self.purpose)?;
+                let library = open(&bytes)?;
+                cache.store(&key, EXTENSION, &bytes);
+                library
+            }
+        };
+        let library = Arc::new(library);
+        let mut map = loaded();
+        let map = map.get_or_insert_default();
+        if map.len() >= LOADED_MAX {
+            // Those in use stay loaded through their own references.
+            map.clear();
+        }
+        map.insert(key, library.clone());
+        Ok(library)
+    }
+}
+
+fn loaded() -> std::sync::MutexGuard<'static, Option<HashMap<String, Arc<Library>>>> {
+    LOADED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Loads the bytes of a library by way of a file, which is gone afterwards.
+fn open(bytes: &[u8]) -> Result<Library> {
+    let written = tempfile::Builder::new().prefix("warpjoin-").suffix(".so").tempfile().and_then(|mut file| {
+        file.write_all(bytes)?;
+        // Closed for writing, as some systems ask of what is executed.
+        Ok(file.into_temp_path())
+    });
+    let path = written.map_err(|error| DeviceError::File { path: std::env::temp_dir(), reason: error.to_string() })?;
+    // SAFETY: the library was compiled from the sources of this workspace, or was stored by such a
+    // compilation and is whole by its checksum; it has no initialisers but the compiler's own.
+    unsafe { Library::open(Some(&*path), RTLD_NOW | RTLD_LOCAL) }
+        .map_err(|error| DeviceError::File { path: path.to_path_buf(), reason: error.to_string() })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cached_library_that_does_not_load_is_compiled_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = KernelCache::open(Some(dir.path()));
+        let toolchain = Toolchain::find().unwrap();
+        let text = "extern \"C\" __attribute__((visibility(\"default\"))) int seven() { return 7; }";
+        let source = LibrarySource { name: "seven.cpp", text, defines: &[], purpose: Purpose::Kernels };
+        let key = source.key(&toolchain);
+        cache.store(&key, EXTENSION, b"no library");
+        let library = source.load(&toolchain, &cache).unwrap();
+        // SAFETY: the type is the one in the text above.
+        let seven = unsafe { library.get::<extern "C" fn() -> i32>(b"seven\0") }.unwrap();
+        assert_eq!(seven(), 7);
+        assert!(open(&cache.load(&key, EXTENSION).unwrap()).is_ok(), "and stored");
+    }
+}

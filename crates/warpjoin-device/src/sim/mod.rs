@@ -1,0 +1,25 @@
+//! Simulated devices: the kernel sources of warpjoin on the CPU, one fibre a lane.
+//!
+//! Owns how kernels are compiled for the CPU ([`toolchain`], [`library`]), the fibre scheduler
+//! ([`runtime`], and `kernels/sim`), and the order in which the work of all streams is executed
+//! ([`schedule`]). Must not know what any kernel computes.
+//!
+//! Architecture invariant: with a seed, every choice (which stream goes next, which block, which
+//! lane at every yield point, what unwritten memory holds) is drawn from that seed, on one OS
+//! thread. So one host thread that makes the same calls gets the same run again.
+
+mod device;
+mod launch;
+mod library;
+mod memory;
+mod options;
+mod pool;
+mod random;
+mod runtime;
+mod schedule;
+mod simulation;
+mod stream;
+mod toolchain;
+mod work;
+
+pub use options::{SimOptions, open_simulated};

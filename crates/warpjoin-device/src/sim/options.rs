@@ -1,0 +1,97 @@
+//! What a caller can choose about simulated devices, and how they are opened.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::device::SimDevice;
+use super::simulation::Simulation;
+use super::toolchain;
+use crate::backend::DeviceBackend;
+use crate::{Device, DeviceError, Result};
+
+/// How to open simulated devices.
+#[derive(Debug, Clone)]
+pub struct SimOptions {
+    /// How many devices to make.
+    pub devices: usize,
+    /// `Some`: explores one schedule, drawn from this seed: on one OS thread, enqueued work is
+    /// executed late and in an order of the seed, and lanes switch at every atomic, relaxed load
+    /// and collective. The same seed gives the same run. `None`: runs fast, on all `threads`.
+    pub seed: Option<u64>,
+    /// With a seed, and without `sanitize`: lanes also switch at some plain loads and stores, so
+    /// that races which involve no atomic show as well. Kernels are compiled apart for it.
+    pub yield_at_plain_accesses: bool,
+    /// Memory of each device, and its first budget, in bytes.
+    pub memory_bytes: u64,
+    /// OS threads that run blocks when there is no seed; 0 takes one per core.
+    pub threads: usize,
+    /// Compiles kernels with AddressSanitizer and UndefinedBehaviorSanitizer. The process must run
+    /// with [`SimOptions::sanitizer_environment`]; a finding ends it.
+    pub sanitize: bool,
+    /// Folder of compiled kernels; see [`crate::KernelCache::open`].
+    pub kernel_cache: Option<PathBuf>,
+    /// Most shared memory that a block can ask for, in bytes; that of an H100 by default.
+    pub shared_bytes_per_block_max: u32,
+    /// Streaming multiprocessors that the device reports. Few, so that kernels that size their
+    /// grid by it run their grid-stride loops.
+    pub multiprocessors: u32,
+    /// L2 cache that the device reports, in bytes. Small, so that tests reach the plans made for
+    /// tables beyond it.
+    pub l2_bytes: u64,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        Self {
+            devices: 1,
+            seed: None,
+            yield_at_plain_accesses: false,
+            memory_bytes: 4 << 30,
+            threads: 0,
+            sanitize: false,
+            kernel_cache: None,
+            shared_bytes_per_block_max: 227 << 10,
+            multiprocessors: 4,
+            l2_bytes: 4 << 20,
+        }
+    }
+}
+
+impl SimOptions {
+    /// What the environment of a process must hold for `sanitize`: the sanitizer's own library,
+    /// loaded first, and options that suit fibres. `None` where the compiler has no such library.
+    ///
+    /// A test finds out with [`Self::sanitizer_is_loaded`], and runs itself again where it is not.
+    pub fn sanitizer_environment() -> Option<Vec<(&'static str, OsString)>> {
+        let library = toolchain::sanitizer_library()?;
+        // Rust keeps memory until the process ends, and lanes keep their locals on fibre stacks.
+        let options = "detect_leaks=0:detect_stack_use_after_return=0:allocator_may_return_null=1";
+        Some(vec![("LD_PRELOAD", library.into_os_string()), ("ASAN_OPTIONS", options.into())])
+    }
+
+    /// Whether this process can open devices with `sanitize`.
+    pub fn sanitizer_is_loaded() -> bool {
+        toolchain::sanitizer_is_loaded()
+    }
+}
+
+/// Opens simulated devices. All devices of one call belong together: they can open peer access to
+/// each other, and wait for each other's events.
+///
+/// # Errors
+/// When there is no C++ compiler, or `sanitize` is asked in a process that was not started for it.
+pub fn open_simulated(options: &SimOptions) -> Result<Vec<Device>> {
+    if options.sanitize && !SimOptions::sanitizer_is_loaded() {
+        return Err(DeviceError::Invalid(
+            "sanitize: AddressSanitizer must be loaded first; set the variables of SimOptions::sanitizer_environment"
+                .into(),
+        ));
+    }
+    let simulation = Arc::new(Simulation::new(options)?);
+    let device = |ordinal| {
+        let backend: Arc<dyn DeviceBackend> = Arc::new(SimDevice::new(simulation.clone(), ordinal, options));
+        Device::new(backend)
+    };
+    Ok((0..options.devices).map(device).collect())
+}

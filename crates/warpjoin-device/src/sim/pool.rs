@@ -1,0 +1,106 @@
+//! OS threads that help to run the blocks of a launch.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use super::launch::LaunchRun;
+
+/// Threads that start with the first launch of more than one block, and end with the pool.
+pub(super) struct Pool {
+    threads: usize,
+    shared: Arc<Shared>,
+    helpers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    wanted: Condvar,
+    finished: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// One entry for each helper that is asked to join a launch.
+    calls: VecDeque<Arc<LaunchRun>>,
+    /// Helpers at work.
+    busy: usize,
+    closed: bool,
+}
+
+impl Pool {
+    /// A pool that runs launches on `threads` threads, the caller's among them.
+    pub(super) fn new(threads: usize) -> Self {
+        Self { threads: threads.max(1), shared: Arc::default(), helpers: Mutex::default() }
+    }
+
+    /// Runs a launch of so many blocks, and returns when it has ended. One launch at a time.
+    pub(super) fn run(&self, launch: &Arc<LaunchRun>, blocks: u32) {
+        let helpers = self.start_helpers((self.threads - 1).min(blocks as usize - 1));
+        if helpers > 0 {
+            self.shared.state().calls.extend(std::iter::repeat_n(launch.clone(), helpers));
+            self.shared.wanted.notify_all();
+        }
+        launch.work();
+        if helpers > 0 {
+            let mut state = self.shared.state();
+            // Who has not come by now is not needed any more.
+            state.calls.clear();
+            while state.busy > 0 {
+                state = self.shared.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Makes sure that up to `wanted` helpers exist; gives how many do.
+    fn start_helpers(&self, wanted: usize) -> usize {
+        let mut helpers = self.helpers.lock().unwrap_or_else(PoisonError::into_inner);
+        while helpers.len() < wanted {
+            let shared = self.shared.clone();
+            match std::thread::Builder::new().name("wj-sim".into()).spawn(move || shared.help()) {
+                Ok(helper) => helpers.push(helper),
+                Err(error) => {
+                    log::warn!("simulated device: {error}; it runs on {} threads", helpers.len() + 1);
+                    break;
+                }
+            }
+        }
+        wanted.min(helpers.len())
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn help(&self) {
+        let mut state = self.state();
+        while !state.closed {
+            let Some(launch) = state.calls.pop_front() else {
+                state = self.wanted.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            state.busy += 1;
+            drop(state);
+            launch.work();
+            drop(launch);
+            state = self.state();
+            state.busy -= 1;
+            self.finished.notify_all();
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.state().closed = true;
+        self.shared.wanted.notify_all();
+        let helpers = self.helpers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for helper in helpers.drain(..) {
+            // A helper that panicked has nothing left to clean up.
+            drop(helper.join());
+        }
+    }
+}

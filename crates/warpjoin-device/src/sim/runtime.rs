@@ -1,0 +1,141 @@
+//! The fibre scheduler (`kernels/sim/runtime.cpp`), loaded: the Rust side of its interface.
+//!
+//! Must not know about streams and devices.
+
+use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libloading::os::unix::Library;
+
+use super::library::LibrarySource;
+use super::toolchain::{self, Purpose, Toolchain};
+use crate::{DeviceError, KernelCache, Result};
+
+/// An entry of a kernel library.
+pub(super) type EntryFunction = unsafe extern "C" fn(params: *const u64);
+type BindFunction = unsafe extern "C" fn(table: *const c_void);
+type TableFunction = unsafe extern "C" fn() -> *const c_void;
+type CreateFunction = unsafe extern "C" fn() -> *mut c_void;
+type RunFunction = unsafe extern "C" fn(worker: *mut c_void, launch: *mut RawLaunch) -> *const c_char;
+
+/// `WjSimLaunch` of `sim/abi.h`.
+#[repr(C)]
+pub(super) struct RawLaunch {
+    pub(super) entry: EntryFunction,
+    pub(super) params: *const u64,
+    pub(super) blocks: c_uint,
+    pub(super) block_threads: c_uint,
+    pub(super) shared_bytes: c_uint,
+    pub(super) resident_blocks: c_uint,
+    pub(super) seed: u64,
+    pub(super) explore: c_uint,
+    pub(super) failed: c_uint,
+    pub(super) taken: u64,
+}
+
+/// `WjEntryInfo` of `sim/abi.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EntryInfo {
+    pub(super) threads_max: c_uint,
+    pub(super) param_bytes: c_uint,
+}
+
+/// The scheduler of this process. Loaded once and never unloaded.
+pub(super) struct Runtime {
+    table: *const c_void,
+    create: CreateFunction,
+    run: RunFunction,
+    /// Workers that no launch uses, with the stacks they have made.
+    workers: Mutex<Vec<Worker>>,
+    _library: Arc<Library>,
+}
+
+/// Owns a `Worker` of the runtime.
+struct Worker(NonNull<c_void>);
+
+// SAFETY: a worker has no tie to the OS thread that made it, and is used by one thread at a time:
+// whoever took it out of `Runtime::workers`.
+unsafe impl Send for Worker {}
+// SAFETY: `table` points to constant data of the library, which `_library` keeps loaded; the
+// functions may be called by any thread.
+unsafe impl Send for Runtime {}
+// SAFETY: as above; all that changes is behind the mutex.
+unsafe impl Sync for Runtime {}
+
+impl Runtime {
+    /// The runtime of this process, compiled by the first caller that gets this far.
+    pub(super) fn get(toolchain: &Toolchain, cache: &KernelCache) -> Result<Arc<Self>> {
+        static RUNTIME: Mutex<Option<Arc<Runtime>>> = Mutex::new(None);
+        let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(runtime) = runtime.as_ref() {
+            return Ok(runtime.clone());
+        }
+        let loaded = Arc::new(Self::load(toolchain, cache)?);
+        *runtime = Some(loaded.clone());
+        Ok(loaded)
+    }
+
+    fn load(toolchain: &Toolchain, cache: &KernelCache) -> Result<Self> {
+        let file = toolchain::runtime_source().ok_or_else(|| DeviceError::Invalid("no simulation runtime".into()))?;
+        let source = LibrarySource { name: file.name, text: file.text, defines: &[], purpose: Purpose::Runtime };
+        let library = source.load(toolchain, cache)?;
+        // SAFETY: the types are those that `sim/runtime.cpp` declares for these names.
+        let (table, create, run) = unsafe {
+            let table = symbol::<TableFunction>(&library, "wj_sim_runtime")?;
+            (
+                table(),
+                symbol::<CreateFunction>(&library, "wj_sim_worker_create")?,
+                symbol::<RunFunction>(&library, "wj_sim_run")?,
+            )
+        };
+        Ok(Self { table, create, run, workers: Mutex::default(), _library: library })
+    }
+
+    /// Gives a kernel library the functions of the scheduler. Again and again is harmless.
+    pub(super) fn bind(&self, library: &Library) -> Result<()> {
+        // SAFETY: the type is the one that `sim/simt_cpu.h` declares. The call stores a pointer to
+        // constant data that is never unloaded; all callers store the same.
+        unsafe { symbol::<BindFunction>(library, "wj_sim_bind")?(self.table) };
+        Ok(())
+    }
+
+    /// Runs blocks of `launch` on this thread until none is left that nobody has taken.
+    ///
+    /// # Safety
+    /// `launch` is valid throughout, and its entry and `params` fit each other; whoever else
+    /// accesses it meanwhile does so through this function. All memory that the kernel reaches
+    /// stays allocated.
+    pub(super) unsafe fn run(&self, launch: *mut RawLaunch) -> std::result::Result<(), String> {
+        let taken = self.workers().pop();
+        let worker = match taken {
+            Some(worker) => worker,
+            None => {
+                // SAFETY: a plain constructor.
+                let made = unsafe { (self.create)() };
+                Worker(NonNull::new(made).ok_or("the host has no memory for a worker")?)
+            }
+        };
+        // SAFETY: this thread alone holds the worker; the caller answers for `launch`.
+        let error = unsafe { (self.run)(worker.0.as_ptr(), launch) };
+        // SAFETY: null, or a C string that lives until the worker runs again.
+        let error = (!error.is_null()).then(|| unsafe { CStr::from_ptr(error) }.to_string_lossy().into_owned());
+        self.workers().push(worker);
+        error.map_or(Ok(()), Err)
+    }
+
+    fn workers(&self) -> std::sync::MutexGuard<'_, Vec<Worker>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A function or the address of a constant of `library`.
+///
+/// # Safety
+/// `T` is a pointer type that fits what the name stands for. It is used while the library is loaded.
+pub(super) unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T> {
+    // SAFETY: passed on to the caller.
+    let found = unsafe { library.get::<T>(format!("{name}\0").as_bytes()) };
+    found.map(|symbol| *symbol).map_err(|error| DeviceError::Invalid(format!("{name}: {error}")))
+}

@@ -1,0 +1,207 @@
+//! An in-order queue of work on one device: the checked front of the seam.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::backend::StreamBackend;
+use crate::{Arg, Buffer, Device, DeviceError, Event, Kernel, Launch, Result};
+
+/// An in-order queue of work on one device. Cheap to clone; clones are the same queue.
+#[derive(Clone)]
+pub struct Stream {
+    device: Device,
+    backend: Arc<dyn StreamBackend>,
+}
+
+impl Stream {
+    pub(crate) fn new(device: Device, backend: Arc<dyn StreamBackend>) -> Self {
+        Self { device, backend }
+    }
+
+    /// The device that the work runs on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(crate) fn backend(&self) -> &dyn StreamBackend {
+        &*self.backend
+    }
+
+    /// Allocates `bytes` of undefined content on this stream's device; 0 is allowed.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfDeviceMemory`] when the budget or the device does not allow it.
+    pub fn alloc(&self, bytes: u64) -> Result<Buffer> {
+        if bytes == 0 {
+            return Ok(Buffer::new(self.clone(), 0, 0));
+        }
+        let memory = self.device.memory();
+        let out_of_memory = || DeviceError::OutOfDeviceMemory {
+            device: self.device.label(),
+            asked_bytes: bytes,
+            free_bytes: memory.free_bytes(),
+            limit_bytes: memory.limit_bytes(),
+        };
+        if !memory.try_charge(bytes) {
+            return Err(out_of_memory());
+        }
+        match self.backend.alloc(bytes) {
+            Ok(address) => Ok(Buffer::new(self.clone(), address, bytes)),
+            Err(error) => {
+                memory.release(bytes);
+                Err(error.unwrap_or_else(out_of_memory))
+            }
+        }
+    }
+
+    /// Allocates a buffer and fills it with `bytes` from the host.
+    ///
+    /// # Errors
+    /// As [`Self::alloc`] and [`Self::write`].
+    pub fn upload(&self, bytes: &[u8]) -> Result<Buffer> {
+        let buffer = self.alloc(bytes.len() as u64)?;
+        self.write(&buffer, 0, bytes)?;
+        Ok(buffer)
+    }
+
+    /// Allocates a buffer whose bytes are all `value`.
+    ///
+    /// # Errors
+    /// As [`Self::alloc`] and [`Self::fill`].
+    pub fn alloc_filled(&self, bytes: u64, value: u8) -> Result<Buffer> {
+        let buffer = self.alloc(bytes)?;
+        self.fill(&buffer, 0, bytes, value)?;
+        Ok(buffer)
+    }
+
+    pub(crate) fn free(&self, address: u64, bytes: u64) {
+        if bytes > 0 {
+            self.backend.free(address, bytes);
+            self.device.memory().release(bytes);
+        }
+    }
+
+    /// Enqueues a copy of host bytes to `buffer` from byte `offset` on. The host bytes may be
+    /// reused on return.
+    ///
+    /// # Errors
+    /// When the range leaves the buffer, or the driver fails.
+    pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check(buffer, offset, bytes.len() as u64)?;
+        if bytes.is_empty() { Ok(()) } else { self.backend.write(buffer.address() + offset, bytes) }
+    }
+
+    /// Waits for the work enqueued so far, and copies bytes of `buffer` from `offset` on to the host.
+    ///
+    /// # Errors
+    /// When the range leaves the buffer, or earlier work failed.
+    pub fn read(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        self.check(buffer, offset, bytes.len() as u64)?;
+        if bytes.is_empty() { Ok(()) } else { self.backend.read(buffer.address() + offset, bytes) }
+    }
+
+    /// Enqueues setting bytes of `buffer` to `value`.
+    ///
+    /// # Errors
+    /// When the range leaves the buffer, or the driver fails.
+    pub fn fill(&self, buffer: &Buffer, offset: u64, bytes: u64, value: u8) -> Result<()> {
+        self.check(buffer, offset, bytes)?;
+        if bytes == 0 { Ok(()) } else { self.backend.fill(buffer.address() + offset, bytes, value) }
+    }
+
+    /// Enqueues a copy from `(source, offset)` to `(target, offset)`. Each may be on this device
+    /// or on an opened peer.
+    ///
+    /// # Errors
+    /// When a range leaves its buffer, or a device can't be reached.
+    pub fn copy(&self, source: (&Buffer, u64), target: (&Buffer, u64), bytes: u64) -> Result<()> {
+        self.check(source.0, source.1, bytes)?;
+        self.check(target.0, target.1, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.backend.copy(source.0.address() + source.1, target.0.address() + target.1, bytes)
+    }
+
+    /// Enqueues a kernel. `args` are the fields of its `Params`, in order.
+    ///
+    /// # Errors
+    /// When the shape is not one that devices run, a buffer can't be reached, or the driver fails.
+    pub fn launch(&self, kernel: &Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<()> {
+        let threads = launch.block_threads;
+        let shared_max = self.device.info().shared_bytes_per_block_max;
+        if launch.blocks == 0 || launch.blocks > i32::MAX as u32 || threads == 0 || threads > 1024 || !threads.is_multiple_of(32) {
+            return Err(DeviceError::Invalid(format!("{}: cannot launch {launch:?}", kernel.name())));
+        }
+        if launch.shared_bytes > shared_max {
+            return Err(DeviceError::Invalid(format!(
+                "{}: {} bytes of shared memory asked, {shared_max} there",
+                kernel.name(),
+                launch.shared_bytes
+            )));
+        }
+        let params = args.iter().map(|arg| self.param(arg)).collect::<Result<Vec<u64>>>()?;
+        self.backend.launch(kernel.handle(), launch, &params)
+    }
+
+    /// Enqueues an event.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn record(&self) -> Result<Event> {
+        Ok(Event::new(self.clone(), self.backend.record()?))
+    }
+
+    /// Holds later work of this stream back until `event`, of any device, is reached.
+    ///
+    /// # Errors
+    /// When the event is of another kind of device.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        if event.stream().device().info().kind != self.device.info().kind {
+            return Err(DeviceError::Invalid("an event of another kind of device".into()));
+        }
+        self.backend.wait(event.handle())
+    }
+
+    /// Waits for all work enqueued so far.
+    ///
+    /// # Errors
+    /// When that work failed.
+    pub fn synchronize(&self) -> Result<()> {
+        self.backend.synchronize()
+    }
+
+    fn param(&self, arg: &Arg<'_>) -> Result<u64> {
+        Ok(match *arg {
+            Arg::U64(value) => value,
+            Arg::Null => 0,
+            Arg::Buffer(buffer) => {
+                self.check(buffer, 0, 0)?;
+                buffer.address()
+            }
+            Arg::BufferAt(buffer, offset) => {
+                self.check(buffer, offset, 0)?;
+                buffer.address() + offset
+            }
+        })
+    }
+
+    fn check(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<()> {
+        if offset.checked_add(bytes).is_none_or(|end| end > buffer.bytes()) {
+            return Err(DeviceError::Invalid(format!(
+                "bytes {offset}+{bytes} of a buffer of {} bytes",
+                buffer.bytes()
+            )));
+        }
+        if !self.device.can_reach(buffer.device()) {
+            return Err(DeviceError::NoPeerAccess { from: self.device.label(), to: buffer.device().label() });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({})", self.device.label())
+    }
+}

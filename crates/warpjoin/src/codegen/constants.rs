@@ -1,0 +1,66 @@
+//! Constants that kernels and host share: they live here and reach kernels as definitions.
+
+/// Words of a control block, and what they hold.
+pub(crate) mod control {
+    /// Status bits.
+    pub(crate) const STATUS: usize = 0;
+    /// Rows put out, list places taken, or rows appended.
+    pub(crate) const ROWS: usize = 1;
+    /// Length of a control block.
+    pub(crate) const WORDS: usize = 4;
+}
+
+/// Status bits of a control block.
+pub(crate) mod status {
+    /// A table has no room for a key.
+    pub(crate) const FULL: u64 = 1;
+    /// A build key occurs twice.
+    pub(crate) const DUPLICATE: u64 = 2;
+    /// Decimal or integer overflow.
+    pub(crate) const OVERFLOW: u64 = 4;
+    /// Division by zero.
+    pub(crate) const DIVISION: u64 = 8;
+    /// A value that a cast can't represent.
+    pub(crate) const CAST: u64 = 16;
+    /// After these bits the rest of the launch is in vain.
+    pub(crate) const ABORT: u64 = FULL | DUPLICATE | OVERFLOW | DIVISION | CAST;
+}
+
+/// Threads of a block in the kernels that are not generated.
+pub(crate) const BLOCK_THREADS: u32 = 256;
+/// Most devices of a session.
+pub(crate) const DEVICES_MAX: usize = 8;
+
+/// Constants that vary between modules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Constants {
+    /// Bits of a key hash that are kept; 64 but for tests of collisions.
+    pub hash_bits: u32,
+    /// Lanes of a probe group in modules that build tables.
+    pub lanes: u32,
+}
+
+impl Constants {
+    /// The definitions for the preprocessor.
+    pub(crate) fn defines(self) -> Vec<String> {
+        let words: [(&str, u64); 12] = [
+            ("CONTROL_STATUS", control::STATUS as u64),
+            ("CONTROL_ROWS", control::ROWS as u64),
+            ("STATUS_FULL", status::FULL),
+            ("STATUS_DUPLICATE", status::DUPLICATE),
+            ("STATUS_OVERFLOW", status::OVERFLOW),
+            ("STATUS_DIVISION", status::DIVISION),
+            ("STATUS_CAST", status::CAST),
+            ("STATUS_ABORT", status::ABORT),
+            ("BLOCK_THREADS", BLOCK_THREADS.into()),
+            ("DEVICES_MAX", DEVICES_MAX as u64),
+            ("HASH_BITS", self.hash_bits.into()),
+            ("LANES", self.lanes.into()),
+        ];
+        let mut defines: Vec<String> = words.iter().map(|(name, value)| format!("WJ_{name}={value}")).collect();
+        for (name, value) in crate::hash::MULTIPLIERS {
+            defines.push(format!("WJ_HASH_MULTIPLIER_{name}={value:#x}ULL"));
+        }
+        defines
+    }
+}

@@ -1,0 +1,302 @@
+//! Writes the body of a pipeline kernel, section by section.
+//!
+//! A section is what one step does for the rows that are still alive: declarations in front, then
+//! statements under `if (alive)`. Collectives stand between sections, where all lanes are together.
+//!
+//! Architecture invariant: `alive` only narrows from section to section, so a column that was
+//! loaded once, in a hoisted variable, is right wherever it is used later.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::params::{Binding, Params};
+use super::value::{CType, Kind, Value};
+use crate::column::ColumnType;
+use crate::expr::Expr;
+use crate::{Error, Result};
+
+/// The columns that a step sees, computed when first asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Environment {
+    cells: Rc<RefCell<Vec<Cell>>>,
+}
+
+/// One column of an environment.
+#[derive(Debug, Clone)]
+pub(crate) enum Cell {
+    /// A variable.
+    Ready(Value),
+    /// Code that is worth a variable once it is used.
+    Load(Value),
+    /// Column of the source table.
+    Source(usize),
+    /// Column `column` of the payload of probe step `join`.
+    Payload { join: usize, column: usize },
+    /// A column that was said to be needed by nobody.
+    Absent,
+    /// An expression over an earlier environment.
+    Computed(Expr, Environment),
+}
+
+impl Environment {
+    pub(crate) fn new(cells: Vec<Cell>) -> Self {
+        Self { cells: Rc::new(RefCell::new(cells)) }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.cells.borrow().len()
+    }
+
+    /// The cells at these positions, shared with this environment's later knowledge only by value.
+    pub(crate) fn cell(&self, index: usize) -> Result<Cell> {
+        let cells = self.cells.borrow();
+        cells
+            .get(index)
+            .cloned()
+            .ok_or_else(|| Error::internal(format!("column {index} of {}", cells.len())))
+    }
+
+    fn set(&self, index: usize, value: Value) {
+        self.cells.borrow_mut()[index] = Cell::Ready(value);
+    }
+}
+
+/// How the source table stores validity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValidityForm {
+    /// One bit a row.
+    Bits,
+    /// One byte a row.
+    Bytes,
+}
+
+/// What the emitter must know of a probe step to load its payload.
+#[derive(Debug, Clone)]
+pub(crate) enum PayloadAccess {
+    /// Values unpacked from a word variable.
+    Unpacked(Vec<Value>),
+    /// Columns of build rows, by the row number in a variable.
+    Columns { row: String, columns: Vec<ColumnType> },
+}
+
+/// Writes one kernel body.
+pub(crate) struct Emitter {
+    pub params: Params,
+    /// The variable that says whether the lane's row is still in.
+    pub alive: String,
+    /// Columns of the source and their validity form.
+    pub source: (Vec<ColumnType>, ValidityForm),
+    /// Payload of each probe step so far.
+    pub payloads: Vec<PayloadAccess>,
+    body: String,
+    declarations: String,
+    statements: String,
+    depth: usize,
+    names: usize,
+}
+
+impl Emitter {
+    pub(crate) fn new(source: Vec<ColumnType>, validity: ValidityForm) -> Self {
+        Self {
+            params: Params::default(),
+            alive: "alive".into(),
+            source: (source, validity),
+            payloads: vec![],
+            body: String::new(),
+            declarations: String::new(),
+            statements: String::new(),
+            depth: 2,
+            names: 0,
+        }
+    }
+
+    /// A name not used before.
+    pub(crate) fn fresh(&mut self, prefix: &str) -> String {
+        self.names += 1;
+        format!("{prefix}{}", self.names)
+    }
+
+    /// Writes a line that all lanes execute, outside of sections.
+    pub(crate) fn line(&mut self, text: &str) {
+        self.flush();
+        let indent = "    ".repeat(self.depth);
+        self.body.push_str(&format!("{indent}{text}\n"));
+    }
+
+    /// Opens a block that all lanes enter together.
+    pub(crate) fn open(&mut self, text: &str) {
+        self.line(&format!("{text} {{"));
+        self.depth += 1;
+    }
+
+    /// Adds a statement to the section.
+    pub(crate) fn statement(&mut self, text: &str) {
+        let indent = "    ".repeat(self.depth + 1);
+        self.statements.push_str(&format!("{indent}{text}\n"));
+    }
+
+    /// Adds a declaration in front of the section.
+    pub(crate) fn declare(&mut self, text: &str) {
+        let indent = "    ".repeat(self.depth);
+        self.declarations.push_str(&format!("{indent}{text}\n"));
+    }
+
+    /// Ends the section: `if (alive) { statements }`.
+    pub(crate) fn flush(&mut self) {
+        self.body.push_str(&std::mem::take(&mut self.declarations));
+        let statements = std::mem::take(&mut self.statements);
+        if !statements.is_empty() {
+            let indent = "    ".repeat(self.depth);
+            self.body.push_str(&format!("{indent}if ({}) {{\n{statements}{indent}}}\n", self.alive));
+        }
+    }
+
+    /// Takes what was written since `begin_capture`, for a branch.
+    pub(crate) fn begin_capture(&mut self) -> String {
+        std::mem::take(&mut self.statements)
+    }
+
+    /// Ends a capture: returns the branch's statements and puts the outer ones back.
+    pub(crate) fn end_capture(&mut self, outer: String) -> String {
+        std::mem::replace(&mut self.statements, outer)
+    }
+
+    /// Adds finished text to the section.
+    pub(crate) fn append(&mut self, text: &str) {
+        self.statements.push_str(text);
+    }
+
+    /// The body; closes all blocks that `open` opened.
+    pub(crate) fn finish(mut self) -> (String, Params) {
+        self.flush();
+        while self.depth > 2 {
+            self.depth -= 1;
+            let indent = "    ".repeat(self.depth);
+            self.body.push_str(&format!("{indent}}}\n"));
+        }
+        (self.body, self.params)
+    }
+
+    /// A constant of this section.
+    pub(crate) fn temporary(&mut self, c_type: CType, code: &str) -> String {
+        let name = self.fresh("t");
+        self.statement(&format!("const {} {name} = {code};", c_type.name()));
+        name
+    }
+
+    /// Narrows `alive` to rows for which `condition` holds.
+    pub(crate) fn narrow(&mut self, condition: &str) {
+        let alive = self.alive.clone();
+        self.statement(&format!("{alive} = {condition};"));
+        self.flush();
+    }
+
+    /// Sets a status bit where `condition` holds.
+    pub(crate) fn raise_if(&mut self, condition: &str, bit: &str) {
+        let control = self.params.once("u64*", Binding::Control);
+        self.statement(&format!("if ({condition}) raise_status({control}, {bit});"));
+    }
+
+    /// Column `index` of `environment`, loaded or computed on first use.
+    pub(crate) fn column(&mut self, environment: &Environment, index: usize) -> Result<Value> {
+        let value = match environment.cell(index)? {
+            Cell::Ready(value) => return Ok(value),
+            Cell::Load(value) => value,
+            Cell::Absent => return Err(Error::internal(format!("column {index} was dropped"))),
+            Cell::Source(column) => self.source_column(column)?,
+            Cell::Payload { join, column } => self.payload_column(join, column)?,
+            Cell::Computed(expr, inner) => super::expr::evaluate(self, &expr, &inner)?,
+        };
+        let value = self.hoist(value);
+        environment.set(index, value.clone());
+        Ok(value)
+    }
+
+    /// Puts a value into variables that stay visible after the section.
+    pub(crate) fn hoist(&mut self, value: Value) -> Value {
+        let is_plain = |code: &str| code.starts_with("p.f") && code[3..].bytes().all(|b| b.is_ascii_digit());
+        let is_name = |code: &str| is_plain(code) || code.starts_with('h') && code[1..].bytes().all(|b| b.is_ascii_digit());
+        if is_name(&value.code) && value.valid.as_deref().is_none_or(is_name) {
+            return value;
+        }
+        let c_type = value.c_type().name();
+        let name = self.fresh("h");
+        self.declare(&format!("{c_type} {name} = 0;"));
+        self.statement(&format!("{name} = {};", value.code));
+        let valid = value.valid.clone().map(|code| {
+            let valid = self.fresh("h");
+            self.declare(&format!("bool {valid} = false;"));
+            self.statement(&format!("{valid} = {code};"));
+            valid
+        });
+        Value { code: name, valid, ..value }
+    }
+
+    fn source_column(&mut self, column: usize) -> Result<Value> {
+        let column_type = self.source.0[column].clone();
+        let form = self.source.1;
+        let value = self.load(&column_type, "row", Binding::SourceValues(column))?;
+        let valid = column_type.has_nulls.then(|| self.load_valid(form, "row", Binding::SourceValidity(column)));
+        Ok(value.with_valid(valid))
+    }
+
+    fn payload_column(&mut self, join: usize, column: usize) -> Result<Value> {
+        use super::params::JoinPart;
+        match self.payloads[join].clone() {
+            PayloadAccess::Unpacked(values) => Ok(values[column].clone()),
+            PayloadAccess::Columns { row, columns } => {
+                let column_type = &columns[column];
+                let part = |part| Binding::Join(join, part);
+                let value = self.load(column_type, &row, part(JoinPart::PayloadValues(column)))?;
+                let valid = column_type.has_nulls.then(|| {
+                    self.load_valid(ValidityForm::Bytes, &row, part(JoinPart::PayloadValidity(column)))
+                });
+                Ok(value.with_valid(valid))
+            }
+        }
+    }
+
+    /// Code that loads a value of a stored column at `row`.
+    pub(crate) fn load(&mut self, column: &ColumnType, row: &str, values: Binding) -> Result<Value> {
+        let kind = Kind::of_column(column)?;
+        let layout = column.layout();
+        let stored = match (kind, layout.width_bytes) {
+            (_, 0) => String::new(),
+            (Kind::F32, _) => format!("{}[{row}]", self.params.once("const f32*", values)),
+            (Kind::F64, _) => format!("{}[{row}]", self.params.once("const f64*", values)),
+            (_, 16) => format!("{}[{row}]", self.params.once("const i128*", values)),
+            (_, width) => format!("{}[{row}]", self.params.once(&format!("const u{}*", width * 8), values)),
+        };
+        let code = match kind {
+            Kind::F32 | Kind::F64 => stored,
+            Kind::Bool if layout.width_bytes == 0 => format!("({} != 0)", self.params.number(layout.base as i64)),
+            Kind::Bool => format!("({stored} != 0)"),
+            Kind::Int(range) => {
+                let c_type = range.c_type();
+                if layout.width_bytes == 16 {
+                    stored
+                } else {
+                    let base = self.params.number(layout.base as i64);
+                    let name = c_type.name();
+                    match layout.width_bytes {
+                        0 => format!("(({name}){base})"),
+                        // The sum of an i64 base and a u64 offset may pass through 2^63.
+                        8 if c_type == CType::I64 => format!("((i64)((u64){base} + {stored}))"),
+                        _ => format!("(({name}){base} + ({name}){stored})"),
+                    }
+                }
+            }
+        };
+        let mut value = Value::new(code, kind, column.data_type.clone());
+        value.dictionary = column.dictionary.clone();
+        Ok(value)
+    }
+
+    fn load_valid(&mut self, form: ValidityForm, row: &str, validity: Binding) -> String {
+        let bytes = self.params.once("const u8*", validity);
+        match form {
+            ValidityForm::Bits => format!("bit_at({bytes}, {row})"),
+            ValidityForm::Bytes => format!("({bytes}[{row}] != 0)"),
+        }
+    }
+}

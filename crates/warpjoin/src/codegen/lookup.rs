@@ -1,0 +1,132 @@
+//! Functions of dictionaries: evaluated once a distinct value on the host, read by code on the device.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
+use arrow::compute::concat;
+use arrow::datatypes::{DataType, Field, Schema};
+
+use super::emitter::Emitter;
+use super::params::Binding;
+use super::value::{CType, Value};
+use crate::column::{ColumnStatistics, ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder};
+use crate::expr::DictionaryFunction;
+use crate::{Error, Reason, Result};
+
+/// Emits `function` of a string column.
+pub(crate) fn over_dictionary(emitter: &mut Emitter, column: &Value, function: &dyn DictionaryFunction) -> Result<Value> {
+    let dictionary = column
+        .dictionary
+        .as_ref()
+        .ok_or_else(|| Reason::Expression(format!("{function} over a column without a dictionary")))?;
+    let null = new_null_array(dictionary.values().data_type(), 1);
+    let values: ArrayRef = concat(&[dictionary.values(), &null])?;
+    let results = function.evaluate(&values)?;
+    if results.len() != values.len() {
+        return Err(Error::internal(format!("{function} gave {} results for {} values", results.len(), values.len())));
+    }
+    // Without nulls in the column, what the function makes of null is never read.
+    let used = if column.valid.is_some() { results } else { results.slice(0, dictionary.len()) };
+    let nulls_at = dictionary.len();
+    let index = match &column.valid {
+        Some(valid) => {
+            let null_code = emitter.params.number(nulls_at as i64);
+            emitter.temporary(CType::I64, &format!("{valid} ? (i64){} : {null_code}", column.code))
+        }
+        None => column.code.clone(),
+    };
+    let encoded = Arc::new(if *used.data_type() == DataType::Boolean { encode_booleans(&used)? } else { encode(&used)? });
+    read(emitter, encoded, &index)
+}
+
+/// Emits the code in `to` of each code in `from`; null where `to` lacks the value.
+pub(crate) fn translate(emitter: &mut Emitter, column: &Value, to: &Arc<Dictionary>) -> Result<Value> {
+    let from = column.dictionary.as_ref().ok_or_else(|| Error::internal("translation of no codes"))?;
+    if Arc::ptr_eq(from, to) {
+        return Ok(column.clone());
+    }
+    let codes = Dictionary::translate(from, to);
+    let absent = to.len() as u32;
+    let values: Vec<u8> = codes.iter().flat_map(|code| code.unwrap_or(absent).to_le_bytes()).collect();
+    let encoded = EncodedColumn {
+        column_type: ColumnType {
+            data_type: DataType::UInt32,
+            has_nulls: false,
+            // The full domain of u32: the width must not depend on the data.
+            domain: Domain::Int { min: 0, max: u32::MAX.into() },
+            dictionary: None,
+        },
+        rows: codes.len(),
+        values,
+        offsets: None,
+        validity: None,
+        statistics: plain_statistics(),
+    };
+    // A null row may hold any code.
+    let index = match &column.valid {
+        Some(valid) => emitter.temporary(CType::I64, &format!("{valid} ? (i64){} : 0", column.code)),
+        None => column.code.clone(),
+    };
+    if codes.is_empty() {
+        return Ok(Value { code: "0".into(), valid: Some("false".into()), dictionary: Some(to.clone()), ..column.clone() });
+    }
+    let value = read(emitter, Arc::new(encoded), &index)?;
+    let code = emitter.temporary(value.c_type(), &value.code);
+    let absent = emitter.params.number(absent.into());
+    let present = format!("({code} != {absent})");
+    let valid = Some(column.valid.as_ref().map_or(present.clone(), |valid| format!("({valid} && {present})")));
+    Ok(Value { code, valid, dictionary: Some(to.clone()), data_type: column.data_type.clone(), ..value })
+}
+
+fn plain_statistics() -> ColumnStatistics {
+    ColumnStatistics { null_count: 0, distinct: None, sorted: false, unique: None }
+}
+
+/// Loads a value of a host-made column.
+fn read(emitter: &mut Emitter, column: Arc<EncodedColumn>, index: &str) -> Result<Value> {
+    let column_type = column.column_type.clone();
+    let number = emitter.params.lookup(column);
+    let value = emitter.load(&column_type, index, Binding::LookupValues(number))?;
+    let code = emitter.temporary(value.c_type(), &value.code);
+    let valid = column_type.has_nulls.then(|| {
+        let bits = emitter.params.once("const u8*", Binding::LookupValidity(number));
+        emitter.temporary(CType::Bool, &format!("bit_at({bits}, {index})"))
+    });
+    Ok(Value { code, valid, ..value })
+}
+
+/// Booleans in a layout that does not depend on which of them occur.
+fn encode_booleans(array: &ArrayRef) -> Result<EncodedColumn> {
+    let booleans = array.as_boolean();
+    let has_nulls = booleans.null_count() > 0;
+    let values = (0..booleans.len()).map(|i| u8::from(booleans.is_valid(i) && booleans.value(i))).collect();
+    let validity = has_nulls.then(|| {
+        let mut bits = vec![0u8; booleans.len().div_ceil(8)];
+        for i in (0..booleans.len()).filter(|&i| booleans.is_valid(i)) {
+            bits[i / 8] |= 1 << (i % 8);
+        }
+        bits
+    });
+    Ok(EncodedColumn {
+        column_type: ColumnType {
+            data_type: DataType::Boolean,
+            has_nulls,
+            domain: Domain::Int { min: 0, max: 1 },
+            dictionary: None,
+        },
+        rows: booleans.len(),
+        values,
+        offsets: None,
+        validity,
+        statistics: plain_statistics(),
+    })
+}
+
+fn encode(array: &ArrayRef) -> Result<EncodedColumn> {
+    let field = Field::new("value", array.data_type().clone(), true);
+    let schema = Arc::new(Schema::new(vec![field]));
+    let mut encoder = TableEncoder::new(schema.clone(), StringEncoding::Dictionary);
+    encoder.push(&RecordBatch::try_new(schema, vec![array.clone()])?)?;
+    let column = encoder.finish()?.pop().ok_or_else(|| Error::internal("no column encoded"))?;
+    Ok(column)
+}

@@ -1,0 +1,32 @@
+//! Generated kernels: one for each pipeline.
+//!
+//! Owns how a pipeline's shape becomes CUDA C++ text and the list of what its parameters are bound
+//! to. Must not know devices, row counts or where anything lies.
+//!
+//! Architecture invariant: the text depends on the shape only. Literals, bounds, bases, row counts
+//! and addresses are parameters, so another literal, alias or shard compiles nothing.
+
+mod aggregate;
+mod cast;
+mod constants;
+mod emitter;
+mod expr;
+mod lookup;
+mod packing;
+mod params;
+mod pipeline;
+mod probe;
+mod shapes;
+mod store;
+mod value;
+
+pub(crate) use aggregate::ROWS_PER_THREAD_BITS_MAX;
+pub(crate) use cast::check as check_cast;
+pub(crate) use constants::{BLOCK_THREADS, Constants, DEVICES_MAX, control, status};
+pub(crate) use emitter::ValidityForm;
+pub(crate) use params::{Binding, GroupPart, JoinPart};
+pub(crate) use pipeline::{GeneratedPipeline, SinkShape, generate};
+pub(crate) use shapes::{
+    Accumulator, GroupMode, GroupShape, JoinShape, PayloadForm, ProbeKey, ProbeStep, Sink, SourceShape, Step, StoredKey,
+};
+pub(crate) use value::is_string;

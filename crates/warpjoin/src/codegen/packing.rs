@@ -1,0 +1,211 @@
+//! Several values in the bits of few words: join keys, payloads in slots, group keys.
+//!
+//! A value takes as many bits as its bounds need, and a null one more bit. The bounds themselves are
+//! parameters; only widths and places are part of the code.
+
+use super::emitter::Emitter;
+use super::value::{CType, Kind, Range, Value};
+
+/// Places of values in words.
+#[derive(Debug, Clone)]
+pub(crate) struct Packing {
+    pub fields: Vec<PackedField>,
+    /// Bits used in each word.
+    pub word_bits: Vec<u32>,
+}
+
+/// Place of one value.
+#[derive(Debug, Clone)]
+pub(crate) struct PackedField {
+    /// What is packed; its code and validity are those of the packing side.
+    pub value: Value,
+    place: Place,
+    null_place: Option<Place>,
+}
+
+/// Bits of a word. A value of more than 64 bits takes two whole words.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    word: usize,
+    shift: u32,
+    bits: u32,
+}
+
+impl Packing {
+    /// Packs `values` in order, each into the first word with room.
+    pub(crate) fn of(values: &[Value]) -> Self {
+        let mut packing = Self { fields: vec![], word_bits: vec![] };
+        for value in values {
+            let place = packing.place(value_bits(value));
+            let null_place = value.valid.is_some().then(|| packing.place(1));
+            packing.fields.push(PackedField { value: value.clone(), place, null_place });
+        }
+        packing
+    }
+
+    fn place(&mut self, bits: u32) -> Place {
+        if bits > 64 {
+            self.word_bits.extend([64, 64]);
+            return Place { word: self.word_bits.len() - 2, shift: 0, bits: 128 };
+        }
+        if bits == 0 {
+            return Place { word: 0, shift: 0, bits: 0 };
+        }
+        let word = match self.word_bits.iter().position(|used| used + bits <= 64) {
+            Some(word) => word,
+            None => {
+                self.word_bits.push(0);
+                self.word_bits.len() - 1
+            }
+        };
+        let shift = self.word_bits[word];
+        self.word_bits[word] += bits;
+        Place { word, shift, bits }
+    }
+
+    /// Words needed.
+    pub(crate) fn words(&self) -> usize {
+        self.word_bits.len()
+    }
+
+    /// Bits needed if one word does, so that every packed word is below 2^bits.
+    pub(crate) fn single_word_bits(&self) -> Option<u32> {
+        match self.word_bits.as_slice() {
+            [] => Some(0),
+            [bits] => Some(*bits),
+            _ => None,
+        }
+    }
+
+    /// Emits the words of `values`, which are within the bounds of this packing.
+    pub(crate) fn pack(&self, emitter: &mut Emitter, values: &[Value]) -> Vec<String> {
+        let mut parts: Vec<Vec<String>> = vec![vec![]; self.words()];
+        for (field, value) in self.fields.iter().zip(values) {
+            let offset = field.offset_code(emitter, value);
+            let masked = match (&value.valid, field.null_place) {
+                (Some(valid), Some(null)) => {
+                    parts[null.word].push(format!("((u64)!{valid} << {})", null.shift));
+                    offset.map(|code| format!("({valid} ? {code} : 0)"))
+                }
+                _ => offset,
+            };
+            let Some(code) = masked else { continue };
+            if field.place.bits == 128 {
+                let wide = emitter.temporary(CType::I128, &code);
+                parts[field.place.word].push(format!("(u64){wide}"));
+                parts[field.place.word + 1].push(format!("(u64)((u128){wide} >> 64)"));
+            } else {
+                parts[field.place.word].push(format!("((u64){code} << {})", field.place.shift));
+            }
+        }
+        parts
+            .into_iter()
+            .map(|parts| {
+                let name = emitter.fresh("t");
+                let code = if parts.is_empty() { "0".into() } else { parts.join(" | ") };
+                emitter.statement(&format!("const u64 {name} = {code};"));
+                name
+            })
+            .collect()
+    }
+
+    /// The values, read back from words.
+    pub(crate) fn unpack(&self, emitter: &mut Emitter, words: &[String]) -> Vec<Value> {
+        self.fields.iter().map(|field| field.unpack(emitter, words)).collect()
+    }
+
+    /// C conditions under which `values` of another side lie within this packing's bounds and are
+    /// not null; what bounds prove is left out.
+    pub(crate) fn within(&self, emitter: &mut Emitter, values: &[Value], nulls_are_values: bool) -> Vec<String> {
+        let mut conditions = vec![];
+        for (field, value) in self.fields.iter().zip(values) {
+            let accepts_null = nulls_are_values && field.null_place.is_some();
+            let mut tests = vec![];
+            if let (Kind::Int(bounds), Some(range)) = (field.value.kind, value.range()) {
+                let c_type = bounds.union(range).c_type();
+                let code = value.code_as(c_type);
+                if range.min < bounds.min {
+                    tests.push(format!("{code} >= {}", bound(emitter, bounds.min, c_type)));
+                }
+                if range.max > bounds.max {
+                    tests.push(format!("{code} <= {}", bound(emitter, bounds.max, c_type)));
+                }
+            }
+            match (&value.valid, accepts_null) {
+                (Some(valid), false) => tests.push(valid.clone()),
+                (Some(valid), true) if !tests.is_empty() => tests = vec![format!("(!{valid} || ({}))", tests.join(" && "))],
+                _ => {}
+            }
+            conditions.extend(tests);
+        }
+        conditions
+    }
+}
+
+impl PackedField {
+    /// The value's number from its lower bound on; `None` if it takes no bits.
+    fn offset_code(&self, emitter: &mut Emitter, value: &Value) -> Option<String> {
+        if self.place.bits == 0 {
+            return None;
+        }
+        Some(match self.value.kind {
+            Kind::Bool => format!("(u64){}", value.code),
+            Kind::F32 | Kind::F64 => format!("float_key((f64){})", value.code),
+            Kind::Int(_) if self.place.bits == 128 => value.code_as(CType::I128),
+            Kind::Int(range) => {
+                let min = lower(emitter, range);
+                if value.c_type() == CType::I128 {
+                    format!("(u64)({} - {min})", value.code)
+                } else {
+                    format!("((u64){} - (u64){min})", value.code)
+                }
+            }
+        })
+    }
+
+    fn unpack(&self, emitter: &mut Emitter, words: &[String]) -> Value {
+        let Place { word, shift, bits } = self.place;
+        let raw = match bits {
+            0 => "0ULL".to_string(),
+            64 | 128 => words[word].clone(),
+            _ => format!("({} >> {shift} & {:#x}ULL)", words[word], (1u64 << bits) - 1),
+        };
+        let code = match self.value.kind {
+            Kind::Bool => format!("({raw} != 0)"),
+            Kind::F32 => format!("(f32)__longlong_as_double((i64){raw})"),
+            Kind::F64 => format!("__longlong_as_double((i64){raw})"),
+            Kind::Int(_) if bits == 128 => format!("(i128)((u128){} << 64 | {})", words[word + 1], words[word]),
+            Kind::Int(range) => {
+                let min = lower(emitter, range);
+                match range.c_type() {
+                    CType::I128 => format!("({min} + (i128){raw})"),
+                    c_type => format!("(({})((u64){min} + {raw}))", c_type.name()),
+                }
+            }
+        };
+        let valid = self.null_place.map(|null| format!("(({} >> {} & 1) == 0)", words[null.word], null.shift));
+        Value { code, valid, ..self.value.clone() }
+    }
+}
+
+/// Bits that a value's bounds need.
+fn value_bits(value: &Value) -> u32 {
+    match value.kind {
+        Kind::Bool => 1,
+        Kind::F32 | Kind::F64 => 64,
+        Kind::Int(range) => range.span_bits(),
+    }
+}
+
+/// The lower bound as a parameter.
+fn lower(emitter: &mut Emitter, range: Range) -> String {
+    bound(emitter, range.min, range.c_type())
+}
+
+fn bound(emitter: &mut Emitter, value: i128, c_type: CType) -> String {
+    if c_type == CType::I128 {
+        emitter.params.wide_number(value)
+    } else {
+        format!("(({}){})", c_type.name(), emitter.params.number(value as i64))
+    }
+}

@@ -1,0 +1,118 @@
+//! The parameter struct of a generated kernel: a C field, and what to pass for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::column::EncodedColumn;
+
+/// What a field of the parameter struct is bound to when the kernel is launched on a device.
+#[derive(Debug, Clone)]
+pub(crate) enum Binding {
+    /// A number, the same on all devices.
+    Word(u64),
+    /// Rows of the source shard.
+    SourceRows,
+    /// Values of a column of the source shard.
+    SourceValues(usize),
+    /// Validity of a column of the source shard.
+    SourceValidity(usize),
+    /// Rows of the group table that is the source.
+    SourceGroups,
+    /// A part of the join table of the n-th probe step.
+    Join(usize, JoinPart),
+    /// A host-made column (results of a dictionary function, a code translation): its values.
+    LookupValues(usize),
+    /// The same: its validity bitmap.
+    LookupValidity(usize),
+    /// The control block.
+    Control,
+    /// Values of an output column.
+    OutputValues(usize),
+    /// Validity bytes of an output column.
+    OutputValidity(usize),
+    /// Rows that the output has room for.
+    OutputCapacity,
+    /// A part of the group table that is the sink.
+    Group(GroupPart),
+}
+
+/// Parts of a join table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JoinPart {
+    Slots,
+    Windows,
+    RowList,
+    /// Packed payload words of duplicate keys, one a build row.
+    PayloadWords,
+    PayloadValues(usize),
+    PayloadValidity(usize),
+}
+
+/// Parts of a group table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GroupPart {
+    Rows,
+    Capacity,
+    Index,
+    IndexSlots,
+    StepsMax,
+}
+
+/// Fields of a parameter struct, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Params {
+    fields: Vec<(String, Binding)>,
+    /// Host-made columns that the kernel reads.
+    pub lookups: Vec<Arc<EncodedColumn>>,
+    /// Fields that several places ask for.
+    shared: HashMap<String, String>,
+}
+
+impl Params {
+    /// Adds a field; returns the C expression that reads it.
+    pub(crate) fn add(&mut self, c_type: &str, binding: Binding) -> String {
+        let name = format!("f{}", self.fields.len());
+        self.fields.push((format!("{c_type} {name}"), binding));
+        format!("p.{name}")
+    }
+
+    /// The field for `binding`, added once however often it is asked for.
+    pub(crate) fn once(&mut self, c_type: &str, binding: Binding) -> String {
+        let key = format!("{c_type} {binding:?}");
+        if let Some(name) = self.shared.get(&key) {
+            return name.clone();
+        }
+        let name = self.add(c_type, binding);
+        self.shared.insert(key, name.clone());
+        name
+    }
+
+    /// A signed number as a field, so that its value is not part of the code.
+    pub(crate) fn number(&mut self, value: i64) -> String {
+        self.add("i64", Binding::Word(value as u64))
+    }
+
+    /// A 128-bit number as two fields.
+    pub(crate) fn wide_number(&mut self, value: i128) -> String {
+        let low = self.add("u64", Binding::Word(value as u64));
+        let high = self.add("u64", Binding::Word((value >> 64) as u64));
+        format!("wide_literal({low}, {high})")
+    }
+
+    /// Adds a host-made column; returns its number.
+    pub(crate) fn lookup(&mut self, column: Arc<EncodedColumn>) -> usize {
+        self.lookups.push(column);
+        self.lookups.len() - 1
+    }
+
+    /// The struct in C.
+    pub(crate) fn declaration(&self) -> String {
+        let fields: String = self.fields.iter().map(|(declaration, _)| format!("    {declaration};\n")).collect();
+        format!("struct Params {{\n{fields}}};\n")
+    }
+
+    /// What to pass, in order.
+    pub(crate) fn bindings(&self) -> Vec<Binding> {
+        self.fields.iter().map(|(_, binding)| binding.clone()).collect()
+    }
+}

@@ -1,0 +1,149 @@
+//! Generated code of a probe: key, lookup, matches, residual filter.
+
+use super::emitter::{Cell, Emitter, Environment, PayloadAccess};
+use super::expr::evaluate;
+use super::lookup;
+use super::params::{Binding, JoinPart};
+use super::shapes::{JoinShape, PayloadForm, ProbeKey, ProbeStep, StoredKey};
+use super::store::key_word;
+use super::value::Value;
+use crate::Result;
+use crate::expr::Expr;
+
+/// Emits probe step number `join`; returns the columns after it.
+pub(crate) fn probe(emitter: &mut Emitter, environment: &Environment, step: &ProbeStep, join: usize) -> Result<Environment> {
+    let shape = &step.shape;
+    let (key, packed) = match &step.key {
+        ProbeKey::Exprs(keys) => {
+            let words = probe_words(emitter, environment, shape, keys, step.null_equals_null)?;
+            let word = key_word(emitter, &shape.packing, &words);
+            (hoist_word(emitter, &word), words)
+        }
+        ProbeKey::Stored(stored) => load_stored(emitter, stored),
+    };
+    find(emitter, shape, &key, join);
+    if shape.is_hashed() {
+        check_key(emitter, shape, &packed, join)?;
+    }
+    let build_columns = step.payload_of.iter().map(|&payload| match payload {
+        Some(column) => Ok(Cell::Payload { join, column }),
+        None => Ok(Cell::Absent),
+    });
+    let probe_columns = (0..environment.len()).map(|index| environment.cell(index));
+    let both = Environment::new(build_columns.chain(probe_columns).collect::<Result<_>>()?);
+    if let Some(residual) = &step.residual {
+        let mut conditions = vec![];
+        super::expr::conjuncts(residual, &mut conditions);
+        for condition in conditions {
+            let value = evaluate(emitter, condition, &both)?;
+            emitter.narrow(&value.is_true());
+        }
+    }
+    let cells = step.output.iter().map(|&index| both.cell(index)).collect::<Result<_>>()?;
+    Ok(Environment::new(cells))
+}
+
+/// Emits the packed words of probe keys and drops rows that can't match: null keys, and keys beyond
+/// the bounds of the build side. The words are hoisted.
+pub(crate) fn probe_words(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    shape: &JoinShape,
+    keys: &[Expr],
+    null_equals_null: bool,
+) -> Result<Vec<String>> {
+    let mut values: Vec<Value> = vec![];
+    for (key, field) in keys.iter().zip(&shape.packing.fields) {
+        let value = evaluate(emitter, key, environment)?;
+        let value = match &field.value.dictionary {
+            Some(dictionary) if value.dictionary.is_some() => lookup::translate(emitter, &value, dictionary)?,
+            _ => value,
+        };
+        values.push(value);
+    }
+    let conditions = shape.packing.within(emitter, &values, null_equals_null);
+    let words = shape.packing.pack(emitter, &values);
+    let words: Vec<String> = words.iter().map(|word| hoist_word(emitter, word)).collect();
+    if conditions.is_empty() {
+        emitter.flush();
+    } else {
+        emitter.narrow(&conditions.join(" && "));
+    }
+    Ok(words)
+}
+
+/// Puts a u64 into a variable that stays visible after the section.
+fn hoist_word(emitter: &mut Emitter, code: &str) -> String {
+    let name = emitter.fresh("h");
+    emitter.declare(&format!("u64 {name} = 0;"));
+    emitter.statement(&format!("{name} = {code};"));
+    name
+}
+
+fn load_stored(emitter: &mut Emitter, stored: &StoredKey) -> (String, Vec<String>) {
+    let mut load = |column: usize| {
+        let field = emitter.params.once("const u64*", Binding::SourceValues(column));
+        hoist_word(emitter, &format!("{field}[row]"))
+    };
+    let key = load(stored.word);
+    let packed = stored.packed.iter().map(|&column| load(column)).collect();
+    (key, packed)
+}
+
+/// Looks the key up; for duplicate keys opens the loop over the matches. Registers the payload.
+fn find(emitter: &mut Emitter, shape: &JoinShape, key: &str, join: usize) {
+    let slots = emitter.params.once("const Slot*", Binding::Join(join, JoinPart::Slots));
+    let windows = emitter.params.once("u64", Binding::Join(join, JoinPart::Windows));
+    let found = format!("match{join}");
+    let alive = emitter.alive.clone();
+    emitter.line(&format!("u64 {found} = 0;"));
+    emitter.line(&format!(
+        "{alive} = find<{}>({slots}, {windows}, {key}, hash_key({key}), {alive}, {found});",
+        shape.lanes
+    ));
+    let mut row = found.clone();
+    if !shape.unique {
+        let row_list = emitter.params.once("const u32*", Binding::Join(join, JoinPart::RowList));
+        let (index, count) = (format!("index{join}"), format!("count{join}"));
+        emitter.line(&format!("const u32 {count} = {alive} ? (u32){found} : 0;"));
+        emitter.open(&format!("for (u32 {index} = 0; __any_sync(0xffffffffu, {index} < {count}); ++{index})"));
+        emitter.alive = format!("alive{join}");
+        emitter.line(&format!("bool alive{join} = {index} < {count};"));
+        row = format!("row{join}");
+        emitter.line(&format!("const u64 {row} = alive{join} ? {row_list}[({found} >> 32) + {index}] : 0;"));
+    }
+    let access = match &shape.payload {
+        PayloadForm::Packed(packing) => {
+            let word = if shape.unique || packing.words() == 0 {
+                row
+            } else {
+                let words = emitter.params.once("const u64*", Binding::Join(join, JoinPart::PayloadWords));
+                let name = format!("payload{join}");
+                emitter.line(&format!("const u64 {name} = {} ? {words}[{row}] : 0;", emitter.alive.clone()));
+                name
+            };
+            PayloadAccess::Unpacked(packing.unpack(emitter, &[word]))
+        }
+        PayloadForm::Columns(columns) => PayloadAccess::Columns { row, columns: columns.clone() },
+    };
+    emitter.payloads.push(access);
+}
+
+/// Keeps matches whose packed key words, not only their hashes, are equal.
+fn check_key(emitter: &mut Emitter, shape: &JoinShape, packed: &[String], join: usize) -> Result<()> {
+    let PayloadAccess::Columns { row, columns } = emitter.payloads[join].clone() else {
+        return Err(crate::Error::internal("a hashed table without key words"));
+    };
+    let first = columns.len() - shape.packing.words();
+    let tests: Vec<String> = packed
+        .iter()
+        .enumerate()
+        .map(|(index, word)| {
+            let part = Binding::Join(join, JoinPart::PayloadValues(first + index));
+            let field = emitter.params.once("const u64*", part);
+            format!("{field}[{row}] == {word}")
+        })
+        .collect();
+    emitter.narrow(&tests.join(" && "));
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! What generated code must know of the things that a pipeline touches: no buffers, no row counts.
+
+use std::sync::Arc;
+
+use super::emitter::ValidityForm;
+use super::packing::Packing;
+use super::value::Kind;
+use crate::column::ColumnType;
+use crate::expr::Expr;
+use crate::plan::AggregateFunction;
+
+/// Where a pipeline's rows come from.
+#[derive(Debug, Clone)]
+pub(crate) enum SourceShape {
+    /// Columns of a table or an intermediate.
+    Columns(Vec<ColumnType>, ValidityForm),
+    /// Groups of a finished group table.
+    Groups(Arc<GroupShape>),
+}
+
+/// What a pipeline does between source and sink.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// Keeps rows for which the expression is true.
+    Filter(Expr),
+    /// Replaces the columns.
+    Project(Vec<Expr>),
+    /// Probes a join table; a row goes on once a match.
+    Probe(ProbeStep),
+}
+
+/// A probe of a join table.
+#[derive(Debug, Clone)]
+pub(crate) struct ProbeStep {
+    pub shape: Arc<JoinShape>,
+    pub key: ProbeKey,
+    pub null_equals_null: bool,
+    /// Over all build columns, then all probe columns.
+    pub residual: Option<Expr>,
+    /// Columns that go on, by position among all build columns, then all probe columns.
+    pub output: Vec<usize>,
+    /// Payload column of each build column; `None` where nobody needs it.
+    pub payload_of: Vec<Option<usize>>,
+}
+
+/// Where a probe takes its key from.
+#[derive(Debug, Clone)]
+pub(crate) enum ProbeKey {
+    /// Key expressions over the current columns.
+    Exprs(Vec<Expr>),
+    /// Key words computed before an exchange: columns of the source.
+    Stored(StoredKey),
+}
+
+/// Key words in columns of the source.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredKey {
+    /// The slot's key word.
+    pub word: usize,
+    /// The packed words, where the slot's word is only their hash.
+    pub packed: Vec<usize>,
+}
+
+/// A join table, as far as code depends on it.
+#[derive(Debug, Clone)]
+pub(crate) struct JoinShape {
+    /// Key values and their bounds on the build side.
+    pub packing: Packing,
+    pub payload: PayloadForm,
+    /// No key twice: the slot's value is the payload word, or the build row.
+    pub unique: bool,
+    /// Lanes of a probe group.
+    pub lanes: u32,
+}
+
+impl JoinShape {
+    /// Whether slots hold a hash of the key, so that matches must be checked against the key.
+    pub(crate) fn is_hashed(&self) -> bool {
+        is_hashed(&self.packing)
+    }
+}
+
+/// Whether keys of this packing are too long for a slot's word (0 is not a key, so 63 bits).
+pub(crate) fn is_hashed(packing: &Packing) -> bool {
+    packing.single_word_bits().is_none_or(|bits| bits > 63)
+}
+
+/// How build columns travel with a join table.
+#[derive(Debug, Clone)]
+pub(crate) enum PayloadForm {
+    /// In one word: in the slot, or by build row for duplicate keys.
+    Packed(Packing),
+    /// In columns, by build row. Packed key words come last where the table is hashed.
+    Columns(Vec<ColumnType>),
+}
+
+/// What a pipeline does with the rows that are left.
+#[derive(Debug, Clone)]
+pub(crate) enum Sink {
+    /// Writes columns of the last step.
+    Materialise(Vec<usize>),
+    /// Writes key word and payload for building a join table.
+    Build {
+        keys: Vec<Expr>,
+        null_equals_null: bool,
+        /// Columns of the last step that the join needs.
+        payload: Vec<usize>,
+    },
+    /// Writes key words for probing `shape`, then columns of the last step.
+    Route {
+        shape: Arc<JoinShape>,
+        keys: Vec<Expr>,
+        null_equals_null: bool,
+        columns: Vec<usize>,
+    },
+    /// Writes a key word for routing a group, then columns of the last step. Without keys every row
+    /// goes to one device.
+    RouteGroups { keys: Vec<usize>, columns: Vec<usize> },
+    /// Aggregates.
+    Aggregate {
+        keys: Vec<Expr>,
+        accumulators: Vec<Accumulator>,
+        /// Bits of a bound of the rows that come in, over all devices.
+        rows_bits: u32,
+        /// Most shared memory that a block may use.
+        shared_bytes_max: u32,
+    },
+}
+
+/// One accumulated value.
+#[derive(Debug, Clone)]
+pub(crate) struct Accumulator {
+    /// Not `Avg`: that is a sum, a count and a projection.
+    pub function: AggregateFunction,
+    pub argument: Option<Expr>,
+    pub data_type: arrow::datatypes::DataType,
+    /// The argument is a partial result: its bounds hold for the total too.
+    pub is_merge: bool,
+}
+
+/// How a group finds its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GroupMode {
+    /// No keys: one row, accumulated in registers first.
+    Global,
+    /// Few possible keys: accumulated by each thread in shared memory, then as `Dense`.
+    Private,
+    /// The packed key is the row.
+    Dense,
+    /// Open addressing on the packed key.
+    Narrow,
+    /// An index over appended rows that hold the key words.
+    Wide,
+}
+
+impl GroupMode {
+    /// Words of a row before the accumulators.
+    pub(crate) fn header_words(self, packing: &Packing) -> usize {
+        if self == Self::Wide { 1 + packing.words() } else { 1 }
+    }
+}
+
+/// A group table, as far as code depends on it.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupShape {
+    pub mode: GroupMode,
+    pub packing: Packing,
+    /// Words of a row.
+    pub stride_words: usize,
+    /// What each accumulator's result is.
+    pub results: Vec<AccumulatorResult>,
+}
+
+/// The result of one accumulator: where it lies and how it is read.
+#[derive(Debug, Clone)]
+pub(crate) struct AccumulatorResult {
+    /// First word in the row.
+    pub word: usize,
+    pub encoding: AccumulatorKind,
+    pub value: ResultType,
+    /// Word that is 0 where the result is null; `None`: never null.
+    pub count_word: Option<usize>,
+}
+
+/// Type of an accumulator's result.
+#[derive(Debug, Clone)]
+pub(crate) struct ResultType {
+    pub kind: Kind,
+    pub data_type: arrow::datatypes::DataType,
+    pub dictionary: Option<Arc<crate::column::Dictionary>>,
+}
+
+/// How a value is accumulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum AccumulatorKind {
+    Count,
+    /// Wraps in 64 bits.
+    Sum64,
+    /// Two words.
+    Sum128,
+    SumFloat,
+    MaxInt,
+    MinInt,
+    MaxFloat,
+    MinFloat,
+}
+
+impl AccumulatorKind {
+    pub(crate) fn words(self) -> usize {
+        if self == Self::Sum128 { 2 } else { 1 }
+    }
+}

@@ -1,0 +1,175 @@
+//! Sinks that write rows: results, intermediates, build rows, rows for the exchange.
+
+use arrow::datatypes::DataType;
+
+use super::emitter::{Emitter, Environment};
+use super::expr::evaluate;
+use super::packing::Packing;
+use super::params::Binding;
+use super::shapes::{JoinShape, PayloadForm, is_hashed};
+use super::value::{CType, Kind, Range, Value};
+use crate::Result;
+use crate::column::ColumnType;
+use crate::expr::Expr;
+
+/// Starts a sink that writes rows: reserves a place for each row that is alive.
+fn reserve(emitter: &mut Emitter) {
+    let control = emitter.params.once("u64*", Binding::Control);
+    let alive = emitter.alive.clone();
+    emitter.line(&format!("const u64 place = reserve_rows(&{control}[WJ_CONTROL_ROWS], {alive});"));
+    let capacity = emitter.params.once("u64", Binding::OutputCapacity);
+    emitter.line(&format!("{alive} = {alive} && place < {capacity};"));
+}
+
+/// Writes `values` as output columns; returns what the columns are.
+fn write(emitter: &mut Emitter, values: &[Value]) -> Vec<ColumnType> {
+    for (index, value) in values.iter().enumerate() {
+        let column = value.column_type();
+        let layout = column.layout();
+        let target = Binding::OutputValues(index);
+        let stored = match (value.kind, layout.width_bytes) {
+            (_, 0) => None,
+            (Kind::F32, _) => Some((String::from("f32"), value.code.clone())),
+            (Kind::F64, _) => Some((String::from("f64"), value.code.clone())),
+            (Kind::Bool, _) => Some((String::from("u8"), format!("(u8){}", value.code))),
+            (Kind::Int(_), 16) => Some((String::from("i128"), value.code_as(CType::I128))),
+            (Kind::Int(_), width) => {
+                let name = format!("u{}", width * 8);
+                let base = emitter.params.number(layout.base as i64);
+                // Modulo 2^64 the difference is exact, whatever the value's own C type.
+                let code = format!("({name})((u64){} - (u64){base})", value.code);
+                Some((name, code))
+            }
+        };
+        if let Some((name, code)) = stored {
+            let field = emitter.params.once(&format!("{name}*"), target);
+            emitter.statement(&format!("{field}[place] = {code};"));
+        }
+        if let Some(valid) = &value.valid {
+            let field = emitter.params.once("u8*", Binding::OutputValidity(index));
+            emitter.statement(&format!("{field}[place] = (u8){valid};"));
+        }
+    }
+    emitter.flush();
+    values.iter().map(Value::column_type).collect()
+}
+
+/// A raw 64-bit word as an output column.
+fn word(code: impl Into<String>) -> Value {
+    Value::new(code, Kind::Int(Range::new(0, u64::MAX.into())), DataType::UInt64)
+}
+
+/// Emits [`super::shapes::Sink::Materialise`].
+pub(crate) fn materialise(emitter: &mut Emitter, environment: &Environment, columns: &[usize]) -> Result<Vec<ColumnType>> {
+    reserve(emitter);
+    let values = columns.iter().map(|&c| emitter.column(environment, c)).collect::<Result<Vec<_>>>()?;
+    Ok(write(emitter, &values))
+}
+
+/// Names a u64 expression.
+fn word_temporary(emitter: &mut Emitter, code: &str) -> String {
+    let name = emitter.fresh("t");
+    emitter.statement(&format!("const u64 {name} = {code};"));
+    name
+}
+
+/// The slot's key word (never 0) from packed words.
+pub(crate) fn key_word(emitter: &mut Emitter, packing: &Packing, words: &[String]) -> String {
+    let code = if is_hashed(packing) {
+        let hash = words.iter().fold(String::from("0ULL"), |hash, word| format!("hash_combine({hash}, {word})"));
+        format!("(hash_key({hash}) >> 1) + 1")
+    } else {
+        words.first().map_or("1ULL".into(), |word| format!("{word} + 1"))
+    };
+    word_temporary(emitter, &code)
+}
+
+/// What a build sink found out about keys and payload.
+pub(crate) struct BuildOutput {
+    pub packing: Packing,
+    pub payload: PayloadForm,
+    /// Output columns: key word, then the payload word or the payload columns.
+    pub columns: Vec<ColumnType>,
+}
+
+/// Emits [`super::shapes::Sink::Build`].
+pub(crate) fn build(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    keys: &[Expr],
+    null_equals_null: bool,
+    payload: &[usize],
+) -> Result<BuildOutput> {
+    let mut key_values = vec![];
+    for key in keys {
+        let value = evaluate(emitter, key, environment)?;
+        key_values.push(emitter.hoist(value));
+    }
+    if !null_equals_null {
+        // Rows with a null key never match: they end here.
+        let valid: Vec<String> = key_values.iter_mut().filter_map(|key| key.valid.take()).collect();
+        if !valid.is_empty() {
+            emitter.narrow(&valid.join(" && "));
+        }
+    }
+    reserve(emitter);
+    let packing = Packing::of(&key_values);
+    let words = packing.pack(emitter, &key_values);
+    let mut outputs = vec![word(key_word(emitter, &packing, &words))];
+    let values = payload.iter().map(|&c| emitter.column(environment, c)).collect::<Result<Vec<_>>>()?;
+    let payload_packing = Packing::of(&values);
+    let has_floats = values.iter().any(|value| matches!(value.kind, Kind::F32 | Kind::F64));
+    let form = if !has_floats && !is_hashed(&packing) && payload_packing.words() <= 1 {
+        outputs.extend(payload_packing.pack(emitter, &values).into_iter().map(word));
+        PayloadForm::Packed(payload_packing)
+    } else {
+        outputs.extend(values);
+        if is_hashed(&packing) {
+            outputs.extend(words.into_iter().map(word));
+        }
+        PayloadForm::Columns(outputs[1..].iter().map(Value::column_type).collect())
+    };
+    let columns = write(emitter, &outputs);
+    Ok(BuildOutput { packing, payload: form, columns })
+}
+
+/// Emits [`super::shapes::Sink::Route`]: key word, packed words of hashed tables, then `columns`.
+pub(crate) fn route(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    shape: &JoinShape,
+    keys: &[Expr],
+    null_equals_null: bool,
+    columns: &[usize],
+) -> Result<Vec<ColumnType>> {
+    let words = super::probe::probe_words(emitter, environment, shape, keys, null_equals_null)?;
+    reserve(emitter);
+    let mut outputs = vec![word(key_word(emitter, &shape.packing, &words))];
+    if shape.is_hashed() {
+        for code in &words {
+            outputs.push(word(word_temporary(emitter, code)));
+        }
+    }
+    for &column in columns {
+        outputs.push(emitter.column(environment, column)?);
+    }
+    Ok(write(emitter, &outputs))
+}
+
+/// Emits [`super::shapes::Sink::RouteGroups`].
+pub(crate) fn route_groups(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    keys: &[usize],
+    columns: &[usize],
+) -> Result<Vec<ColumnType>> {
+    reserve(emitter);
+    let key_values = keys.iter().map(|&key| emitter.column(environment, key)).collect::<Result<Vec<_>>>()?;
+    let packing = Packing::of(&key_values);
+    let words = packing.pack(emitter, &key_values);
+    let mut outputs = vec![word(key_word(emitter, &packing, &words))];
+    for &column in columns {
+        outputs.push(emitter.column(environment, column)?);
+    }
+    Ok(write(emitter, &outputs))
+}

@@ -1,0 +1,252 @@
+//! Values in generated code: a C expression, what is known about it, and its C type.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+
+use crate::column::{ColumnType, Dictionary, Domain};
+use crate::{Reason, Result};
+
+/// Bounds of an integer value, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub min: i128,
+    pub max: i128,
+}
+
+/// C type of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CType {
+    Bool,
+    I32,
+    I64,
+    I128,
+    F32,
+    F64,
+}
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Kind {
+    Bool,
+    Int(Range),
+    F32,
+    F64,
+}
+
+/// A value of the current row.
+#[derive(Debug, Clone)]
+pub(crate) struct Value {
+    /// C expression without side effects; cheap to repeat.
+    pub code: String,
+    /// C expression that is true where the value is not null; `None`: never null.
+    pub valid: Option<String>,
+    pub kind: Kind,
+    pub data_type: DataType,
+    /// For codes of strings: the distinct values.
+    pub dictionary: Option<Arc<Dictionary>>,
+}
+
+impl Range {
+    pub(crate) fn new(min: i128, max: i128) -> Self {
+        Self { min, max }
+    }
+
+    /// The narrowest C type that holds the range.
+    pub(crate) fn c_type(self) -> CType {
+        if self.min >= i32::MIN.into() && self.max <= i32::MAX.into() {
+            CType::I32
+        } else if self.min >= i64::MIN.into() && self.max <= i64::MAX.into() {
+            CType::I64
+        } else {
+            CType::I128
+        }
+    }
+
+    pub(crate) fn union(self, other: Self) -> Self {
+        Self { min: self.min.min(other.min), max: self.max.max(other.max) }
+    }
+
+    /// Bits of `max - min`; 128 when the difference leaves an i128.
+    pub(crate) fn span_bits(self) -> u32 {
+        self.max.checked_sub(self.min).map_or(128, bits)
+    }
+
+    /// Range of a literal: its magnitude rounded up to a class, so that literals of one class
+    /// generate the same code.
+    pub(crate) fn of_literal(value: i128) -> Self {
+        let magnitude_bits = bits(value.checked_abs().unwrap_or(i128::MAX));
+        let class_bits = magnitude_bits.div_ceil(8).max(1) * 8;
+        let bound = if class_bits >= 120 { i128::MAX } else { (1i128 << class_bits) - 1 };
+        // 31 and 63 bits are where C types end: a literal that fits keeps the narrow type.
+        let bound = match magnitude_bits {
+            25..=31 => i128::from(i32::MAX),
+            57..=63 => i128::from(i64::MAX),
+            _ => bound,
+        };
+        if value < 0 { Self::new(-bound, 0) } else { Self::new(0, bound) }
+    }
+}
+
+/// Bits of a non-negative number.
+pub(crate) fn bits(value: i128) -> u32 {
+    128 - value.leading_zeros()
+}
+
+impl CType {
+    /// Its name in kernels.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::I128 => "i128",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        }
+    }
+}
+
+impl Kind {
+    pub(crate) fn c_type(self) -> CType {
+        match self {
+            Self::Bool => CType::Bool,
+            Self::Int(range) => range.c_type(),
+            Self::F32 => CType::F32,
+            Self::F64 => CType::F64,
+        }
+    }
+
+    /// What the storage of a column holds; `Reason` for columns that generated code can't read.
+    pub(crate) fn of_column(column: &ColumnType) -> Result<Self> {
+        Ok(match column.domain {
+            Domain::Int { .. } if column.data_type == DataType::Boolean => Self::Bool,
+            Domain::Int { min, max } => Self::Int(Range::new(min, max)),
+            Domain::Float32 => Self::F32,
+            Domain::Float64 => Self::F64,
+            Domain::Bytes => return Err(Reason::Limit(format!("raw {} column", column.data_type)).into()),
+        })
+    }
+
+    /// Domain of a column that stores such values.
+    pub(crate) fn domain(self) -> Domain {
+        match self {
+            Self::Bool => Domain::Int { min: 0, max: 1 },
+            Self::Int(range) => Domain::Int { min: range.min, max: range.max },
+            Self::F32 => Domain::Float32,
+            Self::F64 => Domain::Float64,
+        }
+    }
+}
+
+impl Value {
+    /// A value that is never null.
+    pub(crate) fn new(code: impl Into<String>, kind: Kind, data_type: DataType) -> Self {
+        Self { code: code.into(), valid: None, kind, data_type, dictionary: None }
+    }
+
+    /// The value with this validity.
+    pub(crate) fn with_valid(mut self, valid: Option<String>) -> Self {
+        self.valid = valid;
+        self
+    }
+
+    pub(crate) fn c_type(&self) -> CType {
+        self.kind.c_type()
+    }
+
+    /// Bounds; a boolean is 0 or 1. `None` for floats.
+    pub(crate) fn range(&self) -> Option<Range> {
+        match self.kind {
+            Kind::Bool => Some(Range::new(0, 1)),
+            Kind::Int(range) => Some(range),
+            Kind::F32 | Kind::F64 => None,
+        }
+    }
+
+    /// Scale of a decimal; 0 for everything else.
+    pub(crate) fn scale(&self) -> i8 {
+        scale_of(&self.data_type)
+    }
+
+    /// C expression of the value in another C type.
+    pub(crate) fn code_as(&self, c_type: CType) -> String {
+        if self.c_type() == c_type { self.code.clone() } else { format!("({})({})", c_type.name(), self.code) }
+    }
+
+    /// Table-level facts of a column that holds such values.
+    pub(crate) fn column_type(&self) -> ColumnType {
+        ColumnType {
+            data_type: self.data_type.clone(),
+            has_nulls: self.valid.is_some(),
+            domain: self.kind.domain(),
+            dictionary: self.dictionary.clone(),
+        }
+    }
+
+    /// C expression that is true where the value is true and not null.
+    pub(crate) fn is_true(&self) -> String {
+        match &self.valid {
+            Some(valid) => format!("({valid} && {})", self.code),
+            None => self.code.clone(),
+        }
+    }
+}
+
+/// Scale of a decimal type; 0 for everything else.
+pub(crate) fn scale_of(data_type: &DataType) -> i8 {
+    match data_type {
+        DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => *scale,
+        _ => 0,
+    }
+}
+
+/// All values of a type that is stored as an integer, `None` for other types.
+pub(crate) fn range_of_type(data_type: &DataType) -> Option<Range> {
+    let range = |min: i128, max: i128| Some(Range::new(min, max));
+    match data_type {
+        DataType::Boolean => range(0, 1),
+        DataType::Int8 => range(i8::MIN.into(), i8::MAX.into()),
+        DataType::Int16 => range(i16::MIN.into(), i16::MAX.into()),
+        DataType::Int32 | DataType::Date32 | DataType::Time32(_) | DataType::Decimal32(..) => {
+            range(i32::MIN.into(), i32::MAX.into())
+        }
+        DataType::Int64
+        | DataType::Date64
+        | DataType::Time64(_)
+        | DataType::Timestamp(..)
+        | DataType::Duration(_)
+        | DataType::Decimal64(..) => range(i64::MIN.into(), i64::MAX.into()),
+        DataType::UInt8 => range(0, u8::MAX.into()),
+        DataType::UInt16 => range(0, u16::MAX.into()),
+        DataType::UInt32 => range(0, u32::MAX.into()),
+        DataType::UInt64 => range(0, u64::MAX.into()),
+        DataType::Decimal128(..) => range(i128::MIN, i128::MAX),
+        _ => None,
+    }
+}
+
+/// Whether a type is text.
+pub(crate) fn is_string(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, value) => is_string(value),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_of_one_class_have_one_range() {
+        assert_eq!(Range::of_literal(100), Range::of_literal(7));
+        assert_eq!(Range::of_literal(0), Range::new(0, 255));
+        assert_eq!(Range::of_literal(-3), Range::new(-255, 0));
+        assert_eq!(Range::of_literal(i128::from(i32::MAX)).c_type(), CType::I32);
+        assert_eq!(Range::of_literal(i128::from(i64::MAX)).c_type(), CType::I64);
+        assert_eq!(Range::of_literal(i128::MIN).c_type(), CType::I128);
+        assert!(Range::of_literal(i128::MAX).max == i128::MAX);
+    }
+}

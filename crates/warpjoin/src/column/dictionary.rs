@@ -1,0 +1,113 @@
+//! The distinct values of a string column.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::DataType;
+
+use super::interner::Interner;
+use super::{bits, types};
+use crate::{Reason, Result};
+
+/// Distinct strings of a column (n x 1, no nulls); a code is a position among them.
+pub struct Dictionary {
+    values: ArrayRef,
+    sorted: bool,
+}
+
+/// Dictionaries up to this size are sorted, so that codes compare like strings.
+const SORTED_LEN_MAX: usize = 1 << 16;
+
+impl Dictionary {
+    /// The values (n x 1, no nulls), of the column's string type; for a column of a dictionary
+    /// type, of its value type.
+    pub fn values(&self) -> &ArrayRef {
+        &self.values
+    }
+
+    /// Number of distinct values.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there is no value.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Whether the values ascend bytewise, so that codes compare like strings.
+    pub fn is_sorted(&self) -> bool {
+        self.sorted
+    }
+
+    /// The value of a code; `None` past the end.
+    pub fn value(&self, code: u32) -> Option<&str> {
+        let code = code as usize;
+        if code >= self.len() {
+            return None;
+        }
+        Some(match self.values.data_type() {
+            DataType::Utf8 => self.values.as_string::<i32>().value(code),
+            DataType::LargeUtf8 => self.values.as_string::<i64>().value(code),
+            _ => self.values.as_string_view().value(code),
+        })
+    }
+
+    /// The code in `to` of every code of `from`; `None` where `to` lacks the value. The two may be
+    /// of different string types.
+    pub fn translate(from: &Dictionary, to: &Dictionary) -> Vec<Option<u32>> {
+        if Arc::ptr_eq(&from.values, &to.values) {
+            return (0..from.len() as u32).map(Some).collect();
+        }
+        let mut known = Interner::default();
+        // Distinct values get the codes 0, 1, 2, ...: their positions. A dictionary was interned
+        // once already, so that it can't be too large to be interned again.
+        if known.intern(&to.values, None, &mut Vec::new()).is_err() {
+            return vec![None; from.len()];
+        }
+        let text = |code| from.value(code).unwrap_or_default().as_bytes();
+        (0..from.len() as u32).map(|code| known.find(text(code))).collect()
+    }
+
+    /// The distinct values of an array of a string type, and the code of every row (`None`: null).
+    ///
+    /// # Errors
+    /// When `array` is not of a string type, or has too many distinct values.
+    pub fn of_array(array: &ArrayRef) -> Result<(Dictionary, Vec<Option<u32>>)> {
+        if !types::is_string(array.data_type()) {
+            return Err(Reason::Type(array.data_type().clone()).into());
+        }
+        let validity = array.nulls().map(|nulls| bits::packed_bytes(nulls.inner()));
+        let (mut interner, mut codes) = (Interner::default(), Vec::new());
+        interner.intern(array, validity.as_deref(), &mut codes)?;
+        let (dictionary, final_codes) = Self::of_interner(&interner, array.data_type())?;
+        let code = |(row, code): (usize, u32)| {
+            let valid = validity.as_ref().is_none_or(|bitmap| bits::is_set(bitmap, row));
+            valid.then(|| final_codes.as_ref().map_or(code, |codes| codes[code as usize]))
+        };
+        Ok((dictionary, codes.into_iter().enumerate().map(code).collect()))
+    }
+
+    /// The dictionary of all interned strings, and their final codes by the interner's codes where
+    /// they differ.
+    pub(crate) fn of_interner(interner: &Interner, value_type: &DataType) -> Result<(Dictionary, Option<Vec<u32>>)> {
+        if interner.len() > SORTED_LEN_MAX {
+            return Ok((Self { values: interner.to_array(None, value_type)?, sorted: false }, None));
+        }
+        let order = interner.codes_by_string();
+        let values = interner.to_array(Some(&order), value_type)?;
+        let mut final_codes = vec![0; order.len()];
+        for (position, code) in order.into_iter().enumerate() {
+            final_codes[code as usize] = position as u32;
+        }
+        Ok((Self { values, sorted: true }, Some(final_codes)))
+    }
+}
+
+impl fmt::Debug for Dictionary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (len, data_type) = (self.len(), self.values.data_type());
+        write!(f, "Dictionary({len} x {data_type}{})", if self.sorted { ", sorted" } else { "" })
+    }
+}

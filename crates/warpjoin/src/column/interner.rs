@@ -1,0 +1,381 @@
+//! Distinct strings and their codes: the hash table behind dictionaries.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, GenericByteArray, LargeStringArray, StringArray, StringViewArray};
+use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{ByteArrayType, DataType};
+
+use super::bits;
+use crate::{Error, Reason, Result};
+
+/// Codes of distinct strings, 0, 1, 2, ... in the order in which they came.
+///
+/// An open-addressing table of (hash tag, code) slots, probed linearly and at most half full. Its
+/// position is the top of the tag, so that growing rehashes without looking at a string. Entries
+/// are laid out like Arrow's string views: up to 12 bytes inline, longer ones in an arena.
+#[derive(Debug)]
+pub(crate) struct Interner {
+    /// 0, or tag << 32 | code + 1.
+    slots: Vec<u64>,
+    slots_log2: u32,
+    /// Length (32 bits) and 12 bytes, or length, 4 bytes and offset in the arena (64 bits).
+    entries: Vec<u128>,
+    arena: Vec<u8>,
+    seed: u64,
+}
+
+const INLINE_BYTES: usize = 12;
+const FIRST_SLOTS_LOG2: u32 = 8;
+/// Rows whose slots are loaded together, so that their cache misses overlap.
+const BLOCK_ROWS: usize = 64;
+
+/// A string about to be looked up: an entry without offset, and its hash.
+#[derive(Clone, Copy, Default)]
+struct Probe {
+    key: u128,
+    hash: u64,
+    /// The first slot of its probe sequence, as loaded ahead.
+    slot: u64,
+    /// The entry of that slot if the tags agree, else 0, as loaded ahead.
+    entry: u128,
+}
+
+/// Rows of one of Arrow's string arrays.
+trait StringRows {
+    fn bytes(&self, row: usize) -> &[u8];
+    /// The entry of a row, without offset.
+    fn key(&self, row: usize) -> u128;
+}
+
+impl<T: ByteArrayType<Native = str>> StringRows for GenericByteArray<T> {
+    fn bytes(&self, row: usize) -> &[u8] {
+        self.value(row).as_bytes()
+    }
+
+    fn key(&self, row: usize) -> u128 {
+        key_of(self.bytes(row))
+    }
+}
+
+impl StringRows for StringViewArray {
+    fn bytes(&self, row: usize) -> &[u8] {
+        self.value(row).as_bytes()
+    }
+
+    fn key(&self, row: usize) -> u128 {
+        let view = self.views()[row];
+        if view as u32 as usize <= INLINE_BYTES { view } else { u128::from(view as u64) }
+    }
+}
+
+impl Default for Interner {
+    fn default() -> Self {
+        Self {
+            slots: vec![0; 1 << FIRST_SLOTS_LOG2],
+            slots_log2: FIRST_SLOTS_LOG2,
+            entries: vec![],
+            arena: vec![],
+            seed: RandomState::new().hash_one(0),
+        }
+    }
+}
+
+impl Interner {
+    /// Number of distinct strings.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The string of a code that was given out.
+    pub(crate) fn get(&self, code: u32) -> &[u8] {
+        self.string(&self.entries[code as usize])
+    }
+
+    fn string<'a>(&'a self, entry: &'a u128) -> &'a [u8] {
+        let len_bytes = *entry as u32 as usize;
+        if len_bytes <= INLINE_BYTES {
+            &bytemuck::bytes_of(entry)[4..4 + len_bytes]
+        } else {
+            let start = (*entry >> 64) as usize;
+            &self.arena[start..start + len_bytes]
+        }
+    }
+
+    /// Appends the code of every row of `array`, of a string type; 0 for rows that `validity`
+    /// declares null, which are not looked at.
+    ///
+    /// # Errors
+    /// When there are more distinct strings than codes, or one of 4 GiB.
+    pub(crate) fn intern(&mut self, array: &ArrayRef, validity: Option<&[u8]>, codes: &mut Vec<u32>) -> Result<()> {
+        codes.reserve(array.len());
+        match array.data_type() {
+            DataType::Utf8 => self.intern_rows(array.as_string::<i32>(), array.len(), validity, codes),
+            DataType::LargeUtf8 => self.intern_rows(array.as_string::<i64>(), array.len(), validity, codes),
+            DataType::Utf8View => self.intern_rows(array.as_string_view(), array.len(), validity, codes),
+            other => Err(Reason::Type(other.clone()).into()),
+        }
+    }
+
+    /// The code of one row of `array`, of a string type.
+    ///
+    /// # Errors
+    /// As [`Self::intern`].
+    pub(crate) fn intern_one(&mut self, array: &ArrayRef, row: usize) -> Result<u32> {
+        let text = match array.data_type() {
+            DataType::Utf8 => array.as_string::<i32>().value(row),
+            DataType::LargeUtf8 => array.as_string::<i64>().value(row),
+            _ => array.as_string_view().value(row),
+        };
+        let probe = self.probe(key_of(text.as_bytes()), || text.as_bytes())?;
+        self.resolve(probe, || text.as_bytes())
+    }
+
+    /// The code of a string, if it has one.
+    pub(crate) fn find(&self, text: &[u8]) -> Option<u32> {
+        let probe = self.probe(key_of(text), || text).ok()?;
+        self.search(&probe, || text).ok()
+    }
+
+    /// Codes ordered by their strings, bytewise.
+    pub(crate) fn codes_by_string(&self) -> Vec<u32> {
+        let mut codes: Vec<u32> = (0..self.len() as u32).collect();
+        codes.sort_unstable_by(|a, b| self.get(*a).cmp(self.get(*b)));
+        codes
+    }
+
+    /// The strings as an array of `data_type` (a string type), in the order of `codes`, else of
+    /// their own codes.
+    ///
+    /// # Errors
+    /// When an array of this type can't hold so many bytes.
+    pub(crate) fn to_array(&self, codes: Option<&[u32]>, data_type: &DataType) -> Result<ArrayRef> {
+        let mut bytes = Vec::with_capacity(self.entries.iter().map(|entry| *entry as u32 as usize).sum());
+        let mut ends = Vec::with_capacity(self.len() + 1);
+        ends.push(0i64);
+        for at in 0..self.len() as u32 {
+            bytes.extend_from_slice(self.get(codes.map_or(at, |codes| codes[at as usize])));
+            ends.push(bytes.len() as i64);
+        }
+        let bytes = Buffer::from_vec(bytes);
+        if *data_type == DataType::Utf8 {
+            if i32::try_from(bytes.len()).is_err() {
+                let what =
+                    format!("a dictionary of {} bytes in a Utf8 column; use LargeUtf8 or raw strings", bytes.len());
+                return Err(Reason::Limit(what).into());
+            }
+            let ends: Vec<i32> = ends.into_iter().map(|end| end as i32).collect();
+            return Ok(Arc::new(StringArray::try_new(OffsetBuffer::new(ScalarBuffer::from(ends)), bytes, None)?));
+        }
+        let large = LargeStringArray::try_new(OffsetBuffer::new(ScalarBuffer::from(ends)), bytes, None)?;
+        Ok(match data_type {
+            DataType::Utf8View => Arc::new(StringViewArray::from(&large)),
+            _ => Arc::new(large),
+        })
+    }
+
+    fn intern_rows<R: StringRows>(
+        &mut self,
+        strings: &R,
+        rows: usize,
+        validity: Option<&[u8]>,
+        codes: &mut Vec<u32>,
+    ) -> Result<()> {
+        let is_valid = |row| validity.is_none_or(|bitmap| bits::is_set(bitmap, row));
+        let mut probes = [Probe::default(); BLOCK_ROWS];
+        for start in (0..rows).step_by(BLOCK_ROWS) {
+            let block = start..(start + BLOCK_ROWS).min(rows);
+            for (row, probe) in block.clone().zip(&mut probes) {
+                *probe =
+                    if is_valid(row) { self.probe(strings.key(row), || strings.bytes(row))? } else { Probe::default() };
+            }
+            for probe in &mut probes {
+                probe.slot = self.slots[self.position(probe.hash)];
+            }
+            for probe in &mut probes {
+                if probe.slot != 0 && tag(probe.slot) == tag(probe.hash) {
+                    probe.entry = self.entries[probe.slot as u32 as usize - 1];
+                }
+            }
+            for (row, probe) in block.zip(&probes) {
+                let code = if is_valid(row) { self.resolve(*probe, || strings.bytes(row))? } else { 0 };
+                codes.push(code);
+            }
+        }
+        Ok(())
+    }
+
+    fn probe<'a>(&self, key: u128, text: impl Fn() -> &'a [u8]) -> Result<Probe> {
+        let len_bytes = key as u32 as usize;
+        let (low, high) = (key as u64, (key >> 64) as u64);
+        let mut hash = fold(low ^ self.seed, high ^ MULTIPLIERS[0]);
+        if len_bytes > INLINE_BYTES {
+            let text = text();
+            if u32::try_from(text.len()).is_err() {
+                return Err(Reason::Limit(format!("a string of {} bytes", text.len())).into());
+            }
+            hash = hash_long(text, hash);
+        }
+        Ok(Probe { key, hash, slot: 0, entry: 0 })
+    }
+
+    /// The code of a string; a new one if it has none.
+    fn resolve<'a>(&mut self, probe: Probe, text: impl Fn() -> &'a [u8]) -> Result<u32> {
+        // The slot loaded ahead may have been filled or moved since, but entries are forever.
+        if probe.slot != 0 && tag(probe.slot) == tag(probe.hash) && self.matches(probe.entry, probe.key, &text) {
+            return Ok(probe.slot as u32 - 1);
+        }
+        match self.search(&probe, &text) {
+            Ok(code) => Ok(code),
+            Err(position) => self.insert(position, &probe, text()),
+        }
+    }
+
+    /// The code of a string, else the free slot where its search ended.
+    fn search<'a>(&self, probe: &Probe, text: impl Fn() -> &'a [u8]) -> Result<u32, usize> {
+        let mut position = self.position(probe.hash);
+        // Bounded: at least half of the slots are free.
+        for _ in 0..self.slots.len() {
+            let slot = self.slots[position];
+            if slot == 0 {
+                break;
+            }
+            let code = slot as u32 - 1;
+            if tag(slot) == tag(probe.hash) && self.matches(self.entries[code as usize], probe.key, &text) {
+                return Ok(code);
+            }
+            position = (position + 1) & (self.slots.len() - 1);
+        }
+        Err(position)
+    }
+
+    fn matches<'a>(&self, entry: u128, key: u128, text: impl Fn() -> &'a [u8]) -> bool {
+        if key as u32 as usize <= INLINE_BYTES {
+            entry == key
+        } else {
+            entry as u64 == key as u64 && self.string(&entry) == text()
+        }
+    }
+
+    fn insert(&mut self, position: usize, probe: &Probe, text: &[u8]) -> Result<u32> {
+        let code = u32::try_from(self.entries.len()).ok().filter(|code| *code < u32::MAX - 1).ok_or_else(|| {
+            Error::from(Reason::Limit("4 G distinct strings in a dictionary; use raw strings".into()))
+        })?;
+        let mut entry = probe.key;
+        if text.len() > INLINE_BYTES {
+            entry |= (self.arena.len() as u128) << 64;
+            self.arena.extend_from_slice(text);
+        }
+        self.entries.push(entry);
+        self.slots[position] = probe.hash >> 32 << 32 | u64::from(code + 1);
+        if self.entries.len() * 2 > self.slots.len() {
+            self.grow();
+        }
+        Ok(code)
+    }
+
+    fn grow(&mut self) {
+        self.slots_log2 += 2;
+        let old = std::mem::replace(&mut self.slots, vec![0; 1 << self.slots_log2]);
+        for slot in old.into_iter().filter(|slot| *slot != 0) {
+            let mut position = self.position(slot);
+            while self.slots[position] != 0 {
+                position = (position + 1) & (self.slots.len() - 1);
+            }
+            self.slots[position] = slot;
+        }
+    }
+
+    /// Where the search for a hash, or for the tag of a slot, begins.
+    fn position(&self, hash: u64) -> usize {
+        (hash >> (64 - self.slots_log2)) as usize
+    }
+}
+
+fn tag(hash_or_slot: u64) -> u32 {
+    (hash_or_slot >> 32) as u32
+}
+
+/// The entry of a string, without offset.
+fn key_of(text: &[u8]) -> u128 {
+    let len = text.len();
+    let four = |at: usize| text[at..].first_chunk::<4>().map_or(0, |raw| u64::from(u32::from_le_bytes(*raw)));
+    let inline = match len {
+        0 => 0,
+        1..=3 => {
+            let middle = u128::from(text[len / 2]) << (8 * (len / 2));
+            u128::from(text[0]) | middle | u128::from(text[len - 1]) << (8 * (len - 1))
+        }
+        4..=7 => u128::from(four(0)) | u128::from(four(len - 4)) << (8 * (len - 4)),
+        8..=INLINE_BYTES => {
+            u128::from(four(0)) | u128::from(four(4)) << 32 | u128::from(four(len - 4)) << (8 * (len - 4))
+        }
+        _ => u128::from(four(0)),
+    };
+    inline << 32 | u128::from(len as u32)
+}
+
+const MULTIPLIERS: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f];
+
+/// Both halves of the 128-bit product, folded together (the mixer of wyhash).
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// Hash of a string longer than 12 bytes.
+fn hash_long(text: &[u8], seed: u64) -> u64 {
+    let eight = |raw: &[u8]| raw.first_chunk::<8>().map_or(0, |raw| u64::from_le_bytes(*raw));
+    let (pairs, _) = text.as_chunks::<16>();
+    let mut hash = seed;
+    for pair in pairs {
+        hash = fold(hash ^ eight(pair), MULTIPLIERS[1] ^ eight(&pair[8..]));
+    }
+    // The last 16 bytes, which may overlap; 13 to 15 bytes are covered by two overlapping halves.
+    let tail = &text[text.len().saturating_sub(16)..];
+    fold(hash ^ eight(tail), MULTIPLIERS[2] ^ eight(&tail[tail.len() - 8..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All strings share few hashes, and long ones their length and first bytes, so that only the
+    /// comparison of whole strings tells them apart.
+    #[test]
+    fn forced_hash_collisions() {
+        for hashes in [1u64, 3] {
+            let mut interner = Interner::default();
+            let strings: Vec<String> =
+                (0..700).flat_map(|i| [format!("{i}"), format!("the same prefix {i:03}")]).collect();
+            for _ in 0..2 {
+                for (code, text) in strings.iter().enumerate() {
+                    let hash = (code as u64 % hashes).wrapping_sub(1) << 32;
+                    let mut probe = Probe { key: key_of(text.as_bytes()), hash, slot: 0, entry: 0 };
+                    probe.slot = interner.slots[interner.position(hash)];
+                    if probe.slot != 0 && tag(probe.slot) == tag(hash) {
+                        probe.entry = interner.entries[probe.slot as u32 as usize - 1];
+                    }
+                    assert_eq!(interner.resolve(probe, || text.as_bytes()).ok(), Some(code as u32), "{text}");
+                    assert_eq!(interner.get(code as u32), text.as_bytes());
+                }
+            }
+            assert_eq!(interner.len(), strings.len());
+        }
+    }
+
+    #[test]
+    fn entries_hold_short_strings_whole() {
+        for len in 0..40 {
+            let text: Vec<u8> = (0..len).map(|i| b'a' + i as u8 % 26).collect();
+            let expected = match len {
+                0..=INLINE_BYTES => text.as_slice(),
+                _ => &text[..4],
+            };
+            let raw = key_of(&text).to_le_bytes();
+            assert_eq!((raw[0] as usize, &raw[4..4 + expected.len()]), (len, expected));
+            assert!(raw[4 + expected.len()..].iter().all(|byte| *byte == 0));
+        }
+    }
+}

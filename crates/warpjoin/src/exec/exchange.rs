@@ -1,0 +1,179 @@
+//! Brings rows together across devices: multisplit and transposition, or a copy to all.
+
+use warpjoin_device::{Arg, Buffer, Launch, ModuleSource};
+
+use super::query::Query;
+use super::relation::{Intermediate, IntermediateShard};
+use super::rows::allocate;
+use crate::codegen::{BLOCK_THREADS, Constants, DEVICES_MAX};
+use crate::{Error, Result};
+
+/// Bytes of shared memory of the routing kernels: a 64-bit and a 32-bit word a device.
+const ROUTE_SHARED_BYTES: u32 = DEVICES_MAX as u32 * 12;
+
+/// One run of bytes a row: the values of a column, or its validity.
+#[derive(Clone, Copy)]
+struct Part {
+    column: usize,
+    is_validity: bool,
+    width_bytes: u64,
+}
+
+impl Part {
+    fn of(self, shard: &IntermediateShard) -> Option<&Buffer> {
+        let column = &shard.columns[self.column];
+        if self.is_validity { column.validity.as_ref() } else { column.values.as_ref() }
+    }
+
+    /// All parts of rows with these columns.
+    fn all(rows: &Intermediate) -> Vec<Part> {
+        let mut all = vec![];
+        for (column, column_type) in rows.columns.iter().enumerate() {
+            let width_bytes = u64::from(column_type.layout().width_bytes);
+            if width_bytes > 0 {
+                all.push(Part { column, is_validity: false, width_bytes });
+            }
+            if column_type.has_nulls {
+                all.push(Part { column, is_validity: true, width_bytes: 1 });
+            }
+        }
+        all
+    }
+}
+
+impl Query<'_> {
+    /// Gives every device all rows of all devices.
+    pub(crate) fn broadcast(&mut self, rows: Intermediate) -> Result<Intermediate> {
+        if self.devices() == 1 {
+            return Ok(rows);
+        }
+        let total = rows.rows();
+        let mut shards = vec![];
+        for device in 0..self.devices() {
+            let mut target = allocate(&self.streams[device], &rows.columns, total)?;
+            target.rows = total;
+            for part in Part::all(&rows) {
+                let mut first = 0;
+                for (peer, shard) in rows.shards.iter().enumerate() {
+                    let bytes = shard.rows * part.width_bytes;
+                    if let (Some(from), Some(to)) = (part.of(shard), part.of(&target)) {
+                        self.streams[device].copy((from, 0), (to, first), bytes)?;
+                    }
+                    first += bytes;
+                    self.metrics.exchanged_bytes += if peer == device { 0 } else { bytes };
+                }
+            }
+            shards.push(target);
+        }
+        // The sources may go once every device has its copy.
+        self.synchronize()?;
+        Ok(Intermediate { columns: rows.columns, shards })
+    }
+
+    /// Sends every row to the device that owns its key word, which is column 0.
+    pub(crate) fn exchange(&mut self, rows: Intermediate) -> Result<Intermediate> {
+        let devices = self.devices();
+        if devices == 1 {
+            return Ok(rows);
+        }
+        self.options.check_cancelled()?;
+        let counts = self.route(&rows, "route_count", false)?.0;
+        let mut shards = vec![];
+        for owner in 0..devices {
+            let total = counts.iter().map(|from| from[owner]).sum();
+            let mut shard = allocate(&self.streams[owner], &rows.columns, total)?;
+            shard.rows = total;
+            shards.push(shard);
+        }
+        // The owners' buffers exist in their streams' order: peers may write once that is reached.
+        self.synchronize()?;
+        let positions = self.route(&rows, "route_assign", true)?.1;
+        self.transpose(&rows, &shards, &counts, &positions)?;
+        self.synchronize()?;
+        Ok(Intermediate { columns: rows.columns, shards })
+    }
+
+    /// Runs a routing kernel on every device: rows for each owner, and positions if asked for.
+    fn route(&mut self, rows: &Intermediate, entry: &str, wants_positions: bool) -> Result<(Vec<Vec<u64>>, Vec<Buffer>)> {
+        let kernels = self.compile(&exchange_module(self.options.hash_bits), entry)?;
+        let mut pending = vec![];
+        for (device, shard) in rows.shards.iter().enumerate() {
+            let stream = &self.streams[device];
+            let counts = stream.alloc_filled(DEVICES_MAX as u64 * 8, 0)?;
+            let places = stream.alloc(if wants_positions { shard.rows * 8 } else { 0 })?;
+            if shard.rows > 0 {
+                let keys = shard.columns[0].values.as_ref().ok_or_else(|| Error::internal("rows without key words"))?;
+                let args = [
+                    Arg::U64(shard.rows),
+                    Arg::Buffer(keys),
+                    Arg::U64(self.streams.len() as u64),
+                    Arg::Buffer(&counts),
+                    Arg::Buffer(&places),
+                ];
+                stream.launch(&kernels[device], launch(shard.rows, stream, ROUTE_SHARED_BYTES), &args)?;
+                self.metrics.launches += 1;
+            }
+            pending.push((counts, places));
+        }
+        let mut all = vec![];
+        for (device, (counts, _)) in pending.iter().enumerate() {
+            let mut words = [0u64; DEVICES_MAX];
+            self.streams[device].read(counts, 0, bytemuck::cast_slice_mut(&mut words))?;
+            all.push(words.to_vec());
+        }
+        Ok((all, pending.into_iter().map(|(_, places)| places).collect()))
+    }
+
+    /// Writes all columns to their owners. Runs of one source lie side by side at the owner, in the
+    /// order of sources: their starts are prefix sums over the table of counts.
+    fn transpose(
+        &mut self,
+        rows: &Intermediate,
+        targets: &[IntermediateShard],
+        counts: &[Vec<u64>],
+        positions: &[Buffer],
+    ) -> Result<()> {
+        let module = exchange_module(self.options.hash_bits);
+        for part in Part::all(rows) {
+            let kernels = self.compile(&module, &format!("scatter_{}", part.width_bytes))?;
+            for (device, shard) in rows.shards.iter().enumerate().filter(|(_, shard)| shard.rows > 0) {
+                let source = part.of(shard).ok_or_else(|| Error::internal("a column without values"))?;
+                let mut args = vec![Arg::U64(shard.rows), Arg::Buffer(source), Arg::Buffer(&positions[device])];
+                for owner in 0..DEVICES_MAX {
+                    let target = targets.get(owner).and_then(|target| part.of(target));
+                    args.push(match target {
+                        Some(buffer) => {
+                            let first: u64 = counts[..device].iter().map(|from| from[owner]).sum();
+                            Arg::BufferAt(buffer, first * part.width_bytes)
+                        }
+                        None => Arg::Null,
+                    });
+                }
+                let stream = &self.streams[device];
+                stream.launch(&kernels[device], launch(shard.rows, stream, 0), &args)?;
+                self.metrics.launches += 1;
+                let sent: u64 = (0..targets.len()).filter(|&owner| owner != device).map(|owner| counts[device][owner]).sum();
+                self.metrics.exchanged_bytes += sent * part.width_bytes;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn exchange_module(hash_bits: u32) -> ModuleSource {
+    let file = warpjoin_kernels::EXCHANGE;
+    let widths = ["scatter_1", "scatter_2", "scatter_4", "scatter_8", "scatter_16"];
+    ModuleSource {
+        name: file.name.into(),
+        text: file.text.into(),
+        entries: ["route_count", "route_assign"].iter().chain(&widths).map(|entry| (*entry).to_string()).collect(),
+        defines: Constants { hash_bits, lanes: 1 }.defines(),
+    }
+}
+
+/// A grid that covers the rows, or fills the device and strides.
+pub(crate) fn launch(rows: u64, stream: &warpjoin_device::Stream, shared_bytes: u32) -> Launch {
+    let fill = u64::from(stream.device().info().multiprocessors) * 8;
+    let blocks = rows.div_ceil(u64::from(BLOCK_THREADS)).clamp(1, fill.max(1));
+    Launch { blocks: blocks as u32, block_threads: BLOCK_THREADS, shared_bytes }
+}

@@ -1,0 +1,318 @@
+//! Joins: the build side becomes a hash table on every device, the probe side gets a step.
+
+use std::sync::Arc;
+
+use warpjoin_device::{Arg, Buffer, Kernel, ModuleSource};
+
+use super::exchange::launch;
+use super::launch::{Report, read_report};
+use super::options::Distribution;
+use super::query::Query;
+use super::relation::{Intermediate, JoinShard, JoinTable, Relation, Source};
+use crate::codegen::{
+    Constants, JoinShape, PayloadForm, ProbeKey, ProbeStep, Sink, SinkShape, Step, StoredKey, control, status,
+};
+use crate::expr::Expr;
+use crate::plan::{JoinKind, JoinPlan};
+use crate::{Error, Reason, Result};
+
+/// Load factor where nothing else is asked for: one lane a key is as fast as two up to here.
+const LOAD_FACTOR: f64 = 0.5;
+/// Windows that an insert reads before it gives up, at first.
+const STEPS_MAX: u64 = 4096;
+
+impl Query<'_> {
+    /// Runs the build side, builds the tables, and appends the probe to the probe side.
+    pub(crate) fn join(&mut self, plan: &JoinPlan) -> Result<Relation> {
+        let JoinKind::Inner = plan.kind;
+        let build_width = plan.build.schema.fields().len();
+        let mut payload = needed(plan);
+        payload.retain(|&column| column < build_width);
+        let build = self.relation(&plan.build)?;
+        let keys: Vec<Expr> = plan.on.iter().map(|(build, _)| build.clone()).collect();
+        let sink = Sink::Build { keys, null_equals_null: plan.null_equals_null, payload: payload.clone() };
+        let (rows, generated) = self.run_rows(&build, &sink, "BuildRows")?;
+        drop(build);
+        let SinkShape::Build { packing, payload: form, .. } = generated.sink else {
+            return Err(Error::internal("a build sink without a build"));
+        };
+        let probe = self.relation(&plan.probe)?;
+        let is_exchanged = self.exchanges(rows.rows(), probe.rows_max);
+        let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
+        let table = self.build_table(JoinShape { packing, payload: form, unique: true, lanes: 1 }, rows)?;
+        let mut payload_of = vec![None; build_width];
+        for (position, &column) in payload.iter().enumerate() {
+            payload_of[column] = Some(position);
+        }
+        if is_exchanged { self.probe_exchanged(plan, probe, table, payload_of) } else { Ok(probe_here(plan, probe, table, payload_of)) }
+    }
+
+    /// Whether both sides are partitioned by key rather than the build side copied to all devices.
+    fn exchanges(&self, build_rows: u64, probe_rows_max: u64) -> bool {
+        let others = self.devices() as u64 - 1;
+        others > 0
+            && match self.options.distribution {
+                Distribution::Broadcast => false,
+                Distribution::Exchange => true,
+                Distribution::Auto => probe_rows_max / build_rows.max(1) < others,
+            }
+    }
+
+    /// Routes the probe rows to the owners of their keys, with the columns that are needed later.
+    fn probe_exchanged(
+        &mut self,
+        plan: &JoinPlan,
+        probe: Relation,
+        table: Arc<JoinTable>,
+        payload_of: Vec<Option<usize>>,
+    ) -> Result<Relation> {
+        let build_width = payload_of.len();
+        let mut columns = needed(plan);
+        columns.retain(|&column| column >= build_width);
+        let columns: Vec<usize> = columns.into_iter().map(|column| column - build_width).collect();
+        let sink = Sink::Route {
+            shape: table.shape.clone(),
+            keys: plan.on.iter().map(|(_, probe)| probe.clone()).collect(),
+            null_equals_null: plan.null_equals_null,
+            columns: columns.clone(),
+        };
+        let (rows, _) = self.run_rows(&probe, &sink, "Partition")?;
+        drop(probe);
+        let rows = self.exchange(rows)?;
+        let packed_words = if table.shape.is_hashed() { table.shape.packing.words() } else { 0 };
+        let first_column = 1 + packed_words;
+        let moved = |column: usize| match column.checked_sub(build_width) {
+            None => column,
+            // Only columns in `columns` are asked for.
+            Some(probe) => build_width + first_column + columns.iter().position(|&c| c == probe).unwrap_or(0),
+        };
+        let step = ProbeStep {
+            shape: table.shape.clone(),
+            key: ProbeKey::Stored(StoredKey { word: 0, packed: (1..first_column).collect() }),
+            null_equals_null: plan.null_equals_null,
+            residual: plan.residual.as_ref().map(|residual| residual.remap(&moved)),
+            output: plan.output.iter().map(|&column| moved(column)).collect(),
+            payload_of,
+        };
+        Ok(append_probe(Relation::new(Source::Intermediate(Arc::new(rows))), step, table))
+    }
+
+    /// Builds the hash tables over build rows (key word, then payload): for unique keys first, and
+    /// with row lists when a key turns out to occur twice on any device.
+    pub(crate) fn build_table(&mut self, mut shape: JoinShape, rows: Intermediate) -> Result<Arc<JoinTable>> {
+        let load_factor = self.options.load_factor.unwrap_or(LOAD_FACTOR).clamp(0.01, 0.99);
+        shape.lanes = self.options.probe_group_lanes.unwrap_or_else(|| lanes_for(load_factor));
+        let rows_max = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
+        if rows_max > u64::from(u32::MAX) {
+            return Err(Reason::Limit(format!("{rows_max} build rows on one device")).into());
+        }
+        let started = self.streams.iter().map(|stream| stream.record()).collect::<Result<Vec<_>, _>>()?;
+        let mut builder = TableBuild { rows: &rows, shape: &shape, load_factor, steps_max: STEPS_MAX };
+        let shards = match self.build_unique(&mut builder)? {
+            Some(shards) => shards,
+            None => {
+                let shards = self.build_lists(&mut builder)?;
+                shape.unique = false;
+                shards
+            }
+        };
+        let mut kernel_ns = 0;
+        for (stream, started) in self.streams.iter().zip(&started) {
+            let ended = stream.record()?;
+            stream.synchronize()?;
+            kernel_ns = kernel_ns.max(ended.elapsed_ns(started)?);
+        }
+        self.metrics.kernel_ns += kernel_ns;
+        self.metrics.pipelines.push(super::metrics::PipelineMetrics {
+            name: format!("BuildRows -> HashTable[{}, {} lanes]", if shape.unique { "unique" } else { "lists" }, shape.lanes),
+            rows_in: rows.rows(),
+            rows_out: rows.rows(),
+            read_bytes: rows.rows() * 16,
+            kernel_ns,
+            retries: 0,
+        });
+        Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards, build: Arc::new(rows) }))
+    }
+
+    /// Tables of unique keys; `None` when a key occurs twice.
+    fn build_unique(&mut self, build: &mut TableBuild<'_>) -> Result<Option<Vec<JoinShard>>> {
+        let kernels = self.compile(&build_module(build.shape.lanes, self.options.hash_bits), "build_unique")?;
+        loop {
+            let (shards, reports) = self.insert_all(build, &kernels, true)?;
+            let bits = reports.iter().fold(0, |bits, report| bits | report.status);
+            if bits & status::DUPLICATE != 0 {
+                return Ok(None);
+            }
+            if bits & status::FULL == 0 {
+                return Ok(Some(shards));
+            }
+            build.grow()?;
+        }
+    }
+
+    /// Tables of keys with the rows of each key side by side.
+    fn build_lists(&mut self, build: &mut TableBuild<'_>) -> Result<Vec<JoinShard>> {
+        let module = build_module(build.shape.lanes, self.options.hash_bits);
+        let count = self.compile(&module, "build_count")?;
+        let offsets = self.compile(&module, "build_offsets")?;
+        let fill = self.compile(&module, "build_fill")?;
+        let mut shards = loop {
+            let (shards, reports) = self.insert_all(build, &count, false)?;
+            if reports.iter().all(|report| report.status & status::FULL == 0) {
+                break shards;
+            }
+            build.grow()?;
+        };
+        let mut cursors = vec![];
+        for (device, shard) in shards.iter_mut().enumerate() {
+            let stream = &self.streams[device];
+            let rows = build.rows.shards[device].rows;
+            let slot_count = shard.windows * u64::from(build.shape.lanes);
+            let cursor = stream.alloc(slot_count * 4)?;
+            let list = stream.alloc(rows.max(1) * 4)?;
+            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            let args = [Arg::U64(slot_count), Arg::Buffer(&shard.slots), Arg::Buffer(&cursor), Arg::Buffer(&control)];
+            stream.launch(&offsets[device], launch(slot_count, stream, 0), &args)?;
+            if let Some(keys) = &build.rows.shards[device].columns[0].values {
+                let args = [
+                    Arg::U64(rows),
+                    Arg::Buffer(keys),
+                    Arg::Buffer(&shard.slots),
+                    Arg::U64(shard.windows),
+                    Arg::Buffer(&cursor),
+                    Arg::Buffer(&list),
+                ];
+                stream.launch(&fill[device], launch(rows, stream, 0), &args)?;
+            }
+            self.metrics.launches += 2;
+            shard.row_list = Some(list);
+            cursors.push((cursor, control));
+        }
+        self.synchronize()?;
+        Ok(shards)
+    }
+
+    /// Clears tables and inserts all build rows on all devices.
+    fn insert_all(
+        &mut self,
+        build: &TableBuild<'_>,
+        kernels: &[Kernel],
+        with_values: bool,
+    ) -> Result<(Vec<JoinShard>, Vec<Report>)> {
+        self.options.check_cancelled()?;
+        let mut shards = vec![];
+        let mut controls: Vec<Buffer> = vec![];
+        for (device, rows) in build.rows.shards.iter().enumerate() {
+            let stream = &self.streams[device];
+            let windows = build.windows(rows.rows, self.options.first_capacity);
+            let slots = stream.alloc_filled(windows * u64::from(build.shape.lanes) * 16, 0)?;
+            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            if let Some(keys) = &rows.columns[0].values {
+                // Values go into slots for unique keys with packed payload; else the row number does.
+                let values = match &build.shape.payload {
+                    PayloadForm::Packed(_) if with_values => rows.columns.get(1).and_then(|c| c.values.as_ref()),
+                    _ => None,
+                };
+                let args = [
+                    Arg::U64(rows.rows),
+                    Arg::Buffer(keys),
+                    values.map_or(Arg::Null, Arg::Buffer),
+                    Arg::Buffer(&slots),
+                    Arg::U64(windows),
+                    Arg::U64(build.steps_max.min(windows)),
+                    Arg::Buffer(&control),
+                ];
+                stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
+                self.metrics.launches += 1;
+            }
+            shards.push(JoinShard { slots, windows, row_list: None });
+            controls.push(control);
+        }
+        let reports = self.streams.iter().zip(&controls).map(|(s, c)| read_report(s, c)).collect::<Result<Vec<_>>>()?;
+        Ok((shards, reports))
+    }
+}
+
+/// What building a table starts from, and how far it has grown.
+struct TableBuild<'a> {
+    rows: &'a Intermediate,
+    shape: &'a JoinShape,
+    load_factor: f64,
+    steps_max: u64,
+}
+
+impl TableBuild<'_> {
+    /// Windows of a table for `rows` keys.
+    fn windows(&self, rows: u64, first_capacity: Option<u64>) -> u64 {
+        let asked = (rows as f64 / self.load_factor).ceil() as u64;
+        let slots = match first_capacity {
+            // A first guess that is too small, grown as often as the table was full.
+            Some(capacity) if self.steps_max == STEPS_MAX => capacity.min(asked),
+            _ => asked,
+        };
+        slots.max(32).div_ceil(u64::from(self.shape.lanes))
+    }
+
+    /// After a full table: half the load, and longer probes.
+    fn grow(&mut self) -> Result<()> {
+        self.load_factor /= 2.0;
+        self.steps_max = self.steps_max.saturating_mul(16);
+        if self.load_factor < 1e-3 {
+            return Err(Error::internal("a hash table stays full however large it is"));
+        }
+        Ok(())
+    }
+}
+
+/// Lanes of a probe group by load factor: more lanes pay when probes are long.
+fn lanes_for(load_factor: f64) -> u32 {
+    match load_factor {
+        f if f <= 0.6 => 1,
+        f if f <= 0.8 => 2,
+        _ => 4,
+    }
+}
+
+/// Columns of both sides that the join's output or residual reads, in order.
+fn needed(plan: &JoinPlan) -> Vec<usize> {
+    let mut columns = plan.output.clone();
+    if let Some(residual) = &plan.residual {
+        residual.visit_columns(&mut |column| columns.push(column));
+    }
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+}
+
+/// Appends the probe to a relation whose rows stay where they are.
+fn probe_here(plan: &JoinPlan, probe: Relation, table: Arc<JoinTable>, payload_of: Vec<Option<usize>>) -> Relation {
+    let step = ProbeStep {
+        shape: table.shape.clone(),
+        key: ProbeKey::Exprs(plan.on.iter().map(|(_, probe)| probe.clone()).collect()),
+        null_equals_null: plan.null_equals_null,
+        residual: plan.residual.clone(),
+        output: plan.output.clone(),
+        payload_of,
+    };
+    append_probe(probe, step, table)
+}
+
+fn append_probe(mut relation: Relation, step: ProbeStep, table: Arc<JoinTable>) -> Relation {
+    if !table.shape.unique {
+        relation.rows_max = relation.rows_max.saturating_mul(table.build.rows().max(1));
+    }
+    relation.width = step.output.len();
+    relation.steps.push(Step::Probe(step));
+    relation.joins.push(table);
+    relation
+}
+
+fn build_module(lanes: u32, hash_bits: u32) -> ModuleSource {
+    let file = warpjoin_kernels::JOIN_BUILD;
+    ModuleSource {
+        name: file.name.into(),
+        text: file.text.into(),
+        entries: ["build_unique", "build_count", "build_offsets", "build_fill"].map(String::from).to_vec(),
+        defines: Constants { hash_bits, lanes }.defines(),
+    }
+}

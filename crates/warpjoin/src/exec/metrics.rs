@@ -1,0 +1,50 @@
+//! What a query cost, measured in production.
+
+/// What a query cost. Times are nanoseconds; kernel times come from device events, summed over
+/// the devices' critical path (the slowest device of each pipeline).
+#[derive(Debug, Clone, Default)]
+pub struct QueryMetrics {
+    /// Generating kernels and sizing tables on the host.
+    pub planning_ns: u64,
+    /// Compiling kernels, or loading them from the disk cache.
+    pub compile_ns: u64,
+    /// Kernel modules that were not in memory.
+    pub compiled_modules: u64,
+    /// Device time of kernels.
+    pub kernel_ns: u64,
+    /// From the first launch to the result on the devices, wall clock, without compiling.
+    pub device_ns: u64,
+    /// Fetching and decoding the result, wall clock.
+    pub transfer_ns: u64,
+    /// Kernel launches.
+    pub launches: u64,
+    /// Bytes from host to devices.
+    pub uploaded_bytes: u64,
+    /// Bytes from devices to host.
+    pub downloaded_bytes: u64,
+    /// Bytes from device to device.
+    pub exchanged_bytes: u64,
+    /// Most memory that the query held on one device at once, its resident tables included.
+    pub peak_bytes: u64,
+    /// Rows of the result.
+    pub rows: u64,
+    /// One entry a pipeline, in the order in which they ran.
+    pub pipelines: Vec<PipelineMetrics>,
+}
+
+/// What one pipeline cost, over all devices.
+#[derive(Debug, Clone, Default)]
+pub struct PipelineMetrics {
+    /// Source, steps and sink, in words.
+    pub name: String,
+    /// Rows of the source.
+    pub rows_in: u64,
+    /// Rows put out by the sink.
+    pub rows_out: u64,
+    /// Bytes of the source columns that the pipeline reads.
+    pub read_bytes: u64,
+    /// Device time, of the slowest device.
+    pub kernel_ns: u64,
+    /// Times it was run again because a table was full or an output too small.
+    pub retries: u64,
+}

@@ -1,0 +1,92 @@
+//! Runs device plans.
+//!
+//! Owns the cut into pipelines, hash tables, exchange between devices, group tables and results.
+//! Must not know SQL, nor how code is generated beyond a pipeline's shape.
+
+mod check;
+mod exchange;
+mod explain;
+mod group;
+mod join;
+mod launch;
+mod metrics;
+mod options;
+mod query;
+mod relation;
+mod resident;
+mod result;
+mod rows;
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+
+pub use check::check;
+pub use explain::pipelines;
+pub use metrics::{PipelineMetrics, QueryMetrics};
+pub use options::{Distribution, ExecOptions};
+
+use crate::plan::Plan;
+use crate::{Result, Session, Table};
+use query::Query;
+use relation::Relation;
+
+/// Result of a query.
+#[derive(Debug)]
+pub struct QueryOutput {
+    /// Rows, in no order, in batches of [`ExecOptions::batch_rows`]; schema of the plan.
+    pub batches: Vec<RecordBatch>,
+    /// What it cost.
+    pub metrics: QueryMetrics,
+}
+
+/// Runs `plan` on all devices of `session`, and fetches the result. Blocks; [`ExecOptions::cancel`]
+/// stops it at the next launch. `inputs` are the tables of the plan's `Input` nodes, by index; all
+/// tables belong to `session`.
+///
+/// # Errors
+/// When a device fails or has no memory, the data overflows, divides by zero or can't be cast, the
+/// plan needs something that devices can't do, or the query is cancelled. All memory is given back.
+pub fn run(session: &Arc<Session>, plan: &Plan, inputs: &[Arc<Table>], options: &ExecOptions) -> Result<QueryOutput> {
+    with_query(session, plan, inputs, options, |query, relation| {
+        let batches = query.fetch(relation, &plan.schema)?;
+        Ok(QueryOutput { batches, metrics: QueryMetrics::default() })
+    })
+    .map(|(output, metrics)| QueryOutput { metrics, ..output })
+}
+
+/// Runs `plan` as [`run`] does, and leaves the result on the devices.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_to_table(
+    session: &Arc<Session>,
+    plan: &Plan,
+    inputs: &[Arc<Table>],
+    options: &ExecOptions,
+) -> Result<Table> {
+    with_query(session, plan, inputs, options, |query, relation| query.keep(relation, &plan.schema)).map(|(table, _)| table)
+}
+
+/// Runs a plan up to its last pipeline, and hands that to `finish`.
+fn with_query<T>(
+    session: &Arc<Session>,
+    plan: &Plan,
+    inputs: &[Arc<Table>],
+    options: &ExecOptions,
+    finish: impl FnOnce(&mut Query<'_>, &Relation) -> Result<T>,
+) -> Result<(T, QueryMetrics)> {
+    check(plan)?;
+    for device in session.devices() {
+        device.memory().reset_peak();
+    }
+    let mut query = Query::new(session, inputs, options)?;
+    let outcome = query.relation(plan).and_then(|relation| finish(&mut query, &relation));
+    // Whatever happened: nothing may still run when buffers go.
+    let ended = query.synchronize();
+    let result = outcome?;
+    ended?;
+    let mut metrics = query.metrics;
+    metrics.peak_bytes = session.devices().iter().map(|device| device.memory().peak_bytes()).max().unwrap_or(0);
+    Ok((result, metrics))
+}

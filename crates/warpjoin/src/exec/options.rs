@@ -1,0 +1,58 @@
+//! Settings of one query.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::{Error, Result};
+
+/// Settings of one query. The default chooses everything by itself.
+#[derive(Debug, Clone)]
+pub struct ExecOptions {
+    /// Lanes that probe a hash table together: 1, 2, 4, 8, 16 or 32. `None`: by load factor and footprint.
+    pub probe_group_lanes: Option<u32>,
+    /// Share of slots of a hash table that may be filled, in (0, 1). `None`: 0.5 to 0.7 by footprint.
+    pub load_factor: Option<f64>,
+    /// Rows of a result batch.
+    pub batch_rows: usize,
+    /// Set it to stop the query at its next launch.
+    pub cancel: Arc<AtomicBool>,
+    /// How rows are brought together for joins on several devices.
+    pub distribution: Distribution,
+    /// Keeps only this many bits of every key hash, so that tests meet collisions.
+    pub hash_bits: u32,
+    /// First guess of a hash table's slots and of an output's rows, so that tests meet retries.
+    pub first_capacity: Option<u64>,
+}
+
+/// How rows are brought together for joins on several devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Distribution {
+    /// By the cost rule.
+    #[default]
+    Auto,
+    /// Every device gets the whole build side.
+    Broadcast,
+    /// Both sides are partitioned by key hash.
+    Exchange,
+}
+
+impl Default for ExecOptions {
+    fn default() -> Self {
+        Self {
+            probe_group_lanes: None,
+            load_factor: None,
+            batch_rows: 8192,
+            cancel: Arc::default(),
+            distribution: Distribution::Auto,
+            hash_bits: 64,
+            first_capacity: None,
+        }
+    }
+}
+
+impl ExecOptions {
+    /// Fails once the query was cancelled.
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
+        if self.cancel.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
+    }
+}

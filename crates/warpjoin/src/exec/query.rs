@@ -1,0 +1,78 @@
+//! One query under way: turns the device plan into relations, running pipelines at breakers.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use warpjoin_device::Stream;
+
+use super::metrics::QueryMetrics;
+use super::options::ExecOptions;
+use super::relation::{Relation, Source};
+use crate::codegen::Step;
+use crate::plan::{Plan, PlanKind};
+use crate::{Error, Result, Session, Table};
+
+/// One query under way. Owns one stream a device; a single thread drives it.
+///
+/// Architecture invariant: everything that a stream still uses is kept until the query has waited
+/// for all its streams, so that no buffer is freed under a running kernel of another device.
+pub(crate) struct Query<'a> {
+    pub session: &'a Arc<Session>,
+    pub streams: Vec<Stream>,
+    pub inputs: &'a [Arc<Table>],
+    pub options: &'a ExecOptions,
+    pub metrics: QueryMetrics,
+    pub started: Instant,
+}
+
+impl<'a> Query<'a> {
+    pub(crate) fn new(session: &'a Arc<Session>, inputs: &'a [Arc<Table>], options: &'a ExecOptions) -> Result<Self> {
+        Ok(Self { session, streams: session.query_streams()?, inputs, options, metrics: QueryMetrics::default(), started: Instant::now() })
+    }
+
+    pub(crate) fn devices(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Waits for everything that was enqueued on any device.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.streams.iter().try_for_each(Stream::synchronize).map_err(Error::from)
+    }
+
+    /// The relation of a plan node: runs its pipeline breakers, leaves the rest as steps.
+    pub(crate) fn relation(&mut self, plan: &Plan) -> Result<Relation> {
+        match &plan.kind {
+            PlanKind::Scan { table, projection } => {
+                self.check_table(table)?;
+                Ok(Relation::new(Source::Table(table.clone(), projection.clone())))
+            }
+            PlanKind::Input { index } => {
+                let table = self.inputs.get(*index).ok_or_else(|| Error::internal(format!("no input {index}")))?;
+                self.check_table(table)?;
+                let projection = (0..table.column_types().len()).collect();
+                Ok(Relation::new(Source::Table(table.clone(), projection)))
+            }
+            PlanKind::Filter { input, predicate } => {
+                let mut relation = self.relation(input)?;
+                relation.steps.push(Step::Filter(predicate.clone()));
+                Ok(relation)
+            }
+            PlanKind::Project { input, exprs } => {
+                let mut relation = self.relation(input)?;
+                relation.width = exprs.len();
+                relation.steps.push(Step::Project(exprs.clone()));
+                Ok(relation)
+            }
+            PlanKind::Join(join) => self.join(join),
+            PlanKind::Aggregate { input, group_by, aggregates } => self.aggregate(input, group_by, aggregates),
+        }
+    }
+
+    fn check_table(&self, table: &Table) -> Result<()> {
+        if Arc::ptr_eq(table.session(), self.session) {
+            Ok(())
+        } else {
+            Err(Error::InvalidArgument("the table belongs to another session: upload it to this one".into()))
+        }
+    }
+}

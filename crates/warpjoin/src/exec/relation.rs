@@ -1,0 +1,181 @@
+//! A query under way: what has been computed, and the steps that wait to be fused.
+
+use std::sync::Arc;
+
+use warpjoin_device::Buffer;
+
+use crate::Table;
+use crate::codegen::{GroupShape, JoinShape, SourceShape, Step, ValidityForm};
+use crate::column::ColumnType;
+
+/// A source, and steps that have not run yet. Materialising it, building from it or aggregating it
+/// runs all of them as one kernel.
+#[derive(Debug, Clone)]
+pub(crate) struct Relation {
+    pub source: Source,
+    pub steps: Vec<Step>,
+    /// The table of each probe step, in order.
+    pub joins: Vec<Arc<JoinTable>>,
+    /// Columns after the last step.
+    pub width: usize,
+    /// Bound of the rows after the last step, over all devices.
+    pub rows_max: u64,
+}
+
+/// Where rows come from. A shard a device.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// Columns of a resident table.
+    Table(Arc<Table>, Vec<usize>),
+    /// Rows that a pipeline put out.
+    Intermediate(Arc<Intermediate>),
+    /// Groups that a pipeline made.
+    Groups(Arc<GroupTable>),
+}
+
+/// Rows that a pipeline put out.
+#[derive(Debug)]
+pub(crate) struct Intermediate {
+    pub columns: Vec<ColumnType>,
+    pub shards: Vec<IntermediateShard>,
+}
+
+/// The part of an intermediate on one device.
+#[derive(Debug, Default)]
+pub(crate) struct IntermediateShard {
+    pub rows: u64,
+    pub columns: Vec<IntermediateColumn>,
+}
+
+/// Values, and a byte of validity a row. Absent where the layout stores nothing.
+#[derive(Debug, Default)]
+pub(crate) struct IntermediateColumn {
+    pub values: Option<Buffer>,
+    pub validity: Option<Buffer>,
+}
+
+/// A finished group-by.
+#[derive(Debug)]
+pub(crate) struct GroupTable {
+    pub shape: Arc<GroupShape>,
+    pub shards: Vec<GroupShard>,
+}
+
+/// The groups on one device.
+#[derive(Debug)]
+pub(crate) struct GroupShard {
+    pub rows: Buffer,
+    /// Rows of the table, groups or not.
+    pub capacity: u64,
+}
+
+/// A hash table to probe.
+#[derive(Debug)]
+pub(crate) struct JoinTable {
+    pub shape: Arc<JoinShape>,
+    pub shards: Vec<JoinShard>,
+    /// Build rows: key word, then payload.
+    pub build: Arc<Intermediate>,
+}
+
+/// The hash table on one device.
+#[derive(Debug)]
+pub(crate) struct JoinShard {
+    pub slots: Buffer,
+    pub windows: u64,
+    /// Build rows, those of a key side by side; only for duplicate keys.
+    pub row_list: Option<Buffer>,
+}
+
+impl Relation {
+    pub(crate) fn new(source: Source) -> Self {
+        let (width, rows_max) = match &source {
+            Source::Table(table, projection) => (projection.len(), table.rows()),
+            Source::Intermediate(rows) => (rows.columns.len(), rows.rows()),
+            Source::Groups(groups) => {
+                (groups.shape.packing.fields.len() + groups.shape.results.len(), groups.shards.iter().map(|s| s.capacity).sum())
+            }
+        };
+        Self { source, steps: vec![], joins: vec![], width, rows_max }
+    }
+
+    /// Bits of the row bound in a class, so that a few rows more or less generate the same code.
+    pub(crate) fn rows_bits(&self) -> u32 {
+        let bits = 64 - self.rows_max.leading_zeros();
+        (bits.div_ceil(8) * 8).clamp(16, 62)
+    }
+
+    /// Source and steps in words.
+    pub(crate) fn describe(&self) -> String {
+        let mut words = vec![match &self.source {
+            Source::Table(_, projection) => format!("Scan[{}]", projection.len()),
+            Source::Intermediate(rows) => format!("Rows[{}]", rows.columns.len()),
+            Source::Groups(_) => "Groups".to_string(),
+        }];
+        words.extend(self.steps.iter().map(|step| {
+            match step {
+                Step::Filter(_) => "Filter",
+                Step::Project(_) => "Project",
+                Step::Probe(_) => "Probe",
+            }
+            .to_string()
+        }));
+        words.join(" -> ")
+    }
+}
+
+impl Source {
+    pub(crate) fn shape(&self) -> SourceShape {
+        match self {
+            Self::Table(table, projection) => {
+                let types = table.column_types();
+                SourceShape::Columns(projection.iter().map(|&c| types[c].clone()).collect(), ValidityForm::Bits)
+            }
+            Self::Intermediate(rows) => SourceShape::Columns(rows.columns.clone(), ValidityForm::Bytes),
+            Self::Groups(groups) => SourceShape::Groups(groups.shape.clone()),
+        }
+    }
+
+    /// Rows that the kernel of device `device` goes over.
+    pub(crate) fn shard_rows(&self, device: usize) -> u64 {
+        match self {
+            Self::Table(table, _) => table.shards()[device].rows,
+            Self::Intermediate(rows) => rows.shards[device].rows,
+            Self::Groups(groups) => groups.shards[device].capacity,
+        }
+    }
+
+    /// Buffer with the values of a column, if any are stored.
+    pub(crate) fn values(&self, device: usize, column: usize) -> Option<&Buffer> {
+        match self {
+            Self::Table(table, projection) => table.shards()[device].columns[projection[column]].values.as_ref(),
+            Self::Intermediate(rows) => rows.shards[device].columns[column].values.as_ref(),
+            Self::Groups(_) => None,
+        }
+    }
+
+    /// Buffer with the validity of a column.
+    pub(crate) fn validity(&self, device: usize, column: usize) -> Option<&Buffer> {
+        match self {
+            Self::Table(table, projection) => table.shards()[device].columns[projection[column]].validity.as_ref(),
+            Self::Intermediate(rows) => rows.shards[device].columns[column].validity.as_ref(),
+            Self::Groups(_) => None,
+        }
+    }
+
+    /// Stored bytes of a row of a column.
+    pub(crate) fn width_bytes(&self, column: usize) -> u64 {
+        match self {
+            Self::Table(table, projection) => table.column_types()[projection[column]].layout().width_bytes.into(),
+            Self::Intermediate(rows) => rows.columns[column].layout().width_bytes.into(),
+            Self::Groups(groups) => groups.shape.stride_words as u64 * 8,
+        }
+    }
+}
+
+impl Intermediate {
+    /// Rows over all devices.
+    pub(crate) fn rows(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.rows).sum()
+    }
+}

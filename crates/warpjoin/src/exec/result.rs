@@ -1,0 +1,52 @@
+//! Fetches a relation as record batches.
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+
+use super::query::Query;
+use super::relation::{Intermediate, Relation};
+use crate::column::{ColumnType, Validity, decode};
+use crate::{Error, Result};
+
+impl Query<'_> {
+    /// Runs the last pipeline and fetches its rows, device after device.
+    pub(crate) fn fetch(&mut self, relation: &Relation, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
+        let rows = self.materialise(relation, (0..relation.width).collect())?;
+        self.metrics.device_ns = self.started.elapsed().as_nanos() as u64 - self.metrics.compile_ns;
+        let started = std::time::Instant::now();
+        let mut batches = vec![];
+        for device in 0..self.devices() {
+            batches.extend(self.download(&rows, device, schema)?);
+        }
+        self.metrics.rows = rows.rows();
+        self.metrics.transfer_ns = started.elapsed().as_nanos() as u64;
+        Ok(batches)
+    }
+
+    fn download(&mut self, rows: &Intermediate, device: usize, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
+        let shard = &rows.shards[device];
+        if shard.rows == 0 {
+            return Ok(vec![]);
+        }
+        let count = usize::try_from(shard.rows).map_err(|_| Error::internal("more rows than the host can address"))?;
+        let mut arrays: Vec<ArrayRef> = vec![];
+        for (index, (column, column_type)) in shard.columns.iter().zip(&rows.columns).enumerate() {
+            let mut values = vec![0u8; count * column_type.layout().width_bytes as usize];
+            if let Some(buffer) = &column.values {
+                self.streams[device].read(buffer, 0, &mut values)?;
+            }
+            let mut validity = vec![0u8; if column.validity.is_some() { count } else { 0 }];
+            if let Some(buffer) = &column.validity {
+                self.streams[device].read(buffer, 0, &mut validity)?;
+            }
+            self.metrics.downloaded_bytes += (values.len() + validity.len()) as u64;
+            let declared = ColumnType { data_type: schema.field(index).data_type().clone(), ..column_type.clone() };
+            let validity = column.validity.is_some().then_some(Validity::Bytes(&validity));
+            arrays.push(decode(&declared, count, &values, None, validity)?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let batch = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?;
+        let step = self.options.batch_rows.max(1);
+        Ok((0..count).step_by(step).map(|first| batch.slice(first, step.min(count - first))).collect())
+    }
+}

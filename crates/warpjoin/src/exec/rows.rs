@@ -1,0 +1,110 @@
+//! Pipelines that put out rows.
+
+use std::sync::Arc;
+
+use warpjoin_device::Stream;
+
+use super::launch::Target;
+use super::query::Query;
+use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation};
+use crate::codegen::{GeneratedPipeline, Sink, SinkShape, generate};
+use crate::column::ColumnType;
+use crate::{Error, Result};
+
+/// An output that leaves this much unused is copied to buffers of its size.
+const WASTE_BYTES_MAX: u64 = 64 << 20;
+
+impl Query<'_> {
+    /// Generates the kernel of `relation` with `sink`.
+    pub(crate) fn generate(&mut self, relation: &Relation, sink: &Sink) -> Result<GeneratedPipeline> {
+        let started = std::time::Instant::now();
+        let generated = generate(&relation.source.shape(), &relation.steps, sink, self.options.hash_bits);
+        self.metrics.planning_ns += started.elapsed().as_nanos() as u64;
+        generated
+    }
+
+    /// Runs `relation` into a sink that writes rows. An output that was too small is made again at
+    /// the size that the kernel counted.
+    pub(crate) fn run_rows(&mut self, relation: &Relation, sink: &Sink, name: &str) -> Result<(Intermediate, GeneratedPipeline)> {
+        let generated = self.generate(relation, sink)?;
+        let columns = match &generated.sink {
+            SinkShape::Rows(columns) | SinkShape::Build { columns, .. } => columns.clone(),
+            SinkShape::Groups(_) => return Err(Error::internal("a group table where rows were asked for")),
+        };
+        let mut capacities: Vec<u64> = (0..self.devices()).map(|device| self.first_capacity(relation, device)).collect();
+        for attempt in 0..3 {
+            let mut shards = vec![];
+            for (device, &capacity) in capacities.iter().enumerate() {
+                shards.push(allocate(&self.streams[device], &columns, capacity)?);
+            }
+            let targets: Vec<Target<'_>> =
+                shards.iter().zip(&capacities).map(|(shard, &capacity)| Target::Rows { shard, capacity }).collect();
+            let reports = self.run_pipeline(relation, &generated, &targets, name)?;
+            drop(targets);
+            if reports.iter().zip(&capacities).all(|(report, &capacity)| report.rows <= capacity) {
+                for (device, (shard, report)) in shards.iter_mut().zip(&reports).enumerate() {
+                    shard.rows = report.rows;
+                    self.shrink(device, shard, &columns, capacities[device])?;
+                }
+                self.note_retries(attempt);
+                return Ok((Intermediate { columns, shards }, generated));
+            }
+            capacities = reports.iter().map(|report| report.rows).collect();
+        }
+        Err(Error::internal(format!("{name}: the output grew while it was written")))
+    }
+
+    /// Rows that an output gets room for at first.
+    fn first_capacity(&self, relation: &Relation, device: usize) -> u64 {
+        let rows = relation.source.shard_rows(device);
+        self.options.first_capacity.map_or(rows, |capacity| capacity.min(rows.max(1)))
+    }
+
+    fn shrink(&self, device: usize, shard: &mut IntermediateShard, columns: &[ColumnType], capacity: u64) -> Result<()> {
+        let row_bytes: u64 = columns.iter().map(|c| u64::from(c.layout().width_bytes) + u64::from(c.has_nulls)).sum();
+        if (capacity - shard.rows) * row_bytes <= WASTE_BYTES_MAX {
+            return Ok(());
+        }
+        let stream = &self.streams[device];
+        let mut smaller = allocate(stream, columns, shard.rows)?;
+        smaller.rows = shard.rows;
+        for (from, to) in shard.columns.iter().zip(&smaller.columns) {
+            for (from, to) in [(&from.values, &to.values), (&from.validity, &to.validity)] {
+                if let (Some(from), Some(to)) = (from, to) {
+                    stream.copy((from, 0), (to, 0), to.bytes())?;
+                }
+            }
+        }
+        *shard = smaller;
+        Ok(())
+    }
+
+    /// Notes that the last pipeline was run again.
+    pub(crate) fn note_retries(&mut self, retries: u64) {
+        if let Some(pipeline) = self.metrics.pipelines.last_mut() {
+            pipeline.retries = retries;
+        }
+    }
+
+    /// Runs a relation into an intermediate of the given columns.
+    pub(crate) fn materialise(&mut self, relation: &Relation, columns: Vec<usize>) -> Result<Arc<Intermediate>> {
+        let (rows, _) = self.run_rows(relation, &Sink::Materialise(columns), "Materialise")?;
+        Ok(Arc::new(rows))
+    }
+}
+
+/// Buffers for `rows` rows of columns.
+pub(crate) fn allocate(stream: &Stream, columns: &[ColumnType], rows: u64) -> Result<IntermediateShard> {
+    let columns = columns
+        .iter()
+        .map(|column| {
+            let width = u64::from(column.layout().width_bytes);
+            let alloc = |bytes: u64| if bytes == 0 { Ok(None) } else { stream.alloc(bytes).map(Some) };
+            Ok(IntermediateColumn {
+                values: alloc(width * rows)?,
+                validity: alloc(if column.has_nulls { rows } else { 0 })?,
+            })
+        })
+        .collect::<Result<_>>()?;
+    Ok(IntermediateShard { rows: 0, columns })
+}

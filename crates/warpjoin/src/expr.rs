@@ -1,0 +1,278 @@
+//! Expressions of the device plan.
+//!
+//! Typed with Arrow types and DataFusion's rules: the planner above has coerced both sides of every
+//! operator, so that nothing is converted implicitly here. Must not know how code is generated.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
+
+/// A typed expression over the columns of one input.
+#[derive(Debug, Clone)]
+pub struct Expr {
+    /// What it computes.
+    pub kind: ExprKind,
+    /// Type of the result.
+    pub data_type: DataType,
+    /// Whether the result may be null.
+    pub nullable: bool,
+}
+
+/// What an expression computes.
+#[derive(Debug, Clone)]
+pub enum ExprKind {
+    /// A column of the input, by position.
+    Column(usize),
+    /// A constant.
+    Literal(Scalar),
+    /// Arithmetic. Both sides have the same kind (integers of one type, floats of one type, or
+    /// decimals, whose scales are taken from their types). Integers wrap; decimals report overflow;
+    /// integer and decimal division by zero is an error; division truncates.
+    Arithmetic(ArithmeticOp, Box<Expr>, Box<Expr>),
+    /// Comparison of two values of one type (decimals of any scales). Null if a side is null.
+    /// Floats compare by IEEE total order, as DataFusion's kernels do.
+    Compare(CompareOp, Box<Expr>, Box<Expr>),
+    /// Three-valued AND.
+    And(Box<Expr>, Box<Expr>),
+    /// Three-valued OR.
+    Or(Box<Expr>, Box<Expr>),
+    /// Three-valued NOT.
+    Not(Box<Expr>),
+    /// True where the operand is null.
+    IsNull(Box<Expr>),
+    /// Minus; integers wrap.
+    Negative(Box<Expr>),
+    /// The first branch whose condition is true, else `otherwise`, else null.
+    Case {
+        /// (condition, result) pairs.
+        branches: Vec<(Expr, Expr)>,
+        /// The ELSE.
+        otherwise: Option<Box<Expr>>,
+    },
+    /// Cast to the expression's type; a value that does not fit is an error.
+    Cast(Box<Expr>),
+    /// Membership in a list of constants of the operand's type, without nulls in the list.
+    InList {
+        /// The operand.
+        operand: Box<Expr>,
+        /// The constants.
+        list: Vec<Scalar>,
+        /// NOT IN.
+        negated: bool,
+    },
+    /// A deterministic function of one dictionary-encoded column, evaluated once for each distinct
+    /// value on the host.
+    OverDictionary {
+        /// The input column, of a string type.
+        column: usize,
+        /// The function.
+        function: Arc<dyn DictionaryFunction>,
+    },
+    /// Mean from a sum and a count: null where the count is 0, truncated to the result's scale.
+    Average(Box<Expr>, Box<Expr>),
+}
+
+/// Arithmetic operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ArithmeticOp {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`
+    Divide,
+    /// `%`, with the sign of the left side.
+    Modulo,
+}
+
+/// Comparison operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CompareOp {
+    /// `=`
+    Equal,
+    /// `<>`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+/// A constant. Integers, dates, timestamps and decimals (unscaled) are `Int`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scalar {
+    /// SQL NULL.
+    Null,
+    /// A boolean.
+    Boolean(bool),
+    /// Every type that is stored as an integer.
+    Int(i128),
+    /// Float32 and Float64.
+    Float(f64),
+}
+
+/// A deterministic function of the distinct values of a dictionary.
+pub trait DictionaryFunction: fmt::Debug + fmt::Display + Send + Sync {
+    /// Evaluates on `values` (n x 1, of the column's type, the last one null): one result a value,
+    /// of type [`Self::data_type`].
+    ///
+    /// # Errors
+    /// Whatever the function reports; the query then runs on the CPU and reports it there.
+    fn evaluate(&self, values: &ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError>;
+
+    /// Type of the result: Boolean, a type stored as an integer, a float, or a string.
+    fn data_type(&self) -> DataType;
+}
+
+impl Expr {
+    /// Column `index` of the input.
+    pub fn column(index: usize, data_type: DataType, nullable: bool) -> Self {
+        Self { kind: ExprKind::Column(index), data_type, nullable }
+    }
+
+    /// A constant.
+    pub fn literal(value: Scalar, data_type: DataType) -> Self {
+        let nullable = value == Scalar::Null;
+        Self { kind: ExprKind::Literal(value), data_type, nullable }
+    }
+
+    /// Calls `visit` for this expression and all below it.
+    pub fn visit(&self, visit: &mut impl FnMut(&Expr)) {
+        visit(self);
+        for child in self.children() {
+            child.visit(visit);
+        }
+    }
+
+    /// The expression with every input column replaced by `column(position)`.
+    #[must_use]
+    pub fn remap(&self, column: &impl Fn(usize) -> usize) -> Self {
+        let boxed = |e: &Expr| Box::new(e.remap(column));
+        let kind = match &self.kind {
+            ExprKind::Column(index) => ExprKind::Column(column(*index)),
+            ExprKind::Literal(value) => ExprKind::Literal(value.clone()),
+            ExprKind::Arithmetic(op, a, b) => ExprKind::Arithmetic(*op, boxed(a), boxed(b)),
+            ExprKind::Compare(op, a, b) => ExprKind::Compare(*op, boxed(a), boxed(b)),
+            ExprKind::And(a, b) => ExprKind::And(boxed(a), boxed(b)),
+            ExprKind::Or(a, b) => ExprKind::Or(boxed(a), boxed(b)),
+            ExprKind::Not(a) => ExprKind::Not(boxed(a)),
+            ExprKind::IsNull(a) => ExprKind::IsNull(boxed(a)),
+            ExprKind::Negative(a) => ExprKind::Negative(boxed(a)),
+            ExprKind::Cast(a) => ExprKind::Cast(boxed(a)),
+            ExprKind::Average(a, b) => ExprKind::Average(boxed(a), boxed(b)),
+            ExprKind::Case { branches, otherwise } => ExprKind::Case {
+                branches: branches.iter().map(|(when, then)| (when.remap(column), then.remap(column))).collect(),
+                otherwise: otherwise.as_deref().map(boxed),
+            },
+            ExprKind::InList { operand, list, negated } => {
+                ExprKind::InList { operand: boxed(operand), list: list.clone(), negated: *negated }
+            }
+            ExprKind::OverDictionary { column: index, function } => {
+                ExprKind::OverDictionary { column: column(*index), function: function.clone() }
+            }
+        };
+        Self { kind, ..self.clone() }
+    }
+
+    /// Calls `visit` for every input column that is read.
+    pub fn visit_columns(&self, visit: &mut impl FnMut(usize)) {
+        self.visit(&mut |expr| match expr.kind {
+            ExprKind::Column(column) | ExprKind::OverDictionary { column, .. } => visit(column),
+            _ => {}
+        });
+    }
+
+    /// Direct operands.
+    pub fn children(&self) -> Vec<&Expr> {
+        match &self.kind {
+            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::OverDictionary { .. } => vec![],
+            ExprKind::Arithmetic(_, a, b) | ExprKind::Compare(_, a, b) | ExprKind::And(a, b) | ExprKind::Or(a, b) | ExprKind::Average(a, b) => {
+                vec![a, b]
+            }
+            ExprKind::Not(a) | ExprKind::IsNull(a) | ExprKind::Negative(a) | ExprKind::Cast(a) => vec![a],
+            ExprKind::InList { operand, .. } => vec![operand],
+            ExprKind::Case { branches, otherwise } => {
+                let mut all: Vec<&Expr> = branches.iter().flat_map(|(when, then)| [when, then]).collect();
+                all.extend(otherwise.as_deref());
+                all
+            }
+        }
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            ExprKind::Column(index) => write!(f, "#{index}"),
+            ExprKind::Literal(value) => write!(f, "{value}"),
+            ExprKind::Arithmetic(op, a, b) => write!(f, "({a} {op} {b})"),
+            ExprKind::Compare(op, a, b) => write!(f, "({a} {op} {b})"),
+            ExprKind::And(a, b) => write!(f, "({a} AND {b})"),
+            ExprKind::Or(a, b) => write!(f, "({a} OR {b})"),
+            ExprKind::Not(a) => write!(f, "NOT {a}"),
+            ExprKind::IsNull(a) => write!(f, "{a} IS NULL"),
+            ExprKind::Negative(a) => write!(f, "-{a}"),
+            ExprKind::Case { branches, otherwise } => {
+                write!(f, "CASE")?;
+                for (when, then) in branches {
+                    write!(f, " WHEN {when} THEN {then}")?;
+                }
+                if let Some(otherwise) = otherwise {
+                    write!(f, " ELSE {otherwise}")?;
+                }
+                write!(f, " END")
+            }
+            ExprKind::Cast(a) => write!(f, "CAST({a} AS {})", self.data_type),
+            ExprKind::InList { operand, list, negated } => {
+                let items: Vec<String> = list.iter().map(Scalar::to_string).collect();
+                write!(f, "{operand} {}IN ({})", if *negated { "NOT " } else { "" }, items.join(", "))
+            }
+            ExprKind::Average(sum, count) => write!(f, "({sum} / {count})"),
+            ExprKind::OverDictionary { column, function } => write!(f, "dictionary[#{column}]({function})"),
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("NULL"),
+            Self::Boolean(value) => write!(f, "{value}"),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Float(value) => write!(f, "{value}"),
+        }
+    }
+}
+
+impl fmt::Display for ArithmeticOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "*",
+            Self::Divide => "/",
+            Self::Modulo => "%",
+        })
+    }
+}
+
+impl fmt::Display for CompareOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Equal => "=",
+            Self::NotEqual => "<>",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+        })
+    }
+}

@@ -1,0 +1,21 @@
+//! Joins and group-bys on Arrow data, on one or several devices.
+//!
+//! Owns columns on devices, expressions, device plans, generated pipelines, hash tables, exchange,
+//! joins and group-bys, and the Arrow-native API over them. Must not know DataFusion, nor a driver.
+
+mod codegen;
+pub mod column;
+mod error;
+pub mod exec;
+pub mod expr;
+mod hash;
+mod operators;
+pub mod plan;
+mod session;
+mod table;
+
+pub use error::{Error, Reason, Result};
+pub use exec::{ExecOptions, QueryMetrics, QueryOutput};
+pub use operators::{group_by::GroupBy, hash_join::HashJoin};
+pub use session::Session;
+pub use table::{Shard, Table, TableBuilder};

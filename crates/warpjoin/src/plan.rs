@@ -1,0 +1,184 @@
+//! The device plan: a small relational algebra.
+//!
+//! Built by the Arrow-native API and by the DataFusion rule, cut into pipelines and run by
+//! [`crate::exec`]. Columns are positions; names only label the output schema.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+
+use crate::Table;
+use crate::expr::Expr;
+
+/// A node of the device plan.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What it does.
+    pub kind: PlanKind,
+    /// Columns that it puts out.
+    pub schema: SchemaRef,
+}
+
+/// What a node does.
+#[derive(Debug, Clone)]
+pub enum PlanKind {
+    /// Columns of a resident table, by position.
+    Scan {
+        /// The table.
+        table: Arc<Table>,
+        /// Its columns, in output order; a column may occur twice.
+        projection: Vec<usize>,
+    },
+    /// All columns of a table that is handed over at execution.
+    Input {
+        /// Position in the list handed over.
+        index: usize,
+    },
+    /// Rows whose predicate is true.
+    Filter {
+        /// Input.
+        input: Box<Plan>,
+        /// A boolean expression over the input.
+        predicate: Expr,
+    },
+    /// One output column an expression.
+    Project {
+        /// Input.
+        input: Box<Plan>,
+        /// Expressions over the input.
+        exprs: Vec<Expr>,
+    },
+    /// A hash join. Without `output`, puts out all build columns, then all probe columns.
+    Join(Box<JoinPlan>),
+    /// A group-by. Puts out the group expressions, then the aggregates. Without group expressions
+    /// it puts out one row, also on empty input.
+    Aggregate {
+        /// Input.
+        input: Box<Plan>,
+        /// GROUP BY. Nulls are a group; so are NaNs; -0.0 equals 0.0.
+        group_by: Vec<Expr>,
+        /// The aggregates.
+        aggregates: Vec<AggregateCall>,
+    },
+}
+
+/// A hash join.
+#[derive(Debug, Clone)]
+pub struct JoinPlan {
+    /// Side that the hash table is built from.
+    pub build: Plan,
+    /// Side that probes it.
+    pub probe: Plan,
+    /// Pairs of key expressions (over build, over probe) of equal type; at least one.
+    pub on: Vec<(Expr, Expr)>,
+    /// Kind of join.
+    pub kind: JoinKind,
+    /// Whether null keys equal each other (IS NOT DISTINCT FROM).
+    pub null_equals_null: bool,
+    /// Part of the match condition, over all build columns, then all probe columns.
+    pub residual: Option<Expr>,
+    /// Columns put out, by position among all build columns, then all probe columns.
+    pub output: Vec<usize>,
+}
+
+/// Kinds of join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum JoinKind {
+    /// Pairs that match.
+    Inner,
+}
+
+/// One aggregate of a group-by.
+#[derive(Debug, Clone)]
+pub struct AggregateCall {
+    /// The function.
+    pub function: AggregateFunction,
+    /// Its argument; `None` only for `Count`, which then counts rows.
+    pub argument: Option<Expr>,
+    /// Type of the result.
+    pub data_type: DataType,
+}
+
+/// Aggregate functions. Nulls are skipped; without a value left the result is null, a count 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AggregateFunction {
+    /// Rows, or values that are not null. Int64.
+    Count,
+    /// Sum. Integers and decimals wrap in the result type.
+    Sum,
+    /// Smallest value.
+    Min,
+    /// Largest value.
+    Max,
+    /// Mean: of floats in Float64, of decimals in the result's scale, truncated.
+    Avg,
+}
+
+impl fmt::Display for AggregateFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Count => "count",
+            Self::Sum => "sum",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Avg => "avg",
+        })
+    }
+}
+
+impl Plan {
+    /// Direct inputs.
+    pub fn inputs(&self) -> Vec<&Plan> {
+        match &self.kind {
+            PlanKind::Scan { .. } | PlanKind::Input { .. } => vec![],
+            PlanKind::Filter { input, .. } | PlanKind::Project { input, .. } | PlanKind::Aggregate { input, .. } => {
+                vec![input]
+            }
+            PlanKind::Join(join) => vec![&join.build, &join.probe],
+        }
+    }
+
+    /// One line: what this node does.
+    pub fn describe(&self) -> String {
+        let list = |exprs: &[Expr]| exprs.iter().map(Expr::to_string).collect::<Vec<_>>().join(", ");
+        match &self.kind {
+            PlanKind::Scan { table, projection } => {
+                let schema = table.schema();
+                let names: Vec<&str> = projection.iter().map(|&i| schema.field(i).name().as_str()).collect();
+                format!("Scan: {} rows [{}]", table.rows(), names.join(", "))
+            }
+            PlanKind::Input { index } => format!("Upload: input {index}"),
+            PlanKind::Filter { predicate, .. } => format!("Filter: {predicate}"),
+            PlanKind::Project { exprs, .. } => format!("Project: {}", list(exprs)),
+            PlanKind::Join(join) => {
+                let on: Vec<String> = join.on.iter().map(|(b, p)| format!("{b} = {p}")).collect();
+                let residual = join.residual.as_ref().map(|r| format!(", residual {r}")).unwrap_or_default();
+                format!("HashJoin: {:?}, build = probe: [{}]{residual}", join.kind, on.join(", "))
+            }
+            PlanKind::Aggregate { group_by, aggregates, .. } => {
+                let calls: Vec<String> = aggregates
+                    .iter()
+                    .map(|a| match &a.argument {
+                        Some(argument) => format!("{}({argument})", a.function),
+                        None => format!("{}(*)", a.function),
+                    })
+                    .collect();
+                format!("GroupBy: [{}], [{}]", list(group_by), calls.join(", "))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    /// The tree, a node a line, two spaces a level.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn node(plan: &Plan, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            writeln!(f, "{:indent$}{}", "", plan.describe(), indent = depth * 2)?;
+            plan.inputs().into_iter().try_for_each(|input| node(input, depth + 1, f))
+        }
+        node(self, 0, f)
+    }
+}

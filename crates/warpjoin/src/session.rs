@@ -1,0 +1,55 @@
+//! The devices that queries run on.
+
+use std::sync::Arc;
+
+use warpjoin_device::{Device, DeviceKind, Stream};
+
+use crate::{Error, Result};
+
+/// A set of devices of one kind that can reach each other's memory. Tables belong to a session,
+/// sharded over its devices; queries run on all of them.
+#[derive(Debug)]
+pub struct Session {
+    devices: Vec<Device>,
+    /// One stream a device for what outlives queries: tables.
+    load_streams: Vec<Stream>,
+}
+
+impl Session {
+    /// Opens a session on `devices` (1 to 255 of one kind), and peer access between all of them.
+    ///
+    /// # Errors
+    /// When there is no device, they are of different kinds, or one can't reach another.
+    pub fn new(devices: Vec<Device>) -> Result<Arc<Self>> {
+        if devices.is_empty() || devices.len() > 255 {
+            return Err(Error::InvalidArgument(format!("a session takes 1 to 255 devices, not {}", devices.len())));
+        }
+        for from in &devices {
+            for to in &devices {
+                from.open_peer_access(to)?;
+            }
+        }
+        let load_streams = devices.iter().map(Device::create_stream).collect::<Result<_, _>>()?;
+        Ok(Arc::new(Self { devices, load_streams }))
+    }
+
+    /// The devices, in shard order.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// Kind of all its devices.
+    pub fn kind(&self) -> DeviceKind {
+        self.devices[0].info().kind
+    }
+
+    /// Streams for loading tables, one a device.
+    pub(crate) fn load_streams(&self) -> &[Stream] {
+        &self.load_streams
+    }
+
+    /// Fresh streams for one query, one a device.
+    pub(crate) fn query_streams(&self) -> Result<Vec<Stream>> {
+        Ok(self.devices.iter().map(Device::create_stream).collect::<Result<_, _>>()?)
+    }
+}

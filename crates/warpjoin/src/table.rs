@@ -1,0 +1,330 @@
+//! A table resident on the devices of a session.
+//!
+//! Owns how rows are cut into shards, and the way of columns to devices and back. Must not know
+//! queries.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use rayon::prelude::*;
+use warpjoin_device::{Buffer, Stream};
+
+use crate::column::{
+    ColumnStatistics, ColumnType, Domain, EncodedColumn, EncodedRows, StringEncoding, TableEncoder, Validity,
+    decode_rows,
+};
+use crate::{Error, Result, Session};
+
+/// An immutable table, its rows spread over the devices of a session in contiguous runs.
+pub struct Table {
+    session: Arc<Session>,
+    schema: SchemaRef,
+    rows: u64,
+    column_types: Vec<ColumnType>,
+    statistics: Vec<ColumnStatistics>,
+    shards: Vec<Shard>,
+    /// Whether domains are the smallest and largest values, not only bounds of them.
+    exact_bounds: bool,
+}
+
+/// The rows of a table on one device.
+#[derive(Debug)]
+pub struct Shard {
+    /// Number of rows; a shard may be empty.
+    pub rows: u64,
+    /// Position of its first row in the table.
+    pub first_row: u64,
+    /// One entry a column.
+    pub columns: Vec<ShardColumn>,
+}
+
+/// A column of one shard. Every buffer is at least 16 bytes long and a multiple of that, so that
+/// kernels can read whole vectors; what is past the rows is 0.
+#[derive(Debug)]
+pub struct ShardColumn {
+    /// Rows x width, or the bytes of raw strings; `None` with width 0 or without rows.
+    pub values: Option<Buffer>,
+    /// Raw strings: rows + 1 u64, from 0 on; `None` without rows.
+    pub offsets: Option<Buffer>,
+    /// A bit a row, set where valid; `None` without nulls in the table's column, or without rows.
+    pub validity: Option<Buffer>,
+}
+
+/// Shards begin at multiples of this, so that validity bitmaps are cut between bytes.
+const SHARD_ALIGNMENT_ROWS: u64 = 64;
+const BUFFER_ALIGNMENT_BYTES: u64 = 16;
+const OFFSET_BYTES: usize = size_of::<u64>();
+/// Rows of a column that a download holds on the host beside the result.
+const DOWNLOAD_ROWS: usize = 1 << 20;
+
+impl Table {
+    /// A table of what a query put out: its domains are bounds.
+    pub(crate) fn from_result(
+        session: Arc<Session>,
+        schema: SchemaRef,
+        column_types: Vec<ColumnType>,
+        statistics: Vec<ColumnStatistics>,
+        shards: Vec<Shard>,
+    ) -> Self {
+        let rows = shards.iter().map(|shard| shard.rows).sum();
+        Self { session, schema, rows, column_types, statistics, shards, exact_bounds: false }
+    }
+
+    /// Whether the domains of the columns are their smallest and largest values. True for uploaded
+    /// tables; results of queries have bounds that may be wider.
+    pub fn has_exact_bounds(&self) -> bool {
+        self.exact_bounds
+    }
+
+    /// The declared schema.
+    pub fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    /// Number of rows on all devices.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Types of the columns, in schema order.
+    pub fn column_types(&self) -> &[ColumnType] {
+        &self.column_types
+    }
+
+    /// Statistics of the columns, in schema order.
+    pub fn statistics(&self) -> &[ColumnStatistics] {
+        &self.statistics
+    }
+
+    /// One shard a device of the session, in row order.
+    pub fn shards(&self) -> &[Shard] {
+        &self.shards
+    }
+
+    /// The session whose devices hold it.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Device memory that it holds, in bytes, over all devices.
+    pub fn resident_bytes(&self) -> u64 {
+        self.shards.iter().flat_map(|shard| &shard.columns).map(ShardColumn::bytes).sum()
+    }
+
+    /// The rows of some columns (by position, in the order asked for), in row order, in batches of
+    /// at most `batch_rows` rows. A table without rows gives no batch.
+    ///
+    /// # Errors
+    /// When there is no such column, `batch_rows` is 0, or a device fails.
+    pub fn download(&self, projection: &[usize], batch_rows: usize) -> Result<Vec<RecordBatch>> {
+        let schema = Arc::new(self.schema.project(projection)?);
+        if batch_rows == 0 {
+            return Err(Error::InvalidArgument("batches of 0 rows".into()));
+        }
+        let mut batches = vec![];
+        for (shard, stream) in self.shards.iter().zip(self.session.load_streams()) {
+            batches.extend(self.download_shard(shard, stream, &schema, projection, batch_rows)?);
+        }
+        Ok(batches)
+    }
+
+    fn download_shard(
+        &self,
+        shard: &Shard,
+        stream: &Stream,
+        schema: &SchemaRef,
+        projection: &[usize],
+        batch_rows: usize,
+    ) -> Result<Vec<RecordBatch>> {
+        // A multiple of 8 batches, so that bitmaps are cut between bytes.
+        let piece_rows = batch_rows.saturating_mul((DOWNLOAD_ROWS / batch_rows / 8 * 8).max(8));
+        let shard_rows = usize::try_from(shard.rows).map_err(|_| Error::internal("a shard larger than memory"))?;
+        let mut batches = Vec::with_capacity(shard_rows.div_ceil(batch_rows));
+        for piece_start in (0..shard_rows).step_by(piece_rows) {
+            let rows = piece_rows.min(shard_rows - piece_start);
+            let pieces: Vec<Piece> = projection
+                .iter()
+                .map(|&index| Piece::read(stream, &self.column_types[index], &shard.columns[index], piece_start, rows))
+                .collect::<Result<_>>()?;
+            let starts: Vec<usize> = (0..rows).step_by(batch_rows).collect();
+            let decoded: Vec<RecordBatch> = starts
+                .into_par_iter()
+                .map(|start| {
+                    let batch_rows = batch_rows.min(rows - start);
+                    let columns = projection.iter().zip(&pieces);
+                    let arrays = columns
+                        .map(|(&index, piece)| piece.decode(&self.column_types[index], start, batch_rows))
+                        .collect::<Result<_>>()?;
+                    let options = RecordBatchOptions::new().with_row_count(Some(batch_rows));
+                    Ok(RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?)
+                })
+                .collect::<Result<_>>()?;
+            batches.extend(decoded);
+        }
+        Ok(batches)
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rows, columns, shards) = (self.rows, self.column_types.len(), self.shards.len());
+        write!(f, "Table({rows} rows x {columns} columns on {shards} devices)")
+    }
+}
+
+impl ShardColumn {
+    fn bytes(&self) -> u64 {
+        [&self.values, &self.offsets, &self.validity].into_iter().flatten().map(Buffer::bytes).sum()
+    }
+}
+
+/// Some rows of a shard's column, on the host.
+struct Piece {
+    values: Vec<u8>,
+    offsets: Option<Vec<u8>>,
+    validity: Option<Vec<u8>>,
+}
+
+impl Piece {
+    /// Reads `rows` rows from row `start` on, a multiple of 8.
+    fn read(
+        stream: &Stream,
+        column_type: &ColumnType,
+        column: &ShardColumn,
+        start: usize,
+        rows: usize,
+    ) -> Result<Self> {
+        let read = |buffer: &Option<Buffer>, offset: usize, bytes: usize| -> Result<Option<Vec<u8>>> {
+            let Some(buffer) = buffer else { return Ok(None) };
+            let mut target = vec![0; bytes];
+            stream.read(buffer, offset as u64, &mut target)?;
+            Ok(Some(target))
+        };
+        let validity = read(&column.validity, start / 8, rows.div_ceil(8))?;
+        if column_type.domain != Domain::Bytes {
+            let width = column_type.layout().width_bytes as usize;
+            let values = read(&column.values, start * width, rows * width)?.unwrap_or_default();
+            return Ok(Self { values, offsets: None, validity });
+        }
+        let mut offsets = read(&column.offsets, start * OFFSET_BYTES, (rows + 1) * OFFSET_BYTES)?.unwrap_or_default();
+        let (first, last) = rebase_offsets(&mut offsets);
+        let values = read(&column.values, first, last - first)?.unwrap_or_default();
+        Ok(Self { values, offsets: Some(offsets), validity })
+    }
+
+    fn decode(&self, column_type: &ColumnType, first: usize, rows: usize) -> Result<ArrayRef> {
+        let validity = self.validity.as_deref().map(Validity::Bits);
+        let encoded = EncodedRows { values: &self.values, offsets: self.offsets.as_deref(), validity };
+        decode_rows(column_type, first, rows, encoded)
+    }
+}
+
+/// Lets offsets (u64, little endian) begin at 0. Gives the first and the last one as they were.
+fn rebase_offsets(offsets: &mut [u8]) -> (usize, usize) {
+    let slots = offsets.as_chunks_mut::<OFFSET_BYTES>().0;
+    let first = slots.first().map_or(0, |raw| u64::from_le_bytes(*raw));
+    let last = slots.last().map_or(first, |raw| u64::from_le_bytes(*raw));
+    if first > 0 {
+        for slot in slots {
+            *slot = (u64::from_le_bytes(*slot) - first).to_le_bytes();
+        }
+    }
+    (first as usize, last as usize)
+}
+
+/// Collects batches into a [`Table`]. Host memory holds the encoded columns until `finish`.
+pub struct TableBuilder {
+    session: Arc<Session>,
+    schema: SchemaRef,
+    encoder: TableEncoder,
+}
+
+impl TableBuilder {
+    /// A builder of a table of this schema, on the devices of `session`.
+    pub fn new(session: &Arc<Session>, schema: SchemaRef) -> Self {
+        let encoder = TableEncoder::new(schema.clone(), StringEncoding::default());
+        Self { session: session.clone(), schema, encoder }
+    }
+
+    /// Chooses how string columns are stored. Call it before the first [`Self::push`]: it starts anew.
+    #[must_use]
+    pub fn with_strings(mut self, strings: StringEncoding) -> Self {
+        self.encoder = TableEncoder::new(self.schema.clone(), strings);
+        self
+    }
+
+    /// Takes the rows of a batch (rows x columns of the schema), after those taken before.
+    ///
+    /// # Errors
+    /// As [`TableEncoder::push`].
+    pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.encoder.push(batch)
+    }
+
+    /// Brings all rows to the devices, column by column, and waits until they are there.
+    ///
+    /// # Errors
+    /// As [`Self::push`], and when a device has too little memory.
+    pub fn finish(self) -> Result<Table> {
+        let streams = self.session.load_streams();
+        let rows = self.encoder.rows();
+        let mut shards = cut(rows, streams.len());
+        let (mut column_types, mut statistics) = (vec![], vec![]);
+        for column in self.encoder.finish_columns()? {
+            let column = column?;
+            // From one thread, so that a simulation with a seed does the same each time.
+            for (shard, stream) in shards.iter_mut().zip(streams) {
+                let uploaded = upload_column(stream, &column, shard)?;
+                shard.columns.push(uploaded);
+            }
+            column_types.push(column.column_type);
+            statistics.push(column.statistics);
+        }
+        streams.iter().try_for_each(Stream::synchronize)?;
+        Ok(Table { session: self.session, schema: self.schema, rows, column_types, statistics, shards, exact_bounds: true })
+    }
+}
+
+/// Contiguous runs of rows, as equal as their alignment allows.
+fn cut(rows: u64, devices: usize) -> Vec<Shard> {
+    let shard_rows = rows.div_ceil(devices as u64).next_multiple_of(SHARD_ALIGNMENT_ROWS);
+    (0..devices as u64)
+        .map(|index| {
+            let first_row = (index * shard_rows).min(rows);
+            Shard { rows: shard_rows.min(rows - first_row), first_row, columns: vec![] }
+        })
+        .collect()
+}
+
+fn upload_column(stream: &Stream, column: &EncodedColumn, shard: &Shard) -> Result<ShardColumn> {
+    let (first, rows) = (shard.first_row as usize, shard.rows as usize);
+    if rows == 0 {
+        return Ok(ShardColumn { values: None, offsets: None, validity: None });
+    }
+    let validity = column.validity.as_ref().map(|bits| upload(stream, &bits[first / 8..(first + rows).div_ceil(8)]));
+    let (values, offsets) = match &column.offsets {
+        Some(offsets) => {
+            let mut offsets = offsets[first * OFFSET_BYTES..(first + rows + 1) * OFFSET_BYTES].to_vec();
+            let (start, end) = rebase_offsets(&mut offsets);
+            (Some(upload(stream, &column.values[start..end])?), Some(upload(stream, &offsets)?))
+        }
+        None => {
+            let width = column.column_type.layout().width_bytes as usize;
+            let bytes = &column.values[first * width..(first + rows) * width];
+            ((width > 0).then(|| upload(stream, bytes)).transpose()?, None)
+        }
+    };
+    Ok(ShardColumn { values, offsets, validity: validity.transpose()? })
+}
+
+/// Uploads bytes, filled up with 0.
+fn upload(stream: &Stream, bytes: &[u8]) -> Result<Buffer> {
+    let filled = bytes.len() as u64;
+    let padded = filled.next_multiple_of(BUFFER_ALIGNMENT_BYTES).max(BUFFER_ALIGNMENT_BYTES);
+    let buffer = stream.alloc(padded)?;
+    stream.write(&buffer, 0, bytes)?;
+    stream.fill(&buffer, filled, padded - filled, 0)?;
+    Ok(buffer)
+}

@@ -1,0 +1,96 @@
+// Builds the hash table of a join from key words, one a build row.
+//
+// Inputs: keys[rows], never 0; values[rows] or null (then the row number is the value).
+// Unique keys: build_unique alone; a key seen twice is counted and the table is useless then.
+// Duplicate keys: build_count, build_offsets, build_fill leave (first << 32 | count) in the value of
+// each slot, and the rows of a key side by side in row_list (compressed sparse rows).
+// Grid: one row (or slot) a thread, grid stride; no shared memory. Specialised by WJ_LANES.
+// Status: WJ_STATUS_FULL when a key found no slot within steps_max windows.
+#include "wj/control.cuh"
+#include "wj/key_table.cuh"
+
+struct BuildParams {
+    u64 rows;
+    const u64* keys;
+    const u64* values;
+    Slot* slots;
+    u64 windows;
+    u64 steps_max;
+    u64* control;
+};
+
+// Inserts row after row; calls on_slot(row, outcome, slot) for each row that has its slot.
+template <class OnSlot>
+WJ_DEVICE void insert_rows(const BuildParams& p, OnSlot on_slot) {
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    const u64 rounds = (p.rows + stride - 1) / stride;
+    u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    for (u64 round = 0; round < rounds; ++round, row += stride) {
+        if (is_aborted(p.control)) break;
+        const bool active = row < p.rows;
+        const u64 key = active ? p.keys[row] : 0;
+        u64 slot = 0;
+        const InsertOutcome outcome = insert<WJ_LANES>(p.slots, p.windows, p.steps_max, key, hash_key(key), active, slot);
+        if (!active) continue;
+        if (outcome == INSERT_FULL) {
+            raise_status(p.control, WJ_STATUS_FULL);
+        } else {
+            on_slot(row, outcome, slot);
+        }
+    }
+}
+
+WJ_ENTRY(build_unique, BuildParams, WJ_BLOCK_THREADS) {
+    insert_rows(p, [&](u64 row, InsertOutcome outcome, u64 slot) {
+        if (outcome == INSERT_NEW) {
+            p.slots[slot].value = p.values ? p.values[row] : row;
+        } else {
+            raise_status(p.control, WJ_STATUS_DUPLICATE);
+        }
+    });
+}
+
+WJ_ENTRY(build_count, BuildParams, WJ_BLOCK_THREADS) {
+    insert_rows(p, [&](u64 row, InsertOutcome outcome, u64 slot) { atomicAdd(&p.slots[slot].value, 1ULL); });
+}
+
+struct OffsetsParams {
+    u64 slot_count;
+    Slot* slots;
+    u32* cursors;  // slot_count
+    u64* control;
+};
+
+WJ_ENTRY(build_offsets, OffsetsParams, WJ_BLOCK_THREADS) {
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    for (u64 slot = (u64)blockIdx.x * blockDim.x + threadIdx.x; slot < p.slot_count; slot += stride) {
+        if (p.slots[slot].key == 0) continue;
+        const u64 count = p.slots[slot].value;
+        const u64 first = atomicAdd(&p.control[WJ_CONTROL_ROWS], count);
+        p.slots[slot].value = first << 32 | count;
+        p.cursors[slot] = (u32)first;
+    }
+}
+
+struct FillParams {
+    u64 rows;
+    const u64* keys;
+    Slot* slots;
+    u64 windows;
+    u32* cursors;
+    u32* row_list;  // rows
+};
+
+WJ_ENTRY(build_fill, FillParams, WJ_BLOCK_THREADS) {
+    const ProbeGroup<WJ_LANES> probe_group;
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    const u64 rounds = (p.rows + stride - 1) / stride;
+    u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    for (u64 round = 0; round < rounds; ++round, row += stride) {
+        const bool active = row < p.rows;
+        const u64 key = active ? p.keys[row] : 0;
+        u64 slot = 0;
+        const InsertOutcome outcome = insert<WJ_LANES>(p.slots, p.windows, p.windows, key, hash_key(key), active, slot);
+        if (active && outcome == INSERT_FOUND) p.row_list[atomicAdd(&p.cursors[slot], 1u)] = (u32)row;
+    }
+}

@@ -1,0 +1,96 @@
+// CUDA's names for the system's C++ compiler: what `wj/simt.cuh` includes for simulated devices.
+// Lanes yield to others before and after every atomic and relaxed access, and at every collective.
+// No standard header is included: they would cost more to compile than the kernels do.
+#pragma once
+
+#include "sim/abi.h"
+
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+#define WJ_SIM_INLINE static inline __attribute__((always_inline))
+#if defined(__SANITIZE_THREAD__)
+#define WJ_SIM_PLAIN_YIELDS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define WJ_SIM_PLAIN_YIELDS 1
+#endif
+#endif
+// Around accesses that yield by themselves.
+#if defined(WJ_SIM_PLAIN_YIELDS)
+#define WJ_SIM_ATOMIC static __attribute__((noinline, no_sanitize("thread")))
+#else
+#define WJ_SIM_ATOMIC WJ_SIM_INLINE
+#endif
+
+typedef decltype(sizeof(0)) size_t;
+
+static const WjRuntime* wj_sim_runtime;
+
+// Called on the host's stack, so it must not be a yield point.
+extern "C" __attribute__((visibility("default"), no_sanitize("thread"))) void wj_sim_bind(const WjRuntime* runtime) {
+    wj_sim_runtime = runtime;
+}
+
+// An entry: `WJ_ENTRY(name, Params, threads_max) { ... }`; its argument is `p`, a Params.
+#define WJ_ENTRY(name, Params, threads_max)                                            \
+    extern "C" __attribute__((visibility("default"))) const WjEntryInfo name##_wj_info = { \
+        threads_max, __is_empty(Params) ? 0 : sizeof(Params)};                          \
+    extern "C" __attribute__((visibility("default"))) void name(const Params& p)
+
+WJ_SIM_INLINE WjLane& wj_sim_lane() {
+    unsigned long sp;
+#if defined(__x86_64__)
+    asm("movq %%rsp, %0" : "=r"(sp));
+#elif defined(__aarch64__)
+    asm("mov %0, sp" : "=r"(sp));
+#else
+    sp = reinterpret_cast<unsigned long>(__builtin_frame_address(0));
+#endif
+    unsigned long top = (sp | (WJ_SIM_STACK_BYTES - 1)) + 1;
+    unsigned long colour = (sp >> WJ_SIM_STACK_SHIFT) & (WJ_SIM_COLOURS - 1);
+    return *reinterpret_cast<WjLane*>(top - WJ_SIM_LANE_BYTES - colour * WJ_SIM_COLOUR_BYTES);
+}
+
+#define threadIdx (wj_sim_lane().thread_index)
+#define blockIdx (wj_sim_lane().block_index)
+#define blockDim (wj_sim_lane().block_dim)
+#define gridDim (wj_sim_lane().grid_dim)
+#define warpSize 32
+
+WJ_SIM_INLINE void wj_sim_yield_point() {
+    WjLane& lane = wj_sim_lane();
+    if (__builtin_expect(--lane.yield_in <= 0, 0)) wj_sim_runtime->yield(&lane);
+}
+
+// Around an access that other lanes can observe: they may run just before it and just after it.
+struct WjObservable {
+    __forceinline__ WjObservable() { wj_sim_yield_point(); }
+    __forceinline__ ~WjObservable() { wj_sim_yield_point(); }
+};
+
+// The block's dynamic shared memory, seen as a T. Its size comes with the launch.
+template <class T>
+static inline T& shared_as() {
+    WjLane& lane = wj_sim_lane();
+    if (!lane.shared) wj_sim_runtime->fail(&lane, "shared memory used, and none asked at launch", 0);
+    return *static_cast<T*>(lane.shared);
+}
+
+// A load that is not merged with others: it sees what other threads have stored meanwhile.
+template <class T>
+WJ_SIM_ATOMIC T load_relaxed(const T* address) {
+    WjObservable observable;
+    return *const_cast<const volatile T*>(address);
+}
+
+#include "sim/simt_types.h"
+#include "sim/simt_collectives.h"
+#include "sim/simt_atomics.h"
+#include "sim/simt_math.h"
+#if defined(WJ_SIM_PLAIN_YIELDS)
+#include "sim/simt_plain.h"
+#endif

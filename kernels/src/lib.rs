@@ -1,0 +1,55 @@
+//! The kernel sources of warpjoin, as text.
+//!
+//! Owns which files exist and under which names a kernel may include them. Must not know how they
+//! are compiled. Every header compiles with NVRTC and, through `wj/simt.cuh`, with the system's
+//! C++ compiler for simulated devices.
+
+/// A source file: the name that `#include` takes, and its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelFile {
+    /// Such as `wj/simt.cuh`.
+    pub name: &'static str,
+    /// The whole text.
+    pub text: &'static str,
+}
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        &[$(KernelFile { name: $name, text: include_str!(concat!("../", $name)) }),*]
+    };
+}
+
+/// Headers that kernels may include.
+pub const HEADERS: &[KernelFile] = files![
+    "wj/simt.cuh",
+    "wj/control.cuh",
+    "wj/hash.cuh",
+    "wj/key_table.cuh",
+    "wj/group_table.cuh",
+    "wj/accumulate.cuh",
+    "wj/pipeline.cuh",
+];
+
+/// Hash tables of joins.
+pub const JOIN_BUILD: KernelFile = KernelFile { name: "join_build.cu", text: include_str!("../join_build.cu") };
+
+/// Multisplit and transposition.
+pub const EXCHANGE: KernelFile = KernelFile { name: "exchange.cu", text: include_str!("../exchange.cu") };
+
+/// Headers that only the simulated device adds.
+pub const SIMULATION_HEADERS: &[KernelFile] = files![
+    "sim/abi.h",
+    "sim/simt_cpu.h",
+    "sim/simt_types.h",
+    "sim/simt_collectives.h",
+    "sim/simt_atomics.h",
+    "sim/simt_math.h",
+    "sim/simt_plain.h",
+];
+
+/// The fibre scheduler of the simulated device, compiled once and not with every kernel: the first
+/// file, and what it includes.
+pub const SIMULATION_RUNTIME: &[KernelFile] = files!["sim/runtime.cpp", "sim/worker.h", "sim/fibre.h", "sim/abi.h"];
+
+/// Validity bytes to bitmaps.
+pub const VALIDITY: KernelFile = KernelFile { name: "validity.cu", text: include_str!("../validity.cu") };

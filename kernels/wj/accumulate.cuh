@@ -1,0 +1,63 @@
+// Accumulators: words that start at 0 and are merged by adding or by the unsigned maximum.
+//
+// A 128-bit sum is two words, low first. Minimum and maximum are the unsigned maximum of an encoding
+// in which 0 is below every value's code or equal to the lowest (see order_code_*).
+#pragma once
+#include "wj/simt.cuh"
+
+// Adds to a word of global memory that other threads add to as well.
+WJ_DEVICE void accumulate_add(u64* word, u64 value) { atomicAdd(word, value); }
+WJ_DEVICE void accumulate_add(f64* word, f64 value) { atomicAdd(word, value); }
+
+// Adds a 128-bit value to two words: the carry of the low word goes into the high one.
+WJ_DEVICE void accumulate_add_wide(u64* words, i128 value) {
+    const u64 low = (u64)value;
+    const u64 before = atomicAdd(&words[0], low);
+    const u64 high = (u64)((u128)value >> 64) + (before + low < before ? 1 : 0);
+    if (high != 0) atomicAdd(&words[1], high);
+}
+
+// Raises a word to `code`; most rows raise nothing and pay for a load only.
+WJ_DEVICE void accumulate_max(u64* word, u64 code) {
+    if (load_relaxed(word) < code) atomicMax(word, code);
+}
+
+// Codes whose unsigned order is the order of the values, and back.
+WJ_DEVICE u64 order_code_i64(i64 value) { return (u64)value ^ 0x8000000000000000ULL; }
+WJ_DEVICE i64 order_value_i64(u64 code) { return (i64)(code ^ 0x8000000000000000ULL); }
+// Floats in IEEE total order.
+WJ_DEVICE u64 order_code_f64(f64 value) {
+    const u64 bits = (u64)__double_as_longlong(value);
+    return bits ^ ((u64)((i64)bits >> 63) | 0x8000000000000000ULL);
+}
+WJ_DEVICE f64 order_value_f64(u64 code) {
+    return __longlong_as_double((i64)(code ^ ((u64)((i64)~code >> 63) | 0x8000000000000000ULL)));
+}
+
+// A 128-bit value of two words, low first.
+WJ_DEVICE i128 wide_of_words(const u64* words) { return (i128)((u128)words[1] << 64 | words[0]); }
+
+// Sums over the lanes of a warp; every lane gets the sum. All lanes call it.
+template <class T>
+WJ_DEVICE T warp_sum(T value) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
+    return value;
+}
+WJ_DEVICE i128 warp_sum(i128 value) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+        const u64 low = __shfl_xor_sync(0xffffffffu, (u64)value, distance);
+        const u64 high = __shfl_xor_sync(0xffffffffu, (u64)((u128)value >> 64), distance);
+        value += (i128)((u128)high << 64 | low);
+    }
+    return value;
+}
+WJ_DEVICE u64 warp_max(u64 value) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+        const u64 other = __shfl_xor_sync(0xffffffffu, value, distance);
+        value = other > value ? other : value;
+    }
+    return value;
+}

@@ -1,0 +1,29 @@
+// The control block of a kernel: WJ_CONTROL_WORDS words of device memory, zeroed before a launch
+// and read by the host after it. Word 0 holds status bits; what the others count is said by each
+// kernel.
+#pragma once
+#include "wj/simt.cuh"
+
+// Sets a status bit; the first thread that sees it unset pays for the atomic.
+WJ_DEVICE void raise_status(u64* control, u64 bit) {
+    if ((load_relaxed(&control[WJ_CONTROL_STATUS]) & bit) == 0) atomicOr(&control[WJ_CONTROL_STATUS], bit);
+}
+
+// Whether any lane of the warp sees that the launch can't succeed any more. All lanes call it.
+WJ_DEVICE bool is_aborted(const u64* control) {
+    return __any_sync(0xffffffffu, (load_relaxed(&control[WJ_CONTROL_STATUS]) & WJ_STATUS_ABORT) != 0);
+}
+
+// Reserves one place an active lane in an output that `counter` counts, with one atomic a warp.
+// All lanes of the warp call it.
+WJ_DEVICE u64 reserve_rows(u64* counter, bool active) {
+    const u32 lane = threadIdx.x & 31;
+    const u32 lanes = __ballot_sync(0xffffffffu, active);
+    u64 first = 0;
+    if (lanes != 0) {
+        const u32 leader = __ffs(lanes) - 1;
+        if (lane == leader) first = atomicAdd(counter, (u64)__popc(lanes));
+        first = __shfl_sync(0xffffffffu, first, leader);
+    }
+    return first + __popc(lanes & ((1u << lane) - 1));
+}

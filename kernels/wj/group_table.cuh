@@ -1,0 +1,104 @@
+// The table of a group-by: rows of u64 words, word 0 not 0 where the row is a group, then key words
+// (wide keys), then accumulators. All accumulators start at 0, so that clearing is one memset.
+//
+// Three ways to a row: the packed key is the row (dense keys); open addressing on word 0, which
+// holds packed key + 1 (keys of up to 63 bits); or an index of (fingerprint << 32 | entry + 1) over
+// appended rows that hold the key words (wide keys).
+#pragma once
+#include "wj/control.cuh"
+#include "wj/hash.cuh"
+
+#define WJ_NO_ROW 0xffffffffffffffffULL
+
+struct GroupTable {
+    u64* rows;
+    u64 capacity;   // rows
+    u64* index;     // wide keys: index_slots words, zeroed
+    u64 index_slots;
+    u64 steps_max;  // bound of the probe loop
+    u64* control;
+};
+
+// The row whose number is the packed key.
+WJ_DEVICE u64 group_row_dense(const GroupTable& table, u32 stride, u64 packed) {
+    u64* row = table.rows + packed * stride;
+    if (load_relaxed(row) == 0) atomicExch(row, 1ULL);
+    return packed;
+}
+
+// Finds or claims the row of a packed key; WJ_NO_ROW (and the status) when there is none left.
+WJ_DEVICE u64 group_row_narrow(const GroupTable& table, u32 stride, u64 packed) {
+    const u64 word = packed + 1;
+    u64 place = hash_place(hash_key(word), table.capacity);
+    for (u64 step = 0; step < table.steps_max; ++step) {
+        u64* row = table.rows + place * stride;
+        u64 seen = load_relaxed(row);
+        if (seen == 0) {
+            seen = atomicCAS(row, 0ULL, word);
+            if (seen == 0) seen = word;
+        }
+        if (seen == word) return place;
+        place = place + 1 == table.capacity ? 0 : place + 1;
+    }
+    raise_status(table.control, WJ_STATUS_FULL);
+    return WJ_NO_ROW;
+}
+
+// A row that a thread has reserved and not yet published: kept for its next new group.
+struct SpareRow {
+    u64 number;
+    bool reserved;
+};
+
+// Reserves a row and writes the key words into it.
+template <int WORDS>
+WJ_DEVICE bool write_spare_row(const GroupTable& table, u32 stride, const u64 (&key)[WORDS], SpareRow& spare) {
+    if (!spare.reserved) {
+        spare.number = atomicAdd(&table.control[WJ_CONTROL_ROWS], 1ULL);
+        if (spare.number >= table.capacity) return false;
+        spare.reserved = true;
+    }
+    u64* row = table.rows + spare.number * stride;
+#pragma unroll
+    for (int word = 0; word < WORDS; ++word) row[1 + word] = key[word];
+    __threadfence();
+    return true;
+}
+
+// Finds or appends the row of a key of several words.
+template <int WORDS>
+WJ_DEVICE u64 group_row_wide(const GroupTable& table, u32 stride, const u64 (&key)[WORDS], SpareRow& spare) {
+    u64 hash = 0;
+#pragma unroll
+    for (int word = 0; word < WORDS; ++word) hash = hash_combine(hash, key[word]);
+    hash = hash_key(hash);
+    const u64 fingerprint = (hash & 0xffffffffULL) << 32;
+    u64 place = hash_place(hash, table.index_slots);
+    bool written = false;
+    for (u64 step = 0; step < table.steps_max; ++step) {
+        u64 seen = load_relaxed(&table.index[place]);
+        if (seen == 0) {
+            if (!written && !write_spare_row(table, stride, key, spare)) break;
+            written = true;
+            const u64 mine = fingerprint | (spare.number + 1);
+            seen = atomicCAS(&table.index[place], 0ULL, mine);
+            if (seen == 0) {
+                spare.reserved = false;
+                atomicExch(table.rows + spare.number * stride, 1ULL);
+                return spare.number;
+            }
+        }
+        if ((seen & 0xffffffff00000000ULL) == fingerprint) {
+            const u64 number = (seen & 0xffffffffULL) - 1;
+            __threadfence();
+            const u64* row = table.rows + number * stride;
+            bool same = true;
+#pragma unroll
+            for (int word = 0; word < WORDS; ++word) same = same && load_relaxed(&row[1 + word]) == key[word];
+            if (same) return number;
+        }
+        place = place + 1 == table.index_slots ? 0 : place + 1;
+    }
+    raise_status(table.control, WJ_STATUS_FULL);
+    return WJ_NO_ROW;
+}

@@ -1,0 +1,28 @@
+// What generated pipeline kernels are written in.
+#pragma once
+#include "wj/accumulate.cuh"
+#include "wj/control.cuh"
+#include "wj/group_table.cuh"
+#include "wj/key_table.cuh"
+
+// Bit `row` of a validity bitmap (least significant first).
+WJ_DEVICE bool bit_at(const u8* bits, u64 row) { return (bits[row >> 3] >> (row & 7)) & 1; }
+
+// 128-bit parameter from its two words.
+WJ_DEVICE i128 wide_literal(u64 low, u64 high) { return (i128)((u128)high << 64 | low); }
+
+// Division and remainder that never trap; the caller reports division by zero itself.
+template <class T>
+WJ_DEVICE T divide_or_zero(T left, T right) {
+    return right == 0 ? T(0) : (right == T(-1) ? T(0) - left : left / right);
+}
+template <class T>
+WJ_DEVICE T modulo_or_zero(T left, T right) {
+    return right == 0 || right == T(-1) ? T(0) : left % right;
+}
+
+// Key word of a float: -0.0 is 0.0, and every NaN is one value.
+WJ_DEVICE u64 float_key(f64 value) {
+    if (value != value) return 0x7ff8000000000000ULL;
+    return value == 0 ? 0ULL : (u64)__double_as_longlong(value);
+}

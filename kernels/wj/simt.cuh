@@ -1,0 +1,48 @@
+// The one header that knows whether a kernel is compiled for a GPU or for the simulated device.
+// Everything else is written against the names below, which mean the same on both: CUDA's own
+// (threadIdx, __syncthreads, __ballot_sync, __shfl_sync, atomicCAS, ...), and those defined here.
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char i8;
+typedef short i16;
+typedef int i32;
+typedef long long i64;
+typedef __int128 i128;
+typedef unsigned __int128 u128;
+typedef float f32;
+typedef double f64;
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+// An entry: `WJ_ENTRY(name, Params, threads_max) { ... }`; its argument is `p`, a Params.
+#define WJ_ENTRY(name, Params, threads_max) \
+    extern "C" __global__ void __launch_bounds__(threads_max) name(const __grid_constant__ Params p)
+
+// The block's dynamic shared memory, seen as a T. Its size comes with the launch.
+template <class T>
+__device__ __forceinline__ T& shared_as() {
+    extern __shared__ __align__(16) unsigned char wj_shared_bytes[];
+    return *reinterpret_cast<T*>(wj_shared_bytes);
+}
+
+// A load that is not merged with others: it sees what other threads have stored meanwhile.
+template <class T>
+__device__ __forceinline__ T load_relaxed(const T* address) {
+    return *const_cast<const volatile T*>(address);
+}
+
+#define WJ_DEVICE __device__ __forceinline__
+#define WJ_DEVICE_MEMBER __device__ __forceinline__
+
+#else
+
+#include "sim/simt_cpu.h"
+
+#define WJ_DEVICE static inline
+#define WJ_DEVICE_MEMBER inline
+
+#endif

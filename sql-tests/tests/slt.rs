@@ -1,0 +1,78 @@
+//! Every .slt file, on stock DataFusion, on 1, 2 and 4 simulated devices, and on GPUs.
+//!
+//! `WARPJOIN_SLT_COMPLETE=1 cargo test -p warpjoin-sql-tests --test slt stock` writes stock
+//! DataFusion's answers into the files.
+
+use std::path::{Path, PathBuf};
+
+use warpjoin_device::cuda_status;
+use warpjoin_sql_tests::{Engine, EngineKind, announce, complete_file, run_file};
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("slt");
+    let only = std::env::var("WARPJOIN_SLT_FILE").unwrap_or_default();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "slt"))
+        .filter(|path| path.to_string_lossy().contains(&only))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "no .slt file is named {only}");
+    files
+}
+
+fn completing() -> bool {
+    std::env::var("WARPJOIN_SLT_COMPLETE").is_ok_and(|value| value == "1")
+}
+
+fn run_on(kind: EngineKind) {
+    if completing() && kind != EngineKind::Stock {
+        return;
+    }
+    let engine = Engine::new(kind);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut failures = vec![];
+    for file in files() {
+        if completing() {
+            runtime.block_on(complete_file(&engine, &file)).unwrap();
+        } else {
+            failures.extend(runtime.block_on(run_file(&engine, &file)).unwrap());
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n\n{}", failures.len(), failures.join("\n\n"));
+}
+
+#[test]
+fn stock() {
+    run_on(EngineKind::Stock);
+}
+
+#[test]
+fn simulated_1() {
+    run_on(EngineKind::Simulated(1));
+}
+
+#[test]
+fn simulated_2() {
+    run_on(EngineKind::Simulated(2));
+}
+
+#[test]
+fn simulated_4() {
+    run_on(EngineKind::Simulated(4));
+}
+
+#[test]
+fn cuda() {
+    let status = cuda_status();
+    if let Some(problem) = status.problem {
+        let required = std::env::var("WARPJOIN_REQUIRE_GPU").is_ok_and(|value| value == "1");
+        assert!(!required, "WARPJOIN_REQUIRE_GPU=1, and {problem}");
+        announce(&format!("SKIP: .slt files on GPUs: {problem}"));
+        return;
+    }
+    for devices in [1, 2, 4, 8].into_iter().filter(|&devices| devices <= status.gpus) {
+        run_on(EngineKind::Cuda(devices));
+    }
+}
