@@ -131,7 +131,7 @@ pub async fn complete_file(engine: &Engine, path: &Path) -> Result<(), SltError>
         .map_err(|error| SltError::File(error.to_string()))
 }
 
-fn runner(engine: &Engine, last: &LastPlacement) -> Runner<Connection, impl MakeConnection<Conn = Connection>> {
+fn runner(engine: &Engine, last: &LastPlacement) -> Runner<Connection, impl MakeConnection<Conn = Connection> + use<>> {
     let context = engine.session();
     let name = if engine.kind() == EngineKind::Stock { "stock" } else { "device" };
     let last = Arc::clone(last);

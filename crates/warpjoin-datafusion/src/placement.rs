@@ -35,8 +35,7 @@ impl PlacementRule {
 impl PhysicalOptimizerRule for PlacementRule {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let options = config.extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default();
-        if !options.enabled || !any_operator(&plan) {
-            set_depths(&plan);
+        if !options.enabled || !concerns_devices(&plan) {
             return Ok(plan);
         }
         let Some(session) = self.runtime.session(&options)? else { return Ok(plan) };
@@ -74,8 +73,9 @@ fn annotate(
     })
 }
 
-fn any_operator(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    is_operator(plan) || plan.children().into_iter().any(any_operator)
+/// Whether something is on the devices, or might be.
+fn concerns_devices(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    is_operator(plan) || plan.is::<WarpjoinExec>() || plan.children().into_iter().any(concerns_devices)
 }
 
 /// EXPLAIN ANALYZE shows what is below its own node.

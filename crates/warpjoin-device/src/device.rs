@@ -134,6 +134,11 @@ impl Device {
         locked(&self.inner.modules).len()
     }
 
+    /// Sources of the modules in memory, in no order: so that tests can compile them elsewhere.
+    pub fn compiled_sources(&self) -> Vec<ModuleSource> {
+        locked(&self.inner.modules).keys().cloned().collect()
+    }
+
     /// Lets work on this device reach the memory of `peer`. Opening twice is no error.
     ///
     /// # Errors

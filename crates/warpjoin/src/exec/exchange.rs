@@ -44,7 +44,7 @@ impl Part {
 impl Query<'_> {
     /// Gives every device all rows of all devices.
     pub(crate) fn broadcast(&mut self, rows: Intermediate) -> Result<Intermediate> {
-        if self.devices() == 1 {
+        if self.devices() == 1 || self.is_dry() {
             return Ok(rows);
         }
         let total = rows.rows();
@@ -67,13 +67,17 @@ impl Query<'_> {
         }
         // The sources may go once every device has its copy.
         self.synchronize()?;
-        Ok(Intermediate { columns: rows.columns, shards })
+        Ok(Intermediate { shards, ..rows })
     }
 
     /// Sends every row to the device that owns its key word, which is column 0.
     pub(crate) fn exchange(&mut self, rows: Intermediate) -> Result<Intermediate> {
         let devices = self.devices();
         if devices == 1 {
+            return Ok(rows);
+        }
+        if self.is_dry() {
+            self.compile(&exchange_module(self.options.hash_bits), "route_count")?;
             return Ok(rows);
         }
         self.options.check_cancelled()?;
@@ -90,7 +94,7 @@ impl Query<'_> {
         let positions = self.route(&rows, "route_assign", true)?.1;
         self.transpose(&rows, &shards, &counts, &positions)?;
         self.synchronize()?;
-        Ok(Intermediate { columns: rows.columns, shards })
+        Ok(Intermediate { shards, ..rows })
     }
 
     /// Runs a routing kernel on every device: rows for each owner, and positions if asked for.

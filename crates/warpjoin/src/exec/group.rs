@@ -82,6 +82,13 @@ impl Query<'_> {
             return Err(Error::internal("a group sink without groups"));
         };
         let shape = Arc::new(shape.clone());
+        let packed_bits = shape.packing.single_word_bits().unwrap_or(64);
+        let keys_max = if packed_bits < 40 { 1u64 << packed_bits } else { u64::MAX };
+        let groups_max = relation.rows_max.min(keys_max).max(1);
+        if self.is_dry() {
+            self.compile(&generated.module, "pipeline")?;
+            return Ok(GroupTable { shape, groups_max, shards: vec![] });
+        }
         let mut capacities: Vec<u64> = (0..self.devices()).map(|device| self.first_groups(relation, &shape, device)).collect();
         let mut steps_max = STEPS_MAX;
         for attempt in 0..24 {
@@ -96,7 +103,7 @@ impl Query<'_> {
             if reports.iter().all(|report| report.status & status::FULL == 0) {
                 self.note_retries(attempt);
                 let shards = targets.into_iter().map(|target| target.shard).collect();
-                return Ok(GroupTable { shape, shards });
+                return Ok(GroupTable { shape, groups_max, shards });
             }
             // Eight times the room; once there is room for every row, only longer probes can help.
             for (device, capacity) in capacities.iter_mut().enumerate() {

@@ -37,7 +37,7 @@ impl Query<'_> {
             return Err(Error::internal("a build sink without a build"));
         };
         let probe = self.relation(&plan.probe)?;
-        let is_exchanged = self.exchanges(rows.rows(), probe.rows_max);
+        let is_exchanged = self.exchanges(if self.is_dry() { rows.rows_max } else { rows.rows() }, probe.rows_max);
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
         let table = self.build_table(JoinShape { packing, payload: form, unique: true, lanes: 1 }, rows)?;
         let mut payload_of = vec![None; build_width];
@@ -102,6 +102,10 @@ impl Query<'_> {
     pub(crate) fn build_table(&mut self, mut shape: JoinShape, rows: Intermediate) -> Result<Arc<JoinTable>> {
         let load_factor = self.options.load_factor.unwrap_or(LOAD_FACTOR).clamp(0.01, 0.99);
         shape.lanes = self.options.probe_group_lanes.unwrap_or_else(|| lanes_for(load_factor));
+        if self.is_dry() {
+            self.compile(&build_module(shape.lanes, self.options.hash_bits), "build_unique")?;
+            return Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards: vec![], build: Arc::new(rows) }));
+        }
         let rows_max = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
         if rows_max > u64::from(u32::MAX) {
             return Err(Reason::Limit(format!("{rows_max} build rows on one device")).into());
@@ -299,7 +303,7 @@ fn probe_here(plan: &JoinPlan, probe: Relation, table: Arc<JoinTable>, payload_o
 
 fn append_probe(mut relation: Relation, step: ProbeStep, table: Arc<JoinTable>) -> Relation {
     if !table.shape.unique {
-        relation.rows_max = relation.rows_max.saturating_mul(table.build.rows().max(1));
+        relation.rows_max = relation.rows_max.saturating_mul(table.build.rows_max.max(1));
     }
     relation.width = step.output.len();
     relation.steps.push(Step::Probe(step));

@@ -1,7 +1,5 @@
 //! Runs one generated pipeline on all devices: compile, bind, launch, wait, look at the status.
 
-use std::time::Instant;
-
 use warpjoin_device::{Arg, Buffer, Event, Kernel, Launch, Stream};
 
 use super::metrics::PipelineMetrics;
@@ -70,20 +68,6 @@ impl Query<'_> {
         self.note_pipeline(relation, generated, sink_name, &reports, kernel_ns);
         check_status(bits)?;
         Ok(reports)
-    }
-
-    /// Compiles a module for every device; the entry on each.
-    pub(crate) fn compile(&mut self, module: &warpjoin_device::ModuleSource, entry: &str) -> Result<Vec<Kernel>> {
-        let started = Instant::now();
-        let mut kernels = vec![];
-        for device in self.session.devices() {
-            if !device.is_compiled(module) {
-                self.metrics.compiled_modules += 1;
-            }
-            kernels.push(device.compile(module)?.kernel(entry)?);
-        }
-        self.metrics.compile_ns += started.elapsed().as_nanos() as u64;
-        Ok(kernels)
     }
 
     fn launch_on(

@@ -4,6 +4,7 @@
 //! Must not know SQL, nor how code is generated beyond a pipeline's shape.
 
 mod check;
+mod compile;
 mod exchange;
 mod explain;
 mod group;
@@ -80,7 +81,7 @@ fn with_query<T>(
     for device in session.devices() {
         device.memory().reset_peak();
     }
-    let mut query = Query::new(session, inputs, options)?;
+    let mut query = Query::new(session, inputs, options, plan)?;
     let outcome = query.relation(plan).and_then(|relation| finish(&mut query, &relation));
     // Whatever happened: nothing may still run when buffers go.
     let ended = query.synchronize();

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use warpjoin_device::Stream;
 
+use super::compile::Mode;
 use super::metrics::QueryMetrics;
 use super::options::ExecOptions;
 use super::relation::{Relation, Source};
@@ -19,15 +20,31 @@ use crate::{Error, Result, Session, Table};
 pub(crate) struct Query<'a> {
     pub session: &'a Arc<Session>,
     pub streams: Vec<Stream>,
+    pub plan: &'a Plan,
     pub inputs: &'a [Arc<Table>],
     pub options: &'a ExecOptions,
     pub metrics: QueryMetrics,
     pub started: Instant,
+    pub mode: Mode,
 }
 
 impl<'a> Query<'a> {
-    pub(crate) fn new(session: &'a Arc<Session>, inputs: &'a [Arc<Table>], options: &'a ExecOptions) -> Result<Self> {
-        Ok(Self { session, streams: session.query_streams()?, inputs, options, metrics: QueryMetrics::default(), started: Instant::now() })
+    pub(crate) fn new(
+        session: &'a Arc<Session>,
+        inputs: &'a [Arc<Table>],
+        options: &'a ExecOptions,
+        plan: &'a Plan,
+    ) -> Result<Self> {
+        Ok(Self {
+            session,
+            streams: session.query_streams()?,
+            plan,
+            inputs,
+            options,
+            metrics: QueryMetrics::default(),
+            started: Instant::now(),
+            mode: Mode::Run(false),
+        })
     }
 
     pub(crate) fn devices(&self) -> usize {

@@ -18,7 +18,8 @@ pub(crate) struct Relation {
     pub joins: Vec<Arc<JoinTable>>,
     /// Columns after the last step.
     pub width: usize,
-    /// Bound of the rows after the last step, over all devices.
+    /// Bound of the rows after the last step, over all devices. Known from the plan alone but for
+    /// joins with duplicate keys, so that a dry run generates the same code.
     pub rows_max: u64,
 }
 
@@ -37,6 +38,8 @@ pub(crate) enum Source {
 #[derive(Debug)]
 pub(crate) struct Intermediate {
     pub columns: Vec<ColumnType>,
+    /// Bound of the rows that was known before they were made.
+    pub rows_max: u64,
     pub shards: Vec<IntermediateShard>,
 }
 
@@ -58,6 +61,8 @@ pub(crate) struct IntermediateColumn {
 #[derive(Debug)]
 pub(crate) struct GroupTable {
     pub shape: Arc<GroupShape>,
+    /// Bound of the groups that was known before they were made.
+    pub groups_max: u64,
     pub shards: Vec<GroupShard>,
 }
 
@@ -91,10 +96,8 @@ impl Relation {
     pub(crate) fn new(source: Source) -> Self {
         let (width, rows_max) = match &source {
             Source::Table(table, projection) => (projection.len(), table.rows()),
-            Source::Intermediate(rows) => (rows.columns.len(), rows.rows()),
-            Source::Groups(groups) => {
-                (groups.shape.packing.fields.len() + groups.shape.results.len(), groups.shards.iter().map(|s| s.capacity).sum())
-            }
+            Source::Intermediate(rows) => (rows.columns.len(), rows.rows_max),
+            Source::Groups(groups) => (groups.shape.packing.fields.len() + groups.shape.results.len(), groups.groups_max),
         };
         Self { source, steps: vec![], joins: vec![], width, rows_max }
     }

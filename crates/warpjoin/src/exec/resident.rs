@@ -19,7 +19,7 @@ impl Query<'_> {
     pub(crate) fn keep(&mut self, relation: &Relation, schema: &SchemaRef) -> Result<Table> {
         let rows = self.materialise(relation, (0..relation.width).collect())?;
         let rows = Arc::into_inner(rows).ok_or_else(|| Error::internal("a result that is shared"))?;
-        let Intermediate { columns, shards } = rows;
+        let Intermediate { columns, shards, .. } = rows;
         let column_types: Vec<ColumnType> = columns
             .into_iter()
             .zip(schema.fields())

@@ -31,6 +31,11 @@ impl Query<'_> {
             SinkShape::Rows(columns) | SinkShape::Build { columns, .. } => columns.clone(),
             SinkShape::Groups(_) => return Err(Error::internal("a group table where rows were asked for")),
         };
+        if self.is_dry() {
+            self.compile(&generated.module, "pipeline")?;
+            let shards = (0..self.devices()).map(|_| self.unmade_shard(&columns)).collect();
+            return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
+        }
         let mut capacities: Vec<u64> = (0..self.devices()).map(|device| self.first_capacity(relation, device)).collect();
         for attempt in 0..3 {
             let mut shards = vec![];
@@ -47,11 +52,16 @@ impl Query<'_> {
                     self.shrink(device, shard, &columns, capacities[device])?;
                 }
                 self.note_retries(attempt);
-                return Ok((Intermediate { columns, shards }, generated));
+                return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
             }
             capacities = reports.iter().map(|report| report.rows).collect();
         }
         Err(Error::internal(format!("{name}: the output grew while it was written")))
+    }
+
+    /// What a dry run has in place of rows.
+    fn unmade_shard(&self, columns: &[ColumnType]) -> IntermediateShard {
+        IntermediateShard { rows: 0, columns: columns.iter().map(|_| IntermediateColumn::default()).collect() }
     }
 
     /// Rows that an output gets room for at first.

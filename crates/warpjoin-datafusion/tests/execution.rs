@@ -1,0 +1,255 @@
+//! Queries on simulated devices against stock DataFusion.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::queries::{Q1, Q3, Q5, QUERIES};
+use common::{assert_same, physical, register_tpch, rows, run, stock, warp};
+use datafusion::arrow::array::{Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::datasource::MemTable;
+use datafusion::prelude::SessionContext;
+use futures::StreamExt;
+use warpjoin_datafusion::{Placement, session_of};
+
+const SCALE: f64 = 0.01;
+
+fn expected() -> SessionContext {
+    let context = stock();
+    register_tpch(&context, SCALE);
+    context
+}
+
+async fn resident(devices: usize) -> SessionContext {
+    let context = warp(devices, |_| {});
+    register_tpch(&context, SCALE);
+    common::load_tpch(&context).await;
+    context
+}
+
+fn assert_on_devices(placement: &Placement, sql: &str) {
+    assert!(placement.is_on_devices(), "{sql}: {placement:?}");
+    assert!(!placement.device.is_empty(), "{sql}: nothing on the devices");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resident_tables_answer_as_datafusion_does() {
+    let expected = expected();
+    for devices in [1, 2, 3] {
+        let context = resident(devices).await;
+        for (_, sql, ..) in QUERIES {
+            let placement = assert_same(&expected, &context, sql).await;
+            assert_on_devices(&placement, sql);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploaded_tables_answer_as_datafusion_does() {
+    let expected = expected();
+    let context = warp(2, |_| {});
+    register_tpch(&context, SCALE);
+    for (_, sql, ..) in QUERIES {
+        let placement = assert_same(&expected, &context, sql).await;
+        assert_on_devices(&placement, sql);
+        assert!(placement.device[0].metrics.as_ref().unwrap().uploaded_bytes > 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expressions_answer_as_datafusion_does() {
+    let (expected, context) = (expected(), resident(2).await);
+    for sql in [
+        "select count(*), count(o_comment), min(o_orderdate), max(o_totalprice), avg(o_custkey) from orders",
+        "select count(*) from lineitem where l_shipmode in ('AIR', 'RAIL') and not l_linestatus = 'F'",
+        "select l_linenumber % 3, sum(-l_suppkey), sum(l_orderkey + l_partkey) from lineitem group by l_linenumber % 3",
+        "select l_returnflag, count(*) filter (where l_tax > 0.04), sum(l_tax) filter (where l_shipmode = 'AIR')
+            from lineitem group by l_returnflag",
+        "select case l_shipmode when 'AIR' then 1 when 'RAIL' then 2 else 3 end as m, count(*) from lineitem group by m",
+        "select count(*) from lineitem where l_linenumber in (1, 3, 5)",
+        "select count(*) from lineitem where l_linenumber not in (1, 3, null)",
+        "select sum(cast(l_linenumber as double) * 0.5), sum(l_quantity / 7) from lineitem",
+        "select count(*) from orders where o_comment like '%special%requests%'",
+        "select substr(c_phone, 1, 2) as code, count(*), sum(c_acctbal) from customer group by code",
+        "select s, count(*) from (select substr(c_phone, 1, 2) as s from customer) where s like '1%' group by s",
+        "select distinct l_returnflag, l_linestatus from lineitem",
+        "select n_name, count(*) from nation join customer on n_nationkey = c_nationkey group by n_name",
+        "select count(*) from orders join customer on o_custkey = c_custkey and o_totalprice > c_acctbal * 20",
+        "select a.n_name from nation a join nation b on a.n_name = b.n_name and a.n_nationkey = b.n_nationkey",
+        "select c_nationkey, s_nationkey, count(*) from customer join supplier on c_nationkey = s_nationkey
+            group by c_nationkey, s_nationkey",
+        "select max(n) from (select o_custkey, count(*) as n from orders group by o_custkey)",
+        "select count(*) from lineitem where 1 = 0",
+        "select sum(l_tax) from lineitem where l_shipmode = 'NONE OF THEM'",
+    ] {
+        let placement = assert_same(&expected, &context, sql).await;
+        assert_on_devices(&placement, sql);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nulls_and_empty_inputs_answer_as_datafusion_does() {
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("k", DataType::Int64, true),
+        Field::new("s", DataType::Utf8, true),
+    ]));
+    let keys = Int64Array::from(vec![Some(1), None, Some(2), Some(2), None]);
+    let strings = StringArray::from(vec![Some("a"), Some("b"), None, Some("a"), None]);
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(keys), Arc::new(strings)]).unwrap();
+    let (expected, context) = (stock(), warp(2, |_| {}));
+    for context in [&expected, &context] {
+        let some = MemTable::try_new(Arc::clone(&schema), vec![vec![batch.clone()]]).unwrap();
+        let none = MemTable::try_new(Arc::clone(&schema), vec![vec![]]).unwrap();
+        context.register_table("some", Arc::new(some)).unwrap();
+        context.register_table("none", Arc::new(none)).unwrap();
+    }
+    for sql in [
+        "select k, count(*), count(s), count(k) from some group by k",
+        "select s, sum(k), min(k), max(k), avg(k) from some group by s",
+        "select k is null, s is not null, count(*) from some group by k is null, s is not null",
+        "select a.s, b.s from some a join some b on a.k = b.k",
+        "select a.k, b.k from some a join some b on a.s = b.s",
+        "select a.s, b.s from some a join some b on a.k is not distinct from b.k",
+        "select coalesce(s, 'none') as t, count(*) from some group by t",
+        "select count(*), sum(k) from none",
+        "select k, count(*) from none group by k",
+        "select a.k from some a join none b on a.k = b.k",
+        "select count(*) from none a join some b on a.k = b.k",
+    ] {
+        let placement = assert_same(&expected, &context, sql).await;
+        assert!(placement.device.iter().all(|part| part.fallback.is_none()), "{sql}: {placement:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resident_table_can_be_read_alone() {
+    let (expected, context) = (expected(), resident(2).await);
+    for sql in ["select * from nation", "select l_comment, l_tax from lineitem where l_orderkey < 100", "select n_name, n_name from nation"] {
+        assert_same(&expected, &context, sql).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cpu_and_device_nodes_mix() {
+    let (expected, context) = (expected(), resident(2).await);
+    for sql in [
+        "select c_custkey, n from customer left join
+            (select o_custkey, count(*) as n from orders join lineitem on o_orderkey = l_orderkey group by o_custkey)
+            on c_custkey = o_custkey order by c_custkey",
+        "select c_mktsegment, count(*), count(o_orderkey) from customer left join orders on c_custkey = o_custkey
+            group by c_mktsegment",
+        "select o_orderpriority, count(*) from orders
+            where exists (select * from lineitem where l_orderkey = o_orderkey and l_commitdate < l_receiptdate)
+            group by o_orderpriority",
+        "select count(*) from lineitem where l_extendedprice > (select avg(l_extendedprice) * 1.5 from lineitem)",
+    ] {
+        assert_same(&expected, &context, sql).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_little_memory_falls_back_to_the_cpu() {
+    let (expected, context) = (expected(), warp(2, |_| {}));
+    register_tpch(&context, SCALE);
+    context.sql("set warpjoin.memory_budget = 1000").await.unwrap();
+    for sql in [Q1, Q3, Q5] {
+        let placement = assert_same(&expected, &context, sql).await;
+        let why = placement.device[0].fallback.as_ref().unwrap();
+        assert!(why.contains("warpjoin.memory_budget"), "{why}");
+        assert!(placement.device[0].metrics.is_none());
+    }
+    context.sql("set warpjoin.strict = true").await.unwrap();
+    let error = context.sql(Q3).await.unwrap().collect().await.unwrap_err().to_string();
+    assert!(error.contains("warpjoin.memory_budget") && error.contains("warpjoin.strict"), "{error}");
+    context.sql("set warpjoin.memory_budget = 0").await.unwrap();
+    assert_on_devices(&assert_same(&expected, &context, Q3).await, Q3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_the_data_are_datafusions_own() {
+    let (expected, context) = (expected(), resident(2).await);
+    for sql in [
+        "select sum(l_orderkey / (l_linenumber - l_linenumber)) from lineitem",
+        "select sum(cast(l_orderkey as tinyint)) from lineitem",
+    ] {
+        let [expected, actual] = [&expected, &context].map(|context| async {
+            context.sql(sql).await.unwrap().collect().await.unwrap_err().to_string()
+        });
+        assert_eq!(actual.await, expected.await, "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_queries_at_once_are_right() {
+    let (expected, context) = (expected(), resident(2).await);
+    let all = QUERIES.iter().chain(&QUERIES).map(|(_, sql, ..)| async {
+        let (batches, placement) = run(&context, sql).await;
+        assert_on_devices(&placement, sql);
+        (*sql, rows(&batches, true))
+    });
+    for (sql, actual) in futures::future::join_all(all).await {
+        assert_eq!(actual, rows(&run(&expected, sql).await.0, true), "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_can_be_executed_twice() {
+    let (expected, context) = (expected(), resident(2).await);
+    let plan = physical(&context, Q5).await;
+    let expected = rows(&run(&expected, Q5).await.0, true);
+    for _ in 0..2 {
+        let batches = datafusion::physical_plan::collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
+        assert_eq!(rows(&batches, true), expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropping_the_stream_gives_all_memory_back() {
+    let context = warp(2, |_| {});
+    register_tpch(&context, SCALE);
+    let session = session_of(&context).unwrap();
+    let used = || session.devices().iter().map(|device| device.memory().used_bytes()).sum::<u64>();
+    run(&context, Q5).await;
+    wait_until("the query's memory is released", || used() == 0).await;
+    for wait_ms in [0, 1, 5, 20, 60, 150] {
+        let plan = physical(&context, Q5).await;
+        let mut stream = datafusion::physical_plan::execute_stream(plan, context.task_ctx()).unwrap();
+        let _ = tokio::time::timeout(Duration::from_millis(wait_ms), stream.next()).await;
+        drop(stream);
+        wait_until("a dropped query's memory is released", || used() == 0).await;
+    }
+}
+
+async fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(30), "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_analyze_shows_what_it_cost() {
+    let context = resident(2).await;
+    let batches = context.sql(&format!("explain analyze {Q3}")).await.unwrap().collect().await.unwrap();
+    let text = rows(&batches, true).join("\n");
+    for expected in [
+        "WarpjoinExec: devices=[sim:0, sim:1], joins=2, aggregates=1",
+        "pipeline 1: ",
+        "rows_in=",
+        "ran on the devices, metrics=[output_rows=",
+        "planning_time=",
+        "compile_time=",
+        "transfer_time=",
+        "kernel_time=",
+        "read_bytes=",
+        "uploaded_bytes=",
+        "exchanged_bytes=",
+        "peak_device_bytes=",
+    ] {
+        assert!(text.contains(expected), "no {expected} in\n{text}");
+    }
+}

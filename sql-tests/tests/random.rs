@@ -1,0 +1,66 @@
+//! Random queries on simulated devices, against stock DataFusion.
+//!
+//! `WARPJOIN_RANDOM_QUERIES=5000 cargo test -p warpjoin-sql-tests --test random` runs more of them;
+//! `WARPJOIN_RANDOM_SEED=123 WARPJOIN_RANDOM_QUERIES=1` replays one.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use warpjoin_sql_tests::random::Case;
+use warpjoin_sql_tests::{Engine, EngineKind, announce};
+
+const QUERIES_DEFAULT: u64 = 40;
+const DEVICE_COUNTS: [usize; 4] = [1, 2, 3, 4];
+
+fn setting(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
+}
+
+/// Other seeds every hour, so that each run of CI tries new ones.
+fn first_seed() -> u64 {
+    let hours = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 3600;
+    setting("WARPJOIN_RANDOM_SEED").unwrap_or(hours * 100_000)
+}
+
+fn run_seeds(name: &str, seeds: impl Iterator<Item = u64>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let stock = Engine::new(EngineKind::Stock);
+    let engines = DEVICE_COUNTS.map(|devices| Engine::new(EngineKind::Simulated(devices)));
+    let (mut cases, mut on_devices, mut failures) = (0, 0, vec![]);
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for seed in seeds {
+        let engine = &engines[(seed % 4) as usize];
+        let case = Case::new(seed);
+        let result = runtime.block_on(case.run(engine, &stock)).unwrap();
+        cases += 1;
+        on_devices += usize::from(result.on_devices);
+        if !result.remaining.is_empty() {
+            *reasons.entry(result.remaining).or_default() += 1;
+        }
+        if let Some(difference) = result.difference {
+            let kind = engine.kind();
+            let tables = case.describe_tables();
+            failures.push(format!("seed {seed} [{kind}]: {difference}\n{}\n{tables}", case.sql));
+        }
+    }
+    announce(&format!("{name}: {cases} queries, {on_devices} wholly on devices, {} wrong", failures.len()));
+    for (reason, count) in reasons {
+        announce(&format!("  {count} x {reason}"));
+    }
+    let replay = "replay one with WARPJOIN_RANDOM_SEED=... WARPJOIN_RANDOM_QUERIES=1";
+    assert!(failures.is_empty(), "{} wrong; {replay}\n\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn random_queries() {
+    let (first, count) = (first_seed(), setting("WARPJOIN_RANDOM_QUERIES").unwrap_or(QUERIES_DEFAULT));
+    run_seeds(&format!("random queries from seed {first}"), first..first + count);
+}
+
+#[test]
+fn regressions() {
+    let lines = include_str!("../regressions.txt").lines();
+    let seeds = lines.map(|line| line.split('#').next().unwrap_or_default().trim()).filter(|line| !line.is_empty());
+    run_seeds("regressions", seeds.map(|seed| seed.parse().unwrap()));
+}
