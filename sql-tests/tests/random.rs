@@ -3,6 +3,9 @@
 //! `WARPJOIN_RANDOM_QUERIES=5000 cargo test -p warpjoin-sql-tests --test random` runs more of them;
 //! `WARPJOIN_RANDOM_SEED=123 WARPJOIN_RANDOM_QUERIES=1` replays one.
 
+// Helpers outside #[test] functions may fail a test too.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 

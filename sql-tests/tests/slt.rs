@@ -3,6 +3,9 @@
 //! `WARPJOIN_SLT_COMPLETE=1 cargo test -p warpjoin-sql-tests --test slt stock` writes stock
 //! DataFusion's answers into the files.
 
+// Helpers outside #[test] functions may fail a test too.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::path::{Path, PathBuf};
 
 use warpjoin_device::cuda_status;

@@ -6,8 +6,7 @@ use warpjoin_device::{
     CudaOptions, CudaStatus, DeviceInfo, DeviceKind, KernelCache, SimOptions, cuda_status, open_cuda, open_simulated,
 };
 
-const HEADER: [&str; 9] =
-    ["device", "name", "memory", "capability", "SMs", "L2", "links", "driver", "kernel compiler"];
+const HEADER: [&str; 9] = ["device", "name", "memory", "capability", "SMs", "L2", "links", "driver", "kernel compiler"];
 
 /// Describes all devices, in text for a terminal. Never fails: what can't be used says why.
 pub fn describe_devices() -> String {
@@ -98,7 +97,11 @@ pub(crate) fn show_bytes(bytes: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    if unit == 0 || value >= 100.0 { format!("{value:.0} {}", units[unit]) } else { format!("{value:.1} {}", units[unit]) }
+    if unit == 0 || value >= 100.0 {
+        format!("{value:.0} {}", units[unit])
+    } else {
+        format!("{value:.1} {}", units[unit])
+    }
 }
 
 #[cfg(test)]
@@ -117,6 +120,9 @@ mod tests {
     #[test]
     fn it_never_fails() {
         let text = describe_devices();
-        assert!(text.contains("CUDA:") && text.contains("Simulated devices:") && text.contains("Kernel cache:"), "{text}");
+        assert!(
+            text.contains("CUDA:") && text.contains("Simulated devices:") && text.contains("Kernel cache:"),
+            "{text}"
+        );
     }
 }

@@ -57,6 +57,10 @@ impl CliError {
 impl From<DataFusionError> for CliError {
     /// DataFusion's words, without its backtrace.
     fn from(error: DataFusionError) -> Self {
-        Self::Query(error.strip_backtrace())
+        match error {
+            // Ours, wrapped: it says what to do by itself.
+            DataFusionError::External(error) => Self::Query(error.to_string()),
+            error => Self::Query(error.strip_backtrace()),
+        }
     }
 }

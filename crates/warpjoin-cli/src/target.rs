@@ -44,7 +44,9 @@ impl TargetArgs {
         config = config.with_option_extension(options);
         if let Some(budget) = &self.memory_budget {
             let set = config.options_mut().set("warpjoin.memory_budget", budget);
-            set.map_err(|_| CliError::Usage(format!("--memory-budget takes bytes, such as 8GB or 512MiB, not '{budget}'")))?;
+            set.map_err(|_| {
+                CliError::Usage(format!("--memory-budget takes bytes, such as 8GB or 512MiB, not '{budget}'"))
+            })?;
         }
         let state = SessionStateBuilder::new()
             .with_config(config)
@@ -74,4 +76,3 @@ pub(crate) fn stock_session() -> SessionContext {
     config.options_mut().optimizer.enable_dynamic_filter_pushdown = false;
     SessionContext::new_with_state(SessionStateBuilder::new().with_config(config).with_default_features().build())
 }
-

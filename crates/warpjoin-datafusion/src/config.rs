@@ -209,9 +209,11 @@ fn parse<T: FromStr>(key: &str, value: &str, expected: &str) -> Result<T> {
 }
 
 fn parse_in<T: FromStr>(key: &str, value: &str, expected: &str, allowed: impl Fn(&T) -> bool) -> Result<T> {
-    value.parse().ok().filter(allowed).ok_or_else(|| {
-        DataFusionError::Configuration(format!("warpjoin.{key} takes {expected}, not '{value}'"))
-    })
+    value
+        .parse()
+        .ok()
+        .filter(allowed)
+        .ok_or_else(|| DataFusionError::Configuration(format!("warpjoin.{key} takes {expected}, not '{value}'")))
 }
 
 #[cfg(test)]
@@ -221,13 +223,9 @@ mod tests {
     #[test]
     fn sizes_take_units() {
         let mut options = WarpjoinOptions::default();
-        for (text, bytes) in [
-            ("8GB", 8_000_000_000),
-            ("512MiB", 512 << 20),
-            ("1.5 kb", 1500),
-            ("123", 123),
-            ("2g", 2 << 30),
-        ] {
+        for (text, bytes) in
+            [("8GB", 8_000_000_000), ("512MiB", 512 << 20), ("1.5 kb", 1500), ("123", 123), ("2g", 2 << 30)]
+        {
             options.set("memory_budget", text).unwrap();
             assert_eq!(options.memory_budget_bytes, bytes, "{text}");
         }

@@ -61,10 +61,7 @@ fn address(node: &Arc<dyn ExecutionPlan>) -> usize {
     Arc::as_ptr(node).cast::<()>() as usize
 }
 
-fn annotate(
-    node: &Arc<dyn ExecutionPlan>,
-    reasons: &mut HashMap<usize, Reason>,
-) -> Result<Arc<dyn ExecutionPlan>> {
+fn annotate(node: &Arc<dyn ExecutionPlan>, reasons: &mut HashMap<usize, Reason>) -> Result<Arc<dyn ExecutionPlan>> {
     let children = node.children().into_iter().map(|child| annotate(child, reasons)).collect::<Result<Vec<_>>>()?;
     let annotated = replace_children_if_necessary(Arc::clone(node), children)?;
     Ok(match reasons.remove(&address(node)) {

@@ -42,9 +42,8 @@ impl DeviceTableProvider {
         let schema = stream.schema();
         let session = Arc::clone(session);
         let (sender, receiver) = upload_channel();
-        let table = on_thread("warpjoin-load", move || {
-            receive_table(&session, &schema, receiver, &AtomicBool::new(false))
-        })?;
+        let table =
+            on_thread("warpjoin-load", move || receive_table(&session, &schema, receiver, &AtomicBool::new(false)))?;
         let (pumped, table) = futures::join!(pump(stream, sender), table);
         pumped?;
         Ok(Self::new(Arc::new(table?.map_err(to_datafusion)?)))

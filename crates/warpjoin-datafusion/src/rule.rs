@@ -99,8 +99,5 @@ fn refuse(declined: &[Declined]) -> Result<()> {
     if why.is_empty() {
         return Ok(());
     }
-    Err(DataFusionError::Plan(format!(
-        "warpjoin.strict is set and these can't run on the devices: {}",
-        why.join("; ")
-    )))
+    Err(DataFusionError::Plan(format!("warpjoin.strict is set and these can't run on the devices: {}", why.join("; "))))
 }

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::common::Result;
@@ -24,6 +25,8 @@ pub struct WarpjoinRuntime {
     /// Session given by the caller. It answers whenever the options do not contradict it.
     given: Option<Arc<Session>>,
     opened: Mutex<HashMap<SessionKey, Arc<Session>>>,
+    /// Whether an option has changed a budget, so that the default has to be restored.
+    budget_changed: AtomicBool,
 }
 
 /// What distinguishes one opened session from another.
@@ -38,12 +41,12 @@ impl WarpjoinRuntime {
     /// A runtime on devices that the caller opened. It serves every plan whose options
     /// ask for nothing else.
     pub fn new(session: Arc<Session>) -> Arc<Self> {
-        Arc::new(Self { given: Some(session), opened: Mutex::default() })
+        Arc::new(Self { given: Some(session), opened: Mutex::default(), budget_changed: AtomicBool::new(false) })
     }
 
     /// A runtime that opens devices when a plan needs them, as the `warpjoin.*` options say.
     pub fn lazy() -> Arc<Self> {
-        Arc::new(Self { given: None, opened: Mutex::default() })
+        Arc::new(Self { given: None, opened: Mutex::default(), budget_changed: AtomicBool::new(false) })
     }
 
     /// The devices that `options` ask for, with their memory budget set; `None` when the choice is
@@ -57,15 +60,22 @@ impl WarpjoinRuntime {
             None => self.opened_for(options)?,
         };
         if let Some(session) = &session {
-            for device in session.devices() {
-                let limit_bytes = match options.memory_budget_bytes {
-                    0 => device.info().budget_bytes,
-                    bytes => bytes,
-                };
-                device.memory().set_limit_bytes(limit_bytes);
-            }
+            self.set_budget(session, options.memory_budget_bytes);
         }
         Ok(session)
+    }
+
+    /// Sets the budget of every device; with 0, what an option changed is undone, and what the
+    /// devices' owner chose stays.
+    fn set_budget(&self, session: &Session, budget_bytes: u64) {
+        if budget_bytes == 0 && !self.budget_changed.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        self.budget_changed.store(budget_bytes != 0, Ordering::Relaxed);
+        for device in session.devices() {
+            let limit_bytes = if budget_bytes == 0 { device.info().budget_bytes } else { budget_bytes };
+            device.memory().set_limit_bytes(limit_bytes);
+        }
     }
 
     fn given_for(&self, options: &WarpjoinOptions) -> Option<Arc<Session>> {

@@ -12,14 +12,13 @@ use datafusion::common::{DataFusionError, Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, EvaluationType, SchedulingType};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, coop,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, coop};
 use futures::{StreamExt, TryStreamExt, stream};
 use warpjoin::Table;
+use warpjoin::column::Domain;
 
 use crate::error::to_datafusion;
 use crate::statistics::table_statistics;
@@ -55,6 +54,13 @@ impl DeviceScanExec {
     /// The table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
+    }
+
+    /// Whether all its columns are values or dictionary codes, which kernels can read; strings kept
+    /// as bytes are downloaded.
+    pub(crate) fn reads_values_only(&self) -> bool {
+        let types = self.table.column_types();
+        self.projection.iter().all(|&column| types.get(column).is_some_and(|it| it.domain != Domain::Bytes))
     }
 
     /// Its columns, in output order.
@@ -123,16 +129,13 @@ impl ExecutionPlan for DeviceScanExec {
         let (schema, batch_rows) = (self.schema(), context.session_config().batch_size());
         let output = BaselineMetrics::new(&self.metrics, partition);
         let batches = async move {
-            let batches =
-                on_thread("warpjoin-download", move || table.download(&projection, batch_rows))?.await?;
+            let batches = on_thread("warpjoin-download", move || table.download(&projection, batch_rows))?.await?;
             Ok::<_, DataFusionError>(stream::iter(batches.map_err(to_datafusion)?).map(Ok::<_, DataFusionError>))
         };
         let fixed = Arc::clone(&schema);
-        let batches = stream::once(batches).try_flatten().map(move |batch: Result<RecordBatch>| {
-            let batch = with_schema(batch?, &fixed)?;
-            output.record_output(batch.num_rows());
-            Ok(batch)
-        });
+        let batches = stream::once(batches)
+            .try_flatten()
+            .map(move |batch: Result<RecordBatch>| Ok(with_schema(batch?, &fixed)?.record_output(&output)));
         Ok(coop::make_cooperative(Box::pin(RecordBatchStreamAdapter::new(schema, batches))))
     }
 

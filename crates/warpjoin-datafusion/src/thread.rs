@@ -49,7 +49,9 @@ pub(crate) fn on_thread<T: Send + 'static>(
         .map_err(|error| DataFusionError::Execution(format!("no thread for device work: {error}")))?;
     let name = name.to_string();
     Ok(async move {
-        receiver.await.map_err(|_| DataFusionError::Execution(format!("the device thread {name} panicked; see its message")))
+        receiver
+            .await
+            .map_err(|_| DataFusionError::Execution(format!("the device thread {name} panicked; see its message")))
     })
 }
 
@@ -78,7 +80,7 @@ pub(crate) fn receive_table(
     mut batches: mpsc::Receiver<Upload>,
     cancel: &AtomicBool,
 ) -> warpjoin::Result<Table> {
-    let mut builder = TableBuilder::new(session, Arc::clone(schema))?;
+    let mut builder = TableBuilder::new(session, Arc::clone(schema));
     loop {
         match batches.blocking_recv() {
             Some(Upload::Batch(_)) if cancel.load(Ordering::Relaxed) => return Err(warpjoin::Error::Cancelled),

@@ -52,7 +52,10 @@ async fn explain_indents_the_device_plan_under_its_node() {
     let context = resident().await;
     let text = shown(&physical(&context, common::queries::Q3).await);
     let lines: Vec<&str> = text.lines().collect();
-    let at = lines.iter().position(|line| line.trim_start().starts_with("WarpjoinExec: devices=[sim:0, sim:1], joins=2")).unwrap();
+    let at = lines
+        .iter()
+        .position(|line| line.trim_start().starts_with("WarpjoinExec: devices=[sim:0, sim:1], joins=2"))
+        .unwrap();
     let indent = |line: &str| line.len() - line.trim_start().len();
     assert_eq!(indent(lines[at + 1]), indent(lines[at]) + 4, "{text}");
     assert!(lines[at + 1..].iter().any(|line| line.contains("HashJoin: Inner")), "{text}");
@@ -77,7 +80,10 @@ async fn what_is_declined_says_why() {
         ("select array_agg(n_name order by n_nationkey) from nation", "aggregate array_agg"),
         ("select sum(power(l_linenumber, 2)) from lineitem", "function power"),
         ("select sum(try_cast(l_tax as int)) from lineitem", "TRY_CAST"),
-        ("select count(l_tax) from lineitem where l_shipmode < l_shipinstruct group by l_suppkey", "strings of different columns"),
+        (
+            "select count(l_tax) from lineitem where l_shipmode < l_shipinstruct group by l_suppkey",
+            "over strings of different columns",
+        ),
     ] {
         let placement = placement(&context, sql).await;
         let reasons: Vec<String> =
@@ -111,6 +117,17 @@ async fn what_is_above_a_declined_node_is_taken_too() {
     let placement = warpjoin_datafusion::Placement::of(&plan);
     assert_eq!((placement.joins(), placement.aggregates()), (0, 1), "{}", shown(&plan));
     assert!(shown(&plan).contains("WarpjoinCpu: reason=join Left"), "{}", shown(&plan));
+}
+
+#[tokio::test]
+async fn a_projection_between_two_parts_says_why() {
+    let context = resident().await;
+    let sql = "select y, sum(o_totalprice) from (select extract(year from o_orderdate) as y, o_totalprice
+        from orders join customer on o_custkey = c_custkey) group by y";
+    let plan = physical(&context, sql).await;
+    let placement = warpjoin_datafusion::Placement::of(&plan);
+    assert_eq!((placement.device.len(), placement.joins(), placement.aggregates()), (2, 1, 1), "{}", shown(&plan));
+    assert!(shown(&plan).contains("function date_part"), "{}", shown(&plan));
 }
 
 #[tokio::test]
@@ -157,7 +174,9 @@ async fn options_are_set_and_shown() {
     let context = warp_on(WarpjoinRuntime::lazy(), |_| {});
     context.sql("set warpjoin.memory_budget = '8GB'").await.unwrap();
     context.sql("set warpjoin.group_size = 16").await.unwrap();
-    for (key, expected) in [("memory_budget", "8000000000"), ("group_size", "16"), ("device", "auto"), ("strict", "false")] {
+    for (key, expected) in
+        [("memory_budget", "8000000000"), ("group_size", "16"), ("device", "auto"), ("strict", "false")]
+    {
         let batches = context.sql(&format!("show warpjoin.{key}")).await.unwrap().collect().await.unwrap();
         assert_eq!(common::rows(&batches, true), [format!("warpjoin.{key}|{expected}")]);
     }

@@ -16,13 +16,17 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens a session on `devices` (1 to 255 of one kind), and peer access between all of them.
+    /// Most devices of a session: those of one host.
+    pub const DEVICES_MAX: usize = crate::codegen::DEVICES_MAX;
+
+    /// Opens a session on `devices` (1 to [`Self::DEVICES_MAX`] of one kind), and peer access between all of them.
     ///
     /// # Errors
     /// When there is no device, they are of different kinds, or one can't reach another.
     pub fn new(devices: Vec<Device>) -> Result<Arc<Self>> {
-        if devices.is_empty() || devices.len() > 255 {
-            return Err(Error::InvalidArgument(format!("a session takes 1 to 255 devices, not {}", devices.len())));
+        if devices.is_empty() || devices.len() > Self::DEVICES_MAX {
+            let (max, asked) = (Self::DEVICES_MAX, devices.len());
+            return Err(Error::InvalidArgument(format!("a session takes 1 to {max} devices, not {asked}")));
         }
         for from in &devices {
             for to in &devices {

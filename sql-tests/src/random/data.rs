@@ -78,7 +78,12 @@ impl TableData {
             .enumerate()
             .map(|(at, &role)| ColumnData::random(rng, format!("t{number}_c{at}"), role, rows))
             .collect();
-        Self { name: format!("t{number}"), columns, rows, batch_rows: rng.random_range(1..=rows.max(1)).max(rows / 20 + 1) }
+        Self {
+            name: format!("t{number}"),
+            columns,
+            rows,
+            batch_rows: rng.random_range(1..=rows.max(1)).max(rows / 20 + 1),
+        }
     }
 
     pub(super) fn schema(&self) -> SchemaRef {
@@ -159,7 +164,9 @@ fn array_of(role: ColumnRole, data_type: &DataType, numbers: &[Option<i64>]) -> 
             let dates = cast(&dates, &DataType::Int32).and_then(|dates| cast(&dates, &DataType::Date32));
             dates.unwrap_or_else(|_| mapped(&|n| n))
         }
-        ColumnRole::Decimal => Arc::new(numbers.iter().map(|n| n.map(|n| n as f64 * 1.25 - 3.0)).collect::<Float64Array>()),
+        ColumnRole::Decimal => {
+            Arc::new(numbers.iter().map(|n| n.map(|n| n as f64 * 1.25 - 3.0)).collect::<Float64Array>())
+        }
         ColumnRole::Float => Arc::new(numbers.iter().map(|n| n.map(|n| n as f64 / 8.0)).collect::<Float64Array>()),
         ColumnRole::Boolean => mapped(&|n| n % 2),
     };

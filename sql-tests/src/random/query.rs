@@ -17,8 +17,7 @@ pub(super) fn random_query(rng: &mut StdRng, tables: &[TableData]) -> String {
         // Rows.
         0..=2 if tables.len() > 1 => {
             let count = rng.random_range(1..=5);
-            let exprs: Vec<String> =
-                (0..count).map(|at| format!("{} AS o{at}", value(rng, &columns))).collect();
+            let exprs: Vec<String> = (0..count).map(|at| format!("{} AS o{at}", value(rng, &columns))).collect();
             format!("SELECT {} {sql}", exprs.join(", "))
         }
         // One group.
@@ -120,7 +119,7 @@ fn predicate(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
         ColumnRole::Date => format!("{name} {compare} DATE '1994-09-0{}'", number.rem_euclid(9) + 1),
         ColumnRole::Decimal => format!("{name} {compare} {number}.25"),
         ColumnRole::Float => format!("{name} {compare} {number}.125"),
-        ColumnRole::Boolean => [format!("{name}"), format!("NOT {name}")][rng.random_range(0..2)].clone(),
+        ColumnRole::Boolean => [name.clone(), format!("NOT {name}")][rng.random_range(0..2)].clone(),
     }
 }
 

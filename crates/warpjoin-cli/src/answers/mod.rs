@@ -117,7 +117,9 @@ impl Answer {
             let candidates = legal.entry(exact_cells(row)).or_default();
             match candidates.iter().position(|candidate| same_row(row, candidate)) {
                 Some(at) => drop(candidates.swap_remove(at)),
-                None => return Verdict::Different(format!("row ({}) is not in the answer without LIMIT", show_row(row))),
+                None => {
+                    return Verdict::Different(format!("row ({}) is not in the answer without LIMIT", show_row(row)));
+                }
             }
         }
         Verdict::Equal
@@ -128,9 +130,11 @@ impl Answer {
         if actual.len() != expected.len() {
             return Some(format!("{} columns instead of {}", actual.len(), expected.len()));
         }
-        actual.iter().zip(expected).find(|(a, e)| a.name() != e.name() || a.data_type() != e.data_type()).map(|(a, e)| {
-            format!("column {} {} instead of {} {}", a.name(), a.data_type(), e.name(), e.data_type())
-        })
+        actual
+            .iter()
+            .zip(expected)
+            .find(|(a, e)| a.name() != e.name() || a.data_type() != e.data_type())
+            .map(|(a, e)| format!("column {} {} instead of {} {}", a.name(), a.data_type(), e.name(), e.data_type()))
     }
 
     /// First row after `start` whose sort key differs from that of the row before it.

@@ -92,7 +92,13 @@ mod tests {
         assert_eq!(order("select column1 as a from t order by a limit 3").await, keys(&[0], true));
         assert_eq!(order("select column1 as a from t order by column1, column3").await, keys(&[0], false));
         assert_eq!(order("select column1 from t limit 3").await, keys(&[], true));
-        assert_eq!(order("select column1 a, sum(column2) s from t group by a order by s desc").await, keys(&[1], false));
-        assert_eq!(order("select column1 a, sum(column2) s from t group by a order by sum(column2)").await, keys(&[1], false));
+        assert_eq!(
+            order("select column1 a, sum(column2) s from t group by a order by s desc").await,
+            keys(&[1], false)
+        );
+        assert_eq!(
+            order("select column1 a, sum(column2) s from t group by a order by sum(column2)").await,
+            keys(&[1], false)
+        );
     }
 }

@@ -33,7 +33,9 @@ impl FileTable {
         let path = self.path.to_str().ok_or_else(|| self.refuse("its path is not UTF-8"))?;
         let extension = format_of(&self.path).map_err(CliError::file(&self.path))?;
         match extension.as_deref() {
-            Some("parquet") => context.register_parquet(self.name.as_str(), path, ParquetReadOptions::default()).await?,
+            Some("parquet") => {
+                context.register_parquet(self.name.as_str(), path, ParquetReadOptions::default()).await?
+            }
             Some("csv") => context.register_csv(self.name.as_str(), path, CsvReadOptions::default()).await?,
             _ => return Err(self.refuse("only .parquet and .csv files can be read (others by CREATE EXTERNAL TABLE)")),
         }

@@ -40,7 +40,8 @@ pub async fn columns_read(queries: &[String]) -> Result<BTreeMap<TpchTable, Vec<
         })?;
     }
     // A query that only counts rows reads no column, and a table needs one.
-    let at_least_one = |columns: BTreeSet<usize>| if columns.is_empty() { vec![0] } else { columns.into_iter().collect() };
+    let at_least_one =
+        |columns: BTreeSet<usize>| if columns.is_empty() { vec![0] } else { columns.into_iter().collect() };
     Ok(read.into_iter().map(|(table, columns)| (table, at_least_one(columns))).collect())
 }
 

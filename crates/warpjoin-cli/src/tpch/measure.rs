@@ -108,13 +108,18 @@ impl Measurement {
     pub(super) async fn variants(&self, number: u32, scale: f64, runs: u32) -> Result<VariantsReport> {
         let mut report = VariantsReport { runs: runs as usize, ..VariantsReport::default() };
         for seed in 0..u64::from(runs) {
-            let Some(sql) = query_text(number, &Parameters::random(scale, seed)) else { continue };
+            let parameters = Parameters::random(scale, seed);
+            let Some(sql) = query_text(number, &parameters) else { continue };
             let run = timed_run(&self.device, &sql).await?;
-            report.compiled_modules += total_metrics(&Placement::of(&run.plan)).compiled_modules;
+            let compiled_modules = total_metrics(&Placement::of(&run.plan)).compiled_modules;
+            if compiled_modules > 0 {
+                report.compiled_modules += compiled_modules;
+                report.compiled_with.push(parameters.values(number).join(", "));
+            }
             if let Some(oracle) = &self.oracle {
                 let expected = expect(oracle, &sql, 0).await?;
                 if let Some(difference) = self.difference(&sql, &run, &expected).await? {
-                    report.different.push(format!("parameters {seed}: {difference}"));
+                    report.different.push(format!("{}: {difference}", parameters.values(number).join(", ")));
                 }
             }
         }

@@ -57,7 +57,10 @@ mod tests {
                 assert!(!text.contains(':'), "query {number}: {text}");
                 let given = parameters.values(number).len();
                 let template = TEMPLATES[number as usize - 1];
-                assert!((1..=given).all(|at| template.contains(&format!(":{at}"))), "query {number} ignores a parameter");
+                assert!(
+                    (1..=given).all(|at| template.contains(&format!(":{at}"))),
+                    "query {number} ignores a parameter"
+                );
             }
         };
         all(Parameters::validation(1.0));

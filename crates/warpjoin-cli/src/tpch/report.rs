@@ -166,6 +166,8 @@ pub struct VariantsReport {
     pub different: Vec<String>,
     /// Kernel modules that they compiled: 0, for literals are arguments.
     pub compiled_modules: u64,
+    /// Parameters with which something was compiled.
+    pub compiled_with: Vec<String>,
 }
 
 impl RunReport {

@@ -7,7 +7,17 @@ use super::report::{Outcome, PlacementReport, QueryReport, Report};
 use crate::devices::show_bytes;
 
 const HEADER: [&str; 11] = [
-    "query", "rows", "answer", "ran on", "DataFusion ms", "first ms", "hot ms", "planning", "device", "transfer", "ratio",
+    "query",
+    "rows",
+    "answer",
+    "ran on",
+    "DataFusion ms",
+    "first ms",
+    "hot ms",
+    "planning",
+    "device",
+    "transfer",
+    "ratio",
 ];
 
 /// Renders the table of queries, the totals and the differences.
@@ -37,6 +47,7 @@ pub(super) fn render(report: &Report) -> String {
                 variants.different.len(),
                 variants.compiled_modules
             ));
+            variants.compiled_with.iter().for_each(|values| text.push_str(&format!("\n  compiled with {values}")));
             variants.different.iter().for_each(|difference| text.push_str(&format!("\n  {difference}")));
         }
     }
@@ -45,7 +56,8 @@ pub(super) fn render(report: &Report) -> String {
 
 /// Scale, devices, and what loading took.
 fn headline(report: &Report) -> String {
-    let devices: Vec<String> = report.devices.iter().map(|device| format!("{} {}", device.label, device.name)).collect();
+    let devices: Vec<String> =
+        report.devices.iter().map(|device| format!("{} {}", device.label, device.name)).collect();
     let bytes = report.tables.iter().map(|table| table.device_bytes).sum();
     let seconds: f64 = report.tables.iter().map(|table| table.seconds).sum();
     format!(
@@ -121,8 +133,10 @@ fn placement(placement: &PlacementReport) -> String {
         1 => Some(format!("1 {what}")),
         _ => Some(format!("{number} {what}s")),
     };
-    let on_cpu: Vec<String> =
-        [count(placement.cpu_joins, "join"), count(placement.cpu_aggregates, "aggregate")].into_iter().flatten().collect();
+    let on_cpu: Vec<String> = [count(placement.cpu_joins, "join"), count(placement.cpu_aggregates, "aggregate")]
+        .into_iter()
+        .flatten()
+        .collect();
     if !on_cpu.is_empty() || placement.device_nodes == 0 {
         words.push(format!("CPU {}", on_cpu.join(", ")).trim_end().to_string());
     }

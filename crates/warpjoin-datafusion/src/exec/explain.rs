@@ -4,8 +4,9 @@
 
 use std::fmt;
 
-use warpjoin::plan::Plan;
-use warpjoin::{QueryMetrics, Session};
+use warpjoin::Session;
+use warpjoin::exec::PipelineMetrics;
+use warpjoin::plan::{Plan, PlanKind};
 
 use super::WarpjoinExec;
 
@@ -24,10 +25,18 @@ pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Res
         write!(f, "\n{indent}| {line}")?;
     }
     let metrics = node.last_metrics();
-    for (position, pipeline) in node.part.pipelines.iter().enumerate() {
-        write!(f, "\n{indent}pipeline {}: {pipeline}", position + 1)?;
-        if let Some(metrics) = &metrics {
-            pipeline_cost(metrics, position, f)?;
+    match &metrics {
+        // What ran: an exchange adds pipelines to those that the plan alone has.
+        Some(metrics) => {
+            for (position, cost) in metrics.pipelines.iter().enumerate() {
+                write!(f, "\n{indent}pipeline {}: {}", position + 1, cost.name)?;
+                pipeline_cost(cost, f)?;
+            }
+        }
+        None => {
+            for (position, pipeline) in node.part.pipelines.iter().enumerate() {
+                write!(f, "\n{indent}pipeline {}: {pipeline}", position + 1)?;
+            }
         }
     }
     if let Some(why) = node.last_fallback() {
@@ -38,8 +47,7 @@ pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Res
     Ok(())
 }
 
-fn pipeline_cost(metrics: &QueryMetrics, position: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let Some(cost) = metrics.pipelines.get(position) else { return Ok(()) };
+fn pipeline_cost(cost: &PipelineMetrics, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(
         f,
         ", rows_in={}, rows_out={}, read_bytes={}, kernel_time={:.3}ms",
@@ -73,7 +81,7 @@ fn device_labels(session: &Session) -> String {
 
 fn resident_rows(plan: &Plan) -> u64 {
     let own = match &plan.kind {
-        warpjoin::plan::PlanKind::Scan { table, .. } => table.rows(),
+        PlanKind::Scan { table, .. } => table.rows(),
         _ => 0,
     };
     own + plan.inputs().into_iter().map(resident_rows).sum::<u64>()

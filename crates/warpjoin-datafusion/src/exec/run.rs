@@ -12,7 +12,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, RecordOutput};
 use datafusion::physical_plan::stream::{EmptyRecordBatchStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, coop};
 use futures::future::try_join_all;
@@ -68,9 +68,7 @@ pub(super) fn stream(node: &WarpjoinExec, context: Arc<TaskContext>) -> Sendable
     };
     let schema = Arc::clone(&node.part.plan.schema);
     let output = BaselineMetrics::new(&node.metrics, 0);
-    let batches = stream::once(run.execute()).try_flatten().inspect_ok(move |batch| {
-        output.record_output(batch.num_rows());
-    });
+    let batches = stream::once(run.execute()).try_flatten().map_ok(move |batch| batch.record_output(&output));
     coop::make_cooperative(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
 }
 
@@ -157,11 +155,8 @@ fn drive(
         ExecOptions { probe_group_lanes: part.probe_group_lanes, batch_rows, cancel, ..ExecOptions::default() };
     let mut output = warpjoin::exec::run(&part.session, &part.plan, &inputs, &options)?;
     output.metrics.uploaded_bytes += inputs.iter().map(|table| table.resident_bytes()).sum::<u64>();
-    output.batches = output
-        .batches
-        .into_iter()
-        .map(|batch| with_schema(batch, &part.plan.schema))
-        .collect::<Result<_, _>>()?;
+    output.batches =
+        output.batches.into_iter().map(|batch| with_schema(batch, &part.plan.schema)).collect::<Result<_, _>>()?;
     report::record(metrics, &output.metrics, upload_ns);
     Ok(output)
 }

@@ -1,8 +1,13 @@
 //! Group-bys: a partial aggregate and its final one become one.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::functions_aggregate::average::Avg;
+use datafusion::functions_aggregate::count::Count;
+use datafusion::functions_aggregate::min_max::{Max, Min};
+use datafusion::functions_aggregate::sum::Sum;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
@@ -123,14 +128,7 @@ impl Call {
         exprs: &mut PhysicalExprs,
     ) -> Result<Self, Reason> {
         let name = call.fun().name();
-        let function = match name {
-            "count" => AggregateFunction::Count,
-            "sum" => AggregateFunction::Sum,
-            "min" => AggregateFunction::Min,
-            "max" => AggregateFunction::Max,
-            "avg" => AggregateFunction::Avg,
-            _ => return Err(Reason::Aggregate(name.to_string())),
-        };
+        let function = function_of(call).ok_or_else(|| Reason::Aggregate(name.to_string()))?;
         let extremum = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
         if call.is_distinct() && !extremum {
             return Err(Reason::Aggregate(format!("{name}(DISTINCT)")));
@@ -168,4 +166,17 @@ impl Call {
 /// Whether the expression is a constant that is not null: counting it counts rows.
 fn is_value(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.downcast_ref::<Literal>().is_some_and(|literal| !ScalarValue::is_null(literal.value()))
+}
+
+/// DataFusion's own function, told by its type: a session may have another one under the same name.
+fn function_of(call: &AggregateFunctionExpr) -> Option<AggregateFunction> {
+    let implementation: &dyn Any = call.fun().inner().as_ref();
+    Some(match implementation {
+        it if it.is::<Count>() => AggregateFunction::Count,
+        it if it.is::<Sum>() => AggregateFunction::Sum,
+        it if it.is::<Min>() => AggregateFunction::Min,
+        it if it.is::<Max>() => AggregateFunction::Max,
+        it if it.is::<Avg>() => AggregateFunction::Avg,
+        _ => return None,
+    })
 }

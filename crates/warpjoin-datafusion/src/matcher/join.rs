@@ -88,11 +88,7 @@ fn join_relations(join: &HashJoinExec, build: &Relation, probe: &Relation) -> Re
 fn check_keys(build: &Expr, probe: &Expr) -> Result<(), Reason> {
     // Strings of different encodings are the same codes once their dictionaries are mapped.
     let equal = build.data_type == probe.data_type || (is_string(&build.data_type) && is_string(&probe.data_type));
-    if equal {
-        Ok(())
-    } else {
-        Err(Reason::Join(format!("on {} and {}", build.data_type, probe.data_type)))
-    }
+    if equal { Ok(()) } else { Err(Reason::Join(format!("on {} and {}", build.data_type, probe.data_type))) }
 }
 
 /// The residual filter over all build columns, then all probe columns.
@@ -105,7 +101,8 @@ fn residual(filter: &JoinFilter, join: &HashJoinExec, build_columns: usize, comp
             JoinSide::Right => build_columns + column.index,
             JoinSide::None => return Err(Reason::Join("with a filter over a mark".to_string())),
         };
-        let field = schema.fields().get(position).ok_or_else(|| Reason::Join(format!("filter {}", filter.expression())))?;
+        let field =
+            schema.fields().get(position).ok_or_else(|| Reason::Join(format!("filter {}", filter.expression())))?;
         columns.push(Arc::new(Column::new(field.name(), position)) as Arc<dyn PhysicalExpr>);
     }
     let expression = substitute(filter.expression(), &columns)?;

@@ -74,10 +74,7 @@ impl<'a> Matcher<'a> {
     ///
     /// # Errors
     /// When DataFusion refuses to rebuild a node.
-    pub(crate) fn rewrite(
-        mut self,
-        plan: &Arc<dyn ExecutionPlan>,
-    ) -> Result<(Arc<dyn ExecutionPlan>, Vec<Declined>)> {
+    pub(crate) fn rewrite(mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<(Arc<dyn ExecutionPlan>, Vec<Declined>)> {
         let outcome = self.visit(plan)?;
         let plan = self.close(outcome)?;
         Ok((plan, self.declined))
@@ -90,8 +87,14 @@ impl<'a> Matcher<'a> {
                 Outcome::Host(input) => Outcome::Host(replace_children_if_necessary(Arc::clone(node), vec![input])?),
             });
         }
+        if node.is::<WarpjoinExec>() {
+            // A finished plan is only asked for reasons: what stands above a part is judged as it
+            // was when the part could have grown by it.
+            let part = self.keep(node)?;
+            return Ok(self.input(&part).map_or(part, |input| Outcome::Device(Box::new(input))));
+        }
         if let Some(scan) = node.downcast_ref::<DeviceScanExec>() {
-            return Ok(if Arc::ptr_eq(scan.table().session(), self.session) {
+            return Ok(if Arc::ptr_eq(scan.table().session(), self.session) && scan.reads_values_only() {
                 Outcome::Device(Box::new(Candidate::scan(node, scan)))
             } else {
                 Outcome::Host(Arc::clone(node))

@@ -111,9 +111,12 @@ impl Relation {
     pub(super) fn columns(&self, projection: &[usize], schema: &SchemaRef) -> Result<Relation, Reason> {
         let mut exprs = Vec::with_capacity(projection.len());
         for &column in projection {
-            let field = self.plan.schema.fields().get(column).ok_or_else(|| {
-                Reason::Limit(format!("column {column} of {}", self.plan.schema.fields().len()))
-            })?;
+            let field = self
+                .plan
+                .schema
+                .fields()
+                .get(column)
+                .ok_or_else(|| Reason::Limit(format!("column {column} of {}", self.plan.schema.fields().len())))?;
             exprs.push(Expr::column(column, field.data_type().clone(), field.is_nullable()));
         }
         let kind = PlanKind::Project { input: Box::new(self.plan.clone()), exprs };

@@ -7,8 +7,8 @@ use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CaseExpr, CastExpr, Column, DynamicFilterPhysicalExpr, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NegativeExpr, NotExpr,
-    TryCastExpr,
+    BinaryExpr, CaseExpr, CastExpr, Column, DynamicFilterPhysicalExpr, InListExpr, IsNotNullExpr, IsNullExpr, Literal,
+    NegativeExpr, NotExpr, TryCastExpr,
 };
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
@@ -118,6 +118,9 @@ impl Scope<'_> {
             Some(literal) => literal.value().clone(),
             None => literal::evaluate(expr)?,
         };
+        if is_string(&value.data_type()) {
+            return Err(Reason::Expression(format!("{expr}: a string that is not in a column")));
+        }
         check_type(&value.data_type())?;
         Ok(Expr::literal(literal::scalar(&value)?, value.data_type()))
     }
@@ -187,7 +190,7 @@ impl Scope<'_> {
             };
         }
         if is_string(&left.data_type) {
-            return Err(Reason::Expression(format!("{expr}: strings of different columns")));
+            return Err(Reason::Expression(format!("{expr} over strings of different columns")));
         }
         if let Some(op) = compare_op(binary.op()) {
             return Ok(ExprKind::Compare(op, Box::new(left), Box::new(right)));
@@ -196,9 +199,7 @@ impl Scope<'_> {
             Operator::And => Ok(ExprKind::And(Box::new(left), Box::new(right))),
             Operator::Or => Ok(ExprKind::Or(Box::new(left), Box::new(right))),
             Operator::IsNotDistinctFrom => Ok(not_distinct(left, right)),
-            Operator::IsDistinctFrom => {
-                Ok(ExprKind::Not(Box::new(boolean(not_distinct(left, right), false))))
-            }
+            Operator::IsDistinctFrom => Ok(ExprKind::Not(Box::new(boolean(not_distinct(left, right), false)))),
             _ => Err(unsupported(expr)),
         }
     }

@@ -22,8 +22,7 @@ use warpjoin::Session;
 use warpjoin_datafusion::{Placement, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder, load_table};
 use warpjoin_device::{SimOptions, open_simulated};
 
-pub const TABLES: [&str; 8] =
-    ["nation", "region", "part", "supplier", "partsupp", "customer", "orders", "lineitem"];
+pub const TABLES: [&str; 8] = ["nation", "region", "part", "supplier", "partsupp", "customer", "orders", "lineitem"];
 
 /// Stock DataFusion.
 pub fn stock() -> SessionContext {
@@ -45,12 +44,9 @@ pub fn warp(devices: usize, change: impl FnOnce(&mut WarpjoinOptions)) -> Sessio
 pub fn warp_on(runtime: Arc<WarpjoinRuntime>, change: impl FnOnce(&mut WarpjoinOptions)) -> SessionContext {
     let mut options = WarpjoinOptions { minimum_rows: 0, ..WarpjoinOptions::default() };
     change(&mut options);
-    let config = SessionConfig::new()
-        .with_target_partitions(3)
-        .with_information_schema(true)
-        .with_option_extension(options);
-    let state =
-        SessionStateBuilder::new_with_default_features().with_config(config).with_warpjoin(runtime).build();
+    let config =
+        SessionConfig::new().with_target_partitions(3).with_information_schema(true).with_option_extension(options);
+    let state = SessionStateBuilder::new_with_default_features().with_config(config).with_warpjoin(runtime).build();
     SessionContext::new_with_state(state)
 }
 

@@ -214,7 +214,7 @@ impl Emitter {
 
     /// Puts a value into variables that stay visible after the section.
     pub(crate) fn hoist(&mut self, value: Value) -> Value {
-        let is_plain = |code: &str| code.starts_with("p.f") && code[3..].bytes().all(|b| b.is_ascii_digit());
+        let is_plain = |code: &str| code.starts_with("p.a") && code[3..].bytes().all(|b| b.is_ascii_digit());
         let is_name = |code: &str| is_plain(code) || code.starts_with('h') && code[1..].bytes().all(|b| b.is_ascii_digit());
         if is_name(&value.code) && value.valid.as_deref().is_none_or(is_name) {
             return value;

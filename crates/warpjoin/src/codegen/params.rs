@@ -71,7 +71,8 @@ pub(crate) struct Params {
 impl Params {
     /// Adds a field; returns the C expression that reads it.
     pub(crate) fn add(&mut self, c_type: &str, binding: Binding) -> String {
-        let name = format!("f{}", self.fields.len());
+        // Not `f`: `f32` and `f64` are types.
+        let name = format!("a{}", self.fields.len());
         self.fields.push((format!("{c_type} {name}"), binding));
         format!("p.{name}")
     }

@@ -55,24 +55,33 @@ impl Query<'_> {
         // Where the dry run ends early, what it found until then is still right.
         let _ = dry.relation(self.plan).and_then(|relation| dry.materialise(&relation, (0..relation.width).collect()));
         let Mode::Dry(modules) = dry.mode else { return };
-        let work: Vec<(&Device, &ModuleSource)> = modules
-            .iter()
-            .flat_map(|module| self.session.devices().iter().map(move |device| (device, module)))
-            .filter(|(device, module)| !device.is_compiled(module))
-            .collect();
-        self.metrics.compiled_modules += work.len() as u64;
-        let next = AtomicUsize::new(0);
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(work.len());
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    while let Some((device, module)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        if let Err(error) = device.compile(module) {
-                            log::debug!("{}: {error}", module.name);
-                        }
-                    }
-                });
-            }
-        });
+        // One device first: the others then find its kernels in the cache, and compile nothing twice.
+        let (first, others) = self.session.devices().split_at(1);
+        for devices in [first, others] {
+            self.metrics.compiled_modules += compile_all(devices, &modules);
+        }
     }
+}
+
+/// Compiles, in parallel, the modules that are not in the devices' memory; how many those are.
+fn compile_all(devices: &[Device], modules: &HashSet<ModuleSource>) -> u64 {
+    let work: Vec<(&Device, &ModuleSource)> = modules
+        .iter()
+        .flat_map(|module| devices.iter().map(move |device| (device, module)))
+        .filter(|(device, module)| !device.is_compiled(module))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(work.len());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((device, module)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(error) = device.compile(module) {
+                        log::debug!("{}: {error}", module.name);
+                    }
+                }
+            });
+        }
+    });
+    work.len() as u64
 }

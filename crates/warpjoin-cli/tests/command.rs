@@ -1,0 +1,150 @@
+//! The binary, from outside: what it prints, and its exit codes.
+
+// Helpers outside #[test] functions may fail a test too.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn warpjoin(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_warpjoin")).args(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A user error is one clear message, no panic and no debug dump.
+#[track_caller]
+fn refused(arguments: &[&str], words: &[&str]) {
+    let output = warpjoin(arguments);
+    let message = stderr(&output);
+    assert!(!output.status.success(), "{arguments:?} succeeded");
+    for word in words {
+        assert!(message.contains(word), "{arguments:?} does not say {word}: {message}");
+    }
+    for bad in ["panicked", "RUST_BACKTRACE", "Error {", "Some(", "Err("] {
+        assert!(!message.contains(bad), "{arguments:?} says {bad}: {message}");
+    }
+}
+
+fn scratch(name: &str) -> std::path::PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn devices_are_listed() {
+    let output = warpjoin(&["devices"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    for word in ["CUDA:", "Simulated devices:", "Kernel cache:", "capability"] {
+        assert!(text.contains(word), "{text}");
+    }
+}
+
+#[test]
+fn wrong_flags_are_explained() {
+    refused(&["tpch", "--scale", "0"], &["--scale", "above 0"]);
+    refused(&["tpch", "--scale", "many"], &["--scale"]);
+    refused(&["tpch", "--queries", "23"], &["'23' is no query", "1 to 22"]);
+    refused(&["tpch", "--device", "tpu"], &["auto, cuda or sim"]);
+    refused(&["tpch", "--devices", "0"], &["--devices"]);
+    refused(&["tpch", "--memory-budget", "plenty"], &["--memory-budget", "8GB"]);
+    refused(&["tpch", "--json", "/nowhere/at/all.json"], &["there is no folder /nowhere/at"]);
+    refused(&["sql", "--table", "t", "-c", "select 1"], &["NAME=PATH"]);
+    refused(&["sql", "--table", "t=/nowhere.parquet", "-c", "select 1"], &["/nowhere.parquet", "No such file"]);
+    refused(&["sql", "-f", "/nowhere.sql"], &["/nowhere.sql", "No such file"]);
+    refused(&["dance"], &["dance"]);
+}
+
+#[test]
+fn a_missing_driver_is_explained() {
+    if warpjoin_device::cuda_status().problem.is_none() {
+        return;
+    }
+    refused(&["tpch", "--scale", "0.001", "--device", "cuda"], &["CUDA"]);
+    let query = "create table t as values (1); select column1, count(*) from t group by column1";
+    refused(&["sql", "--device", "cuda", "--strict", "-c", query], &["CUDA"]);
+}
+
+#[test]
+fn sql_errors_are_errors() {
+    refused(&["sql", "-c", "select nothing"], &["nothing"]);
+    refused(&["sql", "-c", "selec 1"], &["selec"]);
+    refused(&["sql", "-c", "select * from no_table"], &["no_table"]);
+    refused(&["sql", "-c", "set warpjoin.colour = 'red'"], &["warpjoin.minimum_rows"]);
+    refused(&["sql", "-c", "select 1; select cast('x' as int)"], &["cast"]);
+}
+
+#[test]
+fn sql_runs_over_files() {
+    let folder = scratch("sql_runs_over_files");
+    std::fs::write(folder.join("a.csv"), "k,x\n1,10\n2,20\n2,30\n").unwrap();
+    std::fs::write(folder.join("script.sql"), "select k, sum(x) as s from a group by k order by k;").unwrap();
+    let table = format!("a={}", folder.join("a.csv").display());
+    let script = folder.join("script.sql");
+    let output = warpjoin(&["sql", "--table", &table, "-f", script.to_str().unwrap(), "--timing"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("| 1 | 10 |") && text.contains("| 2 | 50 |") && text.contains("2 rows"), "{text}");
+
+    let copy = folder.join("copy.parquet");
+    let sql = format!(
+        "create external table e stored as csv location '{}' options ('format.has_header' 'true'); \
+         copy e to '{}' stored as parquet; show warpjoin.device",
+        folder.join("a.csv").display(),
+        copy.display()
+    );
+    let output = warpjoin(&["sql", "--device", "sim", "-c", &sql]);
+    assert!(output.status.success() && stdout(&output).contains("sim"), "{}{}", stdout(&output), stderr(&output));
+
+    let table = format!("p={}", folder.join("copy.parquet").display());
+    let sql = "set warpjoin.minimum_rows = 0; select k, count(*) c, sum(x) s from p group by k order by k";
+    let output = warpjoin(&["sql", "--device", "sim", "--strict", "--table", &table, "-c", sql]);
+    assert!(
+        output.status.success() && stdout(&output).contains("| 2 | 2 | 50 |"),
+        "{}{}",
+        stdout(&output),
+        stderr(&output)
+    );
+}
+
+#[test]
+fn tpch_answers_are_equal_on_simulated_devices() {
+    let folder = scratch("tpch");
+    let json = folder.join("report.json");
+    let answers = folder.join("answers");
+    let arguments = [
+        "tpch",
+        "--scale",
+        "0.01",
+        "--device",
+        "sim",
+        "--devices",
+        "2",
+        "--runs",
+        "1",
+        "--strict",
+        "--variants",
+        "1",
+        "--json",
+        json.to_str().unwrap(),
+        "--save-answers",
+        answers.to_str().unwrap(),
+    ];
+    let output = warpjoin(&arguments);
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    assert!(stdout(&output).contains("8 of 8 equal"), "{}", stdout(&output));
+    assert_eq!(std::fs::read_to_string(answers.join("q01.csv")).unwrap().lines().count(), 5);
+    let report = std::fs::read_to_string(json).unwrap();
+    for word in ["\"kernel_ms\"", "\"sim:1\"", "\"compiled_modules\"", "\"outcome\": \"equal\""] {
+        assert!(report.contains(word), "the report has no {word}");
+    }
+}

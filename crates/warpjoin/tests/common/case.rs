@@ -1,0 +1,106 @@
+//! A case: tables, a plan and settings; and what devices make of it, held against the oracle.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use warpjoin::plan::Plan;
+use warpjoin::{Error, Session, Table, TableBuilder, exec};
+
+use super::plans::{Stop, interpret};
+use super::settings::Settings;
+use super::value::{Row, compare, fault, rows_of};
+
+/// Tables, a plan over them, and how to run it.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) inputs: Vec<RecordBatch>,
+    pub(crate) plan: Plan,
+    pub(crate) settings: Settings,
+}
+
+/// How a case ended well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Outcome {
+    /// The oracle's rows.
+    Equal,
+    /// The error that the oracle predicts.
+    Failed,
+    /// Devices don't do this plan.
+    Unsupported,
+    /// The oracle does not want to know.
+    TooLarge,
+}
+
+/// The table of a batch, in two pieces, the second one a slice.
+pub(crate) fn upload(session: &Arc<Session>, batch: &RecordBatch) -> Arc<Table> {
+    let mut builder = TableBuilder::new(session, batch.schema());
+    let first = batch.num_rows() / 3;
+    builder.push(&batch.slice(0, first)).expect("a batch");
+    builder.push(&batch.slice(first, batch.num_rows() - first)).expect("a batch");
+    Arc::new(builder.finish().expect("a table"))
+}
+
+impl Case {
+    /// Runs the case on `session` and compares.
+    ///
+    /// # Errors
+    /// In words, when devices and oracle disagree.
+    pub(crate) fn check(&self, session: &Arc<Session>) -> Result<Outcome, String> {
+        let inputs: Vec<Vec<Row>> = self.inputs.iter().map(|batch| rows_of(std::slice::from_ref(batch))).collect();
+        let verdict = interpret(&self.plan, &inputs);
+        if verdict.rows == Err(Stop::TooLarge) {
+            return Ok(Outcome::TooLarge);
+        }
+        let got = match (self.run(session), verdict.rows) {
+            (Err(Error::Unsupported(_)), _) => Ok(Outcome::Unsupported),
+            (Ok(got), Ok(wanted)) => compare(got, wanted).map(|()| Outcome::Equal),
+            (Ok(got), Err(_)) => Err(format!("{} rows where faults {} must be reported", got.len(), verdict.faults)),
+            (Err(error), rows) => match fault_of(&error) {
+                // After the first fault the oracle stops: rows behind it may have others.
+                Some(bit) if rows.is_err() || verdict.faults & bit != 0 => Ok(Outcome::Failed),
+                _ => Err(format!("{error}; faults {}", verdict.faults)),
+            },
+        };
+        got.map_err(|difference| self.describe(&difference))
+    }
+
+    /// Rows from the devices.
+    pub(crate) fn run(&self, session: &Arc<Session>) -> warpjoin::Result<Vec<Row>> {
+        let tables: Vec<Arc<Table>> = self.inputs.iter().map(|batch| upload(session, batch)).collect();
+        let options = self.settings.options();
+        let batches = if self.settings.keeps && !self.plan.schema.fields().is_empty() {
+            let table = exec::run_to_table(session, &self.plan, &tables, &options)?;
+            let all: Vec<usize> = (0..self.plan.schema.fields().len()).collect();
+            table.download(&all, self.settings.batch_rows)?
+        } else {
+            exec::run(session, &self.plan, &tables, &options)?.batches
+        };
+        for batch in &batches {
+            assert_eq!(batch.schema(), self.plan.schema, "schema of the result");
+            assert!(batch.num_rows() <= self.settings.batch_rows, "a batch too long");
+        }
+        drop(tables);
+        Ok(rows_of(&batches))
+    }
+
+    fn describe(&self, difference: &str) -> String {
+        let schemas: Vec<String> = self
+            .inputs
+            .iter()
+            .map(|b| {
+                let fields: Vec<String> = b.schema().fields().iter().map(|f| format!("{}{}", f.data_type(), if f.is_nullable() { "?" } else { "" })).collect();
+                format!("{} rows [{}]", b.num_rows(), fields.join(", "))
+            })
+            .collect();
+        format!("{difference}\n{}inputs: {}\n{:?}", self.plan, schemas.join("; "), self.settings)
+    }
+}
+
+fn fault_of(error: &Error) -> Option<u8> {
+    match error {
+        Error::Overflow => Some(fault::OVERFLOW),
+        Error::DivisionByZero => Some(fault::DIVISION),
+        Error::CastFailed => Some(fault::CAST),
+        _ => None,
+    }
+}

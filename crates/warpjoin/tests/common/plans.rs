@@ -1,0 +1,182 @@
+//! The oracle of plans, from what `plan.rs` documents: nested loops and a map.
+
+use arrow::datatypes::DataType;
+use warpjoin::expr::Expr;
+use warpjoin::plan::{AggregateCall, AggregateFunction, JoinPlan, Plan, PlanKind};
+
+use super::expressions::Evaluator;
+use super::value::{Row, V, decimal, fault, wrap};
+
+/// What the oracle says about a plan.
+pub(crate) struct Verdict {
+    /// Rows in any order, or the faults that must be reported.
+    pub(crate) rows: Result<Vec<Row>, Stop>,
+    /// Faults that may be reported: met in values that nobody needs.
+    pub(crate) faults: u8,
+}
+
+/// Why there are no rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// A fault in a value that is needed.
+    Fault,
+    /// More rows than the oracle wants to make.
+    TooLarge,
+}
+
+/// Most rows that a join may put out here.
+const ROWS_MAX: usize = 30_000;
+/// Most pairs of rows that a join may look at here.
+const PAIRS_MAX: usize = 4_000_000;
+
+/// Runs `plan` over the rows of its inputs.
+pub(crate) fn interpret(plan: &Plan, inputs: &[Vec<Row>]) -> Verdict {
+    let oracle = Oracle { inputs, evaluator: Evaluator::default() };
+    let mut rows = oracle.rows(plan);
+    if rows.as_ref().is_ok_and(|rows| rows.iter().flatten().any(|v| matches!(v, V::Poison(_)))) {
+        rows = Err(Stop::Fault);
+    }
+    Verdict { rows, faults: oracle.evaluator.faults.get() }
+}
+
+struct Oracle<'a> {
+    inputs: &'a [Vec<Row>],
+    evaluator: Evaluator,
+}
+
+impl Oracle<'_> {
+    fn rows(&self, plan: &Plan) -> Result<Vec<Row>, Stop> {
+        match &plan.kind {
+            PlanKind::Scan { .. } => panic!("the oracle reads inputs only"),
+            PlanKind::Input { index } => Ok(self.inputs[*index].clone()),
+            PlanKind::Filter { input, predicate } => {
+                let mut kept = vec![];
+                for row in self.rows(input)? {
+                    if self.holds(predicate, &row)? {
+                        kept.push(row);
+                    }
+                }
+                Ok(kept)
+            }
+            PlanKind::Project { input, exprs } => {
+                let rows = self.rows(input)?;
+                Ok(rows.iter().map(|row| exprs.iter().map(|e| self.evaluator.value(e, row)).collect()).collect())
+            }
+            PlanKind::Join(join) => self.join(join),
+            PlanKind::Aggregate { input, group_by, aggregates } => self.aggregate(&self.rows(input)?, group_by, aggregates),
+        }
+    }
+
+    fn holds(&self, predicate: &Expr, row: &[V]) -> Result<bool, Stop> {
+        match self.evaluator.value(predicate, row) {
+            V::Poison(_) => Err(Stop::Fault),
+            value => Ok(value == V::Bool(true)),
+        }
+    }
+
+    /// Keys as they compare; `None` where the row matches nothing.
+    fn key(&self, keys: &[&Expr], row: &[V], null_matches: bool) -> Result<Option<Row>, Stop> {
+        let key: Row = keys.iter().map(|key| self.evaluator.value(key, row).canonical()).collect();
+        if key.iter().any(|v| matches!(v, V::Poison(_))) {
+            return Err(Stop::Fault);
+        }
+        Ok((null_matches || !key.iter().any(V::is_null)).then_some(key))
+    }
+
+    fn join(&self, join: &JoinPlan) -> Result<Vec<Row>, Stop> {
+        let (build, probe) = (self.rows(&join.build)?, self.rows(&join.probe)?);
+        if build.len() * probe.len() > PAIRS_MAX {
+            return Err(Stop::TooLarge);
+        }
+        let keys = |side: &[Row], keys: Vec<&Expr>| {
+            side.iter().map(|row| self.key(&keys, row, join.null_equals_null)).collect::<Result<Vec<_>, _>>()
+        };
+        let build_keys = keys(&build, join.on.iter().map(|(b, _)| b).collect())?;
+        let probe_keys = keys(&probe, join.on.iter().map(|(_, p)| p).collect())?;
+        let equal = |a: &Row, b: &Row| a.iter().zip(b).all(|(x, y)| x.order(y).is_eq());
+        let mut rows = vec![];
+        for (b, b_key) in build.iter().zip(&build_keys) {
+            let Some(b_key) = b_key else { continue };
+            for (p, p_key) in probe.iter().zip(&probe_keys) {
+                if !p_key.as_ref().is_some_and(|p_key| equal(b_key, p_key)) {
+                    continue;
+                }
+                let both: Row = b.iter().chain(p).cloned().collect();
+                if join.residual.as_ref().map_or(Ok(true), |residual| self.holds(residual, &both))? {
+                    rows.push(join.output.iter().map(|&column| both[column].clone()).collect());
+                }
+                if rows.len() > ROWS_MAX {
+                    return Err(Stop::TooLarge);
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn aggregate(&self, rows: &[Row], keys: &[Expr], calls: &[AggregateCall]) -> Result<Vec<Row>, Stop> {
+        let keys: Vec<&Expr> = keys.iter().collect();
+        let mut tagged = vec![];
+        for row in rows {
+            tagged.push((self.key(&keys, row, true)?.unwrap_or_default(), row));
+        }
+        let order = |a: &Row, b: &Row| a.iter().zip(b).map(|(x, y)| x.order(y)).find(|o| o.is_ne());
+        tagged.sort_by(|(a, _), (b, _)| order(a, b).unwrap_or(std::cmp::Ordering::Equal));
+        let mut out = vec![];
+        for group in tagged.chunk_by(|(a, _), (b, _)| order(a, b).is_none()) {
+            let mut row = group[0].0.clone();
+            for call in calls {
+                row.push(self.aggregated(call, group.iter().map(|(_, row)| *row))?);
+            }
+            out.push(row);
+        }
+        if keys.is_empty() && out.is_empty() {
+            out.push(calls.iter().map(|call| self.aggregated(call, std::iter::empty())).collect::<Result<_, _>>()?);
+        }
+        Ok(out)
+    }
+
+    fn aggregated<'r>(&self, call: &AggregateCall, rows: impl Iterator<Item = &'r Row>) -> Result<V, Stop> {
+        let Some(argument) = &call.argument else { return Ok(V::Int(rows.count() as i128)) };
+        let values: Vec<V> = rows.map(|row| self.evaluator.value(argument, row)).filter(|v| !v.is_null()).collect();
+        if values.iter().any(|v| matches!(v, V::Poison(_))) {
+            return Err(Stop::Fault);
+        }
+        let extreme = |wanted: std::cmp::Ordering| {
+            let better = |a: V, b: &V| if b.order(&a) == wanted { b.clone() } else { a };
+            let mut values = values.iter();
+            values.next().map_or(V::Null, |first| values.fold(first.clone(), better))
+        };
+        Ok(match call.function {
+            AggregateFunction::Count => V::Int(values.len() as i128),
+            AggregateFunction::Min => extreme(std::cmp::Ordering::Less),
+            AggregateFunction::Max => extreme(std::cmp::Ordering::Greater),
+            _ if values.is_empty() => V::Null,
+            AggregateFunction::Sum => sum(&values, &call.data_type),
+            AggregateFunction::Avg => self.average(&values, &argument.data_type, &call.data_type),
+            other => panic!("the oracle has no {other}"),
+        })
+    }
+
+    fn average(&self, values: &[V], from: &DataType, to: &DataType) -> V {
+        match (sum(values, from), decimal(from), decimal(to)) {
+            (V::Float(total), _, _) => V::Float(total / values.len() as f64),
+            (V::Int(_), Some((_, from)), Some((_, to))) => {
+                let V::Int(total) = sum(values, &DataType::Decimal128(38, from)) else { return V::Null };
+                match 10i128.checked_pow((to - from) as u32).and_then(|factor| total.checked_mul(factor)) {
+                    Some(scaled) => V::Int(scaled / values.len() as i128),
+                    None => V::Poison(fault::OVERFLOW),
+                }
+            }
+            other => panic!("the oracle has no average of {other:?}"),
+        }
+    }
+}
+
+/// A sum that wraps in the bits of its type.
+fn sum(values: &[V], data_type: &DataType) -> V {
+    if let V::Float(_) = values[0] {
+        return V::Float(values.iter().map(|v| if let V::Float(x) = v { *x } else { 0.0 }).sum());
+    }
+    let add = |total: i128, v: &V| if let V::Int(x) = v { total.wrapping_add(*x) } else { total };
+    V::Int(wrap(values.iter().fold(0, add), data_type))
+}

@@ -1,0 +1,200 @@
+//! Random plans over random tables.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use warpjoin::expr::Expr;
+use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
+
+use super::case::Case;
+use super::data::{self, Pool, TYPES};
+use super::random_expr::ExprMaker;
+use super::settings;
+use super::value::decimal;
+
+/// The case of a seed.
+pub(crate) fn case(seed: u64) -> Case {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let count = rng.random_range(2..=4);
+    let pools: Vec<Pool> = (0..count)
+        .map(|_| {
+            let data_type = TYPES.choose(&mut rng).expect("some").clone();
+            data::pool(&mut rng, &data_type)
+        })
+        .collect();
+    let mut maker = PlanMaker { rng, pools, inputs: vec![], joins_left: 3, groups_left: 2 };
+    let depth = maker.rng.random_range(1..=5);
+    let mut plan = maker.relation(depth);
+    if maker.rng.random_bool(0.3) {
+        plan = maker.project(plan, false);
+    }
+    let settings = settings::random(&mut maker.rng);
+    Case { inputs: maker.inputs, plan, settings }
+}
+
+struct PlanMaker {
+    rng: StdRng,
+    pools: Vec<Pool>,
+    inputs: Vec<RecordBatch>,
+    joins_left: usize,
+    groups_left: usize,
+}
+
+/// Column expressions of a schema.
+fn columns(plan: &Plan) -> Vec<Expr> {
+    let fields = plan.schema.fields().iter().enumerate();
+    fields.map(|(index, field)| Expr::column(index, field.data_type().clone(), field.is_nullable())).collect()
+}
+
+/// A plan node whose columns have these types.
+pub(crate) fn node<'a>(kind: PlanKind, columns: impl Iterator<Item = (&'a DataType, bool)>) -> Plan {
+    let fields: Vec<Field> =
+        columns.enumerate().map(|(index, (t, nullable))| Field::new(format!("c{index}"), t.clone(), nullable)).collect();
+    Plan { kind, schema: Arc::new(Schema::new(fields)) }
+}
+
+/// The node that reads the input of this number.
+pub(crate) fn input(inputs: &[RecordBatch], index: usize) -> Plan {
+    Plan { kind: PlanKind::Input { index }, schema: inputs[index].schema() }
+}
+
+impl PlanMaker {
+    fn relation(&mut self, depth: usize) -> Plan {
+        if depth == 0 {
+            return self.leaf();
+        }
+        match self.rng.random_range(0..10) {
+            0..=3 if self.joins_left > 0 => {
+                self.joins_left -= 1;
+                let build = self.relation(depth - 1);
+                let probe = self.relation(depth - 1);
+                self.join(build, probe)
+            }
+            4..=5 if self.groups_left > 0 => {
+                self.groups_left -= 1;
+                let input = self.relation(depth - 1);
+                self.aggregate(input)
+            }
+            6..=7 => {
+                let input = self.relation(depth - 1);
+                self.filter(input)
+            }
+            8 => {
+                let input = self.relation(depth - 1);
+                self.project(input, true)
+            }
+            _ => self.relation(depth - 1),
+        }
+    }
+
+    fn leaf(&mut self) -> Plan {
+        if self.inputs.is_empty() || self.rng.random_bool(0.8) {
+            let batch = data::table(&mut self.rng, &self.pools);
+            self.inputs.push(batch);
+        }
+        let index = self.rng.random_range(0..self.inputs.len());
+        input(&self.inputs, index)
+    }
+
+    fn exprs(&mut self, plan: &Plan, exact: bool) -> ExprMaker<'_> {
+        ExprMaker { rng: &mut self.rng, pools: &self.pools, columns: columns(plan), exact }
+    }
+
+    fn filter(&mut self, input: Plan) -> Plan {
+        let predicate = self.exprs(&input, true).predicate(2);
+        let schema = input.schema.clone();
+        Plan { kind: PlanKind::Filter { input: Box::new(input), predicate }, schema }
+    }
+
+    fn project(&mut self, input: Plan, exact: bool) -> Plan {
+        let count = self.rng.random_range(1..=4);
+        let mut maker = self.exprs(&input, exact);
+        let exprs: Vec<Expr> = (0..count).map(|_| maker.any(2)).collect();
+        let types: Vec<_> = exprs.iter().map(|e| (e.data_type.clone(), e.nullable)).collect();
+        let kind = PlanKind::Project { input: Box::new(input), exprs };
+        node(kind, types.iter().map(|(t, n)| (t, *n)))
+    }
+
+    fn join(&mut self, build: Plan, probe: Plan) -> Plan {
+        let (build_columns, probe_columns) = (columns(&build), columns(&probe));
+        let pairs: Vec<(Expr, Expr)> = build_columns
+            .iter()
+            .flat_map(|b| probe_columns.iter().map(move |p| (b.clone(), p.clone())))
+            .filter(|(b, p)| b.data_type == p.data_type)
+            .collect();
+        let count = *[1, 1, 1, 2, 3].choose(&mut self.rng).expect("some");
+        let on: Vec<(Expr, Expr)> = pairs.choose_multiple(&mut self.rng, count).cloned().collect();
+        if on.is_empty() {
+            return probe;
+        }
+        let both: Vec<Expr> = build_columns
+            .iter()
+            .chain(&probe_columns)
+            .enumerate()
+            .map(|(index, e)| Expr::column(index, e.data_type.clone(), e.nullable))
+            .collect();
+        let residual = self.rng.random_bool(0.3).then(|| {
+            ExprMaker { rng: &mut self.rng, pools: &self.pools, columns: both.clone(), exact: true }.predicate(1)
+        });
+        let output: Vec<usize> = match self.rng.random_range(0..10) {
+            0 => vec![],
+            1..=4 => (0..both.len()).collect(),
+            _ => (0..self.rng.random_range(1..=6)).map(|_| self.rng.random_range(0..both.len())).collect(),
+        };
+        let types: Vec<_> = output.iter().map(|&i| (both[i].data_type.clone(), both[i].nullable)).collect();
+        let null_equals_null = self.rng.random_bool(0.2);
+        let join = JoinPlan { build, probe, on, kind: JoinKind::Inner, null_equals_null, residual, output };
+        node(PlanKind::Join(Box::new(join)), types.iter().map(|(t, n)| (t, *n)))
+    }
+
+    fn aggregate(&mut self, input: Plan) -> Plan {
+        let keys = *[0, 1, 1, 1, 2, 2, 3, 5].choose(&mut self.rng).expect("some");
+        let calls = self.rng.random_range(if keys == 0 { 1..=5 } else { 0..=5 });
+        let mut maker = self.exprs(&input, true);
+        let group_by: Vec<Expr> = (0..keys).map(|_| maker.any(1)).collect();
+        let aggregates: Vec<AggregateCall> = (0..calls).map(|_| call(&mut maker)).collect();
+        let mut types: Vec<_> = group_by.iter().map(|e| (e.data_type.clone(), e.nullable)).collect();
+        types.extend(aggregates.iter().map(|a| (a.data_type.clone(), a.function != AggregateFunction::Count)));
+        let kind = PlanKind::Aggregate { input: Box::new(input), group_by, aggregates };
+        node(kind, types.iter().map(|(t, n)| (t, *n)))
+    }
+}
+
+/// A random aggregate that devices have.
+fn call(maker: &mut ExprMaker<'_>) -> AggregateCall {
+    use AggregateFunction::{Avg, Count, Max, Min, Sum};
+    let argument = maker.any(1);
+    let function = *[Count, Sum, Sum, Min, Max, Avg].choose(maker.rng).expect("some");
+    aggregate_call(function, argument).unwrap_or(AggregateCall { function: Count, argument: None, data_type: DataType::Int64 })
+}
+
+/// The call with the result type that DataFusion gives it; `None` where there is no such function.
+pub(crate) fn aggregate_call(function: AggregateFunction, argument: Expr) -> Option<AggregateCall> {
+    use AggregateFunction::{Avg, Count, Sum};
+    let from = &argument.data_type;
+    let data_type = match (function, decimal(from)) {
+        (Count, _) => DataType::Int64,
+        (Sum, Some((p, s))) => with_precision(from, p + 10, s),
+        (Sum, None) if from.is_unsigned_integer() => DataType::UInt64,
+        (Sum, None) if from.is_integer() => DataType::Int64,
+        (Sum, None) if from.is_floating() => DataType::Float64,
+        (Avg, Some((p, s))) => DataType::Decimal128((p + 4).min(38), (s + 4).min(38)),
+        (Avg, None) if *from == DataType::Float64 => DataType::Float64,
+        (Sum | Avg, _) => return None,
+        _ => from.clone(),
+    };
+    Some(AggregateCall { function, argument: Some(argument), data_type })
+}
+
+/// The decimal type of the same width, with this precision as far as it reaches.
+pub(crate) fn with_precision(width: &DataType, precision: u8, scale: i8) -> DataType {
+    match width {
+        DataType::Decimal32(..) => DataType::Decimal32(precision.min(9), scale),
+        DataType::Decimal64(..) => DataType::Decimal64(precision.min(18), scale),
+        _ => DataType::Decimal128(precision.min(38), scale),
+    }
+}

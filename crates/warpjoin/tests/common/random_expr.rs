@@ -1,0 +1,249 @@
+//! Random expressions over given columns.
+
+use arrow::datatypes::{DataType, TimeUnit};
+use rand::Rng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
+
+use super::data::{Pool, any_value};
+use super::random::with_precision;
+use super::value::{V, decimal};
+
+/// Makes expressions.
+pub(crate) struct ExprMaker<'a> {
+    pub(crate) rng: &'a mut StdRng,
+    pub(crate) pools: &'a [Pool],
+    pub(crate) columns: Vec<Expr>,
+    /// Keeps to expressions whose floats are the same in any order of summation.
+    pub(crate) exact: bool,
+}
+
+/// A boolean expression.
+pub(crate) fn boolean(kind: ExprKind, nullable: bool) -> Expr {
+    Expr { kind, data_type: DataType::Boolean, nullable }
+}
+
+/// A comparison.
+pub(crate) fn compare(op: CompareOp, left: Expr, right: Expr) -> Expr {
+    let nullable = left.nullable || right.nullable;
+    boolean(ExprKind::Compare(op, Box::new(left), Box::new(right)), nullable)
+}
+
+/// Arithmetic with this result type.
+pub(crate) fn arithmetic(op: ArithmeticOp, left: Expr, right: Expr, data_type: DataType) -> Expr {
+    let nullable = left.nullable || right.nullable;
+    Expr { kind: ExprKind::Arithmetic(op, Box::new(left), Box::new(right)), data_type, nullable }
+}
+
+/// A cast.
+pub(crate) fn cast(operand: Expr, data_type: DataType) -> Expr {
+    let nullable = operand.nullable;
+    Expr { kind: ExprKind::Cast(Box::new(operand)), data_type, nullable }
+}
+
+/// A value as a constant.
+pub(crate) fn scalar(value: &V) -> Scalar {
+    match value {
+        V::Bool(b) => Scalar::Boolean(*b),
+        V::Int(i) => Scalar::Int(*i),
+        V::Float(f) => Scalar::Float(*f),
+        _ => Scalar::Null,
+    }
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+impl ExprMaker<'_> {
+    fn column(&mut self) -> Expr {
+        match self.columns.choose(self.rng) {
+            Some(column) => column.clone(),
+            None => Expr::literal(Scalar::Int(7), DataType::Int64),
+        }
+    }
+
+    /// A constant of a type that is no text, of its pool where there is one.
+    fn constant(&mut self, data_type: &DataType) -> Expr {
+        let pool = self.pools.iter().find(|pool| pool.data_type == *data_type);
+        let value = match (pool, self.rng.random_range(0..8)) {
+            (_, 0) => V::Null,
+            (Some(pool), 1..=6) => pool.values.choose(self.rng).expect("not empty").clone(),
+            _ => any_value(self.rng, data_type),
+        };
+        Expr::literal(scalar(&value), data_type.clone())
+    }
+
+    /// Some expression.
+    pub(crate) fn any(&mut self, depth: usize) -> Expr {
+        match self.rng.random_range(0..10) {
+            0 if depth > 0 => self.predicate(depth - 1),
+            1..=6 if depth > 0 => self.computed(depth - 1),
+            _ => self.column(),
+        }
+    }
+
+    /// A boolean expression.
+    pub(crate) fn predicate(&mut self, depth: usize) -> Expr {
+        if depth > 0 {
+            match self.rng.random_range(0..6) {
+                0 | 1 => {
+                    let (a, b) = (Box::new(self.predicate(depth - 1)), Box::new(self.predicate(depth - 1)));
+                    let nullable = a.nullable || b.nullable;
+                    let is_and = self.rng.random();
+                    return boolean(if is_and { ExprKind::And(a, b) } else { ExprKind::Or(a, b) }, nullable);
+                }
+                2 => {
+                    let a = self.predicate(depth - 1);
+                    let nullable = a.nullable;
+                    return boolean(ExprKind::Not(Box::new(a)), nullable);
+                }
+                _ => {}
+            }
+        }
+        let operand = self.any(depth.min(1));
+        if operand.data_type == DataType::Boolean && self.rng.random_bool(0.5) {
+            return operand;
+        }
+        if is_text(&operand.data_type) || self.rng.random_bool(0.15) {
+            return boolean(ExprKind::IsNull(Box::new(operand)), false);
+        }
+        if self.rng.random_bool(0.25) {
+            return self.in_list(operand);
+        }
+        self.comparison(operand)
+    }
+
+    fn in_list(&mut self, operand: Expr) -> Expr {
+        let count = self.rng.random_range(1..=5);
+        let list: Vec<Scalar> = (0..count)
+            .map(|_| self.constant(&operand.data_type))
+            .filter_map(|e| if let ExprKind::Literal(item) = e.kind { Some(item) } else { None })
+            .filter(|item| *item != Scalar::Null)
+            .collect();
+        if list.is_empty() {
+            return boolean(ExprKind::IsNull(Box::new(operand)), false);
+        }
+        let nullable = operand.nullable;
+        boolean(ExprKind::InList { operand: Box::new(operand), list, negated: self.rng.random() }, nullable)
+    }
+
+    fn comparison(&mut self, operand: Expr) -> Expr {
+        use CompareOp::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+        let op = *[Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual].choose(self.rng).expect("some");
+        let same: Vec<Expr> = self.columns.iter().filter(|c| c.data_type == operand.data_type).cloned().collect();
+        let other = match same.choose(self.rng) {
+            Some(column) if self.rng.random_bool(0.4) => column.clone(),
+            _ => self.constant(&operand.data_type),
+        };
+        compare(op, operand, other)
+    }
+
+    /// An expression that computes something of a column.
+    fn computed(&mut self, depth: usize) -> Expr {
+        let operand = if depth > 0 { self.any(depth) } else { self.column() };
+        if is_text(&operand.data_type) {
+            return operand;
+        }
+        match self.rng.random_range(0..6) {
+            0 => self.case(operand, depth),
+            1 | 2 => self.cast(operand),
+            _ => self.arithmetic(operand),
+        }
+    }
+
+    fn case(&mut self, result: Expr, depth: usize) -> Expr {
+        let data_type = result.data_type.clone();
+        let mut branches = vec![(self.predicate(depth.min(1)), result)];
+        if self.rng.random_bool(0.4) {
+            let other = self.constant(&data_type);
+            branches.push((self.predicate(0), other));
+        }
+        let otherwise = self.rng.random_bool(0.6).then(|| Box::new(self.constant(&data_type)));
+        Expr { kind: ExprKind::Case { branches, otherwise }, data_type, nullable: true }
+    }
+
+    fn cast(&mut self, operand: Expr) -> Expr {
+        use DataType::{Boolean, Date32, Date64, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
+        let from = operand.data_type.clone();
+        let small = matches!(from, Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32 | Boolean);
+        let mut targets = match &from {
+            t if t.is_integer() => vec![Int8, Int16, Int32, Int64, UInt8, UInt32, UInt64, Boolean, DataType::Decimal128(20, 2)],
+            Boolean => vec![Int32, Int64, UInt16],
+            t if t.is_floating() => vec![Float64, Int32, Int64, UInt64],
+            Date32 => vec![Date64, DataType::Timestamp(TimeUnit::Microsecond, None)],
+            DataType::Timestamp(TimeUnit::Second, None) => vec![DataType::Timestamp(TimeUnit::Nanosecond, None)],
+            t if t.is_decimal() => {
+                let mut targets = vec![Int64, Int16, DataType::Decimal128(30, 3), DataType::Decimal128(10, 1)];
+                if !self.exact {
+                    targets.extend([Float64, Float32]);
+                }
+                targets
+            }
+            _ => return operand,
+        };
+        if small {
+            targets.push(Float64);
+        }
+        let to = targets.choose(self.rng).expect("some").clone();
+        cast(operand, to)
+    }
+
+    fn arithmetic(&mut self, operand: Expr) -> Expr {
+        use ArithmeticOp::{Add, Divide, Modulo, Multiply, Subtract};
+        let data_type = operand.data_type.clone();
+        if !data_type.is_numeric() || matches!(data_type, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..)) {
+            return operand;
+        }
+        if !data_type.is_unsigned_integer() && self.rng.random_bool(0.15) {
+            let nullable = operand.nullable;
+            return Expr { kind: ExprKind::Negative(Box::new(operand)), data_type, nullable };
+        }
+        let mut op = *[Add, Add, Subtract, Subtract, Multiply, Divide, Modulo].choose(self.rng).expect("some");
+        if data_type.is_floating() {
+            if matches!(op, Divide | Modulo) {
+                // Halving is exact.
+                let two = Expr::literal(Scalar::Float(-2.0), data_type.clone());
+                return arithmetic(Divide, operand, two, data_type);
+            }
+            op = if op == Multiply { Subtract } else { op };
+        }
+        let same_width = |e: &&Expr| {
+            std::mem::discriminant(&e.data_type) == std::mem::discriminant(&data_type) || e.data_type == data_type
+        };
+        let same: Vec<Expr> = self.columns.iter().filter(same_width).cloned().collect();
+        let other = match same.choose(self.rng) {
+            Some(column) if self.rng.random_bool(0.5) => column.clone(),
+            _ => self.constant(&data_type),
+        };
+        let result = match (decimal(&data_type), decimal(&other.data_type)) {
+            (Some(a), Some(b)) => match decimal_result(op, a, b, &data_type) {
+                Some(result) => result,
+                None => return operand,
+            },
+            _ => data_type,
+        };
+        arithmetic(op, operand, other, result)
+    }
+}
+
+/// Arrow's result type of decimal arithmetic; `None` where the scale does not fit.
+pub(crate) fn decimal_result(op: ArithmeticOp, (p1, s1): (u8, i8), (p2, s2): (u8, i8), width: &DataType) -> Option<DataType> {
+    let scale_max = match width {
+        DataType::Decimal32(..) => 9,
+        DataType::Decimal64(..) => 18,
+        _ => 38,
+    };
+    let whole = |p: u8, s: i8| p as i8 - s;
+    let (scale, precision) = match op {
+        ArithmeticOp::Add | ArithmeticOp::Subtract => (s1.max(s2), whole(p1, s1).max(whole(p2, s2)) + s1.max(s2) + 1),
+        ArithmeticOp::Multiply => (s1 + s2, (p1 + p2 + 1) as i8),
+        ArithmeticOp::Divide => {
+            let scale = (s1 + 4).min(scale_max);
+            (scale, whole(p1, s1) + s2 + scale)
+        }
+        ArithmeticOp::Modulo => (s1.max(s2), whole(p1, s1).min(whole(p2, s2)) + s1.max(s2)),
+    };
+    (scale <= scale_max).then(|| with_precision(width, precision.max(scale).max(1) as u8, scale))
+}

@@ -1,0 +1,65 @@
+//! How a case is run: devices, distribution, tables that collide, fill up and run over.
+
+use rand::Rng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use warpjoin::ExecOptions;
+use warpjoin::exec::Distribution;
+
+/// How a case is run. What is not said here is the default.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) devices: usize,
+    pub(crate) lanes: Option<u32>,
+    pub(crate) distribution: Distribution,
+    pub(crate) hash_bits: u32,
+    pub(crate) first_capacity: Option<u64>,
+    pub(crate) load_factor: Option<f64>,
+    pub(crate) batch_rows: usize,
+    /// Leaves the result on the devices, and downloads it from there.
+    pub(crate) keeps: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            devices: 1,
+            lanes: None,
+            distribution: Distribution::Auto,
+            hash_bits: 64,
+            first_capacity: None,
+            load_factor: None,
+            batch_rows: 8192,
+            keeps: false,
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn options(&self) -> ExecOptions {
+        ExecOptions {
+            probe_group_lanes: self.lanes,
+            load_factor: self.load_factor,
+            batch_rows: self.batch_rows,
+            distribution: self.distribution,
+            hash_bits: self.hash_bits,
+            first_capacity: self.first_capacity,
+            ..ExecOptions::default()
+        }
+    }
+}
+
+/// Random settings.
+pub(crate) fn random(rng: &mut StdRng) -> Settings {
+    use Distribution::{Auto, Broadcast, Exchange};
+    Settings {
+        devices: *[1, 1, 2, 3, 4, 8].choose(rng).expect("some"),
+        lanes: *[None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(32)].choose(rng).expect("some"),
+        distribution: *[Auto, Broadcast, Exchange, Exchange].choose(rng).expect("some"),
+        hash_bits: *[64, 64, 1, 3, 6].choose(rng).expect("some"),
+        first_capacity: *[None, None, Some(0), Some(1), Some(40)].choose(rng).expect("some"),
+        load_factor: *[None, Some(0.3), Some(0.8), Some(0.95)].choose(rng).expect("some"),
+        batch_rows: *[8192, 1, 7, 64].choose(rng).expect("some"),
+        keeps: rng.random_bool(0.25),
+    }
+}
