@@ -26,12 +26,18 @@ pub enum EngineKind {
 pub struct Engine {
     kind: EngineKind,
     runtime: Arc<WarpjoinRuntime>,
+    schedule_seed: Option<u64>,
 }
 
 impl Engine {
     /// Opens nothing yet.
     pub fn new(kind: EngineKind) -> Self {
-        Self { kind, runtime: WarpjoinRuntime::lazy() }
+        Self { kind, runtime: WarpjoinRuntime::lazy(), schedule_seed: None }
+    }
+
+    /// The same on devices of its own, whose lanes, blocks and streams run in an order of `seed`.
+    pub fn with_schedule(&self, seed: u64) -> Self {
+        Self { kind: self.kind, runtime: WarpjoinRuntime::lazy(), schedule_seed: Some(seed) }
     }
 
     /// Its kind.
@@ -52,7 +58,13 @@ impl Engine {
             EngineKind::Simulated(devices) => (DeviceChoice::Simulated, devices),
             EngineKind::Cuda(devices) => (DeviceChoice::Cuda, devices),
         };
-        let options = WarpjoinOptions { device, devices, minimum_rows: 0, ..WarpjoinOptions::default() };
+        let options = WarpjoinOptions {
+            device,
+            devices,
+            minimum_rows: 0,
+            simulate_seed: self.schedule_seed,
+            ..WarpjoinOptions::default()
+        };
         let state = SessionStateBuilder::new()
             .with_config(config.with_option_extension(options))
             .with_default_features()

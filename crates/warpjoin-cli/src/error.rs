@@ -60,6 +60,8 @@ impl From<DataFusionError> for CliError {
         match error {
             // Ours, wrapped: it says what to do by itself.
             DataFusionError::External(error) => Self::Query(error.to_string()),
+            // Its Display is a debug dump.
+            DataFusionError::SQL(error, _) => Self::Query(error.to_string()),
             error => Self::Query(error.strip_backtrace()),
         }
     }

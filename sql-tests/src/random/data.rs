@@ -67,7 +67,7 @@ impl TableData {
     /// Table `t{number}` of a query with so many joins.
     pub(super) fn random(rng: &mut StdRng, number: usize, joins: usize) -> Self {
         let most = ROWS_MAX[joins.min(ROWS_MAX.len() - 1)];
-        let rows = match rng.random_range(0..12) {
+        let rows = match rng.random_range(0..30) {
             0 => 0,
             1 => 1,
             2 => most.min(31 + rng.random_range(0..4)),
@@ -119,14 +119,14 @@ impl ColumnData {
             ColumnRole::Float => DataType::Float64,
             ColumnRole::Boolean => DataType::Boolean,
         };
-        // Few values for few matches a key, or about as many as rows.
-        let distinct = match rng.random_range(0..6) {
+        // Few values for many matches a key, or about as many as rows.
+        let distinct = match rng.random_range(0..20) {
             0 => 1,
-            1 => 4,
-            2 => 25,
+            1..=8 => 4,
+            9..=15 => 25,
             _ => rows.max(10) as i64,
         };
-        let null_share = [0.0, 0.0, 0.0, 0.1, 0.5, 1.0][if rng.random_bool(0.95) { rng.random_range(0..5) } else { 5 }];
+        let null_share = [0.0, 0.0, 0.1, 0.4, 1.0][if rng.random_bool(0.98) { rng.random_range(0..4) } else { 4 }];
         let skewed = rng.random_bool(0.2);
         let numbers: Vec<Option<i64>> = (0..rows)
             .map(|_| {
@@ -146,7 +146,7 @@ fn array_of(role: ColumnRole, data_type: &DataType, numbers: &[Option<i64>]) -> 
         Arc::new(numbers.iter().map(|number| number.map(f)).collect::<Int64Array>())
     };
     let source: ArrayRef = match role {
-        ColumnRole::Integer => mapped(&|n| if data_type.is_signed_integer() { n % 120 - 20 } else { n % 120 }),
+        ColumnRole::Integer => mapped(&|n| if data_type.is_signed_integer() { n % 120 - 2 } else { n % 120 }),
         ColumnRole::Text => Arc::new(
             numbers
                 .iter()

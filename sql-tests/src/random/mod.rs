@@ -36,6 +36,8 @@ pub struct Case {
 pub struct CaseResult {
     /// How the answers differ; `None` if they do not.
     pub difference: Option<String>,
+    /// Rows of stock DataFusion's answer; `None` for an error.
+    pub rows: Option<usize>,
     /// Whether all joins and aggregates were on devices.
     pub on_devices: bool,
     /// What was not, and why.
@@ -59,9 +61,10 @@ impl Case {
     pub async fn run(&self, engine: &Engine, stock: &Engine) -> Result<CaseResult, DataFusionError> {
         let expected = self.answer(&self.session(stock)?).await;
         let context = self.session(engine)?;
-        let mut result = CaseResult { difference: None, on_devices: false, remaining: String::new() };
+        let mut result = CaseResult { difference: None, rows: None, on_devices: false, remaining: String::new() };
         match (expected, self.answer(&context).await) {
             (Ok((expected, _)), Ok((actual, placement))) => {
+                result.rows = Some(expected.rows());
                 result.on_devices = placement.is_on_devices();
                 result.remaining = describe(&placement);
                 result.difference = match actual.compare(&expected, &RowOrder::default()) {

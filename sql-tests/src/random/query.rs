@@ -11,7 +11,7 @@ pub(super) fn random_query(rng: &mut StdRng, tables: &[TableData]) -> String {
     let mut sql = from_clause(rng, tables);
     let filters: Vec<String> = (0..rng.random_range(0..3)).map(|_| predicate(rng, &columns)).collect();
     if !filters.is_empty() {
-        sql.push_str(&format!(" WHERE {}", filters.join([" AND ", " OR "][rng.random_range(0..2)])));
+        sql.push_str(&format!(" WHERE {}", filters.join([" AND ", " OR ", " OR "][rng.random_range(0..3)])));
     }
     match rng.random_range(0..10) {
         // Rows.
@@ -53,7 +53,7 @@ fn from_clause(rng: &mut StdRng, tables: &[TableData]) -> String {
         };
         let earlier = &tables[rng.random_range(0..at)];
         let keys: Vec<String> =
-            (0..[1, 1, 1, 2, 3][rng.random_range(0..5)]).map(|_| key_pair(rng, earlier, table)).collect();
+            (0..[1, 1, 1, 1, 1, 1, 2, 3][rng.random_range(0..8)]).map(|_| key_pair(rng, earlier, table)).collect();
         let mut on = keys.join(" AND ");
         if rng.random_bool(0.2) {
             let (l, r) = (integer(rng, &earlier.columns), integer(rng, &table.columns));
@@ -98,27 +98,30 @@ fn numeric<'a>(rng: &mut StdRng, columns: &[&'a ColumnData]) -> &'a ColumnData {
 fn predicate(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     let column = any(rng, columns);
     let name = &column.name;
-    let number: i32 = rng.random_range(-5..40);
+    // Small numbers are in every column, large ones in few.
+    let number: i32 = if rng.random_bool(0.8) { rng.random_range(-3..6) } else { rng.random_range(-5..60) };
     if rng.random_bool(0.1) {
         return format!("{name} IS {}NULL", ["", "NOT "][rng.random_range(0..2)]);
     }
-    let compare = ["=", "<>", "<", "<=", ">", ">="][rng.random_range(0..6)];
+    let compare = ["=", "<>", "<>", "<", "<=", ">", ">=", ">="][rng.random_range(0..8)];
     match column.role {
         ColumnRole::Integer => match rng.random_range(0..4) {
-            0 => format!("{name} IN ({number}, {}, {})", number + 1, number + 7),
+            0 => {
+                format!("{name} {}IN ({number}, {}, {})", ["", "NOT "][rng.random_range(0..2)], number + 1, number + 7)
+            }
             1 => format!("{name} BETWEEN {number} AND {}", number + 15),
             2 => format!("NOT ({name} {compare} {number})"),
             _ => format!("{name} {compare} {number}"),
         },
         ColumnRole::Text => match rng.random_range(0..4) {
-            0 => format!("{name} LIKE 'v{}%'", number.rem_euclid(10)),
+            0 => format!("{name} LIKE 'v{}%'", number.rem_euclid(5)),
             1 => format!("{name} IN ('', 'v1', 'v{}')", number.abs()),
             2 => format!("{name} NOT LIKE '%{}'", number.rem_euclid(10)),
             _ => format!("{name} {compare} 'v{}'", number.abs()),
         },
-        ColumnRole::Date => format!("{name} {compare} DATE '1994-09-0{}'", number.rem_euclid(9) + 1),
+        ColumnRole::Date => format!("{name} {compare} DATE '1994-08-{}'", number.rem_euclid(9) + 23),
         ColumnRole::Decimal => format!("{name} {compare} {number}.25"),
-        ColumnRole::Float => format!("{name} {compare} {number}.125"),
+        ColumnRole::Float => format!("{name} {compare} {}.125", number.rem_euclid(5)),
         ColumnRole::Boolean => [name.clone(), format!("NOT {name}")][rng.random_range(0..2)].clone(),
     }
 }

@@ -156,7 +156,9 @@ fn plan_accumulator(
         let word = slots.count(count_key, argument.valid.clone());
         return Ok(result(word, AccumulatorKind::Count, count_kind(rows_bits), accumulator, None));
     }
-    let (kind, code, narrow_partial, result_kind) = encode(accumulator, &argument, rows_bits)?;
+    // Behind a probe of duplicate keys a thread sees any number of rows.
+    let is_bounded = emitter.alive == "alive";
+    let (kind, code, narrow_partial, result_kind) = encode(accumulator, &argument, rows_bits, is_bounded)?;
     let key = format!("{key} {}", accumulator.is_merge);
     let word = slots.slot(kind, key, || (argument.valid.clone(), code, narrow_partial));
     let count_word = (argument.valid.is_some() || is_global).then(|| slots.count(count_key, argument.valid.clone()));
@@ -181,8 +183,13 @@ fn result(
 }
 
 /// How a sum, minimum or maximum is accumulated: kind, code of the addend, whether a thread's part of
-/// a 128-bit sum fits 64 bits, and kind of the result.
-fn encode(accumulator: &Accumulator, argument: &Value, rows_bits: u32) -> Result<(AccumulatorKind, String, bool, Kind)> {
+/// a 128-bit sum fits 64 bits (if a thread's rows are bounded), and kind of the result.
+fn encode(
+    accumulator: &Accumulator,
+    argument: &Value,
+    rows_bits: u32,
+    is_bounded: bool,
+) -> Result<(AccumulatorKind, String, bool, Kind)> {
     let is_sum = accumulator.function == AggregateFunction::Sum;
     let is_max = accumulator.function == AggregateFunction::Max;
     match argument.kind {
@@ -217,7 +224,7 @@ fn encode(accumulator: &Accumulator, argument: &Value, rows_bits: u32) -> Result
             let total = if total.min < type_range.min || total.max > type_range.max { type_range } else { total };
             let is_wide = total.c_type() == CType::I128 && accumulator.data_type != DataType::UInt64;
             if is_wide {
-                let narrow = scaled(ROWS_PER_THREAD_BITS_MAX).is_some_and(|r| r.c_type() != CType::I128);
+                let narrow = is_bounded && scaled(ROWS_PER_THREAD_BITS_MAX).is_some_and(|r| r.c_type() != CType::I128);
                 let c_type = if narrow { CType::I64 } else { CType::I128 };
                 Ok((AccumulatorKind::Sum128, argument.code_as(c_type), narrow, Kind::Int(total)))
             } else {
@@ -241,6 +248,11 @@ impl Slot {
             AccumulatorKind::SumFloat => "f64",
             _ => "u64",
         }
+    }
+
+    /// C type of a sum over the threads of a warp or block: many narrow parts need not be narrow.
+    fn total_type(&self) -> &'static str {
+        if self.kind == AccumulatorKind::Sum128 { "i128" } else { self.partial_type() }
     }
 
     fn is_maximum(&self) -> bool {
@@ -286,8 +298,9 @@ fn global(emitter: &mut Emitter, slots: &Slots, output: &mut AggregateOutput) {
         let reduce = if slot.is_maximum() { "warp_max" } else { "warp_sum" };
         let target = format!("&{rows}[{}]", 1 + slot.word);
         output.epilogue.push_str(&format!(
-            "    part{index} = {reduce}(part{index});\n    if ((threadIdx.x & 31) == 0) {{ {} }}\n",
-            slot.merge_global(&target, &format!("part{index}"))
+            "    const {total} total{index} = {reduce}(({total})part{index});\n    if ((threadIdx.x & 31) == 0) {{ {} }}\n",
+            slot.merge_global(&target, &format!("total{index}")),
+            total = slot.total_type(),
         ));
     }
     emitter.flush();
@@ -340,12 +353,13 @@ fn private(
         let reduce = if slot.is_maximum() { "warp_max" } else { "warp_sum" };
         let target = format!("&row[{}]", 1 + slot.word);
         merge.push_str(&format!(
-            "        {kind} total{index} = 0;\n        \
+            "        {total} total{index} = 0;\n        \
              for (u32 thread = lane; thread < {block_threads}; thread += 32) {{ const u64* column = first + thread; {} }}\n        \
              total{index} = {reduce}(total{index});\n        \
              if (lane == 0) {{ {} }}\n",
             slot.merge_local(&format!("total{index}"), &read),
-            slot.merge_global(&target, &format!("total{index}"))
+            slot.merge_global(&target, &format!("total{index}")),
+            total = slot.total_type(),
         ));
         word += slot.private_words();
     }

@@ -202,7 +202,12 @@ fn combine(emitter: &mut Emitter, op: ArithmeticOp, left: &Value, right: &Value,
             let c_type = range.c_type();
             (format!("{} {op} {}", left.code_as(c_type), right.code_as(c_type)), range)
         }
-        _ if type_range.min == i128::MIN => {
+        Some(range) if data_type.is_decimal() => {
+            let c_type = range.c_type();
+            let code = emitter.temporary(c_type, &format!("{} {op} {}", left.code_as(c_type), right.code_as(c_type)));
+            within_type(emitter, code, range, type_range, &valid)
+        }
+        _ if data_type.is_decimal() => {
             return Err(Reason::Limit("decimal arithmetic that may leave 128 bits".into()).into());
         }
         _ => {
@@ -214,6 +219,23 @@ fn combine(emitter: &mut Emitter, op: ArithmeticOp, left: &Value, right: &Value,
     };
     let code = emitter.temporary(range.c_type(), &code);
     Ok(Value::new(code, Kind::Int(range), data_type.clone()).with_valid(valid))
+}
+
+/// A name of range `range` with the range that it has once values beyond `bounds` were reported.
+fn within_type(emitter: &mut Emitter, name: String, range: Range, bounds: Range, valid: &Option<String>) -> (String, Range) {
+    let mut tests = vec![];
+    if range.max > bounds.max {
+        tests.push(format!("{name} > {}", cast::constant(bounds.max, range.c_type())));
+    }
+    if range.min < bounds.min {
+        tests.push(format!("{name} < {}", cast::constant(bounds.min, range.c_type())));
+    }
+    if tests.is_empty() {
+        return (name, range);
+    }
+    emitter.raise_if(&where_valid(valid, &tests.join(" || ")), "WJ_STATUS_OVERFLOW");
+    let range = Range::new(range.min.max(bounds.min), range.max.min(bounds.max));
+    (format!("({})({name})", range.c_type().name()), range)
 }
 
 /// The C type in which values of an integer type wrap.
@@ -238,20 +260,16 @@ fn divide(emitter: &mut Emitter, op: ArithmeticOp, left: &Value, right: &Value, 
     if op == ArithmeticOp::Modulo {
         bound = bound.min(i128::try_from(magnitude(r)).unwrap_or(i128::MAX));
     }
-    let range = Range::new(-bound, bound);
+    // A remainder has the sign of the left side.
+    let is_negative = l.min < 0 || op == ArithmeticOp::Divide && r.min < 0;
+    let range = Range::new(if is_negative { -bound } else { 0 }, bound);
     let c_type = l.union(r).union(range).c_type();
     let divisor = emitter.temporary(c_type, &right.code_as(c_type));
     emitter.raise_if(&where_valid(&valid, &format!("{divisor} == 0")), "WJ_STATUS_DIVISION");
     let function = if op == ArithmeticOp::Divide { "divide_or_zero" } else { "modulo_or_zero" };
-    let mut code = emitter.temporary(c_type, &format!("{function}({}, {divisor})", left.code_as(c_type)));
+    let code = emitter.temporary(c_type, &format!("{function}({}, {divisor})", left.code_as(c_type)));
     let type_range = range_of_type(data_type).ok_or_else(|| Reason::Type(data_type.clone()))?;
-    let mut range = range;
-    if range.max > type_range.max {
-        let condition = format!("{code} > {}", cast::constant(type_range.max, c_type));
-        emitter.raise_if(&where_valid(&valid, &condition), "WJ_STATUS_OVERFLOW");
-        range = Range::new(range.min.max(type_range.min), type_range.max);
-        code = format!("({})({code})", range.c_type().name());
-    }
+    let (code, range) = within_type(emitter, code, range, type_range, &valid);
     Ok(Value { code: format!("({})({code})", range.c_type().name()), valid, kind: Kind::Int(range), data_type: data_type.clone(), dictionary: None })
 }
 

@@ -53,15 +53,20 @@ pub(crate) fn probe_words(
     null_equals_null: bool,
 ) -> Result<Vec<String>> {
     let mut values: Vec<Value> = vec![];
+    let mut conditions = vec![];
     for (key, field) in keys.iter().zip(&shape.packing.fields) {
-        let value = evaluate(emitter, key, environment)?;
-        let value = match &field.value.dictionary {
-            Some(dictionary) if value.dictionary.is_some() => lookup::translate(emitter, &value, dictionary)?,
-            _ => value,
-        };
+        let mut value = evaluate(emitter, key, environment)?;
+        if let (Some(dictionary), true) = (&field.value.dictionary, value.dictionary.is_some()) {
+            let translated = lookup::translate(emitter, &value, dictionary)?;
+            if let (true, Some(known)) = (null_equals_null && translated.valid != value.valid, &translated.valid) {
+                // A string that the build side lacks is not null: it matches nothing.
+                conditions.push(value.valid.as_ref().map_or(known.clone(), |valid| format!("({known} || !{valid})")));
+            }
+            value = translated;
+        }
         values.push(value);
     }
-    let conditions = shape.packing.within(emitter, &values, null_equals_null);
+    conditions.extend(shape.packing.within(emitter, &values, null_equals_null));
     let words = shape.packing.pack(emitter, &values);
     let words: Vec<String> = words.iter().map(|word| hoist_word(emitter, word)).collect();
     if conditions.is_empty() {

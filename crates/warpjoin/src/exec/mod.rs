@@ -56,7 +56,7 @@ pub fn run(session: &Arc<Session>, plan: &Plan, inputs: &[Arc<Table>], options: 
     .map(|(output, metrics)| QueryOutput { metrics, ..output })
 }
 
-/// Runs `plan` as [`run`] does, and leaves the result on the devices.
+/// Runs `plan` as [`run`] does, and leaves the result on the devices; with what it cost.
 ///
 /// # Errors
 /// As [`run`].
@@ -65,8 +65,8 @@ pub fn run_to_table(
     plan: &Plan,
     inputs: &[Arc<Table>],
     options: &ExecOptions,
-) -> Result<Table> {
-    with_query(session, plan, inputs, options, |query, relation| query.keep(relation, &plan.schema)).map(|(table, _)| table)
+) -> Result<(Table, QueryMetrics)> {
+    with_query(session, plan, inputs, options, |query, relation| query.keep(relation, &plan.schema))
 }
 
 /// Runs a plan up to its last pipeline, and hands that to `finish`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema};
 
 use super::hash_join::scan;
-use crate::exec::{self, ExecOptions, QueryOutput};
+use crate::exec::{self, ExecOptions, QueryMetrics, QueryOutput};
 use crate::expr::Expr;
 use crate::plan::{AggregateCall, AggregateFunction, Plan, PlanKind};
 use crate::{Error, Reason, Result, Table};
@@ -118,7 +118,15 @@ impl GroupBy {
     /// # Errors
     /// As [`exec::run`].
     pub fn run_to_table(&self) -> Result<Table> {
-        exec::run_to_table(self.table.session(), &self.plan()?, &[], &self.options)
+        Ok(exec::run_to_table(self.table.session(), &self.plan()?, &[], &self.options)?.0)
+    }
+
+    /// Runs as [`Self::run_to_table`] does, drops the result, and says what it cost.
+    ///
+    /// # Errors
+    /// As [`exec::run`].
+    pub fn measure(&self) -> Result<QueryMetrics> {
+        Ok(exec::run_to_table(self.table.session(), &self.plan()?, &[], &self.options)?.1)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
-use crate::exec::{self, ExecOptions, QueryOutput};
+use crate::exec::{self, ExecOptions, QueryMetrics, QueryOutput};
 use crate::expr::Expr;
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 use crate::{Error, Result, Table};
@@ -112,7 +112,15 @@ impl HashJoin {
     /// # Errors
     /// As [`exec::run`].
     pub fn run_to_table(&self) -> Result<Table> {
-        exec::run_to_table(self.build.session(), &self.plan()?, &[], &self.options)
+        Ok(exec::run_to_table(self.build.session(), &self.plan()?, &[], &self.options)?.0)
+    }
+
+    /// Runs as [`Self::run_to_table`] does, drops the result, and says what it cost.
+    ///
+    /// # Errors
+    /// As [`exec::run`].
+    pub fn measure(&self) -> Result<QueryMetrics> {
+        Ok(exec::run_to_table(self.build.session(), &self.plan()?, &[], &self.options)?.1)
     }
 }
 

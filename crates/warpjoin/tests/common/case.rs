@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use warpjoin::plan::Plan;
 use warpjoin::{Error, Session, Table, TableBuilder, exec};
 
-use super::plans::{Stop, interpret};
+use super::plans::{Stop, Verdict, interpret};
 use super::settings::Settings;
 use super::value::{Row, compare, fault, rows_of};
 
@@ -41,19 +41,28 @@ pub(crate) fn upload(session: &Arc<Session>, batch: &RecordBatch) -> Arc<Table> 
 }
 
 impl Case {
-    /// Runs the case on `session` and compares.
+    /// What the oracle makes of it.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let inputs: Vec<Vec<Row>> = self.inputs.iter().map(|batch| rows_of(std::slice::from_ref(batch))).collect();
+        interpret(&self.plan, &inputs)
+    }
+
+    /// Runs the case on `session` and compares with the oracle.
     ///
     /// # Errors
     /// In words, when devices and oracle disagree.
     pub(crate) fn check(&self, session: &Arc<Session>) -> Result<Outcome, String> {
-        let inputs: Vec<Vec<Row>> = self.inputs.iter().map(|batch| rows_of(std::slice::from_ref(batch))).collect();
-        let verdict = interpret(&self.plan, &inputs);
+        self.check_against(&self.verdict(), session, &self.settings)
+    }
+
+    /// As [`Self::check`], with other settings and what the oracle has said already.
+    pub(crate) fn check_against(&self, verdict: &Verdict, session: &Arc<Session>, settings: &Settings) -> Result<Outcome, String> {
         if verdict.rows == Err(Stop::TooLarge) {
             return Ok(Outcome::TooLarge);
         }
-        let got = match (self.run(session), verdict.rows) {
+        let got = match (self.run(session, settings), &verdict.rows) {
             (Err(Error::Unsupported(_)), _) => Ok(Outcome::Unsupported),
-            (Ok(got), Ok(wanted)) => compare(got, wanted).map(|()| Outcome::Equal),
+            (Ok(got), Ok(wanted)) => compare(got, wanted.clone()).map(|()| Outcome::Equal),
             (Ok(got), Err(_)) => Err(format!("{} rows where faults {} must be reported", got.len(), verdict.faults)),
             (Err(error), rows) => match fault_of(&error) {
                 // After the first fault the oracle stops: rows behind it may have others.
@@ -61,29 +70,29 @@ impl Case {
                 _ => Err(format!("{error}; faults {}", verdict.faults)),
             },
         };
-        got.map_err(|difference| self.describe(&difference))
+        got.map_err(|difference| self.describe(&difference, settings))
     }
 
     /// Rows from the devices.
-    pub(crate) fn run(&self, session: &Arc<Session>) -> warpjoin::Result<Vec<Row>> {
+    pub(crate) fn run(&self, session: &Arc<Session>, settings: &Settings) -> warpjoin::Result<Vec<Row>> {
         let tables: Vec<Arc<Table>> = self.inputs.iter().map(|batch| upload(session, batch)).collect();
-        let options = self.settings.options();
-        let batches = if self.settings.keeps && !self.plan.schema.fields().is_empty() {
-            let table = exec::run_to_table(session, &self.plan, &tables, &options)?;
+        let options = settings.options();
+        let batches = if settings.keeps && !self.plan.schema.fields().is_empty() {
+            let (table, _) = exec::run_to_table(session, &self.plan, &tables, &options)?;
             let all: Vec<usize> = (0..self.plan.schema.fields().len()).collect();
-            table.download(&all, self.settings.batch_rows)?
+            table.download(&all, settings.batch_rows)?
         } else {
             exec::run(session, &self.plan, &tables, &options)?.batches
         };
         for batch in &batches {
             assert_eq!(batch.schema(), self.plan.schema, "schema of the result");
-            assert!(batch.num_rows() <= self.settings.batch_rows, "a batch too long");
+            assert!(batch.num_rows() <= settings.batch_rows, "a batch too long");
         }
         drop(tables);
         Ok(rows_of(&batches))
     }
 
-    fn describe(&self, difference: &str) -> String {
+    fn describe(&self, difference: &str, settings: &Settings) -> String {
         let schemas: Vec<String> = self
             .inputs
             .iter()
@@ -92,7 +101,7 @@ impl Case {
                 format!("{} rows [{}]", b.num_rows(), fields.join(", "))
             })
             .collect();
-        format!("{difference}\n{}inputs: {}\n{:?}", self.plan, schemas.join("; "), self.settings)
+        format!("{difference}\n{}inputs: {}\n{:?}", self.plan, schemas.join("; "), settings)
     }
 }
 

@@ -1,0 +1,144 @@
+//! Cases at the edges: STYLE rule 22's list, and what each code path was made for.
+
+mod groups;
+mod joins;
+mod keys;
+mod numbers;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
+use warpjoin::exec::Distribution;
+use warpjoin::expr::Expr;
+use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
+
+use super::case::{Case, Outcome};
+use super::data::batch;
+use super::random::{aggregate_call, input, node};
+use super::sessions::{Opener, in_threads};
+use super::settings::Settings;
+use super::value::V;
+
+/// A case with what should come of it.
+pub(crate) struct Edge {
+    pub(crate) name: String,
+    pub(crate) case: Case,
+    pub(crate) outcome: Outcome,
+}
+
+/// All of them. `small` leaves out those of many rows.
+pub(crate) fn all(small: bool) -> Vec<Edge> {
+    let mut edges = joins::edges();
+    edges.extend(keys::edges());
+    edges.extend(groups::edges());
+    edges.extend(numbers::edges());
+    edges.retain(|edge| !small || edge.case.inputs.iter().all(|batch| batch.num_rows() <= 300));
+    edges
+}
+
+/// Settings that each case runs with.
+pub(crate) fn settings() -> Vec<Settings> {
+    use Distribution::{Broadcast, Exchange};
+    let usual = Settings::default();
+    vec![
+        Settings { keeps: true, ..usual.clone() },
+        Settings { lanes: Some(32), load_factor: Some(0.99), batch_rows: 100, ..usual.clone() },
+        Settings { lanes: Some(2), hash_bits: 2, first_capacity: Some(1), load_factor: Some(0.95), ..usual.clone() },
+        Settings { devices: 2, lanes: Some(8), distribution: Exchange, ..usual.clone() },
+        Settings { devices: 3, lanes: Some(4), distribution: Broadcast, first_capacity: Some(0), ..usual.clone() },
+        Settings { devices: 8, lanes: Some(1), distribution: Exchange, hash_bits: 5, keeps: true, ..usual },
+    ]
+}
+
+/// Runs every case with every setting for which there are enough devices.
+pub(crate) fn check(opener: &dyn Opener, edges: &[Edge], settings: &[Settings]) {
+    let failures = in_threads(edges, |edge| {
+        let verdict = edge.case.verdict();
+        let mut failures = vec![];
+        for settings in settings {
+            let Some(session) = opener.open(settings.devices) else { continue };
+            match edge.case.check_against(&verdict, &session, settings) {
+                Ok(outcome) if outcome == edge.outcome => {}
+                Ok(outcome) => failures.push(format!("{}: {outcome:?}\n{}{settings:?}", edge.name, edge.case.plan)),
+                Err(difference) => failures.push(format!("{}: {difference}", edge.name)),
+            }
+        }
+        failures
+    });
+    let failures: Vec<String> = failures.into_iter().flatten().collect();
+    assert!(failures.is_empty(), "{} differences\n{}", failures.len(), failures.join("\n\n"));
+}
+
+/// A case that should give the oracle's rows.
+fn equal(name: impl Into<String>, inputs: Vec<RecordBatch>, plan: Plan) -> Edge {
+    Edge { name: name.into(), case: Case { inputs, plan, settings: Settings::default() }, outcome: Outcome::Equal }
+}
+
+/// One column, nulls for `None`.
+fn ints(values: impl IntoIterator<Item = Option<i128>>) -> Vec<V> {
+    values.into_iter().map(|v| v.map_or(V::Null, V::Int)).collect()
+}
+
+/// The numbers of the rows, as a column.
+fn numbers(rows: usize) -> Vec<V> {
+    ints((0..rows).map(|row| Some(row as i128)))
+}
+
+/// A table of key columns of one type and an Int64 column that counts the rows.
+fn keyed(keys: &[Vec<V>], data_type: &DataType) -> RecordBatch {
+    let mut columns = keys.to_vec();
+    columns.push(numbers(keys[0].len()));
+    let mut types = vec![data_type.clone(); keys.len()];
+    types.push(DataType::Int64);
+    batch(&columns, &types, true)
+}
+
+fn column(plan: &Plan, index: usize) -> Expr {
+    let field = plan.schema.field(index);
+    Expr::column(index, field.data_type().clone(), field.is_nullable())
+}
+
+/// An inner join of two inputs on their first `keys` columns, with all columns put out.
+fn join(build: &RecordBatch, probe: &RecordBatch, keys: usize) -> JoinPlan {
+    let inputs = [build.clone(), probe.clone()];
+    let (build, probe) = (input(&inputs, 0), input(&inputs, 1));
+    let on = (0..keys).map(|key| (column(&build, key), column(&probe, key))).collect();
+    let width = build.schema.fields().len() + probe.schema.fields().len();
+    JoinPlan { build, probe, on, kind: JoinKind::Inner, null_equals_null: false, residual: None, output: (0..width).collect() }
+}
+
+/// The node of a join.
+fn join_node(join: JoinPlan) -> Plan {
+    let fields: Vec<_> = join.build.schema.fields().iter().chain(join.probe.schema.fields()).cloned().collect();
+    let types: Vec<_> = join.output.iter().map(|&i| (fields[i].data_type().clone(), fields[i].is_nullable())).collect();
+    node(PlanKind::Join(Box::new(join)), types.iter().map(|(t, n)| (t, *n)))
+}
+
+/// The case of a plain join.
+fn join_of(name: impl Into<String>, build: RecordBatch, probe: RecordBatch, keys: usize) -> Edge {
+    let plan = join_node(join(&build, &probe, keys));
+    equal(name, vec![build, probe], plan)
+}
+
+/// A group-by over any plan.
+fn group(input: Plan, group_by: Vec<Expr>, aggregates: Vec<AggregateCall>) -> Plan {
+    let mut types: Vec<_> = group_by.iter().map(|e| (e.data_type.clone(), e.nullable)).collect();
+    types.extend(aggregates.iter().map(|a| (a.data_type.clone(), a.function != AggregateFunction::Count)));
+    node(PlanKind::Aggregate { input: Box::new(input), group_by, aggregates }, types.iter().map(|(t, n)| (t, *n)))
+}
+
+/// Every aggregate function that takes column `index`, and count(*).
+fn every_aggregate(plan: &Plan, index: usize) -> Vec<AggregateCall> {
+    use AggregateFunction::{Avg, Count, Max, Min, Sum};
+    let rows = AggregateCall { function: Count, argument: None, data_type: DataType::Int64 };
+    let calls = [Count, Sum, Min, Max, Avg].into_iter().filter_map(|f| aggregate_call(f, column(plan, index)));
+    std::iter::once(rows).chain(calls).collect()
+}
+
+/// The case of a group-by of one input: its first `keys` columns, every aggregate of its column `argument`.
+fn group_of(name: impl Into<String>, batch: RecordBatch, keys: usize, argument: usize) -> Edge {
+    let inputs = vec![batch];
+    let source = input(&inputs, 0);
+    let group_by = (0..keys).map(|key| column(&source, key)).collect();
+    let aggregates = every_aggregate(&source, argument);
+    equal(name, inputs, group(source, group_by, aggregates))
+}
