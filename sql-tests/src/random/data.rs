@@ -140,6 +140,13 @@ impl ColumnData {
     }
 }
 
+impl ColumnData {
+    /// How seldom a value of it is met elsewhere.
+    pub(super) fn rarity(&self) -> i64 {
+        if self.null_share == 1.0 { i64::MAX } else { self.distinct }
+    }
+}
+
 /// The same number becomes the same value in every type of a role, as far as the type reaches.
 fn array_of(role: ColumnRole, data_type: &DataType, numbers: &[Option<i64>]) -> ArrayRef {
     let mapped = |f: &dyn Fn(i64) -> i64| -> ArrayRef {

@@ -64,24 +64,30 @@ fn from_clause(rng: &mut StdRng, tables: &[TableData]) -> String {
     sql
 }
 
+/// An equality of two columns; mostly of columns with few values, so that rows match.
 fn key_pair(rng: &mut StdRng, left: &TableData, right: &TableData) -> String {
-    let role = [ColumnRole::Integer, ColumnRole::Integer, ColumnRole::Text, ColumnRole::Date, ColumnRole::Decimal]
-        [rng.random_range(0..5)];
-    let (l, r) = (of_role(rng, &left.columns, role), of_role(rng, &right.columns, role));
+    use ColumnRole::{Date, Decimal, Integer, Text};
+    let mut draw = || {
+        let role = [Integer, Integer, Text, Date, Decimal][rng.random_range(0..5)];
+        (role, of_role(rng, &left.columns, role), of_role(rng, &right.columns, role))
+    };
+    let (first, second) = (draw(), draw());
+    let rarity = |pair: &(ColumnRole, &ColumnData, &ColumnData)| pair.1.rarity().max(pair.2.rarity());
+    let (role, l, r) = if rarity(&first) <= rarity(&second) { first } else { second };
     match role {
-        ColumnRole::Integer if rng.random_bool(0.15) => format!("{l} + {} = {r}", rng.random_range(0..4)),
-        _ => format!("{l} = {r}"),
+        Integer if rng.random_bool(0.15) => format!("{} + {} = {}", l.name, rng.random_range(0..4), r.name),
+        _ => format!("{} = {}", l.name, r.name),
     }
 }
 
-/// The name of a column of that role.
-fn of_role(rng: &mut StdRng, columns: &[ColumnData], role: ColumnRole) -> String {
+/// A column of that role.
+fn of_role<'a>(rng: &mut StdRng, columns: &'a [ColumnData], role: ColumnRole) -> &'a ColumnData {
     let fitting: Vec<&ColumnData> = columns.iter().filter(|column| column.role == role).collect();
-    fitting[rng.random_range(0..fitting.len())].name.clone()
+    fitting[rng.random_range(0..fitting.len())]
 }
 
 fn integer(rng: &mut StdRng, columns: &[ColumnData]) -> String {
-    of_role(rng, columns, ColumnRole::Integer)
+    of_role(rng, columns, ColumnRole::Integer).name.clone()
 }
 
 fn any<'a>(rng: &mut StdRng, columns: &[&'a ColumnData]) -> &'a ColumnData {

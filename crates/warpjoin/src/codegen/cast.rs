@@ -167,19 +167,10 @@ fn bounded(emitter: &mut Emitter, value: Value, to: &DataType) -> Result<Value> 
     if range.min >= bounds.min && range.max <= bounds.max {
         return Ok(value);
     }
-    let c_type = value.c_type();
-    let code = emitter.temporary(c_type, &value.code);
-    let mut tests = vec![];
-    if range.max > bounds.max {
-        tests.push(format!("{code} > {}", constant(bounds.max, c_type)));
-    }
-    if range.min < bounds.min {
-        tests.push(format!("{code} < {}", constant(bounds.min, c_type)));
-    }
-    let condition = format!("{}({})", value.valid.as_ref().map(|v| format!("{v} && ")).unwrap_or_default(), tests.join(" || "));
-    emitter.raise_if(&condition, "WJ_STATUS_CAST");
-    let range = Range::new(range.min.max(bounds.min), range.max.min(bounds.max));
-    Ok(Value { code: format!("(({}){code})", range.c_type().name()), kind: Kind::Int(range), ..value })
+    let name = emitter.temporary(value.c_type(), &value.code);
+    let (code, range) = super::expr::within_bounds(emitter, name, (range, bounds), &value.valid, "WJ_STATUS_CAST");
+    let code = emitter.temporary(range.c_type(), &code);
+    Ok(Value { code, kind: Kind::Int(range), ..value })
 }
 
 /// Division by a power of ten: a decimal target rounds half away from zero, an integer truncates.

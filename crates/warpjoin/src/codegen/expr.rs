@@ -205,7 +205,7 @@ fn combine(emitter: &mut Emitter, op: ArithmeticOp, left: &Value, right: &Value,
         Some(range) if data_type.is_decimal() => {
             let c_type = range.c_type();
             let code = emitter.temporary(c_type, &format!("{} {op} {}", left.code_as(c_type), right.code_as(c_type)));
-            within_type(emitter, code, range, type_range, &valid)
+            within_bounds(emitter, code, (range, type_range), &valid, "WJ_STATUS_OVERFLOW")
         }
         _ if data_type.is_decimal() => {
             return Err(Reason::Limit("decimal arithmetic that may leave 128 bits".into()).into());
@@ -221,8 +221,15 @@ fn combine(emitter: &mut Emitter, op: ArithmeticOp, left: &Value, right: &Value,
     Ok(Value::new(code, Kind::Int(range), data_type.clone()).with_valid(valid))
 }
 
-/// A name of range `range` with the range that it has once values beyond `bounds` were reported.
-fn within_type(emitter: &mut Emitter, name: String, range: Range, bounds: Range, valid: &Option<String>) -> (String, Range) {
+/// A name of range `range`, kept within `bounds`, and its range then: values beyond are reported,
+/// and replaced, for an address may be computed of them before the launch ends.
+pub(crate) fn within_bounds(
+    emitter: &mut Emitter,
+    name: String,
+    (range, bounds): (Range, Range),
+    valid: &Option<String>,
+    status: &str,
+) -> (String, Range) {
     let mut tests = vec![];
     if range.max > bounds.max {
         tests.push(format!("{name} > {}", cast::constant(bounds.max, range.c_type())));
@@ -233,9 +240,12 @@ fn within_type(emitter: &mut Emitter, name: String, range: Range, bounds: Range,
     if tests.is_empty() {
         return (name, range);
     }
-    emitter.raise_if(&where_valid(valid, &tests.join(" || ")), "WJ_STATUS_OVERFLOW");
-    let range = Range::new(range.min.max(bounds.min), range.max.min(bounds.max));
-    (format!("({})({name})", range.c_type().name()), range)
+    let is_beyond = emitter.temporary(CType::Bool, &tests.join(" || "));
+    emitter.raise_if(&where_valid(valid, &is_beyond), status);
+    let clamped = |value: i128| value.clamp(bounds.min, bounds.max);
+    let range = Range::new(clamped(range.min), clamped(range.max));
+    let c_type = range.c_type();
+    (format!("({is_beyond} ? {} : ({})({name}))", cast::constant(range.min, c_type), c_type.name()), range)
 }
 
 /// The C type in which values of an integer type wrap.
@@ -269,7 +279,7 @@ fn divide(emitter: &mut Emitter, op: ArithmeticOp, left: &Value, right: &Value, 
     let function = if op == ArithmeticOp::Divide { "divide_or_zero" } else { "modulo_or_zero" };
     let code = emitter.temporary(c_type, &format!("{function}({}, {divisor})", left.code_as(c_type)));
     let type_range = range_of_type(data_type).ok_or_else(|| Reason::Type(data_type.clone()))?;
-    let (code, range) = within_type(emitter, code, range, type_range, &valid);
+    let (code, range) = within_bounds(emitter, code, (range, type_range), &valid, "WJ_STATUS_OVERFLOW");
     Ok(Value { code: format!("({})({code})", range.c_type().name()), valid, kind: Kind::Int(range), data_type: data_type.clone(), dictionary: None })
 }
 

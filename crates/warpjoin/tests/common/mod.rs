@@ -4,6 +4,7 @@
 
 pub(crate) mod case;
 pub(crate) mod data;
+pub(crate) mod edges;
 pub(crate) mod expressions;
 pub(crate) mod plans;
 pub(crate) mod random;

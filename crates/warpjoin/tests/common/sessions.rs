@@ -1,9 +1,11 @@
 //! Sessions of every kind of device, so that the same cases run on all of them.
 
-use std::sync::Arc;
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use warpjoin::Session;
-use warpjoin_device::{SimOptions, open_simulated};
+use warpjoin_device::{CudaOptions, Device, SimOptions, open_cuda, open_simulated};
 
 /// Opens sessions on so many devices.
 pub(crate) trait Opener: Sync {
@@ -24,4 +26,55 @@ impl Opener for Simulated {
 /// Simulated devices as they come.
 pub(crate) fn simulated() -> Simulated {
     Simulated(SimOptions::default())
+}
+
+/// The GPUs of this machine.
+pub(crate) struct Gpus(Vec<Device>);
+
+impl Opener for Gpus {
+    fn open(&self, devices: usize) -> Option<Arc<Session>> {
+        let devices = self.0.get(..devices)?;
+        Some(Session::new(devices.to_vec()).expect("a session"))
+    }
+}
+
+/// The GPUs. `None`, after a SKIP line, when CUDA cannot be used; with `WARPJOIN_REQUIRE_GPU=1`
+/// that is a failure.
+pub(crate) fn gpus(test: &str) -> Option<Gpus> {
+    match open_cuda(&CudaOptions::default()) {
+        Ok(devices) => Some(Gpus(devices)),
+        Err(error) if is_set("WARPJOIN_REQUIRE_GPU") => panic!("{test}: WARPJOIN_REQUIRE_GPU=1 and {error}"),
+        Err(error) => {
+            say(&format!("SKIP {test}: {error}"));
+            None
+        }
+    }
+}
+
+/// Whether a variable of the environment is 1.
+pub(crate) fn is_set(name: &str) -> bool {
+    std::env::var(name).is_ok_and(|value| value == "1")
+}
+
+/// A line past the capture of the test harness, so that it is seen.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Runs `work` for every item, on as many threads as there are cores; the results in any order.
+pub(crate) fn in_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(vec![]);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = work(item);
+                    results.lock().expect("no panic").push(result);
+                }
+            });
+        }
+    });
+    results.into_inner().expect("no panic")
 }

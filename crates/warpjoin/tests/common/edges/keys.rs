@@ -36,7 +36,8 @@ fn counts() -> Vec<Edge> {
 fn widths() -> Vec<Edge> {
     let max = i128::from(i64::MAX);
     let spread = |min: i128, max: i128| {
-        let steps = (0..30).map(move |i| Some(min + (max - min) / 29 * i)).chain([Some(max), Some(min), None]);
+        
+        let steps = (0..30).map(move |i| Some(min / 29 * (29 - i) + max / 29 * i)).chain([Some(max), Some(min), None]);
         vec![ints(steps)]
     };
     let mut edges = vec![];

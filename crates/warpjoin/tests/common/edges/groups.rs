@@ -1,0 +1,146 @@
+//! Group-bys: rows at the edges, every way to find a group's row, the shapes of the data.
+
+use arrow::datatypes::DataType;
+use warpjoin::expr::Expr;
+use warpjoin::plan::AggregateFunction::{self, Avg, Count, Max, Min, Sum};
+use warpjoin::plan::PlanKind;
+
+use super::super::data::batch;
+use super::super::random::{aggregate_call, input};
+use super::super::random_expr::compare;
+use super::super::value::V;
+use super::{Edge, column, equal, every_aggregate, group, group_of, ints, join, join_node, keyed, numbers};
+use warpjoin::expr::{CompareOp, Scalar};
+
+/// A kind of key, and how the group table is addressed for it.
+fn modes() -> Vec<(&'static str, DataType, fn(usize) -> Option<i128>)> {
+    vec![
+        ("private", DataType::Int32, |row| Some(row as i128 % 3)),
+        ("private with nulls", DataType::Int8, |row| (row % 4 != 1).then_some(row as i128 % 3 - 1)),
+        ("dense", DataType::Int32, |row| Some(row as i128 * 7919 % 900)),
+        ("dense with nulls", DataType::Int32, |row| (row % 4 != 1).then_some(row as i128 * 7919 % 900 - 450)),
+        ("narrow", DataType::Int64, |row| Some(row as i128 * 7919 % 400 * 1_000_003)),
+        ("narrow, all different", DataType::Int64, |row| Some(row as i128 * 1_000_003)),
+        ("wide", DataType::Int64, |row| Some((row as i128 * 7919 % 400 - 200) * (i128::from(i64::MAX) / 200))),
+        ("wide, all different", DataType::Int64, |row| Some((row as i128 - 3000) * (i128::from(i64::MAX) / 3001))),
+    ]
+}
+
+fn rows() -> Vec<Edge> {
+    let mut edges = vec![];
+    for (mode, data_type, key) in modes() {
+        for rows in [0, 1, 31, 32, 33, 257, 6000] {
+            let keys = ints((0..rows).map(key));
+            edges.push(group_of(format!("{mode} keys, {rows} rows"), keyed(&[keys], &data_type), 1, 1));
+        }
+    }
+    for rows in [0, 1, 31, 32, 33, 257, 6000] {
+        edges.push(group_of(format!("no keys, {rows} rows"), keyed(&[numbers(rows)], &DataType::Int64), 0, 0));
+    }
+    edges
+}
+
+fn shapes() -> Vec<Edge> {
+    let int = DataType::Int64;
+    let table = |keys: Vec<V>, values: Vec<V>| batch(&[keys, values], &[int.clone(), int.clone()], true);
+    let some = |rows: usize| (0..rows).map(|r| if r % 3 == 0 { V::Null } else { V::Int(r as i128) }).collect::<Vec<_>>();
+    let skewed = |rows: usize| (0..rows).map(|r| V::Int(if r % 10 == 0 { r as i128 * 99_999_999 } else { 5 })).collect::<Vec<_>>();
+    vec![
+        group_of("all keys null", table(vec![V::Null; 50], some(50)), 1, 1),
+        group_of("all values null", table(numbers(50), vec![V::Null; 50]), 1, 1),
+        group_of("all values null, no keys", table(numbers(50), vec![V::Null; 50]), 0, 1),
+        group_of("all keys equal", table(vec![V::Int(7); 300], some(300)), 1, 1),
+        group_of("skewed keys", table(skewed(300), some(300)), 1, 1),
+        group_of("values null in some groups", table(ints((0..90).map(|r| Some(r % 3))), some(90)), 1, 1),
+        group_of("slices", table(skewed(300), some(300)).slice(37, 130), 1, 1),
+        group_of("the same column as key and value", table(skewed(300), some(300)), 1, 0),
+        group_of("rows without a column", batch(&[some(70)], std::slice::from_ref(&int), true), 1, 0),
+    ]
+}
+
+/// A group-by of the columns `keys` with these aggregates of column `value`.
+fn of(name: &str, types: &[DataType], columns: &[Vec<V>], keys: usize, calls: &[AggregateFunction]) -> Edge {
+    let inputs = vec![batch(columns, types, true)];
+    let source = input(&inputs, 0);
+    let group_by = (0..keys).map(|key| column(&source, key)).collect();
+    let value = columns.len() - 1;
+    let aggregates = calls.iter().filter_map(|&call| aggregate_call(call, column(&source, value))).collect();
+    equal(name, inputs, group(source, group_by, aggregates))
+}
+
+fn values() -> Vec<Edge> {
+    let max = i128::from(i64::MAX);
+    let mut edges = vec![];
+    for (mode, key_type, key) in modes() {
+        let keys = ints((0..200).map(key));
+        let mut add = |name: &str, data_type: DataType, value: &dyn Fn(usize) -> V, calls: &[AggregateFunction]| {
+            let types = [key_type.clone(), data_type];
+            let columns = [keys.clone(), (0..200).map(value).collect()];
+            edges.push(of(&format!("{mode} keys, {name}"), &types, &columns, 1, calls));
+        };
+        let decimals = 10i128.pow(38) - 1;
+        add("sums that wrap", DataType::Int64, &|r| V::Int(max - r as i128 % 2), &[Sum, Min, Max, Count]);
+        add("sums of u64 that wrap", DataType::UInt64, &|r| V::Int((max + 1) * (r as i128 % 2) + max), &[Sum, Count]);
+        add("extremes", DataType::Int64, &|r| V::Int(if r % 2 == 0 { max } else { -max - 1 }), &[Sum, Min, Max]);
+        add("sums of 128 bits", DataType::Decimal128(20, 2), &|r| V::Int((r as i128 - 50) * max / 100), &[Sum, Avg, Count]);
+        add("sums of decimals that wrap", DataType::Decimal128(38, 0), &|_| V::Int(decimals), &[Sum, Count]);
+        add("averages of decimals", DataType::Decimal128(9, 2), &|r| V::Int(r as i128 * 37 - 999), &[Avg, Sum, Min, Max]);
+        add("small decimals", DataType::Decimal32(7, 2), &|r| V::Int(r as i128 - 50), &[Avg, Sum, Min, Max]);
+        add("booleans", DataType::Boolean, &|r| [V::Bool(true), V::Null, V::Bool(false)][r % 3].clone(), &[Min, Max, Count]);
+        add("dates", DataType::Date32, &|r| V::Int(r as i128 * 977 % 400 + 9000), &[Min, Max, Count]);
+        let floats = [0.25, f64::NAN, -0.0, 0.0, f64::INFINITY, -1e300, f64::MIN_POSITIVE];
+        add("minima of floats", DataType::Float64, &|r| V::Float(floats[r % 7]), &[Min, Max, Count]);
+        add("sums of floats", DataType::Float64, &|r| V::Float(r as f64 / 4.0 - 20.0), &[Sum, Avg, Min, Max]);
+        add("singles", DataType::Float32, &|r| V::Float(r as f64 / 4.0 - 20.0), &[Sum, Min, Max]);
+    }
+    edges.push(of("sums that wrap, no keys", &[DataType::Int64], &[vec![V::Int(max); 300]], 0, &[Sum, Min, Max]));
+    let text = |r: usize| if r % 5 == 0 { V::Null } else { V::Text(format!("t{}", r % 8)) };
+    edges.push(of("strings", &[DataType::Int64, DataType::Utf8], &[numbers(9), (0..9).map(text).collect()], 1, &[Count, Min, Max]));
+    edges
+}
+
+/// Aggregates above a join whose single probe row meets millions of build rows.
+fn fan_out() -> Edge {
+    let types = [DataType::Int32, DataType::Decimal128(15, 0)];
+    let value = |row: usize| V::Int((1 << 42) - 1 - row as i128 % 2);
+    let build = batch(&[vec![V::Int(1); 160], (0..160).map(value).collect()], &types, true);
+    let probe = batch(&[vec![V::Int(1); 150]], &[DataType::Int32], true);
+    let inputs = vec![build, probe];
+    let joined = join_node(join(&inputs[0], &inputs[1], 1));
+    let sum = aggregate_call(Sum, column(&joined, 1)).into_iter().collect();
+    equal("sums behind duplicate keys", inputs, group(joined, vec![], sum))
+}
+
+/// A group-by over a join, filtered, and joined with its own input; and a group-by of that.
+fn nested() -> Vec<Edge> {
+    let table = |rows: usize, distinct: i128| keyed(&[ints((0..rows as i128).map(|r| Some(r * 31 % distinct)))], &DataType::Int32);
+    let inputs = vec![table(60, 20), table(200, 25)];
+    let joined = join_node(join(&inputs[0], &inputs[1], 1));
+    let grouped = group(joined.clone(), vec![column(&joined, 2)], every_aggregate(&joined, 3));
+    let predicate = compare(CompareOp::Greater, column(&grouped, 1), Expr::literal(Scalar::Int(5), DataType::Int64));
+    let schema = grouped.schema.clone();
+    let kept = super::Plan { kind: PlanKind::Filter { input: Box::new(grouped.clone()), predicate }, schema };
+    let probe = input(&inputs, 1);
+    let mut again = join(&inputs[0], &inputs[1], 1);
+    again.on = vec![(column(&kept, 0), column(&probe, 0))];
+    again.output = vec![0, 1, 2, 3, 7];
+    again.build = kept;
+    let rejoined = join_node(again);
+    let twice = group(rejoined.clone(), vec![column(&rejoined, 1)], every_aggregate(&rejoined, 2));
+    let total = group(grouped.clone(), vec![], every_aggregate(&grouped, 2));
+    vec![
+        equal("a group-by over a join", inputs.clone(), grouped),
+        equal("a join over a group-by", inputs.clone(), rejoined),
+        equal("a group-by over a join over a group-by", inputs.clone(), twice),
+        equal("one row of a group-by", inputs, total),
+    ]
+}
+
+pub(super) fn edges() -> Vec<Edge> {
+    let mut edges = rows();
+    edges.extend(shapes());
+    edges.extend(values());
+    edges.push(fan_out());
+    edges.extend(nested());
+    edges
+}
