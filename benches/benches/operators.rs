@@ -28,7 +28,9 @@ fn main() -> Result<()> {
 fn joins(criterion: &mut Criterion, session: &Arc<Session>, rows: usize) -> Result<()> {
     let mut group = criterion.benchmark_group("join");
     group.throughput(Throughput::Elements(rows as u64));
-    for (build_rows, multiplicity, match_rate) in [(rows / 64, 1, 1.0), (rows, 1, 1.0), (rows, 1, 0.1), (rows / 4, 4, 0.25)] {
+    for (build_rows, multiplicity, match_rate) in
+        [(rows / 64, 1, 1.0), (rows, 1, 1.0), (rows, 1, 0.1), (rows / 4, 4, 0.25)]
+    {
         let build = table(session, "build", build_keys(build_rows, multiplicity, 1), 2)?;
         let probe = table(session, "probe", probe_keys(rows, build_rows / multiplicity, match_rate, 3), 4)?;
         let join = HashJoin::new(build, probe).on("build_key", "probe_key")?.output(vec![1, 3]);
@@ -37,7 +39,9 @@ fn joins(criterion: &mut Criterion, session: &Arc<Session>, rows: usize) -> Resu
         let name = format!("build {build_rows} x {multiplicity}, match rate {match_rate}");
         group.bench_function(BenchmarkId::new(name, rows), |bencher| {
             bencher.iter_custom(|iterations| {
-                (0..iterations).map(|_| Duration::from_nanos(join.measure().map_or(0, |metrics| metrics.kernel_ns))).sum()
+                (0..iterations)
+                    .map(|_| Duration::from_nanos(join.measure().map_or(0, |metrics| metrics.kernel_ns)))
+                    .sum()
             });
         });
     }
@@ -58,7 +62,9 @@ fn groups(criterion: &mut Criterion, session: &Arc<Session>, rows: usize) -> Res
         group_by.run_to_table()?;
         group.bench_function(BenchmarkId::new(format!("{groups} groups"), rows), |bencher| {
             bencher.iter_custom(|iterations| {
-                (0..iterations).map(|_| Duration::from_nanos(group_by.measure().map_or(0, |metrics| metrics.kernel_ns))).sum()
+                (0..iterations)
+                    .map(|_| Duration::from_nanos(group_by.measure().map_or(0, |metrics| metrics.kernel_ns)))
+                    .sum()
             });
         });
     }

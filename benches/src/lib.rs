@@ -38,7 +38,8 @@ pub fn table(session: &Arc<Session>, name: &str, keys: Vec<i64>, seed: u64) -> R
     ]));
     let mut random = StdRng::seed_from_u64(seed);
     let values: Vec<i64> = keys.iter().map(|_| random.random_range(0..1 << 20)).collect();
-    let columns: [Arc<dyn arrow::array::Array>; 2] = [Arc::new(Int64Array::from(keys)), Arc::new(Int64Array::from(values))];
+    let columns: [Arc<dyn arrow::array::Array>; 2] =
+        [Arc::new(Int64Array::from(keys)), Arc::new(Int64Array::from(values))];
     let mut builder = TableBuilder::new(session, schema.clone());
     builder.push(&RecordBatch::try_new(schema, columns.to_vec())?)?;
     Ok(Arc::new(builder.finish()?))

@@ -25,7 +25,9 @@ pub enum DeviceError {
     )]
     NoNvrtc,
     /// The simulated device found no C++ compiler.
-    #[error("the simulated device needs a C++ compiler: {tried} could not be run ({reason}); install g++ or clang++, or set CXX")]
+    #[error(
+        "the simulated device needs a C++ compiler: {tried} could not be run ({reason}); install g++ or clang++, or set CXX"
+    )]
     NoCompiler {
         /// The command that was tried.
         tried: String,
@@ -53,7 +55,9 @@ pub enum DeviceError {
         known: String,
     },
     /// The device, or its budget, has too little memory.
-    #[error("{device}: out of device memory: {asked_bytes} bytes asked, {free_bytes} free of a budget of {limit_bytes}; raise warpjoin.memory_budget or use more devices")]
+    #[error(
+        "{device}: out of device memory: {asked_bytes} bytes asked, {free_bytes} free of a budget of {limit_bytes}; raise warpjoin.memory_budget or use more devices"
+    )]
     OutOfDeviceMemory {
         /// Name of the device.
         device: String,

@@ -130,7 +130,12 @@ impl Stream {
     pub fn launch(&self, kernel: &Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<()> {
         let threads = launch.block_threads;
         let shared_max = self.device.info().shared_bytes_per_block_max;
-        if launch.blocks == 0 || launch.blocks > i32::MAX as u32 || threads == 0 || threads > 1024 || !threads.is_multiple_of(32) {
+        if launch.blocks == 0
+            || launch.blocks > i32::MAX as u32
+            || threads == 0
+            || threads > 1024
+            || !threads.is_multiple_of(32)
+        {
             return Err(DeviceError::Invalid(format!("{}: cannot launch {launch:?}", kernel.name())));
         }
         if launch.shared_bytes > shared_max {

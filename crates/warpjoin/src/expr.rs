@@ -194,7 +194,11 @@ impl Expr {
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
             ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::OverDictionary { .. } => vec![],
-            ExprKind::Arithmetic(_, a, b) | ExprKind::Compare(_, a, b) | ExprKind::And(a, b) | ExprKind::Or(a, b) | ExprKind::Average(a, b) => {
+            ExprKind::Arithmetic(_, a, b)
+            | ExprKind::Compare(_, a, b)
+            | ExprKind::And(a, b)
+            | ExprKind::Or(a, b)
+            | ExprKind::Average(a, b) => {
                 vec![a, b]
             }
             ExprKind::Not(a) | ExprKind::IsNull(a) | ExprKind::Negative(a) | ExprKind::Cast(a) => vec![a],

@@ -283,7 +283,15 @@ impl TableBuilder {
             statistics.push(column.statistics);
         }
         streams.iter().try_for_each(Stream::synchronize)?;
-        Ok(Table { session: self.session, schema: self.schema, rows, column_types, statistics, shards, exact_bounds: true })
+        Ok(Table {
+            session: self.session,
+            schema: self.schema,
+            rows,
+            column_types,
+            statistics,
+            shards,
+            exact_bounds: true,
+        })
     }
 }
 

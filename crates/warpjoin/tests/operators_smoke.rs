@@ -45,7 +45,9 @@ fn pairs(batches: &[RecordBatch]) -> Vec<(i64, i64)> {
 fn joins_equal_a_nested_loop() {
     for devices in [1, 2, 3, 4, 8] {
         let session = session(devices);
-        for (build_rows, probe_rows, modulus) in [(0, 5, 10), (5, 0, 10), (100, 1000, 1_000_000), (100, 1000, 10), (33, 32, 1)] {
+        for (build_rows, probe_rows, modulus) in
+            [(0, 5, 10), (5, 0, 10), (100, 1000, 1_000_000), (100, 1000, 10), (33, 32, 1)]
+        {
             let key = |i: i64, m: i64| if i % 13 == 0 { None } else { Some((i * 7919) % m - 3) };
             let build: Vec<_> = (0..build_rows).map(|i| key(i, modulus)).collect();
             let probe: Vec<_> = (0..probe_rows).map(|i| key(i % 150, modulus)).collect();
@@ -62,7 +64,8 @@ fn joins_equal_a_nested_loop() {
             let p = table(&session, "p", probe, (0..probe_rows).collect());
             for lanes in [1, 4, 32] {
                 for distribution in [warpjoin::exec::Distribution::Broadcast, warpjoin::exec::Distribution::Exchange] {
-                    let options = ExecOptions { probe_group_lanes: Some(lanes), distribution, ..ExecOptions::default() };
+                    let options =
+                        ExecOptions { probe_group_lanes: Some(lanes), distribution, ..ExecOptions::default() };
                     let join = HashJoin::new(b.clone(), p.clone()).on("b_key", "p_key").unwrap().options(options);
                     let output = join.run().unwrap();
                     assert_eq!(pairs(&output.batches), expected, "{devices} devices, {lanes} lanes, {distribution:?}");

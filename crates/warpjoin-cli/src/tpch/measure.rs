@@ -163,8 +163,18 @@ async fn timed_run(context: &SessionContext, sql: &str) -> Result<TimedRun> {
     let start = Instant::now();
     let frame = context.sql(sql).await?;
     let task = Arc::new(frame.task_ctx());
-    let plan = frame.create_physical_plan().await?;
+    let parsed = Instant::now();
+    let (state, logical) = frame.into_parts();
+    let optimized = state.optimize(&logical)?;
+    let reduced = Instant::now();
+    let plan = state.query_planner().create_physical_plan(&optimized, &state).await?;
     let planned = Instant::now();
+    log::debug!(
+        "planning: SQL to logical plan {:?}, optimized {:?}, physical {:?}",
+        parsed - start,
+        reduced - parsed,
+        planned - reduced
+    );
     let batches = collect(Arc::clone(&plan), task).await?;
     Ok(TimedRun {
         planning_ms: (planned - start).as_secs_f64() * 1e3,

@@ -55,7 +55,12 @@ struct Slots {
 }
 
 impl Slots {
-    fn slot(&mut self, kind: AccumulatorKind, key: String, make: impl FnOnce() -> (Option<String>, String, bool)) -> usize {
+    fn slot(
+        &mut self,
+        kind: AccumulatorKind,
+        key: String,
+        make: impl FnOnce() -> (Option<String>, String, bool),
+    ) -> usize {
         if let Some(&word) = self.known.get(&(kind, key.clone())) {
             return word;
         }
@@ -85,7 +90,14 @@ pub(crate) fn aggregate(
     let mut slots = Slots::default();
     let mut results = vec![];
     for accumulator in accumulators {
-        results.push(plan_accumulator(emitter, environment, accumulator, keys.is_empty(), limits.rows_bits, &mut slots)?);
+        results.push(plan_accumulator(
+            emitter,
+            environment,
+            accumulator,
+            keys.is_empty(),
+            limits.rows_bits,
+            &mut slots,
+        )?);
     }
     let private_words = 1 + slots.slots.iter().map(Slot::private_words).sum::<usize>();
     let mode = choose_mode(keys.is_empty(), &packing, private_words, limits);
@@ -126,7 +138,8 @@ fn choose_mode(no_keys: bool, packing: &Packing, private_words: usize, limits: L
     let Some(bits) = packing.single_word_bits().filter(|&bits| bits <= 63) else {
         return GroupMode::Wide;
     };
-    let shared_bytes = (private_words as u64 * u64::from(PRIVATE_BLOCK_THREADS) * 8).checked_shl(bits).unwrap_or(u64::MAX);
+    let shared_bytes =
+        (private_words as u64 * u64::from(PRIVATE_BLOCK_THREADS) * 8).checked_shl(bits).unwrap_or(u64::MAX);
     if bits <= 6 && shared_bytes <= PRIVATE_BYTES_MAX.min(limits.shared_bytes_max).into() {
         GroupMode::Private
     } else if bits <= DENSE_BITS_MAX && bits <= limits.rows_bits {
@@ -307,13 +320,7 @@ fn global(emitter: &mut Emitter, slots: &Slots, output: &mut AggregateOutput) {
 }
 
 /// Few groups: each thread adds in its own column of shared memory; at the end each warp merges groups.
-fn private(
-    emitter: &mut Emitter,
-    keys: &[Value],
-    slots: &Slots,
-    private_words: usize,
-    output: &mut AggregateOutput,
-) {
+fn private(emitter: &mut Emitter, keys: &[Value], slots: &Slots, private_words: usize, output: &mut AggregateOutput) {
     let block_threads = PRIVATE_BLOCK_THREADS;
     let shape = &output.shape;
     let groups = 1u32 << shape.packing.single_word_bits().unwrap_or(0);
@@ -346,7 +353,11 @@ fn private(
         };
         emitter.statement(&slot.guarded(&statement));
         let read = if kind == "i128" {
-            format!("(i128)((u128)column[{}] << 64 | column[{}])", (word + 1) * block_threads as usize, word * block_threads as usize)
+            format!(
+                "(i128)((u128)column[{}] << 64 | column[{}])",
+                (word + 1) * block_threads as usize,
+                word * block_threads as usize
+            )
         } else {
             format!("*(const {kind}*)&{}", place("column"))
         };

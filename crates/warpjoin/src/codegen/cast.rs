@@ -59,9 +59,12 @@ fn class_of(data_type: &DataType) -> Option<Class> {
         DataType::Boolean => Class::Boolean,
         DataType::Float32 | DataType::Float64 => Class::Float,
         DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) => Class::Decimal,
-        DataType::Date32 | DataType::Date64 | DataType::Time32(_) | DataType::Time64(_) | DataType::Timestamp(..) | DataType::Duration(_) => {
-            Class::Time
-        }
+        DataType::Date32
+        | DataType::Date64
+        | DataType::Time32(_)
+        | DataType::Time64(_)
+        | DataType::Timestamp(..)
+        | DataType::Duration(_) => Class::Time,
         _ if data_type.is_integer() => Class::Integer,
         _ => return None,
     })
@@ -95,7 +98,9 @@ fn time_factor(from: &DataType, to: &DataType) -> Option<i128> {
     match (from, to) {
         (DataType::Date32, DataType::Date64) => Some(86_400_000),
         (DataType::Date32, DataType::Timestamp(unit, None)) => Some(86_400 * seconds(unit)),
-        (DataType::Timestamp(a, None), DataType::Timestamp(b, None)) if seconds(b) >= seconds(a) => Some(seconds(b) / seconds(a)),
+        (DataType::Timestamp(a, None), DataType::Timestamp(b, None)) if seconds(b) >= seconds(a) => {
+            Some(seconds(b) / seconds(a))
+        }
         _ => None,
     }
 }
@@ -138,7 +143,8 @@ pub(crate) fn cast(emitter: &mut Emitter, value: &Value, to: &DataType) -> Resul
         }
         _ => {
             let scale = scale_of(to);
-            let scaled = if scale >= value.scale() { rescale_up(value, scale)? } else { rescale_down(emitter, value, to)? };
+            let scaled =
+                if scale >= value.scale() { rescale_up(value, scale)? } else { rescale_down(emitter, value, to)? };
             bounded(emitter, typed(scaled), to)
         }
     }

@@ -50,10 +50,7 @@ impl Environment {
     /// The cells at these positions, shared with this environment's later knowledge only by value.
     pub(crate) fn cell(&self, index: usize) -> Result<Cell> {
         let cells = self.cells.borrow();
-        cells
-            .get(index)
-            .cloned()
-            .ok_or_else(|| Error::internal(format!("column {index} of {}", cells.len())))
+        cells.get(index).cloned().ok_or_else(|| Error::internal(format!("column {index} of {}", cells.len())))
     }
 
     fn set(&self, index: usize, value: Value) {
@@ -215,7 +212,8 @@ impl Emitter {
     /// Puts a value into variables that stay visible after the section.
     pub(crate) fn hoist(&mut self, value: Value) -> Value {
         let is_plain = |code: &str| code.starts_with("p.a") && code[3..].bytes().all(|b| b.is_ascii_digit());
-        let is_name = |code: &str| is_plain(code) || code.starts_with('h') && code[1..].bytes().all(|b| b.is_ascii_digit());
+        let is_name =
+            |code: &str| is_plain(code) || code.starts_with('h') && code[1..].bytes().all(|b| b.is_ascii_digit());
         if is_name(&value.code) && value.valid.as_deref().is_none_or(is_name) {
             return value;
         }
@@ -248,9 +246,9 @@ impl Emitter {
                 let column_type = &columns[column];
                 let part = |part| Binding::Join(join, part);
                 let value = self.load(column_type, &row, part(JoinPart::PayloadValues(column)))?;
-                let valid = column_type.has_nulls.then(|| {
-                    self.load_valid(ValidityForm::Bytes, &row, part(JoinPart::PayloadValidity(column)))
-                });
+                let valid = column_type
+                    .has_nulls
+                    .then(|| self.load_valid(ValidityForm::Bytes, &row, part(JoinPart::PayloadValidity(column))));
                 Ok(value.with_valid(valid))
             }
         }
@@ -282,6 +280,8 @@ impl Emitter {
                         0 => format!("(({name}){base})"),
                         // The sum of an i64 base and a u64 offset may pass through 2^63.
                         8 if c_type == CType::I64 => format!("((i64)((u64){base} + {stored}))"),
+                        // And that of an i32 base and a u32 offset through 2^31.
+                        4 if c_type == CType::I32 => format!("((i32)((u32){base} + {stored}))"),
                         _ => format!("(({name}){base} + ({name}){stored})"),
                     }
                 }

@@ -6,10 +6,10 @@
 use super::cast;
 use super::emitter::{Emitter, Environment};
 use super::lookup;
+use super::params::Binding;
 use super::value::{CType, Kind, Range, Value, range_of_type, scale_of};
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 use crate::{Error, Reason, Result};
-use super::params::Binding;
 use arrow::datatypes::DataType;
 
 /// Emits `expr` over `environment` into the current section.
@@ -128,7 +128,13 @@ fn where_valid(valid: &Option<String>, condition: &str) -> String {
     valid.as_ref().map_or(condition.into(), |valid| format!("{valid} && ({condition})"))
 }
 
-fn arithmetic(emitter: &mut Emitter, op: ArithmeticOp, left: &Value, right: &Value, data_type: &DataType) -> Result<Value> {
+fn arithmetic(
+    emitter: &mut Emitter,
+    op: ArithmeticOp,
+    left: &Value,
+    right: &Value,
+    data_type: &DataType,
+) -> Result<Value> {
     let valid = both_valid(left, right);
     if let (Kind::F32 | Kind::F64, Kind::F32 | Kind::F64) = (left.kind, right.kind) {
         if op == ArithmeticOp::Modulo {
@@ -192,7 +198,13 @@ fn combined_range(op: ArithmeticOp, left: Range, right: Range) -> Option<Range> 
 
 /// Sum, difference or product of integers of one scale rule: wraps in integer types, and is
 /// declined where a decimal could leave 128 bits.
-fn combine(emitter: &mut Emitter, op: ArithmeticOp, left: &Value, right: &Value, data_type: &DataType) -> Result<Value> {
+fn combine(
+    emitter: &mut Emitter,
+    op: ArithmeticOp,
+    left: &Value,
+    right: &Value,
+    data_type: &DataType,
+) -> Result<Value> {
     let valid = both_valid(left, right);
     let range = combined_range(op, int_range(left)?, int_range(right)?);
     let type_range = range_of_type(data_type).ok_or_else(|| Reason::Type(data_type.clone()))?;
@@ -213,7 +225,11 @@ fn combine(emitter: &mut Emitter, op: ArithmeticOp, left: &Value, right: &Value,
         _ => {
             let wrapped = wrapped_type_name(data_type);
             let name = type_range.c_type().name();
-            let code = format!("({name})({wrapped})((u64){} {op} (u64){})", left.code_as(CType::I64), right.code_as(CType::I64));
+            let code = format!(
+                "({name})({wrapped})((u64){} {op} (u64){})",
+                left.code_as(CType::I64),
+                right.code_as(CType::I64)
+            );
             (code, type_range)
         }
     };
@@ -266,7 +282,8 @@ fn divide(emitter: &mut Emitter, op: ArithmeticOp, left: &Value, right: &Value, 
     let valid = both_valid(left, right);
     let (l, r) = (int_range(left)?, int_range(right)?);
     let magnitude = |range: Range| range.min.unsigned_abs().max(range.max.unsigned_abs());
-    let mut bound = i128::try_from(magnitude(l)).map_err(|_| Reason::Limit("division that may leave 128 bits".into()))?;
+    let mut bound =
+        i128::try_from(magnitude(l)).map_err(|_| Reason::Limit("division that may leave 128 bits".into()))?;
     if op == ArithmeticOp::Modulo {
         bound = bound.min(i128::try_from(magnitude(r)).unwrap_or(i128::MAX));
     }
@@ -280,7 +297,13 @@ fn divide(emitter: &mut Emitter, op: ArithmeticOp, left: &Value, right: &Value, 
     let code = emitter.temporary(c_type, &format!("{function}({}, {divisor})", left.code_as(c_type)));
     let type_range = range_of_type(data_type).ok_or_else(|| Reason::Type(data_type.clone()))?;
     let (code, range) = within_bounds(emitter, code, (range, type_range), &valid, "WJ_STATUS_OVERFLOW");
-    Ok(Value { code: format!("({})({code})", range.c_type().name()), valid, kind: Kind::Int(range), data_type: data_type.clone(), dictionary: None })
+    Ok(Value {
+        code: format!("({})({code})", range.c_type().name()),
+        valid,
+        kind: Kind::Int(range),
+        data_type: data_type.clone(),
+        dictionary: None,
+    })
 }
 
 /// Mean of a sum over a count; null where the count is 0.
@@ -294,7 +317,8 @@ fn average(emitter: &mut Emitter, sum: &Value, count: &Value, data_type: &DataTy
     let scaled = cast::rescale_up(sum, scale_of(data_type))?;
     let range = int_range(&scaled)?;
     let name = range.c_type().name();
-    let code = emitter.temporary(range.c_type(), &format!("divide_or_zero(({name}){}, ({name}){})", scaled.code, count.code));
+    let code =
+        emitter.temporary(range.c_type(), &format!("divide_or_zero(({name}){}, ({name}){})", scaled.code, count.code));
     Ok(Value::new(code, Kind::Int(range), data_type.clone()).with_valid(valid))
 }
 

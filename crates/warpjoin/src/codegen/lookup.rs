@@ -14,7 +14,11 @@ use crate::expr::DictionaryFunction;
 use crate::{Error, Reason, Result};
 
 /// Emits `function` of a string column.
-pub(crate) fn over_dictionary(emitter: &mut Emitter, column: &Value, function: &dyn DictionaryFunction) -> Result<Value> {
+pub(crate) fn over_dictionary(
+    emitter: &mut Emitter,
+    column: &Value,
+    function: &dyn DictionaryFunction,
+) -> Result<Value> {
     let dictionary = column
         .dictionary
         .as_ref()
@@ -35,7 +39,8 @@ pub(crate) fn over_dictionary(emitter: &mut Emitter, column: &Value, function: &
         }
         None => column.code.clone(),
     };
-    let encoded = Arc::new(if *used.data_type() == DataType::Boolean { encode_booleans(&used)? } else { encode(&used)? });
+    let encoded =
+        Arc::new(if *used.data_type() == DataType::Boolean { encode_booleans(&used)? } else { encode(&used)? });
     read(emitter, encoded, &index)
 }
 
@@ -68,7 +73,12 @@ pub(crate) fn translate(emitter: &mut Emitter, column: &Value, to: &Arc<Dictiona
         None => column.code.clone(),
     };
     if codes.is_empty() {
-        return Ok(Value { code: "0".into(), valid: Some("false".into()), dictionary: Some(to.clone()), ..column.clone() });
+        return Ok(Value {
+            code: "0".into(),
+            valid: Some("false".into()),
+            dictionary: Some(to.clone()),
+            ..column.clone()
+        });
     }
     let value = read(emitter, Arc::new(encoded), &index)?;
     let code = emitter.temporary(value.c_type(), &value.code);

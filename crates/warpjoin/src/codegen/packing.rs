@@ -133,7 +133,9 @@ impl Packing {
             }
             match (&value.valid, accepts_null) {
                 (Some(valid), false) => tests.push(valid.clone()),
-                (Some(valid), true) if !tests.is_empty() => tests = vec![format!("(!{valid} || ({}))", tests.join(" && "))],
+                (Some(valid), true) if !tests.is_empty() => {
+                    tests = vec![format!("(!{valid} || ({}))", tests.join(" && "))]
+                }
                 _ => {}
             }
             conditions.extend(tests);
@@ -153,12 +155,9 @@ impl PackedField {
             Kind::F32 | Kind::F64 => format!("float_key((f64){})", value.code),
             Kind::Int(_) if self.place.bits == 128 => value.code_as(CType::I128),
             Kind::Int(range) => {
+                // Modulo 2^64 the difference is exact, and what is out of bounds does not overflow.
                 let min = lower(emitter, range);
-                if value.c_type() == CType::I128 {
-                    format!("(u64)({} - {min})", value.code)
-                } else {
-                    format!("((u64){} - (u64){min})", value.code)
-                }
+                format!("((u64){} - (u64){min})", value.code)
             }
         })
     }

@@ -52,7 +52,13 @@ struct Frame {
 
 impl Default for Frame {
     fn default() -> Self {
-        Self { prologue: String::new(), epilogue: String::new(), can_be_full: false, shared_bytes: 0, block_threads: BLOCK_THREADS }
+        Self {
+            prologue: String::new(),
+            epilogue: String::new(),
+            can_be_full: false,
+            shared_bytes: 0,
+            block_threads: BLOCK_THREADS,
+        }
     }
 }
 
@@ -141,11 +147,7 @@ fn emit_step(emitter: &mut Emitter, environment: &Environment, step: &Step, prob
     }
 }
 
-fn emit_sink(
-    emitter: &mut Emitter,
-    environment: &Environment,
-    sink: &Sink,
-) -> Result<(SinkShape, Frame)> {
+fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> Result<(SinkShape, Frame)> {
     let rows = |columns| (SinkShape::Rows(columns), Frame::default());
     Ok(match sink {
         Sink::Materialise(columns) => rows(store::materialise(emitter, environment, columns)?),

@@ -11,7 +11,12 @@ use crate::Result;
 use crate::expr::Expr;
 
 /// Emits probe step number `join`; returns the columns after it.
-pub(crate) fn probe(emitter: &mut Emitter, environment: &Environment, step: &ProbeStep, join: usize) -> Result<Environment> {
+pub(crate) fn probe(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    step: &ProbeStep,
+    join: usize,
+) -> Result<Environment> {
     let shape = &step.shape;
     let (key, packed) = match &step.key {
         ProbeKey::Exprs(keys) => {

@@ -107,12 +107,7 @@ pub(crate) enum Sink {
         payload: Vec<usize>,
     },
     /// Writes key words for probing `shape`, then columns of the last step.
-    Route {
-        shape: Arc<JoinShape>,
-        keys: Vec<Expr>,
-        null_equals_null: bool,
-        columns: Vec<usize>,
-    },
+    Route { shape: Arc<JoinShape>, keys: Vec<Expr>, null_equals_null: bool, columns: Vec<usize> },
     /// Writes a key word for routing a group, then columns of the last step. Without keys every row
     /// goes to one device.
     RouteGroups { keys: Vec<usize>, columns: Vec<usize> },

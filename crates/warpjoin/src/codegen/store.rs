@@ -60,7 +60,11 @@ fn word(code: impl Into<String>) -> Value {
 }
 
 /// Emits [`super::shapes::Sink::Materialise`].
-pub(crate) fn materialise(emitter: &mut Emitter, environment: &Environment, columns: &[usize]) -> Result<Vec<ColumnType>> {
+pub(crate) fn materialise(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    columns: &[usize],
+) -> Result<Vec<ColumnType>> {
     reserve(emitter);
     let values = columns.iter().map(|&c| emitter.column(environment, c)).collect::<Result<Vec<_>>>()?;
     Ok(write(emitter, &values))

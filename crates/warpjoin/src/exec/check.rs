@@ -2,11 +2,11 @@
 
 use arrow::datatypes::DataType;
 
+use crate::Reason;
 use crate::codegen::{check_cast, is_string};
 use crate::column::check_type;
 use crate::expr::{ArithmeticOp, Expr, ExprKind};
 use crate::plan::{AggregateCall, AggregateFunction, JoinPlan, Plan, PlanKind};
-use crate::Reason;
 
 /// Checks types, expressions, joins and aggregates of a plan, without looking at data.
 ///
@@ -59,7 +59,9 @@ fn check_aggregate(call: &AggregateCall) -> Result<(), Reason> {
     match call.function {
         AggregateFunction::Count => Ok(()),
         AggregateFunction::Min | AggregateFunction::Max if *data_type == call.data_type => Ok(()),
-        AggregateFunction::Sum | AggregateFunction::Avg if is_string(data_type) || *data_type == DataType::Boolean => declined(),
+        AggregateFunction::Sum | AggregateFunction::Avg if is_string(data_type) || *data_type == DataType::Boolean => {
+            declined()
+        }
         AggregateFunction::Sum => match (data_type, &call.data_type) {
             (DataType::Float32 | DataType::Float64, DataType::Float64) => Ok(()),
             (DataType::Duration(_), _) => declined(),

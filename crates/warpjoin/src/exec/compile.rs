@@ -42,7 +42,8 @@ impl Query<'_> {
             self.metrics.compiled_modules +=
                 self.session.devices().iter().filter(|device| !device.is_compiled(module)).count() as u64;
         }
-        let kernels = self.session.devices().iter().map(|device| device.compile(module)?.kernel(entry)).collect::<Result<_, _>>();
+        let kernels =
+            self.session.devices().iter().map(|device| device.compile(module)?.kernel(entry)).collect::<Result<_, _>>();
         self.metrics.compile_ns += started.elapsed().as_nanos() as u64;
         Ok(kernels?)
     }

@@ -98,7 +98,12 @@ impl Query<'_> {
     }
 
     /// Runs a routing kernel on every device: rows for each owner, and positions if asked for.
-    fn route(&mut self, rows: &Intermediate, entry: &str, wants_positions: bool) -> Result<(Vec<Vec<u64>>, Vec<Buffer>)> {
+    fn route(
+        &mut self,
+        rows: &Intermediate,
+        entry: &str,
+        wants_positions: bool,
+    ) -> Result<(Vec<Vec<u64>>, Vec<Buffer>)> {
         let kernels = self.compile(&exchange_module(self.options.hash_bits), entry)?;
         let mut pending = vec![];
         for (device, shard) in rows.shards.iter().enumerate() {
@@ -156,7 +161,8 @@ impl Query<'_> {
                 let stream = &self.streams[device];
                 stream.launch(&kernels[device], launch(shard.rows, stream, 0), &args)?;
                 self.metrics.launches += 1;
-                let sent: u64 = (0..targets.len()).filter(|&owner| owner != device).map(|owner| counts[device][owner]).sum();
+                let sent: u64 =
+                    (0..targets.len()).filter(|&owner| owner != device).map(|owner| counts[device][owner]).sum();
                 self.metrics.exchanged_bytes += sent * part.width_bytes;
             }
         }

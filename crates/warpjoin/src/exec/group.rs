@@ -74,10 +74,17 @@ impl Query<'_> {
     }
 
     /// Aggregates on every device by itself; a full table grows and the pipeline runs again.
-    fn run_groups(&mut self, relation: &Relation, keys: Vec<Expr>, accumulators: Vec<Accumulator>) -> Result<GroupTable> {
-        let shared_bytes_max = self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0);
+    fn run_groups(
+        &mut self,
+        relation: &Relation,
+        keys: Vec<Expr>,
+        accumulators: Vec<Accumulator>,
+    ) -> Result<GroupTable> {
+        let shared_bytes_max =
+            self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0);
         let rows_bits = relation.rows_bits();
-        let generated = self.generate(relation, &Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max })?;
+        let generated =
+            self.generate(relation, &Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max })?;
         let SinkShape::Groups(shape) = &generated.sink else {
             return Err(Error::internal("a group sink without groups"));
         };
@@ -89,7 +96,8 @@ impl Query<'_> {
             self.compile(&generated.module, "pipeline")?;
             return Ok(GroupTable { shape, groups_max, shards: vec![] });
         }
-        let mut capacities: Vec<u64> = (0..self.devices()).map(|device| self.first_groups(relation, &shape, device)).collect();
+        let mut capacities: Vec<u64> =
+            (0..self.devices()).map(|device| self.first_groups(relation, &shape, device)).collect();
         let mut steps_max = STEPS_MAX;
         for attempt in 0..24 {
             let targets = capacities
@@ -149,7 +157,12 @@ impl Query<'_> {
         }
         let index = is_wide.then(|| stream.alloc_filled(index_slots * 8, 0)).transpose()?;
         let table = stream.alloc_filled(bytes, 0)?;
-        Ok(GroupTarget { shard: GroupShard { rows: table, capacity: rows }, index, index_slots, steps_max: steps_max.min(if is_wide { index_slots } else { capacity }) })
+        Ok(GroupTarget {
+            shard: GroupShard { rows: table, capacity: rows },
+            index,
+            index_slots,
+            steps_max: steps_max.min(if is_wide { index_slots } else { capacity }),
+        })
     }
 }
 

@@ -44,7 +44,11 @@ impl Query<'_> {
         for (position, &column) in payload.iter().enumerate() {
             payload_of[column] = Some(position);
         }
-        if is_exchanged { self.probe_exchanged(plan, probe, table, payload_of) } else { Ok(probe_here(plan, probe, table, payload_of)) }
+        if is_exchanged {
+            self.probe_exchanged(plan, probe, table, payload_of)
+        } else {
+            Ok(probe_here(plan, probe, table, payload_of))
+        }
     }
 
     /// Whether both sides are partitioned by key rather than the build side copied to all devices.
@@ -128,7 +132,11 @@ impl Query<'_> {
         }
         self.metrics.kernel_ns += kernel_ns;
         self.metrics.pipelines.push(super::metrics::PipelineMetrics {
-            name: format!("BuildRows -> HashTable[{}, {} lanes]", if shape.unique { "unique" } else { "lists" }, shape.lanes),
+            name: format!(
+                "BuildRows -> HashTable[{}, {} lanes]",
+                if shape.unique { "unique" } else { "lists" },
+                shape.lanes
+            ),
             rows_in: rows.rows(),
             rows_out: rows.rows(),
             read_bytes: rows.rows() * 16,

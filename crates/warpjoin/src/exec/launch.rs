@@ -79,7 +79,8 @@ impl Query<'_> {
         target: &Target<'_>,
     ) -> Result<Flight> {
         let stream = self.streams[device].clone();
-        let lookups = generated.lookups.iter().map(|column| self.upload(&stream, column)).collect::<Result<Vec<_>>>()?;
+        let lookups =
+            generated.lookups.iter().map(|column| self.upload(&stream, column)).collect::<Result<Vec<_>>>()?;
         let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
         let rows = relation.source.shard_rows(device);
         let binder = Binder { device, relation, target, lookups: &lookups, control: &control };

@@ -97,7 +97,9 @@ impl Relation {
         let (width, rows_max) = match &source {
             Source::Table(table, projection) => (projection.len(), table.rows()),
             Source::Intermediate(rows) => (rows.columns.len(), rows.rows_max),
-            Source::Groups(groups) => (groups.shape.packing.fields.len() + groups.shape.results.len(), groups.groups_max),
+            Source::Groups(groups) => {
+                (groups.shape.packing.fields.len() + groups.shape.results.len(), groups.groups_max)
+            }
         };
         Self { source, steps: vec![], joins: vec![], width, rows_max }
     }

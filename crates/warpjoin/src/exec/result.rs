@@ -3,10 +3,15 @@
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 
+use rayon::prelude::*;
+
 use super::query::Query;
 use super::relation::{Intermediate, Relation};
 use crate::column::{ColumnType, Validity, decode};
 use crate::{Error, Result};
+
+/// Rows of a column that one core decodes at a time.
+const DECODED_ROWS: usize = 1 << 16;
 
 impl Query<'_> {
     /// Runs the last pipeline and fetches its rows, device after device.
@@ -29,7 +34,7 @@ impl Query<'_> {
             return Ok(vec![]);
         }
         let count = usize::try_from(shard.rows).map_err(|_| Error::internal("more rows than the host can address"))?;
-        let mut arrays: Vec<ArrayRef> = vec![];
+        let mut fetched = vec![];
         for (index, (column, column_type)) in shard.columns.iter().zip(&rows.columns).enumerate() {
             let mut values = vec![0u8; count * column_type.layout().width_bytes as usize];
             if let Some(buffer) = &column.values {
@@ -41,12 +46,31 @@ impl Query<'_> {
             }
             self.metrics.downloaded_bytes += (values.len() + validity.len()) as u64;
             let declared = ColumnType { data_type: schema.field(index).data_type().clone(), ..column_type.clone() };
-            let validity = column.validity.is_some().then_some(Validity::Bytes(&validity));
-            arrays.push(decode(&declared, count, &values, None, validity)?);
+            let validity = column.validity.is_some().then_some(validity);
+            fetched.push((declared, values, validity));
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(count));
-        let batch = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?;
+        // Pieces of columns are decoded on all cores: strings are looked up value by value.
+        let pieces: Vec<(usize, usize)> =
+            (0..count).step_by(DECODED_ROWS).map(|first| (first, DECODED_ROWS.min(count - first))).collect();
+        let decode_piece =
+            |(declared, values, validity): &(ColumnType, Vec<u8>, Option<Vec<u8>>), first: usize, rows: usize| {
+                let width = declared.layout().width_bytes as usize;
+                let validity = validity.as_ref().map(|bytes| Validity::Bytes(&bytes[first..first + rows]));
+                decode(declared, rows, &values[first * width..(first + rows) * width], None, validity)
+            };
+        let batches: Vec<Vec<ArrayRef>> = pieces
+            .par_iter()
+            .map(|&(first, rows)| {
+                fetched.par_iter().map(|column| decode_piece(column, first, rows)).collect::<Result<_>>()
+            })
+            .collect::<Result<_>>()?;
         let step = self.options.batch_rows.max(1);
-        Ok((0..count).step_by(step).map(|first| batch.slice(first, step.min(count - first))).collect())
+        let mut result = vec![];
+        for (arrays, (_, rows)) in batches.into_iter().zip(pieces) {
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            let batch = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?;
+            result.extend((0..rows).step_by(step).map(|first| batch.slice(first, step.min(rows - first))));
+        }
+        Ok(result)
     }
 }

@@ -25,7 +25,12 @@ impl Query<'_> {
 
     /// Runs `relation` into a sink that writes rows. An output that was too small is made again at
     /// the size that the kernel counted.
-    pub(crate) fn run_rows(&mut self, relation: &Relation, sink: &Sink, name: &str) -> Result<(Intermediate, GeneratedPipeline)> {
+    pub(crate) fn run_rows(
+        &mut self,
+        relation: &Relation,
+        sink: &Sink,
+        name: &str,
+    ) -> Result<(Intermediate, GeneratedPipeline)> {
         let generated = self.generate(relation, sink)?;
         let columns = match &generated.sink {
             SinkShape::Rows(columns) | SinkShape::Build { columns, .. } => columns.clone(),
@@ -36,7 +41,8 @@ impl Query<'_> {
             let shards = (0..self.devices()).map(|_| self.unmade_shard(&columns)).collect();
             return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
         }
-        let mut capacities: Vec<u64> = (0..self.devices()).map(|device| self.first_capacity(relation, device)).collect();
+        let mut capacities: Vec<u64> =
+            (0..self.devices()).map(|device| self.first_capacity(relation, device)).collect();
         for attempt in 0..3 {
             let mut shards = vec![];
             for (device, &capacity) in capacities.iter().enumerate() {
@@ -70,7 +76,13 @@ impl Query<'_> {
         self.options.first_capacity.map_or(rows, |capacity| capacity.min(rows.max(1)))
     }
 
-    fn shrink(&self, device: usize, shard: &mut IntermediateShard, columns: &[ColumnType], capacity: u64) -> Result<()> {
+    fn shrink(
+        &self,
+        device: usize,
+        shard: &mut IntermediateShard,
+        columns: &[ColumnType],
+        capacity: u64,
+    ) -> Result<()> {
         let row_bytes: u64 = columns.iter().map(|c| u64::from(c.layout().width_bytes) + u64::from(c.has_nulls)).sum();
         if (capacity - shard.rows) * row_bytes <= WASTE_BYTES_MAX {
             return Ok(());

@@ -98,7 +98,11 @@ impl GroupBy {
             let argument = index.map(column);
             let data_type = result_type(function, argument.as_ref().map(|a| &a.data_type))?;
             let name = index.map_or("*", |index| input.schema.field(index).name().as_str());
-            fields.push(Field::new(format!("{function}({name})"), data_type.clone(), function != AggregateFunction::Count));
+            fields.push(Field::new(
+                format!("{function}({name})"),
+                data_type.clone(),
+                function != AggregateFunction::Count,
+            ));
             aggregates.push(AggregateCall { function, argument: argument.map(|a| coerce(function, a)), data_type });
         }
         let kind = PlanKind::Aggregate { input: Box::new(input), group_by, aggregates };

@@ -56,7 +56,12 @@ impl Case {
     }
 
     /// As [`Self::check`], with other settings and what the oracle has said already.
-    pub(crate) fn check_against(&self, verdict: &Verdict, session: &Arc<Session>, settings: &Settings) -> Result<Outcome, String> {
+    pub(crate) fn check_against(
+        &self,
+        verdict: &Verdict,
+        session: &Arc<Session>,
+        settings: &Settings,
+    ) -> Result<Outcome, String> {
         if verdict.rows == Err(Stop::TooLarge) {
             return Ok(Outcome::TooLarge);
         }
@@ -97,7 +102,12 @@ impl Case {
             .inputs
             .iter()
             .map(|b| {
-                let fields: Vec<String> = b.schema().fields().iter().map(|f| format!("{}{}", f.data_type(), if f.is_nullable() { "?" } else { "" })).collect();
+                let fields: Vec<String> = b
+                    .schema()
+                    .fields()
+                    .iter()
+                    .map(|f| format!("{}{}", f.data_type(), if f.is_nullable() { "?" } else { "" }))
+                    .collect();
                 format!("{} rows [{}]", b.num_rows(), fields.join(", "))
             })
             .collect();

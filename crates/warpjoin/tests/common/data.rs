@@ -70,7 +70,10 @@ pub(crate) fn any_value(rng: &mut StdRng, data_type: &DataType) -> V {
         },
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
             let number: u16 = rng.random_range(0..2000);
-            V::Text(["", "a", "ä\u{1F600}", "a longer text than twelve bytes "][usize::from(number % 4)].to_string() + &number.to_string())
+            V::Text(
+                ["", "a", "ä\u{1F600}", "a longer text than twelve bytes "][usize::from(number % 4)].to_string()
+                    + &number.to_string(),
+            )
         }
         _ => {
             let (min, max) = bounds(data_type).expect("a number");

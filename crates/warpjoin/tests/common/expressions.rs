@@ -105,6 +105,9 @@ impl Evaluator {
         let exact = match op {
             ArithmeticOp::Add => up(x, st - sx).and_then(|x| x.checked_add(up(y, st - sy)?)),
             ArithmeticOp::Subtract => up(x, st - sx).and_then(|x| x.checked_sub(up(y, st - sy)?)),
+            // Products of unsigned 64-bit numbers leave an i128; their low bits are all that wrapping keeps.
+            ArithmeticOp::Multiply if decimal(to).is_none() => Some(x.wrapping_mul(y)),
+            ArithmeticOp::Multiply if decimal(to).is_none() => Some(x.wrapping_mul(y)),
             ArithmeticOp::Multiply => x.checked_mul(y),
             ArithmeticOp::Divide | ArithmeticOp::Modulo if y == 0 => return self.poison(fault::DIVISION),
             ArithmeticOp::Divide => {

@@ -63,7 +63,9 @@ impl Oracle<'_> {
                 Ok(rows.iter().map(|row| exprs.iter().map(|e| self.evaluator.value(e, row)).collect()).collect())
             }
             PlanKind::Join(join) => self.join(join),
-            PlanKind::Aggregate { input, group_by, aggregates } => self.aggregate(&self.rows(input)?, group_by, aggregates),
+            PlanKind::Aggregate { input, group_by, aggregates } => {
+                self.aggregate(&self.rows(input)?, group_by, aggregates)
+            }
         }
     }
 

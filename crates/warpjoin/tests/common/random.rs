@@ -1,5 +1,7 @@
 //! Random plans over random tables.
 
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -10,9 +12,10 @@ use rand::{Rng, SeedableRng};
 use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
 
-use super::case::Case;
+use super::case::{Case, Outcome};
 use super::data::{self, Pool, TYPES};
 use super::random_expr::ExprMaker;
+use super::sessions::{Opener, in_threads};
 use super::settings;
 use super::value::decimal;
 
@@ -36,6 +39,29 @@ pub(crate) fn case(seed: u64) -> Case {
     Case { inputs: maker.inputs, plan, settings }
 }
 
+/// Runs the cases of these seeds, where there are enough devices; how often each outcome occurred.
+pub(crate) fn check(opener: &dyn Opener, seeds: &[u64]) -> BTreeMap<Outcome, usize> {
+    let results = in_threads(seeds, |&seed| {
+        let run = || {
+            let case = case(seed);
+            opener.open(case.settings.devices).map(|session| case.check(&session))
+        };
+        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Some(Err("a panic".into())));
+        (seed, result)
+    });
+    let mut outcomes = BTreeMap::new();
+    let mut failures = vec![];
+    for (seed, result) in results {
+        match result {
+            Some(Ok(outcome)) => *outcomes.entry(outcome).or_insert(0) += 1,
+            Some(Err(difference)) => failures.push(format!("WARPJOIN_RANDOM_SEED={seed}: {difference}")),
+            None => {}
+        }
+    }
+    assert!(failures.is_empty(), "{} differences\n{}", failures.len(), failures.join("\n\n"));
+    outcomes
+}
+
 struct PlanMaker {
     rng: StdRng,
     pools: Vec<Pool>,
@@ -52,8 +78,10 @@ fn columns(plan: &Plan) -> Vec<Expr> {
 
 /// A plan node whose columns have these types.
 pub(crate) fn node<'a>(kind: PlanKind, columns: impl Iterator<Item = (&'a DataType, bool)>) -> Plan {
-    let fields: Vec<Field> =
-        columns.enumerate().map(|(index, (t, nullable))| Field::new(format!("c{index}"), t.clone(), nullable)).collect();
+    let fields: Vec<Field> = columns
+        .enumerate()
+        .map(|(index, (t, nullable))| Field::new(format!("c{index}"), t.clone(), nullable))
+        .collect();
     Plan { kind, schema: Arc::new(Schema::new(fields)) }
 }
 
@@ -169,7 +197,11 @@ fn call(maker: &mut ExprMaker<'_>) -> AggregateCall {
     use AggregateFunction::{Avg, Count, Max, Min, Sum};
     let argument = maker.any(1);
     let function = *[Count, Sum, Sum, Min, Max, Avg].choose(maker.rng).expect("some");
-    aggregate_call(function, argument).unwrap_or(AggregateCall { function: Count, argument: None, data_type: DataType::Int64 })
+    aggregate_call(function, argument).unwrap_or(AggregateCall {
+        function: Count,
+        argument: None,
+        data_type: DataType::Int64,
+    })
 }
 
 /// The call with the result type that DataFusion gives it; `None` where there is no such function.

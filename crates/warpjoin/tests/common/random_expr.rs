@@ -165,11 +165,15 @@ impl ExprMaker<'_> {
     }
 
     fn cast(&mut self, operand: Expr) -> Expr {
-        use DataType::{Boolean, Date32, Date64, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
+        use DataType::{
+            Boolean, Date32, Date64, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64,
+        };
         let from = operand.data_type.clone();
         let small = matches!(from, Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32 | Boolean);
         let mut targets = match &from {
-            t if t.is_integer() => vec![Int8, Int16, Int32, Int64, UInt8, UInt32, UInt64, Boolean, DataType::Decimal128(20, 2)],
+            t if t.is_integer() => {
+                vec![Int8, Int16, Int32, Int64, UInt8, UInt32, UInt64, Boolean, DataType::Decimal128(20, 2)]
+            }
             Boolean => vec![Int32, Int64, UInt16],
             t if t.is_floating() => vec![Float64, Int32, Int64, UInt64],
             Date32 => vec![Date64, DataType::Timestamp(TimeUnit::Microsecond, None)],
@@ -193,7 +197,8 @@ impl ExprMaker<'_> {
     fn arithmetic(&mut self, operand: Expr) -> Expr {
         use ArithmeticOp::{Add, Divide, Modulo, Multiply, Subtract};
         let data_type = operand.data_type.clone();
-        if !data_type.is_numeric() || matches!(data_type, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..)) {
+        if !data_type.is_numeric() || matches!(data_type, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))
+        {
             return operand;
         }
         if !data_type.is_unsigned_integer() && self.rng.random_bool(0.15) {
@@ -229,7 +234,12 @@ impl ExprMaker<'_> {
 }
 
 /// Arrow's result type of decimal arithmetic; `None` where the scale does not fit.
-pub(crate) fn decimal_result(op: ArithmeticOp, (p1, s1): (u8, i8), (p2, s2): (u8, i8), width: &DataType) -> Option<DataType> {
+pub(crate) fn decimal_result(
+    op: ArithmeticOp,
+    (p1, s1): (u8, i8),
+    (p2, s2): (u8, i8),
+    width: &DataType,
+) -> Option<DataType> {
     let scale_max = match width {
         DataType::Decimal32(..) => 9,
         DataType::Decimal64(..) => 18,

@@ -181,7 +181,12 @@ pub(crate) fn array_of(values: &[V], data_type: &DataType) -> ArrayRef {
         _ => {
             macro_rules! write {
                 ($type:ty) => {
-                    Arc::new(ints().map(|x| x.map(|x| x as _)).collect::<PrimitiveArray<$type>>().with_data_type(data_type.clone()))
+                    Arc::new(
+                        ints()
+                            .map(|x| x.map(|x| x as _))
+                            .collect::<PrimitiveArray<$type>>()
+                            .with_data_type(data_type.clone()),
+                    )
                 };
             }
             for_physical!(data_type, write)
@@ -207,8 +212,12 @@ pub(crate) fn compare(mut got: Vec<Row>, mut wanted: Vec<Row>) -> Result<(), Str
     // Floats last, so that a difference in their last bits does not misalign rows.
     let order = |a: &Row, b: &Row| {
         let part = |floats: bool| {
-            let pairs = a.iter().zip(b).filter(|(x, y)| floats == (matches!(x, V::Float(_)) && matches!(y, V::Float(_))));
-            pairs.map(|(x, y)| x.clone().canonical().order(&y.clone().canonical())).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+            let pairs =
+                a.iter().zip(b).filter(|(x, y)| floats == (matches!(x, V::Float(_)) && matches!(y, V::Float(_))));
+            pairs
+                .map(|(x, y)| x.clone().canonical().order(&y.clone().canonical()))
+                .find(|o| o.is_ne())
+                .unwrap_or(Ordering::Equal)
         };
         part(false).then_with(|| part(true))
     };

@@ -43,8 +43,11 @@ fn rows() -> Vec<Edge> {
 fn shapes() -> Vec<Edge> {
     let int = DataType::Int64;
     let table = |keys: Vec<V>, values: Vec<V>| batch(&[keys, values], &[int.clone(), int.clone()], true);
-    let some = |rows: usize| (0..rows).map(|r| if r % 3 == 0 { V::Null } else { V::Int(r as i128) }).collect::<Vec<_>>();
-    let skewed = |rows: usize| (0..rows).map(|r| V::Int(if r % 10 == 0 { r as i128 * 99_999_999 } else { 5 })).collect::<Vec<_>>();
+    let some =
+        |rows: usize| (0..rows).map(|r| if r % 3 == 0 { V::Null } else { V::Int(r as i128) }).collect::<Vec<_>>();
+    let skewed = |rows: usize| {
+        (0..rows).map(|r| V::Int(if r % 10 == 0 { r as i128 * 99_999_999 } else { 5 })).collect::<Vec<_>>()
+    };
     vec![
         group_of("all keys null", table(vec![V::Null; 50], some(50)), 1, 1),
         group_of("all values null", table(numbers(50), vec![V::Null; 50]), 1, 1),
@@ -82,11 +85,26 @@ fn values() -> Vec<Edge> {
         add("sums that wrap", DataType::Int64, &|r| V::Int(max - r as i128 % 2), &[Sum, Min, Max, Count]);
         add("sums of u64 that wrap", DataType::UInt64, &|r| V::Int((max + 1) * (r as i128 % 2) + max), &[Sum, Count]);
         add("extremes", DataType::Int64, &|r| V::Int(if r % 2 == 0 { max } else { -max - 1 }), &[Sum, Min, Max]);
-        add("sums of 128 bits", DataType::Decimal128(20, 2), &|r| V::Int((r as i128 - 50) * max / 100), &[Sum, Avg, Count]);
+        add(
+            "sums of 128 bits",
+            DataType::Decimal128(20, 2),
+            &|r| V::Int((r as i128 - 50) * max / 100),
+            &[Sum, Avg, Count],
+        );
         add("sums of decimals that wrap", DataType::Decimal128(38, 0), &|_| V::Int(decimals), &[Sum, Count]);
-        add("averages of decimals", DataType::Decimal128(9, 2), &|r| V::Int(r as i128 * 37 - 999), &[Avg, Sum, Min, Max]);
+        add(
+            "averages of decimals",
+            DataType::Decimal128(9, 2),
+            &|r| V::Int(r as i128 * 37 - 999),
+            &[Avg, Sum, Min, Max],
+        );
         add("small decimals", DataType::Decimal32(7, 2), &|r| V::Int(r as i128 - 50), &[Avg, Sum, Min, Max]);
-        add("booleans", DataType::Boolean, &|r| [V::Bool(true), V::Null, V::Bool(false)][r % 3].clone(), &[Min, Max, Count]);
+        add(
+            "booleans",
+            DataType::Boolean,
+            &|r| [V::Bool(true), V::Null, V::Bool(false)][r % 3].clone(),
+            &[Min, Max, Count],
+        );
         add("dates", DataType::Date32, &|r| V::Int(r as i128 * 977 % 400 + 9000), &[Min, Max, Count]);
         let floats = [0.25, f64::NAN, -0.0, 0.0, f64::INFINITY, -1e300, f64::MIN_POSITIVE];
         add("minima of floats", DataType::Float64, &|r| V::Float(floats[r % 7]), &[Min, Max, Count]);
@@ -95,7 +113,13 @@ fn values() -> Vec<Edge> {
     }
     edges.push(of("sums that wrap, no keys", &[DataType::Int64], &[vec![V::Int(max); 300]], 0, &[Sum, Min, Max]));
     let text = |r: usize| if r % 5 == 0 { V::Null } else { V::Text(format!("t{}", r % 8)) };
-    edges.push(of("strings", &[DataType::Int64, DataType::Utf8], &[numbers(9), (0..9).map(text).collect()], 1, &[Count, Min, Max]));
+    edges.push(of(
+        "strings",
+        &[DataType::Int64, DataType::Utf8],
+        &[numbers(9), (0..9).map(text).collect()],
+        1,
+        &[Count, Min, Max],
+    ));
     edges
 }
 
@@ -113,7 +137,9 @@ fn fan_out() -> Edge {
 
 /// A group-by over a join, filtered, and joined with its own input; and a group-by of that.
 fn nested() -> Vec<Edge> {
-    let table = |rows: usize, distinct: i128| keyed(&[ints((0..rows as i128).map(|r| Some(r * 31 % distinct)))], &DataType::Int32);
+    let table = |rows: usize, distinct: i128| {
+        keyed(&[ints((0..rows as i128).map(|r| Some(r * 31 % distinct)))], &DataType::Int32)
+    };
     let inputs = vec![table(60, 20), table(200, 25)];
     let joined = join_node(join(&inputs[0], &inputs[1], 1));
     let grouped = group(joined.clone(), vec![column(&joined, 2)], every_aggregate(&joined, 3));

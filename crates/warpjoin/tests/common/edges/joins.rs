@@ -19,7 +19,9 @@ fn keys(rows: usize, distinct: usize) -> Vec<V> {
 
 fn rows() -> Vec<Edge> {
     let mut edges = vec![];
-    for (build, probe) in [(0, 0), (0, 33), (33, 0), (1, 1), (1, 300), (31, 32), (32, 33), (33, 31), (257, 256), (5000, 300), (40, 5000)] {
+    for (build, probe) in
+        [(0, 0), (0, 33), (33, 0), (1, 1), (1, 300), (31, 32), (32, 33), (33, 31), (257, 256), (5000, 300), (40, 5000)]
+    {
         for (name, distinct) in [("unique", build), ("duplicate", build / 3 + 1)] {
             let (b, p) = (keyed(&[keys(build, distinct)], &INT), keyed(&[keys(probe, build * 2)], &INT));
             edges.push(join_of(format!("{name} keys, {build} build rows, {probe} probe rows"), b, p, 1));
@@ -32,7 +34,8 @@ fn shapes() -> Vec<Edge> {
     let nulls = |rows: usize| vec![V::Null; rows];
     let same = |rows: usize| keys(rows, 1);
     let skewed = |rows: usize| (0..rows).map(|r| V::Int(if r % 10 == 0 { r as i128 } else { 5 })).collect::<Vec<_>>();
-    let some = |rows: usize| (0..rows).map(|r| if r % 3 == 0 { V::Null } else { V::Int(r as i128 / 2) }).collect::<Vec<_>>();
+    let some =
+        |rows: usize| (0..rows).map(|r| if r % 3 == 0 { V::Null } else { V::Int(r as i128 / 2) }).collect::<Vec<_>>();
     let table = |keys: Vec<V>| keyed(&[keys], &INT);
     vec![
         join_of("all build keys null", table(nulls(40)), table(some(50)), 1),
@@ -42,15 +45,27 @@ fn shapes() -> Vec<Edge> {
         join_of("skewed probe keys", table(keys(150, 150)), table(skewed(300)), 1),
         join_of("nulls on both sides", table(some(100)), table(some(120)), 1),
         join_of("slices", table(keys(200, 100)).slice(33, 100), table(some(200)).slice(7, 150), 1),
-        join_of("keys of other ranges", table(ints((0..100).map(Some))), table(ints((0..100).map(|i| Some((i - 50) * 40_000_000)))), 1),
-        join_of("keys of other ranges, swapped", table(ints((0..100).map(|i| Some((i - 50) * 40_000_000)))), table(ints((0..100).map(Some))), 1),
+        join_of(
+            "keys of other ranges",
+            table(ints((0..100).map(Some))),
+            table(ints((0..100).map(|i| Some((i - 50) * 40_000_000)))),
+            1,
+        ),
+        join_of(
+            "keys of other ranges, swapped",
+            table(ints((0..100).map(|i| Some((i - 50) * 40_000_000)))),
+            table(ints((0..100).map(Some))),
+            1,
+        ),
         join_of("no key in common", table(ints((0..100).map(Some))), table(ints((0..100).map(|i| Some(i + 100)))), 1),
     ]
 }
 
 /// The case of a join whose plan is changed.
 fn changed(name: &str, change: impl FnOnce(&mut JoinPlan)) -> Edge {
-    let some = |step: usize| (0..90).map(|r| if r % 7 == 0 { V::Null } else { V::Int((r / step) as i128) }).collect::<Vec<_>>();
+    let some = |step: usize| {
+        (0..90).map(|r| if r % 7 == 0 { V::Null } else { V::Int((r / step) as i128) }).collect::<Vec<_>>()
+    };
     let inputs = vec![keyed(&[some(2), some(5)], &INT), keyed(&[some(1), some(4)], &INT)];
     let mut plan = join(&inputs[0], &inputs[1], 1);
     change(&mut plan);
@@ -66,7 +81,9 @@ fn outputs() -> Vec<Edge> {
         changed("build columns only", |join| join.output = vec![2]),
         changed("probe columns only", |join| join.output = vec![4, 5]),
         changed("null equals null", |join| join.null_equals_null = true),
-        changed("residual over both sides", |join| join.residual = Some(compare(CompareOp::Less, number(2), number(5)))),
+        changed("residual over both sides", |join| {
+            join.residual = Some(compare(CompareOp::Less, number(2), number(5)))
+        }),
         changed("residual over columns not put out", |join| {
             join.output = vec![0];
             join.residual = Some(compare(CompareOp::NotEqual, at(1), at(4)));
@@ -75,7 +92,10 @@ fn outputs() -> Vec<Edge> {
         changed("residual that is null", |join| join.residual = Some(Expr::literal(Scalar::Null, DataType::Boolean))),
         changed("computed keys", |join| {
             let seven = || Expr::literal(Scalar::Int(7), INT);
-            join.on = vec![(arithmetic(ArithmeticOp::Modulo, at(1), seven(), INT), arithmetic(ArithmeticOp::Modulo, at(0), seven(), INT))];
+            join.on = vec![(
+                arithmetic(ArithmeticOp::Modulo, at(1), seven(), INT),
+                arithmetic(ArithmeticOp::Modulo, at(0), seven(), INT),
+            )];
         }),
         changed("a key that is a constant", |join| {
             join.on.push((Expr::literal(Scalar::Int(1), INT), Expr::literal(Scalar::Int(1), INT)));
@@ -106,7 +126,10 @@ fn chain() -> Edge {
 
 /// Tables without columns that matter: the join only counts pairs.
 fn narrow() -> Edge {
-    let inputs = vec![batch(&[vec![V::Int(3); 20]], &[INT], true), batch(&[vec![V::Int(3); 30], numbers(30)], &[INT, DataType::Int64], true)];
+    let inputs = vec![
+        batch(&[vec![V::Int(3); 20]], &[INT], true),
+        batch(&[vec![V::Int(3); 30], numbers(30)], &[INT, DataType::Int64], true),
+    ];
     let pairs = join_node(JoinPlan { output: vec![], ..join(&inputs[0], &inputs[1], 1) });
     let one = Expr::literal(Scalar::Int(1), INT);
     let plan = node(PlanKind::Project { input: Box::new(pairs), exprs: vec![one] }, [(&INT, false)].into_iter());

@@ -36,7 +36,6 @@ fn counts() -> Vec<Edge> {
 fn widths() -> Vec<Edge> {
     let max = i128::from(i64::MAX);
     let spread = |min: i128, max: i128| {
-        
         let steps = (0..30).map(move |i| Some(min / 29 * (29 - i) + max / 29 * i)).chain([Some(max), Some(min), None]);
         vec![ints(steps)]
     };
@@ -55,15 +54,27 @@ fn widths() -> Vec<Edge> {
     ] {
         edges.extend(both(name, spread(min, max), spread(min, max), &data_type));
         // The other side reaches beyond these bounds, or only over a part of them.
-        edges.push(join_of(format!("{name}, narrow build"), keyed(&spread(min / 7, max / 7), &data_type), keyed(&spread(min, max), &data_type), 1));
-        edges.push(join_of(format!("{name}, narrow probe"), keyed(&spread(min, max), &data_type), keyed(&spread(min / 7, max / 7), &data_type), 1));
+        edges.push(join_of(
+            format!("{name}, narrow build"),
+            keyed(&spread(min / 7, max / 7), &data_type),
+            keyed(&spread(min, max), &data_type),
+            1,
+        ));
+        edges.push(join_of(
+            format!("{name}, narrow probe"),
+            keyed(&spread(min, max), &data_type),
+            keyed(&spread(min / 7, max / 7), &data_type),
+            1,
+        ));
     }
     edges
 }
 
 fn floats() -> Vec<Edge> {
     let values = [0.0, -0.0, f64::NAN, -f64::NAN, 1.5, -1.5, f64::INFINITY, f64::NEG_INFINITY, f64::MIN_POSITIVE, 1.5];
-    let side = |rows: usize| (0..rows).map(|r| if r % 11 == 10 { V::Null } else { V::Float(values[r % 10]) }).collect::<Vec<_>>();
+    let side = |rows: usize| {
+        (0..rows).map(|r| if r % 11 == 10 { V::Null } else { V::Float(values[r % 10]) }).collect::<Vec<_>>()
+    };
     let mut edges = both("doubles", vec![side(30)], vec![side(40)], &DataType::Float64);
     edges.extend(both("singles", vec![side(20), side(20)], vec![side(20), side(20)], &DataType::Float32));
     edges
@@ -88,7 +99,14 @@ fn strings() -> Vec<Edge> {
 
 /// Keys of several types at once, with and without nulls that equal each other.
 fn mixed() -> Vec<Edge> {
-    let types = [DataType::Boolean, DataType::Utf8, DataType::Float32, DataType::Date32, DataType::Decimal64(12, 2), DataType::Int64];
+    let types = [
+        DataType::Boolean,
+        DataType::Utf8,
+        DataType::Float32,
+        DataType::Date32,
+        DataType::Decimal64(12, 2),
+        DataType::Int64,
+    ];
     let side = |rows: usize| -> RecordBatch {
         let null_at = |row: usize, every: usize, value: V| if row % every == 1 { V::Null } else { value };
         let columns = [

@@ -54,7 +54,9 @@ pub(crate) fn check(opener: &dyn Opener, edges: &[Edge], settings: &[Settings]) 
     let failures = in_threads(edges, |edge| {
         let verdict = edge.case.verdict();
         let mut failures = vec![];
-        for settings in settings {
+        // A plan without joins and groups is one kernel, whatever the settings.
+        let is_map = matches!(edge.case.plan.kind, PlanKind::Project { .. });
+        for settings in settings.iter().take(if is_map { 1 } else { settings.len() }) {
             let Some(session) = opener.open(settings.devices) else { continue };
             match edge.case.check_against(&verdict, &session, settings) {
                 Ok(outcome) if outcome == edge.outcome => {}
@@ -74,7 +76,7 @@ fn equal(name: impl Into<String>, inputs: Vec<RecordBatch>, plan: Plan) -> Edge 
 }
 
 /// One column, nulls for `None`.
-fn ints(values: impl IntoIterator<Item = Option<i128>>) -> Vec<V> {
+pub(crate) fn ints(values: impl IntoIterator<Item = Option<i128>>) -> Vec<V> {
     values.into_iter().map(|v| v.map_or(V::Null, V::Int)).collect()
 }
 
@@ -84,7 +86,7 @@ fn numbers(rows: usize) -> Vec<V> {
 }
 
 /// A table of key columns of one type and an Int64 column that counts the rows.
-fn keyed(keys: &[Vec<V>], data_type: &DataType) -> RecordBatch {
+pub(crate) fn keyed(keys: &[Vec<V>], data_type: &DataType) -> RecordBatch {
     let mut columns = keys.to_vec();
     columns.push(numbers(keys[0].len()));
     let mut types = vec![data_type.clone(); keys.len()];
@@ -103,7 +105,15 @@ fn join(build: &RecordBatch, probe: &RecordBatch, keys: usize) -> JoinPlan {
     let (build, probe) = (input(&inputs, 0), input(&inputs, 1));
     let on = (0..keys).map(|key| (column(&build, key), column(&probe, key))).collect();
     let width = build.schema.fields().len() + probe.schema.fields().len();
-    JoinPlan { build, probe, on, kind: JoinKind::Inner, null_equals_null: false, residual: None, output: (0..width).collect() }
+    JoinPlan {
+        build,
+        probe,
+        on,
+        kind: JoinKind::Inner,
+        null_equals_null: false,
+        residual: None,
+        output: (0..width).collect(),
+    }
 }
 
 /// The node of a join.
@@ -114,7 +124,7 @@ fn join_node(join: JoinPlan) -> Plan {
 }
 
 /// The case of a plain join.
-fn join_of(name: impl Into<String>, build: RecordBatch, probe: RecordBatch, keys: usize) -> Edge {
+pub(crate) fn join_of(name: impl Into<String>, build: RecordBatch, probe: RecordBatch, keys: usize) -> Edge {
     let plan = join_node(join(&build, &probe, keys));
     equal(name, vec![build, probe], plan)
 }
@@ -135,7 +145,7 @@ fn every_aggregate(plan: &Plan, index: usize) -> Vec<AggregateCall> {
 }
 
 /// The case of a group-by of one input: its first `keys` columns, every aggregate of its column `argument`.
-fn group_of(name: impl Into<String>, batch: RecordBatch, keys: usize, argument: usize) -> Edge {
+pub(crate) fn group_of(name: impl Into<String>, batch: RecordBatch, keys: usize, argument: usize) -> Edge {
     let inputs = vec![batch];
     let source = input(&inputs, 0);
     let group_by = (0..keys).map(|key| column(&source, key)).collect();

@@ -13,7 +13,12 @@ use super::super::value::{V, int_bounds};
 use super::{Edge, equal};
 
 /// A projection of expressions over columns `a` and `b` of one type.
-fn project(name: String, data_type: &DataType, values: [Vec<V>; 2], exprs: impl FnOnce(Expr, Expr) -> Vec<Expr>) -> Edge {
+fn project(
+    name: String,
+    data_type: &DataType,
+    values: [Vec<V>; 2],
+    exprs: impl FnOnce(Expr, Expr) -> Vec<Expr>,
+) -> Edge {
     let types = [data_type.clone(), data_type.clone()];
     let inputs = vec![batch(&values, &types, true)];
     let source = input(&inputs, 0);
@@ -46,7 +51,8 @@ fn integers() -> Vec<Edge> {
     let mut edges = vec![];
     for data_type in INTEGERS {
         let (min, max) = int_bounds(&data_type).unwrap_or_default();
-        let all: Vec<V> = [min, min + 1, min / 2, -1, 0, 1, 2, 7, max / 2, max - 1, max].map(|i| V::Int(i.clamp(min, max))).to_vec();
+        let all: Vec<V> =
+            [min, min + 1, min / 2, -1, 0, 1, 2, 7, max / 2, max - 1, max].map(|i| V::Int(i.clamp(min, max))).to_vec();
         edges.push(project(format!("{data_type} that wraps"), &data_type, pairs(&all), |a, b| {
             [Add, Subtract, Multiply].map(|op| arithmetic(op, a.clone(), b.clone(), data_type.clone())).to_vec()
         }));
@@ -56,15 +62,20 @@ fn integers() -> Vec<Edge> {
         }));
         edges.push(project(format!("{data_type} compared"), &data_type, pairs(&all), |a, b| {
             use CompareOp::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
-            [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual].map(|op| compare(op, a.clone(), b.clone())).to_vec()
+            [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual]
+                .map(|op| compare(op, a.clone(), b.clone()))
+                .to_vec()
         }));
         for (divisor, outcome) in [(0, Outcome::Failed), (-1, Outcome::Failed)] {
             if min == 0 && divisor < 0 {
                 continue;
             }
-            let mut edge = project(format!("{data_type} / {divisor}"), &data_type, [vec![V::Int(min); 40], vec![V::Int(divisor); 40]], |a, b| {
-                vec![arithmetic(Divide, a, b, data_type.clone())]
-            });
+            let mut edge = project(
+                format!("{data_type} / {divisor}"),
+                &data_type,
+                [vec![V::Int(min); 40], vec![V::Int(divisor); 40]],
+                |a, b| vec![arithmetic(Divide, a, b, data_type.clone())],
+            );
             edge.outcome = outcome;
             edges.push(edge);
         }
@@ -75,13 +86,17 @@ fn integers() -> Vec<Edge> {
 /// Decimals at the end of their storage: right, or an overflow, never wrapped.
 fn decimals() -> Vec<Edge> {
     let mut edges = vec![];
-    let mut add = |name: &str, data_type: DataType, (a, b): (i128, i128), op: ArithmeticOp, to: DataType, outcome: Outcome| {
-        let mut edge = project(format!("{name} of {data_type}"), &data_type, [vec![V::Int(a); 33], vec![V::Int(b); 33]], |a, b| {
-            vec![arithmetic(op, a, b, to)]
-        });
-        edge.outcome = outcome;
-        edges.push(edge);
-    };
+    let mut add =
+        |name: &str, data_type: DataType, (a, b): (i128, i128), op: ArithmeticOp, to: DataType, outcome: Outcome| {
+            let mut edge = project(
+                format!("{name} of {data_type}"),
+                &data_type,
+                [vec![V::Int(a); 33], vec![V::Int(b); 33]],
+                |a, b| vec![arithmetic(op, a, b, to)],
+            );
+            edge.outcome = outcome;
+            edges.push(edge);
+        };
     use Outcome::{Equal, Failed, Unsupported};
     let (d32, d64, d128) = (DataType::Decimal32(9, 2), DataType::Decimal64(18, 2), DataType::Decimal128(38, 2));
     let (m32, m64, m128) = (999_999_999, 10i128.pow(18) - 1, 10i128.pow(38) - 1);
@@ -108,9 +123,12 @@ fn casts() -> Vec<Edge> {
     use DataType::{Boolean, Decimal128, Float32, Float64, Int8, Int32, Int64, UInt8, UInt64};
     let mut edges = vec![];
     let mut add = |from: &DataType, values: &[V], to: &DataType, outcome: Outcome| {
-        let mut edge = project(format!("cast of {from} to {to}, {outcome:?}"), from, [values.to_vec(), values.to_vec()], |a, _| {
-            vec![cast(a, to.clone())]
-        });
+        let mut edge = project(
+            format!("cast of {from} to {to}, {outcome:?}"),
+            from,
+            [values.to_vec(), values.to_vec()],
+            |a, _| vec![cast(a, to.clone())],
+        );
         edge.outcome = outcome;
         edges.push(edge);
     };
@@ -179,7 +197,9 @@ fn floats() -> Edge {
     let all = [0.0, -0.0, 1.5, -1.5, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(V::Float);
     project("floats compared".into(), &DataType::Float64, pairs(&all), |a, b| {
         use CompareOp::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
-        let mut exprs = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual].map(|op| compare(op, a.clone(), b.clone())).to_vec();
+        let mut exprs = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual]
+            .map(|op| compare(op, a.clone(), b.clone()))
+            .to_vec();
         let list = vec![Scalar::Float(0.0), Scalar::Float(f64::NAN), Scalar::Float(1.5)];
         exprs.push(boolean(ExprKind::InList { operand: Box::new(a), list, negated: false }, true));
         exprs

@@ -1,0 +1,27 @@
+//! The edges and random plans of the operators on GPUs: a visible SKIP where there is none, which
+//! `WARPJOIN_REQUIRE_GPU=1` turns into a failure.
+
+mod common;
+
+use common::sessions::{Opener, gpus, say};
+use common::settings::Settings;
+use common::{edges, random};
+
+#[test]
+fn edges_equal_the_oracle_on_gpus() {
+    if let Some(gpus) = gpus("edges_equal_the_oracle_on_gpus") {
+        let mut settings = edges::settings();
+        for devices in (1..=8).filter(|&devices| gpus.open(devices).is_some()) {
+            settings.push(Settings { devices, ..Settings::default() });
+        }
+        edges::check(&gpus, &edges::all(false), &settings);
+    }
+}
+
+#[test]
+fn random_plans_equal_the_oracle_on_gpus() {
+    if let Some(gpus) = gpus("random_plans_equal_the_oracle_on_gpus") {
+        let seeds: Vec<u64> = (0..400).collect();
+        say(&format!("random plans on GPUs: {:?}", random::check(&gpus, &seeds)));
+    }
+}

@@ -1,0 +1,132 @@
+//! A table whose claim is a plain load and store must lose keys within 100 schedules; as it is,
+//! it must not. So the schedules that the other tests explore can show such mistakes.
+
+mod common;
+
+use arrow::datatypes::DataType;
+use common::edges::{ints, join_of, keyed};
+use common::sessions::{Opener, simulated};
+use common::settings::Settings;
+use warpjoin_device::{Arg, Launch, ModuleSource, SimOptions, open_simulated};
+
+const SEEDS: u64 = 100;
+/// Takes the place of atomicCAS: right for one lane alone.
+const PLAIN_CAS: &str = "WJ_DEVICE u64 plain_cas(u64* word, u64 expected, u64 value) {
+    const u64 seen = load_relaxed(word);
+    if (seen == expected) *word = value;
+    return seen;
+}\n";
+
+/// The text of a header, its claims plain if `mutated`, to be put where it is included.
+fn header(name: &str, mutated: bool) -> String {
+    let file = warpjoin_kernels::HEADERS.iter().find(|file| file.name == name).expect("a header");
+    let text = file.text.replace("#pragma once", "");
+    if !mutated {
+        return text;
+    }
+    assert!(text.contains("atomicCAS("), "{name} claims with atomicCAS");
+    let at = text.find("\nstruct ").expect("a struct");
+    format!("{}\n{PLAIN_CAS}{}", &text[..at], text[at..].replace("atomicCAS(", "plain_cas("))
+}
+
+/// The definitions that modules are compiled with.
+fn defines() -> Vec<String> {
+    let session = simulated().open(1).expect("devices");
+    let table = keyed(&[ints([Some(1), Some(2)])], &DataType::Int64);
+    let join = join_of("any", table.clone(), table, 1);
+    join.case.run(&session, &Settings { lanes: Some(2), ..Settings::default() }).expect("rows");
+    let sources = session.devices()[0].compiled_sources();
+    sources.into_iter().find(|source| source.text == warpjoin_kernels::JOIN_BUILD.text).expect("join_build.cu").defines
+}
+
+fn module(text: String, entry: &str) -> ModuleSource {
+    ModuleSource { name: "mutation".into(), text, entries: vec![entry.into()], defines: defines() }
+}
+
+/// Runs the entry with this seed on buffers of these words, given by address, among numbers; the
+/// words afterwards.
+fn run(module: &ModuleSource, seed: u64, buffers: &[Vec<u64>], args: &[Result<usize, u64>]) -> Vec<Vec<u64>> {
+    let device = open_simulated(&SimOptions { seed: Some(seed), ..SimOptions::default() }).expect("devices").remove(0);
+    let kernel = device.compile(module).expect("compiles").kernel(&module.entries[0]).expect("an entry");
+    let stream = device.create_stream().expect("a stream");
+    let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let uploaded: Vec<_> = buffers.iter().map(|words| stream.upload(&bytes(words)).expect("room")).collect();
+    let args: Vec<Arg<'_>> = args
+        .iter()
+        .map(|arg| match arg {
+            Ok(buffer) => Arg::Buffer(&uploaded[*buffer]),
+            Err(number) => Arg::U64(*number),
+        })
+        .collect();
+    stream.launch(&kernel, Launch { blocks: 1, block_threads: 64, shared_bytes: 0 }, &args).expect("launches");
+    let read = |(buffer, words): (&warpjoin_device::Buffer, &Vec<u64>)| {
+        let mut bytes = vec![0; words.len() * 8];
+        stream.read(buffer, 0, &mut bytes).expect("bytes");
+        bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes"))).collect()
+    };
+    uploaded.iter().zip(buffers).map(read).collect()
+}
+
+/// Whether each of 48 keys has exactly one slot of 64 after build_unique.
+fn builds(module: &ModuleSource, seed: u64) -> bool {
+    let keys: Vec<u64> = (1..=48).collect();
+    let buffers = [keys.clone(), vec![0; 128], vec![0; 4]];
+    let args = [Err(48), Ok(0), Err(0), Ok(1), Err(32), Err(32), Ok(2)];
+    let after = run(module, seed, &buffers, &args);
+    let mut found: Vec<u64> = after[1].iter().step_by(2).copied().filter(|&key| key != 0).collect();
+    found.sort_unstable();
+    found == keys
+}
+
+/// An entry that counts rows by key with `group_row_narrow` or, for two words, `group_row_wide`.
+const COUNT_GROUPS: &str = "
+struct CountParams { const u64* keys; u64* rows; u64* index; u64* control; };
+WJ_ENTRY(count_groups, CountParams, 64) {
+    const GroupTable table = {p.rows, 96, p.index, 64, 64, p.control};
+    SpareRow spare = {0, false};
+    const u64 key = p.keys[threadIdx.x];
+    const u64 words[2] = {key, ~key};
+    const u64 row = WIDE ? group_row_wide(table, 4, words, spare) : group_row_narrow(table, 4, key);
+    if (row != WJ_NO_ROW) atomicAdd(&p.rows[row * 4 + 3], 1ULL);
+}\n";
+
+/// Whether 64 rows of 16 keys are counted as 16 groups of 4.
+fn counts(module: &ModuleSource, seed: u64) -> bool {
+    let keys: Vec<u64> = (0..64).map(|row| row / 4).collect();
+    let buffers = [keys, vec![0; 96 * 4], vec![0; 64], vec![0; 4]];
+    let after = run(module, seed, &buffers, &[Ok(0), Ok(1), Ok(2), Ok(3)]);
+    let groups: Vec<u64> = after[1].chunks(4).filter(|row| row[0] != 0).map(|row| row[3]).collect();
+    groups == [4; 16]
+}
+
+/// The module is right in all schedules; mutated, it is wrong in one at least.
+fn shows(make: impl Fn(bool) -> ModuleSource, is_right: impl Fn(&ModuleSource, u64) -> bool) {
+    let (kept, mutated) = (make(false), make(true));
+    let wrong = (0..SEEDS).filter(|&seed| !is_right(&kept, seed)).count();
+    assert_eq!(wrong, 0, "wrong as it is");
+    assert!((0..SEEDS).any(|seed| !is_right(&mutated, seed)), "{SEEDS} schedules don't show the mutation");
+}
+
+#[test]
+fn a_plain_claim_in_the_key_table_shows() {
+    let make = |mutated| {
+        let table = header("wj/key_table.cuh", mutated);
+        module(warpjoin_kernels::JOIN_BUILD.text.replace("#include \"wj/key_table.cuh\"", &table), "build_unique")
+    };
+    shows(make, builds);
+}
+
+fn groups(wide: bool, mutated: bool) -> ModuleSource {
+    let text = format!("#define WIDE {}\n{}{COUNT_GROUPS}", u8::from(wide), header("wj/group_table.cuh", mutated));
+    module(text, "count_groups")
+}
+
+#[test]
+fn a_plain_claim_in_the_group_table_shows() {
+    shows(|mutated| groups(false, mutated), counts);
+}
+
+#[test]
+fn a_plain_claim_in_the_index_of_long_groups_shows() {
+    shows(|mutated| groups(true, mutated), counts);
+}

@@ -1,0 +1,84 @@
+//! 100 schedules of build, probe, aggregate and exchange: the simulated devices switch lanes at
+//! every atomic and run blocks and streams in an order drawn from a seed.
+
+mod common;
+
+use arrow::datatypes::DataType;
+use common::case::{Case, Outcome};
+use common::edges::{group_of, ints, join_of, keyed};
+use common::sessions::{Opener, Simulated, in_threads};
+use common::settings::Settings;
+use warpjoin::exec::Distribution;
+use warpjoin_device::SimOptions;
+
+const SEEDS: u64 = 100;
+
+/// Runs a case with every seed, on one to three devices, with keys that collide.
+fn explore(case: &Case) {
+    let verdict = case.verdict();
+    let seeds: Vec<u64> = (0..SEEDS).collect();
+    let failures = in_threads(&seeds, |&seed| {
+        let options = SimOptions { seed: Some(seed), ..SimOptions::default() };
+        let settings = Settings {
+            devices: 1 + (seed % 3) as usize,
+            lanes: Some(1 << (seed % 4)),
+            distribution: if seed % 2 == 0 { Distribution::Exchange } else { Distribution::Broadcast },
+            hash_bits: 4,
+            load_factor: Some(0.9),
+            ..Settings::default()
+        };
+        let session = Simulated(options).open(settings.devices).expect("devices");
+        match case.check_against(&verdict, &session, &settings) {
+            Ok(Outcome::Equal) => None,
+            other => Some(format!("seed {seed}: {other:?}")),
+        }
+    });
+    let failures: Vec<String> = failures.into_iter().flatten().collect();
+    assert!(failures.is_empty(), "{} of {SEEDS} schedules fail\n{}", failures.len(), failures[0]);
+}
+
+/// An Int64 key column and the row number, `rows` times.
+fn table(rows: i128, key: impl Fn(i128) -> i128) -> arrow::array::RecordBatch {
+    keyed(&[ints((0..rows).map(|row| Some(key(row))))], &DataType::Int64)
+}
+
+#[test]
+fn unique_keys_are_built_and_probed() {
+    explore(&join_of("unique", table(50, |r| r * 3), table(70, |r| r * 2), 1).case);
+}
+
+#[test]
+fn duplicate_keys_are_built_and_probed() {
+    explore(&join_of("duplicate", table(60, |r| r % 9), table(40, |r| r % 12), 1).case);
+}
+
+#[test]
+fn long_keys_are_built_and_probed() {
+    let long = |r: i128| (r % 11 - 5) * (i128::from(i64::MAX) / 5);
+    explore(&join_of("long", table(40, long), table(40, long), 1).case);
+}
+
+#[test]
+fn groups_in_shared_memory() {
+    explore(&group_of("private", table(300, |r| r % 3), 1, 1).case);
+}
+
+#[test]
+fn groups_by_row_number() {
+    explore(&group_of("dense", table(100, |r| r * 7 % 300), 1, 1).case);
+}
+
+#[test]
+fn groups_by_short_key() {
+    explore(&group_of("narrow", table(100, |r| r % 13 * 1_000_000_007), 1, 1).case);
+}
+
+#[test]
+fn groups_by_long_key() {
+    explore(&group_of("wide", table(100, |r| (r % 13 - 6) * (i128::from(i64::MAX) / 6)), 1, 1).case);
+}
+
+#[test]
+fn one_group_of_all_rows() {
+    explore(&group_of("global", table(300, |r| r), 0, 1).case);
+}
