@@ -49,7 +49,7 @@ WJ_DEVICE i128 warp_sum(i128 value) {
     for (int distance = 16; distance > 0; distance /= 2) {
         const u64 low = __shfl_xor_sync(0xffffffffu, (u64)value, distance);
         const u64 high = __shfl_xor_sync(0xffffffffu, (u64)((u128)value >> 64), distance);
-        value += (i128)((u128)high << 64 | low);
+        value = (i128)((u128)value + ((u128)high << 64 | low));  // wraps
     }
     return value;
 }

@@ -1,5 +1,7 @@
 //! The Arrow-native API on small data, on simulated devices.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -72,6 +74,27 @@ fn joins_equal_a_nested_loop() {
                 }
             }
         }
+    }
+}
+
+/// Under uniform keys no device gets more than 1.5 times its share of an exchange.
+#[test]
+fn exchanged_rows_are_spread_evenly() {
+    for devices in [2, 3, 4, 8] {
+        let session = session(devices);
+        let rows = 40_000;
+        let keys: Vec<_> = (0..rows).map(|i| Some(i * 7919 % 1_000_003)).collect();
+        let build = table(&session, "b", keys.clone(), (0..rows).collect());
+        let probe = table(&session, "p", keys, (0..rows).collect());
+        let distribution = warpjoin::exec::Distribution::Exchange;
+        let options = ExecOptions { distribution, ..ExecOptions::default() };
+        let joined = HashJoin::new(build, probe).on("b_key", "p_key").unwrap().options(options).run_to_table().unwrap();
+        assert_eq!(joined.rows(), rows as u64);
+        let groups = GroupBy::new(Arc::new(joined)).key("b_key").unwrap();
+        let groups = groups.aggregate(AggregateFunction::Count, None).unwrap().run_to_table().unwrap();
+        assert_eq!(groups.rows(), rows as u64);
+        let most = groups.shards().iter().map(|shard| shard.rows).max().unwrap();
+        assert!(most * devices as u64 * 2 <= rows as u64 * 3, "{most} of {rows} rows on one of {devices} devices");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUmodule, CUresult, CUstream};
+use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUmodule, CUstream};
 
 use super::context::Context;
 use crate::{DeviceError, Launch, Result};
@@ -161,16 +161,10 @@ fn shared_bytes_allowed(context: &Context, function: CUfunction) -> Result<u32> 
     Ok(u32::try_from(bytes).unwrap_or(0))
 }
 
-/// Size of the function's one parameter.
+/// Size of the function's one parameter: entries are written with WJ_ENTRY, which takes no other.
 fn params_bytes(context: &Context, function: CUfunction) -> Result<usize> {
     let (mut offset, mut bytes) = (0_usize, 0_usize);
     // SAFETY: the function's module is loaded; both numbers outlive the call.
     context.check("cuFuncGetParamInfo", unsafe { sys::cuFuncGetParamInfo(function, 0, &mut offset, &mut bytes) })?;
-    let (mut second_offset, mut second_bytes) = (0_usize, 0_usize);
-    // SAFETY: as above; asking for a parameter that is not there is how to find out.
-    let second = unsafe { sys::cuFuncGetParamInfo(function, 1, &mut second_offset, &mut second_bytes) };
-    if second == CUresult::CUDA_SUCCESS {
-        return Err(DeviceError::Invalid("a kernel entry has exactly one parameter: use WJ_ENTRY".into()));
-    }
     Ok(bytes)
 }

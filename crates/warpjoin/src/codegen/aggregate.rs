@@ -277,6 +277,9 @@ impl Slot {
     fn merge_local(&self, target: &str, code: &str) -> String {
         if self.is_maximum() {
             format!("{{ const u64 code = {code}; if (code > {target}) {target} = code; }}")
+        } else if self.partial_type() == "i128" {
+            // Signed numbers must not overflow in C++; sums of decimals wrap.
+            format!("{target} = (i128)((u128){target} + (u128){code});")
         } else {
             format!("{target} += {code};")
         }

@@ -18,6 +18,10 @@ use crate::{Error, Reason, Result};
 
 /// Load factor where nothing else is asked for: one lane a key is as fast as two up to here.
 const LOAD_FACTOR: f64 = 0.5;
+/// Load factor where it makes the difference between a table in L2 and one beyond it.
+const LOAD_FACTOR_IN_L2: f64 = 0.7;
+/// Bytes of a slot: key word and value word.
+const SLOT_BYTES: u64 = 16;
 /// Windows that an insert reads before it gives up, at first.
 const STEPS_MAX: u64 = 4096;
 
@@ -104,13 +108,13 @@ impl Query<'_> {
     /// Builds the hash tables over build rows (key word, then payload): for unique keys first, and
     /// with row lists when a key turns out to occur twice on any device.
     pub(crate) fn build_table(&mut self, mut shape: JoinShape, rows: Intermediate) -> Result<Arc<JoinTable>> {
-        let load_factor = self.options.load_factor.unwrap_or(LOAD_FACTOR).clamp(0.01, 0.99);
+        let rows_max = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
+        let load_factor = self.options.load_factor.unwrap_or_else(|| self.load_factor_for(rows_max)).clamp(0.01, 0.99);
         shape.lanes = self.options.probe_group_lanes.unwrap_or_else(|| lanes_for(load_factor));
         if self.is_dry() {
             self.compile(&build_module(shape.lanes, self.options.hash_bits), "build_unique")?;
             return Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards: vec![], build: Arc::new(rows) }));
         }
-        let rows_max = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
         if rows_max > u64::from(u32::MAX) {
             return Err(Reason::Limit(format!("{rows_max} build rows on one device")).into());
         }
@@ -144,6 +148,14 @@ impl Query<'_> {
             retries: 0,
         });
         Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards, build: Arc::new(rows) }))
+    }
+
+    /// The load factor for a table of `rows` keys: a denser table pays where it then fits L2.
+    fn load_factor_for(&self, rows: u64) -> f64 {
+        let l2_bytes = self.session.devices().iter().map(|device| device.info().l2_bytes).min().unwrap_or(0) as f64;
+        let bytes_at = |load_factor: f64| rows as f64 * SLOT_BYTES as f64 / load_factor;
+        let only_dense_fits = bytes_at(LOAD_FACTOR) > l2_bytes && bytes_at(LOAD_FACTOR_IN_L2) <= l2_bytes;
+        if only_dense_fits { LOAD_FACTOR_IN_L2 } else { LOAD_FACTOR }
     }
 
     /// Tables of unique keys; `None` when a key occurs twice.
@@ -217,7 +229,7 @@ impl Query<'_> {
         for (device, rows) in build.rows.shards.iter().enumerate() {
             let stream = &self.streams[device];
             let windows = build.windows(rows.rows, self.options.first_capacity);
-            let slots = stream.alloc_filled(windows * u64::from(build.shape.lanes) * 16, 0)?;
+            let slots = stream.alloc_filled(windows * u64::from(build.shape.lanes) * SLOT_BYTES, 0)?;
             let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
             if let Some(keys) = &rows.columns[0].values {
                 // Values go into slots for unique keys with packed payload; else the row number does.
@@ -276,10 +288,11 @@ impl TableBuild<'_> {
     }
 }
 
-/// Lanes of a probe group by load factor: more lanes pay when probes are long.
+/// Lanes of a probe group by load factor: more lanes pay when probes are long. One for every load
+/// factor that is chosen by row counts, so that another number of rows compiles nothing.
 fn lanes_for(load_factor: f64) -> u32 {
     match load_factor {
-        f if f <= 0.6 => 1,
+        f if f <= LOAD_FACTOR_IN_L2 => 1,
         f if f <= 0.8 => 2,
         _ => 4,
     }

@@ -35,7 +35,7 @@ impl V {
     /// The value by which rows group and join: -0.0 is 0.0, all NaNs are one.
     pub(crate) fn canonical(self) -> V {
         match self {
-            V::Float(x) if x == 0.0 => V::Float(0.0),
+            V::Float(0.0) => V::Float(0.0),
             V::Float(x) if x.is_nan() => V::Float(f64::NAN),
             other => other,
         }

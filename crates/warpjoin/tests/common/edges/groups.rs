@@ -13,7 +13,10 @@ use super::{Edge, column, equal, every_aggregate, group, group_of, ints, join, j
 use warpjoin::expr::{CompareOp, Scalar};
 
 /// A kind of key, and how the group table is addressed for it.
-fn modes() -> Vec<(&'static str, DataType, fn(usize) -> Option<i128>)> {
+/// Name, type of the key, and the key of a row.
+type ModeCase = (&'static str, DataType, fn(usize) -> Option<i128>);
+
+fn modes() -> Vec<ModeCase> {
     vec![
         ("private", DataType::Int32, |row| Some(row as i128 % 3)),
         ("private with nulls", DataType::Int8, |row| (row % 4 != 1).then_some(row as i128 % 3 - 1)),
@@ -112,7 +115,7 @@ fn values() -> Vec<Edge> {
         add("singles", DataType::Float32, &|r| V::Float(r as f64 / 4.0 - 20.0), &[Sum, Min, Max]);
     }
     edges.push(of("sums that wrap, no keys", &[DataType::Int64], &[vec![V::Int(max); 300]], 0, &[Sum, Min, Max]));
-    let text = |r: usize| if r % 5 == 0 { V::Null } else { V::Text(format!("t{}", r % 8)) };
+    let text = |r: usize| if r.is_multiple_of(5) { V::Null } else { V::Text(format!("t{}", r % 8)) };
     edges.push(of(
         "strings",
         &[DataType::Int64, DataType::Utf8],
