@@ -32,6 +32,16 @@ fn every_way_to_a_group_is_taken() {
     }
 }
 
+/// A thread, and a warp even more, adds up more than the 2^20 rows of a source that it is bound to.
+#[test]
+fn sums_behind_duplicate_keys_do_not_overflow() {
+    for keys in [0, 1] {
+        let (case, wanted) = edges::sum_behind_duplicates(1 << 16, keys);
+        let session = simulated().open(1).expect("a session");
+        assert_eq!(case.run(&session, &Settings::default()).expect("rows"), wanted, "{keys} keys");
+    }
+}
+
 /// Work must not depend on more than the eight devices that kernels are made for.
 #[test]
 fn sessions_of_too_many_devices_are_refused() {

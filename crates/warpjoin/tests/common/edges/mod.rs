@@ -5,6 +5,8 @@ mod joins;
 mod keys;
 mod numbers;
 
+pub(crate) use groups::sum_behind_duplicates;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use warpjoin::exec::Distribution;
