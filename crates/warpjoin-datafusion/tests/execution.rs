@@ -47,6 +47,33 @@ async fn resident_tables_answer_as_datafusion_does() {
     }
 }
 
+/// Other names, another FROM order and other literals: still one device part, and for another literal
+/// no kernel that was not compiled before.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_order_and_literals_do_not_matter() {
+    let expected = expected();
+    let context = resident(2).await;
+    let query = |segment: &str, date: &str| {
+        format!(
+            "with sold(ok, price, off, sent) as (select l_orderkey, l_extendedprice, l_discount, l_shipdate from lineitem),
+                 placed(k, who, day, urgency) as (select o_orderkey, o_custkey, o_orderdate, o_shippriority from orders)
+             select placed.day as d, sum(sold.price * (1 - sold.off)) as earned, placed.k as number, urgency
+             from sold, customer as buyer, placed
+             where sold.sent > date '{date}' and placed.day < date '{date}' and buyer.c_custkey = placed.who
+                 and buyer.c_mktsegment = '{segment}' and placed.k = sold.ok
+             group by placed.day, placed.k, urgency
+             order by earned desc, d limit 10"
+        )
+    };
+    let mut compiled = None;
+    for (segment, date) in [("BUILDING", "1995-03-15"), ("MACHINERY", "1995-03-01"), ("FURNITURE", "1995-03-29")] {
+        let sql = query(segment, date);
+        assert_on_devices(&assert_same(&expected, &context, &sql).await, &sql);
+        let modules = session_of(&context).unwrap().devices()[0].compiled_modules();
+        assert_eq!(*compiled.get_or_insert(modules), modules, "{sql}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn uploaded_tables_answer_as_datafusion_does() {
     let expected = expected();
