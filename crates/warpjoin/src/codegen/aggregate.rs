@@ -330,7 +330,8 @@ fn private(emitter: &mut Emitter, keys: &[Value], slots: &Slots, private_words: 
     let rows = emitter.params.once("u64*", Binding::Group(GroupPart::Rows));
     output.shared_bytes = groups * private_words as u32 * block_threads * 8;
     output.prologue = format!(
-        "    u64* const mine = &shared_as<u64>() + threadIdx.x;\n    \
+        "    u64* const mine = &shared_as<u64>() + threadIdx.x;\n\
+         #pragma unroll 1\n    \
          for (u32 word = 0; word < {words}; ++word) mine[word * {block_threads}] = 0;\n",
         words = groups as usize * private_words
     );
@@ -367,7 +368,8 @@ fn private(emitter: &mut Emitter, keys: &[Value], slots: &Slots, private_words: 
         let reduce = if slot.is_maximum() { "warp_max" } else { "warp_sum" };
         let target = format!("&row[{}]", 1 + slot.word);
         merge.push_str(&format!(
-            "        {total} total{index} = 0;\n        \
+            "        {total} total{index} = 0;\n\
+             #pragma unroll 1\n        \
              for (u32 thread = lane; thread < {block_threads}; thread += 32) {{ const u64* column = first + thread; {} }}\n        \
              total{index} = {reduce}(total{index});\n        \
              if (lane == 0) {{ {} }}\n",
@@ -378,11 +380,14 @@ fn private(emitter: &mut Emitter, keys: &[Value], slots: &Slots, private_words: 
         word += slot.private_words();
     }
     emitter.flush();
+    // Loops at the end are short and run once a block: unrolled, they are most of the compile time.
     output.epilogue = format!(
-        "    __syncthreads();\n    const u32 lane = threadIdx.x & 31;\n    \
+        "    __syncthreads();\n    const u32 lane = threadIdx.x & 31;\n\
+         #pragma unroll 1\n    \
          for (u32 group = threadIdx.x / 32; group < {groups}; group += {warps}) {{\n        \
          const u64* first = &shared_as<u64>() + group * {group_words};\n        \
-         u64 present = 0;\n        \
+         u64 present = 0;\n\
+         #pragma unroll 1\n        \
          for (u32 thread = lane; thread < {block_threads}; thread += 32) present += first[thread];\n        \
          if (warp_sum(present) == 0) continue;\n        \
          u64* const row = {rows} + group * {stride};\n        \
