@@ -3,28 +3,17 @@
 
 mod common;
 
-use std::process::Command;
-
-use common::sessions::{Simulated, say};
+use common::sanitized::{is_child, run_again};
+use common::sessions::Simulated;
 use common::{edges, random};
 use warpjoin_device::SimOptions;
 
-const CHILD: &str = "WARPJOIN_SANITIZED_CHILD";
-
 /// Runs `work` sanitized, in a process of its own.
 fn sanitized(test: &str, work: impl Fn(&Simulated)) {
-    if std::env::var_os(CHILD).is_some() {
+    if is_child() {
         return work(&Simulated(SimOptions { sanitize: true, ..SimOptions::default() }));
     }
-    let Some(environment) = SimOptions::sanitizer_environment() else {
-        say(&format!("SKIP {test}: the compiler brings no AddressSanitizer"));
-        return;
-    };
-    let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args([test, "--exact", "--nocapture"]).env(CHILD, "1").envs(environment);
-    let output = command.output().expect("runs");
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !text.contains("runtime error"), "{}: {text}", output.status);
+    run_again(test, &[test, "--exact"]);
 }
 
 #[test]

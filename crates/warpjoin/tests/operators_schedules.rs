@@ -6,6 +6,7 @@ mod common;
 use arrow::datatypes::DataType;
 use common::case::{Case, Outcome};
 use common::edges::{group_of, ints, join_of, keyed};
+use common::sanitized::{is_child, run_again};
 use common::sessions::{Opener, Simulated, in_threads};
 use common::settings::Settings;
 use warpjoin::exec::Distribution;
@@ -18,7 +19,7 @@ fn explore(case: &Case) {
     let verdict = case.verdict();
     let seeds: Vec<u64> = (0..SEEDS).collect();
     let failures = in_threads(&seeds, |&seed| {
-        let options = SimOptions { seed: Some(seed), ..SimOptions::default() };
+        let options = SimOptions { seed: Some(seed), sanitize: is_child(), ..SimOptions::default() };
         let settings = Settings {
             devices: 1 + (seed % 3) as usize,
             lanes: Some(1 << (seed % 4)),
@@ -40,6 +41,14 @@ fn explore(case: &Case) {
 /// An Int64 key column and the row number, `rows` times.
 fn table(rows: i128, key: impl Fn(i128) -> i128) -> arrow::array::RecordBatch {
     keyed(&[ints((0..rows).map(|row| Some(key(row))))], &DataType::Int64)
+}
+
+/// The same schedules once more, sanitized.
+#[test]
+fn schedules_are_clean_under_sanitizers() {
+    if !is_child() {
+        run_again("schedules_are_clean_under_sanitizers", &[]);
+    }
 }
 
 #[test]

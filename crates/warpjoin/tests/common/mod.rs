@@ -9,6 +9,7 @@ pub(crate) mod expressions;
 pub(crate) mod plans;
 pub(crate) mod random;
 pub(crate) mod random_expr;
+pub(crate) mod sanitized;
 pub(crate) mod sessions;
 pub(crate) mod settings;
 pub(crate) mod value;
