@@ -140,13 +140,13 @@ impl Query<'_> {
     /// Builds the hash tables over build rows (key word, then payload): for unique keys first, and
     /// with row lists when a key turns out to occur twice on any device.
     pub(crate) fn build_table(&mut self, mut shape: JoinShape, rows: Intermediate) -> Result<Arc<JoinTable>> {
-        let rows_max = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
         let load_factor = self.options.load_factor.unwrap_or(LOAD_FACTOR).clamp(0.01, 0.99);
         shape.lanes = self.options.probe_group_lanes.unwrap_or_else(|| lanes_for(load_factor));
         if self.is_dry() {
             self.compile(&build_module(shape.lanes, self.options.hash_bits), "build_unique")?;
             return Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards: vec![], build: Arc::new(rows) }));
         }
+        let rows_max = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
         if rows_max > u64::from(u32::MAX) {
             return Err(Reason::Limit(format!("{rows_max} build rows on one device")).into());
         }
@@ -312,8 +312,7 @@ impl TableBuild<'_> {
     }
 }
 
-/// Lanes of a probe group by load factor: more lanes pay when probes are long. One for every load
-/// factor that is chosen by row counts, so that another number of rows compiles nothing.
+/// Lanes of a probe group by load factor: more lanes pay when probes are long.
 fn lanes_for(load_factor: f64) -> u32 {
     match load_factor {
         f if f <= 0.7 => 1,
