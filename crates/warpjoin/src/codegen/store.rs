@@ -14,6 +14,9 @@ use crate::expr::Expr;
 
 /// Starts a sink that writes rows: reserves a place for each row that is alive.
 fn reserve(emitter: &mut Emitter) {
+    if emitter.is_reserved {
+        return;
+    }
     let control = emitter.params.once("u64*", Binding::Control);
     let alive = emitter.alive.clone();
     emitter.line(&format!("const u64 place = reserve_rows(&{control}[WJ_CONTROL_ROWS], {alive});"));
