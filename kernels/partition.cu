@@ -3,7 +3,7 @@
 // partition_count: counts[2^bits] += rows of each partition. Shared: 4 bytes a partition.
 // partition_scan: exclusive sums of the counts, one block; cursors of the first and of the second pass;
 // tiles before each partition of the first pass. Shared: 33 words.
-// partition_pass: moves rows to the partitions of `bits` more bits than `first_bits`, tiles of one partition of the
+// partition_pass_single, _multiple (key in one word, in several): moves rows to the partitions of `bits` more bits than `first_bits`, tiles of one partition of the
 // pass before each. Shared: as PartitionTile.
 // Status: none; every output has room for all rows.
 #include "wj/partition.cuh"
@@ -142,39 +142,48 @@ WJ_DEVICE TileRange tile_range(const PassParams& p) {
     return TileRange{first, left < tile_rows ? left : tile_rows, low};
 }
 
-WJ_ENTRY(partition_pass, PassParams, 1024) {
+// Loads a word of each row of the thread's part of the tile. Beyond the last row it is that of the
+// last, so that no load waits for a branch.
+template <class T>
+WJ_DEVICE void load_items(const u8* column, const TileRange& range, u64 (&values)[WJ_PARTITION_ITEMS]) {
+    const T* rows = reinterpret_cast<const T*>(column) + range.first;
+#pragma unroll
+    for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
+        const u32 row = item * blockDim.x + threadIdx.x;
+        values[item] = rows[row < range.rows ? row : range.rows - 1];
+    }
+}
+
+WJ_DEVICE void load_items(const RowWords& rows, u32 word, const TileRange& range, u64 (&values)[WJ_PARTITION_ITEMS]) {
+    if (rows.is_wide[word]) {
+        load_items<u64>(rows.columns[word], range, values);
+    } else {
+        load_items<u32>(rows.columns[word], range, values);
+    }
+}
+
+// Moves the rows of a tile. SINGLE: the whole key is in word 0, which is then read once.
+template <bool SINGLE>
+WJ_DEVICE void move_tile(const PassParams& p) {
     const u32 partitions = 1u << p.bits;
     const TileRange range = tile_range(p);
     if (range.rows == 0) return;
     const PartitionTile tile = open_tile(partitions);
     u32 places[WJ_PARTITION_ITEMS];
     u64 values[WJ_PARTITION_ITEMS];
-    const bool is_single = p.input.key_words == 1;
-    // All loads before the first atomic, so that they are in flight together.
-#pragma unroll
-    for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
-        const u32 row = item * blockDim.x + threadIdx.x;
-        values[item] = 0;
-        if (row < range.rows && is_single) values[item] = load_word(p.input, 0, range.first + row);
-    }
+    if (SINGLE) load_items(p.input, 0, range, values);
 #pragma unroll
     for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
         const u32 row = item * blockDim.x + threadIdx.x;
         places[item] = WJ_UNRANKED;
         if (row >= range.rows) continue;
-        const u64 hash = is_single ? hash_key(values[item] & p.input.key_masks[0]) : hash_row(p.input, range.first + row);
+        const u64 hash = SINGLE ? hash_key(values[item] & p.input.key_masks[0]) : hash_row(p.input, range.first + row);
         places[item] = rank_row(tile, partition_of(hash, (u32)(p.first_bits + p.bits)) & (partitions - 1));
     }
     reserve_runs(tile, partitions, p.cursors + ((u64)range.partition << p.bits));
     place_rows(tile, places);
     for (u32 word = 0; word < p.input.words; ++word) {
-        if (word != 0 || !is_single) {
-#pragma unroll
-            for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
-                const u64 row = range.first + item * blockDim.x + threadIdx.x;
-                if (places[item] != WJ_UNRANKED) values[item] = load_word(p.input, word, row);
-            }
-        }
+        if (word != 0 || !SINGLE) load_items(p.input, word, range, values);
         if (p.input.is_wide[word]) {
             move_staged<u64>(tile, values, places, p.outputs[word]);
         } else {
@@ -182,6 +191,9 @@ WJ_ENTRY(partition_pass, PassParams, 1024) {
         }
     }
 }
+
+WJ_ENTRY(partition_pass_single, PassParams, 1024) { move_tile<true>(p); }
+WJ_ENTRY(partition_pass_multiple, PassParams, 1024) { move_tile<false>(p); }
 
 struct ItemsParams {
     u64 partitions;

@@ -42,7 +42,9 @@ struct MatchSides {
 // Work item `number`. All lanes of a warp call it with the same number.
 WJ_DEVICE MatchItem match_item(const MatchSides& sides, u64 number) {
     if (number >= sides.items[sides.partitions]) return MatchItem{0, 0, 0, 0};
-    const u32 partition = last_start(sides.items, sides.partitions, number);
+    // Where each partition is one item, its number is that of the item.
+    const bool is_guess = number < sides.partitions && sides.items[number] == number && sides.items[number + 1] > number;
+    const u32 partition = is_guess ? (u32)number : last_start(sides.items, sides.partitions, number);
     const u32 build = sides.build_offsets[partition];
     const u32 probe = sides.probe_offsets[partition];
     const u32 build_rows = sides.build_offsets[partition + 1] - build;

@@ -116,6 +116,8 @@ impl Writer<'_> {
         emitter.line(&format!("const u32 partitions = 1u << {bits};"));
         emitter.line("const PartitionTile tile = open_tile(partitions);");
         emitter.line("const u64 first = (u64)blockIdx.x * (blockDim.x * WJ_PARTITION_ITEMS);");
+        let rows = emitter.params.once("u64", Binding::SourceRows);
+        emitter.line(&format!("if (first >= {rows}) return;"));
         emitter.line("u32 places[WJ_PARTITION_ITEMS];");
         emitter.line("u64 values[WJ_PARTITION_ITEMS];");
         // A word that holds the whole key is made on the way.
@@ -137,11 +139,14 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Opens the loop over a thread's rows of the tile.
+    /// Opens the loop over a thread's rows of the tile. Beyond the last row it is the last once more, so
+    /// that no load waits for a branch.
     fn open_items(emitter: &mut Emitter, alive: &str) {
+        let rows = emitter.params.once("u64", Binding::SourceRows);
         emitter.line("#pragma unroll");
         emitter.open("for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item)");
-        emitter.line("const u64 row = first + item * blockDim.x + threadIdx.x;");
+        emitter.line("const u64 asked = first + item * blockDim.x + threadIdx.x;");
+        emitter.line(&format!("const u64 row = asked < {rows} ? asked : {rows} - 1;"));
         emitter.line(&format!("bool alive = {alive};"));
     }
 
@@ -150,13 +155,14 @@ impl Writer<'_> {
     fn digits(&self, emitter: &mut Emitter, wanted: Option<usize>) -> Result<()> {
         let rows = emitter.params.once("u64", Binding::SourceRows);
         let bits = emitter.params.once("u64", Binding::Partition(PartitionPart::Bits));
-        Self::open_items(emitter, &format!("row < {rows}"));
+        Self::open_items(emitter, "true");
         emitter.line("places[item] = WJ_UNRANKED;");
         let environment = environment(emitter, self.source, self.steps)?;
         let keys = self.keys(emitter, &environment, true)?;
         let key_words = self.key_words(emitter, &keys);
         let row_word = wanted.map(|word| self.word(emitter, &environment, &keys, word)).transpose()?;
-        emitter.statement(&format!("places[item] = partition_of({}, (u32){bits});", partition_hash(&key_words)));
+        let hash = partition_hash(&key_words);
+        emitter.statement(&format!("if (asked < {rows}) places[item] = partition_of({hash}, (u32){bits});"));
         if let Some(word) = row_word {
             emitter.statement(&format!("values[item] = {word};"));
         }
@@ -166,7 +172,8 @@ impl Writer<'_> {
 
     /// Emits `values`: a word of each row of the thread that has a place.
     fn word_values(&self, emitter: &mut Emitter, word: usize) -> Result<()> {
-        Self::open_items(emitter, "places[item] != WJ_UNRANKED");
+        let is_filtered = self.steps.iter().any(|step| matches!(step, Step::Filter(_)));
+        Self::open_items(emitter, if is_filtered { "places[item] != WJ_UNRANKED" } else { "true" });
         let projections: Vec<Step> =
             self.steps.iter().filter(|step| matches!(step, Step::Project(_))).cloned().collect();
         let environment = environment(emitter, self.source, &projections)?;

@@ -217,13 +217,14 @@ pub(super) fn emit_step(
 }
 
 fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> Result<(SinkShape, Frame)> {
-    let rows = |columns| (SinkShape::Rows(columns), Frame::default());
+    let frame = || Frame { shared_bytes: store::RESERVATION_BYTES, ..Frame::default() };
+    let rows = |columns| (SinkShape::Rows(columns), frame());
     Ok(match sink {
         Sink::Materialise(columns) => rows(store::materialise(emitter, environment, columns)?),
         Sink::Build { keys, null_equals_null, payload } => {
             let built = store::build(emitter, environment, keys, *null_equals_null, payload)?;
             let shape = SinkShape::Build { columns: built.columns, packing: built.packing, payload: built.payload };
-            (shape, Frame::default())
+            (shape, frame())
         }
         Sink::Route { shape, keys, null_equals_null, columns } => {
             rows(store::route(emitter, environment, shape, keys, *null_equals_null, columns)?)

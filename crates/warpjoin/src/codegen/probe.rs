@@ -127,6 +127,7 @@ fn find(emitter: &mut Emitter, shape: &JoinShape, key: &str, join: usize) {
     ));
     let mut row = found.clone();
     if !shape.unique {
+        emitter.is_block_uniform = false;
         let row_list = emitter.params.once("const u32*", Binding::Join(join, JoinPart::RowList));
         let (index, count) = (format!("index{join}"), format!("count{join}"));
         emitter.line(&format!("const u32 {count} = {alive} ? (u32){found} : 0;"));

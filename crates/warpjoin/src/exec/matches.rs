@@ -5,7 +5,7 @@ use std::sync::Arc;
 use warpjoin_device::{Arg, Buffer, DeviceInfo, DeviceKind, Launch};
 
 use super::join::needed;
-use super::partition::{PARTITION_BITS_MAX, PartitionedRows, PassBits, one_block, partition_module};
+use super::partition::{PARTITION_BITS_MAX, PASS_BITS_MAX, PartitionedRows, PassBits, one_block, partition_module};
 use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::{MATCH_THREADS, RowSpec, Step, shared_row_bytes};
@@ -61,7 +61,12 @@ impl Query<'_> {
         let (of_build, of_probe): (Vec<usize>, Vec<usize>) = columns.iter().partition(|&&column| column < build_width);
         let rows = build.source.shard_rows_max(self.devices());
         let partition_rows = self.options.partition_rows.map_or(PARTITION_ROWS, u64::from);
-        let bits = PassBits::of(bits_for(rows.div_ceil(partition_rows)));
+        let mut bits = bits_for(rows.div_ceil(partition_rows));
+        // Partitions of twice the rows where that saves a pass.
+        if bits == PASS_BITS_MAX + 1 {
+            bits -= 1;
+        }
+        let bits = PassBits::of(bits);
         let spec = RowSpec {
             keys: plan.on.iter().map(|(build, _)| build.clone()).collect(),
             like: None,
@@ -101,11 +106,15 @@ impl Query<'_> {
         let mean = (rows_max >> bits).clamp(partition_rows / 2, u64::from(u16::MAX) / 2);
         let asked = mean + (SPREADS * (mean as f64).sqrt()) as u64;
         let row_bytes = shared_row_bytes(&build.shape);
-        let heads_bits = if row_bytes > 10 { bits_for(mean) } else { bits_for(2 * mean) }.max(5);
+        let heads_bits = bits_for(if row_bytes > 10 || mean > partition_rows { mean } else { 2 * mean }).max(5);
         let heads_bytes = 4u32 << heads_bits;
-        // Even, so that all words are aligned; places fit 16 bits.
-        let room = SHARED_BYTES.saturating_sub(heads_bytes) / row_bytes;
-        let capacity = u32::try_from(asked).unwrap_or(u32::MAX).min(room).clamp(32, 0xfff0) & !1;
+        // A multiple, so that all words are aligned; places fit 16 bits.
+        let shared_max = self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0);
+        let room = shared_max.min(SHARED_BYTES).saturating_sub(heads_bytes) / row_bytes;
+        let asked = u32::try_from(asked).unwrap_or(u32::MAX);
+        // One block a multiprocessor rather than twice the probe work.
+        let room = if room < asked { shared_max.saturating_sub(heads_bytes) / row_bytes } else { room };
+        let capacity = asked.min(room).clamp(32, 0xfff0) & !3;
         let probe_rows = probe.shards.iter().map(|shard| shard.rows_max).max().unwrap_or(0);
         let chunk_rows = u32::try_from(4 * (probe_rows >> bits)).unwrap_or(u32::MAX).max(8 * capacity).min(1 << 30);
         let shared_bytes = heads_bytes + capacity * row_bytes;

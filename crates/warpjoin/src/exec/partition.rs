@@ -14,8 +14,11 @@ use crate::codegen::{
 };
 use crate::{Error, Reason, Result};
 
+/// Entries of the second pass: key in one word, in several.
+const PASS_SINGLE: &str = "partition_pass_single";
+const PASS_MULTIPLE: &str = "partition_pass_multiple";
 /// Most bits of one pass: with more, runs get shorter than the memory's sectors.
-const PASS_BITS_MAX: u32 = 11;
+pub(crate) const PASS_BITS_MAX: u32 = 11;
 /// Most bits of a partition: a block counts all partitions in shared memory.
 pub(crate) const PARTITION_BITS_MAX: u32 = 15;
 
@@ -90,7 +93,7 @@ impl Query<'_> {
         }
         let count_kernels = self.compile(&count.module, "pipeline")?;
         let scatter_kernels = self.compile(&scatter.module, "pipeline")?;
-        let steps = Steps::compile(self)?;
+        let steps = Steps::compile(self, &shape)?;
         if self.is_dry() {
             return Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards: vec![] });
         }
@@ -222,9 +225,10 @@ struct Steps {
 }
 
 impl Steps {
-    fn compile(query: &mut Query<'_>) -> Result<Self> {
+    fn compile(query: &mut Query<'_>, shape: &RowShape) -> Result<Self> {
         let module = partition_module(query.options.hash_bits);
-        Ok(Self { scan: query.compile(&module, "partition_scan")?, pass: query.compile(&module, "partition_pass")? })
+        let pass = if shape.key_masks().len() == 1 { PASS_SINGLE } else { PASS_MULTIPLE };
+        Ok(Self { scan: query.compile(&module, "partition_scan")?, pass: query.compile(&module, pass)? })
     }
 }
 
@@ -296,7 +300,7 @@ pub(crate) fn partition_module(hash_bits: u32) -> ModuleSource {
     ModuleSource {
         name: file.name.into(),
         text: file.text.into(),
-        entries: ["partition_count", "partition_scan", "partition_pass", "match_items"].map(String::from).to_vec(),
+        entries: ["partition_count", "partition_scan", PASS_SINGLE, PASS_MULTIPLE, "match_items"].map(String::from).to_vec(),
         defines: Constants { hash_bits, lanes: 1 }.defines(),
     }
 }
