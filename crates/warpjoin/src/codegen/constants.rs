@@ -33,6 +33,11 @@ pub(crate) const DEVICES_MAX: usize = 8;
 
 /// Rows of a tile of a partition that one thread takes.
 pub(crate) const PARTITION_ITEMS: u32 = 16;
+/// Threads of a block that moves a tile with few partitions: two blocks a multiprocessor, and registers
+/// for a thread's rows.
+pub(crate) const PARTITION_THREADS_FEW: u32 = 384;
+/// The same with many partitions, whose runs want a large tile; and of a block that counts.
+pub(crate) const PARTITION_THREADS_MANY: u32 = 1024;
 /// Most words of a row that is partitioned.
 pub(crate) const ROW_WORDS_MAX: usize = 8;
 
@@ -48,7 +53,7 @@ pub(crate) struct Constants {
 impl Constants {
     /// The definitions for the preprocessor.
     pub(crate) fn defines(self) -> Vec<String> {
-        let words: [(&str, u64); 14] = [
+        let words: [(&str, u64); 15] = [
             ("CONTROL_STATUS", control::STATUS as u64),
             ("CONTROL_ROWS", control::ROWS as u64),
             ("STATUS_FULL", status::FULL),
@@ -60,6 +65,7 @@ impl Constants {
             ("BLOCK_THREADS", BLOCK_THREADS.into()),
             ("DEVICES_MAX", DEVICES_MAX as u64),
             ("PARTITION_ITEMS", PARTITION_ITEMS.into()),
+            ("PARTITION_THREADS", PARTITION_THREADS_FEW.into()),
             ("ROW_WORDS_MAX", ROW_WORDS_MAX as u64),
             ("HASH_BITS", self.hash_bits.into()),
             ("LANES", self.lanes.into()),

@@ -90,6 +90,8 @@ pub(crate) struct Emitter {
     pub is_reserved: bool,
     /// All threads of a block reach the sink together.
     pub is_block_uniform: bool,
+    /// Lines behind blocks that are open, with the depth inside the block.
+    behind: Vec<(usize, String)>,
     body: String,
     declarations: String,
     statements: String,
@@ -106,6 +108,7 @@ impl Emitter {
             payloads: vec![],
             is_reserved: false,
             is_block_uniform: false,
+            behind: vec![],
             body: String::new(),
             declarations: String::new(),
             statements: String::new(),
@@ -151,6 +154,12 @@ impl Emitter {
         self.flush();
         self.depth -= 1;
         self.line(text);
+    }
+
+    /// A line behind the block that is open now, once `finish` closes it.
+    pub(crate) fn close_later(&mut self, text: &str) {
+        self.flush();
+        self.behind.push((self.depth, text.into()));
     }
 
     /// Opens a block whose first lines are known only when its inside is.
@@ -209,6 +218,9 @@ impl Emitter {
             self.depth -= 1;
             let indent = "    ".repeat(self.depth);
             self.body.push_str(&format!("{indent}}}\n"));
+            for (_, text) in self.behind.extract_if(.., |(depth, _)| *depth == self.depth + 1) {
+                self.body.push_str(&format!("{indent}{text}\n"));
+            }
         }
         (self.body, self.params)
     }

@@ -3,7 +3,7 @@
 use warpjoin_device::ModuleSource;
 
 use super::aggregate::{self, Limits};
-use super::constants::Constants;
+use super::constants::{Constants, PARTITION_THREADS_MANY};
 use super::emitter::{Cell, Emitter, Environment};
 use super::expr::{conjuncts, evaluate};
 use super::matches::{self, Matches};
@@ -37,8 +37,8 @@ pub(crate) enum Grid {
     Tiles { block_threads: u32, shared_bytes: u32 },
     /// [`super::constants::PARTITION_ITEMS`] rows a thread, grid stride, a counter a partition.
     Count,
-    /// A tile of a partition a block.
-    Scatter,
+    /// A tile of a partition a block, of at most so many threads.
+    Scatter { threads: u32 },
     /// Work items of a join, grid stride.
     Matches,
 }
@@ -82,8 +82,10 @@ pub(crate) fn generate(source: &SourceShape, steps: &[Step], sink: &Sink, hash_b
     let mut emitter = Emitter::of_source(source);
     if let Sink::Partition { stage, rows } = sink {
         let shape = partition::partition(&mut emitter, source, steps, rows, *stage)?;
-        let grid = if *stage == PartitionStage::Count { Grid::Count } else { Grid::Scatter };
-        let threads_max = partition::PARTITION_THREADS_MAX;
+        let (grid, threads_max) = match *stage {
+            PartitionStage::Count => (Grid::Count, PARTITION_THREADS_MANY),
+            PartitionStage::Scatter { threads } => (Grid::Scatter { threads }, threads),
+        };
         return Ok(finish(emitter, &Frame::default(), threads_max, grid, SinkShape::Partition(shape), hash_bits));
     }
     let (shape, frame, grid) = match source {
@@ -153,9 +155,15 @@ fn finish(
     hash_bits: u32,
 ) -> GeneratedPipeline {
     let (body, params) = emitter.finish();
+    let entry = match grid {
+        Grid::Scatter { threads } if threads < PARTITION_THREADS_MANY => {
+            format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)")
+        }
+        _ => format!("WJ_ENTRY(pipeline, Params, {block_threads})"),
+    };
     let text = format!(
         "#include \"wj/pipeline.cuh\"\n{declaration}\n\
-         WJ_ENTRY(pipeline, Params, {block_threads}) {{\n{prologue}{body}{epilogue}}}\n",
+         {entry} {{\n{prologue}{body}{epilogue}}}\n",
         declaration = params.declaration(),
         prologue = frame.prologue,
         epilogue = frame.epilogue,

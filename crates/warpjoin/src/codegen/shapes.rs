@@ -76,8 +76,8 @@ pub(crate) struct RowSpec {
 pub(crate) enum PartitionStage {
     /// Counts the rows of each partition.
     Count,
-    /// Moves rows to their partitions.
-    Scatter,
+    /// Moves rows to their partitions, with blocks of at most so many threads.
+    Scatter { threads: u32 },
 }
 
 /// What a pipeline does between source and sink.

@@ -8,7 +8,7 @@ use super::partition::{PartitionTarget, partition_launch};
 use super::query::Query;
 use super::relation::{GroupShard, IntermediateShard, JoinTable, Relation, Source};
 use crate::codegen::{
-    Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, MatchPart, PARTITION_ITEMS, PARTITION_THREADS_MAX,
+    Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, MatchPart, PARTITION_ITEMS, PARTITION_THREADS_MANY,
     PartitionPart, ROWS_PER_THREAD_BITS_MAX, control, status,
 };
 use crate::column::EncodedColumn;
@@ -189,13 +189,13 @@ fn launch_shape(
             (tiles.min(fill(block_threads, shared_bytes)).max(least), block_threads, shared_bytes)
         }
         Grid::Count => {
-            let threads = if info.kind == DeviceKind::Simulated { 64 } else { PARTITION_THREADS_MAX };
+            let threads = if info.kind == DeviceKind::Simulated { 64 } else { PARTITION_THREADS_MANY };
             let shared_bytes = 4 << bits;
             let tiles = rows.div_ceil(u64::from(threads * PARTITION_ITEMS));
             (tiles.min(fill(threads, shared_bytes)), threads, shared_bytes)
         }
-        Grid::Scatter => {
-            let tile = partition_launch(info, bits);
+        Grid::Scatter { threads } => {
+            let tile = partition_launch(info, bits, threads);
             (rows.div_ceil(tile.tile_rows()), tile.threads, tile.shared_bytes)
         }
         Grid::Matches => {
