@@ -30,7 +30,7 @@ pub(crate) use matches::{MATCH_THREADS, shared_row_bytes};
 pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart};
 pub(crate) use pipeline::{GeneratedPipeline, Grid, SinkShape, generate};
 pub(crate) use shapes::{
-    Accumulator, GroupMode, GroupShape, JoinShape, PartitionStage, PayloadForm, ProbeKey, ProbeStep, RowShape, RowSpec,
+    Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, PartitionStage, PayloadForm, ProbeKey, ProbeStep, RowShape, RowSpec,
     Sink, SourceShape, Step, StoredKey,
 };
 pub(crate) use value::is_string;

@@ -159,7 +159,7 @@ fn finish(
         Grid::Scatter { threads } if threads < PARTITION_THREADS_MANY => {
             format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)")
         }
-        Grid::Matches => format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)"),
+        Grid::Matches => format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, {})", matches::MATCH_BLOCKS),
         _ => format!("WJ_ENTRY(pipeline, Params, {block_threads})"),
     };
     let text = format!(

@@ -116,15 +116,23 @@ fn load_stored(emitter: &mut Emitter, stored: &StoredKey) -> (String, Vec<String
 
 /// Looks the key up; for duplicate keys opens the loop over the matches. Registers the payload.
 fn find(emitter: &mut Emitter, shape: &JoinShape, key: &str, join: usize) {
-    let slots = emitter.params.once("const Slot*", Binding::Join(join, JoinPart::Slots));
-    let windows = emitter.params.once("u64", Binding::Join(join, JoinPart::Windows));
     let found = format!("match{join}");
     let alive = emitter.alive.clone();
     emitter.line(&format!("u64 {found} = 0;"));
-    emitter.line(&format!(
-        "{alive} = find<{}>({slots}, {windows}, {key}, hash_key({key}), {alive}, {found});",
-        shape.lanes
-    ));
+    if let Some(direct) = shape.direct {
+        let bits = direct.bytes * 8;
+        let slots = emitter.params.once(&format!("const u{bits}*"), Binding::Join(join, JoinPart::Slots));
+        emitter.line(&format!("if ({alive}) {found} = {slots}[{key} - 1];"));
+        emitter.line(&format!("{alive} = {found} != 0;"));
+        emitter.line(&format!("{found} -= 1;"));
+    } else {
+        let slots = emitter.params.once("const Slot*", Binding::Join(join, JoinPart::Slots));
+        let windows = emitter.params.once("u64", Binding::Join(join, JoinPart::Windows));
+        emitter.line(&format!(
+            "{alive} = find<{}>({slots}, {windows}, {key}, hash_key({key}), {alive}, {found});",
+            shape.lanes
+        ));
+    }
     let mut row = found.clone();
     if !shape.unique {
         emitter.is_block_uniform = false;
@@ -139,7 +147,7 @@ fn find(emitter: &mut Emitter, shape: &JoinShape, key: &str, join: usize) {
     }
     let access = match &shape.payload {
         PayloadForm::Packed(packing) => {
-            let word = if shape.unique || packing.words() == 0 {
+            let word = if shape.finds_payload() || packing.words() == 0 {
                 row
             } else {
                 let words = emitter.params.once("const u64*", Binding::Join(join, JoinPart::PayloadWords));

@@ -10,7 +10,7 @@ use super::options::{Distribution, JoinForm};
 use super::query::Query;
 use super::relation::{Intermediate, JoinShard, JoinTable, Relation, Source};
 use crate::codegen::{
-    Constants, JoinShape, PayloadForm, ProbeKey, ProbeStep, Sink, SinkShape, Step, StoredKey, control, status,
+    Constants, DirectSlots, JoinShape, PayloadForm, ProbeKey, ProbeStep, Sink, SinkShape, Step, StoredKey, control, status,
 };
 use crate::expr::{Expr, ExprKind};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
@@ -22,6 +22,8 @@ use crate::{Error, Reason, Result, Table};
 const LOAD_FACTOR: f64 = 0.5;
 /// Bytes of a slot: key word and value word.
 const SLOT_BYTES: u64 = 16;
+/// Largest direct table that is made when one is asked for.
+const DIRECT_BYTES_MAX: u64 = 4 << 30;
 /// Windows that an insert reads before it gives up, at first.
 const STEPS_MAX: u64 = 4096;
 
@@ -48,7 +50,7 @@ impl Query<'_> {
         let is_exchanged = self.exchanges(if self.is_dry() { rows.rows_max } else { rows.rows() }, probe.rows_max);
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
         let unique = !self.is_dry() || self.guess_unique(plan);
-        let table = self.build_table(JoinShape { packing, payload: form, unique, lanes: 1 }, rows)?;
+        let table = self.build_table(JoinShape { packing, payload: form, unique, lanes: 1, direct: None }, rows)?;
         let mut payload_of = vec![None; build_width];
         for (position, &column) in payload.iter().enumerate() {
             payload_of[column] = Some(position);
@@ -147,6 +149,7 @@ impl Query<'_> {
         let load_factor = self.options.load_factor.unwrap_or(LOAD_FACTOR).clamp(0.01, 0.99);
         shape.lanes = self.options.probe_group_lanes.unwrap_or_else(|| lanes_for(load_factor));
         if self.is_dry() {
+            shape.direct = self.direct_slots(&shape, rows.rows_max).filter(|_| shape.unique);
             self.compile(&build_module(shape.lanes, self.options.hash_bits), "build_unique")?;
             return Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards: vec![], build: Arc::new(rows) }));
         }
@@ -155,15 +158,19 @@ impl Query<'_> {
             return Err(Reason::Limit(format!("{rows_max} build rows on one device")).into());
         }
         let started = self.streams.iter().map(|stream| stream.record()).collect::<Result<Vec<_>, _>>()?;
+        shape.direct = self.direct_slots(&shape, rows_max);
+        let direct = shape.direct.map(|slots| self.build_direct(&shape, slots, &rows)).transpose()?.flatten();
         let mut builder = TableBuild { rows: &rows, shape: &shape, load_factor, steps_max: STEPS_MAX };
-        let shards = match self.build_unique(&mut builder)? {
-            Some(shards) => shards,
-            None => {
-                let shards = self.build_lists(&mut builder)?;
-                shape.unique = false;
-                shards
-            }
+        let (shards, unique) = match direct {
+            Some(shards) => (shards, true),
+            // A key that occurred twice in a direct table does so here too.
+            None => match shape.direct.is_none().then(|| self.build_unique(&mut builder)).transpose()?.flatten() {
+                Some(shards) => (shards, true),
+                None => (self.build_lists(&mut builder)?, false),
+            },
         };
+        shape.unique = unique;
+        shape.direct = shape.direct.filter(|_| unique);
         let mut kernel_ns = 0;
         for (stream, started) in self.streams.iter().zip(&started) {
             let ended = stream.record()?;
@@ -173,9 +180,12 @@ impl Query<'_> {
         self.metrics.kernel_ns += kernel_ns;
         self.metrics.pipelines.push(super::metrics::PipelineMetrics {
             name: format!(
-                "BuildRows -> HashTable[{}, {} lanes]",
-                if shape.unique { "unique" } else { "lists" },
-                shape.lanes
+                "BuildRows -> {}",
+                match (shape.direct, shape.unique) {
+                    (Some(slots), _) => format!("DirectTable[{} bytes]", slots.bytes),
+                    (None, true) => format!("HashTable[unique, {} lanes]", shape.lanes),
+                    (None, false) => format!("HashTable[lists, {} lanes]", shape.lanes),
+                }
             ),
             rows_in: rows.rows(),
             rows_out: rows.rows(),
@@ -184,6 +194,58 @@ impl Query<'_> {
             retries: 0,
         });
         Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards, build: Arc::new(rows) }))
+    }
+
+    /// Slots of a table indexed by the packed key, where that takes not much more memory than hashing:
+    /// one access finds a key, and rows that are clustered by key stay so.
+    fn direct_slots(&self, shape: &JoinShape, rows_max: u64) -> Option<DirectSlots> {
+        let is_asked = match self.options.join_form {
+            Some(JoinForm::Direct) => true,
+            None if self.options.load_factor.is_none() => false,
+            _ => return None,
+        };
+        let slots = DirectSlots::of(&shape.payload);
+        let span = shape.packing.span().filter(|_| !shape.is_hashed())?;
+        let bytes = span.checked_mul(slots.bytes.into())?;
+        let l2_bytes = self.session.devices().iter().map(|device| device.info().l2_bytes).min().unwrap_or(0);
+        let hash_bytes = (rows_max as f64 / LOAD_FACTOR) as u64 * SLOT_BYTES;
+        let is_small = bytes <= (4 * hash_bytes).max(l2_bytes / 4);
+        (is_small || (is_asked && bytes <= DIRECT_BYTES_MAX)).then_some(slots)
+    }
+
+    /// Tables indexed by the packed key; `None` when a key occurs twice.
+    fn build_direct(
+        &mut self,
+        shape: &JoinShape,
+        slots: DirectSlots,
+        rows: &Intermediate,
+    ) -> Result<Option<Vec<JoinShard>>> {
+        let entry = format!("build_direct_{}", slots.bytes);
+        let kernels = self.compile(&build_module(1, self.options.hash_bits), &entry)?;
+        let span = shape.packing.span().unwrap_or(0);
+        let mut shards = vec![];
+        let mut controls = vec![];
+        for (device, rows) in rows.shards.iter().enumerate() {
+            let stream = &self.streams[device];
+            let table = stream.alloc_filled(span * u64::from(slots.bytes), 0)?;
+            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            if let Some(keys) = &rows.columns[0].values {
+                let words = rows.columns.get(1).and_then(|column| column.values.as_ref());
+                let args = [
+                    Arg::U64(rows.rows),
+                    Arg::Buffer(keys),
+                    words.filter(|_| slots.holds_payload).map_or(Arg::Null, Arg::Buffer),
+                    Arg::Buffer(&table),
+                    Arg::Buffer(&control),
+                ];
+                stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
+                self.metrics.launches += 1;
+            }
+            shards.push(JoinShard { slots: table, windows: span, row_list: None });
+            controls.push(control);
+        }
+        let reports = self.streams.iter().zip(&controls).map(|(s, c)| read_report(s, c)).collect::<Result<Vec<_>>>()?;
+        Ok(reports.iter().all(|report| report.status & status::DUPLICATE == 0).then_some(shards))
     }
 
     /// Tables of unique keys; `None` when a key occurs twice.
@@ -364,7 +426,9 @@ fn build_module(lanes: u32, hash_bits: u32) -> ModuleSource {
     ModuleSource {
         name: file.name.into(),
         text: file.text.into(),
-        entries: ["build_unique", "build_count", "build_offsets", "build_fill"].map(String::from).to_vec(),
+        entries: ["build_unique", "build_count", "build_offsets", "build_fill", "build_direct_4", "build_direct_8"]
+            .map(String::from)
+            .to_vec(),
         defines: Constants { hash_bits, lanes }.defines(),
     }
 }

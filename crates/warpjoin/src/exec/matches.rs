@@ -13,12 +13,10 @@ use crate::expr::Expr;
 use crate::plan::JoinPlan;
 use crate::{Error, Result};
 
-/// Build rows of a partition that are aimed at; the chains' heads are twice as many.
+/// Build rows of a partition that are aimed at, and heads of chains.
 const PARTITION_ROWS: u64 = 4096;
 /// Room for this many spreads of the rows of a partition around their mean.
 const SPREADS: f64 = 8.0;
-/// Shared memory of a block, so that two share a multiprocessor.
-const SHARED_BYTES: u32 = 112 << 10;
 
 /// Two relations that were partitioned by the same bits, to be matched.
 #[derive(Debug)]
@@ -106,14 +104,13 @@ impl Query<'_> {
         let mean = (rows_max >> bits).clamp(partition_rows / 2, u64::from(u16::MAX) / 2);
         let asked = mean + (SPREADS * (mean as f64).sqrt()) as u64;
         let row_bytes = shared_row_bytes(&build.shape);
-        let heads_bits = bits_for(if row_bytes > 10 || mean > partition_rows { mean } else { 2 * mean }).max(5);
+        let heads_bits = bits_for(mean).max(5);
         let heads_bytes = 4u32 << heads_bits;
         // A multiple, so that all words are aligned; places fit 16 bits.
         let shared_max = self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0);
-        let room = shared_max.min(SHARED_BYTES).saturating_sub(heads_bytes) / row_bytes;
         let asked = u32::try_from(asked).unwrap_or(u32::MAX);
-        // One block a multiprocessor rather than twice the probe work.
-        let room = if room < asked { shared_max.saturating_sub(heads_bytes) / row_bytes } else { room };
+        // Few blocks a multiprocessor rather than twice the probe work.
+        let room = shared_max.saturating_sub(heads_bytes) / row_bytes;
         let capacity = asked.min(room).clamp(32, 0xfff0) & !3;
         let probe_rows = probe.shards.iter().map(|shard| shard.rows_max).max().unwrap_or(0);
         let chunk_rows = u32::try_from(4 * (probe_rows >> bits)).unwrap_or(u32::MAX).max(8 * capacity).min(1 << 30);

@@ -67,7 +67,7 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         load_factor: *[None, Some(0.3), Some(0.8), Some(0.95)].choose(rng).expect("some"),
         batch_rows: *[8192, 1, 7, 64].choose(rng).expect("some"),
         keeps: rng.random_bool(0.25),
-        join_form: *[None, Some(JoinForm::HashTable), Some(JoinForm::Partitioned), Some(JoinForm::Partitioned)]
+        join_form: *[None, Some(JoinForm::HashTable), Some(JoinForm::Direct), Some(JoinForm::Partitioned)]
             .choose(rng)
             .expect("some"),
         partition_rows: *[None, Some(1), Some(7), Some(50)].choose(rng).expect("some"),
