@@ -24,13 +24,16 @@ mod value;
 
 pub(crate) use aggregate::ROWS_PER_THREAD_BITS_MAX;
 pub(crate) use cast::check as check_cast;
-pub(crate) use constants::{BLOCK_THREADS, Constants, DEVICES_MAX, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, ROW_WORDS_MAX, control, status};
+pub(crate) use constants::{
+    BLOCK_THREADS, Constants, DEVICES_MAX, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY,
+    ROW_WORDS_MAX, control, status,
+};
 pub(crate) use emitter::ValidityForm;
 pub(crate) use matches::{MATCH_THREADS, shared_row_bytes};
 pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart};
 pub(crate) use pipeline::{GeneratedPipeline, Grid, SinkShape, generate};
 pub(crate) use shapes::{
-    Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, PartitionStage, PayloadForm, ProbeKey, ProbeStep, RowShape, RowSpec,
-    Sink, SourceShape, Step, StoredKey,
+    Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, PartitionStage, PayloadForm, ProbeKey, ProbeStep,
+    RowShape, RowSpec, Sink, SourceShape, Step, StoredKey,
 };
 pub(crate) use value::is_string;

@@ -10,7 +10,8 @@ use super::options::{Distribution, JoinForm};
 use super::query::Query;
 use super::relation::{Intermediate, JoinShard, JoinTable, Relation, Source};
 use crate::codegen::{
-    Constants, DirectSlots, JoinShape, PayloadForm, ProbeKey, ProbeStep, Sink, SinkShape, Step, StoredKey, control, status,
+    Constants, DirectSlots, JoinShape, PayloadForm, ProbeKey, ProbeStep, Sink, SinkShape, Step, StoredKey, control,
+    status,
 };
 use crate::expr::{Expr, ExprKind};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
@@ -35,8 +36,8 @@ impl Query<'_> {
         let mut payload = needed(plan);
         payload.retain(|&column| column < build_width);
         let build = self.relation(&plan.build)?;
-        if self.devices() == 1 && self.options.join_form == Some(JoinForm::Partitioned) {
-            let probe = self.relation(&plan.probe)?;
+        let probe = self.relation(&plan.probe)?;
+        if self.prefers_partition(plan, &build, &probe) {
             return self.join_partitioned(plan, build, probe);
         }
         let keys: Vec<Expr> = plan.on.iter().map(|(build, _)| build.clone()).collect();
@@ -46,7 +47,6 @@ impl Query<'_> {
         let SinkShape::Build { packing, payload: form, .. } = generated.sink else {
             return Err(Error::internal("a build sink without a build"));
         };
-        let probe = self.relation(&plan.probe)?;
         let is_exchanged = self.exchanges(if self.is_dry() { rows.rows_max } else { rows.rows() }, probe.rows_max);
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
         let unique = !self.is_dry() || self.guess_unique(plan);
@@ -72,24 +72,33 @@ impl Query<'_> {
     }
 
     fn is_distinct(&self, plan: &Plan, column: usize) -> bool {
-        let of_table = |table: &Table, column: usize| table.statistics()[column].unique == Some(true);
+        self.traces(plan, column, true, &|table, column| table.statistics()[column].unique == Some(true))
+    }
+
+    /// Whether the rows of a side come in the order of a column of a table.
+    pub(super) fn is_ordered(&self, plan: &Plan, column: usize) -> bool {
+        self.traces(plan, column, false, &|table, column| table.statistics()[column].sorted)
+    }
+
+    /// Whether a column is one of a table for which `holds`; `of_group` answers for a single group key.
+    fn traces(&self, plan: &Plan, column: usize, of_group: bool, holds: &dyn Fn(&Table, usize) -> bool) -> bool {
         match &plan.kind {
-            PlanKind::Scan { table, projection } => of_table(table, projection[column]),
-            PlanKind::Input { index } => self.inputs.get(*index).is_some_and(|table| of_table(table, column)),
-            PlanKind::Filter { input, .. } => self.is_distinct(input, column),
+            PlanKind::Scan { table, projection } => holds(table, projection[column]),
+            PlanKind::Input { index } => self.inputs.get(*index).is_some_and(|table| holds(table, column)),
+            PlanKind::Filter { input, .. } => self.traces(input, column, of_group, holds),
             PlanKind::Project { input, exprs } => match exprs[column].kind {
-                ExprKind::Column(column) => self.is_distinct(input, column),
+                ExprKind::Column(column) => self.traces(input, column, of_group, holds),
                 _ => false,
             },
             // Right as long as no row of that side matches twice, which a guess may suppose.
             PlanKind::Join(join) => {
                 let build_width = join.build.schema.fields().len();
                 match join.output[column].checked_sub(build_width) {
-                    None => self.is_distinct(&join.build, join.output[column]),
-                    Some(probe_column) => self.is_distinct(&join.probe, probe_column),
+                    None => self.traces(&join.build, join.output[column], of_group, holds),
+                    Some(probe_column) => self.traces(&join.probe, probe_column, of_group, holds),
                 }
             }
-            PlanKind::Aggregate { group_by, .. } => group_by.len() == 1 && column == 0,
+            PlanKind::Aggregate { group_by, .. } => of_group && group_by.len() == 1 && column == 0,
         }
     }
 

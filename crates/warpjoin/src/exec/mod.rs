@@ -5,6 +5,7 @@
 
 mod check;
 mod compile;
+mod cost;
 mod exchange;
 mod explain;
 mod group;
