@@ -2,6 +2,7 @@
 //
 // Inputs: keys[rows], never 0; values[rows] or null (then the row number is the value).
 // Unique keys: build_unique alone; a key seen twice is counted and the table is useless then.
+// Keys that are only looked for: build_set; keys may occur any number of times.
 // Duplicate keys: build_count, build_offsets, build_fill leave (first << 32 | count) in the value of
 // each slot, and the rows of a key side by side in row_list (compressed sparse rows).
 // Dense keys: build_direct_4, _8 leave value + 1 in slot key - 1; a key seen twice makes it useless too.
@@ -49,6 +50,10 @@ WJ_ENTRY(build_unique, BuildParams, WJ_BLOCK_THREADS) {
             raise_status(p.control, WJ_STATUS_DUPLICATE);
         }
     });
+}
+
+WJ_ENTRY(build_set, BuildParams, WJ_BLOCK_THREADS) {
+    insert_rows(p, [](u64 row, InsertOutcome outcome, u64 slot) {});
 }
 
 WJ_ENTRY(build_count, BuildParams, WJ_BLOCK_THREADS) {

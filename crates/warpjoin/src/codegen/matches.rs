@@ -34,6 +34,8 @@ fn is_shared(build: &RowShape, word: usize) -> bool {
 pub(super) struct Matches<'a> {
     pub build: &'a RowShape,
     pub probe: &'a RowShape,
+    /// A probe row comes out once.
+    pub is_semi: bool,
 }
 
 impl Matches<'_> {
@@ -69,7 +71,7 @@ impl Matches<'_> {
         self.probe_keys(emitter, |name| format!("const u64 {name} = {name}s[item];"));
         // Advances before the row is used up: nothing below needs the entry.
         emitter.line("bool matched = matches[item] != 0;");
-        let next = self.next_match("chains.next[match]");
+        let next = if self.is_semi { "0".into() } else { self.next_match("chains.next[match]") };
         emitter.line(&format!("if (matched) matches[item] = {next};"));
         emitter.line("later_matches |= matches[item];");
         emitter.alive = "matched".into();

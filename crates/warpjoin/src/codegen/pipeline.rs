@@ -89,9 +89,9 @@ pub(crate) fn generate(source: &SourceShape, steps: &[Step], sink: &Sink, hash_b
         return Ok(finish(emitter, &Frame::default(), threads_max, grid, SinkShape::Partition(shape), hash_bits));
     }
     let (shape, frame, grid) = match source {
-        SourceShape::Matches { build, probe } => {
+        SourceShape::Matches { build, probe, is_semi } => {
             let writes_rows = !matches!(sink, Sink::Aggregate { .. });
-            let (environment, rest) = Matches { build, probe }.open(&mut emitter, steps, writes_rows)?;
+            let (environment, rest) = Matches { build, probe, is_semi: *is_semi }.open(&mut emitter, steps, writes_rows)?;
             let (shape, frame) = emit_rest(&mut emitter, environment, rest, sink)?;
             (shape, frame, Grid::Matches)
         }

@@ -17,7 +17,12 @@ pub(crate) enum SourceShape {
     /// Groups of a finished group table.
     Groups(Arc<GroupShape>),
     /// Matches of two relations that were partitioned alike: build columns, then probe columns.
-    Matches { build: Arc<RowShape>, probe: Arc<RowShape> },
+    Matches {
+        build: Arc<RowShape>,
+        probe: Arc<RowShape>,
+        /// A probe row comes out once, however often it matches.
+        is_semi: bool,
+    },
 }
 
 /// Rows of a partitioned relation: words of 4 or 8 bytes, each in a column of its own, with the key's
@@ -96,6 +101,8 @@ pub(crate) enum Step {
 pub(crate) struct ProbeStep {
     pub shape: Arc<JoinShape>,
     pub key: ProbeKey,
+    /// A probe row goes on once, however often it matches.
+    pub is_semi: bool,
     pub null_equals_null: bool,
     /// Over all build columns, then all probe columns.
     pub residual: Option<Expr>,
@@ -129,7 +136,7 @@ pub(crate) struct JoinShape {
     /// Key values and their bounds on the build side.
     pub packing: Packing,
     pub payload: PayloadForm,
-    /// No key twice: the slot's value is the payload word, or the build row.
+    /// No key twice, or it does not matter: the slot's value is the payload word, or the build row.
     pub unique: bool,
     /// Lanes of a probe group.
     pub lanes: u32,

@@ -23,6 +23,9 @@ use crate::{Error, Reason, Result, Table};
 const LOAD_FACTOR: f64 = 0.5;
 /// Bytes of a slot: key word and value word.
 const SLOT_BYTES: u64 = 16;
+/// Entries of `join_build.cu`.
+const BUILD_ENTRIES: [&str; 7] =
+    ["build_unique", "build_set", "build_count", "build_offsets", "build_fill", "build_direct_4", "build_direct_8"];
 /// Largest direct table that is made when one is asked for.
 const DIRECT_BYTES_MAX: u64 = 4 << 30;
 /// Windows that an insert reads before it gives up, at first.
@@ -31,14 +34,15 @@ const STEPS_MAX: u64 = 4096;
 impl Query<'_> {
     /// Runs the build side, builds the tables, and appends the probe to the probe side.
     pub(crate) fn join(&mut self, plan: &JoinPlan) -> Result<Relation> {
-        let JoinKind::Inner = plan.kind;
         let build_width = plan.build.schema.fields().len();
         let mut payload = needed(plan);
         payload.retain(|&column| column < build_width);
         let build = self.relation(&plan.build)?;
         let probe = self.relation(&plan.probe)?;
-        if self.prefers_partition(plan, &build, &probe) {
-            return self.join_partitioned(plan, build, probe);
+        if self.prefers_partition(plan, &build, &probe)
+            && let Some(matches) = self.join_partitioned(plan, build.clone(), probe.clone())?
+        {
+            return Ok(matches);
         }
         let keys: Vec<Expr> = plan.on.iter().map(|(build, _)| build.clone()).collect();
         let sink = Sink::Build { keys, null_equals_null: plan.null_equals_null, payload: payload.clone() };
@@ -49,8 +53,11 @@ impl Query<'_> {
         };
         let is_exchanged = self.exchanges(if self.is_dry() { rows.rows_max } else { rows.rows() }, probe.rows_max);
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
-        let unique = !self.is_dry() || self.guess_unique(plan);
-        let table = self.build_table(JoinShape { packing, payload: form, unique, lanes: 1, direct: None }, rows)?;
+        let shape = JoinShape { packing, payload: form, unique: true, lanes: 1, direct: None };
+        // Where only the presence of a key counts, its first row stands for all.
+        let is_set = plan.kind == JoinKind::ProbeSemi && plan.residual.is_none() && !shape.is_hashed();
+        let unique = is_set || !self.is_dry() || self.guess_unique(plan);
+        let table = self.build_table(JoinShape { unique, ..shape }, rows, is_set)?;
         let mut payload_of = vec![None; build_width];
         for (position, &column) in payload.iter().enumerate() {
             payload_of[column] = Some(position);
@@ -144,6 +151,7 @@ impl Query<'_> {
         let step = ProbeStep {
             shape: table.shape.clone(),
             key: ProbeKey::Stored(StoredKey { word: 0, packed: (1..first_column).collect() }),
+            is_semi: plan.kind == JoinKind::ProbeSemi,
             null_equals_null: plan.null_equals_null,
             residual: plan.residual.as_ref().map(|residual| residual.remap(&moved)),
             output: plan.output.iter().map(|&column| moved(column)).collect(),
@@ -153,13 +161,18 @@ impl Query<'_> {
     }
 
     /// Builds the hash tables over build rows (key word, then payload): for unique keys first, and
-    /// with row lists when a key turns out to occur twice on any device.
-    pub(crate) fn build_table(&mut self, mut shape: JoinShape, rows: Intermediate) -> Result<Arc<JoinTable>> {
+    /// with row lists when a key turns out to occur twice on any device; in a set it may.
+    pub(crate) fn build_table(
+        &mut self,
+        mut shape: JoinShape,
+        rows: Intermediate,
+        is_set: bool,
+    ) -> Result<Arc<JoinTable>> {
         let load_factor = self.options.load_factor.unwrap_or(LOAD_FACTOR).clamp(0.01, 0.99);
         shape.lanes = self.options.probe_group_lanes.unwrap_or_else(|| lanes_for(load_factor));
         if self.is_dry() {
             shape.direct = self.direct_slots(&shape, rows.rows_max).filter(|_| shape.unique);
-            self.compile(&build_module(shape.lanes, self.options.hash_bits), "build_unique")?;
+            self.compile(&build_module(shape.lanes, self.options.hash_bits), BUILD_ENTRIES[0])?;
             return Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards: vec![], build: Arc::new(rows) }));
         }
         let rows_max = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
@@ -168,8 +181,8 @@ impl Query<'_> {
         }
         let started = self.streams.iter().map(|stream| stream.record()).collect::<Result<Vec<_>, _>>()?;
         shape.direct = self.direct_slots(&shape, rows_max);
-        let direct = shape.direct.map(|slots| self.build_direct(&shape, slots, &rows)).transpose()?.flatten();
-        let mut builder = TableBuild { rows: &rows, shape: &shape, load_factor, steps_max: STEPS_MAX };
+        let direct = shape.direct.map(|slots| self.build_direct(&shape, slots, &rows, is_set)).transpose()?.flatten();
+        let mut builder = TableBuild { rows: &rows, shape: &shape, is_set, load_factor, steps_max: STEPS_MAX };
         let (shards, unique) = match direct {
             Some(shards) => (shards, true),
             // A key that occurred twice in a direct table does so here too.
@@ -228,6 +241,7 @@ impl Query<'_> {
         shape: &JoinShape,
         slots: DirectSlots,
         rows: &Intermediate,
+        is_set: bool,
     ) -> Result<Option<Vec<JoinShard>>> {
         let entry = format!("build_direct_{}", slots.bytes);
         let kernels = self.compile(&build_module(1, self.options.hash_bits), &entry)?;
@@ -254,12 +268,14 @@ impl Query<'_> {
             controls.push(control);
         }
         let reports = self.streams.iter().zip(&controls).map(|(s, c)| read_report(s, c)).collect::<Result<Vec<_>>>()?;
-        Ok(reports.iter().all(|report| report.status & status::DUPLICATE == 0).then_some(shards))
+        let is_unique = reports.iter().all(|report| report.status & status::DUPLICATE == 0);
+        Ok((is_set || is_unique).then_some(shards))
     }
 
     /// Tables of unique keys; `None` when a key occurs twice.
     fn build_unique(&mut self, build: &mut TableBuild<'_>) -> Result<Option<Vec<JoinShard>>> {
-        let kernels = self.compile(&build_module(build.shape.lanes, self.options.hash_bits), "build_unique")?;
+        let entry = if build.is_set { "build_set" } else { "build_unique" };
+        let kernels = self.compile(&build_module(build.shape.lanes, self.options.hash_bits), entry)?;
         loop {
             let (shards, reports) = self.insert_all(build, &kernels, true)?;
             let bits = reports.iter().fold(0, |bits, report| bits | report.status);
@@ -360,6 +376,7 @@ impl Query<'_> {
 struct TableBuild<'a> {
     rows: &'a Intermediate,
     shape: &'a JoinShape,
+    is_set: bool,
     load_factor: f64,
     steps_max: u64,
 }
@@ -412,6 +429,7 @@ fn probe_here(plan: &JoinPlan, probe: Relation, table: Arc<JoinTable>, payload_o
     let step = ProbeStep {
         shape: table.shape.clone(),
         key: ProbeKey::Exprs(plan.on.iter().map(|(_, probe)| probe.clone()).collect()),
+        is_semi: plan.kind == JoinKind::ProbeSemi,
         null_equals_null: plan.null_equals_null,
         residual: plan.residual.clone(),
         output: plan.output.clone(),
@@ -421,7 +439,7 @@ fn probe_here(plan: &JoinPlan, probe: Relation, table: Arc<JoinTable>, payload_o
 }
 
 fn append_probe(mut relation: Relation, step: ProbeStep, table: Arc<JoinTable>) -> Relation {
-    if !table.shape.unique {
+    if !table.shape.unique && !step.is_semi {
         relation.rows_max = relation.rows_max.saturating_mul(table.build.rows_max.max(1));
     }
     relation.width = step.output.len();
@@ -435,9 +453,7 @@ fn build_module(lanes: u32, hash_bits: u32) -> ModuleSource {
     ModuleSource {
         name: file.name.into(),
         text: file.text.into(),
-        entries: ["build_unique", "build_count", "build_offsets", "build_fill", "build_direct_4", "build_direct_8"]
-            .map(String::from)
-            .to_vec(),
+        entries: BUILD_ENTRIES.map(String::from).to_vec(),
         defines: Constants { hash_bits, lanes }.defines(),
     }
 }
