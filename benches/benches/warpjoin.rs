@@ -54,19 +54,29 @@ fn run() -> Result<bool> {
     } else {
         Some(Report::new(&bench, Limits::measure(&bench)?))
     };
+    let mut selects_all = true;
     for group_lines in lines.chunk_by(|left, right| left.group == right.group) {
         let mut group = criterion.benchmark_group(group_lines[0].group);
         group.sampling_mode(SamplingMode::Flat);
         for line in group_lines {
             let outcome = bench_line(&mut group, &bench, line);
+            selects_all &= outcome.is_some();
             if let (Some(report), Some((status, reason, samples))) = (&mut report, outcome) {
                 report.add(line, status, reason, &samples);
             }
         }
         group.finish();
+        // Group after group, so that a run that is stopped leaves what it has.
+        if let Some(report) = &report {
+            report.write(&folder)?;
+        }
     }
     criterion.final_summary();
-    let Some(report) = report else { return Ok(true) };
+    let Some(mut report) = report else { return Ok(true) };
+    if !selects_all {
+        // Whoever asks for some lines does not ask for what is missing.
+        report.lines.retain(|entry| entry.status != Status::Missing);
+    }
     println!("\n{}", report.table());
     report.write(&folder)?;
     println!("bench.json, bench.txt and plots are in {}", folder.display());

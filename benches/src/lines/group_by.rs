@@ -13,6 +13,7 @@ use crate::{
 };
 
 const GROUP: &str = "group_by";
+const DECIMALS: &str = "group_by_decimal";
 const LIBCUDF: &str = "libcudf";
 const CUCOLLECTIONS: &str = "cuCollections";
 const CUB_SORT: &str = "CUB sort";
@@ -147,9 +148,9 @@ impl GroupSpec {
         format!("{rows}, int{} key, {aggregates}, {groups} groups{zipf}", self.key_bytes * 8)
     }
 
-    fn line(self) -> Line {
+    fn line(self, group: &'static str) -> Line {
         let set_up = SetUp::Ready(Box::new(move |bench| self.set_up(bench)));
-        let mut line = Line::new(GROUP, self.name(), set_up);
+        let mut line = Line::new(group, self.name(), set_up);
         let streams = self.streams();
         line.axes.extend([
             ("rows", self.rows as f64),
@@ -189,11 +190,11 @@ pub(super) fn targets(scale: Scale) -> Vec<Line> {
     let mut lines = vec![];
     for (bits, target, peer) in of_four {
         let spec = four(bits);
-        let line = spec.line().against(Unit::Milliseconds, target, Some((peer, LIBCUDF)));
+        let line = spec.line(GROUP).against(Unit::Milliseconds, target, Some((peer, LIBCUDF)));
         lines.push(line.plotted("group_by_groups", "int64 key, four aggregates", spec.groups as f64));
     }
     let zipf = GroupSpec { skew: Some(1.0), ..four(22) };
-    lines.push(zipf.line().against(Unit::Milliseconds, 9.0, Some((299.0, LIBCUDF))));
+    lines.push(zipf.line(GROUP).against(Unit::Milliseconds, 9.0, Some((299.0, LIBCUDF))));
     let of_sum = [
         (4, 0.75, 0.79, CUCOLLECTIONS),
         (10, 1.0, 1.85, CUCOLLECTIONS),
@@ -203,21 +204,21 @@ pub(super) fn targets(scale: Scale) -> Vec<Line> {
     ];
     for (bits, target, peer, of) in of_sum {
         let spec = GroupSpec { key_bytes: 4, aggregates: Aggregates::Sum, ..four(bits) };
-        let line = spec.line().against(Unit::Milliseconds, target, Some((peer, of)));
+        let line = spec.line(GROUP).against(Unit::Milliseconds, target, Some((peer, of)));
         lines.push(line.plotted("group_by_groups", "int32 key, one sum", spec.groups as f64));
     }
     lines
 }
 
 /// Sums of decimals and of integers side by side: the target is twice the time.
-pub(super) fn sweeps(scale: Scale) -> Vec<Line> {
+pub(super) fn decimals(scale: Scale) -> Vec<Line> {
     let mut lines = vec![];
     for bits in [2, 7, 10, 16, 22] {
         let (rows, groups) = (scale.rows(27), groups_of(scale, bits));
         let sum = GroupSpec { rows, groups, key_bytes: 8, aggregates: Aggregates::Sum, skew: None };
         let decimal = GroupSpec { aggregates: Aggregates::SumDecimal, ..sum };
-        let relative = Relative { to: sum.line().id(), factor: 2.0, write_bytes: 0 };
-        lines.extend([sum.line(), Line { relative: Some(relative), ..decimal.line() }]);
+        let relative = Relative { to: sum.line(DECIMALS).id(), factor: 2.0, write_bytes: 0 };
+        lines.extend([sum.line(DECIMALS), Line { relative: Some(relative), ..decimal.line(DECIMALS) }]);
     }
     lines
 }

@@ -12,7 +12,10 @@ use crate::{
     SetUp, Unit, Value, Work, table,
 };
 
-const GROUP: &str = "join";
+/// Lines with a target, along an axis, and with keys that are not alike.
+const TARGETS: &str = "join";
+const SWEEPS: &str = "join_sweep";
+const SKEW: &str = "join_skew";
 const GPU_JOINS: &str = "PHJ-OM";
 const LIBCUDF: &str = "libcudf";
 /// Parts of a radix partition by 8 bits.
@@ -243,9 +246,9 @@ impl JoinSpec {
         name
     }
 
-    fn line(self) -> Line {
+    fn line(self, group: &'static str) -> Line {
         let set_up = SetUp::Ready(Box::new(move |bench| self.set_up(bench)));
-        let mut line = Line::new(GROUP, self.name(), set_up);
+        let mut line = Line::new(group, self.name(), set_up);
         let streams = self.streams();
         let [key_bytes, build_bytes, _] = self.row_bytes();
         line.axes.extend([
@@ -270,15 +273,12 @@ pub(super) fn targets(scale: Scale) -> Vec<Line> {
     let rows = |bits| scale.rows(bits);
     let payloads = |columns, bytes| Output::Payloads { columns, bytes };
     let join = |build, probe, key, output| JoinSpec::new(rows(build), rows(probe), key, output);
-    let against = |spec: JoinSpec, target, peer| spec.line().against(Unit::Milliseconds, target, Some(peer));
+    let against = |spec: JoinSpec, target, peer| spec.line(TARGETS).against(Unit::Milliseconds, target, Some(peer));
     let quarter = |output| JoinSpec {
         multiplicity: 4,
         match_rate: 0.25,
         ..JoinSpec::new(rows(24), rows(26), Key::Int64, output)
     };
-    let even = join(24, 24, Key::Int32, payloads(1, 4));
-    let hot = JoinSpec { hot_rows: Some((rows(20), rows(10))), ..even };
-    let relative = Relative { to: even.line().id(), factor: 1.5, write_bytes: hot.streams().write_bytes };
     vec![
         against(join(27, 27, Key::Int32, payloads(1, 4)), 9.0, (12.0, GPU_JOINS)),
         against(join(27, 27, Key::Int32, payloads(2, 4)), 13.0, (18.9, GPU_JOINS)),
@@ -291,10 +291,8 @@ pub(super) fn targets(scale: Scale) -> Vec<Line> {
         against(join(24, 28, Key::Int32, payloads(2, 4)), 14.0, (24.9, GPU_JOINS)),
         against(quarter(Output::Indices), 3.0, (8.3, LIBCUDF)),
         against(quarter(payloads(1, 8)), 5.0, (11.2, LIBCUDF)),
-        even.line(),
-        Line { relative: Some(relative), ..hot.line() },
-        join(27, 27, Key::Dense32, payloads(1, 4)).line(),
-        join(20, 27, Key::Dense32, payloads(1, 4)).line(),
+        join(27, 27, Key::Dense32, payloads(1, 4)).line(TARGETS),
+        join(20, 27, Key::Dense32, payloads(1, 4)).line(TARGETS),
     ]
 }
 
@@ -304,31 +302,48 @@ pub(super) fn sweeps(scale: Scale) -> Vec<Line> {
     let mut lines = vec![];
     for bits in [10, 14, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27] {
         let spec = JoinSpec { build_rows: scale.rows(bits), probe_rows: scale.rows(27), ..base };
-        lines.push(spec.line().plotted("join_build_rows", "int32, one 4 B payload a side", spec.build_rows as f64));
+        lines.push(spec.line(SWEEPS).plotted(
+            "join_build_rows",
+            "int32, one 4 B payload a side",
+            spec.build_rows as f64,
+        ));
     }
     for build_bits in [20, 24] {
         for load_factor in [0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95] {
             let build_rows = scale.rows(build_bits);
             let spec = JoinSpec { build_rows, load_factor: Some(load_factor), ..base };
             let series = format!("{} x {}", rows_name(build_rows), rows_name(spec.probe_rows));
-            lines.push(spec.line().plotted("join_load_factor", series, load_factor));
+            lines.push(spec.line(SWEEPS).plotted("join_load_factor", series, load_factor));
         }
+    }
+    for match_rate in [0.0, 0.01, 0.1, 0.25, 0.5, 1.0] {
+        let series = format!("{} x {}", rows_name(base.build_rows), rows_name(base.probe_rows));
+        let line = JoinSpec { match_rate, ..base }.line(SWEEPS);
+        lines.push(line.plotted("join_match_rate", series, match_rate));
     }
     for key in [Key::Int32, Key::Int64, Key::Int64Pair, Key::Dense32] {
         for bytes in [4, 8] {
-            lines.push(JoinSpec { key, output: Output::Payloads { columns: 1, bytes }, ..base }.line());
+            lines.push(JoinSpec { key, output: Output::Payloads { columns: 1, bytes }, ..base }.line(SWEEPS));
         }
-    }
-    for match_rate in [0.0, 0.01, 0.1, 0.25, 0.5] {
-        lines.push(JoinSpec { match_rate, ..base }.line().plotted("join_match_rate", "2^24 x 2^26", match_rate));
     }
     for multiplicity in [2, 4, 16, 64] {
         // The output stays the same.
-        let probe_rows = (scale.rows(26) / multiplicity).max(64);
-        lines.push(JoinSpec { multiplicity, probe_rows, ..base }.line());
+        let probe_rows = (base.probe_rows / multiplicity).max(64);
+        lines.push(JoinSpec { multiplicity, probe_rows, ..base }.line(SWEEPS));
     }
-    for exponent in [0.5, 1.0, 1.5] {
-        lines.push(JoinSpec { skew: Some(exponent), ..base }.line());
-    }
+    lines
+}
+
+/// Lines whose keys are not alike: Zipf's law, and one key that many rows of both sides have.
+pub(super) fn skew(scale: Scale) -> Vec<Line> {
+    let payload = Output::Payloads { columns: 1, bytes: 4 };
+    let drawn = JoinSpec::new(scale.rows(24), scale.rows(26), Key::Int32, payload);
+    let mut lines: Vec<Line> =
+        [0.5, 1.0, 1.5].map(|exponent| JoinSpec { skew: Some(exponent), ..drawn }.line(SKEW)).into();
+    let even = JoinSpec::new(scale.rows(24), scale.rows(24), Key::Int32, payload);
+    let hot = JoinSpec { hot_rows: Some((scale.rows(20), scale.rows(10))), ..even };
+    let (even, write_bytes) = (even.line(SKEW), hot.streams().write_bytes);
+    let relative = Relative { to: even.id(), factor: 1.5, write_bytes };
+    lines.extend([even, Line { relative: Some(relative), ..hot.line(SKEW) }]);
     lines
 }

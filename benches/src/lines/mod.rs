@@ -20,7 +20,8 @@ pub fn all(scale: Scale) -> Vec<Line> {
     lines.extend(missing::joins());
     lines.extend(join::sweeps(scale));
     lines.extend(group_by::targets(scale));
-    lines.extend(group_by::sweeps(scale));
+    lines.extend(group_by::decimals(scale));
+    lines.extend(join::skew(scale));
     let mut ids = HashSet::new();
     lines.retain(|line| ids.insert(line.id()));
     if !scale.is_full() {

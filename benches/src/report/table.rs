@@ -20,7 +20,14 @@ pub(super) fn render(report: &Report) -> String {
         ["line", "ms", "kernels", "G rows/s", "GB/s", "limit ms", "share", "target", "ratio", "best peer", "ratio"];
     let mut rows: Vec<Vec<String>> = vec![header.map(String::from).to_vec()];
     rows.extend(report.lines.iter().map(cells));
-    text += &aligned(&rows);
+    let reasons = report.lines.iter().map(|entry| entry.reason.as_deref().and_then(|reason| reason.lines().next()));
+    for (row, reason) in aligned(&rows).into_iter().zip(std::iter::once(None).chain(reasons)) {
+        text += &row;
+        if let Some(reason) = reason {
+            text += &format!("  ({reason})");
+        }
+        text += "\n";
+    }
     text
 }
 
@@ -91,31 +98,18 @@ fn cells(entry: &Entry) -> Vec<String> {
     cells.extend(figures);
     cells.extend(against(&entry.target));
     cells.extend(against(&entry.peer));
-    if let Some(reason) = &entry.reason {
-        cells.push(reason.lines().next().unwrap_or_default().to_string());
-    }
     cells
 }
 
 /// Columns of equal width: the first one to the left, the others to the right.
-fn aligned(rows: &[Vec<String>]) -> String {
+fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(
-                |(column, (cell, &width))| {
-                    if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-                },
-            )
-            .collect();
-        text += cells.join("  ").trim_end();
-        text += "\n";
-    }
-    text
+    let cell = |(column, cell): (usize, &String)| {
+        let width = widths[column];
+        if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+    };
+    let row = |row: &Vec<String>| row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ");
+    rows.iter().map(|cells| row(cells).trim_end().to_string()).collect()
 }
