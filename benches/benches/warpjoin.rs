@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput};
@@ -22,6 +22,8 @@ const SAMPLES: usize = 10;
 const MEASUREMENT_TIME: Duration = Duration::from_millis(300);
 /// Resamplings in criterion's statistics: they are not what the report shows.
 const RESAMPLES: usize = 1_000;
+/// A line runs no more once it has taken so long: criterion would have ten samples of the slowest, too.
+const LINE_TIME_MAX: Duration = Duration::from_secs(10);
 /// What a failed run tells criterion, which takes no time for none.
 const NO_TIME: Duration = Duration::from_nanos(1);
 
@@ -63,13 +65,13 @@ fn run() -> Result<bool> {
             selects_all &= outcome.is_some();
             if let (Some(report), Some((status, reason, samples))) = (&mut report, outcome) {
                 report.add(line, status, reason, &samples);
+                // Line after line, so that a run that is stopped leaves what it has.
+                if status != Status::Missing {
+                    report.write(&folder)?;
+                }
             }
         }
         group.finish();
-        // Group after group, so that a run that is stopped leaves what it has.
-        if let Some(report) = &report {
-            report.write(&folder)?;
-        }
     }
     criterion.final_summary();
     let Some(mut report) = report else { return Ok(true) };
@@ -86,8 +88,8 @@ fn run() -> Result<bool> {
 type Outcome = (Status, Option<String>, Vec<Sample>);
 
 /// A line under way: nothing is set up before criterion has selected it.
-#[derive(Default)]
 struct Progress<'a> {
+    started: Instant,
     case: Option<Box<dyn Case + 'a>>,
     samples: Vec<Sample>,
     failure: Option<String>,
@@ -99,7 +101,7 @@ fn bench_line(group: &mut BenchmarkGroup<'_, WallTime>, bench: &Bench, line: &Li
         SetUp::Ready(set_up) => set_up,
         SetUp::Missing(why) => return Some((Status::Missing, Some((*why).into()), vec![])),
     };
-    let progress = RefCell::new(Progress::default());
+    let progress = RefCell::new(Progress { started: Instant::now(), case: None, samples: vec![], failure: None });
     group.throughput(Throughput::Elements(line.rows));
     group.bench_function(&line.name, |bencher| {
         let mut progress = progress.borrow_mut();
@@ -125,8 +127,12 @@ fn bench_line(group: &mut BenchmarkGroup<'_, WallTime>, bench: &Bench, line: &Li
 }
 
 impl Progress<'_> {
-    /// Runs and checks once; nothing more after a failure.
+    /// Runs and checks once; nothing more after a failure. A line that has taken too long tells criterion
+    /// its last time again, and the report nothing.
     fn sample(&mut self) -> Duration {
+        if let Some(last) = self.samples.last().filter(|_| self.started.elapsed() > LINE_TIME_MAX) {
+            return Duration::from_nanos(last.device_ns).max(NO_TIME);
+        }
         let Some(case) = self.case.as_mut().filter(|_| self.failure.is_none()) else { return NO_TIME };
         match case.run().and_then(|sample| case.check().map(|()| sample)) {
             Ok(sample) => {

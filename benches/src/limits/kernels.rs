@@ -1,6 +1,6 @@
 //! Launches of the kernels of `limits.cu`.
 
-use warpjoin_device::{Arg, Buffer, Kernel, ModuleSource};
+use warpjoin_device::{Arg, Buffer, Kernel, Launch, ModuleSource};
 
 use crate::bench::{THREADS, module};
 use crate::{Bench, Result};
@@ -31,6 +31,8 @@ pub(crate) const ACCESS_TILE: u64 = THREADS as u64 * ACCESSES_IN_FLIGHT;
 pub(crate) fn limits_module() -> ModuleSource {
     module(FILE, &ENTRIES)
 }
+
+const BLOCKS_MAX: u64 = i32::MAX as u64;
 
 /// A direction of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +67,9 @@ pub(crate) fn stream(
     let tiles = bytes / STREAM_TILE_BYTES;
     let vectors = tiles * STREAM_TILE_BYTES / VECTOR_BYTES;
     let args = [Arg::U64(vectors), Arg::Buffer(buffers.0), Arg::Buffer(buffers.1), Arg::Buffer(sink)];
-    Ok(bench.stream().launch(&kernel(bench, entry)?, bench.launch(tiles), &args)?)
+    // A block a tile: what is read and written at a time lies closer together than with a grid stride.
+    let launch = Launch { blocks: tiles.min(BLOCKS_MAX) as u32, ..bench.launch(tiles) };
+    Ok(bench.stream().launch(&kernel(bench, entry)?, launch, &args)?)
 }
 
 /// Makes the whole tiles of `accesses` accesses to the first `words` (a power of two) words of a buffer.
