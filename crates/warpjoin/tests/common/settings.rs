@@ -3,8 +3,8 @@
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use warpjoin::ExecOptions;
 use warpjoin::exec::Distribution;
+use warpjoin::{ExecOptions, JoinForm};
 
 /// How a case is run. What is not said here is the default.
 #[derive(Debug, Clone)]
@@ -16,6 +16,8 @@ pub(crate) struct Settings {
     pub(crate) first_capacity: Option<u64>,
     pub(crate) load_factor: Option<f64>,
     pub(crate) batch_rows: usize,
+    pub(crate) join_form: Option<JoinForm>,
+    pub(crate) partition_rows: Option<u32>,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
 }
@@ -30,6 +32,8 @@ impl Default for Settings {
             first_capacity: None,
             load_factor: None,
             batch_rows: 8192,
+            join_form: None,
+            partition_rows: None,
             keeps: false,
         }
     }
@@ -44,6 +48,8 @@ impl Settings {
             distribution: self.distribution,
             hash_bits: self.hash_bits,
             first_capacity: self.first_capacity,
+            join_form: self.join_form,
+            partition_rows: self.partition_rows,
             ..ExecOptions::default()
         }
     }
@@ -61,5 +67,9 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         load_factor: *[None, Some(0.3), Some(0.8), Some(0.95)].choose(rng).expect("some"),
         batch_rows: *[8192, 1, 7, 64].choose(rng).expect("some"),
         keeps: rng.random_bool(0.25),
+        join_form: *[None, Some(JoinForm::HashTable), Some(JoinForm::Partitioned), Some(JoinForm::Partitioned)]
+            .choose(rng)
+            .expect("some"),
+        partition_rows: *[None, Some(1), Some(7), Some(50)].choose(rng).expect("some"),
     }
 }
