@@ -10,6 +10,7 @@ use warpjoin_device::{
 
 use crate::data::{data_module, definitions};
 use crate::limits::kernels::limits_module;
+use crate::lines::partition::check_module;
 use crate::{Error, Result};
 
 /// Threads of a block of the benches' own kernels.
@@ -157,7 +158,7 @@ pub(crate) fn module((name, text): (&str, &str), entries: &[&str]) -> ModuleSour
 
 /// The benches' own kernels, so that tests can compile them for every architecture.
 pub fn kernel_modules() -> Vec<ModuleSource> {
-    vec![data_module(), limits_module()]
+    vec![data_module(), limits_module(), check_module()]
 }
 
 impl From<arrow::error::ArrowError> for Error {

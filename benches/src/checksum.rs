@@ -23,11 +23,13 @@ pub struct Checksum {
 const CHECKSUM_WORDS: usize = 3;
 
 impl Checksum {
-    fn buffer(bench: &Bench) -> Result<Buffer> {
+    /// Totals of no rows, on the device.
+    pub(crate) fn buffer(bench: &Bench) -> Result<Buffer> {
         Ok(bench.stream().alloc_filled(CHECKSUM_WORDS as u64 * 8, 0)?)
     }
 
-    fn read(bench: &Bench, totals: &Buffer) -> Result<Self> {
+    /// Totals on the device.
+    pub(crate) fn read(bench: &Bench, totals: &Buffer) -> Result<Self> {
         let [rows, sum, exclusive] = bench.read_words::<CHECKSUM_WORDS>(totals)?;
         Ok(Self { rows, sum, exclusive })
     }

@@ -11,7 +11,8 @@ use crate::bench::{THREADS, module};
 use crate::limits::kernels::{ACCESSES_IN_FLIGHT, VECTORS_IN_FLIGHT};
 use crate::{Bench, Error, Result};
 
-const FILE: (&str, &str) = ("benches/data.cu", include_str!("../kernels/data.cu"));
+const FILE: (&str, &str) =
+    ("benches/data.cu", concat!(include_str!("../kernels/totals.cuh"), include_str!("../kernels/data.cu")));
 const ENTRIES: [&str; 5] = ["make_column", "hash_rows", "expected_join", "group_reference", "expected_groups"];
 /// Columns that a checked result may have.
 pub(crate) const COLUMNS_MAX: usize = 12;

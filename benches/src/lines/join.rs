@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 use warpjoin::HashJoin;
-use warpjoin::exec::ExecOptions;
+use warpjoin::exec::{ExecOptions, JoinForm};
 
 use super::operator::OperatorCase;
 use super::{count_name, rows_name};
@@ -60,6 +60,8 @@ struct JoinSpec {
     hot_rows: Option<(u64, u64)>,
     /// Of the hash table; else as the operator likes.
     load_factor: Option<f64>,
+    /// How matches are found; else as the operator likes.
+    form: Option<JoinForm>,
 }
 
 impl JoinSpec {
@@ -74,6 +76,7 @@ impl JoinSpec {
             skew: None,
             hot_rows: None,
             load_factor: None,
+            form: None,
         }
     }
 
@@ -147,7 +150,7 @@ impl JoinSpec {
             probe_payloads: &probe_payloads,
         };
         let expected = expected.checksum(bench)?;
-        let options = ExecOptions { load_factor: self.load_factor, ..ExecOptions::default() };
+        let options = ExecOptions { load_factor: self.load_factor, join_form: self.form, ..ExecOptions::default() };
         Ok(Box::new(OperatorCase::new(bench, join.output(output).plan()?, options, expected)))
     }
 
@@ -243,7 +246,11 @@ impl JoinSpec {
         if let Some(load_factor) = self.load_factor {
             name += &format!(", load factor {load_factor}");
         }
-        name
+        match self.form {
+            None => name,
+            Some(JoinForm::HashTable) => name + ", hash table",
+            Some(JoinForm::Partitioned) => name + ", partitioned",
+        }
     }
 
     fn line(self, group: &'static str) -> Line {
@@ -300,7 +307,7 @@ pub(super) fn targets(scale: Scale) -> Vec<Line> {
 pub(super) fn sweeps(scale: Scale) -> Vec<Line> {
     let base = JoinSpec::new(scale.rows(24), scale.rows(26), Key::Int32, Output::Payloads { columns: 1, bytes: 4 });
     let mut lines = vec![];
-    for bits in [10, 14, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27] {
+    for bits in [10, 14, 17, 20, 21, 22, 23, 24, 25, 26, 27] {
         let spec = JoinSpec { build_rows: scale.rows(bits), probe_rows: scale.rows(27), ..base };
         lines.push(spec.line(SWEEPS).plotted(
             "join_build_rows",
@@ -311,7 +318,8 @@ pub(super) fn sweeps(scale: Scale) -> Vec<Line> {
     for build_bits in [20, 24] {
         for load_factor in [0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95] {
             let build_rows = scale.rows(build_bits);
-            let spec = JoinSpec { build_rows, load_factor: Some(load_factor), ..base };
+            let form = Some(JoinForm::HashTable);
+            let spec = JoinSpec { build_rows, load_factor: Some(load_factor), form, ..base };
             let series = format!("{} x {}", rows_name(build_rows), rows_name(spec.probe_rows));
             lines.push(spec.line(SWEEPS).plotted("join_load_factor", series, load_factor));
         }

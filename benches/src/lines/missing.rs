@@ -2,7 +2,6 @@
 
 use crate::{Line, SetUp, Unit};
 
-const CUB: &str = "CUB";
 const CUCOLLECTIONS: &str = "cuCollections";
 const BGHT: &str = "BGHT";
 const LIBCUDF: &str = "libcudf";
@@ -14,35 +13,28 @@ fn missing(group: &'static str, name: &str, unit: Unit, target: f64, peer: Peer,
     Line::new(group, name, SetUp::Missing(why)).against(unit, target, peer)
 }
 
-/// Partition and hash tables.
-pub(super) fn kernels() -> Vec<Line> {
-    let rates: [(&str, &str, f64, Peer); 15] = [
-        ("partition", "8 bits, 4+4 B", 100.0, Some((107.0, CUB))),
-        ("partition", "8 bits, 8+8 B", 55.0, Some((55.0, CUB))),
-        ("table", "2^27, 4+4 B, load factor 0.5, build", 11.5, Some((10.7, CUCOLLECTIONS))),
-        ("table", "2^27, 4+4 B, load factor 0.5, find hit", 27.0, Some((24.6, CUCOLLECTIONS))),
-        ("table", "2^27, 4+4 B, load factor 0.5, find miss", 24.0, Some((19.4, CUCOLLECTIONS))),
-        ("table", "2^27, 4+4 B, load factor 0.9, build", 11.0, Some((9.5, CUCOLLECTIONS))),
-        ("table", "2^27, 4+4 B, load factor 0.9, find hit", 21.0, Some((16.6, CUCOLLECTIONS))),
-        ("table", "2^27, 4+4 B, load factor 0.9, find miss", 15.0, Some((9.5, BGHT))),
-        ("table", "2^27, 4+4 B, load factor 0.95, build", 10.5, Some((8.8, CUCOLLECTIONS))),
-        ("table", "2^27, 4+4 B, load factor 0.95, find hit", 19.0, Some((14.2, BGHT))),
-        ("table", "2^27, 4+4 B, load factor 0.95, find miss", 12.0, Some((8.8, BGHT))),
-        ("table", "2^20, 4+4 B, load factor 0.5, build", 35.0, Some((21.8, CUCOLLECTIONS))),
-        ("table", "2^20, 4+4 B, load factor 0.5, find hit", 85.0, Some((54.0, BGHT))),
-        ("table", "2^27 partitioned, 4+4 B, load factor 0.5, build", 28.0, None),
-        ("table", "2^27 partitioned, 4+4 B, load factor 0.5, find hit", 50.0, None),
+/// Hash tables.
+pub(super) fn tables() -> Vec<Line> {
+    let rates: [(&str, f64, Peer); 14] = [
+        ("2^27, 4+4 B, load factor 0.5, build", 11.5, Some((10.7, CUCOLLECTIONS))),
+        ("2^27, 4+4 B, load factor 0.5, find hit", 27.0, Some((24.6, CUCOLLECTIONS))),
+        ("2^27, 4+4 B, load factor 0.5, find miss", 24.0, Some((19.4, CUCOLLECTIONS))),
+        ("2^27, 4+4 B, load factor 0.9, build", 11.0, Some((9.5, CUCOLLECTIONS))),
+        ("2^27, 4+4 B, load factor 0.9, find hit", 21.0, Some((16.6, CUCOLLECTIONS))),
+        ("2^27, 4+4 B, load factor 0.9, find miss", 15.0, Some((9.5, BGHT))),
+        ("2^27, 4+4 B, load factor 0.95, build", 10.5, Some((8.8, CUCOLLECTIONS))),
+        ("2^27, 4+4 B, load factor 0.95, find hit", 19.0, Some((14.2, BGHT))),
+        ("2^27, 4+4 B, load factor 0.95, find miss", 12.0, Some((8.8, BGHT))),
+        ("2^20, 4+4 B, load factor 0.5, build", 35.0, Some((21.8, CUCOLLECTIONS))),
+        ("2^20, 4+4 B, load factor 0.5, find hit", 85.0, Some((54.0, BGHT))),
+        ("2^27 partitioned, 4+4 B, load factor 0.5, build", 28.0, None),
+        ("2^27 partitioned, 4+4 B, load factor 0.5, find hit", 50.0, None),
+        ("2^27 partitioned, 4+4 B, load factor 0.5, find miss", 42.0, None),
     ];
-    let mut lines: Vec<Line> = rates
-        .into_iter()
-        .map(|(group, name, target, peer)| {
-            let why = if group == "partition" { "no partition operator" } else { "no hash table in the API" };
-            missing(group, name, Unit::GigaRowsPerSecond, target, peer, why)
-        })
-        .collect();
-    let name = "2^27 partitioned, 4+4 B, load factor 0.5, find miss";
-    lines.push(missing("table", name, Unit::GigaRowsPerSecond, 42.0, None, "no hash table in the API"));
-    lines
+    let line = |(name, target, peer)| {
+        missing("table", name, Unit::GigaRowsPerSecond, target, peer, "no hash table in the API")
+    };
+    rates.map(line).into()
 }
 
 /// Join kinds.

@@ -7,6 +7,7 @@ mod group_by;
 mod join;
 mod missing;
 mod operator;
+pub(crate) mod partition;
 
 use std::collections::HashSet;
 
@@ -15,7 +16,8 @@ use crate::{Line, Scale};
 /// All lines, at a scale. Sizes that fall together at a small scale give one line.
 pub fn all(scale: Scale) -> Vec<Line> {
     let mut lines = vec![];
-    lines.extend(missing::kernels());
+    lines.extend(partition::lines(scale));
+    lines.extend(missing::tables());
     lines.extend(join::targets(scale));
     lines.extend(missing::joins());
     lines.extend(join::sweeps(scale));

@@ -26,11 +26,12 @@ struct Style {
     logarithmic: bool,
 }
 
-const STYLES: [Style; 5] = [
+const STYLES: [Style; 6] = [
     Style { name: "join_build_rows", title: "Join with 2^27 probe rows", x: "build rows", logarithmic: true },
     Style { name: "join_load_factor", title: "Join", x: "load factor", logarithmic: false },
     Style { name: "join_match_rate", title: "Join", x: "match rate", logarithmic: false },
     Style { name: "group_by_groups", title: "Group-by of 2^27 rows", x: "groups", logarithmic: true },
+    Style { name: "partition_bits", title: "Radix partition of 2^27 rows", x: "bits", logarithmic: false },
     Style { name: "table_load_factor", title: "Hash table", x: "load factor", logarithmic: false },
 ];
 
@@ -104,6 +105,7 @@ where
 {
     let label = |x: &f64| match *x {
         x if style.logarithmic && x >= 1.0 => format!("2^{:.0}", x.log2()),
+        x if style.name.ends_with("_bits") => format!("{x:.0}"),
         x => format!("{x:.2}"),
     };
     chart

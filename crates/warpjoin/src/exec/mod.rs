@@ -14,6 +14,7 @@ mod matches;
 mod metrics;
 mod options;
 mod partition;
+mod partition_table;
 mod query;
 mod relation;
 mod resident;
@@ -28,6 +29,7 @@ pub use check::check;
 pub use explain::pipelines;
 pub use metrics::{PipelineMetrics, QueryMetrics};
 pub use options::{Distribution, ExecOptions, JoinForm};
+pub use partition_table::{PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
 
 use crate::plan::Plan;
 use crate::{Result, Session, Table};
