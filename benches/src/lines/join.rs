@@ -308,12 +308,13 @@ pub(super) fn sweeps(scale: Scale) -> Vec<Line> {
     let base = JoinSpec::new(scale.rows(24), scale.rows(26), Key::Int32, Output::Payloads { columns: 1, bytes: 4 });
     let mut lines = vec![];
     for bits in [10, 14, 17, 20, 21, 22, 23, 24, 25, 26, 27] {
-        let spec = JoinSpec { build_rows: scale.rows(bits), probe_rows: scale.rows(27), ..base };
-        lines.push(spec.line(SWEEPS).plotted(
-            "join_build_rows",
-            "int32, one 4 B payload a side",
-            spec.build_rows as f64,
-        ));
+        let chosen = JoinSpec { build_rows: scale.rows(bits), probe_rows: scale.rows(27), ..base };
+        let forms =
+            [("chosen", None), ("hash table", Some(JoinForm::HashTable)), ("partitioned", Some(JoinForm::Partitioned))];
+        for (series, form) in forms {
+            let spec = JoinSpec { form, ..chosen };
+            lines.push(spec.line(SWEEPS).plotted("join_build_rows", series, spec.build_rows as f64));
+        }
     }
     for build_bits in [20, 24] {
         for load_factor in [0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95] {
