@@ -66,7 +66,10 @@ impl PartitionSpec {
         let work = Work::streams(self.rows * self.bytes[0], 0).and_copy(self.rows * row_bytes);
         line.designs = vec![Design { name: "one pass", work }];
         line.unit = Unit::GigaRowsPerSecond;
-        line.plotted("partition_bits", format!("{sizes} B"), self.bits.into())
+        if self.bytes.len() == 2 && self.bytes[0] == self.bytes[1] {
+            line = line.plotted("partition_bits", format!("{sizes} B"), self.bits.into());
+        }
+        line
     }
 }
 

@@ -78,7 +78,8 @@ fn draw(style: &Style, device: &str, curves: &Curves<'_>) -> Result<String, Stri
             .margin(12)
             .x_label_area_size(42)
             .y_label_area_size(52);
-        let y = 0.0..most * 1.15;
+        // Room for the legend.
+        let y = 0.0..most * 1.3;
         // An axis needs an extent, also around one point.
         if style.logarithmic {
             let x = (low / 1.2..high * 1.2).log_scale().base(2.0);
