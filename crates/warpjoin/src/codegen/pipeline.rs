@@ -91,7 +91,8 @@ pub(crate) fn generate(source: &SourceShape, steps: &[Step], sink: &Sink, hash_b
     let (shape, frame, grid) = match source {
         SourceShape::Matches { build, probe, is_semi } => {
             let writes_rows = !matches!(sink, Sink::Aggregate { .. });
-            let (environment, rest) = Matches { build, probe, is_semi: *is_semi }.open(&mut emitter, steps, writes_rows)?;
+            let (environment, rest) =
+                Matches { build, probe, is_semi: *is_semi }.open(&mut emitter, steps, writes_rows)?;
             let (shape, frame) = emit_rest(&mut emitter, environment, rest, sink)?;
             (shape, frame, Grid::Matches)
         }

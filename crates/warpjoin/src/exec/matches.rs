@@ -128,7 +128,10 @@ impl Query<'_> {
         let room = shared_max.saturating_sub(heads_bytes) / row_bytes;
         let capacity = asked.min(room).clamp(32, 0xfff0) & !3;
         let probe_rows = probe.shards.iter().map(|shard| shard.rows_max).max().unwrap_or(0);
-        let chunk_rows = u32::try_from(4 * (probe_rows >> bits)).unwrap_or(u32::MAX).max(8 * capacity).min(1 << 30);
+        // Items of several times the mean, for skew alone to be cut; but enough of them to go round.
+        let blocks = self.session.devices().iter().map(|d| u64::from(d.info().multiprocessors)).max().unwrap_or(1);
+        let even = (4 * (probe_rows >> bits)).min(probe_rows / (16 * blocks));
+        let chunk_rows = u32::try_from(even).unwrap_or(u32::MAX).clamp(2 * capacity, 1 << 30);
         let shared_bytes = heads_bytes + capacity * row_bytes;
         let kernels = self.compile(&partition_module(self.options.hash_bits), "match_items")?;
         let mut items = vec![];

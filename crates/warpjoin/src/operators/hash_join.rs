@@ -103,8 +103,7 @@ impl HashJoin {
             Expr::column(column, field.data_type().clone(), field.is_nullable())
         };
         let on = self.on.iter().map(|&(b, p)| (key(&build.schema, b), key(&probe.schema, p))).collect();
-        let join =
-            JoinPlan { build, probe, on, kind: self.kind, null_equals_null: false, residual: None, output };
+        let join = JoinPlan { build, probe, on, kind: self.kind, null_equals_null: false, residual: None, output };
         Ok(Plan { kind: PlanKind::Join(Box::new(join)), schema: Arc::new(schema) })
     }
 
