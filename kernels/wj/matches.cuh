@@ -117,3 +117,109 @@ WJ_DEVICE u64 reserve_matches(u64* counter, u64 capacity, u32 (&matches)[ITEMS],
     fits = first + total <= capacity;
     return first;
 }
+
+// The build rows of an item by key in shared memory, those of a key side by side, for keys that occur
+// often: a probe row finds all its matches at once, and a warp shares the writing of them.
+struct MatchLists {
+    u32* slots;     // 2^slots_bits: place of the first build row of a key + 1, 0: empty
+    u32* counts;    // capacity: build rows of the key, at its first row
+    u32* sums;      // 33
+    u16* firsts;    // capacity: where the key's places begin in `order`, at its first row
+    u16* order;     // capacity: places by key
+    u16* leaders;   // capacity: first row of the row's key
+    u16* ranks;     // capacity: number of the row among those of its key
+    u32 slots_bits;
+    u32 capacity;
+};
+
+WJ_DEVICE u32 list_slot(const MatchLists& lists, u64 word) {
+    const u64 mixed = WJ_HASH_BITS < 64 ? hash_key(word) : word * WJ_HASH_MULTIPLIER_A;
+    return (u32)(mixed >> 32) >> (32 - lists.slots_bits);
+}
+
+// The first row of the key for which `is_key` holds, + 1; 0 if there is none. There are more slots than keys.
+template <class IsKey>
+WJ_DEVICE u32 find_list(const MatchLists& lists, u64 word, IsKey is_key) {
+    const u32 mask = (1u << lists.slots_bits) - 1;
+    u32 slot = list_slot(lists, word);
+    for (u32 step = 0; step <= mask; ++step) {
+        const u32 entry = lists.slots[slot];
+        if (entry == 0 || is_key(entry - 1)) return entry;
+        slot = (slot + 1) & mask;
+    }
+    return 0;
+}
+
+// Counts a row for its key.
+template <class IsKey>
+WJ_DEVICE void count_row(const MatchLists& lists, u32 place, u64 word, IsKey is_key) {
+    const u32 mask = (1u << lists.slots_bits) - 1;
+    u32 slot = list_slot(lists, word);
+    for (u32 step = 0; step <= mask; ++step) {
+        u32 entry = load_relaxed(&lists.slots[slot]);
+        if (entry == 0) {
+            entry = atomicCAS(&lists.slots[slot], 0u, place + 1);
+            if (entry == 0) entry = place + 1;
+        }
+        if (entry == place + 1 || is_key(entry - 1)) {
+            lists.leaders[place] = (u16)(entry - 1);
+            lists.ranks[place] = (u16)atomicAdd(&lists.counts[entry - 1], 1u);
+            return;
+        }
+        slot = (slot + 1) & mask;
+    }
+}
+
+// Empties the lists. All threads of the block call it.
+WJ_DEVICE void clear_lists(const MatchLists& lists) {
+    __syncthreads();
+    for (u32 slot = threadIdx.x; slot < 1u << lists.slots_bits; slot += blockDim.x) lists.slots[slot] = 0;
+    for (u32 place = threadIdx.x; place < lists.capacity; place += blockDim.x) lists.counts[place] = 0;
+    __syncthreads();
+}
+
+// Puts the counted rows in order. All threads of the block call it.
+WJ_DEVICE void order_rows(const MatchLists& lists, u32 rows) {
+    __syncthreads();
+    u32 before = 0;
+    for (u32 first = 0; first < rows; first += blockDim.x) {
+        const u32 place = first + threadIdx.x;
+        const u32 begin = before + block_exclusive_sum(lists.sums, place < rows ? lists.counts[place] : 0);
+        before += lists.sums[32];
+        if (place < rows) lists.firsts[place] = (u16)begin;
+        __syncthreads();
+    }
+    for (u32 place = threadIdx.x; place < rows; place += blockDim.x) {
+        lists.order[lists.firsts[lists.leaders[place]] + lists.ranks[place]] = (u16)place;
+    }
+    __syncthreads();
+}
+
+// The matches of a warp's probe rows, one after the other.
+struct WarpMatches {
+    u32 count;      // of the lane's row
+    u32 inclusive;  // of the lanes up to this one
+    u32 total;      // of the warp
+};
+
+WJ_DEVICE WarpMatches warp_matches(u32 count) {
+    const u32 lane = threadIdx.x & 31;
+    u32 inclusive = count;
+#pragma unroll
+    for (u32 distance = 1; distance < 32; distance *= 2) {
+        const u32 other = __shfl_up_sync(0xffffffffu, inclusive, distance);
+        if (lane >= distance) inclusive += other;
+    }
+    return WarpMatches{count, inclusive, __shfl_sync(0xffffffffu, inclusive, 31)};
+}
+
+// The lane whose row has match `number` of the warp. All lanes call it.
+WJ_DEVICE u32 lane_of_match(const WarpMatches& matches, u32 number) {
+    u32 source = 0;
+#pragma unroll
+    for (u32 step = 16; step > 0; step /= 2) {
+        const u32 before = __shfl_sync(0xffffffffu, matches.inclusive, source + step - 1);
+        if (before <= number) source += step;
+    }
+    return source;
+}

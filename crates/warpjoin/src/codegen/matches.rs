@@ -6,12 +6,14 @@
 use super::emitter::{Cell, Emitter, Environment};
 use super::params::{Binding, MatchPart};
 use super::pipeline::emit_step;
-use super::shapes::{RowShape, Step};
+use super::shapes::{MatchForm, RowShape, Step};
 use crate::Result;
 
 /// Most threads of a block that joins. With three blocks a multiprocessor and six probe rows a thread a join
 /// of 2^27 with 2^27 rows took 1.77 ms on an H100; with 2 x 512 and eight 1.95, with 4 x 256 and eight 2.30.
 pub(crate) const MATCH_THREADS: u32 = 384;
+/// The same with lists, which leave room for one block.
+const LISTS_THREADS: u32 = 1024;
 /// Blocks that a multiprocessor should hold.
 pub(crate) const MATCH_BLOCKS: u32 = 3;
 /// Probe rows that a thread looks up together where matches are only written.
@@ -19,11 +21,21 @@ const ITEMS: u32 = 6;
 /// Bytes of a build row up to which all of it goes to shared memory; of longer rows only the key.
 const SHARED_ROW_BYTES_MAX: u32 = 16;
 
-/// What a kernel over matches needs of shared memory, by build row of an item.
-pub(crate) fn shared_row_bytes(build: &RowShape) -> u32 {
+/// Shared bytes of a kernel over matches: by build row of an item, and besides.
+pub(crate) fn shared_row_bytes(build: &RowShape, form: MatchForm) -> (u32, u32) {
     let bytes = build.word_bytes();
-    // And the link of a chain.
-    (0..bytes.len()).filter(|&word| is_shared(build, word)).map(|word| bytes[word]).sum::<u32>() + 2
+    let words: u32 = (0..bytes.len()).filter(|&word| is_shared(build, word)).map(|word| bytes[word]).sum();
+    match form {
+        // The link of a chain.
+        MatchForm::Chains | MatchForm::Semi => (words + 2, 0),
+        // A count, and four places; sums.
+        MatchForm::Lists => (words + 12, 33 * 4),
+    }
+}
+
+/// Most threads of a block.
+pub(crate) fn match_threads(form: MatchForm) -> u32 {
+    if form == MatchForm::Lists { LISTS_THREADS } else { MATCH_THREADS }
 }
 
 fn is_shared(build: &RowShape, word: usize) -> bool {
@@ -34,8 +46,7 @@ fn is_shared(build: &RowShape, word: usize) -> bool {
 pub(super) struct Matches<'a> {
     pub build: &'a RowShape,
     pub probe: &'a RowShape,
-    /// A probe row comes out once.
-    pub is_semi: bool,
+    pub form: MatchForm,
 }
 
 impl Matches<'_> {
@@ -71,7 +82,7 @@ impl Matches<'_> {
         self.probe_keys(emitter, |name| format!("const u64 {name} = {name}s[item];"));
         // Advances before the row is used up: nothing below needs the entry.
         emitter.line("bool matched = matches[item] != 0;");
-        let next = if self.is_semi { "0".into() } else { self.next_match("chains.next[match]") };
+        let next = if self.form == MatchForm::Semi { "0".into() } else { self.next_match("chains.next[match]") };
         emitter.line(&format!("if (matched) matches[item] = {next};"));
         emitter.line("later_matches |= matches[item];");
         emitter.alive = "matched".into();
@@ -88,21 +99,103 @@ impl Matches<'_> {
         Ok((environment, rest))
     }
 
-    /// The shared memory, and the loop over work items.
+    /// Opens the loops over items, probe rows and matches with the build rows in lists; returns the
+    /// columns of both sides. With `is_direct`, a place in the output is reserved too.
+    pub(super) fn open_lists(&self, emitter: &mut Emitter, is_direct: bool) -> Environment {
+        self.lists(emitter);
+        let masks = self.build.key_masks();
+        let tests = |other: &dyn Fn(usize) -> String| {
+            let test = |(word, mask): (usize, &u64)| {
+                format!("(((u64)build{word}[other] ^ {}) & {mask:#x}ULL) == 0", other(word))
+            };
+            masks.iter().enumerate().map(test).collect::<Vec<_>>().join(" && ")
+        };
+        // Build rows: all words first, then each row finds the first of its key.
+        emitter.line("clear_lists(lists);");
+        emitter.open("for (u32 place = threadIdx.x; place < unit.build_rows; place += blockDim.x)");
+        for word in (0..self.build.words()).filter(|&word| is_shared(self.build, word)) {
+            let load = load_word(emitter, self.build, word, "unit.build_first + place", MatchPart::BuildWord(word));
+            emitter.line(&format!("build{word}[place] = {load};"));
+        }
+        emitter.close();
+        emitter.line("__syncthreads();");
+        emitter.open("for (u32 place = threadIdx.x; place < unit.build_rows; place += blockDim.x)");
+        let keys: Vec<String> =
+            masks.iter().enumerate().map(|(word, mask)| format!("((u64)build{word}[place] & {mask:#x}ULL)")).collect();
+        let same = tests(&|word| format!("(u64)build{word}[place]"));
+        emitter.line(&format!("count_row(lists, place, {}, [&](u32 other) {{ return {same}; }});", folded(&keys)));
+        emitter.close();
+        emitter.line("order_rows(lists, unit.build_rows);");
+        // Probe rows: a warp takes 32 and then their matches.
+        emitter.open("for (u32 first = threadIdx.x & ~31u; first < unit.probe_rows; first += blockDim.x)");
+        emitter.line("const u32 lane = threadIdx.x & 31;");
+        emitter.line("const bool inside = first + lane < unit.probe_rows;");
+        let mut keys = vec![];
+        for (word, mask) in masks.iter().enumerate() {
+            let load =
+                load_word(emitter, self.probe, word, "unit.probe_first + first + lane", MatchPart::ProbeWord(word));
+            emitter.line(&format!("const u64 lane_probe{word} = inside ? (u64){load} : 0;"));
+            keys.push(format!("(lane_probe{word} & {mask:#x}ULL)"));
+        }
+        let same = tests(&|word| format!("lane_probe{word}"));
+        let found = format!("find_list(lists, {}, [&](u32 other) {{ return {same}; }})", folded(&keys));
+        emitter.line(&format!("const u32 leader = inside ? {found} : 0;"));
+        emitter.line("const u32 lane_begin = leader != 0 ? lists.firsts[leader - 1] : 0;");
+        emitter.line("const WarpMatches pairs = warp_matches(leader != 0 ? lists.counts[leader - 1] : 0);");
+        emitter.line("if (pairs.total == 0) continue;");
+        if is_direct {
+            let control = emitter.params.once("u64*", Binding::Control);
+            let capacity = emitter.params.once("u64", Binding::OutputCapacity);
+            emitter.line("u64 places = 0;");
+            emitter.line(&format!("if (lane == 0) places = atomicAdd(&{control}[WJ_CONTROL_ROWS], (u64)pairs.total);"));
+            emitter.line("places = __shfl_sync(0xffffffffu, places, 0);");
+            emitter.line(&format!("if (places + pairs.total > {capacity}) continue;"));
+            emitter.is_reserved = true;
+        }
+        emitter.open("for (u32 turn = 0; turn < pairs.total; turn += 32)");
+        emitter.line("const u32 source = lane_of_match(pairs, turn + lane);");
+        emitter.line("const u32 begin = __shfl_sync(0xffffffffu, lane_begin, source);");
+        emitter.line("const u32 before = __shfl_sync(0xffffffffu, pairs.inclusive - pairs.count, source);");
+        for word in 0..masks.len() {
+            emitter.line(&format!("const u64 probe{word} = __shfl_sync(0xffffffffu, lane_probe{word}, source);"));
+        }
+        emitter.line("const u32 row = unit.probe_first + first + source;");
+        emitter.line("bool matched = turn + lane < pairs.total;");
+        emitter.line("const u32 match = matched ? lists.order[begin + turn + lane - before] : 0;");
+        if is_direct {
+            emitter.line("const u64 place = places + turn + lane;");
+        }
+        emitter.alive = "matched".into();
+        self.columns(emitter)
+    }
+
+    /// The shared memory of lists, and the loop over work items.
+    fn lists(&self, emitter: &mut Emitter) {
+        let capacity = emitter.params.once("u64", Binding::Match(MatchPart::Capacity));
+        let slots_bits = emitter.params.once("u64", Binding::Match(MatchPart::HeadsBits));
+        let end = self.shared_words(emitter, &capacity, &slots_bits);
+        emitter.line(&format!("u32* const counts = reinterpret_cast<u32*>({end});"));
+        emitter.line(&format!("u32* const sums = counts + {capacity};"));
+        emitter.line("u16* const firsts = reinterpret_cast<u16*>(sums + 33);");
+        let halves = (0..4).map(|index| format!("firsts + {index} * {capacity}")).collect::<Vec<_>>().join(", ");
+        emitter.line(&format!(
+            "const MatchLists lists = {{heads, counts, sums, {halves}, (u32){slots_bits}, (u32){capacity}}};"
+        ));
+        self.items(emitter);
+    }
+
+    /// The shared memory of chains, and the loop over work items.
     fn table(&self, emitter: &mut Emitter) {
-        let mut part = |c_type: &str, part| emitter.params.once(c_type, Binding::Match(part));
-        let bits = part("u64", MatchPart::Bits);
-        let capacity = part("u64", MatchPart::Capacity);
-        let heads_bits = part("u64", MatchPart::HeadsBits);
-        let sides = [
-            part("const u32*", MatchPart::BuildOffsets),
-            part("const u32*", MatchPart::ProbeOffsets),
-            part("const u64*", MatchPart::Items),
-            format!("1u << {bits}"),
-            format!("(u32){capacity}"),
-            format!("(u32){}", part("u64", MatchPart::ChunkRows)),
-        ];
-        emitter.line(&format!("const MatchSides sides = {{{}}};", sides.join(", ")));
+        let capacity = emitter.params.once("u64", Binding::Match(MatchPart::Capacity));
+        let heads_bits = emitter.params.once("u64", Binding::Match(MatchPart::HeadsBits));
+        let end = self.shared_words(emitter, &capacity, &heads_bits);
+        emitter.line(&format!("u16* const next = reinterpret_cast<u16*>({end});"));
+        emitter.line(&format!("const MatchTable chains = {{heads, next, (u32){heads_bits}, (u32){capacity}}};"));
+        self.items(emitter);
+    }
+
+    /// `heads` and the words of build rows in shared memory; returns where they end.
+    fn shared_words(&self, emitter: &mut Emitter, capacity: &str, heads_bits: &str) -> String {
         emitter.line("u32* const heads = &shared_as<u32>();");
         let mut end = format!("(heads + (1u << {heads_bits}))");
         let bytes = self.build.word_bytes();
@@ -116,8 +209,23 @@ impl Matches<'_> {
                 end = format!("(build{word} + {capacity})");
             }
         }
-        emitter.line(&format!("u16* const next = reinterpret_cast<u16*>({end});"));
-        emitter.line(&format!("const MatchTable chains = {{heads, next, (u32){heads_bits}, (u32){capacity}}};"));
+        end
+    }
+
+    /// The loop over work items.
+    fn items(&self, emitter: &mut Emitter) {
+        let mut part = |c_type: &str, part| emitter.params.once(c_type, Binding::Match(part));
+        let bits = part("u64", MatchPart::Bits);
+        let capacity = part("u64", MatchPart::Capacity);
+        let sides = [
+            part("const u32*", MatchPart::BuildOffsets),
+            part("const u32*", MatchPart::ProbeOffsets),
+            part("const u64*", MatchPart::Items),
+            format!("1u << {bits}"),
+            format!("(u32){capacity}"),
+            format!("(u32){}", part("u64", MatchPart::ChunkRows)),
+        ];
+        emitter.line(&format!("const MatchSides sides = {{{}}};", sides.join(", ")));
         emitter.open("for (u64 number = blockIdx.x;; number += gridDim.x)");
         emitter.line("const MatchItem unit = match_item(sides, number);");
         emitter.line("if (unit.build_rows == 0) break;");

@@ -29,11 +29,11 @@ pub(crate) use constants::{
     ROW_WORDS_MAX, control, status,
 };
 pub(crate) use emitter::ValidityForm;
-pub(crate) use matches::{MATCH_THREADS, shared_row_bytes};
+pub(crate) use matches::{match_threads, shared_row_bytes};
 pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart};
 pub(crate) use pipeline::{GeneratedPipeline, Grid, SinkShape, generate};
 pub(crate) use shapes::{
-    Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, PartitionStage, PayloadForm, ProbeKey, ProbeStep,
-    RowShape, RowSpec, Sink, SourceShape, Step, StoredKey,
+    Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey,
+    ProbeStep, RowShape, RowSpec, Sink, SourceShape, Step, StoredKey,
 };
 pub(crate) use value::is_string;

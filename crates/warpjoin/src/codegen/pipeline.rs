@@ -9,7 +9,7 @@ use super::expr::{conjuncts, evaluate};
 use super::matches::{self, Matches};
 use super::packing::Packing;
 use super::params::Binding;
-use super::shapes::{GroupShape, PartitionStage, PayloadForm, RowShape, Sink, SourceShape, Step};
+use super::shapes::{GroupShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SourceShape, Step};
 use super::{partition, probe, store};
 use crate::Result;
 use crate::column::{ColumnType, EncodedColumn};
@@ -89,17 +89,23 @@ pub(crate) fn generate(source: &SourceShape, steps: &[Step], sink: &Sink, hash_b
         return Ok(finish(emitter, &Frame::default(), threads_max, grid, SinkShape::Partition(shape), hash_bits));
     }
     let (shape, frame, grid) = match source {
-        SourceShape::Matches { build, probe, is_semi } => {
+        SourceShape::Matches { build, probe, form } => {
             let writes_rows = !matches!(sink, Sink::Aggregate { .. });
-            let (environment, rest) =
-                Matches { build, probe, is_semi: *is_semi }.open(&mut emitter, steps, writes_rows)?;
+            let matches = Matches { build, probe, form: *form };
+            let (environment, rest) = if *form == MatchForm::Lists {
+                (matches.open_lists(&mut emitter, writes_rows && !steps.iter().any(Step::drops_rows)), steps)
+            } else {
+                matches.open(&mut emitter, steps, writes_rows)?
+            };
             let (shape, frame) = emit_rest(&mut emitter, environment, rest, sink)?;
             (shape, frame, Grid::Matches)
         }
         _ => emit_tiles(&mut emitter, source, steps, sink)?,
     };
-    let block_threads =
-        if matches!(source, SourceShape::Matches { .. }) { matches::MATCH_THREADS } else { frame.block_threads };
+    let block_threads = match source {
+        SourceShape::Matches { form, .. } => matches::match_threads(*form),
+        _ => frame.block_threads,
+    };
     Ok(finish(emitter, &frame, block_threads, grid, shape, hash_bits))
 }
 
@@ -160,7 +166,9 @@ fn finish(
         Grid::Scatter { threads } if threads < PARTITION_THREADS_MANY => {
             format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)")
         }
-        Grid::Matches => format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, {})", matches::MATCH_BLOCKS),
+        Grid::Matches if block_threads == matches::MATCH_THREADS => {
+            format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, {})", matches::MATCH_BLOCKS)
+        }
         _ => format!("WJ_ENTRY(pipeline, Params, {block_threads})"),
     };
     let text = format!(

@@ -17,12 +17,18 @@ pub(crate) enum SourceShape {
     /// Groups of a finished group table.
     Groups(Arc<GroupShape>),
     /// Matches of two relations that were partitioned alike: build columns, then probe columns.
-    Matches {
-        build: Arc<RowShape>,
-        probe: Arc<RowShape>,
-        /// A probe row comes out once, however often it matches.
-        is_semi: bool,
-    },
+    Matches { build: Arc<RowShape>, probe: Arc<RowShape>, form: MatchForm },
+}
+
+/// How matches are found in shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MatchForm {
+    /// Chains of build rows, walked a match at a time.
+    Chains,
+    /// The same; a probe row comes out once, however often it matches.
+    Semi,
+    /// Build rows by key; a warp shares the matches of its rows.
+    Lists,
 }
 
 /// Rows of a partitioned relation: words of 4 or 8 bytes, each in a column of its own, with the key's
@@ -94,6 +100,13 @@ pub(crate) enum Step {
     Project(Vec<Expr>),
     /// Probes a join table; a row goes on once a match.
     Probe(ProbeStep),
+}
+
+impl Step {
+    /// Whether not exactly one row goes on for each that comes in.
+    pub(crate) fn drops_rows(&self) -> bool {
+        !matches!(self, Self::Project(_))
+    }
 }
 
 /// A probe of a join table.

@@ -83,7 +83,7 @@ impl Query<'_> {
         let shared_bytes_max =
             self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0);
         // A join by partition needs the shared memory itself.
-        let shared_bytes_max = if matches!(relation.source, Source::Matches(_)) { 0 } else { shared_bytes_max };
+        let shared_bytes_max = if matches!(relation.source, Source::Matches(..)) { 0 } else { shared_bytes_max };
         let rows_bits = relation.rows_bits();
         let generated =
             self.generate(relation, &Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max })?;

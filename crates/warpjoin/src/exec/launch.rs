@@ -2,7 +2,7 @@
 
 use warpjoin_device::{Arg, Buffer, DeviceKind, Event, Kernel, Launch, Stream};
 
-use super::matches::match_threads;
+use super::matches::threads_of;
 use super::metrics::PipelineMetrics;
 use super::partition::{PartitionTarget, partition_launch};
 use super::query::Query;
@@ -200,10 +200,9 @@ fn launch_shape(
             (rows.div_ceil(tile.tile_rows()), tile.threads, tile.shared_bytes)
         }
         Grid::Matches => {
-            let threads = match_threads(info);
-            let shared_bytes = match &relation.source {
-                Source::Matches(matches) => matches.shared_bytes,
-                _ => 0,
+            let (threads, shared_bytes) = match &relation.source {
+                Source::Matches(matches, form) => (threads_of(info, *form), matches.table(*form).shared_bytes),
+                _ => (32, 0),
             };
             (fill(threads, shared_bytes), threads, shared_bytes)
         }
@@ -257,7 +256,7 @@ impl<'a> Binder<'a> {
     }
 
     fn match_arg(&self, part: MatchPart) -> Result<Arg<'a>> {
-        let Source::Matches(matches) = &self.relation.source else {
+        let Source::Matches(matches, form) = &self.relation.source else {
             return Err(Error::internal("matches of a table"));
         };
         let (build, probe) = (&matches.build.shards[self.device], &matches.probe.shards[self.device]);
@@ -267,7 +266,7 @@ impl<'a> Binder<'a> {
             MatchPart::ProbeOffsets => Arg::Buffer(&probe.offsets),
             MatchPart::Items => Arg::Buffer(&matches.items[self.device]),
             MatchPart::Capacity => Arg::U64(matches.capacity.into()),
-            MatchPart::HeadsBits => Arg::U64(matches.heads_bits.into()),
+            MatchPart::HeadsBits => Arg::U64(matches.table(*form).heads_bits.into()),
             MatchPart::ChunkRows => Arg::U64(matches.chunk_rows.into()),
             MatchPart::BuildWord(word) => Arg::Buffer(&build.words[word]),
             MatchPart::ProbeWord(word) => Arg::Buffer(&probe.words[word]),

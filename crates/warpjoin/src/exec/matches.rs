@@ -8,7 +8,7 @@ use super::join::needed;
 use super::partition::{PARTITION_BITS_MAX, PartitionedRows, PassBits, one_block, partition_module};
 use super::query::Query;
 use super::relation::{Relation, Source};
-use crate::codegen::{MATCH_THREADS, RowSpec, Step, shared_row_bytes};
+use crate::codegen::{MatchForm, RowShape, RowSpec, Step, match_threads, shared_row_bytes};
 use crate::expr::Expr;
 use crate::plan::{JoinKind, JoinPlan};
 use crate::{Error, Result};
@@ -28,10 +28,10 @@ pub(crate) struct Matches {
     pub bits: u32,
     /// Build rows of a work item.
     pub capacity: u32,
-    pub heads_bits: u32,
+    /// Bits of the hash that choose a chain.
+    chain_bits: u32,
     /// Probe rows of a work item.
     pub chunk_rows: u32,
-    pub shared_bytes: u32,
     /// A device: work items before each partition.
     pub items: Vec<Buffer>,
 }
@@ -40,6 +40,11 @@ impl Matches {
     /// Columns of both sides.
     pub(crate) fn width(&self) -> usize {
         self.build.shape.field_of.len() + self.probe.shape.field_of.len()
+    }
+
+    /// The table of a work item in shared memory.
+    pub(crate) fn table(&self, form: MatchForm) -> ItemTable {
+        item_table(&self.build.shape, form, self.chain_bits, self.capacity)
     }
 
     /// Bound of the matches.
@@ -51,9 +56,24 @@ impl Matches {
     }
 }
 
+/// The table of a work item in shared memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ItemTable {
+    /// Bits of the hash that choose a chain or a slot.
+    pub heads_bits: u32,
+    pub shared_bytes: u32,
+}
+
+fn item_table(build: &RowShape, form: MatchForm, chain_bits: u32, capacity: u32) -> ItemTable {
+    let (row_bytes, other_bytes) = shared_row_bytes(build, form);
+    // Slots of open addressing are more than keys.
+    let heads_bits = if form == MatchForm::Lists { bits_for(2 * u64::from(capacity)) } else { chain_bits };
+    ItemTable { heads_bits, shared_bytes: (4 << heads_bits) + capacity * row_bytes + other_bytes }
+}
+
 /// Threads of a block that joins a work item.
-pub(crate) fn match_threads(info: &DeviceInfo) -> u32 {
-    if info.kind == DeviceKind::Simulated { 64 } else { MATCH_THREADS }
+pub(crate) fn threads_of(info: &DeviceInfo, form: MatchForm) -> u32 {
+    if info.kind == DeviceKind::Simulated { 64 } else { match_threads(form) }
 }
 
 impl Query<'_> {
@@ -86,10 +106,10 @@ impl Query<'_> {
         };
         let probe = self.partition(probe, spec, bits)?;
         let is_semi = plan.kind == JoinKind::ProbeSemi;
-        let Some(matches) = self.matches(build, probe, is_semi, bits.total(), partition_rows)? else {
+        let Some((matches, form)) = self.matches(build, probe, is_semi, bits.total(), partition_rows)? else {
             return Ok(None);
         };
-        let mut relation = Relation::new(Source::Matches(Arc::new(matches)));
+        let mut relation = Relation::new(Source::Matches(Arc::new(matches), form));
         relation.steps.extend(plan.residual.clone().map(Step::Filter));
         let fields = plan.build.schema.fields().iter().chain(plan.probe.schema.fields()).collect::<Vec<_>>();
         let column = |&index: &usize| {
@@ -109,27 +129,28 @@ impl Query<'_> {
         is_semi: bool,
         bits: u32,
         partition_rows: u64,
-    ) -> Result<Option<Matches>> {
+    ) -> Result<Option<(Matches, MatchForm)>> {
         let rows_max = build.shards.iter().map(|shard| shard.rows_max).max().unwrap_or(0);
         let mean = (rows_max >> bits).clamp(partition_rows / 2, u64::from(u16::MAX) / 2);
         let asked = mean + (SPREADS * (mean as f64).sqrt()) as u64;
-        let row_bytes = shared_row_bytes(&build.shape);
-        let heads_bits = bits_for(mean).max(5);
-        let heads_bytes = 4u32 << heads_bits;
+        let chain_bits = bits_for(mean).max(5);
         // A multiple, so that all words are aligned; places fit 16 bits.
         let shared_max = self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0);
-        let asked = u32::try_from(asked).unwrap_or(u32::MAX);
+        let mut capacity = u32::try_from(asked).unwrap_or(u32::MAX).clamp(32, 0x7ff0) & !3;
         // Few blocks a multiprocessor rather than twice the probe work.
-        let room = shared_max.saturating_sub(heads_bytes) / row_bytes;
-        let capacity = asked.min(room).clamp(32, 0xfff0) & !3;
+        while item_table(&build.shape, MatchForm::Lists, chain_bits, capacity).shared_bytes > shared_max
+            && capacity > 32
+        {
+            capacity = (capacity * 7 / 8).max(32) & !3;
+        }
         let probe_rows = probe.shards.iter().map(|shard| shard.rows_max).max().unwrap_or(0);
         // Items of several times the mean, for skew alone to be cut; but enough of them to go round.
         let blocks = self.session.devices().iter().map(|d| u64::from(d.info().multiprocessors)).max().unwrap_or(1);
         let even = (4 * (probe_rows >> bits)).min(probe_rows / (16 * blocks));
         let chunk_rows = u32::try_from(even).unwrap_or(u32::MAX).clamp(2 * capacity, 1 << 30);
-        let shared_bytes = heads_bytes + capacity * row_bytes;
         let kernels = self.compile(&partition_module(self.options.hash_bits), "match_items")?;
         let mut items = vec![];
+        let mut flags = vec![];
         for (device, (build, probe)) in build.shards.iter().zip(&probe.shards).enumerate() {
             let stream = &self.streams[device];
             let counts = stream.alloc(((1u64 << bits) + 1) * 8)?;
@@ -145,17 +166,26 @@ impl Query<'_> {
             ];
             stream.launch(&kernels[device], Launch { shared_bytes: 33 * 8, ..one_block(stream) }, &args)?;
             self.metrics.launches += 1;
-            if is_semi {
-                let mut word = [0u8; 8];
-                stream.read(&oversize, 0, &mut word)?;
-                self.settle()?;
-                if word != [0; 8] {
-                    return Ok(None);
-                }
-            }
+            flags.push(oversize);
             items.push(counts);
         }
-        Ok(Some(Matches { build, probe, is_semi, bits, capacity, heads_bits, chunk_rows, shared_bytes, items }))
+        let mut is_oversize = false;
+        for (stream, flag) in self.streams.iter().zip(&flags) {
+            let mut word = [0u8; 8];
+            stream.read(flag, 0, &mut word)?;
+            is_oversize |= word != [0; 8];
+        }
+        if !flags.is_empty() && !self.is_dry() {
+            self.settle()?;
+        }
+        let form = match (is_semi, is_oversize) {
+            (true, true) => return Ok(None),
+            (true, false) => MatchForm::Semi,
+            // Most likely a key that occurs often.
+            (false, true) => MatchForm::Lists,
+            (false, false) => MatchForm::Chains,
+        };
+        Ok(Some((Matches { build, probe, is_semi, bits, capacity, chain_bits, chunk_rows, items }, form)))
     }
 }
 

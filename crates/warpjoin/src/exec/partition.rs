@@ -155,7 +155,7 @@ impl Query<'_> {
     /// not all.
     fn without_probes(&mut self, relation: Relation, spec: RowSpec) -> Result<(Relation, RowSpec, Option<Vec<usize>>)> {
         let has_probe = relation.steps.iter().any(|step| matches!(step, Step::Probe(_)));
-        if !has_probe && !matches!(relation.source, Source::Matches(_)) {
+        if !has_probe && !matches!(relation.source, Source::Matches(..)) {
             return Ok((relation, spec, None));
         }
         let mut columns = spec.payload.clone();

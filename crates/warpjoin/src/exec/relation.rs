@@ -6,7 +6,7 @@ use warpjoin_device::Buffer;
 
 use super::matches::Matches;
 use crate::Table;
-use crate::codegen::{GroupShape, JoinShape, SourceShape, Step, ValidityForm};
+use crate::codegen::{GroupShape, JoinShape, MatchForm, SourceShape, Step, ValidityForm};
 use crate::column::ColumnType;
 
 /// A source, and steps that have not run yet. Materialising it, building from it or aggregating it
@@ -33,8 +33,8 @@ pub(crate) enum Source {
     Intermediate(Arc<Intermediate>),
     /// Groups that a pipeline made.
     Groups(Arc<GroupTable>),
-    /// Matches of two relations that were partitioned alike.
-    Matches(Arc<Matches>),
+    /// Matches of two relations that were partitioned alike, and how they are found.
+    Matches(Arc<Matches>, MatchForm),
 }
 
 /// Rows that a pipeline put out.
@@ -103,7 +103,7 @@ impl Relation {
             Source::Groups(groups) => {
                 (groups.shape.packing.fields.len() + groups.shape.results.len(), groups.groups_max)
             }
-            Source::Matches(matches) => (matches.width(), matches.rows_max()),
+            Source::Matches(matches, _) => (matches.width(), matches.rows_max()),
         };
         Self { source, steps: vec![], joins: vec![], width, rows_max }
     }
@@ -120,7 +120,7 @@ impl Relation {
             Source::Table(_, projection) => format!("Scan[{}]", projection.len()),
             Source::Intermediate(rows) => format!("Rows[{}]", rows.columns.len()),
             Source::Groups(_) => "Groups".to_string(),
-            Source::Matches(_) => "Matches".to_string(),
+            Source::Matches(_, form) => format!("Matches[{form:?}]"),
         }];
         words.extend(self.steps.iter().map(|step| {
             match step {
@@ -143,11 +143,22 @@ impl Source {
             }
             Self::Intermediate(rows) => SourceShape::Columns(rows.columns.clone(), ValidityForm::Bytes),
             Self::Groups(groups) => SourceShape::Groups(groups.shape.clone()),
-            Self::Matches(matches) => SourceShape::Matches {
+            Self::Matches(matches, form) => SourceShape::Matches {
                 build: matches.build.shape.clone(),
                 probe: matches.probe.shape.clone(),
-                is_semi: matches.is_semi,
+                form: *form,
             },
+        }
+    }
+
+    /// After more matches than probe rows: lets warps share them. Whether that is a change.
+    pub(crate) fn share_matches(&mut self) -> bool {
+        match self {
+            Self::Matches(_, form @ MatchForm::Chains) => {
+                *form = MatchForm::Lists;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -157,7 +168,7 @@ impl Source {
             Self::Table(table, _) => table.shards()[device].rows,
             Self::Intermediate(rows) => rows.shards[device].rows,
             Self::Groups(groups) => groups.shards[device].capacity,
-            Self::Matches(matches) => matches.probe.shards[device].rows_max,
+            Self::Matches(matches, _) => matches.probe.shards[device].rows_max,
         }
     }
 
@@ -166,7 +177,7 @@ impl Source {
         match self {
             Self::Intermediate(rows) if rows.shards.len() < devices => rows.rows_max,
             Self::Groups(groups) if groups.shards.len() < devices => groups.groups_max,
-            Self::Matches(matches) if matches.probe.shards.len() < devices => matches.probe.rows_max,
+            Self::Matches(matches, _) if matches.probe.shards.len() < devices => matches.probe.rows_max,
             _ => (0..devices).map(|device| self.shard_rows(device)).max().unwrap_or(0),
         }
     }
@@ -176,7 +187,7 @@ impl Source {
         match self {
             Self::Table(table, projection) => table.shards()[device].columns[projection[column]].values.as_ref(),
             Self::Intermediate(rows) => rows.shards[device].columns[column].values.as_ref(),
-            Self::Groups(_) | Self::Matches(_) => None,
+            Self::Groups(_) | Self::Matches(..) => None,
         }
     }
 
@@ -185,7 +196,7 @@ impl Source {
         match self {
             Self::Table(table, projection) => table.shards()[device].columns[projection[column]].validity.as_ref(),
             Self::Intermediate(rows) => rows.shards[device].columns[column].validity.as_ref(),
-            Self::Groups(_) | Self::Matches(_) => None,
+            Self::Groups(_) | Self::Matches(..) => None,
         }
     }
 
@@ -196,7 +207,7 @@ impl Source {
             Self::Intermediate(rows) => rows.columns[column].layout().width_bytes.into(),
             Self::Groups(groups) => groups.shape.stride_words as u64 * 8,
             // Counted by the partitions.
-            Self::Matches(_) => 0,
+            Self::Matches(..) => 0,
         }
     }
 }

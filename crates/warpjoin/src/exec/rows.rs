@@ -31,7 +31,8 @@ impl Query<'_> {
         sink: &Sink,
         name: &str,
     ) -> Result<(Intermediate, GeneratedPipeline)> {
-        let generated = self.generate(relation, sink)?;
+        let mut relation = relation.clone();
+        let mut generated = self.generate(&relation, sink)?;
         let columns = match &generated.sink {
             SinkShape::Rows(columns) | SinkShape::Build { columns, .. } => columns.clone(),
             SinkShape::Groups(_) | SinkShape::Partition(_) => {
@@ -45,7 +46,7 @@ impl Query<'_> {
             return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
         }
         let mut capacities: Vec<u64> =
-            (0..self.devices()).map(|device| self.first_capacity(relation, device)).collect();
+            (0..self.devices()).map(|device| self.first_capacity(&relation, device)).collect();
         for attempt in 0..3 {
             let mut shards = vec![];
             for (device, &capacity) in capacities.iter().enumerate() {
@@ -53,7 +54,7 @@ impl Query<'_> {
             }
             let targets: Vec<Target<'_>> =
                 shards.iter().zip(&capacities).map(|(shard, &capacity)| Target::Rows { shard, capacity }).collect();
-            let reports = self.run_pipeline(relation, &generated, &targets, name)?;
+            let reports = self.run_pipeline(&relation, &generated, &targets, name)?;
             drop(targets);
             if reports.iter().zip(&capacities).all(|(report, &capacity)| report.rows <= capacity) {
                 for (device, (shard, report)) in shards.iter_mut().zip(&reports).enumerate() {
@@ -64,6 +65,9 @@ impl Query<'_> {
                 return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
             }
             capacities = reports.iter().map(|report| report.rows).collect();
+            if relation.source.share_matches() {
+                generated = self.generate(&relation, sink)?;
+            }
         }
         Err(Error::internal(format!("{name}: the output grew while it was written")))
     }
