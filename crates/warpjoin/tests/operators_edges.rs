@@ -2,10 +2,15 @@
 
 mod common;
 
+use std::sync::Arc;
+
+use arrow::array::{Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema};
 use common::edges;
 use common::sessions::{Opener, simulated};
 use common::settings::Settings;
-use warpjoin::Session;
+use warpjoin::plan::JoinKind;
+use warpjoin::{ExecOptions, HashJoin, JoinForm, Session, TableBuilder};
 use warpjoin_device::{SimOptions, open_simulated};
 
 #[test]
@@ -29,6 +34,45 @@ fn every_way_to_a_group_is_taken() {
             let sources = session.devices()[0].compiled_sources();
             assert!(sources.iter().any(|source| source.text.contains(code)), "{}", edge.name);
         }
+    }
+}
+
+/// Each way to find matches is taken, and says so in the metrics.
+#[test]
+fn every_way_to_a_match_is_taken() {
+    let (unique, thrice, often): (Vec<i64>, Vec<i64>, Vec<i64>) =
+        ((0..900).collect(), (0..900).map(|row| row / 3).collect(), vec![7; 900]);
+    let partitioned = |partition_rows| ExecOptions {
+        join_form: Some(JoinForm::Partitioned),
+        partition_rows: Some(partition_rows),
+        ..ExecOptions::default()
+    };
+    let form = |join_form| ExecOptions { join_form: Some(join_form), ..ExecOptions::default() };
+    for (keys, options, kind, rows, line) in [
+        (&unique, partitioned(100), JoinKind::Inner, 450, "Matches[Chains]"),
+        (&thrice, partitioned(100), JoinKind::Inner, 450, "Matches[Chains]"),
+        (&often, partitioned(100), JoinKind::Inner, 900, "Matches[Lists]"),
+        (&unique, partitioned(100), JoinKind::ProbeSemi, 450, "Matches[Semi]"),
+        (&unique, form(JoinForm::Direct), JoinKind::Inner, 450, "DirectTable[4 bytes]"),
+        (&unique, form(JoinForm::HashTable), JoinKind::Inner, 450, "HashTable[unique, 1 lanes]"),
+        (&thrice, form(JoinForm::HashTable), JoinKind::Inner, 450, "HashTable[lists, 1 lanes]"),
+        (&thrice, form(JoinForm::HashTable), JoinKind::ProbeSemi, 150, "HashTable[unique, 1 lanes]"),
+    ] {
+        let session = simulated().open(1).expect("a session");
+        let table = |keys: Vec<i64>| {
+            let schema = Arc::new(Schema::new(vec![Field::new("key", DataType::Int64, false)]));
+            let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(Int64Array::from(keys))]).expect("a batch");
+            let mut builder = TableBuilder::new(&session, schema);
+            builder.push(&batch).expect("rows");
+            Arc::new(builder.finish().expect("a table"))
+        };
+        let probe = table((0..900).step_by(2).collect());
+        let probe = if keys == &often { table(vec![7]) } else { probe };
+        let join = HashJoin::new(table(keys.clone()), probe).on("key", "key").expect("columns").kind(kind);
+        let output = join.options(options).run().expect("rows");
+        assert_eq!(output.metrics.rows, rows, "{line}");
+        let names: Vec<&String> = output.metrics.pipelines.iter().map(|pipeline| &pipeline.name).collect();
+        assert!(names.iter().any(|name| name.contains(line)), "{line}: {names:?}");
     }
 }
 

@@ -17,10 +17,11 @@ const PARTITIONED_ROWS_MIN: u64 = 1 << 22;
 /// One pass of a partition, a byte of a row: read, written, its key read once more.
 const PASS_PS_PER_BYTE: f64 = 1.1;
 /// Matching in shared memory, a byte of both rows: read, looked up, written.
-const MATCH_PS_PER_BYTE: f64 = 0.9;
-/// An insert and a probe of a table in L2, and of one in device memory.
+const MATCH_PS_PER_BYTE: f64 = 0.75;
+/// An insert into a table in L2, and into one in device memory.
 const INSERT_PS: (f64, f64) = (30.0, 140.0);
-const PROBE_PS: (f64, f64) = (35.0, 45.0);
+/// A probe by the table's share of L2: up to so much of it, so long.
+const PROBE_PS: [(f64, f64); 4] = [(0.125, 15.0), (0.7, 22.0), (1.5, 30.0), (f64::INFINITY, 45.0)];
 /// An insert into a direct table in the order of its keys.
 const ORDERED_INSERT_PS: f64 = 5.0;
 /// Writing key and payload for the build, and reading them again, a byte.
@@ -57,14 +58,18 @@ impl Query<'_> {
     /// Building one table and probing it.
     fn table_ps(&self, plan: &JoinPlan, build_rows: f64, probe_rows: f64, build_bytes: f64) -> f64 {
         let l2_bytes = self.session.devices()[0].info().l2_bytes as f64;
-        let is_in_l2 = build_rows * 32.0 <= l2_bytes;
+        let share = build_rows * 32.0 / l2_bytes;
         let is_ordered = match plan.on.as_slice() {
             [(key, _)] => matches!(key.kind, ExprKind::Column(column) if self.is_ordered(&plan.build, column)),
             _ => false,
         };
-        let pick = |(near, far): (f64, f64)| if is_in_l2 { near } else { far };
-        let insert = if is_ordered { ORDERED_INSERT_PS } else { pick(INSERT_PS) };
-        build_rows * (insert + build_bytes * BUILD_ROWS_PS_PER_BYTE) + probe_rows * pick(PROBE_PS)
+        let insert = match (is_ordered, share <= 1.0) {
+            (true, _) => ORDERED_INSERT_PS,
+            (false, true) => INSERT_PS.0,
+            (false, false) => INSERT_PS.1,
+        };
+        let probe = PROBE_PS.iter().find(|(up_to, _)| share <= *up_to).map_or(0.0, |(_, ps)| *ps);
+        build_rows * (insert + build_bytes * BUILD_ROWS_PS_PER_BYTE) + probe_rows * probe
     }
 
     /// Bytes of a row of each side that the join needs.
