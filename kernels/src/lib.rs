@@ -27,6 +27,8 @@ pub const HEADERS: &[KernelFile] = files![
     "wj/key_table.cuh",
     "wj/group_table.cuh",
     "wj/accumulate.cuh",
+    "wj/block_table.cuh",
+    "wj/tiles.cuh",
     "wj/pipeline.cuh",
 ];
 

@@ -1,9 +1,11 @@
 // What generated pipeline kernels are written in.
 #pragma once
 #include "wj/accumulate.cuh"
+#include "wj/block_table.cuh"
 #include "wj/control.cuh"
 #include "wj/group_table.cuh"
 #include "wj/key_table.cuh"
+#include "wj/tiles.cuh"
 
 // Bit `row` of a validity bitmap (least significant first).
 WJ_DEVICE bool bit_at(const u8* bits, u64 row) { return (bits[row >> 3] >> (row & 7)) & 1; }

@@ -10,6 +10,16 @@ pub(crate) mod control {
     pub(crate) const WORDS: usize = 4;
 }
 
+/// Words that a group table counts in, over all launches that fill it.
+pub(crate) mod group_counter {
+    /// Rows appended, for long keys.
+    pub(crate) const APPENDED: usize = 0;
+    /// Rows of keys that found no room.
+    pub(crate) const SPILLED: usize = 1;
+    /// How many there are.
+    pub(crate) const WORDS: usize = 2;
+}
+
 /// Status bits of a control block.
 pub(crate) mod status {
     /// A table has no room for a key.
@@ -22,6 +32,8 @@ pub(crate) mod status {
     pub(crate) const DIVISION: u64 = 8;
     /// A value that a cast can't represent.
     pub(crate) const CAST: u64 = 16;
+    /// A group table has little room left: blocks stop, and go on when it was made larger.
+    pub(crate) const GROW: u64 = 32;
     /// After these bits the rest of the launch is in vain.
     pub(crate) const ABORT: u64 = FULL | DUPLICATE | OVERFLOW | DIVISION | CAST;
 }
@@ -43,7 +55,7 @@ pub(crate) struct Constants {
 impl Constants {
     /// The definitions for the preprocessor.
     pub(crate) fn defines(self) -> Vec<String> {
-        let words: [(&str, u64); 12] = [
+        let words: [(&str, u64); 15] = [
             ("CONTROL_STATUS", control::STATUS as u64),
             ("CONTROL_ROWS", control::ROWS as u64),
             ("STATUS_FULL", status::FULL),
@@ -51,6 +63,9 @@ impl Constants {
             ("STATUS_OVERFLOW", status::OVERFLOW),
             ("STATUS_DIVISION", status::DIVISION),
             ("STATUS_CAST", status::CAST),
+            ("STATUS_GROW", status::GROW),
+            ("GROUP_APPENDED", group_counter::APPENDED as u64),
+            ("GROUP_SPILLED", group_counter::SPILLED as u64),
             ("STATUS_ABORT", status::ABORT),
             ("BLOCK_THREADS", BLOCK_THREADS.into()),
             ("DEVICES_MAX", DEVICES_MAX as u64),

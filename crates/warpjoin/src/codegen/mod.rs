@@ -7,6 +7,9 @@
 //! and addresses are parameters, so another literal, alias or shard compiles nothing.
 
 mod aggregate;
+mod aggregate_block;
+mod aggregate_columns;
+mod aggregate_slot;
 mod cast;
 mod constants;
 mod emitter;
@@ -16,16 +19,19 @@ mod packing;
 mod params;
 mod pipeline;
 mod probe;
+mod regroup;
 mod shapes;
 mod store;
 mod value;
 
 pub(crate) use aggregate::ROWS_PER_THREAD_BITS_MAX;
 pub(crate) use cast::check as check_cast;
-pub(crate) use constants::{BLOCK_THREADS, Constants, DEVICES_MAX, control, status};
+pub(crate) use constants::{BLOCK_THREADS, Constants, DEVICES_MAX, control, group_counter, status};
 pub(crate) use emitter::ValidityForm;
 pub(crate) use params::{Binding, GroupPart, JoinPart};
 pub(crate) use pipeline::{GeneratedPipeline, SinkShape, generate};
+pub(crate) use regroup::regroup;
+pub use shapes::GroupByForm;
 pub(crate) use shapes::{
     Accumulator, GroupMode, GroupShape, JoinShape, PayloadForm, ProbeKey, ProbeStep, Sink, SourceShape, Step, StoredKey,
 };

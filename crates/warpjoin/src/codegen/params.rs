@@ -56,6 +56,12 @@ pub(crate) enum GroupPart {
     Index,
     IndexSlots,
     StepsMax,
+    GrowSteps,
+    /// Rows that may be spilled behind the table.
+    SpillRows,
+    Counters,
+    /// The next turn of each block.
+    Cursors,
 }
 
 /// Fields of a parameter struct, in order.

@@ -3,6 +3,7 @@
 use warpjoin_device::ModuleSource;
 
 use super::aggregate::{self, Limits};
+use super::aggregate_columns;
 use super::constants::Constants;
 use super::emitter::{Cell, Emitter, Environment, ValidityForm};
 use super::expr::{conjuncts, evaluate};
@@ -45,7 +46,8 @@ pub(crate) enum SinkShape {
 struct Frame {
     prologue: String,
     epilogue: String,
-    can_be_full: bool,
+    /// The loop over tiles, up to the number of the tile; `None`: grid stride.
+    head: Option<String>,
     shared_bytes: u32,
     block_threads: u32,
 }
@@ -55,7 +57,7 @@ impl Default for Frame {
         Self {
             prologue: String::new(),
             epilogue: String::new(),
-            can_be_full: false,
+            head: None,
             shared_bytes: 0,
             block_threads: BLOCK_THREADS,
         }
@@ -76,20 +78,23 @@ pub(crate) fn generate(source: &SourceShape, steps: &[Step], sink: &Sink, hash_b
     let (shape, frame) = emit_sink(&mut emitter, &environment, sink)?;
     let block_threads = frame.block_threads;
     let rows = emitter.params.once("u64", Binding::SourceRows);
-    let control = emitter.params.once("u64*", Binding::Control);
+    emitter.params.once("u64*", Binding::Control);
     let (body, params) = emitter.finish();
-    let abort = if frame.can_be_full { format!("        if (is_aborted({control})) break;\n") } else { String::new() };
+    let head = frame.head.unwrap_or_else(|| {
+        format!(
+            "    const u64 tiles = ({rows} + {last}) / {block_threads};\n    \
+             for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n",
+            last = block_threads - 1
+        )
+    });
     let text = format!(
         "#include \"wj/pipeline.cuh\"\n{declaration}\n\
-         WJ_ENTRY(pipeline, Params, {block_threads}) {{\n{prologue}    \
-         const u64 tiles = ({rows} + {last}) / {block_threads};\n    \
-         for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n{abort}        \
+         WJ_ENTRY(pipeline, Params, {block_threads}) {{\n{prologue}{head}        \
          const u64 row = tile * {block_threads} + threadIdx.x;\n        \
          bool alive = row < {rows};\n{body}    }}\n{epilogue}}}\n",
         declaration = params.declaration(),
         prologue = frame.prologue,
         epilogue = frame.epilogue,
-        last = block_threads - 1,
     );
     let module = ModuleSource {
         name: "pipeline".into(),
@@ -115,7 +120,7 @@ fn open_source(emitter: &mut Emitter, source: &SourceShape) -> Environment {
             let rows = emitter.params.once("const u64*", Binding::SourceGroups);
             emitter.line(&format!("const u64* const group = {rows} + row * {};", shape.stride_words));
             emitter.line("alive = alive && group[0] != 0;");
-            aggregate::group_columns(emitter, shape)
+            aggregate_columns::group_columns(emitter, shape)
         }
     }
 }
@@ -160,13 +165,18 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
             rows(store::route(emitter, environment, shape, keys, *null_equals_null, columns)?)
         }
         Sink::RouteGroups { keys, columns } => rows(store::route_groups(emitter, environment, keys, columns)?),
-        Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max } => {
-            let limits = Limits { rows_bits: *rows_bits, shared_bytes_max: *shared_bytes_max };
+        Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max, form, block_slots } => {
+            let limits = Limits {
+                rows_bits: *rows_bits,
+                shared_bytes_max: *shared_bytes_max,
+                form: *form,
+                block_slots: *block_slots,
+            };
             let output = aggregate::aggregate(emitter, environment, keys, accumulators, limits)?;
             let frame = Frame {
                 prologue: output.prologue,
                 epilogue: output.epilogue,
-                can_be_full: output.can_be_full,
+                head: output.head,
                 shared_bytes: output.shared_bytes,
                 block_threads: output.block_threads,
             };

@@ -119,6 +119,10 @@ pub(crate) enum Sink {
         rows_bits: u32,
         /// Most shared memory that a block may use.
         shared_bytes_max: u32,
+        /// `None`: by the keys.
+        form: Option<GroupByForm>,
+        /// Slots of a block's table; `None`: what fits.
+        block_slots: Option<u32>,
     },
 }
 
@@ -138,14 +142,40 @@ pub(crate) struct Accumulator {
 pub(crate) enum GroupMode {
     /// No keys: one row, accumulated in registers first.
     Global,
-    /// Few possible keys: accumulated by each thread in shared memory, then as `Dense`.
-    Private,
     /// The packed key is the row.
     Dense,
     /// Open addressing on the packed key.
     Narrow,
     /// An index over appended rows that hold the key words.
     Wide,
+}
+
+/// The table in a block's shared memory in front of the group table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Front {
+    None,
+    /// The packed key is the slot, with a slot for each of 2^replica_bits lanes.
+    Keyed { slots: u32, replica_bits: u32 },
+    /// Open addressing on the packed key; what finds no slot goes to the group table.
+    Hashed { slots: u32 },
+}
+
+impl Front {
+    pub(crate) fn slots(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Keyed { slots, .. } | Self::Hashed { slots } => slots,
+        }
+    }
+}
+
+/// How a group-by accumulates. What a form can't do for the keys at hand is done by another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupByForm {
+    /// Straight into the group table in global memory.
+    Global,
+    /// In a hash table in each block's shared memory first.
+    BlockTable,
 }
 
 impl GroupMode {
@@ -159,11 +189,29 @@ impl GroupMode {
 #[derive(Debug, Clone)]
 pub(crate) struct GroupShape {
     pub mode: GroupMode,
+    pub front: Front,
     pub packing: Packing,
     /// Words of a row.
     pub stride_words: usize,
+    /// Kind and first word of everything that is accumulated.
+    pub accumulators: Vec<(AccumulatorKind, usize)>,
     /// What each accumulator's result is.
     pub results: Vec<AccumulatorResult>,
+}
+
+impl GroupShape {
+    /// How groups are accumulated, in words.
+    pub(crate) fn form(&self) -> &'static str {
+        match (self.mode, self.front) {
+            (GroupMode::Global, _) => "registers",
+            (_, Front::Keyed { .. }) => "shared by key",
+            (GroupMode::Dense, Front::Hashed { .. }) => "shared, by key",
+            (_, Front::Hashed { .. }) => "shared, hashed",
+            (GroupMode::Dense, Front::None) => "by key",
+            (GroupMode::Narrow, Front::None) => "hashed",
+            (GroupMode::Wide, Front::None) => "indexed",
+        }
+    }
 }
 
 /// The result of one accumulator: where it lies and how it is read.

@@ -4,7 +4,8 @@ use warpjoin_device::{Arg, Buffer, Event, Kernel, Launch, Stream};
 
 use super::metrics::PipelineMetrics;
 use super::query::Query;
-use super::relation::{GroupShard, IntermediateShard, JoinTable, Relation};
+use super::group_target::GroupTarget;
+use super::relation::{IntermediateShard, JoinTable, Relation};
 use crate::codegen::{Binding, GeneratedPipeline, GroupPart, JoinPart, ROWS_PER_THREAD_BITS_MAX, control, status};
 use crate::column::EncodedColumn;
 use crate::{Error, Result};
@@ -13,14 +14,6 @@ use crate::{Error, Result};
 pub(crate) enum Target<'a> {
     Rows { shard: &'a IntermediateShard, capacity: u64 },
     Groups(&'a GroupTarget),
-}
-
-/// A group table being filled on one device.
-pub(crate) struct GroupTarget {
-    pub shard: GroupShard,
-    pub index: Option<Buffer>,
-    pub index_slots: u64,
-    pub steps_max: u64,
 }
 
 /// What the kernel of one device reported.
@@ -150,7 +143,7 @@ fn check_status(bits: u64) -> Result<()> {
 }
 
 /// Enough blocks to fill the device, and so many that no thread sees too many rows.
-fn launch_shape(stream: &Stream, rows: u64, generated: &GeneratedPipeline) -> Launch {
+pub(super) fn launch_shape(stream: &Stream, rows: u64, generated: &GeneratedPipeline) -> Launch {
     let info = stream.device().info();
     let threads = u64::from(generated.block_threads);
     let tiles = rows.div_ceil(threads).max(1);
@@ -225,10 +218,14 @@ impl<'a> Binder<'a> {
         };
         Ok(match part {
             GroupPart::Rows => Arg::Buffer(&target.shard.rows),
-            GroupPart::Capacity => Arg::U64(target.shard.capacity),
+            GroupPart::Capacity => Arg::U64(target.slots),
             GroupPart::Index => target.index.as_ref().map_or(Arg::Null, Arg::Buffer),
             GroupPart::IndexSlots => Arg::U64(target.index_slots),
             GroupPart::StepsMax => Arg::U64(target.steps_max),
+            GroupPart::GrowSteps => Arg::U64(target.grow_steps),
+            GroupPart::SpillRows => Arg::U64(target.spill_rows),
+            GroupPart::Counters => Arg::Buffer(&target.counters),
+            GroupPart::Cursors => Arg::Buffer(&target.cursors),
         })
     }
 }

@@ -8,6 +8,7 @@ mod compile;
 mod exchange;
 mod explain;
 mod group;
+mod group_target;
 mod join;
 mod launch;
 mod metrics;
@@ -25,6 +26,7 @@ use arrow::array::RecordBatch;
 pub use check::check;
 pub use explain::pipelines;
 pub use metrics::{PipelineMetrics, QueryMetrics};
+pub use crate::codegen::GroupByForm;
 pub use options::{Distribution, ExecOptions};
 
 use crate::plan::Plan;

@@ -18,6 +18,10 @@ pub struct ExecOptions {
     pub cancel: Arc<AtomicBool>,
     /// How rows are brought together for joins on several devices.
     pub distribution: Distribution,
+    /// How group-bys accumulate; `None`: by the keys.
+    pub group_by_form: Option<crate::codegen::GroupByForm>,
+    /// Slots of the group table in each block's shared memory. `None`: what fits.
+    pub block_table_slots: Option<u32>,
     /// Keeps only this many bits of every key hash, so that tests meet collisions.
     pub hash_bits: u32,
     /// First guess of a hash table's slots and of an output's rows, so that tests meet retries.
@@ -44,6 +48,8 @@ impl Default for ExecOptions {
             batch_rows: 8192,
             cancel: Arc::default(),
             distribution: Distribution::Auto,
+            group_by_form: None,
+            block_table_slots: None,
             hash_bits: 64,
             first_capacity: None,
         }

@@ -4,7 +4,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use warpjoin::ExecOptions;
-use warpjoin::exec::Distribution;
+use warpjoin::exec::{Distribution, GroupByForm};
 
 /// How a case is run. What is not said here is the default.
 #[derive(Debug, Clone)]
@@ -16,6 +16,8 @@ pub(crate) struct Settings {
     pub(crate) first_capacity: Option<u64>,
     pub(crate) load_factor: Option<f64>,
     pub(crate) batch_rows: usize,
+    pub(crate) group_by_form: Option<GroupByForm>,
+    pub(crate) block_table_slots: Option<u32>,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
 }
@@ -30,6 +32,8 @@ impl Default for Settings {
             first_capacity: None,
             load_factor: None,
             batch_rows: 8192,
+            group_by_form: None,
+            block_table_slots: None,
             keeps: false,
         }
     }
@@ -44,6 +48,8 @@ impl Settings {
             distribution: self.distribution,
             hash_bits: self.hash_bits,
             first_capacity: self.first_capacity,
+            group_by_form: self.group_by_form,
+            block_table_slots: self.block_table_slots,
             ..ExecOptions::default()
         }
     }
@@ -61,5 +67,7 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         load_factor: *[None, Some(0.3), Some(0.8), Some(0.95)].choose(rng).expect("some"),
         batch_rows: *[8192, 1, 7, 64].choose(rng).expect("some"),
         keeps: rng.random_bool(0.25),
+        group_by_form: *[None, None, Some(GroupByForm::Global), Some(GroupByForm::BlockTable)].choose(rng).expect("some"),
+        block_table_slots: *[None, Some(0), Some(100)].choose(rng).expect("some"),
     }
 }

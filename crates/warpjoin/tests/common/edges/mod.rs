@@ -9,7 +9,7 @@ pub(crate) use groups::sum_behind_duplicates;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
-use warpjoin::exec::Distribution;
+use warpjoin::exec::{Distribution, GroupByForm};
 use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
 
@@ -46,6 +46,13 @@ pub(crate) fn settings() -> Vec<Settings> {
         Settings { lanes: Some(32), load_factor: Some(0.99), batch_rows: 100, ..usual.clone() },
         Settings { lanes: Some(2), hash_bits: 2, first_capacity: Some(1), load_factor: Some(0.95), ..usual.clone() },
         Settings { devices: 2, lanes: Some(8), distribution: Exchange, ..usual.clone() },
+        Settings { group_by_form: Some(GroupByForm::Global), first_capacity: Some(0), ..usual.clone() },
+        Settings {
+            group_by_form: Some(GroupByForm::BlockTable),
+            block_table_slots: Some(0),
+            first_capacity: Some(0),
+            ..usual.clone()
+        },
         Settings { devices: 3, lanes: Some(4), distribution: Broadcast, first_capacity: Some(0), ..usual.clone() },
         Settings { devices: 8, lanes: Some(1), distribution: Exchange, hash_bits: 5, keeps: true, ..usual },
     ]
