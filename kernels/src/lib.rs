@@ -29,11 +29,16 @@ pub const HEADERS: &[KernelFile] = files![
     "wj/accumulate.cuh",
     "wj/block_table.cuh",
     "wj/tiles.cuh",
+    "wj/partition.cuh",
+    "wj/matches.cuh",
     "wj/pipeline.cuh",
 ];
 
 /// Hash tables of joins.
 pub const JOIN_BUILD: KernelFile = KernelFile { name: "join_build.cu", text: include_str!("../join_build.cu") };
+
+/// Radix partition of rows of words.
+pub const PARTITION: KernelFile = KernelFile { name: "partition.cu", text: include_str!("../partition.cu") };
 
 /// Multisplit and transposition.
 pub const EXCHANGE: KernelFile = KernelFile { name: "exchange.cu", text: include_str!("../exchange.cu") };

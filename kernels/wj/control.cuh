@@ -27,3 +27,32 @@ WJ_DEVICE u64 reserve_rows(u64* counter, bool active) {
     }
     return first + __popc(lanes & ((1u << lane) - 1));
 }
+
+// What a block shares to reserve places together.
+struct BlockReservation {
+    u64 first;
+    u32 sums[32];
+};
+
+// As reserve_rows, with one atomic a block: few enough for the one address that all blocks add to.
+// All threads of the block call it.
+WJ_DEVICE u64 reserve_rows_of_block(BlockReservation& shared, u64* counter, bool active) {
+    const u32 lane = threadIdx.x & 31;
+    const u32 warp = threadIdx.x >> 5;
+    const u32 lanes = __ballot_sync(0xffffffffu, active);
+    if (lane == 0) shared.sums[warp] = __popc(lanes);
+    __syncthreads();
+    if (warp == 0) {
+        const u32 count = lane < blockDim.x / 32 ? shared.sums[lane] : 0;
+        u32 inclusive = count;
+#pragma unroll
+        for (u32 distance = 1; distance < 32; distance *= 2) {
+            const u32 other = __shfl_up_sync(0xffffffffu, inclusive, distance);
+            if (lane >= distance) inclusive += other;
+        }
+        shared.sums[lane] = inclusive - count;
+        if (lane == 31) shared.first = inclusive == 0 ? 0 : atomicAdd(counter, (u64)inclusive);
+    }
+    __syncthreads();
+    return shared.first + shared.sums[warp] + __popc(lanes & ((1u << lane) - 1));
+}

@@ -54,7 +54,7 @@ WJ_DEVICE u64 group_row_narrow(const GroupTable& table, u32 stride, u64 packed) 
         if (load_relaxed(row) == 0) atomicExch(row, 1ULL);
         return table.capacity;
     }
-    u64 place = hash_place(hash_key(word), table.capacity);
+    u64 place = hash_place(hash_key(packed), table.capacity);
     for (u64 step = 0; step < table.steps_max; ++step) {
         u64* row = table.rows + place * stride;
         u64 seen = load_relaxed(row);

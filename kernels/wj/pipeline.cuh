@@ -6,6 +6,7 @@
 #include "wj/group_table.cuh"
 #include "wj/key_table.cuh"
 #include "wj/tiles.cuh"
+#include "wj/matches.cuh"
 
 // Bit `row` of a validity bitmap (least significant first).
 WJ_DEVICE bool bit_at(const u8* bits, u64 row) { return (bits[row >> 3] >> (row & 7)) & 1; }

@@ -15,7 +15,7 @@ mod session;
 mod table;
 
 pub use error::{Error, Reason, Result};
-pub use exec::{ExecOptions, QueryMetrics, QueryOutput};
+pub use exec::{ExecOptions, JoinForm, QueryMetrics, QueryOutput};
 pub use operators::{group_by::GroupBy, hash_join::HashJoin};
 pub use session::Session;
 pub use table::{Shard, Table, TableBuilder};

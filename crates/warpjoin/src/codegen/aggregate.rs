@@ -8,7 +8,7 @@ use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
 use super::packing::Packing;
 use super::params::{Binding, GroupPart};
-use super::shapes::{Accumulator, AccumulatorKind, AccumulatorResult, GroupByForm, GroupMode, GroupShape, ResultType};
+use super::shapes::{Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupByForm, GroupMode, GroupShape, ResultType};
 use super::value::{CType, Kind, Range, Value, range_of_type};
 use crate::expr::Expr;
 use crate::plan::AggregateFunction;
@@ -56,7 +56,8 @@ pub(crate) fn aggregate(
         )?);
     }
     let mode = choose_mode(keys.is_empty(), &packing, limits);
-    let front = block::choose_front(mode, &packing, &slots, limits);
+    // Other loops than that over tiles have no place for a table in front.
+    let front = if emitter.is_tiles { block::choose_front(mode, &packing, &slots, limits) } else { Front::None };
     let header = mode.header_words(&packing);
     for result in &mut results {
         result.word += header;
@@ -233,7 +234,9 @@ fn table(emitter: &mut Emitter, keys: &[Value], slots: &Slots, output: &mut Aggr
     if shape.mode == GroupMode::Wide {
         output.prologue.push_str("    SpareRow spare = {0, false};\n");
     }
-    block::frame(emitter, slots, output);
+    if emitter.is_tiles {
+        block::frame(emitter, slots, output);
+    }
     let words = shape.packing.pack(emitter, keys);
     let single = words.first().cloned().unwrap_or("0ULL".into());
     if shape.mode == GroupMode::Wide {

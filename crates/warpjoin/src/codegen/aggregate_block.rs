@@ -129,8 +129,9 @@ pub(super) fn accumulate(emitter: &mut Emitter, shape: &GroupShape, slots: &Slot
             slots
         }
         Front::Hashed { slots } => {
-            emitter.statement(&format!("const u64 word = {packed} + 1;"));
-            emitter.statement("const u32 slot = cache.is_on ? block_slot(cache, word, hash_key(word)) : WJ_NO_SLOT;");
+            emitter.statement(&format!(
+                "const u32 slot = cache.is_on ? block_slot(cache, {packed} + 1, hash_key({packed})) : WJ_NO_SLOT;"
+            ));
             emitter.statement("if (slot != WJ_NO_SLOT) {");
             slots
         }

@@ -43,6 +43,11 @@ pub(crate) const BLOCK_THREADS: u32 = 256;
 /// Most devices of a session.
 pub(crate) const DEVICES_MAX: usize = 8;
 
+/// Rows of a tile of a partition that one thread takes.
+pub(crate) const PARTITION_ITEMS: u32 = 16;
+/// Most words of a row that is partitioned.
+pub(crate) const ROW_WORDS_MAX: usize = 8;
+
 /// Constants that vary between modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Constants {
@@ -55,7 +60,7 @@ pub(crate) struct Constants {
 impl Constants {
     /// The definitions for the preprocessor.
     pub(crate) fn defines(self) -> Vec<String> {
-        let words: [(&str, u64); 15] = [
+        let words: [(&str, u64); 17] = [
             ("CONTROL_STATUS", control::STATUS as u64),
             ("CONTROL_ROWS", control::ROWS as u64),
             ("STATUS_FULL", status::FULL),
@@ -69,6 +74,8 @@ impl Constants {
             ("STATUS_ABORT", status::ABORT),
             ("BLOCK_THREADS", BLOCK_THREADS.into()),
             ("DEVICES_MAX", DEVICES_MAX as u64),
+            ("PARTITION_ITEMS", PARTITION_ITEMS.into()),
+            ("ROW_WORDS_MAX", ROW_WORDS_MAX as u64),
             ("HASH_BITS", self.hash_bits.into()),
             ("LANES", self.lanes.into()),
         ];

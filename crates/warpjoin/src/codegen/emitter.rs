@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::params::{Binding, Params};
+use super::shapes::SourceShape;
 use super::value::{CType, Kind, Value};
 use crate::column::ColumnType;
 use crate::expr::Expr;
@@ -85,6 +86,12 @@ pub(crate) struct Emitter {
     pub source: (Vec<ColumnType>, ValidityForm),
     /// Payload of each probe step so far.
     pub payloads: Vec<PayloadAccess>,
+    /// `place` holds the row's place in the output already.
+    pub is_reserved: bool,
+    /// All threads of a block reach the sink together.
+    pub is_block_uniform: bool,
+    /// The body is that of the loop over tiles of rows.
+    pub is_tiles: bool,
     body: String,
     declarations: String,
     statements: String,
@@ -99,11 +106,22 @@ impl Emitter {
             alive: "alive".into(),
             source: (source, validity),
             payloads: vec![],
+            is_reserved: false,
+            is_block_uniform: false,
+            is_tiles: false,
             body: String::new(),
             declarations: String::new(),
             statements: String::new(),
-            depth: 2,
+            depth: 1,
             names: 0,
+        }
+    }
+
+    /// For a kernel over the rows of `source`.
+    pub(crate) fn of_source(source: &SourceShape) -> Self {
+        match source {
+            SourceShape::Columns(columns, form) => Self::new(columns.clone(), *form),
+            SourceShape::Groups(_) | SourceShape::Matches { .. } => Self::new(vec![], ValidityForm::Bytes),
         }
     }
 
@@ -124,6 +142,30 @@ impl Emitter {
     pub(crate) fn open(&mut self, text: &str) {
         self.line(&format!("{text} {{"));
         self.depth += 1;
+    }
+
+    /// Closes the block that was opened last.
+    pub(crate) fn close(&mut self) {
+        self.close_with("}");
+    }
+
+    /// Closes the block that was opened last with this text.
+    pub(crate) fn close_with(&mut self, text: &str) {
+        self.flush();
+        self.depth -= 1;
+        self.line(text);
+    }
+
+    /// Opens a block whose first lines are known only when its inside is.
+    pub(crate) fn begin_head(&mut self) -> usize {
+        self.flush();
+        self.depth += 1;
+        self.body.len()
+    }
+
+    /// Writes the first lines of the block that `begin_head` opened.
+    pub(crate) fn end_head(&mut self, head: usize, text: &str) {
+        self.body.insert_str(head, text);
     }
 
     /// Adds a statement to the section.
@@ -166,7 +208,7 @@ impl Emitter {
     /// The body; closes all blocks that `open` opened.
     pub(crate) fn finish(mut self) -> (String, Params) {
         self.flush();
-        while self.depth > 2 {
+        while self.depth > 1 {
             self.depth -= 1;
             let indent = "    ".repeat(self.depth);
             self.body.push_str(&format!("{indent}}}\n"));

@@ -15,8 +15,10 @@ mod constants;
 mod emitter;
 mod expr;
 mod lookup;
+mod matches;
 mod packing;
 mod params;
+mod partition;
 mod pipeline;
 mod probe;
 mod regroup;
@@ -26,13 +28,16 @@ mod value;
 
 pub(crate) use aggregate::ROWS_PER_THREAD_BITS_MAX;
 pub(crate) use cast::check as check_cast;
-pub(crate) use constants::{BLOCK_THREADS, Constants, DEVICES_MAX, control, group_counter, status};
+pub(crate) use constants::{BLOCK_THREADS, Constants, DEVICES_MAX, PARTITION_ITEMS, ROW_WORDS_MAX, control, group_counter, status};
 pub(crate) use emitter::ValidityForm;
-pub(crate) use params::{Binding, GroupPart, JoinPart};
-pub(crate) use pipeline::{GeneratedPipeline, SinkShape, generate};
+pub(crate) use matches::{MATCH_THREADS, shared_row_bytes};
+pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart};
+pub(crate) use partition::PARTITION_THREADS_MAX;
+pub(crate) use pipeline::{GeneratedPipeline, Grid, SinkShape, generate};
 pub(crate) use regroup::regroup;
 pub use shapes::GroupByForm;
 pub(crate) use shapes::{
-    Accumulator, GroupMode, GroupShape, JoinShape, PayloadForm, ProbeKey, ProbeStep, Sink, SourceShape, Step, StoredKey,
+    Accumulator, GroupMode, GroupShape, JoinShape, PartitionStage, PayloadForm, ProbeKey, ProbeStep, RowShape, RowSpec,
+    Sink, SourceShape, Step, StoredKey,
 };
 pub(crate) use value::is_string;

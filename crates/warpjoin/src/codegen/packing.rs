@@ -21,6 +21,8 @@ pub(crate) struct PackedField {
     pub value: Value,
     place: Place,
     null_place: Option<Place>,
+    /// Floats keep all their bits, rather than those that tell keys apart.
+    is_exact: bool,
 }
 
 /// Bits of a word. A value of more than 64 bits takes two whole words.
@@ -35,12 +37,47 @@ impl Packing {
     /// Packs `values` in order, each into the first word with room.
     pub(crate) fn of(values: &[Value]) -> Self {
         let mut packing = Self { fields: vec![], word_bits: vec![] };
-        for value in values {
-            let place = packing.place(value_bits(value));
-            let null_place = value.valid.is_some().then(|| packing.place(1));
-            packing.fields.push(PackedField { value: value.clone(), place, null_place });
-        }
+        packing.push_all(values, false);
         packing
+    }
+
+    /// The fields of a key as this packing has them, and `payload` after them with all its bits.
+    pub(crate) fn with_payload(&self, payload: &[Value]) -> Self {
+        let mut packing = self.clone();
+        packing.push_all(payload, true);
+        packing
+    }
+
+    fn push_all(&mut self, values: &[Value], is_exact: bool) {
+        for value in values {
+            let bits = if is_exact && value.kind == Kind::F32 { 32 } else { value_bits(value) };
+            let place = self.place(bits);
+            let null_place = value.valid.is_some().then(|| self.place(1));
+            self.fields.push(PackedField { value: value.clone(), place, null_place, is_exact });
+        }
+    }
+
+    /// Bits of each word that the first `fields` fields take.
+    pub(crate) fn masks_of(&self, fields: usize) -> Vec<u64> {
+        let mut masks = vec![0u64; self.words()];
+        let mut add = |place: Place| match place.bits {
+            0 => {}
+            64 | 128 => (0..place.bits as usize / 64).for_each(|part| masks[place.word + part] = u64::MAX),
+            bits => masks[place.word] |= ((1u64 << bits) - 1) << place.shift,
+        };
+        for field in &self.fields[..fields] {
+            add(field.place);
+            field.null_place.into_iter().for_each(&mut add);
+        }
+        masks
+    }
+
+    /// Whether a field has bits in a word.
+    pub(crate) fn is_in(&self, field: usize, word: usize) -> bool {
+        let holds =
+            |place: Place| place.bits > 0 && (place.word..=place.word + usize::from(place.bits == 128)).contains(&word);
+        let field = &self.fields[field];
+        holds(field.place) || field.null_place.is_some_and(holds)
     }
 
     fn place(&mut self, bits: u32) -> Place {
@@ -81,32 +118,21 @@ impl Packing {
     pub(crate) fn pack(&self, emitter: &mut Emitter, values: &[Value]) -> Vec<String> {
         let mut parts: Vec<Vec<String>> = vec![vec![]; self.words()];
         for (field, value) in self.fields.iter().zip(values) {
-            let offset = field.offset_code(emitter, value);
-            let masked = match (&value.valid, field.null_place) {
-                (Some(valid), Some(null)) => {
-                    parts[null.word].push(format!("((u64)!{valid} << {})", null.shift));
-                    offset.map(|code| format!("({valid} ? {code} : 0)"))
-                }
-                _ => offset,
-            };
-            let Some(code) = masked else { continue };
-            if field.place.bits == 128 {
-                let wide = emitter.temporary(CType::I128, &code);
-                parts[field.place.word].push(format!("(u64){wide}"));
-                parts[field.place.word + 1].push(format!("(u64)((u128){wide} >> 64)"));
-            } else {
-                parts[field.place.word].push(format!("((u64){code} << {})", field.place.shift));
+            for (word, code) in field.parts(emitter, value) {
+                parts[word].push(code);
             }
         }
-        parts
-            .into_iter()
-            .map(|parts| {
-                let name = emitter.fresh("t");
-                let code = if parts.is_empty() { "0".into() } else { parts.join(" | ") };
-                emitter.statement(&format!("const u64 {name} = {code};"));
-                name
-            })
-            .collect()
+        parts.into_iter().map(|parts| joined(emitter, &parts)).collect()
+    }
+
+    /// Emits one word: of each field that has bits in it, `values` holds the value.
+    pub(crate) fn pack_word(&self, emitter: &mut Emitter, values: &[(usize, Value)], wanted: usize) -> String {
+        let mut parts = vec![];
+        for (field, value) in values {
+            let of_field = self.fields[*field].parts(emitter, value);
+            parts.extend(of_field.into_iter().filter(|(word, _)| *word == wanted).map(|(_, code)| code));
+        }
+        joined(emitter, &parts)
     }
 
     /// The values, read back from words.
@@ -144,7 +170,37 @@ impl Packing {
     }
 }
 
+/// Names a word made of parts.
+fn joined(emitter: &mut Emitter, parts: &[String]) -> String {
+    let name = emitter.fresh("t");
+    let code = if parts.is_empty() { "0".into() } else { parts.join(" | ") };
+    emitter.statement(&format!("const u64 {name} = {code};"));
+    name
+}
+
 impl PackedField {
+    /// The parts of words that a value makes: word, and code with the bits in their place.
+    fn parts(&self, emitter: &mut Emitter, value: &Value) -> Vec<(usize, String)> {
+        let mut parts = vec![];
+        let offset = self.offset_code(emitter, value);
+        let masked = match (&value.valid, self.null_place) {
+            (Some(valid), Some(null)) => {
+                parts.push((null.word, format!("((u64)!{valid} << {})", null.shift)));
+                offset.map(|code| format!("({valid} ? {code} : 0)"))
+            }
+            _ => offset,
+        };
+        let Some(code) = masked else { return parts };
+        if self.place.bits == 128 {
+            let wide = emitter.temporary(CType::I128, &code);
+            parts.push((self.place.word, format!("(u64){wide}")));
+            parts.push((self.place.word + 1, format!("(u64)((u128){wide} >> 64)")));
+        } else {
+            parts.push((self.place.word, format!("((u64){code} << {})", self.place.shift)));
+        }
+        parts
+    }
+
     /// The value's number from its lower bound on; `None` if it takes no bits.
     fn offset_code(&self, emitter: &mut Emitter, value: &Value) -> Option<String> {
         if self.place.bits == 0 {
@@ -152,6 +208,8 @@ impl PackedField {
         }
         Some(match self.value.kind {
             Kind::Bool => format!("(u64){}", value.code),
+            Kind::F32 if self.is_exact => format!("(u64)__float_as_uint({})", value.code),
+            Kind::F64 if self.is_exact => format!("(u64)__double_as_longlong({})", value.code),
             Kind::F32 | Kind::F64 => format!("float_key((f64){})", value.code),
             Kind::Int(_) if self.place.bits == 128 => value.code_as(CType::I128),
             Kind::Int(range) => {
@@ -171,6 +229,7 @@ impl PackedField {
         };
         let code = match self.value.kind {
             Kind::Bool => format!("({raw} != 0)"),
+            Kind::F32 if self.is_exact => format!("__uint_as_float((u32){raw})"),
             Kind::F32 => format!("(f32)__longlong_as_double((i64){raw})"),
             Kind::F64 => format!("__longlong_as_double((i64){raw})"),
             Kind::Int(_) if bits == 128 => format!("(i128)((u128){} << 64 | {})", words[word + 1], words[word]),

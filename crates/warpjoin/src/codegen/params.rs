@@ -34,6 +34,41 @@ pub(crate) enum Binding {
     OutputCapacity,
     /// A part of the group table that is the sink.
     Group(GroupPart),
+    /// A part of the partition that is the sink.
+    Partition(PartitionPart),
+    /// A part of the partitioned relations whose matches are the source.
+    Match(MatchPart),
+}
+
+/// Parts of a partition under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PartitionPart {
+    /// Bits of the hash that tell partitions apart.
+    Bits,
+    /// Rows of each partition.
+    Counts,
+    /// The next free place of each partition.
+    Cursors,
+    /// A word of the rows.
+    Word(usize),
+}
+
+/// Parts of two relations that were partitioned alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MatchPart {
+    Bits,
+    BuildOffsets,
+    ProbeOffsets,
+    /// Work items before each partition.
+    Items,
+    /// Build rows of a work item.
+    Capacity,
+    /// Bits of the hash that choose a chain.
+    HeadsBits,
+    /// Probe rows of a work item.
+    ChunkRows,
+    BuildWord(usize),
+    ProbeWord(usize),
 }
 
 /// Parts of a join table.

@@ -5,12 +5,13 @@ use warpjoin_device::ModuleSource;
 use super::aggregate::{self, Limits};
 use super::aggregate_columns;
 use super::constants::Constants;
-use super::emitter::{Cell, Emitter, Environment, ValidityForm};
+use super::emitter::{Cell, Emitter, Environment};
 use super::expr::{conjuncts, evaluate};
+use super::matches::{self, Matches};
 use super::packing::Packing;
 use super::params::Binding;
-use super::shapes::{GroupShape, PayloadForm, Sink, SourceShape, Step};
-use super::{probe, store};
+use super::shapes::{GroupShape, PartitionStage, PayloadForm, RowShape, Sink, SourceShape, Step};
+use super::{partition, probe, store};
 use crate::Result;
 use crate::column::{ColumnType, EncodedColumn};
 use std::sync::Arc;
@@ -27,8 +28,20 @@ pub(crate) struct GeneratedPipeline {
     /// Host-made columns that the kernel reads.
     pub lookups: Vec<Arc<EncodedColumn>>,
     pub sink: SinkShape,
-    pub block_threads: u32,
-    pub shared_bytes: u32,
+    pub grid: Grid,
+}
+
+/// How rows are spread over threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grid {
+    /// A row a thread, grid stride.
+    Tiles { block_threads: u32, shared_bytes: u32 },
+    /// [`super::constants::PARTITION_ITEMS`] rows a thread, grid stride, a counter a partition.
+    Count,
+    /// A tile of a partition a block.
+    Scatter,
+    /// Work items of a join, grid stride.
+    Matches,
 }
 
 /// What the sink puts out.
@@ -40,9 +53,11 @@ pub(crate) enum SinkShape {
     Build { columns: Vec<ColumnType>, packing: Packing, payload: PayloadForm },
     /// A group table.
     Groups(GroupShape),
+    /// Rows of words.
+    Partition(Arc<RowShape>),
 }
 
-/// Text around the tile loop.
+/// Text around the loop over rows.
 struct Frame {
     prologue: String,
     epilogue: String,
@@ -66,32 +81,88 @@ impl Default for Frame {
 
 /// Generates the kernel of a pipeline.
 pub(crate) fn generate(source: &SourceShape, steps: &[Step], sink: &Sink, hash_bits: u32) -> Result<GeneratedPipeline> {
-    let mut emitter = match source {
-        SourceShape::Columns(columns, form) => Emitter::new(columns.clone(), *form),
-        SourceShape::Groups(_) => Emitter::new(vec![], ValidityForm::Bytes),
-    };
-    let mut environment = open_source(&mut emitter, source);
-    let mut probes = 0;
-    for step in steps {
-        environment = emit_step(&mut emitter, &environment, step, &mut probes)?;
+    let mut emitter = Emitter::of_source(source);
+    if let Sink::Partition { stage, rows } = sink {
+        let shape = partition::partition(&mut emitter, source, steps, rows, *stage)?;
+        let grid = if *stage == PartitionStage::Count { Grid::Count } else { Grid::Scatter };
+        let threads_max = partition::PARTITION_THREADS_MAX;
+        return Ok(finish(emitter, &Frame::default(), threads_max, grid, SinkShape::Partition(shape), hash_bits));
     }
-    let (shape, frame) = emit_sink(&mut emitter, &environment, sink)?;
-    let block_threads = frame.block_threads;
+    let (shape, frame, grid) = match source {
+        SourceShape::Matches { build, probe } => {
+            let writes_rows = !matches!(sink, Sink::Aggregate { .. });
+            let (environment, rest) = Matches { build, probe }.open(&mut emitter, steps, writes_rows)?;
+            let (shape, frame) = emit_rest(&mut emitter, environment, rest, sink)?;
+            (shape, frame, Grid::Matches)
+        }
+        _ => emit_tiles(&mut emitter, source, steps, sink)?,
+    };
+    let block_threads =
+        if matches!(source, SourceShape::Matches { .. }) { matches::MATCH_THREADS } else { frame.block_threads };
+    Ok(finish(emitter, &frame, block_threads, grid, shape, hash_bits))
+}
+
+/// The loop over tiles of rows, a row a thread.
+fn emit_tiles(
+    emitter: &mut Emitter,
+    source: &SourceShape,
+    steps: &[Step],
+    sink: &Sink,
+) -> Result<(SinkShape, Frame, Grid)> {
+    // The loop's head is written last: the sink chooses the threads of a block.
+    let head = emitter.begin_head();
+    emitter.is_block_uniform = true;
+    emitter.is_tiles = true;
+    let environment = open_source(emitter, source);
+    let (shape, frame) = emit_rest(emitter, environment, steps, sink)?;
     let rows = emitter.params.once("u64", Binding::SourceRows);
     emitter.params.once("u64*", Binding::Control);
-    let (body, params) = emitter.finish();
-    let head = frame.head.unwrap_or_else(|| {
+    let block_threads = frame.block_threads;
+    let loop_head = frame.head.clone().unwrap_or_else(|| {
         format!(
             "    const u64 tiles = ({rows} + {last}) / {block_threads};\n    \
              for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n",
             last = block_threads - 1
         )
     });
+    emitter.end_head(
+        head,
+        &format!(
+            "{loop_head}        \
+             const u64 row = tile * {block_threads} + threadIdx.x;\n        \
+             bool alive = row < {rows};\n",
+        ),
+    );
+    let grid = Grid::Tiles { block_threads, shared_bytes: frame.shared_bytes };
+    Ok((shape, frame, grid))
+}
+
+/// Steps and sink.
+fn emit_rest(
+    emitter: &mut Emitter,
+    mut environment: Environment,
+    steps: &[Step],
+    sink: &Sink,
+) -> Result<(SinkShape, Frame)> {
+    let mut probes = 0;
+    for step in steps {
+        environment = emit_step(emitter, &environment, step, &mut probes)?;
+    }
+    emit_sink(emitter, &environment, sink)
+}
+
+fn finish(
+    emitter: Emitter,
+    frame: &Frame,
+    block_threads: u32,
+    grid: Grid,
+    sink: SinkShape,
+    hash_bits: u32,
+) -> GeneratedPipeline {
+    let (body, params) = emitter.finish();
     let text = format!(
         "#include \"wj/pipeline.cuh\"\n{declaration}\n\
-         WJ_ENTRY(pipeline, Params, {block_threads}) {{\n{prologue}{head}        \
-         const u64 row = tile * {block_threads} + threadIdx.x;\n        \
-         bool alive = row < {rows};\n{body}    }}\n{epilogue}}}\n",
+         WJ_ENTRY(pipeline, Params, {block_threads}) {{\n{prologue}{body}{epilogue}}}\n",
         declaration = params.declaration(),
         prologue = frame.prologue,
         epilogue = frame.epilogue,
@@ -102,18 +173,11 @@ pub(crate) fn generate(source: &SourceShape, steps: &[Step], sink: &Sink, hash_b
         entries: vec!["pipeline".into()],
         defines: Constants { hash_bits, lanes: 1 }.defines(),
     };
-    Ok(GeneratedPipeline {
-        module,
-        bindings: params.bindings(),
-        lookups: params.lookups,
-        sink: shape,
-        block_threads,
-        shared_bytes: frame.shared_bytes,
-    })
+    GeneratedPipeline { module, bindings: params.bindings(), lookups: params.lookups, sink, grid }
 }
 
 /// The columns of the source; rows of a group table that hold no group are not alive.
-fn open_source(emitter: &mut Emitter, source: &SourceShape) -> Environment {
+pub(super) fn open_source(emitter: &mut Emitter, source: &SourceShape) -> Environment {
     match source {
         SourceShape::Columns(columns, _) => Environment::new((0..columns.len()).map(Cell::Source).collect()),
         SourceShape::Groups(shape) => {
@@ -122,10 +186,17 @@ fn open_source(emitter: &mut Emitter, source: &SourceShape) -> Environment {
             emitter.line("alive = alive && group[0] != 0;");
             aggregate_columns::group_columns(emitter, shape)
         }
+        // These open their own loops.
+        SourceShape::Matches { .. } => Environment::new(vec![]),
     }
 }
 
-fn emit_step(emitter: &mut Emitter, environment: &Environment, step: &Step, probes: &mut usize) -> Result<Environment> {
+pub(super) fn emit_step(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    step: &Step,
+    probes: &mut usize,
+) -> Result<Environment> {
     match step {
         Step::Filter(predicate) => {
             // One section a condition: a column is loaded only for rows that passed those before.
@@ -153,18 +224,20 @@ fn emit_step(emitter: &mut Emitter, environment: &Environment, step: &Step, prob
 }
 
 fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> Result<(SinkShape, Frame)> {
-    let rows = |columns| (SinkShape::Rows(columns), Frame::default());
+    let frame = || Frame { shared_bytes: store::RESERVATION_BYTES, ..Frame::default() };
+    let rows = |columns| (SinkShape::Rows(columns), frame());
     Ok(match sink {
         Sink::Materialise(columns) => rows(store::materialise(emitter, environment, columns)?),
         Sink::Build { keys, null_equals_null, payload } => {
             let built = store::build(emitter, environment, keys, *null_equals_null, payload)?;
             let shape = SinkShape::Build { columns: built.columns, packing: built.packing, payload: built.payload };
-            (shape, Frame::default())
+            (shape, frame())
         }
         Sink::Route { shape, keys, null_equals_null, columns } => {
             rows(store::route(emitter, environment, shape, keys, *null_equals_null, columns)?)
         }
         Sink::RouteGroups { keys, columns } => rows(store::route_groups(emitter, environment, keys, columns)?),
+        Sink::Partition { .. } => return Err(crate::Error::internal("a partition within a loop over rows")),
         Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max, form, block_slots } => {
             let limits = Limits {
                 rows_bits: *rows_bits,

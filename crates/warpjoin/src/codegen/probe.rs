@@ -3,6 +3,7 @@
 use super::emitter::{Cell, Emitter, Environment, PayloadAccess};
 use super::expr::evaluate;
 use super::lookup;
+use super::packing::Packing;
 use super::params::{Binding, JoinPart};
 use super::shapes::{JoinShape, PayloadForm, ProbeKey, ProbeStep, StoredKey};
 use super::store::key_word;
@@ -57,9 +58,29 @@ pub(crate) fn probe_words(
     keys: &[Expr],
     null_equals_null: bool,
 ) -> Result<Vec<String>> {
+    let (values, conditions) = probe_values(emitter, environment, &shape.packing, keys, null_equals_null)?;
+    let words = shape.packing.pack(emitter, &values);
+    let words: Vec<String> = words.iter().map(|word| hoist_word(emitter, word)).collect();
+    if conditions.is_empty() {
+        emitter.flush();
+    } else {
+        emitter.narrow(&conditions.join(" && "));
+    }
+    Ok(words)
+}
+
+/// Evaluates keys for packing them as the first fields of `packing`, which is another side's: the
+/// values, strings in that side's codes, and the conditions under which they can match there.
+pub(crate) fn probe_values(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    packing: &Packing,
+    keys: &[Expr],
+    null_equals_null: bool,
+) -> Result<(Vec<Value>, Vec<String>)> {
     let mut values: Vec<Value> = vec![];
     let mut conditions = vec![];
-    for (key, field) in keys.iter().zip(&shape.packing.fields) {
+    for (key, field) in keys.iter().zip(&packing.fields) {
         let mut value = evaluate(emitter, key, environment)?;
         if let (Some(dictionary), true) = (&field.value.dictionary, value.dictionary.is_some()) {
             let translated = lookup::translate(emitter, &value, dictionary)?;
@@ -71,19 +92,12 @@ pub(crate) fn probe_words(
         }
         values.push(value);
     }
-    conditions.extend(shape.packing.within(emitter, &values, null_equals_null));
-    let words = shape.packing.pack(emitter, &values);
-    let words: Vec<String> = words.iter().map(|word| hoist_word(emitter, word)).collect();
-    if conditions.is_empty() {
-        emitter.flush();
-    } else {
-        emitter.narrow(&conditions.join(" && "));
-    }
-    Ok(words)
+    conditions.extend(packing.within(emitter, &values, null_equals_null));
+    Ok((values, conditions))
 }
 
 /// Puts a u64 into a variable that stays visible after the section.
-fn hoist_word(emitter: &mut Emitter, code: &str) -> String {
+pub(crate) fn hoist_word(emitter: &mut Emitter, code: &str) -> String {
     let name = emitter.fresh("h");
     emitter.declare(&format!("u64 {name} = 0;"));
     emitter.statement(&format!("{name} = {code};"));
@@ -113,6 +127,7 @@ fn find(emitter: &mut Emitter, shape: &JoinShape, key: &str, join: usize) {
     ));
     let mut row = found.clone();
     if !shape.unique {
+        emitter.is_block_uniform = false;
         let row_list = emitter.params.once("const u32*", Binding::Join(join, JoinPart::RowList));
         let (index, count) = (format!("index{join}"), format!("count{join}"));
         emitter.line(&format!("const u32 {count} = {alive} ? (u32){found} : 0;"));

@@ -16,6 +16,68 @@ pub(crate) enum SourceShape {
     Columns(Vec<ColumnType>, ValidityForm),
     /// Groups of a finished group table.
     Groups(Arc<GroupShape>),
+    /// Matches of two relations that were partitioned alike: build columns, then probe columns.
+    Matches { build: Arc<RowShape>, probe: Arc<RowShape> },
+}
+
+/// Rows of a partitioned relation: words of 4 or 8 bytes, each in a column of its own, with the key's
+/// bits first.
+#[derive(Debug, Clone)]
+pub(crate) struct RowShape {
+    /// Keys, then payload.
+    pub packing: Packing,
+    /// Fields of the packing that are the key.
+    pub keys: usize,
+    /// Field that holds each column of the relation; `None`: nobody needs it.
+    pub field_of: Vec<Option<usize>>,
+}
+
+impl RowShape {
+    /// Words of a row; at least one.
+    pub(crate) fn words(&self) -> usize {
+        self.packing.words().max(1)
+    }
+
+    /// Stored bytes of each word.
+    pub(crate) fn word_bytes(&self) -> Vec<u32> {
+        let bytes = |bits: &u32| if *bits <= 32 { 4 } else { 8 };
+        if self.packing.words() == 0 { vec![4] } else { self.packing.word_bits.iter().map(bytes).collect() }
+    }
+
+    /// The key fields as values, for their types.
+    pub(crate) fn key_values(&self) -> Vec<super::value::Value> {
+        self.packing.fields[..self.keys].iter().map(|field| field.value.clone()).collect()
+    }
+
+    /// Bits of the key in each word that has some; at least one word.
+    pub(crate) fn key_masks(&self) -> Vec<u64> {
+        let mut masks = self.packing.masks_of(self.keys);
+        while masks.last() == Some(&0) {
+            masks.pop();
+        }
+        if masks.is_empty() { vec![0] } else { masks }
+    }
+}
+
+/// How the rows of a relation become rows of words.
+#[derive(Debug, Clone)]
+pub(crate) struct RowSpec {
+    pub keys: Vec<Expr>,
+    /// Packs the keys as this other side does, and drops rows with keys beyond its bounds.
+    pub like: Option<Arc<RowShape>>,
+    /// Keeps rows with a null key.
+    pub keeps_null_keys: bool,
+    /// Columns of the last step that are needed.
+    pub payload: Vec<usize>,
+}
+
+/// Which kernel of a partition is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PartitionStage {
+    /// Counts the rows of each partition.
+    Count,
+    /// Moves rows to their partitions.
+    Scatter,
 }
 
 /// What a pipeline does between source and sink.
@@ -111,6 +173,8 @@ pub(crate) enum Sink {
     /// Writes a key word for routing a group, then columns of the last step. Without keys every row
     /// goes to one device.
     RouteGroups { keys: Vec<usize>, columns: Vec<usize> },
+    /// Counts or writes rows of words by partition. The steps before hold no probe.
+    Partition { stage: PartitionStage, rows: RowSpec },
     /// Aggregates.
     Aggregate {
         keys: Vec<Expr>,

@@ -12,11 +12,22 @@ use crate::Result;
 use crate::column::ColumnType;
 use crate::expr::Expr;
 
+/// Shared memory of a block that reserves places together.
+pub(crate) const RESERVATION_BYTES: u32 = 8 + 32 * 4;
+
 /// Starts a sink that writes rows: reserves a place for each row that is alive.
 fn reserve(emitter: &mut Emitter) {
+    if emitter.is_reserved {
+        return;
+    }
     let control = emitter.params.once("u64*", Binding::Control);
     let alive = emitter.alive.clone();
-    emitter.line(&format!("const u64 place = reserve_rows(&{control}[WJ_CONTROL_ROWS], {alive});"));
+    let reserve = if emitter.is_block_uniform {
+        "reserve_rows_of_block(shared_as<BlockReservation>(), "
+    } else {
+        "reserve_rows("
+    };
+    emitter.line(&format!("const u64 place = {reserve}&{control}[WJ_CONTROL_ROWS], {alive});"));
     let capacity = emitter.params.once("u64", Binding::OutputCapacity);
     emitter.line(&format!("{alive} = {alive} && place < {capacity};"));
 }

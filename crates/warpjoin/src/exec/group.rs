@@ -83,6 +83,8 @@ impl Query<'_> {
     ) -> Result<GroupTable> {
         let shared_bytes_max =
             self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0);
+        // A join by partition needs the shared memory itself.
+        let shared_bytes_max = if matches!(relation.source, Source::Matches(_)) { 0 } else { shared_bytes_max };
         let rows_bits = relation.rows_bits();
         let (form, block_slots) = (self.options.group_by_form, self.options.block_table_slots);
         let sink = Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max, form, block_slots };
@@ -161,7 +163,7 @@ impl Query<'_> {
     ) -> GroupRoom {
         let packed_bits = shape.packing.single_word_bits().unwrap_or(64);
         let rows = relation.source.shard_rows(device);
-        let grid = launch_shape(&self.streams[device], rows, generated);
+        let grid = launch_shape(&self.streams[device], rows, generated, relation, 0);
         let blocks = u64::from(grid.blocks);
         let slots = match shape.mode {
             GroupMode::Global => 1,

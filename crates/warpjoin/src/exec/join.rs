@@ -6,7 +6,7 @@ use warpjoin_device::{Arg, Buffer, Kernel, ModuleSource};
 
 use super::exchange::launch;
 use super::launch::{Report, read_report};
-use super::options::Distribution;
+use super::options::{Distribution, JoinForm};
 use super::query::Query;
 use super::relation::{Intermediate, JoinShard, JoinTable, Relation, Source};
 use crate::codegen::{
@@ -33,6 +33,10 @@ impl Query<'_> {
         let mut payload = needed(plan);
         payload.retain(|&column| column < build_width);
         let build = self.relation(&plan.build)?;
+        if self.devices() == 1 && self.options.join_form == Some(JoinForm::Partitioned) {
+            let probe = self.relation(&plan.probe)?;
+            return self.join_partitioned(plan, build, probe);
+        }
         let keys: Vec<Expr> = plan.on.iter().map(|(build, _)| build.clone()).collect();
         let sink = Sink::Build { keys, null_equals_null: plan.null_equals_null, payload: payload.clone() };
         let (rows, generated) = self.run_rows(&build, &sink, "BuildRows")?;
@@ -322,7 +326,7 @@ fn lanes_for(load_factor: f64) -> u32 {
 }
 
 /// Columns of both sides that the join's output or residual reads, in order.
-fn needed(plan: &JoinPlan) -> Vec<usize> {
+pub(super) fn needed(plan: &JoinPlan) -> Vec<usize> {
     let mut columns = plan.output.clone();
     if let Some(residual) = &plan.residual {
         residual.visit_columns(&mut |column| columns.push(column));

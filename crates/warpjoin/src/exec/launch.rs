@@ -1,12 +1,17 @@
 //! Runs one generated pipeline on all devices: compile, bind, launch, wait, look at the status.
 
-use warpjoin_device::{Arg, Buffer, Event, Kernel, Launch, Stream};
+use warpjoin_device::{Arg, Buffer, DeviceKind, Event, Kernel, Launch, Stream};
 
+use super::matches::match_threads;
 use super::metrics::PipelineMetrics;
+use super::partition::{PartitionTarget, partition_launch};
 use super::query::Query;
 use super::group_target::GroupTarget;
-use super::relation::{IntermediateShard, JoinTable, Relation};
-use crate::codegen::{Binding, GeneratedPipeline, GroupPart, JoinPart, ROWS_PER_THREAD_BITS_MAX, control, status};
+use super::relation::{IntermediateShard, JoinTable, Relation, Source};
+use crate::codegen::{
+    Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, MatchPart, PARTITION_ITEMS, PARTITION_THREADS_MAX,
+    PartitionPart, ROWS_PER_THREAD_BITS_MAX, control, status,
+};
 use crate::column::EncodedColumn;
 use crate::{Error, Result};
 
@@ -14,6 +19,7 @@ use crate::{Error, Result};
 pub(crate) enum Target<'a> {
     Rows { shard: &'a IntermediateShard, capacity: u64 },
     Groups(&'a GroupTarget),
+    Partition(&'a PartitionTarget),
 }
 
 /// What the kernel of one device reported.
@@ -24,10 +30,18 @@ pub(crate) struct Report {
 }
 
 /// A launch under way on one device. Holds what the kernel reads until it has ended.
-struct Flight {
+pub(super) struct Flight {
     control: Buffer,
     _lookups: Vec<UploadedColumn>,
-    events: (Event, Event),
+    /// Before and after the kernel.
+    pub events: (Event, Event),
+}
+
+impl Flight {
+    /// Waits for the kernel; errors of the data are errors.
+    pub(super) fn check(&self, stream: &Stream) -> Result<()> {
+        check_status(read_report(stream, &self.control)?.status)
+    }
 }
 
 struct UploadedColumn {
@@ -63,7 +77,7 @@ impl Query<'_> {
         Ok(reports)
     }
 
-    fn launch_on(
+    pub(super) fn launch_on(
         &mut self,
         device: usize,
         kernel: &Kernel,
@@ -80,7 +94,8 @@ impl Query<'_> {
         let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
         let begin = stream.record()?;
         // A kernel without rows still has its part in some sinks: a global aggregate has one row.
-        let launch = launch_shape(&stream, rows, generated);
+        let bits = if let Target::Partition(partition) = target { partition.bits } else { 0 };
+        let launch = launch_shape(&stream, rows, generated, relation, bits);
         stream.launch(kernel, launch, &args)?;
         self.metrics.launches += 1;
         let end = stream.record()?;
@@ -142,20 +157,51 @@ fn check_status(bits: u64) -> Result<()> {
     }
 }
 
-/// Enough blocks to fill the device, and so many that no thread sees too many rows.
-pub(super) fn launch_shape(stream: &Stream, rows: u64, generated: &GeneratedPipeline) -> Launch {
+/// Enough blocks to fill the device, and so many that no thread sees too many rows; `bits` of a partition that is
+/// written.
+pub(super) fn launch_shape(
+    stream: &Stream,
+    rows: u64,
+    generated: &GeneratedPipeline,
+    relation: &Relation,
+    bits: u32,
+) -> Launch {
     let info = stream.device().info();
-    let threads = u64::from(generated.block_threads);
-    let tiles = rows.div_ceil(threads).max(1);
-    let shared_per_multiprocessor = u64::from(info.shared_bytes_per_block_max).max(1);
-    let resident = match generated.shared_bytes {
+    let shared_bytes_max = info.shared_bytes_per_block_max.max(1);
+    // Blocks that a multiprocessor holds at once.
+    let resident = |threads: u32, shared_bytes: u32| match shared_bytes {
         0 => 2048 / threads,
-        bytes => (shared_per_multiprocessor / u64::from(bytes)).clamp(1, 2048 / threads),
+        bytes => (shared_bytes_max / bytes).clamp(1, 2048 / threads),
     };
-    let fill = u64::from(info.multiprocessors) * resident;
-    let least = rows.div_ceil(threads << ROWS_PER_THREAD_BITS_MAX);
-    let blocks = tiles.min(fill).max(least).clamp(1, i32::MAX as u64);
-    Launch { blocks: blocks as u32, block_threads: generated.block_threads, shared_bytes: generated.shared_bytes }
+    let fill =
+        |threads: u32, shared_bytes: u32| u64::from(info.multiprocessors) * u64::from(resident(threads, shared_bytes));
+    let (blocks, block_threads, shared_bytes) = match generated.grid {
+        Grid::Tiles { block_threads, shared_bytes } => {
+            let threads = u64::from(block_threads);
+            let tiles = rows.div_ceil(threads).max(1);
+            let least = rows.div_ceil(threads << ROWS_PER_THREAD_BITS_MAX);
+            (tiles.min(fill(block_threads, shared_bytes)).max(least), block_threads, shared_bytes)
+        }
+        Grid::Count => {
+            let threads = if info.kind == DeviceKind::Simulated { 64 } else { PARTITION_THREADS_MAX };
+            let shared_bytes = 4 << bits;
+            let tiles = rows.div_ceil(u64::from(threads * PARTITION_ITEMS));
+            (tiles.min(fill(threads, shared_bytes)), threads, shared_bytes)
+        }
+        Grid::Scatter => {
+            let tile = partition_launch(info, bits);
+            (rows.div_ceil(tile.tile_rows()), tile.threads, tile.shared_bytes)
+        }
+        Grid::Matches => {
+            let threads = match_threads(info);
+            let shared_bytes = match &relation.source {
+                Source::Matches(matches) => matches.shared_bytes,
+                _ => 0,
+            };
+            (fill(threads, shared_bytes), threads, shared_bytes)
+        }
+    };
+    Launch { blocks: blocks.clamp(1, i32::MAX as u64) as u32, block_threads, shared_bytes }
 }
 
 /// Finds what to pass for a binding on one device.
@@ -188,6 +234,36 @@ impl<'a> Binder<'a> {
             Binding::OutputValidity(column) => buffer(self.output()?.0.columns[*column].validity.as_ref()),
             Binding::OutputCapacity => Arg::U64(self.output()?.1),
             Binding::Group(part) => self.group_arg(*part)?,
+            Binding::Partition(part) => {
+                let Target::Partition(target) = self.target else {
+                    return Err(Error::internal("a partition where rows are written"));
+                };
+                match part {
+                    PartitionPart::Bits => Arg::U64(target.bits.into()),
+                    PartitionPart::Counts => Arg::Buffer(&target.counts),
+                    PartitionPart::Cursors => Arg::Buffer(&target.cursors),
+                    PartitionPart::Word(word) => Arg::Buffer(&target.words[*word]),
+                }
+            }
+            Binding::Match(part) => self.match_arg(*part)?,
+        })
+    }
+
+    fn match_arg(&self, part: MatchPart) -> Result<Arg<'a>> {
+        let Source::Matches(matches) = &self.relation.source else {
+            return Err(Error::internal("matches of a table"));
+        };
+        let (build, probe) = (&matches.build.shards[self.device], &matches.probe.shards[self.device]);
+        Ok(match part {
+            MatchPart::Bits => Arg::U64(matches.bits.into()),
+            MatchPart::BuildOffsets => Arg::Buffer(&build.offsets),
+            MatchPart::ProbeOffsets => Arg::Buffer(&probe.offsets),
+            MatchPart::Items => Arg::Buffer(&matches.items[self.device]),
+            MatchPart::Capacity => Arg::U64(matches.capacity.into()),
+            MatchPart::HeadsBits => Arg::U64(matches.heads_bits.into()),
+            MatchPart::ChunkRows => Arg::U64(matches.chunk_rows.into()),
+            MatchPart::BuildWord(word) => Arg::Buffer(&build.words[word]),
+            MatchPart::ProbeWord(word) => Arg::Buffer(&probe.words[word]),
         })
     }
 
@@ -208,7 +284,7 @@ impl<'a> Binder<'a> {
     fn output(&self) -> Result<(&'a IntermediateShard, u64)> {
         match self.target {
             Target::Rows { shard, capacity } => Ok((shard, *capacity)),
-            Target::Groups(_) => Err(Error::internal("rows written to a group table")),
+            _ => Err(Error::internal("rows written to something else")),
         }
     }
 

@@ -22,10 +22,23 @@ pub struct ExecOptions {
     pub group_by_form: Option<crate::codegen::GroupByForm>,
     /// Slots of the group table in each block's shared memory. `None`: what fits.
     pub block_table_slots: Option<u32>,
+    /// How joins find matches; `None`: by the cost rule.
+    pub join_form: Option<JoinForm>,
+    /// Build rows of a partition that a partitioned join aims at. `None`: 4096.
+    pub partition_rows: Option<u32>,
     /// Keeps only this many bits of every key hash, so that tests meet collisions.
     pub hash_bits: u32,
     /// First guess of a hash table's slots and of an output's rows, so that tests meet retries.
     pub first_capacity: Option<u64>,
+}
+
+/// How a join finds matches on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinForm {
+    /// One hash table, probed by the pipeline of the probe side.
+    HashTable,
+    /// Both sides are partitioned by key hash, and matched partition by partition in shared memory.
+    Partitioned,
 }
 
 /// How rows are brought together for joins on several devices.
@@ -50,6 +63,8 @@ impl Default for ExecOptions {
             distribution: Distribution::Auto,
             group_by_form: None,
             block_table_slots: None,
+            join_form: None,
+            partition_rows: None,
             hash_bits: 64,
             first_capacity: None,
         }

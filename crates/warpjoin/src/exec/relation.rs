@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use warpjoin_device::Buffer;
 
+use super::matches::Matches;
 use crate::Table;
 use crate::codegen::{GroupShape, JoinShape, SourceShape, Step, ValidityForm};
 use crate::column::ColumnType;
@@ -32,6 +33,8 @@ pub(crate) enum Source {
     Intermediate(Arc<Intermediate>),
     /// Groups that a pipeline made.
     Groups(Arc<GroupTable>),
+    /// Matches of two relations that were partitioned alike.
+    Matches(Arc<Matches>),
 }
 
 /// Rows that a pipeline put out.
@@ -100,6 +103,7 @@ impl Relation {
             Source::Groups(groups) => {
                 (groups.shape.packing.fields.len() + groups.shape.results.len(), groups.groups_max)
             }
+            Source::Matches(matches) => (matches.width(), matches.rows_max()),
         };
         Self { source, steps: vec![], joins: vec![], width, rows_max }
     }
@@ -116,6 +120,7 @@ impl Relation {
             Source::Table(_, projection) => format!("Scan[{}]", projection.len()),
             Source::Intermediate(rows) => format!("Rows[{}]", rows.columns.len()),
             Source::Groups(_) => "Groups".to_string(),
+            Source::Matches(_) => "Matches".to_string(),
         }];
         words.extend(self.steps.iter().map(|step| {
             match step {
@@ -138,6 +143,9 @@ impl Source {
             }
             Self::Intermediate(rows) => SourceShape::Columns(rows.columns.clone(), ValidityForm::Bytes),
             Self::Groups(groups) => SourceShape::Groups(groups.shape.clone()),
+            Self::Matches(matches) => {
+                SourceShape::Matches { build: matches.build.shape.clone(), probe: matches.probe.shape.clone() }
+            }
         }
     }
 
@@ -147,6 +155,17 @@ impl Source {
             Self::Table(table, _) => table.shards()[device].rows,
             Self::Intermediate(rows) => rows.shards[device].rows,
             Self::Groups(groups) => groups.shards[device].capacity,
+            Self::Matches(matches) => matches.probe.shards[device].rows_max,
+        }
+    }
+
+    /// Most rows of a shard; of a dry run, where there are no shards, the bound of all rows.
+    pub(crate) fn shard_rows_max(&self, devices: usize) -> u64 {
+        match self {
+            Self::Intermediate(rows) if rows.shards.len() < devices => rows.rows_max,
+            Self::Groups(groups) if groups.shards.len() < devices => groups.groups_max,
+            Self::Matches(matches) if matches.probe.shards.len() < devices => matches.probe.rows_max,
+            _ => (0..devices).map(|device| self.shard_rows(device)).max().unwrap_or(0),
         }
     }
 
@@ -155,7 +174,7 @@ impl Source {
         match self {
             Self::Table(table, projection) => table.shards()[device].columns[projection[column]].values.as_ref(),
             Self::Intermediate(rows) => rows.shards[device].columns[column].values.as_ref(),
-            Self::Groups(_) => None,
+            Self::Groups(_) | Self::Matches(_) => None,
         }
     }
 
@@ -164,7 +183,7 @@ impl Source {
         match self {
             Self::Table(table, projection) => table.shards()[device].columns[projection[column]].validity.as_ref(),
             Self::Intermediate(rows) => rows.shards[device].columns[column].validity.as_ref(),
-            Self::Groups(_) => None,
+            Self::Groups(_) | Self::Matches(_) => None,
         }
     }
 
@@ -174,6 +193,8 @@ impl Source {
             Self::Table(table, projection) => table.column_types()[projection[column]].layout().width_bytes.into(),
             Self::Intermediate(rows) => rows.columns[column].layout().width_bytes.into(),
             Self::Groups(groups) => groups.shape.stride_words as u64 * 8,
+            // Counted by the partitions.
+            Self::Matches(_) => 0,
         }
     }
 }

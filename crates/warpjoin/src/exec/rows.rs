@@ -34,7 +34,9 @@ impl Query<'_> {
         let generated = self.generate(relation, sink)?;
         let columns = match &generated.sink {
             SinkShape::Rows(columns) | SinkShape::Build { columns, .. } => columns.clone(),
-            SinkShape::Groups(_) => return Err(Error::internal("a group table where rows were asked for")),
+            SinkShape::Groups(_) | SinkShape::Partition(_) => {
+                return Err(Error::internal("no rows where rows were asked for"));
+            }
         };
         if self.is_dry() {
             self.compile(&generated.module, "pipeline")?;

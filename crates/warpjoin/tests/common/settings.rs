@@ -3,8 +3,8 @@
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use warpjoin::ExecOptions;
 use warpjoin::exec::{Distribution, GroupByForm};
+use warpjoin::{ExecOptions, JoinForm};
 
 /// How a case is run. What is not said here is the default.
 #[derive(Debug, Clone)]
@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) batch_rows: usize,
     pub(crate) group_by_form: Option<GroupByForm>,
     pub(crate) block_table_slots: Option<u32>,
+    pub(crate) join_form: Option<JoinForm>,
+    pub(crate) partition_rows: Option<u32>,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
 }
@@ -34,6 +36,8 @@ impl Default for Settings {
             batch_rows: 8192,
             group_by_form: None,
             block_table_slots: None,
+            join_form: None,
+            partition_rows: None,
             keeps: false,
         }
     }
@@ -50,6 +54,8 @@ impl Settings {
             first_capacity: self.first_capacity,
             group_by_form: self.group_by_form,
             block_table_slots: self.block_table_slots,
+            join_form: self.join_form,
+            partition_rows: self.partition_rows,
             ..ExecOptions::default()
         }
     }
@@ -69,5 +75,9 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         keeps: rng.random_bool(0.25),
         group_by_form: *[None, None, Some(GroupByForm::Global), Some(GroupByForm::BlockTable)].choose(rng).expect("some"),
         block_table_slots: *[None, Some(0), Some(100)].choose(rng).expect("some"),
+        join_form: *[None, Some(JoinForm::HashTable), Some(JoinForm::Partitioned), Some(JoinForm::Partitioned)]
+            .choose(rng)
+            .expect("some"),
+        partition_rows: *[None, Some(1), Some(7), Some(50)].choose(rng).expect("some"),
     }
 }

@@ -1,0 +1,306 @@
+//! Radix partitions of relations: count, scan, then one or two passes.
+
+use std::sync::Arc;
+
+use warpjoin_device::{Arg, Buffer, DeviceInfo, DeviceKind, Kernel, Launch, ModuleSource, Stream};
+
+use super::launch::{Flight, Target};
+use super::metrics::PipelineMetrics;
+use super::query::Query;
+use super::relation::{Relation, Source};
+use crate::codegen::{
+    Constants, GeneratedPipeline, PARTITION_ITEMS, PARTITION_THREADS_MAX, PartitionStage, ROW_WORDS_MAX, RowShape,
+    RowSpec, Sink, SinkShape, Step,
+};
+use crate::{Error, Reason, Result};
+
+/// Entries of the second pass: key in one word, in several.
+const PASS_SINGLE: &str = "partition_pass_single";
+const PASS_MULTIPLE: &str = "partition_pass_multiple";
+/// Most bits of one pass: with more, runs get shorter than the memory's sectors.
+pub(crate) const PASS_BITS_MAX: u32 = 11;
+/// Most bits of a partition: a block counts all partitions in shared memory.
+pub(crate) const PARTITION_BITS_MAX: u32 = 15;
+
+/// Rows of words by partition, on every device.
+#[derive(Debug)]
+pub(crate) struct PartitionedRows {
+    pub shape: Arc<RowShape>,
+    /// Bound of the rows over all devices.
+    pub rows_max: u64,
+    pub shards: Vec<PartitionedShard>,
+}
+
+/// Rows of words by partition, on one device.
+#[derive(Debug)]
+pub(crate) struct PartitionedShard {
+    /// Bound of the rows; the last offset is their number.
+    pub rows_max: u64,
+    /// A column a word.
+    pub words: Vec<Buffer>,
+    /// u32 a partition, and one more: where each begins.
+    pub offsets: Buffer,
+}
+
+/// Bits of the first pass, and of the second if there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PassBits {
+    pub first: u32,
+    pub second: u32,
+}
+
+impl PassBits {
+    /// One pass where it can do.
+    pub(crate) fn of(bits: u32) -> Self {
+        if bits <= PASS_BITS_MAX {
+            Self { first: bits, second: 0 }
+        } else {
+            Self { first: bits.div_ceil(2), second: bits / 2 }
+        }
+    }
+
+    pub(crate) fn total(self) -> u32 {
+        self.first + self.second
+    }
+}
+
+/// Buffers of a partition under way on one device, and what the generated kernels write to.
+pub(crate) struct PartitionTarget {
+    pub bits: u32,
+    pub counts: Buffer,
+    pub cursors: Buffer,
+    pub words: Vec<Buffer>,
+}
+
+impl Query<'_> {
+    /// Partitions the rows of a relation by the hash of their keys.
+    pub(crate) fn partition(&mut self, relation: Relation, spec: RowSpec, bits: PassBits) -> Result<PartitionedRows> {
+        let width = relation.width;
+        let (relation, spec, kept) = self.without_probes(relation, spec)?;
+        let sink = |query: &mut Self, stage| query.generate(&relation, &Sink::Partition { stage, rows: spec.clone() });
+        let count = sink(self, PartitionStage::Count)?;
+        let scatter = sink(self, PartitionStage::Scatter)?;
+        let SinkShape::Partition(shape) = &scatter.sink else {
+            return Err(Error::internal("a partition sink without a partition"));
+        };
+        let field_of = |column: usize| match &kept {
+            Some(kept) => kept.iter().position(|&k| k == column).and_then(|position| shape.field_of[position]),
+            None => shape.field_of[column],
+        };
+        let shape = Arc::new(RowShape { field_of: (0..width).map(field_of).collect(), ..RowShape::clone(shape) });
+        if shape.words() > ROW_WORDS_MAX {
+            return Err(Reason::Limit(format!("rows of {} words in a partition", shape.words())).into());
+        }
+        let count_kernels = self.compile(&count.module, "pipeline")?;
+        let scatter_kernels = self.compile(&scatter.module, "pipeline")?;
+        let steps = Steps::compile(self, &shape)?;
+        if self.is_dry() {
+            return Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards: vec![] });
+        }
+        self.options.check_cancelled()?;
+        let mut pending = vec![];
+        for device in 0..self.devices() {
+            let counting = (&count, &count_kernels[device]);
+            let scattering = (&scatter, &scatter_kernels[device]);
+            pending.push(self.partition_on(device, &relation, &shape, bits, [counting, scattering], &steps)?);
+        }
+        let mut shards = vec![];
+        let mut kernel_ns = 0;
+        let mut rows_in = 0;
+        for (device, (shard, flights, end)) in pending.into_iter().enumerate() {
+            for flight in &flights {
+                flight.check(&self.streams[device])?;
+            }
+            kernel_ns = kernel_ns.max(end.elapsed_ns(&flights[0].events.0)?);
+            rows_in += shard.rows_max;
+            shards.push(shard);
+        }
+        let row_bytes: u64 = shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum();
+        self.metrics.kernel_ns += kernel_ns;
+        self.metrics.pipelines.push(PipelineMetrics {
+            name: format!("{} -> Partition[{}]", relation.describe(), bits.describe()),
+            rows_in,
+            rows_out: 0,
+            read_bytes: rows_in * row_bytes,
+            kernel_ns,
+            retries: 0,
+        });
+        Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards })
+    }
+
+    /// A relation whose rows can be looked at twice: without probes. With the columns that it kept, if
+    /// not all.
+    fn without_probes(&mut self, relation: Relation, spec: RowSpec) -> Result<(Relation, RowSpec, Option<Vec<usize>>)> {
+        let has_probe = relation.steps.iter().any(|step| matches!(step, Step::Probe(_)));
+        if !has_probe && !matches!(relation.source, Source::Matches(_)) {
+            return Ok((relation, spec, None));
+        }
+        let mut columns = spec.payload.clone();
+        spec.keys.iter().for_each(|key| key.visit_columns(&mut |column| columns.push(column)));
+        columns.sort_unstable();
+        columns.dedup();
+        let rows = self.materialise(&relation, columns.clone())?;
+        let position = |column: usize| columns.iter().position(|&c| c == column).unwrap_or(0);
+        let spec = RowSpec {
+            keys: spec.keys.iter().map(|key| key.remap(&position)).collect(),
+            payload: spec.payload.iter().map(|&column| position(column)).collect(),
+            ..spec
+        };
+        Ok((Relation::new(Source::Intermediate(rows)), spec, Some(columns)))
+    }
+
+    fn partition_on(
+        &mut self,
+        device: usize,
+        relation: &Relation,
+        shape: &RowShape,
+        bits: PassBits,
+        [count, scatter]: [(&GeneratedPipeline, &Kernel); 2],
+        steps: &Steps,
+    ) -> Result<(PartitionedShard, [Flight; 2], warpjoin_device::Event)> {
+        let stream = self.streams[device].clone();
+        let rows_max = relation.source.shard_rows(device);
+        if rows_max >= u64::from(u32::MAX) - 0x10_0000 {
+            return Err(Reason::Limit(format!("{rows_max} rows of a partition on one device")).into());
+        }
+        let partitions = 1u64 << bits.total();
+        let firsts = 1u64 << bits.first;
+        let counts = stream.alloc_filled(partitions * 4, 0)?;
+        let offsets = stream.alloc((partitions + 1) * 4)?;
+        let cursors = stream.alloc(partitions * 4)?;
+        let first_cursors = stream.alloc(firsts * 4)?;
+        let first_offsets = stream.alloc((firsts + 1) * 4)?;
+        let first_tiles = stream.alloc((firsts + 1) * 4)?;
+        let mut target = PartitionTarget { bits: bits.total(), counts, cursors: first_cursors, words: vec![] };
+        let counting = self.launch_on(device, count.1, relation, count.0, &Target::Partition(&target))?;
+        let second = partition_launch(stream.device().info(), bits.second);
+        let args = [
+            Arg::Buffer(&target.counts),
+            Arg::U64(bits.first.into()),
+            Arg::U64(bits.second.into()),
+            Arg::U64(second.tile_rows()),
+            Arg::Buffer(&offsets),
+            Arg::Buffer(&cursors),
+            Arg::Buffer(&target.cursors),
+            Arg::Buffer(&first_offsets),
+            Arg::Buffer(&first_tiles),
+        ];
+        let one = one_block(&stream);
+        stream.launch(&steps.scan[device], Launch { shared_bytes: 33 * 4, ..one }, &args)?;
+        target.bits = bits.first;
+        target.words = allocate_words(&stream, shape, rows_max)?;
+        let scattering = self.launch_on(device, scatter.1, relation, scatter.0, &Target::Partition(&target))?;
+        self.metrics.launches += 1;
+        let mut words = target.words;
+        if bits.second > 0 {
+            let moved = allocate_words(&stream, shape, rows_max)?;
+            let mut args = row_words(shape, &words);
+            args.extend(pointers(&moved));
+            args.extend([
+                Arg::U64(rows_max),
+                Arg::U64(bits.first.into()),
+                Arg::U64(bits.second.into()),
+                Arg::Buffer(&cursors),
+                Arg::Buffer(&first_offsets),
+                Arg::Buffer(&first_tiles),
+            ]);
+            let launch = Launch {
+                blocks: u32::try_from(rows_max.div_ceil(second.tile_rows()) + firsts).unwrap_or(u32::MAX),
+                block_threads: second.threads,
+                shared_bytes: second.shared_bytes,
+            };
+            stream.launch(&steps.pass[device], launch, &args)?;
+            self.metrics.launches += 1;
+            words = moved;
+        }
+        let end = stream.record()?;
+        Ok((PartitionedShard { rows_max, words, offsets }, [counting, scattering], end))
+    }
+}
+
+/// The kernels that are not generated, on every device.
+struct Steps {
+    scan: Vec<Kernel>,
+    pass: Vec<Kernel>,
+}
+
+impl Steps {
+    fn compile(query: &mut Query<'_>, shape: &RowShape) -> Result<Self> {
+        let module = partition_module(query.options.hash_bits);
+        let pass = if shape.key_masks().len() == 1 { PASS_SINGLE } else { PASS_MULTIPLE };
+        Ok(Self { scan: query.compile(&module, "partition_scan")?, pass: query.compile(&module, pass)? })
+    }
+}
+
+impl PassBits {
+    fn describe(self) -> String {
+        if self.second == 0 { format!("{} bits", self.first) } else { format!("{} + {} bits", self.first, self.second) }
+    }
+}
+
+/// Threads and shared memory of a block that moves a tile.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TileLaunch {
+    pub threads: u32,
+    pub shared_bytes: u32,
+}
+
+impl TileLaunch {
+    pub(crate) fn tile_rows(self) -> u64 {
+        u64::from(self.threads * PARTITION_ITEMS)
+    }
+}
+
+/// Two blocks a multiprocessor where tiles of half the size keep runs long enough.
+pub(crate) fn partition_launch(info: &DeviceInfo, bits: u32) -> TileLaunch {
+    let of = |threads: u32| {
+        // Stage and partition of each row, two counters a partition, sums.
+        let shared_bytes = threads * PARTITION_ITEMS * 10 + (8 << bits) + 33 * 4;
+        TileLaunch { threads, shared_bytes }
+    };
+    let asked = match info.kind {
+        // Fewer lanes: a simulated one costs far more than a row.
+        DeviceKind::Simulated => 64,
+        DeviceKind::Cuda if bits >= 10 => PARTITION_THREADS_MAX,
+        DeviceKind::Cuda => 512,
+    };
+    let fits = |threads: u32| of(threads).shared_bytes <= info.shared_bytes_per_block_max;
+    of([asked, 512, 256, 128].into_iter().find(|&threads| threads <= asked && fits(threads)).unwrap_or(64.min(asked)))
+}
+
+/// A launch of one block of as many threads as a partition's kernels take.
+pub(crate) fn one_block(stream: &Stream) -> Launch {
+    let threads = if stream.device().info().kind == DeviceKind::Simulated { 64 } else { PARTITION_THREADS_MAX };
+    Launch { blocks: 1, block_threads: threads, shared_bytes: 0 }
+}
+
+fn allocate_words(stream: &Stream, shape: &RowShape, rows: u64) -> Result<Vec<Buffer>> {
+    Ok(shape.word_bytes().iter().map(|&bytes| stream.alloc(rows * u64::from(bytes))).collect::<Result<_, _>>()?)
+}
+
+/// The fields of `RowWords` in `partition.cu`.
+fn row_words<'a>(shape: &RowShape, words: &'a [Buffer]) -> Vec<Arg<'a>> {
+    let padded = |values: Vec<u64>| {
+        (0..ROW_WORDS_MAX).map(move |index| Arg::U64(values.get(index).copied().unwrap_or(0))).collect::<Vec<_>>()
+    };
+    let masks = shape.key_masks();
+    let mut args = pointers(words);
+    args.extend(padded(shape.word_bytes().iter().map(|&bytes| u64::from(bytes == 8)).collect()));
+    args.extend(padded(masks.clone()));
+    args.extend([Arg::U64(masks.len() as u64), Arg::U64(words.len() as u64)]);
+    args
+}
+
+fn pointers(words: &[Buffer]) -> Vec<Arg<'_>> {
+    (0..ROW_WORDS_MAX).map(|index| words.get(index).map_or(Arg::Null, Arg::Buffer)).collect()
+}
+
+pub(crate) fn partition_module(hash_bits: u32) -> ModuleSource {
+    let file = warpjoin_kernels::PARTITION;
+    ModuleSource {
+        name: file.name.into(),
+        text: file.text.into(),
+        entries: ["partition_count", "partition_scan", PASS_SINGLE, PASS_MULTIPLE, "match_items"].map(String::from).to_vec(),
+        defines: Constants { hash_bits, lanes: 1 }.defines(),
+    }
+}

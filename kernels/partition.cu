@@ -1,0 +1,225 @@
+// Radix partition of rows that lie in columns of words. See wj/partition.cuh.
+//
+// partition_count: counts[2^bits] += rows of each partition. Shared: 4 bytes a partition.
+// partition_scan: exclusive sums of the counts, one block; cursors of the first and of the second pass;
+// tiles before each partition of the first pass. Shared: 33 words.
+// partition_pass_single, _multiple (key in one word, in several): moves rows to the partitions of `bits` more bits than `first_bits`, tiles of one partition of the
+// pass before each. Shared: as PartitionTile.
+// Status: none; every output has room for all rows.
+#include "wj/partition.cuh"
+
+struct RowWords {
+    const u8* columns[WJ_ROW_WORDS_MAX];
+    u64 is_wide[WJ_ROW_WORDS_MAX];    // 1: 8 bytes a row, 0: 4
+    u64 key_masks[WJ_ROW_WORDS_MAX];  // bits of each word that belong to the key
+    u64 key_words;
+    u64 words;
+};
+
+WJ_DEVICE u64 load_word(const RowWords& rows, u32 word, u64 row) {
+    const u8* column = rows.columns[word];
+    return rows.is_wide[word] ? reinterpret_cast<const u64*>(column)[row] : reinterpret_cast<const u32*>(column)[row];
+}
+
+WJ_DEVICE u64 hash_row(const RowWords& rows, u64 row) {
+    return partition_hash((u32)rows.key_words,
+                          [&](u32 word) { return load_word(rows, word, row) & rows.key_masks[word]; });
+}
+
+struct CountParams {
+    RowWords input;
+    u64 rows;
+    u64 bits;
+    u32* counts;
+};
+
+WJ_ENTRY(partition_count, CountParams, 1024) {
+    u32* counts = &shared_as<u32>();
+    const u32 partitions = 1u << p.bits;
+    for (u32 partition = threadIdx.x; partition < partitions; partition += blockDim.x) counts[partition] = 0;
+    __syncthreads();
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.rows; row += stride) {
+        atomicAdd(&counts[partition_of(hash_row(p.input, row), (u32)p.bits)], 1u);
+    }
+    __syncthreads();
+    for (u32 partition = threadIdx.x; partition < partitions; partition += blockDim.x) {
+        if (counts[partition] != 0) atomicAdd(&p.counts[partition], counts[partition]);
+    }
+}
+
+struct ScanParams {
+    const u32* counts;    // 2^(first_bits + second_bits)
+    u64 first_bits;
+    u64 second_bits;
+    u64 tile_rows;        // of the second pass
+    u32* offsets;         // partitions + 1
+    u32* cursors;         // partitions
+    u32* first_cursors;   // 2^first_bits
+    u32* first_offsets;   // 2^first_bits + 1
+    u32* first_tiles;     // 2^first_bits + 1
+};
+
+WJ_ENTRY(partition_scan, ScanParams, 1024) {
+    u32* sums = &shared_as<u32>();
+    const u32 partitions = 1u << (p.first_bits + p.second_bits);
+    u32 before = 0;
+    for (u32 first = 0; first < partitions; first += blockDim.x) {
+        const u32 partition = first + threadIdx.x;
+        const u32 count = partition < partitions ? p.counts[partition] : 0;
+        const u32 offset = before + block_exclusive_sum(sums, count);
+        before += sums[32];
+        __syncthreads();
+        if (partition < partitions) {
+            p.offsets[partition] = offset;
+            p.cursors[partition] = offset;
+        }
+    }
+    if (threadIdx.x == 0) p.offsets[partitions] = before;
+    __syncthreads();
+    const u32 first_partitions = 1u << p.first_bits;
+    u32 tiles_before = 0;
+    for (u32 first = 0; first < first_partitions; first += blockDim.x) {
+        const u32 partition = first + threadIdx.x;
+        u32 tiles = 0;
+        if (partition < first_partitions) {
+            const u32 begin = load_relaxed(&p.offsets[partition << p.second_bits]);
+            const u32 end = load_relaxed(&p.offsets[(partition + 1) << p.second_bits]);
+            p.first_cursors[partition] = begin;
+            p.first_offsets[partition] = begin;
+            tiles = (u32)((end - begin + p.tile_rows - 1) / p.tile_rows);
+        }
+        const u32 offset = tiles_before + block_exclusive_sum(sums, tiles);
+        tiles_before += sums[32];
+        __syncthreads();
+        if (partition < first_partitions) p.first_tiles[partition] = offset;
+    }
+    if (threadIdx.x == 0) {
+        p.first_tiles[first_partitions] = tiles_before;
+        p.first_offsets[first_partitions] = before;
+    }
+}
+
+struct PassParams {
+    RowWords input;
+    u8* outputs[WJ_ROW_WORDS_MAX];
+    u64 rows;
+    u64 first_bits;            // of the pass before; 0: none
+    u64 bits;                  // of this pass
+    u32* cursors;              // 2^(first_bits + bits)
+    const u32* first_offsets;  // 2^first_bits + 1, with first_bits
+    const u32* first_tiles;    // the same
+};
+
+// The rows of a block's tile: in one partition of the pass before.
+struct TileRange {
+    u64 first;
+    u32 rows;
+    u32 partition;
+};
+
+WJ_DEVICE TileRange tile_range(const PassParams& p) {
+    const u32 tile_rows = blockDim.x * WJ_PARTITION_ITEMS;
+    if (p.first_bits == 0) {
+        const u64 first = (u64)blockIdx.x * tile_rows;
+        const u64 left = first < p.rows ? p.rows - first : 0;
+        return TileRange{first, left < tile_rows ? (u32)left : tile_rows, 0};
+    }
+    // The last partition whose tiles begin at or before this one.
+    u32 low = 0;
+    u32 high = 1u << p.first_bits;
+    if (blockIdx.x >= p.first_tiles[high]) return TileRange{0, 0, 0};
+    for (u32 step = 0; step < 32 && high - low > 1; ++step) {
+        const u32 middle = (low + high) / 2;
+        if (p.first_tiles[middle] <= blockIdx.x) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    const u32 first = p.first_offsets[low] + (blockIdx.x - p.first_tiles[low]) * tile_rows;
+    const u32 left = p.first_offsets[low + 1] - first;
+    return TileRange{first, left < tile_rows ? left : tile_rows, low};
+}
+
+// Loads a word of each row of the thread's part of the tile. Beyond the last row it is that of the
+// last, so that no load waits for a branch.
+template <class T>
+WJ_DEVICE void load_items(const u8* column, const TileRange& range, u64 (&values)[WJ_PARTITION_ITEMS]) {
+    const T* rows = reinterpret_cast<const T*>(column) + range.first;
+#pragma unroll
+    for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
+        const u32 row = item * blockDim.x + threadIdx.x;
+        values[item] = rows[row < range.rows ? row : range.rows - 1];
+    }
+}
+
+WJ_DEVICE void load_items(const RowWords& rows, u32 word, const TileRange& range, u64 (&values)[WJ_PARTITION_ITEMS]) {
+    if (rows.is_wide[word]) {
+        load_items<u64>(rows.columns[word], range, values);
+    } else {
+        load_items<u32>(rows.columns[word], range, values);
+    }
+}
+
+// Moves the rows of a tile. SINGLE: the whole key is in word 0, which is then read once.
+template <bool SINGLE>
+WJ_DEVICE void move_tile(const PassParams& p) {
+    const u32 partitions = 1u << p.bits;
+    const TileRange range = tile_range(p);
+    if (range.rows == 0) return;
+    const PartitionTile tile = open_tile(partitions);
+    u32 places[WJ_PARTITION_ITEMS];
+    u64 values[WJ_PARTITION_ITEMS];
+    if (SINGLE) load_items(p.input, 0, range, values);
+#pragma unroll
+    for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
+        const u32 row = item * blockDim.x + threadIdx.x;
+        places[item] = WJ_UNRANKED;
+        if (row >= range.rows) continue;
+        const u64 hash = SINGLE ? hash_key(values[item] & p.input.key_masks[0]) : hash_row(p.input, range.first + row);
+        places[item] = rank_row(tile, partition_of(hash, (u32)(p.first_bits + p.bits)) & (partitions - 1));
+    }
+    reserve_runs(tile, partitions, p.cursors + ((u64)range.partition << p.bits));
+    place_rows(tile, places);
+    for (u32 word = 0; word < p.input.words; ++word) {
+        if (word != 0 || !SINGLE) load_items(p.input, word, range, values);
+        if (p.input.is_wide[word]) {
+            move_staged<u64>(tile, values, places, p.outputs[word]);
+        } else {
+            move_staged<u32>(tile, values, places, p.outputs[word]);
+        }
+    }
+}
+
+WJ_ENTRY(partition_pass_single, PassParams, 1024) { move_tile<true>(p); }
+WJ_ENTRY(partition_pass_multiple, PassParams, 1024) { move_tile<false>(p); }
+
+struct ItemsParams {
+    u64 partitions;
+    const u32* build_offsets;  // partitions + 1
+    const u32* probe_offsets;  // partitions + 1
+    u64 capacity;
+    u64 chunk_rows;
+    u64* items;  // partitions + 1
+};
+
+// match_items: the work items of a join before each partition (see wj/matches.cuh). One block; shared: 66 words.
+WJ_ENTRY(match_items, ItemsParams, 1024) {
+    u64* sums = &shared_as<u64>();
+    u64 before = 0;
+    for (u64 first = 0; first < p.partitions; first += blockDim.x) {
+        const u64 partition = first + threadIdx.x;
+        u64 items = 0;
+        if (partition < p.partitions) {
+            const u64 build_rows = p.build_offsets[partition + 1] - p.build_offsets[partition];
+            const u64 probe_rows = p.probe_offsets[partition + 1] - p.probe_offsets[partition];
+            items = (build_rows + p.capacity - 1) / p.capacity * ((probe_rows + p.chunk_rows - 1) / p.chunk_rows);
+        }
+        const u64 offset = before + block_exclusive_sum(sums, items);
+        before += sums[32];
+        __syncthreads();
+        if (partition < p.partitions) p.items[partition] = offset;
+    }
+    if (threadIdx.x == 0) p.items[p.partitions] = before;
+}
