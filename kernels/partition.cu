@@ -1,6 +1,5 @@
 // Radix partition of rows that lie in columns of words. See wj/partition.cuh.
 //
-// partition_count: counts[2^bits] += rows of each partition. Shared: 4 bytes a partition.
 // partition_scan: exclusive sums of the counts, one block; cursors of the first and of the second pass;
 // tiles before each partition of the first pass. Shared: 33 words.
 // partition_pass_single, _multiple (key in one word, in several): moves rows to the partitions of `bits` more bits than `first_bits`, tiles of one partition of the
@@ -26,28 +25,6 @@ WJ_DEVICE u64 hash_row(const RowWords& rows, u64 row) {
                           [&](u32 word) { return load_word(rows, word, row) & rows.key_masks[word]; });
 }
 
-struct CountParams {
-    RowWords input;
-    u64 rows;
-    u64 bits;
-    u32* counts;
-};
-
-WJ_ENTRY(partition_count, CountParams, 1024) {
-    u32* counts = &shared_as<u32>();
-    const u32 partitions = 1u << p.bits;
-    for (u32 partition = threadIdx.x; partition < partitions; partition += blockDim.x) counts[partition] = 0;
-    __syncthreads();
-    const u64 stride = (u64)gridDim.x * blockDim.x;
-    for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.rows; row += stride) {
-        atomicAdd(&counts[partition_of(hash_row(p.input, row), (u32)p.bits)], 1u);
-    }
-    __syncthreads();
-    for (u32 partition = threadIdx.x; partition < partitions; partition += blockDim.x) {
-        if (counts[partition] != 0) atomicAdd(&p.counts[partition], counts[partition]);
-    }
-}
-
 struct ScanParams {
     const u32* counts;    // 2^(first_bits + second_bits)
     u64 first_bits;
@@ -60,44 +37,59 @@ struct ScanParams {
     u32* first_tiles;     // 2^first_bits + 1
 };
 
-WJ_ENTRY(partition_scan, ScanParams, 1024) {
-    u32* sums = &shared_as<u32>();
-    const u32 partitions = 1u << (p.first_bits + p.second_bits);
-    u32 before = 0;
-    for (u32 first = 0; first < partitions; first += blockDim.x) {
-        const u32 partition = first + threadIdx.x;
-        const u32 count = partition < partitions ? p.counts[partition] : 0;
-        const u32 offset = before + block_exclusive_sum(sums, count);
+// Exclusive sums of `count` values by one block, several a thread: value_at(index) is added up, and
+// put(index, sum of those before) called. Returns the total.
+template <class T, class ValueAt, class Put>
+WJ_DEVICE T block_scan(T* sums, u64 count, ValueAt value_at, Put put) {
+    constexpr u32 each = 8;
+    T before = 0;
+    for (u64 first = 0; first < count; first += (u64)blockDim.x * each) {
+        const u64 mine = first + threadIdx.x * each;
+        T values[each];
+        T total = 0;
+#pragma unroll
+        for (u32 k = 0; k < each; ++k) {
+            values[k] = mine + k < count ? value_at(mine + k) : T(0);
+            total += values[k];
+        }
+        T running = before + block_exclusive_sum(sums, total);
         before += sums[32];
         __syncthreads();
-        if (partition < partitions) {
-            p.offsets[partition] = offset;
-            p.cursors[partition] = offset;
+#pragma unroll
+        for (u32 k = 0; k < each; ++k) {
+            if (mine + k < count) put(mine + k, running);
+            running += values[k];
         }
     }
-    if (threadIdx.x == 0) p.offsets[partitions] = before;
-    __syncthreads();
-    const u32 first_partitions = 1u << p.first_bits;
-    u32 tiles_before = 0;
-    for (u32 first = 0; first < first_partitions; first += blockDim.x) {
-        const u32 partition = first + threadIdx.x;
-        u32 tiles = 0;
-        if (partition < first_partitions) {
-            const u32 begin = load_relaxed(&p.offsets[partition << p.second_bits]);
-            const u32 end = load_relaxed(&p.offsets[(partition + 1) << p.second_bits]);
-            p.first_cursors[partition] = begin;
-            p.first_offsets[partition] = begin;
-            tiles = (u32)((end - begin + p.tile_rows - 1) / p.tile_rows);
-        }
-        const u32 offset = tiles_before + block_exclusive_sum(sums, tiles);
-        tiles_before += sums[32];
-        __syncthreads();
-        if (partition < first_partitions) p.first_tiles[partition] = offset;
-    }
+    return before;
+}
+
+WJ_ENTRY(partition_scan, ScanParams, 1024) {
+    u32* sums = &shared_as<u32>();
+    const u64 partitions = 1ULL << (p.first_bits + p.second_bits);
+    const u64 within = (1ULL << p.second_bits) - 1;
+    const u32 rows = block_scan<u32>(sums, partitions, [&](u64 partition) { return p.counts[partition]; },
+                                     [&](u64 partition, u32 offset) {
+                                         p.offsets[partition] = offset;
+                                         p.cursors[partition] = offset;
+                                         if ((partition & within) != 0) return;
+                                         p.first_cursors[partition >> p.second_bits] = offset;
+                                         p.first_offsets[partition >> p.second_bits] = offset;
+                                     });
+    const u64 firsts = 1ULL << p.first_bits;
     if (threadIdx.x == 0) {
-        p.first_tiles[first_partitions] = tiles_before;
-        p.first_offsets[first_partitions] = before;
+        p.offsets[partitions] = rows;
+        p.first_offsets[firsts] = rows;
     }
+    __syncthreads();
+    const u32 tiles = block_scan<u32>(
+        sums, firsts,
+        [&](u64 first) {
+            const u32 length = load_relaxed(&p.first_offsets[first + 1]) - load_relaxed(&p.first_offsets[first]);
+            return (u32)((length + p.tile_rows - 1) / p.tile_rows);
+        },
+        [&](u64 first, u32 before) { p.first_tiles[first] = before; });
+    if (threadIdx.x == 0) p.first_tiles[firsts] = tiles;
 }
 
 struct PassParams {
@@ -192,8 +184,8 @@ WJ_DEVICE void move_tile(const PassParams& p) {
     }
 }
 
-WJ_ENTRY(partition_pass_single, PassParams, 1024) { move_tile<true>(p); }
-WJ_ENTRY(partition_pass_multiple, PassParams, 1024) { move_tile<false>(p); }
+WJ_ENTRY_RESIDENT(partition_pass_single, PassParams, WJ_PARTITION_THREADS, 2) { move_tile<true>(p); }
+WJ_ENTRY_RESIDENT(partition_pass_multiple, PassParams, WJ_PARTITION_THREADS, 2) { move_tile<false>(p); }
 
 struct ItemsParams {
     u64 partitions;
@@ -206,20 +198,13 @@ struct ItemsParams {
 
 // match_items: the work items of a join before each partition (see wj/matches.cuh). One block; shared: 66 words.
 WJ_ENTRY(match_items, ItemsParams, 1024) {
-    u64* sums = &shared_as<u64>();
-    u64 before = 0;
-    for (u64 first = 0; first < p.partitions; first += blockDim.x) {
-        const u64 partition = first + threadIdx.x;
-        u64 items = 0;
-        if (partition < p.partitions) {
+    const u64 items = block_scan<u64>(
+        &shared_as<u64>(), p.partitions,
+        [&](u64 partition) {
             const u64 build_rows = p.build_offsets[partition + 1] - p.build_offsets[partition];
             const u64 probe_rows = p.probe_offsets[partition + 1] - p.probe_offsets[partition];
-            items = (build_rows + p.capacity - 1) / p.capacity * ((probe_rows + p.chunk_rows - 1) / p.chunk_rows);
-        }
-        const u64 offset = before + block_exclusive_sum(sums, items);
-        before += sums[32];
-        __syncthreads();
-        if (partition < p.partitions) p.items[partition] = offset;
-    }
-    if (threadIdx.x == 0) p.items[p.partitions] = before;
+            return (build_rows + p.capacity - 1) / p.capacity * ((probe_rows + p.chunk_rows - 1) / p.chunk_rows);
+        },
+        [&](u64 partition, u64 before) { p.items[partition] = before; });
+    if (threadIdx.x == 0) p.items[p.partitions] = items;
 }

@@ -41,6 +41,8 @@ extern "C" __attribute__((visibility("default"), no_sanitize("thread"))) void wj
         threads_max, __is_empty(Params) ? 0 : sizeof(Params)};                          \
     extern "C" __attribute__((visibility("default"))) void name(const Params& p)
 
+#define WJ_ENTRY_RESIDENT(name, Params, threads_max, blocks_min) WJ_ENTRY(name, Params, threads_max)
+
 WJ_SIM_INLINE WjLane& wj_sim_lane() {
     unsigned long sp;
 #if defined(__x86_64__)

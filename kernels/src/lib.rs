@@ -28,6 +28,7 @@ pub const HEADERS: &[KernelFile] = files![
     "wj/group_table.cuh",
     "wj/accumulate.cuh",
     "wj/block_table.cuh",
+    "wj/sketch.cuh",
     "wj/tiles.cuh",
     "wj/partition.cuh",
     "wj/matches.cuh",

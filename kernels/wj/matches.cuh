@@ -9,8 +9,8 @@
 
 // One work item; no build rows: there are no more.
 struct MatchItem {
-    u64 build_first;
-    u64 probe_first;
+    u32 build_first;
+    u32 probe_first;
     u32 build_rows;
     u32 probe_rows;
 };
@@ -64,13 +64,18 @@ struct MatchTable {
     u32* heads;
     u16* next;
     u32 heads_bits;
-    u32 used_bits;  // of the hash, by the partition
     u32 capacity;
 };
 
-WJ_DEVICE u32 head_of(const MatchTable& table, u64 hash) {
-    return (u32)(hash << table.used_bits >> (64 - table.heads_bits));
+// The chain of a key word. A partition is a random sample of the keys, by all bits of a strong hash: one
+// multiplication spreads it, and costs a fifth.
+WJ_DEVICE u32 chain_of(const MatchTable& table, u64 word) {
+    const u64 mixed = WJ_HASH_BITS < 64 ? hash_key(word) : word * WJ_HASH_MULTIPLIER_A;
+    return (u32)(mixed >> 32) >> (32 - table.heads_bits);
 }
+
+// One word of several key words.
+WJ_DEVICE u64 fold_words(u64 word, u64 next) { return (word ^ word >> 31) * WJ_HASH_MULTIPLIER_B + next; }
 
 // Empties the table. All threads of the block call it.
 WJ_DEVICE void clear_chains(const MatchTable& table) {
@@ -79,8 +84,8 @@ WJ_DEVICE void clear_chains(const MatchTable& table) {
     __syncthreads();
 }
 
-WJ_DEVICE void link_row(const MatchTable& table, u32 place, u64 hash) {
-    table.next[place] = (u16)atomicExch(&table.heads[head_of(table, hash)], place + 1);
+WJ_DEVICE void link_row(const MatchTable& table, u32 place, u64 word) {
+    table.next[place] = (u16)atomicExch(&table.heads[chain_of(table, word)], place + 1);
 }
 
 // The first entry from `entry` on that `accepts`; 0 if there is none.
@@ -93,23 +98,22 @@ WJ_DEVICE u32 first_match(const MatchTable& table, u32 entry, Accepts accepts) {
     return 0;
 }
 
-// Reserves a place in the output for each match of the warp's lanes, with one atomic; false if there
-// is none. All lanes of the warp call it.
+// Reserves a place in the output for each match of the warp's lanes, with one atomic: the first of them,
+// and in `ranks` that of each match from there on. All lanes of the warp call it.
 template <int ITEMS>
-WJ_DEVICE bool reserve_matches(u64* counter, const u32 (&matches)[ITEMS], u64 (&places)[ITEMS]) {
+WJ_DEVICE u64 reserve_matches(u64* counter, u64 capacity, u32 (&matches)[ITEMS], u32 (&ranks)[ITEMS], bool& fits) {
     const u32 lane = threadIdx.x & 31;
+    const u32 below = (1u << lane) - 1;
     u32 total = 0;
 #pragma unroll
     for (int item = 0; item < ITEMS; ++item) {
         const u32 lanes = __ballot_sync(0xffffffffu, matches[item] != 0);
-        places[item] = total + __popc(lanes & ((1u << lane) - 1));
+        ranks[item] = total + __popc(lanes & below);
         total += __popc(lanes);
     }
-    if (total == 0) return false;
     u64 first = 0;
-    if (lane == 0) first = atomicAdd(counter, (u64)total);
+    if (lane == 0 && total != 0) first = atomicAdd(counter, (u64)total);
     first = __shfl_sync(0xffffffffu, first, 0);
-#pragma unroll
-    for (int item = 0; item < ITEMS; ++item) places[item] += first;
-    return true;
+    fits = first + total <= capacity;
+    return first;
 }

@@ -22,7 +22,7 @@ WJ_DEVICE u64 partition_hash(u32 key_words, WordAt word_at) {
 }
 
 // Partition of a hash among 2^bits.
-WJ_DEVICE u32 partition_of(u64 hash, u32 bits) { return bits == 0 ? 0 : (u32)(hash >> (64 - bits)); }
+WJ_DEVICE u32 partition_of(u64 hash, u32 bits) { return bits == 0 ? 0 : (u32)(hash >> 32) >> (32 - bits); }
 
 // The shared memory of a tile: 12 bytes a row of a tile at most, 8 a partition, 132 more.
 struct PartitionTile {

@@ -5,6 +5,7 @@
 #include "wj/control.cuh"
 #include "wj/group_table.cuh"
 #include "wj/key_table.cuh"
+#include "wj/sketch.cuh"
 #include "wj/tiles.cuh"
 #include "wj/matches.cuh"
 

@@ -22,6 +22,10 @@ typedef double f64;
 #define WJ_ENTRY(name, Params, threads_max) \
     extern "C" __global__ void __launch_bounds__(threads_max) name(const __grid_constant__ Params p)
 
+// As WJ_ENTRY, for at least `blocks_min` blocks on a multiprocessor: bounds the registers.
+#define WJ_ENTRY_RESIDENT(name, Params, threads_max, blocks_min) \
+    extern "C" __global__ void __launch_bounds__(threads_max, blocks_min) name(const __grid_constant__ Params p)
+
 // The block's dynamic shared memory, seen as a T. Its size comes with the launch.
 template <class T>
 __device__ __forceinline__ T& shared_as() {

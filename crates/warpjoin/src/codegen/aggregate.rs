@@ -26,7 +26,7 @@ pub(crate) struct AggregateOutput {
     pub shape: GroupShape,
     pub prologue: String,
     pub epilogue: String,
-    /// The loop over tiles, up to the number of the tile; `None`: grid stride.
+    /// The head of the loop over tiles, with `row` and `alive`; `None`: grid stride.
     pub head: Option<String>,
     pub shared_bytes: u32,
     pub block_threads: u32,

@@ -77,7 +77,8 @@ pub(super) fn frame(emitter: &mut Emitter, slots: &Slots, output: &mut Aggregate
          const bool is_last = turn >= order.turns || is_stopped({control}, turn);\n\
          {flush}        \
          if (is_last) break;\n        \
-         const u64 tile = order.tile(turn);\n",
+         const u64 row = order.tile(turn) * {threads} + threadIdx.x;\n        \
+         bool alive = row < {rows};\n",
         last = threads - 1,
     ));
     output.epilogue.push_str(&format!(

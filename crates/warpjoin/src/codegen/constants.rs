@@ -45,8 +45,16 @@ pub(crate) const DEVICES_MAX: usize = 8;
 
 /// Rows of a tile of a partition that one thread takes.
 pub(crate) const PARTITION_ITEMS: u32 = 16;
+/// Threads of a block that moves a tile with few partitions: two blocks a multiprocessor, and registers
+/// for a thread's rows.
+pub(crate) const PARTITION_THREADS_FEW: u32 = 384;
+/// The same with many partitions, whose runs want a large tile; and of a block that counts.
+pub(crate) const PARTITION_THREADS_MANY: u32 = 1024;
 /// Most words of a row that is partitioned.
 pub(crate) const ROW_WORDS_MAX: usize = 8;
+
+/// Slots of the set that counts the keys of a sample, in bits: four a row.
+pub(crate) const SKETCH_BITS: u32 = 18;
 
 /// Constants that vary between modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +68,7 @@ pub(crate) struct Constants {
 impl Constants {
     /// The definitions for the preprocessor.
     pub(crate) fn defines(self) -> Vec<String> {
-        let words: [(&str, u64); 17] = [
+        let words: [(&str, u64); 19] = [
             ("CONTROL_STATUS", control::STATUS as u64),
             ("CONTROL_ROWS", control::ROWS as u64),
             ("STATUS_FULL", status::FULL),
@@ -69,12 +77,14 @@ impl Constants {
             ("STATUS_DIVISION", status::DIVISION),
             ("STATUS_CAST", status::CAST),
             ("STATUS_GROW", status::GROW),
+            ("SKETCH_BITS", SKETCH_BITS.into()),
             ("GROUP_APPENDED", group_counter::APPENDED as u64),
             ("GROUP_SPILLED", group_counter::SPILLED as u64),
             ("STATUS_ABORT", status::ABORT),
             ("BLOCK_THREADS", BLOCK_THREADS.into()),
             ("DEVICES_MAX", DEVICES_MAX as u64),
             ("PARTITION_ITEMS", PARTITION_ITEMS.into()),
+            ("PARTITION_THREADS", PARTITION_THREADS_FEW.into()),
             ("ROW_WORDS_MAX", ROW_WORDS_MAX as u64),
             ("HASH_BITS", self.hash_bits.into()),
             ("LANES", self.lanes.into()),

@@ -92,6 +92,8 @@ pub(crate) struct Emitter {
     pub is_block_uniform: bool,
     /// The body is that of the loop over tiles of rows.
     pub is_tiles: bool,
+    /// Lines behind blocks that are open, with the depth inside the block.
+    behind: Vec<(usize, String)>,
     body: String,
     declarations: String,
     statements: String,
@@ -109,6 +111,7 @@ impl Emitter {
             is_reserved: false,
             is_block_uniform: false,
             is_tiles: false,
+            behind: vec![],
             body: String::new(),
             declarations: String::new(),
             statements: String::new(),
@@ -121,7 +124,7 @@ impl Emitter {
     pub(crate) fn of_source(source: &SourceShape) -> Self {
         match source {
             SourceShape::Columns(columns, form) => Self::new(columns.clone(), *form),
-            SourceShape::Groups(_) | SourceShape::Matches { .. } => Self::new(vec![], ValidityForm::Bytes),
+            SourceShape::Groups(_) | SourceShape::Matches { .. } | SourceShape::Words(_) => Self::new(vec![], ValidityForm::Bytes),
         }
     }
 
@@ -154,6 +157,12 @@ impl Emitter {
         self.flush();
         self.depth -= 1;
         self.line(text);
+    }
+
+    /// A line behind the block that is open now, once `finish` closes it.
+    pub(crate) fn close_later(&mut self, text: &str) {
+        self.flush();
+        self.behind.push((self.depth, text.into()));
     }
 
     /// Opens a block whose first lines are known only when its inside is.
@@ -212,6 +221,9 @@ impl Emitter {
             self.depth -= 1;
             let indent = "    ".repeat(self.depth);
             self.body.push_str(&format!("{indent}}}\n"));
+            for (_, text) in self.behind.extract_if(.., |(depth, _)| *depth == self.depth + 1) {
+                self.body.push_str(&format!("{indent}{text}\n"));
+            }
         }
         (self.body, self.params)
     }

@@ -5,7 +5,6 @@
 
 use super::emitter::{Cell, Emitter, Environment};
 use super::params::{Binding, MatchPart};
-use super::partition::partition_hash;
 use super::pipeline::emit_step;
 use super::shapes::{RowShape, Step};
 use crate::Result;
@@ -50,33 +49,37 @@ impl Matches<'_> {
         self.link(emitter);
         self.accepts(emitter, filters)?;
         self.look_up(emitter, if is_direct { ITEMS } else { 1 });
+        emitter.line("u32 later_matches = 0;");
         if is_direct {
             let control = emitter.params.once("u64*", Binding::Control);
-            emitter.line("u64 places[items];");
-            emitter.line(&format!("if (!reserve_matches(&{control}[WJ_CONTROL_ROWS], matches, places)) break;"));
-        } else {
-            emitter.line("if (!__any_sync(0xffffffffu, matches[0] != 0)) break;");
+            let capacity = emitter.params.once("u64", Binding::OutputCapacity);
+            emitter.line("u32 ranks[items];");
+            emitter.line("bool fits = true;");
+            emitter.line(&format!(
+                "const u64 places = reserve_matches(&{control}[WJ_CONTROL_ROWS], {capacity}, matches, ranks, fits);"
+            ));
         }
         emitter.line("#pragma unroll");
         emitter.open("for (u32 item = 0; item < items; ++item)");
-        emitter.line("const u64 row = row_first + item * 32;");
+        emitter.line("const u32 row = row_first + item * 32;");
         emitter.line("const u32 match = matches[item] - 1;");
         self.probe_keys(emitter, |name| format!("const u64 {name} = {name}s[item];"));
         // Advances before the row is used up: nothing below needs the entry.
         emitter.line("bool matched = matches[item] != 0;");
         let next = self.next_match("chains.next[match]");
         emitter.line(&format!("if (matched) matches[item] = {next};"));
+        emitter.line("later_matches |= matches[item];");
         emitter.alive = "matched".into();
         if is_direct {
-            let capacity = emitter.params.once("u64", Binding::OutputCapacity);
-            emitter.line("const u64 place = places[item];");
-            emitter.line(&format!("matched = matched && place < {capacity};"));
+            emitter.line("const u64 place = places + ranks[item];");
+            emitter.line("matched = matched && fits;");
             emitter.is_reserved = true;
         }
         let mut environment = self.columns(emitter);
         for step in filters.iter().filter(|step| matches!(step, Step::Project(_))) {
             environment = emit_step(emitter, &environment, step, &mut 0)?;
         }
+        emitter.close_later("if (!__any_sync(0xffffffffu, later_matches != 0)) break;");
         Ok((environment, rest))
     }
 
@@ -110,7 +113,7 @@ impl Matches<'_> {
         }
         emitter.line(&format!("u16* const next = reinterpret_cast<u16*>({end});"));
         emitter.line(&format!(
-            "const MatchTable chains = {{heads, next, (u32){heads_bits}, (u32){bits}, (u32){capacity}}};"
+            "const MatchTable chains = {{heads, next, (u32){heads_bits}, (u32){capacity}}};"
         ));
         emitter.open("for (u64 number = blockIdx.x;; number += gridDim.x)");
         emitter.line("const MatchItem unit = match_item(sides, number);");
@@ -134,7 +137,7 @@ impl Matches<'_> {
                 keys.push(format!("((u64)word{word} & {mask:#x}ULL)"));
             }
         }
-        emitter.line(&format!("link_row(chains, place, {});", partition_hash(&keys)));
+        emitter.line(&format!("link_row(chains, place, {});", folded(&keys)));
         emitter.close();
         emitter.line("__syncthreads();");
     }
@@ -143,7 +146,7 @@ impl Matches<'_> {
     fn accepts(&self, emitter: &mut Emitter, filters: &[Step]) -> Result<()> {
         let masks = self.build.key_masks();
         let words: String = (0..masks.len()).map(|word| format!(", u64 probe{word}")).collect();
-        emitter.open(&format!("auto accepts = [&](u32 match, u64 row{words}) -> bool"));
+        emitter.open(&format!("auto accepts = [&](u32 match, u32 row{words}) -> bool"));
         let tests: Vec<String> = masks
             .iter()
             .enumerate()
@@ -168,7 +171,7 @@ impl Matches<'_> {
         emitter.line(&format!("constexpr u32 items = {items};"));
         emitter.line("const u32 warp_first = (threadIdx.x & ~31u) * items;");
         emitter.open("for (u32 first = warp_first; first < unit.probe_rows; first += blockDim.x * items)");
-        emitter.line("const u64 row_first = unit.probe_first + first + (threadIdx.x & 31);");
+        emitter.line("const u32 row_first = unit.probe_first + first + (threadIdx.x & 31);");
         emitter.line("u32 matches[items];");
         self.probe_keys(emitter, |name| format!("u64 {name}s[items];"));
         emitter.line("#pragma unroll");
@@ -184,7 +187,7 @@ impl Matches<'_> {
         emitter.line("matches[item] = inside;");
         emitter.close();
         for statement in [
-            format!("if (matches[item] != 0) matches[item] = heads[head_of(chains, {})];", partition_hash(&keys)),
+            format!("if (matches[item] != 0) matches[item] = heads[chain_of(chains, {})];", folded(&keys)),
             {
                 let arguments: String = (0..masks.len()).map(|word| format!(", probe{word}s[item]")).collect();
                 format!(
@@ -242,6 +245,12 @@ impl Matches<'_> {
         }
         Environment::new(cells)
     }
+}
+
+/// One word of the key words, for choosing a chain.
+fn folded(words: &[String]) -> String {
+    let (first, rest) = words.split_first().expect("a key has a word");
+    rest.iter().fold(first.clone(), |folded, word| format!("fold_words({folded}, {word})"))
 }
 
 /// Code that loads a word of a row in device memory.

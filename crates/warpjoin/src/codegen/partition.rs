@@ -17,9 +17,6 @@ use super::value::{Kind, Value};
 use crate::expr::ExprKind;
 use crate::{Error, Result};
 
-/// Most threads of a block that counts or moves rows.
-pub(crate) const PARTITION_THREADS_MAX: u32 = 1024;
-
 /// The text of the kernel's body and what the rows are.
 pub(super) fn partition(
     emitter: &mut Emitter,
@@ -34,7 +31,7 @@ pub(super) fn partition(
     let writer = Writer { source, steps, spec, shape: Arc::new(row_shape(source, steps, spec)?) };
     match stage {
         PartitionStage::Count => writer.count(emitter)?,
-        PartitionStage::Scatter => writer.scatter(emitter)?,
+        PartitionStage::Scatter { .. } => writer.scatter(emitter)?,
     }
     Ok(writer.shape)
 }

@@ -4,14 +4,14 @@ use warpjoin_device::ModuleSource;
 
 use super::aggregate::{self, Limits};
 use super::aggregate_columns;
-use super::constants::Constants;
+use super::constants::{Constants, PARTITION_THREADS_MANY};
 use super::emitter::{Cell, Emitter, Environment};
 use super::expr::{conjuncts, evaluate};
 use super::matches::{self, Matches};
 use super::packing::Packing;
 use super::params::Binding;
 use super::shapes::{GroupShape, PartitionStage, PayloadForm, RowShape, Sink, SourceShape, Step};
-use super::{partition, probe, store};
+use super::{partition, probe, sketch, store};
 use crate::Result;
 use crate::column::{ColumnType, EncodedColumn};
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub(crate) enum Grid {
     Tiles { block_threads: u32, shared_bytes: u32 },
     /// [`super::constants::PARTITION_ITEMS`] rows a thread, grid stride, a counter a partition.
     Count,
-    /// A tile of a partition a block.
-    Scatter,
+    /// A tile of a partition a block, of at most so many threads.
+    Scatter { threads: u32 },
     /// Work items of a join, grid stride.
     Matches,
 }
@@ -55,13 +55,15 @@ pub(crate) enum SinkShape {
     Groups(GroupShape),
     /// Rows of words.
     Partition(Arc<RowShape>),
+    /// Counters in the control block.
+    Sketch,
 }
 
 /// Text around the loop over rows.
 struct Frame {
     prologue: String,
     epilogue: String,
-    /// The loop over tiles, up to the number of the tile; `None`: grid stride.
+    /// The head of the loop over tiles, with `row` and `alive`; `None`: grid stride.
     head: Option<String>,
     shared_bytes: u32,
     block_threads: u32,
@@ -84,8 +86,10 @@ pub(crate) fn generate(source: &SourceShape, steps: &[Step], sink: &Sink, hash_b
     let mut emitter = Emitter::of_source(source);
     if let Sink::Partition { stage, rows } = sink {
         let shape = partition::partition(&mut emitter, source, steps, rows, *stage)?;
-        let grid = if *stage == PartitionStage::Count { Grid::Count } else { Grid::Scatter };
-        let threads_max = partition::PARTITION_THREADS_MAX;
+        let (grid, threads_max) = match *stage {
+            PartitionStage::Count => (Grid::Count, PARTITION_THREADS_MANY),
+            PartitionStage::Scatter { threads } => (Grid::Scatter { threads }, threads),
+        };
         return Ok(finish(emitter, &Frame::default(), threads_max, grid, SinkShape::Partition(shape), hash_bits));
     }
     let (shape, frame, grid) = match source {
@@ -121,18 +125,13 @@ fn emit_tiles(
     let loop_head = frame.head.clone().unwrap_or_else(|| {
         format!(
             "    const u64 tiles = ({rows} + {last}) / {block_threads};\n    \
-             for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n",
+             for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n        \
+             const u64 row = tile * {block_threads} + threadIdx.x;\n        \
+             bool alive = row < {rows};\n",
             last = block_threads - 1
         )
     });
-    emitter.end_head(
-        head,
-        &format!(
-            "{loop_head}        \
-             const u64 row = tile * {block_threads} + threadIdx.x;\n        \
-             bool alive = row < {rows};\n",
-        ),
-    );
+    emitter.end_head(head, &loop_head);
     let grid = Grid::Tiles { block_threads, shared_bytes: frame.shared_bytes };
     Ok((shape, frame, grid))
 }
@@ -160,9 +159,16 @@ fn finish(
     hash_bits: u32,
 ) -> GeneratedPipeline {
     let (body, params) = emitter.finish();
+    let entry = match grid {
+        Grid::Scatter { threads } if threads < PARTITION_THREADS_MANY => {
+            format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)")
+        }
+        Grid::Matches => format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)"),
+        _ => format!("WJ_ENTRY(pipeline, Params, {block_threads})"),
+    };
     let text = format!(
         "#include \"wj/pipeline.cuh\"\n{declaration}\n\
-         WJ_ENTRY(pipeline, Params, {block_threads}) {{\n{prologue}{body}{epilogue}}}\n",
+         {entry} {{\n{prologue}{body}{epilogue}}}\n",
         declaration = params.declaration(),
         prologue = frame.prologue,
         epilogue = frame.epilogue,
@@ -186,9 +192,23 @@ pub(super) fn open_source(emitter: &mut Emitter, source: &SourceShape) -> Enviro
             emitter.line("alive = alive && group[0] != 0;");
             aggregate_columns::group_columns(emitter, shape)
         }
+        SourceShape::Words(shape) => word_columns(emitter, shape),
         // These open their own loops.
         SourceShape::Matches { .. } => Environment::new(vec![]),
     }
+}
+
+/// The columns of rows of words.
+fn word_columns(emitter: &mut Emitter, shape: &RowShape) -> Environment {
+    let words: Vec<String> = (shape.word_bytes().iter().enumerate())
+        .map(|(word, bytes)| {
+            let field = emitter.params.once(&format!("const u{}*", bytes * 8), Binding::SourceValues(word));
+            format!("((u64){field}[row])")
+        })
+        .collect();
+    let values = shape.packing.unpack(emitter, &words);
+    let cell = |field: &Option<usize>| field.map_or(Cell::Absent, |field| Cell::Load(values[field].clone()));
+    Environment::new(shape.field_of.iter().map(cell).collect())
 }
 
 pub(super) fn emit_step(
@@ -237,6 +257,10 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
             rows(store::route(emitter, environment, shape, keys, *null_equals_null, columns)?)
         }
         Sink::RouteGroups { keys, columns } => rows(store::route_groups(emitter, environment, keys, columns)?),
+        Sink::Sketch { keys } => {
+            let head = Some(sketch::sketch(emitter, environment, keys)?);
+            (SinkShape::Sketch, Frame { head, ..Frame::default() })
+        }
         Sink::Partition { .. } => return Err(crate::Error::internal("a partition within a loop over rows")),
         Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max, form, block_slots } => {
             let limits = Limits {

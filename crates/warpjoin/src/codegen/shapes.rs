@@ -18,6 +18,8 @@ pub(crate) enum SourceShape {
     Groups(Arc<GroupShape>),
     /// Matches of two relations that were partitioned alike: build columns, then probe columns.
     Matches { build: Arc<RowShape>, probe: Arc<RowShape> },
+    /// Rows of words, by partition.
+    Words(Arc<RowShape>),
 }
 
 /// Rows of a partitioned relation: words of 4 or 8 bytes, each in a column of its own, with the key's
@@ -76,8 +78,8 @@ pub(crate) struct RowSpec {
 pub(crate) enum PartitionStage {
     /// Counts the rows of each partition.
     Count,
-    /// Moves rows to their partitions.
-    Scatter,
+    /// Moves rows to their partitions, with blocks of at most so many threads.
+    Scatter { threads: u32 },
 }
 
 /// What a pipeline does between source and sink.
@@ -175,6 +177,8 @@ pub(crate) enum Sink {
     RouteGroups { keys: Vec<usize>, columns: Vec<usize> },
     /// Counts or writes rows of words by partition. The steps before hold no probe.
     Partition { stage: PartitionStage, rows: RowSpec },
+    /// Counts rows and different keys of a sample.
+    Sketch { keys: Vec<Expr> },
     /// Aggregates.
     Aggregate {
         keys: Vec<Expr>,
@@ -225,6 +229,10 @@ pub(crate) enum Front {
 }
 
 impl Front {
+    pub(crate) fn is_keyed(self) -> bool {
+        matches!(self, Self::Keyed { .. })
+    }
+
     pub(crate) fn slots(self) -> u32 {
         match self {
             Self::None => 0,
@@ -240,9 +248,16 @@ pub enum GroupByForm {
     Global,
     /// In a hash table in each block's shared memory first.
     BlockTable,
+    /// Rows are partitioned by key hash; then as `BlockTable`.
+    Partitioned,
 }
 
 impl GroupMode {
+    /// Rows are found by a hash of the key.
+    pub(crate) fn is_hashed(self) -> bool {
+        matches!(self, Self::Narrow | Self::Wide)
+    }
+
     /// Words of a row before the accumulators.
     pub(crate) fn header_words(self, packing: &Packing) -> usize {
         if self == Self::Wide { 1 + packing.words() } else { 1 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
+use super::group_estimate::{Estimate, leaves_other_forms};
 use super::group_target::{GroupRoom, GroupTarget};
 use super::launch::{Target, launch_shape};
 use super::query::Query;
@@ -15,6 +16,14 @@ use crate::{Error, Result};
 
 /// Launches of one group-by; a table grows eight times between two of them.
 const LAUNCHES_MAX: usize = 4096;
+
+/// A group-by whose kernel was generated.
+struct PlannedGroups {
+    generated: GeneratedPipeline,
+    shape: Arc<GroupShape>,
+    /// Bound of the groups.
+    groups_max: u64,
+}
 
 /// Accumulators of a group-by and the expressions that make its output of them.
 struct Aggregation {
@@ -81,10 +90,34 @@ impl Query<'_> {
         keys: Vec<Expr>,
         accumulators: Vec<Accumulator>,
     ) -> Result<GroupTable> {
+        let planned = self.plan_groups(relation, keys.clone(), accumulators.clone())?;
+        let estimate = self.estimate_groups(relation, &planned.shape, &keys)?;
+        if self.is_dry() {
+            self.compile(&planned.generated.module, "pipeline")?;
+            return Ok(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] });
+        }
+        let bits = estimate.and_then(|estimate| self.partition_bits(relation, &planned.shape, estimate));
+        if let Some(bits) = bits {
+            match self.partition_groups(relation, &keys, &accumulators, bits) {
+                Ok((relation, keys, accumulators)) => {
+                    let planned = self.plan_groups(&relation, keys, accumulators)?;
+                    return self.run_planned(&relation, planned, estimate);
+                }
+                Err(error) if leaves_other_forms(&error) => log::debug!("group-by without a partition: {error}"),
+                Err(error) => return Err(error),
+            }
+        }
+        self.run_planned(relation, planned, estimate)
+    }
+
+    fn plan_groups(
+        &mut self,
+        relation: &Relation,
+        keys: Vec<Expr>,
+        accumulators: Vec<Accumulator>,
+    ) -> Result<PlannedGroups> {
         let shared_bytes_max =
             self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0);
-        // A join by partition needs the shared memory itself.
-        let shared_bytes_max = if matches!(relation.source, Source::Matches(_)) { 0 } else { shared_bytes_max };
         let rows_bits = relation.rows_bits();
         let (form, block_slots) = (self.options.group_by_form, self.options.block_table_slots);
         let sink = Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max, form, block_slots };
@@ -96,12 +129,19 @@ impl Query<'_> {
         let packed_bits = shape.packing.single_word_bits().unwrap_or(64);
         let keys_max = if packed_bits < 40 { 1u64 << packed_bits } else { u64::MAX };
         let groups_max = relation.rows_max.min(keys_max).max(1);
-        if self.is_dry() {
-            self.compile(&generated.module, "pipeline")?;
-            return Ok(GroupTable { shape, groups_max, shards: vec![] });
-        }
-        let mut rooms: Vec<GroupRoom> =
-            (0..self.devices()).map(|device| self.first_room(relation, &generated, &shape, device)).collect();
+        Ok(PlannedGroups { generated, shape, groups_max })
+    }
+
+    fn run_planned(
+        &mut self,
+        relation: &Relation,
+        planned: PlannedGroups,
+        estimate: Option<Estimate>,
+    ) -> Result<GroupTable> {
+        let PlannedGroups { generated, shape, groups_max } = planned;
+        let mut rooms: Vec<GroupRoom> = (0..self.devices())
+            .map(|device| self.first_room(relation, &generated, &shape, device, estimate))
+            .collect();
         for attempt in 0..24 {
             if let Some(targets) = self.fill_groups(relation, &generated, &shape, &mut rooms)? {
                 self.note_retries(attempt);
@@ -160,6 +200,7 @@ impl Query<'_> {
         generated: &GeneratedPipeline,
         shape: &GroupShape,
         device: usize,
+        estimate: Option<Estimate>,
     ) -> GroupRoom {
         let packed_bits = shape.packing.single_word_bits().unwrap_or(64);
         let rows = relation.source.shard_rows(device);
@@ -169,12 +210,13 @@ impl Query<'_> {
             GroupMode::Global => 1,
             GroupMode::Dense => 1 << packed_bits,
             GroupMode::Narrow | GroupMode::Wide => {
-                // As many groups as half of L2 holds, but no more than there can be.
+                // Twice the groups of the estimate, or as many as half of L2 holds; no more than there can be.
                 let info = self.session.devices()[device].info();
                 let in_cache = info.l2_bytes / 2 / (shape.stride_words as u64 * 8);
                 let rows = relation.rows_max.saturating_mul(2);
                 let distinct = if packed_bits < 40 { 2u64 << packed_bits } else { u64::MAX };
-                self.options.first_capacity.unwrap_or(in_cache).min(rows).min(distinct).max(64)
+                let wanted = estimate.map_or(in_cache, |estimate| (estimate.groups * 2.0) as u64);
+                self.options.first_capacity.unwrap_or(wanted).min(rows).min(distinct).max(64)
             }
         };
         let slots_max = rows.max(relation.rows_max).saturating_mul(2).max(64);

@@ -6,11 +6,12 @@ use super::matches::match_threads;
 use super::metrics::PipelineMetrics;
 use super::partition::{PartitionTarget, partition_launch};
 use super::query::Query;
+use super::group_estimate::SketchTarget;
 use super::group_target::GroupTarget;
 use super::relation::{IntermediateShard, JoinTable, Relation, Source};
 use crate::codegen::{
-    Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, MatchPart, PARTITION_ITEMS, PARTITION_THREADS_MAX,
-    PartitionPart, ROWS_PER_THREAD_BITS_MAX, control, status,
+    Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, MatchPart, PARTITION_ITEMS, PARTITION_THREADS_MANY,
+    PartitionPart, SketchPart, ROWS_PER_THREAD_BITS_MAX, control, status,
 };
 use crate::column::EncodedColumn;
 use crate::{Error, Result};
@@ -20,6 +21,7 @@ pub(crate) enum Target<'a> {
     Rows { shard: &'a IntermediateShard, capacity: u64 },
     Groups(&'a GroupTarget),
     Partition(&'a PartitionTarget),
+    Sketch(&'a SketchTarget),
 }
 
 /// What the kernel of one device reported.
@@ -183,13 +185,13 @@ pub(super) fn launch_shape(
             (tiles.min(fill(block_threads, shared_bytes)).max(least), block_threads, shared_bytes)
         }
         Grid::Count => {
-            let threads = if info.kind == DeviceKind::Simulated { 64 } else { PARTITION_THREADS_MAX };
+            let threads = if info.kind == DeviceKind::Simulated { 64 } else { PARTITION_THREADS_MANY };
             let shared_bytes = 4 << bits;
             let tiles = rows.div_ceil(u64::from(threads * PARTITION_ITEMS));
             (tiles.min(fill(threads, shared_bytes)), threads, shared_bytes)
         }
-        Grid::Scatter => {
-            let tile = partition_launch(info, bits);
+        Grid::Scatter { threads } => {
+            let tile = partition_launch(info, bits, threads);
             (rows.div_ceil(tile.tile_rows()), tile.threads, tile.shared_bytes)
         }
         Grid::Matches => {
@@ -246,6 +248,15 @@ impl<'a> Binder<'a> {
                 }
             }
             Binding::Match(part) => self.match_arg(*part)?,
+            Binding::Sketch(part) => {
+                let Target::Sketch(target) = self.target else {
+                    return Err(Error::internal("a sketch where rows are written"));
+                };
+                match part {
+                    SketchPart::Set => Arg::Buffer(&target.set),
+                    SketchPart::Stride => Arg::U64(target.stride),
+                }
+            }
         })
     }
 

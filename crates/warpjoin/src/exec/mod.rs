@@ -8,6 +8,7 @@ mod compile;
 mod exchange;
 mod explain;
 mod group;
+mod group_estimate;
 mod group_target;
 mod join;
 mod launch;

@@ -9,11 +9,13 @@ use super::metrics::PipelineMetrics;
 use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::{
-    Constants, GeneratedPipeline, PARTITION_ITEMS, PARTITION_THREADS_MAX, PartitionStage, ROW_WORDS_MAX, RowShape,
+    Constants, GeneratedPipeline, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PartitionStage, ROW_WORDS_MAX, RowShape,
     RowSpec, Sink, SinkShape, Step,
 };
 use crate::{Error, Reason, Result};
 
+/// Bits of a pass from which on its tiles are large.
+const MANY_BITS: u32 = 10;
 /// Entries of the second pass: key in one word, in several.
 const PASS_SINGLE: &str = "partition_pass_single";
 const PASS_MULTIPLE: &str = "partition_pass_multiple";
@@ -79,7 +81,8 @@ impl Query<'_> {
         let (relation, spec, kept) = self.without_probes(relation, spec)?;
         let sink = |query: &mut Self, stage| query.generate(&relation, &Sink::Partition { stage, rows: spec.clone() });
         let count = sink(self, PartitionStage::Count)?;
-        let scatter = sink(self, PartitionStage::Scatter)?;
+        let threads = if bits.first >= MANY_BITS { PARTITION_THREADS_MANY } else { PARTITION_THREADS_FEW };
+        let scatter = sink(self, PartitionStage::Scatter { threads })?;
         let SinkShape::Partition(shape) = &scatter.sink else {
             return Err(Error::internal("a partition sink without a partition"));
         };
@@ -173,7 +176,7 @@ impl Query<'_> {
         let first_tiles = stream.alloc((firsts + 1) * 4)?;
         let mut target = PartitionTarget { bits: bits.total(), counts, cursors: first_cursors, words: vec![] };
         let counting = self.launch_on(device, count.1, relation, count.0, &Target::Partition(&target))?;
-        let second = partition_launch(stream.device().info(), bits.second);
+        let second = partition_launch(stream.device().info(), bits.second, PARTITION_THREADS_FEW);
         let args = [
             Arg::Buffer(&target.counts),
             Arg::U64(bits.first.into()),
@@ -251,26 +254,22 @@ impl TileLaunch {
     }
 }
 
-/// Two blocks a multiprocessor where tiles of half the size keep runs long enough.
-pub(crate) fn partition_launch(info: &DeviceInfo, bits: u32) -> TileLaunch {
+/// Blocks of at most `threads_max` threads, fewer where they do not fit.
+pub(crate) fn partition_launch(info: &DeviceInfo, bits: u32, threads_max: u32) -> TileLaunch {
     let of = |threads: u32| {
         // Stage and partition of each row, two counters a partition, sums.
         let shared_bytes = threads * PARTITION_ITEMS * 10 + (8 << bits) + 33 * 4;
         TileLaunch { threads, shared_bytes }
     };
-    let asked = match info.kind {
-        // Fewer lanes: a simulated one costs far more than a row.
-        DeviceKind::Simulated => 64,
-        DeviceKind::Cuda if bits >= 10 => PARTITION_THREADS_MAX,
-        DeviceKind::Cuda => 512,
-    };
-    let fits = |threads: u32| of(threads).shared_bytes <= info.shared_bytes_per_block_max;
-    of([asked, 512, 256, 128].into_iter().find(|&threads| threads <= asked && fits(threads)).unwrap_or(64.min(asked)))
+    // Few lanes: a simulated one costs far more than a row.
+    let threads_max = if info.kind == DeviceKind::Simulated { 64 } else { threads_max };
+    let fits = |threads: &u32| of(*threads).shared_bytes <= info.shared_bytes_per_block_max;
+    of([threads_max, 512, 256, 128].into_iter().filter(|&threads| threads <= threads_max).find(fits).unwrap_or(64))
 }
 
 /// A launch of one block of as many threads as a partition's kernels take.
 pub(crate) fn one_block(stream: &Stream) -> Launch {
-    let threads = if stream.device().info().kind == DeviceKind::Simulated { 64 } else { PARTITION_THREADS_MAX };
+    let threads = if stream.device().info().kind == DeviceKind::Simulated { 64 } else { PARTITION_THREADS_MANY };
     Launch { blocks: 1, block_threads: threads, shared_bytes: 0 }
 }
 
@@ -300,7 +299,7 @@ pub(crate) fn partition_module(hash_bits: u32) -> ModuleSource {
     ModuleSource {
         name: file.name.into(),
         text: file.text.into(),
-        entries: ["partition_count", "partition_scan", PASS_SINGLE, PASS_MULTIPLE, "match_items"].map(String::from).to_vec(),
+        entries: ["partition_scan", PASS_SINGLE, PASS_MULTIPLE, "match_items"].map(String::from).to_vec(),
         defines: Constants { hash_bits, lanes: 1 }.defines(),
     }
 }

@@ -73,7 +73,16 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         load_factor: *[None, Some(0.3), Some(0.8), Some(0.95)].choose(rng).expect("some"),
         batch_rows: *[8192, 1, 7, 64].choose(rng).expect("some"),
         keeps: rng.random_bool(0.25),
-        group_by_form: *[None, None, Some(GroupByForm::Global), Some(GroupByForm::BlockTable)].choose(rng).expect("some"),
+        group_by_form: *[
+            None,
+            None,
+            Some(GroupByForm::Global),
+            Some(GroupByForm::BlockTable),
+            Some(GroupByForm::Partitioned),
+            Some(GroupByForm::Partitioned),
+        ]
+        .choose(rng)
+        .expect("some"),
         block_table_slots: *[None, Some(0), Some(100)].choose(rng).expect("some"),
         join_form: *[None, Some(JoinForm::HashTable), Some(JoinForm::Partitioned), Some(JoinForm::Partitioned)]
             .choose(rng)

@@ -47,6 +47,14 @@ pub(crate) fn settings() -> Vec<Settings> {
         Settings { lanes: Some(2), hash_bits: 2, first_capacity: Some(1), load_factor: Some(0.95), ..usual.clone() },
         Settings { devices: 2, lanes: Some(8), distribution: Exchange, ..usual.clone() },
         Settings { group_by_form: Some(GroupByForm::Global), first_capacity: Some(0), ..usual.clone() },
+        Settings { group_by_form: Some(GroupByForm::Partitioned), ..usual.clone() },
+        Settings {
+            devices: 2,
+            group_by_form: Some(GroupByForm::Partitioned),
+            first_capacity: Some(1),
+            hash_bits: 3,
+            ..usual.clone()
+        },
         Settings {
             group_by_form: Some(GroupByForm::BlockTable),
             block_table_slots: Some(0),

@@ -1,0 +1,203 @@
+//! How many groups there will be, by a sample of the rows, and the form that is chosen by that.
+
+use std::sync::Arc;
+
+use warpjoin_device::Buffer;
+
+use super::launch::Target;
+use super::partition::{PARTITION_BITS_MAX, PASS_BITS_MAX, PassBits};
+use super::query::Query;
+use super::relation::{Relation, Source};
+use crate::codegen::{Accumulator, GroupByForm, GroupShape, RowSpec, SKETCH_BITS, Sink, Step};
+use crate::expr::Expr;
+use crate::{Error, Result};
+
+/// Rows of a sample.
+const SAMPLE_ROWS: u64 = 1 << (SKETCH_BITS - 2);
+/// Fewer rows are done before a sample pays.
+const ROWS_MIN: u64 = 1 << 21;
+/// Share of the slots of a block's table that groups of a partition should take.
+const BLOCK_LOAD: f64 = 0.5;
+
+/// Where a sketch is made on a device.
+pub(super) struct SketchTarget {
+    pub set: Buffer,
+    pub stride: u64,
+}
+
+/// What a sample says of all rows, on the device that has most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Estimate {
+    pub groups: f64,
+}
+
+impl Query<'_> {
+    /// Looks at a sample of the rows, where that can change how they are aggregated.
+    pub(super) fn estimate_groups(
+        &mut self,
+        relation: &Relation,
+        shape: &GroupShape,
+        keys: &[Expr],
+    ) -> Result<Option<Estimate>> {
+        let is_forced = self.options.group_by_form == Some(GroupByForm::Partitioned);
+        let is_large = relation.source.shard_rows_max(self.devices()) >= ROWS_MIN;
+        let may_be_many = shape.mode.is_hashed() || shape.front.slots() > 0 && !shape.front.is_keyed();
+        if !may_be_many || matches!(relation.source, Source::Matches(_)) || !(is_large || is_forced) {
+            return Ok(None);
+        }
+        let generated = self.generate(relation, &Sink::Sketch { keys: keys.to_vec() })?;
+        if self.is_dry() {
+            self.compile(&generated.module, "pipeline")?;
+            return Ok(None);
+        }
+        let targets = (self.streams.iter().enumerate())
+            .map(|(device, stream)| {
+                let stride = relation.source.shard_rows(device).div_ceil(SAMPLE_ROWS).max(1);
+                Ok(SketchTarget { set: stream.alloc_filled(8 << SKETCH_BITS, 0)?, stride })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let as_targets: Vec<Target<'_>> = targets.iter().map(Target::Sketch).collect();
+        let reports = self.run_pipeline(relation, &generated, &as_targets, "Sketch")?;
+        let estimates = reports.iter().zip(&targets).map(|(report, target)| {
+            let (rows, keys) = ((report.rows & 0xffff_ffff) as f64, (report.rows >> 32) as f64);
+            let all_rows = rows * target.stride as f64;
+            Estimate { groups: groups_of_sample(rows, keys, all_rows) }
+        });
+        let estimate = estimates.max_by(|a, b| a.groups.total_cmp(&b.groups));
+        if let Some(pipeline) = self.metrics.pipelines.last_mut() {
+            pipeline.rows_out = reports.iter().map(|report| report.rows >> 32).sum();
+        }
+        Ok(estimate)
+    }
+
+    /// Bits by which the rows should be partitioned first; `None`: not at all.
+    pub(super) fn partition_bits(&self, relation: &Relation, shape: &GroupShape, estimate: Estimate) -> Option<PassBits> {
+        let slots = f64::from(shape.front.slots().max(64));
+        let partitions = (estimate.groups / (slots * BLOCK_LOAD)).max(2.0);
+        let mut bits = (partitions.log2().ceil() as u32).clamp(1, PARTITION_BITS_MAX);
+        // A partition of twice the groups rather than a second pass.
+        if bits == PASS_BITS_MAX + 1 {
+            bits -= 1;
+        }
+        let fits = estimate.groups <= slots * BLOCK_LOAD;
+        match self.options.group_by_form {
+            Some(GroupByForm::Partitioned) => return Some(PassBits::of(bits)),
+            Some(_) => return None,
+            None if fits && shape.front.slots() > 0 => return None,
+            None => {}
+        }
+        let info = self.session.devices()[0].info();
+        let costs = Costs::new(relation, shape, estimate, info.l2_bytes as f64);
+        // Two passes only where groups of one pass would not fit.
+        let choices = [PassBits::of(bits), PassBits::of(bits.min(PASS_BITS_MAX))];
+        let best = choices.into_iter().min_by(|a, b| costs.partitioned(*a).total_cmp(&costs.partitioned(*b)))?;
+        (costs.partitioned(best) < costs.direct()).then_some(best)
+    }
+
+    /// Rows by partition, with the keys and arguments as columns; keys and accumulators in terms of them.
+    pub(super) fn partition_groups(
+        &mut self,
+        relation: &Relation,
+        keys: &[Expr],
+        accumulators: &[Accumulator],
+        bits: PassBits,
+    ) -> Result<(Relation, Vec<Expr>, Vec<Accumulator>)> {
+        let mut exprs = keys.to_vec();
+        let mut merged = vec![];
+        for accumulator in accumulators {
+            let argument = accumulator.argument.as_ref().map(|argument| {
+                let known = exprs[keys.len()..].iter().position(|known| format!("{known:?}") == format!("{argument:?}"));
+                let index = known.map_or(exprs.len(), |index| keys.len() + index);
+                if known.is_none() {
+                    exprs.push(argument.clone());
+                }
+                Expr::column(index, argument.data_type.clone(), argument.nullable)
+            });
+            merged.push(Accumulator { argument, ..accumulator.clone() });
+        }
+        let column = |(index, expr): (usize, &Expr)| Expr::column(index, expr.data_type.clone(), expr.nullable);
+        let columns: Vec<Expr> = exprs.iter().enumerate().map(column).collect();
+        let mut projected = relation.clone();
+        projected.width = exprs.len();
+        projected.steps.push(Step::Project(exprs));
+        let keys = columns[..keys.len()].to_vec();
+        let payload = (keys.len()..columns.len()).collect();
+        let spec = RowSpec { keys: keys.clone(), like: None, keeps_null_keys: true, payload };
+        let rows = self.partition(projected, spec, bits)?;
+        let mut counts = vec![];
+        for (device, shard) in rows.shards.iter().enumerate() {
+            let mut last = [0u32; 1];
+            self.streams[device].read(&shard.offsets, 4 << bits.total(), bytemuck::cast_slice_mut(&mut last))?;
+            counts.push(last[0].into());
+        }
+        Ok((Relation::new(Source::Partitioned(Arc::new(rows), counts)), keys, merged))
+    }
+}
+
+/// Groups among `all_rows` rows if `rows` random ones have `keys` different keys, all groups being as frequent.
+fn groups_of_sample(rows: f64, keys: f64, all_rows: f64) -> f64 {
+    if rows < 1.0 {
+        return 0.0;
+    }
+    let expected = |groups: f64| groups * -(-rows / groups).exp_m1();
+    let (mut low, mut high) = (keys.max(1.0), all_rows.max(1.0));
+    if expected(high) <= keys {
+        return high;
+    }
+    for _ in 0..60 {
+        let middle = (low * high).sqrt();
+        if expected(middle) < keys { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// Picoseconds a row, fitted to an H100 (`examples/group_shapes.rs`).
+struct Costs {
+    key_bytes: f64,
+    row_bytes: f64,
+    /// Words that are added to.
+    adds: f64,
+    groups: f64,
+    slots: f64,
+    /// The group table fits L2.
+    is_cached: bool,
+    has_probes: bool,
+}
+
+impl Costs {
+    fn new(relation: &Relation, shape: &GroupShape, estimate: Estimate, l2_bytes: f64) -> Self {
+        let words: usize = shape.accumulators.iter().map(|(kind, _)| kind.words()).sum();
+        let key_bytes = 8.0 * shape.packing.words() as f64;
+        Self {
+            key_bytes,
+            row_bytes: key_bytes + 8.0 * words as f64,
+            adds: words as f64,
+            groups: estimate.groups,
+            slots: f64::from(shape.front.slots()),
+            is_cached: estimate.groups * 2.0 * shape.stride_words as f64 * 8.0 < 0.7 * l2_bytes,
+            has_probes: relation.steps.iter().any(|step| matches!(step, Step::Probe(_))),
+        }
+    }
+
+    /// Adding to the table in global memory.
+    fn adding(&self, is_cached: bool) -> f64 {
+        if is_cached { 20.0 + 12.0 * self.adds } else { 90.0 + 20.0 * self.adds }
+    }
+
+    fn direct(&self) -> f64 {
+        self.adding(self.is_cached)
+    }
+
+    fn partitioned(&self, bits: PassBits) -> f64 {
+        let moves = 1.0 + f64::from(u8::from(bits.second > 0)) + f64::from(u8::from(self.has_probes));
+        let partition = (self.key_bytes + moves * 2.0 * self.row_bytes) / 2.6;
+        let fits = self.groups / f64::from(1u32 << bits.total()) <= 0.75 * self.slots;
+        // Partition after partition, the part of the table in use is in L2.
+        partition + if fits { 8.0 + 4.0 * self.adds } else { self.adding(true) }
+    }
+}
+
+/// Whether a failed partition leaves the other forms: no memory for a second copy of the rows, or rows too wide.
+pub(super) fn leaves_other_forms(error: &Error) -> bool {
+    matches!(error, Error::Unsupported(_) | Error::Device(warpjoin_device::DeviceError::OutOfDeviceMemory { .. }))
+}

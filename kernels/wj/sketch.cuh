@@ -1,0 +1,23 @@
+// Counts the different keys of a sample of rows: a set of their hashes, with room to spare.
+#pragma once
+#include "wj/control.cuh"
+
+// Slots of a set are 2^WJ_SKETCH_BITS zeroed words. Rows of the sample are counted in the low half of the
+// control block's rows, different ones in the high half. All lanes of the warp call it.
+WJ_DEVICE void sketch_add(u64* set, u64* control, u64 hash, bool alive) {
+    bool is_new = false;
+    if (alive) {
+        const u64 word = hash | 1;
+        u32 place = (u32)(hash >> (64 - WJ_SKETCH_BITS));
+        for (u32 step = 0; step < 256; ++step) {
+            u64 seen = load_relaxed(&set[place]);
+            if (seen == 0) seen = atomicCAS(&set[place], 0ULL, word);
+            is_new = seen == 0;
+            if (is_new || seen == word) break;
+            place = (place + 1) & ((1u << WJ_SKETCH_BITS) - 1);
+        }
+    }
+    const u64 rows = __popc(__ballot_sync(0xffffffffu, alive));
+    const u64 keys = __popc(__ballot_sync(0xffffffffu, is_new));
+    if ((threadIdx.x & 31) == 0 && rows != 0) atomicAdd(&control[WJ_CONTROL_ROWS], keys << 32 | rows);
+}
