@@ -16,12 +16,10 @@
 #define WJ_NO_SLOT 0xffffffffu
 // Slots that a row looks at.
 #define WJ_BLOCK_STEPS 24
-// Tiles between two looks at the counters.
-#define WJ_BLOCK_PERIOD 8
-// Tiles after which the table is flushed whatever it holds: sums of a slot are bounded by that.
-#define WJ_BLOCK_FLUSH_TURNS 4096
-// Tiles after which a table that was switched off is tried again.
-#define WJ_BLOCK_REST_TURNS 512
+// Turns after which the table is flushed whatever it holds: sums of a slot are bounded by that.
+#define WJ_BLOCK_FLUSH_TURNS 512
+// Turns after which a table that was switched off is tried again.
+#define WJ_BLOCK_REST_TURNS 64
 #define WJ_BLOCK_HEAD_WORDS 2
 
 struct BlockTable {
@@ -32,7 +30,7 @@ struct BlockTable {
     u32 slots;
     u32 homes;         // slots of one replica; the last 32 slots are those of key word 0
     u32 replica_bits;
-    u32 turns;         // tiles since the last flush, or since the table was switched off
+    u32 turns;         // turns since the last flush, or since the table was switched off
     bool is_on;
     bool is_fresh;     // the number of replicas has not been chosen yet
 };
@@ -60,15 +58,22 @@ WJ_DEVICE BlockTable open_block_table(u64* shared, u32 slots, u32 words) {
     return table;
 }
 
+// A cheap hash of a key: it only has to spread the keys of one block.
+WJ_DEVICE u32 block_hash(u64 word) {
+    u32 hash = (u32)word * (u32)WJ_HASH_MULTIPLIER_A + (u32)(word >> 32) * (u32)WJ_HASH_MULTIPLIER_C;
+    hash ^= hash >> 15;
+    return hash * (u32)WJ_HASH_MULTIPLIER_B;
+}
+
 // Finds or claims the slot of a key word for the caller's lane; WJ_NO_SLOT when there is none near.
-WJ_DEVICE u32 block_slot(const BlockTable& table, u64 word, u64 hash) {
+WJ_DEVICE u32 block_slot(const BlockTable& table, u64 word) {
     const u32 lane = threadIdx.x & 31;
     if (word == 0) {
         const u32 slot = table.slots - 32 + lane;
         if (load_relaxed(&table.keys[slot]) == 0) atomicExch(&table.keys[slot], 1ULL);
         return slot;
     }
-    u32 home = __umulhi((u32)(hash >> 16), table.homes);
+    u32 home = __umulhi(block_hash(word), table.homes);
     const u32 replica = lane & ((1u << table.replica_bits) - 1);
 #pragma unroll 1
     for (u32 step = 0; step < WJ_BLOCK_STEPS; ++step) {
@@ -111,42 +116,42 @@ WJ_DEVICE u32 block_used(const BlockTable& table) {
     return *table.used;
 }
 
-// Looks at the counters every few tiles; whether the table is to be flushed now, as it is at the end.
-// All threads of the block call it before every tile, with the same arguments.
-WJ_DEVICE bool block_step(BlockTable& table, bool is_last) {
+// Chooses the number of replicas by the groups of the first rows: as many as those leave room for. Slots of
+// one replica stay where they are until the table is flushed. All threads of the block call it.
+WJ_DEVICE void block_choose_replicas(BlockTable& table) {
+    if (!table.is_fresh) return;
+    table.is_fresh = false;
+    __syncthreads();
+    const u32 used = block_used(table);
+    u32 bits = 0;
+    while (bits < 5 && used << (bits + 3) <= table.slots) ++bits;
+    block_replicas(table, bits);
+}
+
+// Looks at the counters; whether the table is to be flushed now, as it is at the end. `rows` have been seen
+// since the last call. All threads of the block call it, with the same arguments.
+WJ_DEVICE bool block_step(BlockTable& table, u32 rows, bool is_last) {
+    const u32 turn = table.turns++;
     if (is_last) {
         __syncthreads();
         return table.is_on;
     }
-    const u32 turn = table.turns++;
     if (!table.is_on) {
         if (turn < WJ_BLOCK_REST_TURNS) return false;
         table.is_on = true;
         table.turns = 1;
         return false;
     }
-    if (table.is_fresh && turn == 1) {
-        // As many replicas as the groups of the first tile leave room for.
-        __syncthreads();
-        table.is_fresh = false;
-        const u32 used = block_used(table);
-        u32 bits = 0;
-        while (bits < 5 && used << (bits + 3) <= table.slots) ++bits;
-        block_replicas(table, bits);
-        table.turns = 1;
-        return bits > 0;
-    }
-    if (turn == 0 || turn % WJ_BLOCK_PERIOD != 0) return false;
+    if (turn == 0) return false;
     __syncthreads();
     const u32 misses = *table.misses;
     __syncthreads();
     if (threadIdx.x == 0) *table.misses = 0;
-    const u32 rows = WJ_BLOCK_PERIOD * blockDim.x;
     if (misses <= rows / 16) {
         if (turn < WJ_BLOCK_FLUSH_TURNS) return false;
     } else if (table.replica_bits > 0) {
         block_replicas(table, 0);
-    } else if (turn == WJ_BLOCK_PERIOD && misses + table.slots >= rows - rows / 5) {
+    } else if (turn == 1 && misses + table.slots >= rows - rows / 5) {
         // It was empty, and less than a fifth of the rows met a group that was there.
         table.is_on = false;
     }

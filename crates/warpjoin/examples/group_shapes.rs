@@ -46,6 +46,13 @@ fn main() {
             }
         }
     }
+    // For looking at what was generated.
+    if let Ok(folder) = std::env::var("WARPJOIN_DUMP") {
+        for (index, source) in session.devices()[0].compiled_sources().iter().enumerate() {
+            let defines: String = source.defines.iter().map(|d| format!("#define {}\n", d.replacen('=', " ", 1))).collect();
+            std::fs::write(format!("{folder}/{}_{index}.cu", source.name), defines + &source.text).expect("a file");
+        }
+    }
 }
 
 fn measure(table: &Arc<Table>, shape: &str, rows: usize, groups: usize, zipf: bool, form: Option<GroupByForm>) {

@@ -15,8 +15,8 @@ const SLOTS_MAX: u32 = 4096;
 const KEYED_SLOTS: u32 = 1024;
 /// Fewest slots that are worth a table: those of the key word 0 are 32 of them.
 const SLOTS_MIN: u32 = 64;
-/// Most tiles of a run, in bits.
-const RUN_BITS_MAX: u32 = 7;
+/// Most turns of a run, in bits.
+const RUN_BITS_MAX: u32 = 4;
 /// Words in front of the slots: WJ_BLOCK_HEAD_WORDS.
 const HEAD_WORDS: u32 = 2;
 
@@ -57,7 +57,7 @@ pub(super) fn frame(emitter: &mut Emitter, slots: &Slots, output: &mut Aggregate
     let (table_slots, step) = match shape.front {
         Front::None => (0, "false"),
         Front::Keyed { slots, .. } => (slots, "block_step_keyed(cache, is_last)"),
-        Front::Hashed { slots } => (slots, "block_step(cache, is_last)"),
+        Front::Hashed { slots } => (slots, "block_step(cache, order.items * blockDim.x, is_last)"),
     };
     let threads = if table_slots == 0 { output.block_threads } else { BLOCK_THREADS };
     output.block_threads = threads;
@@ -69,18 +69,27 @@ pub(super) fn frame(emitter: &mut Emitter, slots: &Slots, output: &mut Aggregate
         ));
         flush = format!("        if ({step}) {{\n{}        }}\n", flush_text(&shape, slots, table_slots));
     }
+    let choose = if matches!(shape.front, Front::Hashed { .. }) {
+        "            if (item == 1) block_choose_replicas(cache);\n"
+    } else {
+        ""
+    };
     output.head = Some(format!(
-        "    const u64 tiles = ({rows} + {last}) / {threads};\n    \
-         const TileOrder order = tile_order(tiles, {RUN_BITS_MAX});\n    \
+        "    const TileOrder order = tile_order({rows}, {RUN_BITS_MAX});\n    \
          u64 turn = {cursors}[blockIdx.x];\n    \
          for (; turn <= order.turns; ++turn) {{\n        \
-         const bool is_last = turn >= order.turns || is_stopped({control}, turn);\n\
+         const bool is_last = turn >= order.turns || is_stopped({control});\n\
          {flush}        \
          if (is_last) break;\n        \
-         const u64 row = order.tile(turn) * {threads} + threadIdx.x;\n        \
-         bool alive = row < {rows};\n",
-        last = threads - 1,
+         u64 next = order.row(turn);\n\
+         #pragma unroll 1\n        \
+         for (u32 item = 0; item < order.items; ++item) {{\n{choose}        \
+         const u64 row = next;\n        \
+         bool alive = row < {rows};\n        \
+         next += {threads};\n",
     ));
+    // The loop over items is closed by the emitter, that over turns here.
+    output.epilogue.push_str("    }\n");
     output.epilogue.push_str(&format!(
         "    __syncthreads();\n    if (threadIdx.x == 0) {{\n        {cursors}[blockIdx.x] = turn;\n        \
          if (turn < order.turns) atomicAdd(&{control}[WJ_CONTROL_ROWS], 1ULL);\n    }}\n"
@@ -131,7 +140,7 @@ pub(super) fn accumulate(emitter: &mut Emitter, shape: &GroupShape, slots: &Slot
         }
         Front::Hashed { slots } => {
             emitter.statement(&format!(
-                "const u32 slot = cache.is_on ? block_slot(cache, {packed} + 1, hash_key({packed})) : WJ_NO_SLOT;"
+                "const u32 slot = cache.is_on ? block_slot(cache, {packed} + 1) : WJ_NO_SLOT;"
             ));
             emitter.statement("if (slot != WJ_NO_SLOT) {");
             slots

@@ -16,6 +16,8 @@ use crate::{Error, Result};
 const SAMPLE_ROWS: u64 = 1 << (SKETCH_BITS - 2);
 /// Fewer rows are done before a sample pays.
 const ROWS_MIN: u64 = 1 << 21;
+/// Fewest bits of a partition that was not asked for.
+const BITS_MIN: u32 = 8;
 /// Share of the slots of a block's table that groups of a partition should take.
 const BLOCK_LOAD: f64 = 0.5;
 
@@ -89,6 +91,8 @@ impl Query<'_> {
         let info = self.session.devices()[0].info();
         let costs = Costs::new(relation, shape, estimate, info.l2_bytes as f64);
         // Two passes only where groups of one pass would not fit.
+        // A few more bits cost nothing, and help where the groups are not as frequent as each other.
+        let bits = bits.max(BITS_MIN);
         let choices = [PassBits::of(bits), PassBits::of(bits.min(PASS_BITS_MAX))];
         let best = choices.into_iter().min_by(|a, b| costs.partitioned(*a).total_cmp(&costs.partitioned(*b)))?;
         (costs.partitioned(best) < costs.direct()).then_some(best)
@@ -121,7 +125,7 @@ impl Query<'_> {
         projected.width = exprs.len();
         projected.steps.push(Step::Project(exprs));
         let keys = columns[..keys.len()].to_vec();
-        let payload = (keys.len()..columns.len()).collect();
+        let payload = (0..columns.len()).collect();
         let spec = RowSpec { keys: keys.clone(), like: None, keeps_null_keys: true, payload };
         let rows = self.partition(projected, spec, bits)?;
         let mut counts = vec![];
