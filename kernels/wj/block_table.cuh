@@ -25,14 +25,14 @@
 struct BlockTable {
     u64* keys;
     u64* words;
-    u32* misses;       // rows without a slot since the last look
+    u32* misses;       // rows without a slot since the last flush
     u32* used;         // scratch of block_used
     u32 slots;
     u32 homes;         // slots of one replica; the last 32 slots are those of key word 0
     u32 replica_bits;
     u32 turns;         // turns since the last flush, or since the table was switched off
     bool is_on;
-    bool is_fresh;     // the number of replicas has not been chosen yet
+    bool is_fresh;     // the number of replicas is chosen after the next rows
 };
 
 WJ_DEVICE void block_replicas(BlockTable& table, u32 bits) {
@@ -146,15 +146,21 @@ WJ_DEVICE bool block_step(BlockTable& table, u32 rows, bool is_last) {
     __syncthreads();
     const u32 misses = *table.misses;
     __syncthreads();
-    if (threadIdx.x == 0) *table.misses = 0;
-    if (misses <= rows / 16) {
+    // A row without a slot costs what flushing a slot costs, or far more where its group is a frequent one.
+    if (misses <= table.slots / 8) {
         if (turn < WJ_BLOCK_FLUSH_TURNS) return false;
-    } else if (table.replica_bits > 0) {
+    } else if (turn == 1 && table.replica_bits > 0) {
+        table.is_fresh = false;
         block_replicas(table, 0);
     } else if (turn == 1 && misses + table.slots >= rows - rows / 5) {
         // It was empty, and less than a fifth of the rows met a group that was there.
         table.is_on = false;
+    } else {
+        // Other groups come now: as many replicas as those leave room for.
+        table.is_fresh = true;
+        block_replicas(table, 0);
     }
+    if (threadIdx.x == 0) *table.misses = 0;
     table.turns = 1;
     return true;
 }

@@ -55,6 +55,9 @@ pub(crate) const ROW_WORDS_MAX: usize = 8;
 
 /// Slots of the set that counts the keys of a sample, in bits: four a row.
 pub(crate) const SKETCH_BITS: u32 = 18;
+/// Where the counter of rows has that of keys, and of keys that came again.
+pub(crate) const SKETCH_KEYS_SHIFT: u32 = 26;
+pub(crate) const SKETCH_REPEATED_SHIFT: u32 = 45;
 
 /// Constants that vary between modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +71,7 @@ pub(crate) struct Constants {
 impl Constants {
     /// The definitions for the preprocessor.
     pub(crate) fn defines(self) -> Vec<String> {
-        let words: [(&str, u64); 19] = [
+        let words: [(&str, u64); 21] = [
             ("CONTROL_STATUS", control::STATUS as u64),
             ("CONTROL_ROWS", control::ROWS as u64),
             ("STATUS_FULL", status::FULL),
@@ -78,6 +81,8 @@ impl Constants {
             ("STATUS_CAST", status::CAST),
             ("STATUS_GROW", status::GROW),
             ("SKETCH_BITS", SKETCH_BITS.into()),
+            ("SKETCH_KEYS_SHIFT", SKETCH_KEYS_SHIFT.into()),
+            ("SKETCH_REPEATED_SHIFT", SKETCH_REPEATED_SHIFT.into()),
             ("GROUP_APPENDED", group_counter::APPENDED as u64),
             ("GROUP_SPILLED", group_counter::SPILLED as u64),
             ("STATUS_ABORT", status::ABORT),

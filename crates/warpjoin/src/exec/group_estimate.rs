@@ -8,7 +8,7 @@ use super::launch::Target;
 use super::partition::{PARTITION_BITS_MAX, PASS_BITS_MAX, PassBits};
 use super::query::Query;
 use super::relation::{Relation, Source};
-use crate::codegen::{Accumulator, GroupByForm, GroupShape, RowSpec, SKETCH_BITS, Sink, Step};
+use crate::codegen::{Accumulator, GroupByForm, GroupShape, RowSpec, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, Sink, Step};
 use crate::expr::Expr;
 use crate::{Error, Result};
 
@@ -60,14 +60,14 @@ impl Query<'_> {
             .collect::<Result<Vec<_>>>()?;
         let as_targets: Vec<Target<'_>> = targets.iter().map(Target::Sketch).collect();
         let reports = self.run_pipeline(relation, &generated, &as_targets, "Sketch")?;
-        let estimates = reports.iter().zip(&targets).map(|(report, target)| {
-            let (rows, keys) = ((report.rows & 0xffff_ffff) as f64, (report.rows >> 32) as f64);
-            let all_rows = rows * target.stride as f64;
-            Estimate { groups: groups_of_sample(rows, keys, all_rows) }
+        let samples: Vec<Sample> = reports.iter().map(|report| Sample::of_counter(report.rows)).collect();
+        let estimates = samples.iter().zip(&targets).map(|(sample, target)| {
+            let all_rows = sample.rows * target.stride as f64;
+            Estimate { groups: sample.groups_among(all_rows) }
         });
         let estimate = estimates.max_by(|a, b| a.groups.total_cmp(&b.groups));
         if let Some(pipeline) = self.metrics.pipelines.last_mut() {
-            pipeline.rows_out = reports.iter().map(|report| report.rows >> 32).sum();
+            pipeline.rows_out = samples.iter().map(|sample| sample.keys as u64).sum();
         }
         Ok(estimate)
     }
@@ -138,21 +138,51 @@ impl Query<'_> {
     }
 }
 
-/// Groups among `all_rows` rows if `rows` random ones have `keys` different keys, all groups being as frequent.
-fn groups_of_sample(rows: f64, keys: f64, all_rows: f64) -> f64 {
-    if rows < 1.0 {
-        return 0.0;
+/// What the kernel counted: rows, different keys, and keys that came once.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    rows: f64,
+    keys: f64,
+    singles: f64,
+}
+
+impl Sample {
+    fn of_counter(counter: u64) -> Self {
+        let part = |from: u32, to: u32| (counter >> from & ((1 << (to - from)) - 1)) as f64;
+        let keys = part(SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT);
+        Self { rows: part(0, SKETCH_KEYS_SHIFT), keys, singles: keys - part(SKETCH_REPEATED_SHIFT, 64) }
     }
-    let expected = |groups: f64| groups * -(-rows / groups).exp_m1();
-    let (mut low, mut high) = (keys.max(1.0), all_rows.max(1.0));
-    if expected(high) <= keys {
-        return high;
+
+    /// Groups among `all_rows` rows. If all groups are as frequent, the different keys of the sample tell. A
+    /// sample with more keys that came once than that explains is a skewed one: then the truth lies between
+    /// that number and a group for each row of the share that was not seen yet (Good and Turing's estimate), and the
+    /// geometric mean is wrong by the least factor.
+    fn groups_among(self, all_rows: f64) -> f64 {
+        if self.rows < 1.0 {
+            return 0.0;
+        }
+        let even = self.even_groups(all_rows.max(1.0));
+        let singles_if_even = self.rows * (-self.rows / even).exp();
+        if self.singles > 1.2 * singles_if_even + 64.0 {
+            let unseen = all_rows * self.singles / self.rows;
+            (even * unseen.max(even)).sqrt()
+        } else {
+            even
+        }
     }
-    for _ in 0..60 {
-        let middle = (low * high).sqrt();
-        if expected(middle) < keys { low = middle } else { high = middle }
+
+    fn even_groups(self, all_rows: f64) -> f64 {
+        let expected = |groups: f64| groups * -(-self.rows / groups).exp_m1();
+        let (mut low, mut high) = (self.keys.max(1.0), all_rows);
+        if expected(high) <= self.keys {
+            return high;
+        }
+        for _ in 0..60 {
+            let middle = (low * high).sqrt();
+            if expected(middle) < self.keys { low = middle } else { high = middle }
+        }
+        high
     }
-    high
 }
 
 /// Picoseconds a row, fitted to an H100 (`examples/group_shapes.rs`).
@@ -204,4 +234,35 @@ impl Costs {
 /// Whether a failed partition leaves the other forms: no memory for a second copy of the rows, or rows too wide.
 pub(super) fn leaves_other_forms(error: &Error) -> bool {
     matches!(error, Error::Unsupported(_) | Error::Device(warpjoin_device::DeviceError::OutOfDeviceMemory { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(rows: f64, keys: f64, singles: f64, all_rows: f64) -> f64 {
+        Sample { rows, keys, singles }.groups_among(all_rows)
+    }
+
+    #[test]
+    fn even_groups_are_counted() {
+        let rows = 65536.0;
+        for groups in [1.0f64, 50.0, 1e4, 1e6] {
+            let keys = groups * (1.0 - (-rows / groups).exp());
+            let singles = rows * (-rows / groups).exp();
+            let found = estimate(rows, keys, singles, 1e8);
+            assert!((found / groups - 1.0).abs() < 0.01, "{found} of {groups}");
+        }
+    }
+
+    #[test]
+    fn rows_bound_groups() {
+        assert!(estimate(0.0, 0.0, 0.0, 0.0) == 0.0);
+        assert!(estimate(1000.0, 1000.0, 1000.0, 5000.0) <= 5000.0);
+    }
+
+    #[test]
+    fn skew_hides_groups() {
+        assert!(estimate(65536.0, 32e3, 26e3, 1e8) > 5e5);
+    }
 }
