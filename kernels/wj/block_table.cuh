@@ -15,7 +15,7 @@
 
 #define WJ_NO_SLOT 0xffffffffu
 // Slots that a row looks at.
-#define WJ_BLOCK_STEPS 24
+#define WJ_BLOCK_STEPS 16
 // Turns after which the table is flushed whatever it holds: sums of a slot are bounded by that.
 #define WJ_BLOCK_FLUSH_TURNS 512
 // Turns after which a table that was switched off is tried again.
@@ -129,8 +129,9 @@ WJ_DEVICE void block_choose_replicas(BlockTable& table) {
 }
 
 // Looks at the counters; whether the table is to be flushed now, as it is at the end. `rows` have been seen
-// since the last call. All threads of the block call it, with the same arguments.
-WJ_DEVICE bool block_step(BlockTable& table, u32 rows, bool is_last) {
+// since the last call; at a new run other groups may come, so a table that is no more than a third full has room
+// for them, and a fuller one is flushed. All threads of the block call it, with the same arguments.
+WJ_DEVICE bool block_step(BlockTable& table, u32 rows, bool is_new_run, bool is_last) {
     const u32 turn = table.turns++;
     if (is_last) {
         __syncthreads();
@@ -148,7 +149,10 @@ WJ_DEVICE bool block_step(BlockTable& table, u32 rows, bool is_last) {
     __syncthreads();
     // A row without a slot costs what flushing a slot costs, or far more where its group is a frequent one.
     if (misses <= table.slots / 8) {
-        if (turn < WJ_BLOCK_FLUSH_TURNS) return false;
+        const bool is_filled = is_new_run && block_used(table) * 3 > table.slots;
+        if (turn < WJ_BLOCK_FLUSH_TURNS && !is_filled) return false;
+        table.is_fresh = true;
+        block_replicas(table, 0);
     } else if (turn == 1 && table.replica_bits > 0) {
         table.is_fresh = false;
         block_replicas(table, 0);

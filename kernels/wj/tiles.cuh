@@ -12,6 +12,8 @@ struct TileOrder {
     u32 items;     // rows of a thread in a turn
     u32 run_bits;  // 2^run_bits turns are a run
 
+    WJ_DEVICE_MEMBER bool is_new_run(u64 turn) const { return (turn & ((1ULL << run_bits) - 1)) == 0; }
+
     // The caller's first row of a turn; the others are blockDim.x apart. It may lie behind the last one.
     WJ_DEVICE_MEMBER u64 row(u64 turn) const {
         const u64 run = (turn >> run_bits) * gridDim.x + blockIdx.x;

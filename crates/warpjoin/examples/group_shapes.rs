@@ -26,6 +26,9 @@ const THIN: [(usize, bool); 6] =
     [(16, false), (1 << 10, false), (1 << 14, false), (1 << 16, false), (1 << 20, false), (1 << 24, false)];
 const DECIMAL: [(usize, bool); 5] = [(4, false), (129, false), (1 << 12, false), (1 << 17, false), (1 << 22, false)];
 
+/// Few possible keys, known from their bounds.
+const KEYED: [(usize, bool); 4] = [(4, false), (8, false), (64, false), (1 << 10, false)];
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let bits: u32 = args.first().map_or(27, |bits| bits.parse().expect("bits"));
@@ -35,7 +38,13 @@ fn main() {
         .expect("a device");
     let session = Session::new(devices).expect("a session");
     let rows = 1usize << bits;
-    for (shape, sweep) in [("wide", &WIDE[..]), ("thin", &THIN[..]), ("decimal", &DECIMAL[..]), ("int", &DECIMAL[..])] {
+    for (shape, sweep) in [
+        ("wide", &WIDE[..]),
+        ("thin", &THIN[..]),
+        ("decimal", &DECIMAL[..]),
+        ("int", &DECIMAL[..]),
+        ("keyed", &KEYED[..]),
+    ] {
         if !shapes.is_empty() && !shapes.contains(&shape) {
             continue;
         }
@@ -49,7 +58,8 @@ fn main() {
     // For looking at what was generated.
     if let Ok(folder) = std::env::var("WARPJOIN_DUMP") {
         for (index, source) in session.devices()[0].compiled_sources().iter().enumerate() {
-            let defines: String = source.defines.iter().map(|d| format!("#define {}\n", d.replacen('=', " ", 1))).collect();
+            let defines: String =
+                source.defines.iter().map(|d| format!("#define {}\n", d.replacen('=', " ", 1))).collect();
             std::fs::write(format!("{folder}/{}_{index}.cu", source.name), defines + &source.text).expect("a file");
         }
     }
@@ -69,6 +79,13 @@ fn measure(table: &Arc<Table>, shape: &str, rows: usize, groups: usize, zipf: bo
             .aggregate(Sum, Some("b"))
             .unwrap()
             .aggregate(Max, Some("b"))
+            .unwrap()
+            .aggregate(Count, None)
+            .unwrap(),
+        "keyed" => group_by
+            .aggregate(Sum, Some("a"))
+            .unwrap()
+            .aggregate(Max, Some("a"))
             .unwrap()
             .aggregate(Count, None)
             .unwrap(),
@@ -146,10 +163,11 @@ fn table(session: &Arc<Session>, shape: &str, rows: usize, groups: usize, zipf: 
         }
     };
     let long = |row: usize| mix(group(row) * 31 + 7) as i64;
-    let short = |row: usize| (group(row) as u32).wrapping_mul(2_654_435_761) as i32;
+    let spread = if shape == "keyed" { 1 } else { 2_654_435_761 };
+    let short = |row: usize| (group(row) as u32).wrapping_mul(spread) as i32;
     let (key_type, value_type) = match shape {
         "wide" => (DataType::Int64, DataType::Int64),
-        "decimal" => (DataType::Int32, DataType::Decimal128(15, 2)),
+        "decimal" | "keyed" => (DataType::Int32, DataType::Decimal128(15, 2)),
         _ => (DataType::Int32, DataType::Int64),
     };
     let mut fields = vec![Field::new("k", key_type.clone(), false), Field::new("a", value_type.clone(), false)];

@@ -8,7 +8,9 @@ use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
 use super::packing::Packing;
 use super::params::{Binding, GroupPart};
-use super::shapes::{Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupByForm, GroupMode, GroupShape, ResultType};
+use super::shapes::{
+    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupByForm, GroupMode, GroupShape, ResultType,
+};
 use super::value::{CType, Kind, Range, Value, range_of_type};
 use crate::expr::Expr;
 use crate::plan::AggregateFunction;
@@ -259,10 +261,7 @@ pub(super) fn find_row(shape: &GroupShape, packed: &str, words: &str) -> String 
 }
 
 /// Statements that merge a row's values into the row `group_id`.
-pub(super) fn merge_row<'a>(
-    shape: &GroupShape,
-    values: impl Iterator<Item = (&'a Slot, String)>,
-) -> Vec<String> {
+pub(super) fn merge_row<'a>(shape: &GroupShape, values: impl Iterator<Item = (&'a Slot, String)>) -> Vec<String> {
     let header = shape.mode.header_words(&shape.packing);
     let mut lines = vec![
         "if (group_id != WJ_NO_ROW) {".to_string(),

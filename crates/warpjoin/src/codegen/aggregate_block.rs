@@ -57,7 +57,9 @@ pub(super) fn frame(emitter: &mut Emitter, slots: &Slots, output: &mut Aggregate
     let (table_slots, step) = match shape.front {
         Front::None => (0, "false"),
         Front::Keyed { slots, .. } => (slots, "block_step_keyed(cache, is_last)"),
-        Front::Hashed { slots } => (slots, "block_step(cache, order.items * blockDim.x, is_last)"),
+        Front::Hashed { slots } => {
+            (slots, "block_step(cache, order.items * blockDim.x, order.is_new_run(turn), is_last)")
+        }
     };
     let threads = if table_slots == 0 { output.block_threads } else { BLOCK_THREADS };
     output.block_threads = threads;
@@ -139,9 +141,7 @@ pub(super) fn accumulate(emitter: &mut Emitter, shape: &GroupShape, slots: &Slot
             slots
         }
         Front::Hashed { slots } => {
-            emitter.statement(&format!(
-                "const u32 slot = cache.is_on ? block_slot(cache, {packed} + 1) : WJ_NO_SLOT;"
-            ));
+            emitter.statement(&format!("const u32 slot = cache.is_on ? block_slot(cache, {packed} + 1) : WJ_NO_SLOT;"));
             emitter.statement("if (slot != WJ_NO_SLOT) {");
             slots
         }

@@ -124,7 +124,9 @@ impl Emitter {
     pub(crate) fn of_source(source: &SourceShape) -> Self {
         match source {
             SourceShape::Columns(columns, form) => Self::new(columns.clone(), *form),
-            SourceShape::Groups(_) | SourceShape::Matches { .. } | SourceShape::Words(_) => Self::new(vec![], ValidityForm::Bytes),
+            SourceShape::Groups(_) | SourceShape::Matches { .. } | SourceShape::Words(_) => {
+                Self::new(vec![], ValidityForm::Bytes)
+            }
         }
     }
 

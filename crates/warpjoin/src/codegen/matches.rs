@@ -112,9 +112,7 @@ impl Matches<'_> {
             }
         }
         emitter.line(&format!("u16* const next = reinterpret_cast<u16*>({end});"));
-        emitter.line(&format!(
-            "const MatchTable chains = {{heads, next, (u32){heads_bits}, (u32){capacity}}};"
-        ));
+        emitter.line(&format!("const MatchTable chains = {{heads, next, (u32){heads_bits}, (u32){capacity}}};"));
         emitter.open("for (u64 number = blockIdx.x;; number += gridDim.x)");
         emitter.line("const MatchItem unit = match_item(sides, number);");
         emitter.line("if (unit.build_rows == 0) break;");

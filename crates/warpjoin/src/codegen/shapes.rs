@@ -223,9 +223,14 @@ pub(crate) enum GroupMode {
 pub(crate) enum Front {
     None,
     /// The packed key is the slot, with a slot for each of 2^replica_bits lanes.
-    Keyed { slots: u32, replica_bits: u32 },
+    Keyed {
+        slots: u32,
+        replica_bits: u32,
+    },
     /// Open addressing on the packed key; what finds no slot goes to the group table.
-    Hashed { slots: u32 },
+    Hashed {
+        slots: u32,
+    },
 }
 
 impl Front {

@@ -96,7 +96,7 @@ impl Query<'_> {
             self.compile(&planned.generated.module, "pipeline")?;
             return Ok(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] });
         }
-        let bits = estimate.and_then(|estimate| self.partition_bits(relation, &planned.shape, estimate));
+        let bits = estimate.and_then(|estimate| self.partition_bits(relation, &planned.shape, &accumulators, estimate));
         if let Some(bits) = bits {
             match self.partition_groups(relation, &keys, &accumulators, bits) {
                 Ok((relation, keys, accumulators)) => {
@@ -139,9 +139,8 @@ impl Query<'_> {
         estimate: Option<Estimate>,
     ) -> Result<GroupTable> {
         let PlannedGroups { generated, shape, groups_max } = planned;
-        let mut rooms: Vec<GroupRoom> = (0..self.devices())
-            .map(|device| self.first_room(relation, &generated, &shape, device, estimate))
-            .collect();
+        let mut rooms: Vec<GroupRoom> =
+            (0..self.devices()).map(|device| self.first_room(relation, &generated, &shape, device, estimate)).collect();
         for attempt in 0..24 {
             if let Some(targets) = self.fill_groups(relation, &generated, &shape, &mut rooms)? {
                 self.note_retries(attempt);

@@ -1,5 +1,6 @@
 //! How many groups there will be, by a sample of the rows, and the form that is chosen by that.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use warpjoin_device::Buffer;
@@ -8,7 +9,9 @@ use super::launch::Target;
 use super::partition::{PARTITION_BITS_MAX, PASS_BITS_MAX, PassBits};
 use super::query::Query;
 use super::relation::{Relation, Source};
-use crate::codegen::{Accumulator, GroupByForm, GroupShape, RowSpec, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, Sink, Step};
+use crate::codegen::{
+    Accumulator, GroupByForm, GroupShape, RowSpec, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, Sink, Step,
+};
 use crate::expr::Expr;
 use crate::{Error, Result};
 
@@ -30,6 +33,7 @@ pub(super) struct SketchTarget {
 /// What a sample says of all rows, on the device that has most.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Estimate {
+    pub rows: f64,
     pub groups: f64,
 }
 
@@ -63,7 +67,7 @@ impl Query<'_> {
         let samples: Vec<Sample> = reports.iter().map(|report| Sample::of_counter(report.rows)).collect();
         let estimates = samples.iter().zip(&targets).map(|(sample, target)| {
             let all_rows = sample.rows * target.stride as f64;
-            Estimate { groups: sample.groups_among(all_rows) }
+            Estimate { rows: all_rows, groups: sample.groups_among(all_rows) }
         });
         let estimate = estimates.max_by(|a, b| a.groups.total_cmp(&b.groups));
         if let Some(pipeline) = self.metrics.pipelines.last_mut() {
@@ -73,7 +77,13 @@ impl Query<'_> {
     }
 
     /// Bits by which the rows should be partitioned first; `None`: not at all.
-    pub(super) fn partition_bits(&self, relation: &Relation, shape: &GroupShape, estimate: Estimate) -> Option<PassBits> {
+    pub(super) fn partition_bits(
+        &self,
+        relation: &Relation,
+        shape: &GroupShape,
+        accumulators: &[Accumulator],
+        estimate: Estimate,
+    ) -> Option<PassBits> {
         let slots = f64::from(shape.front.slots().max(64));
         let partitions = (estimate.groups / (slots * BLOCK_LOAD)).max(2.0);
         let mut bits = (partitions.log2().ceil() as u32).clamp(1, PARTITION_BITS_MAX);
@@ -89,11 +99,10 @@ impl Query<'_> {
             None => {}
         }
         let info = self.session.devices()[0].info();
-        let costs = Costs::new(relation, shape, estimate, info.l2_bytes as f64);
-        // Two passes only where groups of one pass would not fit.
+        let costs = Costs::new(relation, shape, accumulators, estimate, info.l2_bytes as f64);
         // A few more bits cost nothing, and help where the groups are not as frequent as each other.
         let bits = bits.max(BITS_MIN);
-        let choices = [PassBits::of(bits), PassBits::of(bits.min(PASS_BITS_MAX))];
+        let choices = [bits, bits.min(PASS_BITS_MAX), BITS_MIN].map(PassBits::of);
         let best = choices.into_iter().min_by(|a, b| costs.partitioned(*a).total_cmp(&costs.partitioned(*b)))?;
         (costs.partitioned(best) < costs.direct()).then_some(best)
     }
@@ -110,7 +119,8 @@ impl Query<'_> {
         let mut merged = vec![];
         for accumulator in accumulators {
             let argument = accumulator.argument.as_ref().map(|argument| {
-                let known = exprs[keys.len()..].iter().position(|known| format!("{known:?}") == format!("{argument:?}"));
+                let known =
+                    exprs[keys.len()..].iter().position(|known| format!("{known:?}") == format!("{argument:?}"));
                 let index = known.map_or(exprs.len(), |index| keys.len() + index);
                 if known.is_none() {
                     exprs.push(argument.clone());
@@ -192,6 +202,7 @@ struct Costs {
     /// Words that are added to.
     adds: f64,
     groups: f64,
+    rows: f64,
     slots: f64,
     /// The group table fits L2.
     is_cached: bool,
@@ -199,14 +210,24 @@ struct Costs {
 }
 
 impl Costs {
-    fn new(relation: &Relation, shape: &GroupShape, estimate: Estimate, l2_bytes: f64) -> Self {
+    fn new(
+        relation: &Relation,
+        shape: &GroupShape,
+        accumulators: &[Accumulator],
+        estimate: Estimate,
+        l2_bytes: f64,
+    ) -> Self {
         let words: usize = shape.accumulators.iter().map(|(kind, _)| kind.words()).sum();
-        let key_bytes = 8.0 * shape.packing.words() as f64;
+        let arguments: HashSet<String> =
+            accumulators.iter().filter_map(|a| a.argument.as_ref()).map(|argument| format!("{argument:?}")).collect();
+        let key_bytes =
+            f64::from(shape.packing.word_bits.iter().map(|&bits| if bits > 32 { 8 } else { 4 }).sum::<u32>());
         Self {
             key_bytes,
-            row_bytes: key_bytes + 8.0 * words as f64,
+            row_bytes: key_bytes + 8.0 * arguments.len() as f64,
             adds: words as f64,
             groups: estimate.groups,
+            rows: estimate.rows.max(1.0),
             slots: f64::from(shape.front.slots()),
             is_cached: estimate.groups * 2.0 * shape.stride_words as f64 * 8.0 < 0.7 * l2_bytes,
             has_probes: relation.steps.iter().any(|step| matches!(step, Step::Probe(_))),
@@ -223,11 +244,13 @@ impl Costs {
     }
 
     fn partitioned(&self, bits: PassBits) -> f64 {
-        let moves = 1.0 + f64::from(u8::from(bits.second > 0)) + f64::from(u8::from(self.has_probes));
-        let partition = (self.key_bytes + moves * 2.0 * self.row_bytes) / 2.6;
-        let fits = self.groups / f64::from(1u32 << bits.total()) <= 0.75 * self.slots;
+        let pass = |bits: u32| if bits > 9 { 1.6 } else { f64::from(u8::from(bits > 0)) };
+        let moves = pass(bits.first) + pass(bits.second) + f64::from(u8::from(self.has_probes));
+        let partition = (self.key_bytes + moves * 2.0 * self.row_bytes) / 2.0;
+        let fits = self.groups / f64::from(1u32 << bits.total()) <= 0.8 * self.slots;
         // Partition after partition, the part of the table in use is in L2.
-        partition + if fits { 8.0 + 4.0 * self.adds } else { self.adding(true) }
+        let merged = if fits { (1.5 * self.groups / self.rows).min(1.0) } else { 1.0 };
+        partition + 5.0 + 4.0 * self.adds + merged * self.adding(true)
     }
 }
 

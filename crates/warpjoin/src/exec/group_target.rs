@@ -135,7 +135,8 @@ impl Query<'_> {
             let count = old.slots + 1 + self.spilled(device, &old)?;
             room.grow();
             // Every row may be a spilled one.
-            let mut new = self.allocate_groups(device, shape, GroupRoom { spill_rows: room.spill_rows.max(count), ..*room })?;
+            let mut new =
+                self.allocate_groups(device, shape, GroupRoom { spill_rows: room.spill_rows.max(count), ..*room })?;
             let stream = self.streams[device].clone();
             let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
             let args = [

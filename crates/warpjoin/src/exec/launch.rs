@@ -2,16 +2,16 @@
 
 use warpjoin_device::{Arg, Buffer, DeviceKind, Event, Kernel, Launch, Stream};
 
+use super::group_estimate::SketchTarget;
+use super::group_target::GroupTarget;
 use super::matches::match_threads;
 use super::metrics::PipelineMetrics;
 use super::partition::{PartitionTarget, partition_launch};
 use super::query::Query;
-use super::group_estimate::SketchTarget;
-use super::group_target::GroupTarget;
 use super::relation::{IntermediateShard, JoinTable, Relation, Source};
 use crate::codegen::{
     Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, MatchPart, PARTITION_ITEMS, PARTITION_THREADS_MANY,
-    PartitionPart, SketchPart, ROWS_PER_THREAD_BITS_MAX, control, status,
+    PartitionPart, ROWS_PER_THREAD_BITS_MAX, SketchPart, control, status,
 };
 use crate::column::EncodedColumn;
 use crate::{Error, Result};

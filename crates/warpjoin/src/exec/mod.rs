@@ -26,10 +26,10 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
+pub use crate::codegen::GroupByForm;
 pub use check::check;
 pub use explain::pipelines;
 pub use metrics::{PipelineMetrics, QueryMetrics};
-pub use crate::codegen::GroupByForm;
 pub use options::{Distribution, ExecOptions, JoinForm};
 
 use crate::plan::Plan;

@@ -9,8 +9,8 @@ use super::metrics::PipelineMetrics;
 use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::{
-    Constants, GeneratedPipeline, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PartitionStage, ROW_WORDS_MAX, RowShape,
-    RowSpec, Sink, SinkShape, Step,
+    Constants, GeneratedPipeline, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PartitionStage,
+    ROW_WORDS_MAX, RowShape, RowSpec, Sink, SinkShape, Step,
 };
 use crate::{Error, Reason, Result};
 
