@@ -50,7 +50,7 @@ fn main() {
         }
         for &(groups, zipf) in sweep {
             let table = table(&session, shape, rows, groups, zipf);
-            for form in [None, Some(GroupByForm::Global)] {
+            for form in [None, Some(GroupByForm::BlockTable), Some(GroupByForm::Partitioned)] {
                 measure(&table, shape, rows, groups, zipf, form);
             }
         }
@@ -66,7 +66,7 @@ fn main() {
 }
 
 fn measure(table: &Arc<Table>, shape: &str, rows: usize, groups: usize, zipf: bool, form: Option<GroupByForm>) {
-    // Straight to few rows of global memory: seconds.
+    // What the default does anyway.
     if form.is_some() && groups < 1 << 12 {
         return;
     }
