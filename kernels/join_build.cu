@@ -2,8 +2,10 @@
 //
 // Inputs: keys[rows], never 0; values[rows] or null (then the row number is the value).
 // Unique keys: build_unique alone; a key seen twice is counted and the table is useless then.
+// Keys that are only looked for: build_set; keys may occur any number of times.
 // Duplicate keys: build_count, build_offsets, build_fill leave (first << 32 | count) in the value of
 // each slot, and the rows of a key side by side in row_list (compressed sparse rows).
+// Dense keys: build_direct_4, _8 leave value + 1 in slot key - 1; a key seen twice makes it useless too.
 // Grid: one row (or slot) a thread, grid stride; no shared memory. Specialised by WJ_LANES.
 // Status: WJ_STATUS_FULL when a key found no slot within steps_max windows.
 #include "wj/control.cuh"
@@ -50,6 +52,10 @@ WJ_ENTRY(build_unique, BuildParams, WJ_BLOCK_THREADS) {
     });
 }
 
+WJ_ENTRY(build_set, BuildParams, WJ_BLOCK_THREADS) {
+    insert_rows(p, [](u64 row, InsertOutcome outcome, u64 slot) {});
+}
+
 WJ_ENTRY(build_count, BuildParams, WJ_BLOCK_THREADS) {
     insert_rows(p, [&](u64 row, InsertOutcome outcome, u64 slot) { atomicAdd(&p.slots[slot].value, 1ULL); });
 }
@@ -94,3 +100,24 @@ WJ_ENTRY(build_fill, FillParams, WJ_BLOCK_THREADS) {
         if (active && outcome == INSERT_FOUND) p.row_list[atomicAdd(&p.cursors[slot], 1u)] = (u32)row;
     }
 }
+
+struct DirectParams {
+    u64 rows;
+    const u64* keys;    // from 1 on
+    const u64* values;  // or null: the row number
+    void* slots;        // zeroed
+    u64* control;
+};
+
+template <class T>
+WJ_DEVICE void fill_direct(const DirectParams& p) {
+    T* slots = static_cast<T*>(p.slots);
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.rows; row += stride) {
+        const T value = (T)((p.values ? p.values[row] : row) + 1);
+        if (atomicExch(&slots[p.keys[row] - 1], value) != 0) raise_status(p.control, WJ_STATUS_DUPLICATE);
+    }
+}
+
+WJ_ENTRY(build_direct_4, DirectParams, WJ_BLOCK_THREADS) { fill_direct<u32>(p); }
+WJ_ENTRY(build_direct_8, DirectParams, WJ_BLOCK_THREADS) { fill_direct<u64>(p); }

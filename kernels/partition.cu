@@ -193,7 +193,8 @@ struct ItemsParams {
     const u32* probe_offsets;  // partitions + 1
     u64 capacity;
     u64 chunk_rows;
-    u64* items;  // partitions + 1
+    u64* items;     // partitions + 1
+    u64* oversize;  // 0 unless a partition has more build rows than `capacity`
 };
 
 // match_items: the work items of a join before each partition (see wj/matches.cuh). One block; shared: 66 words.
@@ -203,6 +204,7 @@ WJ_ENTRY(match_items, ItemsParams, 1024) {
         [&](u64 partition) {
             const u64 build_rows = p.build_offsets[partition + 1] - p.build_offsets[partition];
             const u64 probe_rows = p.probe_offsets[partition + 1] - p.probe_offsets[partition];
+            if (build_rows > p.capacity) atomicExch(p.oversize, 1ULL);
             return (build_rows + p.capacity - 1) / p.capacity * ((probe_rows + p.chunk_rows - 1) / p.chunk_rows);
         },
         [&](u64 partition, u64 before) { p.items[partition] = before; });

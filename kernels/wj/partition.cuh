@@ -24,6 +24,12 @@ WJ_DEVICE u64 partition_hash(u32 key_words, WordAt word_at) {
 // Partition of a hash among 2^bits.
 WJ_DEVICE u32 partition_of(u64 hash, u32 bits) { return bits == 0 ? 0 : (u32)(hash >> 32) >> (32 - bits); }
 
+// Rows of a block's tile where `left` rows are left.
+WJ_DEVICE u32 rows_of_tile(u64 left) {
+    const u32 rows = blockDim.x * WJ_PARTITION_ITEMS;
+    return left < rows ? (u32)left : rows;
+}
+
 // The shared memory of a tile: 12 bytes a row of a tile at most, 8 a partition, 132 more.
 struct PartitionTile {
     u64* stage;    // rows: values of the column under way, by place in the tile

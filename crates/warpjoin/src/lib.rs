@@ -18,4 +18,4 @@ pub use error::{Error, Reason, Result};
 pub use exec::{ExecOptions, JoinForm, QueryMetrics, QueryOutput};
 pub use operators::{group_by::GroupBy, hash_join::HashJoin};
 pub use session::Session;
-pub use table::{Shard, Table, TableBuilder};
+pub use table::{ResidentColumn, Shard, ShardColumn, Table, TableBuilder};

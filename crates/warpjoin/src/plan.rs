@@ -88,6 +88,8 @@ pub struct JoinPlan {
 pub enum JoinKind {
     /// Pairs that match.
     Inner,
+    /// Probe rows that match at least once, each once; puts out columns of the probe side only.
+    ProbeSemi,
 }
 
 /// One aggregate of a group-by.

@@ -3,6 +3,8 @@
 //! Owns how rows are cut into shards, and the way of columns to devices and back. Must not know
 //! queries.
 
+mod from_shards;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,6 +18,8 @@ use crate::column::{
     decode_rows,
 };
 use crate::{Error, Result, Session};
+
+pub use from_shards::ResidentColumn;
 
 /// An immutable table, its rows spread over the devices of a session in contiguous runs.
 pub struct Table {
@@ -60,7 +64,7 @@ const OFFSET_BYTES: usize = size_of::<u64>();
 const DOWNLOAD_ROWS: usize = 1 << 20;
 
 impl Table {
-    /// A table of what a query put out: its domains are bounds.
+    /// A table of shards as they are: its domains are bounds.
     pub(crate) fn from_result(
         session: Arc<Session>,
         schema: SchemaRef,
@@ -73,7 +77,7 @@ impl Table {
     }
 
     /// Whether the domains of the columns are their smallest and largest values. True for uploaded
-    /// tables; results of queries have bounds that may be wider.
+    /// tables; results of queries, and tables made of shards, have bounds that may be wider.
     pub fn has_exact_bounds(&self) -> bool {
         self.exact_bounds
     }

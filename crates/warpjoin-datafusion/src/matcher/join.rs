@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -39,9 +40,7 @@ impl Matcher<'_> {
         build: &Outcome,
         probe: &Outcome,
     ) -> Result<(Relation, Vec<Candidate>), Reason> {
-        if *join.join_type() != JoinType::Inner {
-            return Err(Reason::Join(format!("{}", join.join_type())));
-        }
+        let sides = Sides::of(join)?;
         if join.null_aware {
             return Err(Reason::Join("null-aware".to_string()));
         }
@@ -49,33 +48,67 @@ impl Matcher<'_> {
             return Err(Reason::Join("with a row limit".to_string()));
         }
         let (build, probe) = (self.input(build)?, self.input(probe)?);
-        let relation = join_relations(join, &build.relation, &probe.relation)?;
+        let relation = join_relations(join, sides, &build.relation, &probe.relation)?;
         Ok((relation, vec![build, probe]))
     }
 }
 
-fn join_relations(join: &HashJoinExec, build: &Relation, probe: &Relation) -> Result<Relation, Reason> {
+/// Which kind of join a device does, with which of DataFusion's sides.
+#[derive(Debug, Clone, Copy)]
+struct Sides {
+    kind: JoinKind,
+    /// The right side is built from: a semi join keeps rows of the side that probes.
+    build_is_right: bool,
+}
+
+impl Sides {
+    fn of(join: &HashJoinExec) -> Result<Self, Reason> {
+        let (kind, build_is_right) = match join.join_type() {
+            JoinType::Inner => (JoinKind::Inner, false),
+            JoinType::RightSemi => (JoinKind::ProbeSemi, false),
+            JoinType::LeftSemi => (JoinKind::ProbeSemi, true),
+            other => return Err(Reason::Join(format!("{other}"))),
+        };
+        Ok(Self { kind, build_is_right })
+    }
+
+    /// Where the columns of the left and of the right side begin, among build and probe columns.
+    fn ordered_positions(self, build_width: usize) -> (usize, usize) {
+        if self.build_is_right { (build_width, 0) } else { (0, build_width) }
+    }
+
+    fn ordered<T>(self, left: T, right: T) -> (T, T) {
+        if self.build_is_right { (right, left) } else { (left, right) }
+    }
+}
+
+fn join_relations(join: &HashJoinExec, sides: Sides, left: &Relation, right: &Relation) -> Result<Relation, Reason> {
+    let (build, probe) = sides.ordered(left, right);
     let mut on = Vec::with_capacity(join.on().len());
-    for (build_key, probe_key) in join.on() {
+    for (left_key, right_key) in join.on() {
+        let (build_key, probe_key) = sides.ordered(left_key, right_key);
         let pair = (translate(build_key, build.scope())?, translate(probe_key, probe.scope())?);
         check_keys(&pair.0, &pair.1)?;
         on.push(pair);
     }
+    let build_width = build.computed.len();
     let computed: Vec<bool> = build.computed.iter().chain(&probe.computed).copied().collect();
     let residual = match join.filter() {
-        Some(filter) => Some(residual(filter, join, build.computed.len(), &computed)?),
+        Some(filter) => Some(residual(filter, sides, build, probe, &computed)?),
         None => None,
     };
+    // DataFusion's columns of a semi join are those of the side that it keeps.
+    let first = if sides.kind == JoinKind::ProbeSemi { build_width } else { 0 };
     let output: Vec<usize> = match &join.projection {
-        Some(projection) => projection.to_vec(),
-        None => (0..computed.len()).collect(),
+        Some(projection) => projection.iter().map(|column| first + column).collect(),
+        None => (first..computed.len()).collect(),
     };
     let output_computed = output.iter().map(|&column| computed.get(column).copied().unwrap_or(false)).collect();
     let kind = PlanKind::Join(Box::new(JoinPlan {
         build: build.plan.clone(),
         probe: probe.plan.clone(),
         on,
-        kind: JoinKind::Inner,
+        kind: sides.kind,
         null_equals_null: join.null_equality() == NullEquality::NullEqualsNull,
         residual,
         output,
@@ -92,13 +125,21 @@ fn check_keys(build: &Expr, probe: &Expr) -> Result<(), Reason> {
 }
 
 /// The residual filter over all build columns, then all probe columns.
-fn residual(filter: &JoinFilter, join: &HashJoinExec, build_columns: usize, computed: &[bool]) -> Result<Expr, Reason> {
-    let schema = join.join_schema();
+fn residual(
+    filter: &JoinFilter,
+    sides: Sides,
+    build: &Relation,
+    probe: &Relation,
+    computed: &[bool],
+) -> Result<Expr, Reason> {
+    let fields = build.plan.schema.fields().iter().chain(probe.plan.schema.fields());
+    let schema = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
+    let (left_first, right_first) = sides.ordered_positions(build.computed.len());
     let mut columns: PhysicalExprs = vec![];
     for column in filter.column_indices() {
         let position = match column.side {
-            JoinSide::Left => column.index,
-            JoinSide::Right => build_columns + column.index,
+            JoinSide::Left => left_first + column.index,
+            JoinSide::Right => right_first + column.index,
             JoinSide::None => return Err(Reason::Join("with a filter over a mark".to_string())),
         };
         let field =
@@ -106,5 +147,5 @@ fn residual(filter: &JoinFilter, join: &HashJoinExec, build_columns: usize, comp
         columns.push(Arc::new(Column::new(field.name(), position)) as Arc<dyn PhysicalExpr>);
     }
     let expression = substitute(filter.expression(), &columns)?;
-    translate(&expression, Scope { schema, computed })
+    translate(&expression, Scope { schema: &schema, computed })
 }

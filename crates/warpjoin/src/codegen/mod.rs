@@ -40,7 +40,7 @@ pub(crate) use pipeline::{GeneratedPipeline, Grid, SinkShape, generate};
 pub(crate) use regroup::regroup;
 pub use shapes::GroupByForm;
 pub(crate) use shapes::{
-    Accumulator, GroupMode, GroupShape, JoinShape, PartitionStage, PayloadForm, ProbeKey, ProbeStep, RowShape, RowSpec,
-    Sink, SourceShape, Step, StoredKey,
+    Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, PartitionStage, PayloadForm, ProbeKey, ProbeStep,
+    RowShape, RowSpec, Sink, SourceShape, Step, StoredKey,
 };
 pub(crate) use value::is_string;

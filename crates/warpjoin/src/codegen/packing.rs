@@ -57,6 +57,16 @@ impl Packing {
         }
     }
 
+    /// Numbers that a single word can be, from 0 on; `None` for several words and for 2^63 numbers and more.
+    pub(crate) fn span(&self) -> Option<u64> {
+        if let [field] = self.fields.as_slice()
+            && let (Kind::Int(range), None) = (field.value.kind, field.null_place)
+        {
+            return u64::try_from(range.max.checked_sub(range.min)?).ok()?.checked_add(1);
+        }
+        self.single_word_bits().filter(|&bits| bits < 63).map(|bits| 1 << bits)
+    }
+
     /// Bits of each word that the first `fields` fields take.
     pub(crate) fn masks_of(&self, fields: usize) -> Vec<u64> {
         let mut masks = vec![0u64; self.words()];

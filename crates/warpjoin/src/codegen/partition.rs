@@ -115,6 +115,7 @@ impl Writer<'_> {
         emitter.line("const u64 first = (u64)blockIdx.x * (blockDim.x * WJ_PARTITION_ITEMS);");
         let rows = emitter.params.once("u64", Binding::SourceRows);
         emitter.line(&format!("if (first >= {rows}) return;"));
+        emitter.line(&format!("const u32 tile_rows = rows_of_tile({rows} - first);"));
         emitter.line("u32 places[WJ_PARTITION_ITEMS];");
         emitter.line("u64 values[WJ_PARTITION_ITEMS];");
         // A word that holds the whole key is made on the way.
@@ -139,18 +140,16 @@ impl Writer<'_> {
     /// Opens the loop over a thread's rows of the tile. Beyond the last row it is the last once more, so
     /// that no load waits for a branch.
     fn open_items(emitter: &mut Emitter, alive: &str) {
-        let rows = emitter.params.once("u64", Binding::SourceRows);
         emitter.line("#pragma unroll");
         emitter.open("for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item)");
-        emitter.line("const u64 asked = first + item * blockDim.x + threadIdx.x;");
-        emitter.line(&format!("const u64 row = asked < {rows} ? asked : {rows} - 1;"));
+        emitter.line("const u32 asked = item * blockDim.x + threadIdx.x;");
+        emitter.line("const u64 row = first + (asked < tile_rows ? asked : tile_rows - 1);");
         emitter.line(&format!("bool alive = {alive};"));
     }
 
     /// Emits `places`: the partition of each row of the thread, or none. And `values`, if a word is
     /// wanted: that word.
     fn digits(&self, emitter: &mut Emitter, wanted: Option<usize>) -> Result<()> {
-        let rows = emitter.params.once("u64", Binding::SourceRows);
         let bits = emitter.params.once("u64", Binding::Partition(PartitionPart::Bits));
         Self::open_items(emitter, "true");
         emitter.line("places[item] = WJ_UNRANKED;");
@@ -159,7 +158,7 @@ impl Writer<'_> {
         let key_words = self.key_words(emitter, &keys);
         let row_word = wanted.map(|word| self.word(emitter, &environment, &keys, word)).transpose()?;
         let hash = partition_hash(&key_words);
-        emitter.statement(&format!("if (asked < {rows}) places[item] = partition_of({hash}, (u32){bits});"));
+        emitter.statement(&format!("if (asked < tile_rows) places[item] = partition_of({hash}, (u32){bits});"));
         if let Some(word) = row_word {
             emitter.statement(&format!("values[item] = {word};"));
         }

@@ -93,9 +93,10 @@ pub(crate) fn generate(source: &SourceShape, steps: &[Step], sink: &Sink, hash_b
         return Ok(finish(emitter, &Frame::default(), threads_max, grid, SinkShape::Partition(shape), hash_bits));
     }
     let (shape, frame, grid) = match source {
-        SourceShape::Matches { build, probe } => {
+        SourceShape::Matches { build, probe, is_semi } => {
             let writes_rows = !matches!(sink, Sink::Aggregate { .. });
-            let (environment, rest) = Matches { build, probe }.open(&mut emitter, steps, writes_rows)?;
+            let (environment, rest) =
+                Matches { build, probe, is_semi: *is_semi }.open(&mut emitter, steps, writes_rows)?;
             let (shape, frame) = emit_rest(&mut emitter, environment, rest, sink)?;
             (shape, frame, Grid::Matches)
         }
@@ -163,7 +164,7 @@ fn finish(
         Grid::Scatter { threads } if threads < PARTITION_THREADS_MANY => {
             format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)")
         }
-        Grid::Matches => format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)"),
+        Grid::Matches => format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, {})", matches::MATCH_BLOCKS),
         _ => format!("WJ_ENTRY(pipeline, Params, {block_threads})"),
     };
     let text = format!(

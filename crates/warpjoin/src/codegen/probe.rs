@@ -27,7 +27,7 @@ pub(crate) fn probe(
         }
         ProbeKey::Stored(stored) => load_stored(emitter, stored),
     };
-    find(emitter, shape, &key, join);
+    find(emitter, shape, &key, step.is_semi, join);
     if shape.is_hashed() {
         check_key(emitter, shape, &packed, join)?;
     }
@@ -44,6 +44,10 @@ pub(crate) fn probe(
             let value = evaluate(emitter, condition, &both)?;
             emitter.narrow(&value.is_true());
         }
+    }
+    if step.is_semi && !shape.unique {
+        emitter.statement(&format!("done{join} = true;"));
+        emitter.flush();
     }
     let cells = step.output.iter().map(|&index| both.cell(index)).collect::<Result<_>>()?;
     Ok(Environment::new(cells))
@@ -115,31 +119,43 @@ fn load_stored(emitter: &mut Emitter, stored: &StoredKey) -> (String, Vec<String
 }
 
 /// Looks the key up; for duplicate keys opens the loop over the matches. Registers the payload.
-fn find(emitter: &mut Emitter, shape: &JoinShape, key: &str, join: usize) {
-    let slots = emitter.params.once("const Slot*", Binding::Join(join, JoinPart::Slots));
-    let windows = emitter.params.once("u64", Binding::Join(join, JoinPart::Windows));
+fn find(emitter: &mut Emitter, shape: &JoinShape, key: &str, is_semi: bool, join: usize) {
     let found = format!("match{join}");
     let alive = emitter.alive.clone();
     emitter.line(&format!("u64 {found} = 0;"));
-    emitter.line(&format!(
-        "{alive} = find<{}>({slots}, {windows}, {key}, hash_key({key}), {alive}, {found});",
-        shape.lanes
-    ));
+    if let Some(direct) = shape.direct {
+        let bits = direct.bytes * 8;
+        let slots = emitter.params.once(&format!("const u{bits}*"), Binding::Join(join, JoinPart::Slots));
+        emitter.line(&format!("if ({alive}) {found} = {slots}[{key} - 1];"));
+        emitter.line(&format!("{alive} = {found} != 0;"));
+        emitter.line(&format!("{found} -= 1;"));
+    } else {
+        let slots = emitter.params.once("const Slot*", Binding::Join(join, JoinPart::Slots));
+        let windows = emitter.params.once("u64", Binding::Join(join, JoinPart::Windows));
+        emitter.line(&format!(
+            "{alive} = find<{}>({slots}, {windows}, {key}, hash_key({key}), {alive}, {found});",
+            shape.lanes
+        ));
+    }
     let mut row = found.clone();
     if !shape.unique {
         emitter.is_block_uniform = false;
         let row_list = emitter.params.once("const u32*", Binding::Join(join, JoinPart::RowList));
         let (index, count) = (format!("index{join}"), format!("count{join}"));
         emitter.line(&format!("const u32 {count} = {alive} ? (u32){found} : 0;"));
-        emitter.open(&format!("for (u32 {index} = 0; __any_sync(0xffffffffu, {index} < {count}); ++{index})"));
+        let more = if is_semi { format!("{index} < {count} && !done{join}") } else { format!("{index} < {count}") };
+        if is_semi {
+            emitter.line(&format!("bool done{join} = false;"));
+        }
+        emitter.open(&format!("for (u32 {index} = 0; __any_sync(0xffffffffu, {more}); ++{index})"));
         emitter.alive = format!("alive{join}");
-        emitter.line(&format!("bool alive{join} = {index} < {count};"));
+        emitter.line(&format!("bool alive{join} = {more};"));
         row = format!("row{join}");
         emitter.line(&format!("const u64 {row} = alive{join} ? {row_list}[({found} >> 32) + {index}] : 0;"));
     }
     let access = match &shape.payload {
         PayloadForm::Packed(packing) => {
-            let word = if shape.unique || packing.words() == 0 {
+            let word = if shape.finds_payload() || packing.words() == 0 {
                 row
             } else {
                 let words = emitter.params.once("const u64*", Binding::Join(join, JoinPart::PayloadWords));

@@ -17,7 +17,12 @@ pub(crate) enum SourceShape {
     /// Groups of a finished group table.
     Groups(Arc<GroupShape>),
     /// Matches of two relations that were partitioned alike: build columns, then probe columns.
-    Matches { build: Arc<RowShape>, probe: Arc<RowShape> },
+    Matches {
+        build: Arc<RowShape>,
+        probe: Arc<RowShape>,
+        /// A probe row comes out once, however often it matches.
+        is_semi: bool,
+    },
     /// Rows of words, by partition.
     Words(Arc<RowShape>),
 }
@@ -98,6 +103,8 @@ pub(crate) enum Step {
 pub(crate) struct ProbeStep {
     pub shape: Arc<JoinShape>,
     pub key: ProbeKey,
+    /// A probe row goes on once, however often it matches.
+    pub is_semi: bool,
     pub null_equals_null: bool,
     /// Over all build columns, then all probe columns.
     pub residual: Option<Expr>,
@@ -131,13 +138,43 @@ pub(crate) struct JoinShape {
     /// Key values and their bounds on the build side.
     pub packing: Packing,
     pub payload: PayloadForm,
-    /// No key twice: the slot's value is the payload word, or the build row.
+    /// No key twice, or it does not matter: the slot's value is the payload word, or the build row.
     pub unique: bool,
     /// Lanes of a probe group.
     pub lanes: u32,
+    /// The table is indexed by the packed key.
+    pub direct: Option<DirectSlots>,
+}
+
+/// Slots of a table that is indexed by the packed key: 0, or a value + 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DirectSlots {
+    /// 4 or 8.
+    pub bytes: u32,
+    /// The value is the payload word, rather than the build row.
+    pub holds_payload: bool,
+}
+
+impl DirectSlots {
+    /// The smallest slots that do for a payload.
+    pub(crate) fn of(payload: &PayloadForm) -> Self {
+        match payload {
+            PayloadForm::Packed(packing) => match packing.single_word_bits() {
+                Some(0..=31) => Self { bytes: 4, holds_payload: true },
+                Some(32..=63) => Self { bytes: 8, holds_payload: true },
+                _ => Self { bytes: 4, holds_payload: false },
+            },
+            PayloadForm::Columns(_) => Self { bytes: 4, holds_payload: false },
+        }
+    }
 }
 
 impl JoinShape {
+    /// Whether the value that a probe finds is the payload word.
+    pub(crate) fn finds_payload(&self) -> bool {
+        self.unique && self.direct.is_none_or(|slots| slots.holds_payload)
+    }
+
     /// Whether slots hold a hash of the key, so that matches must be checked against the key.
     pub(crate) fn is_hashed(&self) -> bool {
         is_hashed(&self.packing)

@@ -6,7 +6,7 @@ use crate::Reason;
 use crate::codegen::{check_cast, is_string};
 use crate::column::check_type;
 use crate::expr::{ArithmeticOp, Expr, ExprKind};
-use crate::plan::{AggregateCall, AggregateFunction, JoinPlan, Plan, PlanKind};
+use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
 
 /// Checks types, expressions, joins and aggregates of a plan, without looking at data.
 ///
@@ -42,6 +42,10 @@ fn check_join(join: &JoinPlan) -> Result<(), Reason> {
         if !is_same {
             return Err(Reason::Join(format!("of {} with {}", build.data_type, probe.data_type)));
         }
+    }
+    let build_width = join.build.schema.fields().len();
+    if join.kind == JoinKind::ProbeSemi && join.output.iter().any(|&column| column < build_width) {
+        return Err(Reason::Join("ProbeSemi that puts out columns of the build side".into()));
     }
     join.residual.as_ref().map_or(Ok(()), check_expr)
 }

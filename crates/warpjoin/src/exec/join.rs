@@ -10,7 +10,8 @@ use super::options::{Distribution, JoinForm};
 use super::query::Query;
 use super::relation::{Intermediate, JoinShard, JoinTable, Relation, Source};
 use crate::codegen::{
-    Constants, JoinShape, PayloadForm, ProbeKey, ProbeStep, Sink, SinkShape, Step, StoredKey, control, status,
+    Constants, DirectSlots, JoinShape, PayloadForm, ProbeKey, ProbeStep, Sink, SinkShape, Step, StoredKey, control,
+    status,
 };
 use crate::expr::{Expr, ExprKind};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
@@ -22,20 +23,26 @@ use crate::{Error, Reason, Result, Table};
 const LOAD_FACTOR: f64 = 0.5;
 /// Bytes of a slot: key word and value word.
 const SLOT_BYTES: u64 = 16;
+/// Entries of `join_build.cu`.
+const BUILD_ENTRIES: [&str; 7] =
+    ["build_unique", "build_set", "build_count", "build_offsets", "build_fill", "build_direct_4", "build_direct_8"];
+/// Largest direct table that is made when one is asked for.
+const DIRECT_BYTES_MAX: u64 = 4 << 30;
 /// Windows that an insert reads before it gives up, at first.
 const STEPS_MAX: u64 = 4096;
 
 impl Query<'_> {
     /// Runs the build side, builds the tables, and appends the probe to the probe side.
     pub(crate) fn join(&mut self, plan: &JoinPlan) -> Result<Relation> {
-        let JoinKind::Inner = plan.kind;
         let build_width = plan.build.schema.fields().len();
         let mut payload = needed(plan);
         payload.retain(|&column| column < build_width);
         let build = self.relation(&plan.build)?;
-        if self.devices() == 1 && self.options.join_form == Some(JoinForm::Partitioned) {
-            let probe = self.relation(&plan.probe)?;
-            return self.join_partitioned(plan, build, probe);
+        let probe = self.relation(&plan.probe)?;
+        if self.prefers_partition(plan, &build, &probe)
+            && let Some(matches) = self.join_partitioned(plan, build.clone(), probe.clone())?
+        {
+            return Ok(matches);
         }
         let keys: Vec<Expr> = plan.on.iter().map(|(build, _)| build.clone()).collect();
         let sink = Sink::Build { keys, null_equals_null: plan.null_equals_null, payload: payload.clone() };
@@ -44,11 +51,13 @@ impl Query<'_> {
         let SinkShape::Build { packing, payload: form, .. } = generated.sink else {
             return Err(Error::internal("a build sink without a build"));
         };
-        let probe = self.relation(&plan.probe)?;
         let is_exchanged = self.exchanges(if self.is_dry() { rows.rows_max } else { rows.rows() }, probe.rows_max);
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
-        let unique = !self.is_dry() || self.guess_unique(plan);
-        let table = self.build_table(JoinShape { packing, payload: form, unique, lanes: 1 }, rows)?;
+        let shape = JoinShape { packing, payload: form, unique: true, lanes: 1, direct: None };
+        // Where only the presence of a key counts, its first row stands for all.
+        let is_set = plan.kind == JoinKind::ProbeSemi && plan.residual.is_none() && !shape.is_hashed();
+        let unique = is_set || !self.is_dry() || self.guess_unique(plan);
+        let table = self.build_table(JoinShape { unique, ..shape }, rows, is_set)?;
         let mut payload_of = vec![None; build_width];
         for (position, &column) in payload.iter().enumerate() {
             payload_of[column] = Some(position);
@@ -70,24 +79,33 @@ impl Query<'_> {
     }
 
     fn is_distinct(&self, plan: &Plan, column: usize) -> bool {
-        let of_table = |table: &Table, column: usize| table.statistics()[column].unique == Some(true);
+        self.traces(plan, column, true, &|table, column| table.statistics()[column].unique == Some(true))
+    }
+
+    /// Whether the rows of a side come in the order of a column of a table.
+    pub(super) fn is_ordered(&self, plan: &Plan, column: usize) -> bool {
+        self.traces(plan, column, false, &|table, column| table.statistics()[column].sorted)
+    }
+
+    /// Whether a column is one of a table for which `holds`; `of_group` answers for a single group key.
+    fn traces(&self, plan: &Plan, column: usize, of_group: bool, holds: &dyn Fn(&Table, usize) -> bool) -> bool {
         match &plan.kind {
-            PlanKind::Scan { table, projection } => of_table(table, projection[column]),
-            PlanKind::Input { index } => self.inputs.get(*index).is_some_and(|table| of_table(table, column)),
-            PlanKind::Filter { input, .. } => self.is_distinct(input, column),
+            PlanKind::Scan { table, projection } => holds(table, projection[column]),
+            PlanKind::Input { index } => self.inputs.get(*index).is_some_and(|table| holds(table, column)),
+            PlanKind::Filter { input, .. } => self.traces(input, column, of_group, holds),
             PlanKind::Project { input, exprs } => match exprs[column].kind {
-                ExprKind::Column(column) => self.is_distinct(input, column),
+                ExprKind::Column(column) => self.traces(input, column, of_group, holds),
                 _ => false,
             },
             // Right as long as no row of that side matches twice, which a guess may suppose.
             PlanKind::Join(join) => {
                 let build_width = join.build.schema.fields().len();
                 match join.output[column].checked_sub(build_width) {
-                    None => self.is_distinct(&join.build, join.output[column]),
-                    Some(probe_column) => self.is_distinct(&join.probe, probe_column),
+                    None => self.traces(&join.build, join.output[column], of_group, holds),
+                    Some(probe_column) => self.traces(&join.probe, probe_column, of_group, holds),
                 }
             }
-            PlanKind::Aggregate { group_by, .. } => group_by.len() == 1 && column == 0,
+            PlanKind::Aggregate { group_by, .. } => of_group && group_by.len() == 1 && column == 0,
         }
     }
 
@@ -133,6 +151,7 @@ impl Query<'_> {
         let step = ProbeStep {
             shape: table.shape.clone(),
             key: ProbeKey::Stored(StoredKey { word: 0, packed: (1..first_column).collect() }),
+            is_semi: plan.kind == JoinKind::ProbeSemi,
             null_equals_null: plan.null_equals_null,
             residual: plan.residual.as_ref().map(|residual| residual.remap(&moved)),
             output: plan.output.iter().map(|&column| moved(column)).collect(),
@@ -142,12 +161,18 @@ impl Query<'_> {
     }
 
     /// Builds the hash tables over build rows (key word, then payload): for unique keys first, and
-    /// with row lists when a key turns out to occur twice on any device.
-    pub(crate) fn build_table(&mut self, mut shape: JoinShape, rows: Intermediate) -> Result<Arc<JoinTable>> {
+    /// with row lists when a key turns out to occur twice on any device; in a set it may.
+    pub(crate) fn build_table(
+        &mut self,
+        mut shape: JoinShape,
+        rows: Intermediate,
+        is_set: bool,
+    ) -> Result<Arc<JoinTable>> {
         let load_factor = self.options.load_factor.unwrap_or(LOAD_FACTOR).clamp(0.01, 0.99);
         shape.lanes = self.options.probe_group_lanes.unwrap_or_else(|| lanes_for(load_factor));
         if self.is_dry() {
-            self.compile(&build_module(shape.lanes, self.options.hash_bits), "build_unique")?;
+            shape.direct = self.direct_slots(&shape, rows.rows_max).filter(|_| shape.unique);
+            self.compile(&build_module(shape.lanes, self.options.hash_bits), BUILD_ENTRIES[0])?;
             return Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards: vec![], build: Arc::new(rows) }));
         }
         let rows_max = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
@@ -155,15 +180,19 @@ impl Query<'_> {
             return Err(Reason::Limit(format!("{rows_max} build rows on one device")).into());
         }
         let started = self.streams.iter().map(|stream| stream.record()).collect::<Result<Vec<_>, _>>()?;
-        let mut builder = TableBuild { rows: &rows, shape: &shape, load_factor, steps_max: STEPS_MAX };
-        let shards = match self.build_unique(&mut builder)? {
-            Some(shards) => shards,
-            None => {
-                let shards = self.build_lists(&mut builder)?;
-                shape.unique = false;
-                shards
-            }
+        shape.direct = self.direct_slots(&shape, rows_max);
+        let direct = shape.direct.map(|slots| self.build_direct(&shape, slots, &rows, is_set)).transpose()?.flatten();
+        let mut builder = TableBuild { rows: &rows, shape: &shape, is_set, load_factor, steps_max: STEPS_MAX };
+        let (shards, unique) = match direct {
+            Some(shards) => (shards, true),
+            // A key that occurred twice in a direct table does so here too.
+            None => match shape.direct.is_none().then(|| self.build_unique(&mut builder)).transpose()?.flatten() {
+                Some(shards) => (shards, true),
+                None => (self.build_lists(&mut builder)?, false),
+            },
         };
+        shape.unique = unique;
+        shape.direct = shape.direct.filter(|_| unique);
         let mut kernel_ns = 0;
         for (stream, started) in self.streams.iter().zip(&started) {
             let ended = stream.record()?;
@@ -173,9 +202,12 @@ impl Query<'_> {
         self.metrics.kernel_ns += kernel_ns;
         self.metrics.pipelines.push(super::metrics::PipelineMetrics {
             name: format!(
-                "BuildRows -> HashTable[{}, {} lanes]",
-                if shape.unique { "unique" } else { "lists" },
-                shape.lanes
+                "BuildRows -> {}",
+                match (shape.direct, shape.unique) {
+                    (Some(slots), _) => format!("DirectTable[{} bytes]", slots.bytes),
+                    (None, true) => format!("HashTable[unique, {} lanes]", shape.lanes),
+                    (None, false) => format!("HashTable[lists, {} lanes]", shape.lanes),
+                }
             ),
             rows_in: rows.rows(),
             rows_out: rows.rows(),
@@ -186,9 +218,64 @@ impl Query<'_> {
         Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards, build: Arc::new(rows) }))
     }
 
+    /// Slots of a table indexed by the packed key, where that takes not much more memory than hashing:
+    /// one access finds a key, and rows that are clustered by key stay so.
+    fn direct_slots(&self, shape: &JoinShape, rows_max: u64) -> Option<DirectSlots> {
+        let is_asked = match self.options.join_form {
+            Some(JoinForm::Direct) => true,
+            None if self.options.load_factor.is_none() => false,
+            _ => return None,
+        };
+        let slots = DirectSlots::of(&shape.payload);
+        let span = shape.packing.span().filter(|_| !shape.is_hashed())?;
+        let bytes = span.checked_mul(slots.bytes.into())?;
+        let l2_bytes = self.session.devices().iter().map(|device| device.info().l2_bytes).min().unwrap_or(0);
+        let hash_bytes = (rows_max as f64 / LOAD_FACTOR) as u64 * SLOT_BYTES;
+        let is_small = bytes <= (4 * hash_bytes).max(l2_bytes / 4);
+        (is_small || (is_asked && bytes <= DIRECT_BYTES_MAX)).then_some(slots)
+    }
+
+    /// Tables indexed by the packed key; `None` when a key occurs twice.
+    fn build_direct(
+        &mut self,
+        shape: &JoinShape,
+        slots: DirectSlots,
+        rows: &Intermediate,
+        is_set: bool,
+    ) -> Result<Option<Vec<JoinShard>>> {
+        let entry = format!("build_direct_{}", slots.bytes);
+        let kernels = self.compile(&build_module(1, self.options.hash_bits), &entry)?;
+        let span = shape.packing.span().unwrap_or(0);
+        let mut shards = vec![];
+        let mut controls = vec![];
+        for (device, rows) in rows.shards.iter().enumerate() {
+            let stream = &self.streams[device];
+            let table = stream.alloc_filled(span * u64::from(slots.bytes), 0)?;
+            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            if let Some(keys) = &rows.columns[0].values {
+                let words = rows.columns.get(1).and_then(|column| column.values.as_ref());
+                let args = [
+                    Arg::U64(rows.rows),
+                    Arg::Buffer(keys),
+                    words.filter(|_| slots.holds_payload).map_or(Arg::Null, Arg::Buffer),
+                    Arg::Buffer(&table),
+                    Arg::Buffer(&control),
+                ];
+                stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
+                self.metrics.launches += 1;
+            }
+            shards.push(JoinShard { slots: table, windows: span, row_list: None });
+            controls.push(control);
+        }
+        let reports = self.streams.iter().zip(&controls).map(|(s, c)| read_report(s, c)).collect::<Result<Vec<_>>>()?;
+        let is_unique = reports.iter().all(|report| report.status & status::DUPLICATE == 0);
+        Ok((is_set || is_unique).then_some(shards))
+    }
+
     /// Tables of unique keys; `None` when a key occurs twice.
     fn build_unique(&mut self, build: &mut TableBuild<'_>) -> Result<Option<Vec<JoinShard>>> {
-        let kernels = self.compile(&build_module(build.shape.lanes, self.options.hash_bits), "build_unique")?;
+        let entry = if build.is_set { "build_set" } else { "build_unique" };
+        let kernels = self.compile(&build_module(build.shape.lanes, self.options.hash_bits), entry)?;
         loop {
             let (shards, reports) = self.insert_all(build, &kernels, true)?;
             let bits = reports.iter().fold(0, |bits, report| bits | report.status);
@@ -289,6 +376,7 @@ impl Query<'_> {
 struct TableBuild<'a> {
     rows: &'a Intermediate,
     shape: &'a JoinShape,
+    is_set: bool,
     load_factor: f64,
     steps_max: u64,
 }
@@ -341,6 +429,7 @@ fn probe_here(plan: &JoinPlan, probe: Relation, table: Arc<JoinTable>, payload_o
     let step = ProbeStep {
         shape: table.shape.clone(),
         key: ProbeKey::Exprs(plan.on.iter().map(|(_, probe)| probe.clone()).collect()),
+        is_semi: plan.kind == JoinKind::ProbeSemi,
         null_equals_null: plan.null_equals_null,
         residual: plan.residual.clone(),
         output: plan.output.clone(),
@@ -350,7 +439,7 @@ fn probe_here(plan: &JoinPlan, probe: Relation, table: Arc<JoinTable>, payload_o
 }
 
 fn append_probe(mut relation: Relation, step: ProbeStep, table: Arc<JoinTable>) -> Relation {
-    if !table.shape.unique {
+    if !table.shape.unique && !step.is_semi {
         relation.rows_max = relation.rows_max.saturating_mul(table.build.rows_max.max(1));
     }
     relation.width = step.output.len();
@@ -364,7 +453,7 @@ fn build_module(lanes: u32, hash_bits: u32) -> ModuleSource {
     ModuleSource {
         name: file.name.into(),
         text: file.text.into(),
-        entries: ["build_unique", "build_count", "build_offsets", "build_fill"].map(String::from).to_vec(),
+        entries: BUILD_ENTRIES.map(String::from).to_vec(),
         defines: Constants { hash_bits, lanes }.defines(),
     }
 }

@@ -10,21 +10,21 @@ use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::{MATCH_THREADS, RowSpec, Step, shared_row_bytes};
 use crate::expr::Expr;
-use crate::plan::JoinPlan;
+use crate::plan::{JoinKind, JoinPlan};
 use crate::{Error, Result};
 
-/// Build rows of a partition that are aimed at; the chains' heads are twice as many.
+/// Build rows of a partition that are aimed at, and heads of chains.
 const PARTITION_ROWS: u64 = 4096;
 /// Room for this many spreads of the rows of a partition around their mean.
 const SPREADS: f64 = 8.0;
-/// Shared memory of a block, so that two share a multiprocessor.
-const SHARED_BYTES: u32 = 112 << 10;
 
 /// Two relations that were partitioned by the same bits, to be matched.
 #[derive(Debug)]
 pub(crate) struct Matches {
     pub build: PartitionedRows,
     pub probe: PartitionedRows,
+    /// A probe row comes out once.
+    pub is_semi: bool,
     pub bits: u32,
     /// Build rows of a work item.
     pub capacity: u32,
@@ -44,6 +44,9 @@ impl Matches {
 
     /// Bound of the matches.
     pub(crate) fn rows_max(&self) -> u64 {
+        if self.is_semi {
+            return self.probe.rows_max;
+        }
         self.build.rows_max.max(1).saturating_mul(self.probe.rows_max)
     }
 }
@@ -54,8 +57,14 @@ pub(crate) fn match_threads(info: &DeviceInfo) -> u32 {
 }
 
 impl Query<'_> {
-    /// Joins two relations by partition.
-    pub(crate) fn join_partitioned(&mut self, plan: &JoinPlan, build: Relation, probe: Relation) -> Result<Relation> {
+    /// Joins two relations by partition. `None` for a semi join with so many build rows in a partition
+    /// that a probe row would meet them in several work items.
+    pub(crate) fn join_partitioned(
+        &mut self,
+        plan: &JoinPlan,
+        build: Relation,
+        probe: Relation,
+    ) -> Result<Option<Relation>> {
         let build_width = build.width;
         let columns = needed(plan);
         let (of_build, of_probe): (Vec<usize>, Vec<usize>) = columns.iter().partition(|&&column| column < build_width);
@@ -81,7 +90,10 @@ impl Query<'_> {
             payload: of_probe.into_iter().map(|column| column - build_width).collect(),
         };
         let probe = self.partition(probe, spec, bits)?;
-        let matches = self.matches(build, probe, bits.total(), partition_rows)?;
+        let is_semi = plan.kind == JoinKind::ProbeSemi;
+        let Some(matches) = self.matches(build, probe, is_semi, bits.total(), partition_rows)? else {
+            return Ok(None);
+        };
         let mut relation = Relation::new(Source::Matches(Arc::new(matches)));
         relation.steps.extend(plan.residual.clone().map(Step::Filter));
         let fields = plan.build.schema.fields().iter().chain(plan.probe.schema.fields()).collect::<Vec<_>>();
@@ -91,7 +103,7 @@ impl Query<'_> {
         };
         relation.steps.push(Step::Project(plan.output.iter().map(column).collect::<Result<_>>()?));
         relation.width = plan.output.len();
-        Ok(relation)
+        Ok(Some(relation))
     }
 
     /// Sizes the work items and counts them.
@@ -99,30 +111,34 @@ impl Query<'_> {
         &mut self,
         build: PartitionedRows,
         probe: PartitionedRows,
+        is_semi: bool,
         bits: u32,
         partition_rows: u64,
-    ) -> Result<Matches> {
+    ) -> Result<Option<Matches>> {
         let rows_max = build.shards.iter().map(|shard| shard.rows_max).max().unwrap_or(0);
         let mean = (rows_max >> bits).clamp(partition_rows / 2, u64::from(u16::MAX) / 2);
         let asked = mean + (SPREADS * (mean as f64).sqrt()) as u64;
         let row_bytes = shared_row_bytes(&build.shape);
-        let heads_bits = bits_for(if row_bytes > 10 || mean > partition_rows { mean } else { 2 * mean }).max(5);
+        let heads_bits = bits_for(mean).max(5);
         let heads_bytes = 4u32 << heads_bits;
         // A multiple, so that all words are aligned; places fit 16 bits.
         let shared_max = self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0);
-        let room = shared_max.min(SHARED_BYTES).saturating_sub(heads_bytes) / row_bytes;
         let asked = u32::try_from(asked).unwrap_or(u32::MAX);
-        // One block a multiprocessor rather than twice the probe work.
-        let room = if room < asked { shared_max.saturating_sub(heads_bytes) / row_bytes } else { room };
+        // Few blocks a multiprocessor rather than twice the probe work.
+        let room = shared_max.saturating_sub(heads_bytes) / row_bytes;
         let capacity = asked.min(room).clamp(32, 0xfff0) & !3;
         let probe_rows = probe.shards.iter().map(|shard| shard.rows_max).max().unwrap_or(0);
-        let chunk_rows = u32::try_from(4 * (probe_rows >> bits)).unwrap_or(u32::MAX).max(8 * capacity).min(1 << 30);
+        // Items of several times the mean, for skew alone to be cut; but enough of them to go round.
+        let blocks = self.session.devices().iter().map(|d| u64::from(d.info().multiprocessors)).max().unwrap_or(1);
+        let even = (4 * (probe_rows >> bits)).min(probe_rows / (16 * blocks));
+        let chunk_rows = u32::try_from(even).unwrap_or(u32::MAX).clamp(2 * capacity, 1 << 30);
         let shared_bytes = heads_bytes + capacity * row_bytes;
         let kernels = self.compile(&partition_module(self.options.hash_bits), "match_items")?;
         let mut items = vec![];
         for (device, (build, probe)) in build.shards.iter().zip(&probe.shards).enumerate() {
             let stream = &self.streams[device];
             let counts = stream.alloc(((1u64 << bits) + 1) * 8)?;
+            let oversize = stream.alloc_filled(8, 0)?;
             let args = [
                 Arg::U64(1 << bits),
                 Arg::Buffer(&build.offsets),
@@ -130,12 +146,20 @@ impl Query<'_> {
                 Arg::U64(capacity.into()),
                 Arg::U64(chunk_rows.into()),
                 Arg::Buffer(&counts),
+                Arg::Buffer(&oversize),
             ];
             stream.launch(&kernels[device], Launch { shared_bytes: 33 * 8, ..one_block(stream) }, &args)?;
             self.metrics.launches += 1;
+            if is_semi {
+                let mut word = [0u8; 8];
+                stream.read(&oversize, 0, &mut word)?;
+                if word != [0; 8] {
+                    return Ok(None);
+                }
+            }
             items.push(counts);
         }
-        Ok(Matches { build, probe, bits, capacity, heads_bits, chunk_rows, shared_bytes, items })
+        Ok(Some(Matches { build, probe, is_semi, bits, capacity, heads_bits, chunk_rows, shared_bytes, items }))
     }
 }
 

@@ -12,6 +12,10 @@ pub struct QueryMetrics {
     pub compiled_modules: u64,
     /// Device time of kernels.
     pub kernel_ns: u64,
+    /// Device time by events from the query's start to its end, of the slowest device: kernels,
+    /// clearing, copies, and the gaps between them in which the host generates, compiles and looks
+    /// at results.
+    pub device_event_ns: u64,
     /// From the first launch to the result on the devices, wall clock, without compiling.
     pub device_ns: u64,
     /// Fetching and decoding the result, wall clock.

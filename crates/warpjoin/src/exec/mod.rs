@@ -5,6 +5,7 @@
 
 mod check;
 mod compile;
+mod cost;
 mod exchange;
 mod explain;
 mod group;
@@ -16,6 +17,7 @@ mod matches;
 mod metrics;
 mod options;
 mod partition;
+mod partition_table;
 mod query;
 mod relation;
 mod resident;
@@ -31,6 +33,7 @@ pub use check::check;
 pub use explain::pipelines;
 pub use metrics::{PipelineMetrics, QueryMetrics};
 pub use options::{Distribution, ExecOptions, JoinForm};
+pub use partition_table::{PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
 
 use crate::plan::Plan;
 use crate::{Result, Session, Table};
@@ -87,11 +90,17 @@ fn with_query<T>(
         device.memory().reset_peak();
     }
     let mut query = Query::new(session, inputs, options, plan)?;
+    let begun = query.record_events()?;
     let outcome = query.relation(plan).and_then(|relation| finish(&mut query, &relation));
+    let ended = query.record_events();
     // Whatever happened: nothing may still run when buffers go.
-    let ended = query.synchronize();
+    let synchronized = query.synchronize();
     let result = outcome?;
-    ended?;
+    let ended = ended?;
+    synchronized?;
+    for (ended, begun) in ended.iter().zip(&begun) {
+        query.metrics.device_event_ns = query.metrics.device_event_ns.max(ended.elapsed_ns(begun)?);
+    }
     let mut metrics = query.metrics;
     metrics.peak_bytes = session.devices().iter().map(|device| device.memory().peak_bytes()).max().unwrap_or(0);
     Ok((result, metrics))

@@ -37,6 +37,8 @@ pub struct ExecOptions {
 pub enum JoinForm {
     /// One hash table, probed by the pipeline of the probe side.
     HashTable,
+    /// As the hash table, indexed by the key itself where its bounds allow.
+    Direct,
     /// Both sides are partitioned by key hash, and matched partition by partition in shared memory.
     Partitioned,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use warpjoin_device::Stream;
+use warpjoin_device::{Event, Stream};
 
 use super::compile::Mode;
 use super::metrics::QueryMetrics;
@@ -54,6 +54,11 @@ impl<'a> Query<'a> {
     /// Waits for everything that was enqueued on any device.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.streams.iter().try_for_each(Stream::synchronize).map_err(Error::from)
+    }
+
+    /// An event of each device after everything that was enqueued there.
+    pub(crate) fn record_events(&self) -> Result<Vec<Event>> {
+        Ok(self.streams.iter().map(Stream::record).collect::<Result<_, _>>()?)
     }
 
     /// The relation of a plan node: runs its pipeline breakers, leaves the rest as steps.

@@ -148,9 +148,11 @@ impl Source {
             }
             Self::Intermediate(rows) => SourceShape::Columns(rows.columns.clone(), ValidityForm::Bytes),
             Self::Groups(groups) => SourceShape::Groups(groups.shape.clone()),
-            Self::Matches(matches) => {
-                SourceShape::Matches { build: matches.build.shape.clone(), probe: matches.probe.shape.clone() }
-            }
+            Self::Matches(matches) => SourceShape::Matches {
+                build: matches.build.shape.clone(),
+                probe: matches.probe.shape.clone(),
+                is_semi: matches.is_semi,
+            },
             Self::Partitioned(rows, _) => SourceShape::Words(rows.shape.clone()),
         }
     }

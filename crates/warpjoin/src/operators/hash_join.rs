@@ -9,7 +9,7 @@ use crate::expr::Expr;
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 use crate::{Error, Result, Table};
 
-/// An inner equi-join of two tables: `build` becomes a hash table, `probe` probes it.
+/// An equi-join of two tables, inner unless said otherwise: `build` becomes a hash table, `probe` probes it.
 ///
 /// Put the smaller side, or the one with unique keys, on the build side. Null keys match nothing.
 /// Keys of up to 63 bits after narrowing are compared as they are, longer ones by hash and then by
@@ -44,13 +44,14 @@ pub struct HashJoin {
     probe: Arc<Table>,
     on: Vec<(usize, usize)>,
     output: Option<Vec<usize>>,
+    kind: JoinKind,
     options: ExecOptions,
 }
 
 impl HashJoin {
     /// A join without keys yet.
     pub fn new(build: Arc<Table>, probe: Arc<Table>) -> Self {
-        Self { build, probe, on: vec![], output: None, options: ExecOptions::default() }
+        Self { build, probe, on: vec![], output: None, kind: JoinKind::Inner, options: ExecOptions::default() }
     }
 
     /// Adds a pair of key columns of equal type, by name.
@@ -60,6 +61,13 @@ impl HashJoin {
     pub fn on(mut self, build: &str, probe: &str) -> Result<Self> {
         self.on.push((self.build.schema().index_of(build)?, self.probe.schema().index_of(probe)?));
         Ok(self)
+    }
+
+    /// Another kind than [`JoinKind::Inner`].
+    #[must_use]
+    pub fn kind(mut self, kind: JoinKind) -> Self {
+        self.kind = kind;
+        self
     }
 
     /// Puts out only these columns, by position among all build columns, then all probe columns.
@@ -84,7 +92,8 @@ impl HashJoin {
         let (build, probe) = (scan(&self.build), scan(&self.probe));
         let fields: Vec<Field> =
             build.schema.fields().iter().chain(probe.schema.fields()).map(|field| field.as_ref().clone()).collect();
-        let output = self.output.clone().unwrap_or_else(|| (0..fields.len()).collect());
+        let first = if self.kind == JoinKind::ProbeSemi { build.schema.fields().len() } else { 0 };
+        let output = self.output.clone().unwrap_or_else(|| (first..fields.len()).collect());
         let schema = Schema::new(fields).project(&output)?;
         if self.on.is_empty() {
             return Err(Error::InvalidArgument("a hash join needs at least one pair of key columns".into()));
@@ -94,8 +103,7 @@ impl HashJoin {
             Expr::column(column, field.data_type().clone(), field.is_nullable())
         };
         let on = self.on.iter().map(|&(b, p)| (key(&build.schema, b), key(&probe.schema, p))).collect();
-        let join =
-            JoinPlan { build, probe, on, kind: JoinKind::Inner, null_equals_null: false, residual: None, output };
+        let join = JoinPlan { build, probe, on, kind: self.kind, null_equals_null: false, residual: None, output };
         Ok(Plan { kind: PlanKind::Join(Box::new(join)), schema: Arc::new(schema) })
     }
 

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 use warpjoin::expr::Expr;
-use warpjoin::plan::{AggregateCall, AggregateFunction, JoinPlan, Plan, PlanKind};
+use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
 
 use super::expressions::Evaluator;
 use super::value::{Row, V, decimal, fault, wrap};
@@ -97,14 +97,17 @@ impl Oracle<'_> {
         let probe_keys = keys(&probe, join.on.iter().map(|(_, p)| p).collect())?;
         let equal = |a: &Row, b: &Row| a.iter().zip(b).all(|(x, y)| x.order(y).is_eq());
         let mut rows = vec![];
+        let mut seen = vec![false; probe.len()];
         for (b, b_key) in build.iter().zip(&build_keys) {
             let Some(b_key) = b_key else { continue };
-            for (p, p_key) in probe.iter().zip(&probe_keys) {
+            for ((p, p_key), seen) in probe.iter().zip(&probe_keys).zip(&mut seen) {
                 if !p_key.as_ref().is_some_and(|p_key| equal(b_key, p_key)) {
                     continue;
                 }
                 let both: Row = b.iter().chain(p).cloned().collect();
-                if join.residual.as_ref().map_or(Ok(true), |residual| self.holds(residual, &both))? {
+                if join.residual.as_ref().map_or(Ok(true), |residual| self.holds(residual, &both))?
+                    && !(join.kind == JoinKind::ProbeSemi && std::mem::replace(seen, true))
+                {
                     rows.push(join.output.iter().map(|&column| both[column].clone()).collect());
                 }
                 if rows.len() > ROWS_MAX {

@@ -173,9 +173,13 @@ impl PlanMaker {
             1..=4 => (0..both.len()).collect(),
             _ => (0..self.rng.random_range(1..=6)).map(|_| self.rng.random_range(0..both.len())).collect(),
         };
-        let types: Vec<_> = output.iter().map(|&i| (both[i].data_type.clone(), both[i].nullable)).collect();
         let null_equals_null = self.rng.random_bool(0.2);
-        let join = JoinPlan { build, probe, on, kind: JoinKind::Inner, null_equals_null, residual, output };
+        let kind = if self.rng.random_bool(0.25) { JoinKind::ProbeSemi } else { JoinKind::Inner };
+        let is_semi = kind == JoinKind::ProbeSemi;
+        let output = output.into_iter().filter(|&column| !is_semi || column >= build_columns.len());
+        let output: Vec<usize> = output.collect();
+        let types: Vec<_> = output.iter().map(|&i| (both[i].data_type.clone(), both[i].nullable)).collect();
+        let join = JoinPlan { build, probe, on, kind, null_equals_null, residual, output };
         node(PlanKind::Join(Box::new(join)), types.iter().map(|(t, n)| (t, *n)))
     }
 

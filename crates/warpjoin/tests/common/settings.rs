@@ -84,7 +84,7 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         .choose(rng)
         .expect("some"),
         block_table_slots: *[None, Some(0), Some(100)].choose(rng).expect("some"),
-        join_form: *[None, Some(JoinForm::HashTable), Some(JoinForm::Partitioned), Some(JoinForm::Partitioned)]
+        join_form: *[None, Some(JoinForm::HashTable), Some(JoinForm::Direct), Some(JoinForm::Partitioned)]
             .choose(rng)
             .expect("some"),
         partition_rows: *[None, Some(1), Some(7), Some(50)].choose(rng).expect("some"),

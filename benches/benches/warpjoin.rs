@@ -1,0 +1,164 @@
+//! The driver: criterion selects and repeats the lines, and its clock is device time.
+//!
+//! `cargo bench -p warpjoin-benches`, with criterion's arguments after `--`: a regular expression that
+//! selects lines, `--list`, `--test`, `--measurement-time`, `--save-baseline` and others. The built
+//! executable runs by itself with `--bench` as its first argument. WARPJOIN_BENCH_OUT names the folder
+//! of the report.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput};
+use warpjoin_benches::limits::Limits;
+use warpjoin_benches::report::{Report, Status};
+use warpjoin_benches::{Bench, Case, Line, Result, Sample, SetUp, lines};
+
+/// Samples of a line; criterion takes no fewer.
+const SAMPLES: usize = 10;
+/// Device time and checks of a line; `--measurement-time` chooses another.
+const MEASUREMENT_TIME: Duration = Duration::from_millis(300);
+/// Resamplings in criterion's statistics: they are not what the report shows.
+const RESAMPLES: usize = 1_000;
+/// A line runs no more once it has taken so long: criterion would have ten samples of the slowest, too.
+const LINE_TIME_MAX: Duration = Duration::from_secs(10);
+/// What a failed run tells criterion, which takes no time for none.
+const NO_TIME: Duration = Duration::from_nanos(1);
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether every result was right.
+fn run() -> Result<bool> {
+    let folder = output_folder();
+    let mut criterion = Criterion::default()
+        .output_directory(&criterion_folder(&folder))
+        .sample_size(SAMPLES)
+        // One run: each line has warmed up by itself.
+        .warm_up_time(NO_TIME)
+        .measurement_time(MEASUREMENT_TIME)
+        .nresamples(RESAMPLES)
+        .configure_from_args();
+    let bench = Bench::open()?;
+    let lines = lines::all(bench.scale());
+    let mut report = if std::env::args().any(|argument| argument == "--list") {
+        None
+    } else {
+        Some(Report::new(&bench, Limits::measure(&bench)?))
+    };
+    let mut selects_all = true;
+    for group_lines in lines.chunk_by(|left, right| left.group == right.group) {
+        let mut group = criterion.benchmark_group(group_lines[0].group);
+        group.sampling_mode(SamplingMode::Flat);
+        for line in group_lines {
+            let outcome = bench_line(&mut group, &bench, line);
+            selects_all &= outcome.is_some();
+            if let (Some(report), Some((status, reason, samples))) = (&mut report, outcome) {
+                report.add(line, status, reason, &samples);
+                // Line after line, so that a run that is stopped leaves what it has.
+                if status != Status::Missing {
+                    report.write(&folder)?;
+                }
+            }
+        }
+        group.finish();
+    }
+    criterion.final_summary();
+    let Some(mut report) = report else { return Ok(true) };
+    if !selects_all {
+        // Whoever asks for some lines does not ask for what is missing.
+        report.lines.retain(|entry| entry.status != Status::Missing);
+    }
+    println!("\n{}", report.table());
+    report.write(&folder)?;
+    println!("bench.json, bench.txt and plots are in {}", folder.display());
+    Ok(!report.has_failures())
+}
+
+type Outcome = (Status, Option<String>, Vec<Sample>);
+
+/// A line under way: nothing is set up before criterion has selected it.
+struct Progress<'a> {
+    started: Instant,
+    case: Option<Box<dyn Case + 'a>>,
+    samples: Vec<Sample>,
+    failure: Option<String>,
+}
+
+/// Runs a line if criterion's arguments select it.
+fn bench_line(group: &mut BenchmarkGroup<'_, WallTime>, bench: &Bench, line: &Line) -> Option<Outcome> {
+    let set_up = match &line.set_up {
+        SetUp::Ready(set_up) => set_up,
+        SetUp::Missing(why) => return Some((Status::Missing, Some((*why).into()), vec![])),
+    };
+    let progress = RefCell::new(Progress { started: Instant::now(), case: None, samples: vec![], failure: None });
+    group.throughput(Throughput::Elements(line.rows));
+    group.bench_function(&line.name, |bencher| {
+        let mut progress = progress.borrow_mut();
+        if progress.case.is_none() && progress.failure.is_none() {
+            // The first run compiles and fills the memory pool; it does not count.
+            match set_up(bench).and_then(|mut case| {
+                case.run()?;
+                case.check()?;
+                Ok(case)
+            }) {
+                Ok(case) => progress.case = Some(case),
+                Err(error) => progress.failure = Some(error.to_string()),
+            }
+        }
+        bencher.iter_custom(|iterations| (0..iterations).map(|_| progress.sample()).sum());
+    });
+    let progress = progress.into_inner();
+    if let Some(failure) = progress.failure {
+        eprintln!("{}: {failure}", line.id());
+        return Some((Status::Failed, Some(failure), vec![]));
+    }
+    progress.case.map(|_| (Status::Right, None, progress.samples))
+}
+
+impl Progress<'_> {
+    /// Runs and checks once; nothing more after a failure. A line that has taken too long tells criterion
+    /// its last time again, and the report nothing.
+    fn sample(&mut self) -> Duration {
+        if let Some(last) = self.samples.last().filter(|_| self.started.elapsed() > LINE_TIME_MAX) {
+            return Duration::from_nanos(last.device_ns).max(NO_TIME);
+        }
+        let Some(case) = self.case.as_mut().filter(|_| self.failure.is_none()) else { return NO_TIME };
+        match case.run().and_then(|sample| case.check().map(|()| sample)) {
+            Ok(sample) => {
+                self.samples.push(sample);
+                Duration::from_nanos(sample.device_ns).max(NO_TIME)
+            }
+            Err(error) => {
+                self.failure = Some(error.to_string());
+                NO_TIME
+            }
+        }
+    }
+}
+
+/// WARPJOIN_BENCH_OUT; else a folder beside what cargo builds, or here where cargo built nothing.
+fn output_folder() -> PathBuf {
+    if let Some(folder) = std::env::var_os("WARPJOIN_BENCH_OUT") {
+        return folder.into();
+    }
+    // TARGET/PROFILE/deps/EXECUTABLE
+    let executable = std::env::current_exe().unwrap_or_default();
+    let deps = executable.parent().filter(|folder| folder.ends_with("deps"));
+    let target = deps.and_then(|deps| deps.parent()?.parent()).map(PathBuf::from).unwrap_or_default();
+    target.join("warpjoin-benches")
+}
+
+fn criterion_folder(folder: &std::path::Path) -> PathBuf {
+    std::env::var_os("CRITERION_HOME").map_or_else(|| folder.join("criterion"), PathBuf::from)
+}

@@ -1,0 +1,210 @@
+//! What results must be, and what they are: number of rows, and sum and exclusive or of row hashes.
+//!
+//! Expected totals follow from the specification of the inputs and not from another run of an
+//! operator; those of group-bys from sums made by plain atomic additions.
+
+use warpjoin::Table;
+use warpjoin_device::{Arg, Buffer};
+
+use crate::data::{AGGREGATES_MAX, COLUMNS_MAX, POISON, data_kernel};
+use crate::{Bench, ColumnSpec, Error, Numbers, Result};
+
+/// Totals of rows in any order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checksum {
+    /// Number of rows.
+    pub rows: u64,
+    /// Sum of their hashes, modulo 2^64.
+    pub sum: u64,
+    /// Exclusive or of their hashes.
+    pub exclusive: u64,
+}
+
+const CHECKSUM_WORDS: usize = 3;
+
+impl Checksum {
+    /// Totals of no rows, on the device.
+    pub(crate) fn buffer(bench: &Bench) -> Result<Buffer> {
+        Ok(bench.stream().alloc_filled(CHECKSUM_WORDS as u64 * 8, 0)?)
+    }
+
+    /// Totals on the device.
+    pub(crate) fn read(bench: &Bench, totals: &Buffer) -> Result<Self> {
+        let [rows, sum, exclusive] = bench.read_words::<CHECKSUM_WORDS>(totals)?;
+        Ok(Self { rows, sum, exclusive })
+    }
+
+    /// # Errors
+    /// [`Error::Wrong`] when `found` is something else.
+    pub fn check(self, found: Checksum) -> Result<()> {
+        if self == found { Ok(()) } else { Err(Error::Wrong { expected: self, found }) }
+    }
+}
+
+/// Totals of all rows of a table on one device, over all its columns in order.
+///
+/// # Errors
+/// When it has nulls, which no bench asks for, or the device fails.
+pub fn checksum_of(bench: &Bench, table: &Table) -> Result<Checksum> {
+    let shard = &table.shards()[0];
+    if table.statistics().iter().any(|statistics| statistics.null_count > 0) {
+        return Err(Error::Unexpected("nulls".into()));
+    }
+    if shard.columns.len() > COLUMNS_MAX {
+        return Err(Error::Internal(format!("{} columns to check", shard.columns.len())));
+    }
+    let totals = Checksum::buffer(bench)?;
+    let mut args = vec![Arg::U64(shard.rows), Arg::Buffer(&totals), Arg::U64(shard.columns.len() as u64)];
+    for (column, facts) in shard.columns.iter().zip(table.column_types()) {
+        let layout = facts.layout();
+        args.push(column.values.as_ref().map_or(Arg::Null, Arg::Buffer));
+        args.push(Arg::U64(layout.width_bytes.into()));
+        args.push(Arg::U64(layout.base as i64 as u64));
+    }
+    args.resize(3 + 3 * COLUMNS_MAX, Arg::Null);
+    bench.launch_rows(&data_kernel(bench, "hash_rows")?, shard.rows, &args)?;
+    Checksum::read(bench, &totals)
+}
+
+/// Overwrites what a table holds, so that the next result in the same memory is not taken for right
+/// where nothing was written.
+pub(crate) fn poison(bench: &Bench, table: &Table) -> Result<()> {
+    for column in table.shards().iter().flat_map(|shard| &shard.columns) {
+        if let Some(values) = &column.values {
+            bench.stream().fill(values, 0, values.bytes(), POISON)?;
+        }
+    }
+    Ok(bench.stream().synchronize()?)
+}
+
+/// An inner join whose output is keys, payloads of the build side, payloads of the probe side.
+#[derive(Debug)]
+pub struct ExpectedJoin<'a> {
+    /// Rows of the build side; the numbers of its rows are cyclic.
+    pub build_rows: u64,
+    /// Rows of the probe side.
+    pub probe_rows: u64,
+    /// Numbers of the build side.
+    pub build: Numbers,
+    /// Numbers of the probe side.
+    pub probe: Numbers,
+    /// Key columns in the output.
+    pub keys: &'a [ColumnSpec],
+    /// Columns of the build side in the output.
+    pub build_payloads: &'a [ColumnSpec],
+    /// Columns of the probe side in the output.
+    pub probe_payloads: &'a [ColumnSpec],
+}
+
+impl ExpectedJoin<'_> {
+    /// Totals of the rows that the join puts out.
+    ///
+    /// # Errors
+    /// When there are too many columns, or the device fails.
+    pub fn checksum(&self, bench: &Bench) -> Result<Checksum> {
+        let columns: Vec<&ColumnSpec> =
+            self.keys.iter().chain(self.build_payloads).chain(self.probe_payloads).collect();
+        if columns.len() > COLUMNS_MAX {
+            return Err(Error::Internal(format!("{} columns to check", columns.len())));
+        }
+        let totals = Checksum::buffer(bench)?;
+        let mut args = vec![Arg::U64(self.build_rows), Arg::U64(self.probe_rows), Arg::Buffer(&totals)];
+        args.extend(self.build.args(self.build_rows));
+        args.extend(self.probe.args(self.probe_rows));
+        args.extend(
+            [self.keys, self.build_payloads, self.probe_payloads].map(|columns| Arg::U64(columns.len() as u64)),
+        );
+        let length = args.len() + 4 * COLUMNS_MAX;
+        args.extend(columns.iter().flat_map(|column| column.args()));
+        args.resize(length, Arg::Null);
+        bench.launch_rows(&data_kernel(bench, "expected_join")?, self.probe_rows, &args)?;
+        Checksum::read(bench, &totals)
+    }
+}
+
+/// One aggregate of a checked group-by.
+#[derive(Debug, Clone)]
+pub enum GroupAggregate {
+    /// Rows.
+    Count,
+    /// Sum of 64-bit integers, modulo 2^64.
+    Sum(ColumnSpec),
+    /// Exact sum of [`crate::Value::Float`].
+    SumFloat(ColumnSpec),
+    /// Largest of [`crate::Value::Float`].
+    MaxFloat(ColumnSpec),
+    /// Sum of [`crate::Value::Decimal`].
+    SumDecimal(ColumnSpec),
+}
+
+/// Names and numbers of [`GroupAggregate`] in kernels.
+pub(crate) const FUNCTIONS: [(&str, u64); 5] =
+    [("COUNT", 0), ("SUM", 1), ("SUM_FLOAT", 2), ("MAX_FLOAT", 3), ("SUM_DECIMAL", 4)];
+
+impl GroupAggregate {
+    /// Its column, if it has one.
+    pub fn column(&self) -> Option<&ColumnSpec> {
+        match self {
+            Self::Count => None,
+            Self::Sum(column) | Self::SumFloat(column) | Self::MaxFloat(column) | Self::SumDecimal(column) => {
+                Some(column)
+            }
+        }
+    }
+
+    fn function(&self) -> u64 {
+        match self {
+            Self::Count => FUNCTIONS[0].1,
+            Self::Sum(_) => FUNCTIONS[1].1,
+            Self::SumFloat(_) => FUNCTIONS[2].1,
+            Self::MaxFloat(_) => FUNCTIONS[3].1,
+            Self::SumDecimal(_) => FUNCTIONS[4].1,
+        }
+    }
+
+    fn args(&self) -> [Arg<'static>; 5] {
+        let column = self.column().map_or([Arg::U64(0); 4], ColumnSpec::args);
+        [Arg::U64(self.function()), column[0], column[1], column[2], column[3]]
+    }
+}
+
+/// A group-by whose output is the key, then the aggregates.
+#[derive(Debug)]
+pub struct ExpectedGroups<'a> {
+    /// Rows.
+    pub rows: u64,
+    /// Their group numbers.
+    pub numbers: Numbers,
+    /// The key column.
+    pub key: &'a ColumnSpec,
+    /// The aggregates.
+    pub aggregates: &'a [GroupAggregate],
+}
+
+impl ExpectedGroups<'_> {
+    /// Totals of the groups.
+    ///
+    /// # Errors
+    /// When there are too many aggregates, or the device fails.
+    pub fn checksum(&self, bench: &Bench) -> Result<Checksum> {
+        if self.aggregates.len() > AGGREGATES_MAX {
+            return Err(Error::Internal(format!("{} aggregates to check", self.aggregates.len())));
+        }
+        let group_words = 1 + 2 * AGGREGATES_MAX as u64;
+        let words = bench.stream().alloc_filled(self.numbers.distinct * group_words * 8, 0)?;
+        let totals = Checksum::buffer(bench)?;
+        for (entry, items) in [("group_reference", self.rows), ("expected_groups", self.numbers.distinct)] {
+            let mut args = vec![Arg::U64(items), Arg::Buffer(&words), Arg::Buffer(&totals)];
+            args.extend(self.numbers.args(self.rows));
+            args.extend(self.key.args());
+            args.push(Arg::U64(self.aggregates.len() as u64));
+            let length = args.len() + 5 * AGGREGATES_MAX;
+            for aggregate in self.aggregates {
+                args.extend(aggregate.args());
+            }
+            args.resize(length, Arg::Null);
+            bench.launch_rows(&data_kernel(bench, entry)?, items, &args)?;
+        }
+        Checksum::read(bench, &totals)
+    }
+}

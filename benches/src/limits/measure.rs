@@ -1,0 +1,134 @@
+//! Measures the limits: the median of several runs of each kernel, after one that is not counted.
+
+use warpjoin_device::Buffer;
+
+use super::kernels::{ACCESS_TILE, RandomKind, STREAM_TILE_BYTES, StreamKind, gather, random, stream};
+use super::{Curve, Limits};
+use crate::data::table;
+use crate::{Bench, ColumnSpec, Numbering, Numbers, Result, Value, median};
+
+/// Runs that count.
+const RUNS: usize = 7;
+/// Bytes of each buffer of a stream.
+const STREAM_BYTES_BITS: u32 = 31;
+/// Accesses of a run.
+const ACCESSES_BITS: u32 = 27;
+/// Accesses of a run where all meet at few addresses.
+const CROWDED_ACCESSES_BITS: u32 = 23;
+const CROWDED_ADDRESSES: u64 = 1 << 8;
+/// Footprints of random accesses, as powers of two of bytes.
+const READ_FOOTPRINT_BITS: [u32; 6] = [23, 25, 26, 28, 30, 32];
+const WRITE_FOOTPRINT_BITS: [u32; 3] = [23, 25, 32];
+/// Addresses that are added to, as powers of two.
+const ADDRESS_BITS: [u32; 6] = [0, 4, 10, 16, 20, 24];
+
+impl Limits {
+    /// Measures all limits; takes a second or two on a GPU, and 4 GiB of its memory.
+    ///
+    /// # Errors
+    /// When the device has too little memory, or fails.
+    pub fn measure(bench: &Bench) -> Result<Limits> {
+        let sink = bench.stream().alloc_filled(8, 0)?;
+        let [copy, read, write] = measure_streams(bench, &sink)?;
+        let memory = bench.stream().alloc_filled(footprint(bench, 32), 0)?;
+        let curve = |kind, footprints: &[u32]| -> Result<Curve> {
+            let mut points = vec![];
+            for &bits in footprints {
+                let bytes = footprint(bench, bits);
+                points.push((bytes, measure_random(bench, kind, bytes / 8, &memory, &sink)?));
+            }
+            points.dedup_by_key(|&mut (bytes, _)| bytes);
+            Ok(Curve(points))
+        };
+        let random_reads = curve(RandomKind::Read, &READ_FOOTPRINT_BITS)?;
+        let random_writes = curve(RandomKind::Write, &WRITE_FOOTPRINT_BITS)?;
+        let random_cas = curve(RandomKind::Cas, &WRITE_FOOTPRINT_BITS)?;
+        let mut adds = vec![];
+        for bits in ADDRESS_BITS {
+            let addresses = (1u64 << bits).min(memory.bytes() / 8);
+            adds.push((addresses, measure_random(bench, RandomKind::Add, addresses, &memory, &sink)?));
+        }
+        adds.dedup_by_key(|&mut (addresses, _)| addresses);
+        drop(memory);
+        let gathers = vec![(4, measure_gather(bench, 4)?), (8, measure_gather(bench, 8)?)];
+        Ok(Limits {
+            copy_bytes_per_s: copy,
+            read_bytes_per_s: read,
+            write_bytes_per_s: write,
+            random_reads,
+            random_writes,
+            random_cas,
+            random_adds: Curve(adds),
+            gathers,
+        })
+    }
+}
+
+/// A footprint of `2^bits` bytes made smaller by the bench's scale.
+fn footprint(bench: &Bench, bits: u32) -> u64 {
+    bench.scale().rows(bits)
+}
+
+/// Median device time of `run` in seconds; `prepare` comes before each and is not timed.
+fn seconds(bench: &Bench, prepare: impl Fn() -> Result<()>, run: impl Fn() -> Result<()>) -> Result<f64> {
+    let mut samples = vec![];
+    for _ in 0..=RUNS {
+        prepare()?;
+        samples.push(bench.timed(|_| run())?);
+    }
+    // The first one warmed up.
+    Ok(median(&samples[1..]).max(1) as f64 * 1e-9)
+}
+
+fn measure_streams(bench: &Bench, sink: &Buffer) -> Result<[f64; 3]> {
+    let bytes = bench.scale().rows(STREAM_BYTES_BITS).max(STREAM_TILE_BYTES);
+    // Random data: zeros can be faster.
+    let rows = bytes / 8;
+    let specs = [ColumnSpec::new("random", Value::Random, arrow::datatypes::DataType::Int64, 1)];
+    let input = table(bench, rows, &Numbers::new(Numbering::Cyclic, 1), &specs)?;
+    let Some(input) = &input.shards()[0].columns[0].values else {
+        return Err(crate::Error::Internal("a column without values".into()));
+    };
+    let output = bench.stream().alloc(bytes)?;
+    let rate = |kind, moved: u64| -> Result<f64> {
+        let run = || stream(bench, kind, bytes, (input, &output), sink);
+        Ok(moved as f64 / seconds(bench, || Ok(()), run)?)
+    };
+    // The driver's own copy can be the faster one.
+    let driver_s = seconds(bench, || Ok(()), || Ok(bench.stream().copy((input, 0), (&output, 0), bytes)?))?;
+    let copy = rate(StreamKind::Copy, 2 * bytes)?.max(2.0 * bytes as f64 / driver_s);
+    Ok([copy, rate(StreamKind::Read, bytes)?, rate(StreamKind::Write, bytes)?])
+}
+
+/// Accesses a second to the first `words` words of `memory`.
+fn measure_random(bench: &Bench, kind: RandomKind, words: u64, memory: &Buffer, sink: &Buffer) -> Result<f64> {
+    let crowded = kind == RandomKind::Add && words <= CROWDED_ADDRESSES;
+    let bits = if crowded { CROWDED_ACCESSES_BITS } else { ACCESSES_BITS };
+    let accesses = bench.scale().rows(bits).max(ACCESS_TILE);
+    let clear = || match kind {
+        RandomKind::Cas => Ok(bench.stream().fill(memory, 0, words * 8, 0)?),
+        _ => Ok(()),
+    };
+    let run = || random(bench, kind, accesses, words, memory, sink);
+    Ok((accesses / ACCESS_TILE * ACCESS_TILE) as f64 / seconds(bench, clear, run)?)
+}
+
+/// Values gathered a second, from a column of as many rows.
+fn measure_gather(bench: &Bench, width_bytes: u64) -> Result<f64> {
+    use arrow::datatypes::DataType;
+    let rows = bench.scale().rows(ACCESSES_BITS).max(ACCESS_TILE);
+    let of_width = if width_bytes == 4 { DataType::Int32 } else { DataType::Int64 };
+    let specs = [
+        ColumnSpec::new("place", Value::KeyDense, DataType::Int64, 0).up_to(u32::MAX.into()),
+        ColumnSpec::new("value", Value::Random, of_width, 2),
+    ];
+    let input = table(bench, rows, &Numbers::new(Numbering::Permuted, rows), &specs)?;
+    let columns = &input.shards()[0].columns;
+    let (Some(places), Some(values)) = (&columns[0].values, &columns[1].values) else {
+        return Err(crate::Error::Internal("a column without values".into()));
+    };
+    let output = bench.stream().alloc(rows * width_bytes)?;
+    let run = || gather(bench, width_bytes, rows, places, values, &output);
+    let elapsed_s = seconds(bench, || Ok(()), run)?;
+    Ok(rows as f64 / elapsed_s)
+}
