@@ -90,9 +90,9 @@ impl Writer<'_> {
             "for (u32 partition = threadIdx.x; partition < partitions; partition += blockDim.x) counts[partition] = 0;",
         );
         emitter.line("__syncthreads();");
-        emitter.line("const u64 tile_rows = (u64)blockDim.x * WJ_PARTITION_ITEMS;");
-        emitter
-            .open(&format!("for (u64 first = blockIdx.x * tile_rows; first < {rows}; first += gridDim.x * tile_rows)"));
+        emitter.line("const u64 step = (u64)blockDim.x * WJ_PARTITION_ITEMS;");
+        emitter.open(&format!("for (u64 first = blockIdx.x * step; first < {rows}; first += gridDim.x * step)"));
+        emitter.line(&format!("const u32 tile_rows = rows_of_tile({rows} - first);"));
         emitter.line("u32 places[WJ_PARTITION_ITEMS];");
         self.digits(emitter, None)?;
         emitter.line("#pragma unroll");

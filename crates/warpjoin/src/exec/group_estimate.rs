@@ -20,7 +20,9 @@ const SAMPLE_ROWS: u64 = 1 << (SKETCH_BITS - 2);
 /// Fewer rows are done before a sample pays.
 const ROWS_MIN: u64 = 1 << 21;
 /// Fewest bits of a partition that was not asked for.
-const BITS_MIN: u32 = 8;
+const BITS_MIN: u32 = 4;
+/// Most bits of a pass at full speed.
+const BITS_FAST_MAX: u32 = 9;
 /// Share of the slots of a block's table that groups of a partition should take.
 const BLOCK_LOAD: f64 = 0.5;
 
@@ -100,9 +102,9 @@ impl Query<'_> {
         }
         let info = self.session.devices()[0].info();
         let costs = Costs::new(relation, shape, accumulators, estimate, info.l2_bytes as f64);
-        // A few more bits cost nothing, and help where the groups are not as frequent as each other.
+        // A few bits cost nothing, and help where the groups are not as frequent as each other.
         let bits = bits.max(BITS_MIN);
-        let choices = [bits, bits.min(PASS_BITS_MAX), BITS_MIN].map(PassBits::of);
+        let choices = [bits, bits.min(PASS_BITS_MAX), bits.min(BITS_FAST_MAX)].map(PassBits::of);
         let best = choices.into_iter().min_by(|a, b| costs.partitioned(*a).total_cmp(&costs.partitioned(*b)))?;
         (costs.partitioned(best) < costs.direct()).then_some(best)
     }
@@ -244,7 +246,7 @@ impl Costs {
     }
 
     fn partitioned(&self, bits: PassBits) -> f64 {
-        let pass = |bits: u32| if bits > 9 { 1.6 } else { f64::from(u8::from(bits > 0)) };
+        let pass = |bits: u32| if bits > BITS_FAST_MAX { 1.6 } else { f64::from(u8::from(bits > 0)) };
         let moves = pass(bits.first) + pass(bits.second) + f64::from(u8::from(self.has_probes));
         let partition = (self.key_bytes + moves * 2.0 * self.row_bytes) / 2.0;
         let fits = self.groups / f64::from(1u32 << bits.total()) <= 0.8 * self.slots;
