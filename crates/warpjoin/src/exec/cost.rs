@@ -47,7 +47,7 @@ impl Query<'_> {
         if build_bytes.max(probe_bytes) > 64.0 {
             return false;
         }
-        let passes = if build_rows >> PASS_BITS_MAX > 8192 { 2.0 } else { 1.0 };
+        let passes = if build_rows >> PASS_BITS_MAX > 4096 { 2.0 } else { 1.0 };
         let (build_rows_f, probe_rows_f) = (build_rows as f64, probe_rows as f64);
         let partitioned = (build_rows_f * build_bytes + probe_rows_f * probe_bytes) * passes * PASS_PS_PER_BYTE
             + probe_rows_f * (build_bytes + probe_bytes) * MATCH_PS_PER_BYTE;

@@ -73,6 +73,7 @@ impl Query<'_> {
             reports.push(read_report(&self.streams[device], &flight.control)?);
             kernel_ns = kernel_ns.max(flight.events.1.elapsed_ns(&flight.events.0)?);
         }
+        self.settle()?;
         let bits = reports.iter().fold(0, |bits, report| bits | report.status);
         self.note_pipeline(relation, generated, sink_name, &reports, kernel_ns);
         check_status(bits)?;

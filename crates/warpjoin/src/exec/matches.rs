@@ -5,7 +5,7 @@ use std::sync::Arc;
 use warpjoin_device::{Arg, Buffer, DeviceInfo, DeviceKind, Launch};
 
 use super::join::needed;
-use super::partition::{PARTITION_BITS_MAX, PASS_BITS_MAX, PartitionedRows, PassBits, one_block, partition_module};
+use super::partition::{PARTITION_BITS_MAX, PartitionedRows, PassBits, one_block, partition_module};
 use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::{MATCH_THREADS, RowSpec, Step, shared_row_bytes};
@@ -70,12 +70,7 @@ impl Query<'_> {
         let (of_build, of_probe): (Vec<usize>, Vec<usize>) = columns.iter().partition(|&&column| column < build_width);
         let rows = build.source.shard_rows_max(self.devices());
         let partition_rows = self.options.partition_rows.map_or(PARTITION_ROWS, u64::from);
-        let mut bits = bits_for(rows.div_ceil(partition_rows));
-        // Partitions of twice the rows where that saves a pass.
-        if bits == PASS_BITS_MAX + 1 {
-            bits -= 1;
-        }
-        let bits = PassBits::of(bits);
+        let bits = PassBits::of(bits_for(rows.div_ceil(partition_rows)));
         let spec = RowSpec {
             keys: plan.on.iter().map(|(build, _)| build.clone()).collect(),
             like: None,
@@ -153,6 +148,7 @@ impl Query<'_> {
             if is_semi {
                 let mut word = [0u8; 8];
                 stream.read(&oversize, 0, &mut word)?;
+                self.settle()?;
                 if word != [0; 8] {
                     return Ok(None);
                 }

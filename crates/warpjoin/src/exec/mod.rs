@@ -98,6 +98,7 @@ fn with_query<T>(
     let result = outcome?;
     let ended = ended?;
     synchronized?;
+    query.settle()?;
     for (ended, begun) in ended.iter().zip(&begun) {
         query.metrics.device_event_ns = query.metrics.device_event_ns.max(ended.elapsed_ns(begun)?);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Buffer, DeviceInfo, DeviceKind, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_device::{Arg, Buffer, DeviceInfo, DeviceKind, Event, Kernel, Launch, ModuleSource, Stream};
 
 use super::launch::{Flight, Target};
 use super::metrics::PipelineMetrics;
@@ -66,6 +66,22 @@ impl PassBits {
     }
 }
 
+/// Partitions that were enqueued and not waited for: whoever waits for the streams next looks at them.
+pub(crate) struct Deferred {
+    /// Their line in the metrics.
+    pipeline: usize,
+    /// One a device.
+    flights: Vec<PartitionFlight>,
+}
+
+/// A partition under way on one device.
+struct PartitionFlight {
+    /// The kernel that evaluates all that the rows hold; what the count met, it meets too.
+    scattering: Flight,
+    begin: Event,
+    end: Event,
+}
+
 /// Buffers of a partition under way on one device, and what the generated kernels write to.
 pub(crate) struct PartitionTarget {
     pub bits: u32,
@@ -107,28 +123,32 @@ impl Query<'_> {
             let scattering = (&scatter, &scatter_kernels[device]);
             pending.push(self.partition_on(device, &relation, &shape, bits, [counting, scattering], &steps)?);
         }
-        let mut shards = vec![];
-        let mut kernel_ns = 0;
-        let mut rows_in = 0;
-        for (device, (shard, flights, end)) in pending.into_iter().enumerate() {
-            for flight in &flights {
-                flight.check(&self.streams[device])?;
-            }
-            kernel_ns = kernel_ns.max(end.elapsed_ns(&flights[0].events.0)?);
-            rows_in += shard.rows_max;
-            shards.push(shard);
-        }
+        let (shards, flights): (Vec<PartitionedShard>, Vec<PartitionFlight>) = pending.into_iter().unzip();
+        let rows_in = shards.iter().map(|shard| shard.rows_max).sum();
         let row_bytes: u64 = shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum();
-        self.metrics.kernel_ns += kernel_ns;
+        self.deferred.push(Deferred { pipeline: self.metrics.pipelines.len(), flights });
         self.metrics.pipelines.push(PipelineMetrics {
             name: format!("{} -> Partition[{}]", relation.describe(), bits.describe()),
             rows_in,
-            rows_out: 0,
             read_bytes: rows_in * row_bytes,
-            kernel_ns,
-            retries: 0,
+            ..PipelineMetrics::default()
         });
         Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards })
+    }
+
+    /// Looks at partitions that were enqueued, now that the streams have been waited for: errors of the
+    /// data are errors.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        for Deferred { pipeline, flights } in std::mem::take(&mut self.deferred) {
+            let mut kernel_ns = 0;
+            for (stream, flight) in self.streams.iter().zip(&flights) {
+                flight.scattering.check(stream)?;
+                kernel_ns = kernel_ns.max(flight.end.elapsed_ns(&flight.begin)?);
+            }
+            self.metrics.kernel_ns += kernel_ns;
+            self.metrics.pipelines[pipeline].kernel_ns = kernel_ns;
+        }
+        Ok(())
     }
 
     /// A relation whose rows can be looked at twice: without probes. With the columns that it kept, if
@@ -160,7 +180,7 @@ impl Query<'_> {
         bits: PassBits,
         [count, scatter]: [(&GeneratedPipeline, &Kernel); 2],
         steps: &Steps,
-    ) -> Result<(PartitionedShard, [Flight; 2], warpjoin_device::Event)> {
+    ) -> Result<(PartitionedShard, PartitionFlight)> {
         let stream = self.streams[device].clone();
         let rows_max = relation.source.shard_rows(device);
         if rows_max >= u64::from(u32::MAX) - 0x10_0000 {
@@ -217,7 +237,8 @@ impl Query<'_> {
             words = moved;
         }
         let end = stream.record()?;
-        Ok((PartitionedShard { rows_max, words, offsets }, [counting, scattering], end))
+        let begin = counting.events.0;
+        Ok((PartitionedShard { rows_max, words, offsets }, PartitionFlight { scattering, begin, end }))
     }
 }
 

@@ -8,6 +8,7 @@ use warpjoin_device::{Event, Stream};
 use super::compile::Mode;
 use super::metrics::QueryMetrics;
 use super::options::ExecOptions;
+use super::partition::Deferred;
 use super::relation::{Relation, Source};
 use crate::codegen::Step;
 use crate::plan::{Plan, PlanKind};
@@ -26,6 +27,8 @@ pub(crate) struct Query<'a> {
     pub metrics: QueryMetrics,
     pub started: Instant,
     pub mode: Mode,
+    /// Partitions that nobody has looked at yet.
+    pub deferred: Vec<Deferred>,
 }
 
 impl<'a> Query<'a> {
@@ -44,6 +47,7 @@ impl<'a> Query<'a> {
             metrics: QueryMetrics::default(),
             started: Instant::now(),
             mode: Mode::Run(false),
+            deferred: vec![],
         })
     }
 

@@ -9,6 +9,7 @@ pub(crate) use groups::sum_behind_duplicates;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
+use warpjoin::JoinForm;
 use warpjoin::exec::{Distribution, GroupByForm};
 use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
@@ -45,6 +46,15 @@ pub(crate) fn settings() -> Vec<Settings> {
         Settings { keeps: true, ..usual.clone() },
         Settings { lanes: Some(32), load_factor: Some(0.99), batch_rows: 100, ..usual.clone() },
         Settings { lanes: Some(2), hash_bits: 2, first_capacity: Some(1), load_factor: Some(0.95), ..usual.clone() },
+        Settings { join_form: Some(JoinForm::Partitioned), ..usual.clone() },
+        Settings {
+            join_form: Some(JoinForm::Partitioned),
+            partition_rows: Some(3),
+            hash_bits: 4,
+            first_capacity: Some(1),
+            ..usual.clone()
+        },
+        Settings { join_form: Some(JoinForm::Direct), ..usual.clone() },
         Settings { devices: 2, lanes: Some(8), distribution: Exchange, ..usual.clone() },
         Settings { group_by_form: Some(GroupByForm::Global), first_capacity: Some(0), ..usual.clone() },
         Settings { group_by_form: Some(GroupByForm::Partitioned), ..usual.clone() },
