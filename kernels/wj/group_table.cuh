@@ -2,8 +2,12 @@
 // (wide keys), then accumulators. All accumulators start at 0, so that clearing is one memset.
 //
 // Three ways to a row: the packed key is the row (dense keys); open addressing on word 0, which
-// holds packed key + 1 (keys of up to 63 bits); or an index of (fingerprint << 32 | entry + 1) over
-// appended rows that hold the key words (wide keys).
+// holds packed key + 1 (keys of up to 64 bits; the one whose word would be 0 has row `capacity`); or an
+// index of (fingerprint << 32 | entry + 1) over appended rows that hold the key words (wide keys).
+//
+// A key that finds no room gets a spilled row of its own, behind the table, which the host merges with
+// the others into a larger table (WJ_STATUS_GROW); blocks stop at their next tile meanwhile, and go on
+// from there. Only where there is no room for spilled rows either is the launch in vain (WJ_STATUS_FULL).
 #pragma once
 #include "wj/control.cuh"
 #include "wj/hash.cuh"
@@ -15,9 +19,25 @@ struct GroupTable {
     u64 capacity;   // rows
     u64* index;     // wide keys: index_slots words, zeroed
     u64 index_slots;
-    u64 steps_max;  // bound of the probe loop
+    u64 steps_max;   // bound of the probe loop
+    u64 grow_steps;  // steps of a probe from which on the table should grow
+    u64 spill_rows;  // room behind row `capacity`
+    u64* counters;   // WJ_GROUP_APPENDED, WJ_GROUP_SPILLED: rows so far
     u64* control;
 };
+
+// A row behind the table, cleared: rows of spilled keys are not cleared before.
+WJ_DEVICE u64 spill_row(const GroupTable& table, u32 stride) {
+    const u64 number = atomicAdd(&table.counters[WJ_GROUP_SPILLED], 1ULL);
+    if (number >= table.spill_rows) {
+        raise_status(table.control, WJ_STATUS_FULL);
+        return WJ_NO_ROW;
+    }
+    raise_status(table.control, WJ_STATUS_GROW);
+    u64* row = table.rows + (table.capacity + 1 + number) * stride;
+    for (u32 word = 0; word < stride; ++word) row[word] = 0;
+    return table.capacity + 1 + number;
+}
 
 // The row whose number is the packed key.
 WJ_DEVICE u64 group_row_dense(const GroupTable& table, u32 stride, u64 packed) {
@@ -29,7 +49,12 @@ WJ_DEVICE u64 group_row_dense(const GroupTable& table, u32 stride, u64 packed) {
 // Finds or claims the row of a packed key; WJ_NO_ROW (and the status) when there is none left.
 WJ_DEVICE u64 group_row_narrow(const GroupTable& table, u32 stride, u64 packed) {
     const u64 word = packed + 1;
-    u64 place = hash_place(hash_key(word), table.capacity);
+    if (word == 0) {
+        u64* row = table.rows + table.capacity * stride;
+        if (load_relaxed(row) == 0) atomicExch(row, 1ULL);
+        return table.capacity;
+    }
+    u64 place = hash_place(hash_key(packed), table.capacity);
     for (u64 step = 0; step < table.steps_max; ++step) {
         u64* row = table.rows + place * stride;
         u64 seen = load_relaxed(row);
@@ -37,11 +62,15 @@ WJ_DEVICE u64 group_row_narrow(const GroupTable& table, u32 stride, u64 packed) 
             seen = atomicCAS(row, 0ULL, word);
             if (seen == 0) seen = word;
         }
-        if (seen == word) return place;
+        if (seen == word) {
+            if (step >= table.grow_steps) raise_status(table.control, WJ_STATUS_GROW);
+            return place;
+        }
         place = place + 1 == table.capacity ? 0 : place + 1;
     }
-    raise_status(table.control, WJ_STATUS_FULL);
-    return WJ_NO_ROW;
+    const u64 spilled = spill_row(table, stride);
+    if (spilled != WJ_NO_ROW) table.rows[spilled * stride] = word;
+    return spilled;
 }
 
 // A row that a thread has reserved and not yet published: kept for its next new group.
@@ -54,7 +83,7 @@ struct SpareRow {
 template <int WORDS>
 WJ_DEVICE bool write_spare_row(const GroupTable& table, u32 stride, const u64 (&key)[WORDS], SpareRow& spare) {
     if (!spare.reserved) {
-        spare.number = atomicAdd(&table.control[WJ_CONTROL_ROWS], 1ULL);
+        spare.number = atomicAdd(&table.counters[WJ_GROUP_APPENDED], 1ULL);
         if (spare.number >= table.capacity) return false;
         spare.reserved = true;
     }
@@ -99,6 +128,12 @@ WJ_DEVICE u64 group_row_wide(const GroupTable& table, u32 stride, const u64 (&ke
         }
         place = place + 1 == table.index_slots ? 0 : place + 1;
     }
-    raise_status(table.control, WJ_STATUS_FULL);
-    return WJ_NO_ROW;
+    const u64 spilled = spill_row(table, stride);
+    if (spilled != WJ_NO_ROW) {
+        u64* row = table.rows + spilled * stride;
+        row[0] = 1;
+#pragma unroll
+        for (int word = 0; word < WORDS; ++word) row[1 + word] = key[word];
+    }
+    return spilled;
 }

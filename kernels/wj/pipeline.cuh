@@ -1,9 +1,12 @@
 // What generated pipeline kernels are written in.
 #pragma once
 #include "wj/accumulate.cuh"
+#include "wj/block_table.cuh"
 #include "wj/control.cuh"
 #include "wj/group_table.cuh"
 #include "wj/key_table.cuh"
+#include "wj/sketch.cuh"
+#include "wj/tiles.cuh"
 #include "wj/matches.cuh"
 
 // Bit `row` of a validity bitmap (least significant first).

@@ -23,9 +23,11 @@ fn edges_equal_the_oracle() {
 fn every_way_to_a_group_is_taken() {
     let opener = simulated();
     for (mode, code) in [
-        ("private", "u64* const mine = &shared_as<u64>()"),
+        ("private", "block_slot_keyed("),
         ("dense", "group_row_dense("),
         ("narrow", "group_row_narrow("),
+        ("narrow", "block_slot("),
+        ("word", "group_row_narrow("),
         ("wide", "group_row_wide("),
     ] {
         for edge in edges::all(false).iter().filter(|e| e.name.starts_with(&format!("{mode} keys, 6000"))) {

@@ -80,9 +80,9 @@ fn builds(module: &ModuleSource, seed: u64) -> bool {
 
 /// An entry that counts rows by key with `group_row_narrow` or, for two words, `group_row_wide`.
 const COUNT_GROUPS: &str = "
-struct CountParams { const u64* keys; u64* rows; u64* index; u64* control; };
+struct CountParams { const u64* keys; u64* rows; u64* index; u64* counters; u64* control; };
 WJ_ENTRY(count_groups, CountParams, 64) {
-    const GroupTable table = {p.rows, 96, p.index, 64, 64, p.control};
+    const GroupTable table = {p.rows, 95, p.index, 64, 64, 64, 0, p.counters, p.control};
     SpareRow spare = {0, false};
     const u64 key = p.keys[threadIdx.x];
     const u64 words[2] = {key, ~key};
@@ -93,8 +93,8 @@ WJ_ENTRY(count_groups, CountParams, 64) {
 /// Whether 64 rows of 16 keys are counted as 16 groups of 4.
 fn counts(module: &ModuleSource, seed: u64) -> bool {
     let keys: Vec<u64> = (0..64).map(|row| row / 4).collect();
-    let buffers = [keys, vec![0; 96 * 4], vec![0; 64], vec![0; 4]];
-    let after = run(module, seed, &buffers, &[Ok(0), Ok(1), Ok(2), Ok(3)]);
+    let buffers = [keys, vec![0; 96 * 4], vec![0; 64], vec![0; 2], vec![0; 4]];
+    let after = run(module, seed, &buffers, &[Ok(0), Ok(1), Ok(2), Ok(3), Ok(4)]);
     let groups: Vec<u64> = after[1].chunks(4).filter(|row| row[0] != 0).map(|row| row[3]).collect();
     groups == [4; 16]
 }

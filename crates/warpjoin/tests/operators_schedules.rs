@@ -9,18 +9,23 @@ use common::edges::{group_of, ints, join_of, keyed};
 use common::sanitized::{is_child, run_again};
 use common::sessions::{Opener, Simulated, in_threads};
 use common::settings::Settings;
-use warpjoin::exec::Distribution;
+use warpjoin::exec::{Distribution, GroupByForm};
 use warpjoin_device::SimOptions;
 
 const SEEDS: u64 = 100;
 
 /// Runs a case with every seed, on one to three devices, with keys that collide.
 fn explore(case: &Case) {
+    explore_with(case, |_| {});
+}
+
+/// The same with other settings.
+fn explore_with(case: &Case, change: impl Fn(&mut Settings) + Sync) {
     let verdict = case.verdict();
     let seeds: Vec<u64> = (0..SEEDS).collect();
     let failures = in_threads(&seeds, |&seed| {
         let options = SimOptions { seed: Some(seed), sanitize: is_child(), ..SimOptions::default() };
-        let settings = Settings {
+        let mut settings = Settings {
             devices: 1 + (seed % 3) as usize,
             lanes: Some(1 << (seed % 4)),
             distribution: if seed % 2 == 0 { Distribution::Exchange } else { Distribution::Broadcast },
@@ -28,6 +33,7 @@ fn explore(case: &Case) {
             load_factor: Some(0.9),
             ..Settings::default()
         };
+        change(&mut settings);
         let session = Simulated(options).open(settings.devices).expect("devices");
         match case.check_against(&verdict, &session, &settings) {
             Ok(Outcome::Equal) => None,
@@ -85,6 +91,30 @@ fn groups_by_short_key() {
 #[test]
 fn groups_by_long_key() {
     explore(&group_of("wide", table(100, |r| (r % 13 - 6) * (i128::from(i64::MAX) / 6)), 1, 1).case);
+}
+
+#[test]
+fn groups_by_two_words() {
+    let keys = |row: i128| (row % 13 - 6) * (i128::from(i64::MAX) / 6);
+    let columns = [ints((0..100).map(|row| Some(keys(row)))), ints((0..100).map(|row| Some(keys(row / 2))))];
+    explore(&group_of("wide", keyed(&columns, &DataType::Int64), 2, 2).case);
+}
+
+#[test]
+fn groups_in_tables_that_fill_up_and_grow() {
+    let table = table(2000, |row| row * row % 700 * 1_000_000_007);
+    explore_with(&group_of("growing", table, 1, 1).case, |settings| {
+        settings.first_capacity = Some(0);
+        settings.block_table_slots = Some(0);
+    });
+}
+
+#[test]
+fn groups_by_partition() {
+    let table = table(500, |row| row * row % 90 * 1_000_000_007);
+    explore_with(&group_of("partitioned", table, 1, 1).case, |settings| {
+        settings.group_by_form = Some(GroupByForm::Partitioned);
+    });
 }
 
 #[test]

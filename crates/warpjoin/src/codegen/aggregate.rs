@@ -1,25 +1,25 @@
-//! The sink that aggregates, and the columns of its result.
-
-use std::collections::HashMap;
+//! The sink that aggregates.
 
 use arrow::datatypes::DataType;
 
-use super::emitter::{Cell, Emitter, Environment};
+use super::aggregate_block as block;
+use super::aggregate_slot::{Slot, Slots};
+use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
 use super::packing::Packing;
 use super::params::{Binding, GroupPart};
-use super::shapes::{Accumulator, AccumulatorKind, AccumulatorResult, GroupMode, GroupShape, ResultType};
+use super::shapes::{
+    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupByForm, GroupMode, GroupShape, ResultType,
+};
 use super::value::{CType, Kind, Range, Value, range_of_type};
 use crate::expr::Expr;
 use crate::plan::AggregateFunction;
 use crate::{Error, Reason, Result};
 
-/// Most bytes of shared memory for per-thread accumulators: two blocks then share a multiprocessor.
-const PRIVATE_BYTES_MAX: u32 = 112 * 1024;
-/// Threads of a block whose threads accumulate in shared memory.
-const PRIVATE_BLOCK_THREADS: u32 = 128;
 /// Rows that one thread sees at most: the launch uses enough threads, and the executor checks it.
 pub(crate) const ROWS_PER_THREAD_BITS_MAX: u32 = 20;
+/// Rows that a thread sees, or that a block sees before it flushes its table, have no more bits.
+const PARTIAL_ROWS_BITS_MAX: u32 = 22;
 /// Largest table that is indexed by the packed key.
 const DENSE_BITS_MAX: u32 = 22;
 
@@ -28,53 +28,10 @@ pub(crate) struct AggregateOutput {
     pub shape: GroupShape,
     pub prologue: String,
     pub epilogue: String,
+    /// The head of the loop over tiles, with `row` and `alive`; `None`: grid stride.
+    pub head: Option<String>,
     pub shared_bytes: u32,
     pub block_threads: u32,
-    /// Whether the loop should stop early when the table is full.
-    pub can_be_full: bool,
-}
-
-/// One word run to accumulate into, and the code of what is added.
-struct Slot {
-    kind: AccumulatorKind,
-    /// Word within the accumulators.
-    word: usize,
-    /// Part of a 128-bit sum that one thread sees fits 64 bits.
-    narrow_partial: bool,
-    /// Condition and value to accumulate.
-    condition: Option<String>,
-    code: String,
-}
-
-/// Accumulators of a sink, each value once however many results use it.
-#[derive(Default)]
-struct Slots {
-    slots: Vec<Slot>,
-    words: usize,
-    known: HashMap<(AccumulatorKind, String), usize>,
-}
-
-impl Slots {
-    fn slot(
-        &mut self,
-        kind: AccumulatorKind,
-        key: String,
-        make: impl FnOnce() -> (Option<String>, String, bool),
-    ) -> usize {
-        if let Some(&word) = self.known.get(&(kind, key.clone())) {
-            return word;
-        }
-        let (condition, code, narrow_partial) = make();
-        let word = self.words;
-        self.words += kind.words();
-        self.slots.push(Slot { kind, word, narrow_partial, condition, code });
-        self.known.insert((kind, key), word);
-        word
-    }
-
-    fn count(&mut self, key: String, valid: Option<String>) -> usize {
-        self.slot(AccumulatorKind::Count, key, || (valid, "1ULL".into(), false))
-    }
 }
 
 /// Emits [`super::shapes::Sink::Aggregate`].
@@ -87,7 +44,8 @@ pub(crate) fn aggregate(
 ) -> Result<AggregateOutput> {
     let key_values = keys.iter().map(|key| evaluate(emitter, key, environment)).collect::<Result<Vec<_>>>()?;
     let packing = Packing::of(&key_values);
-    let mut slots = Slots::default();
+    // Behind a probe of duplicate keys a thread sees any number of rows.
+    let mut slots = Slots { is_bounded: emitter.alive == "alive", ..Slots::default() };
     let mut results = vec![];
     for accumulator in accumulators {
         results.push(plan_accumulator(
@@ -99,8 +57,9 @@ pub(crate) fn aggregate(
             &mut slots,
         )?);
     }
-    let private_words = 1 + slots.slots.iter().map(Slot::private_words).sum::<usize>();
-    let mode = choose_mode(keys.is_empty(), &packing, private_words, limits);
+    let mode = choose_mode(keys.is_empty(), &packing, limits);
+    // Other loops than that over tiles have no place for a table in front.
+    let front = if emitter.is_tiles { block::choose_front(mode, &packing, &slots, limits) } else { Front::None };
     let header = mode.header_words(&packing);
     for result in &mut results {
         result.word += header;
@@ -108,17 +67,18 @@ pub(crate) fn aggregate(
             *word += header;
         }
     }
+    let accumulators = slots.slots.iter().map(|slot| (slot.kind, header + slot.word)).collect();
+    let stride_words = header + slots.words;
     let mut output = AggregateOutput {
-        shape: GroupShape { mode, stride_words: header + slots.words, results, packing },
+        shape: GroupShape { mode, front, stride_words, results, accumulators, packing },
         prologue: String::new(),
         epilogue: String::new(),
+        head: None,
         shared_bytes: 0,
-        block_threads: if mode == GroupMode::Private { PRIVATE_BLOCK_THREADS } else { super::pipeline::BLOCK_THREADS },
-        can_be_full: matches!(mode, GroupMode::Narrow | GroupMode::Wide),
+        block_threads: super::pipeline::BLOCK_THREADS,
     };
     match mode {
         GroupMode::Global => global(emitter, &slots, &mut output),
-        GroupMode::Private => private(emitter, &key_values, &slots, private_words, &mut output),
         _ => table(emitter, &key_values, &slots, &mut output),
     }
     Ok(output)
@@ -129,23 +89,16 @@ pub(crate) fn aggregate(
 pub(crate) struct Limits {
     pub rows_bits: u32,
     pub shared_bytes_max: u32,
+    pub form: Option<GroupByForm>,
+    pub block_slots: Option<u32>,
 }
 
-fn choose_mode(no_keys: bool, packing: &Packing, private_words: usize, limits: Limits) -> GroupMode {
-    if no_keys {
-        return GroupMode::Global;
-    }
-    let Some(bits) = packing.single_word_bits().filter(|&bits| bits <= 63) else {
-        return GroupMode::Wide;
-    };
-    let shared_bytes =
-        (private_words as u64 * u64::from(PRIVATE_BLOCK_THREADS) * 8).checked_shl(bits).unwrap_or(u64::MAX);
-    if bits <= 6 && shared_bytes <= PRIVATE_BYTES_MAX.min(limits.shared_bytes_max).into() {
-        GroupMode::Private
-    } else if bits <= DENSE_BITS_MAX && bits <= limits.rows_bits {
-        GroupMode::Dense
-    } else {
-        GroupMode::Narrow
+fn choose_mode(no_keys: bool, packing: &Packing, limits: Limits) -> GroupMode {
+    match packing.single_word_bits() {
+        _ if no_keys => GroupMode::Global,
+        None => GroupMode::Wide,
+        Some(bits) if bits <= DENSE_BITS_MAX && bits <= limits.rows_bits => GroupMode::Dense,
+        Some(_) => GroupMode::Narrow,
     }
 }
 
@@ -169,9 +122,7 @@ fn plan_accumulator(
         let word = slots.count(count_key, argument.valid.clone());
         return Ok(result(word, AccumulatorKind::Count, count_kind(rows_bits), accumulator, None));
     }
-    // Behind a probe of duplicate keys a thread sees any number of rows.
-    let is_bounded = emitter.alive == "alive";
-    let (kind, code, narrow_partial, result_kind) = encode(accumulator, &argument, rows_bits, is_bounded)?;
+    let (kind, code, narrow_partial, result_kind) = encode(accumulator, &argument, rows_bits, slots.is_bounded)?;
     let key = format!("{key} {}", accumulator.is_merge);
     let word = slots.slot(kind, key, || (argument.valid.clone(), code, narrow_partial));
     let count_word = (argument.valid.is_some() || is_global).then(|| slots.count(count_key, argument.valid.clone()));
@@ -237,68 +188,12 @@ fn encode(
             let total = if total.min < type_range.min || total.max > type_range.max { type_range } else { total };
             let is_wide = total.c_type() == CType::I128 && accumulator.data_type != DataType::UInt64;
             if is_wide {
-                let narrow = is_bounded && scaled(ROWS_PER_THREAD_BITS_MAX).is_some_and(|r| r.c_type() != CType::I128);
+                let narrow = is_bounded && scaled(PARTIAL_ROWS_BITS_MAX).is_some_and(|r| r.c_type() != CType::I128);
                 let c_type = if narrow { CType::I64 } else { CType::I128 };
                 Ok((AccumulatorKind::Sum128, argument.code_as(c_type), narrow, Kind::Int(total)))
             } else {
                 Ok((AccumulatorKind::Sum64, format!("(u64){}", argument.code), false, Kind::Int(total)))
             }
-        }
-    }
-}
-
-impl Slot {
-    /// Words of a thread's own accumulator in shared memory.
-    fn private_words(&self) -> usize {
-        if self.narrow_partial { 1 } else { self.kind.words() }
-    }
-
-    /// C type of a thread's own accumulator in a register.
-    fn partial_type(&self) -> &'static str {
-        match self.kind {
-            AccumulatorKind::Sum128 if self.narrow_partial => "i64",
-            AccumulatorKind::Sum128 => "i128",
-            AccumulatorKind::SumFloat => "f64",
-            _ => "u64",
-        }
-    }
-
-    /// C type of a sum over the threads of a warp or block: many narrow parts need not be narrow.
-    fn total_type(&self) -> &'static str {
-        if self.kind == AccumulatorKind::Sum128 { "i128" } else { self.partial_type() }
-    }
-
-    fn is_maximum(&self) -> bool {
-        use AccumulatorKind::{MaxFloat, MaxInt, MinFloat, MinInt};
-        matches!(self.kind, MaxInt | MinInt | MaxFloat | MinFloat)
-    }
-
-    /// Statement that merges `code` into a local of the partial type.
-    fn merge_local(&self, target: &str, code: &str) -> String {
-        if self.is_maximum() {
-            format!("{{ const u64 code = {code}; if (code > {target}) {target} = code; }}")
-        } else if self.partial_type() == "i128" {
-            // Signed numbers must not overflow in C++; sums of decimals wrap.
-            format!("{target} = (i128)((u128){target} + (u128){code});")
-        } else {
-            format!("{target} += {code};")
-        }
-    }
-
-    /// Statement that merges `code` into the words at `target` in global memory.
-    fn merge_global(&self, target: &str, code: &str) -> String {
-        match self.kind {
-            AccumulatorKind::Count | AccumulatorKind::Sum64 => format!("accumulate_add({target}, (u64){code});"),
-            AccumulatorKind::Sum128 => format!("accumulate_add_wide({target}, (i128){code});"),
-            AccumulatorKind::SumFloat => format!("accumulate_add((f64*)({target}), {code});"),
-            _ => format!("accumulate_max({target}, {code});"),
-        }
-    }
-
-    fn guarded(&self, statement: &str) -> String {
-        match &self.condition {
-            Some(condition) => format!("if ({condition}) {{ {statement} }}"),
-            None => statement.into(),
         }
     }
 }
@@ -315,91 +210,16 @@ fn global(emitter: &mut Emitter, slots: &Slots, output: &mut AggregateOutput) {
         let target = format!("&{rows}[{}]", 1 + slot.word);
         output.epilogue.push_str(&format!(
             "    const {total} total{index} = {reduce}(({total})part{index});\n    if ((threadIdx.x & 31) == 0) {{ {} }}\n",
-            slot.merge_global(&target, &format!("total{index}")),
+            Slot::merge_global(slot.kind, &target, &format!("total{index}")),
             total = slot.total_type(),
         ));
     }
     emitter.flush();
 }
 
-/// Few groups: each thread adds in its own column of shared memory; at the end each warp merges groups.
-fn private(emitter: &mut Emitter, keys: &[Value], slots: &Slots, private_words: usize, output: &mut AggregateOutput) {
-    let block_threads = PRIVATE_BLOCK_THREADS;
-    let shape = &output.shape;
-    let groups = 1u32 << shape.packing.single_word_bits().unwrap_or(0);
-    let rows = emitter.params.once("u64*", Binding::Group(GroupPart::Rows));
-    output.shared_bytes = groups * private_words as u32 * block_threads * 8;
-    output.prologue = format!(
-        "    u64* const mine = &shared_as<u64>() + threadIdx.x;\n\
-         #pragma unroll 1\n    \
-         for (u32 word = 0; word < {words}; ++word) mine[word * {block_threads}] = 0;\n",
-        words = groups as usize * private_words
-    );
-    let packed = shape.packing.pack(emitter, keys);
-    let group = packed.first().cloned().unwrap_or("0".into());
-    let group_words = private_words * block_threads as usize;
-    emitter.statement(&format!("u64* const part = mine + (u32){group} * {group_words};"));
-    emitter.statement("part[0] += 1;");
-    let mut merge = String::new();
-    let mut word = 1;
-    for (index, slot) in slots.slots.iter().enumerate() {
-        let place = |base: &str| format!("{base}[{}]", word * block_threads as usize);
-        let kind = slot.partial_type();
-        let high = format!("part[{}]", (word + 1) * block_threads as usize);
-        let statement = if kind == "i128" {
-            format!(
-                "{{ const u128 sum = ((u128){high} << 64 | {low}) + (u128){code}; {low} = (u64)sum; {high} = (u64)(sum >> 64); }}",
-                low = place("part"),
-                code = slot.code
-            )
-        } else {
-            slot.merge_local(&format!("*({kind}*)&{}", place("part")), &slot.code)
-        };
-        emitter.statement(&slot.guarded(&statement));
-        let read = if kind == "i128" {
-            format!(
-                "(i128)((u128)column[{}] << 64 | column[{}])",
-                (word + 1) * block_threads as usize,
-                word * block_threads as usize
-            )
-        } else {
-            format!("*(const {kind}*)&{}", place("column"))
-        };
-        let reduce = if slot.is_maximum() { "warp_max" } else { "warp_sum" };
-        let target = format!("&row[{}]", 1 + slot.word);
-        merge.push_str(&format!(
-            "        {total} total{index} = 0;\n\
-             #pragma unroll 1\n        \
-             for (u32 thread = lane; thread < {block_threads}; thread += 32) {{ const u64* column = first + thread; {} }}\n        \
-             total{index} = {reduce}(total{index});\n        \
-             if (lane == 0) {{ {} }}\n",
-            slot.merge_local(&format!("total{index}"), &read),
-            slot.merge_global(&target, &format!("total{index}")),
-            total = slot.total_type(),
-        ));
-        word += slot.private_words();
-    }
-    emitter.flush();
-    // Loops at the end are short and run once a block: unrolled, they are most of the compile time.
-    output.epilogue = format!(
-        "    __syncthreads();\n    const u32 lane = threadIdx.x & 31;\n\
-         #pragma unroll 1\n    \
-         for (u32 group = threadIdx.x / 32; group < {groups}; group += {warps}) {{\n        \
-         const u64* first = &shared_as<u64>() + group * {group_words};\n        \
-         u64 present = 0;\n\
-         #pragma unroll 1\n        \
-         for (u32 thread = lane; thread < {block_threads}; thread += 32) present += first[thread];\n        \
-         if (warp_sum(present) == 0) continue;\n        \
-         u64* const row = {rows} + group * {stride};\n        \
-         if (lane == 0) atomicExch(row, 1ULL);\n{merge}    }}\n",
-        warps = block_threads / 32,
-        stride = shape.stride_words,
-    );
-}
-
-/// A table in global memory.
+/// A table in global memory, with one in each block's shared memory in front of it.
 fn table(emitter: &mut Emitter, keys: &[Value], slots: &Slots, output: &mut AggregateOutput) {
-    let shape = &output.shape;
+    let shape = output.shape.clone();
     let mut part = |c_type: &str, part: GroupPart| emitter.params.once(c_type, Binding::Group(part));
     let fields = [
         part("u64*", GroupPart::Rows),
@@ -407,65 +227,50 @@ fn table(emitter: &mut Emitter, keys: &[Value], slots: &Slots, output: &mut Aggr
         part("u64*", GroupPart::Index),
         part("u64", GroupPart::IndexSlots),
         part("u64", GroupPart::StepsMax),
+        part("u64", GroupPart::GrowSteps),
+        part("u64", GroupPart::SpillRows),
+        part("u64*", GroupPart::Counters),
         emitter.params.once("u64*", Binding::Control),
     ];
-    let rows = fields[0].clone();
     output.prologue = format!("    const GroupTable table = {{{}}};\n", fields.join(", "));
-    let words = shape.packing.pack(emitter, keys);
-    let stride = shape.stride_words;
-    let single = words.first().cloned().unwrap_or("0ULL".into());
-    let found = match shape.mode {
-        GroupMode::Wide => {
-            output.prologue.push_str("    SpareRow spare = {0, false};\n");
-            emitter.statement(&format!("const u64 key_words[{}] = {{{}}};", words.len(), words.join(", ")));
-            format!("group_row_wide(table, {stride}, key_words, spare)")
-        }
-        GroupMode::Narrow => format!("group_row_narrow(table, {stride}, {single})"),
-        _ => format!("group_row_dense(table, {stride}, {single})"),
-    };
-    emitter.statement(&format!("const u64 group_id = {found};"));
-    emitter.statement("if (group_id != WJ_NO_ROW) {");
-    let header = shape.mode.header_words(&shape.packing);
-    emitter.statement(&format!("    u64* const part = {rows} + group_id * {stride} + {header};"));
-    for slot in &slots.slots {
-        let statement = slot.guarded(&slot.merge_global(&format!("part + {}", slot.word), &slot.code));
-        emitter.statement(&format!("    {statement}"));
+    if shape.mode == GroupMode::Wide {
+        output.prologue.push_str("    SpareRow spare = {0, false};\n");
     }
-    emitter.statement("}");
+    if emitter.is_tiles {
+        block::frame(emitter, slots, output);
+    }
+    let words = shape.packing.pack(emitter, keys);
+    let single = words.first().cloned().unwrap_or("0ULL".into());
+    if shape.mode == GroupMode::Wide {
+        emitter.statement(&format!("const u64 key_words[{}] = {{{}}};", words.len(), words.join(", ")));
+    }
+    let mut row = vec![format!("const u64 group_id = {};", find_row(&shape, &single, "key_words"))];
+    row.extend(merge_row(&shape, slots.slots.iter().map(|slot| (slot, slot.code.clone()))));
+    block::accumulate(emitter, &shape, slots, &single, &row);
     emitter.flush();
 }
 
-/// The columns of a finished group table, read from the row pointer `group` of source row `row`:
-/// keys, then accumulated values.
-pub(crate) fn group_columns(emitter: &mut Emitter, shape: &GroupShape) -> Environment {
-    let words: Vec<String> = match shape.mode {
-        GroupMode::Global => vec![],
-        GroupMode::Private | GroupMode::Dense => vec!["row".into()],
-        GroupMode::Narrow => vec!["(group[0] - 1)".into()],
-        GroupMode::Wide => (0..shape.packing.words()).map(|word| format!("group[{}]", 1 + word)).collect(),
-    };
-    let mut cells: Vec<Cell> = shape.packing.unpack(emitter, &words).into_iter().map(Cell::Load).collect();
-    cells.extend(shape.results.iter().map(|result| {
-        let word = format!("group[{}]", result.word);
-        let c_type = result.value.kind.c_type().name();
-        let is_bool = result.value.kind == Kind::Bool;
-        let code = match result.encoding {
-            AccumulatorKind::Count => format!("(({c_type}){word})"),
-            AccumulatorKind::Sum64 if result.value.data_type == DataType::UInt64 => format!("(({c_type}){word})"),
-            AccumulatorKind::Sum64 => format!("(({c_type})(i64){word})"),
-            AccumulatorKind::Sum128 => format!("wide_of_words(group + {})", result.word),
-            AccumulatorKind::SumFloat => format!("__longlong_as_double((i64){word})"),
-            AccumulatorKind::MaxInt if is_bool => format!("(order_value_i64({word}) != 0)"),
-            AccumulatorKind::MinInt if is_bool => format!("(order_value_i64(~{word}) != 0)"),
-            AccumulatorKind::MaxInt => format!("(({c_type})order_value_i64({word}))"),
-            AccumulatorKind::MinInt => format!("(({c_type})order_value_i64(~{word}))"),
-            AccumulatorKind::MaxFloat => format!("(({c_type})order_value_f64({word}))"),
-            AccumulatorKind::MinFloat => format!("(({c_type})order_value_f64(~{word}))"),
-        };
-        let valid = result.count_word.map(|word| format!("(group[{word}] != 0)"));
-        let mut value = Value::new(code, result.value.kind, result.value.data_type.clone()).with_valid(valid);
-        value.dictionary = result.value.dictionary.clone();
-        Cell::Load(value)
+/// Code that finds the row of a group: by its packed key, or by the array of its words.
+pub(super) fn find_row(shape: &GroupShape, packed: &str, words: &str) -> String {
+    let stride = shape.stride_words;
+    match shape.mode {
+        GroupMode::Wide => format!("group_row_wide(table, {stride}, {words}, spare)"),
+        GroupMode::Narrow => format!("group_row_narrow(table, {stride}, {packed})"),
+        _ => format!("group_row_dense(table, {stride}, {packed})"),
+    }
+}
+
+/// Statements that merge a row's values into the row `group_id`.
+pub(super) fn merge_row<'a>(shape: &GroupShape, values: impl Iterator<Item = (&'a Slot, String)>) -> Vec<String> {
+    let header = shape.mode.header_words(&shape.packing);
+    let mut lines = vec![
+        "if (group_id != WJ_NO_ROW) {".to_string(),
+        format!("    u64* const part = table.rows + group_id * {} + {header};", shape.stride_words),
+    ];
+    lines.extend(values.map(|(slot, code)| {
+        let merge = Slot::merge_global(slot.kind, &format!("part + {}", slot.word), &code);
+        format!("    {}", slot.guarded(&merge))
     }));
-    Environment::new(cells)
+    lines.push("}".into());
+    lines
 }

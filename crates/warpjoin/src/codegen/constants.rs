@@ -10,6 +10,16 @@ pub(crate) mod control {
     pub(crate) const WORDS: usize = 4;
 }
 
+/// Words that a group table counts in, over all launches that fill it.
+pub(crate) mod group_counter {
+    /// Rows appended, for long keys.
+    pub(crate) const APPENDED: usize = 0;
+    /// Rows of keys that found no room.
+    pub(crate) const SPILLED: usize = 1;
+    /// How many there are.
+    pub(crate) const WORDS: usize = 2;
+}
+
 /// Status bits of a control block.
 pub(crate) mod status {
     /// A table has no room for a key.
@@ -22,6 +32,8 @@ pub(crate) mod status {
     pub(crate) const DIVISION: u64 = 8;
     /// A value that a cast can't represent.
     pub(crate) const CAST: u64 = 16;
+    /// A group table has little room left: blocks stop, and go on when it was made larger.
+    pub(crate) const GROW: u64 = 32;
     /// After these bits the rest of the launch is in vain.
     pub(crate) const ABORT: u64 = FULL | DUPLICATE | OVERFLOW | DIVISION | CAST;
 }
@@ -41,6 +53,12 @@ pub(crate) const PARTITION_THREADS_MANY: u32 = 1024;
 /// Most words of a row that is partitioned.
 pub(crate) const ROW_WORDS_MAX: usize = 8;
 
+/// Slots of the set that counts the keys of a sample, in bits: four a row.
+pub(crate) const SKETCH_BITS: u32 = 18;
+/// Where the counter of rows has that of keys, and of keys that came again.
+pub(crate) const SKETCH_KEYS_SHIFT: u32 = 26;
+pub(crate) const SKETCH_REPEATED_SHIFT: u32 = 45;
+
 /// Constants that vary between modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Constants {
@@ -53,7 +71,7 @@ pub(crate) struct Constants {
 impl Constants {
     /// The definitions for the preprocessor.
     pub(crate) fn defines(self) -> Vec<String> {
-        let words: [(&str, u64); 15] = [
+        let words: [(&str, u64); 21] = [
             ("CONTROL_STATUS", control::STATUS as u64),
             ("CONTROL_ROWS", control::ROWS as u64),
             ("STATUS_FULL", status::FULL),
@@ -61,6 +79,12 @@ impl Constants {
             ("STATUS_OVERFLOW", status::OVERFLOW),
             ("STATUS_DIVISION", status::DIVISION),
             ("STATUS_CAST", status::CAST),
+            ("STATUS_GROW", status::GROW),
+            ("SKETCH_BITS", SKETCH_BITS.into()),
+            ("SKETCH_KEYS_SHIFT", SKETCH_KEYS_SHIFT.into()),
+            ("SKETCH_REPEATED_SHIFT", SKETCH_REPEATED_SHIFT.into()),
+            ("GROUP_APPENDED", group_counter::APPENDED as u64),
+            ("GROUP_SPILLED", group_counter::SPILLED as u64),
             ("STATUS_ABORT", status::ABORT),
             ("BLOCK_THREADS", BLOCK_THREADS.into()),
             ("DEVICES_MAX", DEVICES_MAX as u64),

@@ -90,6 +90,8 @@ pub(crate) struct Emitter {
     pub is_reserved: bool,
     /// All threads of a block reach the sink together.
     pub is_block_uniform: bool,
+    /// The body is that of the loop over tiles of rows.
+    pub is_tiles: bool,
     /// Lines behind blocks that are open, with the depth inside the block.
     behind: Vec<(usize, String)>,
     body: String,
@@ -108,6 +110,7 @@ impl Emitter {
             payloads: vec![],
             is_reserved: false,
             is_block_uniform: false,
+            is_tiles: false,
             behind: vec![],
             body: String::new(),
             declarations: String::new(),
@@ -121,7 +124,9 @@ impl Emitter {
     pub(crate) fn of_source(source: &SourceShape) -> Self {
         match source {
             SourceShape::Columns(columns, form) => Self::new(columns.clone(), *form),
-            SourceShape::Groups(_) | SourceShape::Matches { .. } => Self::new(vec![], ValidityForm::Bytes),
+            SourceShape::Groups(_) | SourceShape::Matches { .. } | SourceShape::Words(_) => {
+                Self::new(vec![], ValidityForm::Bytes)
+            }
         }
     }
 

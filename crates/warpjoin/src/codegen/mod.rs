@@ -7,6 +7,9 @@
 //! and addresses are parameters, so another literal, alias or shard compiles nothing.
 
 mod aggregate;
+mod aggregate_block;
+mod aggregate_columns;
+mod aggregate_slot;
 mod cast;
 mod constants;
 mod emitter;
@@ -18,7 +21,9 @@ mod params;
 mod partition;
 mod pipeline;
 mod probe;
+mod regroup;
 mod shapes;
+mod sketch;
 mod store;
 mod value;
 
@@ -26,12 +31,14 @@ pub(crate) use aggregate::ROWS_PER_THREAD_BITS_MAX;
 pub(crate) use cast::check as check_cast;
 pub(crate) use constants::{
     BLOCK_THREADS, Constants, DEVICES_MAX, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY,
-    ROW_WORDS_MAX, control, status,
+    ROW_WORDS_MAX, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, control, group_counter, status,
 };
 pub(crate) use emitter::ValidityForm;
 pub(crate) use matches::{match_threads, shared_row_bytes};
-pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart};
+pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 pub(crate) use pipeline::{GeneratedPipeline, Grid, SinkShape, generate};
+pub(crate) use regroup::regroup;
+pub use shapes::GroupByForm;
 pub(crate) use shapes::{
     Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey,
     ProbeStep, RowShape, RowSpec, Sink, SourceShape, Step, StoredKey,

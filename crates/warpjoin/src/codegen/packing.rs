@@ -82,10 +82,10 @@ impl Packing {
         masks
     }
 
-    /// Whether a field has bits in a word.
+    /// Whether a field belongs to a word: has bits in it or, where it takes none, is evaluated with the first one, for
+    /// the errors that it may raise.
     pub(crate) fn is_in(&self, field: usize, word: usize) -> bool {
-        let holds =
-            |place: Place| place.bits > 0 && (place.word..=place.word + usize::from(place.bits == 128)).contains(&word);
+        let holds = |place: Place| (place.word..=place.word + usize::from(place.bits == 128)).contains(&word);
         let field = &self.fields[field];
         holds(field.place) || field.null_place.is_some_and(holds)
     }

@@ -34,10 +34,21 @@ pub(crate) enum Binding {
     OutputCapacity,
     /// A part of the group table that is the sink.
     Group(GroupPart),
+    /// A part of the sketch that is the sink.
+    Sketch(SketchPart),
     /// A part of the partition that is the sink.
     Partition(PartitionPart),
     /// A part of the partitioned relations whose matches are the source.
     Match(MatchPart),
+}
+
+/// Parts of a sketch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SketchPart {
+    /// The set of hashes.
+    Set,
+    /// Rows of which one is looked at.
+    Stride,
 }
 
 /// Parts of a partition under way.
@@ -91,6 +102,12 @@ pub(crate) enum GroupPart {
     Index,
     IndexSlots,
     StepsMax,
+    GrowSteps,
+    /// Rows that may be spilled behind the table.
+    SpillRows,
+    Counters,
+    /// The next turn of each block.
+    Cursors,
 }
 
 /// Fields of a parameter struct, in order.

@@ -54,7 +54,13 @@ fn row_shape(source: &SourceShape, steps: &[Step], spec: &RowSpec) -> Result<Row
     for &column in &spec.payload {
         // A key that is an integer column is that column too.
         let is_key = |key: &crate::expr::Expr| matches!(key.kind, ExprKind::Column(index) if index == column);
-        let key = spec.keys.iter().position(is_key).filter(|&key| !matches!(keys[key].kind, Kind::F32 | Kind::F64));
+        // Strings of two Arrow types are the same codes, and still two types.
+        let is_same = |key: usize| match &spec.like {
+            Some(other) => other.packing.fields[key].value.data_type == keys[key].data_type,
+            None => true,
+        };
+        let is_exact = |key: usize| !matches!(keys[key].kind, Kind::F32 | Kind::F64);
+        let key = spec.keys.iter().position(is_key).filter(|&key| is_exact(key) && is_same(key));
         field_of[column] = Some(key.unwrap_or(spec.keys.len() + payload.len()));
         if key.is_none() {
             payload.push(scratch.column(&environment, column)?);

@@ -3,6 +3,7 @@
 use warpjoin_device::ModuleSource;
 
 use super::aggregate::{self, Limits};
+use super::aggregate_columns;
 use super::constants::{Constants, PARTITION_THREADS_MANY};
 use super::emitter::{Cell, Emitter, Environment};
 use super::expr::{conjuncts, evaluate};
@@ -10,7 +11,7 @@ use super::matches::{self, Matches};
 use super::packing::Packing;
 use super::params::Binding;
 use super::shapes::{GroupShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SourceShape, Step};
-use super::{partition, probe, store};
+use super::{partition, probe, sketch, store};
 use crate::Result;
 use crate::column::{ColumnType, EncodedColumn};
 use std::sync::Arc;
@@ -54,13 +55,16 @@ pub(crate) enum SinkShape {
     Groups(GroupShape),
     /// Rows of words.
     Partition(Arc<RowShape>),
+    /// Counters in the control block.
+    Sketch,
 }
 
 /// Text around the loop over rows.
 struct Frame {
     prologue: String,
     epilogue: String,
-    can_be_full: bool,
+    /// The head of the loop over tiles, with `row` and `alive`; `None`: grid stride.
+    head: Option<String>,
     shared_bytes: u32,
     block_threads: u32,
 }
@@ -70,7 +74,7 @@ impl Default for Frame {
         Self {
             prologue: String::new(),
             epilogue: String::new(),
-            can_be_full: false,
+            head: None,
             shared_bytes: 0,
             block_threads: BLOCK_THREADS,
         }
@@ -119,22 +123,22 @@ fn emit_tiles(
     // The loop's head is written last: the sink chooses the threads of a block.
     let head = emitter.begin_head();
     emitter.is_block_uniform = true;
+    emitter.is_tiles = true;
     let environment = open_source(emitter, source);
     let (shape, frame) = emit_rest(emitter, environment, steps, sink)?;
     let rows = emitter.params.once("u64", Binding::SourceRows);
-    let control = emitter.params.once("u64*", Binding::Control);
+    emitter.params.once("u64*", Binding::Control);
     let block_threads = frame.block_threads;
-    let abort = if frame.can_be_full { format!("        if (is_aborted({control})) break;\n") } else { String::new() };
-    emitter.end_head(
-        head,
-        &format!(
+    let loop_head = frame.head.clone().unwrap_or_else(|| {
+        format!(
             "    const u64 tiles = ({rows} + {last}) / {block_threads};\n    \
-             for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n{abort}        \
+             for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n        \
              const u64 row = tile * {block_threads} + threadIdx.x;\n        \
              bool alive = row < {rows};\n",
-            last = block_threads - 1,
-        ),
-    );
+            last = block_threads - 1
+        )
+    });
+    emitter.end_head(head, &loop_head);
     let grid = Grid::Tiles { block_threads, shared_bytes: frame.shared_bytes };
     Ok((shape, frame, grid))
 }
@@ -195,11 +199,25 @@ pub(super) fn open_source(emitter: &mut Emitter, source: &SourceShape) -> Enviro
             let rows = emitter.params.once("const u64*", Binding::SourceGroups);
             emitter.line(&format!("const u64* const group = {rows} + row * {};", shape.stride_words));
             emitter.line("alive = alive && group[0] != 0;");
-            aggregate::group_columns(emitter, shape)
+            aggregate_columns::group_columns(emitter, shape)
         }
+        SourceShape::Words(shape) => word_columns(emitter, shape),
         // These open their own loops.
         SourceShape::Matches { .. } => Environment::new(vec![]),
     }
+}
+
+/// The columns of rows of words.
+fn word_columns(emitter: &mut Emitter, shape: &RowShape) -> Environment {
+    let words: Vec<String> = (shape.word_bytes().iter().enumerate())
+        .map(|(word, bytes)| {
+            let field = emitter.params.once(&format!("const u{}*", bytes * 8), Binding::SourceValues(word));
+            format!("((u64){field}[row])")
+        })
+        .collect();
+    let values = shape.packing.unpack(emitter, &words);
+    let cell = |field: &Option<usize>| field.map_or(Cell::Absent, |field| Cell::Load(values[field].clone()));
+    Environment::new(shape.field_of.iter().map(cell).collect())
 }
 
 pub(super) fn emit_step(
@@ -248,14 +266,23 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
             rows(store::route(emitter, environment, shape, keys, *null_equals_null, columns)?)
         }
         Sink::RouteGroups { keys, columns } => rows(store::route_groups(emitter, environment, keys, columns)?),
+        Sink::Sketch { keys } => {
+            let head = Some(sketch::sketch(emitter, environment, keys)?);
+            (SinkShape::Sketch, Frame { head, ..Frame::default() })
+        }
         Sink::Partition { .. } => return Err(crate::Error::internal("a partition within a loop over rows")),
-        Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max } => {
-            let limits = Limits { rows_bits: *rows_bits, shared_bytes_max: *shared_bytes_max };
+        Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max, form, block_slots } => {
+            let limits = Limits {
+                rows_bits: *rows_bits,
+                shared_bytes_max: *shared_bytes_max,
+                form: *form,
+                block_slots: *block_slots,
+            };
             let output = aggregate::aggregate(emitter, environment, keys, accumulators, limits)?;
             let frame = Frame {
                 prologue: output.prologue,
                 epilogue: output.epilogue,
-                can_be_full: output.can_be_full,
+                head: output.head,
                 shared_bytes: output.shared_bytes,
                 block_threads: output.block_threads,
             };

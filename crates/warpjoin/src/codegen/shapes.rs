@@ -18,6 +18,8 @@ pub(crate) enum SourceShape {
     Groups(Arc<GroupShape>),
     /// Matches of two relations that were partitioned alike: build columns, then probe columns.
     Matches { build: Arc<RowShape>, probe: Arc<RowShape>, form: MatchForm },
+    /// Rows of words, by partition.
+    Words(Arc<RowShape>),
 }
 
 /// How matches are found in shared memory.
@@ -225,6 +227,8 @@ pub(crate) enum Sink {
     RouteGroups { keys: Vec<usize>, columns: Vec<usize> },
     /// Counts or writes rows of words by partition. The steps before hold no probe.
     Partition { stage: PartitionStage, rows: RowSpec },
+    /// Counts rows and different keys of a sample.
+    Sketch { keys: Vec<Expr> },
     /// Aggregates.
     Aggregate {
         keys: Vec<Expr>,
@@ -233,6 +237,10 @@ pub(crate) enum Sink {
         rows_bits: u32,
         /// Most shared memory that a block may use.
         shared_bytes_max: u32,
+        /// `None`: by the keys.
+        form: Option<GroupByForm>,
+        /// Slots of a block's table; `None`: what fits.
+        block_slots: Option<u32>,
     },
 }
 
@@ -252,8 +260,6 @@ pub(crate) struct Accumulator {
 pub(crate) enum GroupMode {
     /// No keys: one row, accumulated in registers first.
     Global,
-    /// Few possible keys: accumulated by each thread in shared memory, then as `Dense`.
-    Private,
     /// The packed key is the row.
     Dense,
     /// Open addressing on the packed key.
@@ -262,7 +268,51 @@ pub(crate) enum GroupMode {
     Wide,
 }
 
+/// The table in a block's shared memory in front of the group table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Front {
+    None,
+    /// The packed key is the slot, with a slot for each of 2^replica_bits lanes.
+    Keyed {
+        slots: u32,
+        replica_bits: u32,
+    },
+    /// Open addressing on the packed key; what finds no slot goes to the group table.
+    Hashed {
+        slots: u32,
+    },
+}
+
+impl Front {
+    pub(crate) fn is_keyed(self) -> bool {
+        matches!(self, Self::Keyed { .. })
+    }
+
+    pub(crate) fn slots(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Keyed { slots, .. } | Self::Hashed { slots } => slots,
+        }
+    }
+}
+
+/// How a group-by accumulates. What a form can't do for the keys at hand is done by another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupByForm {
+    /// Straight into the group table in global memory.
+    Global,
+    /// In a hash table in each block's shared memory first.
+    BlockTable,
+    /// Rows are partitioned by key hash; then as `BlockTable`.
+    Partitioned,
+}
+
 impl GroupMode {
+    /// Rows are found by a hash of the key.
+    pub(crate) fn is_hashed(self) -> bool {
+        matches!(self, Self::Narrow | Self::Wide)
+    }
+
     /// Words of a row before the accumulators.
     pub(crate) fn header_words(self, packing: &Packing) -> usize {
         if self == Self::Wide { 1 + packing.words() } else { 1 }
@@ -273,11 +323,29 @@ impl GroupMode {
 #[derive(Debug, Clone)]
 pub(crate) struct GroupShape {
     pub mode: GroupMode,
+    pub front: Front,
     pub packing: Packing,
     /// Words of a row.
     pub stride_words: usize,
+    /// Kind and first word of everything that is accumulated.
+    pub accumulators: Vec<(AccumulatorKind, usize)>,
     /// What each accumulator's result is.
     pub results: Vec<AccumulatorResult>,
+}
+
+impl GroupShape {
+    /// How groups are accumulated, in words.
+    pub(crate) fn form(&self) -> &'static str {
+        match (self.mode, self.front) {
+            (GroupMode::Global, _) => "registers",
+            (_, Front::Keyed { .. }) => "shared by key",
+            (GroupMode::Dense, Front::Hashed { .. }) => "shared, by key",
+            (_, Front::Hashed { .. }) => "shared, hashed",
+            (GroupMode::Dense, Front::None) => "by key",
+            (GroupMode::Narrow, Front::None) => "hashed",
+            (GroupMode::Wide, Front::None) => "indexed",
+        }
+    }
 }
 
 /// The result of one accumulator: where it lies and how it is read.

@@ -4,16 +4,26 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use super::launch::{GroupTarget, Target};
+use super::group_estimate::{Estimate, leaves_other_forms};
+use super::group_target::{GroupRoom, GroupTarget};
+use super::launch::{Target, launch_shape};
 use super::query::Query;
 use super::relation::{GroupShard, GroupTable, Relation, Source};
-use crate::codegen::{Accumulator, GroupMode, GroupShape, Sink, SinkShape, Step, status};
+use crate::codegen::{Accumulator, GeneratedPipeline, GroupMode, GroupShape, Sink, SinkShape, Step, status};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::{AggregateCall, AggregateFunction, Plan};
 use crate::{Error, Result};
 
-/// Windows that an insert reads before the table counts as full.
-const STEPS_MAX: u64 = 512;
+/// Launches of one group-by; a table grows eight times between two of them.
+const LAUNCHES_MAX: usize = 4096;
+
+/// A group-by whose kernel was generated.
+struct PlannedGroups {
+    generated: GeneratedPipeline,
+    shape: Arc<GroupShape>,
+    /// Bound of the groups.
+    groups_max: u64,
+}
 
 /// Accumulators of a group-by and the expressions that make its output of them.
 struct Aggregation {
@@ -73,20 +83,45 @@ impl Query<'_> {
         Ok(groups)
     }
 
-    /// Aggregates on every device by itself; a full table grows and the pipeline runs again.
+    /// Aggregates on every device by itself.
     fn run_groups(
         &mut self,
         relation: &Relation,
         keys: Vec<Expr>,
         accumulators: Vec<Accumulator>,
     ) -> Result<GroupTable> {
+        let planned = self.plan_groups(relation, keys.clone(), accumulators.clone())?;
+        let estimate = self.estimate_groups(relation, &planned.shape, &keys)?;
+        if self.is_dry() {
+            self.compile(&planned.generated.module, "pipeline")?;
+            return Ok(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] });
+        }
+        let bits = estimate.and_then(|estimate| self.partition_bits(relation, &planned.shape, &accumulators, estimate));
+        if let Some(bits) = bits {
+            match self.partition_groups(relation, &keys, &accumulators, bits) {
+                Ok((relation, keys, accumulators)) => {
+                    let planned = self.plan_groups(&relation, keys, accumulators)?;
+                    return self.run_planned(&relation, planned, estimate);
+                }
+                Err(error) if leaves_other_forms(&error) => log::debug!("group-by without a partition: {error}"),
+                Err(error) => return Err(error),
+            }
+        }
+        self.run_planned(relation, planned, estimate)
+    }
+
+    fn plan_groups(
+        &mut self,
+        relation: &Relation,
+        keys: Vec<Expr>,
+        accumulators: Vec<Accumulator>,
+    ) -> Result<PlannedGroups> {
         let shared_bytes_max =
             self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0);
-        // A join by partition needs the shared memory itself.
-        let shared_bytes_max = if matches!(relation.source, Source::Matches(..)) { 0 } else { shared_bytes_max };
         let rows_bits = relation.rows_bits();
-        let generated =
-            self.generate(relation, &Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max })?;
+        let (form, block_slots) = (self.options.group_by_form, self.options.block_table_slots);
+        let sink = Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max, form, block_slots };
+        let generated = self.generate(relation, &sink)?;
         let SinkShape::Groups(shape) = &generated.sink else {
             return Err(Error::internal("a group sink without groups"));
         };
@@ -94,77 +129,110 @@ impl Query<'_> {
         let packed_bits = shape.packing.single_word_bits().unwrap_or(64);
         let keys_max = if packed_bits < 40 { 1u64 << packed_bits } else { u64::MAX };
         let groups_max = relation.rows_max.min(keys_max).max(1);
-        if self.is_dry() {
-            self.compile(&generated.module, "pipeline")?;
-            return Ok(GroupTable { shape, groups_max, shards: vec![] });
-        }
-        let mut capacities: Vec<u64> =
-            (0..self.devices()).map(|device| self.first_groups(relation, &shape, device)).collect();
-        let mut steps_max = STEPS_MAX;
+        Ok(PlannedGroups { generated, shape, groups_max })
+    }
+
+    fn run_planned(
+        &mut self,
+        relation: &Relation,
+        planned: PlannedGroups,
+        estimate: Option<Estimate>,
+    ) -> Result<GroupTable> {
+        let PlannedGroups { generated, shape, groups_max } = planned;
+        let mut rooms: Vec<GroupRoom> =
+            (0..self.devices()).map(|device| self.first_room(relation, &generated, &shape, device, estimate)).collect();
         for attempt in 0..24 {
-            let targets = capacities
-                .iter()
-                .enumerate()
-                .map(|(device, &capacity)| self.allocate_groups(device, &shape, capacity, steps_max))
-                .collect::<Result<Vec<_>>>()?;
-            let as_targets: Vec<Target<'_>> = targets.iter().map(Target::Groups).collect();
-            let reports = self.run_pipeline(relation, &generated, &as_targets, "GroupBy")?;
-            drop(as_targets);
-            if reports.iter().all(|report| report.status & status::FULL == 0) {
+            if let Some(targets) = self.fill_groups(relation, &generated, &shape, &mut rooms)? {
                 self.note_retries(attempt);
-                let shards = targets.into_iter().map(|target| target.shard).collect();
+                let shards = (targets.into_iter().enumerate())
+                    .map(|(device, target)| self.finish_groups(device, &shape, target))
+                    .collect::<Result<Vec<_>>>()?;
+                self.note_groups(&shape, &shards);
                 return Ok(GroupTable { shape, groups_max, shards });
             }
-            // Eight times the room; once there is room for every row, only longer probes can help.
-            for (device, capacity) in capacities.iter_mut().enumerate() {
-                let bound = relation.source.shard_rows(device).max(relation.rows_max).saturating_mul(2).max(64);
-                if *capacity >= bound {
-                    steps_max = steps_max.saturating_mul(16);
-                }
-                *capacity = capacity.saturating_mul(8).min(bound.max(*capacity));
-            }
+            rooms.iter_mut().for_each(GroupRoom::grow);
         }
         Err(Error::internal("a group table stays full however large it is"))
     }
 
-    /// Rows of the first table.
-    fn first_groups(&self, relation: &Relation, shape: &GroupShape, device: usize) -> u64 {
+    /// Runs the pipeline, growing tables on the way; `None` where even spilled rows found no room, and all
+    /// must start again with larger tables.
+    fn fill_groups(
+        &mut self,
+        relation: &Relation,
+        generated: &GeneratedPipeline,
+        shape: &GroupShape,
+        rooms: &mut [GroupRoom],
+    ) -> Result<Option<Vec<GroupTarget>>> {
+        let name = format!("GroupBy[{}]", shape.form());
+        let mut targets = (rooms.iter().enumerate())
+            .map(|(device, &room)| self.allocate_groups(device, shape, room))
+            .collect::<Result<Vec<_>>>()?;
+        for _ in 0..LAUNCHES_MAX {
+            let as_targets: Vec<Target<'_>> = targets.iter().map(Target::Groups).collect();
+            let reports = self.run_pipeline(relation, generated, &as_targets, &name)?;
+            drop(as_targets);
+            if reports.iter().any(|report| report.status & status::FULL != 0) {
+                return Ok(None);
+            }
+            let mut grown = vec![];
+            for (device, (mut target, report)) in targets.into_iter().zip(&reports).enumerate() {
+                // Blocks that stopped are counted as rows.
+                let stops = report.status & status::GROW != 0;
+                if stops && (report.rows > 0 || self.spilled(device, &target)? > 0) {
+                    target = self.grow_groups(device, shape, target, &mut rooms[device])?;
+                }
+                grown.push(target);
+            }
+            targets = grown;
+            if reports.iter().all(|report| report.rows == 0) {
+                return Ok(Some(targets));
+            }
+        }
+        Err(Error::internal("a group-by that stops without end"))
+    }
+
+    /// The first table.
+    fn first_room(
+        &self,
+        relation: &Relation,
+        generated: &GeneratedPipeline,
+        shape: &GroupShape,
+        device: usize,
+        estimate: Option<Estimate>,
+    ) -> GroupRoom {
         let packed_bits = shape.packing.single_word_bits().unwrap_or(64);
-        match shape.mode {
+        let rows = relation.source.shard_rows(device);
+        let grid = launch_shape(&self.streams[device], rows, generated, relation, 0);
+        let blocks = u64::from(grid.blocks);
+        let slots = match shape.mode {
             GroupMode::Global => 1,
-            GroupMode::Private | GroupMode::Dense => 1 << packed_bits,
+            GroupMode::Dense => 1 << packed_bits,
             GroupMode::Narrow | GroupMode::Wide => {
-                // As many groups as half of L2 holds, but no more than there can be.
+                // Twice the groups of the estimate, or as many as half of L2 holds; no more than there can be.
                 let info = self.session.devices()[device].info();
                 let in_cache = info.l2_bytes / 2 / (shape.stride_words as u64 * 8);
                 let rows = relation.rows_max.saturating_mul(2);
                 let distinct = if packed_bits < 40 { 2u64 << packed_bits } else { u64::MAX };
-                self.options.first_capacity.unwrap_or(in_cache).min(rows).min(distinct).max(64)
+                let wanted = estimate.map_or(in_cache, |estimate| (estimate.groups * 2.0) as u64);
+                self.options.first_capacity.unwrap_or(wanted).min(rows).min(distinct).max(64)
             }
-        }
+        };
+        let slots_max = rows.max(relation.rows_max).saturating_mul(2).max(64);
+        // What blocks put out between two looks at the status, and when they flush their tables.
+        let in_flight = blocks * (9 * u64::from(grid.block_threads) + u64::from(shape.front.slots()));
+        GroupRoom::new(slots, slots_max, in_flight, blocks)
     }
 
-    fn allocate_groups(&self, device: usize, shape: &GroupShape, capacity: u64, steps_max: u64) -> Result<GroupTarget> {
-        let stream = &self.streams[device];
-        let is_wide = shape.mode == GroupMode::Wide;
-        // Every thread may hold back one row that it reserved in vain.
-        let threads = u64::from(stream.device().info().multiprocessors) * 2048;
-        let rows = if is_wide { capacity + threads } else { capacity };
-        let bytes = rows
-            .checked_mul(shape.stride_words as u64 * 8)
-            .ok_or_else(|| Error::internal("a group table beyond 64 bits"))?;
-        let index_slots = if is_wide { capacity * 2 } else { 0 };
-        if is_wide && rows > u64::from(u32::MAX) {
-            return Err(crate::Reason::Limit("2^32 groups of long keys on one device".into()).into());
+    fn note_groups(&mut self, shape: &GroupShape, shards: &[GroupShard]) {
+        let known = match shape.mode {
+            GroupMode::Global => shards.len() as u64,
+            GroupMode::Wide => shards.iter().map(|shard| shard.capacity).sum(),
+            GroupMode::Dense | GroupMode::Narrow => 0,
+        };
+        if let Some(pipeline) = self.metrics.pipelines.last_mut() {
+            pipeline.rows_out = known;
         }
-        let index = is_wide.then(|| stream.alloc_filled(index_slots * 8, 0)).transpose()?;
-        let table = stream.alloc_filled(bytes, 0)?;
-        Ok(GroupTarget {
-            shard: GroupShard { rows: table, capacity: rows },
-            index,
-            index_slots,
-            steps_max: steps_max.min(if is_wide { index_slots } else { capacity }),
-        })
     }
 }
 

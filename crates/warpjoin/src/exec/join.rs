@@ -5,6 +5,7 @@ use std::sync::Arc;
 use warpjoin_device::{Arg, Buffer, Kernel, ModuleSource};
 
 use super::exchange::launch;
+use super::group_estimate::leaves_other_forms;
 use super::launch::{Report, read_report};
 use super::options::{Distribution, JoinForm};
 use super::query::Query;
@@ -39,10 +40,13 @@ impl Query<'_> {
         payload.retain(|&column| column < build_width);
         let build = self.relation(&plan.build)?;
         let probe = self.relation(&plan.probe)?;
-        if self.prefers_partition(plan, &build, &probe)
-            && let Some(matches) = self.join_partitioned(plan, build.clone(), probe.clone())?
-        {
-            return Ok(matches);
+        if self.prefers_partition(plan, &build, &probe) {
+            match self.join_partitioned(plan, build.clone(), probe.clone()) {
+                Ok(Some(matches)) => return Ok(matches),
+                Ok(None) => {}
+                Err(error) if leaves_other_forms(&error) => log::debug!("a join without a partition: {error}"),
+                Err(error) => return Err(error),
+            }
         }
         let keys: Vec<Expr> = plan.on.iter().map(|(build, _)| build.clone()).collect();
         let sink = Sink::Build { keys, null_equals_null: plan.null_equals_null, payload: payload.clone() };

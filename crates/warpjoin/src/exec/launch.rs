@@ -2,14 +2,16 @@
 
 use warpjoin_device::{Arg, Buffer, DeviceKind, Event, Kernel, Launch, Stream};
 
+use super::group_estimate::SketchTarget;
+use super::group_target::GroupTarget;
 use super::matches::threads_of;
 use super::metrics::PipelineMetrics;
 use super::partition::{PartitionTarget, partition_launch};
 use super::query::Query;
-use super::relation::{GroupShard, IntermediateShard, JoinTable, Relation, Source};
+use super::relation::{IntermediateShard, JoinTable, Relation, Source};
 use crate::codegen::{
     Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, MatchPart, PARTITION_ITEMS, PARTITION_THREADS_MANY,
-    PartitionPart, ROWS_PER_THREAD_BITS_MAX, control, status,
+    PartitionPart, ROWS_PER_THREAD_BITS_MAX, SketchPart, control, status,
 };
 use crate::column::EncodedColumn;
 use crate::{Error, Result};
@@ -19,14 +21,7 @@ pub(crate) enum Target<'a> {
     Rows { shard: &'a IntermediateShard, capacity: u64 },
     Groups(&'a GroupTarget),
     Partition(&'a PartitionTarget),
-}
-
-/// A group table being filled on one device.
-pub(crate) struct GroupTarget {
-    pub shard: GroupShard,
-    pub index: Option<Buffer>,
-    pub index_slots: u64,
-    pub steps_max: u64,
+    Sketch(&'a SketchTarget),
 }
 
 /// What the kernel of one device reported.
@@ -102,7 +97,8 @@ impl Query<'_> {
         let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
         let begin = stream.record()?;
         // A kernel without rows still has its part in some sinks: a global aggregate has one row.
-        let launch = launch_shape(&stream, rows, generated, relation, target);
+        let bits = if let Target::Partition(partition) = target { partition.bits } else { 0 };
+        let launch = launch_shape(&stream, rows, generated, relation, bits);
         stream.launch(kernel, launch, &args)?;
         self.metrics.launches += 1;
         let end = stream.record()?;
@@ -164,16 +160,16 @@ fn check_status(bits: u64) -> Result<()> {
     }
 }
 
-/// Enough blocks to fill the device, and so many that no thread sees too many rows.
-fn launch_shape(
+/// Enough blocks to fill the device, and so many that no thread sees too many rows; `bits` of a partition that is
+/// written.
+pub(super) fn launch_shape(
     stream: &Stream,
     rows: u64,
     generated: &GeneratedPipeline,
     relation: &Relation,
-    target: &Target<'_>,
+    bits: u32,
 ) -> Launch {
     let info = stream.device().info();
-    let bits = if let Target::Partition(partition) = target { partition.bits } else { 0 };
     let shared_bytes_max = info.shared_bytes_per_block_max.max(1);
     // Blocks that a multiprocessor holds at once.
     let resident = |threads: u32, shared_bytes: u32| match shared_bytes {
@@ -252,6 +248,15 @@ impl<'a> Binder<'a> {
                 }
             }
             Binding::Match(part) => self.match_arg(*part)?,
+            Binding::Sketch(part) => {
+                let Target::Sketch(target) = self.target else {
+                    return Err(Error::internal("a sketch where rows are written"));
+                };
+                match part {
+                    SketchPart::Set => Arg::Buffer(&target.set),
+                    SketchPart::Stride => Arg::U64(target.stride),
+                }
+            }
         })
     }
 
@@ -300,10 +305,14 @@ impl<'a> Binder<'a> {
         };
         Ok(match part {
             GroupPart::Rows => Arg::Buffer(&target.shard.rows),
-            GroupPart::Capacity => Arg::U64(target.shard.capacity),
+            GroupPart::Capacity => Arg::U64(target.slots),
             GroupPart::Index => target.index.as_ref().map_or(Arg::Null, Arg::Buffer),
             GroupPart::IndexSlots => Arg::U64(target.index_slots),
             GroupPart::StepsMax => Arg::U64(target.steps_max),
+            GroupPart::GrowSteps => Arg::U64(target.grow_steps),
+            GroupPart::SpillRows => Arg::U64(target.spill_rows),
+            GroupPart::Counters => Arg::Buffer(&target.counters),
+            GroupPart::Cursors => Arg::Buffer(&target.cursors),
         })
     }
 }

@@ -9,6 +9,8 @@ mod cost;
 mod exchange;
 mod explain;
 mod group;
+mod group_estimate;
+mod group_target;
 mod join;
 mod launch;
 mod matches;
@@ -26,6 +28,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
+pub use crate::codegen::GroupByForm;
 pub use check::check;
 pub use explain::pipelines;
 pub use metrics::{PipelineMetrics, QueryMetrics};

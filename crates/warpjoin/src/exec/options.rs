@@ -18,6 +18,10 @@ pub struct ExecOptions {
     pub cancel: Arc<AtomicBool>,
     /// How rows are brought together for joins on several devices.
     pub distribution: Distribution,
+    /// How group-bys accumulate; `None`: by the keys.
+    pub group_by_form: Option<crate::codegen::GroupByForm>,
+    /// Slots of the group table in each block's shared memory. `None`: what fits.
+    pub block_table_slots: Option<u32>,
     /// How joins find matches; `None`: by the cost rule.
     pub join_form: Option<JoinForm>,
     /// Build rows of a partition that a partitioned join aims at. `None`: 4096.
@@ -59,6 +63,8 @@ impl Default for ExecOptions {
             batch_rows: 8192,
             cancel: Arc::default(),
             distribution: Distribution::Auto,
+            group_by_form: None,
+            block_table_slots: None,
             join_form: None,
             partition_rows: None,
             hash_bits: 64,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use warpjoin_device::Buffer;
 
 use super::matches::Matches;
+use super::partition::PartitionedRows;
 use crate::Table;
 use crate::codegen::{GroupShape, JoinShape, MatchForm, SourceShape, Step, ValidityForm};
 use crate::column::ColumnType;
@@ -35,6 +36,8 @@ pub(crate) enum Source {
     Groups(Arc<GroupTable>),
     /// Matches of two relations that were partitioned alike, and how they are found.
     Matches(Arc<Matches>, MatchForm),
+    /// Rows of words by partition, and how many there are on each device.
+    Partitioned(Arc<PartitionedRows>, Vec<u64>),
 }
 
 /// Rows that a pipeline put out.
@@ -104,6 +107,7 @@ impl Relation {
                 (groups.shape.packing.fields.len() + groups.shape.results.len(), groups.groups_max)
             }
             Source::Matches(matches, _) => (matches.width(), matches.rows_max()),
+            Source::Partitioned(rows, _) => (rows.shape.field_of.len(), rows.rows_max),
         };
         Self { source, steps: vec![], joins: vec![], width, rows_max }
     }
@@ -121,6 +125,7 @@ impl Relation {
             Source::Intermediate(rows) => format!("Rows[{}]", rows.columns.len()),
             Source::Groups(_) => "Groups".to_string(),
             Source::Matches(_, form) => format!("Matches[{form:?}]"),
+            Source::Partitioned(..) => "Partitions".to_string(),
         }];
         words.extend(self.steps.iter().map(|step| {
             match step {
@@ -148,6 +153,7 @@ impl Source {
                 probe: matches.probe.shape.clone(),
                 form: *form,
             },
+            Self::Partitioned(rows, _) => SourceShape::Words(rows.shape.clone()),
         }
     }
 
@@ -169,6 +175,7 @@ impl Source {
             Self::Intermediate(rows) => rows.shards[device].rows,
             Self::Groups(groups) => groups.shards[device].capacity,
             Self::Matches(matches, _) => matches.probe.shards[device].rows_max,
+            Self::Partitioned(_, rows) => rows[device],
         }
     }
 
@@ -187,6 +194,7 @@ impl Source {
         match self {
             Self::Table(table, projection) => table.shards()[device].columns[projection[column]].values.as_ref(),
             Self::Intermediate(rows) => rows.shards[device].columns[column].values.as_ref(),
+            Self::Partitioned(rows, _) => rows.shards[device].words.get(column),
             Self::Groups(_) | Self::Matches(..) => None,
         }
     }
@@ -196,7 +204,7 @@ impl Source {
         match self {
             Self::Table(table, projection) => table.shards()[device].columns[projection[column]].validity.as_ref(),
             Self::Intermediate(rows) => rows.shards[device].columns[column].validity.as_ref(),
-            Self::Groups(_) | Self::Matches(..) => None,
+            Self::Groups(_) | Self::Matches(..) | Self::Partitioned(..) => None,
         }
     }
 
@@ -206,6 +214,7 @@ impl Source {
             Self::Table(table, projection) => table.column_types()[projection[column]].layout().width_bytes.into(),
             Self::Intermediate(rows) => rows.columns[column].layout().width_bytes.into(),
             Self::Groups(groups) => groups.shape.stride_words as u64 * 8,
+            Self::Partitioned(rows, _) => rows.shape.word_bytes().get(column).copied().unwrap_or(0).into(),
             // Counted by the partitions.
             Self::Matches(..) => 0,
         }

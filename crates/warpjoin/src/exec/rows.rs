@@ -35,7 +35,7 @@ impl Query<'_> {
         let mut generated = self.generate(&relation, sink)?;
         let columns = match &generated.sink {
             SinkShape::Rows(columns) | SinkShape::Build { columns, .. } => columns.clone(),
-            SinkShape::Groups(_) | SinkShape::Partition(_) => {
+            SinkShape::Groups(_) | SinkShape::Partition(_) | SinkShape::Sketch => {
                 return Err(Error::internal("no rows where rows were asked for"));
             }
         };

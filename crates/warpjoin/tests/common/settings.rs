@@ -3,7 +3,7 @@
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use warpjoin::exec::Distribution;
+use warpjoin::exec::{Distribution, GroupByForm};
 use warpjoin::{ExecOptions, JoinForm};
 
 /// How a case is run. What is not said here is the default.
@@ -16,6 +16,8 @@ pub(crate) struct Settings {
     pub(crate) first_capacity: Option<u64>,
     pub(crate) load_factor: Option<f64>,
     pub(crate) batch_rows: usize,
+    pub(crate) group_by_form: Option<GroupByForm>,
+    pub(crate) block_table_slots: Option<u32>,
     pub(crate) join_form: Option<JoinForm>,
     pub(crate) partition_rows: Option<u32>,
     /// Leaves the result on the devices, and downloads it from there.
@@ -32,6 +34,8 @@ impl Default for Settings {
             first_capacity: None,
             load_factor: None,
             batch_rows: 8192,
+            group_by_form: None,
+            block_table_slots: None,
             join_form: None,
             partition_rows: None,
             keeps: false,
@@ -48,6 +52,8 @@ impl Settings {
             distribution: self.distribution,
             hash_bits: self.hash_bits,
             first_capacity: self.first_capacity,
+            group_by_form: self.group_by_form,
+            block_table_slots: self.block_table_slots,
             join_form: self.join_form,
             partition_rows: self.partition_rows,
             ..ExecOptions::default()
@@ -67,6 +73,17 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         load_factor: *[None, Some(0.3), Some(0.8), Some(0.95)].choose(rng).expect("some"),
         batch_rows: *[8192, 1, 7, 64].choose(rng).expect("some"),
         keeps: rng.random_bool(0.25),
+        group_by_form: *[
+            None,
+            None,
+            Some(GroupByForm::Global),
+            Some(GroupByForm::BlockTable),
+            Some(GroupByForm::Partitioned),
+            Some(GroupByForm::Partitioned),
+        ]
+        .choose(rng)
+        .expect("some"),
+        block_table_slots: *[None, Some(0), Some(100)].choose(rng).expect("some"),
         join_form: *[None, Some(JoinForm::HashTable), Some(JoinForm::Direct), Some(JoinForm::Partitioned)]
             .choose(rng)
             .expect("some"),

@@ -18,6 +18,9 @@ use warpjoin::expr::{CompareOp, Scalar};
 /// Name, type of the key, and the key of a row.
 type ModeCase = (&'static str, DataType, fn(usize) -> Option<i128>);
 
+/// Keys that are multiples of it take two words.
+const LARGE: i128 = 1_000_000_007 << 60;
+
 fn modes() -> Vec<ModeCase> {
     vec![
         ("private", DataType::Int32, |row| Some(row as i128 % 3)),
@@ -26,8 +29,17 @@ fn modes() -> Vec<ModeCase> {
         ("dense with nulls", DataType::Int32, |row| (row % 4 != 1).then_some(row as i128 * 7919 % 900 - 450)),
         ("narrow", DataType::Int64, |row| Some(row as i128 * 7919 % 400 * 1_000_003)),
         ("narrow, all different", DataType::Int64, |row| Some(row as i128 * 1_000_003)),
-        ("wide", DataType::Int64, |row| Some((row as i128 * 7919 % 400 - 200) * (i128::from(i64::MAX) / 200))),
-        ("wide, all different", DataType::Int64, |row| Some((row as i128 - 3000) * (i128::from(i64::MAX) / 3001))),
+        ("word", DataType::Int64, |row| {
+            Some(match row % 400 {
+                0 => i64::MIN.into(),
+                // The packed key of all ones has a row of its own.
+                1 => i64::MAX.into(),
+                key => (key as i128 - 200) * (i128::from(i64::MAX) / 200),
+            })
+        }),
+        ("word, all different", DataType::Int64, |row| Some((row as i128 - 3000) * (i128::from(i64::MAX) / 3001))),
+        ("wide", DataType::Decimal128(38, 0), |row| Some((row as i128 * 7919 % 400 - 200) * LARGE)),
+        ("wide, all different", DataType::Decimal128(38, 0), |row| Some((row as i128 - 3000) * LARGE)),
     ]
 }
 

@@ -10,7 +10,7 @@ pub(crate) use groups::sum_behind_duplicates;
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use warpjoin::JoinForm;
-use warpjoin::exec::Distribution;
+use warpjoin::exec::{Distribution, GroupByForm};
 use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
 
@@ -56,6 +56,21 @@ pub(crate) fn settings() -> Vec<Settings> {
         },
         Settings { join_form: Some(JoinForm::Direct), ..usual.clone() },
         Settings { devices: 2, lanes: Some(8), distribution: Exchange, ..usual.clone() },
+        Settings { group_by_form: Some(GroupByForm::Global), first_capacity: Some(0), ..usual.clone() },
+        Settings { group_by_form: Some(GroupByForm::Partitioned), ..usual.clone() },
+        Settings {
+            devices: 2,
+            group_by_form: Some(GroupByForm::Partitioned),
+            first_capacity: Some(1),
+            hash_bits: 3,
+            ..usual.clone()
+        },
+        Settings {
+            group_by_form: Some(GroupByForm::BlockTable),
+            block_table_slots: Some(0),
+            first_capacity: Some(0),
+            ..usual.clone()
+        },
         Settings { devices: 3, lanes: Some(4), distribution: Broadcast, first_capacity: Some(0), ..usual.clone() },
         Settings { devices: 8, lanes: Some(1), distribution: Exchange, hash_bits: 5, keeps: true, ..usual },
     ]

@@ -1,0 +1,151 @@
+//! What a group-by accumulates, and how: in registers, in a block's shared memory, in global memory.
+
+use std::collections::HashMap;
+
+use super::shapes::AccumulatorKind;
+
+/// One word run to accumulate into, and the code of what is added.
+#[derive(Clone)]
+pub(super) struct Slot {
+    pub kind: AccumulatorKind,
+    /// Word within the accumulators.
+    pub word: usize,
+    /// Part of a 128-bit sum fits 64 bits, in a thread's register and in a block's table.
+    pub narrow_partial: bool,
+    /// A block sees less than 2^32 rows before it flushes its table.
+    pub is_bounded: bool,
+    /// Condition and value to accumulate.
+    pub condition: Option<String>,
+    pub code: String,
+}
+
+/// Accumulators of a sink, each value once however many results use it.
+#[derive(Default)]
+pub(super) struct Slots {
+    pub slots: Vec<Slot>,
+    pub words: usize,
+    /// Whether a thread sees a row a tile at most.
+    pub is_bounded: bool,
+    pub known: HashMap<(AccumulatorKind, String), usize>,
+}
+
+impl Slots {
+    pub(super) fn slot(
+        &mut self,
+        kind: AccumulatorKind,
+        key: String,
+        make: impl FnOnce() -> (Option<String>, String, bool),
+    ) -> usize {
+        if let Some(&word) = self.known.get(&(kind, key.clone())) {
+            return word;
+        }
+        let (condition, code, narrow_partial) = make();
+        let is_bounded = self.is_bounded;
+        let word = self.words;
+        self.words += kind.words();
+        self.slots.push(Slot { kind, word, narrow_partial, is_bounded, condition, code });
+        self.known.insert((kind, key), word);
+        word
+    }
+
+    pub(super) fn count(&mut self, key: String, valid: Option<String>) -> usize {
+        self.slot(AccumulatorKind::Count, key, || (valid, "1ULL".into(), false))
+    }
+}
+
+impl Slot {
+    /// Words of an accumulator in a block's table.
+    pub(super) fn block_words(&self) -> usize {
+        if self.narrow_partial { 1 } else { self.kind.words() }
+    }
+
+    /// C type of a thread's own accumulator in a register.
+    pub(super) fn partial_type(&self) -> &'static str {
+        match self.kind {
+            AccumulatorKind::Sum128 if self.narrow_partial => "i64",
+            AccumulatorKind::Sum128 => "i128",
+            AccumulatorKind::SumFloat => "f64",
+            _ => "u64",
+        }
+    }
+
+    /// C type of a sum over the threads of a warp or block: many narrow parts need not be narrow.
+    pub(super) fn total_type(&self) -> &'static str {
+        if self.kind == AccumulatorKind::Sum128 { "i128" } else { self.partial_type() }
+    }
+
+    pub(super) fn is_maximum(&self) -> bool {
+        use AccumulatorKind::{MaxFloat, MaxInt, MinFloat, MinInt};
+        matches!(self.kind, MaxInt | MinInt | MaxFloat | MinFloat)
+    }
+
+    /// Statement that merges `code` into a local of the partial type.
+    pub(super) fn merge_local(&self, target: &str, code: &str) -> String {
+        if self.is_maximum() {
+            format!("{{ const u64 code = {code}; if (code > {target}) {target} = code; }}")
+        } else if self.partial_type() == "i128" {
+            // Signed numbers must not overflow in C++; sums of decimals wrap.
+            format!("{target} = (i128)((u128){target} + (u128){code});")
+        } else {
+            format!("{target} += {code};")
+        }
+    }
+
+    /// Statement that merges `code` into the words at `target` in global memory.
+    pub(super) fn merge_global(kind: AccumulatorKind, target: &str, code: &str) -> String {
+        match kind {
+            AccumulatorKind::Count | AccumulatorKind::Sum64 => format!("accumulate_add({target}, (u64){code});"),
+            AccumulatorKind::Sum128 => format!("accumulate_add_wide({target}, (i128){code});"),
+            AccumulatorKind::SumFloat => format!("accumulate_add((f64*)({target}), {code});"),
+            _ => format!("accumulate_max({target}, {code});"),
+        }
+    }
+
+    /// The same without the condition on a row.
+    pub(super) fn unguarded(&self) -> Self {
+        Self { condition: None, ..self.clone() }
+    }
+
+    pub(super) fn guarded(&self, statement: &str) -> String {
+        match &self.condition {
+            Some(condition) => format!("if ({condition}) {{ {statement} }}"),
+            None => statement.into(),
+        }
+    }
+
+    /// Statement that merges a row into the slot of a block's table; `place` gives the address of its n-th word.
+    pub(super) fn merge_block(&self, place: impl Fn(usize) -> String) -> String {
+        let (first, code) = (place(0), &self.code);
+        match self.kind {
+            AccumulatorKind::Count if self.is_bounded => format!("block_count({first});"),
+            AccumulatorKind::Sum128 if !self.narrow_partial => {
+                format!("block_add_wide({first}, {}, (i128){code});", place(1))
+            }
+            AccumulatorKind::Count | AccumulatorKind::Sum64 | AccumulatorKind::Sum128 => {
+                format!("block_add({first}, (u64){code});")
+            }
+            AccumulatorKind::SumFloat => format!("block_add((f64*)({first}), {code});"),
+            _ => format!("block_max({first}, {code});"),
+        }
+    }
+
+    /// Code that reads what a slot of a block's table has gathered.
+    pub(super) fn read_block(&self, place: impl Fn(usize) -> String) -> String {
+        let first = place(0);
+        match self.kind {
+            AccumulatorKind::Sum128 if self.narrow_partial => format!("(i128)(i64)*({first})"),
+            AccumulatorKind::Sum128 => format!("(i128)((u128)*({}) << 64 | *({first}))", place(1)),
+            AccumulatorKind::SumFloat => format!("__longlong_as_double((i64)*({first}))"),
+            _ => format!("*({first})"),
+        }
+    }
+
+    /// Code that reads a word run of a group table's row.
+    pub(super) fn read_global(kind: AccumulatorKind, first: &str) -> String {
+        match kind {
+            AccumulatorKind::Sum128 => format!("wide_of_words({first})"),
+            AccumulatorKind::SumFloat => format!("__longlong_as_double((i64)*({first}))"),
+            _ => format!("*({first})"),
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! How many groups there will be, by a sample of the rows, and the form that is chosen by that.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use warpjoin_device::Buffer;
+
+use super::launch::Target;
+use super::partition::{PARTITION_BITS_MAX, PASS_BITS_MAX, PassBits};
+use super::query::Query;
+use super::relation::{Relation, Source};
+use crate::codegen::{
+    Accumulator, GroupByForm, GroupShape, RowSpec, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, Sink, Step,
+};
+use crate::expr::Expr;
+use crate::{Error, Result};
+
+/// Rows of a sample.
+const SAMPLE_ROWS: u64 = 1 << (SKETCH_BITS - 2);
+/// Fewer rows are done before a sample pays.
+const ROWS_MIN: u64 = 1 << 21;
+/// Fewest bits of a partition that was not asked for.
+const BITS_MIN: u32 = 4;
+/// Most bits of a pass at full speed.
+const BITS_FAST_MAX: u32 = 9;
+/// Share of the slots of a block's table that groups of a partition should take.
+const BLOCK_LOAD: f64 = 0.5;
+
+/// Where a sketch is made on a device.
+pub(super) struct SketchTarget {
+    pub set: Buffer,
+    pub stride: u64,
+}
+
+/// What a sample says of all rows, on the device that has most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Estimate {
+    pub rows: f64,
+    pub groups: f64,
+}
+
+impl Query<'_> {
+    /// Looks at a sample of the rows, where that can change how they are aggregated.
+    pub(super) fn estimate_groups(
+        &mut self,
+        relation: &Relation,
+        shape: &GroupShape,
+        keys: &[Expr],
+    ) -> Result<Option<Estimate>> {
+        let is_forced = self.options.group_by_form == Some(GroupByForm::Partitioned);
+        let is_large = relation.source.shard_rows_max(self.devices()) >= ROWS_MIN;
+        let may_be_many = shape.mode.is_hashed() || shape.front.slots() > 0 && !shape.front.is_keyed();
+        if !may_be_many || matches!(relation.source, Source::Matches(..)) || !(is_large || is_forced) {
+            return Ok(None);
+        }
+        let generated = self.generate(relation, &Sink::Sketch { keys: keys.to_vec() })?;
+        if self.is_dry() {
+            self.compile(&generated.module, "pipeline")?;
+            return Ok(None);
+        }
+        let targets = (self.streams.iter().enumerate())
+            .map(|(device, stream)| {
+                let stride = relation.source.shard_rows(device).div_ceil(SAMPLE_ROWS).max(1);
+                Ok(SketchTarget { set: stream.alloc_filled(8 << SKETCH_BITS, 0)?, stride })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let as_targets: Vec<Target<'_>> = targets.iter().map(Target::Sketch).collect();
+        let reports = self.run_pipeline(relation, &generated, &as_targets, "Sketch")?;
+        let samples: Vec<Sample> = reports.iter().map(|report| Sample::of_counter(report.rows)).collect();
+        let estimates = samples.iter().zip(&targets).map(|(sample, target)| {
+            let all_rows = sample.rows * target.stride as f64;
+            Estimate { rows: all_rows, groups: sample.groups_among(all_rows) }
+        });
+        let estimate = estimates.max_by(|a, b| a.groups.total_cmp(&b.groups));
+        if let Some(pipeline) = self.metrics.pipelines.last_mut() {
+            pipeline.rows_out = samples.iter().map(|sample| sample.keys as u64).sum();
+        }
+        Ok(estimate)
+    }
+
+    /// Bits by which the rows should be partitioned first; `None`: not at all.
+    pub(super) fn partition_bits(
+        &self,
+        relation: &Relation,
+        shape: &GroupShape,
+        accumulators: &[Accumulator],
+        estimate: Estimate,
+    ) -> Option<PassBits> {
+        let slots = f64::from(shape.front.slots().max(64));
+        let partitions = (estimate.groups / (slots * BLOCK_LOAD)).max(2.0);
+        let mut bits = (partitions.log2().ceil() as u32).clamp(1, PARTITION_BITS_MAX);
+        // A partition of twice the groups rather than a second pass.
+        if bits == PASS_BITS_MAX + 1 {
+            bits -= 1;
+        }
+        let fits = estimate.groups <= slots * BLOCK_LOAD;
+        match self.options.group_by_form {
+            Some(GroupByForm::Partitioned) => return Some(PassBits::of(bits)),
+            Some(_) => return None,
+            None if fits && shape.front.slots() > 0 => return None,
+            None => {}
+        }
+        let info = self.session.devices()[0].info();
+        let costs = Costs::new(relation, shape, accumulators, estimate, info.l2_bytes as f64);
+        // A few bits cost nothing, and help where the groups are not as frequent as each other.
+        let bits = bits.max(BITS_MIN);
+        let choices = [bits, bits.min(PASS_BITS_MAX), bits.min(BITS_FAST_MAX)].map(PassBits::of);
+        let best = choices.into_iter().min_by(|a, b| costs.partitioned(*a).total_cmp(&costs.partitioned(*b)))?;
+        (costs.partitioned(best) < costs.direct()).then_some(best)
+    }
+
+    /// Rows by partition, with the keys and arguments as columns; keys and accumulators in terms of them.
+    pub(super) fn partition_groups(
+        &mut self,
+        relation: &Relation,
+        keys: &[Expr],
+        accumulators: &[Accumulator],
+        bits: PassBits,
+    ) -> Result<(Relation, Vec<Expr>, Vec<Accumulator>)> {
+        let mut exprs = keys.to_vec();
+        let mut merged = vec![];
+        for accumulator in accumulators {
+            let argument = accumulator.argument.as_ref().map(|argument| {
+                let known =
+                    exprs[keys.len()..].iter().position(|known| format!("{known:?}") == format!("{argument:?}"));
+                let index = known.map_or(exprs.len(), |index| keys.len() + index);
+                if known.is_none() {
+                    exprs.push(argument.clone());
+                }
+                Expr::column(index, argument.data_type.clone(), argument.nullable)
+            });
+            merged.push(Accumulator { argument, ..accumulator.clone() });
+        }
+        let column = |(index, expr): (usize, &Expr)| Expr::column(index, expr.data_type.clone(), expr.nullable);
+        let columns: Vec<Expr> = exprs.iter().enumerate().map(column).collect();
+        let mut projected = relation.clone();
+        projected.width = exprs.len();
+        projected.steps.push(Step::Project(exprs));
+        let keys = columns[..keys.len()].to_vec();
+        let payload = (0..columns.len()).collect();
+        let spec = RowSpec { keys: keys.clone(), like: None, keeps_null_keys: true, payload };
+        let rows = self.partition(projected, spec, bits)?;
+        let mut counts = vec![];
+        for (device, shard) in rows.shards.iter().enumerate() {
+            let mut last = [0u32; 1];
+            self.streams[device].read(&shard.offsets, 4 << bits.total(), bytemuck::cast_slice_mut(&mut last))?;
+            counts.push(last[0].into());
+        }
+        Ok((Relation::new(Source::Partitioned(Arc::new(rows), counts)), keys, merged))
+    }
+}
+
+/// What the kernel counted: rows, different keys, and keys that came once.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    rows: f64,
+    keys: f64,
+    singles: f64,
+}
+
+impl Sample {
+    fn of_counter(counter: u64) -> Self {
+        let part = |from: u32, to: u32| (counter >> from & ((1 << (to - from)) - 1)) as f64;
+        let keys = part(SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT);
+        Self { rows: part(0, SKETCH_KEYS_SHIFT), keys, singles: keys - part(SKETCH_REPEATED_SHIFT, 64) }
+    }
+
+    /// Groups among `all_rows` rows. If all groups are as frequent, the different keys of the sample tell. A
+    /// sample with more keys that came once than that explains is a skewed one: then the truth lies between
+    /// that number and a group for each row of the share that was not seen yet (Good and Turing's estimate), and the
+    /// geometric mean is wrong by the least factor.
+    fn groups_among(self, all_rows: f64) -> f64 {
+        if self.rows < 1.0 {
+            return 0.0;
+        }
+        let even = self.even_groups(all_rows.max(1.0));
+        let singles_if_even = self.rows * (-self.rows / even).exp();
+        if self.singles > 1.2 * singles_if_even + 64.0 {
+            let unseen = all_rows * self.singles / self.rows;
+            (even * unseen.max(even)).sqrt()
+        } else {
+            even
+        }
+    }
+
+    fn even_groups(self, all_rows: f64) -> f64 {
+        let expected = |groups: f64| groups * -(-self.rows / groups).exp_m1();
+        let (mut low, mut high) = (self.keys.max(1.0), all_rows);
+        if expected(high) <= self.keys {
+            return high;
+        }
+        for _ in 0..60 {
+            let middle = (low * high).sqrt();
+            if expected(middle) < self.keys { low = middle } else { high = middle }
+        }
+        high
+    }
+}
+
+/// Picoseconds a row, fitted to an H100 (`examples/group_shapes.rs`).
+struct Costs {
+    key_bytes: f64,
+    row_bytes: f64,
+    /// Words that are added to.
+    adds: f64,
+    groups: f64,
+    rows: f64,
+    slots: f64,
+    /// The group table fits L2.
+    is_cached: bool,
+    has_probes: bool,
+}
+
+impl Costs {
+    fn new(
+        relation: &Relation,
+        shape: &GroupShape,
+        accumulators: &[Accumulator],
+        estimate: Estimate,
+        l2_bytes: f64,
+    ) -> Self {
+        let words: usize = shape.accumulators.iter().map(|(kind, _)| kind.words()).sum();
+        let arguments: HashSet<String> =
+            accumulators.iter().filter_map(|a| a.argument.as_ref()).map(|argument| format!("{argument:?}")).collect();
+        let key_bytes =
+            f64::from(shape.packing.word_bits.iter().map(|&bits| if bits > 32 { 8 } else { 4 }).sum::<u32>());
+        Self {
+            key_bytes,
+            row_bytes: key_bytes + 8.0 * arguments.len() as f64,
+            adds: words as f64,
+            groups: estimate.groups,
+            rows: estimate.rows.max(1.0),
+            slots: f64::from(shape.front.slots()),
+            is_cached: estimate.groups * 2.0 * shape.stride_words as f64 * 8.0 < 0.7 * l2_bytes,
+            has_probes: relation.steps.iter().any(|step| matches!(step, Step::Probe(_))),
+        }
+    }
+
+    /// Adding to the table in global memory.
+    fn adding(&self, is_cached: bool) -> f64 {
+        if is_cached { 20.0 + 12.0 * self.adds } else { 90.0 + 20.0 * self.adds }
+    }
+
+    fn direct(&self) -> f64 {
+        self.adding(self.is_cached)
+    }
+
+    fn partitioned(&self, bits: PassBits) -> f64 {
+        let pass = |bits: u32| if bits > BITS_FAST_MAX { 1.6 } else { f64::from(u8::from(bits > 0)) };
+        let moves = pass(bits.first) + pass(bits.second) + f64::from(u8::from(self.has_probes));
+        let partition = (self.key_bytes + moves * 2.0 * self.row_bytes) / 2.0;
+        let fits = self.groups / f64::from(1u32 << bits.total()) <= 0.8 * self.slots;
+        // Partition after partition, the part of the table in use is in L2.
+        let merged = if fits { (1.5 * self.groups / self.rows).min(1.0) } else { 1.0 };
+        partition + 5.0 + 4.0 * self.adds + merged * self.adding(true)
+    }
+}
+
+/// Whether a failed partition leaves the other forms: no memory for a second copy of the rows, or rows too wide.
+pub(super) fn leaves_other_forms(error: &Error) -> bool {
+    matches!(error, Error::Unsupported(_) | Error::Device(warpjoin_device::DeviceError::OutOfDeviceMemory { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(rows: f64, keys: f64, singles: f64, all_rows: f64) -> f64 {
+        Sample { rows, keys, singles }.groups_among(all_rows)
+    }
+
+    #[test]
+    fn even_groups_are_counted() {
+        let rows = 65536.0;
+        for groups in [1.0f64, 50.0, 1e4, 1e6] {
+            let keys = groups * (1.0 - (-rows / groups).exp());
+            let singles = rows * (-rows / groups).exp();
+            let found = estimate(rows, keys, singles, 1e8);
+            assert!((found / groups - 1.0).abs() < 0.01, "{found} of {groups}");
+        }
+    }
+
+    #[test]
+    fn rows_bound_groups() {
+        assert!(estimate(0.0, 0.0, 0.0, 0.0) == 0.0);
+        assert!(estimate(1000.0, 1000.0, 1000.0, 5000.0) <= 5000.0);
+    }
+
+    #[test]
+    fn skew_hides_groups() {
+        assert!(estimate(65536.0, 32e3, 26e3, 1e8) > 5e5);
+    }
+}

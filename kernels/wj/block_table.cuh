@@ -1,0 +1,212 @@
+// A group table in a block's shared memory, in front of the one in global memory.
+//
+// Slots are claimed by key word as in the global table; word w of slot s lies at words[w * slots + s].
+// A few groups have a slot for each of several lanes (replicas), so that the lanes of a warp do not
+// wait for one address. A row whose group has no slot goes to the global table; what the block has
+// gathered is merged into it when it ends, or when too many rows find no slot (block_step). So a block
+// follows what comes: few groups, groups that change along the rows, or too many groups, for which it
+// switches its table off for a while.
+//
+// Shared memory: BLOCK_HEAD_WORDS u64, slots keys, slots * words accumulators.
+#pragma once
+#include "wj/accumulate.cuh"
+#include "wj/control.cuh"
+#include "wj/hash.cuh"
+
+#define WJ_NO_SLOT 0xffffffffu
+// Slots that a row looks at.
+#define WJ_BLOCK_STEPS 16
+// Turns after which the table is flushed whatever it holds: sums of a slot are bounded by that.
+#define WJ_BLOCK_FLUSH_TURNS 512
+// Turns after which a table that was switched off is tried again.
+#define WJ_BLOCK_REST_TURNS 64
+#define WJ_BLOCK_HEAD_WORDS 2
+
+struct BlockTable {
+    u64* keys;
+    u64* words;
+    u32* misses;       // rows without a slot since the last flush
+    u32* used;         // scratch of block_used
+    u32 slots;
+    u32 homes;         // slots of one replica; the last 32 slots are those of key word 0
+    u32 replica_bits;
+    u32 turns;         // turns since the last flush, or since the table was switched off
+    bool is_on;
+    bool is_fresh;     // the number of replicas is chosen after the next rows
+};
+
+WJ_DEVICE void block_replicas(BlockTable& table, u32 bits) {
+    table.replica_bits = bits;
+    table.homes = (table.slots - 32) >> bits;
+}
+
+// An empty table. All threads of the block call it.
+WJ_DEVICE BlockTable open_block_table(u64* shared, u32 slots, u32 words) {
+    BlockTable table;
+    table.misses = reinterpret_cast<u32*>(shared);
+    table.used = table.misses + 1;
+    table.keys = shared + WJ_BLOCK_HEAD_WORDS;
+    table.words = table.keys + slots;
+    table.slots = slots;
+    table.turns = 0;
+    table.is_on = true;
+    table.is_fresh = true;
+    block_replicas(table, 0);
+#pragma unroll 1
+    for (u32 word = threadIdx.x; word < WJ_BLOCK_HEAD_WORDS + slots * (1 + words); word += blockDim.x) shared[word] = 0;
+    __syncthreads();
+    return table;
+}
+
+// A cheap hash of a key: it only has to spread the keys of one block.
+WJ_DEVICE u32 block_hash(u64 word) {
+    u32 hash = (u32)word * (u32)WJ_HASH_MULTIPLIER_A + (u32)(word >> 32) * (u32)WJ_HASH_MULTIPLIER_C;
+    hash ^= hash >> 15;
+    return hash * (u32)WJ_HASH_MULTIPLIER_B;
+}
+
+// Finds or claims the slot of a key word for the caller's lane; WJ_NO_SLOT when there is none near.
+WJ_DEVICE u32 block_slot(const BlockTable& table, u64 word) {
+    const u32 lane = threadIdx.x & 31;
+    if (word == 0) {
+        const u32 slot = table.slots - 32 + lane;
+        if (load_relaxed(&table.keys[slot]) == 0) atomicExch(&table.keys[slot], 1ULL);
+        return slot;
+    }
+    u32 home = __umulhi(block_hash(word), table.homes);
+    const u32 replica = lane & ((1u << table.replica_bits) - 1);
+#pragma unroll 1
+    for (u32 step = 0; step < WJ_BLOCK_STEPS; ++step) {
+        const u32 slot = home << table.replica_bits | replica;
+        u64 seen = load_relaxed(&table.keys[slot]);
+        if (seen == 0) {
+            seen = atomicCAS(&table.keys[slot], 0ULL, word);
+            if (seen == 0) seen = word;
+        }
+        if (seen == word) return slot;
+        home = home + 1 == table.homes ? 0 : home + 1;
+    }
+    atomicAdd(table.misses, 1u);
+    return WJ_NO_SLOT;
+}
+
+// The slot of a packed key that is the slot's number, for the caller's lane.
+WJ_DEVICE u32 block_slot_keyed(const BlockTable& table, u32 packed, u32 replica_bits) {
+    const u32 slot = packed << replica_bits | (threadIdx.x & ((1u << replica_bits) - 1));
+    if (load_relaxed(&table.keys[slot]) == 0) atomicExch(&table.keys[slot], 1ULL);
+    return slot;
+}
+
+// Whether a slot holds a group; `word` is its key word.
+WJ_DEVICE bool block_group(const BlockTable& table, u32 slot, u64& word) {
+    const u64 key = table.keys[slot];
+    word = slot < table.slots - 32 ? key : 0;
+    return key != 0;
+}
+
+// Slots that hold groups. All threads of the block call it.
+WJ_DEVICE u32 block_used(const BlockTable& table) {
+    u32 mine = 0;
+#pragma unroll 1
+    for (u32 slot = threadIdx.x; slot < table.slots; slot += blockDim.x) mine += table.keys[slot] != 0;
+    if (threadIdx.x == 0) *table.used = 0;
+    __syncthreads();
+    if (mine != 0) atomicAdd(table.used, mine);
+    __syncthreads();
+    return *table.used;
+}
+
+// Chooses the number of replicas by the groups of the first rows: as many as those leave room for. Slots of
+// one replica stay where they are until the table is flushed. All threads of the block call it.
+WJ_DEVICE void block_choose_replicas(BlockTable& table) {
+    if (!table.is_fresh) return;
+    table.is_fresh = false;
+    __syncthreads();
+    const u32 used = block_used(table);
+    u32 bits = 0;
+    while (bits < 5 && used << (bits + 3) <= table.slots) ++bits;
+    block_replicas(table, bits);
+}
+
+// Looks at the counters; whether the table is to be flushed now, as it is at the end. `rows` have been seen
+// since the last call; at a new run other groups may come, so a table that is no more than a third full has room
+// for them, and a fuller one is flushed. All threads of the block call it, with the same arguments.
+WJ_DEVICE bool block_step(BlockTable& table, u32 rows, bool is_new_run, bool is_last) {
+    const u32 turn = table.turns++;
+    if (is_last) {
+        __syncthreads();
+        return table.is_on;
+    }
+    if (!table.is_on) {
+        if (turn < WJ_BLOCK_REST_TURNS) return false;
+        table.is_on = true;
+        table.turns = 1;
+        return false;
+    }
+    if (turn == 0) return false;
+    __syncthreads();
+    const u32 misses = *table.misses;
+    __syncthreads();
+    // A row without a slot costs what flushing a slot costs, or far more where its group is a frequent one.
+    if (misses <= table.slots / 8) {
+        const bool is_filled = is_new_run && block_used(table) * 3 > table.slots;
+        if (turn < WJ_BLOCK_FLUSH_TURNS && !is_filled) return false;
+        table.is_fresh = true;
+        block_replicas(table, 0);
+    } else if (turn == 1 && table.replica_bits > 0) {
+        table.is_fresh = false;
+        block_replicas(table, 0);
+    } else if (turn == 1 && misses + table.slots >= rows - rows / 5) {
+        // It was empty, and less than a fifth of the rows met a group that was there.
+        table.is_on = false;
+    } else {
+        // Other groups come now: as many replicas as those leave room for.
+        table.is_fresh = true;
+        block_replicas(table, 0);
+    }
+    if (threadIdx.x == 0) *table.misses = 0;
+    table.turns = 1;
+    return true;
+}
+
+// The same for a table that is indexed by the packed key.
+WJ_DEVICE bool block_step_keyed(BlockTable& table, bool is_last) {
+    if (!is_last && table.turns++ < WJ_BLOCK_FLUSH_TURNS) return false;
+    table.turns = 1;
+    __syncthreads();
+    return true;
+}
+
+// Adds to 64-bit words of shared memory in halves of 32 bits, which the hardware adds at once; a 64-bit
+// add is a loop there.
+WJ_DEVICE void block_add(u64* word, u64 value) {
+    u32* halves = reinterpret_cast<u32*>(word);
+    const u32 low = (u32)value;
+    const u32 before = atomicAdd(&halves[0], low);
+    const u32 high = (u32)(value >> 32) + (before + low < before ? 1 : 0);
+    if (high != 0) atomicAdd(&halves[1], high);
+}
+WJ_DEVICE void block_add(f64* word, f64 value) { atomicAdd(word, value); }
+
+// Counts a row, of less than 2^32.
+WJ_DEVICE void block_count(u64* word) { atomicAdd(reinterpret_cast<u32*>(word), 1u); }
+
+// Adds a 128-bit value to words `low` and `high`.
+WJ_DEVICE void block_add_wide(u64* low, u64* high, i128 value) {
+    u32* parts[4] = {(u32*)low, (u32*)low + 1, (u32*)high, (u32*)high + 1};
+    u32 carry = 0;
+#pragma unroll
+    for (u32 part = 0; part < 4; ++part) {
+        const u64 sum = (u64)(u32)((u128)value >> (32 * part)) + carry;
+        const u32 addend = (u32)sum;
+        carry = (u32)(sum >> 32);
+        if (addend != 0) {
+            const u32 before = atomicAdd(parts[part], addend);
+            carry += before + addend < before ? 1 : 0;
+        }
+    }
+}
+
+WJ_DEVICE void block_max(u64* word, u64 code) {
+    if (load_relaxed(word) < code) atomicMax(word, code);
+}
