@@ -29,14 +29,17 @@ fn header(name: &str, mutated: bool) -> String {
     format!("{}\n{PLAIN_CAS}{}", &text[..at], text[at..].replace("atomicCAS(", "plain_cas("))
 }
 
-/// The definitions that modules are compiled with.
+/// The definitions that modules are compiled with, tables with two lanes a probe group.
 fn defines() -> Vec<String> {
     let session = simulated().open(1).expect("devices");
     let table = keyed(&[ints([Some(1), Some(2)])], &DataType::Int64);
     let join = join_of("any", table.clone(), table, 1);
     join.case.run(&session, &Settings { lanes: Some(2), ..Settings::default() }).expect("rows");
     let sources = session.devices()[0].compiled_sources();
-    sources.into_iter().find(|source| source.text == warpjoin_kernels::JOIN_BUILD.text).expect("join_build.cu").defines
+    let of_two_lanes = |source: &ModuleSource| {
+        source.text == warpjoin_kernels::JOIN_BUILD.text && source.defines.iter().any(|define| define == "WJ_LANES=2")
+    };
+    sources.into_iter().find(of_two_lanes).expect("join_build.cu").defines
 }
 
 fn module(text: String, entry: &str) -> ModuleSource {
