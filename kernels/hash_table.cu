@@ -1,24 +1,29 @@
 // Hash tables of the Arrow-native API: see wj/buckets.cuh for what they are made of.
 //
-// build_segments: builds a segment a block in shared memory, from rows partitioned by it. Shared: the
-//   segment's slots and passed bytes, 16 bytes more.
+// build_segments: builds a segment a block in shared memory, from rows partitioned by it: every row into its home
+//   bucket, then those that found it full on their ways. Shared: the segment's slots, 5 bytes a bucket, late_max
+//   u32, 16 bytes more.
 // insert_rows: inserts rows one by one; erase_rows: frees the slots of keys.
 // find_rows: finds keys in row order, by probe groups. probe_rows: the same, putting out what is found in any order.
 // export_slots: the keys and values of a table, in any order.
-// Grids: insert, erase and export one row (or slot) a thread, find and probe WJ_LANE_KEYS, in a grid stride.
-// Shared: none but for build_segments, and a BlockReservation for probe_rows and export_slots.
+// Grids: insert, erase and export one row (or slot) a thread, find, erase and probe LANE_KEYS, in a grid stride.
+// Shared besides: QUEUE_KEYS QueuedKey a warp for find, erase and probe; an OutputReservation before them for probe,
+// a BlockReservation for export.
 // Control: status FULL where a key found no slot; rows: how many keys were new, erased, found or put out.
 #include "wj/buckets.cuh"
 #include "wj/control.cuh"
 
+// The key in the first word of a row.
+WJ_DEVICE u64 load_key(const RowWords& rows, u64 row) {
+    if (WJ_KEY_BYTES == 4) return reinterpret_cast<const u32*>(rows.columns[0])[row] + (u32)rows.biases[0];
+    return load_word(rows, 0, row);
+}
+
+// Turns that take all keys of a warp's queue through all buckets.
+WJ_DEVICE u64 queue_turns_max(const Buckets& table) { return (u64)QUEUE_KEYS * (table.segment_buckets + 2); }
+
 // Key 0 has its place beside the table; slots with row numbers have none.
 WJ_DEVICE bool is_beside(KeyWord key) { return WJ_KEY_BYTES != 0 && key == 0; }
-
-// Adds up what the threads of a block count. All threads call it.
-WJ_DEVICE void add_rows(u64* control, bool counted) {
-    const u32 count = __syncthreads_count(counted);
-    if (threadIdx.x == 0 && count != 0) atomicAdd(&control[WJ_CONTROL_ROWS], (u64)count);
-}
 
 // ---------------------------------------------------------------- build
 
@@ -26,6 +31,7 @@ struct BuildParams {
     Buckets table;
     RowWords rows;        // partitioned: key, then value
     const u32* offsets;   // segments + 1
+    u64 late_max;         // rows of a segment that may find their home bucket full, before it takes longer
     u64* control;
 };
 
@@ -41,57 +47,152 @@ WJ_DEVICE void store_value(u8* slots, u64 place, u64 value) {
 }
 
 #if WJ_KEY_BYTES != 0
-WJ_ENTRY(build_segments, BuildParams, 1024) {
-    ulonglong2* shared = &shared_as<ulonglong2>();
-    u8* slots = reinterpret_cast<u8*>(shared);
-    const u32 buckets = (u32)p.table.segment_buckets;
-    const u32 slot_vectors = buckets * (WJ_BUCKET_BYTES / 16);
-    const u32 passed_words = (buckets + 3) / 4;
-    u32* passed = reinterpret_cast<u32*>(shared + slot_vectors);
-    u32* added = passed + passed_words;
-    const ulonglong2 empty = {0, 0};
-    for (u32 index = threadIdx.x; index < slot_vectors; index += blockDim.x) shared[index] = empty;
-    for (u32 index = threadIdx.x; index <= passed_words; index += blockDim.x) passed[index] = 0;
+// A segment under construction, in shared memory.
+struct SegmentBuild {
+    u8* slots;
+    u32* filled;    // a bucket: rows that wanted to be there
+    u32* passed;    // a byte a bucket
+    u32* late;      // rows whose home bucket was full
+    u32 late_max;
+    u32* counters;  // late rows, keys
+};
+
+WJ_DEVICE SegmentBuild open_segment(u32 buckets, u32 late_max) {
+    SegmentBuild build;
+    build.slots = &shared_as<u8>();
+    build.filled = reinterpret_cast<u32*>(build.slots + buckets * WJ_BUCKET_BYTES);
+    build.passed = build.filled + buckets;
+    build.counters = build.passed + (buckets + 3) / 4;
+    build.late = build.counters + 2;
+    build.late_max = late_max;
+    u32* words = reinterpret_cast<u32*>(build.slots);
+    const u32 cleared = (u32)(build.late - words);
+    for (u32 index = threadIdx.x; index < cleared; index += blockDim.x) words[index] = 0;
     __syncthreads();
+    return build;
+}
+
+// Puts a row into its home bucket if there is room.
+WJ_DEVICE void place_at_home(const BuildParams& p, const SegmentBuild& build, u32 row, KeyWord key, u64 value, u32& keys) {
+    if (is_beside(key)) {
+        keys += insert_beside(p.table, value);
+        return;
+    }
+    const u32 bucket = bucket_in_segment(p.table, hash_of(p.table, key), 0);
+    const u32 slot = atomicAdd(&build.filled[bucket], 1u);
+    if (slot < BUCKET_SLOTS) {
+        *slot_at(build.slots, bucket, slot) = slot_word(key, value);
+        store_value(build.slots, bucket * BUCKET_SLOTS + slot, value);
+        ++keys;
+        return;
+    }
+    const u32 at = atomicAdd(&build.counters[0], 1u);
+    if (at < build.late_max) build.late[at] = row;
+}
+
+// Empties the slots of keys that stand in front of theirs in the same bucket. Returns whether there were any.
+WJ_DEVICE bool drop_duplicates(const SegmentBuild& build, u32 buckets, u32& keys) {
+    bool dropped = false;
+    for (u32 index = threadIdx.x; index < buckets * BUCKET_SLOTS; index += blockDim.x) {
+        const u32 bucket = index / BUCKET_SLOTS;
+        const u32 mine = index % BUCKET_SLOTS;
+        if (mine >= build.filled[bucket]) continue;
+        SlotWord* slot = slot_at(build.slots, bucket, mine);
+        const KeyWord key = key_of(load_relaxed(slot));
+        bool is_second = false;
+        for (u32 other = 0; other < mine; ++other) {
+            // One that is emptied meanwhile stands for one further in front.
+            is_second |= key_of(load_relaxed(slot_at(build.slots, bucket, other))) == key;
+        }
+        if (is_second) {
+            *const_cast<volatile SlotWord*>(slot) = 0;
+            dropped = true;
+            --keys;
+        }
+    }
+    return dropped;
+}
+
+// Moves the slots of each bucket together: searches end at the first free one.
+WJ_DEVICE void close_gaps(const SegmentBuild& build, u32 buckets) {
+    for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) {
+        const u32 end = build.filled[bucket] < BUCKET_SLOTS ? build.filled[bucket] : BUCKET_SLOTS;
+        u32 kept = 0;
+        for (u32 slot = 0; slot < end; ++slot) {
+            SlotWord* from = slot_at(build.slots, bucket, slot);
+            if (*from == 0) continue;
+            SlotWord* to = slot_at(build.slots, bucket, kept++);
+            if (to == from) continue;
+            for (u32 word = 0; word < SLOT_BYTES / sizeof(SlotWord); ++word) {
+                to[word] = from[word];
+                from[word] = 0;
+            }
+        }
+    }
+}
+
+// Puts a row where its way leads.
+WJ_DEVICE void place_on_way(const BuildParams& p, const SegmentBuild& build, u64 first_bucket, u32 row, u32& keys) {
+    const KeyWord key = (KeyWord)load_key(p.rows, row);
+    if (is_beside(key)) return;
+    const u64 value = WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
+    u64 place = 0;
+    const InsertOutcome outcome = insert_key<true>(p.table, build.slots, build.passed, key, hash_of(p.table, key),
+                                                   slot_word(key, value), p.rows, 0, first_bucket, place);
+    if (outcome == INSERT_FULL) raise_status(p.control, WJ_STATUS_FULL);
+    if (outcome != INSERT_NEW) return;
+    store_value(build.slots, place - first_bucket * BUCKET_SLOTS, value);
+    ++keys;
+}
+
+WJ_ENTRY(build_segments, BuildParams, 1024) {
+    const u32 buckets = (u32)p.table.segment_buckets;
+    const SegmentBuild build = open_segment(buckets, (u32)p.late_max);
     const u64 first_bucket = (u64)blockIdx.x * buckets;
+    const u32 begin = p.offsets[blockIdx.x];
     const u32 end = p.offsets[blockIdx.x + 1];
-    u32 count = 0;
+    u32 keys = 0;
     constexpr u32 each = 4;
-    for (u32 first = p.offsets[blockIdx.x] + threadIdx.x; first < end; first += blockDim.x * each) {
-        u64 keys[each];
+    for (u32 first = begin + threadIdx.x; first < end; first += blockDim.x * each) {
+        u64 row_keys[each];
         u64 values[each];
 #pragma unroll
         for (u32 k = 0; k < each; ++k) {
             const u32 row = first + k * blockDim.x < end ? first + k * blockDim.x : first;
-            keys[k] = load_word(p.rows, 0, row);
+            row_keys[k] = load_key(p.rows, row);
             values[k] = WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
         }
 #pragma unroll
         for (u32 k = 0; k < each; ++k) {
-            if (first + k * blockDim.x >= end) break;
-            const KeyWord key = (KeyWord)keys[k];
-            if (is_beside(key)) {
-                count += insert_beside(p.table, values[k]);
-                continue;
-            }
-            u64 place = 0;
-            const InsertOutcome outcome = insert_key<true>(p.table, slots, passed, key, hash_of(p.table, key),
-                                                           slot_word(key, values[k]), p.rows, 0, first_bucket, place);
-            if (outcome == INSERT_FULL) raise_status(p.control, WJ_STATUS_FULL);
-            if (outcome == INSERT_NEW) {
-                store_value(slots, place - first_bucket * BUCKET_SLOTS, values[k]);
-                ++count;
-            }
+            const u32 row = first + k * blockDim.x;
+            if (row < end) place_at_home(p, build, row, (KeyWord)row_keys[k], values[k], keys);
         }
     }
-    if (count != 0) atomicAdd(added, count);
     __syncthreads();
-    if (threadIdx.x == 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)*added);
+    if (__syncthreads_or(drop_duplicates(build, buckets, keys))) {
+        close_gaps(build, buckets);
+        __syncthreads();
+    }
+    const u32 late = build.counters[0];
+    if (late <= build.late_max) {
+        for (u32 index = threadIdx.x; index < late; index += blockDim.x) {
+            place_on_way(p, build, first_bucket, build.late[index], keys);
+        }
+    } else {
+        // A key of very many rows: those that are there are found.
+        for (u32 row = begin + threadIdx.x; row < end; row += blockDim.x) place_on_way(p, build, first_bucket, row, keys);
+    }
+    // Sums of a thread may be negative.
+    if (keys != 0) atomicAdd(&build.counters[1], keys);
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)(i64)(i32)build.counters[1]);
+    const ulonglong2* from = reinterpret_cast<const ulonglong2*>(build.slots);
     ulonglong2* target = reinterpret_cast<ulonglong2*>(p.table.slots + first_bucket * WJ_BUCKET_BYTES);
-    for (u32 index = threadIdx.x; index < slot_vectors; index += blockDim.x) target[index] = shared[index];
+    const u32 slot_vectors = buckets * (WJ_BUCKET_BYTES / 16);
+    for (u32 index = threadIdx.x; index < slot_vectors; index += blockDim.x) target[index] = from[index];
     u8* passed_target = reinterpret_cast<u8*>(p.table.passed) + first_bucket;
-    const u8* passed_bytes = reinterpret_cast<const u8*>(passed);
-    for (u32 index = threadIdx.x; index < buckets; index += blockDim.x) passed_target[index] = passed_bytes[index];
+    const u8* passed = reinterpret_cast<const u8*>(build.passed);
+    for (u32 index = threadIdx.x; index < buckets; index += blockDim.x) passed_target[index] = passed[index];
 }
 #endif
 
@@ -115,7 +216,7 @@ WJ_DEVICE KeyWord key_of_row(const Buckets& table, const RowWords& rows, u64 row
     hash = hash_row(rows, row);
     return hash;
 #else
-    const KeyWord key = (KeyWord)load_word(rows, 0, row);
+    const KeyWord key = (KeyWord)load_key(rows, row);
     hash = hash_of(table, key);
     return key;
 #endif
@@ -177,73 +278,106 @@ struct FindParams {
     Buckets table;
     RowWords wanted;
     u64 count;
-    u8* values;      // rows x WJ_VALUE_BYTES (row numbers: 8 bytes; places: 8 bytes), or null; 0 where not found
-    u32* found;      // a bit a row, or null
-    u8* found_bytes; // a byte a row, or null
+    u8* values;       // rows x WJ_VALUE_BYTES (row numbers: 8 bytes; places: 8 bytes), or null; 0 where not found
+    u32* found;       // a bit a row, or null
+    u8* found_bytes;  // a byte a row, or null
     u64 wants_places;
     u64* control;
 };
 
-// Loads the keys of the warp whose first row is `row`, lanes side by side.
-WJ_DEVICE void load_probes(const Buckets& table, const RowWords& wanted, u64 row, u64 count, Probes& probes) {
+// The warp's queue in the block's shared memory, after `bytes_before` bytes.
+WJ_DEVICE QueuedKey* warp_queue(u32 bytes_before) {
+    u8* shared = &shared_as<u8>();
+    return reinterpret_cast<QueuedKey*>(shared + bytes_before) + threadIdx.x / 32 * QUEUE_KEYS;
+}
+
+// The keys of a lane in a round whose first row of the warp is `row`, and what becomes of those beside the table.
+WJ_DEVICE void start_probes(const Buckets& table, const RowWords& wanted, u64 row, u64 count, Probe (&probes)[LANE_KEYS]) {
 #pragma unroll
     for (u32 k = 0; k < LANE_KEYS; ++k) {
+        Probe& probe = probes[k];
         const u64 mine = row + k * 32;
-        probes.row[k] = mine;
-        probes.active[k] = mine < count && is_valid_row(wanted, mine);
-        probes.hash[k] = 0;
-        probes.key[k] = probes.active[k] ? key_of_row(table, wanted, mine, probes.hash[k]) : 0;
+        const bool exists = mine < count;
+        probe = Probe{};
+        probe.row = exists ? (u32)mine : 0;
+#if WJ_KEY_BYTES == 0
+        probe.key = exists ? hash_row(wanted, probe.row) : 0;
+#else
+        probe.key = exists ? (KeyWord)load_key(wanted, probe.row) : 0;
+#endif
+        probe.active = exists && is_valid_row(wanted, probe.row) && !is_beside(probe.key);
     }
 }
 
-// Finds the keys, that beside the table too.
-WJ_DEVICE void find_probes(const Buckets& table, const RowWords& wanted, Probes& probes) {
-    bool beside[LANE_KEYS];
+// After the first step: what is known of the key beside the table.
+WJ_DEVICE void find_beside(const Buckets& table, const RowWords& wanted, u64 row, u64 count, Probe (&probes)[LANE_KEYS]) {
 #pragma unroll
     for (u32 k = 0; k < LANE_KEYS; ++k) {
-        beside[k] = probes.active[k] && is_beside(probes.key[k]);
-        probes.active[k] = probes.active[k] && !beside[k];
-        probes.value[k] = 0;
+        Probe& probe = probes[k];
+        if (!is_beside(probe.key) || probe.active || row + k * 32 >= count || !is_valid_row(wanted, probe.row)) continue;
+        probe.found = table.side[0] != 0;
+        probe.value = table.side[1];
+        probe.place = place_beside(table);
     }
-    find_keys(table, wanted, probes);
-#pragma unroll
-    for (u32 k = 0; k < LANE_KEYS; ++k) {
-        if (!beside[k]) continue;
-        probes.found[k] = table.side[0] != 0;
-        probes.value[k] = probes.found[k] ? table.side[1] : 0;
-        probes.place[k] = place_beside(table);
+}
+
+WJ_DEVICE void put_value(const FindParams& p, const Probe& probe) {
+    if (p.values == nullptr) return;
+    if (p.wants_places) {
+        reinterpret_cast<u64*>(p.values)[probe.row] = probe.found ? probe.place : WJ_NO_PLACE;
+    } else if (WJ_KEY_BYTES == 0 || WJ_VALUE_BYTES == 8) {
+        reinterpret_cast<u64*>(p.values)[probe.row] = probe.found ? probe.value : 0;
+    } else if (WJ_VALUE_BYTES == 4) {
+        reinterpret_cast<u32*>(p.values)[probe.row] = probe.found ? (u32)probe.value : 0;
     }
+}
+
+// What the lane's key of the queue led to.
+WJ_DEVICE u32 put_queued(const FindParams& p, const Probe& probe) {
+    if (!probe.active || probe.pending) return 0;
+    put_value(p, probe);
+    if (!probe.found) return 0;
+    if (p.found != nullptr) atomicOr(&p.found[probe.row / 32], 1u << (probe.row & 31));
+    if (p.found_bytes != nullptr) p.found_bytes[probe.row] = 1;
+    return 1;
 }
 
 WJ_ENTRY(find_rows, FindParams, WJ_BLOCK_THREADS) {
+    QueuedKey* queue = warp_queue(0);
+    u32 queued = 0;
     const u64 stride = (u64)gridDim.x * blockDim.x * LANE_KEYS;
     const u64 rounds = (p.count + stride - 1) / stride;
     const u64 warp = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
     u64 row = warp * 32 * LANE_KEYS + (threadIdx.x & 31);
     u32 hits = 0;
     for (u64 round = 0; round < rounds; ++round, row += stride) {
-        Probes probes;
-        load_probes(p.table, p.wanted, row, p.count, probes);
-        find_probes(p.table, p.wanted, probes);
+        Probe probes[LANE_KEYS];
+        start_probes(p.table, p.wanted, row, p.count, probes);
+        probe_step<LANE_KEYS, true>(p.table, p.wanted, probes);
+        find_beside(p.table, p.wanted, row, p.count, probes);
 #pragma unroll
         for (u32 k = 0; k < LANE_KEYS; ++k) {
-            const u64 mine = row + k * 32;
-            const bool found = probes.found[k];
-            const u32 bits = __ballot_sync(WJ_ALL_LANES, found);
-            hits += found;
-            if (mine >= p.count) continue;
-            if (p.values != nullptr) {
-                if (p.wants_places) {
-                    reinterpret_cast<u64*>(p.values)[mine] = found ? probes.place[k] : WJ_NO_PLACE;
-                } else if (WJ_KEY_BYTES == 0 || WJ_VALUE_BYTES == 8) {
-                    reinterpret_cast<u64*>(p.values)[mine] = probes.value[k];
-                } else if (WJ_VALUE_BYTES == 4) {
-                    reinterpret_cast<u32*>(p.values)[mine] = (u32)probes.value[k];
-                }
+            const Probe& probe = probes[k];
+            const u32 bits = __ballot_sync(WJ_ALL_LANES, probe.found);
+            hits += probe.found;
+            if (row + k * 32 < p.count) {
+                if (!probe.pending) put_value(p, probe);
+                if (p.found != nullptr && (threadIdx.x & 31) == 0) p.found[probe.row / 32] = bits;
+                if (p.found_bytes != nullptr) p.found_bytes[probe.row] = probe.found;
             }
-            if (p.found != nullptr && (threadIdx.x & 31) == 0) p.found[mine / 32] = bits;
-            if (p.found_bytes != nullptr) p.found_bytes[mine] = found;
+            push_pending(queue, queued, probe);
         }
+        // Room for the next round.
+        for (u64 turn = 0; turn < queue_turns_max(p.table) && queued >= 32; ++turn) {
+            Probe next[1];
+            probe_queued(p.table, p.wanted, queue, queued, next);
+            hits += put_queued(p, next[0]);
+        }
+    }
+    for (u64 turn = 0; turn < queue_turns_max(p.table) && queued > 0; ++turn) {
+        Probe next[1];
+        probe_queued(p.table, p.wanted, queue, queued, next);
+        hits += put_queued(p, next[0]);
     }
     for (u32 distance = 16; distance > 0; distance /= 2) hits += __shfl_xor_sync(WJ_ALL_LANES, hits, distance);
     if ((threadIdx.x & 31) == 0 && hits != 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)hits);
@@ -256,33 +390,54 @@ struct EraseParams {
     u64* control;
 };
 
+// Frees the slot of a key that was found; whether this lane did.
+WJ_DEVICE bool erase_found(const Buckets& table, const Probe& probe) {
+    if (!probe.found) return false;
+    if (probe.place == place_beside(table)) return atomicExch(&table.side[0], 0ULL) != 0;
+    // Whoever takes the word has erased the key; rows may ask for it several times.
+    return atomicExch(reinterpret_cast<SlotWord*>(table.slots + probe.place * SLOT_BYTES), (SlotWord)0) != 0;
+}
+
 WJ_ENTRY(erase_rows, EraseParams, WJ_BLOCK_THREADS) {
+    QueuedKey* queue = warp_queue(0);
+    u32 queued = 0;
+    u32 erased = 0;
     const u64 stride = (u64)gridDim.x * blockDim.x * LANE_KEYS;
     const u64 rounds = (p.count + stride - 1) / stride;
     const u64 warp = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
     u64 row = warp * 32 * LANE_KEYS + (threadIdx.x & 31);
     for (u64 round = 0; round < rounds; ++round, row += stride) {
-        Probes probes;
-        load_probes(p.table, p.wanted, row, p.count, probes);
-        find_probes(p.table, p.wanted, probes);
+        Probe probes[LANE_KEYS];
+        start_probes(p.table, p.wanted, row, p.count, probes);
+        probe_step<LANE_KEYS, true>(p.table, p.wanted, probes);
+        find_beside(p.table, p.wanted, row, p.count, probes);
 #pragma unroll
         for (u32 k = 0; k < LANE_KEYS; ++k) {
-            bool erased = false;
-            if (probes.found[k]) {
-                if (probes.place[k] == place_beside(p.table)) {
-                    erased = atomicExch(&p.table.side[0], 0ULL) != 0;
-                } else {
-                    // Whoever takes the word has erased the key; rows may ask for it several times.
-                    SlotWord* slot = reinterpret_cast<SlotWord*>(p.table.slots + probes.place[k] * SLOT_BYTES);
-                    erased = atomicExch(slot, (SlotWord)0) != 0;
-                }
-            }
-            add_rows(p.control, erased);
+            erased += erase_found(p.table, probes[k]);
+            push_pending(queue, queued, probes[k]);
+        }
+        for (u64 turn = 0; turn < queue_turns_max(p.table) && queued >= 32; ++turn) {
+            Probe next[1];
+            probe_queued(p.table, p.wanted, queue, queued, next);
+            erased += erase_found(p.table, next[0]);
         }
     }
+    for (u64 turn = 0; turn < queue_turns_max(p.table) && queued > 0; ++turn) {
+        Probe next[1];
+        probe_queued(p.table, p.wanted, queue, queued, next);
+        erased += erase_found(p.table, next[0]);
+    }
+    for (u32 distance = 16; distance > 0; distance /= 2) erased += __shfl_xor_sync(WJ_ALL_LANES, erased, distance);
+    if ((threadIdx.x & 31) == 0 && erased != 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)erased);
 }
 
 // ---------------------------------------------------------------- put out
+
+// What a block shares to reserve places in an output.
+struct __align__(16) OutputReservation {
+    u64 first;
+    u32 sums[33];
+};
 
 struct ProbeParams {
     Buckets table;
@@ -300,25 +455,54 @@ WJ_DEVICE void store_word(u8* column, u64 row, u64 word) {
 }
 
 #if WJ_KEY_BYTES != 0
+// Puts out the found ones among KEYS keys of each thread. All threads of the block call it.
+template <u32 KEYS>
+WJ_DEVICE void put_found(const ProbeParams& p, OutputReservation& reservation, const Probe (&probes)[KEYS]) {
+    u32 mine = 0;
+#pragma unroll
+    for (u32 k = 0; k < KEYS; ++k) mine += probes[k].found;
+    const u32 before = block_exclusive_sum(reservation.sums, mine);
+    if (threadIdx.x == 0) {
+        const u32 total = reservation.sums[32];
+        reservation.first = total == 0 ? 0 : atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)total);
+    }
+    __syncthreads();
+    u64 at = reservation.first + before;
+#pragma unroll
+    for (u32 k = 0; k < KEYS; ++k) {
+        if (!probes[k].found) continue;
+        store_word<WJ_KEY_BYTES>(p.keys, at, probes[k].key);
+        store_word<WJ_VALUE_BYTES>(p.values, at, probes[k].value);
+        ++at;
+    }
+    __syncthreads();
+}
+
 WJ_ENTRY(probe_rows, ProbeParams, WJ_BLOCK_THREADS) {
-    BlockReservation& reservation = shared_as<BlockReservation>();
+    OutputReservation& reservation = shared_as<OutputReservation>();
+    QueuedKey* queue = warp_queue(sizeof(OutputReservation));
+    u32 queued = 0;
     const u64 stride = (u64)gridDim.x * blockDim.x * LANE_KEYS;
     const u64 rounds = (p.count + stride - 1) / stride;
     const u64 warp = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
     u64 row = warp * 32 * LANE_KEYS + (threadIdx.x & 31);
     for (u64 round = 0; round < rounds; ++round, row += stride) {
-        Probes probes;
-        load_probes(p.table, p.wanted, row, p.count, probes);
-        find_probes(p.table, p.wanted, probes);
-#pragma unroll
-        for (u32 k = 0; k < LANE_KEYS; ++k) {
-            const u64 at = reserve_rows_of_block(reservation, &p.control[WJ_CONTROL_ROWS], probes.found[k]);
-            if (probes.found[k]) {
-                store_word<WJ_KEY_BYTES>(p.keys, at, probes.key[k]);
-                store_word<WJ_VALUE_BYTES>(p.values, at, probes.value[k]);
-            }
-            __syncthreads();
+        Probe probes[LANE_KEYS];
+        start_probes(p.table, p.wanted, row, p.count, probes);
+        probe_step<LANE_KEYS, true>(p.table, p.wanted, probes);
+        find_beside(p.table, p.wanted, row, p.count, probes);
+        for (u32 k = 0; k < LANE_KEYS; ++k) push_pending(queue, queued, probes[k]);
+        put_found(p, reservation, probes);
+        for (u64 turn = 0; turn < queue_turns_max(p.table) && __syncthreads_or(queued >= 32); ++turn) {
+            Probe next[1];
+            probe_queued(p.table, p.wanted, queue, queued, next);
+            put_found(p, reservation, next);
         }
+    }
+    for (u64 turn = 0; turn < queue_turns_max(p.table) && __syncthreads_or(queued > 0); ++turn) {
+        Probe next[1];
+        probe_queued(p.table, p.wanted, queue, queued, next);
+        put_found(p, reservation, next);
     }
 }
 #endif
@@ -326,6 +510,7 @@ WJ_ENTRY(probe_rows, ProbeParams, WJ_BLOCK_THREADS) {
 struct ExportParams {
     Buckets table;
     u64 places;    // slots, and the one beside
+    u64 rows_max;  // that there is room for
     u8* keys;      // for row numbers: null
     u8* values;    // for row numbers: the row, 8 bytes
     u64* control;
@@ -356,7 +541,7 @@ WJ_ENTRY(export_slots, ExportParams, WJ_BLOCK_THREADS) {
             value = p.table.side[1];
         }
         const u64 at = reserve_rows_of_block(reservation, &p.control[WJ_CONTROL_ROWS], occupied);
-        if (occupied) {
+        if (occupied && at < p.rows_max) {
             if (WJ_KEY_BYTES != 0) store_word<WJ_KEY_BYTES>(p.keys, at, key);
             store_word<WJ_KEY_BYTES == 0 ? 8 : WJ_VALUE_BYTES>(p.values, at, value);
         }

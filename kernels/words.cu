@@ -4,7 +4,7 @@
 // unpack_column: one column of a table from words.
 // gather_words: words of chosen rows.
 // Grid: one row a thread, grid stride. Shared: a BlockReservation for pack_rows.
-// Control: rows put out.
+// Control: rows put out, or nulls.
 #include "wj/control.cuh"
 #include "wj/words.cuh"
 
@@ -128,6 +128,7 @@ struct UnpackParams {
     u64 width;              // bytes to store
     u8* values;
     u32* validity;          // a bit a row, or null
+    u64* control;           // rows: how many are null
 };
 
 WJ_DEVICE u64 load_column(const u8* column, bool is_wide, u64 row) {
@@ -135,6 +136,7 @@ WJ_DEVICE u64 load_column(const u8* column, bool is_wide, u64 row) {
 }
 
 WJ_ENTRY(unpack_column, UnpackParams, WJ_BLOCK_THREADS) {
+    u32 nulls = 0;
     const u64 stride = (u64)gridDim.x * blockDim.x;
     const u64 rounds = (p.rows + stride - 1) / stride;
     u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -144,6 +146,7 @@ WJ_ENTRY(unpack_column, UnpackParams, WJ_BLOCK_THREADS) {
             valid = (load_column(p.null_column, p.null_is_wide, row) >> p.null_bit & 1) == 0;
         }
         const u32 bits = __ballot_sync(0xffffffffu, valid);
+        nulls += row < p.rows && !valid;
         if (row >= p.rows) continue;
         if (p.validity != nullptr && (threadIdx.x & 31) == 0) p.validity[row / 32] = bits;
         u128 value = 0;
@@ -162,6 +165,8 @@ WJ_ENTRY(unpack_column, UnpackParams, WJ_BLOCK_THREADS) {
             reinterpret_cast<u64*>(p.values)[row * 2 + 1] = (u64)(value >> 64);
         }
     }
+    for (u32 distance = 16; distance > 0; distance /= 2) nulls += __shfl_xor_sync(0xffffffffu, nulls, distance);
+    if ((threadIdx.x & 31) == 0 && nulls != 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)nulls);
 }
 
 struct GatherParams {

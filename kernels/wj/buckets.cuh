@@ -70,7 +70,7 @@ WJ_DEVICE u64 bucket_of(const Buckets& table, u64 hash, u32 step) {
 }
 
 // The bit of a key among the passed bits of `bucket`, in the word that holds them.
-WJ_DEVICE u32 passed_bit(u64 hash, u64 bucket) { return 1u << ((bucket & 3) * 8 + (hash >> 8 & 7)); }
+WJ_DEVICE u32 passed_bit(u64 hash, u64 bucket) { return 1u << (((u32)bucket & 3) * 8 + ((u32)hash >> 8 & 7)); }
 
 WJ_DEVICE bool is_passed(const u32* passed, u64 hash, u64 bucket) {
     return (load_relaxed(&passed[bucket / 4]) & passed_bit(hash, bucket)) != 0;
@@ -120,11 +120,10 @@ enum InsertOutcome { INSERT_NEW, INSERT_FOUND, INSERT_FULL };
 
 // Inserts the key (for row numbers: hash bits and row + 1, from `wanted_row`) unless it is there. `slots` and
 // `passed` begin at bucket `first_bucket` of the table; `place` is the slot of the table where the key is.
-// IS_DENSE: no slot was ever freed, so that nothing can lie behind a free one.
+// IS_DENSE: no slot was ever freed, so that nothing can lie behind a free one: buckets fill from their first slot on.
 template <bool IS_DENSE>
 WJ_DEVICE InsertOutcome insert_key(const Buckets& table, u8* slots, u32* passed, KeyWord key, u64 hash, SlotWord word,
                                    const RowWords& wanted, u64 wanted_row, u64 first_bucket, u64& place) {
-    const u32 start = (u32)hash & (BUCKET_SLOTS - 1);
     const u64 segment_first = (u64)segment_of(table, hash) * table.segment_buckets - first_bucket;
     u32 step = 0;
     // Each turn ends the search, goes on by a step, or finds that somebody took a slot.
@@ -136,8 +135,7 @@ WJ_DEVICE InsertOutcome insert_key(const Buckets& table, u8* slots, u32* passed,
         u64 free_place = 0;
         for (u32 ahead = step; ahead <= table.segment_buckets; ++ahead) {
             const u64 bucket = segment_first + bucket_in_segment(table, hash, ahead);
-            for (u32 k = 0; k < BUCKET_SLOTS; ++k) {
-                const u32 slot = (start + k) & (BUCKET_SLOTS - 1);
+            for (u32 slot = 0; slot < BUCKET_SLOTS; ++slot) {
                 SlotWord* at = slot_at(slots, bucket, slot);
                 const SlotWord seen = load_relaxed(at);
                 if (seen == 0) {
@@ -217,93 +215,125 @@ WJ_DEVICE u32 group_ballot(bool predicate, u32 first) {
     return __ballot_sync(WJ_ALL_LANES, predicate) >> first & (u32)((1ULL << WJ_LANES) - 1);
 }
 
-// The keys of a lane and what was found of them.
-struct Probes {
-    KeyWord key[LANE_KEYS];
-    u64 hash[LANE_KEYS];
-    u64 row[LANE_KEYS];     // of the rows that are looked for
-    bool active[LANE_KEYS];
-    bool found[LANE_KEYS];
-    u64 value[LANE_KEYS];   // of the slot; for row numbers the row
-    u64 place[LANE_KEYS];   // the slot, counted over the table
+// A key on its way through its buckets. Lanes with nothing to look for have inactive ones.
+struct Probe {
+    KeyWord key;    // for row numbers the hash
+    u32 row;        // of the rows that are looked for
+    u32 step;
+    bool active;
+    bool found;
+    bool pending;   // not found yet, and not known to be absent
+    u64 value;      // of the slot; for row numbers the row
+    u64 place;      // the slot, counted over the table
 };
 
-// Looks for the active keys of the warp, that of every lane by its probe group. All lanes call it.
-WJ_DEVICE void find_keys(const Buckets& table, const RowWords& wanted, Probes& probes) {
-    constexpr u32 turns = WJ_LANES * LANE_KEYS;
+WJ_DEVICE u64 hash_of_probe(const Buckets& table, const Probe& probe) {
+    return WJ_KEY_BYTES == 0 ? (u64)probe.key : hash_of(table, probe.key);
+}
+
+// Looks at one bucket for each key of the warp, that of every lane by its probe group. All lanes call it.
+// `has_first_steps`: all keys are at their home buckets.
+template <u32 KEYS, bool FIRST_STEP>
+WJ_DEVICE void probe_step(const Buckets& table, const RowWords& wanted, Probe (&probes)[KEYS]) {
+    constexpr u32 turns = WJ_LANES * KEYS;
     const u32 lane = threadIdx.x & 31;
     const u32 rank = lane % WJ_LANES;
     const u32 first = lane - rank;
-    bool pending[LANE_KEYS];
+    u32 buckets[KEYS];
+    u32 bits[KEYS];  // of the hash, for the passed bit
 #pragma unroll
-    for (u32 k = 0; k < LANE_KEYS; ++k) {
-        pending[k] = probes.active[k];
-        probes.found[k] = false;
+    for (u32 k = 0; k < KEYS; ++k) {
+        const u64 hash = hash_of_probe(table, probes[k]);
+        buckets[k] = (u32)bucket_of(table, hash, FIRST_STEP ? 0 : probes[k].step);
+        bits[k] = (u32)hash;
     }
-    for (u32 step = 0; step <= table.segment_buckets; ++step) {
-        bool any = false;
-        u32 buckets[LANE_KEYS];
+    BucketPart parts[turns];
 #pragma unroll
-        for (u32 k = 0; k < LANE_KEYS; ++k) {
-            any |= pending[k];
-            buckets[k] = pending[k] ? (u32)bucket_of(table, probes.hash[k], step) : 0;
-        }
-        if (!__any_sync(WJ_ALL_LANES, any)) return;
-        BucketPart parts[turns];
+    for (u32 turn = 0; turn < turns; ++turn) {
+        // Lanes without a key read some bucket: it exists, and no branch is waited for.
+        parts[turn] = load_part(table.slots, from_lane(buckets[turn / WJ_LANES], first + turn % WJ_LANES), rank);
+    }
 #pragma unroll
-        for (u32 turn = 0; turn < turns; ++turn) {
-            const u32 k = turn / WJ_LANES;
-            const u32 owner = first + turn % WJ_LANES;
-            const bool active = from_lane((u32)pending[k], owner);
-            const u32 bucket = from_lane(buckets[k], owner);
-            if (active) parts[turn] = load_part(table.slots, bucket, rank);
-        }
-        bool has_room[LANE_KEYS];
+    for (u32 turn = 0; turn < turns; ++turn) {
+        const u32 k = turn / WJ_LANES;
+        const u32 owner = first + turn % WJ_LANES;
+        const KeyWord key = from_lane(probes[k].key, owner);
+        const u32 row = WJ_KEY_BYTES == 0 ? from_lane(probes[k].row, owner) : 0;
+        const bool active = WJ_KEY_BYTES == 0 ? from_lane((u32)probes[k].active, owner) != 0 : true;
+        bool hit = false;
+        bool room = false;
+        u64 value = 0;
+        u32 slot_hit = 0;
 #pragma unroll
-        for (u32 turn = 0; turn < turns; ++turn) {
-            const u32 k = turn / WJ_LANES;
-            const u32 owner = first + turn % WJ_LANES;
-            const bool active = from_lane((u32)pending[k], owner);
-            const KeyWord key = from_lane(probes.key[k], owner);
-            const u64 row = WJ_KEY_BYTES == 0 ? from_lane(probes.row[k], owner) : 0;
-            bool hit = false;
-            bool room = false;
-            u64 value = 0;
-            u32 slot_hit = 0;
-            if (active) {
-#pragma unroll
-                for (u32 slot = 0; slot < LANE_SLOTS; ++slot) {
-                    const SlotWord word = slot_in(parts[turn], slot);
-                    if (key_of(word) == 0) {
-                        room = true;
-                    } else if (is_slot_of(table, word, key, wanted, row)) {
-                        hit = true;
-                        value = value_in(parts[turn], slot);
-                        slot_hit = slot;
-                    }
-                }
-            }
-            const u32 hits = group_ballot(hit, first);
-            const u32 rooms = group_ballot(room, first);
-            const u32 winner = hits == 0 ? lane : first + __ffs(hits) - 1;
-            const u64 value_hit = WJ_VALUE_BYTES == 8 || WJ_KEY_BYTES == 0 ? from_lane(value, winner)
-                                                                           : (u64)from_lane((u32)value, winner);
-            const u32 place_hit = from_lane(slot_hit, winner);
-            if (turn % WJ_LANES == rank && pending[k]) {
-                has_room[k] = rooms != 0;
-                if (hits != 0) {
-                    probes.found[k] = true;
-                    probes.value[k] = value_hit;
-                    probes.place[k] = (u64)buckets[k] * BUCKET_SLOTS + (winner - first) * LANE_SLOTS + place_hit;
-                    pending[k] = false;
-                }
+        for (u32 slot = 0; slot < LANE_SLOTS; ++slot) {
+            const SlotWord word = slot_in(parts[turn], slot);
+            const bool is_empty = key_of(word) == 0;
+            room |= is_empty;
+            if (active && !is_empty && is_slot_of(table, word, key, wanted, row)) {
+                hit = true;
+                value = value_in(parts[turn], slot);
+                slot_hit = slot;
             }
         }
-#pragma unroll
-        for (u32 k = 0; k < LANE_KEYS; ++k) {
-            if (!pending[k]) continue;
-            const bool is_end = has_room[k] && !table.has_gaps;
-            pending[k] = !is_end && is_passed(table.passed, probes.hash[k], buckets[k]);
+        const u32 hits = group_ballot(hit, first);
+        const u32 rooms = group_ballot(room, first);
+        const u32 winner = hits == 0 ? lane : first + __ffs(hits) - 1;
+        u64 value_hit = 0;
+        if (WJ_VALUE_BYTES == 8) value_hit = from_lane(value, winner);
+        if (WJ_VALUE_BYTES == 4 || WJ_KEY_BYTES == 0) value_hit = from_lane((u32)value, winner);
+        const u32 place_hit = from_lane(slot_hit, winner);
+        if (turn % WJ_LANES == rank) {
+            Probe& probe = probes[k];
+            probe.found = probe.active && hits != 0;
+            probe.value = value_hit;
+            probe.place = (u64)buckets[k] * BUCKET_SLOTS + (winner - first) * LANE_SLOTS + place_hit;
+            probe.pending = probe.active && hits == 0 && (rooms == 0 || table.has_gaps);
         }
     }
+#pragma unroll
+    for (u32 k = 0; k < KEYS; ++k) {
+        Probe& probe = probes[k];
+        if (!probe.pending) continue;
+        ++probe.step;
+        probe.pending = probe.step <= table.segment_buckets && is_passed(table.passed, bits[k], buckets[k]);
+    }
+}
+
+// Keys of a warp that have to look further, so that steps beyond the first are made by full warps.
+struct QueuedKey {
+    KeyWord key;
+    u32 row;
+    u32 step;
+};
+
+constexpr u32 QUEUE_KEYS = 32 * (LANE_KEYS + 1);
+
+// All lanes call it.
+WJ_DEVICE void push_pending(QueuedKey* queue, u32& queued, const Probe& probe) {
+    const u32 lanes = __ballot_sync(WJ_ALL_LANES, probe.pending);
+    if (probe.pending) {
+        const u32 at = queued + __popc(lanes & ((1u << (threadIdx.x & 31)) - 1));
+        queue[at] = QueuedKey{probe.key, probe.row, probe.step};
+    }
+    queued += __popc(lanes);
+    __syncwarp();
+}
+
+// Takes up to 32 keys off the queue and looks at their next buckets. All lanes call it.
+WJ_DEVICE void probe_queued(const Buckets& table, const RowWords& wanted, QueuedKey* queue, u32& queued, Probe (&probes)[1]) {
+    const u32 lane = threadIdx.x & 31;
+    const u32 taken = queued < 32 ? queued : 32;
+    queued -= taken;
+    Probe& probe = probes[0];
+    probe = Probe{};
+    probe.active = lane < taken;
+    if (probe.active) {
+        const QueuedKey next = queue[queued + lane];
+        probe.key = next.key;
+        probe.row = next.row;
+        probe.step = next.step;
+    }
+    __syncwarp();
+    probe_step<1, false>(table, wanted, probes);
+    push_pending(queue, queued, probe);
 }

@@ -67,13 +67,12 @@ fn what_cannot_be_says_why() {
 #[test]
 fn every_shape_holds_all_keys() {
     let session = simulated().open(1).expect("a device");
-    let schema = Arc::new(Schema::new(vec![
-        Field::new("k", DataType::Int32, false),
-        Field::new("v", DataType::Int32, false),
-    ]));
+    let schema =
+        Arc::new(Schema::new(vec![Field::new("k", DataType::Int32, false), Field::new("v", DataType::Int32, false)]));
     let all: Vec<_> = (0..4000i128).map(|k| vec![Some(k * 7919 - 9_000_000), Some(k)]).collect();
     let keys: Vec<_> = (0..6000i128).map(|k| vec![Some(k * 7919 - 9_000_000), Some(0)]).collect();
-    for (bucket_bytes, lanes) in [(16, 1), (16, 2), (32, 4), (64, 1), (64, 4), (64, 8), (128, 2), (128, 16), (256, 32)] {
+    for (bucket_bytes, lanes) in [(16, 1), (16, 2), (32, 4), (64, 1), (64, 4), (64, 8), (128, 2), (128, 16), (256, 32)]
+    {
         for load_factor in [0.3, 0.95] {
             let options = HashTableOptions {
                 load_factor,

@@ -315,7 +315,9 @@ pub(crate) fn partition_module(hash_bits: u32) -> ModuleSource {
     ModuleSource {
         name: file.name.into(),
         text: file.text.into(),
-        entries: ["partition_count", "partition_scan", PASS_SINGLE, PASS_MULTIPLE, "match_items"].map(String::from).to_vec(),
+        entries: ["partition_count", "partition_scan", PASS_SINGLE, PASS_MULTIPLE, "match_items"]
+            .map(String::from)
+            .to_vec(),
         defines: Constants { hash_bits, lanes: 1 }.defines(),
     }
 }

@@ -9,6 +9,9 @@ use super::words::RESERVATION_BYTES;
 use crate::exec::row_words::RowWords;
 use crate::{Error, Result};
 
+/// What a block shares to reserve places for several rows a thread (`OutputReservation`).
+const OUTPUT_RESERVATION_BYTES: u32 = 144;
+
 /// Buckets, and how keys come to theirs.
 #[derive(Debug)]
 pub(super) struct Buckets {
@@ -121,6 +124,12 @@ impl Buckets {
         u64::from((4 / self.shape.lanes).max(1))
     }
 
+    /// Shared memory for the queues of a block's warps (`QUEUE_KEYS` of `QueuedKey`).
+    fn queue_bytes(&self, device: &TableDevice) -> u32 {
+        let queued_key_bytes = if self.form.key_bytes == 4 { 12 } else { 16 };
+        device.block_threads() / 32 * 32 * (self.lane_keys() as u32 + 1) * queued_key_bytes
+    }
+
     /// Inserts rows `first_row..first_row + count`; how many keys were new. With `places`, the slot of each row's key.
     pub(super) fn insert(
         &self,
@@ -149,13 +158,14 @@ impl Buckets {
         let control = device.control()?;
         let mut args = self.args(rows);
         args.extend(rows.args());
-        args.extend([Arg::Buffer(offsets), Arg::Buffer(&control)]);
+        let late_max = self.segments.late_max(self.form, self.shape);
+        args.extend([Arg::Buffer(offsets), Arg::U64(late_max.into()), Arg::Buffer(&control)]);
         let launch = Launch {
             blocks: 1 << self.segments.bits,
             block_threads: if device.is_simulated() { 64 } else { 1024 },
-            shared_bytes: self.segments.shared_bytes(self.shape),
+            shared_bytes: self.segments.shared_bytes(self.form, self.shape),
         };
-        device.stream.launch(&self.kernel(device, "build_segments")?, launch, &args)?;
+        device.launch(&self.kernel(device, "build_segments")?, launch, &args)?;
         device.report(&control)
     }
 
@@ -179,7 +189,8 @@ impl Buckets {
             Arg::U64(outputs.places.is_some().into()),
             Arg::Buffer(&control),
         ]);
-        device.launch_rows(&self.kernel(device, "find_rows")?, count, self.lane_keys(), 0, &args)?;
+        let kernel = self.kernel(device, "find_rows")?;
+        device.launch_rows(&kernel, count, self.lane_keys(), self.queue_bytes(device), &args)?;
         device.report(&control)
     }
 
@@ -197,7 +208,8 @@ impl Buckets {
         args.extend(wanted.args());
         args.extend([Arg::U64(count), Arg::Buffer(keys), Arg::Buffer(values), Arg::Buffer(&control)]);
         let kernel = self.kernel(device, "probe_rows")?;
-        device.launch_rows(&kernel, count, self.lane_keys(), RESERVATION_BYTES, &args)?;
+        let shared_bytes = OUTPUT_RESERVATION_BYTES + self.queue_bytes(device);
+        device.launch_rows(&kernel, count, self.lane_keys(), shared_bytes, &args)?;
         device.report(&control)
     }
 
@@ -215,7 +227,8 @@ impl Buckets {
         let mut args = self.args(stored);
         args.extend(wanted.args());
         args.extend([Arg::U64(count), Arg::Buffer(&control)]);
-        device.launch_rows(&self.kernel(device, "erase_rows")?, count, self.lane_keys(), 0, &args)?;
+        let kernel = self.kernel(device, "erase_rows")?;
+        device.launch_rows(&kernel, count, self.lane_keys(), self.queue_bytes(device), &args)?;
         let erased = device.report(&control)?.rows;
         self.has_gaps = had_gaps || erased > 0;
         Ok(erased)
@@ -235,6 +248,7 @@ impl Buckets {
         let mut args = self.args(&none);
         args.extend([
             Arg::U64(places),
+            Arg::U64(len),
             keys.as_ref().map_or(Arg::Null, Arg::Buffer),
             Arg::Buffer(&values),
             Arg::Buffer(&control),

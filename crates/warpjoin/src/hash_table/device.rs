@@ -1,8 +1,9 @@
 //! The device that a hash table lives on, and what every operation does there.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use warpjoin_device::{Arg, Buffer, DeviceKind, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_device::{Arg, Buffer, DeviceKind, Event, Kernel, Launch, ModuleSource, Stream};
 
 use crate::codegen::{BLOCK_THREADS, control, status};
 use crate::{Error, Result, Session};
@@ -13,10 +14,17 @@ const ALIGNMENT_BYTES: u64 = 16;
 const RESIDENT_BLOCKS: u64 = 8;
 
 /// One device with a stream of its own.
-#[derive(Debug)]
 pub(super) struct TableDevice {
     pub session: Arc<Session>,
     pub stream: Stream,
+    /// Reached when the work before the last report was done.
+    worked: Mutex<Option<Event>>,
+}
+
+impl fmt::Debug for TableDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TableDevice({:?})", self.stream)
+    }
 }
 
 /// What a kernel counted.
@@ -34,7 +42,7 @@ impl TableDevice {
                 session.devices().len()
             )));
         };
-        Ok(Self { session: session.clone(), stream: device.create_stream()? })
+        Ok(Self { session: session.clone(), stream: device.create_stream()?, worked: Mutex::default() })
     }
 
     pub(super) fn kernel(&self, module: &ModuleSource, entry: &str) -> Result<Kernel> {
@@ -68,6 +76,7 @@ impl TableDevice {
 
     /// Waits, and reads what a kernel counted.
     pub(super) fn report(&self, control: &Buffer) -> Result<Report> {
+        *self.worked.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.stream.record()?);
         let mut bytes = [0; control::WORDS * 8];
         self.stream.read(control, 0, &mut bytes)?;
         let word = |index: usize| u64::from_le_bytes(bytes.as_chunks::<8>().0[index]);
@@ -75,7 +84,14 @@ impl TableDevice {
     }
 
     /// Launches a kernel whose threads take rows (or `each` at a time) in a grid stride.
-    pub(super) fn launch_rows(&self, kernel: &Kernel, rows: u64, each: u64, shared_bytes: u32, args: &[Arg<'_>]) -> Result<()> {
+    pub(super) fn launch_rows(
+        &self,
+        kernel: &Kernel,
+        rows: u64,
+        each: u64,
+        shared_bytes: u32,
+        args: &[Arg<'_>],
+    ) -> Result<()> {
         if rows == 0 {
             return Ok(());
         }
@@ -83,7 +99,26 @@ impl TableDevice {
         let fill = u64::from(self.stream.device().info().multiprocessors) * RESIDENT_BLOCKS;
         let blocks = rows.div_ceil(u64::from(threads) * each.max(1)).clamp(1, fill);
         let launch = Launch { blocks: blocks as u32, block_threads: threads, shared_bytes };
+        self.launch(kernel, launch, args)
+    }
+
+    pub(super) fn launch(&self, kernel: &Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<()> {
+        *self.worked.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(self.stream.launch(kernel, launch, args)?)
+    }
+
+    /// Puts back what [`Self::work_done`] gave, for whoever asks next.
+    pub(super) fn keep_done(&self, done: Event) {
+        *self.worked.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+    }
+
+    /// An event that is reached when all kernels are done: waits for the host after them do not count.
+    pub(super) fn work_done(&self) -> Result<Event> {
+        let worked = self.worked.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(match worked {
+            Some(event) => event,
+            None => self.stream.record()?,
+        })
     }
 
     /// Threads of a block of a kernel that takes rows.

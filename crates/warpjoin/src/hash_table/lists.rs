@@ -150,16 +150,12 @@ fn emit(device: &TableDevice, counts: &Buffer, wanted: u64, lists: Option<(&Buff
     let tiles = wanted.div_ceil(u64::from(threads) * TILE_EACH).max(1);
     let sums = device.alloc((tiles + 1) * 8)?;
     let offsets = device.alloc((wanted + 1) * 8)?;
-    let args =
-        [Arg::Buffer(counts), Arg::U64(wanted), Arg::Buffer(&sums), Arg::U64(tiles), Arg::Buffer(&offsets)];
-    let launch = Launch {
-        blocks: u32::try_from(tiles).unwrap_or(u32::MAX),
-        block_threads: threads,
-        shared_bytes: SUMS_BYTES,
-    };
-    stream.launch(&kernel(device, "tile_sums")?, launch, &args)?;
-    stream.launch(&kernel(device, "scan_sums")?, Launch { blocks: 1, ..launch }, &args)?;
-    stream.launch(&kernel(device, "row_offsets")?, launch, &args)?;
+    let args = [Arg::Buffer(counts), Arg::U64(wanted), Arg::Buffer(&sums), Arg::U64(tiles), Arg::Buffer(&offsets)];
+    let launch =
+        Launch { blocks: u32::try_from(tiles).unwrap_or(u32::MAX), block_threads: threads, shared_bytes: SUMS_BYTES };
+    device.launch(&kernel(device, "tile_sums")?, launch, &args)?;
+    device.launch(&kernel(device, "scan_sums")?, Launch { blocks: 1, ..launch }, &args)?;
+    device.launch(&kernel(device, "row_offsets")?, launch, &args)?;
     let mut total = [0; 8];
     stream.read(&sums, tiles * 8, &mut total)?;
     let count = u64::from_le_bytes(total);

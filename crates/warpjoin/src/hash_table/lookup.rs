@@ -7,7 +7,7 @@ use super::buckets::FindOutputs;
 use super::lists::{Matches, counts_of_bits, matches_of_bits};
 use super::segments::probe_bits;
 use super::slots::SlotForm;
-use super::words::{PackMode, PackedRows, Word};
+use super::words::{PackMode, PackedRows, UnpackedColumn, Word};
 use super::{HashTable, Parts, State, TableKind};
 use crate::column::{ColumnType, Domain};
 use crate::table::ShardColumn;
@@ -32,10 +32,10 @@ impl HashTable {
         self.timed(|table, state| {
             let wanted = table.device.pack(table.layout, keys, PackMode::Keys)?;
             let bits = table.device.alloc_bits(wanted.rows)?;
-            let words = table.find_words(state, &wanted, &bits)?;
+            let (words, hits) = table.find_words(state, &wanted, &bits)?;
             let fields = table.layout.part(false);
-            let columns = table.device.unpack(table.layout, fields, words, Some(&bits), wanted.rows)?;
-            table.table_of(fields.iter().map(|field| field.field.name().clone()).collect(), columns, wanted.rows)
+            let columns = table.device.unpack(table.layout, fields, words, Some((&bits, hits)), wanted.rows)?;
+            table.device.table(fields.iter().map(|field| field.field.name().clone()).collect(), columns, wanted.rows)
         })
     }
 
@@ -53,7 +53,7 @@ impl HashTable {
                 table.find_bits(state, &wanted, &FindOutputs { bytes: Some(&bytes), ..FindOutputs::default() })?;
             }
             let column = column(DataType::Boolean, 0, 1, bytes);
-            table.table_of(vec!["found".into()], vec![column], wanted.rows)
+            table.device.table(vec!["found".into()], vec![column], wanted.rows)
         })
     }
 
@@ -66,7 +66,7 @@ impl HashTable {
             let wanted = table.device.pack(table.layout, keys, PackMode::Keys)?;
             let counts = table.row_counts(state, &wanted)?;
             let column = column(DataType::Int64, 0, i64::MAX.into(), counts);
-            table.table_of(vec!["count".into()], vec![column], wanted.rows)
+            table.device.table(vec!["count".into()], vec![column], wanted.rows)
         })
     }
 
@@ -84,7 +84,7 @@ impl HashTable {
             columns.extend(table.device.unpack(table.layout, fields, words, None, matches.count)?);
             let mut names = vec![ROW_COLUMN.to_string()];
             names.extend(fields.iter().map(|field| field.field.name().clone()));
-            table.table_of(names, columns, matches.count)
+            table.device.table(names, columns, matches.count)
         })
     }
 
@@ -125,41 +125,34 @@ impl HashTable {
 }
 
 impl Parts<'_> {
-    fn table_of(&self, names: Vec<String>, columns: Vec<(ColumnType, ShardColumn)>, rows: u64) -> Result<Table> {
-        let columns = names.into_iter().zip(columns).map(|(name, (facts, column))| (name, facts, column)).collect();
-        self.device.table(columns, rows)
-    }
-
     /// A table of all columns from all words.
     fn all_columns(&self, words: Vec<Word>, rows: u64) -> Result<Table> {
         let columns = self.device.unpack(self.layout, &self.layout.fields, words, None, rows)?;
-        self.table_of(self.layout.fields.iter().map(|field| field.field.name().clone()).collect(), columns, rows)
+        self.device.table(self.layout.fields.iter().map(|field| field.field.name().clone()).collect(), columns, rows)
     }
 
-    fn find_bits(&self, state: &State, wanted: &PackedRows<'_>, outputs: &FindOutputs<'_>) -> Result<()> {
+    fn find_bits(&self, state: &State, wanted: &PackedRows<'_>, outputs: &FindOutputs<'_>) -> Result<u64> {
         let seed = state.buckets.seed;
         let stored = state.stored.row_words(self.layout, seed);
-        state.buckets.find(self.device, &wanted.row_words(seed), &stored, wanted.rows, outputs)?;
-        Ok(())
+        Ok(state.buckets.find(self.device, &wanted.row_words(seed), &stored, wanted.rows, outputs)?.rows)
     }
 
-    /// The words of the values of a map, and a bit where a key is there.
-    fn find_words(&self, state: &State, wanted: &PackedRows<'_>, bits: &Buffer) -> Result<Vec<Word>> {
+    /// The words of the values of a map, a bit where a key is there, and how many are.
+    fn find_words(&self, state: &State, wanted: &PackedRows<'_>, bits: &Buffer) -> Result<(Vec<Word>, u64)> {
         let form = state.buckets.form;
         if form.holds_rows() {
             let numbers = self.device.alloc(wanted.rows * 8)?;
             let outputs = FindOutputs { values: Some(&numbers), bits: Some(bits), ..FindOutputs::default() };
-            self.find_bits(state, wanted, &outputs)?;
-            return self.stored_words(state, &numbers, wanted.rows, self.layout.key_words);
+            let hits = self.find_bits(state, wanted, &outputs)?;
+            return Ok((self.stored_words(state, &numbers, wanted.rows, self.layout.key_words)?, hits));
         }
-        let values = (form.value_bytes > 0)
-            .then(|| self.device.alloc(wanted.rows * u64::from(form.value_bytes)))
-            .transpose()?;
+        let values =
+            (form.value_bytes > 0).then(|| self.device.alloc(wanted.rows * u64::from(form.value_bytes))).transpose()?;
         let outputs = FindOutputs { values: values.as_ref(), bits: Some(bits), ..FindOutputs::default() };
-        self.find_bits(state, wanted, &outputs)?;
+        let hits = self.find_bits(state, wanted, &outputs)?;
         let mut words = vec![Word::default()];
         words.extend(values.map(|values| Word::new(values, form.value_bytes == 8)));
-        Ok(words)
+        Ok((words, hits))
     }
 
     /// The words from `first_word` on of stored rows, whose numbers are given.
@@ -208,7 +201,7 @@ impl Parts<'_> {
             return Ok((matches, words));
         }
         let bits = self.device.alloc_bits(wanted.rows)?;
-        let found = self.find_words(state, wanted, &bits)?;
+        let (found, _) = self.find_words(state, wanted, &bits)?;
         let matches = matches_of_bits(self.device, &bits, wanted.rows)?;
         let mut words = vec![];
         for word in found {
@@ -277,8 +270,8 @@ fn narrow_words(form: SlotForm, keys: Buffer, values: Buffer) -> Vec<Word> {
 }
 
 /// A column without nulls of integers from `min` to `max`.
-fn column(data_type: DataType, min: i128, max: i128, values: Buffer) -> (ColumnType, ShardColumn) {
-    let column_type =
-        ColumnType { data_type, has_nulls: false, domain: Domain::Int { min, max }, dictionary: None };
-    (column_type, ShardColumn { values: Some(values), offsets: None, validity: None })
+fn column(data_type: DataType, min: i128, max: i128, values: Buffer) -> UnpackedColumn {
+    let column_type = ColumnType { data_type, has_nulls: false, domain: Domain::Int { min, max }, dictionary: None };
+    let stored = ShardColumn { values: Some(values), offsets: None, validity: None };
+    UnpackedColumn { column_type, null_count: 0, stored }
 }

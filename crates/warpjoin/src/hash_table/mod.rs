@@ -331,7 +331,7 @@ impl HashTable {
         let stream = &self.device.stream;
         let begun = stream.record()?;
         let outcome = operation(&self.parts(), &mut state);
-        let ended = stream.record();
+        let ended = self.device.work_done();
         // Whatever happened: nothing may still run when the caller's buffers go.
         let synchronized = stream.synchronize();
         let result = outcome?;

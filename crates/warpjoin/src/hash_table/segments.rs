@@ -21,8 +21,11 @@ pub(super) struct Segments {
 
 /// From this load factor on, segments are as large as they can be: their fill varies less.
 const HIGH_LOAD: f64 = 0.8;
-/// Passed bytes and a counter, beside the slots.
+/// Counters, and what alignment takes, beside buckets and late rows.
 const SHARED_BYTES_BESIDE: u32 = 16;
+/// One of so many slots' rows may find its home bucket full before a build takes longer: at a load factor of 0.95 one of
+/// 8 does.
+const SLOTS_PER_LATE: u32 = 6;
 
 impl Segments {
     /// Segments for `keys` keys at a load factor.
@@ -39,9 +42,9 @@ impl Segments {
         let shared_bytes = device.stream.device().info().shared_bytes_per_block_max;
         // Two blocks a multiprocessor, where fill does not vary too much.
         let share = if load_factor > HIGH_LOAD { 1 } else { 2 };
-        let budget_bytes = segment_bytes_max.unwrap_or((shared_bytes / share).saturating_sub(1024)).max(shape.bytes + 64);
-        // A passed byte a bucket.
-        let most = u64::from((budget_bytes - SHARED_BYTES_BESIDE) / (shape.bytes + 1)).max(1);
+        let budget_bytes =
+            segment_bytes_max.unwrap_or((shared_bytes / share).saturating_sub(1024)).max(shape.bytes + 64);
+        let most = u64::from((budget_bytes - SHARED_BYTES_BESIDE) / bytes_of_bucket(form, shape)).max(1);
         let bits = if is_cut { bits_for(buckets.div_ceil(most)) } else { 0 };
         Self { bits, buckets_each: buckets.div_ceil(1 << bits) }
     }
@@ -50,11 +53,22 @@ impl Segments {
         self.buckets_each << self.bits
     }
 
-    /// Of a block that builds a segment.
-    pub(super) fn shared_bytes(self, shape: BucketShape) -> u32 {
-        let buckets = u32::try_from(self.buckets_each).unwrap_or(u32::MAX);
-        buckets.saturating_mul(shape.bytes).saturating_add(buckets.next_multiple_of(4) + SHARED_BYTES_BESIDE)
+    /// Rows of a segment that may find their home bucket full.
+    pub(super) fn late_max(self, form: SlotForm, shape: BucketShape) -> u32 {
+        let slots = self.buckets_each * u64::from(shape.bytes / form.slot_bytes());
+        u32::try_from(slots / u64::from(SLOTS_PER_LATE)).unwrap_or(u32::MAX)
     }
+
+    /// Of a block that builds a segment.
+    pub(super) fn shared_bytes(self, form: SlotForm, shape: BucketShape) -> u32 {
+        let buckets = u32::try_from(self.buckets_each).unwrap_or(u32::MAX);
+        buckets.saturating_mul(bytes_of_bucket(form, shape)).saturating_add(SHARED_BYTES_BESIDE)
+    }
+}
+
+/// Slots, a counter, a passed byte, and late rows.
+fn bytes_of_bucket(form: SlotForm, shape: BucketShape) -> u32 {
+    shape.bytes + 5 + (4 * (shape.bytes / form.slot_bytes())).div_ceil(SLOTS_PER_LATE)
 }
 
 /// The fewest bits that tell `count` partitions apart.
@@ -97,7 +111,13 @@ impl PartitionedWords {
 
 impl TableDevice {
     /// Partitions rows, all of which count, with a key of one word. `None` for more bits than passes have.
-    pub(super) fn partition(&self, rows: &RowWords<'_>, count: u64, bits: u32, hash_bits: u32) -> Result<Option<PartitionedWords>> {
+    pub(super) fn partition(
+        &self,
+        rows: &RowWords<'_>,
+        count: u64,
+        bits: u32,
+        hash_bits: u32,
+    ) -> Result<Option<PartitionedWords>> {
         if bits > PARTITION_BITS_MAX || rows.validity.is_some() || rows.key_masks.len() != 1 {
             return Ok(None);
         }
@@ -117,7 +137,7 @@ impl TableDevice {
         let fill = u64::from(info.multiprocessors * resident);
         let blocks = count.div_ceil(u64::from(threads) * 8).clamp(1, fill) as u32;
         let launch = Launch { blocks, block_threads: threads, shared_bytes };
-        stream.launch(&self.kernel(&module, "partition_count")?, launch, &args)?;
+        self.launch(&self.kernel(&module, "partition_count")?, launch, &args)?;
         let offsets = stream.alloc((partitions + 1) * 4)?;
         let cursors = stream.alloc(partitions * 4)?;
         let first_cursors = stream.alloc(firsts * 4)?;
@@ -135,7 +155,7 @@ impl TableDevice {
             Arg::Buffer(&first_offsets),
             Arg::Buffer(&first_tiles),
         ];
-        stream.launch(&self.kernel(&module, "partition_scan")?, Launch { shared_bytes: 33 * 4, ..one }, &args)?;
+        self.launch(&self.kernel(&module, "partition_scan")?, Launch { shared_bytes: 33 * 4, ..one }, &args)?;
         let pass = self.kernel(&module, PASS_SINGLE)?;
         let alloc = |rows: &RowWords<'_>| -> Result<Vec<Buffer>> {
             rows.columns.iter().map(|column| self.alloc(count * if column.is_wide { 8 } else { 4 })).collect()
@@ -157,7 +177,7 @@ impl TableDevice {
             let extra = if before == 0 { 0 } else { 1u64 << before };
             let blocks = u32::try_from((count.div_ceil(tile.tile_rows()) + extra).max(1)).unwrap_or(u32::MAX);
             let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: tile.shared_bytes };
-            Ok(stream.launch(&pass, launch, &args)?)
+            self.launch(&pass, launch, &args)
         };
         let mut words = alloc(rows)?;
         move_rows(rows, &words, 0, bits.first, &first_cursors)?;

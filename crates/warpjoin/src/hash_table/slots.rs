@@ -61,7 +61,8 @@ impl BucketShape {
         is_cached: bool,
     ) -> Result<Self> {
         let model = Self::by_cost(form, load_factor, is_cached);
-        let bytes = bucket_bytes.unwrap_or(model.bytes.max(lanes.unwrap_or(1).saturating_mul(LANE_BYTES.max(form.slot_bytes()))));
+        let bytes = bucket_bytes
+            .unwrap_or(model.bytes.max(lanes.unwrap_or(1).saturating_mul(LANE_BYTES.max(form.slot_bytes()))));
         let lanes = lanes.unwrap_or_else(|| model.lanes.min((bytes / LANE_BYTES.max(form.slot_bytes())).max(1)));
         let slots = bytes / form.slot_bytes();
         let is_possible = bytes.is_power_of_two()
@@ -86,7 +87,9 @@ impl BucketShape {
     /// in L2 every further lane costs.
     fn by_cost(form: SlotForm, load_factor: f64, is_cached: bool) -> Self {
         match (is_cached, load_factor > 0.7) {
-            (true, false) => Self { bytes: (2 * form.slot_bytes()).max(32), lanes: if form.slot_bytes() > 8 { 2 } else { 1 } },
+            (true, false) => {
+                Self { bytes: (2 * form.slot_bytes()).max(32), lanes: if form.slot_bytes() > 8 { 2 } else { 1 } }
+            }
             (true, true) => Self { bytes: 64, lanes: 2 },
             (false, _) => Self { bytes: 64, lanes: 4 },
         }

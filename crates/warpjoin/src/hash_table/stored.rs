@@ -70,13 +70,7 @@ impl StoredRows {
     }
 
     /// `rows` of the rows, those whose numbers `chosen` holds, in that order.
-    pub(super) fn kept(
-        &self,
-        device: &TableDevice,
-        layout: &RowLayout,
-        chosen: &Buffer,
-        rows: u64,
-    ) -> Result<Self> {
+    pub(super) fn kept(&self, device: &TableDevice, layout: &RowLayout, chosen: &Buffer, rows: u64) -> Result<Self> {
         let mut words = vec![];
         for (word, buffer) in self.words.iter().enumerate() {
             words.push(device.gather(chosen, rows, buffer, self.rows, layout.is_wide(word))?);

@@ -1,5 +1,8 @@
 //! Columns of tables to words, and words to columns of tables.
 
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema};
 use warpjoin_device::{Arg, Buffer};
 
 use super::device::TableDevice;
@@ -103,12 +106,14 @@ impl TableDevice {
             return Err(crate::Reason::Limit(format!("{rows} rows at once in a hash table")).into());
         }
         let key_masks = vec![u64::MAX; layout.key_words];
-        let nullable_keys = columns.iter().zip(fields).filter(|(column, field)| field.is_key && column.1.validity.is_some());
+        let nullable_keys =
+            columns.iter().zip(fields).filter(|(column, field)| field.is_key && column.1.validity.is_some());
         let nullable_keys = nullable_keys.count();
         // One validity of a key of one column can be used as it is.
         let must_pack = mode == PackMode::Compact || (nullable_keys > 0 && layout.keys > 1);
         if !must_pack {
-            let as_is: Option<Vec<PackedWord<'_>>> = (0..words).map(|word| word_as_is(layout, &columns, word)).collect();
+            let as_is: Option<Vec<PackedWord<'_>>> =
+                (0..words).map(|word| word_as_is(layout, &columns, word)).collect();
             if let Some(words) = as_is {
                 let validity = columns[0].1.validity.as_ref().map(Source::Column);
                 return Ok(PackedRows { rows, words, validity, key_masks });
@@ -139,16 +144,16 @@ impl TableDevice {
         Ok(PackedRows { rows, words, validity: validity.map(Source::Made), key_masks })
     }
 
-    /// Columns unpacked from `words` (one a word of the layout, those that the fields need). Rows without a bit in `found`
-    /// are null.
+    /// Columns unpacked from `words` (one a word of the layout, those that the fields need). Rows without a bit in `found`,
+    /// which says how many have one, are null.
     pub(super) fn unpack(
         &self,
         layout: &RowLayout,
         fields: &[PackedField],
         mut words: Vec<Word>,
-        found: Option<&Buffer>,
+        found: Option<(&Buffer, u64)>,
         rows: u64,
-    ) -> Result<Vec<(ColumnType, ShardColumn)>> {
+    ) -> Result<Vec<UnpackedColumn>> {
         let kernel = self.kernel(&words_module(), "unpack_column")?;
         let mut columns = vec![];
         for field in fields {
@@ -162,15 +167,22 @@ impl TableDevice {
             let validity = (has_nulls && rows > 0).then(|| self.alloc_bits(rows)).transpose()?;
             if alone && rows > 0 {
                 // The word is the column.
-                if let (Some(found), Some(validity)) = (found, &validity) {
+                if let (Some((found, _)), Some(validity)) = (found, &validity) {
                     self.stream.copy((found, 0), (validity, 0), rows.div_ceil(32) * 4)?;
                 }
                 let values = words[field.word].buffer.take();
-                columns.push((column_type, ShardColumn { values, offsets: None, validity }));
+                let null_count = found.map_or(0, |(_, found)| rows - found);
+                columns.push(UnpackedColumn {
+                    column_type,
+                    null_count,
+                    stored: ShardColumn { values, offsets: None, validity },
+                });
                 continue;
             }
+            let control = self.control()?;
             let values = (width > 0 && rows > 0).then(|| self.alloc(rows * width)).transpose()?;
-            let word = |index: usize| words.get(index).and_then(|word| word.buffer.as_ref()).map_or(Arg::Null, Arg::Buffer);
+            let word =
+                |index: usize| words.get(index).and_then(|word| word.buffer.as_ref()).map_or(Arg::Null, Arg::Buffer);
             let bias = field.min.wrapping_sub(layout_of_column.base);
             let (null_word, null_bit) = field.null.unwrap_or((0, 0));
             let args = [
@@ -184,20 +196,30 @@ impl TableDevice {
                 if field.null.is_some() { word(null_word) } else { Arg::Null },
                 Arg::U64((word_bytes(null_word) == 8).into()),
                 Arg::U64(null_bit.into()),
-                found.map_or(Arg::Null, Arg::Buffer),
+                found.map_or(Arg::Null, |(found, _)| Arg::Buffer(found)),
                 Arg::U64(rows),
                 Arg::U64(width),
                 values.as_ref().map_or(Arg::Null, Arg::Buffer),
                 validity.as_ref().map_or(Arg::Null, Arg::Buffer),
+                Arg::Buffer(&control),
             ];
             self.launch_rows(&kernel, rows, 1, 0, &args)?;
-            columns.push((column_type, ShardColumn { values, offsets: None, validity }));
+            let null_count = if has_nulls { self.report(&control)?.rows } else { 0 };
+            let stored = ShardColumn { values, offsets: None, validity };
+            columns.push(UnpackedColumn { column_type, null_count, stored });
         }
         Ok(columns)
     }
 
     /// The words of chosen rows: `from` has a row number each.
-    pub(super) fn gather(&self, from: &Buffer, rows: u64, input: &Buffer, input_rows: u64, is_wide: bool) -> Result<Buffer> {
+    pub(super) fn gather(
+        &self,
+        from: &Buffer,
+        rows: u64,
+        input: &Buffer,
+        input_rows: u64,
+        is_wide: bool,
+    ) -> Result<Buffer> {
         let kernel = self.kernel(&words_module(), "gather_words")?;
         let output = self.alloc(rows * if is_wide { 8 } else { 4 })?;
         let args = [
@@ -213,24 +235,35 @@ impl TableDevice {
     }
 
     /// A table on this device, once everything that was enqueued is done.
-    pub(super) fn table(&self, columns: Vec<(String, ColumnType, ShardColumn)>, rows: u64) -> Result<Table> {
+    pub(super) fn table(&self, names: Vec<String>, columns: Vec<UnpackedColumn>, rows: u64) -> Result<Table> {
+        let done = self.work_done()?;
         self.stream.synchronize()?;
-        let mut fields = vec![];
-        let mut types = vec![];
-        let mut stored = vec![];
-        for (name, column_type, column) in columns {
-            fields.push(arrow::datatypes::Field::new(name, column_type.data_type.clone(), column_type.has_nulls));
-            types.push(column_type);
-            stored.push(column);
+        self.keep_done(done);
+        let (mut fields, mut types, mut statistics, mut stored) = (vec![], vec![], vec![], vec![]);
+        for (name, column) in names.into_iter().zip(columns) {
+            let facts = column.column_type;
+            fields.push(Field::new(name, facts.data_type.clone(), facts.has_nulls));
+            types.push(facts);
+            statistics.push(ColumnStatistics {
+                null_count: column.null_count,
+                distinct: None,
+                sorted: false,
+                unique: None,
+            });
+            stored.push(column.stored);
         }
-        let schema = std::sync::Arc::new(arrow::datatypes::Schema::new(fields));
-        let statistics = types
-            .iter()
-            .map(|_| ColumnStatistics { null_count: 0, distinct: None, sorted: false, unique: None })
-            .collect();
         let shard = Shard { rows, first_row: 0, columns: stored };
+        let schema = Arc::new(Schema::new(fields));
         Ok(Table::from_result(self.session.clone(), schema, types, statistics, vec![shard]))
     }
+}
+
+/// A column of a result.
+#[derive(Debug)]
+pub(super) struct UnpackedColumn {
+    pub column_type: ColumnType,
+    pub null_count: u64,
+    pub stored: ShardColumn,
 }
 
 /// A column of the table with the field's name and type.
@@ -243,13 +276,17 @@ fn column_of<'a>(table: &'a Table, field: &PackedField) -> Result<(&'a ColumnTyp
         return Err(Error::InvalidArgument(format!("column {name} is {given}, and {expected} in the hash table")));
     }
     if facts.has_nulls && !field.is_key && field.null.is_none() {
-        return Err(Error::InvalidArgument(format!("column {name} has nulls, and none in the hash table: declare it nullable")));
+        return Err(Error::InvalidArgument(format!(
+            "column {name} has nulls, and none in the hash table: declare it nullable"
+        )));
     }
     if let (Domain::Int { min, max }, Domain::Int { min: least, max: most }) = (facts.domain, field.domain)
         && table.rows() > 0
         && (min < least || max > most)
     {
-        return Err(Error::InvalidArgument(format!("column {name} may hold {min} to {max}, beyond its type's {least} to {most}")));
+        return Err(Error::InvalidArgument(format!(
+            "column {name} may hold {min} to {max}, beyond its type's {least} to {most}"
+        )));
     }
     Ok((facts, &table.shards()[0].columns[index]))
 }

@@ -1,5 +1,6 @@
 //! A model of hash tables, and random operations on both.
 #![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -81,12 +82,12 @@ fn cells(array: &ArrayRef) -> Vec<Cell> {
 fn canonical(data_type: &DataType, cell: Cell) -> Cell {
     match data_type {
         DataType::Float32 => cell.map(|bits| match f32::from_bits(bits as u32) {
-            v if v == 0.0 => 0,
+            0.0 => 0,
             v if v.is_nan() => i128::from(f32::NAN.to_bits()),
             v => i128::from(v.to_bits()),
         }),
         DataType::Float64 => cell.map(|bits| match f64::from_bits(bits as u64) {
-            v if v == 0.0 => 0,
+            0.0 => 0,
             v if v.is_nan() => i128::from(f64::NAN.to_bits()),
             v => i128::from(v.to_bits()),
         }),
@@ -278,8 +279,11 @@ impl Pair {
 
     /// Everything that can be asked.
     fn check(&self, wanted: &[Row]) {
-        let mut expected: Vec<Row> =
-            self.model.iter().flat_map(|(key, values)| values.iter().map(|v| [key.clone(), v.clone()].concat())).collect();
+        let mut expected: Vec<Row> = self
+            .model
+            .iter()
+            .flat_map(|(key, values)| values.iter().map(|v| [key.clone(), v.clone()].concat()))
+            .collect();
         let mut held = self.entries();
         assert_eq!(self.table.len(), expected.len() as u64, "rows");
         expected.sort();
