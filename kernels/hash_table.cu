@@ -30,7 +30,8 @@ WJ_DEVICE bool is_beside(KeyWord key) { return WJ_KEY_BYTES != 0 && key == 0; }
 struct BuildParams {
     Buckets table;
     RowWords rows;        // partitioned: key, then value
-    const u32* offsets;   // segments + 1
+    const u32* offsets;   // segments + 1; with bin_rows: rows in the bin of each segment
+    u64 bin_rows;
     u64 late_max;         // rows of a segment that may find their home bucket full, before it takes longer
     u64* control;
 };
@@ -149,8 +150,13 @@ WJ_ENTRY(build_segments, BuildParams, 1024) {
     const u32 buckets = (u32)p.table.segment_buckets;
     const SegmentBuild build = open_segment(buckets, (u32)p.late_max);
     const u64 first_bucket = (u64)blockIdx.x * buckets;
-    const u32 begin = p.offsets[blockIdx.x];
-    const u32 end = p.offsets[blockIdx.x + 1];
+    const u32 begin = p.bin_rows != 0 ? blockIdx.x * (u32)p.bin_rows : p.offsets[blockIdx.x];
+    const u32 end = p.bin_rows != 0 ? begin + p.offsets[blockIdx.x] : p.offsets[blockIdx.x + 1];
+    if (p.bin_rows != 0 && end - begin > p.bin_rows) {
+        // Rows are lost: the host goes another way.
+        if (threadIdx.x == 0) raise_status(p.control, WJ_STATUS_FULL);
+        return;
+    }
     u32 keys = 0;
     constexpr u32 each = 4;
     for (u32 first = begin + threadIdx.x; first < end; first += blockDim.x * each) {

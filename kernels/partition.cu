@@ -90,6 +90,7 @@ struct PassParams {
     u32* cursors;              // 2^(first_bits + bits)
     const u32* first_offsets;  // 2^first_bits + 1, with first_bits
     const u32* first_tiles;    // the same
+    u64 bin_rows;              // room of each partition where they were not counted; 0: cursors begin where partitions do
 };
 
 // The rows of a block's tile: in one partition of the pass before.
@@ -162,7 +163,7 @@ WJ_DEVICE void move_tile(const PassParams& p) {
                                 : hash_row(p.input, range.first + row);
         places[item] = rank_row(tile, partition_of(hash, (u32)(p.first_bits + p.bits)) & (partitions - 1));
     }
-    reserve_runs(tile, partitions, p.cursors + ((u64)range.partition << p.bits));
+    reserve_runs(tile, partitions, p.cursors + ((u64)range.partition << p.bits), PartitionBins{(u32)p.bin_rows});
     place_rows(tile, places);
     for (u32 word = 0; word < p.input.words; ++word) {
         if (word != 0 || !SINGLE) load_items(p.input, word, range, values);

@@ -111,9 +111,15 @@ WJ_DEVICE T block_scan(T* sums, u64 count, ValueAt value_at, Put put) {
     return before;
 }
 
+// Partitions of equal room, which then need not be counted first: `rows` each, and after all of them room for a tile.
+// A run that finds no room goes there, where its rows are lost; the cursor tells.
+struct PartitionBins {
+    u32 rows;  // 0: cursors begin where partitions do
+};
+
 // Gives every partition of the tile its place in the tile and its run in the output. All threads of the
 // block call it, once all rows are ranked.
-WJ_DEVICE void reserve_runs(const PartitionTile& tile, u32 partitions, u32* cursors) {
+WJ_DEVICE void reserve_runs(const PartitionTile& tile, u32 partitions, u32* cursors, PartitionBins bins = {0}) {
     __syncthreads();
     const u32 each = (partitions + blockDim.x - 1) / blockDim.x;
     const u32 first = threadIdx.x * each;
@@ -124,7 +130,13 @@ WJ_DEVICE void reserve_runs(const PartitionTile& tile, u32 partitions, u32* curs
     for (u32 partition = first; partition < end; ++partition) {
         const u32 count = tile.counts[partition];
         tile.counts[partition] = place;
-        if (count != 0) tile.targets[partition] = atomicAdd(&cursors[partition], count) - place;
+        if (count != 0) {
+            u32 target = atomicAdd(&cursors[partition], count);
+            if (bins.rows != 0) {
+                target = target + count <= bins.rows ? partition * bins.rows + target : partitions * bins.rows + place;
+            }
+            tile.targets[partition] = target - place;
+        }
         place += count;
     }
     __syncthreads();

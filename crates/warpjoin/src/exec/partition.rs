@@ -16,7 +16,7 @@ use crate::codegen::{
 use crate::{Error, Reason, Result};
 
 /// Bits of a pass from which on its tiles are large.
-pub(crate) const MANY_BITS: u32 = 10;
+const MANY_BITS: u32 = 10;
 /// Entries of the second pass: key in one word, in several.
 pub(crate) const PASS_SINGLE: &str = "partition_pass_single";
 const PASS_MULTIPLE: &str = "partition_pass_multiple";
@@ -227,6 +227,7 @@ impl Query<'_> {
                 Arg::Buffer(&cursors),
                 Arg::Buffer(&first_offsets),
                 Arg::Buffer(&first_tiles),
+                Arg::U64(0),
             ]);
             let launch = Launch {
                 blocks: u32::try_from(rows_max.div_ceil(second.tile_rows()) + firsts).unwrap_or(u32::MAX),

@@ -3,7 +3,7 @@
 use warpjoin_device::{Arg, Buffer, Kernel, Launch};
 
 use super::device::{Report, TableDevice};
-use super::segments::Segments;
+use super::segments::{PartitionedWords, Segments};
 use super::slots::{BucketShape, SlotForm, table_module};
 use super::words::RESERVATION_BYTES;
 use crate::exec::row_words::RowWords;
@@ -65,7 +65,10 @@ impl Buckets {
         if buckets > u64::from(u32::MAX) {
             return Err(crate::Reason::Limit(format!("{buckets} buckets of a hash table")).into());
         }
-        let alloc = |bytes: u64| if is_cleared { device.alloc_zeroed(bytes) } else { device.alloc(bytes) };
+        let alloc = |bytes: u64| match is_cleared {
+            true => device.alloc_zeroed(bytes),
+            false => Ok(device.stream.alloc(bytes.next_multiple_of(16))?),
+        };
         Ok(Self {
             form,
             shape,
@@ -154,12 +157,18 @@ impl Buckets {
     }
 
     /// Fills the buckets from rows partitioned by segment; how many keys there are.
-    pub(super) fn build(&self, device: &TableDevice, rows: &RowWords<'_>, offsets: &Buffer) -> Result<Report> {
+    pub(super) fn build(&self, device: &TableDevice, rows: &PartitionedWords) -> Result<Report> {
+        let words = rows.row_words(self.seed);
         let control = device.control()?;
-        let mut args = self.args(rows);
-        args.extend(rows.args());
+        let mut args = self.args(&words);
+        args.extend(words.args());
         let late_max = self.segments.late_max(self.form, self.shape);
-        args.extend([Arg::Buffer(offsets), Arg::U64(late_max.into()), Arg::Buffer(&control)]);
+        args.extend([
+            Arg::Buffer(&rows.offsets),
+            Arg::U64(rows.bin_rows),
+            Arg::U64(late_max.into()),
+            Arg::Buffer(&control),
+        ]);
         let launch = Launch {
             blocks: 1 << self.segments.bits,
             block_threads: if device.is_simulated() { 64 } else { 1024 },

@@ -16,7 +16,7 @@ const BUILD_ROWS_MIN_TEST: u64 = 32;
 pub(super) const TRIES_MAX: u32 = 16;
 /// Tries with other seeds before more room.
 const SEEDS: u32 = 2;
-/// Tries with segments before one segment has all buckets, so that only a full table is full.
+/// Tries with segments (the first one with bins) before one segment has all buckets, so that only a full table is full.
 const SEGMENTED_TRIES: u32 = 4;
 
 /// Whether a table has segments that a block can build.
@@ -123,11 +123,17 @@ impl Parts<'_> {
             let seed = seed_of(seed, attempt);
             let rows = RowWords { seed, ..rows.clone() };
             let buckets = self.empty(form, (capacity, Cut::Segments), seed, false)?;
-            let bits = buckets.segments.bits;
-            let Some(partitioned) = self.device.partition(&rows, count, bits, self.options.hash_bits)? else {
+            let (bits, hash_bits) = (buckets.segments.bits, self.options.hash_bits);
+            // Bins first: they save counting. What overflows them, many rows of a key, is partitioned side by side then.
+            let bins =
+                if attempt == 0 { self.device.partition_into_bins(&rows, count, bits, hash_bits)? } else { None };
+            let Some(partitioned) = (match bins {
+                Some(bins) => Some(bins),
+                None => self.device.partition(&rows, count, bits, hash_bits)?,
+            }) else {
                 return Ok(None);
             };
-            let report = buckets.build(self.device, &partitioned.row_words(seed), &partitioned.offsets)?;
+            let report = buckets.build(self.device, &partitioned)?;
             if !report.is_full {
                 return Ok(Some((buckets, report.rows)));
             }

@@ -5,9 +5,9 @@ use warpjoin_device::{Arg, Buffer, Launch};
 use super::device::TableDevice;
 use super::slots::{BucketShape, SlotForm};
 use crate::Result;
-use crate::codegen::{PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, ROW_WORDS_MAX};
+use crate::codegen::{PARTITION_THREADS_FEW, PARTITION_THREADS_MANY};
 use crate::exec::partition::{
-    MANY_BITS, PARTITION_BITS_MAX, PASS_SINGLE, PassBits, one_block, partition_launch, partition_module, pointers,
+    PARTITION_BITS_MAX, PASS_SINGLE, PassBits, TileLaunch, one_block, partition_launch, partition_module, pointers,
 };
 use crate::exec::row_words::{RowWords, WordColumn};
 
@@ -23,6 +23,8 @@ pub(super) struct Segments {
 const HIGH_LOAD: f64 = 0.8;
 /// Counters, and what alignment takes, beside buckets and late rows.
 const SHARED_BYTES_BESIDE: u32 = 16;
+/// Most bits of bins: with more, runs get short.
+const BIN_BITS_MAX: u32 = 10;
 /// One of so many slots' rows may find its home bucket full before a build takes longer: at a load factor of 0.95 one of
 /// 8 does.
 const SLOTS_PER_LATE: u32 = 6;
@@ -94,11 +96,16 @@ pub(super) fn probe_bits(device: &TableDevice, table_bytes: u64, keys: u64, is_t
     bits_for(table_bytes.div_ceil(l2_bytes / PROBED_SHARE)).clamp(1, PROBE_BITS_MAX)
 }
 
+/// Room of a bin beyond the mean, in spreads of the rows of a partition.
+const BIN_SPREADS: f64 = 8.0;
+
 /// Rows of words by the top bits of their key's hash.
 pub(super) struct PartitionedWords {
     words: Vec<(Buffer, bool)>,
-    /// Partitions + 1 u32.
+    /// Where partitions begin, and where the last one ends (partitions + 1 u32); for bins the rows in each.
     pub offsets: Buffer,
+    /// Room of each partition; 0: they lie side by side.
+    pub bin_rows: u64,
 }
 
 impl PartitionedWords {
@@ -110,7 +117,32 @@ impl PartitionedWords {
 }
 
 impl TableDevice {
-    /// Partitions rows, all of which count, with a key of one word. `None` for more bits than passes have.
+    /// Partitions rows, all of which count, with a key of one word, into bins of equal room in one pass: some may be
+    /// overfull, and rows lost then. `None` for more bits than a pass has.
+    pub(super) fn partition_into_bins(
+        &self,
+        rows: &RowWords<'_>,
+        count: u64,
+        bits: u32,
+        hash_bits: u32,
+    ) -> Result<Option<PartitionedWords>> {
+        let mean = count >> bits;
+        let bin_rows = mean + (BIN_SPREADS * (mean as f64).sqrt()) as u64 + 16;
+        let tile = self.tile(bits);
+        if bits > BIN_BITS_MAX || !is_partitionable(rows) || (bin_rows << bits) + tile.tile_rows() > u64::from(u32::MAX)
+        {
+            return Ok(None);
+        }
+        let cursors = self.stream.alloc_filled(4 << bits, 0)?;
+        let room = (bin_rows << bits) + tile.tile_rows();
+        let words = self.alloc_words(rows, room)?;
+        let pass = Pass { before: 0, bits, cursors: &cursors, firsts: None, bin_rows };
+        self.move_rows(rows, &words, count, hash_bits, pass)?;
+        let words = words.into_iter().zip(rows.columns.iter().map(|column| column.is_wide)).collect();
+        Ok(Some(PartitionedWords { words, offsets: cursors, bin_rows }))
+    }
+
+    /// The same side by side, in as many passes as needed. `None` for more bits than passes have.
     pub(super) fn partition(
         &self,
         rows: &RowWords<'_>,
@@ -118,82 +150,109 @@ impl TableDevice {
         bits: u32,
         hash_bits: u32,
     ) -> Result<Option<PartitionedWords>> {
-        if bits > PARTITION_BITS_MAX || rows.validity.is_some() || rows.key_masks.len() != 1 {
+        if bits > PARTITION_BITS_MAX || !is_partitionable(rows) {
             return Ok(None);
         }
         let stream = &self.stream;
-        let info = stream.device().info();
         let bits = PassBits::of(bits);
         let module = partition_module(hash_bits);
         let partitions = 1u64 << bits.total();
         let firsts = 1u64 << bits.first;
         let counts = stream.alloc_filled(partitions * 4, 0)?;
-        let one = one_block(stream);
-        let mut args = rows.args();
-        args.extend([Arg::U64(count), Arg::U64(bits.total().into()), Arg::Buffer(&counts)]);
-        let threads = if self.is_simulated() { 64 } else { PARTITION_THREADS_MANY };
-        let shared_bytes = 4u32 << bits.total();
-        let resident = if shared_bytes > info.shared_bytes_per_block_max / 2 { 1 } else { 2048 / threads.max(1024) };
-        let fill = u64::from(info.multiprocessors * resident);
-        let blocks = count.div_ceil(u64::from(threads) * 8).clamp(1, fill) as u32;
-        let launch = Launch { blocks, block_threads: threads, shared_bytes };
-        self.launch(&self.kernel(&module, "partition_count")?, launch, &args)?;
+        self.count_rows(rows, count, bits.total(), hash_bits, &counts)?;
         let offsets = stream.alloc((partitions + 1) * 4)?;
         let cursors = stream.alloc(partitions * 4)?;
         let first_cursors = stream.alloc(firsts * 4)?;
         let first_offsets = stream.alloc((firsts + 1) * 4)?;
         let first_tiles = stream.alloc((firsts + 1) * 4)?;
-        let second = partition_launch(info, bits.second, PARTITION_THREADS_FEW);
         let args = [
             Arg::Buffer(&counts),
             Arg::U64(bits.first.into()),
             Arg::U64(bits.second.into()),
-            Arg::U64(second.tile_rows()),
+            Arg::U64(self.tile(bits.second).tile_rows()),
             Arg::Buffer(&offsets),
             Arg::Buffer(&cursors),
             Arg::Buffer(&first_cursors),
             Arg::Buffer(&first_offsets),
             Arg::Buffer(&first_tiles),
         ];
-        self.launch(&self.kernel(&module, "partition_scan")?, Launch { shared_bytes: 33 * 4, ..one }, &args)?;
-        let pass = self.kernel(&module, PASS_SINGLE)?;
-        let alloc = |rows: &RowWords<'_>| -> Result<Vec<Buffer>> {
-            rows.columns.iter().map(|column| self.alloc(count * if column.is_wide { 8 } else { 4 })).collect()
-        };
-        let move_rows = |from: &RowWords<'_>, to: &[Buffer], before: u32, bits: u32, cursors: &Buffer| -> Result<()> {
-            let threads = if bits >= MANY_BITS { PARTITION_THREADS_MANY } else { PARTITION_THREADS_FEW };
-            // The pass's own kernel has registers for few threads.
-            let tile = partition_launch(info, bits, threads.min(PARTITION_THREADS_FEW));
-            let mut args = from.args();
-            args.extend(pointers(to));
-            args.extend([
-                Arg::U64(count),
-                Arg::U64(before.into()),
-                Arg::U64(bits.into()),
-                Arg::Buffer(cursors),
-                Arg::Buffer(&first_offsets),
-                Arg::Buffer(&first_tiles),
-            ]);
-            let extra = if before == 0 { 0 } else { 1u64 << before };
-            let blocks = u32::try_from((count.div_ceil(tile.tile_rows()) + extra).max(1)).unwrap_or(u32::MAX);
-            let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: tile.shared_bytes };
-            self.launch(&pass, launch, &args)
-        };
-        let mut words = alloc(rows)?;
-        move_rows(rows, &words, 0, bits.first, &first_cursors)?;
+        let launch = Launch { shared_bytes: 33 * 4, ..one_block(stream) };
+        self.launch(&self.kernel(&module, "partition_scan")?, launch, &args)?;
+        let mut words = self.alloc_words(rows, count)?;
+        let pass = Pass { before: 0, bits: bits.first, cursors: &first_cursors, firsts: None, bin_rows: 0 };
+        self.move_rows(rows, &words, count, hash_bits, pass)?;
         let is_wide: Vec<bool> = rows.columns.iter().map(|column| column.is_wide).collect();
         if bits.second > 0 {
-            let moved = alloc(rows)?;
+            let moved = self.alloc_words(rows, count)?;
             let columns = words
                 .iter()
                 .zip(&is_wide)
                 .map(|(buffer, &is_wide)| WordColumn { buffer: Some(buffer), is_wide, bias: 0 })
                 .collect();
             let from = RowWords { columns, ..rows.clone() };
-            move_rows(&from, &moved, bits.first, bits.second, &cursors)?;
+            let firsts = Some((&first_offsets, &first_tiles));
+            let pass = Pass { before: bits.first, bits: bits.second, cursors: &cursors, firsts, bin_rows: 0 };
+            self.move_rows(&from, &moved, count, hash_bits, pass)?;
             words = moved;
         }
-        debug_assert!(words.len() <= ROW_WORDS_MAX);
-        Ok(Some(PartitionedWords { words: words.into_iter().zip(is_wide).collect(), offsets }))
+        Ok(Some(PartitionedWords { words: words.into_iter().zip(is_wide).collect(), offsets, bin_rows: 0 }))
     }
+
+    fn count_rows(&self, rows: &RowWords<'_>, count: u64, bits: u32, hash_bits: u32, counts: &Buffer) -> Result<()> {
+        let info = self.stream.device().info();
+        let mut args = rows.args();
+        args.extend([Arg::U64(count), Arg::U64(bits.into()), Arg::Buffer(counts)]);
+        let block_threads = if self.is_simulated() { 64 } else { PARTITION_THREADS_MANY };
+        let shared_bytes = 4u32 << bits;
+        let resident = if shared_bytes > info.shared_bytes_per_block_max / 2 { 1 } else { 2 };
+        let fill = u64::from(info.multiprocessors * resident);
+        let blocks = count.div_ceil(u64::from(block_threads) * 8).clamp(1, fill) as u32;
+        let kernel = self.kernel(&partition_module(hash_bits), "partition_count")?;
+        self.launch(&kernel, Launch { blocks, block_threads, shared_bytes }, &args)
+    }
+
+    /// The tile of a block that moves rows: the kernel has registers for few threads.
+    fn tile(&self, bits: u32) -> TileLaunch {
+        partition_launch(self.stream.device().info(), bits, PARTITION_THREADS_FEW)
+    }
+
+    fn alloc_words(&self, rows: &RowWords<'_>, count: u64) -> Result<Vec<Buffer>> {
+        let alloc = |column: &WordColumn<'_>| Ok(self.stream.alloc(count * if column.is_wide { 8 } else { 4 })?);
+        rows.columns.iter().map(alloc).collect()
+    }
+
+    fn move_rows(&self, from: &RowWords<'_>, to: &[Buffer], count: u64, hash_bits: u32, pass: Pass<'_>) -> Result<()> {
+        let tile = self.tile(pass.bits);
+        let (offsets, tiles) = pass.firsts.unzip();
+        let mut args = from.args();
+        args.extend(pointers(to));
+        args.extend([
+            Arg::U64(count),
+            Arg::U64(pass.before.into()),
+            Arg::U64(pass.bits.into()),
+            Arg::Buffer(pass.cursors),
+            offsets.map_or(Arg::Null, Arg::Buffer),
+            tiles.map_or(Arg::Null, Arg::Buffer),
+            Arg::U64(pass.bin_rows),
+        ]);
+        let extra = if pass.before == 0 { 0 } else { 1u64 << pass.before };
+        let blocks = u32::try_from((count.div_ceil(tile.tile_rows()) + extra).max(1)).unwrap_or(u32::MAX);
+        let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: tile.shared_bytes };
+        self.launch(&self.kernel(&partition_module(hash_bits), PASS_SINGLE)?, launch, &args)
+    }
+}
+
+/// One pass over rows.
+struct Pass<'a> {
+    /// Bits of the pass before.
+    before: u32,
+    bits: u32,
+    cursors: &'a Buffer,
+    /// Of the partitions of the pass before: where they begin, tiles before each.
+    firsts: Option<(&'a Buffer, &'a Buffer)>,
+    bin_rows: u64,
+}
+
+fn is_partitionable(rows: &RowWords<'_>) -> bool {
+    rows.validity.is_none() && rows.key_masks.len() == 1
 }
