@@ -2,12 +2,12 @@
 //
 // build_segments: builds a segment a block in shared memory, from rows partitioned by it: every row into its home
 //   bucket, then those that found it full on their ways. Shared: the segment's slots, 5 bytes a bucket, late_max
-//   u32, 16 bytes more.
+//   times 8, 16 bytes more.
 // insert_rows: inserts rows one by one; erase_rows: frees the slots of keys.
 // find_rows: finds keys in row order, by probe groups. probe_rows: the same, putting out what is found in any order.
 // export_slots: the keys and values of a table, in any order.
 // Grids: insert, erase and export one row (or slot) a thread, find, erase and probe LANE_KEYS, in a grid stride.
-// Shared besides: QUEUE_KEYS QueuedKey a warp for find, erase and probe; an OutputReservation before them for probe,
+// Shared besides: QUEUE_KEYS QueuedKey a warp for find, erase and probe; FoundRows a warp before them for probe,
 // a BlockReservation for export.
 // Control: status FULL where a key found no slot; rows: how many keys were new, erased, found or put out.
 #include "wj/buckets.cuh"
@@ -15,12 +15,16 @@
 
 // The key in the first word of a row.
 WJ_DEVICE u64 load_key(const RowWords& rows, u64 row) {
-    if (WJ_KEY_BYTES == 4) return reinterpret_cast<const u32*>(rows.columns[0])[row] + (u32)rows.biases[0];
+    if (WJ_KEY_BYTES == 4) return load_once(reinterpret_cast<const u32*>(rows.columns[0]) + row) + (u32)rows.biases[0];
     return load_word(rows, 0, row);
 }
 
 // Turns that take all keys of a warp's queue through all buckets.
 WJ_DEVICE u64 queue_turns_max(const Buckets& table) { return (u64)QUEUE_KEYS * (table.segment_buckets + 2); }
+
+// Found rows of a warp that are put out together, and room for as many and a warp's next ones.
+constexpr u32 FOUND_BATCH = 128;
+constexpr u32 FOUND_ROWS = FOUND_BATCH + 32;
 
 // Key 0 has its place beside the table; slots with row numbers have none.
 WJ_DEVICE bool is_beside(KeyWord key) { return WJ_KEY_BYTES != 0 && key == 0; }
@@ -54,6 +58,7 @@ struct SegmentBuild {
     u32* filled;    // a bucket: rows that wanted to be there
     u32* passed;    // a byte a bucket
     u32* late;      // rows whose home bucket was full
+    u32* next;      // a late row: 1 + the next one of the same home bucket, or 0
     u32 late_max;
     u32* counters;  // late rows, keys
 };
@@ -65,6 +70,7 @@ WJ_DEVICE SegmentBuild open_segment(u32 buckets, u32 late_max) {
     build.passed = build.filled + buckets;
     build.counters = build.passed + (buckets + 3) / 4;
     build.late = build.counters + 2;
+    build.next = build.late + late_max;
     build.late_max = late_max;
     u32* words = reinterpret_cast<u32*>(build.slots);
     const u32 cleared = (u32)(build.late - words);
@@ -146,6 +152,99 @@ WJ_DEVICE void place_on_way(const BuildParams& p, const SegmentBuild& build, u64
     ++keys;
 }
 
+// Whether a bucket has room: slots fill from the first on.
+WJ_DEVICE bool has_room(const SegmentBuild& build, u32 bucket) {
+    return load_relaxed(slot_at(build.slots, bucket, BUCKET_SLOTS - 1)) == 0;
+}
+
+// Puts a key that is nowhere in the bucket into its first free slot.
+WJ_DEVICE bool place_in(const SegmentBuild& build, u32 bucket, SlotWord word, u64 value) {
+    for (u32 slot = 0; slot < BUCKET_SLOTS; ++slot) {
+        SlotWord* at = slot_at(build.slots, bucket, slot);
+        if (load_relaxed(at) != 0 || atomicCAS(at, (SlotWord)0, word) != 0) continue;
+        store_value(build.slots, bucket * BUCKET_SLOTS + slot, value);
+        return true;
+    }
+    return false;
+}
+
+WJ_DEVICE bool is_in(const SegmentBuild& build, u32 bucket, KeyWord key) {
+    bool found = false;
+    for (u32 slot = 0; slot < BUCKET_SLOTS; ++slot) found |= key_of(load_relaxed(slot_at(build.slots, bucket, slot))) == key;
+    return found;
+}
+
+// Puts a late row into its full home bucket in place of a key whose next bucket has room, or into its own next bucket: so
+// that few keys are more than one step from home. Only the thread that owns the home bucket calls it, and only it
+// changes slots there that are not free.
+WJ_DEVICE bool place_late(const BuildParams& p, const SegmentBuild& build, u32 home, KeyWord key, u64 value, u32& keys) {
+    if (is_in(build, home, key)) return true;
+    const u64 hash = hash_of(p.table, key);
+    const u32 next = bucket_in_segment(p.table, hash, 1);
+    // An equal row may have gone there.
+    if (is_in(build, next, key)) return true;
+    if (has_room(build, home) && place_in(build, home, slot_word(key, value), value)) {
+        ++keys;
+        return true;
+    }
+    if (has_room(build, next) && place_in(build, next, slot_word(key, value), value)) {
+        mark_passed(build.passed, hash, home);
+        ++keys;
+        return true;
+    }
+    for (u32 slot = 0; slot < BUCKET_SLOTS; ++slot) {
+        SlotWord* at = slot_at(build.slots, home, slot);
+        const SlotWord word = *at;
+        const u64 other_hash = hash_of(p.table, key_of(word));
+        if (bucket_in_segment(p.table, other_hash, 0) != home) continue;
+        const u32 other_next = bucket_in_segment(p.table, other_hash, 1);
+        if (!has_room(build, other_next)) continue;
+        const u64 other_value = WJ_VALUE_BYTES == 8 ? reinterpret_cast<const u64*>(at)[SLOT_BYTES / 8 - 1] : 0;
+        if (!place_in(build, other_next, word, other_value)) continue;
+        mark_passed(build.passed, other_hash, home);
+        *const_cast<volatile SlotWord*>(at) = slot_word(key, value);
+        store_value(build.slots, home * BUCKET_SLOTS + slot, value);
+        ++keys;
+        return true;
+    }
+    return false;
+}
+
+// Brings the late rows in, those of a bucket by one thread. All threads call it.
+WJ_DEVICE void place_all_late(const BuildParams& p, const SegmentBuild& build, u64 first_bucket, u32 buckets, u32 late, u32& keys) {
+    for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) build.filled[bucket] = 0;
+    __syncthreads();
+    for (u32 index = threadIdx.x; index < late; index += blockDim.x) {
+        const KeyWord key = (KeyWord)load_key(p.rows, build.late[index]);
+        const u32 home = bucket_in_segment(p.table, hash_of(p.table, key), 0);
+        build.next[index] = atomicExch(&build.filled[home], index + 1);
+    }
+    __syncthreads();
+    for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) {
+        u32 link = build.filled[bucket];
+        // Those that find no place are linked anew.
+        u32 homeless = 0;
+        for (u32 turn = 0; turn < late && link != 0; ++turn) {
+            const u32 index = link - 1;
+            const u32 row = build.late[index];
+            link = build.next[index];
+            const u64 value = WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
+            if (place_late(p, build, bucket, (KeyWord)load_key(p.rows, row), value, keys)) continue;
+            build.next[index] = homeless;
+            homeless = index + 1;
+        }
+        build.filled[bucket] = homeless;
+    }
+    __syncthreads();
+    for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) {
+        u32 link = build.filled[bucket];
+        for (u32 turn = 0; turn < late && link != 0; ++turn) {
+            place_on_way(p, build, first_bucket, build.late[link - 1], keys);
+            link = build.next[link - 1];
+        }
+    }
+}
+
 WJ_ENTRY(build_segments, BuildParams, 1024) {
     const u32 buckets = (u32)p.table.segment_buckets;
     const SegmentBuild build = open_segment(buckets, (u32)p.late_max);
@@ -181,9 +280,7 @@ WJ_ENTRY(build_segments, BuildParams, 1024) {
     }
     const u32 late = build.counters[0];
     if (late <= build.late_max) {
-        for (u32 index = threadIdx.x; index < late; index += blockDim.x) {
-            place_on_way(p, build, first_bucket, build.late[index], keys);
-        }
+        place_all_late(p, build, first_bucket, buckets, late, keys);
     } else {
         // A key of very many rows: those that are there are found.
         for (u32 row = begin + threadIdx.x; row < end; row += blockDim.x) place_on_way(p, build, first_bucket, row, keys);
@@ -330,11 +427,11 @@ WJ_DEVICE void find_beside(const Buckets& table, const RowWords& wanted, u64 row
 WJ_DEVICE void put_value(const FindParams& p, const Probe& probe) {
     if (p.values == nullptr) return;
     if (p.wants_places) {
-        reinterpret_cast<u64*>(p.values)[probe.row] = probe.found ? probe.place : WJ_NO_PLACE;
+        store_once(reinterpret_cast<u64*>(p.values) + probe.row, probe.found ? probe.place : WJ_NO_PLACE);
     } else if (WJ_KEY_BYTES == 0 || WJ_VALUE_BYTES == 8) {
-        reinterpret_cast<u64*>(p.values)[probe.row] = probe.found ? probe.value : 0;
+        store_once(reinterpret_cast<u64*>(p.values) + probe.row, probe.found ? probe.value : 0ULL);
     } else if (WJ_VALUE_BYTES == 4) {
-        reinterpret_cast<u32*>(p.values)[probe.row] = probe.found ? (u32)probe.value : 0;
+        store_once(reinterpret_cast<u32*>(p.values) + probe.row, probe.found ? (u32)probe.value : 0u);
     }
 }
 
@@ -359,7 +456,7 @@ WJ_ENTRY(find_rows, FindParams, WJ_BLOCK_THREADS) {
     for (u64 round = 0; round < rounds; ++round, row += stride) {
         Probe probes[LANE_KEYS];
         start_probes(p.table, p.wanted, row, p.count, probes);
-        probe_step<LANE_KEYS, true>(p.table, p.wanted, probes);
+        probe_step<LANE_KEYS, true, WJ_TABLE_STREAMS>(p.table, p.wanted, probes);
         find_beside(p.table, p.wanted, row, p.count, probes);
 #pragma unroll
         for (u32 k = 0; k < LANE_KEYS; ++k) {
@@ -376,13 +473,13 @@ WJ_ENTRY(find_rows, FindParams, WJ_BLOCK_THREADS) {
         // Room for the next round.
         for (u64 turn = 0; turn < queue_turns_max(p.table) && queued >= 32; ++turn) {
             Probe next[1];
-            probe_queued(p.table, p.wanted, queue, queued, next);
+            probe_queued<WJ_TABLE_STREAMS>(p.table, p.wanted, queue, queued, next);
             hits += put_queued(p, next[0]);
         }
     }
     for (u64 turn = 0; turn < queue_turns_max(p.table) && queued > 0; ++turn) {
         Probe next[1];
-        probe_queued(p.table, p.wanted, queue, queued, next);
+        probe_queued<WJ_TABLE_STREAMS>(p.table, p.wanted, queue, queued, next);
         hits += put_queued(p, next[0]);
     }
     for (u32 distance = 16; distance > 0; distance /= 2) hits += __shfl_xor_sync(WJ_ALL_LANES, hits, distance);
@@ -415,7 +512,7 @@ WJ_ENTRY(erase_rows, EraseParams, WJ_BLOCK_THREADS) {
     for (u64 round = 0; round < rounds; ++round, row += stride) {
         Probe probes[LANE_KEYS];
         start_probes(p.table, p.wanted, row, p.count, probes);
-        probe_step<LANE_KEYS, true>(p.table, p.wanted, probes);
+        probe_step<LANE_KEYS, true, false>(p.table, p.wanted, probes);
         find_beside(p.table, p.wanted, row, p.count, probes);
 #pragma unroll
         for (u32 k = 0; k < LANE_KEYS; ++k) {
@@ -424,13 +521,13 @@ WJ_ENTRY(erase_rows, EraseParams, WJ_BLOCK_THREADS) {
         }
         for (u64 turn = 0; turn < queue_turns_max(p.table) && queued >= 32; ++turn) {
             Probe next[1];
-            probe_queued(p.table, p.wanted, queue, queued, next);
+            probe_queued<false>(p.table, p.wanted, queue, queued, next);
             erased += erase_found(p.table, next[0]);
         }
     }
     for (u64 turn = 0; turn < queue_turns_max(p.table) && queued > 0; ++turn) {
         Probe next[1];
-        probe_queued(p.table, p.wanted, queue, queued, next);
+        probe_queued<false>(p.table, p.wanted, queue, queued, next);
         erased += erase_found(p.table, next[0]);
     }
     for (u32 distance = 16; distance > 0; distance /= 2) erased += __shfl_xor_sync(WJ_ALL_LANES, erased, distance);
@@ -438,12 +535,6 @@ WJ_ENTRY(erase_rows, EraseParams, WJ_BLOCK_THREADS) {
 }
 
 // ---------------------------------------------------------------- put out
-
-// What a block shares to reserve places in an output.
-struct __align__(16) OutputReservation {
-    u64 first;
-    u32 sums[33];
-};
 
 struct ProbeParams {
     Buckets table;
@@ -461,33 +552,48 @@ WJ_DEVICE void store_word(u8* column, u64 row, u64 word) {
 }
 
 #if WJ_KEY_BYTES != 0
-// Puts out the found ones among KEYS keys of each thread. All threads of the block call it.
-template <u32 KEYS>
-WJ_DEVICE void put_found(const ProbeParams& p, OutputReservation& reservation, const Probe (&probes)[KEYS]) {
-    u32 mine = 0;
-#pragma unroll
-    for (u32 k = 0; k < KEYS; ++k) mine += probes[k].found;
-    const u32 before = block_exclusive_sum(reservation.sums, mine);
-    if (threadIdx.x == 0) {
-        const u32 total = reservation.sums[32];
-        reservation.first = total == 0 ? 0 : atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)total);
+// Found keys and values of a warp on their way out: so many at once that reserving a place for them costs little.
+struct FoundRows {
+    KeyWord keys[FOUND_ROWS];
+    u64 values[FOUND_ROWS];
+};
+
+// Writes the first FOUND_BATCH staged rows, or with `all` all of them. All lanes call it.
+WJ_DEVICE void flush_found(const ProbeParams& p, FoundRows& staged, u32& count, bool all) {
+    const u32 lane = threadIdx.x & 31;
+    if (!all && count < FOUND_BATCH) return;
+    const u32 rows = all ? count : FOUND_BATCH;
+    if (rows == 0) return;
+    u64 first = 0;
+    if (lane == 0) first = atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)rows);
+    first = __shfl_sync(WJ_ALL_LANES, first, 0);
+    // The last ones, so that what stays is in front.
+    count -= rows;
+    for (u32 index = lane; index < rows; index += 32) {
+        store_word<WJ_KEY_BYTES>(p.keys, first + index, staged.keys[count + index]);
+        store_word<WJ_VALUE_BYTES>(p.values, first + index, staged.values[count + index]);
     }
-    __syncthreads();
-    u64 at = reservation.first + before;
-#pragma unroll
-    for (u32 k = 0; k < KEYS; ++k) {
-        if (!probes[k].found) continue;
-        store_word<WJ_KEY_BYTES>(p.keys, at, probes[k].key);
-        store_word<WJ_VALUE_BYTES>(p.values, at, probes[k].value);
-        ++at;
+    __syncwarp();
+}
+
+// Stages the key if it was found. All lanes call it.
+WJ_DEVICE void put_found(const ProbeParams& p, FoundRows& staged, u32& count, const Probe& probe) {
+    const u32 lanes = __ballot_sync(WJ_ALL_LANES, probe.found);
+    if (probe.found) {
+        const u32 at = count + __popc(lanes & ((1u << (threadIdx.x & 31)) - 1));
+        staged.keys[at] = probe.key;
+        staged.values[at] = probe.value;
     }
-    __syncthreads();
+    count += __popc(lanes);
+    __syncwarp();
+    flush_found(p, staged, count, false);
 }
 
 WJ_ENTRY(probe_rows, ProbeParams, WJ_BLOCK_THREADS) {
-    OutputReservation& reservation = shared_as<OutputReservation>();
-    QueuedKey* queue = warp_queue(sizeof(OutputReservation));
+    FoundRows& staged = reinterpret_cast<FoundRows*>(&shared_as<u64>())[threadIdx.x / 32];
+    QueuedKey* queue = warp_queue(blockDim.x / 32 * sizeof(FoundRows));
     u32 queued = 0;
+    u32 count = 0;
     const u64 stride = (u64)gridDim.x * blockDim.x * LANE_KEYS;
     const u64 rounds = (p.count + stride - 1) / stride;
     const u64 warp = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
@@ -495,21 +601,25 @@ WJ_ENTRY(probe_rows, ProbeParams, WJ_BLOCK_THREADS) {
     for (u64 round = 0; round < rounds; ++round, row += stride) {
         Probe probes[LANE_KEYS];
         start_probes(p.table, p.wanted, row, p.count, probes);
-        probe_step<LANE_KEYS, true>(p.table, p.wanted, probes);
+        probe_step<LANE_KEYS, true, false>(p.table, p.wanted, probes);
         find_beside(p.table, p.wanted, row, p.count, probes);
-        for (u32 k = 0; k < LANE_KEYS; ++k) push_pending(queue, queued, probes[k]);
-        put_found(p, reservation, probes);
-        for (u64 turn = 0; turn < queue_turns_max(p.table) && __syncthreads_or(queued >= 32); ++turn) {
+#pragma unroll
+        for (u32 k = 0; k < LANE_KEYS; ++k) {
+            push_pending(queue, queued, probes[k]);
+            put_found(p, staged, count, probes[k]);
+        }
+        for (u64 turn = 0; turn < queue_turns_max(p.table) && queued >= 32; ++turn) {
             Probe next[1];
-            probe_queued(p.table, p.wanted, queue, queued, next);
-            put_found(p, reservation, next);
+            probe_queued<false>(p.table, p.wanted, queue, queued, next);
+            put_found(p, staged, count, next[0]);
         }
     }
-    for (u64 turn = 0; turn < queue_turns_max(p.table) && __syncthreads_or(queued > 0); ++turn) {
+    for (u64 turn = 0; turn < queue_turns_max(p.table) && queued > 0; ++turn) {
         Probe next[1];
-        probe_queued(p.table, p.wanted, queue, queued, next);
-        put_found(p, reservation, next);
+        probe_queued<false>(p.table, p.wanted, queue, queued, next);
+        put_found(p, staged, count, next[0]);
     }
+    flush_found(p, staged, count, true);
 }
 #endif
 

@@ -9,7 +9,7 @@
 //
 // Definitions: WJ_KEY_BYTES 4 or 8, or 0: slots hold 32 bits of the hash and the number of a row;
 // WJ_VALUE_BYTES 0, 4 (with 4-byte keys) or 8; WJ_BUCKET_BYTES 16 to 1024; WJ_LANES that look at a bucket
-// together, 8 bytes of it each at least.
+// together, 8 bytes of it each at least; WJ_TABLE_STREAMS 1 for a table that the cache does not hold.
 //
 // Slot word 0 is an empty slot. The one key that looks so lies beside the table.
 #pragma once
@@ -175,15 +175,19 @@ struct BucketPart {
     u64 words[LANE_WORDS];
 };
 
+// STREAMS: the bucket is not read again soon.
+template <bool STREAMS>
 WJ_DEVICE BucketPart load_part(const u8* slots, u64 bucket, u32 rank) {
     BucketPart part;
     const u8* from = slots + bucket * WJ_BUCKET_BYTES + rank * LANE_WORDS * 8;
     if (LANE_WORDS == 1) {
-        part.words[0] = *reinterpret_cast<const u64*>(from);
+        const u64* word = reinterpret_cast<const u64*>(from);
+        part.words[0] = STREAMS ? load_once(word) : *word;
     } else {
 #pragma unroll
         for (u32 pair = 0; pair < LANE_WORDS / 2; ++pair) {
-            const ulonglong2 two = reinterpret_cast<const ulonglong2*>(from)[pair];
+            const ulonglong2* words = reinterpret_cast<const ulonglong2*>(from) + pair;
+            const ulonglong2 two = STREAMS ? load_once(words) : *words;
             part.words[pair * 2] = two.x;
             part.words[pair * 2 + 1] = two.y;
         }
@@ -232,8 +236,8 @@ WJ_DEVICE u64 hash_of_probe(const Buckets& table, const Probe& probe) {
 }
 
 // Looks at one bucket for each key of the warp, that of every lane by its probe group. All lanes call it.
-// `has_first_steps`: all keys are at their home buckets.
-template <u32 KEYS, bool FIRST_STEP>
+// FIRST_STEP: all keys are at their home buckets.
+template <u32 KEYS, bool FIRST_STEP, bool STREAMS>
 WJ_DEVICE void probe_step(const Buckets& table, const RowWords& wanted, Probe (&probes)[KEYS]) {
     constexpr u32 turns = WJ_LANES * KEYS;
     const u32 lane = threadIdx.x & 31;
@@ -251,7 +255,7 @@ WJ_DEVICE void probe_step(const Buckets& table, const RowWords& wanted, Probe (&
 #pragma unroll
     for (u32 turn = 0; turn < turns; ++turn) {
         // Lanes without a key read some bucket: it exists, and no branch is waited for.
-        parts[turn] = load_part(table.slots, from_lane(buckets[turn / WJ_LANES], first + turn % WJ_LANES), rank);
+        parts[turn] = load_part<STREAMS>(table.slots, from_lane(buckets[turn / WJ_LANES], first + turn % WJ_LANES), rank);
     }
 #pragma unroll
     for (u32 turn = 0; turn < turns; ++turn) {
@@ -320,6 +324,7 @@ WJ_DEVICE void push_pending(QueuedKey* queue, u32& queued, const Probe& probe) {
 }
 
 // Takes up to 32 keys off the queue and looks at their next buckets. All lanes call it.
+template <bool STREAMS>
 WJ_DEVICE void probe_queued(const Buckets& table, const RowWords& wanted, QueuedKey* queue, u32& queued, Probe (&probes)[1]) {
     const u32 lane = threadIdx.x & 31;
     const u32 taken = queued < 32 ? queued : 32;
@@ -334,6 +339,6 @@ WJ_DEVICE void probe_queued(const Buckets& table, const RowWords& wanted, Queued
         probe.step = next.step;
     }
     __syncwarp();
-    probe_step<1, false>(table, wanted, probes);
+    probe_step<1, false, STREAMS>(table, wanted, probes);
     push_pending(queue, queued, probe);
 }

@@ -39,6 +39,16 @@ __device__ __forceinline__ T load_relaxed(const T* address) {
     return *const_cast<const volatile T*>(address);
 }
 
+// A load of what is read once, and a store of what is not read soon: they leave the L2 cache to others.
+template <class T>
+__device__ __forceinline__ T load_once(const T* address) {
+    return __ldcs(address);
+}
+template <class T>
+__device__ __forceinline__ void store_once(T* address, T value) {
+    __stcs(address, value);
+}
+
 #define WJ_DEVICE __device__ __forceinline__
 #define WJ_DEVICE_MEMBER __device__ __forceinline__
 

@@ -4,13 +4,13 @@ use warpjoin_device::{Arg, Buffer, Kernel, Launch};
 
 use super::device::{Report, TableDevice};
 use super::segments::{PartitionedWords, Segments};
-use super::slots::{BucketShape, SlotForm, table_module};
+use super::slots::{BucketShape, SlotForm, TableModule};
 use super::words::RESERVATION_BYTES;
 use crate::exec::row_words::RowWords;
 use crate::{Error, Result};
 
-/// What a block shares to reserve places for several rows a thread (`OutputReservation`).
-const OUTPUT_RESERVATION_BYTES: u32 = 144;
+/// Found rows of a warp on their way out (`FOUND_ROWS` of `FoundRows`).
+const FOUND_ROWS: u32 = 160;
 
 /// Buckets, and how keys come to theirs.
 #[derive(Debug)]
@@ -103,8 +103,8 @@ impl Buckets {
         Ok(())
     }
 
-    fn kernel(&self, device: &TableDevice, entry: &str) -> Result<Kernel> {
-        device.kernel(&table_module(self.form, self.shape, self.hash_bits), entry)
+    fn kernel(&self, device: &TableDevice, entry: &'static str) -> Result<Kernel> {
+        device.kernel(TableModule::Table(self.form, self.shape, self.hash_bits), entry)
     }
 
     /// The fields of the kernels' `Buckets`; `stored` are the rows that slots name.
@@ -171,7 +171,7 @@ impl Buckets {
         ]);
         let launch = Launch {
             blocks: 1 << self.segments.bits,
-            block_threads: if device.is_simulated() { 64 } else { 1024 },
+            block_threads: self.segments.block_threads(self.form, self.shape, device.is_simulated()),
             shared_bytes: self.segments.shared_bytes(self.form, self.shape),
         };
         device.launch(&self.kernel(device, "build_segments")?, launch, &args)?;
@@ -217,7 +217,8 @@ impl Buckets {
         args.extend(wanted.args());
         args.extend([Arg::U64(count), Arg::Buffer(keys), Arg::Buffer(values), Arg::Buffer(&control)]);
         let kernel = self.kernel(device, "probe_rows")?;
-        let shared_bytes = OUTPUT_RESERVATION_BYTES + self.queue_bytes(device);
+        let found_bytes = device.block_threads() / 32 * FOUND_ROWS * (self.form.key_bytes + 8);
+        let shared_bytes = found_bytes + self.queue_bytes(device);
         device.launch_rows(&kernel, count, self.lane_keys(), shared_bytes, &args)?;
         device.report(&control)
     }

@@ -3,7 +3,7 @@
 use warpjoin_device::{Arg, Buffer, Kernel, Launch};
 
 use super::device::TableDevice;
-use super::slots::lists_module;
+use super::slots::TableModule;
 use super::words::RESERVATION_BYTES;
 use crate::Result;
 
@@ -115,8 +115,8 @@ pub(super) fn matches_of_bits(device: &TableDevice, found: &Buffer, wanted: u64)
     emit(device, &counts, wanted, None)
 }
 
-fn kernel(device: &TableDevice, entry: &str) -> Result<Kernel> {
-    device.kernel(&lists_module(), entry)
+fn kernel(device: &TableDevice, entry: &'static str) -> Result<Kernel> {
+    device.kernel(TableModule::Lists, entry)
 }
 
 /// 1 for each wanted row that has a bit in `found`, else 0.

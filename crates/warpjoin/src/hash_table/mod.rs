@@ -27,6 +27,7 @@ use arrow::datatypes::SchemaRef;
 
 use crate::{Error, Result, Session, Table};
 use buckets::{Buckets, Existing};
+pub(crate) use device::HashKernels;
 use device::TableDevice;
 use fill::Cut;
 use index::Index;

@@ -3,11 +3,11 @@
 use warpjoin_device::{Arg, Buffer, Launch};
 
 use super::device::TableDevice;
-use super::slots::{BucketShape, SlotForm};
+use super::slots::{BucketShape, SlotForm, TableModule};
 use crate::Result;
 use crate::codegen::{PARTITION_THREADS_FEW, PARTITION_THREADS_MANY};
 use crate::exec::partition::{
-    PARTITION_BITS_MAX, PASS_SINGLE, PassBits, TileLaunch, one_block, partition_launch, partition_module, pointers,
+    PARTITION_BITS_MAX, PASS_SINGLE, PassBits, TileLaunch, one_block, partition_launch, pointers,
 };
 use crate::exec::row_words::{RowWords, WordColumn};
 
@@ -19,8 +19,10 @@ pub(super) struct Segments {
     pub buckets_each: u64,
 }
 
-/// From this load factor on, segments are as large as they can be: their fill varies less.
-const HIGH_LOAD: f64 = 0.8;
+/// Above this load factor segments are larger: their fill varies less.
+const HIGH_LOAD: f64 = 0.91;
+/// Bytes of shared memory a thread of a build: more threads than that wait for each other.
+const BYTES_PER_THREAD: u32 = 128;
 /// Counters, and what alignment takes, beside buckets and late rows.
 const SHARED_BYTES_BESIDE: u32 = 16;
 /// Most bits of bins: with more, runs get short.
@@ -42,8 +44,8 @@ impl Segments {
         let slots_of_bucket = f64::from(shape.bytes / form.slot_bytes());
         let buckets = ((keys as f64 / load_factor / slots_of_bucket).ceil() as u64).max(1);
         let shared_bytes = device.stream.device().info().shared_bytes_per_block_max;
-        // Two blocks a multiprocessor, where fill does not vary too much.
-        let share = if load_factor > HIGH_LOAD { 1 } else { 2 };
+        // Four blocks a multiprocessor, but two where fill must vary little.
+        let share = if load_factor > HIGH_LOAD { 2 } else { 4 };
         let budget_bytes =
             segment_bytes_max.unwrap_or((shared_bytes / share).saturating_sub(1024)).max(shape.bytes + 64);
         let most = u64::from((budget_bytes - SHARED_BYTES_BESIDE) / bytes_of_bucket(form, shape)).max(1);
@@ -68,9 +70,19 @@ impl Segments {
     }
 }
 
-/// Slots, a counter, a passed byte, and late rows.
+/// Slots, a counter, a passed byte, and late rows with their links.
 fn bytes_of_bucket(form: SlotForm, shape: BucketShape) -> u32 {
-    shape.bytes + 5 + (4 * (shape.bytes / form.slot_bytes())).div_ceil(SLOTS_PER_LATE)
+    shape.bytes + 5 + (8 * (shape.bytes / form.slot_bytes())).div_ceil(SLOTS_PER_LATE)
+}
+
+impl Segments {
+    /// Threads of a block that builds a segment.
+    pub(super) fn block_threads(self, form: SlotForm, shape: BucketShape, is_simulated: bool) -> u32 {
+        if is_simulated {
+            return 64;
+        }
+        (self.shared_bytes(form, shape) / BYTES_PER_THREAD).next_power_of_two().clamp(128, 1024)
+    }
 }
 
 /// The fewest bits that tell `count` partitions apart.
@@ -155,7 +167,6 @@ impl TableDevice {
         }
         let stream = &self.stream;
         let bits = PassBits::of(bits);
-        let module = partition_module(hash_bits);
         let partitions = 1u64 << bits.total();
         let firsts = 1u64 << bits.first;
         let counts = stream.alloc_filled(partitions * 4, 0)?;
@@ -177,7 +188,7 @@ impl TableDevice {
             Arg::Buffer(&first_tiles),
         ];
         let launch = Launch { shared_bytes: 33 * 4, ..one_block(stream) };
-        self.launch(&self.kernel(&module, "partition_scan")?, launch, &args)?;
+        self.launch(&self.kernel(TableModule::Partition(hash_bits), "partition_scan")?, launch, &args)?;
         let mut words = self.alloc_words(rows, count)?;
         let pass = Pass { before: 0, bits: bits.first, cursors: &first_cursors, firsts: None, bin_rows: 0 };
         self.move_rows(rows, &words, count, hash_bits, pass)?;
@@ -207,7 +218,7 @@ impl TableDevice {
         let resident = if shared_bytes > info.shared_bytes_per_block_max / 2 { 1 } else { 2 };
         let fill = u64::from(info.multiprocessors * resident);
         let blocks = count.div_ceil(u64::from(block_threads) * 8).clamp(1, fill) as u32;
-        let kernel = self.kernel(&partition_module(hash_bits), "partition_count")?;
+        let kernel = self.kernel(TableModule::Partition(hash_bits), "partition_count")?;
         self.launch(&kernel, Launch { blocks, block_threads, shared_bytes }, &args)
     }
 
@@ -238,7 +249,7 @@ impl TableDevice {
         let extra = if pass.before == 0 { 0 } else { 1u64 << pass.before };
         let blocks = u32::try_from((count.div_ceil(tile.tile_rows()) + extra).max(1)).unwrap_or(u32::MAX);
         let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: tile.shared_bytes };
-        self.launch(&self.kernel(&partition_module(hash_bits), PASS_SINGLE)?, launch, &args)
+        self.launch(&self.kernel(TableModule::Partition(hash_bits), PASS_SINGLE)?, launch, &args)
     }
 }
 

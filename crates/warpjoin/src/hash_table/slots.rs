@@ -4,11 +4,12 @@ use warpjoin_device::ModuleSource;
 
 use super::layout::RowLayout;
 use crate::codegen::Constants;
+use crate::exec::partition::partition_module;
 use crate::{Error, Result};
 
 /// What a slot holds. The kernels' `WJ_KEY_BYTES` and `WJ_VALUE_BYTES`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SlotForm {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SlotForm {
     /// 4 or 8; 0: the number of a stored row, which has keys and values.
     pub key_bytes: u32,
     /// 0, 4 (with 4-byte keys) or 8.
@@ -40,10 +41,12 @@ impl SlotForm {
 }
 
 /// Size of a bucket, and the lanes that look at it together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct BucketShape {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct BucketShape {
     pub bytes: u32,
     pub lanes: u32,
+    /// The table is larger than the cache.
+    pub streams: bool,
 }
 
 /// Smallest and largest bucket.
@@ -72,7 +75,7 @@ impl BucketShape {
             && lanes * LANE_BYTES <= bytes
             && lanes <= slots;
         if is_possible {
-            return Ok(Self { bytes, lanes });
+            return Ok(Self { bytes, lanes, streams: model.streams });
         }
         Err(Error::InvalidArgument(format!(
             "buckets of {bytes} bytes for {lanes} lanes: take powers of two, buckets of {} to {} bytes and at least \
@@ -83,21 +86,44 @@ impl BucketShape {
         )))
     }
 
-    /// Measured (see the README's benches): in device memory a 64-byte access of four lanes costs what 8 bytes do,
-    /// in L2 every further lane costs.
+    /// Measured: in device memory a 64-byte access costs what 8 bytes do, in L2 every further sector costs.
     fn by_cost(form: SlotForm, load_factor: f64, is_cached: bool) -> Self {
+        let streams = !is_cached;
         match (is_cached, load_factor > 0.7) {
-            (true, false) => {
-                Self { bytes: (2 * form.slot_bytes()).max(32), lanes: if form.slot_bytes() > 8 { 2 } else { 1 } }
-            }
-            (true, true) => Self { bytes: 64, lanes: 2 },
-            (false, _) => Self { bytes: 64, lanes: 4 },
+            (true, false) if form.slot_bytes() <= 8 => Self { bytes: 32, lanes: 1, streams },
+            (true, false) => Self { bytes: 32, lanes: 2, streams },
+            _ => Self { bytes: 64, lanes: 2, streams },
+        }
+    }
+}
+
+/// The modules of hash tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum TableModule {
+    /// Tables with such slots and buckets; bits of a hash that are kept.
+    Table(SlotForm, BucketShape, u32),
+    /// Between columns and words.
+    Words,
+    /// Lists of multimaps.
+    Lists,
+    /// Radix partitions; bits of a hash that are kept.
+    Partition(u32),
+}
+
+impl TableModule {
+    /// What is compiled.
+    pub(super) fn source(self) -> ModuleSource {
+        match self {
+            Self::Table(form, shape, hash_bits) => table_module(form, shape, hash_bits),
+            Self::Words => words_module(),
+            Self::Lists => lists_module(),
+            Self::Partition(hash_bits) => partition_module(hash_bits),
         }
     }
 }
 
 /// The kernels of a table with such slots and buckets.
-pub(super) fn table_module(form: SlotForm, shape: BucketShape, hash_bits: u32) -> ModuleSource {
+fn table_module(form: SlotForm, shape: BucketShape, hash_bits: u32) -> ModuleSource {
     let file = warpjoin_kernels::HASH_TABLE;
     let mut entries = vec!["insert_rows", "find_rows", "erase_rows", "export_slots"];
     if !form.holds_rows() {
@@ -108,6 +134,7 @@ pub(super) fn table_module(form: SlotForm, shape: BucketShape, hash_bits: u32) -
         format!("WJ_KEY_BYTES={}", form.key_bytes),
         format!("WJ_VALUE_BYTES={}", form.value_bytes),
         format!("WJ_BUCKET_BYTES={}", shape.bytes),
+        format!("WJ_TABLE_STREAMS={}", u8::from(shape.streams)),
     ]);
     ModuleSource {
         name: file.name.into(),
@@ -118,7 +145,7 @@ pub(super) fn table_module(form: SlotForm, shape: BucketShape, hash_bits: u32) -
 }
 
 /// The kernels between columns and words.
-pub(super) fn words_module() -> ModuleSource {
+fn words_module() -> ModuleSource {
     let file = warpjoin_kernels::WORDS;
     let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
     defines.push(format!("WJ_PACK_FIELDS_MAX={}", super::layout::FIELDS_MAX));
@@ -131,7 +158,7 @@ pub(super) fn words_module() -> ModuleSource {
 }
 
 /// The kernels of lists.
-pub(super) fn lists_module() -> ModuleSource {
+fn lists_module() -> ModuleSource {
     let file = warpjoin_kernels::HASH_LISTS;
     let entries = [
         "count_places",

@@ -7,7 +7,7 @@ use warpjoin_device::{Arg, Buffer};
 
 use super::device::TableDevice;
 use super::layout::{FIELDS_MAX, FieldKind, PackedField, RowLayout};
-use super::slots::words_module;
+use super::slots::TableModule;
 use crate::codegen::ROW_WORDS_MAX;
 use crate::column::{ColumnStatistics, ColumnType, Domain, Layout};
 use crate::exec::row_words::{RowWords, WordColumn};
@@ -133,7 +133,7 @@ impl TableDevice {
         args.extend((0..ROW_WORDS_MAX).map(|word| Arg::U64((word < words && layout.is_wide(word)).into())));
         args.extend([Arg::U64(words as u64), Arg::U64(rows), Arg::U64((mode == PackMode::Compact).into())]);
         args.extend([validity.as_ref().map_or(Arg::Null, Arg::Buffer), Arg::Buffer(&control)]);
-        let kernel = self.kernel(&words_module(), "pack_rows")?;
+        let kernel = self.kernel(TableModule::Words, "pack_rows")?;
         self.launch_rows(&kernel, rows, 1, RESERVATION_BYTES, &args)?;
         let rows = if mode == PackMode::Compact { self.report(&control)?.rows } else { rows };
         let words = made
@@ -154,7 +154,7 @@ impl TableDevice {
         found: Option<(&Buffer, u64)>,
         rows: u64,
     ) -> Result<Vec<UnpackedColumn>> {
-        let kernel = self.kernel(&words_module(), "unpack_column")?;
+        let kernel = self.kernel(TableModule::Words, "unpack_column")?;
         let mut columns = vec![];
         for field in fields {
             let data_type = field.field.data_type().clone();
@@ -220,7 +220,7 @@ impl TableDevice {
         input_rows: u64,
         is_wide: bool,
     ) -> Result<Buffer> {
-        let kernel = self.kernel(&words_module(), "gather_words")?;
+        let kernel = self.kernel(TableModule::Words, "gather_words")?;
         let output = self.alloc(rows * if is_wide { 8 } else { 4 })?;
         let args = [
             Arg::Buffer(from),
