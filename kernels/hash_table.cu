@@ -23,7 +23,7 @@ WJ_DEVICE u64 load_key(const RowWords& rows, u64 row) {
 WJ_DEVICE u64 queue_turns_max(const Buckets& table) { return (u64)QUEUE_KEYS * (table.segment_buckets + 2); }
 
 // Found rows of a warp that are put out together, and room for as many and a warp's next ones.
-constexpr u32 FOUND_BATCH = 128;
+constexpr u32 FOUND_BATCH = 256;
 constexpr u32 FOUND_ROWS = FOUND_BATCH + 32;
 
 // Key 0 has its place beside the table; slots with row numbers have none.
@@ -138,18 +138,52 @@ WJ_DEVICE void close_gaps(const SegmentBuild& build, u32 buckets) {
     }
 }
 
+// What a look at all slots of a bucket shows: loads that do not wait for each other.
+struct BucketScan {
+    bool found;   // the key
+    u32 free;     // the first free slot, BUCKET_SLOTS: none
+};
+
+WJ_DEVICE BucketScan scan_bucket(const SegmentBuild& build, u32 bucket, KeyWord key) {
+    BucketScan scan = {false, BUCKET_SLOTS};
+#pragma unroll 8
+    for (u32 slot = 0; slot < BUCKET_SLOTS; ++slot) {
+        const SlotWord word = load_relaxed(slot_at(build.slots, bucket, slot));
+        scan.found |= key_of(word) == key;
+        if (word == 0 && slot < scan.free) scan.free = slot;
+    }
+    return scan;
+}
+
+// Puts a key that is not in the bucket into a free slot, if there is one; `key` again where an equal row may come too.
+WJ_DEVICE InsertOutcome place_in(const SegmentBuild& build, u32 bucket, KeyWord key, SlotWord word, u64 value) {
+    for (u32 turn = 0; turn <= BUCKET_SLOTS; ++turn) {
+        const BucketScan scan = scan_bucket(build, bucket, key);
+        if (scan.found) return INSERT_FOUND;
+        if (scan.free == BUCKET_SLOTS) return INSERT_FULL;
+        if (atomicCAS(slot_at(build.slots, bucket, scan.free), (SlotWord)0, word) != 0) continue;
+        store_value(build.slots, bucket * BUCKET_SLOTS + scan.free, value);
+        return INSERT_NEW;
+    }
+    return INSERT_FULL;
+}
+
 // Puts a row where its way leads.
-WJ_DEVICE void place_on_way(const BuildParams& p, const SegmentBuild& build, u64 first_bucket, u32 row, u32& keys) {
+WJ_DEVICE void place_on_way(const BuildParams& p, const SegmentBuild& build, u32 row, u32& keys) {
     const KeyWord key = (KeyWord)load_key(p.rows, row);
     if (is_beside(key)) return;
     const u64 value = WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
-    u64 place = 0;
-    const InsertOutcome outcome = insert_key<true>(p.table, build.slots, build.passed, key, hash_of(p.table, key),
-                                                   slot_word(key, value), p.rows, 0, first_bucket, place);
-    if (outcome == INSERT_FULL) raise_status(p.control, WJ_STATUS_FULL);
-    if (outcome != INSERT_NEW) return;
-    store_value(build.slots, place - first_bucket * BUCKET_SLOTS, value);
-    ++keys;
+    const u64 hash = hash_of(p.table, key);
+    for (u32 step = 0; step <= p.table.segment_buckets; ++step) {
+        const u32 bucket = bucket_in_segment(p.table, hash, step);
+        const InsertOutcome outcome = place_in(build, bucket, key, slot_word(key, value), value);
+        if (outcome != INSERT_FULL) {
+            keys += outcome == INSERT_NEW;
+            return;
+        }
+        mark_passed(build.passed, hash, bucket);
+    }
+    raise_status(p.control, WJ_STATUS_FULL);
 }
 
 // Whether a bucket has room: slots fill from the first on.
@@ -157,51 +191,41 @@ WJ_DEVICE bool has_room(const SegmentBuild& build, u32 bucket) {
     return load_relaxed(slot_at(build.slots, bucket, BUCKET_SLOTS - 1)) == 0;
 }
 
-// Puts a key that is nowhere in the bucket into its first free slot.
-WJ_DEVICE bool place_in(const SegmentBuild& build, u32 bucket, SlotWord word, u64 value) {
-    for (u32 slot = 0; slot < BUCKET_SLOTS; ++slot) {
-        SlotWord* at = slot_at(build.slots, bucket, slot);
-        if (load_relaxed(at) != 0 || atomicCAS(at, (SlotWord)0, word) != 0) continue;
-        store_value(build.slots, bucket * BUCKET_SLOTS + slot, value);
-        return true;
-    }
-    return false;
-}
+// Slots of a bucket that are looked at at once for a key that can go elsewhere.
+constexpr u32 CANDIDATES = BUCKET_SLOTS < 8 ? BUCKET_SLOTS : 8;
 
-WJ_DEVICE bool is_in(const SegmentBuild& build, u32 bucket, KeyWord key) {
-    bool found = false;
-    for (u32 slot = 0; slot < BUCKET_SLOTS; ++slot) found |= key_of(load_relaxed(slot_at(build.slots, bucket, slot))) == key;
-    return found;
-}
-
-// Puts a late row into its full home bucket in place of a key whose next bucket has room, or into its own next bucket: so
-// that few keys are more than one step from home. Only the thread that owns the home bucket calls it, and only it
-// changes slots there that are not free.
+// Puts a late row into its own next bucket, or into its full home bucket in place of a key whose next bucket has
+// room: so that few keys are more than one step from home. Only the thread that owns the home bucket calls it, and
+// only it changes slots there that are not free.
 WJ_DEVICE bool place_late(const BuildParams& p, const SegmentBuild& build, u32 home, KeyWord key, u64 value, u32& keys) {
-    if (is_in(build, home, key)) return true;
     const u64 hash = hash_of(p.table, key);
     const u32 next = bucket_in_segment(p.table, hash, 1);
-    // An equal row may have gone there.
-    if (is_in(build, next, key)) return true;
-    if (has_room(build, home) && place_in(build, home, slot_word(key, value), value)) {
-        ++keys;
-        return true;
+    InsertOutcome outcome = place_in(build, home, key, slot_word(key, value), value);
+    if (outcome == INSERT_FULL) {
+        outcome = place_in(build, next, key, slot_word(key, value), value);
+        if (outcome == INSERT_NEW) mark_passed(build.passed, hash, home);
     }
-    if (has_room(build, next) && place_in(build, next, slot_word(key, value), value)) {
-        mark_passed(build.passed, hash, home);
-        ++keys;
-        return true;
+    keys += outcome == INSERT_NEW;
+    if (outcome != INSERT_FULL) return true;
+    SlotWord words[CANDIDATES];
+    u64 hashes[CANDIDATES];
+#pragma unroll
+    for (u32 slot = 0; slot < CANDIDATES; ++slot) words[slot] = load_relaxed(slot_at(build.slots, home, slot));
+    u32 movable = 0;
+#pragma unroll
+    for (u32 slot = 0; slot < CANDIDATES; ++slot) {
+        hashes[slot] = hash_of(p.table, key_of(words[slot]));
+        const bool is_home = bucket_in_segment(p.table, hashes[slot], 0) == home;
+        if (is_home && has_room(build, bucket_in_segment(p.table, hashes[slot], 1))) movable |= 1u << slot;
     }
-    for (u32 slot = 0; slot < BUCKET_SLOTS; ++slot) {
+#pragma unroll
+    for (u32 slot = 0; slot < CANDIDATES; ++slot) {
+        if ((movable >> slot & 1) == 0) continue;
         SlotWord* at = slot_at(build.slots, home, slot);
-        const SlotWord word = *at;
-        const u64 other_hash = hash_of(p.table, key_of(word));
-        if (bucket_in_segment(p.table, other_hash, 0) != home) continue;
-        const u32 other_next = bucket_in_segment(p.table, other_hash, 1);
-        if (!has_room(build, other_next)) continue;
         const u64 other_value = WJ_VALUE_BYTES == 8 ? reinterpret_cast<const u64*>(at)[SLOT_BYTES / 8 - 1] : 0;
-        if (!place_in(build, other_next, word, other_value)) continue;
-        mark_passed(build.passed, other_hash, home);
+        const u32 other_next = bucket_in_segment(p.table, hashes[slot], 1);
+        if (place_in(build, other_next, key_of(words[slot]), words[slot], other_value) != INSERT_NEW) continue;
+        mark_passed(build.passed, hashes[slot], home);
         *const_cast<volatile SlotWord*>(at) = slot_word(key, value);
         store_value(build.slots, home * BUCKET_SLOTS + slot, value);
         ++keys;
@@ -211,7 +235,7 @@ WJ_DEVICE bool place_late(const BuildParams& p, const SegmentBuild& build, u32 h
 }
 
 // Brings the late rows in, those of a bucket by one thread. All threads call it.
-WJ_DEVICE void place_all_late(const BuildParams& p, const SegmentBuild& build, u64 first_bucket, u32 buckets, u32 late, u32& keys) {
+WJ_DEVICE void place_all_late(const BuildParams& p, const SegmentBuild& build, u32 buckets, u32 late, u32& keys) {
     for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) build.filled[bucket] = 0;
     __syncthreads();
     for (u32 index = threadIdx.x; index < late; index += blockDim.x) {
@@ -239,7 +263,7 @@ WJ_DEVICE void place_all_late(const BuildParams& p, const SegmentBuild& build, u
     for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) {
         u32 link = build.filled[bucket];
         for (u32 turn = 0; turn < late && link != 0; ++turn) {
-            place_on_way(p, build, first_bucket, build.late[link - 1], keys);
+            place_on_way(p, build, build.late[link - 1], keys);
             link = build.next[link - 1];
         }
     }
@@ -280,10 +304,10 @@ WJ_ENTRY(build_segments, BuildParams, 1024) {
     }
     const u32 late = build.counters[0];
     if (late <= build.late_max) {
-        place_all_late(p, build, first_bucket, buckets, late, keys);
+        place_all_late(p, build, buckets, late, keys);
     } else {
         // A key of very many rows: those that are there are found.
-        for (u32 row = begin + threadIdx.x; row < end; row += blockDim.x) place_on_way(p, build, first_bucket, row, keys);
+        for (u32 row = begin + threadIdx.x; row < end; row += blockDim.x) place_on_way(p, build, row, keys);
     }
     // Sums of a thread may be negative.
     if (keys != 0) atomicAdd(&build.counters[1], keys);
@@ -540,6 +564,9 @@ struct ProbeParams {
     Buckets table;
     RowWords wanted;
     u64 count;
+    const u32* bins;     // keys in each bin, or null: keys lie side by side
+    u64 bin_rows;        // room of a bin; status FULL where one had more keys
+    u64 bin_blocks;      // blocks of a bin
     u8* keys;      // count x the key's bytes
     u8* values;    // count x WJ_VALUE_BYTES
     u64* control;
@@ -594,15 +621,25 @@ WJ_ENTRY(probe_rows, ProbeParams, WJ_BLOCK_THREADS) {
     QueuedKey* queue = warp_queue(blockDim.x / 32 * sizeof(FoundRows));
     u32 queued = 0;
     u32 count = 0;
-    const u64 stride = (u64)gridDim.x * blockDim.x * LANE_KEYS;
-    const u64 rounds = (p.count + stride - 1) / stride;
-    const u64 warp = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    u64 row = warp * 32 * LANE_KEYS + (threadIdx.x & 31);
+    // The keys of the block: all, or those of a bin.
+    const u64 blocks = p.bins == nullptr ? gridDim.x : p.bin_blocks;
+    const u64 bin = p.bins == nullptr ? 0 : blockIdx.x / p.bin_blocks;
+    const u64 rows = p.bins == nullptr ? p.count : p.bins[bin];
+    if (p.bins != nullptr && rows > p.bin_rows) {
+        if (threadIdx.x == 0) raise_status(p.control, WJ_STATUS_FULL);
+        return;
+    }
+    const u64 first = bin * p.bin_rows;
+    const u64 end = first + rows;
+    const u64 stride = blocks * blockDim.x * LANE_KEYS;
+    const u64 rounds = (rows + stride - 1) / stride;
+    const u64 warp = ((blockIdx.x - bin * blocks) * blockDim.x + threadIdx.x) / 32;
+    u64 row = first + warp * 32 * LANE_KEYS + (threadIdx.x & 31);
     for (u64 round = 0; round < rounds; ++round, row += stride) {
         Probe probes[LANE_KEYS];
-        start_probes(p.table, p.wanted, row, p.count, probes);
+        start_probes(p.table, p.wanted, row, end, probes);
         probe_step<LANE_KEYS, true, false>(p.table, p.wanted, probes);
-        find_beside(p.table, p.wanted, row, p.count, probes);
+        find_beside(p.table, p.wanted, row, end, probes);
 #pragma unroll
         for (u32 k = 0; k < LANE_KEYS; ++k) {
             push_pending(queue, queued, probes[k]);

@@ -62,7 +62,11 @@ WJ_DEVICE u32 bucket_in_segment(const Buckets& table, u64 hash, u32 step) {
     const u32 home = (u32)__umul64hi(hash << table.segment_bits, buckets);
     if (step == 0) return home;
     const u32 distance = 1 + (u32)((u64)(u32)hash * (buckets - 1) >> 32);
-    return (home + distance + step - 1) % buckets;
+    // Both are below `buckets`, and steps at most that.
+    u32 bucket = home + distance;
+    if (bucket >= buckets) bucket -= buckets;
+    bucket += step - 1;
+    return bucket >= buckets ? bucket - buckets : bucket;
 }
 
 WJ_DEVICE u64 bucket_of(const Buckets& table, u64 hash, u32 step) {

@@ -10,7 +10,10 @@ use crate::exec::row_words::RowWords;
 use crate::{Error, Result};
 
 /// Found rows of a warp on their way out (`FOUND_ROWS` of `FoundRows`).
-const FOUND_ROWS: u32 = 160;
+const FOUND_ROWS: u32 = 288;
+
+/// Rounds of a block that probes a bin.
+const PROBE_ROUNDS: u64 = 8;
 
 /// Buckets, and how keys come to theirs.
 #[derive(Debug)]
@@ -36,6 +39,14 @@ pub(super) enum Existing {
     Keep,
     /// It gets the new value.
     Assign,
+}
+
+/// Keys that are probed in any order.
+#[derive(Clone, Copy)]
+pub(super) enum ProbedKeys<'a> {
+    AsTheyAre(&'a RowWords<'a>),
+    /// By so many bits of their hashes.
+    Partitioned(&'a PartitionedWords, u32),
 }
 
 /// What is put out for keys that are looked for.
@@ -203,23 +214,49 @@ impl Buckets {
         device.report(&control)
     }
 
-    /// Finds keys, and puts out those that were found with their values, in any order; how many.
+    /// Finds keys, and puts out those that were found with their values, in any order; how many. Full: a bin of the
+    /// partitioned keys was, and some were lost.
     pub(super) fn probe(
         &self,
         device: &TableDevice,
-        wanted: &RowWords<'_>,
+        wanted: &ProbedKeys<'_>,
         count: u64,
         keys: &Buffer,
         values: &Buffer,
     ) -> Result<Report> {
         let control = device.control()?;
-        let mut args = self.args(wanted);
-        args.extend(wanted.args());
-        args.extend([Arg::U64(count), Arg::Buffer(keys), Arg::Buffer(values), Arg::Buffer(&control)]);
+        let words = match wanted {
+            ProbedKeys::AsTheyAre(words) => (*words).clone(),
+            ProbedKeys::Partitioned(rows, _) => rows.row_words(self.seed),
+        };
+        let mut args = self.args(&words);
+        args.extend(words.args());
+        args.push(Arg::U64(count));
         let kernel = self.kernel(device, "probe_rows")?;
         let found_bytes = device.block_threads() / 32 * FOUND_ROWS * (self.form.key_bytes + 8);
         let shared_bytes = found_bytes + self.queue_bytes(device);
-        device.launch_rows(&kernel, count, self.lane_keys(), shared_bytes, &args)?;
+        let block_rows = u64::from(device.block_threads()) * self.lane_keys() * PROBE_ROUNDS;
+        let bins = match wanted {
+            ProbedKeys::Partitioned(rows, bits) if rows.bin_rows > 0 => Some((rows, *bits)),
+            _ => None,
+        };
+        let bin_blocks = bins.map_or(0, |(rows, _)| rows.bin_rows.div_ceil(block_rows));
+        args.extend([
+            bins.map_or(Arg::Null, |(rows, _)| Arg::Buffer(&rows.offsets)),
+            Arg::U64(bins.map_or(0, |(rows, _)| rows.bin_rows)),
+            Arg::U64(bin_blocks),
+            Arg::Buffer(keys),
+            Arg::Buffer(values),
+            Arg::Buffer(&control),
+        ]);
+        match bins {
+            Some((_, bits)) => {
+                let blocks = u32::try_from(bin_blocks << bits).unwrap_or(u32::MAX);
+                let launch = Launch { blocks, block_threads: device.block_threads(), shared_bytes };
+                device.launch(&kernel, launch, &args)?;
+            }
+            None => device.launch_rows(&kernel, count, self.lane_keys(), shared_bytes, &args)?,
+        }
         device.report(&control)
     }
 

@@ -3,7 +3,7 @@
 use arrow::datatypes::DataType;
 use warpjoin_device::Buffer;
 
-use super::buckets::FindOutputs;
+use super::buckets::{FindOutputs, ProbedKeys};
 use super::lists::{Matches, counts_of_bits, matches_of_bits};
 use super::segments::probe_bits;
 use super::slots::SlotForm;
@@ -250,13 +250,26 @@ impl Parts<'_> {
         let (buckets, device) = (&state.buckets, self.device);
         let words = wanted.row_words(buckets.seed);
         let bits = probe_bits(device, buckets.bytes(), wanted.rows, self.options.segment_bytes_max.is_some());
-        let partitioned =
-            if bits == 0 { None } else { device.partition(&words, wanted.rows, bits, self.options.hash_bits)? };
         let keys = device.alloc(wanted.rows * u64::from(buckets.form.key_bytes))?;
         let values = device.alloc(wanted.rows * u64::from(buckets.form.value_bytes))?;
-        let in_order = partitioned.as_ref().map(|rows| rows.row_words(buckets.seed));
-        let found = buckets.probe(device, in_order.as_ref().unwrap_or(&words), wanted.rows, &keys, &values)?.rows;
-        Ok((narrow_words(buckets.form, keys, values), found))
+        let hash_bits = self.options.hash_bits;
+        // Bins first: they save counting. A key that is asked for very often overflows them.
+        for is_binned in [true, false] {
+            let partitioned = match (bits, is_binned) {
+                (0, _) => None,
+                (_, true) => device.partition_into_bins(&words, wanted.rows, bits, hash_bits)?,
+                (_, false) => device.partition(&words, wanted.rows, bits, hash_bits)?,
+            };
+            let probed = match &partitioned {
+                Some(partitioned) => ProbedKeys::Partitioned(partitioned, bits),
+                None => ProbedKeys::AsTheyAre(&words),
+            };
+            let report = buckets.probe(device, &probed, wanted.rows, &keys, &values)?;
+            if !report.is_full {
+                return Ok((narrow_words(buckets.form, keys, values), report.rows));
+            }
+        }
+        Err(Error::internal("keys overflow where they lie side by side"))
     }
 }
 

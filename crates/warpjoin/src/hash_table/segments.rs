@@ -23,6 +23,14 @@ pub(super) struct Segments {
 const HIGH_LOAD: f64 = 0.91;
 /// Bytes of shared memory a thread of a build: more threads than that wait for each other.
 const BYTES_PER_THREAD: u32 = 128;
+/// Of shared memory, by the driver, a block.
+const RESERVED_BYTES: u64 = 1024;
+/// Smaller segments than this vary too much in fill.
+const SEGMENT_BYTES_MIN: u64 = 24 << 10;
+/// Keys up to which tiles of a pass are small: there are too few for large ones to fill the device.
+const FEW_ROWS: u64 = 1 << 22;
+/// Threads of a block that moves a small tile.
+const SMALL_TILE_THREADS: u32 = 128;
 /// Counters, and what alignment takes, beside buckets and late rows.
 const SHARED_BYTES_BESIDE: u32 = 16;
 /// Most bits of bins: with more, runs get short.
@@ -43,13 +51,30 @@ impl Segments {
     ) -> Self {
         let slots_of_bucket = f64::from(shape.bytes / form.slot_bytes());
         let buckets = ((keys as f64 / load_factor / slots_of_bucket).ceil() as u64).max(1);
-        let shared_bytes = device.stream.device().info().shared_bytes_per_block_max;
-        // Four blocks a multiprocessor, but two where fill must vary little.
-        let share = if load_factor > HIGH_LOAD { 2 } else { 4 };
-        let budget_bytes =
-            segment_bytes_max.unwrap_or((shared_bytes / share).saturating_sub(1024)).max(shape.bytes + 64);
-        let most = u64::from((budget_bytes - SHARED_BYTES_BESIDE) / bytes_of_bucket(form, shape)).max(1);
-        let bits = if is_cut { bits_for(buckets.div_ceil(most)) } else { 0 };
+        if !is_cut {
+            return Self { bits: 0, buckets_each: buckets };
+        }
+        let info = device.stream.device().info();
+        let bits = |budget_bytes: u64| {
+            let most =
+                (budget_bytes.saturating_sub(SHARED_BYTES_BESIDE.into())) / u64::from(bytes_of_bucket(form, shape));
+            bits_for(buckets.div_ceil(most.max(1)))
+        };
+        let shared_bytes = u64::from(info.shared_bytes_per_block_max);
+        let bits = match segment_bytes_max {
+            Some(bytes) => bits(bytes.into()),
+            // Four blocks a multiprocessor, but two where fill must vary little, or rows can't be partitioned further.
+            None => {
+                let resident = if load_factor > HIGH_LOAD { 2 } else { 4 };
+                let all_bytes = buckets * u64::from(bytes_of_bucket(form, shape));
+                let even_bytes = all_bytes / u64::from(info.multiprocessors * resident).max(1);
+                let most_bytes = shared_bytes / u64::from(resident) - RESERVED_BYTES;
+                match bits(even_bytes.clamp(most_bytes.min(SEGMENT_BYTES_MIN), most_bytes)) {
+                    fine if fine <= PARTITION_BITS_MAX => fine,
+                    _ => bits(shared_bytes / 2 - RESERVED_BYTES),
+                }
+            }
+        };
         Self { bits, buckets_each: buckets.div_ceil(1 << bits) }
     }
 
@@ -140,7 +165,7 @@ impl TableDevice {
     ) -> Result<Option<PartitionedWords>> {
         let mean = count >> bits;
         let bin_rows = mean + (BIN_SPREADS * (mean as f64).sqrt()) as u64 + 16;
-        let tile = self.tile(bits);
+        let tile = self.tile(bits, count);
         if bits > BIN_BITS_MAX || !is_partitionable(rows) || (bin_rows << bits) + tile.tile_rows() > u64::from(u32::MAX)
         {
             return Ok(None);
@@ -180,7 +205,7 @@ impl TableDevice {
             Arg::Buffer(&counts),
             Arg::U64(bits.first.into()),
             Arg::U64(bits.second.into()),
-            Arg::U64(self.tile(bits.second).tile_rows()),
+            Arg::U64(self.tile(bits.second, count).tile_rows()),
             Arg::Buffer(&offsets),
             Arg::Buffer(&cursors),
             Arg::Buffer(&first_cursors),
@@ -223,8 +248,9 @@ impl TableDevice {
     }
 
     /// The tile of a block that moves rows: the kernel has registers for few threads.
-    fn tile(&self, bits: u32) -> TileLaunch {
-        partition_launch(self.stream.device().info(), bits, PARTITION_THREADS_FEW)
+    fn tile(&self, bits: u32, count: u64) -> TileLaunch {
+        let threads = if count <= FEW_ROWS { SMALL_TILE_THREADS } else { PARTITION_THREADS_FEW };
+        partition_launch(self.stream.device().info(), bits, threads)
     }
 
     fn alloc_words(&self, rows: &RowWords<'_>, count: u64) -> Result<Vec<Buffer>> {
@@ -233,7 +259,7 @@ impl TableDevice {
     }
 
     fn move_rows(&self, from: &RowWords<'_>, to: &[Buffer], count: u64, hash_bits: u32, pass: Pass<'_>) -> Result<()> {
-        let tile = self.tile(pass.bits);
+        let tile = self.tile(pass.bits, count);
         let (offsets, tiles) = pass.firsts.unzip();
         let mut args = from.args();
         args.extend(pointers(to));
