@@ -119,6 +119,33 @@ fn a_plain_claim_in_the_key_table_shows() {
     shows(make, builds);
 }
 
+/// Whether each of 40 keys, three times, has exactly one slot in 8 buckets of 8.
+fn inserts(module: &ModuleSource, seed: u64) -> bool {
+    let keys: Vec<u64> = (0..120).map(|row| row % 40 + 1).collect();
+    let none = [Err(0); 36];
+    let mut rows = none;
+    (rows[0], rows[8], rows[24], rows[32], rows[33]) = (Ok(0), Err(1), Err(u64::MAX), Err(1), Err(1));
+    let table = [Ok(1), Ok(2), Err(0), Err(8), Err(0), Err(0), Ok(3)];
+    let args = [&table[..], &none, &rows, &[Err(0), Err(120), Err(0), Ok(4), Err(0)]].concat();
+    let buffers = [keys, vec![0; 64], vec![0; 1], vec![0; 2], vec![0; 4]];
+    let mut found: Vec<u64> = run(module, seed, &buffers, &args)[1].iter().copied().filter(|&key| key != 0).collect();
+    found.sort_unstable();
+    found == (1..=40).collect::<Vec<u64>>()
+}
+
+#[test]
+fn a_plain_claim_in_the_buckets_shows() {
+    let make = |mutated| {
+        let buckets = header("wj/buckets.cuh", mutated);
+        let text = warpjoin_kernels::HASH_TABLE.text.replace("#include \"wj/buckets.cuh\"", &buckets);
+        let mut module = module(text, "insert_rows");
+        let of_slots = ["KEY_BYTES=8", "VALUE_BYTES=0", "BUCKET_BYTES=64", "TABLE_STREAMS=0"];
+        module.defines.extend(of_slots.map(|define| format!("WJ_{define}")));
+        module
+    };
+    shows(make, inserts);
+}
+
 fn groups(wide: bool, mutated: bool) -> ModuleSource {
     let text = format!("#define WIDE {}\n{}{COUNT_GROUPS}", u8::from(wide), header("wj/group_table.cuh", mutated));
     module(text, "count_groups")

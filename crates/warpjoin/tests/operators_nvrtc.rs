@@ -3,6 +3,7 @@
 //! Without libnvrtc the test prints SKIP and passes; `WARPJOIN_REQUIRE_NVRTC=1` makes that a failure.
 
 mod common;
+mod tables_common;
 
 use std::collections::HashSet;
 
@@ -14,6 +15,8 @@ use warpjoin_device::{ModuleSource, compile_for_architecture, cuda_status};
 const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
 /// Random plans besides the edges.
 const PLANS: u64 = 30;
+/// Random hash tables.
+const TABLES: u64 = 8;
 
 /// The modules that the cases compile, each once.
 fn corpus() -> HashSet<ModuleSource> {
@@ -29,7 +32,12 @@ fn corpus() -> HashSet<ModuleSource> {
         let _ = case.run(&session, &case.settings);
         session.devices()[0].compiled_sources()
     });
-    sources.into_iter().flatten().collect()
+    let tables = in_threads(&(0..TABLES).collect::<Vec<u64>>(), |&seed| {
+        let session = opener.open(1).expect("a device");
+        tables_common::operate(&session, seed, 3);
+        session.devices()[0].compiled_sources()
+    });
+    sources.into_iter().chain(tables).flatten().collect()
 }
 
 #[test]
@@ -41,7 +49,15 @@ fn kernels_compile_for_every_architecture() {
         return;
     }
     let sources: Vec<ModuleSource> = corpus().into_iter().collect();
-    for file in [warpjoin_kernels::JOIN_BUILD, warpjoin_kernels::EXCHANGE, warpjoin_kernels::VALIDITY] {
+    for file in [
+        warpjoin_kernels::JOIN_BUILD,
+        warpjoin_kernels::EXCHANGE,
+        warpjoin_kernels::VALIDITY,
+        warpjoin_kernels::PARTITION,
+        warpjoin_kernels::WORDS,
+        warpjoin_kernels::HASH_TABLE,
+        warpjoin_kernels::HASH_LISTS,
+    ] {
         assert!(sources.iter().any(|source| source.text == file.text), "{} was not compiled", file.name);
     }
     say(&format!("{NAME}: {} modules", sources.len()));

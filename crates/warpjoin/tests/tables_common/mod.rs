@@ -345,17 +345,19 @@ impl Pair {
     }
 }
 
+/// Runs random operations on a table of the session and on its model.
+pub(crate) fn operate(session: &Arc<Session>, seed: u64, steps: usize) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut pair = Pair::random(session, &mut rng);
+    for _ in 0..steps {
+        pair.step(&mut rng);
+    }
+}
+
 /// Runs the operations of these seeds.
 pub(crate) fn check(opener: &dyn Opener, seeds: &[u64], steps: usize) {
     let failures = in_threads(seeds, |&seed| {
-        let run = || {
-            let session = opener.open(1).expect("a device");
-            let mut rng = StdRng::seed_from_u64(seed);
-            let mut pair = Pair::random(&session, &mut rng);
-            for _ in 0..steps {
-                pair.step(&mut rng);
-            }
-        };
+        let run = || operate(&opener.open(1).expect("a device"), seed, steps);
         catch_unwind(AssertUnwindSafe(run)).err().map(|_| seed)
     });
     let failures: Vec<u64> = failures.into_iter().flatten().collect();
