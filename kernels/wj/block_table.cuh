@@ -118,14 +118,25 @@ WJ_DEVICE u32 block_used(const BlockTable& table) {
 
 // Chooses the number of replicas by the groups of the first rows: as many as those leave room for. Slots of
 // one replica stay where they are until the table is flushed. All threads of the block call it.
-WJ_DEVICE void block_choose_replicas(BlockTable& table) {
+// The groups of a whole partition have but one slot if they can: then they are finished with it.
+WJ_DEVICE void block_choose_replicas(BlockTable& table, bool is_whole) {
     if (!table.is_fresh) return;
     table.is_fresh = false;
     __syncthreads();
     const u32 used = block_used(table);
+    if (is_whole && used << 6 > table.slots) return;
     u32 bits = 0;
     while (bits < 5 && used << (bits + 3) <= table.slots) ++bits;
     block_replicas(table, bits);
+}
+
+// An empty table is that of other rows from now on. All threads of the block call it between barriers.
+WJ_DEVICE void block_restart(BlockTable& table) {
+    table.turns = 0;
+    table.is_on = true;
+    table.is_fresh = true;
+    block_replicas(table, 0);
+    if (threadIdx.x == 0) *table.misses = 0;
 }
 
 // Looks at the counters; whether the table is to be flushed now, as it is at the end. `rows` have been seen

@@ -35,6 +35,17 @@ WJ_DEVICE TileOrder tile_order(u64 rows, u32 run_bits_max) {
     return order;
 }
 
+// Asks for a block's rows `ahead` steps after row `next`, which is its first thread's; none behind `end`. `number` tells
+// columns apart, so that each has a warp of its own. All threads call it.
+template <class T>
+WJ_DEVICE void prefetch_rows(const T* column, u32 number, u64 next, u32 ahead, u64 end) {
+    if (threadIdx.x != number % (blockDim.x / 32) * 32) return;
+    const u64 first = next - threadIdx.x + ahead * blockDim.x;
+    if (first + blockDim.x > end) return;
+    const u64 address = (u64)(column + first);
+    prefetch_bytes((const void*)(address & ~15ULL), blockDim.x * (u32)sizeof(T));
+}
+
 // Whether the block must stop before this turn: the launch is in vain, or the table is to grow. All threads
 // of the block call it.
 WJ_DEVICE bool is_stopped(const u64* control) {

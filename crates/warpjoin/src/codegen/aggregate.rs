@@ -4,6 +4,7 @@ use arrow::datatypes::DataType;
 
 use super::aggregate_block as block;
 use super::aggregate_slot::{Slot, Slots};
+use super::aggregate_walk as walk;
 use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
 use super::packing::Packing;
@@ -68,9 +69,10 @@ pub(crate) fn aggregate(
         }
     }
     let accumulators = slots.slots.iter().map(|slot| (slot.kind, header + slot.word)).collect();
+    let has_finished = emitter.is_partitioned && mode == GroupMode::Narrow && matches!(front, Front::Hashed { .. });
     let stride_words = header + slots.words;
     let mut output = AggregateOutput {
-        shape: GroupShape { mode, front, stride_words, results, accumulators, packing },
+        shape: GroupShape { mode, front, has_finished, stride_words, results, accumulators, packing },
         prologue: String::new(),
         epilogue: String::new(),
         head: None,
@@ -236,9 +238,6 @@ fn table(emitter: &mut Emitter, keys: &[Value], slots: &Slots, output: &mut Aggr
     if shape.mode == GroupMode::Wide {
         output.prologue.push_str("    SpareRow spare = {0, false};\n");
     }
-    if emitter.is_tiles {
-        block::frame(emitter, slots, output);
-    }
     let words = shape.packing.pack(emitter, keys);
     let single = words.first().cloned().unwrap_or("0ULL".into());
     if shape.mode == GroupMode::Wide {
@@ -248,6 +247,11 @@ fn table(emitter: &mut Emitter, keys: &[Value], slots: &Slots, output: &mut Aggr
     row.extend(merge_row(&shape, slots.slots.iter().map(|slot| (slot, slot.code.clone()))));
     block::accumulate(emitter, &shape, slots, &single, &row);
     emitter.flush();
+    if emitter.is_partitioned {
+        walk::frame(emitter, slots, output);
+    } else if emitter.is_tiles {
+        block::frame(emitter, slots, output);
+    }
 }
 
 /// Code that finds the row of a group: by its packed key, or by the array of its words.

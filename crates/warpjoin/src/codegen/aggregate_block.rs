@@ -8,7 +8,7 @@ use super::params::{Binding, GroupPart};
 use super::shapes::{Front, GroupByForm, GroupMode, GroupShape};
 
 /// Threads of a block with a table: two such blocks fill a multiprocessor at up to 42 registers a thread.
-const BLOCK_THREADS: u32 = 768;
+pub(super) const BLOCK_THREADS: u32 = 768;
 /// Most slots: more groups meet a larger table elsewhere.
 const SLOTS_MAX: u32 = 4096;
 /// Slots of a table that is indexed by the packed key, unless there are more keys.
@@ -18,7 +18,9 @@ const SLOTS_MIN: u32 = 64;
 /// Most turns of a run, in bits.
 const RUN_BITS_MAX: u32 = 4;
 /// Words in front of the slots: WJ_BLOCK_HEAD_WORDS.
-const HEAD_WORDS: u32 = 2;
+pub(super) const HEAD_WORDS: u32 = 2;
+/// How many steps ahead of the rows at hand a block asks for rows.
+const PREFETCH_STEPS: u32 = 2;
 
 /// Whether the table in front is worth its shared memory, and which one.
 pub(super) fn choose_front(mode: GroupMode, packing: &Packing, slots: &Slots, limits: Limits) -> Front {
@@ -43,7 +45,7 @@ pub(super) fn choose_front(mode: GroupMode, packing: &Packing, slots: &Slots, li
 }
 
 /// Words of all accumulators in a slot.
-fn words(slots: &Slots) -> u32 {
+pub(super) fn words(slots: &Slots) -> u32 {
     slots.slots.iter().map(Slot::block_words).sum::<usize>() as u32
 }
 
@@ -69,10 +71,10 @@ pub(super) fn frame(emitter: &mut Emitter, slots: &Slots, output: &mut Aggregate
         output.prologue.push_str(&format!(
             "    BlockTable cache = open_block_table(&shared_as<u64>(), {table_slots}, {words});\n"
         ));
-        flush = format!("        if ({step}) {{\n{}        }}\n", flush_text(&shape, slots, table_slots));
+        flush = format!("        if ({step}) {{\n{}        }}\n", flush_text(&shape, slots, table_slots, ""));
     }
     let choose = if matches!(shape.front, Front::Hashed { .. }) {
-        "            if (item == 1) block_choose_replicas(cache);\n"
+        "            if (item == 1) block_choose_replicas(cache, false);\n"
     } else {
         ""
     };
@@ -87,8 +89,9 @@ pub(super) fn frame(emitter: &mut Emitter, slots: &Slots, output: &mut Aggregate
          #pragma unroll 1\n        \
          for (u32 item = 0; item < order.items; ++item) {{\n{choose}        \
          const u64 row = next;\n        \
-         bool alive = row < {rows};\n        \
+         bool alive = row < {rows};\n{ahead}        \
          next += {threads};\n",
+        ahead = prefetch(emitter, &rows),
     ));
     // The loop over items is closed by the emitter, that over turns here.
     output.epilogue.push_str("    }\n");
@@ -98,8 +101,20 @@ pub(super) fn frame(emitter: &mut Emitter, slots: &Slots, output: &mut Aggregate
     ));
 }
 
-/// Merges the slots into the group table, and clears them.
-fn flush_text(shape: &GroupShape, slots: &Slots, table_slots: u32) -> String {
+/// Lines that ask for rows of the loop over items ahead of time: the hardware's loads in flight are too few for thin rows.
+pub(super) fn prefetch(emitter: &Emitter, end: &str) -> String {
+    if !emitter.reads_all {
+        return String::new();
+    }
+    let columns = emitter.params.source_values();
+    let line = |(number, column): (usize, &String)| {
+        format!("            prefetch_rows({column}, {number}, next, {PREFETCH_STEPS}, {end});\n")
+    };
+    columns.iter().enumerate().map(line).collect()
+}
+
+/// Merges the slots into the group table, and clears them; `first` goes before, and may declare the first slot to look at.
+pub(super) fn flush_text(shape: &GroupShape, slots: &Slots, table_slots: u32, first: &str) -> String {
     let place = |word: usize| format!("cache.words + {} + slot", word as u32 * table_slots);
     let mut values = vec![];
     let mut word = 0;
@@ -113,8 +128,9 @@ fn flush_text(shape: &GroupShape, slots: &Slots, table_slots: u32) -> String {
     };
     let mut lines = vec![
         "            __syncthreads();".to_string(),
+        if first.is_empty() { "            const u32 first_slot = 0;".into() } else { first.to_string() },
         "#pragma unroll 1".into(),
-        format!("            for (u32 slot = threadIdx.x; slot < {table_slots}; slot += blockDim.x) {{"),
+        format!("            for (u32 slot = first_slot + threadIdx.x; slot < {table_slots}; slot += blockDim.x) {{"),
         "                u64 word = 0;".into(),
         "                if (!block_group(cache, slot, word)) continue;".into(),
         format!("                const u64 group_id = {};", find_row(shape, &packed, "")),

@@ -124,6 +124,8 @@ fn emit_tiles(
     let head = emitter.begin_head();
     emitter.is_block_uniform = true;
     emitter.is_tiles = true;
+    emitter.is_partitioned = matches!(source, SourceShape::Words(_));
+    emitter.reads_all = !steps.iter().any(Step::drops_rows);
     let environment = open_source(emitter, source);
     let (shape, frame) = emit_rest(emitter, environment, steps, sink)?;
     let rows = emitter.params.once("u64", Binding::SourceRows);
@@ -197,7 +199,16 @@ pub(super) fn open_source(emitter: &mut Emitter, source: &SourceShape) -> Enviro
         SourceShape::Columns(columns, _) => Environment::new((0..columns.len()).map(Cell::Source).collect()),
         SourceShape::Groups(shape) => {
             let rows = emitter.params.once("const u64*", Binding::SourceGroups);
-            emitter.line(&format!("const u64* const group = {rows} + row * {};", shape.stride_words));
+            let stride = shape.stride_words;
+            if shape.has_finished {
+                let finished = emitter.params.once("const u64*", Binding::SourceFinished);
+                let count = emitter.params.once("u64", Binding::SourceFinishedRows);
+                emitter.line(&format!(
+                    "const u64* const group = row < {count} ? {finished} + row * {stride} : {rows} + (row - {count}) * {stride};"
+                ));
+            } else {
+                emitter.line(&format!("const u64* const group = {rows} + row * {stride};"));
+            }
             emitter.line("alive = alive && group[0] != 0;");
             aggregate_columns::group_columns(emitter, shape)
         }

@@ -324,6 +324,8 @@ impl GroupMode {
 pub(crate) struct GroupShape {
     pub mode: GroupMode,
     pub front: Front,
+    /// Groups that are finished before the others are written to rows of their own.
+    pub has_finished: bool,
     pub packing: Packing,
     /// Words of a row.
     pub stride_words: usize,

@@ -17,6 +17,10 @@ use crate::{Error, Result};
 /// Launches of one group-by; a table grows eight times between two of them.
 const LAUNCHES_MAX: usize = 4096;
 
+/// How many times smaller a table is where most groups are finished without it, and from which size on.
+const FINISHED_SHARE: u64 = 16;
+const FINISHED_SLOTS_MIN: u64 = 1 << 16;
+
 /// A group-by whose kernel was generated.
 struct PlannedGroups {
     generated: GeneratedPipeline,
@@ -219,9 +223,21 @@ impl Query<'_> {
             }
         };
         let slots_max = rows.max(relation.rows_max).saturating_mul(2).max(64);
+        // Most groups of partitions that blocks have to themselves are finished there.
+        let finished = estimate.filter(|_| shape.has_finished).map_or(0.0, |estimate| estimate.groups);
+        let slots = if finished > 0.0 { (slots / FINISHED_SHARE).max(slots.min(FINISHED_SLOTS_MIN)) } else { slots };
         // What blocks put out between two looks at the status, and when they flush their tables.
         let in_flight = blocks * (9 * u64::from(grid.block_threads) + u64::from(shape.front.slots()));
-        GroupRoom::new(slots, slots_max, in_flight, blocks)
+        let room = GroupRoom::new(slots, slots_max, in_flight, blocks);
+        match &relation.source {
+            Source::Partitioned(parts) => {
+                let finished_rows = ((finished * 1.25) as u64 + FINISHED_SLOTS_MIN).min(rows);
+                let finished_rows = self.options.first_capacity.map_or(finished_rows, |rows| rows.min(finished_rows));
+                let finished_rows = if shape.has_finished { finished_rows.max(1) } else { 0 };
+                room.by_partition(rows, parts.shards[device].partitions(), finished_rows)
+            }
+            _ => room,
+        }
     }
 
     fn note_groups(&mut self, shape: &GroupShape, shards: &[GroupShard]) {

@@ -140,13 +140,7 @@ impl Query<'_> {
         let payload = (0..columns.len()).collect();
         let spec = RowSpec { keys: keys.clone(), like: None, keeps_null_keys: true, payload };
         let rows = self.partition(projected, spec, bits)?;
-        let mut counts = vec![];
-        for (device, shard) in rows.shards.iter().enumerate() {
-            let mut last = [0u32; 1];
-            self.streams[device].read(&shard.offsets, 4 << bits.total(), bytemuck::cast_slice_mut(&mut last))?;
-            counts.push(last[0].into());
-        }
-        Ok((Relation::new(Source::Partitioned(Arc::new(rows), counts)), keys, merged))
+        Ok((Relation::new(Source::Partitioned(Arc::new(rows))), keys, merged))
     }
 }
 

@@ -44,6 +44,13 @@ pub(crate) struct PartitionedShard {
     pub offsets: Buffer,
 }
 
+impl PartitionedShard {
+    /// How many partitions there are.
+    pub(crate) fn partitions(&self) -> u64 {
+        self.offsets.bytes() / 4 - 1
+    }
+}
+
 /// Bits of the first pass, and of the second if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PassBits {
