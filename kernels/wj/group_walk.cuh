@@ -11,7 +11,7 @@
 #include "wj/tiles.cuh"
 
 // Words at the front of a block's shared memory.
-#define WJ_WALK_WORDS 6
+#define WJ_WALK_WORDS 5
 // Words of `places` for all blocks (next chunk, finished groups), and for each block.
 #define WJ_PLACES_HEAD 2
 #define WJ_PLACES_EACH 4
@@ -31,14 +31,14 @@ struct FinishedGroups {
 };
 
 struct GroupWalk {
-    u64 row;  // the item's first row
-    u64 end;  // behind its last one
     u64 chunk_end;  // 0: no chunk under way
-    u64 finished;   // scratch of finish_groups
+    u64 finished;   // scratch of reserve_finished
+    u32 row;        // the item's first row
+    u32 end;        // behind its last one
     u32 partition;  // the next one of the chunk
     u32 is_whole;   // the item is a whole partition
     u32 is_done;    // no chunk is left
-    u32 listed;     // scratch of finish_groups
+    u32 listed;     // scratch of reserve_finished
 };
 
 // Where the block stands; an item without rows at first. All threads of the block call it.
@@ -46,8 +46,8 @@ WJ_DEVICE GroupWalk& open_walk(const GroupParts& parts) {
     GroupWalk& walk = shared_as<GroupWalk>();
     if (threadIdx.x == 0) {
         const u64* place = parts.places + WJ_PLACES_HEAD + (u64)blockIdx.x * WJ_PLACES_EACH;
-        walk.row = place[0];
-        walk.end = place[1];
+        walk.row = (u32)place[0];
+        walk.end = (u32)place[1];
         walk.chunk_end = place[2];
         walk.partition = (u32)place[3];
     }
@@ -56,7 +56,7 @@ WJ_DEVICE GroupWalk& open_walk(const GroupParts& parts) {
 }
 
 // Keeps the place of a block that has done its item up to `row`. One thread calls it.
-WJ_DEVICE void close_walk(const GroupParts& parts, const GroupWalk& walk, u64 row) {
+WJ_DEVICE void close_walk(const GroupParts& parts, const GroupWalk& walk, u32 row) {
     u64* place = parts.places + WJ_PLACES_HEAD + (u64)blockIdx.x * WJ_PLACES_EACH;
     place[0] = row;
     place[1] = walk.end;
@@ -80,8 +80,8 @@ WJ_DEVICE u32 partition_from(const GroupParts& parts, u64 row) {
 }
 
 WJ_DEVICE void set_item(GroupWalk& walk, u64 row, u64 end, bool is_whole) {
-    walk.row = row;
-    walk.end = end;
+    walk.row = (u32)row;
+    walk.end = (u32)end;
     walk.is_whole = is_whole ? 1 : 0;
 }
 
@@ -128,17 +128,15 @@ WJ_DEVICE bool next_item(GroupWalk& walk, const GroupParts& parts) {
 }
 
 // Rows of a thread in the next turn.
-WJ_DEVICE u32 items_of_turn(u64 row, u64 end) {
-    const u64 left = (end - row + blockDim.x - 1) / blockDim.x;
-    return left < WJ_TURN_ITEMS ? (u32)left : WJ_TURN_ITEMS;
+WJ_DEVICE u32 items_of_turn(u32 row, u32 end) {
+    const u32 left = (end - row + blockDim.x - 1) / blockDim.x;
+    return left < WJ_TURN_ITEMS ? left : WJ_TURN_ITEMS;
 }
 
-// Writes the groups of a block's table, but for that of key word 0, to rows of their own, and clears their slots; false
-// and nothing done where there is no room. `list` has room for the slots; value_at(slot, word) is a word of a row.
-// All threads of the block call it, behind a barrier.
-template <u32 STRIDE, class ValueAt>
-WJ_DEVICE bool finish_groups(const BlockTable& table, u32 words, GroupWalk& walk, u16* list,
-                             const FinishedGroups& finished, ValueAt value_at) {
+// Makes a list of the slots of a block's table that hold groups, but for that of key word 0, and reserves rows for them;
+// false where there is no room. `list` has room for all slots. All threads of the block call it, behind a barrier.
+template <u32 STRIDE, class Key>
+WJ_DEVICE bool reserve_finished(const BlockTable<Key>& table, GroupWalk& walk, u16* list, const FinishedGroups& finished) {
     const u32 lane = threadIdx.x & 31;
     const u32 slots = table.slots - 32;
     if (threadIdx.x == 0) walk.listed = 0;
@@ -158,20 +156,23 @@ WJ_DEVICE bool finish_groups(const BlockTable& table, u32 words, GroupWalk& walk
     if (threadIdx.x == 0) walk.finished = count == 0 ? 0 : atomicAdd(finished.counter, (u64)count);
     __syncthreads();
     const u64 first = walk.finished;
-    if (first + count > finished.capacity) {
-        // The first that finds no room leaves no row uncleared.
-        for (u64 row = first + threadIdx.x; row < finished.capacity; row += blockDim.x) finished.rows[row * STRIDE] = 0;
-        return false;
-    }
-    u64* rows = finished.rows + first * STRIDE;
+    if (first + count <= finished.capacity) return true;
+    // The first that finds no room leaves no row uncleared.
+    for (u64 row = first + threadIdx.x; row < finished.capacity; row += blockDim.x) finished.rows[row * STRIDE] = 0;
+    return false;
+}
+
+// Writes the groups to their rows, and empties the table; value_at(slot, word) is a word of a row. All threads of the
+// block call it.
+template <u32 STRIDE, class Key, class ValueAt>
+WJ_DEVICE void write_finished(const BlockTable<Key>& table, u32 words, const GroupWalk& walk, const u16* list,
+                              const FinishedGroups& finished, ValueAt value_at) {
+    u64* rows = finished.rows + walk.finished * STRIDE;
+    const u32 count = walk.listed * STRIDE;
 #pragma unroll 1
-    for (u32 word = threadIdx.x; word < count * STRIDE; word += blockDim.x) {
+    for (u32 word = threadIdx.x; word < count; word += blockDim.x) {
         rows[word] = value_at((u32)list[word / STRIDE], word % STRIDE);
     }
     __syncthreads();
-#pragma unroll 1
-    for (u32 word = 0; word <= words; ++word) {
-        for (u32 slot = threadIdx.x; slot < slots; slot += blockDim.x) table.keys[word * table.slots + slot] = 0;
-    }
-    return true;
+    clear_block_table(table, words);
 }

@@ -29,6 +29,7 @@ mod store;
 mod value;
 
 pub(crate) use aggregate::ROWS_PER_THREAD_BITS_MAX;
+pub(crate) use aggregate_block::{key_bytes, partition_slots};
 pub(crate) use aggregate_walk::{PLACES_EACH, PLACES_HEAD};
 pub(crate) use cast::check as check_cast;
 pub(crate) use constants::{

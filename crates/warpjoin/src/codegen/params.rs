@@ -116,6 +116,8 @@ pub(crate) enum GroupPart {
     Cursors,
     /// Rows that a block takes at a time where they lie by partition.
     ChunkRows,
+    /// How many steps ahead of the rows at hand a block asks for rows.
+    PrefetchSteps,
     /// Rows of finished groups, and how many there is room for.
     Finished,
     FinishedRows,
@@ -163,11 +165,15 @@ impl Params {
         format!("wide_literal({low}, {high})")
     }
 
-    /// The fields that are values of the source.
-    pub(crate) fn source_values(&self) -> Vec<String> {
+    /// The fields that are values of the source, and bits of a value.
+    pub(crate) fn source_values(&self) -> Vec<(String, u32)> {
         let is_values = |binding: &Binding| matches!(binding, Binding::SourceValues(_));
         let fields = self.fields.iter().enumerate().filter(|(_, (_, binding))| is_values(binding));
-        fields.map(|(index, _)| format!("p.a{index}")).collect()
+        let bits = |declaration: &str| {
+            let c_type = declaration.split('*').next().unwrap_or_default();
+            c_type.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(64)
+        };
+        fields.map(|(index, (declaration, _))| (format!("p.a{index}"), bits(declaration))).collect()
     }
 
     /// Adds a host-made column; returns its number.

@@ -3,7 +3,9 @@
 use warpjoin_device::ModuleSource;
 
 use super::aggregate::{self, Limits};
+use super::aggregate_block;
 use super::aggregate_columns;
+use super::aggregate_walk;
 use super::constants::{Constants, PARTITION_THREADS_MANY};
 use super::emitter::{Cell, Emitter, Environment};
 use super::expr::{conjuncts, evaluate};
@@ -172,6 +174,11 @@ fn finish(
         Grid::Scatter { threads } if threads < PARTITION_THREADS_MANY => {
             format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)")
         }
+        Grid::Tiles { block_threads, .. }
+            if [aggregate_block::BLOCK_THREADS, aggregate_walk::SKEWED_BLOCK_THREADS].contains(&block_threads) =>
+        {
+            format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)")
+        }
         Grid::Matches if block_threads == matches::MATCH_THREADS => {
             format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, {})", matches::MATCH_BLOCKS)
         }
@@ -282,12 +289,23 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
             (SinkShape::Sketch, Frame { head, ..Frame::default() })
         }
         Sink::Partition { .. } => return Err(crate::Error::internal("a partition within a loop over rows")),
-        Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max, form, block_slots } => {
+        Sink::Aggregate {
+            keys,
+            accumulators,
+            rows_bits,
+            shared_bytes_max,
+            form,
+            block_slots,
+            table_blocks,
+            is_skewed,
+        } => {
             let limits = Limits {
                 rows_bits: *rows_bits,
                 shared_bytes_max: *shared_bytes_max,
                 form: *form,
                 block_slots: *block_slots,
+                table_blocks: if emitter.is_partitioned { *table_blocks } else { 2 },
+                is_skewed: *is_skewed && emitter.is_partitioned,
             };
             let output = aggregate::aggregate(emitter, environment, keys, accumulators, limits)?;
             let frame = Frame {

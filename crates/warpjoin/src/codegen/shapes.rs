@@ -241,6 +241,10 @@ pub(crate) enum Sink {
         form: Option<GroupByForm>,
         /// Slots of a block's table; `None`: what fits.
         block_slots: Option<u32>,
+        /// Blocks that share a multiprocessor where rows lie by partition: 1 or 2.
+        table_blocks: u32,
+        /// Rows lie by partition, and some keys have most rows of theirs.
+        is_skewed: bool,
     },
 }
 

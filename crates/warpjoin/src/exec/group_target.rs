@@ -14,7 +14,7 @@ const STEPS_MAX: u64 = 512;
 /// Slots that an insert reads before it asks for a larger table.
 const GROW_STEPS: u64 = 64;
 /// Chunks of rows that lie by partition: so many a block that the last ones end together, and no more than that takes.
-const CHUNKS_A_BLOCK_MIN: u64 = 4;
+const CHUNKS_A_BLOCK_MIN: u64 = 3;
 const CHUNKS_A_BLOCK_MAX: u64 = 16;
 const CHUNK_ROWS_MIN: u64 = 64;
 /// How much larger a table is than the one before.
@@ -42,6 +42,8 @@ pub(super) struct GroupTarget {
     pub cursors: Buffer,
     /// Rows that a block takes at a time where they lie by partition.
     pub chunk_rows: u64,
+    /// How many steps ahead of the rows at hand a block asks for rows.
+    pub prefetch_steps: u64,
     /// Rows of groups that are finished, which no table holds.
     pub finished: Option<Buffer>,
     pub finished_rows: u64,
@@ -61,12 +63,23 @@ pub(super) struct GroupRoom {
     pub chunk_rows: u64,
     /// Rows of finished groups.
     pub finished_rows: u64,
+    /// How many steps ahead of the rows at hand a block asks for rows.
+    pub prefetch_steps: u64,
 }
 
 impl GroupRoom {
     pub(super) fn new(slots: u64, slots_max: u64, spill_rows: u64, blocks: u64) -> Self {
         let slots_max = slots_max.max(slots);
-        Self { slots, slots_max, steps_max: STEPS_MAX, spill_rows, blocks, chunk_rows: 0, finished_rows: 0 }
+        Self {
+            slots,
+            slots_max,
+            steps_max: STEPS_MAX,
+            spill_rows,
+            blocks,
+            chunk_rows: 0,
+            finished_rows: 0,
+            prefetch_steps: 0,
+        }
     }
 
     /// For rows in so many partitions: what blocks take at a time, and room for finished groups.
@@ -118,6 +131,7 @@ impl Query<'_> {
             counters: stream.alloc_filled(group_counter::WORDS as u64 * 8, 0)?,
             cursors: stream.alloc_filled(cursor_words * 8, 0)?,
             chunk_rows: room.chunk_rows,
+            prefetch_steps: room.prefetch_steps,
             finished,
             finished_rows: room.finished_rows,
         })

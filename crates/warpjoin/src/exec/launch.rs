@@ -331,6 +331,7 @@ impl<'a> Binder<'a> {
             GroupPart::Counters => Arg::Buffer(&target.counters),
             GroupPart::Cursors => Arg::Buffer(&target.cursors),
             GroupPart::ChunkRows => Arg::U64(target.chunk_rows),
+            GroupPart::PrefetchSteps => Arg::U64(target.prefetch_steps),
             GroupPart::Finished => target.finished.as_ref().map_or(Arg::Null, Arg::Buffer),
             GroupPart::FinishedRows => Arg::U64(target.finished_rows),
         })

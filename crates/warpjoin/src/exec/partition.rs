@@ -15,7 +15,7 @@ use crate::codegen::{
 use crate::{Error, Reason, Result};
 
 /// Bits of a pass from which on its tiles are large.
-const MANY_BITS: u32 = 10;
+const MANY_BITS: u32 = 8;
 /// Entries of the second pass: key in one word, in several.
 const PASS_SINGLE: &str = "partition_pass_single";
 const PASS_MULTIPLE: &str = "partition_pass_multiple";
