@@ -279,7 +279,12 @@ impl Costs {
         // A block writes out and clears its table for each partition.
         let written = (self.groups / self.rows).min(1.0) * 4.8 * words;
         let cleared = 0.6 * slots * words * partitions / self.rows;
-        let lone = if choice.table_blocks == 1 { 2.5 + 0.4 * self.adds } else { 0.0 };
+        // A lone block has nobody to fill its waits, least of all where rows wait for one address.
+        let lone = match (choice.table_blocks, choice.is_skewed) {
+            (1, false) => 2.5 + 0.4 * self.adds,
+            (1, true) => 10.0 + 0.4 * self.adds,
+            _ => 0.0,
+        };
         partition + 3.5 + 1.6 * self.adds + load + lone + written + cleared + misses * self.adding(true)
     }
 }
