@@ -26,6 +26,7 @@ pub const HEADERS: &[KernelFile] = files![
     "wj/hash.cuh",
     "wj/key_table.cuh",
     "wj/group_table.cuh",
+    "wj/group_walk.cuh",
     "wj/accumulate.cuh",
     "wj/block_table.cuh",
     "wj/sketch.cuh",

@@ -158,7 +158,8 @@ template <class T>
 WJ_DEVICE void write_runs(const PartitionTile& tile, T* output) {
     const T* stage = reinterpret_cast<const T*>(tile.stage);
     const u32 rows = tile.sums[32];
-#pragma unroll
+    // More at once want more registers than there are.
+#pragma unroll 4
     for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
         const u32 place = item * blockDim.x + threadIdx.x;
         if (place < rows) output[tile.targets[tile.digits[place]] + place] = stage[place];

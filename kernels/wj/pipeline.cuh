@@ -4,6 +4,7 @@
 #include "wj/block_table.cuh"
 #include "wj/control.cuh"
 #include "wj/group_table.cuh"
+#include "wj/group_walk.cuh"
 #include "wj/key_table.cuh"
 #include "wj/sketch.cuh"
 #include "wj/tiles.cuh"

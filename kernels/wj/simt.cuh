@@ -49,12 +49,21 @@ __device__ __forceinline__ void store_once(T* address, T value) {
     __stcs(address, value);
 }
 
+// Asks for bytes of global memory ahead of time; address and length are multiples of 16.
+__device__ __forceinline__ void prefetch_bytes(const void* address, u32 bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(address)), "r"(bytes));
+#endif
+}
+
 #define WJ_DEVICE __device__ __forceinline__
 #define WJ_DEVICE_MEMBER __device__ __forceinline__
 
 #else
 
 #include "sim/simt_cpu.h"
+
+static inline void prefetch_bytes(const void*, u32) {}
 
 #define WJ_DEVICE static inline
 #define WJ_DEVICE_MEMBER inline

@@ -5,14 +5,12 @@
 #include "wj/control.cuh"
 
 // Most rows of a thread in a turn.
-#define WJ_TURN_ITEMS 8
+#define WJ_TURN_ITEMS 16
 
 struct TileOrder {
     u64 turns;     // of a block, those behind the last row included
     u32 items;     // rows of a thread in a turn
     u32 run_bits;  // 2^run_bits turns are a run
-
-    WJ_DEVICE_MEMBER bool is_new_run(u64 turn) const { return (turn & ((1ULL << run_bits) - 1)) == 0; }
 
     // The caller's first row of a turn; the others are blockDim.x apart. It may lie behind the last one.
     WJ_DEVICE_MEMBER u64 row(u64 turn) const {
@@ -33,6 +31,16 @@ WJ_DEVICE TileOrder tile_order(u64 rows, u32 run_bits_max) {
     const u64 runs = (tiles + run_tiles - 1) / run_tiles;
     order.turns = ((runs + gridDim.x - 1) / gridDim.x) << order.run_bits;
     return order;
+}
+
+// Asks for a block's rows `ahead` steps behind row `next`, which is that of its first thread; none behind `end`. One
+// thread calls it.
+template <class T>
+WJ_DEVICE void prefetch_rows(const T* column, u64 next, u32 ahead, u64 end) {
+    const u64 first = next + ahead * blockDim.x;
+    if (first + blockDim.x > end) return;
+    const u64 address = (u64)(column + first);
+    prefetch_bytes((const void*)(address & ~15ULL), blockDim.x * (u32)sizeof(T));
 }
 
 // Whether the block must stop before this turn: the launch is in vain, or the table is to grow. All threads

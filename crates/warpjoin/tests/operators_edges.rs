@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use common::edges;
 use common::sessions::{Opener, simulated};
 use common::settings::Settings;
+use warpjoin::exec::GroupByForm;
 use warpjoin::plan::JoinKind;
 use warpjoin::{ExecOptions, HashJoin, JoinForm, Session, TableBuilder};
 use warpjoin_device::{SimOptions, open_simulated};
@@ -35,6 +36,25 @@ fn every_way_to_a_group_is_taken() {
             edge.case.run(&session, &Settings::default()).expect("rows");
             let sources = session.devices()[0].compiled_sources();
             assert!(sources.iter().any(|source| source.text.contains(code)), "{}", edge.name);
+        }
+    }
+}
+
+/// Groups of a partition are finished by its block; where a key is frequent, the rows of a warp are added up first.
+#[test]
+fn every_way_through_a_partition_is_taken() {
+    let settings = Settings { group_by_form: Some(GroupByForm::Partitioned), ..Settings::default() };
+    for (edge, code) in [
+        ("word, all different keys, 6000 rows", "finish"),
+        ("wide keys, 6000 rows", "group_row_wide("),
+        ("a frequent key among others", "frequent"),
+    ] {
+        for edge in edges::all(false).iter().filter(|e| e.name == edge) {
+            let session = simulated().open(1).expect("a session");
+            edge.case.run(&session, &settings).expect("rows");
+            let sources = session.devices()[0].compiled_sources();
+            let is_taken = |text: &str| text.contains("open_walk(") && text.contains(code);
+            assert!(sources.iter().any(|source| is_taken(&source.text)), "{}", edge.name);
         }
     }
 }

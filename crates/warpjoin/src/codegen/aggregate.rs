@@ -4,6 +4,7 @@ use arrow::datatypes::DataType;
 
 use super::aggregate_block as block;
 use super::aggregate_slot::{Slot, Slots};
+use super::aggregate_walk as walk;
 use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
 use super::packing::Packing;
@@ -59,7 +60,11 @@ pub(crate) fn aggregate(
     }
     let mode = choose_mode(keys.is_empty(), &packing, limits);
     // Other loops than that over tiles have no place for a table in front.
-    let front = if emitter.is_tiles { block::choose_front(mode, &packing, &slots, limits) } else { Front::None };
+    let front = if emitter.is_tiles {
+        block::choose_front(mode, &packing, &slots, limits, emitter.is_partitioned)
+    } else {
+        Front::None
+    };
     let header = mode.header_words(&packing);
     for result in &mut results {
         result.word += header;
@@ -68,9 +73,10 @@ pub(crate) fn aggregate(
         }
     }
     let accumulators = slots.slots.iter().map(|slot| (slot.kind, header + slot.word)).collect();
+    let has_finished = emitter.is_partitioned && mode == GroupMode::Narrow && matches!(front, Front::Hashed { .. });
     let stride_words = header + slots.words;
     let mut output = AggregateOutput {
-        shape: GroupShape { mode, front, stride_words, results, accumulators, packing },
+        shape: GroupShape { mode, front, has_finished, stride_words, results, accumulators, packing },
         prologue: String::new(),
         epilogue: String::new(),
         head: None,
@@ -79,7 +85,7 @@ pub(crate) fn aggregate(
     };
     match mode {
         GroupMode::Global => global(emitter, &slots, &mut output),
-        _ => table(emitter, &key_values, &slots, &mut output),
+        _ => table(emitter, &key_values, &slots, limits, &mut output),
     }
     Ok(output)
 }
@@ -91,6 +97,8 @@ pub(crate) struct Limits {
     pub shared_bytes_max: u32,
     pub form: Option<GroupByForm>,
     pub block_slots: Option<u32>,
+    pub table_blocks: u32,
+    pub is_skewed: bool,
 }
 
 fn choose_mode(no_keys: bool, packing: &Packing, limits: Limits) -> GroupMode {
@@ -218,7 +226,7 @@ fn global(emitter: &mut Emitter, slots: &Slots, output: &mut AggregateOutput) {
 }
 
 /// A table in global memory, with one in each block's shared memory in front of it.
-fn table(emitter: &mut Emitter, keys: &[Value], slots: &Slots, output: &mut AggregateOutput) {
+fn table(emitter: &mut Emitter, keys: &[Value], slots: &Slots, limits: Limits, output: &mut AggregateOutput) {
     let shape = output.shape.clone();
     let mut part = |c_type: &str, part: GroupPart| emitter.params.once(c_type, Binding::Group(part));
     let fields = [
@@ -236,18 +244,23 @@ fn table(emitter: &mut Emitter, keys: &[Value], slots: &Slots, output: &mut Aggr
     if shape.mode == GroupMode::Wide {
         output.prologue.push_str("    SpareRow spare = {0, false};\n");
     }
-    if emitter.is_tiles {
-        block::frame(emitter, slots, output);
+    if limits.is_skewed && matches!(shape.front, Front::Hashed { .. }) {
+        // Behind the columns, which are in variables, and in front of what only rows that are alive do.
+        output.prologue.push_str("    u32 frequent = WJ_NO_SLOT;\n");
+        emitter.line("const u32 lanes = __ballot_sync(0xffffffffu, alive);");
     }
     let words = shape.packing.pack(emitter, keys);
     let single = words.first().cloned().unwrap_or("0ULL".into());
     if shape.mode == GroupMode::Wide {
         emitter.statement(&format!("const u64 key_words[{}] = {{{}}};", words.len(), words.join(", ")));
     }
-    let mut row = vec![format!("const u64 group_id = {};", find_row(&shape, &single, "key_words"))];
-    row.extend(merge_row(&shape, slots.slots.iter().map(|slot| (slot, slot.code.clone()))));
-    block::accumulate(emitter, &shape, slots, &single, &row);
+    block::accumulate(emitter, &shape, slots, &single, limits.is_skewed);
     emitter.flush();
+    if emitter.is_partitioned {
+        walk::frame(emitter, slots, output, limits);
+    } else if emitter.is_tiles {
+        block::frame(emitter, slots, output);
+    }
 }
 
 /// Code that finds the row of a group: by its packed key, or by the array of its words.

@@ -113,30 +113,62 @@ impl Slot {
         }
     }
 
-    /// Statement that merges a row into the slot of a block's table; `place` gives the address of its n-th word.
-    pub(super) fn merge_block(&self, place: impl Fn(usize) -> String) -> String {
-        let (first, code) = (place(0), &self.code);
+    /// C type of what a few rows add.
+    pub(super) fn few_type(&self) -> &'static str {
         match self.kind {
-            AccumulatorKind::Count if self.is_bounded => format!("block_count({first});"),
+            AccumulatorKind::Sum128 if !self.narrow_partial => "i128",
+            AccumulatorKind::SumFloat => "f64",
+            _ => "u64",
+        }
+    }
+
+    /// Whether a block's table keeps it in halves of 32 bits.
+    pub(super) fn is_halved(&self) -> bool {
+        use AccumulatorKind::{Count, Sum64, Sum128};
+        matches!(self.kind, Count | Sum64 | Sum128)
+    }
+
+    /// Statement that merges a row into the slot of a block's table; `array` gives that of its n-th word.
+    pub(super) fn merge_block(&self, array: impl Fn(usize) -> String, slots: u32) -> String {
+        let (first, code) = (array(0), &self.code);
+        match self.kind {
+            AccumulatorKind::Count if self.is_bounded => format!("block_count({first}, slot, (u32){code});"),
             AccumulatorKind::Sum128 if !self.narrow_partial => {
-                format!("block_add_wide({first}, {}, (i128){code});", place(1))
+                format!("block_add_wide({first}, {}, {slots}, slot, (i128){code});", array(1))
             }
             AccumulatorKind::Count | AccumulatorKind::Sum64 | AccumulatorKind::Sum128 => {
-                format!("block_add({first}, (u64){code});")
+                format!("block_add({first}, {slots}, slot, (u64){code});")
             }
-            AccumulatorKind::SumFloat => format!("block_add((f64*)({first}), {code});"),
-            _ => format!("block_max({first}, {code});"),
+            AccumulatorKind::SumFloat => format!("block_add_float({first}, slot, {code});"),
+            _ => format!("block_max({first}, slot, {code});"),
+        }
+    }
+
+    /// Code that reads word `word` of what a slot of a block's table has gathered.
+    pub(super) fn read_block_word(&self, array: impl Fn(usize) -> String, slots: u32, word: usize) -> String {
+        match word {
+            1 if self.narrow_partial => format!("(u64)((i64)block_sum({}, {slots}, slot) >> 63)", array(0)),
+            _ if self.is_halved() => format!("block_sum({}, {slots}, slot)", array(word)),
+            _ => format!("{}[slot]", array(word)),
         }
     }
 
     /// Code that reads what a slot of a block's table has gathered.
-    pub(super) fn read_block(&self, place: impl Fn(usize) -> String) -> String {
-        let first = place(0);
+    pub(super) fn read_block(&self, array: impl Fn(usize) -> String, slots: u32) -> String {
+        let word = |word| self.read_block_word(&array, slots, word);
         match self.kind {
-            AccumulatorKind::Sum128 if self.narrow_partial => format!("(i128)(i64)*({first})"),
-            AccumulatorKind::Sum128 => format!("(i128)((u128)*({}) << 64 | *({first}))", place(1)),
-            AccumulatorKind::SumFloat => format!("__longlong_as_double((i64)*({first}))"),
-            _ => format!("*({first})"),
+            AccumulatorKind::Sum128 => format!("(i128)((u128){} << 64 | {})", word(1), word(0)),
+            AccumulatorKind::SumFloat => format!("__longlong_as_double((i64){})", word(0)),
+            _ => word(0),
+        }
+    }
+
+    /// Statement that clears a word of a slot of a block's table.
+    pub(super) fn clear_block(&self, array: &str, slots: u32) -> String {
+        if self.is_halved() {
+            format!("block_clear_sum({array}, {slots}, slot);")
+        } else {
+            format!("{array}[slot] = 0;")
         }
     }
 

@@ -92,6 +92,10 @@ pub(crate) struct Emitter {
     pub is_block_uniform: bool,
     /// The body is that of the loop over tiles of rows.
     pub is_tiles: bool,
+    /// Those rows lie by partition.
+    pub is_partitioned: bool,
+    /// No step drops rows: all of them are read.
+    pub reads_all: bool,
     /// Lines behind blocks that are open, with the depth inside the block.
     behind: Vec<(usize, String)>,
     body: String,
@@ -111,6 +115,8 @@ impl Emitter {
             is_reserved: false,
             is_block_uniform: false,
             is_tiles: false,
+            is_partitioned: false,
+            reads_all: false,
             behind: vec![],
             body: String::new(),
             declarations: String::new(),

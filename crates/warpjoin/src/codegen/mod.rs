@@ -10,6 +10,7 @@ mod aggregate;
 mod aggregate_block;
 mod aggregate_columns;
 mod aggregate_slot;
+mod aggregate_walk;
 mod cast;
 mod constants;
 mod emitter;
@@ -28,6 +29,8 @@ mod store;
 mod value;
 
 pub(crate) use aggregate::ROWS_PER_THREAD_BITS_MAX;
+pub(crate) use aggregate_block::{key_bytes, partition_slots};
+pub(crate) use aggregate_walk::{PLACES_EACH, PLACES_HEAD};
 pub(crate) use cast::check as check_cast;
 pub(crate) use constants::{
     BLOCK_THREADS, Constants, DEVICES_MAX, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY,

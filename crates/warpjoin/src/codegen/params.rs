@@ -18,6 +18,12 @@ pub(crate) enum Binding {
     SourceValidity(usize),
     /// Rows of the group table that is the source.
     SourceGroups,
+    /// Finished groups of the group table that is the source, and how many there are.
+    SourceFinished,
+    SourceFinishedRows,
+    /// Where each partition of the source begins, and how many there are.
+    SourceOffsets,
+    SourcePartitions,
     /// A part of the join table of the n-th probe step.
     Join(usize, JoinPart),
     /// A host-made column (results of a dictionary function, a code translation): its values.
@@ -106,8 +112,15 @@ pub(crate) enum GroupPart {
     /// Rows that may be spilled behind the table.
     SpillRows,
     Counters,
-    /// The next turn of each block.
+    /// The next turn of each block; where rows lie by partition, its place.
     Cursors,
+    /// Rows that a block takes at a time where they lie by partition.
+    ChunkRows,
+    /// How many steps ahead of the rows at hand a block asks for rows.
+    PrefetchSteps,
+    /// Rows of finished groups, and how many there is room for.
+    Finished,
+    FinishedRows,
 }
 
 /// Fields of a parameter struct, in order.
@@ -150,6 +163,17 @@ impl Params {
         let low = self.add("u64", Binding::Word(value as u64));
         let high = self.add("u64", Binding::Word((value >> 64) as u64));
         format!("wide_literal({low}, {high})")
+    }
+
+    /// The fields that are values of the source, and bits of a value.
+    pub(crate) fn source_values(&self) -> Vec<(String, u32)> {
+        let is_values = |binding: &Binding| matches!(binding, Binding::SourceValues(_));
+        let fields = self.fields.iter().enumerate().filter(|(_, (_, binding))| is_values(binding));
+        let bits = |declaration: &str| {
+            let c_type = declaration.split('*').next().unwrap_or_default();
+            c_type.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(64)
+        };
+        fields.map(|(index, (declaration, _))| (format!("p.a{index}"), bits(declaration))).collect()
     }
 
     /// Adds a host-made column; returns its number.

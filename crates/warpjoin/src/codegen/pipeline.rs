@@ -3,7 +3,9 @@
 use warpjoin_device::ModuleSource;
 
 use super::aggregate::{self, Limits};
+use super::aggregate_block;
 use super::aggregate_columns;
+use super::aggregate_walk;
 use super::constants::{Constants, PARTITION_THREADS_MANY};
 use super::emitter::{Cell, Emitter, Environment};
 use super::expr::{conjuncts, evaluate};
@@ -124,6 +126,8 @@ fn emit_tiles(
     let head = emitter.begin_head();
     emitter.is_block_uniform = true;
     emitter.is_tiles = true;
+    emitter.is_partitioned = matches!(source, SourceShape::Words(_));
+    emitter.reads_all = !steps.iter().any(Step::drops_rows);
     let environment = open_source(emitter, source);
     let (shape, frame) = emit_rest(emitter, environment, steps, sink)?;
     let rows = emitter.params.once("u64", Binding::SourceRows);
@@ -170,6 +174,11 @@ fn finish(
         Grid::Scatter { threads } if threads < PARTITION_THREADS_MANY => {
             format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)")
         }
+        Grid::Tiles { block_threads, .. }
+            if [aggregate_block::BLOCK_THREADS, aggregate_walk::SKEWED_BLOCK_THREADS].contains(&block_threads) =>
+        {
+            format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)")
+        }
         Grid::Matches if block_threads == matches::MATCH_THREADS => {
             format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, {})", matches::MATCH_BLOCKS)
         }
@@ -197,7 +206,16 @@ pub(super) fn open_source(emitter: &mut Emitter, source: &SourceShape) -> Enviro
         SourceShape::Columns(columns, _) => Environment::new((0..columns.len()).map(Cell::Source).collect()),
         SourceShape::Groups(shape) => {
             let rows = emitter.params.once("const u64*", Binding::SourceGroups);
-            emitter.line(&format!("const u64* const group = {rows} + row * {};", shape.stride_words));
+            let stride = shape.stride_words;
+            if shape.has_finished {
+                let finished = emitter.params.once("const u64*", Binding::SourceFinished);
+                let count = emitter.params.once("u64", Binding::SourceFinishedRows);
+                emitter.line(&format!(
+                    "const u64* const group = row < {count} ? {finished} + row * {stride} : {rows} + (row - {count}) * {stride};"
+                ));
+            } else {
+                emitter.line(&format!("const u64* const group = {rows} + row * {stride};"));
+            }
             emitter.line("alive = alive && group[0] != 0;");
             aggregate_columns::group_columns(emitter, shape)
         }
@@ -271,12 +289,23 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
             (SinkShape::Sketch, Frame { head, ..Frame::default() })
         }
         Sink::Partition { .. } => return Err(crate::Error::internal("a partition within a loop over rows")),
-        Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max, form, block_slots } => {
+        Sink::Aggregate {
+            keys,
+            accumulators,
+            rows_bits,
+            shared_bytes_max,
+            form,
+            block_slots,
+            table_blocks,
+            is_skewed,
+        } => {
             let limits = Limits {
                 rows_bits: *rows_bits,
                 shared_bytes_max: *shared_bytes_max,
                 form: *form,
                 block_slots: *block_slots,
+                table_blocks: if emitter.is_partitioned { *table_blocks } else { 2 },
+                is_skewed: *is_skewed && emitter.is_partitioned,
             };
             let output = aggregate::aggregate(emitter, environment, keys, accumulators, limits)?;
             let frame = Frame {

@@ -241,6 +241,10 @@ pub(crate) enum Sink {
         form: Option<GroupByForm>,
         /// Slots of a block's table; `None`: what fits.
         block_slots: Option<u32>,
+        /// Blocks that share a multiprocessor where rows lie by partition: 1 or 2.
+        table_blocks: u32,
+        /// Rows lie by partition, and some keys have most rows of theirs.
+        is_skewed: bool,
     },
 }
 
@@ -324,6 +328,8 @@ impl GroupMode {
 pub(crate) struct GroupShape {
     pub mode: GroupMode,
     pub front: Front,
+    /// Groups that are finished before the others are written to rows of their own.
+    pub has_finished: bool,
     pub packing: Packing,
     /// Words of a row.
     pub stride_words: usize,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use super::group_estimate::{Estimate, leaves_other_forms};
+use super::group_estimate::{Estimate, PartitionChoice, leaves_other_forms};
 use super::group_target::{GroupRoom, GroupTarget};
 use super::launch::{Target, launch_shape};
 use super::query::Query;
@@ -16,6 +16,14 @@ use crate::{Error, Result};
 
 /// Launches of one group-by; a table grows eight times between two of them.
 const LAUNCHES_MAX: usize = 4096;
+
+/// How many times smaller a table is where most groups are finished without it, and from which size on.
+const FINISHED_SHARE: u64 = 16;
+const FINISHED_SLOTS_MIN: u64 = 1 << 16;
+
+/// Steps that rows are asked for ahead of time, with so few groups that memory is what blocks wait for.
+const PREFETCH_STEPS: u64 = 2;
+const PREFETCH_GROUPS_MAX: f64 = 256.0;
 
 /// A group-by whose kernel was generated.
 struct PlannedGroups {
@@ -90,17 +98,18 @@ impl Query<'_> {
         keys: Vec<Expr>,
         accumulators: Vec<Accumulator>,
     ) -> Result<GroupTable> {
-        let planned = self.plan_groups(relation, keys.clone(), accumulators.clone())?;
+        let planned = self.plan_groups(relation, keys.clone(), accumulators.clone(), None)?;
         let estimate = self.estimate_groups(relation, &planned.shape, &keys)?;
         if self.is_dry() {
             self.compile(&planned.generated.module, "pipeline")?;
             return Ok(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] });
         }
-        let bits = estimate.and_then(|estimate| self.partition_bits(relation, &planned.shape, &accumulators, estimate));
-        if let Some(bits) = bits {
-            match self.partition_groups(relation, &keys, &accumulators, bits) {
+        let choice =
+            estimate.and_then(|estimate| self.choose_partition(relation, &planned.shape, &accumulators, estimate));
+        if let Some(choice) = choice {
+            match self.partition_groups(relation, &keys, &accumulators, choice.bits) {
                 Ok((relation, keys, accumulators)) => {
-                    let planned = self.plan_groups(&relation, keys, accumulators)?;
+                    let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
                     return self.run_planned(&relation, planned, estimate);
                 }
                 Err(error) if leaves_other_forms(&error) => log::debug!("group-by without a partition: {error}"),
@@ -110,17 +119,32 @@ impl Query<'_> {
         self.run_planned(relation, planned, estimate)
     }
 
+    /// Shared memory that a block may use on any device.
+    pub(super) fn shared_bytes_max(&self) -> u32 {
+        self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0)
+    }
+
     fn plan_groups(
         &mut self,
         relation: &Relation,
         keys: Vec<Expr>,
         accumulators: Vec<Accumulator>,
+        choice: Option<PartitionChoice>,
     ) -> Result<PlannedGroups> {
-        let shared_bytes_max =
-            self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0);
+        let (table_blocks, is_skewed) = choice.map_or((2, false), |choice| (choice.table_blocks, choice.is_skewed));
+        let shared_bytes_max = self.shared_bytes_max();
         let rows_bits = relation.rows_bits();
         let (form, block_slots) = (self.options.group_by_form, self.options.block_table_slots);
-        let sink = Sink::Aggregate { keys, accumulators, rows_bits, shared_bytes_max, form, block_slots };
+        let sink = Sink::Aggregate {
+            keys,
+            accumulators,
+            rows_bits,
+            shared_bytes_max,
+            form,
+            block_slots,
+            table_blocks,
+            is_skewed,
+        };
         let generated = self.generate(relation, &sink)?;
         let SinkShape::Groups(shape) = &generated.sink else {
             return Err(Error::internal("a group sink without groups"));
@@ -214,14 +238,34 @@ impl Query<'_> {
                 let in_cache = info.l2_bytes / 2 / (shape.stride_words as u64 * 8);
                 let rows = relation.rows_max.saturating_mul(2);
                 let distinct = if packed_bits < 40 { 2u64 << packed_bits } else { u64::MAX };
-                let wanted = estimate.map_or(in_cache, |estimate| (estimate.groups * 2.0) as u64);
+                let wanted = estimate.map_or(in_cache, |estimate| (estimate.groups_max() * 2.0) as u64);
                 self.options.first_capacity.unwrap_or(wanted).min(rows).min(distinct).max(64)
             }
         };
         let slots_max = rows.max(relation.rows_max).saturating_mul(2).max(64);
+        let is_skewed = estimate.is_some_and(|estimate| estimate.is_skewed);
+        let finished = estimate.filter(|_| shape.has_finished).map_or(0.0, |estimate| estimate.groups_max());
+
         // What blocks put out between two looks at the status, and when they flush their tables.
-        let in_flight = blocks * (9 * u64::from(grid.block_threads) + u64::from(shape.front.slots()));
-        GroupRoom::new(slots, slots_max, in_flight, blocks)
+        let in_flight = blocks * (17 * u64::from(grid.block_threads) + u64::from(shape.front.slots()));
+        let mut room = GroupRoom::new(slots, slots_max, in_flight, blocks);
+        if estimate.is_none_or(|estimate| estimate.groups < PREFETCH_GROUPS_MAX) {
+            room.prefetch_steps = PREFETCH_STEPS;
+        }
+        match &relation.source {
+            Source::Partitioned(parts) => {
+                let finished_rows = ((finished * 1.25) as u64 + FINISHED_SLOTS_MIN).min(rows);
+                let finished_rows = self.options.first_capacity.map_or(finished_rows, |rows| rows.min(finished_rows));
+                let finished_rows = if shape.has_finished { finished_rows.max(1) } else { 0 };
+                let mut room = room.by_partition(rows, parts.shards[device].partitions(), finished_rows);
+                // Most groups of partitions that blocks have to themselves are finished there.
+                if finished > 0.0 && !is_skewed && rows / parts.shards[device].partitions() <= room.chunk_rows {
+                    room.slots = (room.slots / FINISHED_SHARE).max(room.slots.min(FINISHED_SLOTS_MIN));
+                }
+                room
+            }
+            _ => room,
+        }
     }
 
     fn note_groups(&mut self, shape: &GroupShape, shards: &[GroupShard]) {

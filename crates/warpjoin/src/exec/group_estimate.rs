@@ -6,11 +6,12 @@ use std::sync::Arc;
 use warpjoin_device::Buffer;
 
 use super::launch::Target;
-use super::partition::{PARTITION_BITS_MAX, PASS_BITS_MAX, PassBits};
+use super::partition::{PARTITION_BITS_MAX, PassBits};
 use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::{
     Accumulator, GroupByForm, GroupShape, RowSpec, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, Sink, Step,
+    key_bytes, partition_slots,
 };
 use crate::expr::Expr;
 use crate::{Error, Result};
@@ -19,12 +20,10 @@ use crate::{Error, Result};
 const SAMPLE_ROWS: u64 = 1 << (SKETCH_BITS - 2);
 /// Fewer rows are done before a sample pays.
 const ROWS_MIN: u64 = 1 << 21;
-/// Fewest bits of a partition that was not asked for.
-const BITS_MIN: u32 = 4;
-/// Most bits of a pass at full speed.
-const BITS_FAST_MAX: u32 = 9;
-/// Share of the slots of a block's table that groups of a partition should take.
+/// Share of the slots of a block's table up to which it needs no partition.
 const BLOCK_LOAD: f64 = 0.5;
+/// Share of the slots that groups of a partition may take.
+const BLOCK_LOAD_MAX: f64 = 0.73;
 
 /// Where a sketch is made on a device.
 pub(super) struct SketchTarget {
@@ -37,6 +36,24 @@ pub(super) struct SketchTarget {
 pub(super) struct Estimate {
     pub rows: f64,
     pub groups: f64,
+    /// Some keys are far more frequent than others.
+    pub is_skewed: bool,
+}
+
+impl Estimate {
+    /// As many as there should be room for: the estimate of a skewed sample is low.
+    pub(super) fn groups_max(self) -> f64 {
+        if self.is_skewed { 4.0 * self.groups } else { self.groups }
+    }
+}
+
+/// How rows are partitioned for a group-by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PartitionChoice {
+    pub bits: PassBits,
+    /// Blocks that share a multiprocessor: one has the larger table.
+    pub table_blocks: u32,
+    pub is_skewed: bool,
 }
 
 impl Query<'_> {
@@ -69,7 +86,7 @@ impl Query<'_> {
         let samples: Vec<Sample> = reports.iter().map(|report| Sample::of_counter(report.rows)).collect();
         let estimates = samples.iter().zip(&targets).map(|(sample, target)| {
             let all_rows = sample.rows * target.stride as f64;
-            Estimate { rows: all_rows, groups: sample.groups_among(all_rows) }
+            Estimate { rows: all_rows, groups: sample.groups_among(all_rows), is_skewed: sample.is_skewed(all_rows) }
         });
         let estimate = estimates.max_by(|a, b| a.groups.total_cmp(&b.groups));
         if let Some(pipeline) = self.metrics.pipelines.last_mut() {
@@ -78,35 +95,40 @@ impl Query<'_> {
         Ok(estimate)
     }
 
-    /// Bits by which the rows should be partitioned first; `None`: not at all.
-    pub(super) fn partition_bits(
+    /// How the rows should be partitioned first; `None`: not at all.
+    pub(super) fn choose_partition(
         &self,
         relation: &Relation,
         shape: &GroupShape,
         accumulators: &[Accumulator],
         estimate: Estimate,
-    ) -> Option<PassBits> {
-        let slots = f64::from(shape.front.slots().max(64));
-        let partitions = (estimate.groups / (slots * BLOCK_LOAD)).max(2.0);
-        let mut bits = (partitions.log2().ceil() as u32).clamp(1, PARTITION_BITS_MAX);
-        // A partition of twice the groups rather than a second pass.
-        if bits == PASS_BITS_MAX + 1 {
-            bits -= 1;
-        }
-        let fits = estimate.groups <= slots * BLOCK_LOAD;
-        match self.options.group_by_form {
-            Some(GroupByForm::Partitioned) => return Some(PassBits::of(bits)),
-            Some(_) => return None,
-            None if fits && shape.front.slots() > 0 => return None,
-            None => {}
-        }
+    ) -> Option<PartitionChoice> {
         let info = self.session.devices()[0].info();
         let costs = Costs::new(relation, shape, accumulators, estimate, info.l2_bytes as f64);
-        // A few bits cost nothing, and help where the groups are not as frequent as each other.
-        let bits = bits.max(BITS_MIN);
-        let choices = [bits, bits.min(PASS_BITS_MAX), bits.min(BITS_FAST_MAX)].map(PassBits::of);
-        let best = choices.into_iter().min_by(|a, b| costs.partitioned(*a).total_cmp(&costs.partitioned(*b)))?;
-        (costs.partitioned(best) < costs.direct()).then_some(best)
+        let slots_of = |table_blocks| {
+            let fits = partition_slots(
+                self.shared_bytes_max(),
+                table_blocks,
+                key_bytes(&shape.packing),
+                shape.stride_words as u32 - 1,
+            );
+            f64::from(self.options.block_table_slots.unwrap_or(fits).clamp(64, fits.max(64)))
+        };
+        let choices = (1..=PARTITION_BITS_MAX).flat_map(|bits| [2, 1].map(|table_blocks| (bits, table_blocks)));
+        let choice = choices
+            .map(|(bits, table_blocks)| {
+                let choice = PartitionChoice { bits: PassBits::of(bits), table_blocks, is_skewed: estimate.is_skewed };
+                (choice, costs.partitioned(choice, slots_of(table_blocks)))
+            })
+            .min_by(|(_, a), (_, b)| a.total_cmp(b));
+        let (choice, cost) = choice?;
+        let fits = shape.front.slots() > 0 && estimate.groups <= f64::from(shape.front.slots()) * BLOCK_LOAD;
+        match self.options.group_by_form {
+            Some(GroupByForm::Partitioned) => Some(choice),
+            Some(_) => None,
+            None if fits => None,
+            None => (cost < costs.direct()).then_some(choice),
+        }
     }
 
     /// Rows by partition, with the keys and arguments as columns; keys and accumulators in terms of them.
@@ -140,13 +162,7 @@ impl Query<'_> {
         let payload = (0..columns.len()).collect();
         let spec = RowSpec { keys: keys.clone(), like: None, keeps_null_keys: true, payload };
         let rows = self.partition(projected, spec, bits)?;
-        let mut counts = vec![];
-        for (device, shard) in rows.shards.iter().enumerate() {
-            let mut last = [0u32; 1];
-            self.streams[device].read(&shard.offsets, 4 << bits.total(), bytemuck::cast_slice_mut(&mut last))?;
-            counts.push(last[0].into());
-        }
-        Ok((Relation::new(Source::Partitioned(Arc::new(rows), counts)), keys, merged))
+        Ok((Relation::new(Source::Partitioned(Arc::new(rows))), keys, merged))
     }
 }
 
@@ -174,13 +190,17 @@ impl Sample {
             return 0.0;
         }
         let even = self.even_groups(all_rows.max(1.0));
-        let singles_if_even = self.rows * (-self.rows / even).exp();
-        if self.singles > 1.2 * singles_if_even + 64.0 {
+        if self.is_skewed(all_rows) {
             let unseen = all_rows * self.singles / self.rows;
             (even * unseen.max(even)).sqrt()
         } else {
             even
         }
+    }
+
+    fn is_skewed(self, all_rows: f64) -> bool {
+        self.rows >= 1.0
+            && self.singles > 1.2 * self.rows * (-self.rows / self.even_groups(all_rows.max(1.0))).exp() + 64.0
     }
 
     fn even_groups(self, all_rows: f64) -> f64 {
@@ -205,7 +225,6 @@ struct Costs {
     adds: f64,
     groups: f64,
     rows: f64,
-    slots: f64,
     /// The group table fits L2.
     is_cached: bool,
     has_probes: bool,
@@ -228,9 +247,9 @@ impl Costs {
             key_bytes,
             row_bytes: key_bytes + 8.0 * arguments.len() as f64,
             adds: words as f64,
-            groups: estimate.groups,
+            // The estimate of a skewed sample is low.
+            groups: if estimate.is_skewed { 2.0 * estimate.groups } else { estimate.groups },
             rows: estimate.rows.max(1.0),
-            slots: f64::from(shape.front.slots()),
             is_cached: estimate.groups * 2.0 * shape.stride_words as f64 * 8.0 < 0.7 * l2_bytes,
             has_probes: relation.steps.iter().any(|step| matches!(step, Step::Probe(_))),
         }
@@ -245,14 +264,39 @@ impl Costs {
         self.adding(self.is_cached)
     }
 
-    fn partitioned(&self, bits: PassBits) -> f64 {
-        let pass = |bits: u32| if bits > BITS_FAST_MAX { 1.6 } else { f64::from(u8::from(bits > 0)) };
-        let moves = pass(bits.first) + pass(bits.second) + f64::from(u8::from(self.has_probes));
+    fn partitioned(&self, choice: PartitionChoice, slots: f64) -> f64 {
+        let PassBits { first, second } = choice.bits;
+        let moves = pass_cost(first) + f64::from(u8::from(second > 0)) * 0.87 + f64::from(u8::from(self.has_probes));
         let partition = (self.key_bytes + moves * 2.0 * self.row_bytes) / 2.0;
-        let fits = self.groups / f64::from(1u32 << bits.total()) <= 0.8 * self.slots;
-        // Partition after partition, the part of the table in use is in L2.
-        let merged = if fits { (1.5 * self.groups / self.rows).min(1.0) } else { 1.0 };
-        partition + 5.0 + 4.0 * self.adds + merged * self.adding(true)
+        let partitions = f64::from(1u32 << choice.bits.total());
+        let groups = self.groups / partitions;
+        let words = 1.0 + self.adds;
+        // Keys that meet in a table cost more the fuller it is.
+        let load = (groups / slots).min(1.0);
+        let load = (2.0 + 2.0 * self.adds) * load * (1.0 + load);
+        // What finds no slot goes to the table in global memory.
+        let misses = (groups / (slots * BLOCK_LOAD_MAX) - 1.0).clamp(0.0, 1.0);
+        // A block writes out and clears its table for each partition.
+        let written = (self.groups / self.rows).min(1.0) * 4.8 * words;
+        let cleared = 0.6 * slots * words * partitions / self.rows;
+        // A lone block has nobody to fill its waits, least of all where rows wait for one address.
+        let lone = match (choice.table_blocks, choice.is_skewed) {
+            (1, false) => 2.5 + 0.4 * self.adds,
+            (1, true) => 10.0 + 0.4 * self.adds,
+            _ => 0.0,
+        };
+        partition + 3.5 + 1.6 * self.adds + load + lone + written + cleared + misses * self.adding(true)
+    }
+}
+
+/// What a pass of a partition costs by its bits: more of them make shorter runs.
+fn pass_cost(bits: u32) -> f64 {
+    match bits {
+        0..=6 => 0.67,
+        7 => 0.75,
+        8 | 9 => 0.88,
+        10 => 1.12,
+        _ => 1.55,
     }
 }
 

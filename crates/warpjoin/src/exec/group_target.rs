@@ -5,14 +5,18 @@ use warpjoin_device::{Arg, Buffer};
 use super::exchange::launch;
 use super::launch::read_report;
 use super::query::Query;
-use super::relation::GroupShard;
-use crate::codegen::{GroupMode, GroupShape, control, group_counter, regroup};
+use super::relation::{FinishedGroups, GroupShard};
+use crate::codegen::{GroupMode, GroupShape, PLACES_EACH, PLACES_HEAD, control, group_counter, regroup};
 use crate::{Error, Result};
 
 /// Slots that an insert reads before its key is spilled.
 const STEPS_MAX: u64 = 512;
 /// Slots that an insert reads before it asks for a larger table.
 const GROW_STEPS: u64 = 64;
+/// Chunks of rows that lie by partition: so many a block that the last ones end together, and no more than that takes.
+const CHUNKS_A_BLOCK_MIN: u64 = 3;
+const CHUNKS_A_BLOCK_MAX: u64 = 16;
+const CHUNK_ROWS_MIN: u64 = 64;
 /// How much larger a table is than the one before.
 const GROWTH: u64 = 8;
 
@@ -34,8 +38,15 @@ pub(super) struct GroupTarget {
     pub spill_rows: u64,
     /// See `group_counter`.
     pub counters: Buffer,
-    /// The next turn of each block: what was accumulated stays when the table grows.
+    /// The next turn of each block, or the places of a walk: what was accumulated stays when the table grows.
     pub cursors: Buffer,
+    /// Rows that a block takes at a time where they lie by partition.
+    pub chunk_rows: u64,
+    /// How many steps ahead of the rows at hand a block asks for rows.
+    pub prefetch_steps: u64,
+    /// Rows of groups that are finished, which no table holds.
+    pub finished: Option<Buffer>,
+    pub finished_rows: u64,
 }
 
 /// How large a table is.
@@ -48,11 +59,34 @@ pub(super) struct GroupRoom {
     pub spill_rows: u64,
     /// Blocks of the launch.
     pub blocks: u64,
+    /// Rows that a block takes at a time where they lie by partition; 0: they do not.
+    pub chunk_rows: u64,
+    /// Rows of finished groups.
+    pub finished_rows: u64,
+    /// How many steps ahead of the rows at hand a block asks for rows.
+    pub prefetch_steps: u64,
 }
 
 impl GroupRoom {
     pub(super) fn new(slots: u64, slots_max: u64, spill_rows: u64, blocks: u64) -> Self {
-        Self { slots, slots_max: slots_max.max(slots), steps_max: STEPS_MAX, spill_rows, blocks }
+        let slots_max = slots_max.max(slots);
+        Self {
+            slots,
+            slots_max,
+            steps_max: STEPS_MAX,
+            spill_rows,
+            blocks,
+            chunk_rows: 0,
+            finished_rows: 0,
+            prefetch_steps: 0,
+        }
+    }
+
+    /// For rows in so many partitions: what blocks take at a time, and room for finished groups.
+    pub(super) fn by_partition(self, rows: u64, partitions: u64, finished_rows: u64) -> Self {
+        let each = (rows / partitions).max(rows / (CHUNKS_A_BLOCK_MAX * self.blocks));
+        let chunk_rows = each.min(rows / (CHUNKS_A_BLOCK_MIN * self.blocks)).max(CHUNK_ROWS_MIN);
+        Self { chunk_rows, finished_rows, ..self }
     }
 
     /// Eight times the room; once there is room for every row, longer probes.
@@ -84,8 +118,10 @@ impl Query<'_> {
         let rows = stream.alloc(bytes)?;
         stream.fill(&rows, 0, cleared_rows * row_bytes, 0)?;
         let probed = if is_wide { index_slots } else { room.slots };
+        let cursor_words = if room.chunk_rows > 0 { PLACES_HEAD + PLACES_EACH * room.blocks } else { room.blocks };
+        let finished = (room.finished_rows > 0).then(|| stream.alloc(room.finished_rows * row_bytes)).transpose()?;
         Ok(GroupTarget {
-            shard: GroupShard { rows, capacity: cleared_rows },
+            shard: GroupShard { rows, capacity: cleared_rows, finished: None },
             slots: room.slots,
             index,
             index_slots,
@@ -93,7 +129,11 @@ impl Query<'_> {
             grow_steps: if room.slots >= room.slots_max { u64::MAX } else { GROW_STEPS },
             spill_rows,
             counters: stream.alloc_filled(group_counter::WORDS as u64 * 8, 0)?,
-            cursors: stream.alloc_filled(room.blocks * 8, 0)?,
+            cursors: stream.alloc_filled(cursor_words * 8, 0)?,
+            chunk_rows: room.chunk_rows,
+            prefetch_steps: room.prefetch_steps,
+            finished,
+            finished_rows: room.finished_rows,
         })
     }
 
@@ -112,6 +152,14 @@ impl Query<'_> {
     /// Ends filling: the rows to read. Appended rows are known, those of other tables are all that there are.
     pub(super) fn finish_groups(&self, device: usize, shape: &GroupShape, target: GroupTarget) -> Result<GroupShard> {
         let mut shard = target.shard;
+        if let Some(rows) = target.finished {
+            // The second of the places' words.
+            let mut count = [0u64; 1];
+            self.streams[device].read(&target.cursors, 8, bytemuck::cast_slice_mut(&mut count))?;
+            let count = count[0].min(target.finished_rows);
+            shard.capacity += count;
+            shard.finished = Some(FinishedGroups { rows, count });
+        }
         if shape.mode == GroupMode::Wide {
             let mut words = [0u64; group_counter::WORDS];
             self.streams[device].read(&target.counters, 0, bytemuck::cast_slice_mut(&mut words))?;
@@ -135,8 +183,8 @@ impl Query<'_> {
             let count = old.slots + 1 + self.spilled(device, &old)?;
             room.grow();
             // Every row may be a spilled one.
-            let mut new =
-                self.allocate_groups(device, shape, GroupRoom { spill_rows: room.spill_rows.max(count), ..*room })?;
+            let spill_rows = room.spill_rows.max(count);
+            let mut new = self.allocate_groups(device, shape, GroupRoom { spill_rows, finished_rows: 0, ..*room })?;
             let stream = self.streams[device].clone();
             let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
             let args = [
@@ -160,6 +208,8 @@ impl Query<'_> {
             read_report(&stream, &control)?;
             self.metrics.kernel_ns += end.elapsed_ns(&begin)?;
             new.cursors = old.cursors;
+            new.finished = old.finished;
+            new.finished_rows = old.finished_rows;
             if self.spilled(device, &new)? == 0 {
                 return Ok(new);
             }

@@ -224,10 +224,27 @@ impl<'a> Binder<'a> {
             Binding::SourceRows => Arg::U64(source.shard_rows(self.device)),
             Binding::SourceValues(column) => buffer(source.values(self.device, *column)),
             Binding::SourceValidity(column) => buffer(source.validity(self.device, *column)),
-            Binding::SourceGroups => match source {
-                super::relation::Source::Groups(groups) => Arg::Buffer(&groups.shards[self.device].rows),
-                _ => return Err(Error::internal("groups of a table")),
-            },
+            Binding::SourceGroups | Binding::SourceFinished | Binding::SourceFinishedRows => {
+                let Source::Groups(groups) = source else {
+                    return Err(Error::internal("groups of a table"));
+                };
+                let shard = &groups.shards[self.device];
+                match binding {
+                    Binding::SourceGroups => Arg::Buffer(&shard.rows),
+                    Binding::SourceFinished => buffer(shard.finished.as_ref().map(|finished| &finished.rows)),
+                    _ => Arg::U64(shard.finished.as_ref().map_or(0, |finished| finished.count)),
+                }
+            }
+            Binding::SourceOffsets | Binding::SourcePartitions => {
+                let Source::Partitioned(rows) = source else {
+                    return Err(Error::internal("partitions of a table"));
+                };
+                let shard = &rows.shards[self.device];
+                match binding {
+                    Binding::SourceOffsets => Arg::Buffer(&shard.offsets),
+                    _ => Arg::U64(shard.partitions()),
+                }
+            }
             Binding::Join(join, part) => self.join_arg(&self.relation.joins[*join], *part),
             Binding::LookupValues(number) => Arg::Buffer(&self.lookups[*number].values),
             Binding::LookupValidity(number) => buffer(self.lookups[*number].validity.as_ref()),
@@ -313,6 +330,10 @@ impl<'a> Binder<'a> {
             GroupPart::SpillRows => Arg::U64(target.spill_rows),
             GroupPart::Counters => Arg::Buffer(&target.counters),
             GroupPart::Cursors => Arg::Buffer(&target.cursors),
+            GroupPart::ChunkRows => Arg::U64(target.chunk_rows),
+            GroupPart::PrefetchSteps => Arg::U64(target.prefetch_steps),
+            GroupPart::Finished => target.finished.as_ref().map_or(Arg::Null, Arg::Buffer),
+            GroupPart::FinishedRows => Arg::U64(target.finished_rows),
         })
     }
 }

@@ -16,7 +16,7 @@ use crate::codegen::{
 use crate::{Error, Reason, Result};
 
 /// Bits of a pass from which on its tiles are large.
-const MANY_BITS: u32 = 10;
+const MANY_BITS: u32 = 8;
 /// Entries of the second pass: key in one word, in several.
 pub(crate) const PASS_SINGLE: &str = "partition_pass_single";
 const PASS_MULTIPLE: &str = "partition_pass_multiple";
@@ -43,6 +43,13 @@ pub(crate) struct PartitionedShard {
     pub words: Vec<Buffer>,
     /// u32 a partition, and one more: where each begins.
     pub offsets: Buffer,
+}
+
+impl PartitionedShard {
+    /// How many partitions there are.
+    pub(crate) fn partitions(&self) -> u64 {
+        self.offsets.bytes() / 4 - 1
+    }
 }
 
 /// Bits of the first pass, and of the second if there is one.

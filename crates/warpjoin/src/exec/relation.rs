@@ -36,8 +36,8 @@ pub(crate) enum Source {
     Groups(Arc<GroupTable>),
     /// Matches of two relations that were partitioned alike, and how they are found.
     Matches(Arc<Matches>, MatchForm),
-    /// Rows of words by partition, and how many there are on each device.
-    Partitioned(Arc<PartitionedRows>, Vec<u64>),
+    /// Rows of words by partition.
+    Partitioned(Arc<PartitionedRows>),
 }
 
 /// Rows that a pipeline put out.
@@ -76,8 +76,16 @@ pub(crate) struct GroupTable {
 #[derive(Debug)]
 pub(crate) struct GroupShard {
     pub rows: Buffer,
-    /// Rows of the table, groups or not.
+    /// Rows, groups or not: the finished ones, then those of the table.
     pub capacity: u64,
+    pub finished: Option<FinishedGroups>,
+}
+
+/// Groups that were written to rows of their own.
+#[derive(Debug)]
+pub(crate) struct FinishedGroups {
+    pub rows: Buffer,
+    pub count: u64,
 }
 
 /// A hash table to probe.
@@ -107,7 +115,7 @@ impl Relation {
                 (groups.shape.packing.fields.len() + groups.shape.results.len(), groups.groups_max)
             }
             Source::Matches(matches, _) => (matches.width(), matches.rows_max()),
-            Source::Partitioned(rows, _) => (rows.shape.field_of.len(), rows.rows_max),
+            Source::Partitioned(rows) => (rows.shape.field_of.len(), rows.rows_max),
         };
         Self { source, steps: vec![], joins: vec![], width, rows_max }
     }
@@ -153,7 +161,7 @@ impl Source {
                 probe: matches.probe.shape.clone(),
                 form: *form,
             },
-            Self::Partitioned(rows, _) => SourceShape::Words(rows.shape.clone()),
+            Self::Partitioned(rows) => SourceShape::Words(rows.shape.clone()),
         }
     }
 
@@ -175,7 +183,7 @@ impl Source {
             Self::Intermediate(rows) => rows.shards[device].rows,
             Self::Groups(groups) => groups.shards[device].capacity,
             Self::Matches(matches, _) => matches.probe.shards[device].rows_max,
-            Self::Partitioned(_, rows) => rows[device],
+            Self::Partitioned(rows) => rows.shards[device].rows_max,
         }
     }
 
@@ -194,7 +202,7 @@ impl Source {
         match self {
             Self::Table(table, projection) => table.shards()[device].columns[projection[column]].values.as_ref(),
             Self::Intermediate(rows) => rows.shards[device].columns[column].values.as_ref(),
-            Self::Partitioned(rows, _) => rows.shards[device].words.get(column),
+            Self::Partitioned(rows) => rows.shards[device].words.get(column),
             Self::Groups(_) | Self::Matches(..) => None,
         }
     }
@@ -214,7 +222,7 @@ impl Source {
             Self::Table(table, projection) => table.column_types()[projection[column]].layout().width_bytes.into(),
             Self::Intermediate(rows) => rows.columns[column].layout().width_bytes.into(),
             Self::Groups(groups) => groups.shape.stride_words as u64 * 8,
-            Self::Partitioned(rows, _) => rows.shape.word_bytes().get(column).copied().unwrap_or(0).into(),
+            Self::Partitioned(rows) => rows.shape.word_bytes().get(column).copied().unwrap_or(0).into(),
             // Counted by the partitions.
             Self::Matches(..) => 0,
         }

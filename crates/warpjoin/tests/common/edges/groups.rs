@@ -65,7 +65,12 @@ fn shapes() -> Vec<Edge> {
     let skewed = |rows: usize| {
         (0..rows).map(|r| V::Int(if r % 10 == 0 { r as i128 * 99_999_999 } else { 5 })).collect::<Vec<_>>()
     };
+    // A partition of one frequent key, whose rows a warp adds up first, and whole partitions of others.
+    let frequent = |rows: usize| {
+        (0..rows).map(|r| V::Int(if r % 2 == 0 { 5 } else { r as i128 * 99_999_999 })).collect::<Vec<_>>()
+    };
     vec![
+        group_of("a frequent key among others", table(frequent(6000), some(6000)), 1, 1),
         group_of("all keys null", table(vec![V::Null; 50], some(50)), 1, 1),
         group_of("all values null", table(numbers(50), vec![V::Null; 50]), 1, 1),
         group_of("all values null, no keys", table(numbers(50), vec![V::Null; 50]), 0, 1),
