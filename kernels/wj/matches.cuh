@@ -98,12 +98,48 @@ WJ_DEVICE u32 first_match(const MatchTable& table, u32 entry, Accepts accepts) {
     return 0;
 }
 
-// Reserves a place in the output for each match of the warp's lanes, with one atomic: the first of them,
-// and in `ranks` that of each match from there on. All lanes of the warp call it.
+// The matches of a probe row that are left: the next entry in the low half, their number in the high one.
+// Entries and counts are at most `capacity`, which fits 16 bits.
+template <class Accepts>
+WJ_DEVICE u32 count_matches(const MatchTable& table, u32 entry, Accepts accepts) {
+    const u32 first = first_match(table, entry, accepts);
+    u32 count = 0;
+    entry = first;
+    for (u32 step = 0; step < table.capacity && entry != 0; ++step) {
+        ++count;
+        entry = first_match(table, table.next[entry - 1], accepts);
+    }
+    return count << 16 | first;
+}
+
+// What is left behind the next entry of `matches`.
+template <class Accepts>
+WJ_DEVICE u32 later_matches(const MatchTable& table, u32 matches, Accepts accepts) {
+    const u32 count = matches >> 16;
+    if (count <= 1) return 0;
+    return (count - 1) << 16 | first_match(table, table.next[(matches & 0xffff) - 1], accepts);
+}
+
+// Reserves places in the output for all matches of the warp's lanes, with one atomic. All lanes of the warp
+// call it.
 template <int ITEMS>
-WJ_DEVICE u64 reserve_matches(u64* counter, u64 capacity, u32 (&matches)[ITEMS], u32 (&ranks)[ITEMS], bool& fits) {
-    const u32 lane = threadIdx.x & 31;
-    const u32 below = (1u << lane) - 1;
+WJ_DEVICE u64 reserve_matches(u64* counter, u64 capacity, const u32 (&matches)[ITEMS], bool& fits) {
+    u64 total = 0;
+#pragma unroll
+    for (int item = 0; item < ITEMS; ++item) total += matches[item] >> 16;
+#pragma unroll
+    for (u32 distance = 16; distance > 0; distance /= 2) total += __shfl_xor_sync(0xffffffffu, total, distance);
+    u64 first = 0;
+    if ((threadIdx.x & 31) == 0 && total != 0) first = atomicAdd(counter, total);
+    first = __shfl_sync(0xffffffffu, first, 0);
+    fits = first + total <= capacity;
+    return first;
+}
+
+// Numbers the next match of each row, item by item; returns how many there are. All lanes of the warp call it.
+template <int ITEMS>
+WJ_DEVICE u32 rank_matches(const u32 (&matches)[ITEMS], u32 (&ranks)[ITEMS]) {
+    const u32 below = (1u << (threadIdx.x & 31)) - 1;
     u32 total = 0;
 #pragma unroll
     for (int item = 0; item < ITEMS; ++item) {
@@ -111,11 +147,7 @@ WJ_DEVICE u64 reserve_matches(u64* counter, u64 capacity, u32 (&matches)[ITEMS],
         ranks[item] = total + __popc(lanes & below);
         total += __popc(lanes);
     }
-    u64 first = 0;
-    if (lane == 0 && total != 0) first = atomicAdd(counter, (u64)total);
-    first = __shfl_sync(0xffffffffu, first, 0);
-    fits = first + total <= capacity;
-    return first;
+    return total;
 }
 
 // The build rows of an item by key in shared memory, those of a key side by side, for keys that occur

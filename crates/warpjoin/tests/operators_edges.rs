@@ -50,15 +50,20 @@ fn every_way_to_a_match_is_taken() {
         ..ExecOptions::default()
     };
     let form = |join_form| ExecOptions { join_form: Some(join_form), ..ExecOptions::default() };
+    let lanes = |lanes| ExecOptions { probe_group_lanes: Some(lanes), ..form(JoinForm::HashTable) };
+    // Key words of 33 bits: no room for a value in four bytes.
+    let wide: Vec<i64> = (0..900).map(|row| row * 4_776_000).collect();
     for (keys, options, kind, rows, line) in [
         (&unique, partitioned(100), JoinKind::Inner, 450, "Matches[Chains]"),
         (&thrice, partitioned(100), JoinKind::Inner, 450, "Matches[Chains]"),
         (&often, partitioned(100), JoinKind::Inner, 900, "Matches[Lists]"),
         (&unique, partitioned(100), JoinKind::ProbeSemi, 450, "Matches[Semi]"),
         (&unique, form(JoinForm::Direct), JoinKind::Inner, 450, "DirectTable[4 bytes]"),
-        (&unique, form(JoinForm::HashTable), JoinKind::Inner, 450, "HashTable[unique, 1 lanes]"),
+        (&unique, form(JoinForm::HashTable), JoinKind::Inner, 450, "HashTable[unique, 1 lanes, 4 bytes]"),
+        (&wide, form(JoinForm::HashTable), JoinKind::Inner, 1, "HashTable[unique, 1 lanes, 8 bytes]"),
+        (&unique, lanes(4), JoinKind::Inner, 450, "HashTable[unique, 4 lanes, 16 bytes]"),
         (&thrice, form(JoinForm::HashTable), JoinKind::Inner, 450, "HashTable[lists, 1 lanes]"),
-        (&thrice, form(JoinForm::HashTable), JoinKind::ProbeSemi, 150, "HashTable[unique, 1 lanes]"),
+        (&thrice, form(JoinForm::HashTable), JoinKind::ProbeSemi, 150, "HashTable[unique, 1 lanes, 4 bytes]"),
     ] {
         let session = simulated().open(1).expect("a session");
         let table = |keys: Vec<i64>| {

@@ -64,38 +64,38 @@ impl Matches<'_> {
         self.table(emitter);
         self.link(emitter);
         self.accepts(emitter, filters)?;
-        self.look_up(emitter, if is_direct { ITEMS } else { 1 });
-        emitter.line("u32 later_matches = 0;");
+        self.look_up(emitter, is_direct);
+        emitter.line("u32 later = 0;");
         if is_direct {
-            let control = emitter.params.once("u64*", Binding::Control);
-            let capacity = emitter.params.once("u64", Binding::OutputCapacity);
             emitter.line("u32 ranks[items];");
-            emitter.line("bool fits = true;");
-            emitter.line(&format!(
-                "const u64 places = reserve_matches(&{control}[WJ_CONTROL_ROWS], {capacity}, matches, ranks, fits);"
-            ));
+            emitter.line("const u64 round_places = places;");
+            emitter.line("places += rank_matches(matches, ranks);");
         }
         emitter.line("#pragma unroll");
         emitter.open("for (u32 item = 0; item < items; ++item)");
         emitter.line("const u32 row = row_first + item * 32;");
-        emitter.line("const u32 match = matches[item] - 1;");
+        emitter.line("const u32 match = (matches[item] & 0xffff) - 1;");
         self.probe_keys(emitter, |name| format!("const u64 {name} = {name}s[item];"));
         // Advances before the row is used up: nothing below needs the entry.
-        emitter.line("bool matched = matches[item] != 0;");
-        let next = if self.form == MatchForm::Semi { "0".into() } else { self.next_match("chains.next[match]") };
-        emitter.line(&format!("if (matched) matches[item] = {next};"));
-        emitter.line("later_matches |= matches[item];");
+        emitter.line("const bool has_match = matches[item] != 0;");
+        let next = match (self.form, is_direct) {
+            (MatchForm::Semi, _) => "0".into(),
+            (_, true) => self.found("later_matches", "matches[item]", "row", |word| word.into()),
+            (_, false) => self.found("first_match", "chains.next[match]", "row", |word| word.into()),
+        };
+        emitter.line(&format!("if (has_match) matches[item] = {next};"));
+        emitter.line("later |= matches[item];");
+        emitter.line("bool matched = has_match;");
         emitter.alive = "matched".into();
         if is_direct {
-            emitter.line("const u64 place = places + ranks[item];");
-            emitter.line("matched = matched && fits;");
+            emitter.line("const u64 place = round_places + ranks[item];");
             emitter.is_reserved = true;
         }
         let mut environment = self.columns(emitter);
         for step in filters.iter().filter(|step| matches!(step, Step::Project(_))) {
             environment = emit_step(emitter, &environment, step, &mut 0)?;
         }
-        emitter.close_later("if (!__any_sync(0xffffffffu, later_matches != 0)) break;");
+        emitter.close_later("if (!__any_sync(0xffffffffu, later != 0)) break;");
         Ok((environment, rest))
     }
 
@@ -277,9 +277,9 @@ impl Matches<'_> {
     }
 
     /// Loads the keys of some probe rows a thread, finds their first matches, and opens the loop
-    /// over all matches.
-    fn look_up(&self, emitter: &mut Emitter, items: u32) {
-        emitter.line(&format!("constexpr u32 items = {items};"));
+    /// over all matches. Where matches are only written, all of them get their places here.
+    fn look_up(&self, emitter: &mut Emitter, is_direct: bool) {
+        emitter.line(&format!("constexpr u32 items = {};", if is_direct { ITEMS } else { 1 }));
         emitter.line("const u32 warp_first = (threadIdx.x & ~31u) * items;");
         emitter.open("for (u32 first = warp_first; first < unit.probe_rows; first += blockDim.x * items)");
         emitter.line("const u32 row_first = unit.probe_first + first + (threadIdx.x & 31);");
@@ -297,27 +297,40 @@ impl Matches<'_> {
         }
         emitter.line("matches[item] = inside;");
         emitter.close();
-        for statement in [
-            format!("if (matches[item] != 0) matches[item] = heads[chain_of(chains, {})];", folded(&keys)),
-            {
-                let arguments: String = (0..masks.len()).map(|word| format!(", probe{word}s[item]")).collect();
-                format!(
-                    "matches[item] = first_match(chains, matches[item], [&](u32 match) {{ return accepts(match, row_first + item * 32{arguments}); }});"
-                )
-            },
-        ] {
+        let (row, probe) = ("row_first + item * 32", |word: &str| format!("{word}s[item]"));
+        let find = match (self.form, is_direct) {
+            (MatchForm::Semi, true) => {
+                let first = self.found("first_match", "matches[item]", row, probe);
+                format!("matches[item] = {first}; if (matches[item] != 0) matches[item] |= 1u << 16;")
+            }
+            (_, true) => format!("matches[item] = {};", self.found("count_matches", "matches[item]", row, probe)),
+            (_, false) => format!("matches[item] = {};", self.found("first_match", "matches[item]", row, probe)),
+        };
+        let head = format!("if (matches[item] != 0) matches[item] = heads[chain_of(chains, {})];", folded(&keys));
+        for statement in [head, find] {
             emitter.line("#pragma unroll");
             emitter.open("for (u32 item = 0; item < items; ++item)");
             emitter.line(&statement);
             emitter.close();
         }
+        if is_direct {
+            let control = emitter.params.once("u64*", Binding::Control);
+            let capacity = emitter.params.once("u64", Binding::OutputCapacity);
+            emitter.line("bool fits = true;");
+            emitter.line(&format!(
+                "u64 places = reserve_matches(&{control}[WJ_CONTROL_ROWS], {capacity}, matches, fits);"
+            ));
+            emitter.line("if (!fits) continue;");
+        }
         // A row matches at most `capacity` times.
         emitter.open("for (u32 round = 0; round <= chains.capacity; ++round)");
     }
 
-    fn next_match(&self, entry: &str) -> String {
-        let arguments: String = (0..self.build.key_masks().len()).map(|word| format!(", probe{word}")).collect();
-        format!("first_match(chains, {entry}, [&](u32 later) {{ return accepts(later, row{arguments}); }})")
+    /// A call of `function` with what accepts matches of the probe row `row`, whose keys `probe` names.
+    fn found(&self, function: &str, entry: &str, row: &str, probe: impl Fn(&str) -> String) -> String {
+        let keys: String =
+            (0..self.build.key_masks().len()).map(|word| format!(", {}", probe(&format!("probe{word}")))).collect();
+        format!("{function}(chains, {entry}, [&](u32 other) {{ return accepts(other, {row}{keys}); }})")
     }
 
     fn probe_keys(&self, emitter: &mut Emitter, line: impl Fn(&str) -> String) {

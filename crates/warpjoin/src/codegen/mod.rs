@@ -10,6 +10,7 @@ mod aggregate;
 mod aggregate_block;
 mod aggregate_columns;
 mod aggregate_slot;
+mod batch;
 mod cast;
 mod constants;
 mod emitter;
@@ -28,6 +29,7 @@ mod store;
 mod value;
 
 pub(crate) use aggregate::ROWS_PER_THREAD_BITS_MAX;
+pub(crate) use batch::BATCH_BLOCKS;
 pub(crate) use cast::check as check_cast;
 pub(crate) use constants::{
     BLOCK_THREADS, Constants, DEVICES_MAX, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY,
@@ -41,6 +43,6 @@ pub(crate) use regroup::regroup;
 pub use shapes::GroupByForm;
 pub(crate) use shapes::{
     Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey,
-    ProbeStep, RowShape, RowSpec, Sink, SourceShape, Step, StoredKey,
+    ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, WordSlots,
 };
 pub(crate) use value::is_string;
