@@ -44,6 +44,7 @@ fn every_way_to_a_group_is_taken() {
 fn every_way_to_a_match_is_taken() {
     let (unique, thrice, often): (Vec<i64>, Vec<i64>, Vec<i64>) =
         ((0..900).collect(), (0..900).map(|row| row / 3).collect(), vec![7; 900]);
+    let some_twice: Vec<i64> = (0..900).map(|row| if row % 10 == 0 { row - row % 20 } else { row }).collect();
     let partitioned = |partition_rows| ExecOptions {
         join_form: Some(JoinForm::Partitioned),
         partition_rows: Some(partition_rows),
@@ -55,7 +56,8 @@ fn every_way_to_a_match_is_taken() {
     let wide: Vec<i64> = (0..900).map(|row| row * 4_776_000).collect();
     for (keys, options, kind, rows, line) in [
         (&unique, partitioned(100), JoinKind::Inner, 450, "Matches[Chains]"),
-        (&thrice, partitioned(100), JoinKind::Inner, 450, "Matches[Chains]"),
+        (&some_twice, partitioned(100), JoinKind::Inner, 450, "Matches[Chains]"),
+        (&thrice, partitioned(100), JoinKind::Inner, 450, "Matches[Lists]"),
         (&often, partitioned(100), JoinKind::Inner, 900, "Matches[Lists]"),
         (&unique, partitioned(100), JoinKind::ProbeSemi, 450, "Matches[Semi]"),
         (&unique, form(JoinForm::Direct), JoinKind::Inner, 450, "DirectTable[4 bytes]"),

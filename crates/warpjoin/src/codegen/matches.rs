@@ -18,6 +18,8 @@ const LISTS_THREADS: u32 = 1024;
 pub(crate) const MATCH_BLOCKS: u32 = 3;
 /// Probe rows that a thread looks up together where matches are only written.
 const ITEMS: u32 = 6;
+/// The same with lists.
+const LIST_ITEMS: u32 = 4;
 /// Bytes of a build row up to which all of it goes to shared memory; of longer rows only the key.
 const SHARED_ROW_BYTES_MAX: u32 = 16;
 
@@ -28,8 +30,8 @@ pub(crate) fn shared_row_bytes(build: &RowShape, form: MatchForm) -> (u32, u32) 
     match form {
         // The link of a chain.
         MatchForm::Chains | MatchForm::Semi => (words + 2, 0),
-        // A count, and four places; sums.
-        MatchForm::Lists => (words + 12, 33 * 4),
+        // A count, and four places; what warps share.
+        MatchForm::Lists => (words + 12, 32 * 4),
     }
 }
 
@@ -126,47 +128,95 @@ impl Matches<'_> {
         emitter.line(&format!("count_row(lists, place, {}, [&](u32 other) {{ return {same}; }});", folded(&keys)));
         emitter.close();
         emitter.line("order_rows(lists, unit.build_rows);");
-        // Probe rows: a warp takes 32 and then their matches.
-        emitter.open("for (u32 first = threadIdx.x & ~31u; first < unit.probe_rows; first += blockDim.x)");
+        self.emit_groups(emitter, is_direct, &tests);
+        self.columns(emitter)
+    }
+
+    /// Opens the loops over groups of probe rows and their matches: a warp shares those of 32 rows, a block
+    /// those of groups that have very many.
+    fn emit_groups(&self, emitter: &mut Emitter, is_direct: bool, tests: &dyn Fn(&dyn Fn(usize) -> String) -> String) {
+        let masks = self.build.key_masks();
+        emitter.line(&format!("constexpr u32 items = {};", if is_direct { LIST_ITEMS } else { 1 }));
         emitter.line("const u32 lane = threadIdx.x & 31;");
-        emitter.line("const bool inside = first + lane < unit.probe_rows;");
+        emitter.line("const u32 groups = (unit.probe_rows + 32 * items - 1) / (32 * items);");
+        emitter.line("ListTurns turns = {threadIdx.x / 32, false};");
+        emitter.open("for (u32 step = 0, group = 0; step <= groups + LIST_HEAVY_MAX; ++step)");
+        emitter.line("if (!next_group(lists, turns, groups, group)) break;");
+        emitter.line("const u32 first = group * 32 * items + lane;");
+        emitter.line("u32 leaders[items];");
+        let open_items = |emitter: &mut Emitter| {
+            emitter.line("#pragma unroll");
+            emitter.open("for (u32 item = 0; item < items; ++item)");
+        };
         let mut keys = vec![];
         for (word, mask) in masks.iter().enumerate() {
-            let load =
-                load_word(emitter, self.probe, word, "unit.probe_first + first + lane", MatchPart::ProbeWord(word));
-            emitter.line(&format!("const u64 lane_probe{word} = inside ? (u64){load} : 0;"));
-            keys.push(format!("(lane_probe{word} & {mask:#x}ULL)"));
+            emitter.line(&format!("u64 lane_probe{word}[items];"));
+            keys.push(format!("(lane_probe{word}[item] & {mask:#x}ULL)"));
         }
-        let same = tests(&|word| format!("lane_probe{word}"));
+        open_items(emitter);
+        emitter.line("leaders[item] = first + item * 32 < unit.probe_rows;");
+        for word in 0..masks.len() {
+            let row = "unit.probe_first + first + item * 32";
+            let load = load_word(emitter, self.probe, word, row, MatchPart::ProbeWord(word));
+            emitter.line(&format!("lane_probe{word}[item] = leaders[item] != 0 ? (u64){load} : 0;"));
+        }
+        emitter.close();
+        emitter.line("u32 lane_matches = 0;");
+        open_items(emitter);
+        let same = tests(&|word| format!("lane_probe{word}[item]"));
         let found = format!("find_list(lists, {}, [&](u32 other) {{ return {same}; }})", folded(&keys));
-        emitter.line(&format!("const u32 leader = inside ? {found} : 0;"));
-        emitter.line("const u32 lane_begin = leader != 0 ? lists.firsts[leader - 1] : 0;");
-        emitter.line("const WarpMatches pairs = warp_matches(leader != 0 ? lists.counts[leader - 1] : 0);");
-        emitter.line("if (pairs.total == 0) continue;");
+        emitter.line(&format!("if (leaders[item] != 0) leaders[item] = {found};"));
+        emitter.line("if (leaders[item] != 0) lane_matches += lists.counts[leaders[item] - 1];");
+        emitter.close();
+        emitter.line("const u32 group_matches = warp_matches(lane_matches).total;");
+        emitter.line("if (group_matches == 0 || leave_group(lists, turns, group, group_matches)) continue;");
         if is_direct {
             let control = emitter.params.once("u64*", Binding::Control);
             let capacity = emitter.params.once("u64", Binding::OutputCapacity);
+            emitter.line("u32 mine = group_matches;");
+            emitter.open("if (turns.is_shared)");
+            emitter.line("mine = 0;");
+            open_items(emitter);
+            emitter.line("const u32 count = leaders[item] != 0 ? lists.counts[leaders[item] - 1] : 0;");
+            emitter.line("const MatchRange range = range_of_warp(turns, warp_matches(count).total);");
+            emitter.line("mine += range.end - range.begin;");
+            emitter.close();
+            emitter.close();
             emitter.line("u64 places = 0;");
-            emitter.line(&format!("if (lane == 0) places = atomicAdd(&{control}[WJ_CONTROL_ROWS], (u64)pairs.total);"));
+            emitter.line(&format!("if (lane == 0) places = atomicAdd(&{control}[WJ_CONTROL_ROWS], (u64)mine);"));
             emitter.line("places = __shfl_sync(0xffffffffu, places, 0);");
-            emitter.line(&format!("if (places + pairs.total > {capacity}) continue;"));
+            emitter.line(&format!("if (places + mine > {capacity}) continue;"));
             emitter.is_reserved = true;
         }
-        emitter.open("for (u32 turn = 0; turn < pairs.total; turn += 32)");
-        emitter.line("const u32 source = lane_of_match(pairs, turn + lane);");
-        emitter.line("const u32 begin = __shfl_sync(0xffffffffu, lane_begin, source);");
-        emitter.line("const u32 before = __shfl_sync(0xffffffffu, pairs.inclusive - pairs.count, source);");
+        open_items(emitter);
+        emitter
+            .line("const WarpMatches pairs = warp_matches(leaders[item] != 0 ? lists.counts[leaders[item] - 1] : 0);");
+        emitter.line("const u32 lane_begin = leaders[item] != 0 ? lists.firsts[leaders[item] - 1] : 0;");
+        emitter.line("const MatchRange range = range_of_warp(turns, pairs.total);");
+        emitter.line("MatchSource source = {0, 0};");
+        // Where the matches of the lane's row are in `order`, less their number among those of the warp.
+        emitter.line("u32 begin = 0;");
         for word in 0..masks.len() {
-            emitter.line(&format!("const u64 probe{word} = __shfl_sync(0xffffffffu, lane_probe{word}, source);"));
+            emitter.line(&format!("u64 probe{word} = 0;"));
         }
-        emitter.line("const u32 row = unit.probe_first + first + source;");
-        emitter.line("bool matched = turn + lane < pairs.total;");
-        emitter.line("const u32 match = matched ? lists.order[begin + turn + lane - before] : 0;");
         if is_direct {
-            emitter.line("const u64 place = places + turn + lane;");
+            emitter.line("const u64 item_places = places - range.begin;");
+            emitter.line("places += range.end - range.begin;");
+        }
+        emitter.open("for (u32 turn = range.begin; turn < range.end; turn += 32)");
+        emitter.open("if (move_source(source, pairs, turn))");
+        emitter.line("begin = __shfl_sync(0xffffffffu, lane_begin - (pairs.inclusive - pairs.count), source.lane);");
+        for word in 0..masks.len() {
+            emitter.line(&format!("probe{word} = __shfl_sync(0xffffffffu, lane_probe{word}[item], source.lane);"));
+        }
+        emitter.close();
+        emitter.line("const u32 row = unit.probe_first + group * 32 * items + item * 32 + source.lane;");
+        emitter.line("bool matched = turn + lane < range.end;");
+        emitter.line("const u32 match = matched ? lists.order[begin + turn + lane] : 0;");
+        if is_direct {
+            emitter.line("const u64 place = item_places + turn + lane;");
         }
         emitter.alive = "matched".into();
-        self.columns(emitter)
     }
 
     /// The shared memory of lists, and the loop over work items.
@@ -175,11 +225,11 @@ impl Matches<'_> {
         let slots_bits = emitter.params.once("u64", Binding::Match(MatchPart::HeadsBits));
         let end = self.shared_words(emitter, &capacity, &slots_bits);
         emitter.line(&format!("u32* const counts = reinterpret_cast<u32*>({end});"));
-        emitter.line(&format!("u32* const sums = counts + {capacity};"));
-        emitter.line("u16* const firsts = reinterpret_cast<u16*>(sums + 33);");
+        emitter.line(&format!("u32* const shared = counts + {capacity};"));
+        emitter.line("u16* const firsts = reinterpret_cast<u16*>(shared + LIST_WORDS);");
         let halves = (0..4).map(|index| format!("firsts + {index} * {capacity}")).collect::<Vec<_>>().join(", ");
         emitter.line(&format!(
-            "const MatchLists lists = {{heads, counts, sums, {halves}, (u32){slots_bits}, (u32){capacity}}};"
+            "const MatchLists lists = {{heads, counts, shared, {halves}, (u32){slots_bits}, (u32){capacity}}};"
         ));
         self.items(emitter);
     }

@@ -33,7 +33,7 @@ pub(crate) use batch::BATCH_BLOCKS;
 pub(crate) use cast::check as check_cast;
 pub(crate) use constants::{
     BLOCK_THREADS, Constants, DEVICES_MAX, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY,
-    ROW_WORDS_MAX, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, control, group_counter, status,
+    ROW_WORDS_MAX, SAMPLE_SLOTS, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, control, group_counter, status,
 };
 pub(crate) use emitter::ValidityForm;
 pub(crate) use matches::{match_threads, shared_row_bytes};

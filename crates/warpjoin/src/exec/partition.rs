@@ -299,7 +299,7 @@ fn allocate_words(stream: &Stream, shape: &RowShape, rows: u64) -> Result<Vec<Bu
 }
 
 /// The fields of `RowWords` in `partition.cu`.
-fn row_words<'a>(shape: &RowShape, words: &'a [Buffer]) -> Vec<Arg<'a>> {
+pub(crate) fn row_words<'a>(shape: &RowShape, words: &'a [Buffer]) -> Vec<Arg<'a>> {
     let padded = |values: Vec<u64>| {
         (0..ROW_WORDS_MAX).map(move |index| Arg::U64(values.get(index).copied().unwrap_or(0))).collect::<Vec<_>>()
     };
@@ -320,7 +320,9 @@ pub(crate) fn partition_module(hash_bits: u32) -> ModuleSource {
     ModuleSource {
         name: file.name.into(),
         text: file.text.into(),
-        entries: ["partition_scan", PASS_SINGLE, PASS_MULTIPLE, "match_items"].map(String::from).to_vec(),
+        entries: ["partition_scan", PASS_SINGLE, PASS_MULTIPLE, "match_items", "match_sample"]
+            .map(String::from)
+            .to_vec(),
         defines: Constants { hash_bits, lanes: 1 }.defines(),
     }
 }
