@@ -39,12 +39,39 @@ __device__ __forceinline__ T load_relaxed(const T* address) {
     return *const_cast<const volatile T*>(address);
 }
 
+// A load and a store of what is not used again soon, so that it does not drive a table out of L2.
+template <class T>
+__device__ __forceinline__ T load_once(const T* address) {
+    if constexpr (sizeof(T) <= 8) {
+        return __ldcs(address);
+    } else {
+        return *address;
+    }
+}
+template <class T, class Value>
+__device__ __forceinline__ void store_once(T* address, Value value) {
+    if constexpr (sizeof(T) <= 8) {
+        __stcs(address, (T)value);
+    } else {
+        *address = (T)value;
+    }
+}
+
 #define WJ_DEVICE __device__ __forceinline__
 #define WJ_DEVICE_MEMBER __device__ __forceinline__
 
 #else
 
 #include "sim/simt_cpu.h"
+
+template <class T>
+static inline T load_once(const T* address) {
+    return *address;
+}
+template <class T, class Value>
+static inline void store_once(T* address, Value value) {
+    *address = (T)value;
+}
 
 #define WJ_DEVICE static inline
 #define WJ_DEVICE_MEMBER inline

@@ -7,8 +7,9 @@ use super::pipeline::{emit_step, open_source};
 use super::probe::{access, both_sides, hoist_word, output, probe_words, slots_of, windows_of};
 use super::shapes::{ProbeKey, ProbeStep, Sink, Slots, SourceShape, Step};
 use super::store::key_word;
+use super::value::Kind;
 use crate::Result;
-use crate::expr::Expr;
+use crate::expr::{Expr, ExprKind};
 
 /// Rows of a thread.
 pub(super) const ITEMS: u32 = 4;
@@ -66,6 +67,7 @@ impl<'a> Batch<'a> {
         emitter.is_reserved = true;
         let projections = self.before.iter().filter(|step| !step.drops_rows());
         let environment = self.columns(emitter, projections)?;
+        self.reuse_keys(emitter, &environment);
         access(emitter, &self.probe.shape, "found".into(), 0);
         output(self.probe, &both_sides(&environment, self.probe, 0)?)
     }
@@ -76,13 +78,38 @@ impl<'a> Batch<'a> {
         emitter.line("u64 keys[items];");
         open_items(emitter);
         emitter.line(&format!("bool alive = row < {rows};"));
+        // What is loaded again below should still be there.
+        let is_loaded_again = self.before.iter().any(Step::drops_rows) || self.reusable().count() < self.keys.len();
+        emitter.is_streaming = !is_loaded_again;
         let environment = self.columns(emitter, self.before.iter())?;
         let words = probe_words(emitter, &environment, shape, self.keys, self.probe.null_equals_null)?;
         let word = key_word(emitter, &shape.packing, &words);
         let key = hoist_word(emitter, &word);
         emitter.line(&format!("keys[item] = alive ? {key} : 0;"));
         emitter.close();
+        emitter.is_streaming = true;
         Ok(())
+    }
+
+    /// Keys that are integer columns, with these columns.
+    fn reusable(&self) -> impl Iterator<Item = (usize, usize)> {
+        let fields = &self.probe.shape.packing.fields;
+        self.keys.iter().zip(fields).enumerate().filter_map(|(index, (key, field))| match key.kind {
+            ExprKind::Column(column) => {
+                let is_same = field.value.data_type == key.data_type && field.value.dictionary.is_none();
+                (is_same && matches!(field.value.kind, Kind::Int(_))).then_some((index, column))
+            }
+            _ => None,
+        })
+    }
+
+    /// Reads key columns back from the key words rather than from memory.
+    fn reuse_keys(&self, emitter: &mut Emitter, environment: &Environment) {
+        let packing = &self.probe.shape.packing;
+        let values = packing.unpack(emitter, &vec!["(keys[item] - 1)".into(); packing.words()]);
+        for (index, column) in self.reusable() {
+            environment.set_load(column, values[index].clone());
+        }
     }
 
     /// Emits `values` and the bits `hits` of rows that have one.

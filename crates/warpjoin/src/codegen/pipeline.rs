@@ -108,14 +108,21 @@ pub(crate) fn generate(source: &SourceShape, steps: &[Step], sink: &Sink, hash_b
             let (shape, frame) = emit_rest(&mut emitter, environment, rest, sink)?;
             (shape, frame, Grid::Matches)
         }
-        _ => match Batch::of(source, steps, sink) {
-            Some(batch) => {
-                let environment = batch.open(&mut emitter, BLOCK_THREADS)?;
-                let (shape, frame) = emit_rest(&mut emitter, environment, batch.after, sink)?;
-                (shape, frame, Grid::Batches { block_threads: BLOCK_THREADS, shared_bytes: store::RESERVATION_BYTES })
+        _ => {
+            emitter.is_streaming = steps.iter().any(|step| matches!(step, Step::Probe(_)));
+            match Batch::of(source, steps, sink) {
+                Some(batch) => {
+                    let environment = batch.open(&mut emitter, BLOCK_THREADS)?;
+                    let (shape, frame) = emit_rest(&mut emitter, environment, batch.after, sink)?;
+                    (
+                        shape,
+                        frame,
+                        Grid::Batches { block_threads: BLOCK_THREADS, shared_bytes: store::RESERVATION_BYTES },
+                    )
+                }
+                None => emit_tiles(&mut emitter, source, steps, sink)?,
             }
-            None => emit_tiles(&mut emitter, source, steps, sink)?,
-        },
+        }
     };
     let block_threads = match source {
         SourceShape::Matches { form, .. } => matches::match_threads(*form),
