@@ -140,9 +140,9 @@ WJ_DEVICE InsertOutcome insert(Slot* slots, u64 windows, u64 steps_max, u64 key,
     return outcome;
 }
 
-// Slots of one word T of 4 or 8 bytes: the key word in the low `key_bits` bits, the value above them; 0 is
-// empty. Key words may need one bit more than a slot has, if there are no values: the one that is 0
-// modulo 2^32 then has the slot behind the last one to itself. There are less than 2^32 slots.
+// Slots of one word T of 4 or 8 bytes: `key_bits` bits of the key word, the value above them; 0 is empty. Key
+// words are from 1 to 2^key_bits: the last one, of which these bits are 0, has the slot behind the others
+// to itself. There are less than 2^32 slots.
 
 template <class T>
 WJ_DEVICE T word_mask(u32 key_bits) {
@@ -152,12 +152,13 @@ WJ_DEVICE T word_mask(u32 key_bits) {
 // What the slot of a key holds in its low bits.
 template <class T>
 WJ_DEVICE T word_code(u64 key, u32 key_bits) {
-    return key_bits > 8 * sizeof(T) && (T)key == 0 ? (T)1 : (T)key;
+    const T code = (T)key & word_mask<T>(key_bits);
+    return code == 0 ? (T)1 : code;
 }
 
 template <class T>
 WJ_DEVICE u32 word_home(u64 key, u64 slots, u32 key_bits) {
-    if (key_bits > 8 * sizeof(T) && (T)key == 0) return (u32)slots;
+    if (((T)key & word_mask<T>(key_bits)) == 0) return (u32)slots;
     // From the bits that hash_device does not use.
     return (u32)((hash_key(key) >> 32) * slots >> 32);
 }

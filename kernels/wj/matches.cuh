@@ -163,12 +163,10 @@ WJ_DEVICE u32 rank_matches(const u32 (&matches)[ITEMS], u32 (&ranks)[ITEMS]) {
 // often: a probe row finds all its matches at once, and a warp shares the writing of them.
 struct MatchLists {
     u32* slots;     // 2^slots_bits: place of the first build row of a key + 1, 0: empty
-    u32* counts;    // capacity: build rows of the key, at its first row
+    u32* counts;    // capacity: build rows of the key, at its first row; then with their end in `order` below
     u32* shared;    // LIST_WORDS: see ListWords
-    u16* firsts;    // capacity: where the key's places begin in `order`, at its first row
     u16* order;     // capacity: places by key
     u16* leaders;   // capacity: first row of the row's key
-    u16* ranks;     // capacity: number of the row among those of its key
     u32 slots_bits;
     u32 capacity;
 };
@@ -207,7 +205,7 @@ WJ_DEVICE void count_row(const MatchLists& lists, u32 place, u64 word, IsKey is_
         }
         if (entry == place + 1 || is_key(entry - 1)) {
             lists.leaders[place] = (u16)(entry - 1);
-            lists.ranks[place] = (u16)atomicAdd(&lists.counts[entry - 1], 1u);
+            atomicAdd(&lists.counts[entry - 1], 1u);
             return;
         }
         slot = (slot + 1) & mask;
@@ -263,13 +261,23 @@ WJ_DEVICE void order_rows(const MatchLists& lists, u32 rows) {
         u32 before = 0;
         if (lane == 0 && keys.total != 0) before = atomicAdd(&lists.shared[LIST_ROWS], keys.total);
         before = __shfl_sync(0xffffffffu, before, 0);
-        if (leads) lists.firsts[place] = (u16)(before + keys.inclusive - keys.count);
+        if (leads) lists.counts[place] = keys.count << 16 | (before + keys.inclusive - keys.count);
     }
     __syncthreads();
     for (u32 place = threadIdx.x; place < rows; place += blockDim.x) {
-        lists.order[lists.firsts[lists.leaders[place]] + lists.ranks[place]] = (u16)place;
+        lists.order[atomicAdd(&lists.counts[lists.leaders[place]], 1u) & 0xffff] = (u16)place;
     }
     __syncthreads();
+}
+
+// The build rows of the key whose first row is `leader` - 1; none for 0.
+WJ_DEVICE u32 count_of(const MatchLists& lists, u32 leader) { return leader == 0 ? 0 : lists.counts[leader - 1] >> 16; }
+
+// Where they begin in `order`.
+WJ_DEVICE u32 begin_of(const MatchLists& lists, u32 leader) {
+    if (leader == 0) return 0;
+    const u32 word = lists.counts[leader - 1];
+    return (word & 0xffff) - (word >> 16);
 }
 
 // The groups of probe rows that a warp takes: each its own ones first, then all warps together those of so many
@@ -328,12 +336,19 @@ struct MatchSource {
     u32 end;       // of the row's matches, where all lanes have the same row; else 0
 };
 
-// Moves to the matches from `turn` on; whether it changed. All lanes of a warp call it.
-WJ_DEVICE bool move_source(MatchSource& source, const WarpMatches& matches, u32 turn) {
-    if (turn + 32 <= source.end) return false;
-    source.lane = lane_of_match(matches, turn + (threadIdx.x & 31));
+// Moves to the lanes' matches `number`, the first lane's being `first`; whether it changed. All lanes of a
+// warp call it.
+WJ_DEVICE bool move_source(MatchSource& source, const WarpMatches& matches, u32 first, u32 number) {
+    if (first + 32 <= source.end) return false;
+    source.lane = lane_of_match(matches, number);
     const u32 last = __shfl_sync(0xffffffffu, source.lane, 31);
     const u32 end = __shfl_sync(0xffffffffu, matches.inclusive, last);
     source.end = __shfl_sync(0xffffffffu, source.lane, 0) == last ? end : 0;
     return true;
+}
+
+// Lanes that the first turn leaves out, for the others to write whole sectors: worth it where there are many
+// turns.
+WJ_DEVICE u32 shift_to_sectors(const MatchRange& range, u64 places) {
+    return range.end - range.begin >= 512 ? (u32)places & 31 : 0;
 }

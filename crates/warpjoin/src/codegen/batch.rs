@@ -11,10 +11,11 @@ use super::value::Kind;
 use crate::Result;
 use crate::expr::{Expr, ExprKind};
 
-/// Rows of a thread.
-pub(super) const ITEMS: u32 = 4;
+/// Rows of a thread. A probe of 2^27 rows into 2^20 took 1.82 ms on an H100, with one row 1.97; with four, which take
+/// registers and so blocks, 2.1.
+pub(super) const ITEMS: u32 = 2;
 /// Blocks that a multiprocessor should hold.
-pub(crate) const BATCH_BLOCKS: u32 = 4;
+pub(crate) const BATCH_BLOCKS: u32 = 8;
 
 /// A pipeline of this kind.
 pub(super) struct Batch<'a> {

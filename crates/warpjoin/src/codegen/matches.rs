@@ -30,8 +30,8 @@ pub(crate) fn shared_row_bytes(build: &RowShape, form: MatchForm) -> (u32, u32) 
     match form {
         // The link of a chain.
         MatchForm::Chains | MatchForm::Semi => (words + 2, 0),
-        // A count, and four places; what warps share.
-        MatchForm::Lists => (words + 12, 32 * 4),
+        // A count, and two places; what warps share.
+        MatchForm::Lists => (words + 8, 32 * 4),
     }
 }
 
@@ -166,7 +166,7 @@ impl Matches<'_> {
         let same = tests(&|word| format!("lane_probe{word}[item]"));
         let found = format!("find_list(lists, {}, [&](u32 other) {{ return {same}; }})", folded(&keys));
         emitter.line(&format!("if (leaders[item] != 0) leaders[item] = {found};"));
-        emitter.line("if (leaders[item] != 0) lane_matches += lists.counts[leaders[item] - 1];");
+        emitter.line("lane_matches += count_of(lists, leaders[item]);");
         emitter.close();
         emitter.line("const u32 group_matches = warp_matches(lane_matches).total;");
         emitter.line("if (group_matches == 0 || leave_group(lists, turns, group, group_matches)) continue;");
@@ -177,7 +177,7 @@ impl Matches<'_> {
             emitter.open("if (turns.is_shared)");
             emitter.line("mine = 0;");
             open_items(emitter);
-            emitter.line("const u32 count = leaders[item] != 0 ? lists.counts[leaders[item] - 1] : 0;");
+            emitter.line("const u32 count = count_of(lists, leaders[item]);");
             emitter.line("const MatchRange range = range_of_warp(turns, warp_matches(count).total);");
             emitter.line("mine += range.end - range.begin;");
             emitter.close();
@@ -189,9 +189,8 @@ impl Matches<'_> {
             emitter.is_reserved = true;
         }
         open_items(emitter);
-        emitter
-            .line("const WarpMatches pairs = warp_matches(leaders[item] != 0 ? lists.counts[leaders[item] - 1] : 0);");
-        emitter.line("const u32 lane_begin = leaders[item] != 0 ? lists.firsts[leaders[item] - 1] : 0;");
+        emitter.line("const WarpMatches pairs = warp_matches(count_of(lists, leaders[item]));");
+        emitter.line("const u32 lane_begin = begin_of(lists, leaders[item]);");
         emitter.line("const MatchRange range = range_of_warp(turns, pairs.total);");
         emitter.line("MatchSource source = {0, 0};");
         // Where the matches of the lane's row are in `order`, less their number among those of the warp.
@@ -201,20 +200,24 @@ impl Matches<'_> {
         }
         if is_direct {
             emitter.line("const u64 item_places = places - range.begin;");
+            emitter.line("const u32 shift = shift_to_sectors(range, places);");
             emitter.line("places += range.end - range.begin;");
+        } else {
+            emitter.line("const u32 shift = 0;");
         }
-        emitter.open("for (u32 turn = range.begin; turn < range.end; turn += 32)");
-        emitter.open("if (move_source(source, pairs, turn))");
+        emitter.open("for (u32 turn = 0; turn < range.end - range.begin + shift; turn += 32)");
+        emitter.line("bool matched = turn + lane >= shift && turn + lane - shift < range.end - range.begin;");
+        emitter.line("const u32 number = matched ? range.begin + turn + lane - shift : range.begin;");
+        emitter.open("if (move_source(source, pairs, range.begin + turn - shift, number))");
         emitter.line("begin = __shfl_sync(0xffffffffu, lane_begin - (pairs.inclusive - pairs.count), source.lane);");
         for word in 0..masks.len() {
             emitter.line(&format!("probe{word} = __shfl_sync(0xffffffffu, lane_probe{word}[item], source.lane);"));
         }
         emitter.close();
         emitter.line("const u32 row = unit.probe_first + group * 32 * items + item * 32 + source.lane;");
-        emitter.line("bool matched = turn + lane < range.end;");
-        emitter.line("const u32 match = matched ? lists.order[begin + turn + lane] : 0;");
+        emitter.line("const u32 match = matched ? lists.order[begin + number] : 0;");
         if is_direct {
-            emitter.line("const u64 place = item_places + turn + lane;");
+            emitter.line("const u64 place = item_places + number;");
         }
         emitter.alive = "matched".into();
     }
@@ -226,8 +229,8 @@ impl Matches<'_> {
         let end = self.shared_words(emitter, &capacity, &slots_bits);
         emitter.line(&format!("u32* const counts = reinterpret_cast<u32*>({end});"));
         emitter.line(&format!("u32* const shared = counts + {capacity};"));
-        emitter.line("u16* const firsts = reinterpret_cast<u16*>(shared + LIST_WORDS);");
-        let halves = (0..4).map(|index| format!("firsts + {index} * {capacity}")).collect::<Vec<_>>().join(", ");
+        emitter.line("u16* const places = reinterpret_cast<u16*>(shared + LIST_WORDS);");
+        let halves = (0..2).map(|index| format!("places + {index} * {capacity}")).collect::<Vec<_>>().join(", ");
         emitter.line(&format!(
             "const MatchLists lists = {{heads, counts, shared, {halves}, (u32){slots_bits}, (u32){capacity}}};"
         ));

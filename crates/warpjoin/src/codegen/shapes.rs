@@ -172,7 +172,7 @@ pub(crate) enum Slots {
 pub(crate) struct WordSlots {
     /// 4 or 8.
     pub bytes: u32,
-    /// One more than a slot has where there are no values.
+    /// Key words are at most 2^key_bits.
     pub key_bits: u32,
 }
 
@@ -185,14 +185,12 @@ impl WordSlots {
             PayloadForm::Packed(packing) => packing.single_word_bits()?,
             PayloadForm::Columns(_) => bits_of(rows_max),
         };
-        // Key words are the packed words + 1.
         let key_bits = match packing.span() {
-            Some(span) => bits_of(span),
-            None => packing.single_word_bits().filter(|&bits| bits < 64)? + 1,
+            Some(span) => bits_of(span - 1).max(1),
+            None => packing.single_word_bits().filter(|&bits| bits < 64)?,
         };
         match key_bits + value_bits {
             0..=32 => Some(Self { bytes: 4, key_bits }),
-            33 if value_bits == 0 && packing.span() == Some(1 << 32) => Some(Self { bytes: 4, key_bits }),
             33..=64 => Some(Self { bytes: 8, key_bits }),
             _ => None,
         }

@@ -21,7 +21,9 @@ const MATCH_PS_PER_BYTE: f64 = 0.75;
 /// An insert into a table in L2, and into one in device memory.
 const INSERT_PS: (f64, f64) = (30.0, 140.0);
 /// A probe by the table's share of L2: up to so much of it, so long.
-const PROBE_PS: [(f64, f64); 4] = [(0.125, 15.0), (0.7, 22.0), (1.5, 30.0), (f64::INFINITY, 45.0)];
+const PROBE_PS: [(f64, f64); 5] = [(0.1, 5.0), (0.35, 8.0), (0.7, 10.5), (1.5, 20.0), (f64::INFINITY, 32.0)];
+/// Reading probe rows and writing matches, a byte.
+const STREAM_PS_PER_BYTE: f64 = 0.36;
 /// An insert into a direct table in the order of its keys.
 const ORDERED_INSERT_PS: f64 = 5.0;
 /// Writing key and payload for the build, and reading them again, a byte.
@@ -52,13 +54,16 @@ impl Query<'_> {
         let (build_rows_f, probe_rows_f) = (build_rows as f64, probe_rows as f64);
         let partitioned = (build_rows_f * build_bytes + probe_rows_f * probe_bytes) * passes * PASS_PS_PER_BYTE
             + probe_rows_f * (build_bytes + probe_bytes) * MATCH_PS_PER_BYTE;
-        partitioned < self.table_ps(plan, build_rows_f, probe_rows_f, build_bytes)
+        partitioned < self.table_ps(plan, build_rows_f, probe_rows_f, (build_bytes, probe_bytes))
     }
 
     /// Building one table and probing it.
-    fn table_ps(&self, plan: &JoinPlan, build_rows: f64, probe_rows: f64, build_bytes: f64) -> f64 {
+    fn table_ps(&self, plan: &JoinPlan, build_rows: f64, probe_rows: f64, row_bytes: (f64, f64)) -> f64 {
+        let (build_bytes, probe_bytes) = row_bytes;
         let l2_bytes = self.session.devices()[0].info().l2_bytes as f64;
-        let share = build_rows * 32.0 / l2_bytes;
+        // Key and payload in a word where they fit.
+        let slot_bytes = if build_bytes <= 8.0 { (build_bytes / 4.0).ceil() * 4.0 } else { 16.0 };
+        let share = 2.0 * build_rows * slot_bytes / l2_bytes;
         let is_ordered = match plan.on.as_slice() {
             [(key, _)] => matches!(key.kind, ExprKind::Column(column) if self.is_ordered(&plan.build, column)),
             _ => false,
@@ -69,13 +74,14 @@ impl Query<'_> {
             (false, false) => INSERT_PS.1,
         };
         let probe = PROBE_PS.iter().find(|(up_to, _)| share <= *up_to).map_or(0.0, |(_, ps)| *ps);
-        build_rows * (insert + build_bytes * BUILD_ROWS_PS_PER_BYTE) + probe_rows * probe
+        let width = |index: &usize| field_bytes(plan, *index);
+        let stream = (probe_bytes + plan.output.iter().map(width).sum::<f64>()) * STREAM_PS_PER_BYTE;
+        build_rows * (insert + build_bytes * BUILD_ROWS_PS_PER_BYTE) + probe_rows * (probe + stream)
     }
 
     /// Bytes of a row of each side that the join needs.
     fn row_bytes(&self, plan: &JoinPlan) -> (f64, f64) {
         let build_width = plan.build.schema.fields().len();
-        let bytes = |data_type: &arrow::datatypes::DataType| data_type.primitive_width().unwrap_or(4) as f64;
         let keys: f64 = plan.on.iter().map(|(key, _)| bytes(&key.data_type)).sum();
         let mut sides = (keys, keys);
         for column in super::join::needed(plan) {
@@ -93,4 +99,14 @@ impl Query<'_> {
         }
         sides
     }
+}
+
+fn bytes(data_type: &arrow::datatypes::DataType) -> f64 {
+    data_type.primitive_width().unwrap_or(4) as f64
+}
+
+/// Bytes of a column of either side.
+fn field_bytes(plan: &JoinPlan, index: usize) -> f64 {
+    let mut fields = plan.build.schema.fields().iter().chain(plan.probe.schema.fields());
+    fields.nth(index).map_or(0.0, |field| bytes(field.data_type()))
 }

@@ -201,7 +201,10 @@ pub(super) fn launch_shape(
         }
         Grid::Matches => {
             let (threads, shared_bytes) = match &relation.source {
-                Source::Matches(matches, form) => (threads_of(info, *form), matches.table(*form).shared_bytes),
+                Source::Matches(matches, form) => {
+                    let shared_bytes = matches.table(*form).shared_bytes;
+                    (threads_of(info, *form, shared_bytes), shared_bytes)
+                }
                 _ => (32, 0),
             };
             (fill(threads, shared_bytes), threads, shared_bytes)

@@ -71,13 +71,19 @@ pub(crate) struct ItemTable {
 fn item_table(build: &RowShape, form: MatchForm, chain_bits: u32, capacity: u32) -> ItemTable {
     let (row_bytes, other_bytes) = shared_row_bytes(build, form);
     // Slots of open addressing are more than keys.
-    let heads_bits = if form == MatchForm::Lists { bits_for(2 * u64::from(capacity)) } else { chain_bits };
+    let heads_bits = if form == MatchForm::Lists { bits_for(u64::from(capacity) * 5 / 4) } else { chain_bits };
     ItemTable { heads_bits, shared_bytes: (4 << heads_bits) + capacity * row_bytes + other_bytes }
 }
 
-/// Threads of a block that joins a work item.
-pub(crate) fn threads_of(info: &DeviceInfo, form: MatchForm) -> u32 {
-    if info.kind == DeviceKind::Simulated { 64 } else { match_threads(form) }
+/// Threads of a block that joins a work item. Lists take most of the shared memory: where two blocks of them fit
+/// on a multiprocessor, one builds while the other writes.
+pub(crate) fn threads_of(info: &DeviceInfo, form: MatchForm, shared_bytes: u32) -> u32 {
+    let threads = match_threads(form);
+    match (info.kind, form) {
+        (DeviceKind::Simulated, _) => 64,
+        (_, MatchForm::Lists) if 2 * (shared_bytes + 1024) <= info.shared_bytes_per_block_max => threads / 2,
+        _ => threads,
+    }
 }
 
 impl Query<'_> {
