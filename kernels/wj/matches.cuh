@@ -34,7 +34,7 @@ WJ_DEVICE u32 last_start(const u64* starts, u32 count, u64 value) {
 // occur often: their work is more than their rows, so it is cut finer.
 WJ_DEVICE u32 chunk_rows_of(u32 build_rows, u32 probe_rows, u32 capacity, u32 chunk_rows) {
     if (build_rows <= capacity) return chunk_rows;
-    const u32 fine = capacity / 4 > probe_rows / 64 + 1 ? capacity / 4 : probe_rows / 64 + 1;
+    const u32 fine = capacity / 8 > probe_rows / 128 + 1 ? capacity / 8 : probe_rows / 128 + 1;
     return fine < chunk_rows ? fine : chunk_rows;
 }
 

@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use common::edges;
 use common::sessions::{Opener, simulated};
 use common::settings::Settings;
+use warpjoin::exec;
 use warpjoin::plan::JoinKind;
 use warpjoin::{ExecOptions, HashJoin, JoinForm, Session, TableBuilder};
 use warpjoin_device::{SimOptions, open_simulated};
@@ -82,6 +83,26 @@ fn every_way_to_a_match_is_taken() {
         assert_eq!(output.metrics.rows, rows, "{line}");
         let names: Vec<&String> = output.metrics.pipelines.iter().map(|pipeline| &pipeline.name).collect();
         assert!(names.iter().any(|name| name.contains(line)), "{line}: {names:?}");
+    }
+}
+
+/// What tables and settings tell about a join is in its pipelines before it runs.
+#[test]
+fn pipelines_say_how_a_join_will_run() {
+    let session = simulated().open(1).expect("a session");
+    let schema = Arc::new(Schema::new(vec![Field::new("key", DataType::Int64, false)]));
+    let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(Int64Array::from(vec![1, 2, 3]))]).expect("a batch");
+    let mut builder = TableBuilder::new(&session, schema);
+    builder.push(&batch).expect("rows");
+    let table = Arc::new(builder.finish().expect("a table"));
+    let plan = HashJoin::new(table.clone(), table).on("key", "key").expect("columns").plan().expect("a plan");
+    for (join_form, wanted) in [
+        (None, ["Scan[1 columns] -> BuildHashTable", "Probe[pipeline 1]"]),
+        (Some(JoinForm::Direct), ["Scan[1 columns] -> BuildDirectTable", "Probe[pipeline 1]"]),
+        (Some(JoinForm::Partitioned), ["Scan[1 columns] -> Partition", "Matches[pipelines 1 and 2]"]),
+    ] {
+        let lines = exec::pipelines(&plan, &session, &ExecOptions { join_form, ..ExecOptions::default() });
+        assert!(lines[0] == wanted[0] && lines.last().expect("a line").contains(wanted[1]), "{lines:?}");
     }
 }
 

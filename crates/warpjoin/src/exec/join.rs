@@ -62,34 +62,7 @@ impl Query<'_> {
     }
 
     fn is_distinct(&self, plan: &Plan, column: usize) -> bool {
-        self.traces(plan, column, true, &|table, column| table.statistics()[column].unique == Some(true))
-    }
-
-    /// Whether the rows of a side come in the order of a column of a table.
-    pub(super) fn is_ordered(&self, plan: &Plan, column: usize) -> bool {
-        self.traces(plan, column, false, &|table, column| table.statistics()[column].sorted)
-    }
-
-    /// Whether a column is one of a table for which `holds`; `of_group` answers for a single group key.
-    fn traces(&self, plan: &Plan, column: usize, of_group: bool, holds: &dyn Fn(&Table, usize) -> bool) -> bool {
-        match &plan.kind {
-            PlanKind::Scan { table, projection } => holds(table, projection[column]),
-            PlanKind::Input { index } => self.inputs.get(*index).is_some_and(|table| holds(table, column)),
-            PlanKind::Filter { input, .. } => self.traces(input, column, of_group, holds),
-            PlanKind::Project { input, exprs } => match exprs[column].kind {
-                ExprKind::Column(column) => self.traces(input, column, of_group, holds),
-                _ => false,
-            },
-            // Right as long as no row of that side matches twice, which a guess may suppose.
-            PlanKind::Join(join) => {
-                let build_width = join.build.schema.fields().len();
-                match join.output[column].checked_sub(build_width) {
-                    None => self.traces(&join.build, join.output[column], of_group, holds),
-                    Some(probe_column) => self.traces(&join.probe, probe_column, of_group, holds),
-                }
-            }
-            PlanKind::Aggregate { group_by, .. } => of_group && group_by.len() == 1 && column == 0,
-        }
+        traces(self.inputs, plan, column, true, &|table, column| table.statistics()[column].unique == Some(true))
     }
 
     /// Whether both sides are partitioned by key rather than the build side copied to all devices.
@@ -177,4 +150,37 @@ fn append_probe(mut relation: Relation, step: ProbeStep, table: Arc<JoinTable>) 
     relation.steps.push(Step::Probe(step));
     relation.joins.push(table);
     relation
+}
+
+/// Whether the rows of a side come in the order of a column of a table.
+pub(super) fn is_ordered(inputs: &[Arc<Table>], plan: &Plan, column: usize) -> bool {
+    traces(inputs, plan, column, false, &|table, column| table.statistics()[column].sorted)
+}
+
+/// Whether a column is one of a table for which `holds`; `of_group` answers for a single group key.
+fn traces(
+    inputs: &[Arc<Table>],
+    plan: &Plan,
+    column: usize,
+    of_group: bool,
+    holds: &dyn Fn(&Table, usize) -> bool,
+) -> bool {
+    match &plan.kind {
+        PlanKind::Scan { table, projection } => holds(table, projection[column]),
+        PlanKind::Input { index } => inputs.get(*index).is_some_and(|table| holds(table, column)),
+        PlanKind::Filter { input, .. } => traces(inputs, input, column, of_group, holds),
+        PlanKind::Project { input, exprs } => match exprs[column].kind {
+            ExprKind::Column(column) => traces(inputs, input, column, of_group, holds),
+            _ => false,
+        },
+        // Right as long as no row of that side matches twice, which a guess may suppose.
+        PlanKind::Join(join) => {
+            let build_width = join.build.schema.fields().len();
+            match join.output[column].checked_sub(build_width) {
+                None => traces(inputs, &join.build, join.output[column], of_group, holds),
+                Some(probe_column) => traces(inputs, &join.probe, probe_column, of_group, holds),
+            }
+        }
+        PlanKind::Aggregate { group_by, .. } => of_group && group_by.len() == 1 && column == 0,
+    }
 }
