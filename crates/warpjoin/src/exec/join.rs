@@ -23,7 +23,10 @@ impl Query<'_> {
             match self.join_partitioned(plan, build.clone(), probe.clone()) {
                 Ok(Some(matches)) => return Ok(matches),
                 Ok(None) => {}
-                Err(error) if leaves_other_forms(&error) => log::debug!("a join without a partition: {error}"),
+                Err(error) if leaves_other_forms(&error) => {
+                    log::debug!("a join without a partition: {error}");
+                    self.kept.clear();
+                }
                 Err(error) => return Err(error),
             }
         }
