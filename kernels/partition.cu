@@ -1,28 +1,45 @@
 // Radix partition of rows that lie in columns of words. See wj/partition.cuh.
 //
+// partition_count: rows of each of 2^bits partitions, added to counts. Grid stride; shared: 4 bytes a partition.
 // partition_scan: exclusive sums of the counts, one block; cursors of the first and of the second pass;
 // tiles before each partition of the first pass. Shared: 33 words.
 // partition_pass_single, _multiple (key in one word, in several): moves rows to the partitions of `bits` more bits than `first_bits`, tiles of one partition of the
 // pass before each. Shared: as PartitionTile.
 // Status: none; every output has room for all rows.
 #include "wj/matches.cuh"
+#include "wj/words.cuh"
 
-struct RowWords {
-    const u8* columns[WJ_ROW_WORDS_MAX];
-    u64 is_wide[WJ_ROW_WORDS_MAX];    // 1: 8 bytes a row, 0: 4
-    u64 key_masks[WJ_ROW_WORDS_MAX];  // bits of each word that belong to the key
-    u64 key_words;
-    u64 words;
+struct CountParams {
+    RowWords input;
+    u64 rows;
+    u64 bits;
+    u32* counts;  // 2^bits, zeroed before
 };
 
-WJ_DEVICE u64 load_word(const RowWords& rows, u32 word, u64 row) {
-    const u8* column = rows.columns[word];
-    return rows.is_wide[word] ? reinterpret_cast<const u64*>(column)[row] : reinterpret_cast<const u32*>(column)[row];
-}
-
-WJ_DEVICE u64 hash_row(const RowWords& rows, u64 row) {
-    return partition_hash((u32)rows.key_words,
-                          [&](u32 word) { return load_word(rows, word, row) & rows.key_masks[word]; });
+WJ_ENTRY(partition_count, CountParams, 1024) {
+    u32* counts = &shared_as<u32>();
+    const u32 partitions = 1u << p.bits;
+    for (u32 partition = threadIdx.x; partition < partitions; partition += blockDim.x) counts[partition] = 0;
+    __syncthreads();
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    const u64 first = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    constexpr u32 each = 8;
+    for (u64 row = first; row < p.rows; row += stride * each) {
+        u64 hashes[each];
+#pragma unroll
+        for (u32 k = 0; k < each; ++k) {
+            const u64 at = row + k * stride;
+            hashes[k] = hash_row(p.input, at < p.rows ? at : row);
+        }
+#pragma unroll
+        for (u32 k = 0; k < each; ++k) {
+            if (row + k * stride < p.rows) atomicAdd(&counts[partition_of(hashes[k], (u32)p.bits)], 1u);
+        }
+    }
+    __syncthreads();
+    for (u32 partition = threadIdx.x; partition < partitions; partition += blockDim.x) {
+        if (counts[partition] != 0) atomicAdd(&p.counts[partition], counts[partition]);
+    }
 }
 
 struct ScanParams {
@@ -36,33 +53,6 @@ struct ScanParams {
     u32* first_offsets;   // 2^first_bits + 1
     u32* first_tiles;     // 2^first_bits + 1
 };
-
-// Exclusive sums of `count` values by one block, several a thread: value_at(index) is added up, and
-// put(index, sum of those before) called. Returns the total.
-template <class T, class ValueAt, class Put>
-WJ_DEVICE T block_scan(T* sums, u64 count, ValueAt value_at, Put put) {
-    constexpr u32 each = 8;
-    T before = 0;
-    for (u64 first = 0; first < count; first += (u64)blockDim.x * each) {
-        const u64 mine = first + threadIdx.x * each;
-        T values[each];
-        T total = 0;
-#pragma unroll
-        for (u32 k = 0; k < each; ++k) {
-            values[k] = mine + k < count ? value_at(mine + k) : T(0);
-            total += values[k];
-        }
-        T running = before + block_exclusive_sum(sums, total);
-        before += sums[32];
-        __syncthreads();
-#pragma unroll
-        for (u32 k = 0; k < each; ++k) {
-            if (mine + k < count) put(mine + k, running);
-            running += values[k];
-        }
-    }
-    return before;
-}
 
 WJ_ENTRY(partition_scan, ScanParams, 1024) {
     u32* sums = &shared_as<u32>();
@@ -101,6 +91,7 @@ struct PassParams {
     u32* cursors;              // 2^(first_bits + bits)
     const u32* first_offsets;  // 2^first_bits + 1, with first_bits
     const u32* first_tiles;    // the same
+    u64 bin_rows;              // room of each partition where they were not counted; 0: cursors begin where partitions do
 };
 
 // The rows of a block's tile: in one partition of the pass before.
@@ -137,20 +128,20 @@ WJ_DEVICE TileRange tile_range(const PassParams& p) {
 // Loads a word of each row of the thread's part of the tile. Beyond the last row it is that of the
 // last, so that no load waits for a branch.
 template <class T>
-WJ_DEVICE void load_items(const u8* column, const TileRange& range, u64 (&values)[WJ_PARTITION_ITEMS]) {
+WJ_DEVICE void load_items(const u8* column, T bias, const TileRange& range, u64 (&values)[WJ_PARTITION_ITEMS]) {
     const T* rows = reinterpret_cast<const T*>(column) + range.first;
 #pragma unroll
     for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
         const u32 row = item * blockDim.x + threadIdx.x;
-        values[item] = rows[row < range.rows ? row : range.rows - 1];
+        values[item] = (T)(rows[row < range.rows ? row : range.rows - 1] + bias);
     }
 }
 
 WJ_DEVICE void load_items(const RowWords& rows, u32 word, const TileRange& range, u64 (&values)[WJ_PARTITION_ITEMS]) {
     if (rows.is_wide[word]) {
-        load_items<u64>(rows.columns[word], range, values);
+        load_items<u64>(rows.columns[word], rows.biases[word], range, values);
     } else {
-        load_items<u32>(rows.columns[word], range, values);
+        load_items<u32>(rows.columns[word], (u32)rows.biases[word], range, values);
     }
 }
 
@@ -169,10 +160,11 @@ WJ_DEVICE void move_tile(const PassParams& p) {
         const u32 row = item * blockDim.x + threadIdx.x;
         places[item] = WJ_UNRANKED;
         if (row >= range.rows) continue;
-        const u64 hash = SINGLE ? hash_key(values[item] & p.input.key_masks[0]) : hash_row(p.input, range.first + row);
+        const u64 hash = SINGLE ? hash_key(values[item] & p.input.key_masks[0] ^ p.input.seed)
+                                : hash_row(p.input, range.first + row);
         places[item] = rank_row(tile, partition_of(hash, (u32)(p.first_bits + p.bits)) & (partitions - 1));
     }
-    reserve_runs(tile, partitions, p.cursors + ((u64)range.partition << p.bits));
+    reserve_runs(tile, partitions, p.cursors + ((u64)range.partition << p.bits), PartitionBins{(u32)p.bin_rows});
     place_rows(tile, places);
     for (u32 word = 0; word < p.input.words; ++word) {
         if (word != 0 || !SINGLE) load_items(p.input, word, range, values);

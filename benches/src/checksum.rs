@@ -46,23 +46,37 @@ impl Checksum {
 /// # Errors
 /// When it has nulls, which no bench asks for, or the device fails.
 pub fn checksum_of(bench: &Bench, table: &Table) -> Result<Checksum> {
-    let shard = &table.shards()[0];
-    if table.statistics().iter().any(|statistics| statistics.null_count > 0) {
+    checksum_of_columns(bench, &[table])
+}
+
+/// The same of tables of equally many rows side by side.
+///
+/// # Errors
+/// As [`checksum_of`], and when the tables differ in length.
+pub(crate) fn checksum_of_columns(bench: &Bench, tables: &[&Table]) -> Result<Checksum> {
+    let statistics = tables.iter().flat_map(|table| table.statistics());
+    if statistics.into_iter().any(|statistics| statistics.null_count > 0) {
         return Err(Error::Unexpected("nulls".into()));
     }
-    if shard.columns.len() > COLUMNS_MAX {
-        return Err(Error::Internal(format!("{} columns to check", shard.columns.len())));
+    let rows = tables.first().map_or(0, |table| table.rows());
+    if tables.iter().any(|table| table.rows() != rows) {
+        return Err(Error::Unexpected("results of different lengths".into()));
+    }
+    let columns: Vec<_> =
+        tables.iter().flat_map(|table| table.shards()[0].columns.iter().zip(table.column_types())).collect();
+    if columns.len() > COLUMNS_MAX {
+        return Err(Error::Internal(format!("{} columns to check", columns.len())));
     }
     let totals = Checksum::buffer(bench)?;
-    let mut args = vec![Arg::U64(shard.rows), Arg::Buffer(&totals), Arg::U64(shard.columns.len() as u64)];
-    for (column, facts) in shard.columns.iter().zip(table.column_types()) {
+    let mut args = vec![Arg::U64(rows), Arg::Buffer(&totals), Arg::U64(columns.len() as u64)];
+    for (column, facts) in columns {
         let layout = facts.layout();
         args.push(column.values.as_ref().map_or(Arg::Null, Arg::Buffer));
         args.push(Arg::U64(layout.width_bytes.into()));
         args.push(Arg::U64(layout.base as i64 as u64));
     }
     args.resize(3 + 3 * COLUMNS_MAX, Arg::Null);
-    bench.launch_rows(&data_kernel(bench, "hash_rows")?, shard.rows, &args)?;
+    bench.launch_rows(&data_kernel(bench, "hash_rows")?, rows, &args)?;
     Checksum::read(bench, &totals)
 }
 

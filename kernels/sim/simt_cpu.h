@@ -89,6 +89,16 @@ WJ_SIM_ATOMIC T load_relaxed(const T* address) {
     return *const_cast<const volatile T*>(address);
 }
 
+// The host's caches take no hints.
+template <class T>
+WJ_SIM_INLINE T load_once(const T* address) {
+    return *address;
+}
+template <class T, class Value>
+WJ_SIM_INLINE void store_once(T* address, Value value) {
+    *address = (T)value;
+}
+
 #include "sim/simt_types.h"
 #include "sim/simt_collectives.h"
 #include "sim/simt_atomics.h"

@@ -31,6 +31,8 @@ pub const HEADERS: &[KernelFile] = files![
     "wj/sketch.cuh",
     "wj/tiles.cuh",
     "wj/partition.cuh",
+    "wj/words.cuh",
+    "wj/buckets.cuh",
     "wj/matches.cuh",
     "wj/pipeline.cuh",
 ];
@@ -40,6 +42,15 @@ pub const JOIN_BUILD: KernelFile = KernelFile { name: "join_build.cu", text: inc
 
 /// Radix partition of rows of words.
 pub const PARTITION: KernelFile = KernelFile { name: "partition.cu", text: include_str!("../partition.cu") };
+
+/// Columns of tables to words, and back.
+pub const WORDS: KernelFile = KernelFile { name: "words.cu", text: include_str!("../words.cu") };
+
+/// Hash tables of the Arrow-native API.
+pub const HASH_TABLE: KernelFile = KernelFile { name: "hash_table.cu", text: include_str!("../hash_table.cu") };
+
+/// Rows by key of multimaps.
+pub const HASH_LISTS: KernelFile = KernelFile { name: "hash_lists.cu", text: include_str!("../hash_lists.cu") };
 
 /// Multisplit and transposition.
 pub const EXCHANGE: KernelFile = KernelFile { name: "exchange.cu", text: include_str!("../exchange.cu") };

@@ -12,11 +12,11 @@
 
 #define WJ_UNRANKED 0xffffffffu
 
-// Hash of a key of several words, of which the bits outside the masks are not part.
+// Hash of a key of several words, of which the bits outside the masks are not part. Joins have seed 0.
 template <class WordAt>
-WJ_DEVICE u64 partition_hash(u32 key_words, WordAt word_at) {
-    if (key_words == 1) return hash_key(word_at(0));
-    u64 hash = 0;
+WJ_DEVICE u64 partition_hash(u32 key_words, u64 seed, WordAt word_at) {
+    if (key_words == 1) return hash_key(word_at(0) ^ seed);
+    u64 hash = seed;
     for (u32 word = 0; word < key_words; ++word) hash = hash_combine(hash, word_at(word));
     return hash_key(hash);
 }
@@ -84,9 +84,42 @@ WJ_DEVICE T block_exclusive_sum(T* sums, T value) {
     return sums[warp] + inclusive - value;
 }
 
+// Exclusive sums of `count` values by one block, several a thread: value_at(index) is added up, and
+// put(index, sum of those before) called. Returns the total.
+template <class T, class ValueAt, class Put>
+WJ_DEVICE T block_scan(T* sums, u64 count, ValueAt value_at, Put put) {
+    constexpr u32 each = 8;
+    T before = 0;
+    for (u64 first = 0; first < count; first += (u64)blockDim.x * each) {
+        const u64 mine = first + threadIdx.x * each;
+        T values[each];
+        T total = 0;
+#pragma unroll
+        for (u32 k = 0; k < each; ++k) {
+            values[k] = mine + k < count ? value_at(mine + k) : T(0);
+            total += values[k];
+        }
+        T running = before + block_exclusive_sum(sums, total);
+        before += sums[32];
+        __syncthreads();
+#pragma unroll
+        for (u32 k = 0; k < each; ++k) {
+            if (mine + k < count) put(mine + k, running);
+            running += values[k];
+        }
+    }
+    return before;
+}
+
+// Partitions of equal room, which then need not be counted first: `rows` each, and after all of them room for a tile.
+// A run that finds no room goes there, where its rows are lost; the cursor tells.
+struct PartitionBins {
+    u32 rows;  // 0: cursors begin where partitions do
+};
+
 // Gives every partition of the tile its place in the tile and its run in the output. All threads of the
 // block call it, once all rows are ranked.
-WJ_DEVICE void reserve_runs(const PartitionTile& tile, u32 partitions, u32* cursors) {
+WJ_DEVICE void reserve_runs(const PartitionTile& tile, u32 partitions, u32* cursors, PartitionBins bins = {0}) {
     __syncthreads();
     const u32 each = (partitions + blockDim.x - 1) / blockDim.x;
     const u32 first = threadIdx.x * each;
@@ -97,7 +130,13 @@ WJ_DEVICE void reserve_runs(const PartitionTile& tile, u32 partitions, u32* curs
     for (u32 partition = first; partition < end; ++partition) {
         const u32 count = tile.counts[partition];
         tile.counts[partition] = place;
-        if (count != 0) tile.targets[partition] = atomicAdd(&cursors[partition], count) - place;
+        if (count != 0) {
+            u32 target = atomicAdd(&cursors[partition], count);
+            if (bins.rows != 0) {
+                target = target + count <= bins.rows ? partition * bins.rows + target : partitions * bins.rows + place;
+            }
+            tile.targets[partition] = target - place;
+        }
         place += count;
     }
     __syncthreads();

@@ -39,22 +39,19 @@ __device__ __forceinline__ T load_relaxed(const T* address) {
     return *const_cast<const volatile T*>(address);
 }
 
-// A load and a store of what is not used again soon, so that it does not drive a table out of L2.
+// A load of what is read once, and a store of what is not read soon: they leave the L2 cache to others.
 template <class T>
 __device__ __forceinline__ T load_once(const T* address) {
-    if constexpr (sizeof(T) <= 8) {
-        return __ldcs(address);
-    } else {
-        return *address;
-    }
+    return __ldcs(address);
 }
+__device__ __forceinline__ i128 load_once(const i128* address) { return *address; }
 template <class T, class Value>
 __device__ __forceinline__ void store_once(T* address, Value value) {
-    if constexpr (sizeof(T) <= 8) {
-        __stcs(address, (T)value);
-    } else {
-        *address = (T)value;
-    }
+    __stcs(address, (T)value);
+}
+template <class Value>
+__device__ __forceinline__ void store_once(i128* address, Value value) {
+    *address = (i128)value;
 }
 
 #define WJ_DEVICE __device__ __forceinline__
@@ -63,15 +60,6 @@ __device__ __forceinline__ void store_once(T* address, Value value) {
 #else
 
 #include "sim/simt_cpu.h"
-
-template <class T>
-static inline T load_once(const T* address) {
-    return *address;
-}
-template <class T, class Value>
-static inline void store_once(T* address, Value value) {
-    *address = (T)value;
-}
 
 #define WJ_DEVICE static inline
 #define WJ_DEVICE_MEMBER inline

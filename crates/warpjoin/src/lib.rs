@@ -9,6 +9,7 @@ mod error;
 pub mod exec;
 pub mod expr;
 mod hash;
+pub mod hash_table;
 mod operators;
 pub mod plan;
 mod session;
@@ -16,6 +17,7 @@ mod table;
 
 pub use error::{Error, Reason, Result};
 pub use exec::{ExecOptions, JoinForm, QueryMetrics, QueryOutput};
+pub use hash_table::HashTable;
 pub use operators::{group_by::GroupBy, hash_join::HashJoin};
 pub use session::Session;
 pub use table::{ResidentColumn, Shard, ShardColumn, Table, TableBuilder};

@@ -1,18 +1,20 @@
 //! The devices that queries run on.
 
+use std::fmt;
 use std::sync::Arc;
 
 use warpjoin_device::{Device, DeviceKind, Stream};
 
+use crate::hash_table::HashKernels;
 use crate::{Error, Result};
 
 /// A set of devices of one kind that can reach each other's memory. Tables belong to a session,
 /// sharded over its devices; queries run on all of them.
-#[derive(Debug)]
 pub struct Session {
     devices: Vec<Device>,
     /// One stream a device for what outlives queries: tables.
     load_streams: Vec<Stream>,
+    hash_kernels: HashKernels,
 }
 
 impl Session {
@@ -34,7 +36,7 @@ impl Session {
             }
         }
         let load_streams = devices.iter().map(Device::create_stream).collect::<Result<_, _>>()?;
-        Ok(Arc::new(Self { devices, load_streams }))
+        Ok(Arc::new(Self { devices, load_streams, hash_kernels: HashKernels::default() }))
     }
 
     /// The devices, in shard order.
@@ -52,8 +54,19 @@ impl Session {
         &self.load_streams
     }
 
+    /// Kernels of hash tables that were looked up.
+    pub(crate) fn hash_kernels(&self) -> &HashKernels {
+        &self.hash_kernels
+    }
+
     /// Fresh streams for one query, one a device.
     pub(crate) fn query_streams(&self) -> Result<Vec<Stream>> {
         Ok(self.devices.iter().map(Device::create_stream).collect::<Result<_, _>>()?)
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({:?})", self.devices)
     }
 }

@@ -2,6 +2,7 @@
 //! runs itself again in a process that has them loaded.
 
 mod common;
+mod tables_common;
 
 use common::sanitized::{is_child, run_again};
 use common::sessions::Simulated;
@@ -35,4 +36,10 @@ fn random_plans_are_clean() {
     sanitized("random_plans_are_clean", |devices| {
         random::check(devices, &seeds);
     });
+}
+
+#[test]
+fn hash_tables_are_clean() {
+    let seeds: Vec<u64> = (0..20).collect();
+    sanitized("hash_tables_are_clean", |devices| tables_common::check(devices, &seeds, 4));
 }

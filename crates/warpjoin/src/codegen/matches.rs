@@ -44,6 +44,9 @@ fn is_shared(build: &RowShape, word: usize) -> bool {
     build.word_bytes().iter().sum::<u32>() <= SHARED_ROW_BYTES_MAX || word < build.key_masks().len()
 }
 
+/// Code that tells whether a build row has the key whose words a function names.
+type KeyTests<'a> = dyn Fn(&dyn Fn(usize) -> String) -> String + 'a;
+
 /// The two sides of the source.
 pub(super) struct Matches<'a> {
     pub build: &'a RowShape,
@@ -134,7 +137,7 @@ impl Matches<'_> {
 
     /// Opens the loops over groups of probe rows and their matches: a warp shares those of 32 rows, a block
     /// those of groups that have very many.
-    fn emit_groups(&self, emitter: &mut Emitter, is_direct: bool, tests: &dyn Fn(&dyn Fn(usize) -> String) -> String) {
+    fn emit_groups(&self, emitter: &mut Emitter, is_direct: bool, tests: &KeyTests<'_>) {
         let masks = self.build.key_masks();
         emitter.line(&format!("constexpr u32 items = {};", if is_direct { LIST_ITEMS } else { 1 }));
         emitter.line("const u32 lane = threadIdx.x & 31;");

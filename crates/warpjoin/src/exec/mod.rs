@@ -17,12 +17,13 @@ mod launch;
 mod matches;
 mod metrics;
 mod options;
-mod partition;
+pub(crate) mod partition;
 mod partition_table;
 mod query;
 mod relation;
 mod resident;
 mod result;
+pub(crate) mod row_words;
 mod rows;
 
 use std::sync::Arc;

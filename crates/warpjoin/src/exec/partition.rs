@@ -8,6 +8,7 @@ use super::launch::{Flight, Target};
 use super::metrics::PipelineMetrics;
 use super::query::Query;
 use super::relation::{Relation, Source};
+use super::row_words::{RowWords, WordColumn};
 use crate::codegen::{
     Constants, GeneratedPipeline, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PartitionStage,
     ROW_WORDS_MAX, RowShape, RowSpec, Sink, SinkShape, Step,
@@ -17,7 +18,7 @@ use crate::{Error, Reason, Result};
 /// Bits of a pass from which on its tiles are large.
 const MANY_BITS: u32 = 10;
 /// Entries of the second pass: key in one word, in several.
-const PASS_SINGLE: &str = "partition_pass_single";
+pub(crate) const PASS_SINGLE: &str = "partition_pass_single";
 const PASS_MULTIPLE: &str = "partition_pass_multiple";
 /// Most bits of one pass: with more, runs get shorter than the memory's sectors.
 pub(crate) const PASS_BITS_MAX: u32 = 11;
@@ -229,6 +230,7 @@ impl Query<'_> {
                 Arg::Buffer(&cursors),
                 Arg::Buffer(&first_offsets),
                 Arg::Buffer(&first_tiles),
+                Arg::U64(0),
             ]);
             let launch = Launch {
                 blocks: u32::try_from(rows_max.div_ceil(second.tile_rows()) + firsts).unwrap_or(u32::MAX),
@@ -313,20 +315,14 @@ fn allocate_words(stream: &Stream, shape: &RowShape, rows: u64) -> Result<Vec<Bu
     Ok(shape.word_bytes().iter().map(|&bytes| stream.alloc(rows * u64::from(bytes))).collect::<Result<_, _>>()?)
 }
 
-/// The fields of `RowWords` in `partition.cu`.
+/// The fields of `RowWords` in `wj/words.cuh`.
 pub(crate) fn row_words<'a>(shape: &RowShape, words: &'a [Buffer]) -> Vec<Arg<'a>> {
-    let padded = |values: Vec<u64>| {
-        (0..ROW_WORDS_MAX).map(move |index| Arg::U64(values.get(index).copied().unwrap_or(0))).collect::<Vec<_>>()
-    };
-    let masks = shape.key_masks();
-    let mut args = pointers(words);
-    args.extend(padded(shape.word_bytes().iter().map(|&bytes| u64::from(bytes == 8)).collect()));
-    args.extend(padded(masks.clone()));
-    args.extend([Arg::U64(masks.len() as u64), Arg::U64(words.len() as u64)]);
-    args
+    let column = |(buffer, bytes)| WordColumn { buffer: Some(buffer), is_wide: bytes == 8, bias: 0 };
+    let columns = words.iter().zip(shape.word_bytes()).map(column).collect();
+    RowWords { columns, key_masks: shape.key_masks(), seed: 0, validity: None }.args()
 }
 
-fn pointers(words: &[Buffer]) -> Vec<Arg<'_>> {
+pub(crate) fn pointers(words: &[Buffer]) -> Vec<Arg<'_>> {
     (0..ROW_WORDS_MAX).map(|index| words.get(index).map_or(Arg::Null, Arg::Buffer)).collect()
 }
 
@@ -335,7 +331,7 @@ pub(crate) fn partition_module(hash_bits: u32) -> ModuleSource {
     ModuleSource {
         name: file.name.into(),
         text: file.text.into(),
-        entries: ["partition_scan", PASS_SINGLE, PASS_MULTIPLE, "match_items", "match_sample"]
+        entries: ["partition_count", "partition_scan", PASS_SINGLE, PASS_MULTIPLE, "match_items", "match_sample"]
             .map(String::from)
             .to_vec(),
         defines: Constants { hash_bits, lanes: 1 }.defines(),

@@ -1,0 +1,273 @@
+//! The buckets of a hash table on its device: made, filled, searched, made anew.
+
+use warpjoin_device::{Arg, Buffer, Kernel, Launch};
+
+use super::device::{Report, TableDevice};
+use super::segments::{PartitionedWords, Segments};
+use super::slots::{BucketShape, SlotForm, TableModule};
+use super::words::RESERVATION_BYTES;
+use crate::exec::row_words::RowWords;
+use crate::{Error, Result};
+
+/// Found rows of a warp on their way out (`FOUND_ROWS` of `FoundRows`).
+const FOUND_ROWS: u32 = 160;
+
+/// Buckets, and how keys come to theirs.
+#[derive(Debug)]
+pub(super) struct Buckets {
+    pub form: SlotForm,
+    pub shape: BucketShape,
+    pub segments: Segments,
+    pub seed: u64,
+    hash_bits: u32,
+    slots: Buffer,
+    /// A byte a bucket.
+    passed: Buffer,
+    /// Key 0: whether it is there, its value.
+    side: Buffer,
+    /// Slots were freed.
+    has_gaps: bool,
+}
+
+/// Where a key's value goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Existing {
+    /// A key that is there stays as it is.
+    Keep,
+    /// It gets the new value.
+    Assign,
+}
+
+/// What is put out for keys that are looked for.
+#[derive(Debug, Default)]
+pub(super) struct FindOutputs<'a> {
+    /// The value, or the number of the stored row (8 bytes).
+    pub values: Option<&'a Buffer>,
+    /// Or the place of the slot (8 bytes).
+    pub places: Option<&'a Buffer>,
+    /// A bit a key.
+    pub bits: Option<&'a Buffer>,
+    /// A byte a key.
+    pub bytes: Option<&'a Buffer>,
+}
+
+impl Buckets {
+    /// Empty buckets. Their content is undefined if a build is to fill them.
+    pub(super) fn new(
+        device: &TableDevice,
+        form: SlotForm,
+        shape: BucketShape,
+        segments: Segments,
+        (seed, hash_bits): (u64, u32),
+        is_cleared: bool,
+    ) -> Result<Self> {
+        let buckets = segments.buckets();
+        if buckets > u64::from(u32::MAX) {
+            return Err(crate::Reason::Limit(format!("{buckets} buckets of a hash table")).into());
+        }
+        let alloc = |bytes: u64| match is_cleared {
+            true => device.alloc_zeroed(bytes),
+            false => Ok(device.stream.alloc(bytes.next_multiple_of(16))?),
+        };
+        Ok(Self {
+            form,
+            shape,
+            segments,
+            seed,
+            hash_bits,
+            slots: alloc(buckets * u64::from(shape.bytes))?,
+            passed: alloc(buckets)?,
+            side: device.alloc_zeroed(16)?,
+            has_gaps: false,
+        })
+    }
+
+    /// Slots, not counting the one beside.
+    pub(super) fn slot_count(&self) -> u64 {
+        self.segments.buckets() * self.slots_of_bucket()
+    }
+
+    fn slots_of_bucket(&self) -> u64 {
+        u64::from(self.shape.bytes / self.form.slot_bytes())
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.slots.bytes() + self.passed.bytes() + self.side.bytes()
+    }
+
+    pub(super) fn clear(&mut self, device: &TableDevice) -> Result<()> {
+        for buffer in [&self.slots, &self.passed, &self.side] {
+            device.stream.fill(buffer, 0, buffer.bytes(), 0)?;
+        }
+        self.has_gaps = false;
+        Ok(())
+    }
+
+    fn kernel(&self, device: &TableDevice, entry: &'static str) -> Result<Kernel> {
+        device.kernel(TableModule::Table(self.form, self.shape, self.hash_bits), entry)
+    }
+
+    /// The fields of the kernels' `Buckets`; `stored` are the rows that slots name.
+    fn args<'a>(&'a self, stored: &RowWords<'a>) -> Vec<Arg<'a>> {
+        let mut args = vec![
+            Arg::Buffer(&self.slots),
+            Arg::Buffer(&self.passed),
+            Arg::U64(self.segments.bits.into()),
+            Arg::U64(self.segments.buckets_each),
+            Arg::U64(self.seed),
+            Arg::U64(self.has_gaps.into()),
+            Arg::Buffer(&self.side),
+        ];
+        args.extend(stored.args());
+        args
+    }
+
+    /// Keys that a lane brings at once (`LANE_KEYS`).
+    fn lane_keys(&self) -> u64 {
+        u64::from((4 / self.shape.lanes).max(1))
+    }
+
+    /// Shared memory for the queues of a block's warps (`QUEUE_KEYS` of `QueuedKey`).
+    fn queue_bytes(&self, device: &TableDevice) -> u32 {
+        let queued_key_bytes = if self.form.key_bytes == 4 { 12 } else { 16 };
+        device.block_threads() / 32 * 32 * (self.lane_keys() as u32 + 1) * queued_key_bytes
+    }
+
+    /// Inserts rows `first_row..first_row + count`; how many keys were new. With `places`, the slot of each row's key.
+    pub(super) fn insert(
+        &self,
+        device: &TableDevice,
+        rows: &RowWords<'_>,
+        (first_row, count): (u64, u64),
+        existing: Existing,
+        places: Option<&Buffer>,
+    ) -> Result<Report> {
+        let control = device.control()?;
+        let mut args = self.args(rows);
+        args.extend(rows.args());
+        args.extend([
+            Arg::U64(first_row),
+            Arg::U64(count),
+            Arg::U64((existing == Existing::Assign).into()),
+            Arg::Buffer(&control),
+            places.map_or(Arg::Null, Arg::Buffer),
+        ]);
+        device.launch_rows(&self.kernel(device, "insert_rows")?, count, 4, 0, &args)?;
+        device.report(&control)
+    }
+
+    /// Fills the buckets from rows partitioned by segment; how many keys there are.
+    pub(super) fn build(&self, device: &TableDevice, rows: &PartitionedWords) -> Result<Report> {
+        let words = rows.row_words(self.seed);
+        let control = device.control()?;
+        let mut args = self.args(&words);
+        args.extend(words.args());
+        let late_max = self.segments.late_max(self.form, self.shape);
+        args.extend([
+            Arg::Buffer(&rows.offsets),
+            Arg::U64(rows.bin_rows),
+            Arg::U64(late_max.into()),
+            Arg::Buffer(&control),
+        ]);
+        let launch = Launch {
+            blocks: 1 << self.segments.bits,
+            block_threads: self.segments.block_threads(self.form, self.shape, device.is_simulated()),
+            shared_bytes: self.segments.shared_bytes(self.form, self.shape),
+        };
+        device.launch(&self.kernel(device, "build_segments")?, launch, &args)?;
+        device.report(&control)
+    }
+
+    /// Finds keys in row order; how many were found.
+    pub(super) fn find(
+        &self,
+        device: &TableDevice,
+        wanted: &RowWords<'_>,
+        stored: &RowWords<'_>,
+        count: u64,
+        outputs: &FindOutputs<'_>,
+    ) -> Result<Report> {
+        let control = device.control()?;
+        let mut args = self.args(stored);
+        args.extend(wanted.args());
+        args.extend([
+            Arg::U64(count),
+            outputs.places.or(outputs.values).map_or(Arg::Null, Arg::Buffer),
+            outputs.bits.map_or(Arg::Null, Arg::Buffer),
+            outputs.bytes.map_or(Arg::Null, Arg::Buffer),
+            Arg::U64(outputs.places.is_some().into()),
+            Arg::Buffer(&control),
+        ]);
+        let kernel = self.kernel(device, "find_rows")?;
+        device.launch_rows(&kernel, count, self.lane_keys(), self.queue_bytes(device), &args)?;
+        device.report(&control)
+    }
+
+    /// Finds keys, and puts out those that were found with their values, in any order; how many.
+    pub(super) fn probe(
+        &self,
+        device: &TableDevice,
+        wanted: &RowWords<'_>,
+        count: u64,
+        keys: &Buffer,
+        values: &Buffer,
+    ) -> Result<Report> {
+        let control = device.control()?;
+        let mut args = self.args(wanted);
+        args.extend(wanted.args());
+        args.extend([Arg::U64(count), Arg::Buffer(keys), Arg::Buffer(values), Arg::Buffer(&control)]);
+        let kernel = self.kernel(device, "probe_rows")?;
+        let found_bytes = device.block_threads() / 32 * FOUND_ROWS * (self.form.key_bytes + 8);
+        let shared_bytes = found_bytes + self.queue_bytes(device);
+        device.launch_rows(&kernel, count, self.lane_keys(), shared_bytes, &args)?;
+        device.report(&control)
+    }
+
+    /// Frees the slots of keys; how many there were.
+    pub(super) fn erase(
+        &mut self,
+        device: &TableDevice,
+        wanted: &RowWords<'_>,
+        stored: &RowWords<'_>,
+        count: u64,
+    ) -> Result<u64> {
+        let control = device.control()?;
+        // Slots become free while others search.
+        let had_gaps = std::mem::replace(&mut self.has_gaps, true);
+        let mut args = self.args(stored);
+        args.extend(wanted.args());
+        args.extend([Arg::U64(count), Arg::Buffer(&control)]);
+        let kernel = self.kernel(device, "erase_rows")?;
+        device.launch_rows(&kernel, count, self.lane_keys(), self.queue_bytes(device), &args)?;
+        let erased = device.report(&control)?.rows;
+        self.has_gaps = had_gaps || erased > 0;
+        Ok(erased)
+    }
+
+    /// Keys and values (or, in `values`, the numbers of stored rows) of all `len` keys, in any order.
+    pub(super) fn export(&self, device: &TableDevice, len: u64) -> Result<(Option<Buffer>, Buffer)> {
+        let control = device.control()?;
+        let (key_bytes, value_bytes) = match self.form.key_bytes {
+            0 => (0, 8),
+            bytes => (u64::from(bytes), u64::from(self.form.value_bytes)),
+        };
+        let keys = (key_bytes > 0).then(|| device.alloc(len * key_bytes)).transpose()?;
+        let values = device.alloc(len * value_bytes)?;
+        let places = self.slot_count() + 1;
+        let none = RowWords { columns: vec![], key_masks: vec![], seed: 0, validity: None };
+        let mut args = self.args(&none);
+        args.extend([
+            Arg::U64(places),
+            Arg::U64(len),
+            keys.as_ref().map_or(Arg::Null, Arg::Buffer),
+            Arg::Buffer(&values),
+            Arg::Buffer(&control),
+        ]);
+        device.launch_rows(&self.kernel(device, "export_slots")?, places, 4, RESERVATION_BYTES, &args)?;
+        let exported = device.report(&control)?.rows;
+        if exported != len {
+            return Err(Error::internal(format!("{exported} keys in a hash table of {len}")));
+        }
+        Ok((keys, values))
+    }
+}

@@ -1,0 +1,141 @@
+//! The device that a hash table lives on, and what every operation does there.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use warpjoin_device::{Arg, Buffer, DeviceKind, Event, Kernel, Launch, Stream};
+
+use super::slots::TableModule;
+use crate::codegen::{BLOCK_THREADS, control, status};
+use crate::{Error, Result, Session};
+
+/// Columns and words end at a multiple of this, filled with 0.
+const ALIGNMENT_BYTES: u64 = 16;
+/// Blocks of a multiprocessor that a launch has at most.
+const RESIDENT_BLOCKS: u64 = 8;
+
+/// One device with a stream of its own.
+pub(super) struct TableDevice {
+    pub session: Arc<Session>,
+    pub stream: Stream,
+    /// Reached when the work before the last report was done.
+    worked: Mutex<Option<Event>>,
+}
+
+/// Entries of the modules of hash tables, on the one device of a session.
+pub(crate) type HashKernels = Mutex<HashMap<(TableModule, &'static str), Kernel>>;
+
+impl fmt::Debug for TableDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TableDevice({:?})", self.stream)
+    }
+}
+
+/// What a kernel counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Report {
+    pub is_full: bool,
+    pub rows: u64,
+}
+
+impl TableDevice {
+    pub(super) fn new(session: &Arc<Session>) -> Result<Self> {
+        let [device] = session.devices() else {
+            return Err(Error::InvalidArgument(format!(
+                "a hash table lives on one device, and the session has {}: open a session of one",
+                session.devices().len()
+            )));
+        };
+        Ok(Self { session: session.clone(), stream: device.create_stream()?, worked: Mutex::default() })
+    }
+
+    /// An entry of a module. Making the source takes longer than many a kernel runs, so entries are kept.
+    pub(super) fn kernel(&self, module: TableModule, entry: &'static str) -> Result<Kernel> {
+        let mut kernels = self.session.hash_kernels().lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = kernels.get(&(module, entry)) {
+            return Ok(kernel.clone());
+        }
+        let kernel = self.stream.device().compile(&module.source())?.kernel(entry)?;
+        kernels.insert((module, entry), kernel.clone());
+        Ok(kernel)
+    }
+
+    pub(super) fn is_simulated(&self) -> bool {
+        self.stream.device().info().kind == DeviceKind::Simulated
+    }
+
+    /// A buffer whose last bytes, those past `bytes`, are 0.
+    pub(super) fn alloc(&self, bytes: u64) -> Result<Buffer> {
+        let padded = bytes.next_multiple_of(ALIGNMENT_BYTES).max(ALIGNMENT_BYTES);
+        let buffer = self.stream.alloc(padded)?;
+        self.stream.fill(&buffer, padded - ALIGNMENT_BYTES, ALIGNMENT_BYTES, 0)?;
+        Ok(buffer)
+    }
+
+    /// A buffer for a bit a row.
+    pub(super) fn alloc_bits(&self, rows: u64) -> Result<Buffer> {
+        self.alloc(rows.div_ceil(32) * 4)
+    }
+
+    pub(super) fn alloc_zeroed(&self, bytes: u64) -> Result<Buffer> {
+        Ok(self.stream.alloc_filled(bytes.next_multiple_of(ALIGNMENT_BYTES).max(ALIGNMENT_BYTES), 0)?)
+    }
+
+    pub(super) fn control(&self) -> Result<Buffer> {
+        self.alloc_zeroed(control::WORDS as u64 * 8)
+    }
+
+    /// Waits, and reads what a kernel counted.
+    pub(super) fn report(&self, control: &Buffer) -> Result<Report> {
+        *self.worked.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.stream.record()?);
+        let mut bytes = [0; control::WORDS * 8];
+        self.stream.read(control, 0, &mut bytes)?;
+        let word = |index: usize| u64::from_le_bytes(bytes.as_chunks::<8>().0[index]);
+        Ok(Report { is_full: word(control::STATUS) & status::FULL != 0, rows: word(control::ROWS) })
+    }
+
+    /// Launches a kernel whose threads take rows (or `each` at a time) in a grid stride.
+    pub(super) fn launch_rows(
+        &self,
+        kernel: &Kernel,
+        rows: u64,
+        each: u64,
+        shared_bytes: u32,
+        args: &[Arg<'_>],
+    ) -> Result<()> {
+        if rows == 0 {
+            return Ok(());
+        }
+        let threads = self.block_threads();
+        let fill = u64::from(self.stream.device().info().multiprocessors) * RESIDENT_BLOCKS;
+        let blocks = rows.div_ceil(u64::from(threads) * each.max(1)).clamp(1, fill);
+        let launch = Launch { blocks: blocks as u32, block_threads: threads, shared_bytes };
+        self.launch(kernel, launch, args)
+    }
+
+    pub(super) fn launch(&self, kernel: &Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<()> {
+        *self.worked.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(self.stream.launch(kernel, launch, args)?)
+    }
+
+    /// Puts back what [`Self::work_done`] gave, for whoever asks next.
+    pub(super) fn keep_done(&self, done: Event) {
+        *self.worked.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+    }
+
+    /// An event that is reached when all kernels are done: waits for the host after them do not count.
+    pub(super) fn work_done(&self) -> Result<Event> {
+        let worked = self.worked.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(match worked {
+            Some(event) => event,
+            None => self.stream.record()?,
+        })
+    }
+
+    /// Threads of a block of a kernel that takes rows.
+    pub(super) fn block_threads(&self) -> u32 {
+        // Few lanes: a simulated one costs far more than a row.
+        if self.is_simulated() { 64 } else { BLOCK_THREADS }
+    }
+}

@@ -1,0 +1,177 @@
+//! The rows of each key of a multimap side by side, and the matches of keys with them.
+
+use warpjoin_device::{Arg, Buffer, Kernel, Launch};
+
+use super::device::TableDevice;
+use super::slots::TableModule;
+use super::words::RESERVATION_BYTES;
+use crate::Result;
+
+/// Rows that a thread takes in a tile of sums (`TILE_EACH`).
+const TILE_EACH: u64 = 8;
+/// Sums of the warps of a block.
+const SUMS_BYTES: u32 = 33 * 8;
+
+/// Lists of stored rows, one a place of the buckets and one for the place beside.
+#[derive(Debug)]
+pub(super) struct Lists {
+    /// A u64 a place: first entry, rows.
+    lists: Buffer,
+    row_list: Buffer,
+}
+
+/// Matches of wanted rows.
+pub(super) struct Matches {
+    pub count: u64,
+    /// The wanted row of each.
+    pub wanted_rows: Buffer,
+    /// The stored row of each; for matches of one row at most there is none.
+    pub stored_rows: Option<Buffer>,
+}
+
+impl Lists {
+    /// Lists from the place of each of the stored rows from `first_row` on.
+    pub(super) fn new(device: &TableDevice, places: &Buffer, rows: u64, place_count: u64) -> Result<Self> {
+        let lists = device.alloc_zeroed(place_count * 8)?;
+        let cursors = device.alloc(place_count * 4)?;
+        let row_list = device.alloc(rows * 4)?;
+        let control = device.control()?;
+        let args = |count: u64| {
+            [
+                Arg::Buffer(places),
+                Arg::U64(count),
+                Arg::U64(0),
+                Arg::Buffer(&lists),
+                Arg::Buffer(&cursors),
+                Arg::Buffer(&row_list),
+                Arg::Buffer(&control),
+            ]
+        };
+        device.launch_rows(&kernel(device, "count_places")?, rows, 4, 0, &args(rows))?;
+        device.launch_rows(&kernel(device, "list_offsets")?, place_count, 4, 0, &args(place_count))?;
+        device.launch_rows(&kernel(device, "fill_lists")?, rows, 4, 0, &args(rows))?;
+        device.stream.synchronize()?;
+        Ok(Self { lists, row_list })
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.lists.bytes() + self.row_list.bytes()
+    }
+
+    /// Takes the lists of places away; how many rows they had.
+    pub(super) fn take(&self, device: &TableDevice, places: &Buffer, count: u64) -> Result<u64> {
+        let control = device.control()?;
+        let args = [Arg::Buffer(places), Arg::U64(count), Arg::Buffer(&self.lists), Arg::Buffer(&control)];
+        device.launch_rows(&kernel(device, "take_lists")?, count, 4, 0, &args)?;
+        Ok(device.report(&control)?.rows)
+    }
+
+    /// The numbers of the rows whose lists are there, in any order, and how many: the first `indexed` of `rows` have
+    /// places, the others are not in lists yet.
+    pub(super) fn live_rows(
+        &self,
+        device: &TableDevice,
+        places: &Buffer,
+        indexed: u64,
+        rows: u64,
+    ) -> Result<(Buffer, u64)> {
+        let live = device.alloc(rows * 8)?;
+        let control = device.control()?;
+        let args = [
+            Arg::Buffer(places),
+            Arg::U64(indexed),
+            Arg::U64(rows),
+            Arg::Buffer(&self.lists),
+            Arg::Buffer(&live),
+            Arg::Buffer(&control),
+        ];
+        device.launch_rows(&kernel(device, "live_rows")?, rows, 4, RESERVATION_BYTES, &args)?;
+        let count = device.report(&control)?.rows;
+        Ok((live, count))
+    }
+
+    /// Rows of each wanted key, by its place.
+    pub(super) fn counts(&self, device: &TableDevice, places: &Buffer, wanted: u64) -> Result<Buffer> {
+        let counts = device.alloc(wanted * 8)?;
+        count_rows(device, Some((places, self)), None, wanted, (Some(&counts), None))?;
+        Ok(counts)
+    }
+
+    /// A byte a wanted key: whether it has rows.
+    pub(super) fn flags(&self, device: &TableDevice, places: &Buffer, wanted: u64, bytes: &Buffer) -> Result<()> {
+        count_rows(device, Some((places, self)), None, wanted, (None, Some(bytes)))
+    }
+
+    /// All pairs of wanted and stored rows, in the order of the wanted rows.
+    pub(super) fn matches(&self, device: &TableDevice, places: &Buffer, wanted: u64) -> Result<Matches> {
+        let counts = self.counts(device, places, wanted)?;
+        emit(device, &counts, wanted, Some((places, self)))
+    }
+}
+
+/// The wanted rows that have a bit in `found`, in order.
+pub(super) fn matches_of_bits(device: &TableDevice, found: &Buffer, wanted: u64) -> Result<Matches> {
+    let counts = counts_of_bits(device, found, wanted)?;
+    emit(device, &counts, wanted, None)
+}
+
+fn kernel(device: &TableDevice, entry: &'static str) -> Result<Kernel> {
+    device.kernel(TableModule::Lists, entry)
+}
+
+/// 1 for each wanted row that has a bit in `found`, else 0.
+pub(super) fn counts_of_bits(device: &TableDevice, found: &Buffer, wanted: u64) -> Result<Buffer> {
+    let counts = device.alloc(wanted * 8)?;
+    count_rows(device, None, Some(found), wanted, (Some(&counts), None))?;
+    Ok(counts)
+}
+
+fn count_rows(
+    device: &TableDevice,
+    lists: Option<(&Buffer, &Lists)>,
+    found: Option<&Buffer>,
+    wanted: u64,
+    (counts, flags): (Option<&Buffer>, Option<&Buffer>),
+) -> Result<()> {
+    let args = [
+        lists.map_or(Arg::Null, |(places, _)| Arg::Buffer(places)),
+        lists.map_or(Arg::Null, |(_, lists)| Arg::Buffer(&lists.lists)),
+        found.map_or(Arg::Null, Arg::Buffer),
+        Arg::U64(wanted),
+        counts.map_or(Arg::Null, Arg::Buffer),
+        flags.map_or(Arg::Null, Arg::Buffer),
+    ];
+    device.launch_rows(&kernel(device, "count_rows")?, wanted, 4, 0, &args)
+}
+
+fn emit(device: &TableDevice, counts: &Buffer, wanted: u64, lists: Option<(&Buffer, &Lists)>) -> Result<Matches> {
+    let stream = &device.stream;
+    let threads = device.block_threads();
+    let tiles = wanted.div_ceil(u64::from(threads) * TILE_EACH).max(1);
+    let sums = device.alloc((tiles + 1) * 8)?;
+    let offsets = device.alloc((wanted + 1) * 8)?;
+    let args = [Arg::Buffer(counts), Arg::U64(wanted), Arg::Buffer(&sums), Arg::U64(tiles), Arg::Buffer(&offsets)];
+    let launch =
+        Launch { blocks: u32::try_from(tiles).unwrap_or(u32::MAX), block_threads: threads, shared_bytes: SUMS_BYTES };
+    device.launch(&kernel(device, "tile_sums")?, launch, &args)?;
+    device.launch(&kernel(device, "scan_sums")?, Launch { blocks: 1, ..launch }, &args)?;
+    device.launch(&kernel(device, "row_offsets")?, launch, &args)?;
+    let mut total = [0; 8];
+    stream.read(&sums, tiles * 8, &mut total)?;
+    let count = u64::from_le_bytes(total);
+    let wanted_rows = device.alloc(count * 8)?;
+    let stored_rows = lists.is_some().then(|| device.alloc(count * 8)).transpose()?;
+    let args = [
+        Arg::Buffer(&offsets),
+        Arg::U64(wanted),
+        lists.map_or(Arg::Null, |(places, _)| Arg::Buffer(places)),
+        lists.map_or(Arg::Null, |(_, lists)| Arg::Buffer(&lists.lists)),
+        lists.map_or(Arg::Null, |(_, lists)| Arg::Buffer(&lists.row_list)),
+        Arg::U64(count),
+        Arg::Buffer(&wanted_rows),
+        stored_rows.as_ref().map_or(Arg::Null, Arg::Buffer),
+    ];
+    device.launch_rows(&kernel(device, "emit_matches")?, count, TILE_EACH, 16, &args)?;
+    stream.synchronize()?;
+    Ok(Matches { count, wanted_rows, stored_rows })
+}

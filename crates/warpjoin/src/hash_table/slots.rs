@@ -1,0 +1,181 @@
+//! What the slots of a hash table hold, how large its buckets are, and how many lanes look at one.
+
+use warpjoin_device::ModuleSource;
+
+use super::layout::RowLayout;
+use crate::codegen::Constants;
+use crate::exec::partition::partition_module;
+use crate::{Error, Result};
+
+/// What a slot holds. The kernels' `WJ_KEY_BYTES` and `WJ_VALUE_BYTES`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SlotForm {
+    /// 4 or 8; 0: the number of a stored row, which has keys and values.
+    pub key_bytes: u32,
+    /// 0, 4 (with 4-byte keys) or 8.
+    pub value_bytes: u32,
+}
+
+/// Stored rows, with some bits of the hash.
+pub(super) const ROW_NUMBERS: SlotForm = SlotForm { key_bytes: 0, value_bytes: 0 };
+
+impl SlotForm {
+    /// The narrowest slots for rows; those of a multimap hold keys alone.
+    pub(super) fn of(layout: &RowLayout, is_multimap: bool) -> Self {
+        let key_bytes = layout.word_bytes[0];
+        match (layout.key_words, if is_multimap { 0 } else { layout.value_words() }) {
+            (1, 0) => Self { key_bytes, value_bytes: 0 },
+            (1, 1) if key_bytes == 4 && layout.word_bytes[1] == 4 => Self { key_bytes: 4, value_bytes: 4 },
+            (1, 1) => Self { key_bytes: 8, value_bytes: 8 },
+            _ => ROW_NUMBERS,
+        }
+    }
+
+    pub(super) fn slot_bytes(self) -> u32 {
+        if self.key_bytes == 0 { 8 } else { self.key_bytes + self.value_bytes }
+    }
+
+    pub(super) fn holds_rows(self) -> bool {
+        self == ROW_NUMBERS
+    }
+}
+
+/// Size of a bucket, and the lanes that look at it together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct BucketShape {
+    pub bytes: u32,
+    pub lanes: u32,
+    /// The table is larger than the cache.
+    pub streams: bool,
+}
+
+/// Smallest and largest bucket.
+const BUCKET_BYTES: (u32, u32) = (16, 1024);
+/// A lane reads this much of a bucket at least.
+const LANE_BYTES: u32 = 8;
+
+impl BucketShape {
+    /// The shape asked for where it is possible, else that of the cost model.
+    pub(super) fn new(
+        form: SlotForm,
+        bucket_bytes: Option<u32>,
+        lanes: Option<u32>,
+        load_factor: f64,
+        is_cached: bool,
+    ) -> Result<Self> {
+        let model = Self::by_cost(form, load_factor, is_cached);
+        let bytes = bucket_bytes
+            .unwrap_or(model.bytes.max(lanes.unwrap_or(1).saturating_mul(LANE_BYTES.max(form.slot_bytes()))));
+        let lanes = lanes.unwrap_or_else(|| model.lanes.min((bytes / LANE_BYTES.max(form.slot_bytes())).max(1)));
+        let slots = bytes / form.slot_bytes();
+        let is_possible = bytes.is_power_of_two()
+            && (BUCKET_BYTES.0..=BUCKET_BYTES.1).contains(&bytes)
+            && lanes.is_power_of_two()
+            && lanes <= 32
+            && lanes * LANE_BYTES <= bytes
+            && lanes <= slots;
+        if is_possible {
+            return Ok(Self { bytes, lanes, streams: model.streams });
+        }
+        Err(Error::InvalidArgument(format!(
+            "buckets of {bytes} bytes for {lanes} lanes: take powers of two, buckets of {} to {} bytes and at least \
+             {LANE_BYTES} bytes and one slot ({} bytes here) a lane",
+            BUCKET_BYTES.0,
+            BUCKET_BYTES.1,
+            form.slot_bytes()
+        )))
+    }
+
+    /// Measured: in device memory a 64-byte access costs what 8 bytes do, in L2 every further sector costs.
+    fn by_cost(form: SlotForm, load_factor: f64, is_cached: bool) -> Self {
+        let streams = !is_cached;
+        match (is_cached, load_factor > 0.7) {
+            (true, false) if form.slot_bytes() <= 8 => Self { bytes: 32, lanes: 1, streams },
+            (true, false) => Self { bytes: 32, lanes: 2, streams },
+            _ => Self { bytes: 64, lanes: 2, streams },
+        }
+    }
+}
+
+/// The modules of hash tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum TableModule {
+    /// Tables with such slots and buckets; bits of a hash that are kept.
+    Table(SlotForm, BucketShape, u32),
+    /// Between columns and words.
+    Words,
+    /// Lists of multimaps.
+    Lists,
+    /// Radix partitions; bits of a hash that are kept.
+    Partition(u32),
+}
+
+impl TableModule {
+    /// What is compiled.
+    pub(super) fn source(self) -> ModuleSource {
+        match self {
+            Self::Table(form, shape, hash_bits) => table_module(form, shape, hash_bits),
+            Self::Words => words_module(),
+            Self::Lists => lists_module(),
+            Self::Partition(hash_bits) => partition_module(hash_bits),
+        }
+    }
+}
+
+/// The kernels of a table with such slots and buckets.
+fn table_module(form: SlotForm, shape: BucketShape, hash_bits: u32) -> ModuleSource {
+    let file = warpjoin_kernels::HASH_TABLE;
+    let mut entries = vec!["insert_rows", "find_rows", "erase_rows", "export_slots"];
+    if !form.holds_rows() {
+        entries.extend(["build_segments", "probe_rows"]);
+    }
+    let mut defines = Constants { hash_bits, lanes: shape.lanes }.defines();
+    defines.extend([
+        format!("WJ_KEY_BYTES={}", form.key_bytes),
+        format!("WJ_VALUE_BYTES={}", form.value_bytes),
+        format!("WJ_BUCKET_BYTES={}", shape.bytes),
+        format!("WJ_TABLE_STREAMS={}", u8::from(shape.streams)),
+    ]);
+    ModuleSource {
+        name: file.name.into(),
+        text: file.text.into(),
+        entries: entries.into_iter().map(String::from).collect(),
+        defines,
+    }
+}
+
+/// The kernels between columns and words.
+fn words_module() -> ModuleSource {
+    let file = warpjoin_kernels::WORDS;
+    let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
+    defines.push(format!("WJ_PACK_FIELDS_MAX={}", super::layout::FIELDS_MAX));
+    ModuleSource {
+        name: file.name.into(),
+        text: file.text.into(),
+        entries: ["pack_rows", "unpack_column", "gather_words"].map(String::from).to_vec(),
+        defines,
+    }
+}
+
+/// The kernels of lists.
+fn lists_module() -> ModuleSource {
+    let file = warpjoin_kernels::HASH_LISTS;
+    let entries = [
+        "count_places",
+        "list_offsets",
+        "fill_lists",
+        "take_lists",
+        "live_rows",
+        "count_rows",
+        "tile_sums",
+        "scan_sums",
+        "row_offsets",
+        "emit_matches",
+    ];
+    ModuleSource {
+        name: file.name.into(),
+        text: file.text.into(),
+        entries: entries.map(String::from).to_vec(),
+        defines: Constants { hash_bits: 64, lanes: 1 }.defines(),
+    }
+}

@@ -1,0 +1,341 @@
+//! Columns of tables to words, and words to columns of tables.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema};
+use warpjoin_device::{Arg, Buffer};
+
+use super::device::TableDevice;
+use super::layout::{FIELDS_MAX, FieldKind, PackedField, RowLayout};
+use super::slots::TableModule;
+use crate::codegen::ROW_WORDS_MAX;
+use crate::column::{ColumnStatistics, ColumnType, Domain, Layout};
+use crate::exec::row_words::{RowWords, WordColumn};
+use crate::table::{Shard, ShardColumn, Table};
+use crate::{Error, Result};
+
+/// What a reservation of rows by a block needs (`BlockReservation`).
+pub(super) const RESERVATION_BYTES: u32 = 8 + 32 * 4;
+
+/// A buffer of a table, or one that was made for this.
+#[derive(Debug)]
+enum Source<'a> {
+    Column(&'a Buffer),
+    Made(Buffer),
+}
+
+impl Source<'_> {
+    fn buffer(&self) -> &Buffer {
+        match self {
+            Self::Column(buffer) => buffer,
+            Self::Made(buffer) => buffer,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct PackedWord<'a> {
+    source: Source<'a>,
+    is_wide: bool,
+    bias: u64,
+}
+
+/// Rows of a table as words.
+#[derive(Debug)]
+pub(super) struct PackedRows<'a> {
+    pub rows: u64,
+    words: Vec<PackedWord<'a>>,
+    /// A bit a row: rows whose key is not null. `None`: all.
+    validity: Option<Source<'a>>,
+    key_masks: Vec<u64>,
+}
+
+impl PackedRows<'_> {
+    pub(super) fn row_words(&self, seed: u64) -> RowWords<'_> {
+        let columns = self.words.iter().map(|word| WordColumn {
+            buffer: Some(word.source.buffer()),
+            is_wide: word.is_wide,
+            bias: word.bias,
+        });
+        RowWords {
+            columns: columns.collect(),
+            key_masks: self.key_masks.clone(),
+            seed,
+            validity: self.validity.as_ref().map(Source::buffer),
+        }
+    }
+
+    /// Words that nothing has to be added to, for copies.
+    pub(super) fn plain(&self, word: usize) -> Option<&Buffer> {
+        Some(&self.words[word]).filter(|word| word.bias == 0).map(|word| word.source.buffer())
+    }
+}
+
+/// A word of rows that are put out; `None` where nobody asks for it.
+#[derive(Debug, Default)]
+pub(super) struct Word {
+    pub buffer: Option<Buffer>,
+    pub is_wide: bool,
+}
+
+impl Word {
+    pub(super) fn new(buffer: Buffer, is_wide: bool) -> Self {
+        Self { buffer: Some(buffer), is_wide }
+    }
+}
+
+/// Which columns are packed, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PackMode {
+    /// The key's, row by row.
+    Keys,
+    /// All, row by row.
+    Rows,
+    /// All, into buffers of their own; rows with a null key are left out.
+    Compact,
+}
+
+impl TableDevice {
+    /// The rows of `table` as words: its columns themselves where they hold words already.
+    pub(super) fn pack<'a>(&self, layout: &RowLayout, table: &'a Table, mode: PackMode) -> Result<PackedRows<'a>> {
+        let fields = if mode == PackMode::Keys { layout.part(true) } else { &layout.fields[..] };
+        let words = if mode == PackMode::Keys { layout.key_words } else { layout.word_bytes.len() };
+        let columns = fields.iter().map(|field| column_of(table, field)).collect::<Result<Vec<_>>>()?;
+        let rows = table.shards()[0].rows;
+        if rows >= u64::from(u32::MAX) - 1 {
+            return Err(crate::Reason::Limit(format!("{rows} rows at once in a hash table")).into());
+        }
+        let key_masks = vec![u64::MAX; layout.key_words];
+        let nullable_keys =
+            columns.iter().zip(fields).filter(|(column, field)| field.is_key && column.1.validity.is_some());
+        let nullable_keys = nullable_keys.count();
+        // One validity of a key of one column can be used as it is.
+        let must_pack = mode == PackMode::Compact || (nullable_keys > 0 && layout.keys > 1);
+        if !must_pack {
+            let as_is: Option<Vec<PackedWord<'_>>> =
+                (0..words).map(|word| word_as_is(layout, &columns, word)).collect();
+            if let Some(words) = as_is {
+                let validity = columns[0].1.validity.as_ref().map(Source::Column);
+                return Ok(PackedRows { rows, words, validity, key_masks });
+            }
+        }
+        let width = |word: usize| u64::from(layout.word_bytes[word]);
+        let made = (0..words).map(|word| self.alloc(rows * width(word))).collect::<Result<Vec<_>>>()?;
+        let validity = (mode != PackMode::Compact && nullable_keys > 0).then(|| self.alloc_bits(rows)).transpose()?;
+        let control = self.control()?;
+        let mut args: Vec<Arg<'_>> = vec![];
+        for (column, field) in columns.iter().zip(fields) {
+            args.extend(pack_field(column, field));
+        }
+        args.resize(FIELDS_MAX * PACK_FIELD_ARGS, Arg::Null);
+        args.push(Arg::U64(fields.len() as u64));
+        args.extend((0..ROW_WORDS_MAX).map(|word| made.get(word).map_or(Arg::Null, Arg::Buffer)));
+        args.extend((0..ROW_WORDS_MAX).map(|word| Arg::U64((word < words && layout.is_wide(word)).into())));
+        args.extend([Arg::U64(words as u64), Arg::U64(rows), Arg::U64((mode == PackMode::Compact).into())]);
+        args.extend([validity.as_ref().map_or(Arg::Null, Arg::Buffer), Arg::Buffer(&control)]);
+        let kernel = self.kernel(TableModule::Words, "pack_rows")?;
+        self.launch_rows(&kernel, rows, 1, RESERVATION_BYTES, &args)?;
+        let rows = if mode == PackMode::Compact { self.report(&control)?.rows } else { rows };
+        let words = made
+            .into_iter()
+            .enumerate()
+            .map(|(word, buffer)| PackedWord { source: Source::Made(buffer), is_wide: layout.is_wide(word), bias: 0 })
+            .collect();
+        Ok(PackedRows { rows, words, validity: validity.map(Source::Made), key_masks })
+    }
+
+    /// Columns unpacked from `words` (one a word of the layout, those that the fields need). Rows without a bit in `found`,
+    /// which says how many have one, are null.
+    pub(super) fn unpack(
+        &self,
+        layout: &RowLayout,
+        fields: &[PackedField],
+        mut words: Vec<Word>,
+        found: Option<(&Buffer, u64)>,
+        rows: u64,
+    ) -> Result<Vec<UnpackedColumn>> {
+        let kernel = self.kernel(TableModule::Words, "unpack_column")?;
+        let mut columns = vec![];
+        for field in fields {
+            let data_type = field.field.data_type().clone();
+            let has_nulls = found.is_some() || field.null.is_some();
+            let column_type = ColumnType { data_type, has_nulls, domain: field.domain, dictionary: None };
+            let layout_of_column = column_type.layout();
+            let width = u64::from(layout_of_column.width_bytes);
+            let word_bytes = |index: usize| if words.get(index).is_some_and(|word| word.is_wide) { 8 } else { 4 };
+            let alone = layout.alone_in(field.word).is_some() && word_bytes(field.word) == width;
+            let validity = (has_nulls && rows > 0).then(|| self.alloc_bits(rows)).transpose()?;
+            if alone && rows > 0 {
+                // The word is the column.
+                if let (Some((found, _)), Some(validity)) = (found, &validity) {
+                    self.stream.copy((found, 0), (validity, 0), rows.div_ceil(32) * 4)?;
+                }
+                let values = words[field.word].buffer.take();
+                let null_count = found.map_or(0, |(_, found)| rows - found);
+                columns.push(UnpackedColumn {
+                    column_type,
+                    null_count,
+                    stored: ShardColumn { values, offsets: None, validity },
+                });
+                continue;
+            }
+            let control = self.control()?;
+            let values = (width > 0 && rows > 0).then(|| self.alloc(rows * width)).transpose()?;
+            let word =
+                |index: usize| words.get(index).and_then(|word| word.buffer.as_ref()).map_or(Arg::Null, Arg::Buffer);
+            let bias = field.min.wrapping_sub(layout_of_column.base);
+            let (null_word, null_bit) = field.null.unwrap_or((0, 0));
+            let args = [
+                word(field.word),
+                Arg::U64((word_bytes(field.word) == 8).into()),
+                if field.bits == 128 { word(field.word + 1) } else { Arg::Null },
+                Arg::U64(field.bits.into()),
+                Arg::U64(field.shift.into()),
+                Arg::U64(bias as u64),
+                Arg::U64((bias >> 64) as u64),
+                if field.null.is_some() { word(null_word) } else { Arg::Null },
+                Arg::U64((word_bytes(null_word) == 8).into()),
+                Arg::U64(null_bit.into()),
+                found.map_or(Arg::Null, |(found, _)| Arg::Buffer(found)),
+                Arg::U64(rows),
+                Arg::U64(width),
+                values.as_ref().map_or(Arg::Null, Arg::Buffer),
+                validity.as_ref().map_or(Arg::Null, Arg::Buffer),
+                Arg::Buffer(&control),
+            ];
+            self.launch_rows(&kernel, rows, 1, 0, &args)?;
+            let null_count = if has_nulls { self.report(&control)?.rows } else { 0 };
+            let stored = ShardColumn { values, offsets: None, validity };
+            columns.push(UnpackedColumn { column_type, null_count, stored });
+        }
+        Ok(columns)
+    }
+
+    /// The words of chosen rows: `from` has a row number each.
+    pub(super) fn gather(
+        &self,
+        from: &Buffer,
+        rows: u64,
+        input: &Buffer,
+        input_rows: u64,
+        is_wide: bool,
+    ) -> Result<Buffer> {
+        let kernel = self.kernel(TableModule::Words, "gather_words")?;
+        let output = self.alloc(rows * if is_wide { 8 } else { 4 })?;
+        let args = [
+            Arg::Buffer(from),
+            Arg::U64(rows),
+            Arg::Buffer(input),
+            Arg::U64(input_rows),
+            Arg::U64(is_wide.into()),
+            Arg::Buffer(&output),
+        ];
+        self.launch_rows(&kernel, rows, 1, 0, &args)?;
+        Ok(output)
+    }
+
+    /// A table on this device, once everything that was enqueued is done.
+    pub(super) fn table(&self, names: Vec<String>, columns: Vec<UnpackedColumn>, rows: u64) -> Result<Table> {
+        let done = self.work_done()?;
+        self.stream.synchronize()?;
+        self.keep_done(done);
+        let (mut fields, mut types, mut statistics, mut stored) = (vec![], vec![], vec![], vec![]);
+        for (name, column) in names.into_iter().zip(columns) {
+            let facts = column.column_type;
+            fields.push(Field::new(name, facts.data_type.clone(), facts.has_nulls));
+            types.push(facts);
+            statistics.push(ColumnStatistics {
+                null_count: column.null_count,
+                distinct: None,
+                sorted: false,
+                unique: None,
+            });
+            stored.push(column.stored);
+        }
+        let shard = Shard { rows, first_row: 0, columns: stored };
+        let schema = Arc::new(Schema::new(fields));
+        Ok(Table::from_result(self.session.clone(), schema, types, statistics, vec![shard]))
+    }
+}
+
+/// A column of a result.
+#[derive(Debug)]
+pub(super) struct UnpackedColumn {
+    pub column_type: ColumnType,
+    pub null_count: u64,
+    pub stored: ShardColumn,
+}
+
+/// A column of the table with the field's name and type.
+fn column_of<'a>(table: &'a Table, field: &PackedField) -> Result<(&'a ColumnType, &'a ShardColumn)> {
+    let name = field.field.name();
+    let index = table.schema().index_of(name)?;
+    let facts = &table.column_types()[index];
+    if facts.data_type != *field.field.data_type() {
+        let (given, expected) = (&facts.data_type, field.field.data_type());
+        return Err(Error::InvalidArgument(format!("column {name} is {given}, and {expected} in the hash table")));
+    }
+    if facts.has_nulls && !field.is_key && field.null.is_none() {
+        return Err(Error::InvalidArgument(format!(
+            "column {name} has nulls, and none in the hash table: declare it nullable"
+        )));
+    }
+    if let (Domain::Int { min, max }, Domain::Int { min: least, max: most }) = (facts.domain, field.domain)
+        && table.rows() > 0
+        && (min < least || max > most)
+    {
+        return Err(Error::InvalidArgument(format!(
+            "column {name} may hold {min} to {max}, beyond its type's {least} to {most}"
+        )));
+    }
+    Ok((facts, &table.shards()[0].columns[index]))
+}
+
+/// The word as a column of the table holds it.
+fn word_as_is<'a>(
+    layout: &RowLayout,
+    columns: &[(&'a ColumnType, &'a ShardColumn)],
+    word: usize,
+) -> Option<PackedWord<'a>> {
+    let field = layout.alone_in(word)?;
+    let index = layout.fields.iter().position(|other| std::ptr::eq(other, field))?;
+    let (facts, column) = columns.get(index)?;
+    let stored = facts.layout();
+    let is_same = field.kind == FieldKind::Integer && stored.width_bytes == layout.word_bytes[word];
+    let source = Source::Column(column.values.as_ref().filter(|_| is_same)?);
+    Some(PackedWord { source, is_wide: layout.is_wide(word), bias: bias_of(field, stored) as u64 })
+}
+
+/// What makes a packed value of a stored one.
+fn bias_of(field: &PackedField, stored: Layout) -> i128 {
+    match field.domain {
+        Domain::Int { .. } => stored.base.wrapping_sub(field.min),
+        _ => 0,
+    }
+}
+
+/// Fields of the kernel's `PackField`.
+const PACK_FIELD_ARGS: usize = 12;
+
+fn pack_field<'a>(
+    (facts, column): &(&'a ColumnType, &'a ShardColumn),
+    field: &PackedField,
+) -> [Arg<'a>; PACK_FIELD_ARGS] {
+    let stored = facts.layout();
+    let bias = bias_of(field, stored);
+    let (null_word, null_bit) = field.null.map_or((0, 64), |(word, bit)| (word as u64, u64::from(bit)));
+    [
+        column.values.as_ref().map_or(Arg::Null, Arg::Buffer),
+        column.validity.as_ref().map_or(Arg::Null, Arg::Buffer),
+        Arg::U64(if column.values.is_some() { stored.width_bytes.into() } else { 0 }),
+        Arg::U64(bias as u64),
+        Arg::U64((bias >> 64) as u64),
+        Arg::U64(field.kind as u64),
+        Arg::U64(field.bits.into()),
+        Arg::U64(field.word as u64),
+        Arg::U64(field.shift.into()),
+        Arg::U64(field.is_key.into()),
+        Arg::U64(null_word),
+        Arg::U64(null_bit),
+    ]
+}

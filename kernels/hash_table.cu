@@ -1,0 +1,666 @@
+// Hash tables of the Arrow-native API: see wj/buckets.cuh for what they are made of.
+//
+// build_segments: builds a segment a block in shared memory, from rows partitioned by it: every row into its home
+//   bucket, then those that found it full on their ways. Shared: the segment's slots, 5 bytes a bucket, late_max
+//   times 8, 16 bytes more.
+// insert_rows: inserts rows one by one; erase_rows: frees the slots of keys.
+// find_rows: finds keys in row order, by probe groups. probe_rows: the same, putting out what is found in any order.
+// export_slots: the keys and values of a table, in any order.
+// Grids: insert, erase and export one row (or slot) a thread, find, erase and probe LANE_KEYS, in a grid stride.
+// Shared besides: QUEUE_KEYS QueuedKey a warp for find, erase and probe; FoundRows a warp before them for probe,
+// a BlockReservation for export.
+// Control: status FULL where a key found no slot; rows: how many keys were new, erased, found or put out.
+#include "wj/buckets.cuh"
+#include "wj/control.cuh"
+
+// The key in the first word of a row.
+WJ_DEVICE u64 load_key(const RowWords& rows, u64 row) {
+    if (WJ_KEY_BYTES == 4) return load_once(reinterpret_cast<const u32*>(rows.columns[0]) + row) + (u32)rows.biases[0];
+    return load_word(rows, 0, row);
+}
+
+// Turns that take all keys of a warp's queue through all buckets.
+WJ_DEVICE u64 queue_turns_max(const Buckets& table) { return (u64)QUEUE_KEYS * (table.segment_buckets + 2); }
+
+// Found rows of a warp that are put out together, and room for as many and a warp's next ones.
+constexpr u32 FOUND_BATCH = 128;
+constexpr u32 FOUND_ROWS = FOUND_BATCH + 32;
+
+// Key 0 has its place beside the table; slots with row numbers have none.
+WJ_DEVICE bool is_beside(KeyWord key) { return WJ_KEY_BYTES != 0 && key == 0; }
+
+// ---------------------------------------------------------------- build
+
+struct BuildParams {
+    Buckets table;
+    RowWords rows;        // partitioned: key, then value
+    const u32* offsets;   // segments + 1; with bin_rows: rows in the bin of each segment
+    u64 bin_rows;
+    u64 late_max;         // rows of a segment that may find their home bucket full, before it takes longer
+    u64* control;
+};
+
+WJ_DEVICE bool insert_beside(const Buckets& table, u64 value) {
+    const bool is_new = atomicCAS(&table.side[0], 0ULL, 1ULL) == 0;
+    if (is_new) table.side[1] = value;
+    return is_new;
+}
+
+// Stores the value of a slot whose word does not hold it.
+WJ_DEVICE void store_value(u8* slots, u64 place, u64 value) {
+    if (WJ_KEY_BYTES != 0 && WJ_VALUE_BYTES == 8) reinterpret_cast<u64*>(slots + place * SLOT_BYTES)[SLOT_BYTES / 8 - 1] = value;
+}
+
+#if WJ_KEY_BYTES != 0
+// A segment under construction, in shared memory.
+struct SegmentBuild {
+    u8* slots;
+    u32* filled;    // a bucket: rows that wanted to be there
+    u32* passed;    // a byte a bucket
+    u32* late;      // rows whose home bucket was full
+    u32* next;      // a late row: 1 + the next one of the same home bucket, or 0
+    u32 late_max;
+    u32* counters;  // late rows, keys
+};
+
+WJ_DEVICE SegmentBuild open_segment(u32 buckets, u32 late_max) {
+    SegmentBuild build;
+    build.slots = &shared_as<u8>();
+    build.filled = reinterpret_cast<u32*>(build.slots + buckets * WJ_BUCKET_BYTES);
+    build.passed = build.filled + buckets;
+    build.counters = build.passed + (buckets + 3) / 4;
+    build.late = build.counters + 2;
+    build.next = build.late + late_max;
+    build.late_max = late_max;
+    u32* words = reinterpret_cast<u32*>(build.slots);
+    const u32 cleared = (u32)(build.late - words);
+    for (u32 index = threadIdx.x; index < cleared; index += blockDim.x) words[index] = 0;
+    __syncthreads();
+    return build;
+}
+
+// Puts a row into its home bucket if there is room.
+WJ_DEVICE void place_at_home(const BuildParams& p, const SegmentBuild& build, u32 row, KeyWord key, u64 value, u32& keys) {
+    if (is_beside(key)) {
+        keys += insert_beside(p.table, value);
+        return;
+    }
+    const u32 bucket = bucket_in_segment(p.table, hash_of(p.table, key), 0);
+    const u32 slot = atomicAdd(&build.filled[bucket], 1u);
+    if (slot < BUCKET_SLOTS) {
+        *slot_at(build.slots, bucket, slot) = slot_word(key, value);
+        store_value(build.slots, bucket * BUCKET_SLOTS + slot, value);
+        ++keys;
+        return;
+    }
+    const u32 at = atomicAdd(&build.counters[0], 1u);
+    if (at < build.late_max) build.late[at] = row;
+}
+
+// Empties the slots of keys that stand in front of theirs in the same bucket. Returns whether there were any.
+WJ_DEVICE bool drop_duplicates(const SegmentBuild& build, u32 buckets, u32& keys) {
+    bool dropped = false;
+    for (u32 index = threadIdx.x; index < buckets * BUCKET_SLOTS; index += blockDim.x) {
+        const u32 bucket = index / BUCKET_SLOTS;
+        const u32 mine = index % BUCKET_SLOTS;
+        if (mine >= build.filled[bucket]) continue;
+        SlotWord* slot = slot_at(build.slots, bucket, mine);
+        const KeyWord key = key_of(load_relaxed(slot));
+        bool is_second = false;
+        for (u32 other = 0; other < mine; ++other) {
+            // One that is emptied meanwhile stands for one further in front.
+            is_second |= key_of(load_relaxed(slot_at(build.slots, bucket, other))) == key;
+        }
+        if (is_second) {
+            *const_cast<volatile SlotWord*>(slot) = 0;
+            dropped = true;
+            --keys;
+        }
+    }
+    return dropped;
+}
+
+// Moves the slots of each bucket together: searches end at the first free one.
+WJ_DEVICE void close_gaps(const SegmentBuild& build, u32 buckets) {
+    for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) {
+        const u32 end = build.filled[bucket] < BUCKET_SLOTS ? build.filled[bucket] : BUCKET_SLOTS;
+        u32 kept = 0;
+        for (u32 slot = 0; slot < end; ++slot) {
+            SlotWord* from = slot_at(build.slots, bucket, slot);
+            if (*from == 0) continue;
+            SlotWord* to = slot_at(build.slots, bucket, kept++);
+            if (to == from) continue;
+            for (u32 word = 0; word < SLOT_BYTES / sizeof(SlotWord); ++word) {
+                to[word] = from[word];
+                from[word] = 0;
+            }
+        }
+    }
+}
+
+// Puts a row where its way leads.
+WJ_DEVICE void place_on_way(const BuildParams& p, const SegmentBuild& build, u64 first_bucket, u32 row, u32& keys) {
+    const KeyWord key = (KeyWord)load_key(p.rows, row);
+    if (is_beside(key)) return;
+    const u64 value = WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
+    u64 place = 0;
+    const InsertOutcome outcome = insert_key<true>(p.table, build.slots, build.passed, key, hash_of(p.table, key),
+                                                   slot_word(key, value), p.rows, 0, first_bucket, place);
+    if (outcome == INSERT_FULL) raise_status(p.control, WJ_STATUS_FULL);
+    if (outcome != INSERT_NEW) return;
+    store_value(build.slots, place - first_bucket * BUCKET_SLOTS, value);
+    ++keys;
+}
+
+// Whether a bucket has room: slots fill from the first on.
+WJ_DEVICE bool has_room(const SegmentBuild& build, u32 bucket) {
+    return load_relaxed(slot_at(build.slots, bucket, BUCKET_SLOTS - 1)) == 0;
+}
+
+// Puts a key that is nowhere in the bucket into its first free slot.
+WJ_DEVICE bool place_in(const SegmentBuild& build, u32 bucket, SlotWord word, u64 value) {
+    for (u32 slot = 0; slot < BUCKET_SLOTS; ++slot) {
+        SlotWord* at = slot_at(build.slots, bucket, slot);
+        if (load_relaxed(at) != 0 || atomicCAS(at, (SlotWord)0, word) != 0) continue;
+        store_value(build.slots, bucket * BUCKET_SLOTS + slot, value);
+        return true;
+    }
+    return false;
+}
+
+WJ_DEVICE bool is_in(const SegmentBuild& build, u32 bucket, KeyWord key) {
+    bool found = false;
+    for (u32 slot = 0; slot < BUCKET_SLOTS; ++slot) found |= key_of(load_relaxed(slot_at(build.slots, bucket, slot))) == key;
+    return found;
+}
+
+// Puts a late row into its full home bucket in place of a key whose next bucket has room, or into its own next bucket: so
+// that few keys are more than one step from home. Only the thread that owns the home bucket calls it, and only it
+// changes slots there that are not free.
+WJ_DEVICE bool place_late(const BuildParams& p, const SegmentBuild& build, u32 home, KeyWord key, u64 value, u32& keys) {
+    if (is_in(build, home, key)) return true;
+    const u64 hash = hash_of(p.table, key);
+    const u32 next = bucket_in_segment(p.table, hash, 1);
+    // An equal row may have gone there.
+    if (is_in(build, next, key)) return true;
+    if (has_room(build, home) && place_in(build, home, slot_word(key, value), value)) {
+        ++keys;
+        return true;
+    }
+    if (has_room(build, next) && place_in(build, next, slot_word(key, value), value)) {
+        mark_passed(build.passed, hash, home);
+        ++keys;
+        return true;
+    }
+    for (u32 slot = 0; slot < BUCKET_SLOTS; ++slot) {
+        SlotWord* at = slot_at(build.slots, home, slot);
+        const SlotWord word = *at;
+        const u64 other_hash = hash_of(p.table, key_of(word));
+        if (bucket_in_segment(p.table, other_hash, 0) != home) continue;
+        const u32 other_next = bucket_in_segment(p.table, other_hash, 1);
+        if (!has_room(build, other_next)) continue;
+        const u64 other_value = WJ_VALUE_BYTES == 8 ? reinterpret_cast<const u64*>(at)[SLOT_BYTES / 8 - 1] : 0;
+        if (!place_in(build, other_next, word, other_value)) continue;
+        mark_passed(build.passed, other_hash, home);
+        *const_cast<volatile SlotWord*>(at) = slot_word(key, value);
+        store_value(build.slots, home * BUCKET_SLOTS + slot, value);
+        ++keys;
+        return true;
+    }
+    return false;
+}
+
+// Brings the late rows in, those of a bucket by one thread. All threads call it.
+WJ_DEVICE void place_all_late(const BuildParams& p, const SegmentBuild& build, u64 first_bucket, u32 buckets, u32 late, u32& keys) {
+    for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) build.filled[bucket] = 0;
+    __syncthreads();
+    for (u32 index = threadIdx.x; index < late; index += blockDim.x) {
+        const KeyWord key = (KeyWord)load_key(p.rows, build.late[index]);
+        const u32 home = bucket_in_segment(p.table, hash_of(p.table, key), 0);
+        build.next[index] = atomicExch(&build.filled[home], index + 1);
+    }
+    __syncthreads();
+    for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) {
+        u32 link = build.filled[bucket];
+        // Those that find no place are linked anew.
+        u32 homeless = 0;
+        for (u32 turn = 0; turn < late && link != 0; ++turn) {
+            const u32 index = link - 1;
+            const u32 row = build.late[index];
+            link = build.next[index];
+            const u64 value = WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
+            if (place_late(p, build, bucket, (KeyWord)load_key(p.rows, row), value, keys)) continue;
+            build.next[index] = homeless;
+            homeless = index + 1;
+        }
+        build.filled[bucket] = homeless;
+    }
+    __syncthreads();
+    for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) {
+        u32 link = build.filled[bucket];
+        for (u32 turn = 0; turn < late && link != 0; ++turn) {
+            place_on_way(p, build, first_bucket, build.late[link - 1], keys);
+            link = build.next[link - 1];
+        }
+    }
+}
+
+WJ_ENTRY(build_segments, BuildParams, 1024) {
+    const u32 buckets = (u32)p.table.segment_buckets;
+    const SegmentBuild build = open_segment(buckets, (u32)p.late_max);
+    const u64 first_bucket = (u64)blockIdx.x * buckets;
+    const u32 begin = p.bin_rows != 0 ? blockIdx.x * (u32)p.bin_rows : p.offsets[blockIdx.x];
+    const u32 end = p.bin_rows != 0 ? begin + p.offsets[blockIdx.x] : p.offsets[blockIdx.x + 1];
+    if (p.bin_rows != 0 && end - begin > p.bin_rows) {
+        // Rows are lost: the host goes another way.
+        if (threadIdx.x == 0) raise_status(p.control, WJ_STATUS_FULL);
+        return;
+    }
+    u32 keys = 0;
+    constexpr u32 each = 4;
+    for (u32 first = begin + threadIdx.x; first < end; first += blockDim.x * each) {
+        u64 row_keys[each];
+        u64 values[each];
+#pragma unroll
+        for (u32 k = 0; k < each; ++k) {
+            const u32 row = first + k * blockDim.x < end ? first + k * blockDim.x : first;
+            row_keys[k] = load_key(p.rows, row);
+            values[k] = WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
+        }
+#pragma unroll
+        for (u32 k = 0; k < each; ++k) {
+            const u32 row = first + k * blockDim.x;
+            if (row < end) place_at_home(p, build, row, (KeyWord)row_keys[k], values[k], keys);
+        }
+    }
+    __syncthreads();
+    if (__syncthreads_or(drop_duplicates(build, buckets, keys))) {
+        close_gaps(build, buckets);
+        __syncthreads();
+    }
+    const u32 late = build.counters[0];
+    if (late <= build.late_max) {
+        place_all_late(p, build, first_bucket, buckets, late, keys);
+    } else {
+        // A key of very many rows: those that are there are found.
+        for (u32 row = begin + threadIdx.x; row < end; row += blockDim.x) place_on_way(p, build, first_bucket, row, keys);
+    }
+    // Sums of a thread may be negative.
+    if (keys != 0) atomicAdd(&build.counters[1], keys);
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)(i64)(i32)build.counters[1]);
+    const ulonglong2* from = reinterpret_cast<const ulonglong2*>(build.slots);
+    ulonglong2* target = reinterpret_cast<ulonglong2*>(p.table.slots + first_bucket * WJ_BUCKET_BYTES);
+    const u32 slot_vectors = buckets * (WJ_BUCKET_BYTES / 16);
+    for (u32 index = threadIdx.x; index < slot_vectors; index += blockDim.x) target[index] = from[index];
+    u8* passed_target = reinterpret_cast<u8*>(p.table.passed) + first_bucket;
+    const u8* passed = reinterpret_cast<const u8*>(build.passed);
+    for (u32 index = threadIdx.x; index < buckets; index += blockDim.x) passed_target[index] = passed[index];
+}
+#endif
+
+// ---------------------------------------------------------------- insert and erase
+
+struct InsertParams {
+    Buckets table;
+    RowWords rows;       // key, then value
+    u64 first_row;       // of stored rows that are looked at; their number is that of the row
+    u64 count;
+    u64 assigns;         // keys that are there get the value
+    u64* control;
+    u64* places;         // a row, or null: slot of its key, WJ_NO_PLACE without one
+};
+
+#define WJ_NO_PLACE 0xffffffffffffffffULL
+
+// The key of a row: its word, or for row numbers its hash.
+WJ_DEVICE KeyWord key_of_row(const Buckets& table, const RowWords& rows, u64 row, u64& hash) {
+#if WJ_KEY_BYTES == 0
+    hash = hash_row(rows, row);
+    return hash;
+#else
+    const KeyWord key = (KeyWord)load_key(rows, row);
+    hash = hash_of(table, key);
+    return key;
+#endif
+}
+
+// The slot after the last, for the key beside the table.
+WJ_DEVICE u64 place_beside(const Buckets& table) {
+    return (table.segment_buckets << table.segment_bits) * BUCKET_SLOTS;
+}
+
+template <bool IS_DENSE>
+WJ_DEVICE bool insert_row(const InsertParams& p, u64 row) {
+    u64 hash;
+    const KeyWord key = key_of_row(p.table, p.rows, row, hash);
+    const u64 value = WJ_KEY_BYTES == 0 ? row : WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
+    u64 place = place_beside(p.table);
+    InsertOutcome outcome;
+    if (is_beside(key)) {
+        outcome = insert_beside(p.table, value) ? INSERT_NEW : INSERT_FOUND;
+        if (outcome == INSERT_FOUND && p.assigns) p.table.side[1] = value;
+    } else {
+        outcome = insert_key<IS_DENSE>(p.table, p.table.slots, p.table.passed, key, hash, slot_word(key, value), p.rows,
+                                       row, 0, place);
+        if (outcome == INSERT_FULL) {
+            raise_status(p.control, WJ_STATUS_FULL);
+            return false;
+        }
+        const bool stores = outcome == INSERT_NEW || p.assigns;
+        if (stores) store_value(p.table.slots, place, value);
+        if (outcome == INSERT_FOUND && p.assigns && (WJ_KEY_BYTES == 0 || WJ_VALUE_BYTES == 4)) {
+            // The same key in the same slot, with another value or row.
+            atomicExch(reinterpret_cast<SlotWord*>(p.table.slots + place * SLOT_BYTES), slot_word(key, value));
+        }
+    }
+    if (p.places != nullptr) p.places[row - p.first_row] = place;
+    return outcome == INSERT_NEW;
+}
+
+WJ_ENTRY(insert_rows, InsertParams, WJ_BLOCK_THREADS) {
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    const u64 rounds = (p.count + stride - 1) / stride;
+    u64 index = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    u32 count = 0;
+    for (u64 round = 0; round < rounds; ++round, index += stride) {
+        if (index >= p.count) break;
+        const u64 row = p.first_row + index;
+        if (!is_valid_row(p.rows, row)) {
+            if (p.places != nullptr) p.places[index] = WJ_NO_PLACE;
+            continue;
+        }
+        count += p.table.has_gaps ? insert_row<false>(p, row) : insert_row<true>(p, row);
+    }
+    // One atomic a warp.
+    for (u32 distance = 16; distance > 0; distance /= 2) count += __shfl_xor_sync(WJ_ALL_LANES, count, distance);
+    if ((threadIdx.x & 31) == 0 && count != 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)count);
+}
+
+struct FindParams {
+    Buckets table;
+    RowWords wanted;
+    u64 count;
+    u8* values;       // rows x WJ_VALUE_BYTES (row numbers: 8 bytes; places: 8 bytes), or null; 0 where not found
+    u32* found;       // a bit a row, or null
+    u8* found_bytes;  // a byte a row, or null
+    u64 wants_places;
+    u64* control;
+};
+
+// The warp's queue in the block's shared memory, after `bytes_before` bytes.
+WJ_DEVICE QueuedKey* warp_queue(u32 bytes_before) {
+    u8* shared = &shared_as<u8>();
+    return reinterpret_cast<QueuedKey*>(shared + bytes_before) + threadIdx.x / 32 * QUEUE_KEYS;
+}
+
+// The keys of a lane in a round whose first row of the warp is `row`, and what becomes of those beside the table.
+WJ_DEVICE void start_probes(const Buckets& table, const RowWords& wanted, u64 row, u64 count, Probe (&probes)[LANE_KEYS]) {
+#pragma unroll
+    for (u32 k = 0; k < LANE_KEYS; ++k) {
+        Probe& probe = probes[k];
+        const u64 mine = row + k * 32;
+        const bool exists = mine < count;
+        probe = Probe{};
+        probe.row = exists ? (u32)mine : 0;
+#if WJ_KEY_BYTES == 0
+        probe.key = exists ? hash_row(wanted, probe.row) : 0;
+#else
+        probe.key = exists ? (KeyWord)load_key(wanted, probe.row) : 0;
+#endif
+        probe.active = exists && is_valid_row(wanted, probe.row) && !is_beside(probe.key);
+    }
+}
+
+// After the first step: what is known of the key beside the table.
+WJ_DEVICE void find_beside(const Buckets& table, const RowWords& wanted, u64 row, u64 count, Probe (&probes)[LANE_KEYS]) {
+#pragma unroll
+    for (u32 k = 0; k < LANE_KEYS; ++k) {
+        Probe& probe = probes[k];
+        if (!is_beside(probe.key) || probe.active || row + k * 32 >= count || !is_valid_row(wanted, probe.row)) continue;
+        probe.found = table.side[0] != 0;
+        probe.value = table.side[1];
+        probe.place = place_beside(table);
+    }
+}
+
+WJ_DEVICE void put_value(const FindParams& p, const Probe& probe) {
+    if (p.values == nullptr) return;
+    if (p.wants_places) {
+        store_once(reinterpret_cast<u64*>(p.values) + probe.row, probe.found ? probe.place : WJ_NO_PLACE);
+    } else if (WJ_KEY_BYTES == 0 || WJ_VALUE_BYTES == 8) {
+        store_once(reinterpret_cast<u64*>(p.values) + probe.row, probe.found ? probe.value : 0ULL);
+    } else if (WJ_VALUE_BYTES == 4) {
+        store_once(reinterpret_cast<u32*>(p.values) + probe.row, probe.found ? (u32)probe.value : 0u);
+    }
+}
+
+// What the lane's key of the queue led to.
+WJ_DEVICE u32 put_queued(const FindParams& p, const Probe& probe) {
+    if (!probe.active || probe.pending) return 0;
+    put_value(p, probe);
+    if (!probe.found) return 0;
+    if (p.found != nullptr) atomicOr(&p.found[probe.row / 32], 1u << (probe.row & 31));
+    if (p.found_bytes != nullptr) p.found_bytes[probe.row] = 1;
+    return 1;
+}
+
+WJ_ENTRY(find_rows, FindParams, WJ_BLOCK_THREADS) {
+    QueuedKey* queue = warp_queue(0);
+    u32 queued = 0;
+    const u64 stride = (u64)gridDim.x * blockDim.x * LANE_KEYS;
+    const u64 rounds = (p.count + stride - 1) / stride;
+    const u64 warp = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    u64 row = warp * 32 * LANE_KEYS + (threadIdx.x & 31);
+    u32 hits = 0;
+    for (u64 round = 0; round < rounds; ++round, row += stride) {
+        Probe probes[LANE_KEYS];
+        start_probes(p.table, p.wanted, row, p.count, probes);
+        probe_step<LANE_KEYS, true, WJ_TABLE_STREAMS>(p.table, p.wanted, probes);
+        find_beside(p.table, p.wanted, row, p.count, probes);
+#pragma unroll
+        for (u32 k = 0; k < LANE_KEYS; ++k) {
+            const Probe& probe = probes[k];
+            const u32 bits = __ballot_sync(WJ_ALL_LANES, probe.found);
+            hits += probe.found;
+            if (row + k * 32 < p.count) {
+                if (!probe.pending) put_value(p, probe);
+                if (p.found != nullptr && (threadIdx.x & 31) == 0) p.found[probe.row / 32] = bits;
+                if (p.found_bytes != nullptr) p.found_bytes[probe.row] = probe.found;
+            }
+            push_pending(queue, queued, probe);
+        }
+        // Room for the next round.
+        for (u64 turn = 0; turn < queue_turns_max(p.table) && queued >= 32; ++turn) {
+            Probe next[1];
+            probe_queued<WJ_TABLE_STREAMS>(p.table, p.wanted, queue, queued, next);
+            hits += put_queued(p, next[0]);
+        }
+    }
+    for (u64 turn = 0; turn < queue_turns_max(p.table) && queued > 0; ++turn) {
+        Probe next[1];
+        probe_queued<WJ_TABLE_STREAMS>(p.table, p.wanted, queue, queued, next);
+        hits += put_queued(p, next[0]);
+    }
+    for (u32 distance = 16; distance > 0; distance /= 2) hits += __shfl_xor_sync(WJ_ALL_LANES, hits, distance);
+    if ((threadIdx.x & 31) == 0 && hits != 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)hits);
+}
+
+struct EraseParams {
+    Buckets table;
+    RowWords wanted;
+    u64 count;
+    u64* control;
+};
+
+// Frees the slot of a key that was found; whether this lane did.
+WJ_DEVICE bool erase_found(const Buckets& table, const Probe& probe) {
+    if (!probe.found) return false;
+    if (probe.place == place_beside(table)) return atomicExch(&table.side[0], 0ULL) != 0;
+    // Whoever takes the word has erased the key; rows may ask for it several times.
+    return atomicExch(reinterpret_cast<SlotWord*>(table.slots + probe.place * SLOT_BYTES), (SlotWord)0) != 0;
+}
+
+WJ_ENTRY(erase_rows, EraseParams, WJ_BLOCK_THREADS) {
+    QueuedKey* queue = warp_queue(0);
+    u32 queued = 0;
+    u32 erased = 0;
+    const u64 stride = (u64)gridDim.x * blockDim.x * LANE_KEYS;
+    const u64 rounds = (p.count + stride - 1) / stride;
+    const u64 warp = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    u64 row = warp * 32 * LANE_KEYS + (threadIdx.x & 31);
+    for (u64 round = 0; round < rounds; ++round, row += stride) {
+        Probe probes[LANE_KEYS];
+        start_probes(p.table, p.wanted, row, p.count, probes);
+        probe_step<LANE_KEYS, true, false>(p.table, p.wanted, probes);
+        find_beside(p.table, p.wanted, row, p.count, probes);
+#pragma unroll
+        for (u32 k = 0; k < LANE_KEYS; ++k) {
+            erased += erase_found(p.table, probes[k]);
+            push_pending(queue, queued, probes[k]);
+        }
+        for (u64 turn = 0; turn < queue_turns_max(p.table) && queued >= 32; ++turn) {
+            Probe next[1];
+            probe_queued<false>(p.table, p.wanted, queue, queued, next);
+            erased += erase_found(p.table, next[0]);
+        }
+    }
+    for (u64 turn = 0; turn < queue_turns_max(p.table) && queued > 0; ++turn) {
+        Probe next[1];
+        probe_queued<false>(p.table, p.wanted, queue, queued, next);
+        erased += erase_found(p.table, next[0]);
+    }
+    for (u32 distance = 16; distance > 0; distance /= 2) erased += __shfl_xor_sync(WJ_ALL_LANES, erased, distance);
+    if ((threadIdx.x & 31) == 0 && erased != 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)erased);
+}
+
+// ---------------------------------------------------------------- put out
+
+struct ProbeParams {
+    Buckets table;
+    RowWords wanted;
+    u64 count;
+    u8* keys;      // count x the key's bytes
+    u8* values;    // count x WJ_VALUE_BYTES
+    u64* control;
+};
+
+template <u32 BYTES>
+WJ_DEVICE void store_word(u8* column, u64 row, u64 word) {
+    if (BYTES == 8) reinterpret_cast<u64*>(column)[row] = word;
+    if (BYTES == 4) reinterpret_cast<u32*>(column)[row] = (u32)word;
+}
+
+#if WJ_KEY_BYTES != 0
+// Found keys and values of a warp on their way out: so many at once that reserving a place for them costs little.
+struct FoundRows {
+    KeyWord keys[FOUND_ROWS];
+    u64 values[FOUND_ROWS];
+};
+
+// Writes the first FOUND_BATCH staged rows, or with `all` all of them. All lanes call it.
+WJ_DEVICE void flush_found(const ProbeParams& p, FoundRows& staged, u32& count, bool all) {
+    const u32 lane = threadIdx.x & 31;
+    if (!all && count < FOUND_BATCH) return;
+    const u32 rows = all ? count : FOUND_BATCH;
+    if (rows == 0) return;
+    u64 first = 0;
+    if (lane == 0) first = atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)rows);
+    first = __shfl_sync(WJ_ALL_LANES, first, 0);
+    // The last ones, so that what stays is in front.
+    count -= rows;
+    for (u32 index = lane; index < rows; index += 32) {
+        store_word<WJ_KEY_BYTES>(p.keys, first + index, staged.keys[count + index]);
+        store_word<WJ_VALUE_BYTES>(p.values, first + index, staged.values[count + index]);
+    }
+    __syncwarp();
+}
+
+// Stages the key if it was found. All lanes call it.
+WJ_DEVICE void put_found(const ProbeParams& p, FoundRows& staged, u32& count, const Probe& probe) {
+    const u32 lanes = __ballot_sync(WJ_ALL_LANES, probe.found);
+    if (probe.found) {
+        const u32 at = count + __popc(lanes & ((1u << (threadIdx.x & 31)) - 1));
+        staged.keys[at] = probe.key;
+        staged.values[at] = probe.value;
+    }
+    count += __popc(lanes);
+    __syncwarp();
+    flush_found(p, staged, count, false);
+}
+
+WJ_ENTRY(probe_rows, ProbeParams, WJ_BLOCK_THREADS) {
+    FoundRows& staged = reinterpret_cast<FoundRows*>(&shared_as<u64>())[threadIdx.x / 32];
+    QueuedKey* queue = warp_queue(blockDim.x / 32 * sizeof(FoundRows));
+    u32 queued = 0;
+    u32 count = 0;
+    const u64 stride = (u64)gridDim.x * blockDim.x * LANE_KEYS;
+    const u64 rounds = (p.count + stride - 1) / stride;
+    const u64 warp = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    u64 row = warp * 32 * LANE_KEYS + (threadIdx.x & 31);
+    for (u64 round = 0; round < rounds; ++round, row += stride) {
+        Probe probes[LANE_KEYS];
+        start_probes(p.table, p.wanted, row, p.count, probes);
+        probe_step<LANE_KEYS, true, false>(p.table, p.wanted, probes);
+        find_beside(p.table, p.wanted, row, p.count, probes);
+#pragma unroll
+        for (u32 k = 0; k < LANE_KEYS; ++k) {
+            push_pending(queue, queued, probes[k]);
+            put_found(p, staged, count, probes[k]);
+        }
+        for (u64 turn = 0; turn < queue_turns_max(p.table) && queued >= 32; ++turn) {
+            Probe next[1];
+            probe_queued<false>(p.table, p.wanted, queue, queued, next);
+            put_found(p, staged, count, next[0]);
+        }
+    }
+    for (u64 turn = 0; turn < queue_turns_max(p.table) && queued > 0; ++turn) {
+        Probe next[1];
+        probe_queued<false>(p.table, p.wanted, queue, queued, next);
+        put_found(p, staged, count, next[0]);
+    }
+    flush_found(p, staged, count, true);
+}
+#endif
+
+struct ExportParams {
+    Buckets table;
+    u64 places;    // slots, and the one beside
+    u64 rows_max;  // that there is room for
+    u8* keys;      // for row numbers: null
+    u8* values;    // for row numbers: the row, 8 bytes
+    u64* control;
+};
+
+WJ_ENTRY(export_slots, ExportParams, WJ_BLOCK_THREADS) {
+    BlockReservation& reservation = shared_as<BlockReservation>();
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    const u64 rounds = (p.places + stride - 1) / stride;
+    u64 place = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    for (u64 round = 0; round < rounds; ++round, place += stride) {
+        bool occupied = false;
+        KeyWord key = 0;
+        u64 value = 0;
+        if (place < p.places - 1) {
+            const SlotWord word = *reinterpret_cast<const SlotWord*>(p.table.slots + place * SLOT_BYTES);
+            occupied = word != 0;
+            key = key_of(word);
+            if (WJ_KEY_BYTES == 0) {
+                value = (u32)word - 1;
+            } else if (WJ_VALUE_BYTES == 4) {
+                value = (u64)word >> 32;
+            } else if (WJ_VALUE_BYTES == 8) {
+                value = reinterpret_cast<const u64*>(p.table.slots + place * SLOT_BYTES)[SLOT_BYTES / 8 - 1];
+            }
+        } else if (place == p.places - 1 && WJ_KEY_BYTES != 0) {
+            occupied = p.table.side[0] != 0;
+            value = p.table.side[1];
+        }
+        const u64 at = reserve_rows_of_block(reservation, &p.control[WJ_CONTROL_ROWS], occupied);
+        if (occupied && at < p.rows_max) {
+            if (WJ_KEY_BYTES != 0) store_word<WJ_KEY_BYTES>(p.keys, at, key);
+            store_word<WJ_KEY_BYTES == 0 ? 8 : WJ_VALUE_BYTES>(p.values, at, value);
+        }
+        __syncthreads();
+    }
+}
