@@ -6,6 +6,7 @@
 // Duplicate keys: build_count, build_offsets, build_fill leave (first << 32 | count) in the value of
 // each slot, and the rows of a key side by side in row_list (compressed sparse rows).
 // Dense keys: build_direct_4, _8 leave value + 1 in slot key - 1; a key seen twice makes it useless too.
+// Slots of one word: build_words_4, _8; a set takes no notice of a key seen twice.
 // Grid: one row (or slot) a thread, grid stride; no shared memory. Specialised by WJ_LANES.
 // Status: WJ_STATUS_FULL when a key found no slot within steps_max windows.
 #include "wj/control.cuh"
@@ -121,3 +122,36 @@ WJ_DEVICE void fill_direct(const DirectParams& p) {
 
 WJ_ENTRY(build_direct_4, DirectParams, WJ_BLOCK_THREADS) { fill_direct<u32>(p); }
 WJ_ENTRY(build_direct_8, DirectParams, WJ_BLOCK_THREADS) { fill_direct<u64>(p); }
+
+struct WordsParams {
+    u64 rows;
+    const u64* keys;
+    const u64* values;     // or null: the row number, or none
+    u64 has_row_numbers;   // 1: the row number is the value
+    u64 is_set;            // 1: keys may occur any number of times
+    u64 key_bits;
+    void* slots;           // count + 1, zeroed
+    u64 count;
+    u64 steps_max;
+    u64* control;
+};
+
+template <class T>
+WJ_DEVICE void fill_words(const WordsParams& p) {
+    T* slots = static_cast<T*>(p.slots);
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    const u64 rounds = (p.rows + stride - 1) / stride;
+    u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    for (u64 round = 0; round < rounds; ++round, row += stride) {
+        if (is_aborted(p.control)) break;
+        if (row >= p.rows) continue;
+        const u64 value = p.values ? p.values[row] : (p.has_row_numbers ? row : 0);
+        const InsertOutcome outcome =
+            insert_word<T>(slots, p.count, p.steps_max, p.keys[row], (u32)p.key_bits, value);
+        if (outcome == INSERT_FULL) raise_status(p.control, WJ_STATUS_FULL);
+        if (outcome == INSERT_FOUND && !p.is_set) raise_status(p.control, WJ_STATUS_DUPLICATE);
+    }
+}
+
+WJ_ENTRY(build_words_4, WordsParams, WJ_BLOCK_THREADS) { fill_words<u32>(p); }
+WJ_ENTRY(build_words_8, WordsParams, WJ_BLOCK_THREADS) { fill_words<u64>(p); }

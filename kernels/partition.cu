@@ -6,6 +6,7 @@
 // partition_pass_single, _multiple (key in one word, in several): moves rows to the partitions of `bits` more bits than `first_bits`, tiles of one partition of the
 // pass before each. Shared: as PartitionTile.
 // Status: none; every output has room for all rows.
+#include "wj/matches.cuh"
 #include "wj/words.cuh"
 
 struct CountParams {
@@ -196,8 +197,45 @@ WJ_ENTRY(match_items, ItemsParams, 1024) {
             const u64 build_rows = p.build_offsets[partition + 1] - p.build_offsets[partition];
             const u64 probe_rows = p.probe_offsets[partition + 1] - p.probe_offsets[partition];
             if (build_rows > p.capacity) atomicExch(p.oversize, 1ULL);
-            return (build_rows + p.capacity - 1) / p.capacity * ((probe_rows + p.chunk_rows - 1) / p.chunk_rows);
+            const u64 chunk_rows =
+                chunk_rows_of((u32)build_rows, (u32)probe_rows, (u32)p.capacity, (u32)p.chunk_rows);
+            return (build_rows + p.capacity - 1) / p.capacity * ((probe_rows + chunk_rows - 1) / chunk_rows);
         },
         [&](u64 partition, u64 before) { p.items[partition] = before; });
     if (threadIdx.x == 0) p.items[p.partitions] = items;
+}
+
+struct SampleParams {
+    RowWords rows;
+    const u32* offsets;  // partitions + 1
+    u64 partitions;
+    u64* counters;       // 2, zeroed: rows that were looked at, and those among them whose key came before
+};
+
+// match_sample: how many build rows of some partitions, one a block, repeat a key. Shared: WJ_SAMPLE_SLOTS words.
+WJ_ENTRY(match_sample, SampleParams, 1024) {
+    u32* slots = &shared_as<u32>();
+    for (u32 slot = threadIdx.x; slot < WJ_SAMPLE_SLOTS; slot += blockDim.x) slots[slot] = 0;
+    __syncthreads();
+    const u64 partition = p.partitions * blockIdx.x / gridDim.x;
+    const u32 first = p.offsets[partition];
+    const u32 left = p.offsets[partition + 1] - first;
+    const u32 rows = left < WJ_SAMPLE_SLOTS / 4 * 3 ? left : WJ_SAMPLE_SLOTS / 4 * 3;
+    u32 repeated = 0;
+    for (u32 row = threadIdx.x; row < rows; row += blockDim.x) {
+        const u64 hash = hash_row(p.rows, first + row);
+        // The top bits are those of the partition.
+        const u32 print = (u32)hash | 1;
+        u32 slot = (u32)(hash >> 24) % WJ_SAMPLE_SLOTS;
+        for (u32 step = 0; step < WJ_SAMPLE_SLOTS; ++step) {
+            const u32 seen = atomicCAS(&slots[slot], 0u, print);
+            repeated += seen == print;
+            if (seen == 0 || seen == print) break;
+            slot = (slot + 1) % WJ_SAMPLE_SLOTS;
+        }
+    }
+#pragma unroll
+    for (u32 distance = 16; distance > 0; distance /= 2) repeated += __shfl_xor_sync(0xffffffffu, repeated, distance);
+    if ((threadIdx.x & 31) == 0 && repeated != 0) atomicAdd(&p.counters[1], (u64)repeated);
+    if (threadIdx.x == 0) atomicAdd(&p.counters[0], (u64)rows);
 }

@@ -34,13 +34,12 @@ struct BlockReservation {
     u32 sums[32];
 };
 
-// As reserve_rows, with one atomic a block: few enough for the one address that all blocks add to.
-// All threads of the block call it.
-WJ_DEVICE u64 reserve_rows_of_block(BlockReservation& shared, u64* counter, bool active) {
+// A place for `count` rows of the caller's warp; one atomic a block: few enough for the one address that
+// all blocks add to. All threads of the block call it, those of a warp with the same count.
+WJ_DEVICE u64 reserve_of_block(BlockReservation& shared, u64* counter, u32 warp_count) {
     const u32 lane = threadIdx.x & 31;
     const u32 warp = threadIdx.x >> 5;
-    const u32 lanes = __ballot_sync(0xffffffffu, active);
-    if (lane == 0) shared.sums[warp] = __popc(lanes);
+    if (lane == 0) shared.sums[warp] = warp_count;
     __syncthreads();
     if (warp == 0) {
         const u32 count = lane < blockDim.x / 32 ? shared.sums[lane] : 0;
@@ -54,5 +53,26 @@ WJ_DEVICE u64 reserve_rows_of_block(BlockReservation& shared, u64* counter, bool
         if (lane == 31) shared.first = inclusive == 0 ? 0 : atomicAdd(counter, (u64)inclusive);
     }
     __syncthreads();
-    return shared.first + shared.sums[warp] + __popc(lanes & ((1u << lane) - 1));
+    return shared.first + shared.sums[warp];
+}
+
+// As reserve_rows, by block. All threads of the block call it.
+WJ_DEVICE u64 reserve_rows_of_block(BlockReservation& shared, u64* counter, bool active) {
+    const u32 lanes = __ballot_sync(0xffffffffu, active);
+    return reserve_of_block(shared, counter, __popc(lanes)) + __popc(lanes & ((1u << (threadIdx.x & 31)) - 1));
+}
+
+// The same for ITEMS rows a thread, of which the bits of `active` go on; `ranks` are their places from the
+// result on, item by item. All threads of the block call it.
+template <int ITEMS>
+WJ_DEVICE u64 reserve_items_of_block(BlockReservation& shared, u64* counter, u32 active, u32 (&ranks)[ITEMS]) {
+    const u32 below = (1u << (threadIdx.x & 31)) - 1;
+    u32 total = 0;
+#pragma unroll
+    for (int item = 0; item < ITEMS; ++item) {
+        const u32 lanes = __ballot_sync(0xffffffffu, (active >> item & 1) != 0);
+        ranks[item] = total + __popc(lanes & below);
+        total += __popc(lanes);
+    }
+    return reserve_of_block(shared, counter, total);
 }

@@ -6,6 +6,8 @@
 // with windows of one slot.
 //
 // Every probe loop is bounded by the caller. All lanes of a probe group call each function together.
+//
+// Where key and value fit one word, a slot is that word (see below): half or a quarter of the memory.
 #pragma once
 #include "wj/hash.cuh"
 
@@ -43,17 +45,16 @@ WJ_DEVICE Slot load_slot(const Slot* slot) {
 
 WJ_DEVICE u64 next_window(u64 window, u64 windows) { return window + 1 == windows ? 0 : window + 1; }
 
-// Finds `key` for one lane.
-WJ_DEVICE bool find_alone(const Slot* slots, u64 windows, u64 key, u64 hash, u64& value) {
-    u64 window = hash_place(hash, windows);
+// Finds `key` for one lane, from its home, whose slot was read before, on.
+WJ_DEVICE bool find_from(const Slot* slots, u64 windows, u64 key, u64 window, Slot slot, u64& value) {
     for (u64 step = 0; step < windows; ++step) {
-        const Slot slot = load_slot(&slots[window]);
         if (slot.key == key) {
             value = slot.value;
             return true;
         }
         if (slot.key == 0) return false;
         window = next_window(window, windows);
+        slot = load_slot(&slots[window]);
     }
     return false;
 }
@@ -62,7 +63,10 @@ WJ_DEVICE bool find_alone(const Slot* slots, u64 windows, u64 key, u64 hash, u64
 // being changed meanwhile.
 template <int LANES>
 WJ_DEVICE bool find(const Slot* slots, u64 windows, u64 key, u64 hash, bool active, u64& value) {
-    if (LANES == 1) return active && find_alone(slots, windows, key, hash, value);
+    if (LANES == 1) {
+        const u64 home = hash_place(hash, windows);
+        return active && find_from(slots, windows, key, home, load_slot(&slots[home]), value);
+    }
     const ProbeGroup<LANES> probe_group;
     bool found = false;
     for (u32 turn = 0; turn < LANES; ++turn) {
@@ -134,4 +138,61 @@ WJ_DEVICE InsertOutcome insert(Slot* slots, u64 windows, u64 steps_max, u64 key,
         }
     }
     return outcome;
+}
+
+// Slots of one word T of 4 or 8 bytes: `key_bits` bits of the key word, the value above them; 0 is empty. Key
+// words are from 1 to 2^key_bits: the last one, of which these bits are 0, has the slot behind the others
+// to itself. There are less than 2^32 slots.
+
+template <class T>
+WJ_DEVICE T word_mask(u32 key_bits) {
+    return key_bits >= 8 * sizeof(T) ? (T)~(T)0 : (T)(((T)1 << (key_bits & 63)) - 1);
+}
+
+// What the slot of a key holds in its low bits.
+template <class T>
+WJ_DEVICE T word_code(u64 key, u32 key_bits) {
+    const T code = (T)key & word_mask<T>(key_bits);
+    return code == 0 ? (T)1 : code;
+}
+
+template <class T>
+WJ_DEVICE u32 word_home(u64 key, u64 slots, u32 key_bits) {
+    if (((T)key & word_mask<T>(key_bits)) == 0) return (u32)slots;
+    // From the bits that hash_device does not use.
+    return (u32)((hash_key(key) >> 32) * slots >> 32);
+}
+
+// Whether `key` is in the table, from its home, whose slot was read before, on.
+template <class T>
+WJ_DEVICE bool find_word(const T* slots, u64 count, u64 key, u32 key_bits, u32 home, T slot, u64& value) {
+    const T code = word_code<T>(key, key_bits);
+    for (u64 step = 0; step <= count; ++step) {
+        if (slot == 0) return false;
+        if (((slot ^ code) & word_mask<T>(key_bits)) == 0) {
+            value = key_bits >= 8 * sizeof(T) ? 0 : (u64)(slot >> (key_bits & (8 * sizeof(T) - 1)));
+            return true;
+        }
+        home = home + 1 == (u32)count ? 0 : home + 1;
+        slot = slots[home];
+    }
+    return false;
+}
+
+// Inserts a key (not 0); reads at most `steps_max` slots.
+template <class T>
+WJ_DEVICE InsertOutcome insert_word(T* slots, u64 count, u64 steps_max, u64 key, u32 key_bits, u64 value) {
+    const T code = word_code<T>(key, key_bits);
+    const T word = key_bits >= 8 * sizeof(T) ? code : (T)(code | (T)((T)value << (key_bits & (8 * sizeof(T) - 1))));
+    u32 place = word_home<T>(key, count, key_bits);
+    for (u64 step = 0; step < steps_max; ++step) {
+        T seen = load_relaxed(&slots[place]);
+        if (seen == 0) {
+            seen = atomicCAS(&slots[place], (T)0, word);
+            if (seen == 0) return INSERT_NEW;
+        }
+        if (((seen ^ code) & word_mask<T>(key_bits)) == 0) return INSERT_FOUND;
+        place = place + 1 == (u32)count ? 0 : place + 1;
+    }
+    return INSERT_FULL;
 }

@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result};
+use warpjoin::JoinForm;
+use warpjoin::exec::GroupByForm;
 
 /// Rows below which a subtree stays on the CPU by default.
 const MINIMUM_ROWS_DEFAULT: u64 = 100_000;
@@ -32,7 +34,24 @@ pub struct WarpjoinOptions {
     pub minimum_rows: u64,
     /// Seed of the simulated devices' schedule; `None`: their default.
     pub simulate_seed: Option<u64>,
+    /// How joins find matches; `None`: by the cost rule.
+    pub join_form: Option<JoinForm>,
+    /// How group-bys accumulate; `None`: by the keys and the estimated number of groups.
+    pub group_by_form: Option<GroupByForm>,
 }
+
+const JOIN_FORMS: [(&str, Option<JoinForm>); 4] = [
+    ("auto", None),
+    ("hash_table", Some(JoinForm::HashTable)),
+    ("direct", Some(JoinForm::Direct)),
+    ("partitioned", Some(JoinForm::Partitioned)),
+];
+const GROUP_BY_FORMS: [(&str, Option<GroupByForm>); 4] = [
+    ("auto", None),
+    ("global", Some(GroupByForm::Global)),
+    ("block_table", Some(GroupByForm::BlockTable)),
+    ("partitioned", Some(GroupByForm::Partitioned)),
+];
 
 /// Which kind of device queries run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -57,6 +76,8 @@ impl Default for WarpjoinOptions {
             strict: false,
             minimum_rows: MINIMUM_ROWS_DEFAULT,
             simulate_seed: None,
+            join_form: None,
+            group_by_form: None,
         }
     }
 }
@@ -91,6 +112,8 @@ impl ExtensionOptions for WarpjoinOptions {
             }
             "strict" => self.strict = parse(key, value, "true or false")?,
             "minimum_rows" => self.minimum_rows = parse(key, value, "a number of rows")?,
+            "join_form" => self.join_form = named(key, value, &JOIN_FORMS)?,
+            "group_by_form" => self.group_by_form = named(key, value, &GROUP_BY_FORMS)?,
             "simulate_seed" => {
                 self.simulate_seed = match value {
                     "" | "none" | "NULL" | "null" => None,
@@ -146,6 +169,16 @@ impl ExtensionOptions for WarpjoinOptions {
                 "simulate_seed",
                 self.simulate_seed.map(|seed| seed.to_string()),
                 "Seed of the order in which simulated devices run their work",
+            ),
+            entry(
+                "join_form",
+                Some(name_of(self.join_form, &JOIN_FORMS)),
+                "How joins find matches: auto (by cost), hash_table, direct (indexed by the key) or partitioned",
+            ),
+            entry(
+                "group_by_form",
+                Some(name_of(self.group_by_form, &GROUP_BY_FORMS)),
+                "How group-bys accumulate: auto (by the groups), global, block_table or partitioned",
             ),
         ]
     }
@@ -204,6 +237,18 @@ impl FromStr for Bytes {
     }
 }
 
+/// The value of a name in a list of them.
+fn named<T: Copy>(key: &str, value: &str, names: &[(&str, T)]) -> Result<T> {
+    names.iter().find(|(name, _)| name.eq_ignore_ascii_case(value)).map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        DataFusionError::Configuration(format!("warpjoin.{key} takes {}, not '{value}'", names.join(", ")))
+    })
+}
+
+fn name_of<T: Copy + PartialEq>(value: T, names: &[(&str, T)]) -> String {
+    names.iter().find(|(_, named)| *named == value).map_or_else(String::new, |(name, _)| (*name).to_string())
+}
+
 fn parse<T: FromStr>(key: &str, value: &str, expected: &str) -> Result<T> {
     parse_in(key, value, expected, |_| true)
 }
@@ -243,6 +288,8 @@ mod tests {
             ("devices", "-1"),
             ("strict", "maybe"),
             ("simulate_seed", "x"),
+            ("join_form", "merge"),
+            ("group_by_form", "sorted"),
         ] {
             let message = options.set(key, value).unwrap_err().to_string();
             assert!(message.contains(&format!("warpjoin.{key} takes")), "{message}");
@@ -253,9 +300,22 @@ mod tests {
     }
 
     #[test]
+    fn forms_have_names() {
+        let mut options = WarpjoinOptions::default();
+        for (name, form) in JOIN_FORMS {
+            options.set("join_form", name).unwrap();
+            assert_eq!((options.join_form, name_of(form, &JOIN_FORMS).as_str()), (form, name));
+        }
+        for (name, form) in GROUP_BY_FORMS {
+            options.set("group_by_form", name).unwrap();
+            assert_eq!((options.group_by_form, name_of(form, &GROUP_BY_FORMS).as_str()), (form, name));
+        }
+    }
+
+    #[test]
     fn entries_carry_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 8);
+        assert_eq!(options.entries().len(), 10);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use common::edges;
 use common::sessions::{Opener, simulated};
 use common::settings::Settings;
-use warpjoin::exec::GroupByForm;
+use warpjoin::exec::{self, GroupByForm};
 use warpjoin::plan::JoinKind;
 use warpjoin::{ExecOptions, HashJoin, JoinForm, Session, TableBuilder};
 use warpjoin_device::{SimOptions, open_simulated};
@@ -64,21 +64,28 @@ fn every_way_through_a_partition_is_taken() {
 fn every_way_to_a_match_is_taken() {
     let (unique, thrice, often): (Vec<i64>, Vec<i64>, Vec<i64>) =
         ((0..900).collect(), (0..900).map(|row| row / 3).collect(), vec![7; 900]);
+    let some_twice: Vec<i64> = (0..900).map(|row| if row % 10 == 0 { row - row % 20 } else { row }).collect();
     let partitioned = |partition_rows| ExecOptions {
         join_form: Some(JoinForm::Partitioned),
         partition_rows: Some(partition_rows),
         ..ExecOptions::default()
     };
     let form = |join_form| ExecOptions { join_form: Some(join_form), ..ExecOptions::default() };
+    let lanes = |lanes| ExecOptions { probe_group_lanes: Some(lanes), ..form(JoinForm::HashTable) };
+    // Key words of 33 bits: no room for a value in four bytes.
+    let wide: Vec<i64> = (0..900).map(|row| row * 4_776_000).collect();
     for (keys, options, kind, rows, line) in [
         (&unique, partitioned(100), JoinKind::Inner, 450, "Matches[Chains]"),
-        (&thrice, partitioned(100), JoinKind::Inner, 450, "Matches[Chains]"),
+        (&some_twice, partitioned(100), JoinKind::Inner, 450, "Matches[Chains]"),
+        (&thrice, partitioned(100), JoinKind::Inner, 450, "Matches[Lists]"),
         (&often, partitioned(100), JoinKind::Inner, 900, "Matches[Lists]"),
         (&unique, partitioned(100), JoinKind::ProbeSemi, 450, "Matches[Semi]"),
         (&unique, form(JoinForm::Direct), JoinKind::Inner, 450, "DirectTable[4 bytes]"),
-        (&unique, form(JoinForm::HashTable), JoinKind::Inner, 450, "HashTable[unique, 1 lanes]"),
+        (&unique, form(JoinForm::HashTable), JoinKind::Inner, 450, "HashTable[unique, 1 lanes, 4 bytes]"),
+        (&wide, form(JoinForm::HashTable), JoinKind::Inner, 1, "HashTable[unique, 1 lanes, 8 bytes]"),
+        (&unique, lanes(4), JoinKind::Inner, 450, "HashTable[unique, 4 lanes, 16 bytes]"),
         (&thrice, form(JoinForm::HashTable), JoinKind::Inner, 450, "HashTable[lists, 1 lanes]"),
-        (&thrice, form(JoinForm::HashTable), JoinKind::ProbeSemi, 150, "HashTable[unique, 1 lanes]"),
+        (&thrice, form(JoinForm::HashTable), JoinKind::ProbeSemi, 150, "HashTable[unique, 1 lanes, 4 bytes]"),
     ] {
         let session = simulated().open(1).expect("a session");
         let table = |keys: Vec<i64>| {
@@ -95,6 +102,26 @@ fn every_way_to_a_match_is_taken() {
         assert_eq!(output.metrics.rows, rows, "{line}");
         let names: Vec<&String> = output.metrics.pipelines.iter().map(|pipeline| &pipeline.name).collect();
         assert!(names.iter().any(|name| name.contains(line)), "{line}: {names:?}");
+    }
+}
+
+/// What tables and settings tell about a join is in its pipelines before it runs.
+#[test]
+fn pipelines_say_how_a_join_will_run() {
+    let session = simulated().open(1).expect("a session");
+    let schema = Arc::new(Schema::new(vec![Field::new("key", DataType::Int64, false)]));
+    let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(Int64Array::from(vec![1, 2, 3]))]).expect("a batch");
+    let mut builder = TableBuilder::new(&session, schema);
+    builder.push(&batch).expect("rows");
+    let table = Arc::new(builder.finish().expect("a table"));
+    let plan = HashJoin::new(table.clone(), table).on("key", "key").expect("columns").plan().expect("a plan");
+    for (join_form, wanted) in [
+        (None, ["Scan[1 columns] -> BuildHashTable", "Probe[pipeline 1]"]),
+        (Some(JoinForm::Direct), ["Scan[1 columns] -> BuildDirectTable", "Probe[pipeline 1]"]),
+        (Some(JoinForm::Partitioned), ["Scan[1 columns] -> Partition", "Matches[pipelines 1 and 2]"]),
+    ] {
+        let lines = exec::pipelines(&plan, &session, &ExecOptions { join_form, ..ExecOptions::default() });
+        assert!(lines[0] == wanted[0] && lines.last().expect("a line").contains(wanted[1]), "{lines:?}");
     }
 }
 

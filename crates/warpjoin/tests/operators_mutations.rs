@@ -11,9 +11,10 @@ use warpjoin_device::{Arg, Launch, ModuleSource, SimOptions, open_simulated};
 
 const SEEDS: u64 = 100;
 /// Takes the place of atomicCAS: right for one lane alone.
-const PLAIN_CAS: &str = "WJ_DEVICE u64 plain_cas(u64* word, u64 expected, u64 value) {
-    const u64 seen = load_relaxed(word);
-    if (seen == expected) *word = value;
+const PLAIN_CAS: &str = "template <class T, class Value>
+WJ_DEVICE T plain_cas(T* word, Value expected, Value value) {
+    const T seen = load_relaxed(word);
+    if (seen == (T)expected) *word = (T)value;
     return seen;
 }\n";
 
@@ -144,6 +145,27 @@ fn a_plain_claim_in_the_buckets_shows() {
         module
     };
     shows(make, inserts);
+}
+
+/// Whether each of 48 keys has exactly one slot of one word of 64 after build_words_8, the value above it.
+fn builds_words(module: &ModuleSource, seed: u64) -> bool {
+    let keys: Vec<u64> = (1..=48).collect();
+    let values: Vec<u64> = keys.iter().map(|key| key * 3).collect();
+    let buffers = [keys.clone(), values, vec![0; 65], vec![0; 4]];
+    let args = [Err(48), Ok(0), Ok(1), Err(0), Err(0), Err(16), Ok(2), Err(64), Err(64), Ok(3)];
+    let after = run(module, seed, &buffers, &args);
+    let mut found: Vec<u64> = after[2].iter().copied().filter(|&slot| slot != 0).collect();
+    found.sort_unstable();
+    found == keys.iter().map(|key| key | (key * 3) << 16).collect::<Vec<_>>()
+}
+
+#[test]
+fn a_plain_claim_of_a_slot_of_one_word_shows() {
+    let make = |mutated| {
+        let table = header("wj/key_table.cuh", mutated);
+        module(warpjoin_kernels::JOIN_BUILD.text.replace("#include \"wj/key_table.cuh\"", &table), "build_words_8")
+    };
+    shows(make, builds_words);
 }
 
 fn groups(wide: bool, mutated: bool) -> ModuleSource {

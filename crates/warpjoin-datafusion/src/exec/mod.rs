@@ -20,7 +20,7 @@ use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use warpjoin::plan::Plan;
-use warpjoin::{QueryMetrics, Session};
+use warpjoin::{ExecOptions, QueryMetrics, Session};
 
 use crate::config::WarpjoinOptions;
 use crate::matcher::{Closed, Operators};
@@ -47,7 +47,8 @@ struct Part {
     template: Arc<dyn ExecutionPlan>,
     operators: Operators,
     session: Arc<Session>,
-    probe_group_lanes: Option<u32>,
+    /// What the session's settings say of how it runs.
+    settings: ExecOptions,
     strict: bool,
     /// Estimate for the rows that come out.
     statistics: Arc<Statistics>,
@@ -79,13 +80,19 @@ impl WarpjoinExec {
             .compute(original.as_ref(), &StatisticsArgs::new())
             .map(|estimate| estimate.as_ref().clone().to_inexact())
             .unwrap_or_else(|_| Statistics::new_unknown(&plan.schema));
+        let settings = ExecOptions {
+            probe_group_lanes: (options.group_size_lanes > 0).then_some(options.group_size_lanes),
+            join_form: options.join_form,
+            group_by_form: options.group_by_form,
+            ..ExecOptions::default()
+        };
         let part = Part {
-            pipelines: warpjoin::exec::pipelines(&plan),
+            pipelines: warpjoin::exec::pipelines(&plan, &session, &settings),
             plan,
             template,
             operators,
             session,
-            probe_group_lanes: (options.group_size_lanes > 0).then_some(options.group_size_lanes),
+            settings,
             strict: options.strict,
             statistics: Arc::new(statistics),
         };

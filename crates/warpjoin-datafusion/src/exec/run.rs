@@ -151,8 +151,7 @@ fn drive(
         inputs.push(Arc::new(receive_table(&part.session, &schema, batches, &cancel)?));
     }
     let upload_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let options =
-        ExecOptions { probe_group_lanes: part.probe_group_lanes, batch_rows, cancel, ..ExecOptions::default() };
+    let options = ExecOptions { batch_rows, cancel, ..part.settings.clone() };
     let mut output = warpjoin::exec::run(&part.session, &part.plan, &inputs, &options)?;
     output.metrics.uploaded_bytes += inputs.iter().map(|table| table.resident_bytes()).sum::<u64>();
     output.batches =

@@ -45,6 +45,8 @@ pub(crate) const DEVICES_MAX: usize = 8;
 
 /// Rows of a tile of a partition that one thread takes.
 pub(crate) const PARTITION_ITEMS: u32 = 16;
+/// Slots of a block that looks for repeated keys in a partition: a power of two.
+pub(crate) const SAMPLE_SLOTS: u32 = 8192;
 /// Threads of a block that moves a tile with few partitions: two blocks a multiprocessor, and registers
 /// for a thread's rows.
 pub(crate) const PARTITION_THREADS_FEW: u32 = 384;
@@ -71,7 +73,7 @@ pub(crate) struct Constants {
 impl Constants {
     /// The definitions for the preprocessor.
     pub(crate) fn defines(self) -> Vec<String> {
-        let words: [(&str, u64); 21] = [
+        let words: [(&str, u64); 22] = [
             ("CONTROL_STATUS", control::STATUS as u64),
             ("CONTROL_ROWS", control::ROWS as u64),
             ("STATUS_FULL", status::FULL),
@@ -90,6 +92,7 @@ impl Constants {
             ("DEVICES_MAX", DEVICES_MAX as u64),
             ("PARTITION_ITEMS", PARTITION_ITEMS.into()),
             ("PARTITION_THREADS", PARTITION_THREADS_FEW.into()),
+            ("SAMPLE_SLOTS", SAMPLE_SLOTS.into()),
             ("ROW_WORDS_MAX", ROW_WORDS_MAX as u64),
             ("HASH_BITS", self.hash_bits.into()),
             ("LANES", self.lanes.into()),

@@ -57,6 +57,11 @@ impl Environment {
     fn set(&self, index: usize, value: Value) {
         self.cells.borrow_mut()[index] = Cell::Ready(value);
     }
+
+    /// Says that a column is worth this code, too.
+    pub(crate) fn set_load(&self, index: usize, value: Value) {
+        self.cells.borrow_mut()[index] = Cell::Load(value);
+    }
 }
 
 /// How the source table stores validity.
@@ -96,6 +101,8 @@ pub(crate) struct Emitter {
     pub is_partitioned: bool,
     /// No step drops rows: all of them are read.
     pub reads_all: bool,
+    /// What is loaded and stored by row is not used again soon.
+    pub is_streaming: bool,
     /// Lines behind blocks that are open, with the depth inside the block.
     behind: Vec<(usize, String)>,
     body: String,
@@ -117,6 +124,7 @@ impl Emitter {
             is_tiles: false,
             is_partitioned: false,
             reads_all: false,
+            is_streaming: false,
             behind: vec![],
             body: String::new(),
             declarations: String::new(),
@@ -320,12 +328,15 @@ impl Emitter {
     pub(crate) fn load(&mut self, column: &ColumnType, row: &str, values: Binding) -> Result<Value> {
         let kind = Kind::of_column(column)?;
         let layout = column.layout();
+        let is_once = self.is_streaming && matches!(values, Binding::SourceValues(_));
+        let at =
+            |field: String| if is_once { format!("load_once({field} + {row})") } else { format!("{field}[{row}]") };
         let stored = match (kind, layout.width_bytes) {
             (_, 0) => String::new(),
-            (Kind::F32, _) => format!("{}[{row}]", self.params.once("const f32*", values)),
-            (Kind::F64, _) => format!("{}[{row}]", self.params.once("const f64*", values)),
-            (_, 16) => format!("{}[{row}]", self.params.once("const i128*", values)),
-            (_, width) => format!("{}[{row}]", self.params.once(&format!("const u{}*", width * 8), values)),
+            (Kind::F32, _) => at(self.params.once("const f32*", values)),
+            (Kind::F64, _) => at(self.params.once("const f64*", values)),
+            (_, 16) => at(self.params.once("const i128*", values)),
+            (_, width) => at(self.params.once(&format!("const u{}*", width * 8), values)),
         };
         let code = match kind {
             Kind::F32 | Kind::F64 => stored,

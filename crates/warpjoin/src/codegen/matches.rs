@@ -18,6 +18,8 @@ const LISTS_THREADS: u32 = 1024;
 pub(crate) const MATCH_BLOCKS: u32 = 3;
 /// Probe rows that a thread looks up together where matches are only written.
 const ITEMS: u32 = 6;
+/// The same with lists.
+const LIST_ITEMS: u32 = 4;
 /// Bytes of a build row up to which all of it goes to shared memory; of longer rows only the key.
 const SHARED_ROW_BYTES_MAX: u32 = 16;
 
@@ -28,8 +30,8 @@ pub(crate) fn shared_row_bytes(build: &RowShape, form: MatchForm) -> (u32, u32) 
     match form {
         // The link of a chain.
         MatchForm::Chains | MatchForm::Semi => (words + 2, 0),
-        // A count, and four places; sums.
-        MatchForm::Lists => (words + 12, 33 * 4),
+        // A count, and two places; what warps share.
+        MatchForm::Lists => (words + 8, 32 * 4),
     }
 }
 
@@ -41,6 +43,9 @@ pub(crate) fn match_threads(form: MatchForm) -> u32 {
 fn is_shared(build: &RowShape, word: usize) -> bool {
     build.word_bytes().iter().sum::<u32>() <= SHARED_ROW_BYTES_MAX || word < build.key_masks().len()
 }
+
+/// Code that tells whether a build row has the key whose words a function names.
+type KeyTests<'a> = dyn Fn(&dyn Fn(usize) -> String) -> String + 'a;
 
 /// The two sides of the source.
 pub(super) struct Matches<'a> {
@@ -64,38 +69,38 @@ impl Matches<'_> {
         self.table(emitter);
         self.link(emitter);
         self.accepts(emitter, filters)?;
-        self.look_up(emitter, if is_direct { ITEMS } else { 1 });
-        emitter.line("u32 later_matches = 0;");
+        self.look_up(emitter, is_direct);
+        emitter.line("u32 later = 0;");
         if is_direct {
-            let control = emitter.params.once("u64*", Binding::Control);
-            let capacity = emitter.params.once("u64", Binding::OutputCapacity);
             emitter.line("u32 ranks[items];");
-            emitter.line("bool fits = true;");
-            emitter.line(&format!(
-                "const u64 places = reserve_matches(&{control}[WJ_CONTROL_ROWS], {capacity}, matches, ranks, fits);"
-            ));
+            emitter.line("const u64 round_places = places;");
+            emitter.line("places += rank_matches(matches, ranks);");
         }
         emitter.line("#pragma unroll");
         emitter.open("for (u32 item = 0; item < items; ++item)");
         emitter.line("const u32 row = row_first + item * 32;");
-        emitter.line("const u32 match = matches[item] - 1;");
+        emitter.line("const u32 match = (matches[item] & 0xffff) - 1;");
         self.probe_keys(emitter, |name| format!("const u64 {name} = {name}s[item];"));
         // Advances before the row is used up: nothing below needs the entry.
-        emitter.line("bool matched = matches[item] != 0;");
-        let next = if self.form == MatchForm::Semi { "0".into() } else { self.next_match("chains.next[match]") };
-        emitter.line(&format!("if (matched) matches[item] = {next};"));
-        emitter.line("later_matches |= matches[item];");
+        emitter.line("const bool has_match = matches[item] != 0;");
+        let next = match (self.form, is_direct) {
+            (MatchForm::Semi, _) => "0".into(),
+            (_, true) => self.found("later_matches", "matches[item]", "row", |word| word.into()),
+            (_, false) => self.found("first_match", "chains.next[match]", "row", |word| word.into()),
+        };
+        emitter.line(&format!("if (has_match) matches[item] = {next};"));
+        emitter.line("later |= matches[item];");
+        emitter.line("bool matched = has_match;");
         emitter.alive = "matched".into();
         if is_direct {
-            emitter.line("const u64 place = places + ranks[item];");
-            emitter.line("matched = matched && fits;");
+            emitter.line("const u64 place = round_places + ranks[item];");
             emitter.is_reserved = true;
         }
         let mut environment = self.columns(emitter);
         for step in filters.iter().filter(|step| matches!(step, Step::Project(_))) {
             environment = emit_step(emitter, &environment, step, &mut 0)?;
         }
-        emitter.close_later("if (!__any_sync(0xffffffffu, later_matches != 0)) break;");
+        emitter.close_later("if (!__any_sync(0xffffffffu, later != 0)) break;");
         Ok((environment, rest))
     }
 
@@ -126,47 +131,98 @@ impl Matches<'_> {
         emitter.line(&format!("count_row(lists, place, {}, [&](u32 other) {{ return {same}; }});", folded(&keys)));
         emitter.close();
         emitter.line("order_rows(lists, unit.build_rows);");
-        // Probe rows: a warp takes 32 and then their matches.
-        emitter.open("for (u32 first = threadIdx.x & ~31u; first < unit.probe_rows; first += blockDim.x)");
+        self.emit_groups(emitter, is_direct, &tests);
+        self.columns(emitter)
+    }
+
+    /// Opens the loops over groups of probe rows and their matches: a warp shares those of 32 rows, a block
+    /// those of groups that have very many.
+    fn emit_groups(&self, emitter: &mut Emitter, is_direct: bool, tests: &KeyTests<'_>) {
+        let masks = self.build.key_masks();
+        emitter.line(&format!("constexpr u32 items = {};", if is_direct { LIST_ITEMS } else { 1 }));
         emitter.line("const u32 lane = threadIdx.x & 31;");
-        emitter.line("const bool inside = first + lane < unit.probe_rows;");
+        emitter.line("const u32 groups = (unit.probe_rows + 32 * items - 1) / (32 * items);");
+        emitter.line("ListTurns turns = {threadIdx.x / 32, false};");
+        emitter.open("for (u32 step = 0, group = 0; step <= groups + LIST_HEAVY_MAX; ++step)");
+        emitter.line("if (!next_group(lists, turns, groups, group)) break;");
+        emitter.line("const u32 first = group * 32 * items + lane;");
+        emitter.line("u32 leaders[items];");
+        let open_items = |emitter: &mut Emitter| {
+            emitter.line("#pragma unroll");
+            emitter.open("for (u32 item = 0; item < items; ++item)");
+        };
         let mut keys = vec![];
         for (word, mask) in masks.iter().enumerate() {
-            let load =
-                load_word(emitter, self.probe, word, "unit.probe_first + first + lane", MatchPart::ProbeWord(word));
-            emitter.line(&format!("const u64 lane_probe{word} = inside ? (u64){load} : 0;"));
-            keys.push(format!("(lane_probe{word} & {mask:#x}ULL)"));
+            emitter.line(&format!("u64 lane_probe{word}[items];"));
+            keys.push(format!("(lane_probe{word}[item] & {mask:#x}ULL)"));
         }
-        let same = tests(&|word| format!("lane_probe{word}"));
+        open_items(emitter);
+        emitter.line("leaders[item] = first + item * 32 < unit.probe_rows;");
+        for word in 0..masks.len() {
+            let row = "unit.probe_first + first + item * 32";
+            let load = load_word(emitter, self.probe, word, row, MatchPart::ProbeWord(word));
+            emitter.line(&format!("lane_probe{word}[item] = leaders[item] != 0 ? (u64){load} : 0;"));
+        }
+        emitter.close();
+        emitter.line("u32 lane_matches = 0;");
+        open_items(emitter);
+        let same = tests(&|word| format!("lane_probe{word}[item]"));
         let found = format!("find_list(lists, {}, [&](u32 other) {{ return {same}; }})", folded(&keys));
-        emitter.line(&format!("const u32 leader = inside ? {found} : 0;"));
-        emitter.line("const u32 lane_begin = leader != 0 ? lists.firsts[leader - 1] : 0;");
-        emitter.line("const WarpMatches pairs = warp_matches(leader != 0 ? lists.counts[leader - 1] : 0);");
-        emitter.line("if (pairs.total == 0) continue;");
+        emitter.line(&format!("if (leaders[item] != 0) leaders[item] = {found};"));
+        emitter.line("lane_matches += count_of(lists, leaders[item]);");
+        emitter.close();
+        emitter.line("const u32 group_matches = warp_matches(lane_matches).total;");
+        emitter.line("if (group_matches == 0 || leave_group(lists, turns, group, group_matches)) continue;");
         if is_direct {
             let control = emitter.params.once("u64*", Binding::Control);
             let capacity = emitter.params.once("u64", Binding::OutputCapacity);
+            emitter.line("u32 mine = group_matches;");
+            emitter.open("if (turns.is_shared)");
+            emitter.line("mine = 0;");
+            open_items(emitter);
+            emitter.line("const u32 count = count_of(lists, leaders[item]);");
+            emitter.line("const MatchRange range = range_of_warp(turns, warp_matches(count).total);");
+            emitter.line("mine += range.end - range.begin;");
+            emitter.close();
+            emitter.close();
             emitter.line("u64 places = 0;");
-            emitter.line(&format!("if (lane == 0) places = atomicAdd(&{control}[WJ_CONTROL_ROWS], (u64)pairs.total);"));
+            emitter.line(&format!("if (lane == 0) places = atomicAdd(&{control}[WJ_CONTROL_ROWS], (u64)mine);"));
             emitter.line("places = __shfl_sync(0xffffffffu, places, 0);");
-            emitter.line(&format!("if (places + pairs.total > {capacity}) continue;"));
+            emitter.line(&format!("if (places + mine > {capacity}) continue;"));
             emitter.is_reserved = true;
         }
-        emitter.open("for (u32 turn = 0; turn < pairs.total; turn += 32)");
-        emitter.line("const u32 source = lane_of_match(pairs, turn + lane);");
-        emitter.line("const u32 begin = __shfl_sync(0xffffffffu, lane_begin, source);");
-        emitter.line("const u32 before = __shfl_sync(0xffffffffu, pairs.inclusive - pairs.count, source);");
+        open_items(emitter);
+        emitter.line("const WarpMatches pairs = warp_matches(count_of(lists, leaders[item]));");
+        emitter.line("const u32 lane_begin = begin_of(lists, leaders[item]);");
+        emitter.line("const MatchRange range = range_of_warp(turns, pairs.total);");
+        emitter.line("MatchSource source = {0, 0};");
+        // Where the matches of the lane's row are in `order`, less their number among those of the warp.
+        emitter.line("u32 begin = 0;");
         for word in 0..masks.len() {
-            emitter.line(&format!("const u64 probe{word} = __shfl_sync(0xffffffffu, lane_probe{word}, source);"));
+            emitter.line(&format!("u64 probe{word} = 0;"));
         }
-        emitter.line("const u32 row = unit.probe_first + first + source;");
-        emitter.line("bool matched = turn + lane < pairs.total;");
-        emitter.line("const u32 match = matched ? lists.order[begin + turn + lane - before] : 0;");
         if is_direct {
-            emitter.line("const u64 place = places + turn + lane;");
+            emitter.line("const u64 item_places = places - range.begin;");
+            emitter.line("const u32 shift = shift_to_sectors(range, places);");
+            emitter.line("places += range.end - range.begin;");
+        } else {
+            emitter.line("const u32 shift = 0;");
+        }
+        emitter.open("for (u32 turn = 0; turn < range.end - range.begin + shift; turn += 32)");
+        emitter.line("bool matched = turn + lane >= shift && turn + lane - shift < range.end - range.begin;");
+        emitter.line("const u32 number = matched ? range.begin + turn + lane - shift : range.begin;");
+        emitter.open("if (move_source(source, pairs, range.begin + turn - shift, number))");
+        emitter.line("begin = __shfl_sync(0xffffffffu, lane_begin - (pairs.inclusive - pairs.count), source.lane);");
+        for word in 0..masks.len() {
+            emitter.line(&format!("probe{word} = __shfl_sync(0xffffffffu, lane_probe{word}[item], source.lane);"));
+        }
+        emitter.close();
+        emitter.line("const u32 row = unit.probe_first + group * 32 * items + item * 32 + source.lane;");
+        emitter.line("const u32 match = matched ? lists.order[begin + number] : 0;");
+        if is_direct {
+            emitter.line("const u64 place = item_places + number;");
         }
         emitter.alive = "matched".into();
-        self.columns(emitter)
     }
 
     /// The shared memory of lists, and the loop over work items.
@@ -175,11 +231,11 @@ impl Matches<'_> {
         let slots_bits = emitter.params.once("u64", Binding::Match(MatchPart::HeadsBits));
         let end = self.shared_words(emitter, &capacity, &slots_bits);
         emitter.line(&format!("u32* const counts = reinterpret_cast<u32*>({end});"));
-        emitter.line(&format!("u32* const sums = counts + {capacity};"));
-        emitter.line("u16* const firsts = reinterpret_cast<u16*>(sums + 33);");
-        let halves = (0..4).map(|index| format!("firsts + {index} * {capacity}")).collect::<Vec<_>>().join(", ");
+        emitter.line(&format!("u32* const shared = counts + {capacity};"));
+        emitter.line("u16* const places = reinterpret_cast<u16*>(shared + LIST_WORDS);");
+        let halves = (0..2).map(|index| format!("places + {index} * {capacity}")).collect::<Vec<_>>().join(", ");
         emitter.line(&format!(
-            "const MatchLists lists = {{heads, counts, sums, {halves}, (u32){slots_bits}, (u32){capacity}}};"
+            "const MatchLists lists = {{heads, counts, shared, {halves}, (u32){slots_bits}, (u32){capacity}}};"
         ));
         self.items(emitter);
     }
@@ -277,9 +333,9 @@ impl Matches<'_> {
     }
 
     /// Loads the keys of some probe rows a thread, finds their first matches, and opens the loop
-    /// over all matches.
-    fn look_up(&self, emitter: &mut Emitter, items: u32) {
-        emitter.line(&format!("constexpr u32 items = {items};"));
+    /// over all matches. Where matches are only written, all of them get their places here.
+    fn look_up(&self, emitter: &mut Emitter, is_direct: bool) {
+        emitter.line(&format!("constexpr u32 items = {};", if is_direct { ITEMS } else { 1 }));
         emitter.line("const u32 warp_first = (threadIdx.x & ~31u) * items;");
         emitter.open("for (u32 first = warp_first; first < unit.probe_rows; first += blockDim.x * items)");
         emitter.line("const u32 row_first = unit.probe_first + first + (threadIdx.x & 31);");
@@ -297,27 +353,40 @@ impl Matches<'_> {
         }
         emitter.line("matches[item] = inside;");
         emitter.close();
-        for statement in [
-            format!("if (matches[item] != 0) matches[item] = heads[chain_of(chains, {})];", folded(&keys)),
-            {
-                let arguments: String = (0..masks.len()).map(|word| format!(", probe{word}s[item]")).collect();
-                format!(
-                    "matches[item] = first_match(chains, matches[item], [&](u32 match) {{ return accepts(match, row_first + item * 32{arguments}); }});"
-                )
-            },
-        ] {
+        let (row, probe) = ("row_first + item * 32", |word: &str| format!("{word}s[item]"));
+        let find = match (self.form, is_direct) {
+            (MatchForm::Semi, true) => {
+                let first = self.found("first_match", "matches[item]", row, probe);
+                format!("matches[item] = {first}; if (matches[item] != 0) matches[item] |= 1u << 16;")
+            }
+            (_, true) => format!("matches[item] = {};", self.found("count_matches", "matches[item]", row, probe)),
+            (_, false) => format!("matches[item] = {};", self.found("first_match", "matches[item]", row, probe)),
+        };
+        let head = format!("if (matches[item] != 0) matches[item] = heads[chain_of(chains, {})];", folded(&keys));
+        for statement in [head, find] {
             emitter.line("#pragma unroll");
             emitter.open("for (u32 item = 0; item < items; ++item)");
             emitter.line(&statement);
             emitter.close();
         }
+        if is_direct {
+            let control = emitter.params.once("u64*", Binding::Control);
+            let capacity = emitter.params.once("u64", Binding::OutputCapacity);
+            emitter.line("bool fits = true;");
+            emitter.line(&format!(
+                "u64 places = reserve_matches(&{control}[WJ_CONTROL_ROWS], {capacity}, matches, fits);"
+            ));
+            emitter.line("if (!fits) continue;");
+        }
         // A row matches at most `capacity` times.
         emitter.open("for (u32 round = 0; round <= chains.capacity; ++round)");
     }
 
-    fn next_match(&self, entry: &str) -> String {
-        let arguments: String = (0..self.build.key_masks().len()).map(|word| format!(", probe{word}")).collect();
-        format!("first_match(chains, {entry}, [&](u32 later) {{ return accepts(later, row{arguments}); }})")
+    /// A call of `function` with what accepts matches of the probe row `row`, whose keys `probe` names.
+    fn found(&self, function: &str, entry: &str, row: &str, probe: impl Fn(&str) -> String) -> String {
+        let keys: String =
+            (0..self.build.key_masks().len()).map(|word| format!(", {}", probe(&format!("probe{word}")))).collect();
+        format!("{function}(chains, {entry}, [&](u32 other) {{ return accepts(other, {row}{keys}); }})")
     }
 
     fn probe_keys(&self, emitter: &mut Emitter, line: impl Fn(&str) -> String) {

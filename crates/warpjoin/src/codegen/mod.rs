@@ -11,6 +11,7 @@ mod aggregate_block;
 mod aggregate_columns;
 mod aggregate_slot;
 mod aggregate_walk;
+mod batch;
 mod cast;
 mod constants;
 mod emitter;
@@ -31,10 +32,11 @@ mod value;
 pub(crate) use aggregate::ROWS_PER_THREAD_BITS_MAX;
 pub(crate) use aggregate_block::{key_bytes, partition_slots};
 pub(crate) use aggregate_walk::{PLACES_EACH, PLACES_HEAD};
+pub(crate) use batch::BATCH_BLOCKS;
 pub(crate) use cast::check as check_cast;
 pub(crate) use constants::{
     BLOCK_THREADS, Constants, DEVICES_MAX, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY,
-    ROW_WORDS_MAX, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, control, group_counter, status,
+    ROW_WORDS_MAX, SAMPLE_SLOTS, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, control, group_counter, status,
 };
 pub(crate) use emitter::ValidityForm;
 pub(crate) use matches::{match_threads, shared_row_bytes};
@@ -44,6 +46,6 @@ pub(crate) use regroup::regroup;
 pub use shapes::GroupByForm;
 pub(crate) use shapes::{
     Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey,
-    ProbeStep, RowShape, RowSpec, Sink, SourceShape, Step, StoredKey,
+    ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, WordSlots,
 };
 pub(crate) use value::is_string;

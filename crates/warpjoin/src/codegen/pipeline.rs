@@ -6,6 +6,7 @@ use super::aggregate::{self, Limits};
 use super::aggregate_block;
 use super::aggregate_columns;
 use super::aggregate_walk;
+use super::batch::{BATCH_BLOCKS, Batch};
 use super::constants::{Constants, PARTITION_THREADS_MANY};
 use super::emitter::{Cell, Emitter, Environment};
 use super::expr::{conjuncts, evaluate};
@@ -38,6 +39,8 @@ pub(crate) struct GeneratedPipeline {
 pub(crate) enum Grid {
     /// A row a thread, grid stride.
     Tiles { block_threads: u32, shared_bytes: u32 },
+    /// [`super::batch::ITEMS`] rows a thread, grid stride, [`BATCH_BLOCKS`] blocks a multiprocessor.
+    Batches { block_threads: u32, shared_bytes: u32 },
     /// [`super::constants::PARTITION_ITEMS`] rows a thread, grid stride, a counter a partition.
     Count,
     /// A tile of a partition a block, of at most so many threads.
@@ -96,7 +99,8 @@ pub(crate) fn generate(source: &SourceShape, steps: &[Step], sink: &Sink, hash_b
     }
     let (shape, frame, grid) = match source {
         SourceShape::Matches { build, probe, form } => {
-            let writes_rows = !matches!(sink, Sink::Aggregate { .. });
+            // The other sinks that write rows may drop some of them first.
+            let writes_rows = matches!(sink, Sink::Materialise(_));
             let matches = Matches { build, probe, form: *form };
             let (environment, rest) = if *form == MatchForm::Lists {
                 (matches.open_lists(&mut emitter, writes_rows && !steps.iter().any(Step::drops_rows)), steps)
@@ -106,7 +110,21 @@ pub(crate) fn generate(source: &SourceShape, steps: &[Step], sink: &Sink, hash_b
             let (shape, frame) = emit_rest(&mut emitter, environment, rest, sink)?;
             (shape, frame, Grid::Matches)
         }
-        _ => emit_tiles(&mut emitter, source, steps, sink)?,
+        _ => {
+            emitter.is_streaming = steps.iter().any(|step| matches!(step, Step::Probe(_)));
+            match Batch::of(source, steps, sink) {
+                Some(batch) => {
+                    let environment = batch.open(&mut emitter, BLOCK_THREADS)?;
+                    let (shape, frame) = emit_rest(&mut emitter, environment, batch.after, sink)?;
+                    (
+                        shape,
+                        frame,
+                        Grid::Batches { block_threads: BLOCK_THREADS, shared_bytes: store::RESERVATION_BYTES },
+                    )
+                }
+                None => emit_tiles(&mut emitter, source, steps, sink)?,
+            }
+        }
     };
     let block_threads = match source {
         SourceShape::Matches { form, .. } => matches::match_threads(*form),
@@ -179,6 +197,7 @@ fn finish(
         {
             format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)")
         }
+        Grid::Batches { .. } => format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, {BATCH_BLOCKS})"),
         Grid::Matches if block_threads == matches::MATCH_THREADS => {
             format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, {})", matches::MATCH_BLOCKS)
         }

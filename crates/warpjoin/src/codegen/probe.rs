@@ -5,7 +5,7 @@ use super::expr::evaluate;
 use super::lookup;
 use super::packing::Packing;
 use super::params::{Binding, JoinPart};
-use super::shapes::{JoinShape, PayloadForm, ProbeKey, ProbeStep, StoredKey};
+use super::shapes::{DirectSlots, JoinShape, PayloadForm, ProbeKey, ProbeStep, Slots, StoredKey, WordSlots};
 use super::store::key_word;
 use super::value::Value;
 use crate::Result;
@@ -31,12 +31,7 @@ pub(crate) fn probe(
     if shape.is_hashed() {
         check_key(emitter, shape, &packed, join)?;
     }
-    let build_columns = step.payload_of.iter().map(|&payload| match payload {
-        Some(column) => Ok(Cell::Payload { join, column }),
-        None => Ok(Cell::Absent),
-    });
-    let probe_columns = (0..environment.len()).map(|index| environment.cell(index));
-    let both = Environment::new(build_columns.chain(probe_columns).collect::<Result<_>>()?);
+    let both = both_sides(environment, step, join)?;
     if let Some(residual) = &step.residual {
         let mut conditions = vec![];
         super::expr::conjuncts(residual, &mut conditions);
@@ -49,6 +44,21 @@ pub(crate) fn probe(
         emitter.statement(&format!("done{join} = true;"));
         emitter.flush();
     }
+    output(step, &both)
+}
+
+/// The columns of both sides of a match.
+pub(super) fn both_sides(environment: &Environment, step: &ProbeStep, join: usize) -> Result<Environment> {
+    let build_columns = step.payload_of.iter().map(|&payload| match payload {
+        Some(column) => Ok(Cell::Payload { join, column }),
+        None => Ok(Cell::Absent),
+    });
+    let probe_columns = (0..environment.len()).map(|index| environment.cell(index));
+    Ok(Environment::new(build_columns.chain(probe_columns).collect::<Result<_>>()?))
+}
+
+/// The columns that go on.
+pub(super) fn output(step: &ProbeStep, both: &Environment) -> Result<Environment> {
     let cells = step.output.iter().map(|&index| both.cell(index)).collect::<Result<_>>()?;
     Ok(Environment::new(cells))
 }
@@ -123,19 +133,27 @@ fn find(emitter: &mut Emitter, shape: &JoinShape, key: &str, is_semi: bool, join
     let found = format!("match{join}");
     let alive = emitter.alive.clone();
     emitter.line(&format!("u64 {found} = 0;"));
-    if let Some(direct) = shape.direct {
-        let bits = direct.bytes * 8;
-        let slots = emitter.params.once(&format!("const u{bits}*"), Binding::Join(join, JoinPart::Slots));
-        emitter.line(&format!("if ({alive}) {found} = {slots}[{key} - 1];"));
-        emitter.line(&format!("{alive} = {found} != 0;"));
-        emitter.line(&format!("{found} -= 1;"));
-    } else {
-        let slots = emitter.params.once("const Slot*", Binding::Join(join, JoinPart::Slots));
-        let windows = emitter.params.once("u64", Binding::Join(join, JoinPart::Windows));
-        emitter.line(&format!(
-            "{alive} = find<{}>({slots}, {windows}, {key}, hash_key({key}), {alive}, {found});",
-            shape.lanes
-        ));
+    match shape.slots {
+        Slots::Direct(_) => {
+            let slots = slots_of(emitter, shape, join);
+            emitter.line(&format!("if ({alive}) {found} = {slots}[{key} - 1];"));
+            emitter.line(&format!("{alive} = {found} != 0;"));
+            emitter.line(&format!("{found} -= 1;"));
+        }
+        Slots::Words(WordSlots { bytes, key_bits }) => {
+            let (slots, count) = (slots_of(emitter, shape, join), windows_of(emitter, join));
+            let home = format!("home{join}");
+            emitter.line(&format!("const u32 {home} = word_home<u{}>({key}, {count}, {key_bits});", bytes * 8));
+            emitter.line(&format!(
+                "{alive} = {alive} && find_word({slots}, {count}, {key}, {key_bits}, {home}, {slots}[{home}], {found});"
+            ));
+        }
+        Slots::Pairs { lanes } => {
+            let (slots, windows) = (slots_of(emitter, shape, join), windows_of(emitter, join));
+            emitter.line(&format!(
+                "{alive} = find<{lanes}>({slots}, {windows}, {key}, hash_key({key}), {alive}, {found});"
+            ));
+        }
     }
     let mut row = found.clone();
     if !shape.unique {
@@ -153,6 +171,27 @@ fn find(emitter: &mut Emitter, shape: &JoinShape, key: &str, is_semi: bool, join
         row = format!("row{join}");
         emitter.line(&format!("const u64 {row} = alive{join} ? {row_list}[({found} >> 32) + {index}] : 0;"));
     }
+    access(emitter, shape, row, join);
+}
+
+/// The table's slots as a parameter.
+pub(super) fn slots_of(emitter: &mut Emitter, shape: &JoinShape, join: usize) -> String {
+    let c_type = match shape.slots {
+        Slots::Direct(DirectSlots { bytes, .. }) | Slots::Words(WordSlots { bytes, .. }) => {
+            format!("const u{}*", bytes * 8)
+        }
+        Slots::Pairs { .. } => "const Slot*".into(),
+    };
+    emitter.params.once(&c_type, Binding::Join(join, JoinPart::Slots))
+}
+
+/// How many slots, or windows of slots, there are.
+pub(super) fn windows_of(emitter: &mut Emitter, join: usize) -> String {
+    emitter.params.once("u64", Binding::Join(join, JoinPart::Windows))
+}
+
+/// Registers the payload of what was found.
+pub(super) fn access(emitter: &mut Emitter, shape: &JoinShape, row: String, join: usize) {
     let access = match &shape.payload {
         PayloadForm::Packed(packing) => {
             let word = if shape.finds_payload() || packing.words() == 0 {

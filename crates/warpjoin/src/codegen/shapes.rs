@@ -153,10 +153,48 @@ pub(crate) struct JoinShape {
     pub payload: PayloadForm,
     /// No key twice, or it does not matter: the slot's value is the payload word, or the build row.
     pub unique: bool,
-    /// Lanes of a probe group.
-    pub lanes: u32,
-    /// The table is indexed by the packed key.
-    pub direct: Option<DirectSlots>,
+    pub slots: Slots,
+}
+
+/// Where a table has its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slots {
+    /// Open addressing in slots of a key word and a value word, probed by so many lanes together.
+    Pairs { lanes: u32 },
+    /// Open addressing in slots of one word. Unique keys only.
+    Words(WordSlots),
+    /// Indexed by the packed key. Unique keys only.
+    Direct(DirectSlots),
+}
+
+/// Slots of one word: key word in the low bits, value above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WordSlots {
+    /// 4 or 8.
+    pub bytes: u32,
+    /// Key words are at most 2^key_bits.
+    pub key_bits: u32,
+}
+
+impl WordSlots {
+    /// The smallest slots that hold a key word and its value: the payload word, or the number of one of at
+    /// most `rows_max` build rows.
+    pub(crate) fn of(packing: &Packing, payload: &PayloadForm, rows_max: u64) -> Option<Self> {
+        let bits_of = |number: u64| 64 - number.leading_zeros();
+        let value_bits = match payload {
+            PayloadForm::Packed(packing) => packing.single_word_bits()?,
+            PayloadForm::Columns(_) => bits_of(rows_max),
+        };
+        let key_bits = match packing.span() {
+            Some(span) => bits_of(span - 1).max(1),
+            None => packing.single_word_bits().filter(|&bits| bits < 64)?,
+        };
+        match key_bits + value_bits {
+            0..=32 => Some(Self { bytes: 4, key_bits }),
+            33..=64 => Some(Self { bytes: 8, key_bits }),
+            _ => None,
+        }
+    }
 }
 
 /// Slots of a table that is indexed by the packed key: 0, or a value + 1.
@@ -185,7 +223,21 @@ impl DirectSlots {
 impl JoinShape {
     /// Whether the value that a probe finds is the payload word.
     pub(crate) fn finds_payload(&self) -> bool {
-        self.unique && self.direct.is_none_or(|slots| slots.holds_payload)
+        let holds_payload = match self.slots {
+            Slots::Direct(slots) => slots.holds_payload,
+            Slots::Pairs { .. } | Slots::Words(_) => true,
+        };
+        self.unique && holds_payload
+    }
+
+    /// The table in words.
+    pub(crate) fn describe(&self) -> String {
+        match (self.slots, self.unique) {
+            (Slots::Direct(slots), _) => format!("DirectTable[{} bytes]", slots.bytes),
+            (Slots::Words(slots), _) => format!("HashTable[unique, 1 lanes, {} bytes]", slots.bytes),
+            (Slots::Pairs { lanes }, true) => format!("HashTable[unique, {lanes} lanes, 16 bytes]"),
+            (Slots::Pairs { lanes }, false) => format!("HashTable[lists, {lanes} lanes]"),
+        }
     }
 
     /// Whether slots hold a hash of the key, so that matches must be checked against the key.

@@ -54,7 +54,12 @@ fn write(emitter: &mut Emitter, values: &[Value]) -> Vec<ColumnType> {
         };
         if let Some((name, code)) = stored {
             let field = emitter.params.once(&format!("{name}*"), target);
-            emitter.statement(&format!("{field}[place] = {code};"));
+            let statement = if emitter.is_streaming {
+                format!("store_once({field} + place, {code});")
+            } else {
+                format!("{field}[place] = {code};")
+            };
+            emitter.statement(&statement);
         }
         if let Some(valid) = &value.valid {
             let field = emitter.params.once("u8*", Binding::OutputValidity(index));

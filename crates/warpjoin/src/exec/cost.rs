@@ -4,13 +4,17 @@
 //! decides is their ratio, which other GPUs share. Rows that a filter drops are not known here, so a
 //! join behind a filter keeps its place in the pipeline.
 
-use super::options::JoinForm;
+use std::sync::Arc;
+
+use super::join::is_ordered;
+use super::options::{ExecOptions, JoinForm};
 use super::partition::PASS_BITS_MAX;
 use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::Step;
 use crate::expr::ExprKind;
 use crate::plan::JoinPlan;
+use crate::{Session, Table};
 
 /// Joins of fewer rows are over before a partition has started.
 const PARTITIONED_ROWS_MIN: u64 = 1 << 22;
@@ -21,7 +25,9 @@ const MATCH_PS_PER_BYTE: f64 = 0.75;
 /// An insert into a table in L2, and into one in device memory.
 const INSERT_PS: (f64, f64) = (30.0, 140.0);
 /// A probe by the table's share of L2: up to so much of it, so long.
-const PROBE_PS: [(f64, f64); 4] = [(0.125, 15.0), (0.7, 22.0), (1.5, 30.0), (f64::INFINITY, 45.0)];
+const PROBE_PS: [(f64, f64); 5] = [(0.1, 5.0), (0.35, 8.0), (0.7, 10.5), (1.5, 20.0), (f64::INFINITY, 32.0)];
+/// Reading probe rows and writing matches, a byte.
+const STREAM_PS_PER_BYTE: f64 = 0.36;
 /// An insert into a direct table in the order of its keys.
 const ORDERED_INSERT_PS: f64 = 5.0;
 /// Writing key and payload for the build, and reading them again, a byte.
@@ -30,67 +36,89 @@ const BUILD_ROWS_PS_PER_BYTE: f64 = 0.7;
 impl Query<'_> {
     /// Whether both sides should be partitioned, rather than one table be probed by the pipeline.
     pub(crate) fn prefers_partition(&self, plan: &JoinPlan, build: &Relation, probe: &Relation) -> bool {
-        if self.devices() != 1 {
-            return false;
-        }
-        if let Some(form) = self.options.join_form {
-            return form == JoinForm::Partitioned;
-        }
-        let (build_rows, probe_rows) = (build.rows_max, probe.rows_max);
         let is_plain = |relation: &Relation| {
             matches!(relation.source, Source::Table(..) | Source::Intermediate(_))
                 && relation.steps.iter().all(|step| matches!(step, Step::Project(_)))
         };
-        if !is_plain(build) || !is_plain(probe) || build_rows + probe_rows < PARTITIONED_ROWS_MIN {
-            return false;
-        }
-        let (build_bytes, probe_bytes) = self.row_bytes(plan);
-        if build_bytes.max(probe_bytes) > 64.0 {
-            return false;
-        }
-        let passes = if build_rows >> PASS_BITS_MAX > 4096 { 2.0 } else { 1.0 };
-        let (build_rows_f, probe_rows_f) = (build_rows as f64, probe_rows as f64);
-        let partitioned = (build_rows_f * build_bytes + probe_rows_f * probe_bytes) * passes * PASS_PS_PER_BYTE
-            + probe_rows_f * (build_bytes + probe_bytes) * MATCH_PS_PER_BYTE;
-        partitioned < self.table_ps(plan, build_rows_f, probe_rows_f, build_bytes)
+        let rows = (is_plain(build) && is_plain(probe)).then_some((build.rows_max, probe.rows_max));
+        prefers_partition(plan, rows, self.session, self.inputs, self.options)
     }
+}
 
-    /// Building one table and probing it.
-    fn table_ps(&self, plan: &JoinPlan, build_rows: f64, probe_rows: f64, build_bytes: f64) -> f64 {
-        let l2_bytes = self.session.devices()[0].info().l2_bytes as f64;
-        let share = build_rows * 32.0 / l2_bytes;
-        let is_ordered = match plan.on.as_slice() {
-            [(key, _)] => matches!(key.kind, ExprKind::Column(column) if self.is_ordered(&plan.build, column)),
-            _ => false,
-        };
-        let insert = match (is_ordered, share <= 1.0) {
-            (true, _) => ORDERED_INSERT_PS,
-            (false, true) => INSERT_PS.0,
-            (false, false) => INSERT_PS.1,
-        };
-        let probe = PROBE_PS.iter().find(|(up_to, _)| share <= *up_to).map_or(0.0, |(_, ps)| *ps);
-        build_rows * (insert + build_bytes * BUILD_ROWS_PS_PER_BYTE) + probe_rows * probe
+/// Whether both sides should be partitioned; `rows` are those of build and probe side, if both are columns that
+/// lie there and are read whole.
+pub(super) fn prefers_partition(
+    plan: &JoinPlan,
+    rows: Option<(u64, u64)>,
+    session: &Session,
+    inputs: &[Arc<Table>],
+    options: &ExecOptions,
+) -> bool {
+    let [device] = session.devices() else { return false };
+    if let Some(form) = options.join_form {
+        return form == JoinForm::Partitioned;
     }
+    let Some((build_rows, probe_rows)) = rows.filter(|(build, probe)| build + probe >= PARTITIONED_ROWS_MIN) else {
+        return false;
+    };
+    let (build_bytes, probe_bytes) = row_bytes(plan);
+    if build_bytes.max(probe_bytes) > 64.0 {
+        return false;
+    }
+    let passes = if build_rows >> PASS_BITS_MAX > 4096 { 2.0 } else { 1.0 };
+    let (build_rows, probe_rows) = (build_rows as f64, probe_rows as f64);
+    let partitioned = (build_rows * build_bytes + probe_rows * probe_bytes) * passes * PASS_PS_PER_BYTE
+        + probe_rows * (build_bytes + probe_bytes) * MATCH_PS_PER_BYTE;
+    let is_ordered = match plan.on.as_slice() {
+        [(key, _)] => matches!(key.kind, ExprKind::Column(column) if is_ordered(inputs, &plan.build, column)),
+        _ => false,
+    };
+    partitioned < table_ps(plan, (build_rows, probe_rows), device.info().l2_bytes as f64, is_ordered)
+}
 
-    /// Bytes of a row of each side that the join needs.
-    fn row_bytes(&self, plan: &JoinPlan) -> (f64, f64) {
-        let build_width = plan.build.schema.fields().len();
-        let bytes = |data_type: &arrow::datatypes::DataType| data_type.primitive_width().unwrap_or(4) as f64;
-        let keys: f64 = plan.on.iter().map(|(key, _)| bytes(&key.data_type)).sum();
-        let mut sides = (keys, keys);
-        for column in super::join::needed(plan) {
-            let is_key =
-                |key: &crate::expr::Expr, column: usize| matches!(key.kind, ExprKind::Column(c) if c == column);
-            match column.checked_sub(build_width) {
-                None if !plan.on.iter().any(|(key, _)| is_key(key, column)) => {
-                    sides.0 += bytes(plan.build.schema.field(column).data_type());
-                }
-                Some(column) if !plan.on.iter().any(|(_, key)| is_key(key, column)) => {
-                    sides.1 += bytes(plan.probe.schema.field(column).data_type());
-                }
-                _ => {}
+/// Building one table and probing it.
+fn table_ps(plan: &JoinPlan, (build_rows, probe_rows): (f64, f64), l2_bytes: f64, is_ordered: bool) -> f64 {
+    let (build_bytes, probe_bytes) = row_bytes(plan);
+    // Key and payload in a word where they fit.
+    let slot_bytes = if build_bytes <= 8.0 { (build_bytes / 4.0).ceil() * 4.0 } else { 16.0 };
+    let share = 2.0 * build_rows * slot_bytes / l2_bytes;
+    let insert = match (is_ordered, share <= 1.0) {
+        (true, _) => ORDERED_INSERT_PS,
+        (false, true) => INSERT_PS.0,
+        (false, false) => INSERT_PS.1,
+    };
+    let probe = PROBE_PS.iter().find(|(up_to, _)| share <= *up_to).map_or(0.0, |(_, ps)| *ps);
+    let width = |index: &usize| field_bytes(plan, *index);
+    let stream = (probe_bytes + plan.output.iter().map(width).sum::<f64>()) * STREAM_PS_PER_BYTE;
+    build_rows * (insert + build_bytes * BUILD_ROWS_PS_PER_BYTE) + probe_rows * (probe + stream)
+}
+
+/// Bytes of a row of each side that the join needs.
+fn row_bytes(plan: &JoinPlan) -> (f64, f64) {
+    let build_width = plan.build.schema.fields().len();
+    let keys: f64 = plan.on.iter().map(|(key, _)| bytes(&key.data_type)).sum();
+    let mut sides = (keys, keys);
+    for column in super::join::needed(plan) {
+        let is_key = |key: &crate::expr::Expr, column: usize| matches!(key.kind, ExprKind::Column(c) if c == column);
+        match column.checked_sub(build_width) {
+            None if !plan.on.iter().any(|(key, _)| is_key(key, column)) => {
+                sides.0 += bytes(plan.build.schema.field(column).data_type());
             }
+            Some(column) if !plan.on.iter().any(|(_, key)| is_key(key, column)) => {
+                sides.1 += bytes(plan.probe.schema.field(column).data_type());
+            }
+            _ => {}
         }
-        sides
     }
+    sides
+}
+
+fn bytes(data_type: &arrow::datatypes::DataType) -> f64 {
+    data_type.primitive_width().unwrap_or(4) as f64
+}
+
+/// Bytes of a column of either side.
+fn field_bytes(plan: &JoinPlan, index: usize) -> f64 {
+    let mut fields = plan.build.schema.fields().iter().chain(plan.probe.schema.fields());
+    fields.nth(index).map_or(0.0, |field| bytes(field.data_type()))
 }

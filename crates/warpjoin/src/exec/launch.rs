@@ -10,8 +10,8 @@ use super::partition::{PartitionTarget, partition_launch};
 use super::query::Query;
 use super::relation::{IntermediateShard, JoinTable, Relation, Source};
 use crate::codegen::{
-    Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, MatchPart, PARTITION_ITEMS, PARTITION_THREADS_MANY,
-    PartitionPart, ROWS_PER_THREAD_BITS_MAX, SketchPart, control, status,
+    BATCH_BLOCKS, Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, MatchPart, PARTITION_ITEMS,
+    PARTITION_THREADS_MANY, PartitionPart, ROWS_PER_THREAD_BITS_MAX, SketchPart, control, status,
 };
 use crate::column::EncodedColumn;
 use crate::{Error, Result};
@@ -185,6 +185,10 @@ pub(super) fn launch_shape(
             let least = rows.div_ceil(threads << ROWS_PER_THREAD_BITS_MAX);
             (tiles.min(fill(block_threads, shared_bytes)).max(least), block_threads, shared_bytes)
         }
+        Grid::Batches { block_threads, shared_bytes } => {
+            let tiles = rows.div_ceil(u64::from(block_threads)).max(1);
+            (tiles.min(u64::from(info.multiprocessors * BATCH_BLOCKS)), block_threads, shared_bytes)
+        }
         Grid::Count => {
             let threads = if info.kind == DeviceKind::Simulated { 64 } else { PARTITION_THREADS_MANY };
             let shared_bytes = 4 << bits;
@@ -197,7 +201,10 @@ pub(super) fn launch_shape(
         }
         Grid::Matches => {
             let (threads, shared_bytes) = match &relation.source {
-                Source::Matches(matches, form) => (threads_of(info, *form), matches.table(*form).shared_bytes),
+                Source::Matches(matches, form) => {
+                    let shared_bytes = matches.table(*form).shared_bytes;
+                    (threads_of(info, *form, shared_bytes), shared_bytes)
+                }
                 _ => (32, 0),
             };
             (fill(threads, shared_bytes), threads, shared_bytes)

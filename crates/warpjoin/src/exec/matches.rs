@@ -5,10 +5,10 @@ use std::sync::Arc;
 use warpjoin_device::{Arg, Buffer, DeviceInfo, DeviceKind, Launch};
 
 use super::join::needed;
-use super::partition::{PARTITION_BITS_MAX, PartitionedRows, PassBits, one_block, partition_module};
+use super::partition::{PARTITION_BITS_MAX, PartitionedRows, PassBits, one_block, partition_module, row_words};
 use super::query::Query;
 use super::relation::{Relation, Source};
-use crate::codegen::{MatchForm, RowShape, RowSpec, Step, match_threads, shared_row_bytes};
+use crate::codegen::{MatchForm, RowShape, RowSpec, SAMPLE_SLOTS, Step, match_threads, shared_row_bytes};
 use crate::expr::Expr;
 use crate::plan::{JoinKind, JoinPlan};
 use crate::{Error, Result};
@@ -17,6 +17,10 @@ use crate::{Error, Result};
 const PARTITION_ROWS: u64 = 4096;
 /// Room for this many spreads of the rows of a partition around their mean.
 const SPREADS: f64 = 8.0;
+/// Partitions whose keys are looked at.
+const SAMPLED_PARTITIONS: u32 = 16;
+/// Where one of so many build rows repeats a key, rows are put in lists by key.
+const REPEATED_SHARE: u64 = 4;
 
 /// Two relations that were partitioned by the same bits, to be matched.
 #[derive(Debug)]
@@ -67,13 +71,19 @@ pub(crate) struct ItemTable {
 fn item_table(build: &RowShape, form: MatchForm, chain_bits: u32, capacity: u32) -> ItemTable {
     let (row_bytes, other_bytes) = shared_row_bytes(build, form);
     // Slots of open addressing are more than keys.
-    let heads_bits = if form == MatchForm::Lists { bits_for(2 * u64::from(capacity)) } else { chain_bits };
+    let heads_bits = if form == MatchForm::Lists { bits_for(u64::from(capacity) * 5 / 4) } else { chain_bits };
     ItemTable { heads_bits, shared_bytes: (4 << heads_bits) + capacity * row_bytes + other_bytes }
 }
 
-/// Threads of a block that joins a work item.
-pub(crate) fn threads_of(info: &DeviceInfo, form: MatchForm) -> u32 {
-    if info.kind == DeviceKind::Simulated { 64 } else { match_threads(form) }
+/// Threads of a block that joins a work item. Lists take most of the shared memory: where two blocks of them fit
+/// on a multiprocessor, one builds while the other writes.
+pub(crate) fn threads_of(info: &DeviceInfo, form: MatchForm, shared_bytes: u32) -> u32 {
+    let threads = match_threads(form);
+    match (info.kind, form) {
+        (DeviceKind::Simulated, _) => 64,
+        (_, MatchForm::Lists) if 2 * (shared_bytes + 1024) <= info.shared_bytes_per_block_max => threads / 2,
+        _ => threads,
+    }
 }
 
 impl Query<'_> {
@@ -148,45 +158,76 @@ impl Query<'_> {
         let blocks = self.session.devices().iter().map(|d| u64::from(d.info().multiprocessors)).max().unwrap_or(1);
         let even = (4 * (probe_rows >> bits)).min(probe_rows / (16 * blocks));
         let chunk_rows = u32::try_from(even).unwrap_or(u32::MAX).clamp(2 * capacity, 1 << 30);
-        let kernels = self.compile(&partition_module(self.options.hash_bits), "match_items")?;
-        let mut items = vec![];
-        let mut flags = vec![];
-        for (device, (build, probe)) in build.shards.iter().zip(&probe.shards).enumerate() {
-            let stream = &self.streams[device];
-            let counts = stream.alloc(((1u64 << bits) + 1) * 8)?;
-            let oversize = stream.alloc_filled(8, 0)?;
-            let args = [
-                Arg::U64(1 << bits),
-                Arg::Buffer(&build.offsets),
-                Arg::Buffer(&probe.offsets),
-                Arg::U64(capacity.into()),
-                Arg::U64(chunk_rows.into()),
-                Arg::Buffer(&counts),
-                Arg::Buffer(&oversize),
-            ];
-            stream.launch(&kernels[device], Launch { shared_bytes: 33 * 8, ..one_block(stream) }, &args)?;
-            self.metrics.launches += 1;
-            flags.push(oversize);
-            items.push(counts);
-        }
-        let mut is_oversize = false;
-        for (stream, flag) in self.streams.iter().zip(&flags) {
-            let mut word = [0u8; 8];
-            stream.read(flag, 0, &mut word)?;
-            is_oversize |= word != [0; 8];
-        }
-        if !flags.is_empty() && !self.is_dry() {
-            self.settle()?;
-        }
-        let form = match (is_semi, is_oversize) {
+        let mut matches = Matches { build, probe, is_semi, bits, capacity, chain_bits, chunk_rows, items: vec![] };
+        let build_rows = self.items(&mut matches)?;
+        let form = match (is_semi, build_rows.is_oversize) {
             (true, true) => return Ok(None),
             (true, false) => MatchForm::Semi,
-            // Most likely a key that occurs often.
             (false, true) => MatchForm::Lists,
+            (false, false) if build_rows.repeated > build_rows.sampled / REPEATED_SHARE => MatchForm::Lists,
             (false, false) => MatchForm::Chains,
         };
-        Ok(Some((Matches { build, probe, is_semi, bits, capacity, chain_bits, chunk_rows, items }, form)))
+        Ok(Some((matches, form)))
     }
+
+    /// Counts the work items before each partition, and looks at the keys of some partitions.
+    fn items(&mut self, matches: &mut Matches) -> Result<BuildRows> {
+        let module = partition_module(self.options.hash_bits);
+        let [count, sample] = [self.compile(&module, "match_items")?, self.compile(&module, "match_sample")?];
+        let mut counters = vec![];
+        for (device, (build, probe)) in matches.build.shards.iter().zip(&matches.probe.shards).enumerate() {
+            let stream = &self.streams[device];
+            let items = stream.alloc(((1u64 << matches.bits) + 1) * 8)?;
+            let oversize = stream.alloc_filled(8, 0)?;
+            let sampled = stream.alloc_filled(16, 0)?;
+            let args = [
+                Arg::U64(1 << matches.bits),
+                Arg::Buffer(&build.offsets),
+                Arg::Buffer(&probe.offsets),
+                Arg::U64(matches.capacity.into()),
+                Arg::U64(matches.chunk_rows.into()),
+                Arg::Buffer(&items),
+                Arg::Buffer(&oversize),
+            ];
+            let one = one_block(stream);
+            stream.launch(&count[device], Launch { shared_bytes: 33 * 8, ..one }, &args)?;
+            self.metrics.launches += 1;
+            // A semi join takes no notice.
+            if !matches.is_semi {
+                let mut args = row_words(&matches.build.shape, &build.words);
+                args.extend([Arg::Buffer(&build.offsets), Arg::U64(1 << matches.bits), Arg::Buffer(&sampled)]);
+                let blocks = SAMPLED_PARTITIONS.min(1 << matches.bits);
+                stream.launch(&sample[device], Launch { blocks, shared_bytes: 4 * SAMPLE_SLOTS, ..one }, &args)?;
+                self.metrics.launches += 1;
+            }
+            counters.push((oversize, sampled));
+            matches.items.push(items);
+        }
+        let mut rows = BuildRows::default();
+        for (stream, (oversize, sampled)) in self.streams.iter().zip(&counters) {
+            let mut words = [[0u8; 8]; 3];
+            stream.read(oversize, 0, &mut words[0])?;
+            stream.read(sampled, 0, words[1..].as_flattened_mut())?;
+            let [oversize, sampled, repeated] = words.map(u64::from_ne_bytes);
+            rows.is_oversize |= oversize != 0;
+            rows.sampled += sampled;
+            rows.repeated += repeated;
+        }
+        if !counters.is_empty() && !self.is_dry() {
+            self.settle()?;
+        }
+        Ok(rows)
+    }
+}
+
+/// What was found out about the build rows.
+#[derive(Debug, Default)]
+struct BuildRows {
+    /// A partition has more than an item: most likely a key that occurs often.
+    is_oversize: bool,
+    sampled: u64,
+    /// Of those that were sampled: with the key of another one.
+    repeated: u64,
 }
 
 /// The fewest bits that tell `count` partitions apart, within bounds.

@@ -25,6 +25,9 @@ pub(crate) const PASS_BITS_MAX: u32 = 11;
 /// Most bits of a partition: a block counts all partitions in shared memory.
 pub(crate) const PARTITION_BITS_MAX: u32 = 15;
 
+/// Part of a device's memory up to which buffers are kept that could be freed.
+const KEPT_SHARE: u64 = 16;
+
 /// Rows of words by partition, on every device.
 #[derive(Debug)]
 pub(crate) struct PartitionedRows {
@@ -243,11 +246,23 @@ impl Query<'_> {
             };
             stream.launch(&steps.pass[device], launch, &args)?;
             self.metrics.launches += 1;
-            words = moved;
+            self.set_aside(&stream, std::mem::replace(&mut words, moved));
         }
         let end = stream.record()?;
         let begin = counting.events.0;
         Ok((PartitionedShard { rows_max, words, offsets }, PartitionFlight { scattering, begin, end }))
+    }
+}
+
+impl Query<'_> {
+    /// Keeps buffers that nobody needs any more until the query has ended, where they are a small part of the
+    /// device's memory: pieces of what is freed on the way would go into larger buffers, which the
+    /// driver then maps anew in each query.
+    fn set_aside(&mut self, stream: &Stream, buffers: Vec<Buffer>) {
+        let bytes: u64 = self.kept.iter().chain(&buffers).map(Buffer::bytes).sum();
+        if bytes <= stream.device().memory().limit_bytes() / KEPT_SHARE {
+            self.kept.extend(buffers);
+        }
     }
 }
 
@@ -308,7 +323,7 @@ fn allocate_words(stream: &Stream, shape: &RowShape, rows: u64) -> Result<Vec<Bu
 }
 
 /// The fields of `RowWords` in `wj/words.cuh`.
-fn row_words<'a>(shape: &RowShape, words: &'a [Buffer]) -> Vec<Arg<'a>> {
+pub(crate) fn row_words<'a>(shape: &RowShape, words: &'a [Buffer]) -> Vec<Arg<'a>> {
     let column = |(buffer, bytes)| WordColumn { buffer: Some(buffer), is_wide: bytes == 8, bias: 0 };
     let columns = words.iter().zip(shape.word_bytes()).map(column).collect();
     RowWords { columns, key_masks: shape.key_masks(), seed: 0, validity: None }.args()
@@ -323,7 +338,7 @@ pub(crate) fn partition_module(hash_bits: u32) -> ModuleSource {
     ModuleSource {
         name: file.name.into(),
         text: file.text.into(),
-        entries: ["partition_count", "partition_scan", PASS_SINGLE, PASS_MULTIPLE, "match_items"]
+        entries: ["partition_count", "partition_scan", PASS_SINGLE, PASS_MULTIPLE, "match_items", "match_sample"]
             .map(String::from)
             .to_vec(),
         defines: Constants { hash_bits, lanes: 1 }.defines(),

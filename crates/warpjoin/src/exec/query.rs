@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use warpjoin_device::{Event, Stream};
+use warpjoin_device::{Buffer, Event, Stream};
 
 use super::compile::Mode;
 use super::metrics::QueryMetrics;
@@ -29,6 +29,8 @@ pub(crate) struct Query<'a> {
     pub mode: Mode,
     /// Partitions that nobody has looked at yet.
     pub deferred: Vec<Deferred>,
+    /// Buffers that nobody needs any more.
+    pub kept: Vec<Buffer>,
 }
 
 impl<'a> Query<'a> {
@@ -48,6 +50,7 @@ impl<'a> Query<'a> {
             started: Instant::now(),
             mode: Mode::Run(false),
             deferred: vec![],
+            kept: vec![],
         })
     }
 

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, Scalar};
-use warpjoin::plan::{JoinPlan, PlanKind};
+use warpjoin::plan::{JoinKind, JoinPlan, PlanKind};
 
 use super::super::data::batch;
 use super::super::random::{input, node};
@@ -124,6 +124,58 @@ fn chain() -> Edge {
     equal("three joins in a row", inputs.clone(), plan)
 }
 
+/// Only the presence of keys counts; they may be any of 2^32, in slots of as many bits.
+fn semi() -> Vec<Edge> {
+    let semi = |name: &str, build: Vec<V>, probe: Vec<V>, data_type: &DataType| {
+        let inputs = vec![keyed(&[build], data_type), keyed(&[probe], data_type)];
+        let plan = JoinPlan { kind: JoinKind::ProbeSemi, output: vec![2, 3], ..join(&inputs[0], &inputs[1], 1) };
+        equal(name, inputs, join_node(plan))
+    };
+    let spread = |min: i128, max: i128| {
+        move |step: i128| {
+            ints((0..60).map(move |i| Some(min + (max - min) / 59 * (i / step * step))).chain([
+                Some(max),
+                Some(min),
+                None,
+            ]))
+        }
+    };
+    let (ints32, uints32) = (spread(i32::MIN.into(), i32::MAX.into()), spread(0, u32::MAX.into()));
+    vec![
+        semi("semi join over all of i32", ints32(2), ints32(1), &INT),
+        semi("semi join over all of u32", uints32(3), uints32(1), &DataType::UInt32),
+        semi("semi join without the largest key", uints32(1)[..59].to_vec(), uints32(1), &DataType::UInt32),
+        semi("semi join of one key", vec![V::Int(7); 300], ints((0..40).map(|row| Some(row % 9))), &INT),
+    ]
+}
+
+/// A join whose build rows are matches of another one, with null keys among them, and so many of a key
+/// that partitions do not do for it.
+fn nulls_behind_a_join() -> Edge {
+    let some =
+        |rows: usize| (0..rows).map(|r| if r % 3 == 0 { V::Null } else { V::Int((r % 4) as i128) }).collect::<Vec<_>>();
+    let inputs = vec![
+        batch(&[ints((0..60).map(Some)), some(60)], &[INT, INT], true),
+        keyed(&[ints((0..80).map(Some))], &INT),
+        keyed(&[some(90)], &INT),
+    ];
+    let mut inner = join(&inputs[0], &inputs[1], 1);
+    inner.output = vec![1, 3];
+    let inner = join_node(inner);
+    let probe = input(&inputs, 2);
+    let on = vec![(column(&inner, 0), column(&probe, 0))];
+    let outer = JoinPlan {
+        build: inner,
+        probe,
+        on,
+        kind: JoinKind::ProbeSemi,
+        null_equals_null: false,
+        residual: None,
+        output: vec![2, 3],
+    };
+    equal("null keys behind a join", inputs, join_node(outer))
+}
+
 /// Tables without columns that matter: the join only counts pairs.
 fn narrow() -> Edge {
     let inputs = vec![
@@ -140,6 +192,7 @@ pub(super) fn edges() -> Vec<Edge> {
     let mut edges = rows();
     edges.extend(shapes());
     edges.extend(outputs());
-    edges.extend([chain(), narrow()]);
+    edges.extend(semi());
+    edges.extend([chain(), narrow(), nulls_behind_a_join()]);
     edges
 }

@@ -55,6 +55,8 @@ pub(crate) fn settings() -> Vec<Settings> {
             ..usual.clone()
         },
         Settings { join_form: Some(JoinForm::Direct), ..usual.clone() },
+        Settings { join_form: Some(JoinForm::HashTable), hash_bits: 3, first_capacity: Some(1), ..usual.clone() },
+        Settings { join_form: Some(JoinForm::HashTable), devices: 2, distribution: Exchange, ..usual.clone() },
         Settings { devices: 2, lanes: Some(8), distribution: Exchange, ..usual.clone() },
         Settings { group_by_form: Some(GroupByForm::Global), first_capacity: Some(0), ..usual.clone() },
         Settings { group_by_form: Some(GroupByForm::Partitioned), ..usual.clone() },

@@ -1,0 +1,357 @@
+//! The tables of a join: open addressing in slots of one or two words, slots indexed by the key, lists of rows
+//! of duplicate keys.
+//!
+//! Must not know where the build rows come from, nor who probes.
+
+use std::sync::Arc;
+
+use warpjoin_device::{Arg, Buffer, Kernel, ModuleSource};
+
+use super::exchange::launch;
+use super::launch::read_report;
+use super::metrics::PipelineMetrics;
+use super::options::JoinForm;
+use super::query::Query;
+use super::relation::{Intermediate, JoinShard, JoinTable};
+use crate::codegen::{Constants, DirectSlots, JoinShape, PayloadForm, Slots, WordSlots, control, status};
+use crate::{Error, Reason, Result};
+
+/// Load factor where nothing else is asked for: one lane a key is as fast as two up to here. A denser
+/// table that just fits L2 is slower: at 0.7, with 52 MB of slots, the probes of TPC-H Q5 at scale 10
+/// took 7.5 ms on an H100 instead of 4.4 ms.
+const LOAD_FACTOR: f64 = 0.5;
+/// Bytes of a slot: key word and value word.
+const SLOT_BYTES: u64 = 16;
+/// Entries of `join_build.cu`.
+const BUILD_ENTRIES: [&str; 9] = [
+    "build_unique",
+    "build_set",
+    "build_count",
+    "build_offsets",
+    "build_fill",
+    "build_direct_4",
+    "build_direct_8",
+    "build_words_4",
+    "build_words_8",
+];
+/// Largest direct table that is made when one is asked for.
+const DIRECT_BYTES_MAX: u64 = 4 << 30;
+/// Windows that an insert reads before it gives up, at first.
+const STEPS_MAX: u64 = 4096;
+
+impl Query<'_> {
+    /// Builds the hash tables over build rows (key word, then payload): for unique keys first, and
+    /// with row lists when a key turns out to occur twice on any device; in a set it may.
+    pub(crate) fn build_table(
+        &mut self,
+        mut shape: JoinShape,
+        rows: Intermediate,
+        is_set: bool,
+    ) -> Result<Arc<JoinTable>> {
+        let load_factor = self.options.load_factor.unwrap_or(LOAD_FACTOR).clamp(0.01, 0.99);
+        let lanes = self.options.probe_group_lanes.unwrap_or_else(|| lanes_for(load_factor));
+        let pairs = Slots::Pairs { lanes };
+        if self.is_dry() {
+            shape.slots = if shape.unique { self.unique_slots(&shape, &rows, lanes) } else { pairs };
+            self.compile(&build_module(lanes, self.options.hash_bits), BUILD_ENTRIES[0])?;
+            return Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards: vec![], build: Arc::new(rows) }));
+        }
+        let rows_max = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
+        if rows_max > u64::from(u32::MAX) {
+            return Err(Reason::Limit(format!("{rows_max} build rows on one device")).into());
+        }
+        let started = self.record_events()?;
+        shape.slots = self.unique_slots(&shape, &rows, lanes);
+        let mut build = TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
+        let unique = match shape.slots {
+            Slots::Direct(slots) => self.build_direct(&build, slots)?,
+            Slots::Words(slots) => self.build_words(&mut build, slots)?,
+            Slots::Pairs { .. } => self.build_unique(&mut build)?,
+        };
+        shape.unique = unique.is_some();
+        let shards = match unique {
+            Some(shards) => shards,
+            None => {
+                shape.slots = pairs;
+                let mut build =
+                    TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
+                self.build_lists(&mut build)?
+            }
+        };
+        let mut kernel_ns = 0;
+        for (stream, started) in self.streams.iter().zip(&started) {
+            let ended = stream.record()?;
+            stream.synchronize()?;
+            kernel_ns = kernel_ns.max(ended.elapsed_ns(started)?);
+        }
+        self.metrics.kernel_ns += kernel_ns;
+        self.metrics.pipelines.push(PipelineMetrics {
+            name: format!("BuildRows -> {}", shape.describe()),
+            rows_in: rows.rows(),
+            rows_out: rows.rows(),
+            read_bytes: rows.rows() * 16,
+            kernel_ns,
+            retries: 0,
+        });
+        Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards, build: Arc::new(rows) }))
+    }
+
+    /// Slots of a table of unique keys.
+    fn unique_slots(&self, shape: &JoinShape, rows: &Intermediate, lanes: u32) -> Slots {
+        if let Some(slots) = self.direct_slots(shape, rows) {
+            return Slots::Direct(slots);
+        }
+        let words = WordSlots::of(&shape.packing, &shape.payload, rows.rows_max);
+        words.filter(|_| lanes == 1 && !shape.is_hashed()).map_or(Slots::Pairs { lanes }, Slots::Words)
+    }
+
+    /// Slots of a table indexed by the packed key, where that takes not much more memory than hashing:
+    /// one access finds a key, and rows that are clustered by key stay so.
+    fn direct_slots(&self, shape: &JoinShape, rows: &Intermediate) -> Option<DirectSlots> {
+        let rows_max = if self.is_dry() { rows.rows_max } else { rows.shards.iter().map(|shard| shard.rows).max()? };
+        let is_asked = match self.options.join_form {
+            Some(JoinForm::Direct) => true,
+            None if self.options.load_factor.is_none() => false,
+            _ => return None,
+        };
+        let slots = DirectSlots::of(&shape.payload);
+        let span = shape.packing.span().filter(|_| !shape.is_hashed())?;
+        let bytes = span.checked_mul(slots.bytes.into())?;
+        let l2_bytes = self.session.devices().iter().map(|device| device.info().l2_bytes).min().unwrap_or(0);
+        let hash_bytes = (rows_max as f64 / LOAD_FACTOR) as u64 * SLOT_BYTES;
+        let is_small = bytes <= (4 * hash_bytes).max(l2_bytes / 4);
+        (is_small || (is_asked && bytes <= DIRECT_BYTES_MAX)).then_some(slots)
+    }
+
+    /// Tables indexed by the packed key; `None` when a key occurs twice.
+    fn build_direct(&mut self, build: &TableBuild<'_>, slots: DirectSlots) -> Result<Option<Vec<JoinShard>>> {
+        let entry = format!("build_direct_{}", slots.bytes);
+        let kernels = self.compile(&build_module(1, self.options.hash_bits), &entry)?;
+        let span = build.shape.packing.span().unwrap_or(0);
+        let mut shards = vec![];
+        let mut controls = vec![];
+        for (device, rows) in build.rows.shards.iter().enumerate() {
+            let stream = &self.streams[device];
+            let table = stream.alloc_filled(span * u64::from(slots.bytes), 0)?;
+            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            if let Some(keys) = &rows.columns[0].values {
+                let words = rows.columns.get(1).and_then(|column| column.values.as_ref());
+                let args = [
+                    Arg::U64(rows.rows),
+                    Arg::Buffer(keys),
+                    words.filter(|_| slots.holds_payload).map_or(Arg::Null, Arg::Buffer),
+                    Arg::Buffer(&table),
+                    Arg::Buffer(&control),
+                ];
+                stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
+                self.metrics.launches += 1;
+            }
+            shards.push(JoinShard { slots: table, windows: span, row_list: None });
+            controls.push(control);
+        }
+        let is_unique = self.bits_of(&controls)? & status::DUPLICATE == 0;
+        Ok((build.is_set || is_unique).then_some(shards))
+    }
+
+    /// Tables of unique keys in slots of one word; `None` when a key occurs twice.
+    fn build_words(&mut self, build: &mut TableBuild<'_>, slots: WordSlots) -> Result<Option<Vec<JoinShard>>> {
+        let entry = format!("build_words_{}", slots.bytes);
+        let kernels = self.compile(&build_module(1, self.options.hash_bits), &entry)?;
+        loop {
+            self.options.check_cancelled()?;
+            let (mut shards, mut controls) = (vec![], vec![]);
+            for (device, rows) in build.rows.shards.iter().enumerate() {
+                let stream = &self.streams[device];
+                let count = build.windows(rows.rows, self.options.first_capacity);
+                let table = stream.alloc_filled((count + 1) * u64::from(slots.bytes), 0)?;
+                let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+                if let Some(keys) = &rows.columns[0].values {
+                    let (values, has_row_numbers) = match &build.shape.payload {
+                        PayloadForm::Packed(_) => (rows.columns.get(1).and_then(|column| column.values.as_ref()), 0),
+                        PayloadForm::Columns(_) => (None, 1),
+                    };
+                    let args = [
+                        Arg::U64(rows.rows),
+                        Arg::Buffer(keys),
+                        values.map_or(Arg::Null, Arg::Buffer),
+                        Arg::U64(has_row_numbers),
+                        Arg::U64(build.is_set.into()),
+                        Arg::U64(slots.key_bits.into()),
+                        Arg::Buffer(&table),
+                        Arg::U64(count),
+                        Arg::U64(build.steps_max.min(count)),
+                        Arg::Buffer(&control),
+                    ];
+                    stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
+                    self.metrics.launches += 1;
+                }
+                shards.push(JoinShard { slots: table, windows: count, row_list: None });
+                controls.push(control);
+            }
+            match self.bits_of(&controls)? {
+                bits if bits & status::DUPLICATE != 0 => return Ok(None),
+                bits if bits & status::FULL == 0 => return Ok(Some(shards)),
+                _ => build.grow()?,
+            }
+        }
+    }
+
+    /// Waits for the tables, and gives what was raised on any device.
+    fn bits_of(&self, controls: &[Buffer]) -> Result<u64> {
+        let mut bits = 0;
+        for (stream, control) in self.streams.iter().zip(controls) {
+            bits |= read_report(stream, control)?.status;
+        }
+        Ok(bits)
+    }
+
+    /// Tables of unique keys; `None` when a key occurs twice.
+    fn build_unique(&mut self, build: &mut TableBuild<'_>) -> Result<Option<Vec<JoinShard>>> {
+        let entry = if build.is_set { "build_set" } else { "build_unique" };
+        let kernels = self.compile(&build_module(build.lanes, self.options.hash_bits), entry)?;
+        loop {
+            let (shards, bits) = self.insert_all(build, &kernels, true)?;
+            if bits & status::DUPLICATE != 0 {
+                return Ok(None);
+            }
+            if bits & status::FULL == 0 {
+                return Ok(Some(shards));
+            }
+            build.grow()?;
+        }
+    }
+
+    /// Tables of keys with the rows of each key side by side.
+    fn build_lists(&mut self, build: &mut TableBuild<'_>) -> Result<Vec<JoinShard>> {
+        let module = build_module(build.lanes, self.options.hash_bits);
+        let count = self.compile(&module, "build_count")?;
+        let offsets = self.compile(&module, "build_offsets")?;
+        let fill = self.compile(&module, "build_fill")?;
+        let mut shards = loop {
+            let (shards, bits) = self.insert_all(build, &count, false)?;
+            if bits & status::FULL == 0 {
+                break shards;
+            }
+            build.grow()?;
+        };
+        let mut cursors = vec![];
+        for (device, shard) in shards.iter_mut().enumerate() {
+            let stream = &self.streams[device];
+            let rows = build.rows.shards[device].rows;
+            let slot_count = shard.windows * u64::from(build.lanes);
+            let cursor = stream.alloc(slot_count * 4)?;
+            let list = stream.alloc(rows.max(1) * 4)?;
+            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            let args = [Arg::U64(slot_count), Arg::Buffer(&shard.slots), Arg::Buffer(&cursor), Arg::Buffer(&control)];
+            stream.launch(&offsets[device], launch(slot_count, stream, 0), &args)?;
+            if let Some(keys) = &build.rows.shards[device].columns[0].values {
+                let args = [
+                    Arg::U64(rows),
+                    Arg::Buffer(keys),
+                    Arg::Buffer(&shard.slots),
+                    Arg::U64(shard.windows),
+                    Arg::Buffer(&cursor),
+                    Arg::Buffer(&list),
+                ];
+                stream.launch(&fill[device], launch(rows, stream, 0), &args)?;
+            }
+            self.metrics.launches += 2;
+            shard.row_list = Some(list);
+            cursors.push((cursor, control));
+        }
+        self.synchronize()?;
+        Ok(shards)
+    }
+
+    /// Clears tables and inserts all build rows on all devices.
+    fn insert_all(
+        &mut self,
+        build: &TableBuild<'_>,
+        kernels: &[Kernel],
+        with_values: bool,
+    ) -> Result<(Vec<JoinShard>, u64)> {
+        self.options.check_cancelled()?;
+        let mut shards = vec![];
+        let mut controls: Vec<Buffer> = vec![];
+        for (device, rows) in build.rows.shards.iter().enumerate() {
+            let stream = &self.streams[device];
+            let windows = build.windows(rows.rows, self.options.first_capacity);
+            let slots = stream.alloc_filled(windows * u64::from(build.lanes) * SLOT_BYTES, 0)?;
+            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            if let Some(keys) = &rows.columns[0].values {
+                // Values go into slots for unique keys with packed payload; else the row number does.
+                let values = match &build.shape.payload {
+                    PayloadForm::Packed(_) if with_values => rows.columns.get(1).and_then(|c| c.values.as_ref()),
+                    _ => None,
+                };
+                let args = [
+                    Arg::U64(rows.rows),
+                    Arg::Buffer(keys),
+                    values.map_or(Arg::Null, Arg::Buffer),
+                    Arg::Buffer(&slots),
+                    Arg::U64(windows),
+                    Arg::U64(build.steps_max.min(windows)),
+                    Arg::Buffer(&control),
+                ];
+                stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
+                self.metrics.launches += 1;
+            }
+            shards.push(JoinShard { slots, windows, row_list: None });
+            controls.push(control);
+        }
+        let bits = self.bits_of(&controls)?;
+        Ok((shards, bits))
+    }
+}
+
+/// What building a table starts from, and how far it has grown.
+struct TableBuild<'a> {
+    rows: &'a Intermediate,
+    shape: &'a JoinShape,
+    lanes: u32,
+    is_set: bool,
+    load_factor: f64,
+    steps_max: u64,
+}
+
+impl TableBuild<'_> {
+    /// Windows of a table for `rows` keys.
+    fn windows(&self, rows: u64, first_capacity: Option<u64>) -> u64 {
+        let asked = (rows as f64 / self.load_factor).ceil() as u64;
+        let slots = match first_capacity {
+            // A first guess that is too small, grown as often as the table was full.
+            Some(capacity) if self.steps_max == STEPS_MAX => capacity.min(asked),
+            _ => asked,
+        };
+        slots.max(32).div_ceil(u64::from(self.lanes))
+    }
+
+    /// After a full table: half the load, and longer probes.
+    fn grow(&mut self) -> Result<()> {
+        self.load_factor /= 2.0;
+        self.steps_max = self.steps_max.saturating_mul(16);
+        if self.load_factor < 1e-3 {
+            return Err(Error::internal("a hash table stays full however large it is"));
+        }
+        Ok(())
+    }
+}
+
+/// Lanes of a probe group by load factor: more lanes pay when probes are long.
+fn lanes_for(load_factor: f64) -> u32 {
+    match load_factor {
+        f if f <= 0.7 => 1,
+        f if f <= 0.8 => 2,
+        _ => 4,
+    }
+}
+
+fn build_module(lanes: u32, hash_bits: u32) -> ModuleSource {
+    let file = warpjoin_kernels::JOIN_BUILD;
+    ModuleSource {
+        name: file.name.into(),
+        text: file.text.into(),
+        entries: BUILD_ENTRIES.map(String::from).to_vec(),
+        defines: Constants { hash_bits, lanes }.defines(),
+    }
+}
