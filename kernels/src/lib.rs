@@ -34,6 +34,7 @@ pub const HEADERS: &[KernelFile] = files![
     "wj/partition.cuh",
     "wj/words.cuh",
     "wj/buckets.cuh",
+    "wj/segment_build.cuh",
     "wj/matches.cuh",
     "wj/pipeline.cuh",
 ];

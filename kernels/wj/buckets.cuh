@@ -114,6 +114,27 @@ WJ_DEVICE SlotWord slot_word(KeyWord key, u64 value) {
 #endif
 }
 
+// The key in the first word of a row.
+WJ_DEVICE u64 load_key(const RowWords& rows, u64 row) {
+    if (WJ_KEY_BYTES == 4) return load_once(reinterpret_cast<const u32*>(rows.columns[0]) + row) + (u32)rows.biases[0];
+    return load_word(rows, 0, row);
+}
+
+// Key 0 has its place beside the table; slots with row numbers have none.
+WJ_DEVICE bool is_beside(KeyWord key) { return WJ_KEY_BYTES != 0 && key == 0; }
+
+// Inserts the key beside the table; whether it was not there.
+WJ_DEVICE bool insert_beside(const Buckets& table, u64 value) {
+    const bool is_new = atomicCAS(&table.side[0], 0ULL, 1ULL) == 0;
+    if (is_new) table.side[1] = value;
+    return is_new;
+}
+
+// Stores the value of a slot whose word does not hold it.
+WJ_DEVICE void store_value(u8* slots, u64 place, u64 value) {
+    if (WJ_KEY_BYTES != 0 && WJ_VALUE_BYTES == 8) reinterpret_cast<u64*>(slots + place * SLOT_BYTES)[SLOT_BYTES / 8 - 1] = value;
+}
+
 // ---------------------------------------------------------------- one lane
 
 WJ_DEVICE SlotWord* slot_at(u8* slots, u64 bucket, u32 slot) {
