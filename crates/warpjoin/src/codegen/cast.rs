@@ -138,7 +138,7 @@ pub(crate) fn cast(emitter: &mut Emitter, value: &Value, to: &DataType) -> Resul
         _ if class_of(to) == Some(Class::Time) => {
             let factor = time_factor(&value.data_type, to).unwrap_or(1);
             let factor = Value::new(constant(factor, CType::I64), Kind::Int(Range::new(factor, factor)), to.clone());
-            let product = super::expr::multiply_exact(emitter, value, &factor)?;
+            let product = super::arithmetic::multiply_exact(emitter, value, &factor)?;
             bounded(emitter, typed(product), to)
         }
         _ => {
@@ -174,7 +174,8 @@ fn bounded(emitter: &mut Emitter, value: Value, to: &DataType) -> Result<Value> 
         return Ok(value);
     }
     let name = emitter.temporary(value.c_type(), &value.code);
-    let (code, range) = super::expr::within_bounds(emitter, name, (range, bounds), &value.valid, "WJ_STATUS_CAST");
+    let (code, range) =
+        super::arithmetic::within_bounds(emitter, name, (range, bounds), &value.valid, "WJ_STATUS_CAST");
     let code = emitter.temporary(range.c_type(), &code);
     Ok(Value { code, kind: Kind::Int(range), ..value })
 }
