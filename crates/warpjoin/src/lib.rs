@@ -8,6 +8,7 @@ pub mod column;
 mod error;
 pub mod exec;
 pub mod expr;
+pub mod function;
 mod hash;
 mod operators;
 pub mod plan;

@@ -8,6 +8,7 @@ use arrow::datatypes::DataType;
 use super::cast;
 use super::emitter::Emitter;
 use super::expr::{both_valid, where_valid};
+use super::fault::OVERFLOW;
 use super::value::{CType, Kind, Range, Value, range_of_type, scale_of};
 use crate::expr::ArithmeticOp;
 use crate::{Error, Reason, Result};
@@ -22,10 +23,12 @@ pub(crate) fn arithmetic(
 ) -> Result<Value> {
     let valid = both_valid(left, right);
     if let (Kind::F32 | Kind::F64, Kind::F32 | Kind::F64) = (left.kind, right.kind) {
-        if op == ArithmeticOp::Modulo {
-            return Err(Reason::Expression("% of floats".into()).into());
-        }
-        let code = emitter.temporary(left.c_type(), &format!("{} {op} {}", left.code, right.code));
+        let code = match op {
+            // Exact, so that the remainder of single-precision numbers is one of them.
+            ArithmeticOp::Modulo => format!("({})fmod((f64){}, (f64){})", left.c_type().name(), left.code, right.code),
+            _ => format!("{} {op} {}", left.code, right.code),
+        };
+        let code = emitter.temporary(left.c_type(), &code);
         return Ok(Value::new(code, left.kind, data_type.clone()).with_valid(valid));
     }
     let target_scale = scale_of(data_type);
@@ -37,21 +40,21 @@ pub(crate) fn arithmetic(
             combine(emitter, op, left, right, data_type)
         }
         ArithmeticOp::Add | ArithmeticOp::Subtract => {
-            let left = cast::rescale_up(left, target_scale)?;
-            let right = cast::rescale_up(right, target_scale)?;
+            let left = cast::rescale_up(emitter, left, target_scale, OVERFLOW)?;
+            let right = cast::rescale_up(emitter, right, target_scale, OVERFLOW)?;
             combine(emitter, op, &left, &right, data_type)
         }
         ArithmeticOp::Divide => {
             // The left side is scaled so that the quotient has the target scale.
             let shift = target_scale - left.scale() + right.scale();
-            let left = cast::rescale_up(left, left.scale() + shift.max(0))?;
-            let right = cast::rescale_up(right, right.scale() + (-shift).max(0))?;
+            let left = cast::rescale_up(emitter, left, left.scale() + shift.max(0), OVERFLOW)?;
+            let right = cast::rescale_up(emitter, right, right.scale() + (-shift).max(0), OVERFLOW)?;
             divide(emitter, op, &left, &right, data_type)
         }
         ArithmeticOp::Modulo => {
             let scale = left.scale().max(right.scale());
-            let left = cast::rescale_up(left, scale)?;
-            let right = cast::rescale_up(right, scale)?;
+            let left = cast::rescale_up(emitter, left, scale, OVERFLOW)?;
+            let right = cast::rescale_up(emitter, right, scale, OVERFLOW)?;
             divide(emitter, op, &left, &right, data_type)
         }
     }
@@ -81,9 +84,9 @@ fn combined_range(op: ArithmeticOp, left: Range, right: Range) -> Option<Range> 
     }
 }
 
-/// Sum, difference or product of integers of one scale rule: wraps in integer types, and is
-/// declined where a decimal could leave 128 bits.
-fn combine(
+/// Sum, difference or product of integers of one scale rule: wraps in integer types, and reports
+/// overflow in the others.
+pub(crate) fn combine(
     emitter: &mut Emitter,
     op: ArithmeticOp,
     left: &Value,
@@ -99,13 +102,15 @@ fn combine(
             let c_type = range.c_type();
             (format!("{} {op} {}", left.code_as(c_type), right.code_as(c_type)), range)
         }
-        Some(range) if data_type.is_decimal() => {
+        Some(range) if reports_overflow(data_type) => {
             let c_type = range.c_type();
             let code = emitter.temporary(c_type, &format!("{} {op} {}", left.code_as(c_type), right.code_as(c_type)));
-            within_bounds(emitter, code, (range, type_range), &valid, "WJ_STATUS_OVERFLOW")
+            let value = Value::new(code, Kind::Int(range), data_type.clone()).with_valid(valid);
+            return Ok(OVERFLOW.within(emitter, value, type_range));
         }
-        _ if data_type.is_decimal() => {
-            return Err(Reason::Limit("decimal arithmetic that may leave 128 bits".into()).into());
+        None if reports_overflow(data_type) => {
+            let value = combine_wide(emitter, op, left, right);
+            return Ok(OVERFLOW.within(emitter, Value { data_type: data_type.clone(), ..value }, type_range));
         }
         _ => {
             let wrapped = wrapped_type_name(data_type);
@@ -122,35 +127,28 @@ fn combine(
     Ok(Value::new(code, Kind::Int(range), data_type.clone()).with_valid(valid))
 }
 
-/// A name of range `range`, kept within `bounds`, and its range then: values beyond are reported,
-/// and replaced, for an address may be computed of them before the launch ends.
-pub(crate) fn within_bounds(
-    emitter: &mut Emitter,
-    name: String,
-    (range, bounds): (Range, Range),
-    valid: &Option<String>,
-    status: &str,
-) -> (String, Range) {
-    let mut tests = vec![];
-    if range.max > bounds.max {
-        tests.push(format!("{name} > {}", cast::constant(bounds.max, range.c_type())));
-    }
-    if range.min < bounds.min {
-        tests.push(format!("{name} < {}", cast::constant(bounds.min, range.c_type())));
-    }
-    if tests.is_empty() {
-        return (name, range);
-    }
-    let is_beyond = emitter.temporary(CType::Bool, &tests.join(" || "));
-    emitter.raise_if(&where_valid(valid, &is_beyond), status);
-    let clamped = |value: i128| value.clamp(bounds.min, bounds.max);
-    let range = Range::new(clamped(range.min), clamped(range.max));
-    let c_type = range.c_type();
-    (format!("({is_beyond} ? {} : ({})({name}))", cast::constant(range.min, c_type), c_type.name()), range)
+/// The same of two integers of any size.
+fn combine_wide(emitter: &mut Emitter, op: ArithmeticOp, left: &Value, right: &Value) -> Value {
+    let [left_name, right_name] = [left, right].map(|side| emitter.temporary(CType::I128, &side.code_as(CType::I128)));
+    let test = match op {
+        ArithmeticOp::Add => "wide_sum_overflows",
+        ArithmeticOp::Subtract => "wide_difference_overflows",
+        _ => "wide_product_overflows",
+    };
+    let is_beyond = emitter.temporary(CType::Bool, &format!("{test}({left_name}, {right_name})"));
+    let valid = OVERFLOW.at(emitter, &is_beyond, both_valid(left, right));
+    let code = format!("{is_beyond} ? (i128)0 : (i128)((u128){left_name} {op} (u128){right_name})");
+    let code = emitter.temporary(CType::I128, &code);
+    Value::new(code, Kind::Int(Range::new(i128::MIN, i128::MAX)), left.data_type.clone()).with_valid(valid)
+}
+
+/// Whether arithmetic of the type reports overflow instead of wrapping.
+fn reports_overflow(data_type: &DataType) -> bool {
+    data_type.is_decimal() || matches!(data_type, DataType::Timestamp(..) | DataType::Duration(_))
 }
 
 /// The C type in which values of an integer type wrap.
-fn wrapped_type_name(data_type: &DataType) -> &'static str {
+pub(crate) fn wrapped_type_name(data_type: &DataType) -> &'static str {
     match data_type {
         DataType::Int8 => "i8",
         DataType::Int16 => "i16",
@@ -181,14 +179,9 @@ fn divide(emitter: &mut Emitter, op: ArithmeticOp, left: &Value, right: &Value, 
     let function = if op == ArithmeticOp::Divide { "divide_or_zero" } else { "modulo_or_zero" };
     let code = emitter.temporary(c_type, &format!("{function}({}, {divisor})", left.code_as(c_type)));
     let type_range = range_of_type(data_type).ok_or_else(|| Reason::Type(data_type.clone()))?;
-    let (code, range) = within_bounds(emitter, code, (range, type_range), &valid, "WJ_STATUS_OVERFLOW");
-    Ok(Value {
-        code: format!("({})({code})", range.c_type().name()),
-        valid,
-        kind: Kind::Int(range),
-        data_type: data_type.clone(),
-        dictionary: None,
-    })
+    let code = if c_type == range.c_type() { code } else { format!("(({})({code}))", range.c_type().name()) };
+    let value = Value::new(code, Kind::Int(range), data_type.clone()).with_valid(valid);
+    Ok(OVERFLOW.within(emitter, value, type_range))
 }
 
 /// Mean of a sum over a count; null where the count is 0.
@@ -199,7 +192,7 @@ pub(crate) fn average(emitter: &mut Emitter, sum: &Value, count: &Value, data_ty
         let code = emitter.temporary(CType::F64, &format!("{} / (f64){}", sum.code, count.code));
         return Ok(Value::new(code, Kind::F64, data_type.clone()).with_valid(valid));
     }
-    let scaled = cast::rescale_up(sum, scale_of(data_type))?;
+    let scaled = cast::rescale_up(emitter, sum, scale_of(data_type), OVERFLOW)?;
     let range = int_range(&scaled)?;
     let name = range.c_type().name();
     let code =
@@ -214,14 +207,4 @@ pub(crate) fn negative(emitter: &mut Emitter, value: &Value) -> Result<Value> {
     }
     let zero = Value::new("0", Kind::Int(Range::new(0, 0)), value.data_type.clone());
     combine(emitter, ArithmeticOp::Subtract, &zero, value, &value.data_type)
-}
-
-/// Product of two integers whose bounds stay within 128 bits.
-pub(crate) fn multiply_exact(emitter: &mut Emitter, left: &Value, right: &Value) -> Result<Value> {
-    let valid = both_valid(left, right);
-    let range = combined_range(ArithmeticOp::Multiply, int_range(left)?, int_range(right)?)
-        .ok_or_else(|| Reason::Limit("a product that may leave 128 bits".into()))?;
-    let c_type = range.c_type();
-    let code = emitter.temporary(c_type, &format!("{} * {}", left.code_as(c_type), right.code_as(c_type)));
-    Ok(Value::new(code, Kind::Int(range), left.data_type.clone()).with_valid(valid))
 }

@@ -4,9 +4,10 @@ use arrow::datatypes::DataType;
 
 use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
-use super::value::{Kind, Value};
+use super::lookup;
+use super::value::{Kind, Value, is_string};
 use crate::expr::{Expr, Scalar};
-use crate::{Error, Reason, Result};
+use crate::{Error, Result};
 
 /// Emits [`crate::expr::ExprKind::Case`].
 pub(crate) fn case(
@@ -38,7 +39,23 @@ pub(crate) fn case(
         results.push(capture(emitter, then)?);
     }
     results.push(capture(emitter, otherwise.unwrap_or(&null))?);
+    if is_string(data_type) {
+        recode_results(emitter, &mut results)?;
+    }
     write_case(emitter, &conditions, &results, data_type)
+}
+
+/// Brings strings of several dictionaries to codes of one, each within its branch.
+fn recode_results(emitter: &mut Emitter, results: &mut [(String, Value)]) -> Result<()> {
+    let values: Vec<Value> = results.iter().map(|(_, value)| value.clone()).collect();
+    let common = lookup::common_dictionary(&values)?;
+    for (text, value) in results {
+        let outer = emitter.begin_capture();
+        let recoded = lookup::recode(emitter, value, &common);
+        text.push_str(&emitter.end_capture(outer));
+        *value = recoded?;
+    }
+    Ok(())
 }
 
 /// Writes captured branches as nested ifs that assign one variable.
@@ -71,16 +88,14 @@ fn write_case(
     }
     assign(emitter, &results[conditions.len()]);
     emitter.statement(&"}".repeat(conditions.len()));
-    Ok(Value::new(name, kind, data_type.clone()).with_valid(valid))
+    let dictionary = results.iter().find_map(|(_, value)| value.dictionary.clone());
+    Ok(Value { dictionary, ..Value::new(name, kind, data_type.clone()).with_valid(valid) })
 }
 
 /// A kind that holds all of these values.
 fn common_kind<'a>(values: impl Iterator<Item = &'a Value>) -> Result<Kind> {
     let mut common: Option<Kind> = None;
     for value in values {
-        if value.dictionary.is_some() {
-            return Err(Reason::Expression("CASE of strings".into()).into());
-        }
         common = Some(match (common, value.kind) {
             (None, kind) => kind,
             (Some(Kind::Int(a)), Kind::Int(b)) => Kind::Int(a.union(b)),

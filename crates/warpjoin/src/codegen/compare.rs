@@ -5,9 +5,14 @@ use arrow::datatypes::DataType;
 use super::cast;
 use super::emitter::{Emitter, Environment};
 use super::expr::{both_valid, evaluate, literal};
-use super::value::{CType, Kind, Value};
+use super::fault::OVERFLOW;
+use super::lookup;
+use super::value::{CType, Kind, Value, is_string};
 use crate::expr::{CompareOp, Expr, Scalar};
 use crate::{Reason, Result};
+
+/// Most constants of an IN list.
+pub(crate) const IN_LIST_MAX: usize = 1024;
 
 /// C expression of a value by which comparisons order it: floats by IEEE total order.
 pub(crate) fn ordered(value: &Value) -> String {
@@ -20,7 +25,7 @@ pub(crate) fn ordered(value: &Value) -> String {
 /// Emits [`crate::expr::ExprKind::Compare`].
 pub(crate) fn compare(emitter: &mut Emitter, op: CompareOp, left: &Value, right: &Value) -> Result<Value> {
     let valid = both_valid(left, right);
-    let (left, right) = comparable(op, left, right)?;
+    let (left, right) = comparable(emitter, op, left, right)?;
     let op = match op {
         CompareOp::Equal => "==",
         CompareOp::NotEqual => "!=",
@@ -39,18 +44,18 @@ pub(crate) fn compare(emitter: &mut Emitter, op: CompareOp, left: &Value, right:
     Ok(Value::new(code, Kind::Bool, DataType::Boolean).with_valid(valid))
 }
 
-/// Both sides in one scale; strings only where their codes compare like the strings.
-fn comparable(op: CompareOp, left: &Value, right: &Value) -> Result<(Value, Value)> {
-    if let (Some(l), Some(r)) = (&left.dictionary, &right.dictionary) {
-        let is_equality = matches!(op, CompareOp::Equal | CompareOp::NotEqual);
-        if !std::sync::Arc::ptr_eq(l, r) || !(is_equality || l.is_sorted()) {
-            return Err(Reason::Expression("comparison of two string columns".into()).into());
+/// Both sides in one scale; strings as codes that compare like them.
+fn comparable(emitter: &mut Emitter, op: CompareOp, left: &Value, right: &Value) -> Result<(Value, Value)> {
+    if is_string(&left.data_type) {
+        let both = lookup::unify(emitter, &[left.clone(), right.clone()])?;
+        let is_sorted = both[0].dictionary.as_ref().is_some_and(|dictionary| dictionary.is_sorted());
+        if !is_sorted && !matches!(op, CompareOp::Equal | CompareOp::NotEqual) {
+            return Err(Reason::Limit("the order of strings of a large dictionary".into()).into());
         }
-    } else if left.dictionary.is_some() || right.dictionary.is_some() {
-        return Err(Reason::Expression("comparison of a string column with a computed string".into()).into());
+        return Ok((both[0].clone(), both[1].clone()));
     }
     let scale = left.scale().max(right.scale());
-    Ok((cast::rescale_up(left, scale)?, cast::rescale_up(right, scale)?))
+    Ok((cast::rescale_up(emitter, left, scale, OVERFLOW)?, cast::rescale_up(emitter, right, scale, OVERFLOW)?))
 }
 
 /// AND or OR in three-valued logic.
@@ -89,7 +94,7 @@ pub(crate) fn logic(
 
 /// Emits [`crate::expr::ExprKind::InList`].
 pub(crate) fn in_list(emitter: &mut Emitter, value: &Value, list: &[Scalar], negated: bool) -> Result<Value> {
-    if list.is_empty() || list.len() > 256 {
+    if list.is_empty() || list.len() > IN_LIST_MAX {
         return Err(Reason::Expression(format!("IN list of {} values", list.len())).into());
     }
     // The list's length is part of the code: round it up, so that few lengths are compiled.

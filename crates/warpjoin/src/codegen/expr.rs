@@ -2,8 +2,8 @@
 
 use super::emitter::{Emitter, Environment};
 use super::params::Binding;
-use super::value::{CType, Kind, Range, Value};
-use super::{arithmetic, case, cast, compare, lookup};
+use super::value::{CType, Kind, Range, Value, is_string};
+use super::{arithmetic, case, cast, compare, fault, functions, lookup};
 use crate::Result;
 use crate::expr::{Expr, ExprKind, Scalar};
 use arrow::datatypes::DataType;
@@ -43,14 +43,23 @@ pub(crate) fn evaluate(emitter: &mut Emitter, expr: &Expr, environment: &Environ
         }
         ExprKind::Cast(operand) => {
             let value = evaluate(emitter, operand, environment)?;
-            cast::cast(emitter, &value, &expr.data_type)
+            cast::cast(emitter, &value, &expr.data_type, fault::CAST)
+        }
+        ExprKind::TryCast(operand) => {
+            let value = evaluate(emitter, operand, environment)?;
+            cast::cast(emitter, &value, &expr.data_type, fault::Fault::Null)
+        }
+        ExprKind::Function(function, arguments) => {
+            let values: Vec<Value> =
+                arguments.iter().map(|argument| evaluate(emitter, argument, environment)).collect::<Result<_>>()?;
+            functions::call(emitter, *function, &values, &expr.data_type)
         }
         ExprKind::InList { operand, list, negated } => {
             let value = evaluate(emitter, operand, environment)?;
             compare::in_list(emitter, &value, list, *negated)
         }
-        ExprKind::OverDictionary { column, function } => {
-            let value = emitter.column(environment, *column)?;
+        ExprKind::OverDictionary { operand, function } => {
+            let value = evaluate(emitter, operand, environment)?;
             lookup::over_dictionary(emitter, &value, function.as_ref())
         }
         ExprKind::Average(sum, count) => {
@@ -87,7 +96,12 @@ pub(crate) fn literal(emitter: &mut Emitter, scalar: &Scalar, data_type: &DataTy
     Ok(match scalar {
         Scalar::Null => {
             let value = Value::new("0", empty_kind(data_type), data_type.clone());
-            value.with_valid(Some("false".into()))
+            let dictionary = is_string(data_type).then(|| lookup::dictionary_of(data_type, None)).transpose()?;
+            Value { valid: Some("false".into()), dictionary, ..value }
+        }
+        Scalar::Bytes(bytes) => {
+            let dictionary = lookup::dictionary_of(data_type, Some(bytes))?;
+            Value { dictionary: Some(dictionary), ..Value::new("0", empty_kind(data_type), data_type.clone()) }
         }
         Scalar::Boolean(value) => Value::new(value.to_string(), Kind::Bool, data_type.clone()),
         Scalar::Int(value) => {

@@ -15,8 +15,11 @@ mod case;
 mod cast;
 mod compare;
 mod constants;
+mod dates;
 mod emitter;
 mod expr;
+mod fault;
+mod functions;
 mod lookup;
 mod matches;
 mod packing;
@@ -32,11 +35,13 @@ mod value;
 
 pub(crate) use aggregate::ROWS_PER_THREAD_BITS_MAX;
 pub(crate) use cast::check as check_cast;
+pub(crate) use compare::IN_LIST_MAX;
 pub(crate) use constants::{
     BLOCK_THREADS, Constants, DEVICES_MAX, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY,
     ROW_WORDS_MAX, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, control, group_counter, status,
 };
 pub(crate) use emitter::ValidityForm;
+pub(crate) use functions::check as check_function;
 pub(crate) use matches::{match_threads, shared_row_bytes};
 pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 pub(crate) use pipeline::{GeneratedPipeline, Grid, SinkShape, generate};

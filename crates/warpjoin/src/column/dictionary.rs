@@ -8,7 +8,7 @@ use arrow::datatypes::DataType;
 
 use super::interner::Interner;
 use super::{bits, types};
-use crate::{Reason, Result};
+use crate::{Error, Reason, Result};
 
 /// Distinct strings of a column (n x 1, no nulls); a code is a position among them.
 pub struct Dictionary {
@@ -87,6 +87,34 @@ impl Dictionary {
             valid.then(|| final_codes.as_ref().map_or(code, |codes| codes[code as usize]))
         };
         Ok((dictionary, codes.into_iter().enumerate().map(code).collect()))
+    }
+
+    /// All values of several dictionaries; of the first one's type.
+    ///
+    /// # Errors
+    /// When there are none, or too many distinct values.
+    pub(crate) fn union(parts: &[&Arc<Dictionary>]) -> Result<Dictionary> {
+        let first = parts.first().ok_or_else(|| Error::internal("a union of no dictionaries"))?;
+        let mut interner = Interner::default();
+        for part in parts {
+            interner.intern(&part.values, None, &mut Vec::new())?;
+        }
+        Ok(Self::of_interner(&interner, first.values.data_type())?.0)
+    }
+
+    /// A dictionary of a string type that holds one value, or none.
+    ///
+    /// # Errors
+    /// When the type is none of strings.
+    pub(crate) fn of_values(value_type: &DataType, value: Option<&[u8]>) -> Result<Dictionary> {
+        if !types::is_string(value_type) {
+            return Err(Reason::Type(value_type.clone()).into());
+        }
+        let mut interner = Interner::default();
+        if let Some(value) = value {
+            interner.intern_bytes(value)?;
+        }
+        Ok(Self::of_interner(&interner, value_type)?.0)
     }
 
     /// The dictionary of all interned strings, and their final codes by the interner's codes where

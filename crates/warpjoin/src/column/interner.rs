@@ -128,8 +128,16 @@ impl Interner {
             DataType::LargeUtf8 => array.as_string::<i64>().value(row),
             _ => array.as_string_view().value(row),
         };
-        let probe = self.probe(key_of(text.as_bytes()), || text.as_bytes())?;
-        self.resolve(probe, || text.as_bytes())
+        self.intern_bytes(text.as_bytes())
+    }
+
+    /// The code of one string.
+    ///
+    /// # Errors
+    /// As [`Self::intern`].
+    pub(crate) fn intern_bytes(&mut self, text: &[u8]) -> Result<u32> {
+        let probe = self.probe(key_of(text), || text)?;
+        self.resolve(probe, || text)
     }
 
     /// The code of a string, if it has one.

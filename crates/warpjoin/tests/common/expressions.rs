@@ -5,6 +5,7 @@ use std::cell::Cell;
 use arrow::datatypes::{DataType, TimeUnit};
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 
+use super::functions::call;
 use super::value::{V, decimal, fault, int_bounds, scale, wrap};
 
 /// Evaluates expressions, and remembers every fault that it met on the way.
@@ -37,6 +38,22 @@ impl Evaluator {
                 }
                 otherwise.as_ref().map_or(V::Null, |e| self.value(e, row))
             }
+            ExprKind::Function(function, arguments) => {
+                let values: Vec<V> = arguments.iter().map(|a| self.value(a, row)).collect();
+                if let Some(poison) = values.iter().find(|v| matches!(v, V::Poison(_))) {
+                    return poison.clone();
+                }
+                let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
+                call(*function, &values, &types, to).unwrap_or_else(|bit| self.poison(bit))
+            }
+            // Faults of the cast itself are null, those below it are not.
+            ExprKind::TryCast(a) => match self.value(a, row) {
+                value @ (V::Null | V::Poison(_)) => value,
+                value => match Self::default().cast(&value, &a.data_type, to) {
+                    V::Poison(_) => V::Null,
+                    value => value,
+                },
+            },
             ExprKind::IsNull(a) => match self.value(a, row) {
                 V::Poison(bit) => V::Poison(bit),
                 value => V::Bool(value.is_null()),
@@ -61,7 +78,11 @@ impl Evaluator {
             (ExprKind::Negative(_), [V::Int(a)]) => self.fit(a.checked_neg(), to),
             (ExprKind::Compare(op, a, b), [x, y]) => {
                 let (sa, sb) = (scale(&a.data_type), scale(&b.data_type));
-                V::Bool(compare(*op, &rescaled(x, sa, sa.max(sb)), &rescaled(y, sb, sa.max(sb))))
+                let (x, y) = (rescaled(x, sa, sa.max(sb)), rescaled(y, sb, sa.max(sb)));
+                match (&x, &y) {
+                    (V::Poison(bit), _) | (_, V::Poison(bit)) => self.poison(*bit),
+                    _ => V::Bool(compare(*op, &x, &y)),
+                }
             }
             (ExprKind::InList { list, negated, operand }, [x]) => {
                 let found = list.iter().any(|item| literal(item, &operand.data_type).order(x).is_eq());
@@ -106,7 +127,6 @@ impl Evaluator {
             ArithmeticOp::Add => up(x, st - sx).and_then(|x| x.checked_add(up(y, st - sy)?)),
             ArithmeticOp::Subtract => up(x, st - sx).and_then(|x| x.checked_sub(up(y, st - sy)?)),
             // Products of unsigned 64-bit numbers leave an i128; their low bits are all that wrapping keeps.
-            ArithmeticOp::Multiply if decimal(to).is_none() => Some(x.wrapping_mul(y)),
             ArithmeticOp::Multiply if decimal(to).is_none() => Some(x.wrapping_mul(y)),
             ArithmeticOp::Multiply => x.checked_mul(y),
             ArithmeticOp::Divide | ArithmeticOp::Modulo if y == 0 => return self.poison(fault::DIVISION),
@@ -206,6 +226,7 @@ fn literal(scalar: &Scalar, data_type: &DataType) -> V {
         Scalar::Null => V::Null,
         Scalar::Boolean(b) => V::Bool(*b),
         Scalar::Int(i) => V::Int(*i),
+        Scalar::Bytes(bytes) => V::Text(String::from_utf8_lossy(bytes).into_owned()),
         Scalar::Float(f) if *data_type == DataType::Float32 => V::Float(f64::from(*f as f32)),
         Scalar::Float(f) => V::Float(*f),
     }

@@ -48,6 +48,7 @@ pub(crate) fn scalar(value: &V) -> Scalar {
         V::Bool(b) => Scalar::Boolean(*b),
         V::Int(i) => Scalar::Int(*i),
         V::Float(f) => Scalar::Float(*f),
+        V::Text(text) => Scalar::Bytes(text.as_bytes().into()),
         _ => Scalar::Null,
     }
 }
