@@ -29,6 +29,8 @@ pub enum ExprKind {
     Column(usize),
     /// A constant.
     Literal(Scalar),
+    /// A constant that is known when the plan runs.
+    Deferred(Arc<dyn DeferredScalar>),
     /// Arithmetic. Both sides have the same kind (integers of one type, floats of one type, decimals,
     /// whose scales are taken from their types, or times that Arrow adds and subtracts). Integers wrap;
     /// decimals and times report overflow; integer and decimal division by zero is an error; division
@@ -128,6 +130,15 @@ pub enum Scalar {
     Bytes(Arc<[u8]>),
 }
 
+/// A constant that is known when the plan runs: a parameter, the result of a subquery.
+pub trait DeferredScalar: fmt::Debug + fmt::Display + Send + Sync {
+    /// The value, of the expression's type.
+    ///
+    /// # Errors
+    /// When it is not known yet.
+    fn value(&self) -> Result<Scalar, arrow::error::ArrowError>;
+}
+
 /// A deterministic function of the distinct values of a dictionary.
 pub trait DictionaryFunction: fmt::Debug + fmt::Display + Send + Sync {
     /// Evaluates on `values` (n x 1, of the column's type, the last one null): one result a value,
@@ -168,6 +179,7 @@ impl Expr {
         let kind = match &self.kind {
             ExprKind::Column(index) => ExprKind::Column(column(*index)),
             ExprKind::Literal(value) => ExprKind::Literal(value.clone()),
+            ExprKind::Deferred(value) => ExprKind::Deferred(value.clone()),
             ExprKind::Arithmetic(op, a, b) => ExprKind::Arithmetic(*op, boxed(a), boxed(b)),
             ExprKind::Compare(op, a, b) => ExprKind::Compare(*op, boxed(a), boxed(b)),
             ExprKind::And(a, b) => ExprKind::And(boxed(a), boxed(b)),
@@ -206,7 +218,7 @@ impl Expr {
     /// Direct operands.
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
-            ExprKind::Column(_) | ExprKind::Literal(_) => vec![],
+            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Deferred(_) => vec![],
             ExprKind::Function(_, arguments) => arguments.iter().collect(),
             ExprKind::Arithmetic(_, a, b)
             | ExprKind::Compare(_, a, b)
@@ -235,6 +247,7 @@ impl fmt::Display for Expr {
         match &self.kind {
             ExprKind::Column(index) => write!(f, "#{index}"),
             ExprKind::Literal(value) => write!(f, "{value}"),
+            ExprKind::Deferred(value) => write!(f, "{value}"),
             ExprKind::Arithmetic(op, a, b) => write!(f, "({a} {op} {b})"),
             ExprKind::Compare(op, a, b) => write!(f, "({a} {op} {b})"),
             ExprKind::And(a, b) => write!(f, "({a} AND {b})"),

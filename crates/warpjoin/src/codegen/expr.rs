@@ -13,6 +13,7 @@ pub(crate) fn evaluate(emitter: &mut Emitter, expr: &Expr, environment: &Environ
     match &expr.kind {
         ExprKind::Column(index) => emitter.column(environment, *index),
         ExprKind::Literal(scalar) => literal(emitter, scalar, &expr.data_type),
+        ExprKind::Deferred(scalar) => literal(emitter, &scalar.value()?, &expr.data_type),
         ExprKind::Arithmetic(op, left, right) => {
             let left = evaluate(emitter, left, environment)?;
             let right = evaluate(emitter, right, environment)?;

@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::DataType;
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 
-use super::functions::call;
+use super::functions::{call, offset, ticks_per_day};
 use super::value::{V, decimal, fault, int_bounds, scale, wrap};
 
 /// Evaluates expressions, and remembers every fault that it met on the way.
@@ -168,6 +168,12 @@ impl Evaluator {
             }
             V::Float(f) if *to == DataType::Float32 => V::Float(f64::from(*f as f32)),
             V::Float(f) if is_float => V::Float(*f),
+            V::Float(f) if decimal(to).is_some() => {
+                let scaled = (10f64.powi(scale(to).into()) * f).round();
+                let fits = scaled.abs() < 1.7e38;
+                if fits { self.cast_integer(scaled as i128, to, to) } else { self.poison(fault::CAST) }
+            }
+            V::Float(f) if *to == DataType::Boolean => V::Bool(*f != 0.0),
             V::Float(f) => {
                 let (min, max) = int_bounds(to).unwrap_or((0, 0));
                 let fits = f.is_finite() && f.abs() < 1e30 && (min..=max).contains(&(f.trunc() as i128));
@@ -181,8 +187,10 @@ impl Evaluator {
     fn cast_integer(&self, i: i128, from: &DataType, to: &DataType) -> V {
         let steps = scale(to) - scale(from);
         let power = |steps: i8| 10i128.checked_pow(steps as u32);
-        let value = if let Some(factor) = time_factor(from, to) {
-            i.checked_mul(factor)
+        // Arrow takes it for days.
+        let from = if (from, to) == (&DataType::Int32, &DataType::Date64) { &DataType::Date32 } else { from };
+        let value = if let Some(value) = in_unit(i, from, to) {
+            value
         } else if steps >= 0 {
             power(steps).and_then(|factor| i.checked_mul(factor))
         } else {
@@ -206,19 +214,19 @@ impl Evaluator {
     }
 }
 
-fn time_factor(from: &DataType, to: &DataType) -> Option<i128> {
-    let per_second = |unit: &TimeUnit| match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    };
-    match (from, to) {
-        (DataType::Date32, DataType::Date64) => Some(86_400_000),
-        (DataType::Date32, DataType::Timestamp(unit, None)) => Some(86_400 * per_second(unit)),
-        (DataType::Timestamp(a, None), DataType::Timestamp(b, None)) => Some(per_second(b) / per_second(a)),
-        _ => None,
+/// The number in another unit of time; `None` where one of the types has none.
+fn in_unit(i: i128, from: &DataType, to: &DataType) -> Option<Option<i128>> {
+    let is_time =
+        |data_type: &DataType| matches!(data_type, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..));
+    if !is_time(from) || !is_time(to) {
+        return None;
     }
+    let (from_ticks, to_ticks) = (ticks_per_day(from), ticks_per_day(to));
+    Some(match to {
+        DataType::Date32 if *from != DataType::Date64 => Some((i + offset(from)).div_euclid(from_ticks)),
+        _ if to_ticks < from_ticks => Some(i / (from_ticks / to_ticks)),
+        _ => i.checked_mul(to_ticks / from_ticks),
+    })
 }
 
 fn literal(scalar: &Scalar, data_type: &DataType) -> V {

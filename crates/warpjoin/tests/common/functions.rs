@@ -115,7 +115,8 @@ fn bits(function: Function, x: i128, y: i128, to: &DataType) -> i128 {
     }
 }
 
-fn ticks_per_day(data_type: &DataType) -> i128 {
+/// What a day is in numbers of the type.
+pub(crate) fn ticks_per_day(data_type: &DataType) -> i128 {
     86_400
         * match data_type {
             DataType::Date32 => return 1,
@@ -127,7 +128,7 @@ fn ticks_per_day(data_type: &DataType) -> i128 {
 }
 
 /// Ticks that the type's zone is ahead of UTC.
-fn offset(data_type: &DataType) -> i128 {
+pub(crate) fn offset(data_type: &DataType) -> i128 {
     match data_type {
         DataType::Timestamp(_, Some(zone)) if zone.as_ref() == "+05:30" => 330 * 60 * ticks_per_day(data_type) / 86_400,
         _ => 0,

@@ -13,7 +13,7 @@ use super::super::value::{V, int_bounds};
 use super::{Edge, equal};
 
 /// A projection of expressions over columns `a` and `b` of one type.
-fn project(
+pub(super) fn project(
     name: String,
     data_type: &DataType,
     values: [Vec<V>; 2],
@@ -29,7 +29,7 @@ fn project(
     equal(name, inputs, plan)
 }
 
-const INTEGERS: [DataType; 8] = [
+pub(super) const INTEGERS: [DataType; 8] = [
     DataType::Int8,
     DataType::Int16,
     DataType::Int32,
@@ -41,7 +41,7 @@ const INTEGERS: [DataType; 8] = [
 ];
 
 /// All pairs of some values, and nulls.
-fn pairs(values: &[V]) -> [Vec<V>; 2] {
+pub(super) fn pairs(values: &[V]) -> [Vec<V>; 2] {
     let mut all: Vec<(V, V)> = values.iter().flat_map(|a| values.iter().map(move |b| (a.clone(), b.clone()))).collect();
     all.extend([(V::Null, values[0].clone()), (values[0].clone(), V::Null), (V::Null, V::Null)]);
     all.into_iter().unzip().into()
