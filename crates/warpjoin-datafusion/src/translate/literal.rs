@@ -93,6 +93,10 @@ pub(super) fn scalar(value: &ScalarValue) -> Result<Scalar, Reason> {
         ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
             Scalar::Bytes(text.as_bytes().into())
         }
+        ScalarValue::Binary(Some(bytes))
+        | ScalarValue::LargeBinary(Some(bytes))
+        | ScalarValue::BinaryView(Some(bytes))
+        | ScalarValue::FixedSizeBinary(_, Some(bytes)) => Scalar::Bytes(bytes.as_slice().into()),
         ScalarValue::Dictionary(_, value) => scalar(value)?,
         other => return Err(Reason::Type(other.data_type())),
     })

@@ -22,6 +22,7 @@ pub(crate) struct Scope<'a> {
 pub(crate) fn is_string(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => true,
         DataType::Dictionary(_, values) => is_string(values),
         _ => false,
     }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::DataType;
 
-use super::interner::Interner;
+use super::interner::{Interner, bytes_at};
 use super::{bits, types};
 use crate::{Error, Reason, Result};
 
@@ -41,17 +41,15 @@ impl Dictionary {
         self.sorted
     }
 
-    /// The value of a code; `None` past the end.
+    /// The value of a code; `None` past the end, and where it is no text.
     pub fn value(&self, code: u32) -> Option<&str> {
+        std::str::from_utf8(self.bytes(code)?).ok()
+    }
+
+    /// The bytes of the value of a code; `None` past the end.
+    pub fn bytes(&self, code: u32) -> Option<&[u8]> {
         let code = code as usize;
-        if code >= self.len() {
-            return None;
-        }
-        Some(match self.values.data_type() {
-            DataType::Utf8 => self.values.as_string::<i32>().value(code),
-            DataType::LargeUtf8 => self.values.as_string::<i64>().value(code),
-            _ => self.values.as_string_view().value(code),
-        })
+        if code < self.len() { bytes_at(&self.values, code) } else { None }
     }
 
     /// The code in `to` of every code of `from`; `None` where `to` lacks the value. The two may be
@@ -66,7 +64,7 @@ impl Dictionary {
         if known.intern(&to.values, None, &mut Vec::new()).is_err() {
             return vec![None; from.len()];
         }
-        let text = |code| from.value(code).unwrap_or_default().as_bytes();
+        let text = |code| from.bytes(code).unwrap_or_default();
         (0..from.len() as u32).map(|code| known.find(text(code))).collect()
     }
 
