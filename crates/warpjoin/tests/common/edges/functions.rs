@@ -5,15 +5,10 @@ use warpjoin::expr::{CompareOp, Expr, ExprKind, Scalar};
 use warpjoin::function::{DatePart, DateUnit, Function, Interval};
 
 use super::super::case::Outcome;
-use super::super::random_expr::{arithmetic, boolean, compare};
+use super::super::random_expr::{arithmetic, boolean, call, compare};
 use super::super::value::{V, int_bounds};
 use super::Edge;
 use super::numbers::{INTEGERS, pairs, project};
-
-fn call(function: Function, arguments: Vec<Expr>, data_type: DataType) -> Expr {
-    let nullable = arguments.iter().any(|argument| argument.nullable);
-    Expr { kind: ExprKind::Function(function, arguments), data_type, nullable }
-}
 
 fn try_cast(operand: Expr, data_type: DataType) -> Expr {
     Expr { kind: ExprKind::TryCast(Box::new(operand)), data_type, nullable: true }
