@@ -209,9 +209,10 @@ impl Expr {
 
     /// Calls `visit` for every input column that is read.
     pub fn visit_columns(&self, visit: &mut impl FnMut(usize)) {
-        self.visit(&mut |expr| match expr.kind {
-            ExprKind::Column(column) => visit(column),
-            _ => {}
+        self.visit(&mut |expr| {
+            if let ExprKind::Column(column) = expr.kind {
+                visit(column);
+            }
         });
     }
 

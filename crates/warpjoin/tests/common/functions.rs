@@ -226,7 +226,7 @@ fn add(interval: Interval, x: i128, data_type: &DataType) -> Result<i128, u8> {
     };
     let mut at = later(at).ok_or(fault::CAST)?;
     if *data_type == DataType::Date32 {
-        at = at + TimeDelta::days(TimeDelta::nanoseconds(interval.nanoseconds).num_days());
+        at += TimeDelta::days(TimeDelta::nanoseconds(interval.nanoseconds).num_days());
     } else {
         at += TimeDelta::nanoseconds(interval.nanoseconds);
     }
