@@ -2,7 +2,8 @@
 //!
 //! Only functions whose results are the same bits on every device and on the CPU are here: integer
 //! arithmetic, and the operations that IEEE 754 rounds correctly. Logarithms, powers and angles
-//! differ in their last bit between a GPU and a C library, so they stay on the CPU.
+//! differ in their last bit between a GPU and a C library, so they stay on the CPU. The sign of a
+//! NaN is not among the bits: processors disagree on that of 0.0 / 0.0.
 
 use std::fmt;
 
