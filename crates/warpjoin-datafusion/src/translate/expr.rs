@@ -289,16 +289,14 @@ impl Scope<'_> {
     }
 
     fn in_list(&self, expr: &PhysicalExprRef, in_list: &InListExpr) -> Result<ExprKind, Reason> {
+        if !in_list.list().iter().all(is_constant) {
+            return self.in_list_of_columns(expr, in_list);
+        }
         let operand = self.boxed(in_list.expr())?;
         let mut list = Vec::with_capacity(in_list.list().len());
         for item in in_list.list() {
-            let mut columns = BTreeSet::new();
-            column_indices(item, &mut columns);
-            if !columns.is_empty() {
-                return Err(Reason::Expression(format!("{expr}: a list of columns")));
-            }
             let item = self.constant(item)?;
-            let ExprKind::Literal(value) = item.kind else { return Err(unsupported(expr)) };
+            let ExprKind::Literal(value) = item.kind else { return self.in_list_of_columns(expr, in_list) };
             if value != Scalar::Null && item.data_type != operand.data_type {
                 return Err(Reason::Expression(format!("{expr} on {} and {}", operand.data_type, item.data_type)));
             }
@@ -316,6 +314,21 @@ impl Scope<'_> {
         let null = Expr::literal(Scalar::Null, DataType::Boolean);
         let either = ExprKind::Or(Box::new(member), Box::new(null));
         Ok(if negated { ExprKind::Not(Box::new(boolean(either, true))) } else { either })
+    }
+
+    /// One comparison an item, joined by OR.
+    fn in_list_of_columns(&self, expr: &PhysicalExprRef, in_list: &InListExpr) -> Result<ExprKind, Reason> {
+        let mut any: Option<Expr> = None;
+        for item in in_list.list() {
+            let equal = BinaryExpr::new(Arc::clone(in_list.expr()), Operator::Eq, Arc::clone(item));
+            let equal = self.translate(&(Arc::new(equal) as PhysicalExprRef))?;
+            any = Some(match any {
+                Some(any) => boolean(ExprKind::Or(Box::new(any), Box::new(equal)), true),
+                None => equal,
+            });
+        }
+        let any = any.ok_or_else(|| unsupported(expr))?;
+        Ok(if in_list.negated() { ExprKind::Not(Box::new(any)) } else { any.kind })
     }
 }
 
