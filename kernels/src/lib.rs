@@ -24,6 +24,8 @@ pub const HEADERS: &[KernelFile] = files![
     "wj/simt.cuh",
     "wj/control.cuh",
     "wj/hash.cuh",
+    "wj/functions.cuh",
+    "wj/dates.cuh",
     "wj/key_table.cuh",
     "wj/group_table.cuh",
     "wj/group_walk.cuh",

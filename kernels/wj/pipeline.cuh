@@ -3,6 +3,7 @@
 #include "wj/accumulate.cuh"
 #include "wj/block_table.cuh"
 #include "wj/control.cuh"
+#include "wj/dates.cuh"
 #include "wj/group_table.cuh"
 #include "wj/group_walk.cuh"
 #include "wj/key_table.cuh"

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 
+use crate::function::Function;
+
 /// A typed expression over the columns of one input.
 #[derive(Debug, Clone)]
 pub struct Expr {
@@ -27,9 +29,12 @@ pub enum ExprKind {
     Column(usize),
     /// A constant.
     Literal(Scalar),
-    /// Arithmetic. Both sides have the same kind (integers of one type, floats of one type, or
-    /// decimals, whose scales are taken from their types). Integers wrap; decimals report overflow;
-    /// integer and decimal division by zero is an error; division truncates.
+    /// A constant that is known when the plan runs.
+    Deferred(Arc<dyn DeferredScalar>),
+    /// Arithmetic. Both sides have the same kind (integers of one type, floats of one type, decimals,
+    /// whose scales are taken from their types, or times that Arrow adds and subtracts). Integers wrap;
+    /// decimals and times report overflow; integer and decimal division by zero is an error; division
+    /// truncates.
     Arithmetic(ArithmeticOp, Box<Expr>, Box<Expr>),
     /// Comparison of two values of one type (decimals of any scales). Null if a side is null.
     /// Floats compare by IEEE total order, as DataFusion's kernels do.
@@ -53,6 +58,10 @@ pub enum ExprKind {
     },
     /// Cast to the expression's type; a value that does not fit is an error.
     Cast(Box<Expr>),
+    /// The same; a value that does not fit is null.
+    TryCast(Box<Expr>),
+    /// A scalar function.
+    Function(Function, Vec<Expr>),
     /// Membership in a list of constants of the operand's type, without nulls in the list.
     InList {
         /// The operand.
@@ -62,11 +71,11 @@ pub enum ExprKind {
         /// NOT IN.
         negated: bool,
     },
-    /// A deterministic function of one dictionary-encoded column, evaluated once for each distinct
-    /// value on the host.
+    /// A deterministic function of one string, evaluated once for each value of its dictionary on
+    /// the host.
     OverDictionary {
-        /// The input column, of a string type.
-        column: usize,
+        /// The string.
+        operand: Box<Expr>,
         /// The function.
         function: Arc<dyn DictionaryFunction>,
     },
@@ -117,6 +126,17 @@ pub enum Scalar {
     Int(i128),
     /// Float32 and Float64.
     Float(f64),
+    /// A string, or bytes.
+    Bytes(Arc<[u8]>),
+}
+
+/// A constant that is known when the plan runs: a parameter, the result of a subquery.
+pub trait DeferredScalar: fmt::Debug + fmt::Display + Send + Sync {
+    /// The value, of the expression's type.
+    ///
+    /// # Errors
+    /// When it is not known yet.
+    fn value(&self) -> Result<Scalar, arrow::error::ArrowError>;
 }
 
 /// A deterministic function of the distinct values of a dictionary.
@@ -159,6 +179,7 @@ impl Expr {
         let kind = match &self.kind {
             ExprKind::Column(index) => ExprKind::Column(column(*index)),
             ExprKind::Literal(value) => ExprKind::Literal(value.clone()),
+            ExprKind::Deferred(value) => ExprKind::Deferred(value.clone()),
             ExprKind::Arithmetic(op, a, b) => ExprKind::Arithmetic(*op, boxed(a), boxed(b)),
             ExprKind::Compare(op, a, b) => ExprKind::Compare(*op, boxed(a), boxed(b)),
             ExprKind::And(a, b) => ExprKind::And(boxed(a), boxed(b)),
@@ -167,6 +188,10 @@ impl Expr {
             ExprKind::IsNull(a) => ExprKind::IsNull(boxed(a)),
             ExprKind::Negative(a) => ExprKind::Negative(boxed(a)),
             ExprKind::Cast(a) => ExprKind::Cast(boxed(a)),
+            ExprKind::TryCast(a) => ExprKind::TryCast(boxed(a)),
+            ExprKind::Function(function, arguments) => {
+                ExprKind::Function(*function, arguments.iter().map(|a| a.remap(column)).collect())
+            }
             ExprKind::Average(a, b) => ExprKind::Average(boxed(a), boxed(b)),
             ExprKind::Case { branches, otherwise } => ExprKind::Case {
                 branches: branches.iter().map(|(when, then)| (when.remap(column), then.remap(column))).collect(),
@@ -175,8 +200,8 @@ impl Expr {
             ExprKind::InList { operand, list, negated } => {
                 ExprKind::InList { operand: boxed(operand), list: list.clone(), negated: *negated }
             }
-            ExprKind::OverDictionary { column: index, function } => {
-                ExprKind::OverDictionary { column: column(*index), function: function.clone() }
+            ExprKind::OverDictionary { operand, function } => {
+                ExprKind::OverDictionary { operand: boxed(operand), function: function.clone() }
             }
         };
         Self { kind, ..self.clone() }
@@ -184,16 +209,18 @@ impl Expr {
 
     /// Calls `visit` for every input column that is read.
     pub fn visit_columns(&self, visit: &mut impl FnMut(usize)) {
-        self.visit(&mut |expr| match expr.kind {
-            ExprKind::Column(column) | ExprKind::OverDictionary { column, .. } => visit(column),
-            _ => {}
+        self.visit(&mut |expr| {
+            if let ExprKind::Column(column) = expr.kind {
+                visit(column);
+            }
         });
     }
 
     /// Direct operands.
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
-            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::OverDictionary { .. } => vec![],
+            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Deferred(_) => vec![],
+            ExprKind::Function(_, arguments) => arguments.iter().collect(),
             ExprKind::Arithmetic(_, a, b)
             | ExprKind::Compare(_, a, b)
             | ExprKind::And(a, b)
@@ -201,8 +228,12 @@ impl Expr {
             | ExprKind::Average(a, b) => {
                 vec![a, b]
             }
-            ExprKind::Not(a) | ExprKind::IsNull(a) | ExprKind::Negative(a) | ExprKind::Cast(a) => vec![a],
-            ExprKind::InList { operand, .. } => vec![operand],
+            ExprKind::Not(a)
+            | ExprKind::IsNull(a)
+            | ExprKind::Negative(a)
+            | ExprKind::Cast(a)
+            | ExprKind::TryCast(a) => vec![a],
+            ExprKind::InList { operand, .. } | ExprKind::OverDictionary { operand, .. } => vec![operand],
             ExprKind::Case { branches, otherwise } => {
                 let mut all: Vec<&Expr> = branches.iter().flat_map(|(when, then)| [when, then]).collect();
                 all.extend(otherwise.as_deref());
@@ -217,6 +248,7 @@ impl fmt::Display for Expr {
         match &self.kind {
             ExprKind::Column(index) => write!(f, "#{index}"),
             ExprKind::Literal(value) => write!(f, "{value}"),
+            ExprKind::Deferred(value) => write!(f, "{value}"),
             ExprKind::Arithmetic(op, a, b) => write!(f, "({a} {op} {b})"),
             ExprKind::Compare(op, a, b) => write!(f, "({a} {op} {b})"),
             ExprKind::And(a, b) => write!(f, "({a} AND {b})"),
@@ -235,12 +267,17 @@ impl fmt::Display for Expr {
                 write!(f, " END")
             }
             ExprKind::Cast(a) => write!(f, "CAST({a} AS {})", self.data_type),
+            ExprKind::TryCast(a) => write!(f, "TRY_CAST({a} AS {})", self.data_type),
+            ExprKind::Function(function, arguments) => {
+                let arguments: Vec<String> = arguments.iter().map(Expr::to_string).collect();
+                write!(f, "{function}({})", arguments.join(", "))
+            }
             ExprKind::InList { operand, list, negated } => {
                 let items: Vec<String> = list.iter().map(Scalar::to_string).collect();
                 write!(f, "{operand} {}IN ({})", if *negated { "NOT " } else { "" }, items.join(", "))
             }
             ExprKind::Average(sum, count) => write!(f, "({sum} / {count})"),
-            ExprKind::OverDictionary { column, function } => write!(f, "dictionary[#{column}]({function})"),
+            ExprKind::OverDictionary { operand, function } => write!(f, "dictionary[{operand}]({function})"),
         }
     }
 }
@@ -252,6 +289,7 @@ impl fmt::Display for Scalar {
             Self::Boolean(value) => write!(f, "{value}"),
             Self::Int(value) => write!(f, "{value}"),
             Self::Float(value) => write!(f, "{value}"),
+            Self::Bytes(value) => write!(f, "'{}'", String::from_utf8_lossy(value)),
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod column;
 mod error;
 pub mod exec;
 pub mod expr;
+pub mod function;
 mod hash;
 pub mod hash_table;
 mod operators;

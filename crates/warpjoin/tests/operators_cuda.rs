@@ -15,6 +15,7 @@ fn edges_equal_the_oracle_on_gpus() {
             settings.push(Settings { devices, ..Settings::default() });
         }
         edges::check(&gpus, &edges::all(false), &settings);
+        edges::check(&gpus, &edges::of_functions(), &settings);
     }
 }
 

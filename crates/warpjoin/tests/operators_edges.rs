@@ -19,6 +19,12 @@ fn edges_equal_the_oracle() {
     edges::check(&simulated(), &edges::all(false), &edges::settings());
 }
 
+/// Those of expressions alone: for whoever changes one of them.
+#[test]
+fn functions_equal_the_oracle() {
+    edges::check(&simulated(), &edges::of_functions(), &edges::settings());
+}
+
 /// The edges of group-bys are there for its four ways to a group: each must be taken.
 #[test]
 fn every_way_to_a_group_is_taken() {

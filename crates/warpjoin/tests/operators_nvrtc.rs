@@ -21,6 +21,7 @@ const TABLES: u64 = 8;
 /// The modules that the cases compile, each once.
 fn corpus() -> HashSet<ModuleSource> {
     let mut cases: Vec<_> = edges::all(true).into_iter().step_by(3).map(|edge| edge.case).collect();
+    cases.extend(edges::of_functions().into_iter().map(|edge| edge.case));
     for (case, settings) in cases.iter_mut().zip(edges::settings().into_iter().cycle()) {
         case.settings = Settings { devices: settings.devices.min(2), ..settings };
     }

@@ -25,9 +25,9 @@ fn edges_are_clean() {
     sanitized("edges_are_clean", |devices| edges::check(devices, &some_edges(), &settings));
 }
 
-/// Every fifth edge of few rows: compiling for the sanitizers takes long.
+/// Every fifth edge of few rows, and of functions: compiling for the sanitizers takes long.
 fn some_edges() -> Vec<edges::Edge> {
-    edges::all(true).into_iter().step_by(5).collect()
+    edges::all(true).into_iter().chain(edges::of_functions()).step_by(5).collect()
 }
 
 #[test]

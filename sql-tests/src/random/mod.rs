@@ -4,6 +4,7 @@
 //! replayed from the line that it prints.
 
 mod data;
+mod expression;
 mod query;
 
 use std::sync::Arc;

@@ -4,6 +4,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::data::{ColumnData, ColumnRole, TableData};
+use super::expression::{any, arithmetic, group_key, integer, numeric, of_role, predicate, value};
 
 /// A query that joins all `tables` and then filters, projects or groups.
 pub(super) fn random_query(rng: &mut StdRng, tables: &[TableData]) -> String {
@@ -77,87 +78,6 @@ fn key_pair(rng: &mut StdRng, left: &TableData, right: &TableData) -> String {
     match role {
         Integer if rng.random_bool(0.15) => format!("{} + {} = {}", l.name, rng.random_range(0..4), r.name),
         _ => format!("{} = {}", l.name, r.name),
-    }
-}
-
-/// A column of that role.
-fn of_role<'a>(rng: &mut StdRng, columns: &'a [ColumnData], role: ColumnRole) -> &'a ColumnData {
-    let fitting: Vec<&ColumnData> = columns.iter().filter(|column| column.role == role).collect();
-    fitting[rng.random_range(0..fitting.len())]
-}
-
-fn integer(rng: &mut StdRng, columns: &[ColumnData]) -> String {
-    of_role(rng, columns, ColumnRole::Integer).name.clone()
-}
-
-fn any<'a>(rng: &mut StdRng, columns: &[&'a ColumnData]) -> &'a ColumnData {
-    columns[rng.random_range(0..columns.len())]
-}
-
-fn numeric<'a>(rng: &mut StdRng, columns: &[&'a ColumnData]) -> &'a ColumnData {
-    let is_numeric =
-        |column: &&&ColumnData| matches!(column.role, ColumnRole::Integer | ColumnRole::Decimal | ColumnRole::Float);
-    let fitting: Vec<&ColumnData> = columns.iter().filter(is_numeric).copied().collect();
-    any(rng, &fitting)
-}
-
-fn predicate(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
-    let column = any(rng, columns);
-    let name = &column.name;
-    // Small numbers are in every column, large ones in few.
-    let number: i32 = if rng.random_bool(0.8) { rng.random_range(-3..6) } else { rng.random_range(-5..60) };
-    if rng.random_bool(0.1) {
-        return format!("{name} IS {}NULL", ["", "NOT "][rng.random_range(0..2)]);
-    }
-    let compare = ["=", "<>", "<>", "<", "<=", ">", ">=", ">="][rng.random_range(0..8)];
-    match column.role {
-        ColumnRole::Integer => match rng.random_range(0..4) {
-            0 => {
-                format!("{name} {}IN ({number}, {}, {})", ["", "NOT "][rng.random_range(0..2)], number + 1, number + 7)
-            }
-            1 => format!("{name} BETWEEN {number} AND {}", number + 15),
-            2 => format!("NOT ({name} {compare} {number})"),
-            _ => format!("{name} {compare} {number}"),
-        },
-        ColumnRole::Text => match rng.random_range(0..4) {
-            0 => format!("{name} LIKE 'v{}%'", number.rem_euclid(5)),
-            1 => format!("{name} IN ('', 'v1', 'v{}')", number.abs()),
-            2 => format!("{name} NOT LIKE '%{}'", number.rem_euclid(10)),
-            _ => format!("{name} {compare} 'v{}'", number.abs()),
-        },
-        ColumnRole::Date => format!("{name} {compare} DATE '1994-08-{}'", number.rem_euclid(9) + 23),
-        ColumnRole::Decimal => format!("{name} {compare} {number}.25"),
-        ColumnRole::Float => format!("{name} {compare} {}.125", number.rem_euclid(5)),
-        ColumnRole::Boolean => [name.clone(), format!("NOT {name}")][rng.random_range(0..2)].clone(),
-    }
-}
-
-/// An output expression.
-fn value(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
-    let column = numeric(rng, columns);
-    match rng.random_range(0..6) {
-        0 => arithmetic(rng, columns),
-        1 => format!("CASE WHEN {} THEN {} END", predicate(rng, columns), column.name),
-        _ => any(rng, columns).name.clone(),
-    }
-}
-
-fn arithmetic(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
-    let names: Vec<&str> = (0..2).map(|_| numeric(rng, columns).name.as_str()).collect();
-    // Of 64 bits, so that no small type wraps where another would not.
-    match rng.random_range(0..3) {
-        0 => format!("CAST({} AS DOUBLE) + {}", names[0], rng.random_range(1..9)),
-        1 => format!("CAST({} AS BIGINT) * 3 - CAST({} AS BIGINT)", names[0], names[1]),
-        _ => format!("CAST({} AS BIGINT) % {}", names[0], rng.random_range(2..9)),
-    }
-}
-
-fn group_key(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
-    match rng.random_range(0..8) {
-        0 => format!("{} IS NULL", any(rng, columns).name),
-        1 => format!("CASE WHEN {} THEN 1 ELSE 2 END", predicate(rng, columns)),
-        2 => format!("CAST({} AS BIGINT) % {}", numeric(rng, columns).name, rng.random_range(2..9)),
-        _ => any(rng, columns).name.clone(),
     }
 }
 

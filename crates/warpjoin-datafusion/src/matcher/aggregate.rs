@@ -21,7 +21,6 @@ use warpjoin::plan::{AggregateCall, AggregateFunction, Plan, PlanKind};
 use super::candidate::{Candidate, Operators};
 use super::relation::{PhysicalExprs, Relation};
 use super::{Matcher, Outcome, beneath, seen_through};
-use crate::translate::is_string;
 
 impl Matcher<'_> {
     pub(super) fn aggregate(&mut self, node: &Arc<dyn ExecutionPlan>, last: &AggregateExec) -> Result<Outcome> {
@@ -88,20 +87,16 @@ fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relat
     if last.group_expr().expr().len() != group_count || last.aggr_expr().len() != call_count {
         return Err(Reason::Aggregate("whose partial and final steps differ".to_string()));
     }
-    // All expressions are translated together: if one of them needs a projection below to be
-    // substituted, all speak about what is below it.
     let mut exprs: PhysicalExprs = groups.input_exprs();
     let mut calls = Vec::with_capacity(call_count);
     for (call, filter) in first.aggr_expr().iter().zip(first.filter_expr()) {
         calls.push(Call::new(call, filter.as_ref(), &mut exprs)?);
     }
-    let (input, translated) = input.translate_all(&exprs)?;
+    let translated = input.translate_all(&exprs)?;
     let group_by = translated[..group_count].to_vec();
-    let mut computed: Vec<bool> = group_by.iter().map(|expr| input.computes_string(expr)).collect();
     let mut aggregates = Vec::with_capacity(call_count);
     for (call, output) in calls.into_iter().zip(last.aggr_expr()) {
         let argument = call.argument(&translated)?;
-        computed.push(argument.as_ref().is_some_and(|argument| input.computes_string(argument)));
         aggregates.push(AggregateCall {
             function: call.function,
             argument,
@@ -111,7 +106,7 @@ fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relat
     let kind = PlanKind::Aggregate { input: Box::new(input.plan.clone()), group_by, aggregates };
     let plan = Plan { kind, schema: last.schema() };
     check(&plan)?;
-    Ok(Relation::new(plan, computed))
+    Ok(Relation { plan })
 }
 
 /// An aggregate whose expressions are positions in a common list.
@@ -154,9 +149,6 @@ impl Call {
     fn argument(&self, translated: &[Expr]) -> Result<Option<Expr>, Reason> {
         let Some(argument) = self.argument.map(|position| translated[position].clone()) else { return Ok(None) };
         let Some(filter) = self.filter.map(|position| translated[position].clone()) else { return Ok(Some(argument)) };
-        if is_string(&argument.data_type) {
-            return Err(Reason::Aggregate(format!("{} of a string with FILTER", self.function)));
-        }
         let data_type = argument.data_type.clone();
         let kind = ExprKind::Case { branches: vec![(filter, argument)], otherwise: None };
         Ok(Some(Expr { kind, data_type, nullable: true }))

@@ -69,7 +69,7 @@ impl Candidate {
     pub(super) fn scan(node: &Arc<dyn ExecutionPlan>, scan: &DeviceScanExec) -> Self {
         let kind = PlanKind::Scan { table: Arc::clone(scan.table()), projection: scan.projection().to_vec() };
         Self {
-            relation: Relation::stored(Plan { kind, schema: node.schema() }),
+            relation: Relation { plan: Plan { kind, schema: node.schema() } },
             inputs: vec![],
             template: Arc::clone(node),
             original: Arc::clone(node),
@@ -80,7 +80,7 @@ impl Candidate {
     /// The rows of a CPU subtree.
     pub(super) fn upload(plan: &Arc<dyn ExecutionPlan>, id: usize) -> Self {
         Self {
-            relation: Relation::stored(Plan { kind: PlanKind::Input { index: id }, schema: plan.schema() }),
+            relation: Relation { plan: Plan { kind: PlanKind::Input { index: id }, schema: plan.schema() } },
             inputs: vec![Input { id, plan: Arc::clone(plan) }],
             template: Arc::new(TemplateInputExec::new(id, plan.properties())),
             original: Arc::clone(plan),

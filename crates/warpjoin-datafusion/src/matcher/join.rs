@@ -91,19 +91,17 @@ fn join_relations(join: &HashJoinExec, sides: Sides, left: &Relation, right: &Re
         check_keys(&pair.0, &pair.1)?;
         on.push(pair);
     }
-    let build_width = build.computed.len();
-    let computed: Vec<bool> = build.computed.iter().chain(&probe.computed).copied().collect();
+    let build_width = build.plan.schema.fields().len();
     let residual = match join.filter() {
-        Some(filter) => Some(residual(filter, sides, build, probe, &computed)?),
+        Some(filter) => Some(residual(filter, sides, build, probe)?),
         None => None,
     };
     // DataFusion's columns of a semi join are those of the side that it keeps.
     let first = if sides.kind == JoinKind::ProbeSemi { build_width } else { 0 };
     let output: Vec<usize> = match &join.projection {
         Some(projection) => projection.iter().map(|column| first + column).collect(),
-        None => (first..computed.len()).collect(),
+        None => (first..build_width + probe.plan.schema.fields().len()).collect(),
     };
-    let output_computed = output.iter().map(|&column| computed.get(column).copied().unwrap_or(false)).collect();
     let kind = PlanKind::Join(Box::new(JoinPlan {
         build: build.plan.clone(),
         probe: probe.plan.clone(),
@@ -115,7 +113,7 @@ fn join_relations(join: &HashJoinExec, sides: Sides, left: &Relation, right: &Re
     }));
     let plan = Plan { kind, schema: join.schema() };
     check(&plan)?;
-    Ok(Relation::new(plan, output_computed))
+    Ok(Relation { plan })
 }
 
 fn check_keys(build: &Expr, probe: &Expr) -> Result<(), Reason> {
@@ -125,16 +123,10 @@ fn check_keys(build: &Expr, probe: &Expr) -> Result<(), Reason> {
 }
 
 /// The residual filter over all build columns, then all probe columns.
-fn residual(
-    filter: &JoinFilter,
-    sides: Sides,
-    build: &Relation,
-    probe: &Relation,
-    computed: &[bool],
-) -> Result<Expr, Reason> {
+fn residual(filter: &JoinFilter, sides: Sides, build: &Relation, probe: &Relation) -> Result<Expr, Reason> {
     let fields = build.plan.schema.fields().iter().chain(probe.plan.schema.fields());
     let schema = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
-    let (left_first, right_first) = sides.ordered_positions(build.computed.len());
+    let (left_first, right_first) = sides.ordered_positions(build.plan.schema.fields().len());
     let mut columns: PhysicalExprs = vec![];
     for column in filter.column_indices() {
         let position = match column.side {
@@ -147,5 +139,5 @@ fn residual(
         columns.push(Arc::new(Column::new(field.name(), position)) as Arc<dyn PhysicalExpr>);
     }
     let expression = substitute(filter.expression(), &columns)?;
-    translate(&expression, Scope { schema: &schema, computed })
+    translate(&expression, Scope { schema: &schema })
 }

@@ -16,9 +16,10 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use warpjoin::Reason;
 use warpjoin::column::check_type;
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
+use warpjoin::function::Function;
 
 use super::dictionary::StringFunction;
-use super::{Scope, is_string, literal};
+use super::{Scope, functions, is_string, literal};
 
 type PhysicalExprRef = Arc<dyn PhysicalExpr>;
 
@@ -32,9 +33,6 @@ pub(crate) fn translate(expr: &PhysicalExprRef, scope: Scope<'_>) -> Result<Expr
     }
     if any(expr, &|node| node.is::<DynamicFilterPhysicalExpr>()) {
         return Err(Reason::Expression("of a filter that changes while the query runs".to_string()));
-    }
-    if any(expr, &|node| node.is::<ScalarSubqueryExpr>()) {
-        return Err(Reason::Expression(format!("{expr}: a scalar subquery")));
     }
     scope.translate(expr)
 }
@@ -78,7 +76,7 @@ fn column_indices(expr: &PhysicalExprRef, indices: &mut BTreeSet<usize>) {
 }
 
 impl Scope<'_> {
-    fn translate(&self, expr: &PhysicalExprRef) -> Result<Expr, Reason> {
+    pub(super) fn translate(&self, expr: &PhysicalExprRef) -> Result<Expr, Reason> {
         if let Some(column) = expr.downcast_ref::<Column>() {
             let field = self.schema.fields().get(column.index()).ok_or_else(|| unsupported(expr))?;
             return Ok(Expr::column(column.index(), field.data_type().clone(), field.is_nullable()));
@@ -95,7 +93,10 @@ impl Scope<'_> {
         if let Some(column) = only_column
             && is_string(self.schema.field(column).data_type())
         {
-            return self.over_dictionary(expr, column);
+            return self.over_column(expr, column);
+        }
+        if let Some(function) = self.over_string(expr)? {
+            return Ok(function);
         }
         let kind = self.kind(expr)?;
         let (data_type, nullable) = self.type_of(expr)?;
@@ -114,13 +115,15 @@ impl Scope<'_> {
     }
 
     fn constant(&self, expr: &PhysicalExprRef) -> Result<Expr, Reason> {
+        if any(expr, &|node| node.is::<ScalarSubqueryExpr>()) {
+            let (data_type, nullable) = self.type_of(expr)?;
+            let kind = ExprKind::Deferred(Arc::new(literal::Deferred::new(expr, data_type.clone())));
+            return Ok(Expr { kind, data_type, nullable });
+        }
         let value = match expr.downcast_ref::<Literal>() {
             Some(literal) => literal.value().clone(),
             None => literal::evaluate(expr)?,
         };
-        if is_string(&value.data_type()) {
-            return Err(Reason::Expression(format!("{expr}: a string that is not in a column")));
-        }
         check_type(&value.data_type())?;
         Ok(Expr::literal(literal::scalar(&value)?, value.data_type()))
     }
@@ -138,15 +141,39 @@ impl Scope<'_> {
         Ok(Some(if negated { boolean(ExprKind::Not(Box::new(test)), false) } else { test }))
     }
 
-    fn over_dictionary(&self, expr: &PhysicalExprRef, column: usize) -> Result<Expr, Reason> {
-        if self.computed.get(column).copied().unwrap_or(false) {
-            return Err(Reason::Expression(format!("{expr} over a string that was itself computed")));
-        }
-        let (data_type, nullable) = self.type_of(expr)?;
-        let column_type = self.schema.field(column).data_type().clone();
+    /// An expression whose only column is a string: a function of its values.
+    fn over_column(&self, expr: &PhysicalExprRef, column: usize) -> Result<Expr, Reason> {
+        let field = self.schema.field(column);
         let moved = replace_columns(expr, &|column| Some(Arc::new(Column::new(column.name(), 0)) as PhysicalExprRef))?;
-        let function = Arc::new(StringFunction::new(moved, column_type, data_type.clone()));
-        Ok(Expr { kind: ExprKind::OverDictionary { column, function }, data_type, nullable })
+        self.over_dictionary(expr, Expr::column(column, field.data_type().clone(), field.is_nullable()), moved)
+    }
+
+    /// An expression of constants and of one string that is itself computed of several columns: a
+    /// function of its values too. `None` for other expressions.
+    fn over_string(&self, expr: &PhysicalExprRef) -> Result<Option<Expr>, Reason> {
+        let children = expr.children();
+        let mut variable = children.iter().enumerate().filter(|(_, child)| !is_constant(child));
+        let (Some((at, operand)), None) = (variable.next(), variable.next()) else { return Ok(None) };
+        if !operand.data_type(self.schema).is_ok_and(|data_type| is_string(&data_type)) {
+            return Ok(None);
+        }
+        let column: PhysicalExprRef = Arc::new(Column::new("value", 0));
+        let moved: Vec<PhysicalExprRef> = children
+            .iter()
+            .enumerate()
+            .map(|(position, child)| Arc::clone(if position == at { &column } else { child }))
+            .collect();
+        let operand = self.translate(operand)?;
+        let moved = Arc::clone(expr).with_new_children(moved).map_err(|_| unsupported(expr))?;
+        self.over_dictionary(expr, operand, moved).map(Some)
+    }
+
+    /// `moved`, which is `expr` over the values of `operand` at position 0.
+    fn over_dictionary(&self, expr: &PhysicalExprRef, operand: Expr, moved: PhysicalExprRef) -> Result<Expr, Reason> {
+        let (data_type, nullable) = self.type_of(expr)?;
+        let function = Arc::new(StringFunction::new(moved, operand.data_type.clone(), data_type.clone()));
+        let kind = ExprKind::OverDictionary { operand: Box::new(operand), function };
+        Ok(Expr { kind, data_type, nullable })
     }
 
     fn kind(&self, expr: &PhysicalExprRef) -> Result<ExprKind, Reason> {
@@ -159,13 +186,13 @@ impl Scope<'_> {
         } else if let Some(case) = expr.downcast_ref::<CaseExpr>() {
             self.case(expr, case)
         } else if let Some(cast) = expr.downcast_ref::<CastExpr>() {
-            self.cast(expr, cast)
+            self.cast(cast)
         } else if let Some(in_list) = expr.downcast_ref::<InListExpr>() {
             self.in_list(expr, in_list)
-        } else if expr.is::<TryCastExpr>() {
-            Err(Reason::Expression(format!("{expr}: TRY_CAST")))
+        } else if let Some(cast) = expr.downcast_ref::<TryCastExpr>() {
+            self.try_cast(cast.expr(), cast.cast_type())
         } else if let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() {
-            Err(Reason::Expression(format!("{expr}: function {}", function.fun().name())))
+            self.function(expr, function)
         } else {
             Err(unsupported(expr))
         }
@@ -176,21 +203,23 @@ impl Scope<'_> {
         if *binary != plain {
             return Err(Reason::Expression(format!("{expr} with an error on overflow")));
         }
+        if let Some(sum) = self.with_interval(binary)? {
+            return Ok(sum);
+        }
         let (left, right) = (self.translate(binary.left())?, self.translate(binary.right())?);
-        let decimals = is_decimal(&left.data_type) && is_decimal(&right.data_type);
+        let decimals = left.data_type.is_decimal() && right.data_type.is_decimal();
+        let dates = left.data_type == right.data_type && matches!(left.data_type, DataType::Date32 | DataType::Date64);
+        match (arithmetic_op(binary.op()), bitwise_op(binary.op())) {
+            (Some(ArithmeticOp::Subtract), _) if dates => {
+                return Ok(ExprKind::Function(Function::DaysBetween, vec![left, right]));
+            }
+            // Whether there is such arithmetic is checked with the plan.
+            (Some(op), _) => return Ok(ExprKind::Arithmetic(op, Box::new(left), Box::new(right))),
+            (_, Some(function)) => return Ok(ExprKind::Function(function, vec![left, right])),
+            _ => {}
+        }
         if left.data_type != right.data_type && !decimals {
             return Err(Reason::Expression(format!("{expr} on {} and {}", left.data_type, right.data_type)));
-        }
-        if let Some(op) = arithmetic_op(binary.op()) {
-            let numeric = left.data_type.is_integer() || left.data_type.is_floating() || decimals;
-            return if numeric {
-                Ok(ExprKind::Arithmetic(op, Box::new(left), Box::new(right)))
-            } else {
-                Err(Reason::Expression(format!("{expr} on {}", left.data_type)))
-            };
-        }
-        if is_string(&left.data_type) {
-            return Err(Reason::Expression(format!("{expr} over strings of different columns")));
         }
         if let Some(op) = compare_op(binary.op()) {
             return Ok(ExprKind::Compare(op, Box::new(left), Box::new(right)));
@@ -202,6 +231,24 @@ impl Scope<'_> {
             Operator::IsDistinctFrom => Ok(ExprKind::Not(Box::new(boolean(not_distinct(left, right), false)))),
             _ => Err(unsupported(expr)),
         }
+    }
+
+    /// A date or timestamp and a constant interval; `None` for other operations.
+    fn with_interval(&self, binary: &BinaryExpr) -> Result<Option<ExprKind>, Reason> {
+        let (moment, span) = match binary.op() {
+            Operator::Plus if is_constant(binary.left()) => (binary.right(), binary.left()),
+            Operator::Plus | Operator::Minus if is_constant(binary.right()) => (binary.left(), binary.right()),
+            _ => return Ok(None),
+        };
+        let is_moment = moment.data_type(self.schema).is_ok_and(|data_type| functions::is_moment(&data_type));
+        let is_span = span.data_type(self.schema).is_ok_and(|data_type| matches!(data_type, DataType::Interval(_)));
+        if !is_moment || !is_span {
+            return Ok(None);
+        }
+        let value = literal::evaluate(span)?;
+        let interval = functions::interval(&value, *binary.op() == Operator::Minus)
+            .ok_or_else(|| Reason::Expression(format!("{binary}: an interval of {value}")))?;
+        Ok(Some(ExprKind::Function(Function::AddInterval(interval), vec![self.translate(moment)?])))
     }
 
     fn case(&self, expr: &PhysicalExprRef, case: &CaseExpr) -> Result<ExprKind, Reason> {
@@ -225,9 +272,9 @@ impl Scope<'_> {
         Ok(ExprKind::Case { branches, otherwise })
     }
 
-    fn cast(&self, expr: &PhysicalExprRef, cast: &CastExpr) -> Result<ExprKind, Reason> {
+    fn cast(&self, cast: &CastExpr) -> Result<ExprKind, Reason> {
         if cast.cast_options().safe {
-            return Err(Reason::Expression(format!("{expr}: a cast that gives null where it fails")));
+            return self.try_cast(cast.expr(), cast.cast_type());
         }
         let operand = self.translate(cast.expr())?;
         if &operand.data_type == cast.cast_type() {
@@ -236,17 +283,20 @@ impl Scope<'_> {
         Ok(ExprKind::Cast(Box::new(operand)))
     }
 
+    fn try_cast(&self, operand: &PhysicalExprRef, to: &DataType) -> Result<ExprKind, Reason> {
+        let operand = self.translate(operand)?;
+        Ok(if operand.data_type == *to { operand.kind } else { ExprKind::TryCast(Box::new(operand)) })
+    }
+
     fn in_list(&self, expr: &PhysicalExprRef, in_list: &InListExpr) -> Result<ExprKind, Reason> {
+        if !in_list.list().iter().all(is_constant) {
+            return self.in_list_of_columns(expr, in_list);
+        }
         let operand = self.boxed(in_list.expr())?;
         let mut list = Vec::with_capacity(in_list.list().len());
         for item in in_list.list() {
-            let mut columns = BTreeSet::new();
-            column_indices(item, &mut columns);
-            if !columns.is_empty() {
-                return Err(Reason::Expression(format!("{expr}: a list of columns")));
-            }
             let item = self.constant(item)?;
-            let ExprKind::Literal(value) = item.kind else { return Err(unsupported(expr)) };
+            let ExprKind::Literal(value) = item.kind else { return self.in_list_of_columns(expr, in_list) };
             if value != Scalar::Null && item.data_type != operand.data_type {
                 return Err(Reason::Expression(format!("{expr} on {} and {}", operand.data_type, item.data_type)));
             }
@@ -265,13 +315,28 @@ impl Scope<'_> {
         let either = ExprKind::Or(Box::new(member), Box::new(null));
         Ok(if negated { ExprKind::Not(Box::new(boolean(either, true))) } else { either })
     }
+
+    /// One comparison an item, joined by OR.
+    fn in_list_of_columns(&self, expr: &PhysicalExprRef, in_list: &InListExpr) -> Result<ExprKind, Reason> {
+        let mut any: Option<Expr> = None;
+        for item in in_list.list() {
+            let equal = BinaryExpr::new(Arc::clone(in_list.expr()), Operator::Eq, Arc::clone(item));
+            let equal = self.translate(&(Arc::new(equal) as PhysicalExprRef))?;
+            any = Some(match any {
+                Some(any) => boolean(ExprKind::Or(Box::new(any), Box::new(equal)), true),
+                None => equal,
+            });
+        }
+        let any = any.ok_or_else(|| unsupported(expr))?;
+        Ok(if in_list.negated() { ExprKind::Not(Box::new(any)) } else { any.kind })
+    }
 }
 
-fn unsupported(expr: &PhysicalExprRef) -> Reason {
+pub(super) fn unsupported(expr: &PhysicalExprRef) -> Reason {
     Reason::Expression(expr.to_string())
 }
 
-fn boolean(kind: ExprKind, nullable: bool) -> Expr {
+pub(super) fn boolean(kind: ExprKind, nullable: bool) -> Expr {
     Expr { kind, data_type: DataType::Boolean, nullable }
 }
 
@@ -290,8 +355,20 @@ fn not_distinct(left: Expr, right: Expr) -> ExprKind {
     ExprKind::Case { branches: vec![(either_null, both_null)], otherwise: Some(Box::new(equal)) }
 }
 
-fn is_decimal(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Decimal128(_, _))
+/// Whether there is no column in it.
+pub(super) fn is_constant(expr: &PhysicalExprRef) -> bool {
+    !any(expr, &|node| node.is::<Column>())
+}
+
+fn bitwise_op(op: &Operator) -> Option<Function> {
+    Some(match op {
+        Operator::BitwiseAnd => Function::BitAnd,
+        Operator::BitwiseOr => Function::BitOr,
+        Operator::BitwiseXor => Function::BitXor,
+        Operator::BitwiseShiftLeft => Function::ShiftLeft,
+        Operator::BitwiseShiftRight => Function::ShiftRight,
+        _ => return None,
+    })
 }
 
 fn arithmetic_op(op: &Operator) -> Option<ArithmeticOp> {

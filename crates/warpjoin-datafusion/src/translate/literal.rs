@@ -1,14 +1,16 @@
 //! Constants: DataFusion's scalars, and whatever can be computed before the query runs.
 
+use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, Schema};
+use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use warpjoin::Reason;
-use warpjoin::expr::Scalar;
+use warpjoin::expr::{DeferredScalar, Scalar};
 
 /// The value of a deterministic expression without columns.
 pub(super) fn evaluate(expr: &Arc<dyn PhysicalExpr>) -> Result<ScalarValue, Reason> {
@@ -22,6 +24,35 @@ pub(super) fn evaluate(expr: &Arc<dyn PhysicalExpr>) -> Result<ScalarValue, Reas
         ColumnarValue::Array(array) => ScalarValue::try_from_array(&array, 0),
     });
     value.map_err(|error| Reason::Expression(format!("constant {expr}: {}", error.strip_backtrace())))
+}
+
+/// A constant expression of the results of subqueries: they are there when the plan runs.
+#[derive(Debug)]
+pub(super) struct Deferred {
+    expr: Arc<dyn PhysicalExpr>,
+    data_type: DataType,
+}
+
+impl Deferred {
+    pub(super) fn new(expr: &Arc<dyn PhysicalExpr>, data_type: DataType) -> Self {
+        Self { expr: Arc::clone(expr), data_type }
+    }
+}
+
+impl DeferredScalar for Deferred {
+    fn value(&self) -> Result<Scalar, ArrowError> {
+        let failed = |reason: Reason| ArrowError::ComputeError(reason.to_string());
+        let value = evaluate(&self.expr).map_err(failed)?;
+        // DataFusion does not mind a result of another type; devices would misread it.
+        let value = if value.data_type() == self.data_type { value } else { value.cast_to(&self.data_type)? };
+        scalar(&value).map_err(failed)
+    }
+}
+
+impl fmt::Display for Deferred {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.expr)
+    }
 }
 
 /// The constant as devices store it.
@@ -47,6 +78,10 @@ pub(super) fn scalar(value: &ScalarValue) -> Result<Scalar, Reason> {
         | ScalarValue::TimestampMillisecond(value, _)
         | ScalarValue::TimestampMicrosecond(value, _)
         | ScalarValue::TimestampNanosecond(value, _)
+        | ScalarValue::DurationSecond(value)
+        | ScalarValue::DurationMillisecond(value)
+        | ScalarValue::DurationMicrosecond(value)
+        | ScalarValue::DurationNanosecond(value)
         | ScalarValue::Decimal64(value, _, _) => int(value),
         ScalarValue::UInt8(Some(value)) => Scalar::Int((*value).into()),
         ScalarValue::UInt16(Some(value)) => Scalar::Int((*value).into()),
@@ -55,6 +90,14 @@ pub(super) fn scalar(value: &ScalarValue) -> Result<Scalar, Reason> {
         ScalarValue::Decimal128(Some(value), _, _) => Scalar::Int(*value),
         ScalarValue::Float32(Some(value)) => Scalar::Float((*value).into()),
         ScalarValue::Float64(Some(value)) => Scalar::Float(*value),
+        ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
+            Scalar::Bytes(text.as_bytes().into())
+        }
+        ScalarValue::Binary(Some(bytes))
+        | ScalarValue::LargeBinary(Some(bytes))
+        | ScalarValue::BinaryView(Some(bytes))
+        | ScalarValue::FixedSizeBinary(_, Some(bytes)) => Scalar::Bytes(bytes.as_slice().into()),
+        ScalarValue::Dictionary(_, value) => scalar(value)?,
         other => return Err(Reason::Type(other.data_type())),
     })
 }

@@ -4,6 +4,7 @@
 
 mod dictionary;
 mod expr;
+mod functions;
 mod literal;
 
 use arrow::datatypes::{DataType, Schema};
@@ -15,15 +16,13 @@ pub(crate) use expr::{substitute, translate};
 pub(crate) struct Scope<'a> {
     /// Their types.
     pub schema: &'a Schema,
-    /// For each column, whether it is a string that was computed on the devices: functions are
-    /// evaluated on the dictionaries of stored columns only.
-    pub computed: &'a [bool],
 }
 
 /// Whether values of the type live in a dictionary on the devices.
 pub(crate) fn is_string(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => true,
         DataType::Dictionary(_, values) => is_string(values),
         _ => false,
     }

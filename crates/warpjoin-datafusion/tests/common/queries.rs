@@ -1,13 +1,17 @@
 //! The TPC-H queries whose joins and aggregates all run on the devices: number, text, joins, aggregates.
 
-pub const QUERIES: [(u32, &str, usize, usize); 8] = [
+pub const QUERIES: [(u32, &str, usize, usize); 12] = [
     (1, Q1, 0, 1),
     (3, Q3, 2, 1),
     (5, Q5, 5, 1),
     (6, Q6, 0, 1),
+    (7, Q7, 5, 1),
+    (8, Q8, 7, 1),
+    (9, Q9, 5, 1),
     (10, Q10, 3, 1),
     (12, Q12, 1, 1),
     (14, Q14, 1, 1),
+    (17, Q17, 2, 2),
     (19, Q19, 1, 1),
 ];
 
@@ -46,6 +50,40 @@ from lineitem
 where l_shipdate >= date '1994-01-01' and l_shipdate < date '1994-01-01' + interval '1' year
     and l_discount between 0.06 - 0.01 and 0.06 + 0.01 and l_quantity < 24";
 
+pub const Q7: &str = "
+select supp_nation, cust_nation, l_year, sum(volume) as revenue
+from (select n1.n_name as supp_nation, n2.n_name as cust_nation, extract(year from l_shipdate) as l_year,
+        l_extendedprice * (1 - l_discount) as volume
+    from supplier, lineitem, orders, customer, nation n1, nation n2
+    where s_suppkey = l_suppkey and o_orderkey = l_orderkey and c_custkey = o_custkey
+        and s_nationkey = n1.n_nationkey and c_nationkey = n2.n_nationkey
+        and ((n1.n_name = 'FRANCE' and n2.n_name = 'GERMANY') or (n1.n_name = 'GERMANY' and n2.n_name = 'FRANCE'))
+        and l_shipdate between date '1995-01-01' and date '1996-12-31') as shipping
+group by supp_nation, cust_nation, l_year
+order by supp_nation, cust_nation, l_year";
+
+pub const Q8: &str = "
+select o_year, sum(case when nation = 'BRAZIL' then volume else 0 end) / sum(volume) as mkt_share
+from (select extract(year from o_orderdate) as o_year, l_extendedprice * (1 - l_discount) as volume,
+        n2.n_name as nation
+    from part, supplier, lineitem, orders, customer, nation n1, nation n2, region
+    where p_partkey = l_partkey and s_suppkey = l_suppkey and l_orderkey = o_orderkey and o_custkey = c_custkey
+        and c_nationkey = n1.n_nationkey and n1.n_regionkey = r_regionkey and r_name = 'AMERICA'
+        and s_nationkey = n2.n_nationkey and o_orderdate between date '1995-01-01' and date '1996-12-31'
+        and p_type = 'ECONOMY ANODIZED STEEL') as all_nations
+group by o_year
+order by o_year";
+
+pub const Q9: &str = "
+select nation, o_year, sum(amount) as sum_profit
+from (select n_name as nation, extract(year from o_orderdate) as o_year,
+        l_extendedprice * (1 - l_discount) - ps_supplycost * l_quantity as amount
+    from part, supplier, lineitem, partsupp, orders, nation
+    where s_suppkey = l_suppkey and ps_suppkey = l_suppkey and ps_partkey = l_partkey and p_partkey = l_partkey
+        and o_orderkey = l_orderkey and s_nationkey = n_nationkey and p_name like '%green%') as profit
+group by nation, o_year
+order by nation, o_year desc";
+
 pub const Q10: &str = "
 select c_custkey, c_name, sum(l_extendedprice * (1 - l_discount)) as revenue, c_acctbal, n_name, c_address,
     c_phone, c_comment
@@ -72,6 +110,12 @@ select 100.00 * sum(case when p_type like 'PROMO%' then l_extendedprice * (1 - l
 from lineitem, part
 where l_partkey = p_partkey and l_shipdate >= date '1995-09-01'
     and l_shipdate < date '1995-09-01' + interval '1' month";
+
+pub const Q17: &str = "
+select sum(l_extendedprice) / 7.0 as avg_yearly
+from lineitem, part
+where p_partkey = l_partkey and p_brand = 'Brand#23' and p_container = 'MED BOX'
+    and l_quantity < (select 0.2 * avg(l_quantity) from lineitem where l_partkey = p_partkey)";
 
 pub const Q19: &str = "
 select sum(l_extendedprice * (1 - l_discount)) as revenue

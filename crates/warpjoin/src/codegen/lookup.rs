@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 
 use super::emitter::Emitter;
 use super::params::Binding;
-use super::value::{CType, Value};
+use super::value::{CType, Kind, Range, Value};
 use crate::column::{ColumnStatistics, ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder};
 use crate::expr::DictionaryFunction;
 use crate::{Error, Reason, Result};
@@ -86,6 +86,59 @@ pub(crate) fn translate(emitter: &mut Emitter, column: &Value, to: &Arc<Dictiona
     let present = format!("({code} != {absent})");
     let valid = Some(column.valid.as_ref().map_or(present.clone(), |valid| format!("({valid} && {present})")));
     Ok(Value { code, valid, dictionary: Some(to.clone()), data_type: column.data_type.clone(), ..value })
+}
+
+/// The strings of `values` as codes of one dictionary.
+pub(crate) fn unify(emitter: &mut Emitter, values: &[Value]) -> Result<Vec<Value>> {
+    let common = common_dictionary(values)?;
+    values.iter().map(|value| recode(emitter, value, &common)).collect()
+}
+
+/// The dictionary of all strings of `values`.
+pub(crate) fn common_dictionary(values: &[Value]) -> Result<Arc<Dictionary>> {
+    let mut parts: Vec<&Arc<Dictionary>> = vec![];
+    for value in values {
+        let dictionary = value
+            .dictionary
+            .as_ref()
+            .ok_or_else(|| Reason::Expression("a string without a dictionary beside others".into()))?;
+        if !dictionary.is_empty() && !parts.iter().any(|known| Arc::ptr_eq(known, dictionary)) {
+            parts.push(dictionary);
+        }
+    }
+    match (parts.as_slice(), values) {
+        ([only], _) => Ok(Arc::clone(only)),
+        ([], [first, ..]) => dictionary_of(&first.data_type, None),
+        ([], []) => Err(Error::internal("a dictionary of nothing")),
+        (parts, _) => Ok(Arc::new(Dictionary::union(parts)?)),
+    }
+}
+
+/// The value's strings as codes of `to`, which has them all.
+pub(crate) fn recode(emitter: &mut Emitter, value: &Value, to: &Arc<Dictionary>) -> Result<Value> {
+    let from = value.dictionary.as_ref().ok_or_else(|| Error::internal("codes without a dictionary"))?;
+    if Arc::ptr_eq(from, to) {
+        return Ok(value.clone());
+    }
+    let range = Range::new(0, i128::try_from(to.len()).unwrap_or(i128::MAX).max(1) - 1);
+    let recoded = if from.is_empty() {
+        Value { code: "0".into(), ..value.clone() }
+    } else {
+        let translated = translate(emitter, value, to)?;
+        Value { valid: value.valid.clone(), ..translated }
+    };
+    let name = range.c_type().name();
+    let code = emitter.temporary(range.c_type(), &format!("({name}){}", recoded.code));
+    Ok(Value { code, kind: Kind::Int(range), dictionary: Some(Arc::clone(to)), ..recoded })
+}
+
+/// A dictionary of one value, or of none.
+pub(crate) fn dictionary_of(data_type: &DataType, value: Option<&[u8]>) -> Result<Arc<Dictionary>> {
+    let value_type = match data_type {
+        DataType::Dictionary(_, values) => values,
+        other => other,
+    };
+    Ok(Arc::new(Dictionary::of_values(value_type, value)?))
 }
 
 fn plain_statistics() -> ColumnStatistics {

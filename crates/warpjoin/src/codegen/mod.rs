@@ -11,11 +11,17 @@ mod aggregate_block;
 mod aggregate_columns;
 mod aggregate_slot;
 mod aggregate_walk;
+mod arithmetic;
 mod batch;
+mod case;
 mod cast;
+mod compare;
 mod constants;
+mod dates;
 mod emitter;
 mod expr;
+mod fault;
+mod functions;
 mod lookup;
 mod matches;
 mod packing;
@@ -34,11 +40,13 @@ pub(crate) use aggregate_block::{key_bytes, partition_slots};
 pub(crate) use aggregate_walk::{PLACES_EACH, PLACES_HEAD};
 pub(crate) use batch::BATCH_BLOCKS;
 pub(crate) use cast::check as check_cast;
+pub(crate) use compare::IN_LIST_MAX;
 pub(crate) use constants::{
     BLOCK_THREADS, Constants, DEVICES_MAX, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY,
     ROW_WORDS_MAX, SAMPLE_SLOTS, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, control, group_counter, status,
 };
 pub(crate) use emitter::ValidityForm;
+pub(crate) use functions::check as check_function;
 pub(crate) use matches::{match_threads, shared_row_bytes};
 pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 pub(crate) use pipeline::{GeneratedPipeline, Grid, SinkShape, generate};

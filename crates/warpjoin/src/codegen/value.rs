@@ -226,12 +226,11 @@ pub(crate) fn range_of_type(data_type: &DataType) -> Option<Range> {
     }
 }
 
-/// Whether a type is text.
+/// Whether values of a type are codes of a dictionary.
 pub(crate) fn is_string(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
         DataType::Dictionary(_, value) => is_string(value),
-        _ => false,
+        other => crate::column::is_string(other),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayData, ArrayRef, ArrowPrimitiveType, BooleanArray, DictionaryArray, LargeStringArray, NullArray,
-    PrimitiveArray, StringArray, StringViewArray, UInt32Array, make_array,
+    Array, ArrayData, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, DictionaryArray, LargeStringArray,
+    NullArray, PrimitiveArray, StringArray, StringViewArray, UInt32Array, make_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
@@ -157,15 +157,15 @@ fn decode_codes(
     if let DataType::Dictionary(key_type, _) = data_type {
         return decode_keys(key_type, values, codes, nulls);
     }
-    let utf8_bytes = |values: &StringArray| -> u64 {
-        let offsets = values.value_offsets();
-        codes.iter().map(|code| (offsets[*code as usize + 1] - offsets[*code as usize]) as u64).sum()
+    let offsets = match values.data_type() {
+        DataType::Utf8 => values.as_string::<i32>().value_offsets(),
+        DataType::Binary => values.as_binary::<i32>().value_offsets(),
+        _ => &[],
     };
-    if let Some(values) = values.as_any().downcast_ref::<StringArray>()
-        && !values.is_empty()
-        && utf8_bytes(values) > i32::MAX as u64
-    {
-        return Err(Reason::Limit("more than 2 GiB of strings in a Utf8 array; ask for smaller batches".into()).into());
+    let bytes_of = |code: u32| (offsets[code as usize + 1] - offsets[code as usize]) as u64;
+    if offsets.len() > 1 && codes.iter().map(|code| bytes_of(*code)).sum::<u64>() > i32::MAX as u64 {
+        let what = format!("more than 2 GiB of strings in a {data_type} array; ask for smaller batches");
+        return Err(Reason::Limit(what).into());
     }
     Ok(take(values, &UInt32Array::new(ScalarBuffer::from(codes), nulls), None)?)
 }

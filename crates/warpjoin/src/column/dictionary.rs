@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::DataType;
 
-use super::interner::Interner;
+use super::interner::{Interner, bytes_at};
 use super::{bits, types};
-use crate::{Reason, Result};
+use crate::{Error, Reason, Result};
 
 /// Distinct strings of a column (n x 1, no nulls); a code is a position among them.
 pub struct Dictionary {
@@ -41,17 +41,15 @@ impl Dictionary {
         self.sorted
     }
 
-    /// The value of a code; `None` past the end.
+    /// The value of a code; `None` past the end, and where it is no text.
     pub fn value(&self, code: u32) -> Option<&str> {
+        std::str::from_utf8(self.bytes(code)?).ok()
+    }
+
+    /// The bytes of the value of a code; `None` past the end.
+    pub fn bytes(&self, code: u32) -> Option<&[u8]> {
         let code = code as usize;
-        if code >= self.len() {
-            return None;
-        }
-        Some(match self.values.data_type() {
-            DataType::Utf8 => self.values.as_string::<i32>().value(code),
-            DataType::LargeUtf8 => self.values.as_string::<i64>().value(code),
-            _ => self.values.as_string_view().value(code),
-        })
+        if code < self.len() { bytes_at(&self.values, code) } else { None }
     }
 
     /// The code in `to` of every code of `from`; `None` where `to` lacks the value. The two may be
@@ -66,7 +64,7 @@ impl Dictionary {
         if known.intern(&to.values, None, &mut Vec::new()).is_err() {
             return vec![None; from.len()];
         }
-        let text = |code| from.value(code).unwrap_or_default().as_bytes();
+        let text = |code| from.bytes(code).unwrap_or_default();
         (0..from.len() as u32).map(|code| known.find(text(code))).collect()
     }
 
@@ -87,6 +85,34 @@ impl Dictionary {
             valid.then(|| final_codes.as_ref().map_or(code, |codes| codes[code as usize]))
         };
         Ok((dictionary, codes.into_iter().enumerate().map(code).collect()))
+    }
+
+    /// All values of several dictionaries; of the first one's type.
+    ///
+    /// # Errors
+    /// When there are none, or too many distinct values.
+    pub(crate) fn union(parts: &[&Arc<Dictionary>]) -> Result<Dictionary> {
+        let first = parts.first().ok_or_else(|| Error::internal("a union of no dictionaries"))?;
+        let mut interner = Interner::default();
+        for part in parts {
+            interner.intern(&part.values, None, &mut Vec::new())?;
+        }
+        Ok(Self::of_interner(&interner, first.values.data_type())?.0)
+    }
+
+    /// A dictionary of a string type that holds one value, or none.
+    ///
+    /// # Errors
+    /// When the type is none of strings.
+    pub(crate) fn of_values(value_type: &DataType, value: Option<&[u8]>) -> Result<Dictionary> {
+        if !types::is_string(value_type) {
+            return Err(Reason::Type(value_type.clone()).into());
+        }
+        let mut interner = Interner::default();
+        if let Some(value) = value {
+            interner.intern_bytes(value)?;
+        }
+        Ok(Self::of_interner(&interner, value_type)?.0)
     }
 
     /// The dictionary of all interned strings, and their final codes by the interner's codes where

@@ -10,7 +10,7 @@ use super::bits;
 use super::chunk::{self, Chunk, Number};
 use super::order::Order;
 use super::strings::{DictionaryEncoder, RawEncoder};
-use super::types::{ColumnType, Layout, Physical, check_type};
+use super::types::{ColumnType, Layout, Physical, check_type, is_text};
 use crate::{Error, Reason, Result};
 
 /// One column of a table on the host, in the layout that devices use.
@@ -43,7 +43,7 @@ pub struct ColumnStatistics {
     pub unique: Option<bool>,
 }
 
-/// How columns of string types are stored. Columns of dictionary types are always dictionaries.
+/// How columns of text are stored. Columns of bytes and of dictionary types are always dictionaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StringEncoding {
     /// Codes, and the distinct values on the host.
@@ -167,6 +167,7 @@ fn column_encoder(data_type: &DataType, strings: StringEncoding) -> Result<Box<d
         (DataType::Boolean | DataType::Null, None) => Box::<BitEncoder>::default(),
         (DataType::Dictionary(_, values), None) => Box::new(DictionaryEncoder::new((**values).clone())),
         (_, None) => match strings {
+            _ if !is_text(data_type) => Box::new(DictionaryEncoder::new(data_type.clone())),
             StringEncoding::Dictionary => Box::new(DictionaryEncoder::new(data_type.clone())),
             StringEncoding::Raw => Box::<RawEncoder>::default(),
         },

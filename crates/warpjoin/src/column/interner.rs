@@ -3,9 +3,12 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, GenericByteArray, LargeStringArray, StringArray, StringViewArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, GenericByteArray,
+    GenericByteViewArray, LargeBinaryArray, LargeStringArray, StringArray, StringViewArray,
+};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{ByteArrayType, DataType};
+use arrow::datatypes::{ByteArrayType, ByteViewType, DataType};
 
 use super::bits;
 use crate::{Error, Reason, Result};
@@ -49,9 +52,9 @@ trait StringRows {
     fn key(&self, row: usize) -> u128;
 }
 
-impl<T: ByteArrayType<Native = str>> StringRows for GenericByteArray<T> {
+impl<T: ByteArrayType> StringRows for GenericByteArray<T> {
     fn bytes(&self, row: usize) -> &[u8] {
-        self.value(row).as_bytes()
+        self.value(row).as_ref()
     }
 
     fn key(&self, row: usize) -> u128 {
@@ -59,15 +62,39 @@ impl<T: ByteArrayType<Native = str>> StringRows for GenericByteArray<T> {
     }
 }
 
-impl StringRows for StringViewArray {
+impl StringRows for FixedSizeBinaryArray {
     fn bytes(&self, row: usize) -> &[u8] {
-        self.value(row).as_bytes()
+        self.value(row)
+    }
+
+    fn key(&self, row: usize) -> u128 {
+        key_of(self.bytes(row))
+    }
+}
+
+impl<T: ByteViewType + ?Sized> StringRows for GenericByteViewArray<T> {
+    fn bytes(&self, row: usize) -> &[u8] {
+        self.value(row).as_ref()
     }
 
     fn key(&self, row: usize) -> u128 {
         let view = self.views()[row];
         if view as u32 as usize <= INLINE_BYTES { view } else { u128::from(view as u64) }
     }
+}
+
+/// The bytes of a row of an array of a string type; `None` for other types.
+pub(crate) fn bytes_at(array: &ArrayRef, row: usize) -> Option<&[u8]> {
+    Some(match array.data_type() {
+        DataType::Utf8 => array.as_string::<i32>().bytes(row),
+        DataType::LargeUtf8 => array.as_string::<i64>().bytes(row),
+        DataType::Utf8View => array.as_string_view().bytes(row),
+        DataType::Binary => array.as_binary::<i32>().bytes(row),
+        DataType::LargeBinary => array.as_binary::<i64>().bytes(row),
+        DataType::BinaryView => array.as_binary_view().bytes(row),
+        DataType::FixedSizeBinary(_) => array.as_fixed_size_binary().bytes(row),
+        _ => return None,
+    })
 }
 
 impl Default for Interner {
@@ -114,6 +141,12 @@ impl Interner {
             DataType::Utf8 => self.intern_rows(array.as_string::<i32>(), array.len(), validity, codes),
             DataType::LargeUtf8 => self.intern_rows(array.as_string::<i64>(), array.len(), validity, codes),
             DataType::Utf8View => self.intern_rows(array.as_string_view(), array.len(), validity, codes),
+            DataType::Binary => self.intern_rows(array.as_binary::<i32>(), array.len(), validity, codes),
+            DataType::LargeBinary => self.intern_rows(array.as_binary::<i64>(), array.len(), validity, codes),
+            DataType::BinaryView => self.intern_rows(array.as_binary_view(), array.len(), validity, codes),
+            DataType::FixedSizeBinary(_) => {
+                self.intern_rows(array.as_fixed_size_binary(), array.len(), validity, codes)
+            }
             other => Err(Reason::Type(other.clone()).into()),
         }
     }
@@ -123,13 +156,17 @@ impl Interner {
     /// # Errors
     /// As [`Self::intern`].
     pub(crate) fn intern_one(&mut self, array: &ArrayRef, row: usize) -> Result<u32> {
-        let text = match array.data_type() {
-            DataType::Utf8 => array.as_string::<i32>().value(row),
-            DataType::LargeUtf8 => array.as_string::<i64>().value(row),
-            _ => array.as_string_view().value(row),
-        };
-        let probe = self.probe(key_of(text.as_bytes()), || text.as_bytes())?;
-        self.resolve(probe, || text.as_bytes())
+        let bytes = bytes_at(array, row).ok_or_else(|| Reason::Type(array.data_type().clone()))?;
+        self.intern_bytes(bytes)
+    }
+
+    /// The code of one string.
+    ///
+    /// # Errors
+    /// As [`Self::intern`].
+    pub(crate) fn intern_bytes(&mut self, text: &[u8]) -> Result<u32> {
+        let probe = self.probe(key_of(text), || text)?;
+        self.resolve(probe, || text)
     }
 
     /// The code of a string, if it has one.
@@ -159,16 +196,33 @@ impl Interner {
             ends.push(bytes.len() as i64);
         }
         let bytes = Buffer::from_vec(bytes);
-        if *data_type == DataType::Utf8 {
+        if let DataType::FixedSizeBinary(size) = data_type {
+            return Ok(Arc::new(FixedSizeBinaryArray::try_new(*size, bytes, None)?));
+        }
+        if let DataType::Utf8 | DataType::Binary = data_type {
             if i32::try_from(bytes.len()).is_err() {
-                let what =
-                    format!("a dictionary of {} bytes in a Utf8 column; use LargeUtf8 or raw strings", bytes.len());
+                let what = format!(
+                    "a dictionary of {} bytes in a {data_type} column; use a large type or raw strings",
+                    bytes.len()
+                );
                 return Err(Reason::Limit(what).into());
             }
             let ends: Vec<i32> = ends.into_iter().map(|end| end as i32).collect();
-            return Ok(Arc::new(StringArray::try_new(OffsetBuffer::new(ScalarBuffer::from(ends)), bytes, None)?));
+            let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
+            return Ok(match data_type {
+                DataType::Utf8 => Arc::new(StringArray::try_new(ends, bytes, None)?),
+                _ => Arc::new(BinaryArray::try_new(ends, bytes, None)?),
+            });
         }
-        let large = LargeStringArray::try_new(OffsetBuffer::new(ScalarBuffer::from(ends)), bytes, None)?;
+        let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
+        if let DataType::LargeBinary | DataType::BinaryView = data_type {
+            let large = LargeBinaryArray::try_new(ends, bytes, None)?;
+            return Ok(match data_type {
+                DataType::BinaryView => Arc::new(BinaryViewArray::from(&large)),
+                _ => Arc::new(large),
+            });
+        }
+        let large = LargeStringArray::try_new(ends, bytes, None)?;
         Ok(match data_type {
             DataType::Utf8View => Arc::new(StringViewArray::from(&large)),
             _ => Arc::new(large),

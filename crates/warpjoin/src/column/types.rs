@@ -88,16 +88,26 @@ impl Layout {
 /// [`Reason::Type`] for every type without a layout.
 pub fn check_type(data_type: &DataType) -> Result<(), Reason> {
     let supported = match data_type {
-        DataType::Null | DataType::Boolean | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Null | DataType::Boolean => true,
         DataType::Dictionary(key, value) => key.is_dictionary_key_type() && is_string(value),
+        other if is_string(other) => true,
         other => Physical::of(other).is_some(),
     };
     if supported { Ok(()) } else { Err(Reason::Type(data_type.clone())) }
 }
 
-/// Whether this is one of the three Arrow string types.
-pub(crate) fn is_string(data_type: &DataType) -> bool {
+/// Whether this is one of the three Arrow types of text.
+pub(crate) fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Whether values of the type are strings of bytes, text or not, which dictionaries can hold.
+pub(crate) fn is_string(data_type: &DataType) -> bool {
+    let is_binary = matches!(
+        data_type,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_)
+    );
+    is_binary || is_text(data_type)
 }
 
 /// The number type in which Arrow keeps the values of a primitive type.
@@ -181,7 +191,6 @@ mod tests {
     fn declined_types_say_so() {
         for declined in [
             DataType::Float16,
-            DataType::Binary,
             DataType::Decimal256(40, 2),
             DataType::Interval(arrow::datatypes::IntervalUnit::DayTime),
             DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Int64)),

@@ -3,7 +3,7 @@
 use arrow::datatypes::DataType;
 
 use crate::Reason;
-use crate::codegen::{check_cast, is_string};
+use crate::codegen::{IN_LIST_MAX, check_cast, check_function, is_string};
 use crate::column::check_type;
 use crate::expr::{ArithmeticOp, Expr, ExprKind};
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
@@ -89,20 +89,40 @@ fn check_expr(expr: &Expr) -> Result<(), Reason> {
     }
     check_type(&expr.data_type)?;
     match &expr.kind {
-        ExprKind::Cast(operand) => check_cast(&operand.data_type, &expr.data_type),
+        ExprKind::Cast(operand) | ExprKind::TryCast(operand) => check_cast(&operand.data_type, &expr.data_type),
+        ExprKind::Function(function, arguments) => check_function(*function, arguments, &expr.data_type),
         ExprKind::Arithmetic(op, left, right) => {
-            let is_number = |t: &DataType| t.is_integer() || t.is_floating() || t.is_decimal();
-            let is_float = left.data_type.is_floating();
-            if !is_number(&left.data_type) || !is_number(&right.data_type) || is_float && *op == ArithmeticOp::Modulo {
-                return Err(Reason::Expression(format!("{} {op} {}", left.data_type, right.data_type)));
+            if is_arithmetic(*op, &left.data_type, &right.data_type, &expr.data_type) {
+                Ok(())
+            } else {
+                Err(Reason::Expression(format!("{} {op} {}", left.data_type, right.data_type)))
             }
-            Ok(())
         }
-        ExprKind::Compare(op, left, right) if is_string(&left.data_type) || is_string(&right.data_type) => {
-            Err(Reason::Expression(format!("{} {op} {}", left.data_type, right.data_type)))
+        ExprKind::Compare(op, left, right) => {
+            let both = |is_it: fn(&DataType) -> bool| is_it(&left.data_type) && is_it(&right.data_type);
+            if left.data_type == right.data_type || both(DataType::is_decimal) || both(is_string) {
+                Ok(())
+            } else {
+                Err(Reason::Expression(format!("{} {op} {}", left.data_type, right.data_type)))
+            }
         }
-        ExprKind::Case { .. } if is_string(&expr.data_type) => Err(Reason::Expression("CASE of strings".into())),
-        ExprKind::Literal(_) if is_string(&expr.data_type) => Err(Reason::Expression("string literal".into())),
+        ExprKind::InList { list, .. } if list.is_empty() || list.len() > IN_LIST_MAX => {
+            Err(Reason::Expression(format!("IN list of {} values", list.len())))
+        }
         _ => Ok(()),
+    }
+}
+
+/// Whether Arrow has this arithmetic: of numbers of one kind, and of timestamps and durations of one
+/// unit.
+fn is_arithmetic(op: ArithmeticOp, left: &DataType, right: &DataType, to: &DataType) -> bool {
+    use DataType::{Duration, Timestamp};
+    let is_sum = matches!(op, ArithmeticOp::Add | ArithmeticOp::Subtract);
+    match (left, right, to) {
+        (Timestamp(a, _), Timestamp(b, _), Duration(c)) => op == ArithmeticOp::Subtract && a == b && b == c,
+        (Timestamp(a, _), Duration(b), Timestamp(c, _)) => is_sum && a == b && b == c,
+        (Duration(a), Timestamp(b, _), Timestamp(c, _)) => op == ArithmeticOp::Add && a == b && b == c,
+        (Duration(a), Duration(b), Duration(c)) => is_sum && a == b && b == c,
+        _ => left.is_decimal() && right.is_decimal() || left == right && (left.is_integer() || left.is_floating()),
     }
 }

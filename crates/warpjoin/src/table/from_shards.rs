@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use warpjoin_device::{Buffer, Device};
 
 use super::{BUFFER_ALIGNMENT_BYTES, OFFSET_BYTES, Shard, ShardColumn, Table};
-use crate::column::{ColumnStatistics, ColumnType, Domain, Physical, check_type, is_string};
+use crate::column::{ColumnStatistics, ColumnType, Domain, Physical, check_type, is_string, is_text};
 use crate::{Error, Result, Session};
 
 /// What a caller says of a column that is on the devices already.
@@ -89,16 +89,16 @@ impl Table {
 /// Tells whether the domain is one of the type.
 fn check_domain(facts: &ColumnType) -> Result<()> {
     check_type(&facts.data_type)?;
-    let is_text = is_string(&facts.data_type) || matches!(facts.data_type, DataType::Dictionary(..));
+    let has_codes = is_string(&facts.data_type) || matches!(facts.data_type, DataType::Dictionary(..));
     let (least, most) = match facts.domain {
-        Domain::Bytes if is_string(&facts.data_type) => return Ok(()),
+        Domain::Bytes if is_text(&facts.data_type) => return Ok(()),
         Domain::Float32 if Physical::of(&facts.data_type) == Some(Physical::F32) => return Ok(()),
         Domain::Float64 if Physical::of(&facts.data_type) == Some(Physical::F64) => return Ok(()),
         Domain::Int { min, max } if min <= max => (min, max),
         domain => return Err(invalid(format!("{domain:?} is no domain of {}", facts.data_type))),
     };
     let (type_min, type_max) = match Physical::of(&facts.data_type) {
-        _ if is_text => match &facts.dictionary {
+        _ if has_codes => match &facts.dictionary {
             Some(dictionary) => (0, (dictionary.len() as i128 - 1).max(0)),
             None => return Err(invalid("codes without a dictionary".into())),
         },

@@ -34,6 +34,10 @@ pub(crate) fn all_types() -> Vec<DataType> {
         Utf8,
         LargeUtf8,
         Utf8View,
+        Binary,
+        LargeBinary,
+        BinaryView,
+        FixedSizeBinary(5),
         Time32(TimeUnit::Second),
         Time32(TimeUnit::Millisecond),
         Time64(TimeUnit::Microsecond),
@@ -49,7 +53,7 @@ pub(crate) fn all_types() -> Vec<DataType> {
         types.push(Duration(unit));
     }
     for key in [Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64] {
-        for value in [Utf8, LargeUtf8, Utf8View] {
+        for value in [Utf8, LargeUtf8, Utf8View, Binary, FixedSizeBinary(5)] {
             types.push(Dictionary(Box::new(key.clone()), Box::new(value)));
         }
     }
@@ -92,6 +96,9 @@ pub(crate) fn random_array(data_type: &DataType, shape: Shape, null_percent: u32
                 .collect();
             string_array(data_type, &strings, nulls.clone())
         }
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            binary_array(&random_array(&DataType::LargeUtf8, shape, null_percent, rows, seed), data_type)
+        }
         DataType::Dictionary(key, value) => random_dictionary_array(key, value, shape, nulls.clone(), rows, &mut rng),
         _ => random_primitive_array(data_type, shape, nulls.clone(), rows, &mut rng),
     }
@@ -125,6 +132,16 @@ pub(crate) fn string_array(data_type: &DataType, strings: &[String], nulls: Opti
 }
 
 /// Values hold duplicates, nulls and entries that no row refers to.
+/// The bytes of an array of LargeUtf8 in another type.
+fn binary_array(text: &ArrayRef, data_type: &DataType) -> ArrayRef {
+    let DataType::FixedSizeBinary(size) = data_type else { return cast(text, data_type).unwrap() };
+    let values = text.as_string::<i64>().iter().map(|text| {
+        let bytes = text?.bytes().chain(std::iter::repeat(7)).take(*size as usize);
+        Some(bytes.collect::<Vec<u8>>())
+    });
+    Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, *size).unwrap())
+}
+
 fn random_dictionary_array(
     key: &DataType,
     value: &DataType,
@@ -137,7 +154,12 @@ fn random_dictionary_array(
     let strings: Vec<String> = (0..len).map(|row| random_string(shape, row, rng)).collect();
     let value_nulls =
         (nulls.is_some() && len > 3).then(|| NullBuffer::from_iter((0..len).map(|_| rng.random_range(0..5) > 0)));
-    let values = string_array(value, &strings, value_nulls);
+    let values = match value {
+        DataType::Binary | DataType::FixedSizeBinary(_) => {
+            binary_array(&string_array(&DataType::LargeUtf8, &strings, value_nulls), value)
+        }
+        _ => string_array(value, &strings, value_nulls),
+    };
     let keys = Int64Array::new((0..rows).map(|_| rng.random_range(0..len as i64)).collect(), nulls);
     let keys = cast(&keys, key).unwrap();
     let data_type = DataType::Dictionary(Box::new(key.clone()), Box::new(value.clone()));

@@ -2,9 +2,10 @@
 
 use std::cell::Cell;
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::DataType;
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 
+use super::functions::{call, offset, ticks_per_day};
 use super::value::{V, decimal, fault, int_bounds, scale, wrap};
 
 /// Evaluates expressions, and remembers every fault that it met on the way.
@@ -37,6 +38,22 @@ impl Evaluator {
                 }
                 otherwise.as_ref().map_or(V::Null, |e| self.value(e, row))
             }
+            ExprKind::Function(function, arguments) => {
+                let values: Vec<V> = arguments.iter().map(|a| self.value(a, row)).collect();
+                if let Some(poison) = values.iter().find(|v| matches!(v, V::Poison(_))) {
+                    return poison.clone();
+                }
+                let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
+                call(*function, &values, &types, to).unwrap_or_else(|bit| self.poison(bit))
+            }
+            // Faults of the cast itself are null, those below it are not.
+            ExprKind::TryCast(a) => match self.value(a, row) {
+                value @ (V::Null | V::Poison(_)) => value,
+                value => match Self::default().cast(&value, &a.data_type, to) {
+                    V::Poison(_) => V::Null,
+                    value => value,
+                },
+            },
             ExprKind::IsNull(a) => match self.value(a, row) {
                 V::Poison(bit) => V::Poison(bit),
                 value => V::Bool(value.is_null()),
@@ -61,7 +78,11 @@ impl Evaluator {
             (ExprKind::Negative(_), [V::Int(a)]) => self.fit(a.checked_neg(), to),
             (ExprKind::Compare(op, a, b), [x, y]) => {
                 let (sa, sb) = (scale(&a.data_type), scale(&b.data_type));
-                V::Bool(compare(*op, &rescaled(x, sa, sa.max(sb)), &rescaled(y, sb, sa.max(sb))))
+                let (x, y) = (rescaled(x, sa, sa.max(sb)), rescaled(y, sb, sa.max(sb)));
+                match (&x, &y) {
+                    (V::Poison(bit), _) | (_, V::Poison(bit)) => self.poison(*bit),
+                    _ => V::Bool(compare(*op, &x, &y)),
+                }
             }
             (ExprKind::InList { list, negated, operand }, [x]) => {
                 let found = list.iter().any(|item| literal(item, &operand.data_type).order(x).is_eq());
@@ -107,7 +128,6 @@ impl Evaluator {
             ArithmeticOp::Subtract => up(x, st - sx).and_then(|x| x.checked_sub(up(y, st - sy)?)),
             // Products of unsigned 64-bit numbers leave an i128; their low bits are all that wrapping keeps.
             ArithmeticOp::Multiply if decimal(to).is_none() => Some(x.wrapping_mul(y)),
-            ArithmeticOp::Multiply if decimal(to).is_none() => Some(x.wrapping_mul(y)),
             ArithmeticOp::Multiply => x.checked_mul(y),
             ArithmeticOp::Divide | ArithmeticOp::Modulo if y == 0 => return self.poison(fault::DIVISION),
             ArithmeticOp::Divide => {
@@ -148,6 +168,12 @@ impl Evaluator {
             }
             V::Float(f) if *to == DataType::Float32 => V::Float(f64::from(*f as f32)),
             V::Float(f) if is_float => V::Float(*f),
+            V::Float(f) if decimal(to).is_some() => {
+                let scaled = (10f64.powi(scale(to).into()) * f).round();
+                let fits = scaled.abs() < 1.7e38;
+                if fits { self.cast_integer(scaled as i128, to, to) } else { self.poison(fault::CAST) }
+            }
+            V::Float(f) if *to == DataType::Boolean => V::Bool(*f != 0.0),
             V::Float(f) => {
                 let (min, max) = int_bounds(to).unwrap_or((0, 0));
                 let fits = f.is_finite() && f.abs() < 1e30 && (min..=max).contains(&(f.trunc() as i128));
@@ -161,8 +187,10 @@ impl Evaluator {
     fn cast_integer(&self, i: i128, from: &DataType, to: &DataType) -> V {
         let steps = scale(to) - scale(from);
         let power = |steps: i8| 10i128.checked_pow(steps as u32);
-        let value = if let Some(factor) = time_factor(from, to) {
-            i.checked_mul(factor)
+        // Arrow takes it for days.
+        let from = if (from, to) == (&DataType::Int32, &DataType::Date64) { &DataType::Date32 } else { from };
+        let value = if let Some(value) = in_unit(i, from, to) {
+            value
         } else if steps >= 0 {
             power(steps).and_then(|factor| i.checked_mul(factor))
         } else {
@@ -186,19 +214,19 @@ impl Evaluator {
     }
 }
 
-fn time_factor(from: &DataType, to: &DataType) -> Option<i128> {
-    let per_second = |unit: &TimeUnit| match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    };
-    match (from, to) {
-        (DataType::Date32, DataType::Date64) => Some(86_400_000),
-        (DataType::Date32, DataType::Timestamp(unit, None)) => Some(86_400 * per_second(unit)),
-        (DataType::Timestamp(a, None), DataType::Timestamp(b, None)) => Some(per_second(b) / per_second(a)),
-        _ => None,
+/// The number in another unit of time; `None` where one of the types has none.
+fn in_unit(i: i128, from: &DataType, to: &DataType) -> Option<Option<i128>> {
+    let is_time =
+        |data_type: &DataType| matches!(data_type, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..));
+    if !is_time(from) || !is_time(to) {
+        return None;
     }
+    let (from_ticks, to_ticks) = (ticks_per_day(from), ticks_per_day(to));
+    Some(match to {
+        DataType::Date32 if *from != DataType::Date64 => Some((i + offset(from)).div_euclid(from_ticks)),
+        _ if to_ticks < from_ticks => Some(i / (from_ticks / to_ticks)),
+        _ => i.checked_mul(to_ticks / from_ticks),
+    })
 }
 
 fn literal(scalar: &Scalar, data_type: &DataType) -> V {
@@ -206,6 +234,7 @@ fn literal(scalar: &Scalar, data_type: &DataType) -> V {
         Scalar::Null => V::Null,
         Scalar::Boolean(b) => V::Bool(*b),
         Scalar::Int(i) => V::Int(*i),
+        Scalar::Bytes(bytes) => V::Text(String::from_utf8_lossy(bytes).into_owned()),
         Scalar::Float(f) if *data_type == DataType::Float32 => V::Float(f64::from(*f as f32)),
         Scalar::Float(f) => V::Float(*f),
     }

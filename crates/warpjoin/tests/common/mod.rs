@@ -6,6 +6,7 @@ pub(crate) mod case;
 pub(crate) mod data;
 pub(crate) mod edges;
 pub(crate) mod expressions;
+pub(crate) mod functions;
 pub(crate) mod plans;
 pub(crate) mod random;
 pub(crate) mod random_expr;

@@ -5,6 +5,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
+use warpjoin::function::{DatePart, DateUnit, Function, Interval};
 
 use super::data::{Pool, any_value};
 use super::random::with_precision;
@@ -42,12 +43,19 @@ pub(crate) fn cast(operand: Expr, data_type: DataType) -> Expr {
     Expr { kind: ExprKind::Cast(Box::new(operand)), data_type, nullable }
 }
 
+/// A scalar function.
+pub(crate) fn call(function: Function, arguments: Vec<Expr>, data_type: DataType) -> Expr {
+    let nullable = arguments.iter().any(|argument| argument.nullable);
+    Expr { kind: ExprKind::Function(function, arguments), data_type, nullable }
+}
+
 /// A value as a constant.
 pub(crate) fn scalar(value: &V) -> Scalar {
     match value {
         V::Bool(b) => Scalar::Boolean(*b),
         V::Int(i) => Scalar::Int(*i),
         V::Float(f) => Scalar::Float(*f),
+        V::Text(text) => Scalar::Bytes(text.as_bytes().into()),
         _ => Scalar::Null,
     }
 }
@@ -106,7 +114,7 @@ impl ExprMaker<'_> {
         if operand.data_type == DataType::Boolean && self.rng.random_bool(0.5) {
             return operand;
         }
-        if is_text(&operand.data_type) || self.rng.random_bool(0.15) {
+        if self.rng.random_bool(0.15) {
             return boolean(ExprKind::IsNull(Box::new(operand)), false);
         }
         if self.rng.random_bool(0.25) {
@@ -144,11 +152,12 @@ impl ExprMaker<'_> {
     fn computed(&mut self, depth: usize) -> Expr {
         let operand = if depth > 0 { self.any(depth) } else { self.column() };
         if is_text(&operand.data_type) {
-            return operand;
+            return if self.rng.random_bool(0.5) { self.case(operand, depth) } else { self.function(operand) };
         }
-        match self.rng.random_range(0..6) {
+        match self.rng.random_range(0..8) {
             0 => self.case(operand, depth),
             1 | 2 => self.cast(operand),
+            3 | 4 => self.function(operand),
             _ => self.arithmetic(operand),
         }
     }
@@ -175,9 +184,11 @@ impl ExprMaker<'_> {
                 vec![Int8, Int16, Int32, Int64, UInt8, UInt32, UInt64, Boolean, DataType::Decimal128(20, 2)]
             }
             Boolean => vec![Int32, Int64, UInt16],
-            t if t.is_floating() => vec![Float64, Int32, Int64, UInt64],
-            Date32 => vec![Date64, DataType::Timestamp(TimeUnit::Microsecond, None)],
+            t if t.is_floating() => vec![Float64, Int32, Int64, UInt64, Boolean, DataType::Decimal128(20, 2)],
+            Date32 => vec![Date64, Int32, DataType::Timestamp(TimeUnit::Microsecond, None)],
+            Date64 => vec![Date32, Int64],
             DataType::Timestamp(TimeUnit::Second, None) => vec![DataType::Timestamp(TimeUnit::Nanosecond, None)],
+            DataType::Timestamp(..) => vec![DataType::Timestamp(TimeUnit::Millisecond, None), Date32, Int64],
             t if t.is_decimal() => {
                 let mut targets = vec![Int64, Int16, DataType::Decimal128(30, 3), DataType::Decimal128(10, 1)];
                 if !self.exact {
@@ -191,7 +202,82 @@ impl ExprMaker<'_> {
             targets.push(Float64);
         }
         let to = targets.choose(self.rng).expect("some").clone();
+        if self.rng.random_bool(0.3) {
+            return Expr { kind: ExprKind::TryCast(Box::new(operand)), data_type: to, nullable: true };
+        }
         cast(operand, to)
+    }
+
+    /// A column or constant of the same type.
+    fn other(&mut self, data_type: &DataType) -> Expr {
+        let same: Vec<Expr> = self.columns.iter().filter(|e| e.data_type == *data_type).cloned().collect();
+        match same.choose(self.rng) {
+            Some(column) if self.rng.random_bool(0.6) => column.clone(),
+            _ => self.constant(data_type),
+        }
+    }
+
+    /// A scalar function of the operand.
+    fn function(&mut self, operand: Expr) -> Expr {
+        use Function::{
+            Absolute, BitAnd, BitOr, BitXor, Ceil, Floor, Greatest, Least, Round, ShiftLeft, ShiftRight, Sign, Truncate,
+        };
+        let data_type = operand.data_type.clone();
+        if matches!(data_type, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..)) {
+            return self.date_function(operand);
+        }
+        let mut to = data_type.clone();
+        let mut choices = vec![Greatest, Least];
+        if data_type.is_integer() {
+            choices.extend([Absolute, Round { places: -1 }, Round { places: 1 }]);
+            choices.extend([BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight]);
+        } else if data_type.is_floating() {
+            choices.extend([Absolute, Ceil, Floor, Sign, Round { places: 0 }, Truncate { places: None }]);
+            if !self.exact {
+                choices.extend([Round { places: 1 }, Truncate { places: Some(2) }]);
+            }
+        } else if let Some((precision, scale)) = decimal(&data_type) {
+            choices.extend([Absolute, Ceil, Floor, Truncate { places: Some(1) }]);
+            let places = self.rng.random_range(-2..=3);
+            if self.rng.random_bool(0.3) {
+                choices = vec![Round { places }];
+                to = with_precision(&data_type, precision, scale.min(places.max(0) as i8));
+            }
+        }
+        let function = *choices.choose(self.rng).expect("some");
+        let is_binary = matches!(function, Greatest | Least | BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight);
+        let mut arguments = vec![operand];
+        if is_binary {
+            arguments.push(self.other(&data_type));
+        }
+        call(function, arguments, to)
+    }
+
+    fn date_function(&mut self, operand: Expr) -> Expr {
+        use DatePart::{Day, DayOfWeek, DayOfYear, Hour, IsoYear, Microsecond, Month, Quarter, Second, Week, Year};
+        let data_type = operand.data_type.clone();
+        match self.rng.random_range(0..4) {
+            0 if data_type != DataType::Date64 => {
+                let (months, days) = (self.rng.random_range(-30..30), self.rng.random_range(-40..40));
+                let nanoseconds = self.rng.random_range(-200_000_000_000_000..200_000_000_000_000);
+                call(Function::AddInterval(Interval { months, days, nanoseconds }), vec![operand], data_type)
+            }
+            1 if matches!(data_type, DataType::Timestamp(..)) => {
+                use DateUnit::{Day, Hour, Millisecond, Minute, Month, Week};
+                let unit =
+                    *[DateUnit::Year, Month, Week, Day, Hour, Minute, Millisecond].choose(self.rng).expect("some");
+                call(Function::DateTruncate(unit), vec![operand], data_type)
+            }
+            2 if matches!(data_type, DataType::Date32 | DataType::Date64) => {
+                let other = self.other(&data_type);
+                call(Function::DaysBetween, vec![operand, other], DataType::Int64)
+            }
+            _ => {
+                let parts = [Year, IsoYear, Quarter, Month, Week, Day, DayOfYear, DayOfWeek, Hour, Second, Microsecond];
+                let part = *parts.choose(self.rng).expect("some");
+                call(Function::DatePart(part), vec![operand], DataType::Int32)
+            }
+        }
     }
 
     fn arithmetic(&mut self, operand: Expr) -> Expr {
@@ -207,7 +293,7 @@ impl ExprMaker<'_> {
         }
         let mut op = *[Add, Add, Subtract, Subtract, Multiply, Divide, Modulo].choose(self.rng).expect("some");
         if data_type.is_floating() {
-            if matches!(op, Divide | Modulo) {
+            if op == Divide {
                 // Halving is exact.
                 let two = Expr::literal(Scalar::Float(-2.0), data_type.clone());
                 return arithmetic(Divide, operand, two, data_type);

@@ -128,6 +128,7 @@ macro_rules! for_physical {
             DataType::Decimal32(..) => $run!(Decimal32Type),
             DataType::Decimal64(..) => $run!(Decimal64Type),
             DataType::Decimal128(..) => $run!(Decimal128Type),
+            DataType::Duration(Second) => $run!(DurationSecondType),
             DataType::Timestamp(Second, _) => $run!(TimestampSecondType),
             DataType::Timestamp(Millisecond, _) => $run!(TimestampMillisecondType),
             DataType::Timestamp(Microsecond, _) => $run!(TimestampMicrosecondType),

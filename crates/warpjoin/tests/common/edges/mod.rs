@@ -1,5 +1,6 @@
 //! Cases at the edges: STYLE rule 22's list, and what each code path was made for.
 
+mod functions;
 mod groups;
 mod joins;
 mod keys;
@@ -36,6 +37,11 @@ pub(crate) fn all(small: bool) -> Vec<Edge> {
     edges.extend(numbers::edges());
     edges.retain(|edge| !small || edge.case.inputs.iter().all(|batch| batch.num_rows() <= 300));
     edges
+}
+
+/// Those of scalar functions and casts.
+pub(crate) fn of_functions() -> Vec<Edge> {
+    functions::edges()
 }
 
 /// Settings that each case runs with.
