@@ -138,7 +138,8 @@ fn inserts(module: &ModuleSource, seed: u64) -> bool {
 fn a_plain_claim_in_the_buckets_shows() {
     let make = |mutated| {
         let buckets = header("wj/buckets.cuh", mutated);
-        let text = warpjoin_kernels::HASH_TABLE.text.replace("#include \"wj/buckets.cuh\"", &buckets);
+        let build = header("wj/segment_build.cuh", false).replace("#include \"wj/buckets.cuh\"", &buckets);
+        let text = warpjoin_kernels::HASH_TABLE.text.replace("#include \"wj/segment_build.cuh\"", &build);
         let mut module = module(text, "insert_rows");
         let of_slots = ["KEY_BYTES=8", "VALUE_BYTES=0", "BUCKET_BYTES=64", "TABLE_STREAMS=0"];
         module.defines.extend(of_slots.map(|define| format!("WJ_{define}")));
