@@ -49,6 +49,16 @@ __device__ __forceinline__ void store_once(T* address, T value) {
     __stcs(address, value);
 }
 
+template <>
+__device__ __forceinline__ i128 load_once(const i128* address) {
+    const ulonglong2 halves = __ldcs(reinterpret_cast<const ulonglong2*>(address));
+    return (i128)((u128)halves.y << 64 | halves.x);
+}
+template <>
+__device__ __forceinline__ void store_once(i128* address, i128 value) {
+    __stcs(reinterpret_cast<ulonglong2*>(address), make_ulonglong2((u64)value, (u64)((u128)value >> 64)));
+}
+
 // Asks for bytes of global memory ahead of time; address and length are multiples of 16.
 __device__ __forceinline__ void prefetch_bytes(const void* address, u32 bytes) {
 #if __CUDA_ARCH__ >= 900
