@@ -57,6 +57,9 @@ fn what_cannot_be_says_why() {
     assert!(error.to_string().contains("column k is Int64, and Int32 in the hash table"), "{error}");
     let other = schema(vec![field("x", DataType::Int32)]);
     assert!(map.find(&table(&session, &other, &[vec![Some(1)]])).is_err(), "no column k");
+    let elsewhere = simulated().open(2).expect("devices");
+    let error = map.insert(&table(&elsewhere, &pair, &[vec![Some(1), Some(2)]])).expect_err("an error");
+    assert!(error.to_string().contains("another session"), "{error}");
     let nullable = Arc::new(Schema::new(vec![field("k", DataType::Int32), Field::new("v", DataType::Int32, true)]));
     let error = map.insert(&table(&session, &nullable, &[vec![Some(1), None]])).expect_err("an error");
     assert!(error.to_string().contains("declare it nullable"), "{error}");

@@ -67,9 +67,9 @@ impl Parts<'_> {
         Err(Error::internal("a hash table stays full however large it is"))
     }
 
-    /// Moves the rows that were not erased together.
+    /// Moves the rows that were not erased together. If that fails, the lists still know which were.
     pub(super) fn drop_erased(&self, state: &mut State) -> Result<()> {
-        let Some(lists) = state.index.lists.take_if(|_| state.index.erased > 0) else { return Ok(()) };
+        let Some(lists) = state.index.lists.as_ref().filter(|_| state.index.erased > 0) else { return Ok(()) };
         let indexed = state.index.rows;
         let places = self.device.alloc(indexed * 8)?;
         let outputs = FindOutputs { places: Some(&places), ..FindOutputs::default() };

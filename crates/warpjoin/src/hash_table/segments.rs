@@ -166,7 +166,9 @@ impl TableDevice {
         let mean = count >> bits;
         let bin_rows = mean + (BIN_SPREADS * (mean as f64).sqrt()) as u64 + 16;
         let tile = self.tile(bits, count);
-        if bits > BIN_BITS_MAX || !is_partitionable(rows) || (bin_rows << bits) + tile.tile_rows() > u64::from(u32::MAX)
+        if bits > BIN_BITS_MAX
+            || !is_partitionable(rows, count)
+            || (bin_rows << bits) + tile.tile_rows() > u64::from(u32::MAX)
         {
             return Ok(None);
         }
@@ -187,7 +189,7 @@ impl TableDevice {
         bits: u32,
         hash_bits: u32,
     ) -> Result<Option<PartitionedWords>> {
-        if bits > PARTITION_BITS_MAX || !is_partitionable(rows) {
+        if bits > PARTITION_BITS_MAX || !is_partitionable(rows, count) {
             return Ok(None);
         }
         let stream = &self.stream;
@@ -290,6 +292,9 @@ struct Pass<'a> {
     bin_rows: u64,
 }
 
-fn is_partitionable(rows: &RowWords<'_>) -> bool {
-    rows.validity.is_none() && rows.key_masks.len() == 1
+/// Rows of a partition are counted in 32 bits, and the last tile may go past them.
+const PARTITION_ROWS_MAX: u64 = u32::MAX as u64 - (1 << 20);
+
+fn is_partitionable(rows: &RowWords<'_>, count: u64) -> bool {
+    rows.validity.is_none() && rows.key_masks.len() == 1 && count <= PARTITION_ROWS_MAX
 }

@@ -98,6 +98,9 @@ pub(super) enum PackMode {
 impl TableDevice {
     /// The rows of `table` as words: its columns themselves where they hold words already.
     pub(super) fn pack<'a>(&self, layout: &RowLayout, table: &'a Table, mode: PackMode) -> Result<PackedRows<'a>> {
+        if !Arc::ptr_eq(table.session(), &self.session) {
+            return Err(Error::InvalidArgument("the table belongs to another session: upload it to this one".into()));
+        }
         let fields = if mode == PackMode::Keys { layout.part(true) } else { &layout.fields[..] };
         let words = if mode == PackMode::Keys { layout.key_words } else { layout.word_bytes.len() };
         let columns = fields.iter().map(|field| column_of(table, field)).collect::<Result<Vec<_>>>()?;

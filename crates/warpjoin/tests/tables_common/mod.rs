@@ -18,7 +18,8 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use warpjoin::hash_table::{HashTable, HashTableOptions, TableKind};
-use warpjoin::{Session, Table, TableBuilder};
+use warpjoin::{Error, Session, Table, TableBuilder};
+use warpjoin_device::DeviceError;
 
 use crate::common::sessions::{Opener, in_threads};
 
@@ -165,6 +166,8 @@ struct Pair {
     key_schema: SchemaRef,
     keys: usize,
     few: bool,
+    /// Bytes that the next operation may allocate at first; after it failed, it is made again without a limit.
+    budget: Option<u64>,
     table: HashTable,
     model: BTreeMap<Row, Vec<Row>>,
 }
@@ -196,7 +199,17 @@ impl Pair {
         // Few hashes are a matter of long probes, not of many rows.
         let table = HashTable::new(session, kind, schema.clone(), keys, options).expect("a table");
         let few = rng.random_bool(0.5);
-        Self { session: session.clone(), kind, schema, key_schema, keys, few, table, model: BTreeMap::new() }
+        Self {
+            session: session.clone(),
+            kind,
+            schema,
+            key_schema,
+            keys,
+            few,
+            budget: None,
+            table,
+            model: BTreeMap::new(),
+        }
     }
 
     fn row(&self, rng: &mut StdRng) -> Row {
@@ -230,12 +243,11 @@ impl Pair {
     /// Inserts into both; where several rows of a batch have a key, the table's choice is taken if it is one of them.
     fn insert(&mut self, rows: &[Row], assigns: bool) {
         let input = table(&self.session, &self.schema, rows);
-        let before = self.table.len();
-        let added = match assigns {
-            true => self.table.insert_or_assign(&input),
-            false => self.table.insert(&input),
-        };
-        let added = added.expect("rows come in");
+        let (before, added) = self.operate(|table| {
+            let before = table.len();
+            let added = if assigns { table.insert_or_assign(&input) } else { table.insert(&input) };
+            added.map(|added| (before, added))
+        });
         assert_eq!(self.table.len(), before + added, "rows that came in");
         let mut candidates: BTreeMap<Row, Vec<Row>> = BTreeMap::new();
         for row in rows {
@@ -264,12 +276,30 @@ impl Pair {
         }
     }
 
+    /// Runs an operation, first on a full device if so asked: what fails then must leave the table right.
+    fn operate<T>(&mut self, operation: impl Fn(&mut HashTable) -> warpjoin::Result<T>) -> T {
+        if let Some(bytes) = self.budget.take() {
+            let device = self.session.devices()[0].clone();
+            let (limit, used) = (device.memory().limit_bytes(), device.memory().used_bytes());
+            device.memory().set_limit_bytes(used + bytes);
+            let outcome = operation(&mut self.table);
+            device.memory().set_limit_bytes(limit);
+            match outcome {
+                Ok(value) => return value,
+                Err(Error::Device(DeviceError::OutOfDeviceMemory { .. })) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        operation(&mut self.table).expect("works")
+    }
+
     fn entries(&self) -> Vec<Row> {
         rows(&self.table.entries().expect("entries"))
     }
 
     fn erase(&mut self, wanted: &[Row]) {
-        let erased = self.table.erase(&self.keys_of(wanted)).expect("rows go");
+        let keys = self.keys_of(wanted);
+        let erased = self.operate(|table| table.erase(&keys));
         let mut expected = 0;
         for row in wanted {
             expected += self.key(row).and_then(|key| self.model.remove(&key)).map_or(0, |rows| rows.len() as u64);
@@ -328,14 +358,21 @@ impl Pair {
 
     fn step(&mut self, rng: &mut StdRng) {
         let rows = self.rows(rng);
+        self.budget = rng.random_bool(0.3).then(|| 1 << rng.random_range(4..18));
         match rng.random_range(0..10) {
             0..=3 => self.insert(&rows, false),
             4 if self.kind != TableKind::Multimap => self.insert(&rows, true),
             4..=6 => self.erase(&rows),
-            7 => self.table.rehash(rng.random()).expect("another hash function"),
-            8 => self.table.reserve(rng.random_range(0..3000)).expect("room"),
+            7 => {
+                let seed = rng.random();
+                self.operate(|table| table.rehash(seed));
+            }
+            8 => {
+                let keys = rng.random_range(0..3000);
+                self.operate(|table| table.reserve(keys));
+            }
             _ if rng.random_bool(0.3) => {
-                self.table.clear().expect("no rows");
+                self.operate(HashTable::clear);
                 self.model.clear();
             }
             _ => self.insert(&rows, false),
