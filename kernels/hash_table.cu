@@ -19,10 +19,16 @@ WJ_DEVICE u64 queue_turns_max(const Buckets& table) { return (u64)QUEUE_KEYS * (
 constexpr u32 FOUND_BATCH = 256;
 constexpr u32 FOUND_ROWS = FOUND_BATCH + 32;
 
+// Adds up over the warp, and adds that with one atomic.
+WJ_DEVICE void add_counted(u64* control, u32 counted) {
+    for (u32 distance = 16; distance > 0; distance /= 2) counted += __shfl_xor_sync(WJ_ALL_LANES, counted, distance);
+    if ((threadIdx.x & 31) == 0 && counted != 0) atomicAdd(&control[WJ_CONTROL_ROWS], (u64)counted);
+}
+
 // ---------------------------------------------------------------- build
 
 #if WJ_KEY_BYTES != 0
-WJ_ENTRY(build_segments, BuildParams, 1024) {
+WJ_ENTRY_RESIDENT(build_segments, BuildParams, 512, 2) {
     const u32 buckets = (u32)p.table.segment_buckets;
     const SegmentBuild build = open_segment(buckets, (u32)p.late_max);
     const u64 first_bucket = (u64)blockIdx.x * buckets;
@@ -149,9 +155,7 @@ WJ_ENTRY(insert_rows, InsertParams, WJ_BLOCK_THREADS) {
         }
         count += p.table.has_gaps ? insert_row<false>(p, row) : insert_row<true>(p, row);
     }
-    // One atomic a warp.
-    for (u32 distance = 16; distance > 0; distance /= 2) count += __shfl_xor_sync(WJ_ALL_LANES, count, distance);
-    if ((threadIdx.x & 31) == 0 && count != 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)count);
+    add_counted(p.control, count);
 }
 
 struct FindParams {
@@ -201,6 +205,46 @@ WJ_DEVICE void find_beside(const Buckets& table, const RowWords& wanted, u64 row
     }
 }
 
+// The keys that a block looks for: rows from `first` to `end`, those of `blocks` blocks of which it is the `index`th.
+struct KeyRange {
+    u64 first;
+    u64 end;
+    u64 index;
+    u64 blocks;
+};
+
+// Looks for the keys of a range: on_keys(probes, row) after the first step of a round (row is that of the lane's first
+// key), then on_queued(probe) for keys that had to look further. The warp calls both together.
+template <bool STREAMS, class OnKeys, class OnQueued>
+WJ_DEVICE void search_keys(const Buckets& table, const RowWords& wanted, const KeyRange& range, QueuedKey* queue,
+                           OnKeys on_keys, OnQueued on_queued) {
+    u32 queued = 0;
+    const u64 stride = range.blocks * blockDim.x * LANE_KEYS;
+    const u64 rounds = (range.end - range.first + stride - 1) / stride;
+    const u64 warp = (range.index * blockDim.x + threadIdx.x) / 32;
+    u64 row = range.first + warp * 32 * LANE_KEYS + (threadIdx.x & 31);
+    for (u64 round = 0; round < rounds; ++round, row += stride) {
+        Probe probes[LANE_KEYS];
+        start_probes(table, wanted, row, range.end, probes);
+        probe_step<LANE_KEYS, true, STREAMS>(table, wanted, probes);
+        find_beside(table, wanted, row, range.end, probes);
+        on_keys(probes, row);
+#pragma unroll
+        for (u32 k = 0; k < LANE_KEYS; ++k) push_pending(queue, queued, probes[k]);
+        // Room for the next round.
+        for (u64 turn = 0; turn < queue_turns_max(table) && queued >= 32; ++turn) {
+            Probe next[1];
+            probe_queued<STREAMS>(table, wanted, queue, queued, next);
+            on_queued(next[0]);
+        }
+    }
+    for (u64 turn = 0; turn < queue_turns_max(table) && queued > 0; ++turn) {
+        Probe next[1];
+        probe_queued<STREAMS>(table, wanted, queue, queued, next);
+        on_queued(next[0]);
+    }
+}
+
 WJ_DEVICE void put_value(const FindParams& p, const Probe& probe) {
     if (p.values == nullptr) return;
     if (p.wants_places) {
@@ -223,44 +267,23 @@ WJ_DEVICE u32 put_queued(const FindParams& p, const Probe& probe) {
 }
 
 WJ_ENTRY(find_rows, FindParams, WJ_BLOCK_THREADS) {
-    QueuedKey* queue = warp_queue(0);
-    u32 queued = 0;
-    const u64 stride = (u64)gridDim.x * blockDim.x * LANE_KEYS;
-    const u64 rounds = (p.count + stride - 1) / stride;
-    const u64 warp = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    u64 row = warp * 32 * LANE_KEYS + (threadIdx.x & 31);
     u32 hits = 0;
-    for (u64 round = 0; round < rounds; ++round, row += stride) {
-        Probe probes[LANE_KEYS];
-        start_probes(p.table, p.wanted, row, p.count, probes);
-        probe_step<LANE_KEYS, true, WJ_TABLE_STREAMS>(p.table, p.wanted, probes);
-        find_beside(p.table, p.wanted, row, p.count, probes);
+    search_keys<WJ_TABLE_STREAMS>(
+        p.table, p.wanted, KeyRange{0, p.count, blockIdx.x, gridDim.x}, warp_queue(0),
+        [&](const Probe (&probes)[LANE_KEYS], u64 row) {
 #pragma unroll
-        for (u32 k = 0; k < LANE_KEYS; ++k) {
-            const Probe& probe = probes[k];
-            const u32 bits = __ballot_sync(WJ_ALL_LANES, probe.found);
-            hits += probe.found;
-            if (row + k * 32 < p.count) {
+            for (u32 k = 0; k < LANE_KEYS; ++k) {
+                const Probe& probe = probes[k];
+                const u32 bits = __ballot_sync(WJ_ALL_LANES, probe.found);
+                hits += probe.found;
+                if (row + k * 32 >= p.count) continue;
                 if (!probe.pending) put_value(p, probe);
                 if (p.found != nullptr && (threadIdx.x & 31) == 0) p.found[probe.row / 32] = bits;
                 if (p.found_bytes != nullptr) p.found_bytes[probe.row] = probe.found;
             }
-            push_pending(queue, queued, probe);
-        }
-        // Room for the next round.
-        for (u64 turn = 0; turn < queue_turns_max(p.table) && queued >= 32; ++turn) {
-            Probe next[1];
-            probe_queued<WJ_TABLE_STREAMS>(p.table, p.wanted, queue, queued, next);
-            hits += put_queued(p, next[0]);
-        }
-    }
-    for (u64 turn = 0; turn < queue_turns_max(p.table) && queued > 0; ++turn) {
-        Probe next[1];
-        probe_queued<WJ_TABLE_STREAMS>(p.table, p.wanted, queue, queued, next);
-        hits += put_queued(p, next[0]);
-    }
-    for (u32 distance = 16; distance > 0; distance /= 2) hits += __shfl_xor_sync(WJ_ALL_LANES, hits, distance);
-    if ((threadIdx.x & 31) == 0 && hits != 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)hits);
+        },
+        [&](const Probe& probe) { hits += put_queued(p, probe); });
+    add_counted(p.control, hits);
 }
 
 struct EraseParams {
@@ -279,36 +302,15 @@ WJ_DEVICE bool erase_found(const Buckets& table, const Probe& probe) {
 }
 
 WJ_ENTRY(erase_rows, EraseParams, WJ_BLOCK_THREADS) {
-    QueuedKey* queue = warp_queue(0);
-    u32 queued = 0;
     u32 erased = 0;
-    const u64 stride = (u64)gridDim.x * blockDim.x * LANE_KEYS;
-    const u64 rounds = (p.count + stride - 1) / stride;
-    const u64 warp = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    u64 row = warp * 32 * LANE_KEYS + (threadIdx.x & 31);
-    for (u64 round = 0; round < rounds; ++round, row += stride) {
-        Probe probes[LANE_KEYS];
-        start_probes(p.table, p.wanted, row, p.count, probes);
-        probe_step<LANE_KEYS, true, false>(p.table, p.wanted, probes);
-        find_beside(p.table, p.wanted, row, p.count, probes);
+    search_keys<false>(
+        p.table, p.wanted, KeyRange{0, p.count, blockIdx.x, gridDim.x}, warp_queue(0),
+        [&](const Probe (&probes)[LANE_KEYS], u64) {
 #pragma unroll
-        for (u32 k = 0; k < LANE_KEYS; ++k) {
-            erased += erase_found(p.table, probes[k]);
-            push_pending(queue, queued, probes[k]);
-        }
-        for (u64 turn = 0; turn < queue_turns_max(p.table) && queued >= 32; ++turn) {
-            Probe next[1];
-            probe_queued<false>(p.table, p.wanted, queue, queued, next);
-            erased += erase_found(p.table, next[0]);
-        }
-    }
-    for (u64 turn = 0; turn < queue_turns_max(p.table) && queued > 0; ++turn) {
-        Probe next[1];
-        probe_queued<false>(p.table, p.wanted, queue, queued, next);
-        erased += erase_found(p.table, next[0]);
-    }
-    for (u32 distance = 16; distance > 0; distance /= 2) erased += __shfl_xor_sync(WJ_ALL_LANES, erased, distance);
-    if ((threadIdx.x & 31) == 0 && erased != 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)erased);
+            for (u32 k = 0; k < LANE_KEYS; ++k) erased += erase_found(p.table, probes[k]);
+        },
+        [&](const Probe& probe) { erased += erase_found(p.table, probe); });
+    add_counted(p.control, erased);
 }
 
 // ---------------------------------------------------------------- put out
@@ -372,43 +374,25 @@ WJ_DEVICE void put_found(const ProbeParams& p, FoundRows& staged, u32& count, co
 WJ_ENTRY(probe_rows, ProbeParams, WJ_BLOCK_THREADS) {
     FoundRows& staged = reinterpret_cast<FoundRows*>(&shared_as<u64>())[threadIdx.x / 32];
     QueuedKey* queue = warp_queue(blockDim.x / 32 * sizeof(FoundRows));
-    u32 queued = 0;
     u32 count = 0;
-    // The keys of the block: all, or those of a bin.
-    const u64 blocks = p.bins == nullptr ? gridDim.x : p.bin_blocks;
-    const u64 bin = p.bins == nullptr ? 0 : blockIdx.x / p.bin_blocks;
-    const u64 rows = p.bins == nullptr ? p.count : p.bins[bin];
-    if (p.bins != nullptr && rows > p.bin_rows) {
-        if (threadIdx.x == 0) raise_status(p.control, WJ_STATUS_FULL);
-        return;
+    // The keys of the block are some of all, or some of those of a bin.
+    KeyRange range = {0, p.count, blockIdx.x, gridDim.x};
+    if (p.bins != nullptr) {
+        const u64 bin = blockIdx.x / p.bin_blocks;
+        const u64 rows = p.bins[bin];
+        if (rows > p.bin_rows) {
+            if (threadIdx.x == 0) raise_status(p.control, WJ_STATUS_FULL);
+            return;
+        }
+        range = KeyRange{bin * p.bin_rows, bin * p.bin_rows + rows, blockIdx.x - bin * p.bin_blocks, p.bin_blocks};
     }
-    const u64 first = bin * p.bin_rows;
-    const u64 end = first + rows;
-    const u64 stride = blocks * blockDim.x * LANE_KEYS;
-    const u64 rounds = (rows + stride - 1) / stride;
-    const u64 warp = ((blockIdx.x - bin * blocks) * blockDim.x + threadIdx.x) / 32;
-    u64 row = first + warp * 32 * LANE_KEYS + (threadIdx.x & 31);
-    for (u64 round = 0; round < rounds; ++round, row += stride) {
-        Probe probes[LANE_KEYS];
-        start_probes(p.table, p.wanted, row, end, probes);
-        probe_step<LANE_KEYS, true, false>(p.table, p.wanted, probes);
-        find_beside(p.table, p.wanted, row, end, probes);
+    search_keys<false>(
+        p.table, p.wanted, range, queue,
+        [&](const Probe (&probes)[LANE_KEYS], u64) {
 #pragma unroll
-        for (u32 k = 0; k < LANE_KEYS; ++k) {
-            push_pending(queue, queued, probes[k]);
-            put_found(p, staged, count, probes[k]);
-        }
-        for (u64 turn = 0; turn < queue_turns_max(p.table) && queued >= 32; ++turn) {
-            Probe next[1];
-            probe_queued<false>(p.table, p.wanted, queue, queued, next);
-            put_found(p, staged, count, next[0]);
-        }
-    }
-    for (u64 turn = 0; turn < queue_turns_max(p.table) && queued > 0; ++turn) {
-        Probe next[1];
-        probe_queued<false>(p.table, p.wanted, queue, queued, next);
-        put_found(p, staged, count, next[0]);
-    }
+            for (u32 k = 0; k < LANE_KEYS; ++k) put_found(p, staged, count, probes[k]);
+        },
+        [&](const Probe& probe) { put_found(p, staged, count, probe); });
     flush_found(p, staged, count, true);
 }
 #endif

@@ -4,11 +4,13 @@
 //! it sees SQL, answers and [`warpjoin_datafusion::Placement`].
 
 mod engine;
+mod files;
 pub mod random;
 mod runner;
 mod text;
 
 pub use engine::{Engine, EngineKind};
+pub use files::{FileResult, datafusion_files, run_datafusion_file};
 pub use runner::{SltError, complete_file, run_file};
 
 use std::io::Write;

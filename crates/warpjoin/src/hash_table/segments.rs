@@ -21,8 +21,10 @@ pub(super) struct Segments {
 
 /// Above this load factor segments are larger: their fill varies less.
 const HIGH_LOAD: f64 = 0.91;
-/// Bytes of shared memory a thread of a build: more threads than that wait for each other.
-const BYTES_PER_THREAD: u32 = 128;
+/// Bytes of shared memory a thread of a build: with more threads, registers would keep the blocks of a multiprocessor few.
+const BYTES_PER_THREAD: u32 = 256;
+/// Threads of a block of a build (the bound of `build_segments`).
+const BUILD_THREADS_MAX: u32 = 512;
 /// Of shared memory, by the driver, a block.
 const RESERVED_BYTES: u64 = 1024;
 /// Smaller segments than this vary too much in fill.
@@ -106,7 +108,7 @@ impl Segments {
         if is_simulated {
             return 64;
         }
-        (self.shared_bytes(form, shape) / BYTES_PER_THREAD).next_power_of_two().clamp(128, 1024)
+        (self.shared_bytes(form, shape) / BYTES_PER_THREAD).next_power_of_two().clamp(128, BUILD_THREADS_MAX)
     }
 }
 
