@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use warpjoin_sql_tests::{Engine, EngineKind, announce, datafusion_files, run_datafusion_file};
 
 /// A run of CI takes one of so many queries.
-const EVERY: usize = 12;
+const EVERY: usize = 8;
 /// File and least percentage of its queries with joins or aggregates that have one on a device.
 const SHARES: &str = include_str!("../datafusion_files.txt");
 
