@@ -67,8 +67,7 @@ async fn explain_indents_the_device_plan_under_its_node() {
 async fn what_is_declined_says_why() {
     let context = resident().await;
     for (sql, expected) in [
-        ("select count(*) from orders left join lineitem on o_orderkey = l_orderkey", "join Left"),
-        ("select o_orderkey from orders where o_custkey not in (select c_custkey from customer)", "Anti"),
+        ("select count(*) from orders full join lineitem on o_orderkey = l_orderkey", "join Full"),
         ("select count(*) from nation, region where n_nationkey < r_regionkey", "operator NestedLoopJoinExec"),
         ("select l_shipmode, stddev(l_linenumber) from lineitem group by l_shipmode", "aggregate stddev"),
         (
@@ -94,7 +93,7 @@ async fn what_is_below_a_declined_node_is_still_taken() {
     let context = resident().await;
     let placement = placement(
         &context,
-        "select c_custkey, n from customer left join
+        "select c_custkey, n from customer full join
             (select o_custkey, count(*) as n from orders join lineitem on o_orderkey = l_orderkey group by o_custkey)
             on c_custkey = o_custkey",
     )
@@ -108,12 +107,12 @@ async fn what_is_above_a_declined_node_is_taken_too() {
     let context = resident().await;
     let plan = physical(
         &context,
-        "select c_mktsegment, count(*) from customer left join orders on c_custkey = o_custkey group by c_mktsegment",
+        "select c_mktsegment, count(*) from customer full join orders on c_custkey = o_custkey group by c_mktsegment",
     )
     .await;
     let placement = warpjoin_datafusion::Placement::of(&plan);
     assert_eq!((placement.joins(), placement.aggregates()), (0, 1), "{}", shown(&plan));
-    assert!(shown(&plan).contains("WarpjoinCpu: reason=join Left"), "{}", shown(&plan));
+    assert!(shown(&plan).contains("WarpjoinCpu: reason=join Full"), "{}", shown(&plan));
 }
 
 #[tokio::test]

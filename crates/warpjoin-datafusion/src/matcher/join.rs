@@ -41,8 +41,8 @@ impl Matcher<'_> {
         probe: &Outcome,
     ) -> Result<(Relation, Vec<Candidate>), Reason> {
         let sides = Sides::of(join)?;
-        if join.null_aware {
-            return Err(Reason::Join("null-aware".to_string()));
+        if sides.kind == JoinKind::NotIn && join.filter().is_some() {
+            return Err(Reason::Join("null-aware with a filter".to_string()));
         }
         if join.fetch().is_some() {
             return Err(Reason::Join("with a row limit".to_string()));
@@ -57,7 +57,7 @@ impl Matcher<'_> {
 #[derive(Debug, Clone, Copy)]
 struct Sides {
     kind: JoinKind,
-    /// The right side is built from: a semi join keeps rows of the side that probes.
+    /// The right side is built from: whole rows are kept of the side that probes.
     build_is_right: bool,
 }
 
@@ -67,14 +67,35 @@ impl Sides {
             JoinType::Inner => (JoinKind::Inner, false),
             JoinType::RightSemi => (JoinKind::ProbeSemi, false),
             JoinType::LeftSemi => (JoinKind::ProbeSemi, true),
+            JoinType::RightAnti => (JoinKind::ProbeAnti, false),
+            JoinType::LeftAnti if join.null_aware => (JoinKind::NotIn, true),
+            JoinType::LeftAnti => (JoinKind::ProbeAnti, true),
+            JoinType::RightMark => (JoinKind::ProbeMark, false),
+            JoinType::LeftMark => (JoinKind::ProbeMark, true),
+            JoinType::Right => (JoinKind::ProbeOuter, false),
+            JoinType::Left => (JoinKind::ProbeOuter, true),
             other => return Err(Reason::Join(format!("{other}"))),
         };
+        if join.null_aware && kind != JoinKind::NotIn {
+            return Err(Reason::Join(format!("null-aware {}", join.join_type())));
+        }
         Ok(Self { kind, build_is_right })
     }
 
     /// Where the columns of the left and of the right side begin, among build and probe columns.
     fn ordered_positions(self, build_width: usize) -> (usize, usize) {
         if self.build_is_right { (build_width, 0) } else { (0, build_width) }
+    }
+
+    /// DataFusion's columns, before its projection, as positions among build columns, probe columns and the mark.
+    fn put_out(self, build_width: usize, probe_width: usize) -> Vec<usize> {
+        let width = build_width + probe_width;
+        match self.kind {
+            JoinKind::ProbeMark => (build_width..=width).collect(),
+            kind if kind.is_existence() => (build_width..width).collect(),
+            _ if self.build_is_right => (build_width..width).chain(0..build_width).collect(),
+            _ => (0..width).collect(),
+        }
     }
 
     fn ordered<T>(self, left: T, right: T) -> (T, T) {
@@ -96,11 +117,10 @@ fn join_relations(join: &HashJoinExec, sides: Sides, left: &Relation, right: &Re
         Some(filter) => Some(residual(filter, sides, build, probe)?),
         None => None,
     };
-    // DataFusion's columns of a semi join are those of the side that it keeps.
-    let first = if sides.kind == JoinKind::ProbeSemi { build_width } else { 0 };
+    let put_out = sides.put_out(build_width, probe.plan.schema.fields().len());
     let output: Vec<usize> = match &join.projection {
-        Some(projection) => projection.iter().map(|column| first + column).collect(),
-        None => (first..build_width + probe.plan.schema.fields().len()).collect(),
+        Some(projection) => projection.iter().map(|&column| put_out[column]).collect(),
+        None => put_out,
     };
     let kind = PlanKind::Join(Box::new(JoinPlan {
         build: build.plan.clone(),

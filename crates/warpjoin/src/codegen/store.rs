@@ -153,24 +153,46 @@ pub(crate) fn build(
     Ok(BuildOutput { packing, payload: form, columns })
 }
 
+/// Rows on their way to the owners of their keys.
+pub(crate) struct Route<'a> {
+    pub shape: &'a JoinShape,
+    pub keys: &'a [Expr],
+    pub null_equals_null: bool,
+    pub columns: &'a [usize],
+}
+
 /// Emits [`super::shapes::Sink::Route`]: key word, packed words of hashed tables, then `columns`.
 pub(crate) fn route(
     emitter: &mut Emitter,
     environment: &Environment,
-    shape: &JoinShape,
-    keys: &[Expr],
-    null_equals_null: bool,
-    columns: &[usize],
+    route: &Route<'_>,
+    keeps_unmatched: bool,
 ) -> Result<Vec<ColumnType>> {
-    let words = super::probe::probe_words(emitter, environment, shape, keys, null_equals_null)?;
-    reserve(emitter);
-    let mut outputs = vec![word(key_word(emitter, &shape.packing, &words))];
+    let shape = route.shape;
+    let alive = emitter.alive.clone();
+    if keeps_unmatched {
+        emitter.line(&format!("bool seek = {alive};"));
+        emitter.alive = "seek".into();
+    }
+    let words = super::probe::probe_words(emitter, environment, shape, route.keys, route.null_equals_null)?;
+    let key = if keeps_unmatched {
+        let key = key_word(emitter, &shape.packing, &words);
+        let key = super::probe::hoist_word(emitter, &key);
+        emitter.flush();
+        emitter.alive = alive;
+        reserve(emitter);
+        key
+    } else {
+        reserve(emitter);
+        key_word(emitter, &shape.packing, &words)
+    };
+    let mut outputs = vec![word(key)];
     if shape.is_hashed() {
         for code in &words {
             outputs.push(word(word_temporary(emitter, code)));
         }
     }
-    for &column in columns {
+    for &column in route.columns {
         outputs.push(emitter.column(environment, column)?);
     }
     Ok(write(emitter, &outputs))

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
+
 use super::group_estimate::leaves_other_forms;
 use super::options::Distribution;
 use super::query::Query;
 use super::relation::{JoinTable, Relation, Source};
-use crate::codegen::{JoinShape, ProbeKey, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
-use crate::expr::{Expr, ExprKind};
+use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
+use crate::expr::{Expr, ExprKind, Scalar};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 use crate::{Error, Result, Table};
 
@@ -18,7 +20,8 @@ impl Query<'_> {
         let mut payload = needed(plan);
         payload.retain(|&column| column < build_width);
         let build = self.relation(&plan.build)?;
-        let probe = self.relation(&plan.probe)?;
+        let mut probe = self.relation(&plan.probe)?;
+        let has_null = plan.kind == JoinKind::NotIn && self.has_null_key(plan, &build)?;
         if self.prefers_partition(plan, &build, &probe) {
             match self.join_partitioned(plan, build.clone(), probe.clone()) {
                 Ok(Some(matches)) => return Ok(matches),
@@ -34,6 +37,9 @@ impl Query<'_> {
         let sink = Sink::Build { keys, null_equals_null: plan.null_equals_null, payload: payload.clone() };
         let (rows, generated) = self.run_rows(&build, &sink, "BuildRows")?;
         drop(build);
+        if plan.kind == JoinKind::NotIn {
+            probe.steps.extend(not_in_filter(plan, has_null, self.is_dry() || rows.rows() > 0));
+        }
         let SinkShape::Build { packing, payload: form, .. } = generated.sink else {
             return Err(Error::internal("a build sink without a build"));
         };
@@ -41,7 +47,7 @@ impl Query<'_> {
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
         let shape = JoinShape { packing, payload: form, unique: true, slots: Slots::Pairs { lanes: 1 } };
         // Where only the presence of a key counts, its first row stands for all.
-        let is_set = plan.kind == JoinKind::ProbeSemi && plan.residual.is_none() && !shape.is_hashed();
+        let is_set = plan.kind.is_existence() && plan.residual.is_none() && !shape.is_hashed();
         let unique = is_set || !self.is_dry() || self.guess_unique(plan);
         let table = self.build_table(JoinShape { unique, ..shape }, rows, is_set)?;
         let mut payload_of = vec![None; build_width];
@@ -53,6 +59,18 @@ impl Query<'_> {
         } else {
             Ok(probe_here(plan, probe, table, payload_of))
         }
+    }
+
+    /// Whether a build row has a null key, on any device.
+    fn has_null_key(&mut self, plan: &JoinPlan, build: &Relation) -> Result<bool> {
+        let keys = plan.on.iter().map(|(key, _)| key).filter(|key| key.nullable);
+        let mut has_null = false;
+        for key in keys {
+            let mut nulls = build.clone();
+            nulls.steps.push(Step::Filter(is_null(key)));
+            has_null |= self.run_rows(&nulls, &Sink::Materialise(vec![]), "NullKeys")?.0.rows() > 0;
+        }
+        Ok(has_null)
     }
 
     /// A dry run's guess whether no build key occurs twice: one of the key columns comes from a column
@@ -95,6 +113,7 @@ impl Query<'_> {
             shape: table.shape.clone(),
             keys: plan.on.iter().map(|(_, probe)| probe.clone()).collect(),
             null_equals_null: plan.null_equals_null,
+            keeps_unmatched: plan.kind.keeps_unmatched(),
             columns: columns.clone(),
         };
         let (rows, _) = self.run_rows(&probe, &sink, "Partition")?;
@@ -104,13 +123,15 @@ impl Query<'_> {
         let first_column = 1 + packed_words;
         let moved = |column: usize| match column.checked_sub(build_width) {
             None => column,
-            // Only columns in `columns` are asked for.
-            Some(probe) => build_width + first_column + columns.iter().position(|&c| c == probe).unwrap_or(0),
+            // Only columns in `columns` are asked for, and the mark behind all.
+            Some(probe) => {
+                build_width + first_column + columns.iter().position(|&c| c == probe).unwrap_or(columns.len())
+            }
         };
         let step = ProbeStep {
             shape: table.shape.clone(),
             key: ProbeKey::Stored(StoredKey { word: 0, packed: (1..first_column).collect() }),
-            is_semi: plan.kind == JoinKind::ProbeSemi,
+            kind: probe_kind(plan.kind),
             null_equals_null: plan.null_equals_null,
             residual: plan.residual.as_ref().map(|residual| residual.remap(&moved)),
             output: plan.output.iter().map(|&column| moved(column)).collect(),
@@ -120,9 +141,36 @@ impl Query<'_> {
     }
 }
 
+fn probe_kind(kind: JoinKind) -> ProbeKind {
+    match kind {
+        JoinKind::Inner => ProbeKind::Matches,
+        JoinKind::ProbeSemi => ProbeKind::Semi,
+        // What is special about nulls has been dealt with.
+        JoinKind::ProbeAnti | JoinKind::NotIn => ProbeKind::Anti,
+        JoinKind::ProbeMark => ProbeKind::Mark,
+        JoinKind::ProbeOuter => ProbeKind::Outer,
+    }
+}
+
+fn is_null(expr: &Expr) -> Expr {
+    Expr { kind: ExprKind::IsNull(Box::new(expr.clone())), data_type: DataType::Boolean, nullable: false }
+}
+
+/// Probe rows of a NOT IN that are left whatever the other keys are.
+fn not_in_filter(plan: &JoinPlan, has_null: bool, has_rows: bool) -> Vec<Step> {
+    if has_null {
+        return vec![Step::Filter(Expr::literal(Scalar::Boolean(false), DataType::Boolean))];
+    }
+    let keys = plan.on.iter().map(|(_, key)| key).filter(|key| key.nullable && has_rows);
+    let not = |expr: Expr| Expr { kind: ExprKind::Not(Box::new(expr)), data_type: DataType::Boolean, nullable: false };
+    keys.map(|key| Step::Filter(not(is_null(key)))).collect()
+}
+
 /// Columns of both sides that the join's output or residual reads, in order.
 pub(super) fn needed(plan: &JoinPlan) -> Vec<usize> {
+    let width = plan.build.schema.fields().len() + plan.probe.schema.fields().len();
     let mut columns = plan.output.clone();
+    columns.retain(|&column| column < width);
     if let Some(residual) = &plan.residual {
         residual.visit_columns(&mut |column| columns.push(column));
     }
@@ -136,7 +184,7 @@ fn probe_here(plan: &JoinPlan, probe: Relation, table: Arc<JoinTable>, payload_o
     let step = ProbeStep {
         shape: table.shape.clone(),
         key: ProbeKey::Exprs(plan.on.iter().map(|(_, probe)| probe.clone()).collect()),
-        is_semi: plan.kind == JoinKind::ProbeSemi,
+        kind: probe_kind(plan.kind),
         null_equals_null: plan.null_equals_null,
         residual: plan.residual.clone(),
         output: plan.output.clone(),
@@ -146,7 +194,7 @@ fn probe_here(plan: &JoinPlan, probe: Relation, table: Arc<JoinTable>, payload_o
 }
 
 fn append_probe(mut relation: Relation, step: ProbeStep, table: Arc<JoinTable>) -> Relation {
-    if !table.shape.unique && !step.is_semi {
+    if !table.shape.unique && !step.kind.is_existence() {
         relation.rows_max = relation.rows_max.saturating_mul(table.build.rows_max.max(1));
     }
     relation.width = step.output.len();
@@ -181,6 +229,8 @@ fn traces(
             let build_width = join.build.schema.fields().len();
             match join.output[column].checked_sub(build_width) {
                 None => traces(inputs, &join.build, join.output[column], of_group, holds),
+                // A mark.
+                Some(probe_column) if probe_column >= join.probe.schema.fields().len() => false,
                 Some(probe_column) => traces(inputs, &join.probe, probe_column, of_group, holds),
             }
         }

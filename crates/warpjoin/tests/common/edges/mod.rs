@@ -2,6 +2,7 @@
 
 mod functions;
 mod groups;
+mod join_kinds;
 mod joins;
 mod keys;
 mod numbers;
@@ -17,7 +18,7 @@ use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan,
 
 use super::case::{Case, Outcome};
 use super::data::batch;
-use super::random::{aggregate_call, input, node};
+use super::random::{aggregate_call, input, node, put_out};
 use super::sessions::{Opener, in_threads};
 use super::settings::Settings;
 use super::value::V;
@@ -32,11 +33,17 @@ pub(crate) struct Edge {
 /// All of them. `small` leaves out those of many rows.
 pub(crate) fn all(small: bool) -> Vec<Edge> {
     let mut edges = joins::edges();
+    edges.extend(join_kinds::edges());
     edges.extend(keys::edges());
     edges.extend(groups::edges());
     edges.extend(numbers::edges());
     edges.retain(|edge| !small || edge.case.inputs.iter().all(|batch| batch.num_rows() <= 300));
     edges
+}
+
+/// Those of joins that put out rows by whether they match.
+pub(crate) fn of_join_kinds() -> Vec<Edge> {
+    join_kinds::edges()
 }
 
 /// Those of scalar functions and casts.
@@ -153,8 +160,10 @@ fn join(build: &RecordBatch, probe: &RecordBatch, keys: usize) -> JoinPlan {
 
 /// The node of a join.
 fn join_node(join: JoinPlan) -> Plan {
-    let fields: Vec<_> = join.build.schema.fields().iter().chain(join.probe.schema.fields()).cloned().collect();
-    let types: Vec<_> = join.output.iter().map(|&i| (fields[i].data_type().clone(), fields[i].is_nullable())).collect();
+    let fields = join.build.schema.fields().iter().chain(join.probe.schema.fields());
+    let both = fields.enumerate().map(|(i, f)| Expr::column(i, f.data_type().clone(), f.is_nullable())).collect();
+    let put_out = put_out(join.kind, both, join.build.schema.fields().len());
+    let types: Vec<_> = join.output.iter().map(|&i| put_out[i].clone()).collect();
     node(PlanKind::Join(Box::new(join)), types.iter().map(|(t, n)| (t, *n)))
 }
 
