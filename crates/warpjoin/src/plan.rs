@@ -100,6 +100,8 @@ pub enum JoinKind {
     ProbeMark,
     /// Pairs that match, and probe rows that match nothing with nulls for build columns.
     ProbeOuter,
+    /// The same, and build rows that match nothing with nulls for probe columns.
+    Full,
 }
 
 impl JoinKind {
@@ -110,7 +112,7 @@ impl JoinKind {
 
     /// Puts out probe rows that match nothing.
     pub fn keeps_unmatched(self) -> bool {
-        matches!(self, Self::ProbeAnti | Self::NotIn | Self::ProbeMark | Self::ProbeOuter)
+        matches!(self, Self::ProbeAnti | Self::NotIn | Self::ProbeMark | Self::ProbeOuter | Self::Full)
     }
 }
 

@@ -56,4 +56,5 @@ pub(crate) use shapes::{
     Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey,
     ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, WordSlots,
 };
+pub(crate) use store::common_columns;
 pub(crate) use value::is_string;

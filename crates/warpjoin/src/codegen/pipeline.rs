@@ -294,6 +294,7 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
     let rows = |columns| (SinkShape::Rows(columns), frame());
     Ok(match sink {
         Sink::Materialise(columns) => rows(store::materialise(emitter, environment, columns)?),
+        Sink::Conform(columns) => rows(store::conform(emitter, environment, columns)?),
         Sink::Build { keys, null_equals_null, payload } => {
             let built = store::build(emitter, environment, keys, *null_equals_null, payload)?;
             let shape = SinkShape::Build { columns: built.columns, packing: built.packing, payload: built.payload };

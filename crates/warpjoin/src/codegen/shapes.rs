@@ -291,6 +291,8 @@ pub(crate) enum PayloadForm {
 pub(crate) enum Sink {
     /// Writes columns of the last step.
     Materialise(Vec<usize>),
+    /// Writes all columns of the last step as columns of these types, which their values fit.
+    Conform(Vec<ColumnType>),
     /// Writes key word and payload for building a join table.
     Build {
         keys: Vec<Expr>,

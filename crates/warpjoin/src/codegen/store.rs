@@ -4,10 +4,11 @@ use arrow::datatypes::DataType;
 
 use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
-use super::packing::Packing;
+use super::lookup;
+use super::packing::{Packing, lower};
 use super::params::Binding;
 use super::shapes::{JoinShape, PayloadForm, is_hashed};
-use super::value::{CType, Kind, Range, Value};
+use super::value::{CType, Kind, Range, Value, is_string};
 use crate::Result;
 use crate::column::ColumnType;
 use crate::expr::Expr;
@@ -84,6 +85,62 @@ pub(crate) fn materialise(
     reserve(emitter);
     let values = columns.iter().map(|&c| emitter.column(environment, c)).collect::<Result<Vec<_>>>()?;
     Ok(write(emitter, &values))
+}
+
+/// Emits [`super::shapes::Sink::Conform`].
+pub(crate) fn conform(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    columns: &[ColumnType],
+) -> Result<Vec<ColumnType>> {
+    reserve(emitter);
+    let mut values = vec![];
+    for (index, column) in columns.iter().enumerate() {
+        let value = emitter.column(environment, index)?;
+        let value = match &column.dictionary {
+            Some(dictionary) => lookup::recode(emitter, &value, dictionary)?,
+            None => value,
+        };
+        let kind = Kind::of_column(column)?;
+        let code = value.code_as(kind.c_type());
+        // What is stored for a null is within the bounds too.
+        let code = match (&value.valid, kind) {
+            (Some(valid), Kind::Int(range)) => format!("({valid} ? {code} : {})", lower(emitter, range)),
+            _ => code,
+        };
+        let valid = column.has_nulls.then(|| value.valid.clone().unwrap_or_else(|| "true".into()));
+        values.push(Value { code, valid, kind, ..value });
+    }
+    Ok(write(emitter, &values))
+}
+
+/// Columns that hold the values of all of `parts`, each of which lists columns of the same types.
+pub(crate) fn common_columns(parts: &[Vec<ColumnType>]) -> Result<Vec<ColumnType>> {
+    let width = parts.first().map_or(0, Vec::len);
+    (0..width)
+        .map(|index| {
+            let values = parts
+                .iter()
+                .map(|part| {
+                    let column = &part[index];
+                    let value = Value::new("", Kind::of_column(column)?, column.data_type.clone());
+                    Ok(Value { dictionary: column.dictionary.clone(), ..value })
+                })
+                .collect::<Result<Vec<_>>>()?;
+            let has_nulls = parts.iter().any(|part| part[index].has_nulls);
+            let first = &values[0];
+            let (kind, dictionary) = if is_string(&first.data_type) {
+                let dictionary = lookup::common_dictionary(&values)?;
+                let codes = i128::try_from(dictionary.len()).unwrap_or(i128::MAX).max(1);
+                (Kind::Int(Range::new(0, codes - 1)), Some(dictionary))
+            } else {
+                let ranges = values.iter().filter(|value| value.kind != Kind::Bool).filter_map(Value::range);
+                (ranges.reduce(Range::union).map_or(first.kind, Kind::Int), None)
+            };
+            let data_type = first.data_type.clone();
+            Ok(ColumnType { data_type, has_nulls, domain: kind.domain(), dictionary })
+        })
+        .collect()
 }
 
 /// Names a u64 expression.

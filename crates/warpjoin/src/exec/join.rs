@@ -11,16 +11,55 @@ use super::relation::{JoinTable, Relation, Source};
 use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
 use crate::expr::{Expr, ExprKind, Scalar};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
-use crate::{Error, Result, Table};
+use crate::{Error, Reason, Result, Table};
 
 impl Query<'_> {
     /// Runs the build side, builds the tables, and appends the probe to the probe side.
     pub(crate) fn join(&mut self, plan: &JoinPlan) -> Result<Relation> {
+        let build = self.relation(&plan.build)?;
+        let probe = self.relation(&plan.probe)?;
+        match plan.kind {
+            JoinKind::Full => self.full_join(plan, build, probe),
+            _ => self.join_relations(plan, build, probe),
+        }
+    }
+
+    /// Pairs and unmatched probe rows, then unmatched build rows, found by a join the other way round.
+    fn full_join(&mut self, plan: &JoinPlan, build: Relation, probe: Relation) -> Result<Relation> {
+        let (build_width, probe_width) = (build.width, probe.width);
+        let outer = JoinPlan { kind: JoinKind::ProbeOuter, ..plan.clone() };
+        let pairs = self.join_relations(&outer, build.clone(), probe.clone())?;
+        let swapped = |column: usize| if column < build_width { probe_width + column } else { column - build_width };
+        let mut columns: Vec<usize> = plan.output.iter().copied().filter(|&column| column < build_width).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let anti = JoinPlan {
+            build: plan.probe.clone(),
+            probe: plan.build.clone(),
+            on: plan.on.iter().map(|(build, probe)| (probe.clone(), build.clone())).collect(),
+            kind: JoinKind::ProbeAnti,
+            null_equals_null: plan.null_equals_null,
+            residual: plan.residual.as_ref().map(|residual| residual.remap(&swapped)),
+            output: columns.iter().map(|&column| swapped(column)).collect(),
+        };
+        let mut alone = self.join_relations(&anti, probe, build)?;
+        let fields: Vec<_> = plan.build.schema.fields().iter().chain(plan.probe.schema.fields()).collect();
+        let exprs = plan.output.iter().map(|column| {
+            let data_type = fields[*column].data_type().clone();
+            match columns.iter().position(|wanted| wanted == column) {
+                Some(position) => Expr::column(position, data_type, fields[*column].is_nullable()),
+                None => Expr::literal(Scalar::Null, data_type),
+            }
+        });
+        alone.steps.push(Step::Project(exprs.collect()));
+        alone.width = plan.output.len();
+        self.union(vec![pairs, alone])
+    }
+
+    fn join_relations(&mut self, plan: &JoinPlan, build: Relation, mut probe: Relation) -> Result<Relation> {
         let build_width = plan.build.schema.fields().len();
         let mut payload = needed(plan);
         payload.retain(|&column| column < build_width);
-        let build = self.relation(&plan.build)?;
-        let mut probe = self.relation(&plan.probe)?;
         let has_null = plan.kind == JoinKind::NotIn && self.has_null_key(plan, &build)?;
         if self.prefers_partition(plan, &build, &probe) {
             match self.join_partitioned(plan, build.clone(), probe.clone()) {
@@ -43,7 +82,13 @@ impl Query<'_> {
         let SinkShape::Build { packing, payload: form, .. } = generated.sink else {
             return Err(Error::internal("a build sink without a build"));
         };
-        let is_exchanged = self.exchanges(if self.is_dry() { rows.rows_max } else { rows.rows() }, probe.rows_max);
+        let is_nested = is_nested(plan);
+        let pairs = rows.rows().saturating_mul(probe.rows_max);
+        if is_nested && pairs > NESTED_PAIRS_MAX {
+            return Err(Reason::Limit(format!("{pairs} pairs of a join without a key")).into());
+        }
+        let is_exchanged =
+            !is_nested && self.exchanges(if self.is_dry() { rows.rows_max } else { rows.rows() }, probe.rows_max);
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
         let shape = JoinShape { packing, payload: form, unique: true, slots: Slots::Pairs { lanes: 1 } };
         // Where only the presence of a key counts, its first row stands for all.
@@ -141,6 +186,16 @@ impl Query<'_> {
     }
 }
 
+/// Most pairs that a join without a key may look at on a device.
+const NESTED_PAIRS_MAX: u64 = 1 << 40;
+
+/// Whether all keys are constants: every build row is a candidate for every probe row, and moving rows to the owners
+/// of their keys would bring all of them to one device.
+fn is_nested(plan: &JoinPlan) -> bool {
+    let is_constant = |key: &Expr| matches!(key.kind, ExprKind::Literal(_));
+    plan.on.iter().all(|(build, probe)| is_constant(build) && is_constant(probe))
+}
+
 fn probe_kind(kind: JoinKind) -> ProbeKind {
     match kind {
         JoinKind::Inner => ProbeKind::Matches,
@@ -148,7 +203,7 @@ fn probe_kind(kind: JoinKind) -> ProbeKind {
         // What is special about nulls has been dealt with.
         JoinKind::ProbeAnti | JoinKind::NotIn => ProbeKind::Anti,
         JoinKind::ProbeMark => ProbeKind::Mark,
-        JoinKind::ProbeOuter => ProbeKind::Outer,
+        JoinKind::ProbeOuter | JoinKind::Full => ProbeKind::Outer,
     }
 }
 

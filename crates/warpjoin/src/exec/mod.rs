@@ -25,6 +25,7 @@ mod resident;
 mod result;
 pub(crate) mod row_words;
 mod rows;
+mod union;
 
 use std::sync::Arc;
 

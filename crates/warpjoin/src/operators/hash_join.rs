@@ -94,10 +94,12 @@ impl HashJoin {
             build.schema.fields().iter().chain(probe.schema.fields()).map(|field| field.as_ref().clone()).collect();
         let build_width = build.schema.fields().len();
         let first = if self.kind.is_existence() { build_width } else { 0 };
-        if self.kind == JoinKind::ProbeOuter {
-            let nullable = |field: &Field| field.clone().with_nullable(true);
-            fields.iter_mut().take(build_width).for_each(|field| *field = nullable(field));
-        }
+        let padded = match self.kind {
+            JoinKind::ProbeOuter => build_width,
+            JoinKind::Full => fields.len(),
+            _ => 0,
+        };
+        fields.iter_mut().take(padded).for_each(|field| *field = field.clone().with_nullable(true));
         if self.kind == JoinKind::ProbeMark {
             fields.push(Field::new("mark", DataType::Boolean, false));
         }

@@ -217,7 +217,7 @@ impl PlanMaker {
 }
 
 /// Kinds of join, as often as they should occur; `None`: an inner or semi join.
-const KINDS: [Option<JoinKind>; 9] = [
+const KINDS: [Option<JoinKind>; 10] = [
     None,
     None,
     None,
@@ -227,11 +227,12 @@ const KINDS: [Option<JoinKind>; 9] = [
     Some(JoinKind::ProbeMark),
     Some(JoinKind::ProbeOuter),
     Some(JoinKind::ProbeOuter),
+    Some(JoinKind::Full),
 ];
 
 /// Types that a join can put out and whether they may be null, of the columns of both sides.
 pub(crate) fn put_out(kind: JoinKind, both: Vec<Expr>, build_width: usize) -> Vec<(DataType, bool)> {
-    let is_padded = |index: usize| kind == JoinKind::ProbeOuter && index < build_width;
+    let is_padded = |index| kind == JoinKind::Full || kind == JoinKind::ProbeOuter && index < build_width;
     let types = both.into_iter().enumerate().map(|(index, e)| (e.data_type, e.nullable || is_padded(index)));
     types.chain((kind == JoinKind::ProbeMark).then_some((DataType::Boolean, false))).collect()
 }

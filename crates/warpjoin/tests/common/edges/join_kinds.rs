@@ -10,8 +10,14 @@ use super::super::value::V;
 use super::{Edge, column, equal, every_aggregate, group, ints, join, join_node, keyed};
 
 const INT: DataType = DataType::Int32;
-const KINDS: [JoinKind; 5] =
-    [JoinKind::ProbeSemi, JoinKind::ProbeAnti, JoinKind::NotIn, JoinKind::ProbeMark, JoinKind::ProbeOuter];
+const KINDS: [JoinKind; 6] = [
+    JoinKind::ProbeSemi,
+    JoinKind::ProbeAnti,
+    JoinKind::NotIn,
+    JoinKind::ProbeMark,
+    JoinKind::ProbeOuter,
+    JoinKind::Full,
+];
 
 /// Columns that a kind puts out of two tables of `width` columns each, all of them.
 fn all_columns(kind: JoinKind, width: usize) -> Vec<usize> {
