@@ -19,12 +19,6 @@ fn edges_equal_the_oracle() {
     edges::check(&simulated(), &edges::all(false), &edges::settings());
 }
 
-/// Those of semi, anti, mark and outer joins: for whoever changes one of them.
-#[test]
-fn join_kinds_equal_the_oracle() {
-    edges::check(&simulated(), &edges::of_join_kinds(), &edges::settings());
-}
-
 /// Those of expressions alone: for whoever changes one of them.
 #[test]
 fn functions_equal_the_oracle() {

@@ -56,7 +56,16 @@ impl Query<'_> {
         self.union(vec![pairs, alone])
     }
 
-    fn join_relations(&mut self, plan: &JoinPlan, build: Relation, mut probe: Relation) -> Result<Relation> {
+    pub(super) fn join_relations(&mut self, plan: &JoinPlan, build: Relation, probe: Relation) -> Result<Relation> {
+        // A semi join that reduces a build side is itself not worth that.
+        let (build, mut probe) = if self.is_reducing {
+            (build, probe)
+        } else {
+            self.is_reducing = true;
+            let sides = self.reduce_build(plan, build, probe);
+            self.is_reducing = false;
+            sides?
+        };
         let build_width = plan.build.schema.fields().len();
         let mut payload = needed(plan);
         payload.retain(|&column| column < build_width);
@@ -191,7 +200,7 @@ const NESTED_PAIRS_MAX: u64 = 1 << 40;
 
 /// Whether all keys are constants: every build row is a candidate for every probe row, and moving rows to the owners
 /// of their keys would bring all of them to one device.
-fn is_nested(plan: &JoinPlan) -> bool {
+pub(super) fn is_nested(plan: &JoinPlan) -> bool {
     let is_constant = |key: &Expr| matches!(key.kind, ExprKind::Literal(_));
     plan.on.iter().all(|(build, probe)| is_constant(build) && is_constant(probe))
 }

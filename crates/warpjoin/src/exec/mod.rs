@@ -12,6 +12,7 @@ mod group;
 mod group_estimate;
 mod group_target;
 mod join;
+mod join_reduce;
 mod join_table;
 mod launch;
 mod matches;

@@ -41,11 +41,6 @@ pub(crate) fn all(small: bool) -> Vec<Edge> {
     edges
 }
 
-/// Those of joins that put out rows by whether they match.
-pub(crate) fn of_join_kinds() -> Vec<Edge> {
-    join_kinds::edges()
-}
-
 /// Those of scalar functions and casts.
 pub(crate) fn of_functions() -> Vec<Edge> {
     functions::edges()
@@ -71,6 +66,8 @@ pub(crate) fn settings() -> Vec<Settings> {
         Settings { join_form: Some(JoinForm::HashTable), hash_bits: 3, first_capacity: Some(1), ..usual.clone() },
         Settings { join_form: Some(JoinForm::HashTable), devices: 2, distribution: Exchange, ..usual.clone() },
         Settings { devices: 2, lanes: Some(8), distribution: Exchange, ..usual.clone() },
+        Settings { reduced_rows_min: Some(0), first_capacity: Some(1), ..usual.clone() },
+        Settings { devices: 2, reduced_rows_min: Some(0), distribution: Exchange, ..usual.clone() },
         Settings { group_by_form: Some(GroupByForm::Global), first_capacity: Some(0), ..usual.clone() },
         Settings { group_by_form: Some(GroupByForm::Partitioned), ..usual.clone() },
         Settings {
