@@ -78,7 +78,7 @@ pub struct JoinPlan {
     pub null_equals_null: bool,
     /// Part of the match condition, over all build columns, then all probe columns.
     pub residual: Option<Expr>,
-    /// Columns put out, by position among all build columns, then all probe columns.
+    /// Columns put out, by position among all build columns, then all probe columns, then the mark.
     pub output: Vec<usize>,
 }
 
@@ -90,6 +90,30 @@ pub enum JoinKind {
     Inner,
     /// Probe rows that match at least once, each once; puts out columns of the probe side only.
     ProbeSemi,
+    /// Probe rows that match nothing; puts out columns of the probe side only.
+    ProbeAnti,
+    /// SQL's NOT IN: probe rows whose key certainly is no build key. A null build key leaves none, a null probe key is
+    /// kept only if there are no build rows. One key, no residual; puts out columns of the probe side only.
+    NotIn,
+    /// Every probe row once; puts out columns of the probe side and, behind all columns of both sides, a Boolean column
+    /// that says whether it matches. Never null.
+    ProbeMark,
+    /// Pairs that match, and probe rows that match nothing with nulls for build columns.
+    ProbeOuter,
+    /// The same, and build rows that match nothing with nulls for probe columns.
+    Full,
+}
+
+impl JoinKind {
+    /// Puts out no columns of the build side: only whether there is a match counts.
+    pub fn is_existence(self) -> bool {
+        matches!(self, Self::ProbeSemi | Self::ProbeAnti | Self::NotIn | Self::ProbeMark)
+    }
+
+    /// Puts out probe rows that match nothing.
+    pub fn keeps_unmatched(self) -> bool {
+        matches!(self, Self::ProbeAnti | Self::NotIn | Self::ProbeMark | Self::ProbeOuter | Self::Full)
+    }
 }
 
 /// One aggregate of a group-by.

@@ -14,23 +14,13 @@ use common::sessions::{say, simulated};
 /// Cases of a run that asks for no number: less than a minute on two cores without optimisation.
 const CASES: u64 = 100;
 
-/// Seeds that once showed a bug, or a shape worth keeping.
-const REGRESSIONS: [u64; 8] = [
-    89,   // two faults, of which either may be reported
-    1037, // products of Decimal32 wrapped
-    1092, // remainders and products of Decimal32
-    1195, // strings that the build side lacks matched null
-    2841, // a value that failed its cast was the number of a dense group
-    4, 2789, 2846,
-];
-
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
 #[test]
 fn regressions_equal_the_oracle() {
-    random::check(&simulated(), &REGRESSIONS);
+    random::check(&simulated(), &random::REGRESSIONS);
 }
 
 #[test]

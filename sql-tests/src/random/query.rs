@@ -8,9 +8,18 @@ use super::expression::{any, arithmetic, group_key, integer, numeric, of_role, p
 
 /// A query that joins all `tables` and then filters, projects or groups.
 pub(super) fn random_query(rng: &mut StdRng, tables: &[TableData]) -> String {
+    // The last table may stand in a subquery, where only its presence counts.
+    let is_subquery = tables.len() > 1 && rng.random_bool(0.25);
+    let (tables, last) = tables.split_at(if is_subquery { tables.len() - 1 } else { tables.len() });
     let columns: Vec<&ColumnData> = tables.iter().flat_map(|table| &table.columns).collect();
     let mut sql = from_clause(rng, tables);
-    let filters: Vec<String> = (0..rng.random_range(0..3)).map(|_| predicate(rng, &columns)).collect();
+    let mut filters: Vec<String> = (0..rng.random_range(0..3)).map(|_| predicate(rng, &columns)).collect();
+    if let [last] = last {
+        let subquery = subquery(rng, tables, last);
+        // Alone it becomes a semi or anti join, beside another condition a mark.
+        filters.truncate(if rng.random_bool(0.7) { 0 } else { 1 });
+        filters.push(subquery);
+    }
     if !filters.is_empty() {
         sql.push_str(&format!(" WHERE {}", filters.join([" AND ", " OR ", " OR "][rng.random_range(0..3)])));
     }
@@ -48,8 +57,9 @@ fn from_clause(rng: &mut StdRng, tables: &[TableData]) -> String {
     let mut sql = format!("FROM {}", tables[0].name);
     for (at, table) in tables.iter().enumerate().skip(1) {
         let kind = match rng.random_range(0..20) {
-            0 => "LEFT JOIN",
-            1 => "RIGHT JOIN",
+            0..=2 => "LEFT JOIN",
+            3 | 4 => "RIGHT JOIN",
+            5 => "FULL JOIN",
             _ => "JOIN",
         };
         let earlier = &tables[rng.random_range(0..at)];
@@ -65,8 +75,32 @@ fn from_clause(rng: &mut StdRng, tables: &[TableData]) -> String {
     sql
 }
 
+/// A condition on whether `last` has a row that matches one of the `tables`.
+fn subquery(rng: &mut StdRng, tables: &[TableData], last: &TableData) -> String {
+    let outer = &tables[rng.random_range(0..tables.len())];
+    let not = ["", "NOT "][rng.random_range(0..2)];
+    let of_last: Vec<&ColumnData> = last.columns.iter().collect();
+    if rng.random_bool(0.4) {
+        let (l, r) = key_columns(rng, outer, last);
+        let filter = if rng.random_bool(0.5) { format!(" WHERE {}", predicate(rng, &of_last)) } else { String::new() };
+        return format!("{l} {not}IN (SELECT {r} FROM {}{filter})", last.name);
+    }
+    let mut condition = key_pair(rng, outer, last);
+    if rng.random_bool(0.3) {
+        let (l, r) = (integer(rng, &outer.columns), integer(rng, &last.columns));
+        condition.push_str(&format!(" AND {l} {} {r}", ["<", ">=", "<>"][rng.random_range(0..3)]));
+    }
+    format!("{not}EXISTS (SELECT 1 FROM {} WHERE {condition})", last.name)
+}
+
 /// An equality of two columns; mostly of columns with few values, so that rows match.
 fn key_pair(rng: &mut StdRng, left: &TableData, right: &TableData) -> String {
+    let (l, r) = key_columns(rng, left, right);
+    format!("{l} = {r}")
+}
+
+/// Two sides of such an equality.
+fn key_columns(rng: &mut StdRng, left: &TableData, right: &TableData) -> (String, String) {
     use ColumnRole::{Date, Decimal, Integer, Text};
     let mut draw = || {
         let role = [Integer, Integer, Text, Date, Decimal][rng.random_range(0..5)];
@@ -76,8 +110,8 @@ fn key_pair(rng: &mut StdRng, left: &TableData, right: &TableData) -> String {
     let rarity = |pair: &(ColumnRole, &ColumnData, &ColumnData)| pair.1.rarity().max(pair.2.rarity());
     let (role, l, r) = if rarity(&first) <= rarity(&second) { first } else { second };
     match role {
-        Integer if rng.random_bool(0.15) => format!("{} + {} = {}", l.name, rng.random_range(0..4), r.name),
-        _ => format!("{} = {}", l.name, r.name),
+        Integer if rng.random_bool(0.15) => (format!("{} + {}", l.name, rng.random_range(0..4)), r.name.clone()),
+        _ => (l.name.clone(), r.name.clone()),
     }
 }
 

@@ -1,17 +1,18 @@
-//! Hash joins.
+//! Joins: by hash, nested loops and cross joins.
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use warpjoin::Reason;
 use warpjoin::exec::check;
-use warpjoin::expr::Expr;
+use warpjoin::expr::{Expr, Scalar};
 use warpjoin::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 
 use super::candidate::{Candidate, Operators};
@@ -19,37 +20,130 @@ use super::relation::{PhysicalExprs, Relation};
 use super::{Matcher, Outcome};
 use crate::translate::{Scope, is_string, substitute, translate};
 
+/// Most rows of the side that is gone over for each row of the other one where no key tells which of them match.
+const NESTED_ROWS_MAX: usize = 1024;
+
+/// A join of any of DataFusion's nodes.
+struct Join<'a> {
+    left: &'a Arc<dyn ExecutionPlan>,
+    right: &'a Arc<dyn ExecutionPlan>,
+    join_type: JoinType,
+    /// Without any, all pairs are candidates.
+    on: &'a [(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)],
+    filter: Option<&'a JoinFilter>,
+    projection: Option<&'a [usize]>,
+    null_equals_null: bool,
+    null_aware: bool,
+    has_limit: bool,
+}
+
+impl<'a> Join<'a> {
+    /// `None`: not a join that devices know.
+    fn of(node: &'a Arc<dyn ExecutionPlan>) -> Option<Self> {
+        if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+            return Some(Self {
+                left: join.left(),
+                right: join.right(),
+                join_type: *join.join_type(),
+                on: join.on(),
+                filter: join.filter(),
+                projection: join.projection.as_deref(),
+                null_equals_null: join.null_equality() == NullEquality::NullEqualsNull,
+                null_aware: join.null_aware,
+                has_limit: join.fetch().is_some(),
+            });
+        }
+        let nested = |left, right| Self {
+            left,
+            right,
+            join_type: JoinType::Inner,
+            on: &[],
+            filter: None,
+            projection: None,
+            null_equals_null: false,
+            null_aware: false,
+            has_limit: node.fetch().is_some(),
+        };
+        if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+            return Some(Self {
+                join_type: *join.join_type(),
+                filter: join.filter(),
+                projection: join.projection().as_deref(),
+                ..nested(join.left(), join.right())
+            });
+        }
+        node.downcast_ref::<CrossJoinExec>().map(|join| nested(join.left(), join.right()))
+    }
+
+    /// Rows of the sides, as far as they are known, are few enough for a join without a key.
+    fn check_nested(&self, sides: Sides) -> Result<(), Reason> {
+        let rows = |plan: &Arc<dyn ExecutionPlan>| {
+            let estimate = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new());
+            estimate.ok().and_then(|estimate| estimate.num_rows.get_value().copied())
+        };
+        let (build, probe) = sides.ordered(rows(self.left), rows(self.right));
+        let is_small = |rows: Option<usize>| rows.is_some_and(|rows| rows <= NESTED_ROWS_MAX);
+        // Unmatched rows of both sides are found by a join each way.
+        if is_small(build) && (sides.kind != JoinKind::Full || is_small(probe)) {
+            return Ok(());
+        }
+        let shown = build.map_or("unknown".to_string(), |rows| rows.to_string());
+        let why = format!("{} without an equality: {shown} rows for each row of the other side", self.join_type);
+        Err(Reason::Join(why))
+    }
+
+    /// Of an inner join without a key, the smaller side is the one to go over.
+    fn nested_sides(&self, sides: Sides) -> Sides {
+        let is_left = Sides { build_is_right: false, ..sides };
+        let is_right = Sides { build_is_right: true, ..sides };
+        match sides.kind {
+            JoinKind::Inner if self.check_nested(is_left).is_err() => is_right,
+            _ => sides,
+        }
+    }
+}
+
 impl Matcher<'_> {
-    pub(super) fn hash_join(&mut self, node: &Arc<dyn ExecutionPlan>, join: &HashJoinExec) -> Result<Outcome> {
-        let (build, probe) = (self.visit(join.left())?, self.visit(join.right())?);
-        match self.join_candidates(join, &build, &probe) {
+    /// `None`: the node is no join that devices know.
+    pub(super) fn join(&mut self, node: &Arc<dyn ExecutionPlan>) -> Result<Option<Outcome>> {
+        let Some(join) = Join::of(node) else { return Ok(None) };
+        let (left, right) = (self.visit(join.left)?, self.visit(join.right)?);
+        let outcome = match self.join_candidates(node, &join, &left, &right) {
             Ok((relation, parts)) => {
                 let added = Operators { joins: 1, aggregates: 0 };
-                Ok(Outcome::Device(Box::new(Candidate::grown(node, relation, parts, added)?)))
+                Outcome::Device(Box::new(Candidate::grown(node, relation, parts, added)?))
             }
             Err(reason) => {
                 self.decline(node, reason, true);
-                self.keep_over(node, vec![build, probe])
+                self.keep_over(node, vec![left, right])?
             }
-        }
+        };
+        Ok(Some(outcome))
     }
 
     fn join_candidates(
         &mut self,
-        join: &HashJoinExec,
-        build: &Outcome,
-        probe: &Outcome,
+        node: &Arc<dyn ExecutionPlan>,
+        join: &Join<'_>,
+        left: &Outcome,
+        right: &Outcome,
     ) -> Result<(Relation, Vec<Candidate>), Reason> {
-        let sides = Sides::of(join)?;
-        if join.null_aware {
-            return Err(Reason::Join("null-aware".to_string()));
+        let mut sides = Sides::of(join)?;
+        if sides.kind == JoinKind::NotIn && join.filter.is_some() {
+            return Err(Reason::Join("null-aware with a filter".to_string()));
         }
-        if join.fetch().is_some() {
+        if join.has_limit {
             return Err(Reason::Join("with a row limit".to_string()));
         }
-        let (build, probe) = (self.input(build)?, self.input(probe)?);
-        let relation = join_relations(join, sides, &build.relation, &probe.relation)?;
-        Ok((relation, vec![build, probe]))
+        if join.on.is_empty() {
+            sides = join.nested_sides(sides);
+            join.check_nested(sides)?;
+        }
+        let (left, right) = (self.input(left)?, self.input(right)?);
+        let plan = join_plan(join, sides, &left.relation, &right.relation)?;
+        let plan = Plan { kind: PlanKind::Join(Box::new(plan)), schema: node.schema() };
+        check(&plan)?;
+        Ok((Relation { plan }, vec![left, right]))
     }
 }
 
@@ -57,18 +151,28 @@ impl Matcher<'_> {
 #[derive(Debug, Clone, Copy)]
 struct Sides {
     kind: JoinKind,
-    /// The right side is built from: a semi join keeps rows of the side that probes.
+    /// The right side is built from: whole rows are kept of the side that probes.
     build_is_right: bool,
 }
 
 impl Sides {
-    fn of(join: &HashJoinExec) -> Result<Self, Reason> {
-        let (kind, build_is_right) = match join.join_type() {
+    fn of(join: &Join<'_>) -> Result<Self, Reason> {
+        let (kind, build_is_right) = match join.join_type {
             JoinType::Inner => (JoinKind::Inner, false),
             JoinType::RightSemi => (JoinKind::ProbeSemi, false),
             JoinType::LeftSemi => (JoinKind::ProbeSemi, true),
-            other => return Err(Reason::Join(format!("{other}"))),
+            JoinType::RightAnti => (JoinKind::ProbeAnti, false),
+            JoinType::LeftAnti if join.null_aware => (JoinKind::NotIn, true),
+            JoinType::LeftAnti => (JoinKind::ProbeAnti, true),
+            JoinType::RightMark => (JoinKind::ProbeMark, false),
+            JoinType::LeftMark => (JoinKind::ProbeMark, true),
+            JoinType::Right => (JoinKind::ProbeOuter, false),
+            JoinType::Left => (JoinKind::ProbeOuter, true),
+            JoinType::Full => (JoinKind::Full, false),
         };
+        if join.null_aware && kind != JoinKind::NotIn {
+            return Err(Reason::Join(format!("null-aware {}", join.join_type)));
+        }
         Ok(Self { kind, build_is_right })
     }
 
@@ -77,43 +181,54 @@ impl Sides {
         if self.build_is_right { (build_width, 0) } else { (0, build_width) }
     }
 
+    /// DataFusion's columns, before its projection, as positions among build columns, probe columns and the mark.
+    fn put_out(self, build_width: usize, probe_width: usize) -> Vec<usize> {
+        let width = build_width + probe_width;
+        match self.kind {
+            JoinKind::ProbeMark => (build_width..=width).collect(),
+            kind if kind.is_existence() => (build_width..width).collect(),
+            _ if self.build_is_right => (build_width..width).chain(0..build_width).collect(),
+            _ => (0..width).collect(),
+        }
+    }
+
     fn ordered<T>(self, left: T, right: T) -> (T, T) {
         if self.build_is_right { (right, left) } else { (left, right) }
     }
 }
 
-fn join_relations(join: &HashJoinExec, sides: Sides, left: &Relation, right: &Relation) -> Result<Relation, Reason> {
+fn join_plan(join: &Join<'_>, sides: Sides, left: &Relation, right: &Relation) -> Result<JoinPlan, Reason> {
     let (build, probe) = sides.ordered(left, right);
-    let mut on = Vec::with_capacity(join.on().len());
-    for (left_key, right_key) in join.on() {
+    let mut on = Vec::with_capacity(join.on.len());
+    for (left_key, right_key) in join.on {
         let (build_key, probe_key) = sides.ordered(left_key, right_key);
         let pair = (translate(build_key, build.scope())?, translate(probe_key, probe.scope())?);
         check_keys(&pair.0, &pair.1)?;
         on.push(pair);
     }
-    let build_width = build.plan.schema.fields().len();
-    let residual = match join.filter() {
+    if on.is_empty() {
+        // One list of all build rows, which every probe row goes over.
+        let one = || Expr::literal(Scalar::Int(1), DataType::Int32);
+        on.push((one(), one()));
+    }
+    let residual = match join.filter {
         Some(filter) => Some(residual(filter, sides, build, probe)?),
         None => None,
     };
-    // DataFusion's columns of a semi join are those of the side that it keeps.
-    let first = if sides.kind == JoinKind::ProbeSemi { build_width } else { 0 };
-    let output: Vec<usize> = match &join.projection {
-        Some(projection) => projection.iter().map(|column| first + column).collect(),
-        None => (first..build_width + probe.plan.schema.fields().len()).collect(),
+    let put_out = sides.put_out(build.plan.schema.fields().len(), probe.plan.schema.fields().len());
+    let output: Vec<usize> = match join.projection {
+        Some(projection) => projection.iter().map(|&column| put_out[column]).collect(),
+        None => put_out,
     };
-    let kind = PlanKind::Join(Box::new(JoinPlan {
+    Ok(JoinPlan {
         build: build.plan.clone(),
         probe: probe.plan.clone(),
         on,
         kind: sides.kind,
-        null_equals_null: join.null_equality() == NullEquality::NullEqualsNull,
+        null_equals_null: join.null_equals_null,
         residual,
         output,
-    }));
-    let plan = Plan { kind, schema: join.schema() };
-    check(&plan)?;
-    Ok(Relation { plan })
+    })
 }
 
 fn check_keys(build: &Expr, probe: &Expr) -> Result<(), Reason> {

@@ -19,7 +19,6 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary};
@@ -106,8 +105,8 @@ impl<'a> Matcher<'a> {
         if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
             return self.row_wise(node, projection.input(), |input| input.projection_exec(projection));
         }
-        if let Some(join) = node.downcast_ref::<HashJoinExec>() {
-            return self.hash_join(node, join);
+        if let Some(outcome) = self.join(node)? {
+            return Ok(outcome);
         }
         if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
             return self.aggregate(node, aggregate);

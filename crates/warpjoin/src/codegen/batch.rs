@@ -5,7 +5,7 @@ use super::emitter::{Emitter, Environment};
 use super::params::Binding;
 use super::pipeline::{emit_step, open_source};
 use super::probe::{access, both_sides, hoist_word, output, probe_words, slots_of, windows_of};
-use super::shapes::{ProbeKey, ProbeStep, Sink, Slots, SourceShape, Step};
+use super::shapes::{ProbeKey, ProbeKind, ProbeStep, Sink, Slots, SourceShape, Step};
 use super::store::key_word;
 use super::value::Kind;
 use crate::Result;
@@ -35,7 +35,8 @@ impl<'a> Batch<'a> {
         let (before, [Step::Probe(probe), after @ ..]) = steps.split_at(first) else { return None };
         let ProbeKey::Exprs(keys) = &probe.key else { return None };
         let is_writing = matches!((source, sink), (SourceShape::Columns(..), Sink::Materialise(_)));
-        let is_plain = probe.shape.unique && !probe.shape.is_hashed() && probe.residual.is_none();
+        let is_kind = matches!(probe.kind, ProbeKind::Matches | ProbeKind::Semi);
+        let is_plain = is_kind && probe.shape.unique && !probe.shape.is_hashed() && probe.residual.is_none();
         let is_alone = !matches!(probe.shape.slots, Slots::Pairs { lanes: 2.. });
         let drops_none = !after.iter().any(Step::drops_rows);
         let batch = Self { source, before, probe, keys, after };
@@ -69,7 +70,7 @@ impl<'a> Batch<'a> {
         let projections = self.before.iter().filter(|step| !step.drops_rows());
         let environment = self.columns(emitter, projections)?;
         self.reuse_keys(emitter, &environment);
-        access(emitter, &self.probe.shape, "found".into(), 0);
+        access(emitter, &self.probe.shape, "found".into(), None, 0);
         output(self.probe, &both_sides(&environment, self.probe, 0)?)
     }
 

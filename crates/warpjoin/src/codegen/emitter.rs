@@ -7,6 +7,7 @@
 //! loaded once, in a hoisted variable, is right wherever it is used later.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::params::{Binding, Params};
@@ -54,8 +55,32 @@ impl Environment {
         cells.get(index).cloned().ok_or_else(|| Error::internal(format!("column {index} of {}", cells.len())))
     }
 
+    /// These columns, and one more behind them.
+    pub(crate) fn with(&self, cell: Option<Cell>) -> Self {
+        Self::new(self.cells.borrow().iter().cloned().chain(cell).collect())
+    }
+
     fn set(&self, index: usize, value: Value) {
         self.cells.borrow_mut()[index] = Cell::Ready(value);
+    }
+
+    /// The same columns, apart from this environment: what is loaded for some rows only is not known here.
+    pub(crate) fn apart(&self) -> Self {
+        self.apart_with(&mut HashMap::new())
+    }
+
+    fn apart_with(&self, copies: &mut HashMap<*const RefCell<Vec<Cell>>, Environment>) -> Self {
+        if let Some(copy) = copies.get(&Rc::as_ptr(&self.cells)) {
+            return copy.clone();
+        }
+        let cells = self.cells.borrow().iter().cloned().collect::<Vec<_>>();
+        let cells = cells.into_iter().map(|cell| match cell {
+            Cell::Computed(expr, inner) => Cell::Computed(expr, inner.apart_with(copies)),
+            other => other,
+        });
+        let copy = Self::new(cells.collect());
+        copies.insert(Rc::as_ptr(&self.cells), copy.clone());
+        copy
     }
 
     /// Says that a column is worth this code, too.
@@ -82,6 +107,14 @@ pub(crate) enum PayloadAccess {
     Columns { row: String, columns: Vec<ColumnType> },
 }
 
+/// The payload of a probe step.
+#[derive(Debug, Clone)]
+pub(crate) struct Payload {
+    pub access: PayloadAccess,
+    /// Variable that says whether there is a match; without one the payload is null. `None`: there is one.
+    pub matched: Option<String>,
+}
+
 /// Writes one kernel body.
 pub(crate) struct Emitter {
     pub params: Params,
@@ -90,7 +123,7 @@ pub(crate) struct Emitter {
     /// Columns of the source and their validity form.
     pub source: (Vec<ColumnType>, ValidityForm),
     /// Payload of each probe step so far.
-    pub payloads: Vec<PayloadAccess>,
+    pub payloads: Vec<Payload>,
     /// `place` holds the row's place in the output already.
     pub is_reserved: bool,
     /// All threads of a block reach the sink together.
@@ -310,8 +343,9 @@ impl Emitter {
 
     fn payload_column(&mut self, join: usize, column: usize) -> Result<Value> {
         use super::params::JoinPart;
-        match self.payloads[join].clone() {
-            PayloadAccess::Unpacked(values) => Ok(values[column].clone()),
+        let Payload { access, matched } = self.payloads[join].clone();
+        let value = match access {
+            PayloadAccess::Unpacked(values) => values[column].clone(),
             PayloadAccess::Columns { row, columns } => {
                 let column_type = &columns[column];
                 let part = |part| Binding::Join(join, part);
@@ -319,9 +353,19 @@ impl Emitter {
                 let valid = column_type
                     .has_nulls
                     .then(|| self.load_valid(ValidityForm::Bytes, &row, part(JoinPart::PayloadValidity(column))));
-                Ok(value.with_valid(valid))
+                value.with_valid(valid)
             }
-        }
+        };
+        let Some(matched) = matched else { return Ok(value) };
+        // Within the bounds of the others, which code may rely on.
+        let none = match value.kind {
+            Kind::Bool => "false".into(),
+            Kind::F32 | Kind::F64 => "0".into(),
+            Kind::Int(range) => super::packing::lower(self, range),
+        };
+        let code = format!("({matched} ? {} : ({}){none})", value.code, value.c_type().name());
+        let valid = value.valid.as_ref().map_or(matched.clone(), |valid| format!("({matched} && {valid})"));
+        Ok(Value { code, valid: Some(valid), ..value })
     }
 
     /// Code that loads a value of a stored column at `row`.

@@ -54,6 +54,7 @@ pub(crate) use regroup::regroup;
 pub use shapes::GroupByForm;
 pub(crate) use shapes::{
     Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey,
-    ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, WordSlots,
+    ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, WordSlots,
 };
+pub(crate) use store::common_columns;
 pub(crate) use value::is_string;

@@ -266,7 +266,7 @@ fn value_bits(value: &Value) -> u32 {
 }
 
 /// The lower bound as a parameter.
-fn lower(emitter: &mut Emitter, range: Range) -> String {
+pub(super) fn lower(emitter: &mut Emitter, range: Range) -> String {
     bound(emitter, range.min, range.c_type())
 }
 

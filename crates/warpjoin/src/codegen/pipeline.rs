@@ -294,13 +294,15 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
     let rows = |columns| (SinkShape::Rows(columns), frame());
     Ok(match sink {
         Sink::Materialise(columns) => rows(store::materialise(emitter, environment, columns)?),
+        Sink::Conform(columns) => rows(store::conform(emitter, environment, columns)?),
         Sink::Build { keys, null_equals_null, payload } => {
             let built = store::build(emitter, environment, keys, *null_equals_null, payload)?;
             let shape = SinkShape::Build { columns: built.columns, packing: built.packing, payload: built.payload };
             (shape, frame())
         }
-        Sink::Route { shape, keys, null_equals_null, columns } => {
-            rows(store::route(emitter, environment, shape, keys, *null_equals_null, columns)?)
+        Sink::Route { shape, keys, null_equals_null, keeps_unmatched, columns } => {
+            let route = store::Route { shape, keys, null_equals_null: *null_equals_null, columns };
+            rows(store::route(emitter, environment, &route, *keeps_unmatched)?)
         }
         Sink::RouteGroups { keys, columns } => rows(store::route_groups(emitter, environment, keys, columns)?),
         Sink::Sketch { keys } => {

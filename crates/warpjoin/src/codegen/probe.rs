@@ -1,15 +1,16 @@
 //! Generated code of a probe: key, lookup, matches, residual filter.
 
-use super::emitter::{Cell, Emitter, Environment, PayloadAccess};
+use super::emitter::{Cell, Emitter, Environment, Payload, PayloadAccess};
 use super::expr::evaluate;
 use super::lookup;
 use super::packing::Packing;
 use super::params::{Binding, JoinPart};
-use super::shapes::{DirectSlots, JoinShape, PayloadForm, ProbeKey, ProbeStep, Slots, StoredKey, WordSlots};
+use super::shapes::{DirectSlots, JoinShape, PayloadForm, ProbeKey, ProbeKind, ProbeStep, Slots, StoredKey, WordSlots};
 use super::store::key_word;
-use super::value::Value;
+use super::value::{Kind, Value};
 use crate::Result;
 use crate::expr::Expr;
+use arrow::datatypes::DataType;
 
 /// Emits probe step number `join`; returns the columns after it.
 pub(crate) fn probe(
@@ -19,32 +20,112 @@ pub(crate) fn probe(
     join: usize,
 ) -> Result<Environment> {
     let shape = &step.shape;
+    let alive = emitter.alive.clone();
+    if step.kind.keeps_unmatched() {
+        // Narrows to rows with a match, while `alive` stays.
+        emitter.alive = format!("seek{join}");
+        emitter.line(&format!("bool seek{join} = {alive};"));
+    }
     let (key, packed) = match &step.key {
         ProbeKey::Exprs(keys) => {
             let words = probe_words(emitter, environment, shape, keys, step.null_equals_null)?;
             let word = key_word(emitter, &shape.packing, &words);
             (hoist_word(emitter, &word), words)
         }
-        ProbeKey::Stored(stored) => load_stored(emitter, stored),
+        ProbeKey::Stored(stored) => {
+            let (key, packed) = load_stored(emitter, stored);
+            if step.kind.keeps_unmatched() {
+                emitter.narrow(&format!("{key} != 0"));
+            }
+            (key, packed)
+        }
     };
-    find(emitter, shape, &key, step.is_semi, join);
+    let found = find(emitter, shape, &key, join);
+    let lists = if shape.unique { None } else { Some(open_matches(emitter, step.kind, &alive, &found, join)) };
+    let row = lists.as_ref().map_or(found, |lists| lists.row.clone());
+    let matched = (step.kind == ProbeKind::Outer).then(|| emitter.alive.clone());
+    access(emitter, shape, row, matched, join);
     if shape.is_hashed() {
         check_key(emitter, shape, &packed, join)?;
     }
-    let both = both_sides(environment, step, join)?;
+    // Rows that go on are those of which the residual saw a match; what it loaded is there for the rest.
+    let is_narrowing = step.kind == ProbeKind::Matches || (step.kind == ProbeKind::Semi && lists.is_none());
     if let Some(residual) = &step.residual {
+        let seen = if is_narrowing { environment.clone() } else { environment.apart() };
+        let both = both_sides(&seen, step, join)?;
         let mut conditions = vec![];
         super::expr::conjuncts(residual, &mut conditions);
         for condition in conditions {
             let value = evaluate(emitter, condition, &both)?;
             emitter.narrow(&value.is_true());
         }
+        if is_narrowing {
+            return output(step, &both);
+        }
     }
-    if step.is_semi && !shape.unique {
+    if is_narrowing {
+        return output(step, &both_sides(environment, step, join)?);
+    }
+    let mut matched = emitter.alive.clone();
+    if let Some(lists) = lists {
         emitter.statement(&format!("done{join} = true;"));
-        emitter.flush();
+        if step.kind == ProbeKind::Outer {
+            emitter.line(&format!("{0} = {0} && ({matched} || {1} >= count{join});", lists.alive, lists.index));
+            emitter.alive = lists.alive;
+            return output(step, &both_sides(environment, step, join)?);
+        }
+        emitter.close();
+        matched = format!("done{join}");
     }
-    output(step, &both)
+    emitter.flush();
+    emitter.alive = alive.clone();
+    match step.kind {
+        ProbeKind::Semi => emitter.line(&format!("{alive} = {alive} && {matched};")),
+        ProbeKind::Anti => emitter.line(&format!("{alive} = {alive} && !{matched};")),
+        ProbeKind::Matches | ProbeKind::Mark | ProbeKind::Outer => {}
+    }
+    let mark = (step.kind == ProbeKind::Mark).then(|| Value::new(matched, Kind::Bool, DataType::Boolean));
+    output(step, &both_sides(environment, step, join)?.with(mark.map(Cell::Ready)))
+}
+
+/// The loop over the matches of a row.
+struct Lists {
+    /// Says whether the row goes on in this turn.
+    alive: String,
+    index: String,
+    /// The build row.
+    row: String,
+}
+
+/// Opens the loop over the matches of the row that was found; `emitter.alive` then says whether there is one in this
+/// turn. Of an outer join a row without a match has a turn too, the last one.
+fn open_matches(emitter: &mut Emitter, kind: ProbeKind, alive: &str, found: &str, join: usize) -> Lists {
+    let row_list = emitter.params.once("const u32*", Binding::Join(join, JoinPart::RowList));
+    let (index, count, done) = (format!("index{join}"), format!("count{join}"), format!("done{join}"));
+    emitter.line(&format!("const u64 {count} = {} ? (u32){found} : 0;", emitter.alive.clone()));
+    if kind != ProbeKind::Matches {
+        emitter.line(&format!("bool {done} = false;"));
+    }
+    let more = match kind {
+        ProbeKind::Matches => format!("{index} < {count}"),
+        ProbeKind::Semi | ProbeKind::Anti | ProbeKind::Mark => format!("{index} < {count} && !{done}"),
+        ProbeKind::Outer => format!("{alive} && ({index} < {count} || ({index} == {count} && !{done}))"),
+    };
+    if !kind.is_existence() {
+        // The rest of the pipeline is within the loop.
+        emitter.is_block_uniform = false;
+    }
+    emitter.open(&format!("for (u64 {index} = 0; __any_sync(0xffffffffu, {more}); ++{index})"));
+    let in_turn = format!("alive{join}");
+    emitter.line(&format!("bool {in_turn} = {more};"));
+    emitter.alive = in_turn.clone();
+    if kind == ProbeKind::Outer {
+        emitter.alive = format!("match_in_turn{join}");
+        emitter.line(&format!("bool match_in_turn{join} = {in_turn} && {index} < {count};"));
+    }
+    let row = format!("row{join}");
+    emitter.line(&format!("const u64 {row} = {} ? {row_list}[({found} >> 32) + {index}] : 0;", emitter.alive.clone()));
+    Lists { alive: in_turn, index, row }
 }
 
 /// The columns of both sides of a match.
@@ -128,8 +209,8 @@ fn load_stored(emitter: &mut Emitter, stored: &StoredKey) -> (String, Vec<String
     (key, packed)
 }
 
-/// Looks the key up; for duplicate keys opens the loop over the matches. Registers the payload.
-fn find(emitter: &mut Emitter, shape: &JoinShape, key: &str, is_semi: bool, join: usize) {
+/// Looks the key up; returns the variable with what was found.
+fn find(emitter: &mut Emitter, shape: &JoinShape, key: &str, join: usize) -> String {
     let found = format!("match{join}");
     let alive = emitter.alive.clone();
     emitter.line(&format!("u64 {found} = 0;"));
@@ -155,23 +236,7 @@ fn find(emitter: &mut Emitter, shape: &JoinShape, key: &str, is_semi: bool, join
             ));
         }
     }
-    let mut row = found.clone();
-    if !shape.unique {
-        emitter.is_block_uniform = false;
-        let row_list = emitter.params.once("const u32*", Binding::Join(join, JoinPart::RowList));
-        let (index, count) = (format!("index{join}"), format!("count{join}"));
-        emitter.line(&format!("const u32 {count} = {alive} ? (u32){found} : 0;"));
-        let more = if is_semi { format!("{index} < {count} && !done{join}") } else { format!("{index} < {count}") };
-        if is_semi {
-            emitter.line(&format!("bool done{join} = false;"));
-        }
-        emitter.open(&format!("for (u32 {index} = 0; __any_sync(0xffffffffu, {more}); ++{index})"));
-        emitter.alive = format!("alive{join}");
-        emitter.line(&format!("bool alive{join} = {more};"));
-        row = format!("row{join}");
-        emitter.line(&format!("const u64 {row} = alive{join} ? {row_list}[({found} >> 32) + {index}] : 0;"));
-    }
-    access(emitter, shape, row, join);
+    found
 }
 
 /// The table's slots as a parameter.
@@ -190,8 +255,8 @@ pub(super) fn windows_of(emitter: &mut Emitter, join: usize) -> String {
     emitter.params.once("u64", Binding::Join(join, JoinPart::Windows))
 }
 
-/// Registers the payload of what was found.
-pub(super) fn access(emitter: &mut Emitter, shape: &JoinShape, row: String, join: usize) {
+/// Registers the payload of what was found; null where the variable `matched` is false.
+pub(super) fn access(emitter: &mut Emitter, shape: &JoinShape, row: String, matched: Option<String>, join: usize) {
     let access = match &shape.payload {
         PayloadForm::Packed(packing) => {
             let word = if shape.finds_payload() || packing.words() == 0 {
@@ -206,12 +271,12 @@ pub(super) fn access(emitter: &mut Emitter, shape: &JoinShape, row: String, join
         }
         PayloadForm::Columns(columns) => PayloadAccess::Columns { row, columns: columns.clone() },
     };
-    emitter.payloads.push(access);
+    emitter.payloads.push(Payload { access, matched });
 }
 
 /// Keeps matches whose packed key words, not only their hashes, are equal.
 fn check_key(emitter: &mut Emitter, shape: &JoinShape, packed: &[String], join: usize) -> Result<()> {
-    let PayloadAccess::Columns { row, columns } = emitter.payloads[join].clone() else {
+    let PayloadAccess::Columns { row, columns } = emitter.payloads[join].access.clone() else {
         return Err(crate::Error::internal("a hashed table without key words"));
     };
     let first = columns.len() - shape.packing.words();

@@ -116,15 +116,41 @@ impl Step {
 pub(crate) struct ProbeStep {
     pub shape: Arc<JoinShape>,
     pub key: ProbeKey,
-    /// A probe row goes on once, however often it matches.
-    pub is_semi: bool,
+    pub kind: ProbeKind,
     pub null_equals_null: bool,
     /// Over all build columns, then all probe columns.
     pub residual: Option<Expr>,
-    /// Columns that go on, by position among all build columns, then all probe columns.
+    /// Columns that go on, by position among all build columns, then all probe columns, then the mark.
     pub output: Vec<usize>,
     /// Payload column of each build column; `None` where nobody needs it.
     pub payload_of: Vec<Option<usize>>,
+}
+
+/// Which rows go on from a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProbeKind {
+    /// A row a match.
+    Matches,
+    /// Probe rows with a match.
+    Semi,
+    /// Probe rows without one.
+    Anti,
+    /// All probe rows, and whether there is a match.
+    Mark,
+    /// A row a match, and probe rows without one.
+    Outer,
+}
+
+impl ProbeKind {
+    /// Only whether there is a match counts.
+    pub(crate) fn is_existence(self) -> bool {
+        matches!(self, Self::Semi | Self::Anti | Self::Mark)
+    }
+
+    /// Rows without a match go on.
+    pub(crate) fn keeps_unmatched(self) -> bool {
+        matches!(self, Self::Anti | Self::Mark | Self::Outer)
+    }
 }
 
 /// Where a probe takes its key from.
@@ -265,6 +291,8 @@ pub(crate) enum PayloadForm {
 pub(crate) enum Sink {
     /// Writes columns of the last step.
     Materialise(Vec<usize>),
+    /// Writes all columns of the last step as columns of these types, which their values fit.
+    Conform(Vec<ColumnType>),
     /// Writes key word and payload for building a join table.
     Build {
         keys: Vec<Expr>,
@@ -273,7 +301,14 @@ pub(crate) enum Sink {
         payload: Vec<usize>,
     },
     /// Writes key words for probing `shape`, then columns of the last step.
-    Route { shape: Arc<JoinShape>, keys: Vec<Expr>, null_equals_null: bool, columns: Vec<usize> },
+    Route {
+        shape: Arc<JoinShape>,
+        keys: Vec<Expr>,
+        null_equals_null: bool,
+        /// Rows that can't match are written too, with 0 for a key word.
+        keeps_unmatched: bool,
+        columns: Vec<usize>,
+    },
     /// Writes a key word for routing a group, then columns of the last step. Without keys every row
     /// goes to one device.
     RouteGroups { keys: Vec<usize>, columns: Vec<usize> },

@@ -4,10 +4,11 @@ use arrow::datatypes::DataType;
 
 use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
-use super::packing::Packing;
+use super::lookup;
+use super::packing::{Packing, lower};
 use super::params::Binding;
 use super::shapes::{JoinShape, PayloadForm, is_hashed};
-use super::value::{CType, Kind, Range, Value};
+use super::value::{CType, Kind, Range, Value, is_string};
 use crate::Result;
 use crate::column::ColumnType;
 use crate::expr::Expr;
@@ -86,6 +87,62 @@ pub(crate) fn materialise(
     Ok(write(emitter, &values))
 }
 
+/// Emits [`super::shapes::Sink::Conform`].
+pub(crate) fn conform(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    columns: &[ColumnType],
+) -> Result<Vec<ColumnType>> {
+    reserve(emitter);
+    let mut values = vec![];
+    for (index, column) in columns.iter().enumerate() {
+        let value = emitter.column(environment, index)?;
+        let value = match &column.dictionary {
+            Some(dictionary) => lookup::recode(emitter, &value, dictionary)?,
+            None => value,
+        };
+        let kind = Kind::of_column(column)?;
+        let code = value.code_as(kind.c_type());
+        // What is stored for a null is within the bounds too.
+        let code = match (&value.valid, kind) {
+            (Some(valid), Kind::Int(range)) => format!("({valid} ? {code} : {})", lower(emitter, range)),
+            _ => code,
+        };
+        let valid = column.has_nulls.then(|| value.valid.clone().unwrap_or_else(|| "true".into()));
+        values.push(Value { code, valid, kind, ..value });
+    }
+    Ok(write(emitter, &values))
+}
+
+/// Columns that hold the values of all of `parts`, each of which lists columns of the same types.
+pub(crate) fn common_columns(parts: &[Vec<ColumnType>]) -> Result<Vec<ColumnType>> {
+    let width = parts.first().map_or(0, Vec::len);
+    (0..width)
+        .map(|index| {
+            let values = parts
+                .iter()
+                .map(|part| {
+                    let column = &part[index];
+                    let value = Value::new("", Kind::of_column(column)?, column.data_type.clone());
+                    Ok(Value { dictionary: column.dictionary.clone(), ..value })
+                })
+                .collect::<Result<Vec<_>>>()?;
+            let has_nulls = parts.iter().any(|part| part[index].has_nulls);
+            let first = &values[0];
+            let (kind, dictionary) = if is_string(&first.data_type) {
+                let dictionary = lookup::common_dictionary(&values)?;
+                let codes = i128::try_from(dictionary.len()).unwrap_or(i128::MAX).max(1);
+                (Kind::Int(Range::new(0, codes - 1)), Some(dictionary))
+            } else {
+                let ranges = values.iter().filter(|value| value.kind != Kind::Bool).filter_map(Value::range);
+                (ranges.reduce(Range::union).map_or(first.kind, Kind::Int), None)
+            };
+            let data_type = first.data_type.clone();
+            Ok(ColumnType { data_type, has_nulls, domain: kind.domain(), dictionary })
+        })
+        .collect()
+}
+
 /// Names a u64 expression.
 fn word_temporary(emitter: &mut Emitter, code: &str) -> String {
     let name = emitter.fresh("t");
@@ -153,24 +210,46 @@ pub(crate) fn build(
     Ok(BuildOutput { packing, payload: form, columns })
 }
 
+/// Rows on their way to the owners of their keys.
+pub(crate) struct Route<'a> {
+    pub shape: &'a JoinShape,
+    pub keys: &'a [Expr],
+    pub null_equals_null: bool,
+    pub columns: &'a [usize],
+}
+
 /// Emits [`super::shapes::Sink::Route`]: key word, packed words of hashed tables, then `columns`.
 pub(crate) fn route(
     emitter: &mut Emitter,
     environment: &Environment,
-    shape: &JoinShape,
-    keys: &[Expr],
-    null_equals_null: bool,
-    columns: &[usize],
+    route: &Route<'_>,
+    keeps_unmatched: bool,
 ) -> Result<Vec<ColumnType>> {
-    let words = super::probe::probe_words(emitter, environment, shape, keys, null_equals_null)?;
-    reserve(emitter);
-    let mut outputs = vec![word(key_word(emitter, &shape.packing, &words))];
+    let shape = route.shape;
+    let alive = emitter.alive.clone();
+    if keeps_unmatched {
+        emitter.line(&format!("bool seek = {alive};"));
+        emitter.alive = "seek".into();
+    }
+    let words = super::probe::probe_words(emitter, environment, shape, route.keys, route.null_equals_null)?;
+    let key = if keeps_unmatched {
+        let key = key_word(emitter, &shape.packing, &words);
+        let key = super::probe::hoist_word(emitter, &key);
+        emitter.flush();
+        emitter.alive = alive;
+        reserve(emitter);
+        key
+    } else {
+        reserve(emitter);
+        key_word(emitter, &shape.packing, &words)
+    };
+    let mut outputs = vec![word(key)];
     if shape.is_hashed() {
         for code in &words {
             outputs.push(word(word_temporary(emitter, code)));
         }
     }
-    for &column in columns {
+    for &column in route.columns {
         outputs.push(emitter.column(environment, column)?);
     }
     Ok(write(emitter, &outputs))

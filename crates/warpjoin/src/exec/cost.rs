@@ -54,6 +54,9 @@ pub(super) fn prefers_partition(
     inputs: &[Arc<Table>],
     options: &ExecOptions,
 ) -> bool {
+    if plan.kind.keeps_unmatched() {
+        return false;
+    }
     let [device] = session.devices() else { return false };
     if let Some(form) = options.join_form {
         return form == JoinForm::Partitioned;

@@ -2,23 +2,74 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
+
 use super::group_estimate::leaves_other_forms;
 use super::options::Distribution;
 use super::query::Query;
 use super::relation::{JoinTable, Relation, Source};
-use crate::codegen::{JoinShape, ProbeKey, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
-use crate::expr::{Expr, ExprKind};
+use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
+use crate::expr::{Expr, ExprKind, Scalar};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
-use crate::{Error, Result, Table};
+use crate::{Error, Reason, Result, Table};
 
 impl Query<'_> {
     /// Runs the build side, builds the tables, and appends the probe to the probe side.
     pub(crate) fn join(&mut self, plan: &JoinPlan) -> Result<Relation> {
+        let build = self.relation(&plan.build)?;
+        let probe = self.relation(&plan.probe)?;
+        match plan.kind {
+            JoinKind::Full => self.full_join(plan, build, probe),
+            _ => self.join_relations(plan, build, probe),
+        }
+    }
+
+    /// Pairs and unmatched probe rows, then unmatched build rows, found by a join the other way round.
+    fn full_join(&mut self, plan: &JoinPlan, build: Relation, probe: Relation) -> Result<Relation> {
+        let (build_width, probe_width) = (build.width, probe.width);
+        let outer = JoinPlan { kind: JoinKind::ProbeOuter, ..plan.clone() };
+        let pairs = self.join_relations(&outer, build.clone(), probe.clone())?;
+        let swapped = |column: usize| if column < build_width { probe_width + column } else { column - build_width };
+        let mut columns: Vec<usize> = plan.output.iter().copied().filter(|&column| column < build_width).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let anti = JoinPlan {
+            build: plan.probe.clone(),
+            probe: plan.build.clone(),
+            on: plan.on.iter().map(|(build, probe)| (probe.clone(), build.clone())).collect(),
+            kind: JoinKind::ProbeAnti,
+            null_equals_null: plan.null_equals_null,
+            residual: plan.residual.as_ref().map(|residual| residual.remap(&swapped)),
+            output: columns.iter().map(|&column| swapped(column)).collect(),
+        };
+        let mut alone = self.join_relations(&anti, probe, build)?;
+        let fields: Vec<_> = plan.build.schema.fields().iter().chain(plan.probe.schema.fields()).collect();
+        let exprs = plan.output.iter().map(|column| {
+            let data_type = fields[*column].data_type().clone();
+            match columns.iter().position(|wanted| wanted == column) {
+                Some(position) => Expr::column(position, data_type, fields[*column].is_nullable()),
+                None => Expr::literal(Scalar::Null, data_type),
+            }
+        });
+        alone.steps.push(Step::Project(exprs.collect()));
+        alone.width = plan.output.len();
+        self.union(vec![pairs, alone])
+    }
+
+    pub(super) fn join_relations(&mut self, plan: &JoinPlan, build: Relation, probe: Relation) -> Result<Relation> {
+        // A semi join that reduces a build side is itself not worth that.
+        let (build, mut probe) = if self.is_reducing {
+            (build, probe)
+        } else {
+            self.is_reducing = true;
+            let sides = self.reduce_build(plan, build, probe);
+            self.is_reducing = false;
+            sides?
+        };
         let build_width = plan.build.schema.fields().len();
         let mut payload = needed(plan);
         payload.retain(|&column| column < build_width);
-        let build = self.relation(&plan.build)?;
-        let probe = self.relation(&plan.probe)?;
+        let has_null = plan.kind == JoinKind::NotIn && self.has_null_key(plan, &build)?;
         if self.prefers_partition(plan, &build, &probe) {
             match self.join_partitioned(plan, build.clone(), probe.clone()) {
                 Ok(Some(matches)) => return Ok(matches),
@@ -34,14 +85,23 @@ impl Query<'_> {
         let sink = Sink::Build { keys, null_equals_null: plan.null_equals_null, payload: payload.clone() };
         let (rows, generated) = self.run_rows(&build, &sink, "BuildRows")?;
         drop(build);
+        if plan.kind == JoinKind::NotIn {
+            probe.steps.extend(not_in_filter(plan, has_null, self.is_dry() || rows.rows() > 0));
+        }
         let SinkShape::Build { packing, payload: form, .. } = generated.sink else {
             return Err(Error::internal("a build sink without a build"));
         };
-        let is_exchanged = self.exchanges(if self.is_dry() { rows.rows_max } else { rows.rows() }, probe.rows_max);
+        let is_nested = is_nested(plan);
+        let pairs = rows.rows().saturating_mul(probe.rows_max);
+        if is_nested && pairs > NESTED_PAIRS_MAX {
+            return Err(Reason::Limit(format!("{pairs} pairs of a join without a key")).into());
+        }
+        let is_exchanged =
+            !is_nested && self.exchanges(if self.is_dry() { rows.rows_max } else { rows.rows() }, probe.rows_max);
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
         let shape = JoinShape { packing, payload: form, unique: true, slots: Slots::Pairs { lanes: 1 } };
         // Where only the presence of a key counts, its first row stands for all.
-        let is_set = plan.kind == JoinKind::ProbeSemi && plan.residual.is_none() && !shape.is_hashed();
+        let is_set = plan.kind.is_existence() && plan.residual.is_none() && !shape.is_hashed();
         let unique = is_set || !self.is_dry() || self.guess_unique(plan);
         let table = self.build_table(JoinShape { unique, ..shape }, rows, is_set)?;
         let mut payload_of = vec![None; build_width];
@@ -53,6 +113,18 @@ impl Query<'_> {
         } else {
             Ok(probe_here(plan, probe, table, payload_of))
         }
+    }
+
+    /// Whether a build row has a null key, on any device.
+    fn has_null_key(&mut self, plan: &JoinPlan, build: &Relation) -> Result<bool> {
+        let keys = plan.on.iter().map(|(key, _)| key).filter(|key| key.nullable);
+        let mut has_null = false;
+        for key in keys {
+            let mut nulls = build.clone();
+            nulls.steps.push(Step::Filter(is_null(key)));
+            has_null |= self.run_rows(&nulls, &Sink::Materialise(vec![]), "NullKeys")?.0.rows() > 0;
+        }
+        Ok(has_null)
     }
 
     /// A dry run's guess whether no build key occurs twice: one of the key columns comes from a column
@@ -95,6 +167,7 @@ impl Query<'_> {
             shape: table.shape.clone(),
             keys: plan.on.iter().map(|(_, probe)| probe.clone()).collect(),
             null_equals_null: plan.null_equals_null,
+            keeps_unmatched: plan.kind.keeps_unmatched(),
             columns: columns.clone(),
         };
         let (rows, _) = self.run_rows(&probe, &sink, "Partition")?;
@@ -104,13 +177,15 @@ impl Query<'_> {
         let first_column = 1 + packed_words;
         let moved = |column: usize| match column.checked_sub(build_width) {
             None => column,
-            // Only columns in `columns` are asked for.
-            Some(probe) => build_width + first_column + columns.iter().position(|&c| c == probe).unwrap_or(0),
+            // Only columns in `columns` are asked for, and the mark behind all.
+            Some(probe) => {
+                build_width + first_column + columns.iter().position(|&c| c == probe).unwrap_or(columns.len())
+            }
         };
         let step = ProbeStep {
             shape: table.shape.clone(),
             key: ProbeKey::Stored(StoredKey { word: 0, packed: (1..first_column).collect() }),
-            is_semi: plan.kind == JoinKind::ProbeSemi,
+            kind: probe_kind(plan.kind),
             null_equals_null: plan.null_equals_null,
             residual: plan.residual.as_ref().map(|residual| residual.remap(&moved)),
             output: plan.output.iter().map(|&column| moved(column)).collect(),
@@ -120,9 +195,46 @@ impl Query<'_> {
     }
 }
 
+/// Most pairs that a join without a key may look at on a device.
+const NESTED_PAIRS_MAX: u64 = 1 << 40;
+
+/// Whether all keys are constants: every build row is a candidate for every probe row, and moving rows to the owners
+/// of their keys would bring all of them to one device.
+pub(super) fn is_nested(plan: &JoinPlan) -> bool {
+    let is_constant = |key: &Expr| matches!(key.kind, ExprKind::Literal(_));
+    plan.on.iter().all(|(build, probe)| is_constant(build) && is_constant(probe))
+}
+
+fn probe_kind(kind: JoinKind) -> ProbeKind {
+    match kind {
+        JoinKind::Inner => ProbeKind::Matches,
+        JoinKind::ProbeSemi => ProbeKind::Semi,
+        // What is special about nulls has been dealt with.
+        JoinKind::ProbeAnti | JoinKind::NotIn => ProbeKind::Anti,
+        JoinKind::ProbeMark => ProbeKind::Mark,
+        JoinKind::ProbeOuter | JoinKind::Full => ProbeKind::Outer,
+    }
+}
+
+fn is_null(expr: &Expr) -> Expr {
+    Expr { kind: ExprKind::IsNull(Box::new(expr.clone())), data_type: DataType::Boolean, nullable: false }
+}
+
+/// Probe rows of a NOT IN that are left whatever the other keys are.
+fn not_in_filter(plan: &JoinPlan, has_null: bool, has_rows: bool) -> Vec<Step> {
+    if has_null {
+        return vec![Step::Filter(Expr::literal(Scalar::Boolean(false), DataType::Boolean))];
+    }
+    let keys = plan.on.iter().map(|(_, key)| key).filter(|key| key.nullable && has_rows);
+    let not = |expr: Expr| Expr { kind: ExprKind::Not(Box::new(expr)), data_type: DataType::Boolean, nullable: false };
+    keys.map(|key| Step::Filter(not(is_null(key)))).collect()
+}
+
 /// Columns of both sides that the join's output or residual reads, in order.
 pub(super) fn needed(plan: &JoinPlan) -> Vec<usize> {
+    let width = plan.build.schema.fields().len() + plan.probe.schema.fields().len();
     let mut columns = plan.output.clone();
+    columns.retain(|&column| column < width);
     if let Some(residual) = &plan.residual {
         residual.visit_columns(&mut |column| columns.push(column));
     }
@@ -136,7 +248,7 @@ fn probe_here(plan: &JoinPlan, probe: Relation, table: Arc<JoinTable>, payload_o
     let step = ProbeStep {
         shape: table.shape.clone(),
         key: ProbeKey::Exprs(plan.on.iter().map(|(_, probe)| probe.clone()).collect()),
-        is_semi: plan.kind == JoinKind::ProbeSemi,
+        kind: probe_kind(plan.kind),
         null_equals_null: plan.null_equals_null,
         residual: plan.residual.clone(),
         output: plan.output.clone(),
@@ -146,7 +258,7 @@ fn probe_here(plan: &JoinPlan, probe: Relation, table: Arc<JoinTable>, payload_o
 }
 
 fn append_probe(mut relation: Relation, step: ProbeStep, table: Arc<JoinTable>) -> Relation {
-    if !table.shape.unique && !step.is_semi {
+    if !table.shape.unique && !step.kind.is_existence() {
         relation.rows_max = relation.rows_max.saturating_mul(table.build.rows_max.max(1));
     }
     relation.width = step.output.len();
@@ -181,6 +293,8 @@ fn traces(
             let build_width = join.build.schema.fields().len();
             match join.output[column].checked_sub(build_width) {
                 None => traces(inputs, &join.build, join.output[column], of_group, holds),
+                // A mark.
+                Some(probe_column) if probe_column >= join.probe.schema.fields().len() => false,
                 Some(probe_column) => traces(inputs, &join.probe, probe_column, of_group, holds),
             }
         }

@@ -12,6 +12,7 @@ mod group;
 mod group_estimate;
 mod group_target;
 mod join;
+mod join_reduce;
 mod join_table;
 mod launch;
 mod matches;
@@ -25,6 +26,7 @@ mod resident;
 mod result;
 pub(crate) mod row_words;
 mod rows;
+mod union;
 
 use std::sync::Arc;
 

@@ -26,6 +26,9 @@ pub struct ExecOptions {
     pub join_form: Option<JoinForm>,
     /// Build rows of a partition that a partitioned join aims at. `None`: 4096.
     pub partition_rows: Option<u32>,
+    /// Build rows from which on those that match nothing are dropped before a table is made of them. `None`: where the
+    /// side that probes is much smaller.
+    pub reduced_rows_min: Option<u64>,
     /// Keeps only this many bits of every key hash, so that tests meet collisions.
     pub hash_bits: u32,
     /// First guess of a hash table's slots and of an output's rows, so that tests meet retries.
@@ -67,6 +70,7 @@ impl Default for ExecOptions {
             block_table_slots: None,
             join_form: None,
             partition_rows: None,
+            reduced_rows_min: None,
             hash_bits: 64,
             first_capacity: None,
         }

@@ -27,6 +27,8 @@ pub(crate) struct Query<'a> {
     pub metrics: QueryMetrics,
     pub started: Instant,
     pub mode: Mode,
+    /// A build side is being reduced.
+    pub is_reducing: bool,
     /// Partitions that nobody has looked at yet.
     pub deferred: Vec<Deferred>,
     /// Buffers that nobody needs any more.
@@ -49,6 +51,7 @@ impl<'a> Query<'a> {
             metrics: QueryMetrics::default(),
             started: Instant::now(),
             mode: Mode::Run(false),
+            is_reducing: false,
             deferred: vec![],
             kept: vec![],
         })

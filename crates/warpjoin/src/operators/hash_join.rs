@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::exec::{self, ExecOptions, QueryMetrics, QueryOutput};
 use crate::expr::Expr;
@@ -70,7 +70,7 @@ impl HashJoin {
         self
     }
 
-    /// Puts out only these columns, by position among all build columns, then all probe columns.
+    /// Puts out only these columns, by position among all build columns, then all probe columns, then the mark.
     #[must_use]
     pub fn output(mut self, columns: Vec<usize>) -> Self {
         self.output = Some(columns);
@@ -90,9 +90,19 @@ impl HashJoin {
     /// When there is no key, or a position in the output does not exist.
     pub fn plan(&self) -> Result<Plan> {
         let (build, probe) = (scan(&self.build), scan(&self.probe));
-        let fields: Vec<Field> =
+        let mut fields: Vec<Field> =
             build.schema.fields().iter().chain(probe.schema.fields()).map(|field| field.as_ref().clone()).collect();
-        let first = if self.kind == JoinKind::ProbeSemi { build.schema.fields().len() } else { 0 };
+        let build_width = build.schema.fields().len();
+        let first = if self.kind.is_existence() { build_width } else { 0 };
+        let padded = match self.kind {
+            JoinKind::ProbeOuter => build_width,
+            JoinKind::Full => fields.len(),
+            _ => 0,
+        };
+        fields.iter_mut().take(padded).for_each(|field| *field = field.clone().with_nullable(true));
+        if self.kind == JoinKind::ProbeMark {
+            fields.push(Field::new("mark", DataType::Boolean, false));
+        }
         let output = self.output.clone().unwrap_or_else(|| (first..fields.len()).collect());
         let schema = Schema::new(fields).project(&output)?;
         if self.on.is_empty() {

@@ -96,23 +96,49 @@ impl Oracle<'_> {
         let build_keys = keys(&build, join.on.iter().map(|(b, _)| b).collect())?;
         let probe_keys = keys(&probe, join.on.iter().map(|(_, p)| p).collect())?;
         let equal = |a: &Row, b: &Row| a.iter().zip(b).all(|(x, y)| x.order(y).is_eq());
+        let put_out = |both: &[V]| join.output.iter().map(|&column| both[column].clone()).collect::<Row>();
+        let build_nulls = vec![V::Null; join.build.schema.fields().len()];
+        let mut build_matched = vec![false; build.len()];
+        let has_null_key = build_keys.iter().any(Option::is_none);
         let mut rows = vec![];
-        let mut seen = vec![false; probe.len()];
-        for (b, b_key) in build.iter().zip(&build_keys) {
-            let Some(b_key) = b_key else { continue };
-            for ((p, p_key), seen) in probe.iter().zip(&probe_keys).zip(&mut seen) {
-                if !p_key.as_ref().is_some_and(|p_key| equal(b_key, p_key)) {
+        for (p, p_key) in probe.iter().zip(&probe_keys) {
+            let mut is_matched = false;
+            for (number, (b, b_key)) in build.iter().zip(&build_keys).enumerate() {
+                let (Some(p_key), Some(b_key)) = (p_key, b_key) else { continue };
+                if !equal(b_key, p_key) {
                     continue;
                 }
                 let both: Row = b.iter().chain(p).cloned().collect();
-                if join.residual.as_ref().map_or(Ok(true), |residual| self.holds(residual, &both))?
-                    && !(join.kind == JoinKind::ProbeSemi && std::mem::replace(seen, true))
-                {
-                    rows.push(join.output.iter().map(|&column| both[column].clone()).collect());
+                if !join.residual.as_ref().map_or(Ok(true), |residual| self.holds(residual, &both))? {
+                    continue;
                 }
+                if matches!(join.kind, JoinKind::Inner | JoinKind::ProbeOuter | JoinKind::Full)
+                    || join.kind == JoinKind::ProbeSemi && !is_matched
+                {
+                    rows.push(put_out(&both));
+                }
+                is_matched = true;
+                build_matched[number] = true;
                 if rows.len() > ROWS_MAX {
                     return Err(Stop::TooLarge);
                 }
+            }
+            let is_not_in = || build.is_empty() || (p_key.is_some() && !has_null_key);
+            let alone: Row = build_nulls.iter().chain(p).cloned().chain([V::Bool(is_matched)]).collect();
+            if match join.kind {
+                JoinKind::Inner | JoinKind::ProbeSemi => false,
+                JoinKind::ProbeAnti | JoinKind::ProbeOuter | JoinKind::Full => !is_matched,
+                JoinKind::NotIn => !is_matched && is_not_in(),
+                JoinKind::ProbeMark => true,
+                other => panic!("the oracle has no {other:?}"),
+            } {
+                rows.push(put_out(&alone));
+            }
+        }
+        if join.kind == JoinKind::Full {
+            let probe_nulls = vec![V::Null; join.probe.schema.fields().len()];
+            for (b, _) in build.iter().zip(&build_matched).filter(|(_, is_matched)| !**is_matched) {
+                rows.push(put_out(&b.iter().chain(&probe_nulls).cloned().collect::<Row>()));
             }
         }
         Ok(rows)

@@ -20,6 +20,7 @@ pub(crate) struct Settings {
     pub(crate) block_table_slots: Option<u32>,
     pub(crate) join_form: Option<JoinForm>,
     pub(crate) partition_rows: Option<u32>,
+    pub(crate) reduced_rows_min: Option<u64>,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
 }
@@ -38,6 +39,7 @@ impl Default for Settings {
             block_table_slots: None,
             join_form: None,
             partition_rows: None,
+            reduced_rows_min: None,
             keeps: false,
         }
     }
@@ -56,6 +58,7 @@ impl Settings {
             block_table_slots: self.block_table_slots,
             join_form: self.join_form,
             partition_rows: self.partition_rows,
+            reduced_rows_min: self.reduced_rows_min,
             ..ExecOptions::default()
         }
     }
@@ -88,5 +91,6 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
             .choose(rng)
             .expect("some"),
         partition_rows: *[None, Some(1), Some(7), Some(50)].choose(rng).expect("some"),
+        reduced_rows_min: *[None, Some(0), Some(20)].choose(rng).expect("some"),
     }
 }

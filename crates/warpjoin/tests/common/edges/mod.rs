@@ -2,6 +2,7 @@
 
 mod functions;
 mod groups;
+mod join_kinds;
 mod joins;
 mod keys;
 mod numbers;
@@ -17,7 +18,7 @@ use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan,
 
 use super::case::{Case, Outcome};
 use super::data::batch;
-use super::random::{aggregate_call, input, node};
+use super::random::{aggregate_call, input, node, put_out};
 use super::sessions::{Opener, in_threads};
 use super::settings::Settings;
 use super::value::V;
@@ -32,6 +33,7 @@ pub(crate) struct Edge {
 /// All of them. `small` leaves out those of many rows.
 pub(crate) fn all(small: bool) -> Vec<Edge> {
     let mut edges = joins::edges();
+    edges.extend(join_kinds::edges());
     edges.extend(keys::edges());
     edges.extend(groups::edges());
     edges.extend(numbers::edges());
@@ -64,6 +66,8 @@ pub(crate) fn settings() -> Vec<Settings> {
         Settings { join_form: Some(JoinForm::HashTable), hash_bits: 3, first_capacity: Some(1), ..usual.clone() },
         Settings { join_form: Some(JoinForm::HashTable), devices: 2, distribution: Exchange, ..usual.clone() },
         Settings { devices: 2, lanes: Some(8), distribution: Exchange, ..usual.clone() },
+        Settings { reduced_rows_min: Some(0), first_capacity: Some(1), ..usual.clone() },
+        Settings { devices: 2, reduced_rows_min: Some(0), distribution: Exchange, ..usual.clone() },
         Settings { group_by_form: Some(GroupByForm::Global), first_capacity: Some(0), ..usual.clone() },
         Settings { group_by_form: Some(GroupByForm::Partitioned), ..usual.clone() },
         Settings {
@@ -153,8 +157,10 @@ fn join(build: &RecordBatch, probe: &RecordBatch, keys: usize) -> JoinPlan {
 
 /// The node of a join.
 fn join_node(join: JoinPlan) -> Plan {
-    let fields: Vec<_> = join.build.schema.fields().iter().chain(join.probe.schema.fields()).cloned().collect();
-    let types: Vec<_> = join.output.iter().map(|&i| (fields[i].data_type().clone(), fields[i].is_nullable())).collect();
+    let fields = join.build.schema.fields().iter().chain(join.probe.schema.fields());
+    let both = fields.enumerate().map(|(i, f)| Expr::column(i, f.data_type().clone(), f.is_nullable())).collect();
+    let put_out = put_out(join.kind, both, join.build.schema.fields().len());
+    let types: Vec<_> = join.output.iter().map(|&i| put_out[i].clone()).collect();
     node(PlanKind::Join(Box::new(join)), types.iter().map(|(t, n)| (t, *n)))
 }
 
