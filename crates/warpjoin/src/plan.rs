@@ -115,8 +115,15 @@ pub enum AggregateFunction {
     Min,
     /// Largest value.
     Max,
-    /// Mean: of floats in Float64, of decimals in the result's scale, truncated.
+    /// Mean: of floats in Float64, of decimals in the result's scale, truncated. A mean beyond the result's
+    /// precision is an overflow.
     Avg,
+    /// Bits that are set in all integers.
+    BitAnd,
+    /// Bits that are set in one of the integers.
+    BitOr,
+    /// Bits that are set in an odd number of the integers.
+    BitXor,
 }
 
 impl fmt::Display for AggregateFunction {
@@ -127,6 +134,9 @@ impl fmt::Display for AggregateFunction {
             Self::Min => "min",
             Self::Max => "max",
             Self::Avg => "avg",
+            Self::BitAnd => "bit_and",
+            Self::BitOr => "bit_or",
+            Self::BitXor => "bit_xor",
         })
     }
 }

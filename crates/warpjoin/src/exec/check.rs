@@ -75,9 +75,14 @@ fn check_aggregate(call: &AggregateCall) -> Result<(), Reason> {
         },
         AggregateFunction::Avg => match (data_type, &call.data_type) {
             (DataType::Float64, DataType::Float64) => Ok(()),
-            (from, DataType::Decimal128(..)) if from.is_decimal() => Ok(()),
+            (from, to) if from.is_decimal() && to.is_decimal() => Ok(()),
             _ => declined(),
         },
+        AggregateFunction::BitAnd | AggregateFunction::BitOr | AggregateFunction::BitXor
+            if data_type.is_integer() && *data_type == call.data_type =>
+        {
+            Ok(())
+        }
         _ => declined(),
     }
 }

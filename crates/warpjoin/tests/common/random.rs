@@ -198,9 +198,9 @@ impl PlanMaker {
 
 /// A random aggregate that devices have.
 fn call(maker: &mut ExprMaker<'_>) -> AggregateCall {
-    use AggregateFunction::{Avg, Count, Max, Min, Sum};
+    use AggregateFunction::{Avg, BitAnd, BitOr, BitXor, Count, Max, Min, Sum};
     let argument = maker.any(1);
-    let function = *[Count, Sum, Sum, Min, Max, Avg].choose(maker.rng).expect("some");
+    let function = *[Count, Sum, Sum, Min, Max, Avg, BitAnd, BitOr, BitXor].choose(maker.rng).expect("some");
     aggregate_call(function, argument).unwrap_or(AggregateCall {
         function: Count,
         argument: None,
@@ -210,7 +210,7 @@ fn call(maker: &mut ExprMaker<'_>) -> AggregateCall {
 
 /// The call with the result type that DataFusion gives it; `None` where there is no such function.
 pub(crate) fn aggregate_call(function: AggregateFunction, argument: Expr) -> Option<AggregateCall> {
-    use AggregateFunction::{Avg, Count, Sum};
+    use AggregateFunction::{Avg, BitAnd, BitOr, BitXor, Count, Sum};
     let from = &argument.data_type;
     let data_type = match (function, decimal(from)) {
         (Count, _) => DataType::Int64,
@@ -218,9 +218,10 @@ pub(crate) fn aggregate_call(function: AggregateFunction, argument: Expr) -> Opt
         (Sum, None) if from.is_unsigned_integer() => DataType::UInt64,
         (Sum, None) if from.is_integer() => DataType::Int64,
         (Sum, None) if from.is_floating() => DataType::Float64,
-        (Avg, Some((p, s))) => DataType::Decimal128((p + 4).min(38), (s + 4).min(38)),
+        (Avg, Some((p, s))) => with_precision(from, p + 4, s + 4),
         (Avg, None) if *from == DataType::Float64 => DataType::Float64,
         (Sum | Avg, _) => return None,
+        (BitAnd | BitOr | BitXor, _) if !from.is_integer() => return None,
         _ => from.clone(),
     };
     Some(AggregateCall { function, argument: Some(argument), data_type })
@@ -229,8 +230,8 @@ pub(crate) fn aggregate_call(function: AggregateFunction, argument: Expr) -> Opt
 /// The decimal type of the same width, with this precision as far as it reaches.
 pub(crate) fn with_precision(width: &DataType, precision: u8, scale: i8) -> DataType {
     match width {
-        DataType::Decimal32(..) => DataType::Decimal32(precision.min(9), scale),
-        DataType::Decimal64(..) => DataType::Decimal64(precision.min(18), scale),
-        _ => DataType::Decimal128(precision.min(38), scale),
+        DataType::Decimal32(..) => DataType::Decimal32(precision.min(9), scale.min(9)),
+        DataType::Decimal64(..) => DataType::Decimal64(precision.min(18), scale.min(18)),
+        _ => DataType::Decimal128(precision.min(38), scale.min(38)),
     }
 }

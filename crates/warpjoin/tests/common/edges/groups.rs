@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 use warpjoin::expr::Expr;
-use warpjoin::plan::AggregateFunction::{self, Avg, Count, Max, Min, Sum};
+use warpjoin::plan::AggregateFunction::{self, Avg, BitAnd, BitOr, BitXor, Count, Max, Min, Sum};
 use warpjoin::plan::PlanKind;
 
 use super::super::case::Case;
@@ -120,7 +120,17 @@ fn values() -> Vec<Edge> {
             &|r| V::Int(r as i128 * 37 - 999),
             &[Avg, Sum, Min, Max],
         );
-        add("small decimals", DataType::Decimal32(7, 2), &|r| V::Int(r as i128 - 50), &[Avg, Sum, Min, Max]);
+        add("small decimals", DataType::Decimal32(5, 2), &|r| V::Int(r as i128 - 50), &[Avg, Sum, Min, Max]);
+        add("decimals of a word", DataType::Decimal64(9, 2), &|r| V::Int(r as i128 * 7 - 50), &[Avg, Sum, Min, Max]);
+        let unsigned = |r: usize| V::Int(i128::from(u64::MAX) - (r as i128 * 0x1234_5678_9abc_def1) % (max * 2 + 2));
+        add("u64 beyond 63 bits", DataType::UInt64, &unsigned, &[Min, Max, BitAnd, BitOr, BitXor, Count]);
+        add("all of u64", DataType::UInt64, &|r| V::Int((max * 2 + 1) * (r as i128 % 2)), &[Min, Max, BitXor]);
+        let far = |r: usize| V::Int(decimals - (r as i128 * 7919) % 1000 * (max / 1000));
+        add("decimals that span a word", DataType::Decimal128(38, 0), &far, &[Min, Max, Count]);
+        let small = |r: usize| if r.is_multiple_of(7) { V::Null } else { V::Int(r as i128 * 37 % 256 - 128) };
+        add("bits of bytes", DataType::Int8, &small, &[BitAnd, BitOr, BitXor, Min]);
+        let large = |r: usize| V::Int(-max - 1 + (r as i128 * 0x1234_5678_9abc_def1) % (max + 1));
+        add("bits of negative numbers", DataType::Int64, &large, &[BitAnd, BitOr, BitXor]);
         add(
             "booleans",
             DataType::Boolean,
@@ -133,6 +143,8 @@ fn values() -> Vec<Edge> {
         add("sums of floats", DataType::Float64, &|r| V::Float(r as f64 / 4.0 - 20.0), &[Sum, Avg, Min, Max]);
         add("singles", DataType::Float32, &|r| V::Float(r as f64 / 4.0 - 20.0), &[Sum, Min, Max]);
     }
+    let numbers_of_bits = (0..300).map(|r| V::Int(r * 0x12_3457 - 999)).collect();
+    edges.push(of("bits, no keys", &[DataType::Int32], &[numbers_of_bits], 0, &[BitAnd, BitOr, BitXor]));
     edges.push(of("sums that wrap, no keys", &[DataType::Int64], &[vec![V::Int(max); 300]], 0, &[Sum, Min, Max]));
     let text = |r: usize| if r.is_multiple_of(5) { V::Null } else { V::Text(format!("t{}", r % 8)) };
     edges.push(of(
