@@ -103,7 +103,7 @@ impl GroupBy {
                 data_type.clone(),
                 function != AggregateFunction::Count,
             ));
-            aggregates.push(AggregateCall { function, argument: argument.map(|a| coerce(function, a)), data_type });
+            aggregates.push(AggregateCall::new(function, argument.map(|a| coerce(function, a)), data_type));
         }
         let kind = PlanKind::Aggregate { input: Box::new(input), group_by, aggregates };
         Ok(Plan { kind, schema: Arc::new(Schema::new(fields)) })

@@ -146,6 +146,7 @@ impl Oracle<'_> {
         if values.iter().any(|v| matches!(v, V::Poison(_))) {
             return Err(Stop::Fault);
         }
+        let values = if call.is_distinct { distinct(values) } else { values };
         let extreme = |wanted: std::cmp::Ordering| {
             let better = |a: V, b: &V| if b.order(&a) == wanted { b.clone() } else { a };
             let mut values = values.iter();
@@ -180,6 +181,13 @@ impl Oracle<'_> {
             other => panic!("the oracle has no average of {other:?}"),
         }
     }
+}
+
+/// Each value once.
+fn distinct(mut values: Vec<V>) -> Vec<V> {
+    values.sort_by(V::order);
+    values.dedup_by(|a, b| a.order(b).is_eq());
+    values
 }
 
 /// Integers brought together bit by bit.

@@ -188,11 +188,25 @@ impl PlanMaker {
         let calls = self.rng.random_range(if keys == 0 { 1..=5 } else { 0..=5 });
         let mut maker = self.exprs(&input, true);
         let group_by: Vec<Expr> = (0..keys).map(|_| maker.any(1)).collect();
-        let aggregates: Vec<AggregateCall> = (0..calls).map(|_| call(&mut maker)).collect();
+        let mut aggregates: Vec<AggregateCall> = (0..calls).map(|_| call(&mut maker)).collect();
+        if maker.rng.random_bool(0.3) {
+            distinct(&mut maker, &mut aggregates);
+        }
         let mut types: Vec<_> = group_by.iter().map(|e| (e.data_type.clone(), e.nullable)).collect();
         types.extend(aggregates.iter().map(|a| (a.data_type.clone(), a.function != AggregateFunction::Count)));
         let kind = PlanKind::Aggregate { input: Box::new(input), group_by, aggregates };
         node(kind, types.iter().map(|(t, n)| (t, *n)))
+    }
+}
+
+/// Makes some of the calls distinct ones of a few arguments.
+fn distinct(maker: &mut ExprMaker<'_>, calls: &mut [AggregateCall]) {
+    let arguments: Vec<Expr> = (0..2).map(|_| maker.any(1)).filter(|e| !e.data_type.is_floating()).collect();
+    for call in calls {
+        if let (true, Some(argument)) = (maker.rng.random_bool(0.5), arguments.choose(maker.rng)) {
+            let made = aggregate_call(call.function, argument.clone());
+            *call = made.map_or_else(|| call.clone(), AggregateCall::distinct);
+        }
     }
 }
 
@@ -201,11 +215,7 @@ fn call(maker: &mut ExprMaker<'_>) -> AggregateCall {
     use AggregateFunction::{Avg, BitAnd, BitOr, BitXor, Count, Max, Min, Sum};
     let argument = maker.any(1);
     let function = *[Count, Sum, Sum, Min, Max, Avg, BitAnd, BitOr, BitXor].choose(maker.rng).expect("some");
-    aggregate_call(function, argument).unwrap_or(AggregateCall {
-        function: Count,
-        argument: None,
-        data_type: DataType::Int64,
-    })
+    aggregate_call(function, argument).unwrap_or(AggregateCall::new(Count, None, DataType::Int64))
 }
 
 /// The call with the result type that DataFusion gives it; `None` where there is no such function.
@@ -224,7 +234,7 @@ pub(crate) fn aggregate_call(function: AggregateFunction, argument: Expr) -> Opt
         (BitAnd | BitOr | BitXor, _) if !from.is_integer() => return None,
         _ => from.clone(),
     };
-    Some(AggregateCall { function, argument: Some(argument), data_type })
+    Some(AggregateCall::new(function, Some(argument), data_type))
 }
 
 /// The decimal type of the same width, with this precision as far as it reaches.

@@ -176,6 +176,47 @@ pub(crate) fn sum_behind_duplicates(rows: usize, keys: usize) -> (Case, Vec<Row>
     (case, vec![row])
 }
 
+/// DISTINCT of one argument and of several, beside other aggregates, for each way to a group.
+fn distinct() -> Vec<Edge> {
+    let mut edges = vec![];
+    for (mode, key_type, key) in modes() {
+        for (rows, keys) in [(0, 1), (1, 1), (33, 1), (600, 1), (0, 0), (600, 0)] {
+            let value = |r: usize| if r.is_multiple_of(5) { V::Null } else { V::Int(r as i128 * 7 % 40) };
+            let text = |r: usize| V::Text(format!("t{}", r * r % 11));
+            let columns = [
+                ints((0..rows).map(key)),
+                (0..rows).map(value).collect(),
+                (0..rows).map(text).collect(),
+                (0..rows).map(|r| V::Int(r as i128 * r as i128 % 13)).collect(),
+            ];
+            let types = [key_type.clone(), DataType::Int64, DataType::Utf8, DataType::Decimal128(9, 2)];
+            let inputs = vec![batch(&columns, &types, true)];
+            let source = input(&inputs, 0);
+            let call = |function, index| aggregate_call(function, column(&source, index)).expect("a function");
+            let all = |function, index| call(function, index).distinct();
+            let one = vec![
+                all(Count, 1),
+                call(Sum, 3),
+                call(Avg, 3),
+                call(Count, 2),
+                call(Min, 2),
+                all(Sum, 1),
+                call(BitXor, 1),
+            ];
+            let several = vec![all(Count, 2), all(Avg, 3), call(Count, 1), all(Count, 1), all(Max, 2), call(Avg, 3)];
+            let group_by: Vec<Expr> = (0..keys).map(|key| column(&source, key)).collect();
+            for (name, calls) in [("one", one), ("several", several)] {
+                let name = format!("distinct of {name}, {mode} keys, {rows} rows, {keys} keys");
+                edges.push(equal(name, inputs.clone(), group(source.clone(), group_by.clone(), calls)));
+            }
+        }
+        if edges.len() >= 48 {
+            break;
+        }
+    }
+    edges
+}
+
 /// A group-by over a join, filtered, and joined with its own input; and a group-by of that.
 fn nested() -> Vec<Edge> {
     let table = |rows: usize, distinct: i128| {
@@ -207,6 +248,7 @@ pub(super) fn edges() -> Vec<Edge> {
     let mut edges = rows();
     edges.extend(shapes());
     edges.extend(values());
+    edges.extend(distinct());
     edges.extend(nested());
     edges
 }

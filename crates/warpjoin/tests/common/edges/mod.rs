@@ -176,7 +176,7 @@ fn group(input: Plan, group_by: Vec<Expr>, aggregates: Vec<AggregateCall>) -> Pl
 /// Every aggregate function that takes column `index`, and count(*).
 fn every_aggregate(plan: &Plan, index: usize) -> Vec<AggregateCall> {
     use AggregateFunction::{Avg, BitAnd, BitOr, BitXor, Count, Max, Min, Sum};
-    let rows = AggregateCall { function: Count, argument: None, data_type: DataType::Int64 };
+    let rows = AggregateCall::new(Count, None, DataType::Int64);
     let calls = [Count, Sum, Min, Max, Avg, BitAnd, BitOr, BitXor]
         .into_iter()
         .filter_map(|f| aggregate_call(f, column(plan, index)));
