@@ -1,4 +1,5 @@
-// Accumulators: words that start at 0 and are merged by adding or by the unsigned maximum.
+// Accumulators: words that start at 0 and are merged by adding, by the unsigned maximum, or bit by bit by or
+// and exclusive or.
 //
 // A 128-bit sum is two words, low first. Minimum and maximum are the unsigned maximum of an encoding
 // in which 0 is below every value's code or equal to the lowest (see order_code_*).
@@ -20,6 +21,14 @@ WJ_DEVICE void accumulate_add_wide(u64* words, i128 value) {
 // Raises a word to `code`; most rows raise nothing and pay for a load only.
 WJ_DEVICE void accumulate_max(u64* word, u64 code) {
     if (load_relaxed(word) < code) atomicMax(word, code);
+}
+
+// Sets bits; most rows set none that is not set.
+WJ_DEVICE void accumulate_or(u64* word, u64 bits) {
+    if ((bits & ~load_relaxed(word)) != 0) atomicOr(word, bits);
+}
+WJ_DEVICE void accumulate_xor(u64* word, u64 bits) {
+    if (bits != 0) atomicXor(word, bits);
 }
 
 // Codes whose unsigned order is the order of the values, and back.
@@ -51,6 +60,16 @@ WJ_DEVICE i128 warp_sum(i128 value) {
         const u64 high = __shfl_xor_sync(0xffffffffu, (u64)((u128)value >> 64), distance);
         value = (i128)((u128)value + ((u128)high << 64 | low));  // wraps
     }
+    return value;
+}
+WJ_DEVICE u64 warp_or(u64 value) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) value |= __shfl_xor_sync(0xffffffffu, value, distance);
+    return value;
+}
+WJ_DEVICE u64 warp_xor(u64 value) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) value ^= __shfl_xor_sync(0xffffffffu, value, distance);
     return value;
 }
 WJ_DEVICE u64 warp_max(u64 value) {

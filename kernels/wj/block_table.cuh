@@ -266,3 +266,15 @@ WJ_DEVICE void block_clear_sum(u64* array, u32 slots, u32 slot) {
 WJ_DEVICE void block_max(u64* array, u32 slot, u64 code) {
     if (load_relaxed(&array[slot]) < code) atomicMax(&array[slot], code);
 }
+
+// Bits in halves of 32, which the hardware sets at once.
+WJ_DEVICE void block_or(u64* array, u32 slot, u64 bits) {
+    u32* halves = reinterpret_cast<u32*>(array + slot);
+    if (((u32)bits & ~load_relaxed(&halves[0])) != 0) atomicOr(&halves[0], (u32)bits);
+    if (((u32)(bits >> 32) & ~load_relaxed(&halves[1])) != 0) atomicOr(&halves[1], (u32)(bits >> 32));
+}
+WJ_DEVICE void block_xor(u64* array, u32 slot, u64 bits) {
+    u32* halves = reinterpret_cast<u32*>(array + slot);
+    if ((u32)bits != 0) atomicXor(&halves[0], (u32)bits);
+    if (bits >> 32 != 0) atomicXor(&halves[1], (u32)(bits >> 32));
+}

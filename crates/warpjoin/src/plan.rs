@@ -123,8 +123,37 @@ pub struct AggregateCall {
     pub function: AggregateFunction,
     /// Its argument; `None` only for `Count`, which then counts rows.
     pub argument: Option<Expr>,
+    /// The second argument of a function of pairs. A pair with a null is skipped.
+    pub second: Option<Expr>,
+    /// Equal arguments count once.
+    pub is_distinct: bool,
     /// Type of the result.
     pub data_type: DataType,
+}
+
+impl AggregateCall {
+    /// A function of all arguments.
+    pub fn new(function: AggregateFunction, argument: Option<Expr>, data_type: DataType) -> Self {
+        Self { function, argument, second: None, is_distinct: false, data_type }
+    }
+
+    /// The function of distinct arguments.
+    #[must_use]
+    pub fn distinct(self) -> Self {
+        Self { is_distinct: true, ..self }
+    }
+}
+
+impl fmt::Display for AggregateCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({}", self.function, if self.is_distinct { "DISTINCT " } else { "" })?;
+        match &self.argument {
+            Some(argument) => write!(f, "{argument}")?,
+            None => f.write_str("*")?,
+        }
+        self.second.iter().try_for_each(|second| write!(f, ", {second}"))?;
+        f.write_str(")")
+    }
 }
 
 /// Aggregate functions. Nulls are skipped; without a value left the result is null, a count 0.
@@ -139,8 +168,15 @@ pub enum AggregateFunction {
     Min,
     /// Largest value.
     Max,
-    /// Mean: of floats in Float64, of decimals in the result's scale, truncated.
+    /// Mean: of floats in Float64, of decimals in the result's scale, truncated. A mean beyond the result's
+    /// precision is an overflow.
     Avg,
+    /// Bits that are set in all integers.
+    BitAnd,
+    /// Bits that are set in one of the integers.
+    BitOr,
+    /// Bits that are set in an odd number of the integers.
+    BitXor,
 }
 
 impl fmt::Display for AggregateFunction {
@@ -151,6 +187,9 @@ impl fmt::Display for AggregateFunction {
             Self::Min => "min",
             Self::Max => "max",
             Self::Avg => "avg",
+            Self::BitAnd => "bit_and",
+            Self::BitOr => "bit_or",
+            Self::BitXor => "bit_xor",
         })
     }
 }
@@ -185,13 +224,7 @@ impl Plan {
                 format!("HashJoin: {:?}, build = probe: [{}]{residual}", join.kind, on.join(", "))
             }
             PlanKind::Aggregate { group_by, aggregates, .. } => {
-                let calls: Vec<String> = aggregates
-                    .iter()
-                    .map(|a| match &a.argument {
-                        Some(argument) => format!("{}({argument})", a.function),
-                        None => format!("{}(*)", a.function),
-                    })
-                    .collect();
+                let calls: Vec<String> = aggregates.iter().map(AggregateCall::to_string).collect();
                 format!("GroupBy: [{}], [{}]", list(group_by), calls.join(", "))
             }
         }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::functions_aggregate::average::Avg;
+use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf, bit_xor_udaf};
+use datafusion::functions_aggregate::bool_and_or::{BoolAnd, BoolOr};
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::functions_aggregate::sum::Sum;
@@ -97,11 +99,9 @@ fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relat
     let mut aggregates = Vec::with_capacity(call_count);
     for (call, output) in calls.into_iter().zip(last.aggr_expr()) {
         let argument = call.argument(&translated)?;
-        aggregates.push(AggregateCall {
-            function: call.function,
-            argument,
-            data_type: output.field().data_type().clone(),
-        });
+        let is_distinct = call.is_distinct;
+        let made = AggregateCall::new(call.function, argument, output.field().data_type().clone());
+        aggregates.push(AggregateCall { is_distinct, ..made });
     }
     let kind = PlanKind::Aggregate { input: Box::new(input.plan.clone()), group_by, aggregates };
     let plan = Plan { kind, schema: last.schema() };
@@ -112,6 +112,7 @@ fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relat
 /// An aggregate whose expressions are positions in a common list.
 struct Call {
     function: AggregateFunction,
+    is_distinct: bool,
     argument: Option<usize>,
     filter: Option<usize>,
 }
@@ -124,10 +125,8 @@ impl Call {
     ) -> Result<Self, Reason> {
         let name = call.fun().name();
         let function = function_of(call).ok_or_else(|| Reason::Aggregate(name.to_string()))?;
-        let extremum = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
-        if call.is_distinct() && !extremum {
-            return Err(Reason::Aggregate(format!("{name}(DISTINCT)")));
-        }
+        // What equal arguments do not change takes all of them.
+        let is_distinct = call.is_distinct() && counts_each(function);
         if !call.order_bys().is_empty() {
             return Err(Reason::Aggregate(format!("{name} with ORDER BY")));
         }
@@ -140,9 +139,9 @@ impl Call {
             exprs.push(expr);
             exprs.len() - 1
         };
-        let counts_rows = function == AggregateFunction::Count && is_value(&argument);
+        let counts_rows = function == AggregateFunction::Count && is_value(&argument) && !is_distinct;
         let argument = if counts_rows && filter.is_none() { None } else { Some(position(argument)) };
-        Ok(Self { function, argument, filter: filter.map(|filter| position(Arc::clone(filter))) })
+        Ok(Self { function, is_distinct, argument, filter: filter.map(|filter| position(Arc::clone(filter))) })
     }
 
     /// The argument; where FILTER does not hold it is null, and so does not count.
@@ -169,6 +168,18 @@ fn function_of(call: &AggregateFunctionExpr) -> Option<AggregateFunction> {
         it if it.is::<Min>() => AggregateFunction::Min,
         it if it.is::<Max>() => AggregateFunction::Max,
         it if it.is::<Avg>() => AggregateFunction::Avg,
+        // False is less than true.
+        it if it.is::<BoolAnd>() => AggregateFunction::Min,
+        it if it.is::<BoolOr>() => AggregateFunction::Max,
+        _ if *call.fun() == *bit_and_udaf() => AggregateFunction::BitAnd,
+        _ if *call.fun() == *bit_or_udaf() => AggregateFunction::BitOr,
+        _ if *call.fun() == *bit_xor_udaf() => AggregateFunction::BitXor,
         _ => return None,
     })
+}
+
+/// Whether it matters how often an argument comes.
+fn counts_each(function: AggregateFunction) -> bool {
+    use AggregateFunction::{BitAnd, BitOr, Max, Min};
+    !matches!(function, Min | Max | BitAnd | BitOr)
 }

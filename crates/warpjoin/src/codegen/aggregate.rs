@@ -7,12 +7,13 @@ use super::aggregate_slot::{Slot, Slots};
 use super::aggregate_walk as walk;
 use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
+use super::lookup;
 use super::packing::Packing;
 use super::params::{Binding, GroupPart};
 use super::shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupByForm, GroupMode, GroupShape, ResultType,
 };
-use super::value::{CType, Kind, Range, Value, range_of_type};
+use super::value::{CType, Kind, Range, Value, bits, range_of_type};
 use crate::expr::Expr;
 use crate::plan::AggregateFunction;
 use crate::{Error, Reason, Result};
@@ -130,13 +131,27 @@ fn plan_accumulator(
         let word = slots.count(count_key, argument.valid.clone());
         return Ok(result(word, AccumulatorKind::Count, count_kind(rows_bits), accumulator, None));
     }
-    let (kind, code, narrow_partial, result_kind) = encode(accumulator, &argument, rows_bits, slots.is_bounded)?;
+    let argument = with_ordered_codes(emitter, accumulator.function, argument)?;
+    let (kind, code, narrow_partial, result_kind) =
+        encode(emitter, accumulator, &argument, rows_bits, slots.is_bounded)?;
     let key = format!("{key} {}", accumulator.is_merge);
     let word = slots.slot(kind, key, || (argument.valid.clone(), code, narrow_partial));
     let count_word = (argument.valid.is_some() || is_global).then(|| slots.count(count_key, argument.valid.clone()));
     let mut result = result(word, kind, result_kind, accumulator, count_word);
     result.value.dictionary = argument.dictionary.clone();
     Ok(result)
+}
+
+/// Strings whose codes do not compare like them as codes that do.
+fn with_ordered_codes(emitter: &mut Emitter, function: AggregateFunction, argument: Value) -> Result<Value> {
+    let is_extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
+    match &argument.dictionary {
+        Some(dictionary) if is_extreme && !dictionary.is_sorted() => {
+            let sorted = dictionary.sorted()?;
+            lookup::translate(emitter, &argument, &sorted)
+        }
+        _ => Ok(argument),
+    }
 }
 
 fn count_kind(rows_bits: u32) -> Kind {
@@ -157,6 +172,7 @@ fn result(
 /// How a sum, minimum or maximum is accumulated: kind, code of the addend, whether a thread's part of
 /// a 128-bit sum fits 64 bits (if a thread's rows are bounded), and kind of the result.
 fn encode(
+    emitter: &mut Emitter,
     accumulator: &Accumulator,
     argument: &Value,
     rows_bits: u32,
@@ -164,6 +180,12 @@ fn encode(
 ) -> Result<(AccumulatorKind, String, bool, Kind)> {
     let is_sum = accumulator.function == AggregateFunction::Sum;
     let is_max = accumulator.function == AggregateFunction::Max;
+    if let Some(kind) = bit_kind(accumulator.function) {
+        let range = argument.range().ok_or_else(|| Error::internal("bits of no integer"))?;
+        let code = format!("(u64)({})", argument.code);
+        let code = if kind == AccumulatorKind::BitAnd { format!("~{code}") } else { code };
+        return Ok((kind, code, false, Kind::Int(bits_range(range))));
+    }
     match argument.kind {
         Kind::F32 | Kind::F64 if is_sum => {
             Ok((AccumulatorKind::SumFloat, format!("(f64){}", argument.code), false, Kind::F64))
@@ -174,11 +196,15 @@ fn encode(
             Ok((kind, if is_max { code } else { format!("~{code}") }, false, argument.kind))
         }
         Kind::Bool | Kind::Int(_) if !is_sum => {
-            if argument.c_type() == CType::I128 {
-                return Err(Reason::Aggregate(format!("{} of values beyond 64 bits", accumulator.function)).into());
-            }
-            if argument.dictionary.as_ref().is_some_and(|d| !d.is_sorted()) {
-                return Err(Reason::Aggregate(format!("{} of unsorted strings", accumulator.function)).into());
+            if let (CType::I128, Some(range)) = (argument.c_type(), argument.range()) {
+                if range.span_bits() > 64 {
+                    let what = format!("{} of values that span more than 64 bits", accumulator.function);
+                    return Err(Reason::Aggregate(what).into());
+                }
+                let base = emitter.params.wide_number(range.min);
+                let code = format!("(u64)((u128){} - (u128){base})", argument.code);
+                let kind = if is_max { AccumulatorKind::MaxUnsigned } else { AccumulatorKind::MinUnsigned };
+                return Ok((kind, if is_max { code } else { format!("~{code}") }, false, argument.kind));
             }
             let code = format!("order_code_i64((i64){})", argument.code);
             let kind = if is_max { AccumulatorKind::MaxInt } else { AccumulatorKind::MinInt };
@@ -206,6 +232,22 @@ fn encode(
     }
 }
 
+fn bit_kind(function: AggregateFunction) -> Option<AccumulatorKind> {
+    Some(match function {
+        AggregateFunction::BitAnd => AccumulatorKind::BitAnd,
+        AggregateFunction::BitOr => AccumulatorKind::BitOr,
+        AggregateFunction::BitXor => AccumulatorKind::BitXor,
+        _ => return None,
+    })
+}
+
+/// What bits of values of this range can make.
+fn bits_range(range: Range) -> Range {
+    let width = bits(range.max.max(0)).max(bits(!range.min.min(-1)));
+    let all = if width > 126 { i128::MAX } else { (1i128 << width) - 1 };
+    Range::new(if range.min < 0 { !all } else { 0 }, all)
+}
+
 /// One row: registers, then one merge a warp.
 fn global(emitter: &mut Emitter, slots: &Slots, output: &mut AggregateOutput) {
     let rows = emitter.params.once("u64*", Binding::Group(GroupPart::Rows));
@@ -214,7 +256,7 @@ fn global(emitter: &mut Emitter, slots: &Slots, output: &mut AggregateOutput) {
         output.prologue.push_str(&format!("    {} part{index} = 0;\n", slot.partial_type()));
         let statement = slot.guarded(&slot.merge_local(&format!("part{index}"), &slot.code));
         emitter.statement(&statement);
-        let reduce = if slot.is_maximum() { "warp_max" } else { "warp_sum" };
+        let reduce = slot.warp_merge();
         let target = format!("&{rows}[{}]", 1 + slot.word);
         output.epilogue.push_str(&format!(
             "    const {total} total{index} = {reduce}(({total})part{index});\n    if ((threadIdx.x & 31) == 0) {{ {} }}\n",

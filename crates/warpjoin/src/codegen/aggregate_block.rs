@@ -255,7 +255,7 @@ fn share(emitter: &mut Emitter, slots: &Slots) -> Vec<Slot> {
     emitter.statement("    if (__popc(equal) >= WJ_SHARED_LANES) {");
     emitter.statement("        const bool shares = (equal >> (threadIdx.x & 31) & 1) != 0;");
     for (number, slot) in slots.slots.iter().enumerate() {
-        let (c_type, reduce) = (slot.few_type(), if slot.is_maximum() { "warp_max" } else { "warp_sum" });
+        let (c_type, reduce) = (slot.few_type(), slot.warp_merge());
         emitter
             .statement(&format!("        const {c_type} all{number} = {reduce}(shares ? few{number} : ({c_type})0);"));
         emitter.statement(&format!("        if (shares) few{number} = all{number};"));

@@ -36,6 +36,17 @@ pub(crate) fn group_columns(emitter: &mut Emitter, shape: &GroupShape) -> Enviro
             AccumulatorKind::MinInt if is_bool => format!("(order_value_i64(~{word}) != 0)"),
             AccumulatorKind::MaxInt => format!("(({c_type})order_value_i64({word}))"),
             AccumulatorKind::MinInt => format!("(({c_type})order_value_i64(~{word}))"),
+            AccumulatorKind::MaxUnsigned | AccumulatorKind::MinUnsigned => {
+                let base = result.value.kind.range().map_or(0, |range| range.min);
+                let base = emitter.params.wide_number(base);
+                let sign = if result.encoding == AccumulatorKind::MinUnsigned { "~" } else { "" };
+                format!("(({c_type})((u128){base} + (u128)({sign}{word})))")
+            }
+            AccumulatorKind::BitAnd | AccumulatorKind::BitOr | AccumulatorKind::BitXor => {
+                let sign = if result.encoding == AccumulatorKind::BitAnd { "~" } else { "" };
+                let is_unsigned = result.value.data_type == DataType::UInt64;
+                format!("(({c_type}){}({sign}{word}))", if is_unsigned { "" } else { "(i64)" })
+            }
             AccumulatorKind::MaxFloat => format!("(({c_type})order_value_f64({word}))"),
             AccumulatorKind::MinFloat => format!("(({c_type})order_value_f64(~{word}))"),
         };

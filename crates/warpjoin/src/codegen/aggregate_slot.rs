@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::shapes::AccumulatorKind;
+use super::shapes::{AccumulatorKind, Merge};
 
 /// One word run to accumulate into, and the code of what is added.
 #[derive(Clone)]
@@ -74,20 +74,27 @@ impl Slot {
         if self.kind == AccumulatorKind::Sum128 { "i128" } else { self.partial_type() }
     }
 
-    pub(super) fn is_maximum(&self) -> bool {
-        use AccumulatorKind::{MaxFloat, MaxInt, MinFloat, MinInt};
-        matches!(self.kind, MaxInt | MinInt | MaxFloat | MinFloat)
+    /// The function that merges the parts of a warp's lanes.
+    pub(super) fn warp_merge(&self) -> &'static str {
+        match self.kind.merge() {
+            Merge::Add => "warp_sum",
+            Merge::Max => "warp_max",
+            Merge::Or => "warp_or",
+            Merge::Xor => "warp_xor",
+        }
     }
 
     /// Statement that merges `code` into a local of the partial type.
     pub(super) fn merge_local(&self, target: &str, code: &str) -> String {
-        if self.is_maximum() {
-            format!("{{ const u64 code = {code}; if (code > {target}) {target} = code; }}")
-        } else if self.partial_type() == "i128" {
+        match self.kind.merge() {
+            Merge::Max => format!("{{ const u64 code = {code}; if (code > {target}) {target} = code; }}"),
+            Merge::Or => format!("{target} |= {code};"),
+            Merge::Xor => format!("{target} ^= {code};"),
             // Signed numbers must not overflow in C++; sums of decimals wrap.
-            format!("{target} = (i128)((u128){target} + (u128){code});")
-        } else {
-            format!("{target} += {code};")
+            Merge::Add if self.partial_type() == "i128" => {
+                format!("{target} = (i128)((u128){target} + (u128){code});")
+            }
+            Merge::Add => format!("{target} += {code};"),
         }
     }
 
@@ -97,7 +104,11 @@ impl Slot {
             AccumulatorKind::Count | AccumulatorKind::Sum64 => format!("accumulate_add({target}, (u64){code});"),
             AccumulatorKind::Sum128 => format!("accumulate_add_wide({target}, (i128){code});"),
             AccumulatorKind::SumFloat => format!("accumulate_add((f64*)({target}), {code});"),
-            _ => format!("accumulate_max({target}, {code});"),
+            _ => match kind.merge() {
+                Merge::Or => format!("accumulate_or({target}, {code});"),
+                Merge::Xor => format!("accumulate_xor({target}, {code});"),
+                _ => format!("accumulate_max({target}, {code});"),
+            },
         }
     }
 
@@ -140,7 +151,11 @@ impl Slot {
                 format!("block_add({first}, {slots}, slot, (u64){code});")
             }
             AccumulatorKind::SumFloat => format!("block_add_float({first}, slot, {code});"),
-            _ => format!("block_max({first}, slot, {code});"),
+            _ => match self.kind.merge() {
+                Merge::Or => format!("block_or({first}, slot, {code});"),
+                Merge::Xor => format!("block_xor({first}, slot, {code});"),
+                _ => format!("block_max({first}, slot, {code});"),
+            },
         }
     }
 

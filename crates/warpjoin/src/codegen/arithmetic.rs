@@ -197,7 +197,9 @@ pub(crate) fn average(emitter: &mut Emitter, sum: &Value, count: &Value, data_ty
     let name = range.c_type().name();
     let code =
         emitter.temporary(range.c_type(), &format!("divide_or_zero(({name}){}, ({name}){})", scaled.code, count.code));
-    Ok(Value::new(code, Kind::Int(range), data_type.clone()).with_valid(valid))
+    let mean = Value::new(code, Kind::Int(range), data_type.clone()).with_valid(valid);
+    let bounds = cast::bounds_of(data_type).ok_or_else(|| Error::internal(format!("a mean of type {data_type}")))?;
+    Ok(OVERFLOW.within(emitter, mean, bounds))
 }
 
 /// Emits [`crate::expr::ExprKind::Negative`].

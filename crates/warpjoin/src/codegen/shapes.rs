@@ -473,9 +473,36 @@ pub(crate) enum AccumulatorKind {
     MinInt,
     MaxFloat,
     MinFloat,
+    /// Of distances from the lowest value.
+    MaxUnsigned,
+    MinUnsigned,
+    /// Merged as the complements' `BitOr`.
+    BitAnd,
+    BitOr,
+    BitXor,
+}
+
+/// How two parts of an accumulator become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Merge {
+    Add,
+    Max,
+    Or,
+    Xor,
 }
 
 impl AccumulatorKind {
+    pub(crate) fn merge(self) -> Merge {
+        match self {
+            Self::Count | Self::Sum64 | Self::Sum128 | Self::SumFloat => Merge::Add,
+            Self::MaxInt | Self::MinInt | Self::MaxFloat | Self::MinFloat | Self::MaxUnsigned | Self::MinUnsigned => {
+                Merge::Max
+            }
+            Self::BitAnd | Self::BitOr => Merge::Or,
+            Self::BitXor => Merge::Xor,
+        }
+    }
+
     pub(crate) fn words(self) -> usize {
         if self == Self::Sum128 { 2 } else { 1 }
     }

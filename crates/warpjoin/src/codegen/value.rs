@@ -108,6 +108,11 @@ impl CType {
 }
 
 impl Kind {
+    /// Bounds of an integer.
+    pub(crate) fn range(self) -> Option<Range> {
+        if let Self::Int(range) = self { Some(range) } else { None }
+    }
+
     pub(crate) fn c_type(self) -> CType {
         match self {
             Self::Bool => CType::Bool,

@@ -1,7 +1,7 @@
 //! The distinct values of a string column.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::DataType;
@@ -14,6 +14,8 @@ use crate::{Error, Reason, Result};
 pub struct Dictionary {
     values: ArrayRef,
     sorted: bool,
+    /// The same values in order, once somebody asked for them.
+    twin: OnceLock<Arc<Dictionary>>,
 }
 
 /// Dictionaries up to this size are sorted, so that codes compare like strings.
@@ -87,6 +89,23 @@ impl Dictionary {
         Ok((dictionary, codes.into_iter().enumerate().map(code).collect()))
     }
 
+    /// The same values in order, of any number: sorted once, on the host.
+    ///
+    /// # Errors
+    /// When there are too many bytes of them.
+    pub(crate) fn sorted(self: &Arc<Self>) -> Result<Arc<Dictionary>> {
+        if self.sorted {
+            return Ok(Arc::clone(self));
+        }
+        if let Some(twin) = self.twin.get() {
+            return Ok(Arc::clone(twin));
+        }
+        let mut interner = Interner::default();
+        interner.intern(&self.values, None, &mut Vec::new())?;
+        let (sorted, _) = Self::in_order(&interner, self.values.data_type())?;
+        Ok(Arc::clone(self.twin.get_or_init(|| Arc::new(sorted))))
+    }
+
     /// All values of several dictionaries; of the first one's type.
     ///
     /// # Errors
@@ -119,15 +138,25 @@ impl Dictionary {
     /// they differ.
     pub(crate) fn of_interner(interner: &Interner, value_type: &DataType) -> Result<(Dictionary, Option<Vec<u32>>)> {
         if interner.len() > SORTED_LEN_MAX {
-            return Ok((Self { values: interner.to_array(None, value_type)?, sorted: false }, None));
+            return Ok((Self::new(interner.to_array(None, value_type)?, false), None));
         }
+        let (dictionary, final_codes) = Self::in_order(interner, value_type)?;
+        Ok((dictionary, Some(final_codes)))
+    }
+
+    fn new(values: ArrayRef, sorted: bool) -> Self {
+        Self { values, sorted, twin: OnceLock::new() }
+    }
+
+    /// The sorted dictionary of all interned strings, and its codes by the interner's.
+    fn in_order(interner: &Interner, value_type: &DataType) -> Result<(Dictionary, Vec<u32>)> {
         let order = interner.codes_by_string();
         let values = interner.to_array(Some(&order), value_type)?;
         let mut final_codes = vec![0; order.len()];
         for (position, code) in order.into_iter().enumerate() {
             final_codes[code as usize] = position as u32;
         }
-        Ok((Self { values, sorted: true }, Some(final_codes)))
+        Ok((Self::new(values, true), final_codes))
     }
 }
 

@@ -26,7 +26,8 @@ pub fn check(plan: &Plan) -> Result<(), Reason> {
         PlanKind::Join(join) => check_join(join),
         PlanKind::Aggregate { group_by, aggregates, .. } => {
             group_by.iter().try_for_each(check_expr)?;
-            aggregates.iter().try_for_each(check_aggregate)
+            aggregates.iter().try_for_each(check_aggregate)?;
+            aggregates.iter().filter(|call| call.is_distinct).try_for_each(check_distinct)
         }
     }
 }
@@ -78,10 +79,24 @@ fn check_aggregate(call: &AggregateCall) -> Result<(), Reason> {
         },
         AggregateFunction::Avg => match (data_type, &call.data_type) {
             (DataType::Float64, DataType::Float64) => Ok(()),
-            (from, DataType::Decimal128(..)) if from.is_decimal() => Ok(()),
+            (from, to) if from.is_decimal() && to.is_decimal() => Ok(()),
             _ => declined(),
         },
+        AggregateFunction::BitAnd | AggregateFunction::BitOr | AggregateFunction::BitXor
+            if data_type.is_integer() && *data_type == call.data_type =>
+        {
+            Ok(())
+        }
         _ => declined(),
+    }
+}
+
+/// DISTINCT tells floats apart that are one group: -0.0 and 0.0.
+fn check_distinct(call: &AggregateCall) -> Result<(), Reason> {
+    match &call.argument {
+        Some(argument) if !argument.data_type.is_floating() => Ok(()),
+        Some(argument) => Err(Reason::Aggregate(format!("{}(DISTINCT {})", call.function, argument.data_type))),
+        None => Err(Reason::Aggregate(format!("{} of distinct rows", call.function))),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
+use super::group_distinct::distinct_plan;
 use super::group_estimate::{Estimate, PartitionChoice, leaves_other_forms};
 use super::group_target::{GroupRoom, GroupTarget};
 use super::launch::{Target, launch_shape};
@@ -43,6 +44,9 @@ struct Aggregation {
 impl Query<'_> {
     /// Runs a group-by.
     pub(crate) fn aggregate(&mut self, input: &Plan, keys: &[Expr], calls: &[AggregateCall]) -> Result<Relation> {
+        if let Some(plan) = distinct_plan(input, keys, calls) {
+            return self.relation(&plan);
+        }
         let relation = self.relation(input)?;
         let aggregation = Aggregation::of(keys, calls);
         let mut groups = self.run_groups(&relation, keys.to_vec(), aggregation.accumulators.clone())?;
@@ -311,7 +315,7 @@ impl Aggregation {
 }
 
 /// Type in which an average sums.
-fn sum_type(argument: &DataType) -> DataType {
+pub(super) fn sum_type(argument: &DataType) -> DataType {
     match argument {
         DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => {
             DataType::Decimal128(38, *scale)

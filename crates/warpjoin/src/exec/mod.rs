@@ -9,6 +9,7 @@ mod cost;
 mod exchange;
 mod explain;
 mod group;
+mod group_distinct;
 mod group_estimate;
 mod group_target;
 mod join;

@@ -103,7 +103,7 @@ impl GroupBy {
                 data_type.clone(),
                 function != AggregateFunction::Count,
             ));
-            aggregates.push(AggregateCall { function, argument: argument.map(|a| coerce(function, a)), data_type });
+            aggregates.push(AggregateCall::new(function, argument.map(|a| coerce(function, a)), data_type));
         }
         let kind = PlanKind::Aggregate { input: Box::new(input), group_by, aggregates };
         Ok(Plan { kind, schema: Arc::new(Schema::new(fields)) })
@@ -141,6 +141,11 @@ fn result_type(function: AggregateFunction, argument: Option<&DataType>) -> Resu
     Ok(match (function, argument) {
         (AggregateFunction::Count, _) => DataType::Int64,
         (AggregateFunction::Min | AggregateFunction::Max, _) => argument.clone(),
+        (AggregateFunction::BitAnd | AggregateFunction::BitOr | AggregateFunction::BitXor, _)
+            if argument.is_integer() =>
+        {
+            argument.clone()
+        }
         (AggregateFunction::Sum, DataType::Decimal128(precision, scale)) => {
             DataType::Decimal128((precision + 10).min(38), *scale)
         }

@@ -172,6 +172,7 @@ impl Oracle<'_> {
         if values.iter().any(|v| matches!(v, V::Poison(_))) {
             return Err(Stop::Fault);
         }
+        let values = if call.is_distinct { distinct(values) } else { values };
         let extreme = |wanted: std::cmp::Ordering| {
             let better = |a: V, b: &V| if b.order(&a) == wanted { b.clone() } else { a };
             let mut values = values.iter();
@@ -184,6 +185,9 @@ impl Oracle<'_> {
             _ if values.is_empty() => V::Null,
             AggregateFunction::Sum => sum(&values, &call.data_type),
             AggregateFunction::Avg => self.average(&values, &argument.data_type, &call.data_type),
+            AggregateFunction::BitAnd => bits(&values, |a, b| a & b),
+            AggregateFunction::BitOr => bits(&values, |a, b| a | b),
+            AggregateFunction::BitXor => bits(&values, |a, b| a ^ b),
             other => panic!("the oracle has no {other}"),
         })
     }
@@ -191,16 +195,31 @@ impl Oracle<'_> {
     fn average(&self, values: &[V], from: &DataType, to: &DataType) -> V {
         match (sum(values, from), decimal(from), decimal(to)) {
             (V::Float(total), _, _) => V::Float(total / values.len() as f64),
-            (V::Int(_), Some((_, from)), Some((_, to))) => {
+            (V::Int(_), Some((_, from)), Some((precision, to))) => {
                 let V::Int(total) = sum(values, &DataType::Decimal128(38, from)) else { return V::Null };
                 match 10i128.checked_pow((to - from) as u32).and_then(|factor| total.checked_mul(factor)) {
-                    Some(scaled) => V::Int(scaled / values.len() as i128),
-                    None => V::Poison(fault::OVERFLOW),
+                    Some(scaled) if (scaled / values.len() as i128).abs() < 10i128.pow(precision.into()) => {
+                        V::Int(scaled / values.len() as i128)
+                    }
+                    _ => V::Poison(fault::OVERFLOW),
                 }
             }
             other => panic!("the oracle has no average of {other:?}"),
         }
     }
+}
+
+/// Each value once.
+fn distinct(mut values: Vec<V>) -> Vec<V> {
+    values.sort_by(V::order);
+    values.dedup_by(|a, b| a.order(b).is_eq());
+    values
+}
+
+/// Integers brought together bit by bit.
+fn bits(values: &[V], merge: fn(i128, i128) -> i128) -> V {
+    let ints = values.iter().filter_map(|v| if let V::Int(x) = v { Some(*x) } else { None });
+    ints.reduce(merge).map_or(V::Null, V::Int)
 }
 
 /// A sum that wraps in the bits of its type.

@@ -208,7 +208,10 @@ impl PlanMaker {
         let calls = self.rng.random_range(if keys == 0 { 1..=5 } else { 0..=5 });
         let mut maker = self.exprs(&input, true);
         let group_by: Vec<Expr> = (0..keys).map(|_| maker.any(1)).collect();
-        let aggregates: Vec<AggregateCall> = (0..calls).map(|_| call(&mut maker)).collect();
+        let mut aggregates: Vec<AggregateCall> = (0..calls).map(|_| call(&mut maker)).collect();
+        if maker.rng.random_bool(0.3) {
+            distinct(&mut maker, &mut aggregates);
+        }
         let mut types: Vec<_> = group_by.iter().map(|e| (e.data_type.clone(), e.nullable)).collect();
         types.extend(aggregates.iter().map(|a| (a.data_type.clone(), a.function != AggregateFunction::Count)));
         let kind = PlanKind::Aggregate { input: Box::new(input), group_by, aggregates };
@@ -237,21 +240,28 @@ pub(crate) fn put_out(kind: JoinKind, both: Vec<Expr>, build_width: usize) -> Ve
     types.chain((kind == JoinKind::ProbeMark).then_some((DataType::Boolean, false))).collect()
 }
 
+/// Makes some of the calls distinct ones of a few arguments.
+fn distinct(maker: &mut ExprMaker<'_>, calls: &mut [AggregateCall]) {
+    let arguments: Vec<Expr> = (0..2).map(|_| maker.any(1)).filter(|e| !e.data_type.is_floating()).collect();
+    for call in calls {
+        if let (true, Some(argument)) = (maker.rng.random_bool(0.5), arguments.choose(maker.rng)) {
+            let made = aggregate_call(call.function, argument.clone());
+            *call = made.map_or_else(|| call.clone(), AggregateCall::distinct);
+        }
+    }
+}
+
 /// A random aggregate that devices have.
 fn call(maker: &mut ExprMaker<'_>) -> AggregateCall {
-    use AggregateFunction::{Avg, Count, Max, Min, Sum};
+    use AggregateFunction::{Avg, BitAnd, BitOr, BitXor, Count, Max, Min, Sum};
     let argument = maker.any(1);
-    let function = *[Count, Sum, Sum, Min, Max, Avg].choose(maker.rng).expect("some");
-    aggregate_call(function, argument).unwrap_or(AggregateCall {
-        function: Count,
-        argument: None,
-        data_type: DataType::Int64,
-    })
+    let function = *[Count, Sum, Sum, Min, Max, Avg, BitAnd, BitOr, BitXor].choose(maker.rng).expect("some");
+    aggregate_call(function, argument).unwrap_or(AggregateCall::new(Count, None, DataType::Int64))
 }
 
 /// The call with the result type that DataFusion gives it; `None` where there is no such function.
 pub(crate) fn aggregate_call(function: AggregateFunction, argument: Expr) -> Option<AggregateCall> {
-    use AggregateFunction::{Avg, Count, Sum};
+    use AggregateFunction::{Avg, BitAnd, BitOr, BitXor, Count, Sum};
     let from = &argument.data_type;
     let data_type = match (function, decimal(from)) {
         (Count, _) => DataType::Int64,
@@ -259,19 +269,20 @@ pub(crate) fn aggregate_call(function: AggregateFunction, argument: Expr) -> Opt
         (Sum, None) if from.is_unsigned_integer() => DataType::UInt64,
         (Sum, None) if from.is_integer() => DataType::Int64,
         (Sum, None) if from.is_floating() => DataType::Float64,
-        (Avg, Some((p, s))) => DataType::Decimal128((p + 4).min(38), (s + 4).min(38)),
+        (Avg, Some((p, s))) => with_precision(from, p + 4, s + 4),
         (Avg, None) if *from == DataType::Float64 => DataType::Float64,
         (Sum | Avg, _) => return None,
+        (BitAnd | BitOr | BitXor, _) if !from.is_integer() => return None,
         _ => from.clone(),
     };
-    Some(AggregateCall { function, argument: Some(argument), data_type })
+    Some(AggregateCall::new(function, Some(argument), data_type))
 }
 
 /// The decimal type of the same width, with this precision as far as it reaches.
 pub(crate) fn with_precision(width: &DataType, precision: u8, scale: i8) -> DataType {
     match width {
-        DataType::Decimal32(..) => DataType::Decimal32(precision.min(9), scale),
-        DataType::Decimal64(..) => DataType::Decimal64(precision.min(18), scale),
-        _ => DataType::Decimal128(precision.min(38), scale),
+        DataType::Decimal32(..) => DataType::Decimal32(precision.min(9), scale.min(9)),
+        DataType::Decimal64(..) => DataType::Decimal64(precision.min(18), scale.min(18)),
+        _ => DataType::Decimal128(precision.min(38), scale.min(38)),
     }
 }

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 use warpjoin::expr::Expr;
-use warpjoin::plan::AggregateFunction::{self, Avg, Count, Max, Min, Sum};
+use warpjoin::plan::AggregateFunction::{self, Avg, BitAnd, BitOr, BitXor, Count, Max, Min, Sum};
 use warpjoin::plan::PlanKind;
 
 use super::super::case::Case;
@@ -120,7 +120,17 @@ fn values() -> Vec<Edge> {
             &|r| V::Int(r as i128 * 37 - 999),
             &[Avg, Sum, Min, Max],
         );
-        add("small decimals", DataType::Decimal32(7, 2), &|r| V::Int(r as i128 - 50), &[Avg, Sum, Min, Max]);
+        add("small decimals", DataType::Decimal32(5, 2), &|r| V::Int(r as i128 - 50), &[Avg, Sum, Min, Max]);
+        add("decimals of a word", DataType::Decimal64(9, 2), &|r| V::Int(r as i128 * 7 - 50), &[Avg, Sum, Min, Max]);
+        let unsigned = |r: usize| V::Int(i128::from(u64::MAX) - (r as i128 * 0x1234_5678_9abc_def1) % (max * 2 + 2));
+        add("u64 beyond 63 bits", DataType::UInt64, &unsigned, &[Min, Max, BitAnd, BitOr, BitXor, Count]);
+        add("all of u64", DataType::UInt64, &|r| V::Int((max * 2 + 1) * (r as i128 % 2)), &[Min, Max, BitXor]);
+        let far = |r: usize| V::Int(decimals - (r as i128 * 7919) % 1000 * (max / 1000));
+        add("decimals that span a word", DataType::Decimal128(38, 0), &far, &[Min, Max, Count]);
+        let small = |r: usize| if r.is_multiple_of(7) { V::Null } else { V::Int(r as i128 * 37 % 256 - 128) };
+        add("bits of bytes", DataType::Int8, &small, &[BitAnd, BitOr, BitXor, Min]);
+        let large = |r: usize| V::Int(-max - 1 + (r as i128 * 0x1234_5678_9abc_def1) % (max + 1));
+        add("bits of negative numbers", DataType::Int64, &large, &[BitAnd, BitOr, BitXor]);
         add(
             "booleans",
             DataType::Boolean,
@@ -133,6 +143,8 @@ fn values() -> Vec<Edge> {
         add("sums of floats", DataType::Float64, &|r| V::Float(r as f64 / 4.0 - 20.0), &[Sum, Avg, Min, Max]);
         add("singles", DataType::Float32, &|r| V::Float(r as f64 / 4.0 - 20.0), &[Sum, Min, Max]);
     }
+    let numbers_of_bits = (0..300).map(|r| V::Int(r * 0x12_3457 - 999)).collect();
+    edges.push(of("bits, no keys", &[DataType::Int32], &[numbers_of_bits], 0, &[BitAnd, BitOr, BitXor]));
     edges.push(of("sums that wrap, no keys", &[DataType::Int64], &[vec![V::Int(max); 300]], 0, &[Sum, Min, Max]));
     let text = |r: usize| if r.is_multiple_of(5) { V::Null } else { V::Text(format!("t{}", r % 8)) };
     edges.push(of(
@@ -162,6 +174,47 @@ pub(crate) fn sum_behind_duplicates(rows: usize, keys: usize) -> (Case, Vec<Row>
     let mut row = vec![V::Bool(true); keys];
     row.push(V::Int(value * rows as i128 * 32));
     (case, vec![row])
+}
+
+/// DISTINCT of one argument and of several, beside other aggregates, for each way to a group.
+fn distinct() -> Vec<Edge> {
+    let mut edges = vec![];
+    for (mode, key_type, key) in modes() {
+        for (rows, keys) in [(0, 1), (1, 1), (33, 1), (600, 1), (0, 0), (600, 0)] {
+            let value = |r: usize| if r.is_multiple_of(5) { V::Null } else { V::Int(r as i128 * 7 % 40) };
+            let text = |r: usize| V::Text(format!("t{}", r * r % 11));
+            let columns = [
+                ints((0..rows).map(key)),
+                (0..rows).map(value).collect(),
+                (0..rows).map(text).collect(),
+                (0..rows).map(|r| V::Int(r as i128 * r as i128 % 13)).collect(),
+            ];
+            let types = [key_type.clone(), DataType::Int64, DataType::Utf8, DataType::Decimal128(9, 2)];
+            let inputs = vec![batch(&columns, &types, true)];
+            let source = input(&inputs, 0);
+            let call = |function, index| aggregate_call(function, column(&source, index)).expect("a function");
+            let all = |function, index| call(function, index).distinct();
+            let one = vec![
+                all(Count, 1),
+                call(Sum, 3),
+                call(Avg, 3),
+                call(Count, 2),
+                call(Min, 2),
+                all(Sum, 1),
+                call(BitXor, 1),
+            ];
+            let several = vec![all(Count, 2), all(Avg, 3), call(Count, 1), all(Count, 1), all(Max, 2), call(Avg, 3)];
+            let group_by: Vec<Expr> = (0..keys).map(|key| column(&source, key)).collect();
+            for (name, calls) in [("one", one), ("several", several)] {
+                let name = format!("distinct of {name}, {mode} keys, {rows} rows, {keys} keys");
+                edges.push(equal(name, inputs.clone(), group(source.clone(), group_by.clone(), calls)));
+            }
+        }
+        if edges.len() >= 48 {
+            break;
+        }
+    }
+    edges
 }
 
 /// A group-by over a join, filtered, and joined with its own input; and a group-by of that.
@@ -195,6 +248,7 @@ pub(super) fn edges() -> Vec<Edge> {
     let mut edges = rows();
     edges.extend(shapes());
     edges.extend(values());
+    edges.extend(distinct());
     edges.extend(nested());
     edges
 }

@@ -30,13 +30,15 @@ pub(crate) struct Edge {
     pub(crate) outcome: Outcome,
 }
 
-/// All of them. `small` leaves out those of many rows.
+/// All of them, or those whose name contains `WARPJOIN_EDGES`. `small` leaves out those of many rows.
 pub(crate) fn all(small: bool) -> Vec<Edge> {
     let mut edges = joins::edges();
     edges.extend(join_kinds::edges());
     edges.extend(keys::edges());
     edges.extend(groups::edges());
     edges.extend(numbers::edges());
+    let named = std::env::var("WARPJOIN_EDGES").unwrap_or_default();
+    edges.retain(|edge| edge.name.contains(&named));
     edges.retain(|edge| !small || edge.case.inputs.iter().all(|batch| batch.num_rows() <= 300));
     edges
 }
@@ -179,9 +181,11 @@ fn group(input: Plan, group_by: Vec<Expr>, aggregates: Vec<AggregateCall>) -> Pl
 
 /// Every aggregate function that takes column `index`, and count(*).
 fn every_aggregate(plan: &Plan, index: usize) -> Vec<AggregateCall> {
-    use AggregateFunction::{Avg, Count, Max, Min, Sum};
-    let rows = AggregateCall { function: Count, argument: None, data_type: DataType::Int64 };
-    let calls = [Count, Sum, Min, Max, Avg].into_iter().filter_map(|f| aggregate_call(f, column(plan, index)));
+    use AggregateFunction::{Avg, BitAnd, BitOr, BitXor, Count, Max, Min, Sum};
+    let rows = AggregateCall::new(Count, None, DataType::Int64);
+    let calls = [Count, Sum, Min, Max, Avg, BitAnd, BitOr, BitXor]
+        .into_iter()
+        .filter_map(|f| aggregate_call(f, column(plan, index)));
     std::iter::once(rows).chain(calls).collect()
 }
 
