@@ -78,6 +78,7 @@ fn every_way_to_a_match_is_taken() {
     };
     let form = |join_form| ExecOptions { join_form: Some(join_form), ..ExecOptions::default() };
     let lanes = |lanes| ExecOptions { probe_group_lanes: Some(lanes), ..form(JoinForm::HashTable) };
+    let reduced = ExecOptions { reduced_rows_min: Some(0), ..form(JoinForm::HashTable) };
     // Key words of 33 bits: no room for a value in four bytes.
     let wide: Vec<i64> = (0..900).map(|row| row * 4_776_000).collect();
     for (keys, options, kind, rows, line) in [
@@ -92,6 +93,11 @@ fn every_way_to_a_match_is_taken() {
         (&unique, lanes(4), JoinKind::Inner, 450, "HashTable[unique, 4 lanes, 16 bytes]"),
         (&thrice, form(JoinForm::HashTable), JoinKind::Inner, 450, "HashTable[lists, 1 lanes]"),
         (&thrice, form(JoinForm::HashTable), JoinKind::ProbeSemi, 150, "HashTable[unique, 1 lanes, 4 bytes]"),
+        (&thrice, form(JoinForm::HashTable), JoinKind::ProbeAnti, 300, "HashTable[unique, 1 lanes, 4 bytes]"),
+        (&thrice, form(JoinForm::Direct), JoinKind::ProbeMark, 450, "DirectTable[4 bytes]"),
+        (&thrice, form(JoinForm::HashTable), JoinKind::ProbeOuter, 750, "HashTable[lists, 1 lanes]"),
+        (&thrice, reduced, JoinKind::ProbeOuter, 750, "Probe -> Project -> BuildRows"),
+        (&unique, form(JoinForm::HashTable), JoinKind::Full, 900, "-> Union"),
     ] {
         let session = simulated().open(1).expect("a session");
         let table = |keys: Vec<i64>| {

@@ -7,7 +7,7 @@ use datafusion::common::{JoinSide, JoinType, NullEquality, Result};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::utils::{JoinFilter, JoinOnRef};
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use warpjoin::Reason;
@@ -29,7 +29,7 @@ struct Join<'a> {
     right: &'a Arc<dyn ExecutionPlan>,
     join_type: JoinType,
     /// Without any, all pairs are candidates.
-    on: &'a [(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)],
+    on: JoinOnRef<'a>,
     filter: Option<&'a JoinFilter>,
     projection: Option<&'a [usize]>,
     null_equals_null: bool,

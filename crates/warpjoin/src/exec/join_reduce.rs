@@ -33,8 +33,10 @@ impl Query<'_> {
         if !is_kind || build.rows_max < rows_min || super::join::is_nested(plan) {
             return Ok((build, probe));
         }
+        // A dry run does not count: steps that drop rows are taken to leave few.
+        let is_guessed = self.is_dry() && probe.steps.iter().any(Step::drops_rows);
         let probe = self.counted(plan, probe)?;
-        let is_forced = self.options.reduced_rows_min.is_some();
+        let is_forced = self.options.reduced_rows_min.is_some() || is_guessed;
         if !is_forced && probe.rows_max.saturating_mul(RATIO_MIN) > build.rows_max {
             return Ok((build, probe));
         }
