@@ -24,6 +24,7 @@ mod fault;
 mod functions;
 mod lookup;
 mod matches;
+mod moments;
 mod packing;
 mod params;
 mod partition;
@@ -54,6 +55,6 @@ pub(crate) use regroup::regroup;
 pub use shapes::GroupByForm;
 pub(crate) use shapes::{
     Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey,
-    ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, WordSlots,
+    ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, Term, WordSlots,
 };
 pub(crate) use value::is_string;
