@@ -46,6 +46,20 @@ WJ_DEVICE f64 order_value_f64(u64 code) {
 // A 128-bit value of two words, low first.
 WJ_DEVICE i128 wide_of_words(const u64* words) { return (i128)((u128)words[1] << 64 | words[0]); }
 
+// Sum of (x - mean of x) * (y - mean of y) over n > 0 pairs, from the sums of x, of y and of x * y. The means are split
+// into whole part and rest: sums of products of what is left over are small, and exact.
+WJ_DEVICE f64 central_sum(i64 n, i128 x, i128 y, i128 xy) {
+    if (n <= 0) return 0.0;
+    const i128 x_whole = x / n, y_whole = y / n;
+    const i128 rests = (x - x_whole * n) * (y - y_whole * n);
+    // Modulo 2^128, as the sum of the products fits.
+    const i128 sum = (i128)((u128)xy - (u128)x_whole * (u128)y - (u128)y_whole * (u128)x +
+                            (u128)(i128)n * (u128)x_whole * (u128)y_whole);
+    const i128 bound = (i128)1 << 86;
+    if (n < (1LL << 40) && sum < bound && sum > -bound) return (f64)(sum * n - rests) / (f64)n;
+    return (f64)sum - (f64)rests / (f64)n;
+}
+
 // Sums over the lanes of a warp; every lane gets the sum. All lanes call it.
 template <class T>
 WJ_DEVICE T warp_sum(T value) {

@@ -69,11 +69,13 @@ async fn what_is_declined_says_why() {
     for (sql, expected) in [
         ("select count(*) from orders, lineitem where o_orderkey < l_orderkey", "Inner without an equality: 6005 rows"),
         ("select count(*) from nation left join orders on n_nationkey < o_custkey", "Left without an equality"),
-        ("select l_shipmode, stddev(l_linenumber) from lineitem group by l_shipmode", "aggregate stddev"),
+        ("select stddev(cast(l_linenumber as double) / 3) from lineitem", "aggregate stddev(Float64)"),
+        ("select var(l_linenumber), count(distinct l_suppkey) from lineitem", "aggregate var beside DISTINCT"),
         (
-            "select l_shipmode, sum(distinct l_linenumber), count(distinct l_suppkey) from lineitem group by l_shipmode",
-            "DISTINCT",
+            "select count(distinct cast(l_tax as double) / 3), count(distinct l_suppkey) from lineitem",
+            "count(DISTINCT Float64)",
         ),
+        ("select l_shipmode, median(l_linenumber) from lineitem group by l_shipmode", "aggregate median"),
         ("select l_shipmode, sum(l_tax) from lineitem group by rollup(l_shipmode)", "grouping sets"),
         ("select array_agg(n_name order by n_nationkey) from nation", "aggregate array_agg"),
         ("select sum(power(l_linenumber, 2)) from lineitem", "function power, whose last bit differs"),
@@ -85,6 +87,25 @@ async fn what_is_declined_says_why() {
         let reasons: Vec<String> =
             placement.cpu.iter().filter_map(|node| node.reason.as_ref()).map(ToString::to_string).collect();
         assert!(reasons.iter().any(|reason| reason.contains(expected)), "{sql}: {reasons:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_aggregate_of_the_devices_is_taken() {
+    let context = resident().await;
+    for sql in [
+        "select l_shipmode, sum(distinct l_linenumber), count(distinct l_suppkey) from lineitem group by l_shipmode",
+        "select count(distinct l_suppkey), avg(distinct l_quantity), sum(l_tax), count(*) from lineitem",
+        "select l_shipmode, count(distinct l_suppkey) filter (where l_tax > 0.02) from lineitem group by l_shipmode",
+        "select l_shipmode, stddev(l_linenumber), var_pop(l_quantity) from lineitem group by l_shipmode",
+        "select covar_samp(l_quantity, l_linenumber), covar_pop(l_tax, l_discount) from lineitem",
+        "select l_shipmode, corr(l_quantity, l_tax) from lineitem group by l_shipmode",
+        "select bit_and(l_suppkey), bit_or(l_suppkey), bit_xor(l_linenumber), bit_xor(distinct l_suppkey) from lineitem",
+        "select l_shipmode, bool_and(l_tax > 0), bool_or(l_tax > 0.05) from lineitem group by l_shipmode",
+        "select avg(cast(l_tax as decimal(9, 2))), avg(l_quantity) filter (where l_tax > 0) from lineitem",
+    ] {
+        let plan = physical(&context, sql).await;
+        assert!(warpjoin_datafusion::Placement::of(&plan).is_on_devices(), "{sql}\n{}", shown(&plan));
     }
 }
 

@@ -10,6 +10,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 
 use crate::function::Function;
+use crate::plan::Moment;
 
 /// A typed expression over the columns of one input.
 #[derive(Debug, Clone)]
@@ -81,6 +82,16 @@ pub enum ExprKind {
     },
     /// Mean from a sum and a count: null where the count is 0, truncated to the result's scale.
     Average(Box<Expr>, Box<Expr>),
+    /// A statistic from a count and sums of distances from any one number: of x, of x²; of pairs: of x, of y, of xy;
+    /// of a correlation: of x, of y, of xy, of x², of y².
+    Moment {
+        /// Which one.
+        moment: Moment,
+        /// Powers of ten by which the sums of products are too large.
+        scale: i32,
+        /// The count, then the sums.
+        sums: Vec<Expr>,
+    },
 }
 
 /// Arithmetic operators.
@@ -193,6 +204,11 @@ impl Expr {
                 ExprKind::Function(*function, arguments.iter().map(|a| a.remap(column)).collect())
             }
             ExprKind::Average(a, b) => ExprKind::Average(boxed(a), boxed(b)),
+            ExprKind::Moment { moment, scale, sums } => ExprKind::Moment {
+                moment: *moment,
+                scale: *scale,
+                sums: sums.iter().map(|sum| sum.remap(column)).collect(),
+            },
             ExprKind::Case { branches, otherwise } => ExprKind::Case {
                 branches: branches.iter().map(|(when, then)| (when.remap(column), then.remap(column))).collect(),
                 otherwise: otherwise.as_deref().map(boxed),
@@ -220,7 +236,7 @@ impl Expr {
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
             ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Deferred(_) => vec![],
-            ExprKind::Function(_, arguments) => arguments.iter().collect(),
+            ExprKind::Function(_, arguments) | ExprKind::Moment { sums: arguments, .. } => arguments.iter().collect(),
             ExprKind::Arithmetic(_, a, b)
             | ExprKind::Compare(_, a, b)
             | ExprKind::And(a, b)
@@ -275,6 +291,10 @@ impl fmt::Display for Expr {
             ExprKind::InList { operand, list, negated } => {
                 let items: Vec<String> = list.iter().map(Scalar::to_string).collect();
                 write!(f, "{operand} {}IN ({})", if *negated { "NOT " } else { "" }, items.join(", "))
+            }
+            ExprKind::Moment { moment, sums, .. } => {
+                let sums: Vec<String> = sums.iter().map(Expr::to_string).collect();
+                write!(f, "{moment:?}({})", sums.join(", "))
             }
             ExprKind::Average(sum, count) => write!(f, "({sum} / {count})"),
             ExprKind::OverDictionary { operand, function } => write!(f, "dictionary[{operand}]({function})"),

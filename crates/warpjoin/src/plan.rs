@@ -177,6 +177,40 @@ pub enum AggregateFunction {
     BitOr,
     /// Bits that are set in an odd number of the integers.
     BitXor,
+    /// A statistic of numbers, or of pairs, in Float64.
+    Moment(Moment),
+}
+
+/// Statistics of second moments. Of integers and decimals within 53 bits: sums of distances from the middle of the
+/// column's bounds are exact, so that only the last steps round. Null without enough values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Moment {
+    /// Mean square of the distances from the mean.
+    VariancePopulation,
+    /// Their sum over one less than their number.
+    VarianceSample,
+    /// Square root of `VariancePopulation`.
+    DeviationPopulation,
+    /// Square root of `VarianceSample`.
+    DeviationSample,
+    /// Mean product of the distances of pairs from their means.
+    CovariancePopulation,
+    /// The sum of those products over one less than their number.
+    CovarianceSample,
+    /// Covariance over both deviations; null where one of them is 0.
+    Correlation,
+}
+
+impl Moment {
+    /// Whether it takes two arguments.
+    pub fn is_of_pairs(self) -> bool {
+        matches!(self, Self::CovariancePopulation | Self::CovarianceSample | Self::Correlation)
+    }
+
+    /// Whether the sum is divided by one less than the number of values.
+    pub(crate) fn is_of_sample(self) -> bool {
+        matches!(self, Self::VarianceSample | Self::DeviationSample | Self::CovarianceSample | Self::Correlation)
+    }
 }
 
 impl fmt::Display for AggregateFunction {
@@ -190,6 +224,13 @@ impl fmt::Display for AggregateFunction {
             Self::BitAnd => "bit_and",
             Self::BitOr => "bit_or",
             Self::BitXor => "bit_xor",
+            Self::Moment(Moment::VariancePopulation) => "var_pop",
+            Self::Moment(Moment::VarianceSample) => "var",
+            Self::Moment(Moment::DeviationPopulation) => "stddev_pop",
+            Self::Moment(Moment::DeviationSample) => "stddev",
+            Self::Moment(Moment::CovariancePopulation) => "covar_pop",
+            Self::Moment(Moment::CovarianceSample) => "covar_samp",
+            Self::Moment(Moment::Correlation) => "corr",
         })
     }
 }

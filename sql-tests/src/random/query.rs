@@ -115,13 +115,20 @@ fn key_columns(rng: &mut StdRng, left: &TableData, right: &TableData) -> (String
     }
 }
 
+/// A column of integers.
+fn whole(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
+    let fitting: Vec<&ColumnData> =
+        columns.iter().filter(|column| column.role == ColumnRole::Integer).copied().collect();
+    any(rng, &fitting).name.clone()
+}
+
 /// One to four aggregates, named `a0` and on.
 fn aggregates(rng: &mut StdRng, columns: &[&ColumnData]) -> Vec<String> {
     let count = rng.random_range(1..=4);
     let mut calls = vec![];
     for at in 0..count {
         let number = numeric(rng, columns).name.clone();
-        let call = match rng.random_range(0..9) {
+        let call = match rng.random_range(0..14) {
             0 => "count(*)".to_string(),
             1 => format!("count({})", any(rng, columns).name),
             2 | 3 => format!("sum({number})"),
@@ -129,6 +136,16 @@ fn aggregates(rng: &mut StdRng, columns: &[&ColumnData]) -> Vec<String> {
             5 => format!("sum({})", arithmetic(rng, columns)),
             6 => format!("sum(CASE WHEN {} THEN {number} ELSE 0 END)", predicate(rng, columns)),
             7 => format!("min({number})"),
+            8 => format!("count(DISTINCT {})", group_key(rng, columns)),
+            9 => format!("{}(DISTINCT {})", ["sum", "avg", "bit_xor"][rng.random_range(0..3)], whole(rng, columns)),
+            10 => format!("{}({})", ["bit_and", "bit_or", "bit_xor"][rng.random_range(0..3)], whole(rng, columns)),
+            11 => format!("{}({})", ["bool_and", "bool_or"][rng.random_range(0..2)], predicate(rng, columns)),
+            12 => format!("sum({number}) FILTER (WHERE {})", predicate(rng, columns)),
+            13 => format!(
+                "{}({})",
+                ["stddev", "var_pop", "stddev_pop", "var"][rng.random_range(0..4)],
+                whole(rng, columns)
+            ),
             _ => format!("max({number})"),
         };
         calls.push(format!("{call} AS a{at}"));

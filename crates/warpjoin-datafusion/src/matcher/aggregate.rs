@@ -7,9 +7,13 @@ use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf, bit_xor_udaf};
 use datafusion::functions_aggregate::bool_and_or::{BoolAnd, BoolOr};
+use datafusion::functions_aggregate::correlation::Correlation;
 use datafusion::functions_aggregate::count::Count;
+use datafusion::functions_aggregate::covariance::{CovariancePopulation, CovarianceSample};
 use datafusion::functions_aggregate::min_max::{Max, Min};
+use datafusion::functions_aggregate::stddev::{Stddev, StddevPop};
 use datafusion::functions_aggregate::sum::Sum;
+use datafusion::functions_aggregate::variance::{VariancePopulation, VarianceSample};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
@@ -18,7 +22,7 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use warpjoin::Reason;
 use warpjoin::exec::check;
 use warpjoin::expr::{Expr, ExprKind};
-use warpjoin::plan::{AggregateCall, AggregateFunction, Plan, PlanKind};
+use warpjoin::plan::{AggregateCall, AggregateFunction, Moment, Plan, PlanKind};
 
 use super::candidate::{Candidate, Operators};
 use super::relation::{PhysicalExprs, Relation};
@@ -98,10 +102,10 @@ fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relat
     let group_by = translated[..group_count].to_vec();
     let mut aggregates = Vec::with_capacity(call_count);
     for (call, output) in calls.into_iter().zip(last.aggr_expr()) {
-        let argument = call.argument(&translated)?;
+        let (argument, second) = call.arguments(&translated);
         let is_distinct = call.is_distinct;
         let made = AggregateCall::new(call.function, argument, output.field().data_type().clone());
-        aggregates.push(AggregateCall { is_distinct, ..made });
+        aggregates.push(AggregateCall { is_distinct, second, ..made });
     }
     let kind = PlanKind::Aggregate { input: Box::new(input.plan.clone()), group_by, aggregates };
     let plan = Plan { kind, schema: last.schema() };
@@ -114,6 +118,7 @@ struct Call {
     function: AggregateFunction,
     is_distinct: bool,
     argument: Option<usize>,
+    second: Option<usize>,
     filter: Option<usize>,
 }
 
@@ -131,6 +136,8 @@ impl Call {
             return Err(Reason::Aggregate(format!("{name} with ORDER BY")));
         }
         let mut arguments = call.expressions();
+        let is_of_pairs = matches!(function, AggregateFunction::Moment(moment) if moment.is_of_pairs());
+        let second = if is_of_pairs { arguments.pop() } else { None };
         let argument = match (arguments.pop(), arguments.is_empty()) {
             (Some(argument), true) => argument,
             _ => return Err(Reason::Aggregate(format!("{name} of several arguments"))),
@@ -141,16 +148,32 @@ impl Call {
         };
         let counts_rows = function == AggregateFunction::Count && is_value(&argument) && !is_distinct;
         let argument = if counts_rows && filter.is_none() { None } else { Some(position(argument)) };
-        Ok(Self { function, is_distinct, argument, filter: filter.map(|filter| position(Arc::clone(filter))) })
+        let second = second.map(&mut position);
+        Ok(Self { function, is_distinct, argument, second, filter: filter.map(|filter| position(Arc::clone(filter))) })
     }
 
-    /// The argument; where FILTER does not hold it is null, and so does not count.
-    fn argument(&self, translated: &[Expr]) -> Result<Option<Expr>, Reason> {
-        let Some(argument) = self.argument.map(|position| translated[position].clone()) else { return Ok(None) };
-        let Some(filter) = self.filter.map(|position| translated[position].clone()) else { return Ok(Some(argument)) };
+    /// The arguments; where FILTER does not hold the first is null, and so does not count.
+    fn arguments(&self, translated: &[Expr]) -> (Option<Expr>, Option<Expr>) {
+        let expr = |position: usize| match self.function {
+            AggregateFunction::Moment(_) => exact(&translated[position]).clone(),
+            _ => translated[position].clone(),
+        };
+        let second = self.second.map(expr);
+        let Some(argument) = self.argument.map(expr) else { return (None, second) };
+        let Some(filter) = self.filter.map(|position| translated[position].clone()) else {
+            return (Some(argument), second);
+        };
         let data_type = argument.data_type.clone();
         let kind = ExprKind::Case { branches: vec![(filter, argument)], otherwise: None };
-        Ok(Some(Expr { kind, data_type, nullable: true }))
+        (Some(Expr { kind, data_type, nullable: true }), second)
+    }
+}
+
+/// The integer or decimal that is cast to a double: its moments are exact.
+fn exact(expr: &Expr) -> &Expr {
+    match &expr.kind {
+        ExprKind::Cast(number) if number.data_type.is_integer() || number.data_type.is_decimal() => number,
+        _ => expr,
     }
 }
 
@@ -168,6 +191,13 @@ fn function_of(call: &AggregateFunctionExpr) -> Option<AggregateFunction> {
         it if it.is::<Min>() => AggregateFunction::Min,
         it if it.is::<Max>() => AggregateFunction::Max,
         it if it.is::<Avg>() => AggregateFunction::Avg,
+        it if it.is::<VariancePopulation>() => AggregateFunction::Moment(Moment::VariancePopulation),
+        it if it.is::<VarianceSample>() => AggregateFunction::Moment(Moment::VarianceSample),
+        it if it.is::<StddevPop>() => AggregateFunction::Moment(Moment::DeviationPopulation),
+        it if it.is::<Stddev>() => AggregateFunction::Moment(Moment::DeviationSample),
+        it if it.is::<CovariancePopulation>() => AggregateFunction::Moment(Moment::CovariancePopulation),
+        it if it.is::<CovarianceSample>() => AggregateFunction::Moment(Moment::CovarianceSample),
+        it if it.is::<Correlation>() => AggregateFunction::Moment(Moment::Correlation),
         // False is less than true.
         it if it.is::<BoolAnd>() => AggregateFunction::Min,
         it if it.is::<BoolOr>() => AggregateFunction::Max,

@@ -7,13 +7,13 @@ use super::aggregate_slot::{Slot, Slots};
 use super::aggregate_walk as walk;
 use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
-use super::lookup;
 use super::packing::Packing;
 use super::params::{Binding, GroupPart};
 use super::shapes::{
-    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupByForm, GroupMode, GroupShape, ResultType,
+    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupByForm, GroupMode, GroupShape, ResultType, Term,
 };
 use super::value::{CType, Kind, Range, Value, bits, range_of_type};
+use super::{lookup, moments};
 use crate::expr::Expr;
 use crate::plan::AggregateFunction;
 use crate::{Error, Reason, Result};
@@ -121,6 +121,7 @@ fn plan_accumulator(
 ) -> Result<AccumulatorResult> {
     let rows_key = || "rows".to_string();
     let argument = accumulator.argument.as_ref().map(|e| evaluate(emitter, e, environment)).transpose()?;
+    let second = accumulator.second.as_ref().map(|e| evaluate(emitter, e, environment)).transpose()?;
     let key = accumulator.argument.as_ref().map(|e| format!("{e:?}")).unwrap_or_default();
     let Some(argument) = argument else {
         let word = slots.count(rows_key(), None);
@@ -132,9 +133,10 @@ fn plan_accumulator(
         return Ok(result(word, AccumulatorKind::Count, count_kind(rows_bits), accumulator, None));
     }
     let argument = with_ordered_codes(emitter, accumulator.function, argument)?;
+    let argument = moments::term(emitter, accumulator.term, &argument, second.as_ref())?;
     let (kind, code, narrow_partial, result_kind) =
         encode(emitter, accumulator, &argument, rows_bits, slots.is_bounded)?;
-    let key = format!("{key} {}", accumulator.is_merge);
+    let key = format!("{key} {:?} {:?} {}", accumulator.term, accumulator.second, accumulator.is_merge);
     let word = slots.slot(kind, key, || (argument.valid.clone(), code, narrow_partial));
     let count_word = (argument.valid.is_some() || is_global).then(|| slots.count(count_key, argument.valid.clone()));
     let mut result = result(word, kind, result_kind, accumulator, count_word);
@@ -148,7 +150,8 @@ fn with_ordered_codes(emitter: &mut Emitter, function: AggregateFunction, argume
     match &argument.dictionary {
         Some(dictionary) if is_extreme && !dictionary.is_sorted() => {
             let sorted = dictionary.sorted()?;
-            lookup::translate(emitter, &argument, &sorted)
+            let ordered = lookup::translate(emitter, &argument, &sorted)?;
+            Ok(emitter.hoist(ordered))
         }
         _ => Ok(argument),
     }
@@ -217,6 +220,9 @@ fn encode(
                 Some(Range::new(range.min.min(0).checked_mul(factor)?, range.max.max(0).checked_mul(factor)?))
             };
             let total = if accumulator.is_merge { Some(range) } else { scaled(rows_bits) };
+            if total.is_none() && accumulator.term != Term::Value {
+                return Err(Reason::Aggregate("second moment whose sums leave 128 bits".into()).into());
+            }
             let type_range = range_of_type(&accumulator.data_type).unwrap_or(Range::new(i128::MIN, i128::MAX));
             let total = total.unwrap_or(Range::new(i128::MIN, i128::MAX));
             let total = if total.min < type_range.min || total.max > type_range.max { type_range } else { total };

@@ -3,7 +3,7 @@
 use super::emitter::{Emitter, Environment};
 use super::params::Binding;
 use super::value::{CType, Kind, Range, Value, is_string};
-use super::{arithmetic, case, cast, compare, fault, functions, lookup};
+use super::{arithmetic, case, cast, compare, fault, functions, lookup, moments};
 use crate::Result;
 use crate::expr::{Expr, ExprKind, Scalar};
 use arrow::datatypes::DataType;
@@ -67,6 +67,10 @@ pub(crate) fn evaluate(emitter: &mut Emitter, expr: &Expr, environment: &Environ
             let sum = evaluate(emitter, sum, environment)?;
             let count = evaluate(emitter, count, environment)?;
             arithmetic::average(emitter, &sum, &count, &expr.data_type)
+        }
+        ExprKind::Moment { moment, scale, sums } => {
+            let sums: Vec<Value> = sums.iter().map(|sum| evaluate(emitter, sum, environment)).collect::<Result<_>>()?;
+            moments::moment(emitter, *moment, *scale, &sums)
         }
     }
 }

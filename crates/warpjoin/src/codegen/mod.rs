@@ -24,6 +24,7 @@ mod fault;
 mod functions;
 mod lookup;
 mod matches;
+mod moments;
 mod packing;
 mod params;
 mod partition;
@@ -54,7 +55,7 @@ pub(crate) use regroup::regroup;
 pub use shapes::GroupByForm;
 pub(crate) use shapes::{
     Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey,
-    ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, WordSlots,
+    ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, Term, WordSlots,
 };
 pub(crate) use store::common_columns;
 pub(crate) use value::is_string;

@@ -335,12 +335,26 @@ pub(crate) enum Sink {
     },
 }
 
+/// What a row adds to a sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Term {
+    Value,
+    /// How far an integer is from the middle of its bounds.
+    Distance,
+    /// The product of two distances, or the square of one. The sum must not wrap.
+    Product,
+}
+
 /// One accumulated value.
 #[derive(Debug, Clone)]
 pub(crate) struct Accumulator {
     /// Not `Avg`: that is a sum, a count and a projection.
     pub function: AggregateFunction,
     pub argument: Option<Expr>,
+    /// The other factor of a product of two arguments.
+    pub second: Option<Expr>,
+    /// What a row adds to a sum.
+    pub term: Term,
     pub data_type: arrow::datatypes::DataType,
     /// The argument is a partial result: its bounds hold for the total too.
     pub is_merge: bool,

@@ -6,7 +6,7 @@ use crate::Reason;
 use crate::codegen::{IN_LIST_MAX, check_cast, check_function, is_string};
 use crate::column::check_type;
 use crate::expr::{ArithmeticOp, Expr, ExprKind};
-use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
+use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Moment, Plan, PlanKind};
 
 /// Checks types, expressions, joins and aggregates of a plan, without looking at data.
 ///
@@ -27,7 +27,13 @@ pub fn check(plan: &Plan) -> Result<(), Reason> {
         PlanKind::Aggregate { group_by, aggregates, .. } => {
             group_by.iter().try_for_each(check_expr)?;
             aggregates.iter().try_for_each(check_aggregate)?;
-            aggregates.iter().filter(|call| call.is_distinct).try_for_each(check_distinct)
+            let is_moment = |call: &&AggregateCall| matches!(call.function, AggregateFunction::Moment(_));
+            match aggregates.iter().filter(|call| !call.is_distinct).find(is_moment) {
+                Some(call) if aggregates.iter().any(|call| call.is_distinct) => {
+                    Err(Reason::Aggregate(format!("{} beside DISTINCT", call.function)))
+                }
+                _ => aggregates.iter().filter(|call| call.is_distinct).try_for_each(check_distinct),
+            }
         }
     }
 }
@@ -82,6 +88,7 @@ fn check_aggregate(call: &AggregateCall) -> Result<(), Reason> {
             (from, to) if from.is_decimal() && to.is_decimal() => Ok(()),
             _ => declined(),
         },
+        AggregateFunction::Moment(moment) => check_moment(moment, call),
         AggregateFunction::BitAnd | AggregateFunction::BitOr | AggregateFunction::BitXor
             if data_type.is_integer() && *data_type == call.data_type =>
         {
@@ -91,10 +98,31 @@ fn check_aggregate(call: &AggregateCall) -> Result<(), Reason> {
     }
 }
 
+/// Second moments are taken of integers and decimals: sums of doubles would cancel.
+fn check_moment(moment: Moment, call: &AggregateCall) -> Result<(), Reason> {
+    let arguments: Vec<&Expr> = call.argument.iter().chain(&call.second).collect();
+    if arguments.len() != if moment.is_of_pairs() { 2 } else { 1 } || call.data_type != DataType::Float64 {
+        return Err(Reason::Aggregate(format!("{} of {} arguments", call.function, arguments.len())));
+    }
+    for argument in arguments {
+        check_expr(argument)?;
+        if !argument.data_type.is_integer() && !argument.data_type.is_decimal() {
+            return Err(Reason::Aggregate(format!("{}({})", call.function, argument.data_type)));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a float is that of an integer or a decimal: then it is no -0.0 and no NaN.
+fn is_of_exact(expr: &Expr) -> bool {
+    matches!(&expr.kind, ExprKind::Cast(number) if number.data_type.is_integer() || number.data_type.is_decimal())
+}
+
 /// DISTINCT tells floats apart that are one group: -0.0 and 0.0.
 fn check_distinct(call: &AggregateCall) -> Result<(), Reason> {
     match &call.argument {
-        Some(argument) if !argument.data_type.is_floating() => Ok(()),
+        Some(_) if call.second.is_some() => Err(Reason::Aggregate(format!("{} of distinct pairs", call.function))),
+        Some(argument) if !argument.data_type.is_floating() || is_of_exact(argument) => Ok(()),
         Some(argument) => Err(Reason::Aggregate(format!("{}(DISTINCT {})", call.function, argument.data_type))),
         None => Err(Reason::Aggregate(format!("{} of distinct rows", call.function))),
     }

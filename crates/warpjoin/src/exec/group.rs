@@ -10,9 +10,9 @@ use super::group_target::{GroupRoom, GroupTarget};
 use super::launch::{Target, launch_shape};
 use super::query::Query;
 use super::relation::{GroupShard, GroupTable, Relation, Source};
-use crate::codegen::{Accumulator, GeneratedPipeline, GroupMode, GroupShape, Sink, SinkShape, Step, status};
+use crate::codegen::{Accumulator, GeneratedPipeline, GroupMode, GroupShape, Sink, SinkShape, Step, Term, status};
 use crate::expr::{Expr, ExprKind};
-use crate::plan::{AggregateCall, AggregateFunction, Plan};
+use crate::plan::{AggregateCall, AggregateFunction, Moment, Plan};
 use crate::{Error, Result};
 
 /// Launches of one group-by; a table grows eight times between two of them.
@@ -80,6 +80,8 @@ impl Query<'_> {
                     function => function,
                 },
                 argument: Some(column(keys.len() + index, &accumulator.data_type)),
+                second: None,
+                term: Term::Value,
                 data_type: accumulator.data_type.clone(),
                 is_merge: true,
             })
@@ -288,10 +290,11 @@ impl Aggregation {
     /// Splits averages into sum and count; accumulators that occur twice are kept once by the sink.
     fn of(keys: &[Expr], calls: &[AggregateCall]) -> Self {
         let mut accumulators = vec![];
-        let mut add = |function, argument: &Option<Expr>, data_type: DataType| {
+        let mut add_term = |function, argument: Option<&Expr>, second: Option<&Expr>, term, data_type: DataType| {
             let index = keys.len() + accumulators.len();
             let expr = Expr::column(index, data_type.clone(), true);
-            accumulators.push(Accumulator { function, argument: argument.clone(), data_type, is_merge: false });
+            let (argument, second) = (argument.cloned(), second.cloned());
+            accumulators.push(Accumulator { function, argument, second, term, data_type, is_merge: false });
             expr
         };
         let mut outputs: Vec<Expr> = keys
@@ -301,17 +304,72 @@ impl Aggregation {
             .collect();
         for call in calls {
             outputs.push(match (call.function, &call.argument) {
+                (AggregateFunction::Moment(moment), Some(argument)) => {
+                    let (sums, scale) = moment_sums(moment, argument, call.second.as_ref(), &mut add_term);
+                    let kind = ExprKind::Moment { moment, scale, sums };
+                    Expr { kind, data_type: call.data_type.clone(), nullable: true }
+                }
                 (AggregateFunction::Avg, Some(argument)) => {
-                    let sum = add(AggregateFunction::Sum, &call.argument, sum_type(&argument.data_type));
-                    let count = add(AggregateFunction::Count, &call.argument, DataType::Int64);
+                    let mut add =
+                        |function, data_type| add_term(function, Some(argument), None, Term::Value, data_type);
+                    let sum = add(AggregateFunction::Sum, sum_type(&argument.data_type));
+                    let count = add(AggregateFunction::Count, DataType::Int64);
                     let kind = ExprKind::Average(Box::new(sum), Box::new(count));
                     Expr { kind, data_type: call.data_type.clone(), nullable: true }
                 }
-                (function, argument) => add(function, argument, call.data_type.clone()),
+                (function, argument) => {
+                    add_term(function, argument.as_ref(), None, Term::Value, call.data_type.clone())
+                }
             });
         }
         Self { accumulators, outputs }
     }
+}
+
+/// Adds the count and the sums of a second moment; with the powers of ten in the sums of products.
+fn moment_sums(
+    moment: Moment,
+    argument: &Expr,
+    second: Option<&Expr>,
+    add: &mut impl FnMut(AggregateFunction, Option<&Expr>, Option<&Expr>, Term, DataType) -> Expr,
+) -> (Vec<Expr>, i32) {
+    let scale_of = |expr: &Expr| match expr.data_type {
+        DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => scale.into(),
+        _ => 0,
+    };
+    let mut sum =
+        |x: &Expr, y: Option<&Expr>, term| add(AggregateFunction::Sum, Some(x), y, term, DataType::Decimal128(38, 0));
+    let mut sums = vec![];
+    let (x, scale) = match second {
+        None => {
+            sums.extend([sum(argument, None, Term::Distance), sum(argument, None, Term::Product)]);
+            (argument.clone(), 2 * scale_of(argument))
+        }
+        Some(second) => {
+            let (x, y) = (where_not_null(argument, second), where_not_null(second, argument));
+            sums.extend([sum(&x, None, Term::Distance), sum(&y, None, Term::Distance)]);
+            sums.push(sum(&x, Some(&y), Term::Product));
+            if moment == Moment::Correlation {
+                sums.extend([sum(&x, None, Term::Product), sum(&y, None, Term::Product)]);
+            }
+            let scale = scale_of(argument) + scale_of(second);
+            (x, scale)
+        }
+    };
+    sums.insert(0, add(AggregateFunction::Count, Some(&x), None, Term::Value, DataType::Int64));
+    (sums, scale)
+}
+
+/// The value; null where `other` is.
+fn where_not_null(expr: &Expr, other: &Expr) -> Expr {
+    if !other.nullable {
+        return expr.clone();
+    }
+    let is_null = ExprKind::IsNull(Box::new(other.clone()));
+    let is_null = Expr { kind: is_null, data_type: DataType::Boolean, nullable: false };
+    let is_some = Expr { kind: ExprKind::Not(Box::new(is_null)), data_type: DataType::Boolean, nullable: false };
+    let kind = ExprKind::Case { branches: vec![(is_some, expr.clone())], otherwise: None };
+    Expr { kind, data_type: expr.data_type.clone(), nullable: true }
 }
 
 /// Type in which an average sums.

@@ -142,7 +142,7 @@ impl Query<'_> {
         let mut exprs = keys.to_vec();
         let mut merged = vec![];
         for accumulator in accumulators {
-            let argument = accumulator.argument.as_ref().map(|argument| {
+            let mut column = |argument: &Expr| {
                 let known =
                     exprs[keys.len()..].iter().position(|known| format!("{known:?}") == format!("{argument:?}"));
                 let index = known.map_or(exprs.len(), |index| keys.len() + index);
@@ -150,8 +150,10 @@ impl Query<'_> {
                     exprs.push(argument.clone());
                 }
                 Expr::column(index, argument.data_type.clone(), argument.nullable)
-            });
-            merged.push(Accumulator { argument, ..accumulator.clone() });
+            };
+            let argument = accumulator.argument.as_ref().map(&mut column);
+            let second = accumulator.second.as_ref().map(&mut column);
+            merged.push(Accumulator { argument, second, ..accumulator.clone() });
         }
         let column = |(index, expr): (usize, &Expr)| Expr::column(index, expr.data_type.clone(), expr.nullable);
         let columns: Vec<Expr> = exprs.iter().enumerate().map(column).collect();

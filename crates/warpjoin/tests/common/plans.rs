@@ -2,10 +2,10 @@
 
 use arrow::datatypes::DataType;
 use warpjoin::expr::Expr;
-use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
+use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Moment, Plan, PlanKind};
 
 use super::expressions::Evaluator;
-use super::value::{Row, V, decimal, fault, wrap};
+use super::value::{Row, V, decimal, fault, scale, wrap};
 
 /// What the oracle says about a plan.
 pub(crate) struct Verdict {
@@ -23,6 +23,9 @@ pub(crate) enum Stop {
     /// More rows than the oracle wants to make.
     TooLarge,
 }
+
+/// Numbers of a row, unscaled.
+type Pair = (i128, i128);
 
 /// Most rows that a join may put out here.
 const ROWS_MAX: usize = 30_000;
@@ -167,6 +170,9 @@ impl Oracle<'_> {
     }
 
     fn aggregated<'r>(&self, call: &AggregateCall, rows: impl Iterator<Item = &'r Row>) -> Result<V, Stop> {
+        if let (AggregateFunction::Moment(moment), Some(argument)) = (call.function, &call.argument) {
+            return self.moment(moment, argument, call.second.as_ref().unwrap_or(argument), rows);
+        }
         let Some(argument) = &call.argument else { return Ok(V::Int(rows.count() as i128)) };
         let values: Vec<V> = rows.map(|row| self.evaluator.value(argument, row)).filter(|v| !v.is_null()).collect();
         if values.iter().any(|v| matches!(v, V::Poison(_))) {
@@ -189,6 +195,46 @@ impl Oracle<'_> {
             AggregateFunction::BitOr => bits(&values, |a, b| a | b),
             AggregateFunction::BitXor => bits(&values, |a, b| a ^ b),
             other => panic!("the oracle has no {other}"),
+        })
+    }
+
+    /// From exact sums of distances from the first pair.
+    fn moment<'r>(&self, moment: Moment, x: &Expr, y: &Expr, rows: impl Iterator<Item = &'r Row>) -> Result<V, Stop> {
+        let mut pairs: Vec<Pair> = vec![];
+        for row in rows {
+            match (self.evaluator.value(x, row), self.evaluator.value(y, row)) {
+                (V::Null, _) | (_, V::Null) => {}
+                (V::Int(x), V::Int(y)) => pairs.push((x, y)),
+                _ => return Err(Stop::Fault),
+            }
+        }
+        let is_sample =
+            !matches!(moment, Moment::VariancePopulation | Moment::DeviationPopulation | Moment::CovariancePopulation);
+        let n = pairs.len() as i128;
+        if n < 1 + i128::from(is_sample) {
+            return Ok(V::Null);
+        }
+        let (x0, y0) = pairs[0];
+        let central = |of: &dyn Fn(&Pair) -> Pair| -> Option<f64> {
+            let (mut a, mut b, mut ab) = (0i128, 0i128, 0i128);
+            for (x, y) in pairs.iter().map(of) {
+                (a, b, ab) = (a.checked_add(x)?, b.checked_add(y)?, ab.checked_add(x.checked_mul(y)?)?);
+            }
+            Some(ab.checked_mul(n)?.checked_sub(a.checked_mul(b)?)? as f64 / n as f64)
+        };
+        let sums = (
+            central(&|&(x, y)| (x.wrapping_sub(x0), y.wrapping_sub(y0))),
+            central(&|&(x, _)| (x.wrapping_sub(x0), x.wrapping_sub(x0))),
+            central(&|&(_, y)| (y.wrapping_sub(y0), y.wrapping_sub(y0))),
+        );
+        let (Some(xy), Some(xx), Some(yy)) = sums else { return Err(Stop::TooLarge) };
+        let scale = 10f64.powi(i32::from(scale(&x.data_type)) + i32::from(scale(&y.data_type)));
+        let mean = xy / (n - i128::from(is_sample)) as f64 / scale;
+        Ok(match moment {
+            Moment::Correlation if xx == 0.0 || yy == 0.0 => V::Null,
+            Moment::Correlation => V::Float(xy / xx.sqrt() / yy.sqrt()),
+            Moment::DeviationPopulation | Moment::DeviationSample => V::Float(mean.sqrt()),
+            _ => V::Float(mean),
         })
     }
 

@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use warpjoin::expr::Expr;
-use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
+use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Moment, Plan, PlanKind};
 
 use super::case::{Case, Outcome};
 use super::data::{self, Pool, TYPES};
@@ -209,7 +209,8 @@ impl PlanMaker {
         let mut maker = self.exprs(&input, true);
         let group_by: Vec<Expr> = (0..keys).map(|_| maker.any(1)).collect();
         let mut aggregates: Vec<AggregateCall> = (0..calls).map(|_| call(&mut maker)).collect();
-        if maker.rng.random_bool(0.3) {
+        let has_moments = aggregates.iter().any(|call| matches!(call.function, AggregateFunction::Moment(_)));
+        if !has_moments && maker.rng.random_bool(0.3) {
             distinct(&mut maker, &mut aggregates);
         }
         let mut types: Vec<_> = group_by.iter().map(|e| (e.data_type.clone(), e.nullable)).collect();
@@ -255,9 +256,38 @@ fn distinct(maker: &mut ExprMaker<'_>, calls: &mut [AggregateCall]) {
 fn call(maker: &mut ExprMaker<'_>) -> AggregateCall {
     use AggregateFunction::{Avg, BitAnd, BitOr, BitXor, Count, Max, Min, Sum};
     let argument = maker.any(1);
+    if maker.rng.random_bool(0.15) {
+        let moment = *MOMENTS.choose(maker.rng).expect("some");
+        let second = moment.is_of_pairs().then(|| maker.any(1));
+        if let Some(call) = moment_call(moment, argument.clone(), second) {
+            return call;
+        }
+    }
     let function = *[Count, Sum, Sum, Min, Max, Avg, BitAnd, BitOr, BitXor].choose(maker.rng).expect("some");
     aggregate_call(function, argument).unwrap_or(AggregateCall::new(Count, None, DataType::Int64))
 }
+
+/// A statistic of numbers, or of pairs; `None` where devices have none.
+pub(crate) fn moment_call(moment: Moment, argument: Expr, second: Option<Expr>) -> Option<AggregateCall> {
+    let is_exact = |e: &Expr| e.data_type.is_integer() || e.data_type.is_decimal();
+    if !is_exact(&argument) || second.is_some() != moment.is_of_pairs() || second.as_ref().is_some_and(|e| !is_exact(e))
+    {
+        return None;
+    }
+    let call = AggregateCall::new(AggregateFunction::Moment(moment), Some(argument), DataType::Float64);
+    Some(AggregateCall { second, ..call })
+}
+
+/// All of them.
+pub(crate) const MOMENTS: [Moment; 7] = [
+    Moment::VariancePopulation,
+    Moment::VarianceSample,
+    Moment::DeviationPopulation,
+    Moment::DeviationSample,
+    Moment::CovariancePopulation,
+    Moment::CovarianceSample,
+    Moment::Correlation,
+];
 
 /// The call with the result type that DataFusion gives it; `None` where there is no such function.
 pub(crate) fn aggregate_call(function: AggregateFunction, argument: Expr) -> Option<AggregateCall> {

@@ -5,9 +5,9 @@ use warpjoin::expr::Expr;
 use warpjoin::plan::AggregateFunction::{self, Avg, BitAnd, BitOr, BitXor, Count, Max, Min, Sum};
 use warpjoin::plan::PlanKind;
 
-use super::super::case::Case;
+use super::super::case::{Case, Outcome};
 use super::super::data::batch;
-use super::super::random::{aggregate_call, input};
+use super::super::random::{MOMENTS, aggregate_call, input, moment_call};
 use super::super::random_expr::compare;
 use super::super::settings::Settings;
 use super::super::value::{Row, V};
@@ -217,6 +217,46 @@ fn distinct() -> Vec<Edge> {
     edges
 }
 
+/// Statistics of second moments: near and far from 0, with nulls in one of a pair, without enough values.
+fn moments() -> Vec<Edge> {
+    let mut edges = vec![];
+    let far = (1i128 << 53) - 5000;
+    for (mode, key_type, key) in modes() {
+        for (rows, keys) in [(0, 1), (1, 1), (33, 1), (600, 1), (0, 0), (1, 0), (600, 0)] {
+            let value = |r: usize| if r.is_multiple_of(5) { V::Null } else { V::Int(r as i128 * 7 % 40 - 3) };
+            let pair = |r: usize| if r.is_multiple_of(7) { V::Null } else { V::Int(far + r as i128 * 31 % 4999) };
+            let columns = [
+                ints((0..rows).map(key)),
+                (0..rows).map(value).collect(),
+                (0..rows).map(pair).collect(),
+                (0..rows).map(|r| V::Int(r as i128 * r as i128 % 977 - 400)).collect(),
+                vec![V::Int(5); rows],
+            ];
+            let types =
+                [key_type.clone(), DataType::Int32, DataType::Int64, DataType::Decimal128(9, 2), DataType::Int8];
+            let inputs = vec![batch(&columns, &types, true)];
+            let source = input(&inputs, 0);
+            let mut calls = vec![];
+            for moment in MOMENTS {
+                for (x, y) in [(1, 3), (2, 1), (3, 2), (4, 3)] {
+                    let second = moment.is_of_pairs().then(|| column(&source, y));
+                    calls.extend(moment_call(moment, column(&source, x), second));
+                }
+            }
+            let group_by: Vec<Expr> = (0..keys).map(|key| column(&source, key)).collect();
+            let name = format!("moments, {mode} keys, {rows} rows, {keys} keys");
+            edges.push(equal(name, inputs, group(source, group_by, calls)));
+        }
+    }
+    let beyond = vec![ints([Some(1 << 53), Some((1 << 53) + 1), Some(7)])];
+    let inputs = vec![batch(&beyond, &[DataType::Int64], true)];
+    let source = input(&inputs, 0);
+    let calls = moment_call(MOMENTS[0], column(&source, 0), None).into_iter().collect();
+    let wide = equal("moments beyond 53 bits", inputs, group(source, vec![], calls));
+    edges.push(Edge { outcome: Outcome::Unsupported, ..wide });
+    edges
+}
+
 /// A group-by over a join, filtered, and joined with its own input; and a group-by of that.
 fn nested() -> Vec<Edge> {
     let table = |rows: usize, distinct: i128| {
@@ -249,6 +289,7 @@ pub(super) fn edges() -> Vec<Edge> {
     edges.extend(shapes());
     edges.extend(values());
     edges.extend(distinct());
+    edges.extend(moments());
     edges.extend(nested());
     edges
 }

@@ -1,0 +1,76 @@
+//! Second moments: what their sums add up, and the statistics that are made of the sums.
+
+use arrow::datatypes::DataType;
+
+use super::emitter::Emitter;
+use super::expr::both_valid;
+use super::shapes::Term;
+use super::value::{CType, Kind, Range, Value};
+use crate::plan::Moment;
+use crate::{Error, Reason, Result};
+
+/// Numbers that doubles hold exactly: those of wider columns DataFusion rounds first.
+const EXACT: i128 = 1 << 53;
+
+/// The distance of a number from the middle of its bounds.
+fn centred(emitter: &mut Emitter, value: &Value) -> Result<Value> {
+    let range = value.range().ok_or_else(|| Error::internal("a moment of no integer"))?;
+    if range.min < -EXACT || range.max > EXACT {
+        return Err(Reason::Aggregate("second moment of numbers beyond 53 bits".into()).into());
+    }
+    let middle = range.min + (range.max - range.min) / 2;
+    let field = emitter.params.number(middle as i64);
+    let range = Range::new(range.min - middle, range.max - middle);
+    let name = range.c_type().name();
+    let code = emitter.temporary(range.c_type(), &format!("({name})((i64){} - {field})", value.code));
+    Ok(Value { code, kind: Kind::Int(range), dictionary: None, ..value.clone() })
+}
+
+/// What a sum adds of a row, in a variable that is there in later sections.
+pub(super) fn term(emitter: &mut Emitter, term: Term, first: &Value, second: Option<&Value>) -> Result<Value> {
+    let x = match term {
+        Term::Value => return Ok(first.clone()),
+        Term::Distance | Term::Product => centred(emitter, first)?,
+    };
+    if term == Term::Distance {
+        return Ok(emitter.hoist(x));
+    }
+    let y = second.map_or_else(|| Ok(x.clone()), |second| centred(emitter, second))?;
+    let (Some(a), Some(b)) = (x.range(), y.range()) else { return Err(Error::internal("a product of no integers")) };
+    let bound = a.min.abs().max(a.max) * b.min.abs().max(b.max);
+    let range = Range::new(if second.is_some() { -bound } else { 0 }, bound);
+    let c_type = range.c_type();
+    let code = emitter.temporary(c_type, &format!("{} * {}", x.code_as(c_type), y.code_as(c_type)));
+    Ok(emitter.hoist(Value { code, valid: both_valid(&x, &y), kind: Kind::Int(range), ..x }))
+}
+
+/// Emits [`crate::expr::ExprKind::Moment`].
+pub(super) fn moment(emitter: &mut Emitter, moment: Moment, scale: i32, sums: &[Value]) -> Result<Value> {
+    let code_of = |index: usize| match &sums[index].valid {
+        Some(valid) => format!("({valid} ? {} : (i128)0)", sums[index].code_as(CType::I128)),
+        None => sums[index].code_as(CType::I128),
+    };
+    let count = emitter.temporary(CType::I64, &sums[0].code_as(CType::I64));
+    let central = |emitter: &mut Emitter, x: usize, y: usize, xy: usize| {
+        emitter.temporary(CType::F64, &format!("central_sum({count}, {}, {}, {})", code_of(x), code_of(y), code_of(xy)))
+    };
+    let least = if moment.is_of_sample() { 2 } else { 1 };
+    let enough = format!("{count} >= {least}");
+    let (code, valid) = match (moment, sums.len()) {
+        (Moment::Correlation, 6) => {
+            let (xy, xx, yy) = (central(emitter, 1, 2, 3), central(emitter, 1, 1, 4), central(emitter, 2, 2, 5));
+            (format!("{xy} / sqrt({xx}) / sqrt({yy})"), format!("{enough} && {xx} > 0.0 && {yy} > 0.0"))
+        }
+        (_, 3 | 4) => {
+            let sum = if sums.len() == 3 { central(emitter, 1, 1, 2) } else { central(emitter, 1, 2, 3) };
+            let divisor = if moment.is_of_sample() { format!("(f64)({count} - 1)") } else { format!("(f64){count}") };
+            let mean = format!("{sum} / {divisor} / 1e{scale}");
+            let is_root = matches!(moment, Moment::DeviationPopulation | Moment::DeviationSample);
+            (if is_root { format!("sqrt({mean})") } else { mean }, enough)
+        }
+        _ => return Err(Error::internal(format!("{moment:?} of {} sums", sums.len()))),
+    };
+    let valid = emitter.temporary(CType::Bool, &valid);
+    let code = emitter.temporary(CType::F64, &format!("{valid} ? {code} : 0.0"));
+    Ok(Value::new(code, Kind::F64, DataType::Float64).with_valid(Some(valid)))
+}
