@@ -3,6 +3,7 @@
 //! Built by the Arrow-native API and by the DataFusion rule, cut into pipelines and run by
 //! [`crate::exec`]. Columns are positions; names only label the output schema.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -245,6 +246,19 @@ impl Plan {
             }
             PlanKind::Join(join) => vec![&join.build, &join.probe],
         }
+    }
+
+    /// Bytes of the resident columns that it scans, each column once: what any way to run it has to read.
+    pub fn scanned_bytes(&self) -> u64 {
+        fn scan(plan: &Plan, columns: &mut HashMap<(*const Table, usize), u64>) {
+            if let PlanKind::Scan { table, projection } = &plan.kind {
+                columns.extend(projection.iter().map(|&c| ((Arc::as_ptr(table), c), table.column_bytes(c))));
+            }
+            plan.inputs().into_iter().for_each(|input| scan(input, columns));
+        }
+        let mut columns = HashMap::new();
+        scan(self, &mut columns);
+        columns.into_values().sum()
     }
 
     /// One line: what this node does.
