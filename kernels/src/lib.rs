@@ -56,6 +56,9 @@ pub const HASH_TABLE: KernelFile = KernelFile { name: "hash_table.cu", text: inc
 /// Rows by key of multimaps.
 pub const HASH_LISTS: KernelFile = KernelFile { name: "hash_lists.cu", text: include_str!("../hash_lists.cu") };
 
+/// Tests of the strings of dictionaries.
+pub const STRINGS: KernelFile = KernelFile { name: "strings.cu", text: include_str!("../strings.cu") };
+
 /// Multisplit and transposition.
 pub const EXCHANGE: KernelFile = KernelFile { name: "exchange.cu", text: include_str!("../exchange.cu") };
 

@@ -11,6 +11,7 @@ use arrow::datatypes::DataType;
 
 use crate::function::Function;
 use crate::plan::Moment;
+pub use crate::string_test::StringTest;
 
 /// A typed expression over the columns of one input.
 #[derive(Debug, Clone)]
@@ -158,6 +159,12 @@ pub trait DictionaryFunction: fmt::Debug + fmt::Display + Send + Sync {
     /// # Errors
     /// Whatever the function reports; the query then runs on the CPU and reports it there.
     fn evaluate(&self, values: &ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError>;
+
+    /// The same as a test that devices can evaluate themselves, if it is one: null for null, and [`Self::evaluate`]'s
+    /// result for any other string.
+    fn test(&self) -> Option<StringTest> {
+        None
+    }
 
     /// Type of the result: Boolean, a type stored as an integer, a float, or a string.
     fn data_type(&self) -> DataType;

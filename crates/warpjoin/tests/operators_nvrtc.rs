@@ -3,6 +3,7 @@
 //! Without libnvrtc the test prints SKIP and passes; `WARPJOIN_REQUIRE_NVRTC=1` makes that a failure.
 
 mod common;
+mod strings_common;
 mod tables_common;
 
 use std::collections::HashSet;
@@ -38,7 +39,10 @@ fn corpus() -> HashSet<ModuleSource> {
         tables_common::operate(&session, seed, 3);
         session.devices()[0].compiled_sources()
     });
-    sources.into_iter().chain(tables).flatten().collect()
+    let strings = opener.open(1).expect("a device");
+    strings_common::check(&strings, 0, 300, 4);
+    let strings = strings.devices()[0].compiled_sources();
+    sources.into_iter().chain(tables).flatten().chain(strings).collect()
 }
 
 #[test]
@@ -58,6 +62,7 @@ fn kernels_compile_for_every_architecture() {
         warpjoin_kernels::WORDS,
         warpjoin_kernels::HASH_TABLE,
         warpjoin_kernels::HASH_LISTS,
+        warpjoin_kernels::STRINGS,
     ] {
         assert!(sources.iter().any(|source| source.text == file.text), "{} was not compiled", file.name);
     }

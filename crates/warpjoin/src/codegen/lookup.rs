@@ -1,17 +1,41 @@
-//! Functions of dictionaries: evaluated once a distinct value on the host, read by code on the device.
+//! Functions of dictionaries: evaluated once a distinct value, and read by code in the pipeline. On the host, or,
+//! where they are tests of many strings, on the devices.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, Field, Schema};
+use rayon::prelude::*;
 
 use super::emitter::Emitter;
 use super::params::Binding;
 use super::value::{CType, Kind, Range, Value};
 use crate::column::{ColumnStatistics, ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder};
-use crate::expr::DictionaryFunction;
+use crate::expr::{DictionaryFunction, StringTest};
+use crate::string_test::TestProgram;
 use crate::{Error, Reason, Result};
+
+/// What a pipeline reads by code.
+#[derive(Debug, Clone)]
+pub(crate) enum Lookup {
+    /// Made on the host.
+    Column(Arc<EncodedColumn>),
+    /// One byte a value, made on the devices.
+    Test(DictionaryTest),
+}
+
+/// A test of all values of a dictionary.
+#[derive(Debug, Clone)]
+pub(crate) struct DictionaryTest {
+    pub dictionary: Arc<Dictionary>,
+    pub program: Arc<TestProgram>,
+}
+
+/// Tests of one function that devices run one after the other; of more, the host is the faster one.
+const TESTS_MAX: usize = 8;
+/// Values that a core evaluates at a time.
+const HOST_CHUNK: usize = 1 << 15;
 
 /// Emits `function` of a string column.
 pub(crate) fn over_dictionary(
@@ -23,12 +47,14 @@ pub(crate) fn over_dictionary(
         .dictionary
         .as_ref()
         .ok_or_else(|| Reason::Expression(format!("{function} over a column without a dictionary")))?;
-    let null = new_null_array(dictionary.values().data_type(), 1);
-    let values: ArrayRef = concat(&[dictionary.values(), &null])?;
-    let results = function.evaluate(&values)?;
-    if results.len() != values.len() {
-        return Err(Error::internal(format!("{function} gave {} results for {} values", results.len(), values.len())));
+    if dictionary.len() >= emitter.tested_strings_min.max(1)
+        && let Some(test) = function.test()
+        && test.leaves().len() <= TESTS_MAX
+        && test.fits(&|| dictionary.is_ascii())
+    {
+        return tested(emitter, column, dictionary, &test);
     }
+    let results = on_host(function, dictionary)?;
     // Without nulls in the column, what the function makes of null is never read.
     let used = if column.valid.is_some() { results } else { results.slice(0, dictionary.len()) };
     let nulls_at = dictionary.len();
@@ -42,6 +68,62 @@ pub(crate) fn over_dictionary(
     let encoded =
         Arc::new(if *used.data_type() == DataType::Boolean { encode_booleans(&used)? } else { encode(&used)? });
     read(emitter, encoded, &index)
+}
+
+/// What `function` makes of every value, and of null.
+fn on_host(function: &dyn DictionaryFunction, dictionary: &Dictionary) -> Result<ArrayRef> {
+    let null = new_null_array(dictionary.values().data_type(), 1);
+    let values: ArrayRef = concat(&[dictionary.values(), &null])?;
+    let starts: Vec<usize> = (0..values.len()).step_by(HOST_CHUNK).collect();
+    let chunks = starts.into_par_iter().map(|start| {
+        let chunk = values.slice(start, HOST_CHUNK.min(values.len() - start));
+        let results = function.evaluate(&chunk)?;
+        if results.len() != chunk.len() {
+            let (got, wanted) = (results.len(), chunk.len());
+            return Err(Error::internal(format!("{function} gave {got} results for {wanted} values")));
+        }
+        Ok(results)
+    });
+    let mut chunks = chunks.collect::<Result<Vec<ArrayRef>>>()?;
+    if chunks.len() == 1 {
+        return Ok(chunks.remove(0));
+    }
+    Ok(concat(&chunks.iter().map(AsRef::as_ref).collect::<Vec<_>>())?)
+}
+
+/// Emits a test that devices make of every value before the pipeline runs.
+fn tested(emitter: &mut Emitter, column: &Value, dictionary: &Arc<Dictionary>, test: &StringTest) -> Result<Value> {
+    // A null row may hold any code.
+    let index = match &column.valid {
+        Some(valid) => emitter.temporary(CType::I64, &format!("{valid} ? (i64){} : 0", column.code)),
+        None => column.code.clone(),
+    };
+    let condition = tested_condition(emitter, dictionary, test, &index)?;
+    let code = emitter.temporary(CType::Bool, &condition);
+    Ok(Value::new(code, Kind::Bool, DataType::Boolean).with_valid(column.valid.clone()))
+}
+
+fn tested_condition(
+    emitter: &mut Emitter,
+    dictionary: &Arc<Dictionary>,
+    test: &StringTest,
+    index: &str,
+) -> Result<String> {
+    let (tests, operator, of_none) = match test {
+        StringTest::And(tests) => (tests, " && ", "true"),
+        StringTest::Or(tests) => (tests, " || ", "false"),
+        StringTest::Not(test) => return Ok(format!("!{}", tested_condition(emitter, dictionary, test, index)?)),
+        StringTest::Like { .. } | StringTest::Compare(..) => {
+            let program = TestProgram::of(test).ok_or_else(|| Error::internal("a test without a program"))?;
+            let test = DictionaryTest { dictionary: Arc::clone(dictionary), program: Arc::new(program) };
+            let number = emitter.params.lookup(Lookup::Test(test));
+            let results = emitter.params.once("const u8*", Binding::LookupValues(number));
+            return Ok(format!("({results}[{index}] != 0)"));
+        }
+    };
+    let conditions: Vec<String> =
+        tests.iter().map(|test| tested_condition(emitter, dictionary, test, index)).collect::<Result<_>>()?;
+    Ok(if conditions.is_empty() { of_none.into() } else { format!("({})", conditions.join(operator)) })
 }
 
 /// Emits the code in `to` of each code in `from`; null where `to` lacks the value.
@@ -148,7 +230,7 @@ fn plain_statistics() -> ColumnStatistics {
 /// Loads a value of a host-made column.
 fn read(emitter: &mut Emitter, column: Arc<EncodedColumn>, index: &str) -> Result<Value> {
     let column_type = column.column_type.clone();
-    let number = emitter.params.lookup(column);
+    let number = emitter.params.lookup(Lookup::Column(column));
     let value = emitter.load(&column_type, index, Binding::LookupValues(number))?;
     let code = emitter.temporary(value.c_type(), &value.code);
     let valid = column_type.has_nulls.then(|| {

@@ -48,9 +48,10 @@ pub(crate) use constants::{
 };
 pub(crate) use emitter::ValidityForm;
 pub(crate) use functions::check as check_function;
+pub(crate) use lookup::{DictionaryTest, Lookup};
 pub(crate) use matches::{match_threads, shared_row_bytes};
 pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
-pub(crate) use pipeline::{GeneratedPipeline, Grid, SinkShape, generate};
+pub(crate) use pipeline::{GenerateOptions, GeneratedPipeline, Grid, SinkShape, generate};
 pub(crate) use regroup::regroup;
 pub use shapes::GroupByForm;
 pub(crate) use shapes::{

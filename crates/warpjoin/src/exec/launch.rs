@@ -1,5 +1,7 @@
 //! Runs one generated pipeline on all devices: compile, bind, launch, wait, look at the status.
 
+use std::sync::Arc;
+
 use warpjoin_device::{Arg, Buffer, DeviceKind, Event, Kernel, Launch, Stream};
 
 use super::group_estimate::SketchTarget;
@@ -10,10 +12,9 @@ use super::partition::{PartitionTarget, partition_launch};
 use super::query::Query;
 use super::relation::{IntermediateShard, JoinTable, Relation, Source};
 use crate::codegen::{
-    BATCH_BLOCKS, Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, MatchPart, PARTITION_ITEMS,
+    BATCH_BLOCKS, Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, Lookup, MatchPart, PARTITION_ITEMS,
     PARTITION_THREADS_MANY, PartitionPart, ROWS_PER_THREAD_BITS_MAX, SketchPart, control, status,
 };
-use crate::column::EncodedColumn;
 use crate::{Error, Result};
 
 /// Where a pipeline's sink writes on one device.
@@ -47,7 +48,7 @@ impl Flight {
 }
 
 struct UploadedColumn {
-    values: Buffer,
+    values: Arc<Buffer>,
     validity: Option<Buffer>,
 }
 
@@ -90,7 +91,7 @@ impl Query<'_> {
     ) -> Result<Flight> {
         let stream = self.streams[device].clone();
         let lookups =
-            generated.lookups.iter().map(|column| self.upload(&stream, column)).collect::<Result<Vec<_>>>()?;
+            generated.lookups.iter().map(|lookup| self.look_up(device, lookup)).collect::<Result<Vec<_>>>()?;
         let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
         let rows = relation.source.shard_rows(device);
         let binder = Binder { device, relation, target, lookups: &lookups, control: &control };
@@ -105,10 +106,18 @@ impl Query<'_> {
         Ok(Flight { control, _lookups: lookups, events: (begin, end) })
     }
 
-    fn upload(&mut self, stream: &Stream, column: &EncodedColumn) -> Result<UploadedColumn> {
+    fn look_up(&mut self, device: usize, lookup: &Lookup) -> Result<UploadedColumn> {
+        let column = match lookup {
+            Lookup::Column(column) => column,
+            Lookup::Test(test) => {
+                let values = self.tested(test)?.swap_remove(device);
+                return Ok(UploadedColumn { values, validity: None });
+            }
+        };
+        let stream = &self.streams[device];
         self.metrics.uploaded_bytes += column.values.len() as u64;
         let validity = column.validity.as_ref().map(|bits| stream.upload(bits)).transpose()?;
-        Ok(UploadedColumn { values: stream.upload(&column.values)?, validity })
+        Ok(UploadedColumn { values: Arc::new(stream.upload(&column.values)?), validity })
     }
 
     fn note_pipeline(

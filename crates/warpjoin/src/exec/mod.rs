@@ -27,6 +27,7 @@ mod resident;
 mod result;
 pub(crate) mod row_words;
 mod rows;
+mod string_tests;
 mod union;
 
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use super::metrics::QueryMetrics;
 use super::options::ExecOptions;
 use super::partition::Deferred;
 use super::relation::{Relation, Source};
+use super::string_tests::TestResults;
 use crate::codegen::Step;
 use crate::plan::{Plan, PlanKind};
 use crate::{Error, Result, Session, Table};
@@ -31,6 +32,8 @@ pub(crate) struct Query<'a> {
     pub is_reducing: bool,
     /// Partitions that nobody has looked at yet.
     pub deferred: Vec<Deferred>,
+    /// What was tested of dictionaries.
+    pub tests: TestResults,
     /// Buffers that nobody needs any more.
     pub kept: Vec<Buffer>,
 }
@@ -53,6 +56,7 @@ impl<'a> Query<'a> {
             mode: Mode::Run(false),
             is_reducing: false,
             deferred: vec![],
+            tests: TestResults::default(),
             kept: vec![],
         })
     }

@@ -7,10 +7,13 @@ use warpjoin_device::Stream;
 use super::launch::Target;
 use super::query::Query;
 use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation};
-use crate::codegen::{GeneratedPipeline, Sink, SinkShape, generate};
+use super::string_tests::string_module;
+use crate::codegen::{GenerateOptions, GeneratedPipeline, Lookup, Sink, SinkShape, generate};
 use crate::column::ColumnType;
 use crate::{Error, Result};
 
+/// A test of fewer strings costs the host less than a launch.
+const TESTED_STRINGS_MIN: usize = 4096;
 /// An output that leaves this much unused is copied to buffers of its size.
 const WASTE_BYTES_MAX: u64 = 64 << 20;
 
@@ -18,9 +21,16 @@ impl Query<'_> {
     /// Generates the kernel of `relation` with `sink`.
     pub(crate) fn generate(&mut self, relation: &Relation, sink: &Sink) -> Result<GeneratedPipeline> {
         let started = std::time::Instant::now();
-        let generated = generate(&relation.source.shape(), &relation.steps, sink, self.options.hash_bits);
+        let options = GenerateOptions {
+            hash_bits: self.options.hash_bits,
+            tested_strings_min: self.options.tested_strings_min.unwrap_or(TESTED_STRINGS_MIN),
+        };
+        let generated = generate(&relation.source.shape(), &relation.steps, sink, options)?;
         self.metrics.planning_ns += started.elapsed().as_nanos() as u64;
-        generated
+        if self.is_dry() && generated.lookups.iter().any(|lookup| matches!(lookup, Lookup::Test(_))) {
+            self.compile(&string_module(), "test_strings")?;
+        }
+        Ok(generated)
     }
 
     /// Runs `relation` into a sink that writes rows. An output that was too small is made again at
