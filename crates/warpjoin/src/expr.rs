@@ -3,6 +3,7 @@
 //! Typed with Arrow types and DataFusion's rules: the planner above has coerced both sides of every
 //! operator, so that nothing is converted implicitly here. Must not know how code is generated.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -152,13 +153,19 @@ pub trait DeferredScalar: fmt::Debug + fmt::Display + Send + Sync {
 }
 
 /// A deterministic function of the distinct values of a dictionary.
-pub trait DictionaryFunction: fmt::Debug + fmt::Display + Send + Sync {
-    /// Evaluates on `values` (n x 1, of the column's type, the last one null): one result a value,
+pub trait DictionaryFunction: Any + fmt::Debug + fmt::Display + Send + Sync {
+    /// Evaluates on some `values` (n x 1, of the column's type; one may be null): one result a value,
     /// of type [`Self::data_type`].
     ///
     /// # Errors
     /// Whatever the function reports; the query then runs on the CPU and reports it there.
     fn evaluate(&self, values: &ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError>;
+
+    /// Whether `other` has the same result for every string, today and later: then what one made of a dictionary is
+    /// remembered for the other.
+    fn is_same(&self, _other: &dyn DictionaryFunction) -> bool {
+        false
+    }
 
     /// The same as a test that devices can evaluate themselves, if it is one: null for null, and [`Self::evaluate`]'s
     /// result for any other string.

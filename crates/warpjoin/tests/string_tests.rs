@@ -5,10 +5,20 @@
 mod common;
 mod strings_common;
 
+use std::any::Any;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::{ArrayRef, AsArray, BooleanArray};
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 use common::sanitized::{is_child, run_again};
 use common::sessions::{Opener, Simulated, gpus, in_threads, simulated};
-use strings_common::{SIZES, check};
-use warpjoin::Session;
+use strings_common::{SIZES, check, filtered, table};
+use warpjoin::expr::{DictionaryFunction, Expr, ExprKind};
+use warpjoin::{ExecOptions, Session};
 use warpjoin_device::{SimOptions, open_simulated};
 
 fn cases() -> Vec<(u64, usize, usize)> {
@@ -64,4 +74,57 @@ fn strings_without_room_are_tested_on_the_host() {
         assert_eq!(session.devices()[0].memory().used_bytes(), 0, "all memory is given back");
     }
     assert!(on_devices[0] == 0 && on_devices[4] > 0, "{on_devices:?}");
+}
+
+/// Whether the length in bytes is even; counts how often it was asked.
+#[derive(Debug)]
+struct IsEven {
+    asked: Arc<AtomicUsize>,
+    kind: u32,
+}
+
+impl fmt::Display for IsEven {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("is_even")
+    }
+}
+
+impl DictionaryFunction for IsEven {
+    fn evaluate(&self, values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+        self.asked.fetch_add(values.len(), Ordering::Relaxed);
+        let even = values.as_string::<i32>().iter().map(|text| text.map(|text| text.len() % 2 == 0));
+        Ok(Arc::new(even.collect::<BooleanArray>()))
+    }
+
+    fn is_same(&self, other: &dyn DictionaryFunction) -> bool {
+        (other as &dyn Any).downcast_ref::<Self>().is_some_and(|other| other.kind == self.kind)
+    }
+
+    fn data_type(&self) -> DataType {
+        DataType::Boolean
+    }
+}
+
+/// A function that is the same evaluates a large dictionary once, and one that is not by itself.
+#[test]
+fn functions_of_large_dictionaries_are_remembered() {
+    let session = simulated().open(2).unwrap();
+    let rows: Vec<Option<String>> =
+        (0..40_000).map(|row| (row % 7 > 0).then(|| "x".repeat(row % 3) + &row.to_string())).collect();
+    let table = table(&session, &rows, &DataType::Utf8);
+    let distinct = rows.iter().flatten().collect::<HashSet<_>>().len();
+    let expected: Vec<i64> = (0i64..)
+        .zip(&rows)
+        .filter(|(_, text)| text.as_ref().is_some_and(|text| text.len() % 2 == 0))
+        .map(|(row, _)| row)
+        .collect();
+    let asked = Arc::new(AtomicUsize::new(0));
+    for (kind, evaluated) in [(0, 1), (0, 1), (1, 2), (0, 2), (1, 2)] {
+        let function = Arc::new(IsEven { asked: Arc::clone(&asked), kind });
+        let operand = Box::new(Expr::column(1, DataType::Utf8, true));
+        let (actual, _) = filtered(&table, ExprKind::OverDictionary { operand, function }, &ExecOptions::default());
+        assert!(actual == expected, "{} rows instead of {}", actual.len(), expected.len());
+        // Once with every value, and with null.
+        assert_eq!(asked.load(Ordering::Relaxed), evaluated * (distinct + 1));
+    }
 }

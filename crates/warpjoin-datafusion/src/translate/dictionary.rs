@@ -1,5 +1,6 @@
 //! Functions of one string column, evaluated by DataFusion once for each distinct value.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,8 +8,10 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, InListExpr, LikeExpr, Literal, NotExpr};
+use datafusion::logical_expr::{Operator, Volatility};
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, LikeExpr, Literal, NotExpr, TryCastExpr,
+};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use warpjoin::expr::{CompareOp, DictionaryFunction, StringTest};
 
@@ -18,13 +21,15 @@ pub(super) struct StringFunction {
     expr: Arc<dyn PhysicalExpr>,
     input: SchemaRef,
     data_type: DataType,
+    /// Nothing in it depends on the query that it stands in.
+    is_fixed: bool,
 }
 
 impl StringFunction {
     /// `expr` over column 0 of type `column_type`, giving `data_type`.
     pub(super) fn new(expr: Arc<dyn PhysicalExpr>, column_type: DataType, data_type: DataType) -> Self {
         let input = Arc::new(Schema::new(vec![Field::new("value", column_type, true)]));
-        Self { expr, input, data_type }
+        Self { is_fixed: is_fixed(&expr), expr, input, data_type }
     }
 }
 
@@ -38,6 +43,16 @@ impl DictionaryFunction for StringFunction {
         if result.data_type() == &self.data_type { Ok(result) } else { cast(&result, &self.data_type) }
     }
 
+    fn is_same(&self, other: &dyn DictionaryFunction) -> bool {
+        let other = (other as &dyn Any).downcast_ref::<Self>();
+        self.is_fixed
+            && other.is_some_and(|other| {
+                self.expr.as_ref() == other.expr.as_ref()
+                    && self.input == other.input
+                    && self.data_type == other.data_type
+            })
+    }
+
     fn test(&self) -> Option<StringTest> {
         if self.data_type == DataType::Boolean { test_of(&self.expr) } else { None }
     }
@@ -45,6 +60,25 @@ impl DictionaryFunction for StringFunction {
     fn data_type(&self) -> DataType {
         self.data_type.clone()
     }
+}
+
+/// Whether the expression consists of what can't change between queries; unlike a subquery's result.
+fn is_fixed(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let is_known = expr.is::<Column>()
+        || expr.is::<Literal>()
+        || expr.is::<BinaryExpr>()
+        || expr.is::<CaseExpr>()
+        || expr.is::<CastExpr>()
+        || expr.is::<TryCastExpr>()
+        || expr.is::<InListExpr>()
+        || expr.is::<LikeExpr>()
+        || expr.is::<NotExpr>()
+        || expr.downcast_ref::<ScalarFunctionExpr>().is_some_and(is_immutable);
+    is_known && expr.children().into_iter().all(is_fixed)
+}
+
+fn is_immutable(call: &ScalarFunctionExpr) -> bool {
+    call.fun().signature().volatility == Volatility::Immutable
 }
 
 /// The test that `expr` over the string at position 0 is, if devices know it.

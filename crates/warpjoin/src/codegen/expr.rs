@@ -61,7 +61,7 @@ pub(crate) fn evaluate(emitter: &mut Emitter, expr: &Expr, environment: &Environ
         }
         ExprKind::OverDictionary { operand, function } => {
             let value = evaluate(emitter, operand, environment)?;
-            lookup::over_dictionary(emitter, &value, function.as_ref())
+            lookup::over_dictionary(emitter, &value, function)
         }
         ExprKind::Average(sum, count) => {
             let sum = evaluate(emitter, sum, environment)?;

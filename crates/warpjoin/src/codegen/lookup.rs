@@ -1,7 +1,7 @@
 //! Functions of dictionaries: evaluated once a distinct value, and read by code in the pipeline. On the host, or,
 //! where they are tests of many strings, on the devices.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
 use arrow::compute::concat;
@@ -34,6 +34,9 @@ pub(crate) struct DictionaryTest {
 
 /// Tests of one function that devices run one after the other; of more, the host is the faster one.
 const TESTS_MAX: usize = 8;
+/// Distinct values from which on results are remembered, and of how many functions.
+const REMEMBERED_VALUES_MIN: usize = 4096;
+const REMEMBERED_MAX: usize = 8;
 /// Values that a core evaluates at a time.
 const HOST_CHUNK: usize = 1 << 15;
 
@@ -41,7 +44,7 @@ const HOST_CHUNK: usize = 1 << 15;
 pub(crate) fn over_dictionary(
     emitter: &mut Emitter,
     column: &Value,
-    function: &dyn DictionaryFunction,
+    function: &Arc<dyn DictionaryFunction>,
 ) -> Result<Value> {
     let dictionary = column
         .dictionary
@@ -54,9 +57,7 @@ pub(crate) fn over_dictionary(
     {
         return tested(emitter, column, dictionary, &test);
     }
-    let results = on_host(function, dictionary)?;
-    // Without nulls in the column, what the function makes of null is never read.
-    let used = if column.valid.is_some() { results } else { results.slice(0, dictionary.len()) };
+    let encoded = evaluated(function, dictionary, column.valid.is_some())?;
     let nulls_at = dictionary.len();
     let index = match &column.valid {
         Some(valid) => {
@@ -65,9 +66,51 @@ pub(crate) fn over_dictionary(
         }
         None => column.code.clone(),
     };
-    let encoded =
-        Arc::new(if *used.data_type() == DataType::Boolean { encode_booleans(&used)? } else { encode(&used)? });
     read(emitter, encoded, &index)
+}
+
+/// What functions made of a large dictionary, the latest last.
+#[derive(Debug, Default)]
+struct Remembered(Mutex<Vec<RememberedColumn>>);
+
+#[derive(Debug)]
+struct RememberedColumn {
+    function: Arc<dyn DictionaryFunction>,
+    has_null: bool,
+    results: Arc<EncodedColumn>,
+}
+
+/// The results of `function` for every value, and for null with `has_null`. Of large dictionaries they are remembered.
+fn evaluated(
+    function: &Arc<dyn DictionaryFunction>,
+    dictionary: &Dictionary,
+    has_null: bool,
+) -> Result<Arc<EncodedColumn>> {
+    let evaluate = || {
+        let results = on_host(function.as_ref(), dictionary)?;
+        // Without nulls in the column, what the function makes of null is never read.
+        let used = if has_null { results } else { results.slice(0, dictionary.len()) };
+        Ok(Arc::new(if *used.data_type() == DataType::Boolean { encode_booleans(&used)? } else { encode(&used)? }))
+    };
+    if dictionary.len() < REMEMBERED_VALUES_MIN {
+        return evaluate();
+    }
+    let remembered = dictionary.attached::<Remembered>().unwrap_or_else(|| {
+        let fresh = Arc::<Remembered>::default();
+        dictionary.attach(Arc::clone(&fresh));
+        fresh
+    });
+    let columns = || remembered.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_it = |known: &RememberedColumn| known.has_null == has_null && known.function.is_same(function.as_ref());
+    if let Some(known) = columns().iter().find(|known| is_it(known)) {
+        return Ok(Arc::clone(&known.results));
+    }
+    let results = evaluate()?;
+    let mut columns = columns();
+    columns.push(RememberedColumn { function: Arc::clone(function), has_null, results: Arc::clone(&results) });
+    let excess = columns.len().saturating_sub(REMEMBERED_MAX);
+    columns.drain(..excess);
+    Ok(results)
 }
 
 /// What `function` makes of every value, and of null.

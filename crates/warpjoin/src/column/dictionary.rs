@@ -1,6 +1,7 @@
 //! The distinct values of a string column.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -20,7 +21,7 @@ pub struct Dictionary {
     twin: OnceLock<Arc<Dictionary>>,
     is_ascii: OnceLock<bool>,
     /// What others keep as long as the dictionary lives.
-    attachment: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+    attachments: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 /// Dictionaries up to this size are sorted, so that codes compare like strings.
@@ -54,15 +55,15 @@ impl Dictionary {
         *self.is_ascii.get_or_init(all)
     }
 
-    /// What was attached last, if it is a `T`.
+    /// The `T` that was attached last.
     pub(crate) fn attached<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        let attachment = self.attachment.lock().unwrap_or_else(PoisonError::into_inner);
-        attachment.clone()?.downcast().ok()
+        let attachments = self.attachments.lock().unwrap_or_else(PoisonError::into_inner);
+        attachments.get(&TypeId::of::<T>())?.clone().downcast().ok()
     }
 
-    /// Keeps something as long as the dictionary lives, in place of what was attached before.
+    /// Keeps something as long as the dictionary lives, in place of the `T` that was attached before.
     pub(crate) fn attach<T: Any + Send + Sync>(&self, thing: Arc<T>) {
-        *self.attachment.lock().unwrap_or_else(PoisonError::into_inner) = Some(thing);
+        self.attachments.lock().unwrap_or_else(PoisonError::into_inner).insert(TypeId::of::<T>(), thing);
     }
 
     /// The value of a code; `None` past the end, and where it is no text.
@@ -167,7 +168,7 @@ impl Dictionary {
     }
 
     fn new(values: ArrayRef, sorted: bool) -> Self {
-        Self { values, sorted, twin: OnceLock::new(), is_ascii: OnceLock::new(), attachment: Mutex::new(None) }
+        Self { values, sorted, twin: OnceLock::new(), is_ascii: OnceLock::new(), attachments: Mutex::default() }
     }
 
     /// The sorted dictionary of all interned strings, and its codes by the interner's.

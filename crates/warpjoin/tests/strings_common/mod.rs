@@ -12,7 +12,7 @@ use arrow::error::ArrowError;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use warpjoin::exec::run;
+use warpjoin::exec::{QueryOutput, run};
 use warpjoin::expr::{CompareOp, DictionaryFunction, Expr, ExprKind, StringTest};
 use warpjoin::plan::{Plan, PlanKind};
 use warpjoin::{ExecOptions, Session, Table, TableBuilder};
@@ -141,7 +141,7 @@ pub(crate) fn random_strings(rng: &mut StdRng, distinct: usize) -> Vec<Option<St
     rows
 }
 
-fn table(session: &Arc<Session>, rows: &[Option<String>], data_type: &DataType) -> Arc<Table> {
+pub(crate) fn table(session: &Arc<Session>, rows: &[Option<String>], data_type: &DataType) -> Arc<Table> {
     let strings: ArrayRef = match data_type {
         DataType::Utf8 => Arc::new(rows.iter().map(Option::as_deref).collect::<StringArray>()),
         _ => Arc::new(rows.iter().map(Option::as_deref).collect::<StringViewArray>()),
@@ -157,20 +157,26 @@ fn table(session: &Arc<Session>, rows: &[Option<String>], data_type: &DataType) 
     Arc::new(builder.finish().expect("fits"))
 }
 
-/// Numbers of the rows for which each test is true, and whether devices tested.
+/// Numbers of the rows for which a test is true, and whether devices tested.
 fn passing(table: &Arc<Table>, test: &StringTest, options: &ExecOptions) -> (Vec<i64>, bool) {
-    let schema = table.schema();
-    let scan =
-        Plan { kind: PlanKind::Scan { table: Arc::clone(table), projection: vec![0, 1] }, schema: Arc::clone(&schema) };
-    let operand = Box::new(Expr::column(1, schema.field(1).data_type().clone(), true));
+    let operand = Box::new(Expr::column(1, table.schema().field(1).data_type().clone(), true));
     let kind = ExprKind::OverDictionary { operand, function: Arc::new(ArrowTest(test.clone())) };
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: true };
-    let plan = Plan { kind: PlanKind::Filter { input: Box::new(scan), predicate }, schema };
-    let output = run(table.session(), &plan, &[], options).expect("runs");
-    let mut rows: Vec<i64> =
-        output.batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec()).collect();
-    rows.sort_unstable();
+    let (rows, output) = filtered(table, kind, options);
     (rows, output.metrics.pipelines.iter().any(|pipeline| pipeline.name.contains("Test")))
+}
+
+/// Numbers of the rows for which a boolean expression is true.
+pub(crate) fn filtered(table: &Arc<Table>, kind: ExprKind, options: &ExecOptions) -> (Vec<i64>, QueryOutput) {
+    let schema = table.schema();
+    let scan = PlanKind::Scan { table: Arc::clone(table), projection: vec![0, 1] };
+    let input = Box::new(Plan { kind: scan, schema: Arc::clone(&schema) });
+    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: true };
+    let plan = Plan { kind: PlanKind::Filter { input, predicate }, schema };
+    let output = run(table.session(), &plan, &[], options).expect("runs");
+    let numbers = |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().values().to_vec();
+    let mut rows: Vec<i64> = output.batches.iter().flat_map(numbers).collect();
+    rows.sort_unstable();
+    (rows, output)
 }
 
 /// Random tests of random strings; how many of them devices made.
