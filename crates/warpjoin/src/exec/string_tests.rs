@@ -227,10 +227,22 @@ impl Query<'_> {
             let end =
                 starts.partition_point(|&start| start <= starts[first] + PIECE_BYTES).clamp(first + 2, starts.len())
                     - 1;
-            let pieces: Vec<Vec<u8>> = (tiles[first..end].par_iter())
-                .map(|tile| tile.clone().flat_map(|code| text(code).iter().copied()).collect())
-                .collect();
-            stream.write(&bytes, starts[first], &pieces.concat())?;
+            let mut piece = vec![0u8; (starts[end] - starts[first]) as usize];
+            let mut rest = piece.as_mut_slice();
+            let mut targets = Vec::with_capacity(end - first);
+            for (tile, bytes) in tiles[first..end].iter().zip(&tile_bytes[first..end]) {
+                let (target, after) = rest.split_at_mut(*bytes as usize);
+                targets.push((tile.clone(), target));
+                rest = after;
+            }
+            targets.into_par_iter().for_each(|(tile, mut target)| {
+                for code in tile {
+                    let (own, after) = target.split_at_mut(text(code).len());
+                    own.copy_from_slice(text(code));
+                    target = after;
+                }
+            });
+            stream.write(&bytes, starts[first], &piece)?;
             self.options.check_cancelled()?;
             first = end;
         }
