@@ -1,7 +1,7 @@
 //! Functions of dictionaries: evaluated once a distinct value, and read by code in the pipeline. On the host, or,
 //! where they are tests of many strings, on the devices.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
 use arrow::compute::concat;
@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use super::emitter::Emitter;
 use super::params::Binding;
+use super::remembered::{self, Made};
 use super::value::{CType, Kind, Range, Value};
 use crate::column::{ColumnStatistics, ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder};
 use crate::expr::{DictionaryFunction, StringTest};
@@ -34,9 +35,6 @@ pub(crate) struct DictionaryTest {
 
 /// Tests of one function that devices run one after the other; of more, the host is the faster one.
 const TESTS_MAX: usize = 8;
-/// Distinct values from which on results are remembered, and of how many functions.
-const REMEMBERED_VALUES_MIN: usize = 4096;
-const REMEMBERED_MAX: usize = 8;
 /// Values that a core evaluates at a time.
 const HOST_CHUNK: usize = 1 << 15;
 
@@ -69,48 +67,18 @@ pub(crate) fn over_dictionary(
     read(emitter, encoded, &index)
 }
 
-/// What functions made of a large dictionary, the latest last.
-#[derive(Debug, Default)]
-struct Remembered(Mutex<Vec<RememberedColumn>>);
-
-#[derive(Debug)]
-struct RememberedColumn {
-    function: Arc<dyn DictionaryFunction>,
-    has_null: bool,
-    results: Arc<EncodedColumn>,
-}
-
-/// The results of `function` for every value, and for null with `has_null`. Of large dictionaries they are remembered.
+/// The results of `function` for every value, and for null with `has_null`.
 fn evaluated(
     function: &Arc<dyn DictionaryFunction>,
     dictionary: &Dictionary,
     has_null: bool,
 ) -> Result<Arc<EncodedColumn>> {
-    let evaluate = || {
+    remembered::with(dictionary, Made::ByFunction { function: Arc::clone(function), has_null }, || {
         let results = on_host(function.as_ref(), dictionary)?;
         // Without nulls in the column, what the function makes of null is never read.
         let used = if has_null { results } else { results.slice(0, dictionary.len()) };
-        Ok(Arc::new(if *used.data_type() == DataType::Boolean { encode_booleans(&used)? } else { encode(&used)? }))
-    };
-    if dictionary.len() < REMEMBERED_VALUES_MIN {
-        return evaluate();
-    }
-    let remembered = dictionary.attached::<Remembered>().unwrap_or_else(|| {
-        let fresh = Arc::<Remembered>::default();
-        dictionary.attach(Arc::clone(&fresh));
-        fresh
-    });
-    let columns = || remembered.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_it = |known: &RememberedColumn| known.has_null == has_null && known.function.is_same(function.as_ref());
-    if let Some(known) = columns().iter().find(|known| is_it(known)) {
-        return Ok(Arc::clone(&known.results));
-    }
-    let results = evaluate()?;
-    let mut columns = columns();
-    columns.push(RememberedColumn { function: Arc::clone(function), has_null, results: Arc::clone(&results) });
-    let excess = columns.len().saturating_sub(REMEMBERED_MAX);
-    columns.drain(..excess);
-    Ok(results)
+        if *used.data_type() == DataType::Boolean { encode_booleans(&used) } else { encode(&used) }
+    })
 }
 
 /// What `function` makes of every value, and of null.
@@ -175,29 +143,30 @@ pub(crate) fn translate(emitter: &mut Emitter, column: &Value, to: &Arc<Dictiona
     if Arc::ptr_eq(from, to) {
         return Ok(column.clone());
     }
-    let codes = Dictionary::translate(from, to);
     let absent = to.len() as u32;
-    let values: Vec<u8> = codes.iter().flat_map(|code| code.unwrap_or(absent).to_le_bytes()).collect();
-    let encoded = EncodedColumn {
-        column_type: ColumnType {
-            data_type: DataType::UInt32,
-            has_nulls: false,
-            // The full domain of u32: the width must not depend on the data.
-            domain: Domain::Int { min: 0, max: u32::MAX.into() },
-            dictionary: None,
-        },
-        rows: codes.len(),
-        values,
-        offsets: None,
-        validity: None,
-        statistics: plain_statistics(),
-    };
+    let encoded = remembered::with(from, Made::CodesOf(Arc::downgrade(to)), || {
+        let codes = Dictionary::translate(from, to);
+        Ok(EncodedColumn {
+            column_type: ColumnType {
+                data_type: DataType::UInt32,
+                has_nulls: false,
+                // The full domain of u32: the width must not depend on the data.
+                domain: Domain::Int { min: 0, max: u32::MAX.into() },
+                dictionary: None,
+            },
+            rows: codes.len(),
+            values: codes.iter().flat_map(|code| code.unwrap_or(absent).to_le_bytes()).collect(),
+            offsets: None,
+            validity: None,
+            statistics: plain_statistics(),
+        })
+    })?;
     // A null row may hold any code.
     let index = match &column.valid {
         Some(valid) => emitter.temporary(CType::I64, &format!("{valid} ? (i64){} : 0", column.code)),
         None => column.code.clone(),
     };
-    if codes.is_empty() {
+    if from.is_empty() {
         return Ok(Value {
             code: "0".into(),
             valid: Some("false".into()),
@@ -205,7 +174,7 @@ pub(crate) fn translate(emitter: &mut Emitter, column: &Value, to: &Arc<Dictiona
             ..column.clone()
         });
     }
-    let value = read(emitter, Arc::new(encoded), &index)?;
+    let value = read(emitter, encoded, &index)?;
     let code = emitter.temporary(value.c_type(), &value.code);
     let absent = emitter.params.number(absent.into());
     let present = format!("({code} != {absent})");

@@ -31,6 +31,7 @@ mod partition;
 mod pipeline;
 mod probe;
 mod regroup;
+mod remembered;
 mod shapes;
 mod sketch;
 mod store;

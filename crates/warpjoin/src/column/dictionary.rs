@@ -61,6 +61,13 @@ impl Dictionary {
         attachments.get(&TypeId::of::<T>())?.clone().downcast().ok()
     }
 
+    /// The same; a default one is attached where there is none.
+    pub(crate) fn attached_or_default<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
+        let mut attachments = self.attachments.lock().unwrap_or_else(PoisonError::into_inner);
+        let attached = attachments.entry(TypeId::of::<T>()).or_insert_with(|| Arc::<T>::default());
+        Arc::clone(attached).downcast().unwrap_or_default()
+    }
+
     /// Keeps something as long as the dictionary lives, in place of the `T` that was attached before.
     pub(crate) fn attach<T: Any + Send + Sync>(&self, thing: Arc<T>) {
         self.attachments.lock().unwrap_or_else(PoisonError::into_inner).insert(TypeId::of::<T>(), thing);

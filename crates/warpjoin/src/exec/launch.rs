@@ -35,7 +35,7 @@ pub(crate) struct Report {
 /// A launch under way on one device. Holds what the kernel reads until it has ended.
 pub(super) struct Flight {
     control: Buffer,
-    _lookups: Vec<UploadedColumn>,
+    _lookups: Vec<Arc<UploadedColumn>>,
     /// Before and after the kernel.
     pub events: (Event, Event),
 }
@@ -47,7 +47,8 @@ impl Flight {
     }
 }
 
-struct UploadedColumn {
+/// What is read by code, on one device.
+pub(super) struct UploadedColumn {
     values: Arc<Buffer>,
     validity: Option<Buffer>,
 }
@@ -106,18 +107,24 @@ impl Query<'_> {
         Ok(Flight { control, _lookups: lookups, events: (begin, end) })
     }
 
-    fn look_up(&mut self, device: usize, lookup: &Lookup) -> Result<UploadedColumn> {
+    fn look_up(&mut self, device: usize, lookup: &Lookup) -> Result<Arc<UploadedColumn>> {
         let column = match lookup {
             Lookup::Column(column) => column,
             Lookup::Test(test) => {
                 let values = self.tested(test)?.swap_remove(device);
-                return Ok(UploadedColumn { values, validity: None });
+                return Ok(Arc::new(UploadedColumn { values, validity: None }));
             }
         };
+        let key = (device, Arc::as_ptr(column).addr());
+        if let Some((_, known)) = self.uploads.get(&key) {
+            return Ok(Arc::clone(known));
+        }
         let stream = &self.streams[device];
         self.metrics.uploaded_bytes += column.values.len() as u64;
         let validity = column.validity.as_ref().map(|bits| stream.upload(bits)).transpose()?;
-        Ok(UploadedColumn { values: Arc::new(stream.upload(&column.values)?), validity })
+        let uploaded = Arc::new(UploadedColumn { values: Arc::new(stream.upload(&column.values)?), validity });
+        self.uploads.insert(key, (Arc::clone(column), Arc::clone(&uploaded)));
+        Ok(uploaded)
     }
 
     fn note_pipeline(
@@ -227,7 +234,7 @@ struct Binder<'a> {
     device: usize,
     relation: &'a Relation,
     target: &'a Target<'a>,
-    lookups: &'a [UploadedColumn],
+    lookups: &'a [Arc<UploadedColumn>],
     control: &'a Buffer,
 }
 

@@ -1,17 +1,20 @@
 //! One query under way: turns the device plan into relations, running pipelines at breakers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use warpjoin_device::{Buffer, Event, Stream};
 
 use super::compile::Mode;
+use super::launch::UploadedColumn;
 use super::metrics::QueryMetrics;
 use super::options::ExecOptions;
 use super::partition::Deferred;
 use super::relation::{Relation, Source};
 use super::string_tests::TestResults;
 use crate::codegen::Step;
+use crate::column::EncodedColumn;
 use crate::plan::{Plan, PlanKind};
 use crate::{Error, Result, Session, Table};
 
@@ -32,6 +35,8 @@ pub(crate) struct Query<'a> {
     pub is_reducing: bool,
     /// Partitions that nobody has looked at yet.
     pub deferred: Vec<Deferred>,
+    /// Host-made columns on the devices, by device and address; each is kept, so that no other gets its address.
+    pub uploads: HashMap<(usize, usize), (Arc<EncodedColumn>, Arc<UploadedColumn>)>,
     /// What was tested of dictionaries.
     pub tests: TestResults,
     /// Buffers that nobody needs any more.
@@ -56,6 +61,7 @@ impl<'a> Query<'a> {
             mode: Mode::Run(false),
             is_reducing: false,
             deferred: vec![],
+            uploads: HashMap::new(),
             tests: TestResults::default(),
             kept: vec![],
         })
