@@ -159,7 +159,7 @@ impl Query<'_> {
             self.metrics.kernel_ns += kernel_ns;
             self.metrics.pipelines[pipeline].kernel_ns = kernel_ns;
         }
-        Ok(())
+        self.settle_sorts()
     }
 
     /// A relation whose rows can be looked at twice: without probes. With the columns that it kept, if
