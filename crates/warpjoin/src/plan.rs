@@ -62,6 +62,46 @@ pub enum PlanKind {
         /// The aggregates.
         aggregates: Vec<AggregateCall>,
     },
+    /// Rows `skip` to `skip + fetch` in the order of the keys; rows of equal keys come in any order. A plan that is a sort, or
+    /// a projection or limit of one, puts its rows out in that order.
+    Sort {
+        /// Input.
+        input: Box<Plan>,
+        /// The first one counts most.
+        keys: Vec<SortKey>,
+        /// Rows left out at the beginning.
+        skip: u64,
+        /// Most rows put out; `None`: all.
+        fetch: Option<u64>,
+    },
+    /// All but `skip` rows, `fetch` at most: the next ones of a sort, else any.
+    Limit {
+        /// Input.
+        input: Box<Plan>,
+        /// Rows left out.
+        skip: u64,
+        /// Most rows put out; `None`: all others.
+        fetch: Option<u64>,
+    },
+}
+
+/// One key of an order. Floats are in IEEE total order, strings in the order of their bytes.
+#[derive(Debug, Clone)]
+pub struct SortKey {
+    /// Over the sort's input.
+    pub expr: Expr,
+    /// Largest values first.
+    pub descending: bool,
+    /// Nulls before all values, rather than behind them, in either direction.
+    pub nulls_first: bool,
+}
+
+impl fmt::Display for SortKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let direction = if self.descending { "DESC" } else { "ASC" };
+        let nulls = if self.nulls_first { "FIRST" } else { "LAST" };
+        write!(f, "{} {direction} NULLS {nulls}", self.expr)
+    }
 }
 
 /// A hash join.
@@ -236,14 +276,31 @@ impl fmt::Display for AggregateFunction {
     }
 }
 
+/// Which rows go on, in words.
+fn window(skip: u64, fetch: Option<u64>) -> String {
+    let skip = if skip > 0 { format!(", skip={skip}") } else { String::new() };
+    skip + &fetch.map(|fetch| format!(", fetch={fetch}")).unwrap_or_default()
+}
+
 impl Plan {
+    /// Whether it puts its rows out in an order.
+    pub fn is_ordered(&self) -> bool {
+        match &self.kind {
+            PlanKind::Sort { .. } => true,
+            PlanKind::Project { input, .. } | PlanKind::Limit { input, .. } => input.is_ordered(),
+            _ => false,
+        }
+    }
+
     /// Direct inputs.
     pub fn inputs(&self) -> Vec<&Plan> {
         match &self.kind {
             PlanKind::Scan { .. } | PlanKind::Input { .. } => vec![],
-            PlanKind::Filter { input, .. } | PlanKind::Project { input, .. } | PlanKind::Aggregate { input, .. } => {
-                vec![input]
-            }
+            PlanKind::Filter { input, .. }
+            | PlanKind::Project { input, .. }
+            | PlanKind::Aggregate { input, .. }
+            | PlanKind::Sort { input, .. }
+            | PlanKind::Limit { input, .. } => vec![input],
             PlanKind::Join(join) => vec![&join.build, &join.probe],
         }
     }
@@ -282,6 +339,12 @@ impl Plan {
                 let calls: Vec<String> = aggregates.iter().map(AggregateCall::to_string).collect();
                 format!("GroupBy: [{}], [{}]", list(group_by), calls.join(", "))
             }
+            PlanKind::Sort { keys, skip, fetch, .. } => {
+                let keys: Vec<String> = keys.iter().map(SortKey::to_string).collect();
+                let name = if fetch.is_some() { "TopK" } else { "Sort" };
+                format!("{name}: [{}]{}", keys.join(", "), window(*skip, *fetch))
+            }
+            PlanKind::Limit { skip, fetch, .. } => format!("Limit:{}", window(*skip, *fetch).trim_start_matches(',')),
         }
     }
 }

@@ -12,6 +12,7 @@ use super::emitter::{Cell, Emitter, Environment};
 use super::expr::{conjuncts, evaluate};
 use super::lookup::Lookup;
 use super::matches::{self, Matches};
+use super::order;
 use super::packing::Packing;
 use super::params::Binding;
 use super::shapes::{GroupShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SourceShape, Step};
@@ -57,6 +58,8 @@ pub(crate) enum SinkShape {
     Rows(Vec<ColumnType>),
     /// Build rows: key word, then payload.
     Build { columns: Vec<ColumnType>, packing: Packing, payload: PayloadForm },
+    /// Words of an order's keys, each of so many bits, the most significant one first; then columns.
+    Sort { columns: Vec<ColumnType>, word_bits: Vec<u32> },
     /// A group table.
     Groups(GroupShape),
     /// Rows of words.
@@ -320,6 +323,10 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
         Sink::Route { shape, keys, null_equals_null, keeps_unmatched, columns } => {
             let route = store::Route { shape, keys, null_equals_null: *null_equals_null, columns };
             rows(store::route(emitter, environment, &route, *keeps_unmatched)?)
+        }
+        Sink::Sort { keys, columns } => {
+            let (columns, word_bits) = order::sort(emitter, environment, keys, columns)?;
+            (SinkShape::Sort { columns, word_bits }, frame())
         }
         Sink::RouteGroups { keys, columns } => rows(store::route_groups(emitter, environment, keys, columns)?),
         Sink::Sketch { keys } => {

@@ -24,6 +24,8 @@ pub fn check(plan: &Plan) -> Result<(), Reason> {
         PlanKind::Filter { predicate, .. } => check_expr(predicate),
         PlanKind::Project { exprs, .. } => exprs.iter().try_for_each(check_expr),
         PlanKind::Join(join) => check_join(join),
+        PlanKind::Sort { keys, .. } => keys.iter().try_for_each(|key| check_expr(&key.expr)),
+        PlanKind::Limit { .. } => Ok(()),
         PlanKind::Aggregate { group_by, aggregates, .. } => {
             group_by.iter().try_for_each(check_expr)?;
             aggregates.iter().try_for_each(check_aggregate)?;

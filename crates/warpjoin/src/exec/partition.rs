@@ -159,7 +159,8 @@ impl Query<'_> {
             self.metrics.kernel_ns += kernel_ns;
             self.metrics.pipelines[pipeline].kernel_ns = kernel_ns;
         }
-        self.settle_tests()
+        self.settle_tests()?;
+        self.settle_sorts()
     }
 
     /// A relation whose rows can be looked at twice: without probes. With the columns that it kept, if
