@@ -61,6 +61,21 @@ impl Explain<'_> {
                 let sink = if group_by.is_empty() { "Aggregate" } else { "GroupBy" };
                 format!("Groups[pipeline {}]", self.close(format!("{input} -> {sink}")))
             }
+            PlanKind::GroupingSets { input, sets, .. } => {
+                let input = self.open(input);
+                format!("Union[pipeline {}]", self.close(format!("{input} -> GroupBy[{} sets]", sets.len())))
+            }
+            PlanKind::Union { inputs } => {
+                let parts: Vec<String> = inputs
+                    .iter()
+                    .map(|input| {
+                        let part = self.open(input);
+                        self.close(format!("{part} -> Rows")).to_string()
+                    })
+                    .collect();
+                format!("Union[pipelines {}]", parts.join(", "))
+            }
+            PlanKind::Shared(plan) => self.open(plan),
         }
     }
 
@@ -99,6 +114,8 @@ fn side(plan: &Plan) -> Side {
         PlanKind::Scan { table, .. } => Side::Columns(Some(table.rows())),
         PlanKind::Input { .. } => Side::Columns(None),
         PlanKind::Project { input, .. } => side(input),
+        PlanKind::Union { .. } | PlanKind::GroupingSets { .. } => Side::Columns(None),
+        PlanKind::Shared(plan) => side(plan),
         PlanKind::Filter { .. } | PlanKind::Join(_) | PlanKind::Aggregate { .. } => Side::Rows,
     }
 }

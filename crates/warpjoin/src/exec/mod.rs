@@ -12,6 +12,7 @@ mod group;
 mod group_distinct;
 mod group_estimate;
 mod group_target;
+mod grouping_sets;
 mod join;
 mod join_reduce;
 mod join_table;
@@ -27,6 +28,7 @@ mod resident;
 mod result;
 pub(crate) mod row_words;
 mod rows;
+mod shared;
 mod union;
 
 use std::sync::Arc;

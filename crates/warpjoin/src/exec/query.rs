@@ -1,5 +1,6 @@
 //! One query under way: turns the device plan into relations, running pipelines at breakers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,6 +34,8 @@ pub(crate) struct Query<'a> {
     pub deferred: Vec<Deferred>,
     /// Buffers that nobody needs any more.
     pub kept: Vec<Buffer>,
+    /// Plans that stand in several places and have run, by address.
+    pub shared: HashMap<usize, (Arc<Plan>, Relation)>,
 }
 
 impl<'a> Query<'a> {
@@ -54,6 +57,7 @@ impl<'a> Query<'a> {
             is_reducing: false,
             deferred: vec![],
             kept: vec![],
+            shared: HashMap::new(),
         })
     }
 
@@ -97,6 +101,15 @@ impl<'a> Query<'a> {
             }
             PlanKind::Join(join) => self.join(join),
             PlanKind::Aggregate { input, group_by, aggregates } => self.aggregate(input, group_by, aggregates),
+            PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
+                let id_type = plan.schema.field(group_by.len()).data_type();
+                self.grouping_sets(input, group_by, (sets, id_type), aggregates)
+            }
+            PlanKind::Union { inputs } => {
+                let relations = inputs.iter().map(|input| self.relation(input)).collect::<Result<Vec<_>>>()?;
+                self.union(relations)
+            }
+            PlanKind::Shared(plan) => self.shared(plan),
         }
     }
 
