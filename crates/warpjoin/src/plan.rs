@@ -83,6 +83,26 @@ pub enum PlanKind {
         /// Most rows put out; `None`: all others.
         fetch: Option<u64>,
     },
+    /// Group-bys of one input by several sets of keys, one behind the other (GROUPING SETS, ROLLUP, CUBE). Puts out the
+    /// group expressions, null where they are not of the set, the number of the set, then the aggregates. A set without
+    /// keys has one row, also on empty input.
+    GroupingSets {
+        /// Input.
+        input: Box<Plan>,
+        /// All expressions that occur in a set.
+        group_by: Vec<Expr>,
+        /// The sets; several may have the same keys.
+        sets: Vec<GroupingSet>,
+        /// The aggregates, of each set.
+        aggregates: Vec<AggregateCall>,
+    },
+    /// The rows of all inputs (UNION ALL), whose columns have this node's types.
+    Union {
+        /// Inputs.
+        inputs: Vec<Plan>,
+    },
+    /// A plan that stands in several places, and runs once. It is the same where its address is.
+    Shared(Arc<Plan>),
 }
 
 /// One key of an order. Floats are in IEEE total order, strings in the order of their bytes.
@@ -102,6 +122,15 @@ impl fmt::Display for SortKey {
         let nulls = if self.nulls_first { "FIRST" } else { "LAST" };
         write!(f, "{} {direction} NULLS {nulls}", self.expr)
     }
+}
+
+/// A set of group keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupingSet {
+    /// Positions among the group expressions, in ascending order.
+    pub keys: Vec<usize>,
+    /// The number by which its rows are told apart.
+    pub id: u64,
 }
 
 /// A hash join.
@@ -300,8 +329,11 @@ impl Plan {
             | PlanKind::Project { input, .. }
             | PlanKind::Aggregate { input, .. }
             | PlanKind::Sort { input, .. }
-            | PlanKind::Limit { input, .. } => vec![input],
+            | PlanKind::Limit { input, .. }
+            | PlanKind::GroupingSets { input, .. } => vec![input],
             PlanKind::Join(join) => vec![&join.build, &join.probe],
+            PlanKind::Union { inputs } => inputs.iter().collect(),
+            PlanKind::Shared(plan) => vec![plan],
         }
     }
 
@@ -345,6 +377,13 @@ impl Plan {
                 format!("{name}: [{}]{}", keys.join(", "), window(*skip, *fetch))
             }
             PlanKind::Limit { skip, fetch, .. } => format!("Limit:{}", window(*skip, *fetch).trim_start_matches(',')),
+            PlanKind::GroupingSets { group_by, sets, aggregates, .. } => {
+                let calls: Vec<String> = aggregates.iter().map(AggregateCall::to_string).collect();
+                let sets: Vec<String> = sets.iter().map(|set| format!("{:?}", set.keys)).collect();
+                format!("GroupBy: [{}] by sets {}, [{}]", list(group_by), sets.join(" "), calls.join(", "))
+            }
+            PlanKind::Union { inputs } => format!("Union: {} inputs", inputs.len()),
+            PlanKind::Shared(_) => "Shared".to_string(),
         }
     }
 }

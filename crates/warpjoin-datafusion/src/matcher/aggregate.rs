@@ -22,7 +22,7 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use warpjoin::Reason;
 use warpjoin::exec::check;
 use warpjoin::expr::{Expr, ExprKind};
-use warpjoin::plan::{AggregateCall, AggregateFunction, Moment, Plan, PlanKind};
+use warpjoin::plan::{AggregateCall, AggregateFunction, GroupingSet, Moment, Plan, PlanKind};
 
 use super::candidate::{Candidate, Operators};
 use super::relation::{PhysicalExprs, Relation};
@@ -86,14 +86,14 @@ fn with_raw_input(
 
 fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relation) -> Result<Relation, Reason> {
     let groups = first.group_expr();
-    if groups.has_grouping_set() {
-        return Err(Reason::Aggregate("with grouping sets".to_string()));
-    }
     let (group_count, call_count) = (groups.expr().len(), first.aggr_expr().len());
-    if last.group_expr().expr().len() != group_count || last.aggr_expr().len() != call_count {
+    // A final step has the number of the grouping set as a key.
+    let is_final = !std::ptr::eq(first, last);
+    let last_count = group_count + usize::from(is_final && groups.has_grouping_set());
+    if last.group_expr().expr().len() != last_count || last.aggr_expr().len() != call_count {
         return Err(Reason::Aggregate("whose partial and final steps differ".to_string()));
     }
-    let mut exprs: PhysicalExprs = groups.input_exprs();
+    let mut exprs: PhysicalExprs = groups.expr().iter().map(|(expr, _)| Arc::clone(expr)).collect();
     let mut calls = Vec::with_capacity(call_count);
     for (call, filter) in first.aggr_expr().iter().zip(first.filter_expr()) {
         calls.push(Call::new(call, filter.as_ref(), &mut exprs)?);
@@ -107,10 +107,33 @@ fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relat
         let made = AggregateCall::new(call.function, argument, output.field().data_type().clone());
         aggregates.push(AggregateCall { is_distinct, second, ..made });
     }
-    let kind = PlanKind::Aggregate { input: Box::new(input.plan.clone()), group_by, aggregates };
+    let input = Box::new(input.plan.clone());
+    let kind = if groups.has_grouping_set() {
+        PlanKind::GroupingSets { input, group_by, sets: grouping_sets(groups.groups())?, aggregates }
+    } else {
+        PlanKind::Aggregate { input, group_by, aggregates }
+    };
     let plan = Plan { kind, schema: last.schema() };
     check(&plan)?;
     Ok(Relation { plan })
+}
+
+/// The sets of keys, numbered as DataFusion does: from the lowest bit on, which of the keys, beginning with the last one,
+/// are not of the set; above, how many sets of the same keys came before.
+fn grouping_sets(nulls: &[Vec<bool>]) -> Result<Vec<GroupingSet>, Reason> {
+    let mut sets: Vec<GroupingSet> = vec![];
+    for is_null in nulls {
+        let keys: Vec<usize> = (0..is_null.len()).filter(|&key| !is_null[key]).collect();
+        let before = sets.iter().filter(|set| set.keys == keys).count() as u64;
+        let missing = is_null.iter().fold(0u64, |bits, &is_null| bits << 1 | u64::from(is_null));
+        let bits = 64 - before.leading_zeros() as usize + is_null.len();
+        if bits > 64 {
+            return Err(Reason::Aggregate(format!("with {bits} bits of grouping sets")));
+        }
+        let ordinal = if before == 0 { 0 } else { before << is_null.len() };
+        sets.push(GroupingSet { keys, id: missing | ordinal });
+    }
+    Ok(sets)
 }
 
 /// An aggregate whose expressions are positions in a common list.

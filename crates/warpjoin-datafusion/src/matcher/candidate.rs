@@ -193,9 +193,15 @@ fn renumber(plan: &mut Plan, positions: &HashMap<usize, usize>) {
                 *index = position;
             }
         }
-        PlanKind::Filter { input, .. } | PlanKind::Project { input, .. } | PlanKind::Aggregate { input, .. } => {
-            renumber(input, positions);
-        }
+        PlanKind::Filter { input, .. }
+        | PlanKind::Project { input, .. }
+        | PlanKind::Aggregate { input, .. }
+        | PlanKind::Sort { input, .. }
+        | PlanKind::Limit { input, .. }
+        | PlanKind::GroupingSets { input, .. } => renumber(input, positions),
+        PlanKind::Union { inputs } => inputs.iter_mut().for_each(|input| renumber(input, positions)),
+        // Made while a plan runs.
+        PlanKind::Shared(_) => {}
         PlanKind::Join(join) => {
             renumber(&mut join.build, positions);
             renumber(&mut join.probe, positions);

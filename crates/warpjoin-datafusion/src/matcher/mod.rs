@@ -11,6 +11,7 @@ mod candidate;
 mod join;
 mod relation;
 mod row_wise;
+mod union;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary};
 use warpjoin::column::check_type;
 use warpjoin::{Reason, Session};
@@ -110,6 +112,9 @@ impl<'a> Matcher<'a> {
         }
         if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
             return self.aggregate(node, aggregate);
+        }
+        if node.is::<UnionExec>() || node.is::<InterleaveExec>() {
+            return self.union(node);
         }
         if node.name().ends_with("JoinExec") {
             self.decline(node, Reason::Node(node.name().to_string()), true);

@@ -6,7 +6,7 @@ use crate::Reason;
 use crate::codegen::{IN_LIST_MAX, check_cast, check_function, is_string};
 use crate::column::check_type;
 use crate::expr::{ArithmeticOp, Expr, ExprKind};
-use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Moment, Plan, PlanKind};
+use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Moment, Plan, PlanKind};
 
 /// Checks types, expressions, joins and aggregates of a plan, without looking at data.
 ///
@@ -26,18 +26,53 @@ pub fn check(plan: &Plan) -> Result<(), Reason> {
         PlanKind::Join(join) => check_join(join),
         PlanKind::Sort { keys, .. } => keys.iter().try_for_each(|key| check_expr(&key.expr)),
         PlanKind::Limit { .. } => Ok(()),
-        PlanKind::Aggregate { group_by, aggregates, .. } => {
-            group_by.iter().try_for_each(check_expr)?;
-            aggregates.iter().try_for_each(check_aggregate)?;
-            let is_moment = |call: &&AggregateCall| matches!(call.function, AggregateFunction::Moment(_));
-            match aggregates.iter().filter(|call| !call.is_distinct).find(is_moment) {
-                Some(call) if aggregates.iter().any(|call| call.is_distinct) => {
-                    Err(Reason::Aggregate(format!("{} beside DISTINCT", call.function)))
-                }
-                _ => aggregates.iter().filter(|call| call.is_distinct).try_for_each(check_distinct),
-            }
+        PlanKind::Aggregate { group_by, aggregates, .. } => check_aggregates(group_by, aggregates),
+        PlanKind::GroupingSets { group_by, sets, aggregates, .. } => {
+            check_sets(plan, group_by.len(), sets)?;
+            check_aggregates(group_by, aggregates)
         }
+        PlanKind::Union { inputs } => check_union(plan, inputs),
+        PlanKind::Shared(_) => Ok(()),
     }
+}
+
+fn check_aggregates(group_by: &[Expr], aggregates: &[AggregateCall]) -> Result<(), Reason> {
+    group_by.iter().try_for_each(check_expr)?;
+    aggregates.iter().try_for_each(check_aggregate)?;
+    let is_moment = |call: &&AggregateCall| matches!(call.function, AggregateFunction::Moment(_));
+    match aggregates.iter().filter(|call| !call.is_distinct).find(is_moment) {
+        Some(call) if aggregates.iter().any(|call| call.is_distinct) => {
+            Err(Reason::Aggregate(format!("{} beside DISTINCT", call.function)))
+        }
+        _ => aggregates.iter().filter(|call| call.is_distinct).try_for_each(check_distinct),
+    }
+}
+
+fn check_sets(plan: &Plan, keys: usize, sets: &[GroupingSet]) -> Result<(), Reason> {
+    let declined = |why: &str| Err(Reason::Aggregate(format!("with grouping sets {why}")));
+    match plan.schema.fields().get(keys) {
+        Some(id) if id.data_type().is_unsigned_integer() => {}
+        _ => return declined("that are not numbered"),
+    }
+    let is_in_order = |set: &GroupingSet| set.keys.iter().is_sorted_by(|a, b| a < b);
+    if sets.iter().any(|set| !is_in_order(set) || set.keys.last().is_some_and(|&key| key >= keys)) {
+        return declined("of keys that are not there");
+    }
+    if sets.is_empty() || sets.len() > SETS_MAX {
+        return declined(&format!(": {} of them", sets.len()));
+    }
+    Ok(())
+}
+
+/// Each is a group-by with kernels of its own.
+const SETS_MAX: usize = 128;
+
+fn check_union(plan: &Plan, inputs: &[Plan]) -> Result<(), Reason> {
+    let types = |plan: &Plan| plan.schema.fields().iter().map(|field| field.data_type().clone()).collect::<Vec<_>>();
+    if inputs.is_empty() || inputs.iter().any(|input| types(input) != types(plan)) {
+        return Err(Reason::Node("union of different types".into()));
+    }
+    Ok(())
 }
 
 fn check_join(join: &JoinPlan) -> Result<(), Reason> {

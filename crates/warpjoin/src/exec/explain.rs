@@ -73,6 +73,21 @@ impl Explain<'_> {
                     format!("Rows[pipeline {}]", self.close(format!("{input} -> Limit")))
                 }
             },
+            PlanKind::GroupingSets { input, sets, .. } => {
+                let input = self.open(input);
+                format!("Union[pipeline {}]", self.close(format!("{input} -> GroupBy[{} sets]", sets.len())))
+            }
+            PlanKind::Union { inputs } => {
+                let parts: Vec<String> = inputs
+                    .iter()
+                    .map(|input| {
+                        let part = self.open(input);
+                        self.close(format!("{part} -> Rows")).to_string()
+                    })
+                    .collect();
+                format!("Union[pipelines {}]", parts.join(", "))
+            }
+            PlanKind::Shared(plan) => self.open(plan),
         }
     }
 
@@ -121,6 +136,8 @@ fn side(plan: &Plan) -> Side {
         PlanKind::Input { .. } => Side::Columns(None),
         PlanKind::Project { input, .. } => side(input),
         PlanKind::Sort { input, skip: 0, fetch: None, .. } => side(input),
+        PlanKind::Union { .. } | PlanKind::GroupingSets { .. } => Side::Columns(None),
+        PlanKind::Shared(plan) => side(plan),
         PlanKind::Filter { .. }
         | PlanKind::Join(_)
         | PlanKind::Aggregate { .. }

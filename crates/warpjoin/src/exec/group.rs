@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use super::group_distinct::distinct_plan;
+use super::group_distinct::{distinct_arguments, distinct_plan};
 use super::group_estimate::{Estimate, PartitionChoice, leaves_other_forms};
 use super::group_target::{GroupRoom, GroupTarget};
 use super::launch::{Target, launch_shape};
@@ -35,29 +35,43 @@ struct PlannedGroups {
 }
 
 /// Accumulators of a group-by and the expressions that make its output of them.
-struct Aggregation {
-    accumulators: Vec<Accumulator>,
+pub(super) struct Aggregation {
+    pub accumulators: Vec<Accumulator>,
     /// Over the group keys, then the accumulators.
-    outputs: Vec<Expr>,
+    pub outputs: Vec<Expr>,
 }
 
 impl Query<'_> {
     /// Runs a group-by.
     pub(crate) fn aggregate(&mut self, input: &Plan, keys: &[Expr], calls: &[AggregateCall]) -> Result<Relation> {
-        if let Some(plan) = distinct_plan(input, keys, calls) {
-            return self.relation(&plan);
+        if calls.iter().any(|call| call.is_distinct) {
+            // One argument has its input to itself.
+            let is_read_once = distinct_arguments(calls).len() < 2;
+            let input = if is_read_once { input.clone() } else { input.clone().into_shared() };
+            let plan = distinct_plan(&input, keys, calls).ok_or_else(|| Error::internal("no plan for DISTINCT"))?;
+            let relation = self.relation(&plan);
+            self.release(&input);
+            return relation;
         }
         let relation = self.relation(input)?;
         let aggregation = Aggregation::of(keys, calls);
-        let mut groups = self.run_groups(&relation, keys.to_vec(), aggregation.accumulators.clone())?;
+        let groups = self.group(&relation, keys, &aggregation.accumulators)?;
         drop(relation);
-        if self.devices() > 1 {
-            groups = self.merge_groups(groups, keys, &aggregation.accumulators)?;
-        }
         let mut result = Relation::new(Source::Groups(Arc::new(groups)));
         result.width = aggregation.outputs.len();
         result.steps.push(Step::Project(aggregation.outputs));
         Ok(result)
+    }
+
+    /// Aggregates on every device, then over all of them: each group is on one device.
+    pub(super) fn group(
+        &mut self,
+        relation: &Relation,
+        keys: &[Expr],
+        accumulators: &[Accumulator],
+    ) -> Result<GroupTable> {
+        let groups = self.run_groups(relation, keys.to_vec(), accumulators.to_vec())?;
+        if self.devices() > 1 { self.merge_groups(groups, keys, accumulators) } else { Ok(groups) }
     }
 
     /// Sends every partial group to the device that owns it, and merges there.
@@ -69,23 +83,9 @@ impl Query<'_> {
         let rows = self.exchange(rows)?;
         let owned: Vec<bool> = rows.shards.iter().map(|shard| shard.rows > 0).collect();
         // Column 0 is the key word for routing.
-        let column = |index: usize, data_type: &DataType| Expr::column(1 + index, data_type.clone(), true);
-        let merged_keys = keys.iter().enumerate().map(|(index, key)| column(index, &key.data_type)).collect();
-        let merged = accumulators
-            .iter()
-            .enumerate()
-            .map(|(index, accumulator)| Accumulator {
-                function: match accumulator.function {
-                    AggregateFunction::Count => AggregateFunction::Sum,
-                    function => function,
-                },
-                argument: Some(column(keys.len() + index, &accumulator.data_type)),
-                second: None,
-                term: Term::Value,
-                data_type: accumulator.data_type.clone(),
-                is_merge: true,
-            })
-            .collect();
+        let column = |index: usize, key: &Expr| Expr::column(1 + index, key.data_type.clone(), true);
+        let merged_keys = keys.iter().enumerate().map(|(index, key)| column(index, key)).collect();
+        let merged = merging(accumulators, 1 + keys.len());
         let relation = Relation::new(Source::Intermediate(Arc::new(rows)));
         let mut groups = self.run_groups(&relation, merged_keys, merged)?;
         if keys.is_empty() {
@@ -288,7 +288,7 @@ impl Query<'_> {
 
 impl Aggregation {
     /// Splits averages into sum and count; accumulators that occur twice are kept once by the sink.
-    fn of(keys: &[Expr], calls: &[AggregateCall]) -> Self {
+    pub(super) fn of(keys: &[Expr], calls: &[AggregateCall]) -> Self {
         let mut accumulators = vec![];
         let mut add_term = |function, argument: Option<&Expr>, second: Option<&Expr>, term, data_type: DataType| {
             let index = keys.len() + accumulators.len();
@@ -324,6 +324,22 @@ impl Aggregation {
         }
         Self { accumulators, outputs }
     }
+}
+
+/// What brings partial results together that stand in columns from `first` on.
+pub(super) fn merging(accumulators: &[Accumulator], first: usize) -> Vec<Accumulator> {
+    let merge = |(index, accumulator): (usize, &Accumulator)| Accumulator {
+        function: match accumulator.function {
+            AggregateFunction::Count => AggregateFunction::Sum,
+            function => function,
+        },
+        argument: Some(Expr::column(first + index, accumulator.data_type.clone(), true)),
+        second: None,
+        term: Term::Value,
+        data_type: accumulator.data_type.clone(),
+        is_merge: true,
+    };
+    accumulators.iter().enumerate().map(merge).collect()
 }
 
 /// Adds the count and the sums of a second moment; with the powers of ten in the sums of products.

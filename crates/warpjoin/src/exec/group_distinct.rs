@@ -41,7 +41,7 @@ pub(super) fn distinct_plan(input: &Plan, keys: &[Expr], calls: &[AggregateCall]
 }
 
 /// The different arguments of DISTINCT.
-fn distinct_arguments(calls: &[AggregateCall]) -> Vec<&Expr> {
+pub(super) fn distinct_arguments(calls: &[AggregateCall]) -> Vec<&Expr> {
     let mut arguments: Vec<&Expr> = vec![];
     for argument in calls.iter().filter(|call| call.is_distinct).filter_map(|call| call.argument.as_ref()) {
         if !arguments.iter().any(|known| is_same(known, argument)) {
@@ -107,7 +107,7 @@ fn parts_of(call: &AggregateCall) -> Vec<AggregateCall> {
 }
 
 /// A sum of counts over no rows is null, a count is 0.
-fn or_zero(count: Expr) -> Expr {
+pub(super) fn or_zero(count: Expr) -> Expr {
     let data_type = count.data_type.clone();
     let is_null =
         Expr { kind: ExprKind::IsNull(Box::new(count.clone())), data_type: DataType::Boolean, nullable: false };

@@ -301,5 +301,7 @@ fn traces(
             }
         }
         PlanKind::Aggregate { group_by, .. } => of_group && group_by.len() == 1 && column == 0,
+        PlanKind::Shared(plan) => traces(inputs, plan, column, of_group, holds),
+        PlanKind::GroupingSets { .. } | PlanKind::Union { .. } => false,
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Query<'a> {
     pub sorts: Vec<SortFlights>,
     /// Buffers that nobody needs any more.
     pub kept: Vec<Buffer>,
+    /// Plans that stand in several places and have run, by address.
+    pub shared: HashMap<usize, (Arc<Plan>, Relation)>,
 }
 
 impl<'a> Query<'a> {
@@ -68,6 +70,7 @@ impl<'a> Query<'a> {
             tests: TestResults::default(),
             sorts: vec![],
             kept: vec![],
+            shared: HashMap::new(),
         })
     }
 
@@ -131,6 +134,15 @@ impl<'a> Query<'a> {
                     self.limited(&relation, skip, fetch)
                 }
             },
+            PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
+                let id_type = plan.schema.field(group_by.len()).data_type();
+                self.grouping_sets(input, group_by, (sets, id_type), aggregates)
+            }
+            PlanKind::Union { inputs } => {
+                let relations = inputs.iter().map(|input| self.relation(input)).collect::<Result<Vec<_>>>()?;
+                self.union(relations)
+            }
+            PlanKind::Shared(plan) => self.shared(plan),
         }
     }
 

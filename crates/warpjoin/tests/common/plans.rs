@@ -78,6 +78,28 @@ impl Oracle<'_> {
             PlanKind::Aggregate { input, group_by, aggregates } => {
                 self.aggregate(&self.rows(input)?, group_by, aggregates)
             }
+            PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
+                let (rows, mut out) = (self.rows(input)?, vec![]);
+                for set in sets {
+                    let keys: Vec<Expr> = set.keys.iter().map(|&key| group_by[key].clone()).collect();
+                    for row in self.aggregate(&rows, &keys, aggregates)? {
+                        let mut padded = vec![V::Null; group_by.len()];
+                        set.keys.iter().zip(&row).for_each(|(&key, value)| padded[key] = value.clone());
+                        padded.push(V::Int(set.id.into()));
+                        padded.extend_from_slice(&row[keys.len()..]);
+                        out.push(padded);
+                    }
+                }
+                Ok(out)
+            }
+            PlanKind::Union { inputs } => {
+                let mut rows = vec![];
+                for input in inputs {
+                    rows.extend(self.rows(input)?);
+                }
+                Ok(rows)
+            }
+            PlanKind::Shared(plan) => self.rows(plan),
         }
     }
 

@@ -10,7 +10,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use warpjoin::expr::Expr;
-use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Moment, Plan, PlanKind, SortKey};
+use warpjoin::plan::{
+    AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Moment, Plan, PlanKind, SortKey,
+};
 
 use super::case::{Case, Outcome};
 use super::data::{self, Pool, TYPES};
@@ -111,6 +113,10 @@ impl PlanMaker {
         if depth == 0 {
             return self.leaf();
         }
+        if self.kinds.as_mut().is_some_and(|rng| rng.random_bool(0.1)) {
+            let input = self.relation(depth - 1);
+            return self.union(input);
+        }
         match self.rng.random_range(0..10) {
             0..=3 if self.joins_left > 0 => {
                 self.joins_left -= 1;
@@ -161,6 +167,23 @@ impl PlanMaker {
         let types: Vec<_> = exprs.iter().map(|e| (e.data_type.clone(), e.nullable)).collect();
         let kind = PlanKind::Project { input: Box::new(input), exprs };
         node(kind, types.iter().map(|(t, n)| (t, *n)))
+    }
+
+    /// A relation, and rows of it with columns of the same types in each other's place.
+    fn union(&mut self, input: Plan) -> Plan {
+        let own = columns(&input);
+        let moved: Vec<Expr> = own
+            .iter()
+            .map(|column| {
+                let alike: Vec<&Expr> = own.iter().filter(|other| other.data_type == column.data_type).collect();
+                (*alike.choose(&mut self.rng).expect("at least the column itself")).clone()
+            })
+            .collect();
+        let types: Vec<_> = own.iter().map(|e| (e.data_type.clone(), true)).collect();
+        let kept = if self.rng.random_bool(0.5) { self.filter(input.clone()) } else { input.clone() };
+        let kind = PlanKind::Project { input: Box::new(kept), exprs: moved };
+        let other = node(kind, types.iter().map(|(t, n)| (t, *n)));
+        node(PlanKind::Union { inputs: vec![input, other] }, types.iter().map(|(t, n)| (t, *n)))
     }
 
     fn join(&mut self, build: Plan, probe: Plan) -> Plan {
@@ -240,8 +263,17 @@ impl PlanMaker {
         if !has_moments && maker.rng.random_bool(0.3) {
             distinct(&mut maker, &mut aggregates);
         }
+        let calls: Vec<_> = aggregates.iter().map(result_type).collect();
         let mut types: Vec<_> = group_by.iter().map(|e| (e.data_type.clone(), e.nullable)).collect();
-        types.extend(aggregates.iter().map(|a| (a.data_type.clone(), a.function != AggregateFunction::Count)));
+        let has_sets = |rng: &mut StdRng| rng.random_bool(0.3).then(|| sets(rng, group_by.len()));
+        if let Some(sets) = self.kinds.as_mut().and_then(has_sets) {
+            types.iter_mut().for_each(|(_, nullable)| *nullable = true);
+            types.push((DataType::UInt32, false));
+            types.extend(calls);
+            let kind = PlanKind::GroupingSets { input: Box::new(input), group_by, sets, aggregates };
+            return node(kind, types.iter().map(|(t, n)| (t, *n)));
+        }
+        types.extend(calls);
         let kind = PlanKind::Aggregate { input: Box::new(input), group_by, aggregates };
         node(kind, types.iter().map(|(t, n)| (t, *n)))
     }
@@ -251,6 +283,23 @@ impl PlanMaker {
 fn is_exact(plan: &Plan) -> bool {
     !matches!(plan.kind, PlanKind::Aggregate { .. } | PlanKind::Project { .. })
         && plan.inputs().into_iter().all(is_exact)
+}
+
+/// Type of a result, and whether it may be null.
+pub(crate) fn result_type(call: &AggregateCall) -> (DataType, bool) {
+    (call.data_type.clone(), call.function != AggregateFunction::Count)
+}
+
+/// A few sets of so many keys: any of them, or each of the next without its last key.
+fn sets(rng: &mut StdRng, keys: usize) -> Vec<GroupingSet> {
+    let is_rollup = rng.random_bool(0.5);
+    let count = if is_rollup { keys as u64 + 1 } else { rng.random_range(1..=4) };
+    (0..count)
+        .map(|id| {
+            let keys = (0..keys).filter(|&key| if is_rollup { key as u64 >= id } else { rng.random_bool(0.5) });
+            GroupingSet { keys: keys.collect(), id }
+        })
+        .collect()
 }
 
 /// Kinds of join, as often as they should occur; `None`: an inner or semi join.

@@ -1,0 +1,55 @@
+//! Unions: they join parts that are on the devices already.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::union::UnionExec;
+use warpjoin::Reason;
+use warpjoin::exec::check;
+use warpjoin::plan::{Plan, PlanKind};
+
+use super::candidate::{Candidate, Operators};
+use super::relation::Relation;
+use super::{Matcher, Outcome};
+
+impl Matcher<'_> {
+    /// UNION ALL. An input on the CPU is uploaded only where another one comes from a join or an aggregate on the
+    /// devices; a union of tables starts no part, but what is above it may.
+    pub(super) fn union(&mut self, node: &Arc<dyn ExecutionPlan>) -> Result<Outcome> {
+        let mut inputs = vec![];
+        for child in node.children() {
+            inputs.push(self.visit(child)?);
+        }
+        let is_device = |input: &Outcome| matches!(input, Outcome::Device(_));
+        let is_worth_it = |input: &Outcome| matches!(input, Outcome::Device(part) if part.operators().count() > 0);
+        if !inputs.iter().all(is_device) && !inputs.iter().any(is_worth_it) {
+            return self.keep_over(node, inputs);
+        }
+        match self.union_candidates(node, &inputs) {
+            Ok((relation, parts)) => {
+                // Whatever kind of union it is: one of templates has no partitions to interleave.
+                let templates = parts.iter().map(|part| Arc::clone(part.template())).collect();
+                let template = UnionExec::try_new(templates)?;
+                let grown = Candidate::grown_to(node, template, relation, parts, Operators::default());
+                Ok(Outcome::Device(Box::new(grown)))
+            }
+            Err(reason) => {
+                self.decline(node, reason, false);
+                self.keep_over(node, inputs)
+            }
+        }
+    }
+
+    fn union_candidates(
+        &mut self,
+        node: &Arc<dyn ExecutionPlan>,
+        inputs: &[Outcome],
+    ) -> Result<(Relation, Vec<Candidate>), Reason> {
+        let parts = inputs.iter().map(|input| self.input(input)).collect::<Result<Vec<_>, _>>()?;
+        let inputs = parts.iter().map(|part| part.relation.plan.clone()).collect();
+        let plan = Plan { kind: PlanKind::Union { inputs }, schema: node.schema() };
+        check(&plan)?;
+        Ok((Relation { plan }, parts))
+    }
+}
