@@ -61,6 +61,29 @@ pub enum PlanKind {
         /// The aggregates.
         aggregates: Vec<AggregateCall>,
     },
+    /// The input's rows, with something that the optimiser has found out. Not part of plans that are handed in.
+    Marked {
+        /// Input.
+        input: Box<Plan>,
+        /// What.
+        mark: Mark,
+    },
+}
+
+/// What the optimiser has found out about a node.
+#[derive(Debug, Clone)]
+pub enum Mark {
+    /// A build side whose table others probe as well: it is made before what reads it.
+    Published(usize),
+    /// Rows without a match in the published table of that number are dropped: nobody needs them.
+    Reduced {
+        /// Number of the table.
+        table: usize,
+        /// The keys, in the order of the table's.
+        keys: Vec<Expr>,
+    },
+    /// Occurs several times in the plan; run once.
+    Shared(usize),
 }
 
 /// A hash join.
@@ -240,11 +263,33 @@ impl Plan {
     pub fn inputs(&self) -> Vec<&Plan> {
         match &self.kind {
             PlanKind::Scan { .. } | PlanKind::Input { .. } => vec![],
-            PlanKind::Filter { input, .. } | PlanKind::Project { input, .. } | PlanKind::Aggregate { input, .. } => {
-                vec![input]
-            }
+            PlanKind::Filter { input, .. }
+            | PlanKind::Project { input, .. }
+            | PlanKind::Aggregate { input, .. }
+            | PlanKind::Marked { input, .. } => vec![input],
             PlanKind::Join(join) => vec![&join.build, &join.probe],
         }
+    }
+
+    /// The node over what `with` makes of its direct inputs, which has the same columns.
+    #[must_use]
+    pub(crate) fn map_inputs(mut self, with: &mut dyn FnMut(Plan) -> Plan) -> Self {
+        let mut map = |place: &mut Plan| {
+            let nothing = Plan { kind: PlanKind::Input { index: usize::MAX }, schema: Arc::clone(&place.schema) };
+            *place = with(std::mem::replace(place, nothing));
+        };
+        match &mut self.kind {
+            PlanKind::Scan { .. } | PlanKind::Input { .. } => {}
+            PlanKind::Filter { input, .. }
+            | PlanKind::Project { input, .. }
+            | PlanKind::Aggregate { input, .. }
+            | PlanKind::Marked { input, .. } => map(input),
+            PlanKind::Join(join) => {
+                map(&mut join.build);
+                map(&mut join.probe);
+            }
+        }
+        self
     }
 
     /// One line: what this node does.
@@ -268,6 +313,11 @@ impl Plan {
                 let calls: Vec<String> = aggregates.iter().map(AggregateCall::to_string).collect();
                 format!("GroupBy: [{}], [{}]", list(group_by), calls.join(", "))
             }
+            PlanKind::Marked { mark: Mark::Published(number), .. } => format!("Table {number}"),
+            PlanKind::Marked { mark: Mark::Reduced { table, keys }, .. } => {
+                format!("RuntimeFilter: [{}] in table {table}", list(keys))
+            }
+            PlanKind::Marked { mark: Mark::Shared(number), .. } => format!("Shared {number}"),
         }
     }
 }

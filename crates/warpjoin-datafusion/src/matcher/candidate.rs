@@ -193,9 +193,10 @@ fn renumber(plan: &mut Plan, positions: &HashMap<usize, usize>) {
                 *index = position;
             }
         }
-        PlanKind::Filter { input, .. } | PlanKind::Project { input, .. } | PlanKind::Aggregate { input, .. } => {
-            renumber(input, positions);
-        }
+        PlanKind::Filter { input, .. }
+        | PlanKind::Project { input, .. }
+        | PlanKind::Aggregate { input, .. }
+        | PlanKind::Marked { input, .. } => renumber(input, positions),
         PlanKind::Join(join) => {
             renumber(&mut join.build, positions);
             renumber(&mut join.probe, positions);

@@ -47,6 +47,7 @@ pub(crate) use constants::{
     ROW_WORDS_MAX, SAMPLE_SLOTS, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, control, group_counter, status,
 };
 pub(crate) use emitter::ValidityForm;
+pub(crate) use expr::conjuncts;
 pub(crate) use functions::check as check_function;
 pub(crate) use matches::{match_threads, shared_row_bytes};
 pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};

@@ -24,6 +24,7 @@ pub fn check(plan: &Plan) -> Result<(), Reason> {
         PlanKind::Filter { predicate, .. } => check_expr(predicate),
         PlanKind::Project { exprs, .. } => exprs.iter().try_for_each(check_expr),
         PlanKind::Join(join) => check_join(join),
+        PlanKind::Marked { .. } => Err(Reason::Node("a mark of the optimiser in a plan that was handed in".into())),
         PlanKind::Aggregate { group_by, aggregates, .. } => {
             group_by.iter().try_for_each(check_expr)?;
             aggregates.iter().try_for_each(check_aggregate)?;

@@ -1,5 +1,6 @@
 //! One query under way: turns the device plan into relations, running pipelines at breakers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ use super::compile::Mode;
 use super::metrics::QueryMetrics;
 use super::options::ExecOptions;
 use super::partition::Deferred;
-use super::relation::{Relation, Source};
+use super::relation::{JoinTable, Relation, Source};
 use crate::codegen::Step;
 use crate::plan::{Plan, PlanKind};
 use crate::{Error, Result, Session, Table};
@@ -29,6 +30,10 @@ pub(crate) struct Query<'a> {
     pub mode: Mode,
     /// A build side is being reduced.
     pub is_reducing: bool,
+    /// Tables that several joins probe, by number, and the payload column of each build column.
+    pub published: HashMap<usize, (Arc<JoinTable>, Vec<Option<usize>>)>,
+    /// Relations that occur several times, by number.
+    pub shared: HashMap<usize, Relation>,
     /// Partitions that nobody has looked at yet.
     pub deferred: Vec<Deferred>,
     /// Buffers that nobody needs any more.
@@ -52,6 +57,8 @@ impl<'a> Query<'a> {
             started: Instant::now(),
             mode: Mode::Run(false),
             is_reducing: false,
+            published: HashMap::new(),
+            shared: HashMap::new(),
             deferred: vec![],
             kept: vec![],
         })
@@ -97,6 +104,7 @@ impl<'a> Query<'a> {
             }
             PlanKind::Join(join) => self.join(join),
             PlanKind::Aggregate { input, group_by, aggregates } => self.aggregate(input, group_by, aggregates),
+            PlanKind::Marked { input, mark } => self.marked(input, mark),
         }
     }
 

@@ -3,7 +3,7 @@
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use warpjoin::exec::{Distribution, GroupByForm};
+use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, RuntimeFilters};
 use warpjoin::{ExecOptions, JoinForm};
 
 /// How a case is run. What is not said here is the default.
@@ -21,6 +21,8 @@ pub(crate) struct Settings {
     pub(crate) join_form: Option<JoinForm>,
     pub(crate) partition_rows: Option<u32>,
     pub(crate) reduced_rows_min: Option<u64>,
+    pub(crate) join_order: JoinOrder,
+    pub(crate) runtime_filters: RuntimeFilters,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
 }
@@ -40,6 +42,8 @@ impl Default for Settings {
             join_form: None,
             partition_rows: None,
             reduced_rows_min: None,
+            join_order: JoinOrder::AsGiven,
+            runtime_filters: RuntimeFilters::Off,
             keeps: false,
         }
     }
@@ -59,6 +63,8 @@ impl Settings {
             join_form: self.join_form,
             partition_rows: self.partition_rows,
             reduced_rows_min: self.reduced_rows_min,
+            join_order: self.join_order,
+            runtime_filters: self.runtime_filters,
             ..ExecOptions::default()
         }
     }
@@ -92,5 +98,9 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
             .expect("some"),
         partition_rows: *[None, Some(1), Some(7), Some(50)].choose(rng).expect("some"),
         reduced_rows_min: *[None, Some(0), Some(20)].choose(rng).expect("some"),
+        join_order: *[JoinOrder::Auto, JoinOrder::AsGiven, JoinOrder::Seeded(rng.random())].choose(rng).expect("some"),
+        runtime_filters: *[RuntimeFilters::Auto, RuntimeFilters::Off, RuntimeFilters::Always]
+            .choose(rng)
+            .expect("some"),
     }
 }
