@@ -8,7 +8,7 @@ mod report;
 mod run;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, Statistics};
@@ -19,6 +19,7 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, Evalu
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use warpjoin::exec::Explanation;
 use warpjoin::plan::Plan;
 use warpjoin::{ExecOptions, QueryMetrics, Session};
 
@@ -41,8 +42,8 @@ pub struct WarpjoinExec {
 #[derive(Debug)]
 struct Part {
     plan: Plan,
-    /// One line a pipeline, in the order in which they run.
-    pipelines: Vec<String>,
+    /// How it would run, once somebody asked.
+    explanation: OnceLock<Explanation>,
     /// The same on the CPU, with holes where the children belong.
     template: Arc<dyn ExecutionPlan>,
     operators: Operators,
@@ -52,6 +53,12 @@ struct Part {
     strict: bool,
     /// Estimate for the rows that come out.
     statistics: Arc<Statistics>,
+}
+
+impl Part {
+    fn explanation(&self) -> &Explanation {
+        self.explanation.get_or_init(|| warpjoin::exec::explain(&self.plan, &self.session, &self.settings))
+    }
 }
 
 impl WarpjoinExec {
@@ -83,11 +90,13 @@ impl WarpjoinExec {
         let settings = ExecOptions {
             probe_group_lanes: (options.group_size_lanes > 0).then_some(options.group_size_lanes),
             join_form: options.join_form,
+            join_order: options.join_order,
+            runtime_filters: options.runtime_filters,
             group_by_form: options.group_by_form,
             ..ExecOptions::default()
         };
         let part = Part {
-            pipelines: warpjoin::exec::pipelines(&plan, &session, &settings),
+            explanation: OnceLock::new(),
             plan,
             template,
             operators,

@@ -196,6 +196,7 @@ fn renumber(plan: &mut Plan, positions: &HashMap<usize, usize>) {
         PlanKind::Filter { input, .. }
         | PlanKind::Project { input, .. }
         | PlanKind::Aggregate { input, .. }
+        | PlanKind::Marked { input, .. }
         | PlanKind::Sort { input, .. }
         | PlanKind::Limit { input, .. }
         | PlanKind::GroupingSets { input, .. } => renumber(input, positions),
