@@ -82,6 +82,13 @@ pub enum ExprKind {
     },
     /// Mean from a sum and a count: null where the count is 0, truncated to the result's scale.
     Average(Box<Expr>, Box<Expr>),
+    /// A number whose order is that of rows by several keys, the first key first. UInt64, never null.
+    OrderWord(Vec<OrderKey>),
+    /// The number of the source's row, below 2^bits; over all devices each number once. UInt64.
+    RowNumber {
+        /// Bits of the number.
+        bits: u32,
+    },
     /// A statistic from a count and sums of distances from any one number: of x, of x²; of pairs: of x, of y, of xy;
     /// of a correlation: of x, of y, of xy, of x², of y².
     Moment {
@@ -92,6 +99,17 @@ pub enum ExprKind {
         /// The count, then the sums.
         sums: Vec<Expr>,
     },
+}
+
+/// One key of an order.
+#[derive(Debug, Clone)]
+pub struct OrderKey {
+    /// The key. Floats are in IEEE total order.
+    pub expr: Expr,
+    /// Largest first.
+    pub descending: bool,
+    /// Where nulls come, descending or not.
+    pub nulls_first: bool,
 }
 
 /// Arithmetic operators.
@@ -204,6 +222,10 @@ impl Expr {
                 ExprKind::Function(*function, arguments.iter().map(|a| a.remap(column)).collect())
             }
             ExprKind::Average(a, b) => ExprKind::Average(boxed(a), boxed(b)),
+            ExprKind::OrderWord(keys) => {
+                ExprKind::OrderWord(keys.iter().map(|key| OrderKey { expr: key.expr.remap(column), ..*key }).collect())
+            }
+            ExprKind::RowNumber { bits } => ExprKind::RowNumber { bits: *bits },
             ExprKind::Moment { moment, scale, sums } => ExprKind::Moment {
                 moment: *moment,
                 scale: *scale,
@@ -235,7 +257,8 @@ impl Expr {
     /// Direct operands.
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
-            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Deferred(_) => vec![],
+            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Deferred(_) | ExprKind::RowNumber { .. } => vec![],
+            ExprKind::OrderWord(keys) => keys.iter().map(|key| &key.expr).collect(),
             ExprKind::Function(_, arguments) | ExprKind::Moment { sums: arguments, .. } => arguments.iter().collect(),
             ExprKind::Arithmetic(_, a, b)
             | ExprKind::Compare(_, a, b)
@@ -296,9 +319,21 @@ impl fmt::Display for Expr {
                 let sums: Vec<String> = sums.iter().map(Expr::to_string).collect();
                 write!(f, "{moment:?}({})", sums.join(", "))
             }
+            ExprKind::OrderWord(keys) => {
+                let keys: Vec<String> = keys.iter().map(OrderKey::to_string).collect();
+                write!(f, "order[{}]", keys.join(", "))
+            }
+            ExprKind::RowNumber { .. } => f.write_str("row number"),
             ExprKind::Average(sum, count) => write!(f, "({sum} / {count})"),
             ExprKind::OverDictionary { operand, function } => write!(f, "dictionary[{operand}]({function})"),
         }
+    }
+}
+
+impl fmt::Display for OrderKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let direction = if self.descending { " DESC" } else { "" };
+        write!(f, "{}{direction} NULLS {}", self.expr, if self.nulls_first { "FIRST" } else { "LAST" })
     }
 }
 

@@ -25,6 +25,7 @@ mod functions;
 mod lookup;
 mod matches;
 mod moments;
+mod order;
 mod packing;
 mod params;
 mod partition;
@@ -49,6 +50,7 @@ pub(crate) use constants::{
 pub(crate) use emitter::ValidityForm;
 pub(crate) use functions::check as check_function;
 pub(crate) use matches::{match_threads, shared_row_bytes};
+pub(crate) use order::WORD_BITS as ORDER_WORD_BITS;
 pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 pub(crate) use pipeline::{GeneratedPipeline, Grid, SinkShape, generate};
 pub(crate) use regroup::regroup;

@@ -76,6 +76,7 @@ impl Explain<'_> {
                 format!("Union[pipelines {}]", parts.join(", "))
             }
             PlanKind::Shared(plan) => self.open(plan),
+            PlanKind::Numbered { input } => self.open(input),
         }
     }
 
@@ -116,6 +117,7 @@ fn side(plan: &Plan) -> Side {
         PlanKind::Project { input, .. } => side(input),
         PlanKind::Union { .. } | PlanKind::GroupingSets { .. } => Side::Columns(None),
         PlanKind::Shared(plan) => side(plan),
+        PlanKind::Numbered { input } => side(input),
         PlanKind::Filter { .. } | PlanKind::Join(_) | PlanKind::Aggregate { .. } => Side::Rows,
     }
 }

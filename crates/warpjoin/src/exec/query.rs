@@ -109,6 +109,7 @@ impl<'a> Query<'a> {
                 let relations = inputs.iter().map(|input| self.relation(input)).collect::<Result<Vec<_>>>()?;
                 self.union(relations)
             }
+            PlanKind::Numbered { input } => self.numbered(input),
             PlanKind::Shared(plan) => self.shared(plan),
         }
     }
