@@ -1,4 +1,4 @@
-// Multisplit and transposition: brings every row to the device that owns its key.
+// Multisplit and transposition: brings every row to the device that owns its key, by hash or by range.
 //
 // route_count: counts[devices] += rows of each owner. route_assign: positions[row] = the row's place
 // within the source's run at its owner, owner in the top byte; rows of a tile that go to one owner
@@ -10,11 +10,21 @@
 
 struct RouteParams {
     u64 rows;
-    const u64* keys;
+    const u64* keys;       // u32 where they are not wide
     u64 devices;
-    u64* counts;     // WJ_DEVICES_MAX; in route_assign the cursors, starting at 0
-    u64* positions;  // rows
+    u64* counts;           // WJ_DEVICES_MAX; in route_assign the cursors, starting at 0
+    u64* positions;        // rows
+    const u64* splitters;  // devices - 1, ascending: the least key of each device but the first; null: owners by hash
+    u64 is_wide;
 };
+
+WJ_DEVICE u32 owner_of(const RouteParams& p, u64 row) {
+    const u64 key = p.is_wide ? p.keys[row] : reinterpret_cast<const u32*>(p.keys)[row];
+    if (p.splitters == nullptr) return hash_device(hash_key(key), (u32)p.devices);
+    u32 owner = 0;
+    for (u32 device = 1; device < p.devices; ++device) owner += key >= p.splitters[device - 1];
+    return owner;
+}
 
 struct RouteShared {
     u64 firsts[WJ_DEVICES_MAX];
@@ -42,7 +52,7 @@ WJ_ENTRY(route_count, RouteParams, WJ_BLOCK_THREADS) {
     for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const u64 row = tile * blockDim.x + threadIdx.x;
         const bool active = row < p.rows;
-        const u32 owner = active ? hash_device(hash_key(p.keys[row]), (u32)p.devices) : 0;
+        const u32 owner = active ? owner_of(p, row) : 0;
         rank_in_tile(shared, owner, active);
         if (threadIdx.x < p.devices && shared.counts[threadIdx.x] != 0) {
             atomicAdd(&p.counts[threadIdx.x], (u64)shared.counts[threadIdx.x]);
@@ -57,7 +67,7 @@ WJ_ENTRY(route_assign, RouteParams, WJ_BLOCK_THREADS) {
     for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const u64 row = tile * blockDim.x + threadIdx.x;
         const bool active = row < p.rows;
-        const u32 owner = active ? hash_device(hash_key(p.keys[row]), (u32)p.devices) : 0;
+        const u32 owner = active ? owner_of(p, row) : 0;
         const u32 rank = rank_in_tile(shared, owner, active);
         if (threadIdx.x < p.devices) {
             shared.firsts[threadIdx.x] = atomicAdd(&p.counts[threadIdx.x], (u64)shared.counts[threadIdx.x]);

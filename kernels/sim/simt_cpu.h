@@ -89,6 +89,13 @@ WJ_SIM_ATOMIC T load_relaxed(const T* address) {
     return *const_cast<const volatile T*>(address);
 }
 
+// A store that is made at once, for threads that wait for it.
+template <class T>
+WJ_SIM_ATOMIC void store_relaxed(T* address, T value) {
+    WjObservable observable;
+    *const_cast<volatile T*>(address) = value;
+}
+
 // The host's caches take no hints.
 template <class T>
 WJ_SIM_INLINE T load_once(const T* address) {

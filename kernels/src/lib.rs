@@ -47,6 +47,12 @@ pub const JOIN_BUILD: KernelFile = KernelFile { name: "join_build.cu", text: inc
 /// Radix partition of rows of words.
 pub const PARTITION: KernelFile = KernelFile { name: "partition.cu", text: include_str!("../partition.cu") };
 
+/// Radix sort by key words.
+pub const SORT: KernelFile = KernelFile { name: "sort.cu", text: include_str!("../sort.cu") };
+
+/// First rows by key words, and the order of few rows.
+pub const TOP_K: KernelFile = KernelFile { name: "top_k.cu", text: include_str!("../top_k.cu") };
+
 /// Columns of tables to words, and back.
 pub const WORDS: KernelFile = KernelFile { name: "words.cu", text: include_str!("../words.cu") };
 
@@ -55,6 +61,9 @@ pub const HASH_TABLE: KernelFile = KernelFile { name: "hash_table.cu", text: inc
 
 /// Rows by key of multimaps.
 pub const HASH_LISTS: KernelFile = KernelFile { name: "hash_lists.cu", text: include_str!("../hash_lists.cu") };
+
+/// Tests of the strings of dictionaries.
+pub const STRINGS: KernelFile = KernelFile { name: "strings.cu", text: include_str!("../strings.cu") };
 
 /// Multisplit and transposition.
 pub const EXCHANGE: KernelFile = KernelFile { name: "exchange.cu", text: include_str!("../exchange.cu") };

@@ -39,6 +39,12 @@ __device__ __forceinline__ T load_relaxed(const T* address) {
     return *const_cast<const volatile T*>(address);
 }
 
+// A store that is made at once, for threads that wait for it.
+template <class T>
+__device__ __forceinline__ void store_relaxed(T* address, T value) {
+    *const_cast<volatile T*>(address) = value;
+}
+
 // A load of what is read once, and a store of what is not read soon: they leave the L2 cache to others.
 template <class T>
 __device__ __forceinline__ T load_once(const T* address) {

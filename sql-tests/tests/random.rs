@@ -33,7 +33,7 @@ fn run_seeds(name: &str, seeds: impl Iterator<Item = u64>) {
     let stock = Engine::new(EngineKind::Stock);
     let engines = DEVICE_COUNTS.map(|devices| Engine::new(EngineKind::Simulated(devices)));
     let (mut cases, mut on_devices, mut with_rows, mut failures) = (0, 0, 0, vec![]);
-    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut reasons, mut operators) = (BTreeMap::<String, usize>::new(), BTreeMap::<String, usize>::new());
     for seed in seeds {
         let mut engine = engines[(seed % 4) as usize].clone();
         if seed / 4 % SCHEDULED_EVERY == 0 {
@@ -41,6 +41,9 @@ fn run_seeds(name: &str, seeds: impl Iterator<Item = u64>) {
         }
         let case = Case::new(seed);
         let result = runtime.block_on(case.run(&engine, &stock)).unwrap();
+        for operator in result.operators {
+            *operators.entry(operator).or_default() += 1;
+        }
         cases += 1;
         on_devices += usize::from(result.on_devices);
         with_rows += usize::from(result.rows.is_some_and(|rows| rows > 0));
@@ -55,6 +58,8 @@ fn run_seeds(name: &str, seeds: impl Iterator<Item = u64>) {
     }
     let wrong = failures.len();
     announce(&format!("{name}: {cases} queries, {with_rows} with rows, {on_devices} wholly on devices, {wrong} wrong"));
+    let hits: Vec<String> = operators.iter().map(|(operator, count)| format!("{operator} {count}")).collect();
+    announce(&format!("{name}, on devices: {}", hits.join("; ")));
     for (reason, count) in reasons {
         announce(&format!("  {count} x {reason}"));
     }

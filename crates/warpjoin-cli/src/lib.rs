@@ -15,4 +15,4 @@ pub use error::{CliError, Result};
 pub use output::print_line;
 pub use shell::{ShellArgs, run_shell};
 pub use target::TargetArgs;
-pub use tpch::{TpchArgs, run_tpch};
+pub use tpch::{TpchArgs, TpchReportArgs, run_tpch, run_tpch_report};

@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use warpjoin_cli::{CliError, ShellArgs, TpchArgs, describe_devices, print_line, run_shell, run_tpch};
+use warpjoin_cli::{
+    CliError, ShellArgs, TpchArgs, TpchReportArgs, describe_devices, print_line, run_shell, run_tpch, run_tpch_report,
+};
 
 // Planning is thousands of small allocations: half of its time with the system's allocator.
 #[global_allocator]
@@ -23,6 +25,8 @@ enum Command {
     Devices,
     /// Run TPC-H queries through warpjoin and through stock DataFusion, and compare
     Tpch(TpchArgs),
+    /// Print what `tpch --json` wrote as a Markdown table, with a plot
+    TpchReport(TpchReportArgs),
     /// Run SQL over Parquet and CSV files
     Sql(ShellArgs),
 }
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Devices => print_line(&describe_devices()).map(|()| true),
         Command::Tpch(arguments) => runtime.block_on(run_tpch(&arguments)),
+        Command::TpchReport(arguments) => run_tpch_report(&arguments),
         Command::Sql(arguments) => runtime.block_on(run_shell(&arguments)),
     };
     // A cancelled query may still hold a blocking thread: do not wait for it.

@@ -141,8 +141,16 @@ fn tpch_answers_are_equal_on_simulated_devices() {
     ];
     let output = warpjoin(&arguments);
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
-    assert!(stdout(&output).contains("8 of 8 equal"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("22 of 22 equal"), "{}", stdout(&output));
     assert_eq!(std::fs::read_to_string(answers.join("q01.csv")).unwrap().lines().count(), 5);
+    let plot = folder.join("plot.svg");
+    let table = warpjoin(&["tpch-report", json.to_str().unwrap(), "--plot", plot.to_str().unwrap()]);
+    assert!(table.status.success(), "{}", stderr(&table));
+    assert_eq!(stdout(&table).lines().filter(|line| line.starts_with("| ")).count(), 1 + 22 + 1, "{}", stdout(&table));
+    // Two bars a query, and two in the legend.
+    let plot = std::fs::read_to_string(plot).unwrap();
+    assert!(plot.matches("<rect").count() >= 46, "{plot}");
+    refused(&["tpch-report", "Cargo.toml"], &["is no report of this version", "--json"]);
     let report = std::fs::read_to_string(json).unwrap();
     for word in ["\"kernel_ms\"", "\"sim:1\"", "\"compiled_modules\"", "\"outcome\": \"equal\""] {
         assert!(report.contains(word), "the report has no {word}");

@@ -105,6 +105,8 @@ pub struct DevicePart {
     pub joins: usize,
     /// Aggregates in it, a partial and its final one counted once.
     pub aggregates: usize,
+    /// Bytes of the resident columns that it scans, each column once.
+    pub scanned_bytes: u64,
     /// What its last run cost, if the devices finished it.
     pub metrics: Option<QueryMetrics>,
     /// Why its last run fell back to the CPU.
@@ -153,6 +155,7 @@ impl Placement {
             self.device.push(DevicePart {
                 joins: device.joins(),
                 aggregates: device.aggregates(),
+                scanned_bytes: device.plan().scanned_bytes(),
                 metrics: device.last_metrics(),
                 fallback: device.last_fallback(),
             });

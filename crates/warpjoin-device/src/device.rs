@@ -55,6 +55,8 @@ pub struct DeviceInfo {
     pub multiprocessors: u32,
     /// Size of the L2 cache.
     pub l2_bytes: u64,
+    /// What memory clock and bus width allow; 0: not known. Simulated devices say 0.
+    pub memory_bytes_per_s: u64,
     /// Most shared memory a block can ask for.
     pub shared_bytes_per_block_max: u32,
     /// Driver version or compiler in words.

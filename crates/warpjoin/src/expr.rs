@@ -3,6 +3,7 @@
 //! Typed with Arrow types and DataFusion's rules: the planner above has coerced both sides of every
 //! operator, so that nothing is converted implicitly here. Must not know how code is generated.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 
 use crate::function::Function;
-use crate::plan::Moment;
+use crate::plan::{Moment, SortKey};
+pub use crate::string_test::StringTest;
 
 /// A typed expression over the columns of one input.
 #[derive(Debug, Clone)]
@@ -82,8 +84,13 @@ pub enum ExprKind {
     },
     /// Mean from a sum and a count: null where the count is 0, truncated to the result's scale.
     Average(Box<Expr>, Box<Expr>),
-    /// A number whose order is that of rows by several keys, the first key first. UInt64, never null.
-    OrderWord(Vec<OrderKey>),
+    /// Keys of an order, packed into numbers of up to 64 bits: one of these numbers. UInt64, never null.
+    OrderWord {
+        /// The first key counts most.
+        keys: Vec<SortKey>,
+        /// Position among the numbers, of which the first counts most.
+        word: usize,
+    },
     /// The number of the source's row, below 2^bits; over all devices each number once. UInt64.
     RowNumber {
         /// Bits of the number.
@@ -99,17 +106,6 @@ pub enum ExprKind {
         /// The count, then the sums.
         sums: Vec<Expr>,
     },
-}
-
-/// One key of an order.
-#[derive(Debug, Clone)]
-pub struct OrderKey {
-    /// The key. Floats are in IEEE total order.
-    pub expr: Expr,
-    /// Largest first.
-    pub descending: bool,
-    /// Where nulls come, descending or not.
-    pub nulls_first: bool,
 }
 
 /// Arithmetic operators.
@@ -169,13 +165,25 @@ pub trait DeferredScalar: fmt::Debug + fmt::Display + Send + Sync {
 }
 
 /// A deterministic function of the distinct values of a dictionary.
-pub trait DictionaryFunction: fmt::Debug + fmt::Display + Send + Sync {
-    /// Evaluates on `values` (n x 1, of the column's type, the last one null): one result a value,
+pub trait DictionaryFunction: Any + fmt::Debug + fmt::Display + Send + Sync {
+    /// Evaluates on some `values` (n x 1, of the column's type; one may be null): one result a value,
     /// of type [`Self::data_type`].
     ///
     /// # Errors
     /// Whatever the function reports; the query then runs on the CPU and reports it there.
     fn evaluate(&self, values: &ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError>;
+
+    /// Whether `other` has the same result for every string, today and later: then what one made of a dictionary is
+    /// remembered for the other.
+    fn is_same(&self, _other: &dyn DictionaryFunction) -> bool {
+        false
+    }
+
+    /// The same as a test that devices can evaluate themselves, if it is one: null for null, and [`Self::evaluate`]'s
+    /// result for any other string.
+    fn test(&self) -> Option<StringTest> {
+        None
+    }
 
     /// Type of the result: Boolean, a type stored as an integer, a float, or a string.
     fn data_type(&self) -> DataType;
@@ -222,9 +230,10 @@ impl Expr {
                 ExprKind::Function(*function, arguments.iter().map(|a| a.remap(column)).collect())
             }
             ExprKind::Average(a, b) => ExprKind::Average(boxed(a), boxed(b)),
-            ExprKind::OrderWord(keys) => {
-                ExprKind::OrderWord(keys.iter().map(|key| OrderKey { expr: key.expr.remap(column), ..*key }).collect())
-            }
+            ExprKind::OrderWord { keys, word } => ExprKind::OrderWord {
+                keys: keys.iter().map(|key| SortKey { expr: key.expr.remap(column), ..*key }).collect(),
+                word: *word,
+            },
             ExprKind::RowNumber { bits } => ExprKind::RowNumber { bits: *bits },
             ExprKind::Moment { moment, scale, sums } => ExprKind::Moment {
                 moment: *moment,
@@ -258,7 +267,7 @@ impl Expr {
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
             ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Deferred(_) | ExprKind::RowNumber { .. } => vec![],
-            ExprKind::OrderWord(keys) => keys.iter().map(|key| &key.expr).collect(),
+            ExprKind::OrderWord { keys, .. } => keys.iter().map(|key| &key.expr).collect(),
             ExprKind::Function(_, arguments) | ExprKind::Moment { sums: arguments, .. } => arguments.iter().collect(),
             ExprKind::Arithmetic(_, a, b)
             | ExprKind::Compare(_, a, b)
@@ -319,21 +328,14 @@ impl fmt::Display for Expr {
                 let sums: Vec<String> = sums.iter().map(Expr::to_string).collect();
                 write!(f, "{moment:?}({})", sums.join(", "))
             }
-            ExprKind::OrderWord(keys) => {
-                let keys: Vec<String> = keys.iter().map(OrderKey::to_string).collect();
-                write!(f, "order[{}]", keys.join(", "))
+            ExprKind::OrderWord { keys, word } => {
+                let keys: Vec<String> = keys.iter().map(SortKey::to_string).collect();
+                write!(f, "order[{}; {word}]", keys.join(", "))
             }
             ExprKind::RowNumber { .. } => f.write_str("row number"),
             ExprKind::Average(sum, count) => write!(f, "({sum} / {count})"),
             ExprKind::OverDictionary { operand, function } => write!(f, "dictionary[{operand}]({function})"),
         }
-    }
-}
-
-impl fmt::Display for OrderKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let direction = if self.descending { " DESC" } else { "" };
-        write!(f, "{}{direction} NULLS {}", self.expr, if self.nulls_first { "FIRST" } else { "LAST" })
     }
 }
 

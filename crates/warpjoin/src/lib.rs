@@ -14,6 +14,7 @@ pub mod hash_table;
 mod operators;
 pub mod plan;
 mod session;
+mod string_test;
 mod table;
 
 pub use error::{Error, Reason, Result};

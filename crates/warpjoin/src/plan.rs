@@ -3,13 +3,14 @@
 //! Built by the Arrow-native API and by the DataFusion rule, cut into pipelines and run by
 //! [`crate::exec`]. Columns are positions; names only label the output schema.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 
 use crate::Table;
-use crate::expr::{Expr, OrderKey};
+use crate::expr::Expr;
 
 /// A node of the device plan.
 #[derive(Debug, Clone)]
@@ -61,6 +62,27 @@ pub enum PlanKind {
         /// The aggregates.
         aggregates: Vec<AggregateCall>,
     },
+    /// Rows `skip` to `skip + fetch` in the order of the keys; rows of equal keys come in any order. A plan that is a sort, or
+    /// a projection or limit of one, puts its rows out in that order.
+    Sort {
+        /// Input.
+        input: Box<Plan>,
+        /// The first one counts most.
+        keys: Vec<SortKey>,
+        /// Rows left out at the beginning.
+        skip: u64,
+        /// Most rows put out; `None`: all.
+        fetch: Option<u64>,
+    },
+    /// All but `skip` rows, `fetch` at most: the next ones of a sort, else any.
+    Limit {
+        /// Input.
+        input: Box<Plan>,
+        /// Rows left out.
+        skip: u64,
+        /// Most rows put out; `None`: all others.
+        fetch: Option<u64>,
+    },
     /// Group-bys of one input by several sets of keys, one behind the other (GROUPING SETS, ROLLUP, CUBE). Puts out the
     /// group expressions, null where they are not of the set, the number of the set, then the aggregates. A set without
     /// keys has one row, also on empty input.
@@ -86,6 +108,25 @@ pub enum PlanKind {
     },
     /// A plan that stands in several places, and runs once. It is the same where its address is.
     Shared(Arc<Plan>),
+}
+
+/// One key of an order. Floats are in IEEE total order, strings in the order of their bytes.
+#[derive(Debug, Clone)]
+pub struct SortKey {
+    /// Over the sort's input.
+    pub expr: Expr,
+    /// Largest values first.
+    pub descending: bool,
+    /// Nulls before all values, rather than behind them, in either direction.
+    pub nulls_first: bool,
+}
+
+impl fmt::Display for SortKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let direction = if self.descending { "DESC" } else { "ASC" };
+        let nulls = if self.nulls_first { "FIRST" } else { "LAST" };
+        write!(f, "{} {direction} NULLS {nulls}", self.expr)
+    }
 }
 
 /// A set of group keys.
@@ -163,7 +204,7 @@ pub struct AggregateCall {
     pub is_distinct: bool,
     /// Of `First` and `Last`: the order of rows. Of rows that are equal in it, and without an order, any one, the same for
     /// all calls of one order and one filter.
-    pub order_by: Vec<OrderKey>,
+    pub order_by: Vec<SortKey>,
     /// Of `First` and `Last`: rows that count; a Boolean.
     pub filter: Option<Expr>,
     /// Type of the result.
@@ -285,7 +326,22 @@ impl fmt::Display for AggregateFunction {
     }
 }
 
+/// Which rows go on, in words.
+fn window(skip: u64, fetch: Option<u64>) -> String {
+    let skip = if skip > 0 { format!(", skip={skip}") } else { String::new() };
+    skip + &fetch.map(|fetch| format!(", fetch={fetch}")).unwrap_or_default()
+}
+
 impl Plan {
+    /// Whether it puts its rows out in an order.
+    pub fn is_ordered(&self) -> bool {
+        match &self.kind {
+            PlanKind::Sort { .. } => true,
+            PlanKind::Project { input, .. } | PlanKind::Limit { input, .. } => input.is_ordered(),
+            _ => false,
+        }
+    }
+
     /// Direct inputs.
     pub fn inputs(&self) -> Vec<&Plan> {
         match &self.kind {
@@ -293,12 +349,27 @@ impl Plan {
             PlanKind::Filter { input, .. }
             | PlanKind::Project { input, .. }
             | PlanKind::Aggregate { input, .. }
+            | PlanKind::Sort { input, .. }
+            | PlanKind::Limit { input, .. }
             | PlanKind::GroupingSets { input, .. }
             | PlanKind::Numbered { input } => vec![input],
             PlanKind::Join(join) => vec![&join.build, &join.probe],
             PlanKind::Union { inputs } => inputs.iter().collect(),
             PlanKind::Shared(plan) => vec![plan],
         }
+    }
+
+    /// Bytes of the resident columns that it scans, each column once: what any way to run it has to read.
+    pub fn scanned_bytes(&self) -> u64 {
+        fn scan(plan: &Plan, columns: &mut HashMap<(*const Table, usize), u64>) {
+            if let PlanKind::Scan { table, projection } = &plan.kind {
+                columns.extend(projection.iter().map(|&c| ((Arc::as_ptr(table), c), table.column_bytes(c))));
+            }
+            plan.inputs().into_iter().for_each(|input| scan(input, columns));
+        }
+        let mut columns = HashMap::new();
+        scan(self, &mut columns);
+        columns.into_values().sum()
     }
 
     /// One line: what this node does.
@@ -322,6 +393,12 @@ impl Plan {
                 let calls: Vec<String> = aggregates.iter().map(AggregateCall::to_string).collect();
                 format!("GroupBy: [{}], [{}]", list(group_by), calls.join(", "))
             }
+            PlanKind::Sort { keys, skip, fetch, .. } => {
+                let keys: Vec<String> = keys.iter().map(SortKey::to_string).collect();
+                let name = if fetch.is_some() { "TopK" } else { "Sort" };
+                format!("{name}: [{}]{}", keys.join(", "), window(*skip, *fetch))
+            }
+            PlanKind::Limit { skip, fetch, .. } => format!("Limit:{}", window(*skip, *fetch).trim_start_matches(',')),
             PlanKind::GroupingSets { group_by, sets, aggregates, .. } => {
                 let calls: Vec<String> = aggregates.iter().map(AggregateCall::to_string).collect();
                 let sets: Vec<String> = sets.iter().map(|set| format!("{:?}", set.keys)).collect();

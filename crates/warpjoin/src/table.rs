@@ -117,6 +117,11 @@ impl Table {
         self.shards.iter().flat_map(|shard| &shard.columns).map(ShardColumn::bytes).sum()
     }
 
+    /// Device memory that a column holds (by position), in bytes, over all devices.
+    pub fn column_bytes(&self, column: usize) -> u64 {
+        self.shards.iter().filter_map(|shard| shard.columns.get(column)).map(ShardColumn::bytes).sum()
+    }
+
     /// The rows of some columns (by position, in the order asked for), in row order, in batches of
     /// at most `batch_rows` rows. A table without rows gives no batch.
     ///

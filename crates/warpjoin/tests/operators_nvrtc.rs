@@ -3,10 +3,12 @@
 //! Without libnvrtc the test prints SKIP and passes; `WARPJOIN_REQUIRE_NVRTC=1` makes that a failure.
 
 mod common;
+mod strings_common;
 mod tables_common;
 
 use std::collections::HashSet;
 
+use common::case::Case;
 use common::sessions::{Opener, in_threads, is_set, say, simulated};
 use common::settings::Settings;
 use common::{edges, random};
@@ -22,6 +24,8 @@ const TABLES: u64 = 8;
 fn corpus() -> HashSet<ModuleSource> {
     let mut cases: Vec<_> = edges::all(true).into_iter().step_by(3).map(|edge| edge.case).collect();
     cases.extend(edges::of_functions().into_iter().map(|edge| edge.case));
+    let is_small = |case: &Case| case.inputs.iter().all(|batch| batch.num_rows() <= 400);
+    cases.extend(edges::of_sorts().into_iter().map(|edge| edge.case).filter(is_small));
     for (case, settings) in cases.iter_mut().zip(edges::settings().into_iter().cycle()) {
         case.settings = Settings { devices: settings.devices.min(2), ..settings };
     }
@@ -38,7 +42,10 @@ fn corpus() -> HashSet<ModuleSource> {
         tables_common::operate(&session, seed, 3);
         session.devices()[0].compiled_sources()
     });
-    sources.into_iter().chain(tables).flatten().collect()
+    let strings = opener.open(1).expect("a device");
+    strings_common::check(&strings, 0, 300, 4);
+    let strings = strings.devices()[0].compiled_sources();
+    sources.into_iter().chain(tables).flatten().chain(strings).collect()
 }
 
 #[test]
@@ -56,8 +63,11 @@ fn kernels_compile_for_every_architecture() {
         warpjoin_kernels::VALIDITY,
         warpjoin_kernels::PARTITION,
         warpjoin_kernels::WORDS,
+        warpjoin_kernels::SORT,
+        warpjoin_kernels::TOP_K,
         warpjoin_kernels::HASH_TABLE,
         warpjoin_kernels::HASH_LISTS,
+        warpjoin_kernels::STRINGS,
     ] {
         assert!(sources.iter().any(|source| source.text == file.text), "{} was not compiled", file.name);
     }

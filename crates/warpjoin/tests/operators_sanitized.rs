@@ -25,6 +25,16 @@ fn edges_are_clean() {
     sanitized("edges_are_clean", |devices| edges::check(devices, &some_edges(), &settings));
 }
 
+/// Orders and limits of few rows, digit by digit where the settings say so.
+#[test]
+fn sorts_are_clean() {
+    let is_small = |edge: &edges::Edge| edge.case.inputs.iter().all(|batch| batch.num_rows() <= 400);
+    sanitized("sorts_are_clean", |devices| {
+        let some: Vec<_> = edges::of_sorts().into_iter().filter(is_small).step_by(4).collect();
+        edges::check(devices, &some, &edges::sort_settings()[1..4]);
+    });
+}
+
 /// Every fifth edge of few rows, and of functions: compiling for the sanitizers takes long.
 fn some_edges() -> Vec<edges::Edge> {
     edges::all(true).into_iter().chain(edges::of_functions()).step_by(5).collect()

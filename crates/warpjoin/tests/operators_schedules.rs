@@ -5,7 +5,7 @@ mod common;
 
 use arrow::datatypes::DataType;
 use common::case::{Case, Outcome};
-use common::edges::{group_of, ints, join_of, keyed};
+use common::edges::{group_of, ints, join_of, keyed, sort_of};
 use common::sanitized::{is_child, run_again};
 use common::sessions::{Opener, Simulated, in_threads};
 use common::settings::Settings;
@@ -115,6 +115,23 @@ fn groups_by_partition() {
     explore_with(&group_of("partitioned", table, 1, 1).case, |settings| {
         settings.group_by_form = Some(GroupByForm::Partitioned);
     });
+}
+
+#[test]
+fn rows_are_sorted_digit_by_digit() {
+    let keys = ints((0..2500).map(|row| Some(row * 7919 % 2503 * 1_000_003)));
+    explore_with(&sort_of("radix", keys, 0, None).case, |settings| settings.sort_few_rows = Some(0));
+}
+
+#[test]
+fn first_rows_are_collected() {
+    let keys = ints((0..2500).map(|row| Some(row * row % 40 * 1_000_000_007)));
+    explore_with(&sort_of("top k", keys, 3, Some(300)).case, |settings| settings.sort_few_rows = Some(0));
+}
+
+#[test]
+fn few_rows_are_sorted_by_a_block() {
+    explore(&sort_of("few", ints((0..300).map(|row| Some(row * 7 % 100))), 2, Some(200)).case);
 }
 
 #[test]

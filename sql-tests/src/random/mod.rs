@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use datafusion::datasource::MemTable;
 use datafusion::error::DataFusionError;
-use datafusion::physical_plan::collect;
+use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use warpjoin::plan::Plan;
 use warpjoin_cli::answers::{Answer, RowOrder, Verdict};
-use warpjoin_datafusion::Placement;
+use warpjoin_datafusion::{Placement, WarpjoinExec};
 
 use crate::engine::Engine;
 use crate::runner::describe;
@@ -33,7 +34,7 @@ pub struct Case {
 }
 
 /// How a case ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CaseResult {
     /// How the answers differ; `None` if they do not.
     pub difference: Option<String>,
@@ -43,6 +44,8 @@ pub struct CaseResult {
     pub on_devices: bool,
     /// What was not, and why.
     pub remaining: String,
+    /// The operators that devices ran: one entry each time.
+    pub operators: Vec<String>,
 }
 
 impl Case {
@@ -62,9 +65,11 @@ impl Case {
     pub async fn run(&self, engine: &Engine, stock: &Engine) -> Result<CaseResult, DataFusionError> {
         let expected = self.answer(&self.session(stock)?).await;
         let context = self.session(engine)?;
-        let mut result = CaseResult { difference: None, rows: None, on_devices: false, remaining: String::new() };
+        let mut result = CaseResult::default();
         match (expected, self.answer(&context).await) {
-            (Ok((expected, _)), Ok((actual, placement))) => {
+            (Ok((expected, _)), Ok((actual, plan))) => {
+                let placement = Placement::of(&plan);
+                device_operators(&plan, &mut result.operators);
                 result.rows = Some(expected.rows());
                 result.on_devices = placement.is_on_devices();
                 result.remaining = describe(&placement);
@@ -97,13 +102,30 @@ impl Case {
         Ok(context)
     }
 
-    async fn answer(&self, context: &SessionContext) -> Result<(Answer, Placement), DataFusionError> {
+    async fn answer(&self, context: &SessionContext) -> Result<(Answer, Arc<dyn ExecutionPlan>), DataFusionError> {
         let frame = context.sql(&self.sql).await?;
         let task = Arc::new(frame.task_ctx());
         let plan = frame.create_physical_plan().await?;
         let batches = collect(Arc::clone(&plan), task).await?;
-        Ok((Answer::new(plan.schema(), &batches)?, Placement::of(&plan)))
+        Ok((Answer::new(plan.schema(), &batches)?, plan))
     }
+}
+
+/// The operators of the device nodes below `node` that were not run by the CPU in the end.
+fn device_operators(node: &Arc<dyn ExecutionPlan>, operators: &mut Vec<String>) {
+    fn collect(plan: &Plan, operators: &mut Vec<String>) {
+        let line = plan.describe();
+        // Such as `HashJoin: Inner` of a join, and the first word of the others.
+        let end = if line.starts_with("HashJoin") { line.find(',') } else { line.find(':') };
+        operators.push(line[..end.unwrap_or(line.len())].to_string());
+        plan.inputs().into_iter().for_each(|input| collect(input, operators));
+    }
+    if let Some(device) = node.downcast_ref::<WarpjoinExec>()
+        && device.last_fallback().is_none()
+    {
+        collect(device.plan(), operators);
+    }
+    node.children().into_iter().for_each(|child| device_operators(child, operators));
 }
 
 #[cfg(test)]

@@ -137,7 +137,8 @@ fn aggregates(rng: &mut StdRng, columns: &[&ColumnData]) -> Vec<String> {
             6 => format!("sum(CASE WHEN {} THEN {number} ELSE 0 END)", predicate(rng, columns)),
             7 => format!("min({number})"),
             8 => format!("count(DISTINCT {})", group_key(rng, columns)),
-            9 => format!("{}(DISTINCT {})", ["sum", "avg", "bit_xor"][rng.random_range(0..3)], whole(rng, columns)),
+            // Stock DataFusion 55.2 fails at bit_xor(DISTINCT).
+            9 => format!("{}(DISTINCT {})", ["sum", "avg"][rng.random_range(0..2)], whole(rng, columns)),
             10 => format!("{}({})", ["bit_and", "bit_or", "bit_xor"][rng.random_range(0..3)], whole(rng, columns)),
             11 => format!("{}({})", ["bool_and", "bool_or"][rng.random_range(0..2)], predicate(rng, columns)),
             12 => format!("sum({number}) FILTER (WHERE {})", predicate(rng, columns)),

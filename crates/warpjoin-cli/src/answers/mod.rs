@@ -4,6 +4,7 @@
 //! computed an answer.
 
 mod order;
+mod published;
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 pub use order::{RowOrder, without_limit};
+pub use published::PublishedAnswer;
 
 /// Largest relative difference of two floats that count as equal: sums add in another order.
 pub const FLOAT_TOLERANCE: f64 = 1e-9;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::queries::{DEFAULT_QUERIES, QUERY_COUNT};
+use super::queries::QUERY_COUNT;
 use crate::error::{CliError, Result};
 use crate::target::TargetArgs;
 
@@ -17,9 +17,9 @@ pub struct TpchArgs {
     /// Scale factor: 1 is about 1 GB of text
     #[arg(long, default_value_t = 0.1, value_parser = parse_scale)]
     pub scale: f64,
-    /// Queries, such as 1,3,5-7 or all
-    #[arg(long, value_parser = parse_queries)]
-    pub queries: Option<QueryList>,
+    /// Queries, such as 1,3,5-7
+    #[arg(long, default_value = "all", value_parser = parse_queries)]
+    pub queries: QueryList,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub target: TargetArgs,
@@ -57,11 +57,6 @@ pub struct TpchArgs {
 pub struct QueryList(pub Vec<u32>);
 
 impl TpchArgs {
-    /// The queries to run.
-    pub fn chosen_queries(&self) -> Vec<u32> {
-        self.queries.as_ref().map_or_else(|| DEFAULT_QUERIES.to_vec(), |list| list.0.clone())
-    }
-
     /// Refuses flags that contradict each other, before anything expensive is done.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use warpjoin::{Session, TableBuilder};
 use warpjoin_datafusion::DeviceTableProvider;
 
@@ -33,7 +33,7 @@ pub(super) struct Loading {
 }
 
 /// What loading a table cost.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadReport {
     /// Its name.
     pub table: String,

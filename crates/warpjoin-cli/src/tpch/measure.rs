@@ -12,7 +12,7 @@ use warpjoin_datafusion::Placement;
 use super::parameters::Parameters;
 use super::queries::query_text;
 use super::report::{Outcome, PlacementReport, QueryReport, RunReport, VariantsReport, total_metrics};
-use crate::answers::{Answer, RowOrder, Verdict, without_limit};
+use crate::answers::{Answer, PublishedAnswer, RowOrder, Verdict, without_limit};
 use crate::error::Result;
 
 /// The two sessions that answer the queries.
@@ -21,6 +21,8 @@ pub(super) struct Measurement {
     pub(super) device: SessionContext,
     /// Without.
     pub(super) oracle: Option<SessionContext>,
+    /// Whether the answers to the validation parameters are published.
+    pub(super) published: bool,
     /// Hot runs, after the first.
     pub(super) hot_runs: usize,
 }
@@ -51,14 +53,17 @@ impl Measurement {
             rows: 0,
             outcome: Outcome::NotCompared,
             difference: None,
+            is_published: None,
             placement: PlacementReport::default(),
+            scanned_bytes: 0,
             datafusion_ms: None,
             first: None,
             hot: None,
             hot_total_ms: vec![],
             variants: None,
         };
-        match self.fill(sql, &mut report).await {
+        let published = if self.published { PublishedAnswer::of_tpch(number) } else { None };
+        match self.fill(sql, published.as_ref(), &mut report).await {
             Ok(answer) => (report, Some(answer)),
             Err(error) => {
                 report.outcome = Outcome::Failed;
@@ -68,7 +73,12 @@ impl Measurement {
         }
     }
 
-    async fn fill(&self, sql: &str, report: &mut QueryReport) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+    async fn fill(
+        &self,
+        sql: &str,
+        published: Option<&PublishedAnswer>,
+        report: &mut QueryReport,
+    ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
         let expected = match &self.oracle {
             Some(oracle) => Some(expect(oracle, sql, self.hot_runs).await?),
             None => None,
@@ -85,11 +95,20 @@ impl Measurement {
             let placement = Placement::of(&run.plan);
             let run_report = RunReport::new(run.planning_ms, run.execution_ms, &placement);
             report.placement = PlacementReport::new(&placement);
+            report.scanned_bytes = placement.device.iter().map(|part| part.scanned_bytes).sum();
             if let Some(expected) = &expected
                 && let Some(difference) = self.difference(sql, &run, expected).await?
             {
                 report.outcome = Outcome::Different;
                 report.difference = Some(format!("run {number}: {difference}"));
+            }
+            if let Some(published) = published {
+                let difference = published.difference(&Answer::new(Arc::clone(&run.schema), &run.batches)?);
+                report.is_published = Some(difference.is_none() && report.is_published != Some(false));
+                if let Some(difference) = difference {
+                    report.outcome = Outcome::Different;
+                    report.difference = Some(format!("run {number}, from the published answer: {difference}"));
+                }
             }
             match number {
                 0 => report.first = Some(run_report),

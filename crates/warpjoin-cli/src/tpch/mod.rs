@@ -4,12 +4,15 @@ mod arguments;
 mod columns;
 mod generate;
 mod load;
+mod markdown;
 mod measure;
 mod parameters;
+mod plot;
 mod queries;
 mod report;
 mod run;
 mod save;
+mod show;
 mod table;
 mod tables;
 
@@ -18,9 +21,10 @@ pub use columns::columns_read;
 pub use generate::Generation;
 pub use load::LoadReport;
 pub use parameters::Parameters;
-pub use queries::{DEFAULT_QUERIES, QUERY_COUNT, query_text};
+pub use queries::{QUERY_COUNT, query_text};
 pub use report::{
     DeviceReport, Outcome, PipelineReport, PlacementReport, QueryReport, Report, RunReport, VariantsReport,
 };
 pub use run::run_tpch;
+pub use show::{TpchReportArgs, run_tpch_report};
 pub use tables::TpchTable;

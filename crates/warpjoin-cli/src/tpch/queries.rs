@@ -4,9 +4,6 @@
 
 use super::parameters::Parameters;
 
-/// Queries that run wholly on the devices today: what `warpjoin tpch` runs unless told otherwise.
-pub const DEFAULT_QUERIES: &[u32] = &[1, 3, 5, 6, 10, 12, 14, 19];
-
 /// Number of queries.
 pub const QUERY_COUNT: u32 = TEMPLATES.len() as u32;
 

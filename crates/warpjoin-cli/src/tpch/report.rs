@@ -1,6 +1,6 @@
 //! What a run of TPC-H found, as data: the JSON file is this.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use warpjoin::QueryMetrics;
 use warpjoin_datafusion::Placement;
 use warpjoin_device::DeviceInfo;
@@ -8,7 +8,7 @@ use warpjoin_device::DeviceInfo;
 use super::load::LoadReport;
 
 /// A whole run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Version of warpjoin.
     pub warpjoin_version: String,
@@ -33,7 +33,7 @@ pub struct Report {
 }
 
 /// A device that took part.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct DeviceReport {
     /// Such as `cuda:0`.
     pub label: String,
@@ -41,6 +41,8 @@ pub struct DeviceReport {
     pub name: String,
     /// All its memory.
     pub memory_bytes: u64,
+    /// What its memory's clock and bus allow; 0: not known.
+    pub memory_bytes_per_s: u64,
     /// Version of driver or compiler.
     pub driver: String,
     /// Version of the run-time compiler.
@@ -48,7 +50,7 @@ pub struct DeviceReport {
 }
 
 /// One query.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct QueryReport {
     /// Number of the query.
     pub query: u32,
@@ -60,8 +62,12 @@ pub struct QueryReport {
     pub outcome: Outcome,
     /// What the difference or the error was.
     pub difference: Option<String>,
+    /// Whether it is the answer that the TPC publishes; `None` unless run at scale factor 1.
+    pub is_published: Option<bool>,
     /// Operators on devices and on the CPU.
     pub placement: PlacementReport,
+    /// Bytes of the resident columns that it scans, each column once: what it must read.
+    pub scanned_bytes: u64,
     /// Stock DataFusion, planning included, median of its hot runs.
     pub datafusion_ms: Option<f64>,
     /// First run.
@@ -75,7 +81,7 @@ pub struct QueryReport {
 }
 
 /// What the comparison of a query found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The same answer.
@@ -89,7 +95,7 @@ pub enum Outcome {
 }
 
 /// What ran where.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PlacementReport {
     /// Device nodes in the plan.
     pub device_nodes: usize,
@@ -106,7 +112,7 @@ pub struct PlacementReport {
 }
 
 /// One run of a query through warpjoin.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RunReport {
     /// From SQL text to the last batch.
     pub total_ms: f64,
@@ -141,7 +147,7 @@ pub struct RunReport {
 }
 
 /// One pipeline of a run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PipelineReport {
     /// Source, steps and sink.
     pub name: String,
@@ -158,7 +164,7 @@ pub struct PipelineReport {
 }
 
 /// Runs of one query with other parameters.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct VariantsReport {
     /// How many were run.
     pub runs: usize,
@@ -216,6 +222,7 @@ impl DeviceReport {
             label: format!("{}:{}", info.kind, info.ordinal),
             name: info.name.clone(),
             memory_bytes: info.memory_bytes,
+            memory_bytes_per_s: info.memory_bytes_per_s,
             driver: info.driver.clone(),
             compiler: info.compiler.clone(),
         }

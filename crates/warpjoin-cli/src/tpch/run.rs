@@ -58,8 +58,12 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
         tables,
         queries: vec![],
     };
-    let measurement =
-        Measurement { device: device_context, oracle: loading.oracle_context.clone(), hot_runs: arguments.runs };
+    let measurement = Measurement {
+        device: device_context,
+        oracle: loading.oracle_context.clone(),
+        published: arguments.scale == 1.0,
+        hot_runs: arguments.runs,
+    };
     run_queries(arguments, &texts, &measurement, &mut report).await?;
     report.date = now_utc();
     print_line(&table::render(&report))?;
@@ -105,7 +109,7 @@ fn chosen_texts(arguments: &TpchArgs) -> Result<Vec<(u32, String)>> {
     let parameters = Parameters::validation(arguments.scale);
     let text = |number: u32| query_text(number, &parameters).map(|text| (number, text));
     let missing = || CliError::Usage("there is no such query".to_string());
-    arguments.chosen_queries().into_iter().map(|number| text(number).ok_or_else(missing)).collect()
+    arguments.queries.0.iter().map(|&number| text(number).ok_or_else(missing)).collect()
 }
 
 async fn print_plan(context: &SessionContext, number: u32, sql: &str) -> Result<()> {

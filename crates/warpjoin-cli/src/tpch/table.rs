@@ -74,7 +74,7 @@ fn row(query: &QueryReport) -> Vec<Cell> {
     vec![
         Cell::new(query.query),
         Cell::new(query.rows),
-        outcome(query.outcome),
+        outcome(query),
         Cell::new(placement(&query.placement)),
         show_ms(query.datafusion_ms),
         show_ms(query.first.as_ref().map(|run| run.total_ms)),
@@ -111,8 +111,12 @@ fn totals(queries: &[QueryReport]) -> Vec<Cell> {
     ]
 }
 
-fn outcome(outcome: Outcome) -> Cell {
-    match outcome {
+fn outcome(query: &QueryReport) -> Cell {
+    match query.outcome {
+        Outcome::Equal | Outcome::NotCompared if query.is_published == Some(true) => {
+            let words = if query.outcome == Outcome::Equal { "equal, published" } else { "published" };
+            Cell::new(words).fg(Color::Green)
+        }
         Outcome::Equal => Cell::new("equal").fg(Color::Green),
         Outcome::Different => Cell::new("DIFFERENT").fg(Color::Red),
         Outcome::NotCompared => Cell::new("not compared"),

@@ -26,8 +26,8 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use warpjoin::Reason;
 use warpjoin::exec::check;
-use warpjoin::expr::{Expr, ExprKind, OrderKey};
-use warpjoin::plan::{AggregateCall, AggregateFunction, GroupingSet, Moment, Plan, PlanKind};
+use warpjoin::expr::{Expr, ExprKind};
+use warpjoin::plan::{AggregateCall, AggregateFunction, GroupingSet, Moment, Plan, PlanKind, SortKey};
 
 use super::candidate::{Candidate, Operators};
 use super::relation::{PhysicalExprs, Relation};
@@ -202,7 +202,7 @@ impl Call {
             }
             (filter, is_some) => filter.or(is_some),
         };
-        let key = |&(position, descending, nulls_first): &(usize, bool, bool)| OrderKey {
+        let key = |&(position, descending, nulls_first): &(usize, bool, bool)| SortKey {
             expr: translated[position].clone(),
             descending,
             nulls_first,

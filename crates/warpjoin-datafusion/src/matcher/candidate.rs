@@ -196,6 +196,8 @@ fn renumber(plan: &mut Plan, positions: &HashMap<usize, usize>) {
         PlanKind::Filter { input, .. }
         | PlanKind::Project { input, .. }
         | PlanKind::Aggregate { input, .. }
+        | PlanKind::Sort { input, .. }
+        | PlanKind::Limit { input, .. }
         | PlanKind::GroupingSets { input, .. }
         | PlanKind::Numbered { input } => renumber(input, positions),
         PlanKind::Union { inputs } => inputs.iter_mut().for_each(|input| renumber(input, positions)),

@@ -1,5 +1,6 @@
 //! Functions of one string column, evaluated by DataFusion once for each distinct value.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,8 +8,12 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use datafusion::physical_expr::PhysicalExpr;
-use warpjoin::expr::DictionaryFunction;
+use datafusion::logical_expr::{Operator, Volatility};
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, LikeExpr, Literal, NotExpr, TryCastExpr,
+};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use warpjoin::expr::{CompareOp, DictionaryFunction, StringTest};
 
 /// A DataFusion expression whose only column is the dictionary's, at position 0.
 #[derive(Debug)]
@@ -16,13 +21,15 @@ pub(super) struct StringFunction {
     expr: Arc<dyn PhysicalExpr>,
     input: SchemaRef,
     data_type: DataType,
+    /// Nothing in it depends on the query that it stands in.
+    is_fixed: bool,
 }
 
 impl StringFunction {
     /// `expr` over column 0 of type `column_type`, giving `data_type`.
     pub(super) fn new(expr: Arc<dyn PhysicalExpr>, column_type: DataType, data_type: DataType) -> Self {
         let input = Arc::new(Schema::new(vec![Field::new("value", column_type, true)]));
-        Self { expr, input, data_type }
+        Self { is_fixed: is_fixed(&expr), expr, input, data_type }
     }
 }
 
@@ -36,9 +43,131 @@ impl DictionaryFunction for StringFunction {
         if result.data_type() == &self.data_type { Ok(result) } else { cast(&result, &self.data_type) }
     }
 
+    fn is_same(&self, other: &dyn DictionaryFunction) -> bool {
+        let other = (other as &dyn Any).downcast_ref::<Self>();
+        self.is_fixed
+            && other.is_some_and(|other| {
+                self.expr.as_ref() == other.expr.as_ref()
+                    && self.input == other.input
+                    && self.data_type == other.data_type
+            })
+    }
+
+    fn test(&self) -> Option<StringTest> {
+        if self.data_type == DataType::Boolean { test_of(&self.expr) } else { None }
+    }
+
     fn data_type(&self) -> DataType {
         self.data_type.clone()
     }
+}
+
+/// Whether the expression consists of what can't change between queries; unlike a subquery's result.
+fn is_fixed(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let is_known = expr.is::<Column>()
+        || expr.is::<Literal>()
+        || expr.is::<BinaryExpr>()
+        || expr.is::<CaseExpr>()
+        || expr.is::<CastExpr>()
+        || expr.is::<TryCastExpr>()
+        || expr.is::<InListExpr>()
+        || expr.is::<LikeExpr>()
+        || expr.is::<NotExpr>()
+        || expr.downcast_ref::<ScalarFunctionExpr>().is_some_and(is_immutable);
+    is_known && expr.children().into_iter().all(is_fixed)
+}
+
+fn is_immutable(call: &ScalarFunctionExpr) -> bool {
+    call.fun().signature().volatility == Volatility::Immutable
+}
+
+/// The test that `expr` over the string at position 0 is, if devices know it.
+fn test_of(expr: &Arc<dyn PhysicalExpr>) -> Option<StringTest> {
+    if let Some(like) = expr.downcast_ref::<LikeExpr>() {
+        let pattern = constant(like.pattern()).filter(|_| is_string_itself(like.expr()))?;
+        let test = StringTest::Like { pattern: pattern.into(), ignores_case: like.case_insensitive() };
+        return Some(if like.negated() { negation(test) } else { test });
+    }
+    if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+        return test_of_binary(binary);
+    }
+    if let Some(not) = expr.downcast_ref::<NotExpr>() {
+        return test_of(not.arg()).map(negation);
+    }
+    if let Some(list) = expr.downcast_ref::<InListExpr>() {
+        let values =
+            list.list().iter().map(constant).collect::<Option<Vec<_>>>().filter(|_| is_string_itself(list.expr()))?;
+        let equals = |value: &String| StringTest::Compare(CompareOp::Equal, value.as_bytes().into());
+        let any = StringTest::Or(values.iter().map(equals).collect());
+        return Some(if list.negated() { negation(any) } else { any });
+    }
+    let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+    let [string, part] = call.args() else { return None };
+    let part = escaped(&constant(part).filter(|_| is_string_itself(string))?);
+    let pattern = match call.name() {
+        "starts_with" => format!("{part}%"),
+        "ends_with" => format!("%{part}"),
+        "contains" => format!("%{part}%"),
+        _ => return None,
+    };
+    Some(StringTest::Like { pattern: pattern.into(), ignores_case: false })
+}
+
+fn test_of_binary(binary: &BinaryExpr) -> Option<StringTest> {
+    let (left, right) = (binary.left(), binary.right());
+    let op = match binary.op() {
+        Operator::And => return Some(StringTest::And(vec![test_of(left)?, test_of(right)?])),
+        Operator::Or => return Some(StringTest::Or(vec![test_of(left)?, test_of(right)?])),
+        Operator::Eq => CompareOp::Equal,
+        Operator::NotEq => CompareOp::NotEqual,
+        Operator::Lt => CompareOp::Less,
+        Operator::LtEq => CompareOp::LessOrEqual,
+        Operator::Gt => CompareOp::Greater,
+        Operator::GtEq => CompareOp::GreaterOrEqual,
+        _ => return None,
+    };
+    if is_string_itself(left) {
+        return Some(StringTest::Compare(op, constant(right)?.as_bytes().into()));
+    }
+    let swapped = match op {
+        CompareOp::Less => CompareOp::Greater,
+        CompareOp::LessOrEqual => CompareOp::GreaterOrEqual,
+        CompareOp::Greater => CompareOp::Less,
+        CompareOp::GreaterOrEqual => CompareOp::LessOrEqual,
+        same => same,
+    };
+    let constant = constant(left).filter(|_| is_string_itself(right))?;
+    Some(StringTest::Compare(swapped, constant.as_bytes().into()))
+}
+
+fn negation(test: StringTest) -> StringTest {
+    StringTest::Not(Box::new(test))
+}
+
+/// The string itself, in whichever of Arrow's types.
+fn is_string_itself(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    match expr.downcast_ref::<CastExpr>() {
+        Some(cast) => is_text(cast.cast_type()) && is_string_itself(cast.expr()),
+        None => expr.is::<Column>(),
+    }
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, values) => is_text(values),
+        _ => false,
+    }
+}
+
+/// A constant text that is not null.
+fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<String> {
+    expr.downcast_ref::<Literal>()?.value().try_as_str().flatten().map(str::to_string)
+}
+
+/// A pattern that only the text itself is like.
+fn escaped(text: &str) -> String {
+    text.chars().flat_map(|c| ['%', '_', '\\'].contains(&c).then_some('\\').into_iter().chain([c])).collect()
 }
 
 impl fmt::Display for StringFunction {

@@ -31,6 +31,7 @@ pub(super) fn read(
         compute_capability: compute_capability(context)?,
         multiprocessors: attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         l2_bytes: attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
+        memory_bytes_per_s: memory_bytes_per_s(context),
         shared_bytes_per_block_max: attribute(
             context,
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
@@ -39,6 +40,13 @@ pub(super) fn read(
         compiler: format!("NVRTC {}", nvrtc.version()),
         links: links.collect::<Result<_>>()?,
     })
+}
+
+/// Two transfers a clock over the whole bus. Newer drivers may not tell the clock.
+fn memory_bytes_per_s(context: &Context) -> u64 {
+    let clock_khz = attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0);
+    let bus_bits = attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
+    u64::from(clock_khz) * 1000 * 2 * u64::from(bus_bits) / 8
 }
 
 /// Major and minor; (9, 0) for an H100.

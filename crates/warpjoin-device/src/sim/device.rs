@@ -29,6 +29,7 @@ impl SimDevice {
             compute_capability: (0, 0),
             multiprocessors: options.multiprocessors,
             l2_bytes: options.l2_bytes,
+            memory_bytes_per_s: 0,
             shared_bytes_per_block_max: options.shared_bytes_per_block_max,
             driver: simulation.compiler().to_string(),
             compiler: simulation.compiler().to_string(),

@@ -55,6 +55,41 @@ pub(crate) const PARTITION_THREADS_MANY: u32 = 1024;
 /// Most words of a row that is partitioned.
 pub(crate) const ROW_WORDS_MAX: usize = 8;
 
+/// Bits of a digit of a radix sort, and the digits of a pass.
+pub(crate) const SORT_DIGIT_BITS: u32 = 8;
+pub(crate) const SORT_DIGITS: u32 = 1 << SORT_DIGIT_BITS;
+/// Rows of a tile of a radix sort that one thread takes, and threads of a block.
+pub(crate) const SORT_ITEMS: u32 = 16;
+pub(crate) const SORT_THREADS: u32 = 384;
+/// Rows that one block sorts by itself, by so many words at most.
+pub(crate) const SORT_FEW_ROWS: u32 = 4096;
+pub(crate) const SORT_FEW_WORDS: usize = 8;
+/// Columns that one launch brings into an order.
+pub(crate) const GATHER_COLUMNS: usize = 16;
+/// Bits of a step of a top-k, and words of its state.
+pub(crate) const TOP_K_DIGIT_BITS: u32 = 11;
+pub(crate) mod top_k_state {
+    pub(crate) const BELOW: usize = 2;
+    pub(crate) const WITHIN: usize = 3;
+    pub(crate) const WORDS: usize = 8;
+}
+
+/// What modules that sort are compiled with besides.
+pub(crate) fn sort_defines() -> Vec<String> {
+    let words: [(&str, u64); 9] = [
+        ("SORT_DIGIT_BITS", SORT_DIGIT_BITS.into()),
+        ("SORT_DIGITS", SORT_DIGITS.into()),
+        ("SORT_ITEMS", SORT_ITEMS.into()),
+        ("SORT_THREADS", SORT_THREADS.into()),
+        ("SORT_FEW_ROWS", SORT_FEW_ROWS.into()),
+        ("SORT_FEW_WORDS", SORT_FEW_WORDS as u64),
+        ("GATHER_COLUMNS", GATHER_COLUMNS as u64),
+        ("TOP_K_DIGIT_BITS", TOP_K_DIGIT_BITS.into()),
+        ("TOP_K_DIGITS", 1 << TOP_K_DIGIT_BITS),
+    ];
+    words.iter().map(|(name, value)| format!("WJ_{name}={value}")).collect()
+}
+
 /// Slots of the set that counts the keys of a sample, in bits: four a row.
 pub(crate) const SKETCH_BITS: u32 = 18;
 /// Where the counter of rows has that of keys, and of keys that came again.

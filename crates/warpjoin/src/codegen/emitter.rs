@@ -136,6 +136,8 @@ pub(crate) struct Emitter {
     pub reads_all: bool,
     /// What is loaded and stored by row is not used again soon.
     pub is_streaming: bool,
+    /// Distinct strings from which on devices test them.
+    pub tested_strings_min: usize,
     /// Lines behind blocks that are open, with the depth inside the block.
     behind: Vec<(usize, String)>,
     body: String,
@@ -158,6 +160,7 @@ impl Emitter {
             is_partitioned: false,
             reads_all: false,
             is_streaming: false,
+            tested_strings_min: usize::MAX,
             behind: vec![],
             body: String::new(),
             declarations: String::new(),

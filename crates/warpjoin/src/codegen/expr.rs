@@ -61,14 +61,14 @@ pub(crate) fn evaluate(emitter: &mut Emitter, expr: &Expr, environment: &Environ
         }
         ExprKind::OverDictionary { operand, function } => {
             let value = evaluate(emitter, operand, environment)?;
-            lookup::over_dictionary(emitter, &value, function.as_ref())
+            lookup::over_dictionary(emitter, &value, function)
         }
         ExprKind::Average(sum, count) => {
             let sum = evaluate(emitter, sum, environment)?;
             let count = evaluate(emitter, count, environment)?;
             arithmetic::average(emitter, &sum, &count, &expr.data_type)
         }
-        ExprKind::OrderWord(keys) => order::word(emitter, keys, environment),
+        ExprKind::OrderWord { keys, word } => order::word(emitter, environment, keys, *word),
         ExprKind::RowNumber { bits } => Ok(order::row_number(emitter, *bits)),
         ExprKind::Moment { moment, scale, sums } => {
             let sums: Vec<Value> = sums.iter().map(|sum| evaluate(emitter, sum, environment)).collect::<Result<_>>()?;

@@ -1,36 +1,61 @@
-//! Functions of dictionaries: evaluated once a distinct value on the host, read by code on the device.
+//! Functions of dictionaries: evaluated once a distinct value, and read by code in the pipeline. On the host, or,
+//! where they are tests of many strings, on the devices.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, Field, Schema};
+use rayon::prelude::*;
 
 use super::emitter::Emitter;
 use super::params::Binding;
+use super::remembered::{self, Made};
 use super::value::{CType, Kind, Range, Value};
 use crate::column::{ColumnStatistics, ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder};
-use crate::expr::DictionaryFunction;
+use crate::expr::{DictionaryFunction, StringTest};
+use crate::string_test::TestProgram;
 use crate::{Error, Reason, Result};
+
+/// What a pipeline reads by code.
+#[derive(Debug, Clone)]
+pub(crate) enum Lookup {
+    /// Made on the host.
+    Column(Arc<EncodedColumn>),
+    /// One byte a value, made on the devices.
+    Test(DictionaryTest),
+}
+
+/// A test of all values of a dictionary.
+#[derive(Debug, Clone)]
+pub(crate) struct DictionaryTest {
+    pub dictionary: Arc<Dictionary>,
+    pub program: Arc<TestProgram>,
+}
+
+/// Tests of one function that devices run one after the other; of more, the host is the faster one.
+const TESTS_MAX: usize = 8;
+/// Values that a core evaluates at a time.
+const HOST_CHUNK: usize = 1 << 15;
 
 /// Emits `function` of a string column.
 pub(crate) fn over_dictionary(
     emitter: &mut Emitter,
     column: &Value,
-    function: &dyn DictionaryFunction,
+    function: &Arc<dyn DictionaryFunction>,
 ) -> Result<Value> {
     let dictionary = column
         .dictionary
         .as_ref()
         .ok_or_else(|| Reason::Expression(format!("{function} over a column without a dictionary")))?;
-    let null = new_null_array(dictionary.values().data_type(), 1);
-    let values: ArrayRef = concat(&[dictionary.values(), &null])?;
-    let results = function.evaluate(&values)?;
-    if results.len() != values.len() {
-        return Err(Error::internal(format!("{function} gave {} results for {} values", results.len(), values.len())));
+    if dictionary.len() >= emitter.tested_strings_min.max(1)
+        && let Some(test) = function.test()
+        && test.leaves().len() <= TESTS_MAX
+        && test.fits(&|| dictionary.is_ascii())
+    {
+        return tested(emitter, column, dictionary, &test);
     }
-    // Without nulls in the column, what the function makes of null is never read.
-    let used = if column.valid.is_some() { results } else { results.slice(0, dictionary.len()) };
+    let encoded = evaluated(function, dictionary, column.valid.is_some())?;
     let nulls_at = dictionary.len();
     let index = match &column.valid {
         Some(valid) => {
@@ -39,9 +64,77 @@ pub(crate) fn over_dictionary(
         }
         None => column.code.clone(),
     };
-    let encoded =
-        Arc::new(if *used.data_type() == DataType::Boolean { encode_booleans(&used)? } else { encode(&used)? });
     read(emitter, encoded, &index)
+}
+
+/// The results of `function` for every value, and for null with `has_null`.
+fn evaluated(
+    function: &Arc<dyn DictionaryFunction>,
+    dictionary: &Dictionary,
+    has_null: bool,
+) -> Result<Arc<EncodedColumn>> {
+    remembered::with(dictionary, Made::ByFunction { function: Arc::clone(function), has_null }, || {
+        let results = on_host(function.as_ref(), dictionary)?;
+        // Without nulls in the column, what the function makes of null is never read.
+        let used = if has_null { results } else { results.slice(0, dictionary.len()) };
+        if *used.data_type() == DataType::Boolean { encode_booleans(&used) } else { encode(&used) }
+    })
+}
+
+/// What `function` makes of every value, and of null.
+fn on_host(function: &dyn DictionaryFunction, dictionary: &Dictionary) -> Result<ArrayRef> {
+    let null = new_null_array(dictionary.values().data_type(), 1);
+    let values: ArrayRef = concat(&[dictionary.values(), &null])?;
+    let starts: Vec<usize> = (0..values.len()).step_by(HOST_CHUNK).collect();
+    let chunks = starts.into_par_iter().map(|start| {
+        let chunk = values.slice(start, HOST_CHUNK.min(values.len() - start));
+        let results = function.evaluate(&chunk)?;
+        if results.len() != chunk.len() {
+            let (got, wanted) = (results.len(), chunk.len());
+            return Err(Error::internal(format!("{function} gave {got} results for {wanted} values")));
+        }
+        Ok(results)
+    });
+    let mut chunks = chunks.collect::<Result<Vec<ArrayRef>>>()?;
+    if chunks.len() == 1 {
+        return Ok(chunks.remove(0));
+    }
+    Ok(concat(&chunks.iter().map(AsRef::as_ref).collect::<Vec<_>>())?)
+}
+
+/// Emits a test that devices make of every value before the pipeline runs.
+fn tested(emitter: &mut Emitter, column: &Value, dictionary: &Arc<Dictionary>, test: &StringTest) -> Result<Value> {
+    // A null row may hold any code.
+    let index = match &column.valid {
+        Some(valid) => emitter.temporary(CType::I64, &format!("{valid} ? (i64){} : 0", column.code)),
+        None => column.code.clone(),
+    };
+    let condition = tested_condition(emitter, dictionary, test, &index)?;
+    let code = emitter.temporary(CType::Bool, &condition);
+    Ok(Value::new(code, Kind::Bool, DataType::Boolean).with_valid(column.valid.clone()))
+}
+
+fn tested_condition(
+    emitter: &mut Emitter,
+    dictionary: &Arc<Dictionary>,
+    test: &StringTest,
+    index: &str,
+) -> Result<String> {
+    let (tests, operator, of_none) = match test {
+        StringTest::And(tests) => (tests, " && ", "true"),
+        StringTest::Or(tests) => (tests, " || ", "false"),
+        StringTest::Not(test) => return Ok(format!("!{}", tested_condition(emitter, dictionary, test, index)?)),
+        StringTest::Like { .. } | StringTest::Compare(..) => {
+            let program = TestProgram::of(test).ok_or_else(|| Error::internal("a test without a program"))?;
+            let test = DictionaryTest { dictionary: Arc::clone(dictionary), program: Arc::new(program) };
+            let number = emitter.params.lookup(Lookup::Test(test));
+            let results = emitter.params.once("const u8*", Binding::LookupValues(number));
+            return Ok(format!("({results}[{index}] != 0)"));
+        }
+    };
+    let conditions: Vec<String> =
+        tests.iter().map(|test| tested_condition(emitter, dictionary, test, index)).collect::<Result<_>>()?;
+    Ok(if conditions.is_empty() { of_none.into() } else { format!("({})", conditions.join(operator)) })
 }
 
 /// Emits the code in `to` of each code in `from`; null where `to` lacks the value.
@@ -50,29 +143,30 @@ pub(crate) fn translate(emitter: &mut Emitter, column: &Value, to: &Arc<Dictiona
     if Arc::ptr_eq(from, to) {
         return Ok(column.clone());
     }
-    let codes = Dictionary::translate(from, to);
     let absent = to.len() as u32;
-    let values: Vec<u8> = codes.iter().flat_map(|code| code.unwrap_or(absent).to_le_bytes()).collect();
-    let encoded = EncodedColumn {
-        column_type: ColumnType {
-            data_type: DataType::UInt32,
-            has_nulls: false,
-            // The full domain of u32: the width must not depend on the data.
-            domain: Domain::Int { min: 0, max: u32::MAX.into() },
-            dictionary: None,
-        },
-        rows: codes.len(),
-        values,
-        offsets: None,
-        validity: None,
-        statistics: plain_statistics(),
-    };
+    let encoded = remembered::with(from, Made::CodesOf(Arc::downgrade(to)), || {
+        let codes = Dictionary::translate(from, to);
+        Ok(EncodedColumn {
+            column_type: ColumnType {
+                data_type: DataType::UInt32,
+                has_nulls: false,
+                // The full domain of u32: the width must not depend on the data.
+                domain: Domain::Int { min: 0, max: u32::MAX.into() },
+                dictionary: None,
+            },
+            rows: codes.len(),
+            values: codes.iter().flat_map(|code| code.unwrap_or(absent).to_le_bytes()).collect(),
+            offsets: None,
+            validity: None,
+            statistics: plain_statistics(),
+        })
+    })?;
     // A null row may hold any code.
     let index = match &column.valid {
         Some(valid) => emitter.temporary(CType::I64, &format!("{valid} ? (i64){} : 0", column.code)),
         None => column.code.clone(),
     };
-    if codes.is_empty() {
+    if from.is_empty() {
         return Ok(Value {
             code: "0".into(),
             valid: Some("false".into()),
@@ -80,7 +174,7 @@ pub(crate) fn translate(emitter: &mut Emitter, column: &Value, to: &Arc<Dictiona
             ..column.clone()
         });
     }
-    let value = read(emitter, Arc::new(encoded), &index)?;
+    let value = read(emitter, encoded, &index)?;
     let code = emitter.temporary(value.c_type(), &value.code);
     let absent = emitter.params.number(absent.into());
     let present = format!("({code} != {absent})");
@@ -148,7 +242,7 @@ fn plain_statistics() -> ColumnStatistics {
 /// Loads a value of a host-made column.
 fn read(emitter: &mut Emitter, column: Arc<EncodedColumn>, index: &str) -> Result<Value> {
     let column_type = column.column_type.clone();
-    let number = emitter.params.lookup(column);
+    let number = emitter.params.lookup(Lookup::Column(column));
     let value = emitter.load(&column_type, index, Binding::LookupValues(number))?;
     let code = emitter.temporary(value.c_type(), &value.code);
     let valid = column_type.has_nulls.then(|| {

@@ -32,6 +32,7 @@ mod partition;
 mod pipeline;
 mod probe;
 mod regroup;
+mod remembered;
 mod shapes;
 mod sketch;
 mod store;
@@ -44,15 +45,17 @@ pub(crate) use batch::BATCH_BLOCKS;
 pub(crate) use cast::check as check_cast;
 pub(crate) use compare::IN_LIST_MAX;
 pub(crate) use constants::{
-    BLOCK_THREADS, Constants, DEVICES_MAX, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY,
-    ROW_WORDS_MAX, SAMPLE_SLOTS, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, control, group_counter, status,
+    BLOCK_THREADS, Constants, DEVICES_MAX, GATHER_COLUMNS, PARTITION_ITEMS, PARTITION_THREADS_FEW,
+    PARTITION_THREADS_MANY, ROW_WORDS_MAX, SAMPLE_SLOTS, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT,
+    SORT_DIGIT_BITS, SORT_DIGITS, SORT_FEW_ROWS, SORT_FEW_WORDS, SORT_ITEMS, SORT_THREADS, TOP_K_DIGIT_BITS, control,
+    group_counter, sort_defines, status, top_k_state,
 };
 pub(crate) use emitter::ValidityForm;
 pub(crate) use functions::check as check_function;
+pub(crate) use lookup::{DictionaryTest, Lookup};
 pub(crate) use matches::{match_threads, shared_row_bytes};
-pub(crate) use order::WORD_BITS as ORDER_WORD_BITS;
 pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
-pub(crate) use pipeline::{GeneratedPipeline, Grid, SinkShape, generate};
+pub(crate) use pipeline::{GenerateOptions, GeneratedPipeline, Grid, SinkShape, generate};
 pub(crate) use regroup::regroup;
 pub use shapes::GroupByForm;
 pub(crate) use shapes::{

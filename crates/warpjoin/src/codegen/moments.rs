@@ -67,8 +67,11 @@ pub(super) fn moment(emitter: &mut Emitter, moment: Moment, scale: i32, sums: &[
     let (code, valid) = match (moment, sums.len()) {
         (Moment::Correlation, 6) => {
             let (xy, xx, yy) = (central(emitter, 1, 2, 3), central(emitter, 1, 1, 4), central(emitter, 2, 2, 5));
-            // What is no number stays that.
-            (format!("{xy} / sqrt({xx}) / sqrt({yy})"), format!("{enough} && {xx} != 0.0 && {yy} != 0.0"))
+            // As in DataFusion: NaN where both arguments have one, null where one of them does.
+            let is_nan = |sum: &str| format!("({sum} != {sum})");
+            let (x_nan, y_nan) = (is_nan(&xx), is_nan(&yy));
+            let valid = format!("{x_nan} || {y_nan} ? {x_nan} && {y_nan} : {enough} && {xx} != 0.0 && {yy} != 0.0");
+            (format!("{xy} / sqrt({xx}) / sqrt({yy})"), valid)
         }
         (_, 3 | 4) => {
             let sum = if sums.len() == 3 { central(emitter, 1, 1, 2) } else { central(emitter, 1, 2, 3) };

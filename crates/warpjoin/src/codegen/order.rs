@@ -1,73 +1,150 @@
-//! Orders of rows as numbers.
+//! Keys of an order as words whose unsigned order is that of the keys.
+//!
+//! The first key has the highest bits. A value takes as many bits as its bounds need, a null one more bit in front of
+//! them; bounds are parameters. A part of a key never lies in two words.
 
 use arrow::datatypes::DataType;
 
 use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
 use super::lookup;
+use super::packing::lower;
 use super::params::Binding;
+use super::store::{reserve, write};
 use super::value::{CType, Kind, Range, Value};
-use crate::expr::OrderKey;
-use crate::{Reason, Result};
+use crate::column::ColumnType;
+use crate::plan::SortKey;
+use crate::{Error, Reason, Result};
 
-/// Bits of a word.
-pub(crate) const WORD_BITS: u32 = 64;
+/// Bits of a word that is stored in four bytes.
+const NARROW_BITS: u32 = 32;
 
-/// Emits [`crate::expr::ExprKind::OrderWord`]. A null key is 0, as its lowest value is: a key in front tells them apart.
-pub(super) fn word(emitter: &mut Emitter, keys: &[OrderKey], environment: &Environment) -> Result<Value> {
-    let mut code = "0ULL".to_string();
-    let mut bits = 0;
-    for key in keys {
-        let value = evaluate(emitter, &key.expr, environment)?;
-        let value = lookup::with_ordered_codes(emitter, value)?;
-        let (rank, span) = rank(emitter, &value)?;
-        let rank = if key.descending {
-            let span = emitter.params.number(span as i64);
-            format!("((u64){span} - {rank})")
-        } else {
-            rank
-        };
-        let rank = value.valid.as_ref().map_or(rank.clone(), |valid| format!("({valid} ? {rank} : 0ULL)"));
-        let key_bits = 64 - span.leading_zeros();
-        code = if bits == 0 { rank } else { format!("({code} << {key_bits} | {rank})") };
-        bits += key_bits;
-    }
-    if bits > WORD_BITS {
-        return Err(Reason::Limit(format!("an order of {bits} bits")).into());
-    }
-    let range = Range::new(0, (1i128 << bits) - 1);
-    let c_type = range.c_type();
-    let code = emitter.temporary(c_type, &format!("({})({code})", c_type.name()));
-    Ok(Value::new(code, Kind::Int(range), DataType::UInt64))
+/// The lowest `bits` bits of a word to be: a C expression of u64.
+struct Part {
+    code: String,
+    bits: u32,
 }
 
-/// A value's distance from the lowest one, as u64, and that of the highest one.
-fn rank(emitter: &mut Emitter, value: &Value) -> Result<(String, u64)> {
-    Ok(match value.kind {
-        Kind::Bool => (format!("(u64)({})", value.code), 1),
-        Kind::F32 | Kind::F64 => (format!("order_code_f64((f64){})", value.code), u64::MAX),
-        Kind::Int(range) => {
-            if range.span_bits() > WORD_BITS {
-                let what = format!("an order of {} that spans more than 64 bits", value.data_type);
-                return Err(Reason::Limit(what).into());
-            }
-            let span = (range.max - range.min) as u64;
-            let code = if range.c_type() == CType::I128 {
-                let base = emitter.params.wide_number(range.min);
-                format!("(u64)((u128){} - (u128){base})", value.code)
-            } else {
-                let base = emitter.params.number(range.min as i64);
-                format!("((u64)(i64){} - (u64){base})", value.code)
-            };
-            (code, span)
-        }
-    })
+/// Emits [`super::shapes::Sink::Sort`]: the columns written, and the bits of each word among them.
+pub(crate) fn sort(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    keys: &[SortKey],
+    columns: &[usize],
+) -> Result<(Vec<ColumnType>, Vec<u32>)> {
+    reserve(emitter);
+    let words = words_of_keys(emitter, environment, keys)?;
+    let word_bits = words.iter().map(|word| word.bits).collect();
+    let mut outputs: Vec<Value> = words.into_iter().map(stored_word).collect();
+    for &column in columns {
+        outputs.push(emitter.column(environment, column)?);
+    }
+    Ok((write(emitter, &outputs), word_bits))
+}
+
+fn words_of_keys(emitter: &mut Emitter, environment: &Environment, keys: &[SortKey]) -> Result<Vec<Part>> {
+    let mut parts = vec![];
+    for key in keys {
+        let value = evaluate(emitter, &key.expr, environment)?;
+        let value = with_ordered_codes(emitter, value)?;
+        key_parts(emitter, &value, key, &mut parts);
+    }
+    Ok(words_of(emitter, &parts))
+}
+
+/// Emits [`crate::expr::ExprKind::OrderWord`].
+pub(super) fn word(emitter: &mut Emitter, environment: &Environment, keys: &[SortKey], index: usize) -> Result<Value> {
+    let words = words_of_keys(emitter, environment, keys)?;
+    let word = words.get(index).ok_or_else(|| Error::internal(format!("word {index} of {}", words.len())))?;
+    let range = Range::new(0, (1i128 << word.bits) - 1);
+    let code = format!("(({}){})", range.c_type().name(), word.code);
+    // Sinks use it in later sections.
+    Ok(emitter.hoist(Value::new(code, Kind::Int(range), DataType::UInt64)))
 }
 
 /// Emits [`crate::expr::ExprKind::RowNumber`].
 pub(super) fn row_number(emitter: &mut Emitter, bits: u32) -> Value {
     let range = Range::new(0, (1i128 << bits) - 1);
     let first = emitter.params.once("u64", Binding::SourceFirstRow);
-    let code = format!("({})({first} + row)", range.c_type().name());
+    let code = format!("(({})({first} + row))", range.c_type().name());
     Value::new(code, Kind::Int(range), DataType::UInt64)
+}
+
+/// Strings as codes that compare like them.
+fn with_ordered_codes(emitter: &mut Emitter, value: Value) -> Result<Value> {
+    match &value.dictionary {
+        Some(dictionary) => {
+            let sorted = dictionary.sorted()?;
+            lookup::recode(emitter, &value, &sorted)
+        }
+        None if super::value::is_string(&value.data_type) => {
+            Err(Reason::Expression("an order of strings without a dictionary".into()).into())
+        }
+        None => Ok(value),
+    }
+}
+
+/// Adds the parts of one key.
+fn key_parts(emitter: &mut Emitter, value: &Value, key: &SortKey, parts: &mut Vec<Part>) {
+    if let Some(valid) = &value.valid {
+        let code = if key.nulls_first { valid.clone() } else { format!("!{valid}") };
+        parts.push(Part { code: format!("(u64)({code})"), bits: 1 });
+    }
+    // Nulls have one code, so that later keys tell them apart.
+    let masked = |code: String| match &value.valid {
+        Some(valid) => format!("({valid} ? {code} : 0)"),
+        None => code,
+    };
+    let directed = |code: String, bits: u32| match (key.descending, bits) {
+        (false, _) => code,
+        (true, 64) => format!("~{code}"),
+        (true, bits) => format!("({code} ^ {:#x}ULL)", (1u64 << bits) - 1),
+    };
+    let mut push = |code: String, bits: u32| parts.push(Part { code: masked(directed(code, bits)), bits });
+    match value.kind {
+        Kind::Bool => push(format!("(u64){}", value.code), 1),
+        Kind::F32 => push(format!("(u64)order_code_f32({})", value.code), 32),
+        Kind::F64 => push(format!("order_code_f64({})", value.code), 64),
+        Kind::Int(range) => match range.span_bits() {
+            0 => {}
+            // Modulo 2^64 the difference is exact.
+            bits @ 1..=64 => {
+                let min = lower(emitter, range);
+                push(format!("((u64){} - (u64){min})", value.code), bits);
+            }
+            bits => {
+                let min = lower(emitter, range);
+                let code = format!("(i128)((u128){} - (u128){min})", value.code_as(CType::I128));
+                let wide = emitter.temporary(CType::I128, &code);
+                push(format!("(u64)((u128){wide} >> 64)"), bits - 64);
+                push(format!("(u64){wide}"), 64);
+            }
+        },
+    }
+}
+
+/// Puts parts side by side, each into the word before it if there is room.
+fn words_of(emitter: &mut Emitter, parts: &[Part]) -> Vec<Part> {
+    let mut words: Vec<Part> = vec![];
+    for part in parts {
+        match words.last_mut() {
+            Some(word) if word.bits + part.bits <= 64 => {
+                word.code = format!("({} << {} | {})", word.code, part.bits, part.code);
+                word.bits += part.bits;
+            }
+            _ => words.push(Part { code: part.code.clone(), bits: part.bits }),
+        }
+    }
+    for word in &mut words {
+        let name = emitter.fresh("t");
+        emitter.statement(&format!("const u64 {name} = {};", word.code));
+        word.code = name;
+    }
+    words
+}
+
+/// A word as an output column of 4 or 8 bytes.
+fn stored_word(word: Part) -> Value {
+    let max = if word.bits <= NARROW_BITS { u32::MAX.into() } else { u64::MAX.into() };
+    Value::new(word.code, Kind::Int(Range::new(0, max)), DataType::UInt64)
 }

@@ -1,9 +1,8 @@
 //! The parameter struct of a generated kernel: a C field, and what to pass for it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use crate::column::EncodedColumn;
+use super::lookup::Lookup;
 
 /// What a field of the parameter struct is bound to when the kernel is launched on a device.
 #[derive(Debug, Clone)]
@@ -28,7 +27,7 @@ pub(crate) enum Binding {
     SourcePartitions,
     /// A part of the join table of the n-th probe step.
     Join(usize, JoinPart),
-    /// A host-made column (results of a dictionary function, a code translation): its values.
+    /// What is read by code (results of a dictionary function, a code translation): its values.
     LookupValues(usize),
     /// The same: its validity bitmap.
     LookupValidity(usize),
@@ -130,7 +129,7 @@ pub(crate) enum GroupPart {
 pub(crate) struct Params {
     fields: Vec<(String, Binding)>,
     /// Host-made columns that the kernel reads.
-    pub lookups: Vec<Arc<EncodedColumn>>,
+    pub lookups: Vec<Lookup>,
     /// Fields that several places ask for.
     shared: HashMap<String, String>,
 }
@@ -178,9 +177,9 @@ impl Params {
         fields.map(|(index, (declaration, _))| (format!("p.a{index}"), bits(declaration))).collect()
     }
 
-    /// Adds a host-made column; returns its number.
-    pub(crate) fn lookup(&mut self, column: Arc<EncodedColumn>) -> usize {
-        self.lookups.push(column);
+    /// Adds what is read by code; returns its number.
+    pub(crate) fn lookup(&mut self, lookup: Lookup) -> usize {
+        self.lookups.push(lookup);
         self.lookups.len() - 1
     }
 

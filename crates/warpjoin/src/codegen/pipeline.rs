@@ -10,13 +10,15 @@ use super::batch::{BATCH_BLOCKS, Batch};
 use super::constants::{Constants, PARTITION_THREADS_MANY};
 use super::emitter::{Cell, Emitter, Environment};
 use super::expr::{conjuncts, evaluate};
+use super::lookup::Lookup;
 use super::matches::{self, Matches};
+use super::order;
 use super::packing::Packing;
 use super::params::Binding;
 use super::shapes::{GroupShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SourceShape, Step};
 use super::{partition, probe, sketch, store};
 use crate::Result;
-use crate::column::{ColumnType, EncodedColumn};
+use crate::column::ColumnType;
 use std::sync::Arc;
 
 /// Threads of a block of a generated kernel.
@@ -29,7 +31,7 @@ pub(crate) struct GeneratedPipeline {
     /// What to pass, in order.
     pub bindings: Vec<Binding>,
     /// Host-made columns that the kernel reads.
-    pub lookups: Vec<Arc<EncodedColumn>>,
+    pub lookups: Vec<Lookup>,
     pub sink: SinkShape,
     pub grid: Grid,
 }
@@ -56,6 +58,8 @@ pub(crate) enum SinkShape {
     Rows(Vec<ColumnType>),
     /// Build rows: key word, then payload.
     Build { columns: Vec<ColumnType>, packing: Packing, payload: PayloadForm },
+    /// Words of an order's keys, each of so many bits, the most significant one first; then columns.
+    Sort { columns: Vec<ColumnType>, word_bits: Vec<u32> },
     /// A group table.
     Groups(GroupShape),
     /// Rows of words.
@@ -86,9 +90,25 @@ impl Default for Frame {
     }
 }
 
+/// What a query's settings say of its kernels.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GenerateOptions {
+    /// Bits of key hashes that are kept.
+    pub hash_bits: u32,
+    /// Distinct strings from which on devices test them.
+    pub tested_strings_min: usize,
+}
+
 /// Generates the kernel of a pipeline.
-pub(crate) fn generate(source: &SourceShape, steps: &[Step], sink: &Sink, hash_bits: u32) -> Result<GeneratedPipeline> {
+pub(crate) fn generate(
+    source: &SourceShape,
+    steps: &[Step],
+    sink: &Sink,
+    options: GenerateOptions,
+) -> Result<GeneratedPipeline> {
+    let hash_bits = options.hash_bits;
     let mut emitter = Emitter::of_source(source);
+    emitter.tested_strings_min = options.tested_strings_min;
     if let Sink::Partition { stage, rows } = sink {
         let shape = partition::partition(&mut emitter, source, steps, rows, *stage)?;
         let (grid, threads_max) = match *stage {
@@ -303,6 +323,10 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
         Sink::Route { shape, keys, null_equals_null, keeps_unmatched, columns } => {
             let route = store::Route { shape, keys, null_equals_null: *null_equals_null, columns };
             rows(store::route(emitter, environment, &route, *keeps_unmatched)?)
+        }
+        Sink::Sort { keys, columns } => {
+            let (columns, word_bits) = order::sort(emitter, environment, keys, columns)?;
+            (SinkShape::Sort { columns, word_bits }, frame())
         }
         Sink::RouteGroups { keys, columns } => rows(store::route_groups(emitter, environment, keys, columns)?),
         Sink::Sketch { keys } => {

@@ -7,7 +7,7 @@ use super::packing::Packing;
 use super::value::Kind;
 use crate::column::ColumnType;
 use crate::expr::Expr;
-use crate::plan::AggregateFunction;
+use crate::plan::{AggregateFunction, SortKey};
 
 /// Where a pipeline's rows come from.
 #[derive(Debug, Clone)]
@@ -312,6 +312,8 @@ pub(crate) enum Sink {
     /// Writes a key word for routing a group, then columns of the last step. Without keys every row
     /// goes to one device.
     RouteGroups { keys: Vec<usize>, columns: Vec<usize> },
+    /// Writes the words of an order's keys, then columns of the last step.
+    Sort { keys: Vec<SortKey>, columns: Vec<usize> },
     /// Counts or writes rows of words by partition. The steps before hold no probe.
     Partition { stage: PartitionStage, rows: RowSpec },
     /// Counts rows and different keys of a sample.

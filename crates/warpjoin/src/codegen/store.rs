@@ -17,7 +17,7 @@ use crate::expr::Expr;
 pub(crate) const RESERVATION_BYTES: u32 = 8 + 32 * 4;
 
 /// Starts a sink that writes rows: reserves a place for each row that is alive.
-fn reserve(emitter: &mut Emitter) {
+pub(super) fn reserve(emitter: &mut Emitter) {
     if emitter.is_reserved {
         return;
     }
@@ -34,7 +34,7 @@ fn reserve(emitter: &mut Emitter) {
 }
 
 /// Writes `values` as output columns; returns what the columns are.
-fn write(emitter: &mut Emitter, values: &[Value]) -> Vec<ColumnType> {
+pub(super) fn write(emitter: &mut Emitter, values: &[Value]) -> Vec<ColumnType> {
     for (index, value) in values.iter().enumerate() {
         let column = value.column_type();
         let layout = column.layout();

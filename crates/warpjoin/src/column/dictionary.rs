@@ -1,10 +1,13 @@
 //! The distinct values of a string column.
 
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::DataType;
+use rayon::prelude::*;
 
 use super::interner::{Interner, bytes_at};
 use super::{bits, types};
@@ -16,6 +19,9 @@ pub struct Dictionary {
     sorted: bool,
     /// The same values in order, once somebody asked for them.
     twin: OnceLock<Arc<Dictionary>>,
+    is_ascii: OnceLock<bool>,
+    /// What others keep as long as the dictionary lives.
+    attachments: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 /// Dictionaries up to this size are sorted, so that codes compare like strings.
@@ -41,6 +47,30 @@ impl Dictionary {
     /// Whether the values ascend bytewise, so that codes compare like strings.
     pub fn is_sorted(&self) -> bool {
         self.sorted
+    }
+
+    /// Whether all values are ASCII.
+    pub(crate) fn is_ascii(&self) -> bool {
+        let all = || (0..self.len() as u32).into_par_iter().all(|code| self.bytes(code).is_none_or(<[u8]>::is_ascii));
+        *self.is_ascii.get_or_init(all)
+    }
+
+    /// The `T` that was attached last.
+    pub(crate) fn attached<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        let attachments = self.attachments.lock().unwrap_or_else(PoisonError::into_inner);
+        attachments.get(&TypeId::of::<T>())?.clone().downcast().ok()
+    }
+
+    /// The same; a default one is attached where there is none.
+    pub(crate) fn attached_or_default<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
+        let mut attachments = self.attachments.lock().unwrap_or_else(PoisonError::into_inner);
+        let attached = attachments.entry(TypeId::of::<T>()).or_insert_with(|| Arc::<T>::default());
+        Arc::clone(attached).downcast().unwrap_or_default()
+    }
+
+    /// Keeps something as long as the dictionary lives, in place of the `T` that was attached before.
+    pub(crate) fn attach<T: Any + Send + Sync>(&self, thing: Arc<T>) {
+        self.attachments.lock().unwrap_or_else(PoisonError::into_inner).insert(TypeId::of::<T>(), thing);
     }
 
     /// The value of a code; `None` past the end, and where it is no text.
@@ -145,7 +175,7 @@ impl Dictionary {
     }
 
     fn new(values: ArrayRef, sorted: bool) -> Self {
-        Self { values, sorted, twin: OnceLock::new() }
+        Self { values, sorted, twin: OnceLock::new(), is_ascii: OnceLock::new(), attachments: Mutex::default() }
     }
 
     /// The sorted dictionary of all interned strings, and its codes by the interner's.

@@ -24,6 +24,8 @@ pub fn check(plan: &Plan) -> Result<(), Reason> {
         PlanKind::Filter { predicate, .. } => check_expr(predicate),
         PlanKind::Project { exprs, .. } => exprs.iter().try_for_each(check_expr),
         PlanKind::Join(join) => check_join(join),
+        PlanKind::Sort { keys, .. } => keys.iter().try_for_each(|key| check_expr(&key.expr)),
+        PlanKind::Limit { .. } => Ok(()),
         PlanKind::Aggregate { group_by, aggregates, .. } => check_aggregates(group_by, aggregates),
         PlanKind::GroupingSets { group_by, sets, aggregates, .. } => {
             check_sets(plan, group_by.len(), sets)?;

@@ -54,7 +54,7 @@ impl Query<'_> {
         let Ok(mut dry) = Query::new(self.session, self.inputs, self.options, self.plan) else { return };
         dry.mode = Mode::Dry(HashSet::from([first.clone()]));
         // Where the dry run ends early, what it found until then is still right.
-        let _ = dry.relation(self.plan).and_then(|relation| dry.materialise(&relation, (0..relation.width).collect()));
+        let _ = dry.output(self.plan).and_then(|relation| dry.result_rows(relation));
         let Mode::Dry(modules) = dry.mode else { return };
         // One device first: the others then find its kernels in the cache, and compile nothing twice.
         let (first, others) = self.session.devices().split_at(1);

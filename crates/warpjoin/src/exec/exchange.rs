@@ -11,6 +11,15 @@ use crate::{Error, Result};
 /// Bytes of shared memory of the routing kernels: a 64-bit and a 32-bit word a device.
 const ROUTE_SHARED_BYTES: u32 = DEVICES_MAX as u32 * 12;
 
+/// Which device owns a row.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Owners<'a> {
+    /// By the hash of its key word, a u64.
+    Hash,
+    /// By the range of its key word, of 4 or 8 bytes: a device less than there are numbers that the word is not below.
+    Ranges(&'a [u64]),
+}
+
 /// One run of bytes a row: the values of a column, or its validity.
 #[derive(Clone, Copy)]
 struct Part {
@@ -70,8 +79,13 @@ impl Query<'_> {
         Ok(Intermediate { shards, ..rows })
     }
 
-    /// Sends every row to the device that owns its key word, which is column 0.
+    /// Sends every row to the device that owns the hash of its key word, which is column 0.
     pub(crate) fn exchange(&mut self, rows: Intermediate) -> Result<Intermediate> {
+        self.exchange_by(rows, Owners::Hash)
+    }
+
+    /// Sends every row to the device that owns its key word, which is column 0.
+    pub(super) fn exchange_by(&mut self, rows: Intermediate, owners: Owners<'_>) -> Result<Intermediate> {
         let devices = self.devices();
         if devices == 1 {
             return Ok(rows);
@@ -81,7 +95,7 @@ impl Query<'_> {
             return Ok(rows);
         }
         self.options.check_cancelled()?;
-        let counts = self.route(&rows, "route_count", false)?.0;
+        let counts = self.route(&rows, "route_count", owners, false)?.0;
         let mut shards = vec![];
         for owner in 0..devices {
             let total = counts.iter().map(|from| from[owner]).sum();
@@ -91,7 +105,7 @@ impl Query<'_> {
         }
         // The owners' buffers exist in their streams' order: peers may write once that is reached.
         self.synchronize()?;
-        let positions = self.route(&rows, "route_assign", true)?.1;
+        let positions = self.route(&rows, "route_assign", owners, true)?.1;
         self.transpose(&rows, &shards, &counts, &positions)?;
         self.synchronize()?;
         Ok(Intermediate { shards, ..rows })
@@ -102,6 +116,7 @@ impl Query<'_> {
         &mut self,
         rows: &Intermediate,
         entry: &str,
+        owners: Owners<'_>,
         wants_positions: bool,
     ) -> Result<(Vec<Vec<u64>>, Vec<Buffer>)> {
         let kernels = self.compile(&exchange_module(self.options.hash_bits), entry)?;
@@ -110,6 +125,10 @@ impl Query<'_> {
             let stream = &self.streams[device];
             let counts = stream.alloc_filled(DEVICES_MAX as u64 * 8, 0)?;
             let places = stream.alloc(if wants_positions { shard.rows * 8 } else { 0 })?;
+            let splitters = match owners {
+                Owners::Hash => None,
+                Owners::Ranges(splitters) => Some(stream.upload(bytemuck::cast_slice(splitters))?),
+            };
             if shard.rows > 0 {
                 let keys = shard.columns[0].values.as_ref().ok_or_else(|| Error::internal("rows without key words"))?;
                 let args = [
@@ -118,6 +137,8 @@ impl Query<'_> {
                     Arg::U64(self.streams.len() as u64),
                     Arg::Buffer(&counts),
                     Arg::Buffer(&places),
+                    splitters.as_ref().map_or(Arg::Null, Arg::Buffer),
+                    Arg::U64(u64::from(rows.columns[0].layout().width_bytes == 8)),
                 ];
                 stream.launch(&kernels[device], launch(shard.rows, stream, ROUTE_SHARED_BYTES), &args)?;
                 self.metrics.launches += 1;

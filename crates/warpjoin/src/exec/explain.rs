@@ -2,6 +2,7 @@
 
 use super::cost::prefers_partition;
 use super::options::{ExecOptions, JoinForm};
+use super::sort::{Ordered, Window};
 use crate::Session;
 use crate::plan::{JoinPlan, Plan, PlanKind};
 
@@ -9,7 +10,10 @@ use crate::plan::{JoinPlan, Plan, PlanKind};
 /// settings tell; what depends on rows that are not counted yet is left open.
 pub fn pipelines(plan: &Plan, session: &Session, options: &ExecOptions) -> Vec<String> {
     let mut explain = Explain { session, options, lines: vec![] };
-    let last = explain.open(plan);
+    let last = match Ordered::of(plan) {
+        Some(ordered) => explain.sort(&ordered),
+        None => explain.open(plan),
+    };
     explain.lines.push(format!("{last} -> Result"));
     explain.lines
 }
@@ -61,6 +65,14 @@ impl Explain<'_> {
                 let sink = if group_by.is_empty() { "Aggregate" } else { "GroupBy" };
                 format!("Groups[pipeline {}]", self.close(format!("{input} -> {sink}")))
             }
+            PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => match Ordered::of(plan) {
+                Some(Ordered { window: Window { skip: 0, fetch: None }, .. }) => self.open(input),
+                Some(ordered) => self.sort(&ordered),
+                None => {
+                    let input = self.open(input);
+                    format!("Rows[pipeline {}]", self.close(format!("{input} -> Limit")))
+                }
+            },
             PlanKind::GroupingSets { input, sets, .. } => {
                 let input = self.open(input);
                 format!("Union[pipeline {}]", self.close(format!("{input} -> GroupBy[{} sets]", sets.len())))
@@ -78,6 +90,15 @@ impl Explain<'_> {
             PlanKind::Shared(plan) => self.open(plan),
             PlanKind::Numbered { input } => self.open(input),
         }
+    }
+
+    /// A sort, as it runs: what stands between it and the rows put out is computed before.
+    fn sort(&mut self, ordered: &Ordered<'_>) -> String {
+        let input = self.open(ordered.input);
+        let project = if ordered.projections.is_empty() { "" } else { " -> Project" };
+        let keys = self.close(format!("{input}{project} -> SortKeys"));
+        let name = if ordered.window.fetch.is_some() { "TopK" } else { "Sort" };
+        format!("{name}[pipeline {keys}]")
     }
 
     /// Finishes a pipeline; its number.
@@ -115,9 +136,14 @@ fn side(plan: &Plan) -> Side {
         PlanKind::Scan { table, .. } => Side::Columns(Some(table.rows())),
         PlanKind::Input { .. } => Side::Columns(None),
         PlanKind::Project { input, .. } => side(input),
+        PlanKind::Sort { input, skip: 0, fetch: None, .. } => side(input),
         PlanKind::Union { .. } | PlanKind::GroupingSets { .. } => Side::Columns(None),
         PlanKind::Shared(plan) => side(plan),
         PlanKind::Numbered { input } => side(input),
-        PlanKind::Filter { .. } | PlanKind::Join(_) | PlanKind::Aggregate { .. } => Side::Rows,
+        PlanKind::Filter { .. }
+        | PlanKind::Join(_)
+        | PlanKind::Aggregate { .. }
+        | PlanKind::Sort { .. }
+        | PlanKind::Limit { .. } => Side::Rows,
     }
 }

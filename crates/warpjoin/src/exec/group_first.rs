@@ -7,16 +7,15 @@ use super::group_split::Part;
 use super::plans::{ExprList, aggregate, column, columns, filter, is_null, join, not, project};
 use super::query::Query;
 use super::relation::{Relation, Source};
-use crate::codegen::{ORDER_WORD_BITS, Sink, SinkShape, Step};
-use crate::column::Domain;
-use crate::expr::{ArithmeticOp, Expr, ExprKind, OrderKey, Scalar};
-use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, PlanKind};
+use crate::codegen::{Sink, SinkShape, Step};
+use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
+use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, PlanKind, SortKey};
 use crate::{Error, Result};
 use arrow::datatypes::DataType;
 
 /// Calls that take their values from the same row of a group.
 struct Spec {
-    order_by: Vec<OrderKey>,
+    order_by: Vec<SortKey>,
     filter: Option<Expr>,
     is_last: bool,
     /// Position of each call, and the column of its argument.
@@ -62,7 +61,7 @@ impl Query<'_> {
                 spec.calls.push(argument);
                 continue;
             }
-            let order_by = call.order_by.iter().map(|key| OrderKey { expr: list.add(&key.expr), ..*key }).collect();
+            let order_by = call.order_by.iter().map(|key| SortKey { expr: list.add(&key.expr), ..*key }).collect();
             let filter = call.filter.as_ref().map(|filter| list.add(filter));
             let is_last = call.function == AggregateFunction::Last;
             specs.push((key, Spec { order_by, filter, is_last, calls: vec![argument] }));
@@ -79,89 +78,48 @@ impl Query<'_> {
 
     fn ordered_part(&mut self, rows: &Plan, keys: usize, spec: Spec) -> Result<Part> {
         let (width, number) = (rows.schema.fields().len(), rows.schema.fields().len() - 1);
-        let words = self.order_words(rows, &spec.order_by)?;
+        let mut order = spec.order_by;
+        // A row's number is the last key, and so the lowest bits of the last word.
+        order.push(SortKey { expr: column(rows, number), descending: false, nulls_first: false });
+        let (words, number_bits) = self.order_words(rows, &order)?;
         let function = if spec.is_last { AggregateFunction::Max } else { AggregateFunction::Min };
         let is_complete = spec.filter.is_none() && keys > 0;
         let mut left = match spec.filter {
             Some(condition) => filter(rows.clone(), condition),
             None => rows.clone(),
         };
-        let mut found = None;
-        for word in words {
-            // Rows that have the word before, which is their group's.
-            let word_expr =
-                Expr { kind: ExprKind::OrderWord(word.keys.clone()), data_type: DataType::UInt64, nullable: false };
-            if let Some((groups, before)) = found.take() {
+        let mut before: Option<(Plan, Expr)> = None;
+        for word in 0..words {
+            if let Some((groups, word)) = before.take() {
+                // Rows that have the word before, which is their group's.
                 let on_keys = columns(&groups, keys).into_iter().zip(columns(&left, keys));
-                let on: Vec<_> = on_keys.chain([(column(&groups, keys), before)]).collect();
+                let on = on_keys.chain([(column(&groups, keys), word)]).collect();
                 let joined = join(groups, left, on, JoinKind::Inner);
-                left = project(joined.clone(), (0..width).map(|index| column(&joined, keys + 1 + index)).collect());
+                let exprs = (0..width).map(|index| column(&joined, keys + 1 + index)).collect();
+                left = project(joined, exprs);
             }
-            let call = AggregateCall::new(function, Some(word_expr.clone()), DataType::UInt64);
-            found = Some((aggregate(left.clone(), columns(&left, keys), vec![call]), word_expr));
-            if let Some(bits) = word.number_bits {
-                let (groups, _) = found.take().ok_or_else(|| Error::internal("an order without words"))?;
-                return Ok(values_of(rows, groups, (keys, number, bits), spec.calls, is_complete));
-            }
+            let kind = ExprKind::OrderWord { keys: order.clone(), word };
+            let word = Expr { kind, data_type: DataType::UInt64, nullable: false };
+            let call = AggregateCall::new(function, Some(word.clone()), DataType::UInt64);
+            before = Some((aggregate(left.clone(), columns(&left, keys), vec![call]), word));
         }
-        Err(Error::internal("an order without row numbers"))
+        let (groups, _) = before.ok_or_else(|| Error::internal("an order without words"))?;
+        Ok(values_of(rows, groups, (keys, number, number_bits), spec.calls, is_complete))
     }
 
-    /// The words of an order: its keys, packed as far as bounds allow, and the row's number.
-    fn order_words(&mut self, rows: &Plan, order_by: &[OrderKey]) -> Result<Vec<Word>> {
-        let number = column(rows, rows.schema.fields().len() - 1);
-        let mut pieces = vec![];
-        for key in order_by {
-            if key.expr.nullable {
-                // True is greater: null rows come first where it is largest first.
-                let descending = key.nulls_first;
-                pieces.push(OrderKey { expr: is_null(&key.expr), descending, nulls_first: false });
-            }
-            pieces.push(key.clone());
-        }
-        pieces.push(OrderKey { expr: number, descending: false, nulls_first: false });
+    /// Words of an order, and bits of its last key.
+    fn order_words(&mut self, rows: &Plan, order: &[SortKey]) -> Result<(usize, u32)> {
         let relation = self.relation(rows)?;
-        let mut words: Vec<Word> = vec![];
-        let mut used = ORDER_WORD_BITS;
-        for piece in pieces {
-            let bits = self.order_bits(&relation, &piece)?;
-            if used + bits > ORDER_WORD_BITS {
-                words.push(Word { keys: vec![], number_bits: None });
-                used = 0;
+        let mut bits_of = |keys: &[SortKey]| {
+            let sink = Sink::Sort { keys: keys.to_vec(), columns: vec![] };
+            match self.generate(&relation, &sink)?.sink {
+                SinkShape::Sort { word_bits, .. } => Ok(word_bits),
+                _ => Err(Error::internal("an order without words")),
             }
-            used += bits;
-            if let Some(word) = words.last_mut() {
-                word.keys.push(piece);
-                word.number_bits = Some(bits);
-            }
-        }
-        // Only the last word ends with the number.
-        let last = words.len() - 1;
-        words[..last].iter_mut().for_each(|word| word.number_bits = None);
-        Ok(words)
+        };
+        let last = bits_of(&order[order.len() - 1..])?;
+        Ok((bits_of(order)?.len(), last.first().copied().unwrap_or(0)))
     }
-
-    /// Bits of a key's place in its order.
-    fn order_bits(&mut self, relation: &Relation, key: &OrderKey) -> Result<u32> {
-        let mut keyed = relation.clone();
-        let kind = ExprKind::OrderWord(vec![key.clone()]);
-        keyed.steps.push(Step::Project(vec![Expr { kind, data_type: DataType::UInt64, nullable: false }]));
-        keyed.width = 1;
-        match self.generate(&keyed, &Sink::Materialise(vec![0]))?.sink {
-            SinkShape::Rows(columns) => match columns.first().map(|column| &column.domain) {
-                Some(Domain::Int { max, .. }) => Ok(128 - max.leading_zeros()),
-                _ => Err(Error::internal("an order that is no number")),
-            },
-            _ => Err(Error::internal("no rows where rows were asked for")),
-        }
-    }
-}
-
-/// Keys of an order that are one number.
-struct Word {
-    keys: Vec<OrderKey>,
-    /// Of the last word: its lowest bits, which are the row's number.
-    number_bits: Option<u32>,
 }
 
 /// The values of the rows whose numbers the groups' words end with.

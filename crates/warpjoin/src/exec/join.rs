@@ -283,7 +283,9 @@ fn traces(
     match &plan.kind {
         PlanKind::Scan { table, projection } => holds(table, projection[column]),
         PlanKind::Input { index } => inputs.get(*index).is_some_and(|table| holds(table, column)),
-        PlanKind::Filter { input, .. } => traces(inputs, input, column, of_group, holds),
+        PlanKind::Filter { input, .. } | PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => {
+            traces(inputs, input, column, of_group, holds)
+        }
         PlanKind::Project { input, exprs } => match exprs[column].kind {
             ExprKind::Column(column) => traces(inputs, input, column, of_group, holds),
             _ => false,

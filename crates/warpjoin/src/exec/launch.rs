@@ -1,5 +1,7 @@
 //! Runs one generated pipeline on all devices: compile, bind, launch, wait, look at the status.
 
+use std::sync::Arc;
+
 use warpjoin_device::{Arg, Buffer, DeviceKind, Event, Kernel, Launch, Stream};
 
 use super::group_estimate::SketchTarget;
@@ -10,10 +12,9 @@ use super::partition::{PartitionTarget, partition_launch};
 use super::query::Query;
 use super::relation::{IntermediateShard, JoinTable, Relation, Source};
 use crate::codegen::{
-    BATCH_BLOCKS, Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, MatchPart, PARTITION_ITEMS,
+    BATCH_BLOCKS, Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, Lookup, MatchPart, PARTITION_ITEMS,
     PARTITION_THREADS_MANY, PartitionPart, ROWS_PER_THREAD_BITS_MAX, SketchPart, control, status,
 };
-use crate::column::EncodedColumn;
 use crate::{Error, Result};
 
 /// Where a pipeline's sink writes on one device.
@@ -34,7 +35,7 @@ pub(crate) struct Report {
 /// A launch under way on one device. Holds what the kernel reads until it has ended.
 pub(super) struct Flight {
     control: Buffer,
-    _lookups: Vec<UploadedColumn>,
+    _lookups: Vec<Arc<UploadedColumn>>,
     /// Before and after the kernel.
     pub events: (Event, Event),
 }
@@ -46,8 +47,9 @@ impl Flight {
     }
 }
 
-struct UploadedColumn {
-    values: Buffer,
+/// What is read by code, on one device.
+pub(super) struct UploadedColumn {
+    values: Arc<Buffer>,
     validity: Option<Buffer>,
 }
 
@@ -90,7 +92,7 @@ impl Query<'_> {
     ) -> Result<Flight> {
         let stream = self.streams[device].clone();
         let lookups =
-            generated.lookups.iter().map(|column| self.upload(&stream, column)).collect::<Result<Vec<_>>>()?;
+            generated.lookups.iter().map(|lookup| self.look_up(device, lookup)).collect::<Result<Vec<_>>>()?;
         let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
         let rows = relation.source.shard_rows(device);
         let binder = Binder { device, relation, target, lookups: &lookups, control: &control };
@@ -105,10 +107,24 @@ impl Query<'_> {
         Ok(Flight { control, _lookups: lookups, events: (begin, end) })
     }
 
-    fn upload(&mut self, stream: &Stream, column: &EncodedColumn) -> Result<UploadedColumn> {
+    fn look_up(&mut self, device: usize, lookup: &Lookup) -> Result<Arc<UploadedColumn>> {
+        let column = match lookup {
+            Lookup::Column(column) => column,
+            Lookup::Test(test) => {
+                let values = self.tested(test)?.swap_remove(device);
+                return Ok(Arc::new(UploadedColumn { values, validity: None }));
+            }
+        };
+        let key = (device, Arc::as_ptr(column).addr());
+        if let Some((_, known)) = self.uploads.get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let stream = &self.streams[device];
         self.metrics.uploaded_bytes += column.values.len() as u64;
         let validity = column.validity.as_ref().map(|bits| stream.upload(bits)).transpose()?;
-        Ok(UploadedColumn { values: stream.upload(&column.values)?, validity })
+        let uploaded = Arc::new(UploadedColumn { values: Arc::new(stream.upload(&column.values)?), validity });
+        self.uploads.insert(key, (Arc::clone(column), Arc::clone(&uploaded)));
+        Ok(uploaded)
     }
 
     fn note_pipeline(
@@ -218,7 +234,7 @@ struct Binder<'a> {
     device: usize,
     relation: &'a Relation,
     target: &'a Target<'a>,
-    lookups: &'a [UploadedColumn],
+    lookups: &'a [Arc<UploadedColumn>],
     control: &'a Buffer,
 }
 

@@ -33,6 +33,9 @@ mod result;
 pub(crate) mod row_words;
 mod rows;
 mod shared;
+mod sort;
+mod sort_kernels;
+mod string_tests;
 mod union;
 
 use std::sync::Arc;
@@ -54,7 +57,7 @@ use relation::Relation;
 /// Result of a query.
 #[derive(Debug)]
 pub struct QueryOutput {
-    /// Rows, in no order, in batches of [`ExecOptions::batch_rows`]; schema of the plan.
+    /// Rows, in the plan's order if it has one, in batches of [`ExecOptions::batch_rows`]; schema of the plan.
     pub batches: Vec<RecordBatch>,
     /// What it cost.
     pub metrics: QueryMetrics,
@@ -94,7 +97,7 @@ fn with_query<T>(
     plan: &Plan,
     inputs: &[Arc<Table>],
     options: &ExecOptions,
-    finish: impl FnOnce(&mut Query<'_>, &Relation) -> Result<T>,
+    finish: impl FnOnce(&mut Query<'_>, Relation) -> Result<T>,
 ) -> Result<(T, QueryMetrics)> {
     check(plan)?;
     for device in session.devices() {
@@ -102,7 +105,7 @@ fn with_query<T>(
     }
     let mut query = Query::new(session, inputs, options, plan)?;
     let begun = query.record_events()?;
-    let outcome = query.relation(plan).and_then(|relation| finish(&mut query, &relation));
+    let outcome = query.output(plan).and_then(|relation| finish(&mut query, relation));
     let ended = query.record_events();
     // Whatever happened: nothing may still run when buffers go.
     let synchronized = query.synchronize();

@@ -29,6 +29,10 @@ pub struct ExecOptions {
     /// Build rows from which on those that match nothing are dropped before a table is made of them. `None`: where the
     /// side that probes is much smaller.
     pub reduced_rows_min: Option<u64>,
+    /// Distinct strings of a column from which on devices evaluate LIKE and comparisons; `None`: 4096.
+    pub tested_strings_min: Option<usize>,
+    /// Rows that one block sorts by itself, at most 4096. `None`: 4096.
+    pub sort_few_rows: Option<u32>,
     /// Keeps only this many bits of every key hash, so that tests meet collisions.
     pub hash_bits: u32,
     /// First guess of a hash table's slots and of an output's rows, so that tests meet retries.
@@ -71,6 +75,8 @@ impl Default for ExecOptions {
             join_form: None,
             partition_rows: None,
             reduced_rows_min: None,
+            tested_strings_min: None,
+            sort_few_rows: None,
             hash_bits: 64,
             first_capacity: None,
         }

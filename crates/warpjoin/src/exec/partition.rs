@@ -147,7 +147,7 @@ impl Query<'_> {
         Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards })
     }
 
-    /// Looks at partitions that were enqueued, now that the streams have been waited for: errors of the
+    /// Looks at partitions and tests that were enqueued, now that the streams have been waited for: errors of the
     /// data are errors.
     pub(crate) fn settle(&mut self) -> Result<()> {
         for Deferred { pipeline, flights } in std::mem::take(&mut self.deferred) {
@@ -159,7 +159,8 @@ impl Query<'_> {
             self.metrics.kernel_ns += kernel_ns;
             self.metrics.pipelines[pipeline].kernel_ns = kernel_ns;
         }
-        Ok(())
+        self.settle_tests()?;
+        self.settle_sorts()
     }
 
     /// A relation whose rows can be looked at twice: without probes. With the columns that it kept, if

@@ -63,7 +63,7 @@ pub fn partition_table(
         payload: (0..columns).filter(|column| !keys.contains(column)).collect(),
     };
     with_query(table.session(), &plan, &[], options, |query, relation| {
-        let rows = query.partition(relation.clone(), spec, PassBits::of(bits))?;
+        let rows = query.partition(relation, spec, PassBits::of(bits))?;
         let word_bytes = rows.shape.word_bytes();
         let shard = |PartitionedShard { words, offsets, .. }| PartitionedTableShard { words, offsets };
         Ok(PartitionedTable { word_bytes, shards: rows.shards.into_iter().map(shard).collect() })

@@ -7,11 +7,15 @@ use std::time::Instant;
 use warpjoin_device::{Buffer, Event, Stream};
 
 use super::compile::Mode;
+use super::launch::UploadedColumn;
 use super::metrics::QueryMetrics;
 use super::options::ExecOptions;
 use super::partition::Deferred;
 use super::relation::{Relation, Source};
+use super::sort::{Ordered, SortFlights, Window};
+use super::string_tests::TestResults;
 use crate::codegen::Step;
+use crate::column::EncodedColumn;
 use crate::plan::{Plan, PlanKind};
 use crate::{Error, Result, Session, Table};
 
@@ -32,6 +36,12 @@ pub(crate) struct Query<'a> {
     pub is_reducing: bool,
     /// Partitions that nobody has looked at yet.
     pub deferred: Vec<Deferred>,
+    /// Host-made columns on the devices, by device and address; each is kept, so that no other gets its address.
+    pub uploads: HashMap<(usize, usize), (Arc<EncodedColumn>, Arc<UploadedColumn>)>,
+    /// What was tested of dictionaries.
+    pub tests: TestResults,
+    /// Sorts that nobody has looked at yet.
+    pub sorts: Vec<SortFlights>,
     /// Buffers that nobody needs any more.
     pub kept: Vec<Buffer>,
     /// Plans that stand in several places and have run, by address.
@@ -56,6 +66,9 @@ impl<'a> Query<'a> {
             mode: Mode::Run(false),
             is_reducing: false,
             deferred: vec![],
+            uploads: HashMap::new(),
+            tests: TestResults::default(),
+            sorts: vec![],
             kept: vec![],
             shared: HashMap::new(),
         })
@@ -75,7 +88,15 @@ impl<'a> Query<'a> {
         Ok(self.streams.iter().map(Stream::record).collect::<Result<_, _>>()?)
     }
 
-    /// The relation of a plan node: runs its pipeline breakers, leaves the rest as steps.
+    /// The relation of the whole plan, in its order if it has one.
+    pub(crate) fn output(&mut self, plan: &Plan) -> Result<Relation> {
+        match Ordered::of(plan) {
+            Some(ordered) => self.sorted(&ordered),
+            None => self.relation(plan),
+        }
+    }
+
+    /// The relation of a plan node, in no order: runs its pipeline breakers, leaves the rest as steps.
     pub(crate) fn relation(&mut self, plan: &Plan) -> Result<Relation> {
         match &plan.kind {
             PlanKind::Scan { table, projection } => {
@@ -101,6 +122,18 @@ impl<'a> Query<'a> {
             }
             PlanKind::Join(join) => self.join(join),
             PlanKind::Aggregate { input, group_by, aggregates } => self.aggregate(input, group_by, aggregates),
+            PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => match Ordered::of(plan) {
+                // Nobody sees the order of rows that go on.
+                Some(Ordered { window: Window { skip: 0, fetch: None }, .. }) => self.relation(input),
+                Some(ordered) => self.sorted(&ordered),
+                None => {
+                    let PlanKind::Limit { skip, fetch, .. } = plan.kind else {
+                        return Err(Error::internal("a sort without an order"));
+                    };
+                    let relation = self.relation(input)?;
+                    self.limited(&relation, skip, fetch)
+                }
+            },
             PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
                 let id_type = plan.schema.field(group_by.len()).data_type();
                 self.grouping_sets(input, group_by, (sets, id_type), aggregates)

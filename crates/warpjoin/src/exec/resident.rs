@@ -16,8 +16,8 @@ use crate::{Error, Result};
 
 impl Query<'_> {
     /// Runs the last pipeline and makes a table of its rows.
-    pub(crate) fn keep(&mut self, relation: &Relation, schema: &SchemaRef) -> Result<Table> {
-        let rows = self.materialise(relation, (0..relation.width).collect())?;
+    pub(crate) fn keep(&mut self, relation: Relation, schema: &SchemaRef) -> Result<Table> {
+        let rows = self.result_rows(relation)?;
         let rows = Arc::into_inner(rows).ok_or_else(|| Error::internal("a result that is shared"))?;
         let Intermediate { columns, shards, .. } = rows;
         let column_types: Vec<ColumnType> = columns

@@ -15,8 +15,8 @@ const DECODED_ROWS: usize = 1 << 16;
 
 impl Query<'_> {
     /// Runs the last pipeline and fetches its rows, device after device.
-    pub(crate) fn fetch(&mut self, relation: &Relation, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
-        let rows = self.materialise(relation, (0..relation.width).collect())?;
+    pub(crate) fn fetch(&mut self, relation: Relation, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
+        let rows = self.result_rows(relation)?;
         self.metrics.device_ns = self.started.elapsed().as_nanos() as u64 - self.metrics.compile_ns;
         let started = std::time::Instant::now();
         let mut batches = vec![];

@@ -6,11 +6,14 @@ use warpjoin_device::Stream;
 
 use super::launch::Target;
 use super::query::Query;
-use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation};
-use crate::codegen::{GeneratedPipeline, Sink, SinkShape, generate};
+use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
+use super::string_tests::string_module;
+use crate::codegen::{GenerateOptions, GeneratedPipeline, Lookup, Sink, SinkShape, generate};
 use crate::column::ColumnType;
 use crate::{Error, Result};
 
+/// A test of fewer strings costs the host less than a launch.
+const TESTED_STRINGS_MIN: usize = 4096;
 /// An output that leaves this much unused is copied to buffers of its size.
 const WASTE_BYTES_MAX: u64 = 64 << 20;
 
@@ -18,9 +21,16 @@ impl Query<'_> {
     /// Generates the kernel of `relation` with `sink`.
     pub(crate) fn generate(&mut self, relation: &Relation, sink: &Sink) -> Result<GeneratedPipeline> {
         let started = std::time::Instant::now();
-        let generated = generate(&relation.source.shape(), &relation.steps, sink, self.options.hash_bits);
+        let options = GenerateOptions {
+            hash_bits: self.options.hash_bits,
+            tested_strings_min: self.options.tested_strings_min.unwrap_or(TESTED_STRINGS_MIN),
+        };
+        let generated = generate(&relation.source.shape(), &relation.steps, sink, options)?;
         self.metrics.planning_ns += started.elapsed().as_nanos() as u64;
-        generated
+        if self.is_dry() && generated.lookups.iter().any(|lookup| matches!(lookup, Lookup::Test(_))) {
+            self.compile(&string_module(), "test_strings")?;
+        }
+        Ok(generated)
     }
 
     /// Runs `relation` into a sink that writes rows. An output that was too small is made again at
@@ -31,10 +41,23 @@ impl Query<'_> {
         sink: &Sink,
         name: &str,
     ) -> Result<(Intermediate, GeneratedPipeline)> {
+        self.run_some_rows(relation, sink, name, u64::MAX)
+    }
+
+    /// The same; of more than `wanted` rows of a device any `wanted` are kept.
+    pub(crate) fn run_some_rows(
+        &mut self,
+        relation: &Relation,
+        sink: &Sink,
+        name: &str,
+        wanted: u64,
+    ) -> Result<(Intermediate, GeneratedPipeline)> {
         let mut relation = relation.clone();
         let mut generated = self.generate(&relation, sink)?;
         let columns = match &generated.sink {
-            SinkShape::Rows(columns) | SinkShape::Build { columns, .. } => columns.clone(),
+            SinkShape::Rows(columns) | SinkShape::Build { columns, .. } | SinkShape::Sort { columns, .. } => {
+                columns.clone()
+            }
             SinkShape::Groups(_) | SinkShape::Partition(_) | SinkShape::Sketch => {
                 return Err(Error::internal("no rows where rows were asked for"));
             }
@@ -46,7 +69,7 @@ impl Query<'_> {
             return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
         }
         let mut capacities: Vec<u64> =
-            (0..self.devices()).map(|device| self.first_capacity(&relation, device)).collect();
+            (0..self.devices()).map(|device| self.first_capacity(&relation, device).min(wanted)).collect();
         for attempt in 0..3 {
             let mut shards = vec![];
             for (device, &capacity) in capacities.iter().enumerate() {
@@ -56,15 +79,15 @@ impl Query<'_> {
                 shards.iter().zip(&capacities).map(|(shard, &capacity)| Target::Rows { shard, capacity }).collect();
             let reports = self.run_pipeline(&relation, &generated, &targets, name)?;
             drop(targets);
-            if reports.iter().zip(&capacities).all(|(report, &capacity)| report.rows <= capacity) {
+            if reports.iter().zip(&capacities).all(|(report, &capacity)| report.rows.min(wanted) <= capacity) {
                 for (device, (shard, report)) in shards.iter_mut().zip(&reports).enumerate() {
-                    shard.rows = report.rows;
+                    shard.rows = report.rows.min(wanted);
                     self.shrink(device, shard, &columns, capacities[device])?;
                 }
                 self.note_retries(attempt);
                 return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
             }
-            capacities = reports.iter().map(|report| report.rows).collect();
+            capacities = reports.iter().map(|report| report.rows.min(wanted)).collect();
             if relation.source.share_matches() {
                 generated = self.generate(&relation, sink)?;
             }
@@ -108,6 +131,29 @@ impl Query<'_> {
         if let Some(pipeline) = self.metrics.pipelines.last_mut() {
             pipeline.retries = retries;
         }
+    }
+
+    /// The rows of the whole plan; those of a pipeline that has run are taken as they lie.
+    pub(crate) fn result_rows(&mut self, relation: Relation) -> Result<Arc<Intermediate>> {
+        match relation.source {
+            Source::Intermediate(rows) if relation.steps.is_empty() => Ok(rows),
+            _ => self.materialise(&relation, (0..relation.width).collect()),
+        }
+    }
+
+    /// All but `skip` rows, `fetch` at most.
+    pub(crate) fn limited(&mut self, relation: &Relation, skip: u64, fetch: Option<u64>) -> Result<Relation> {
+        let wanted = fetch.map_or(u64::MAX, |fetch| fetch.saturating_add(skip));
+        let sink = Sink::Materialise((0..relation.width).collect());
+        let (mut rows, _) = self.run_some_rows(relation, &sink, "Limit", wanted)?;
+        // Any rows may be left out: those of the last devices.
+        let mut left = rows.rows().saturating_sub(skip).min(fetch.unwrap_or(u64::MAX));
+        for shard in &mut rows.shards {
+            shard.rows = shard.rows.min(left);
+            left -= shard.rows;
+        }
+        rows.rows_max = rows.rows_max.min(fetch.unwrap_or(u64::MAX));
+        Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
     }
 
     /// Runs a relation into an intermediate of the given columns.

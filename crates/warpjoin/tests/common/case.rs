@@ -67,7 +67,10 @@ impl Case {
         }
         let got = match (self.run(session, settings), &verdict.rows) {
             (Err(Error::Unsupported(_)), _) => Ok(Outcome::Unsupported),
-            (Ok(got), Ok(wanted)) => compare(got, wanted.clone()).map(|()| Outcome::Equal),
+            (Ok(got), Ok(wanted)) => match &verdict.order {
+                Some(order) => order.check(got).map(|()| Outcome::Equal),
+                None => compare(got, wanted.clone()).map(|()| Outcome::Equal),
+            },
             (Ok(got), Err(_)) => Err(format!("{} rows where faults {} must be reported", got.len(), verdict.faults)),
             (Err(error), rows) => match fault_of(&error) {
                 // After the first fault the oracle stops: rows behind it may have others.

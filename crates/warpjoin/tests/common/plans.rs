@@ -7,6 +7,7 @@ use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Moment, Plan, PlanKind};
 
 use super::expressions::Evaluator;
+use super::order::Order;
 use super::value::{Row, V, decimal, fault, scale, wrap};
 
 /// What the oracle says about a plan.
@@ -15,6 +16,8 @@ pub(crate) struct Verdict {
     pub(crate) rows: Result<Vec<Row>, Stop>,
     /// Faults that may be reported: met in values that nobody needs.
     pub(crate) faults: u8,
+    /// Where the plan has an order or a limit: what may stand where.
+    pub(crate) order: Option<Order>,
 }
 
 /// Why there are no rows.
@@ -37,11 +40,16 @@ const PAIRS_MAX: usize = 4_000_000;
 /// Runs `plan` over the rows of its inputs.
 pub(crate) fn interpret(plan: &Plan, inputs: &[Vec<Row>]) -> Verdict {
     let oracle = Oracle { inputs, evaluator: Evaluator::default() };
-    let mut rows = oracle.rows(plan);
+    let is_window = plan.is_ordered() || matches!(plan.kind, PlanKind::Limit { .. });
+    let (mut rows, order) = match is_window.then(|| oracle.order(plan)) {
+        Some(Ok(order)) => (Ok(order.rows()), Some(order)),
+        Some(Err(stop)) => (Err(stop), None),
+        None => (oracle.rows(plan), None),
+    };
     if rows.as_ref().is_ok_and(|rows| rows.iter().flatten().any(|v| matches!(v, V::Poison(_)))) {
         rows = Err(Stop::Fault);
     }
-    Verdict { rows, faults: oracle.evaluator.faults.get() }
+    Verdict { rows, faults: oracle.evaluator.faults.get(), order }
 }
 
 struct Oracle<'a> {
@@ -68,6 +76,7 @@ impl Oracle<'_> {
                 Ok(rows.iter().map(|row| exprs.iter().map(|e| self.evaluator.value(e, row)).collect()).collect())
             }
             PlanKind::Join(join) => self.join(join),
+            PlanKind::Sort { .. } | PlanKind::Limit { .. } => Ok(self.order(plan)?.rows()),
             PlanKind::Aggregate { input, group_by, aggregates } => {
                 self.aggregate(&self.rows(input)?, group_by, aggregates)
             }
@@ -101,6 +110,32 @@ impl Oracle<'_> {
         match self.evaluator.value(predicate, row) {
             V::Poison(_) => Err(Stop::Fault),
             value => Ok(value == V::Bool(true)),
+        }
+    }
+
+    /// The rows of a sort or limit, and of projections of one.
+    fn order(&self, plan: &Plan) -> Result<Order, Stop> {
+        match &plan.kind {
+            PlanKind::Sort { input, keys, skip, fetch } => {
+                let mut keyed = vec![];
+                for row in self.rows(input)? {
+                    let key: Row = keys.iter().map(|key| self.evaluator.value(&key.expr, &row)).collect();
+                    if key.iter().any(|v| matches!(v, V::Poison(_))) {
+                        return Err(Stop::Fault);
+                    }
+                    keyed.push((key, row));
+                }
+                Ok(Order::of(keyed, keys).window(*skip, *fetch))
+            }
+            PlanKind::Limit { input, skip, fetch } => {
+                let order = if input.is_ordered() { self.order(input)? } else { Order::of_any(self.rows(input)?) };
+                Ok(order.window(*skip, *fetch))
+            }
+            PlanKind::Project { input, exprs } => {
+                let order = self.order(input)?;
+                Ok(order.map(|row| exprs.iter().map(|e| self.evaluator.value(e, row)).collect()))
+            }
+            _ => panic!("no order"),
         }
     }
 

@@ -9,8 +9,10 @@ use arrow::datatypes::{DataType, Field, Schema};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use warpjoin::expr::{Expr, OrderKey};
-use warpjoin::plan::{AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Moment, Plan, PlanKind};
+use warpjoin::expr::Expr;
+use warpjoin::plan::{
+    AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Moment, Plan, PlanKind, SortKey,
+};
 
 use super::case::{Case, Outcome};
 use super::data::{self, Pool, TYPES};
@@ -47,6 +49,9 @@ pub(crate) fn case(seed: u64) -> Case {
         plan = maker.project(plan, false);
     }
     let settings = settings::random(&mut maker.rng);
+    if let Some(rng) = maker.kinds.take() {
+        plan = maker.window(plan, rng);
+    }
     Case { inputs: maker.inputs, plan, settings }
 }
 
@@ -224,6 +229,30 @@ impl PlanMaker {
         node(PlanKind::Join(Box::new(join)), types.iter().map(|(t, n)| (t, *n)))
     }
 
+    /// The plan in some order, or some rows of it, or as it is.
+    fn window(&self, input: Plan, mut rng: StdRng) -> Plan {
+        let mut bound = |chance: f64| rng.random_bool(chance).then(|| rng.random_range(0..200));
+        let (skip, fetch) = (bound(0.3).unwrap_or(0), bound(0.5));
+        let schema = input.schema.clone();
+        // The last bits of computed floats may differ from the oracle's.
+        let is_exact = is_exact(&input);
+        let keys: Vec<Expr> = columns(&input).into_iter().filter(|e| is_exact || !e.data_type.is_floating()).collect();
+        let kind = match rng.random_range(0..10) {
+            0..=3 if !keys.is_empty() => {
+                let count = *[1, 1, 2, 3, 5].choose(&mut rng).expect("some");
+                let mut key = || SortKey {
+                    expr: keys.choose(&mut rng).expect("some").clone(),
+                    descending: rng.random(),
+                    nulls_first: rng.random(),
+                };
+                PlanKind::Sort { keys: (0..count).map(|_| key()).collect(), input: Box::new(input), skip, fetch }
+            }
+            4 => PlanKind::Limit { input: Box::new(input), skip, fetch },
+            _ => return input,
+        };
+        Plan { kind, schema }
+    }
+
     fn aggregate(&mut self, input: Plan) -> Plan {
         let keys = *[0, 1, 1, 1, 2, 2, 3, 5].choose(&mut self.rng).expect("some");
         let calls = self.rng.random_range(if keys == 0 { 1..=5 } else { 0..=5 });
@@ -251,6 +280,12 @@ impl PlanMaker {
         let kind = PlanKind::Aggregate { input: Box::new(input), group_by, aggregates };
         node(kind, types.iter().map(|(t, n)| (t, *n)))
     }
+}
+
+/// Whether all floats are those of inputs.
+fn is_exact(plan: &Plan) -> bool {
+    !matches!(plan.kind, PlanKind::Aggregate { .. } | PlanKind::Project { .. })
+        && plan.inputs().into_iter().all(is_exact)
 }
 
 /// Type of a result, and whether it may be null.
@@ -308,8 +343,8 @@ fn ordered_call(maker: &mut ExprMaker<'_>) -> AggregateCall {
     let argument = exprs[0].clone();
     let front = maker.rng.random_range(0..exprs.len());
     exprs.swap(0, front);
-    let mut key = |expr| OrderKey { expr, descending: maker.rng.random(), nulls_first: maker.rng.random() };
-    let order_by: Vec<OrderKey> = exprs.into_iter().map(&mut key).collect();
+    let mut key = |expr| SortKey { expr, descending: maker.rng.random(), nulls_first: maker.rng.random() };
+    let order_by: Vec<SortKey> = exprs.into_iter().map(&mut key).collect();
     let filter = maker.rng.random_bool(0.3).then(|| maker.predicate(1));
     let function = if maker.rng.random() { AggregateFunction::First } else { AggregateFunction::Last };
     let data_type = argument.data_type.clone();

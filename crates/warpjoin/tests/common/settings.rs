@@ -21,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) join_form: Option<JoinForm>,
     pub(crate) partition_rows: Option<u32>,
     pub(crate) reduced_rows_min: Option<u64>,
+    pub(crate) sort_few_rows: Option<u32>,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
 }
@@ -40,6 +41,7 @@ impl Default for Settings {
             join_form: None,
             partition_rows: None,
             reduced_rows_min: None,
+            sort_few_rows: None,
             keeps: false,
         }
     }
@@ -59,6 +61,7 @@ impl Settings {
             join_form: self.join_form,
             partition_rows: self.partition_rows,
             reduced_rows_min: self.reduced_rows_min,
+            sort_few_rows: self.sort_few_rows,
             ..ExecOptions::default()
         }
     }
@@ -92,5 +95,6 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
             .expect("some"),
         partition_rows: *[None, Some(1), Some(7), Some(50)].choose(rng).expect("some"),
         reduced_rows_min: *[None, Some(0), Some(20)].choose(rng).expect("some"),
+        sort_few_rows: *[None, Some(0), Some(20)].choose(rng).expect("some"),
     }
 }

@@ -8,8 +8,10 @@ mod keys;
 mod numbers;
 mod ordered;
 mod sets;
+mod sorts;
 
 pub(crate) use groups::sum_behind_duplicates;
+pub(crate) use sorts::{settings as sort_settings, sort_of};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
@@ -50,6 +52,14 @@ pub(crate) fn all(small: bool) -> Vec<Edge> {
 /// Those of scalar functions and casts.
 pub(crate) fn of_functions() -> Vec<Edge> {
     functions::edges()
+}
+
+/// Those of orders and limits, or those whose name contains `WARPJOIN_EDGES`.
+pub(crate) fn of_sorts() -> Vec<Edge> {
+    let mut edges = sorts::edges();
+    let named = std::env::var("WARPJOIN_EDGES").unwrap_or_default();
+    edges.retain(|edge| edge.name.contains(&named));
+    edges
 }
 
 /// Settings that each case runs with.

@@ -1,0 +1,173 @@
+//! Answers as the TPC publishes them for scale factor 1: text, decimals rounded.
+
+use std::collections::BTreeMap;
+
+use super::{Answer, Cell, show, show_row};
+
+/// A published answer.
+#[derive(Debug, Clone)]
+pub struct PublishedAnswer {
+    columns: usize,
+    rows: Vec<Vec<Field>>,
+    /// Characters of the first column's texts that were published.
+    key_chars_max: usize,
+}
+
+/// Of query 11 our source has only so many digits of each part's number.
+const Q11_KEY_CHARS: usize = 4;
+/// Query 17 as in the specification; our source has other cents.
+const Q17_ANSWER: &str = "avg_yearly\n348406.05";
+
+/// One published value.
+#[derive(Debug, Clone, PartialEq)]
+enum Field {
+    /// With a decimal point: the last digit is rounded, or cut off.
+    Decimal {
+        value: f64,
+        unit: f64,
+    },
+    Text(String),
+}
+
+impl PublishedAnswer {
+    /// Of TPC-H query `number` with the validation parameters at scale factor 1; `None` unless 1 to 22.
+    pub fn of_tpch(number: u32) -> Option<Self> {
+        let published = tpchgen::q_and_a::QueryAndAnswer::new(i32::try_from(number).ok()?, 1.0).ok()?;
+        Some(match number {
+            11 => Self { key_chars_max: Q11_KEY_CHARS, ..Self::parse(published.answer()) },
+            17 => Self::parse(Q17_ANSWER),
+            _ => Self::parse(published.answer()),
+        })
+    }
+
+    /// Reads lines of values between `|`, padded with spaces; the first names the columns.
+    fn parse(text: &str) -> Self {
+        let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+        let columns = lines.next().map_or(0, |names| names.split('|').count());
+        let rows = lines.map(|line| line.split('|').map(Field::parse).collect()).collect();
+        Self { columns, rows, key_chars_max: usize::MAX }
+    }
+
+    /// How `actual` differs from it, whatever the order of the rows; `None` if it does not.
+    pub fn difference(&self, actual: &Answer) -> Option<String> {
+        if actual.schema.fields().len() != self.columns {
+            return Some(format!("{} columns instead of {}", actual.schema.fields().len(), self.columns));
+        }
+        if actual.rows.len() != self.rows.len() {
+            return Some(format!("{} rows instead of {}", actual.rows.len(), self.rows.len()));
+        }
+        // Whether a column is rounded is the same for all its rows.
+        let is_text: Vec<bool> = match self.rows.first() {
+            Some(row) => row.iter().map(|field| matches!(field, Field::Text(_))).collect(),
+            None => return None,
+        };
+        let mut open: BTreeMap<Vec<String>, Vec<&Vec<Cell>>> = BTreeMap::new();
+        for row in &actual.rows {
+            open.entry(self.texts(row.iter().map(show), &is_text)).or_default().push(row);
+        }
+        for wanted in &self.rows {
+            let candidates = open.entry(self.texts(wanted.iter().map(Field::to_string), &is_text)).or_default();
+            match candidates.iter().position(|row| row.iter().zip(wanted).all(|(cell, field)| field.allows(cell))) {
+                Some(at) => drop(candidates.swap_remove(at)),
+                None => {
+                    let wanted = wanted.iter().map(Field::to_string).collect::<Vec<_>>().join(", ");
+                    let instead =
+                        candidates.first().map_or_else(String::new, |row| format!("; like it: {}", show_row(row)));
+                    return Some(format!("no row ({wanted}){instead}"));
+                }
+            }
+        }
+        None
+    }
+
+    /// The texts of a row as they are published.
+    fn texts(&self, row: impl Iterator<Item = String>, is_text: &[bool]) -> Vec<String> {
+        let cut = |(column, text): (usize, String)| match column {
+            0 => text.trim().chars().take(self.key_chars_max).collect(),
+            _ => text.trim().to_string(),
+        };
+        row.enumerate().filter(|&(column, _)| is_text[column]).map(cut).collect()
+    }
+}
+
+impl Field {
+    fn parse(text: &str) -> Self {
+        let text = text.trim();
+        let digits = text.split_once('.').map(|(_, digits)| digits.len());
+        match text.parse::<f64>().ok().zip(digits) {
+            Some((value, digits)) => Self::Decimal { value, unit: 0.1_f64.powi(i32::try_from(digits).unwrap_or(0)) },
+            None => Self::Text(text.to_string()),
+        }
+    }
+
+    /// Decimals may differ by less than the last published digit. Texts are compared by [`PublishedAnswer::texts`].
+    fn allows(&self, cell: &Cell) -> bool {
+        match self {
+            Self::Text(_) => true,
+            Self::Decimal { value, unit } => match cell {
+                Cell::Null => false,
+                Cell::Float(actual) => (actual - value).abs() < *unit,
+                Cell::Exact(actual) => actual.parse::<f64>().is_ok_and(|actual| (actual - value).abs() < *unit),
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for Field {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Decimal { value, .. } => write!(f, "{value}"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray};
+
+    use super::*;
+
+    fn answer(names: &[&str], sums: &[i128], means: &[f64]) -> Answer {
+        let columns: [(&str, ArrayRef); 4] = [
+            ("name", Arc::new(StringArray::from(names.to_vec()))),
+            ("sum", Arc::new(Decimal128Array::from(sums.to_vec()).with_precision_and_scale(15, 4).unwrap())),
+            ("mean", Arc::new(Float64Array::from(means.to_vec()))),
+            ("count", Arc::new(Int64Array::from(vec![7; names.len()]))),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        Answer::new(batch.schema(), &[batch]).unwrap()
+    }
+
+    const TEXT: &str = "\nname |sum  |mean|count\nA  B |12.35| 0.50|   7\nC    |-1.00|10.00|7\n";
+
+    #[test]
+    fn rounding_and_padding_do_not_matter() {
+        let published = PublishedAnswer::parse(TEXT);
+        assert_eq!(published.difference(&answer(&["C ", "A  B"], &[-10_000, 123_456], &[9.995, 0.504])), None);
+    }
+
+    #[test]
+    fn what_differs_is_said() {
+        let published = PublishedAnswer::parse(TEXT);
+        let names = ["A  B", "C"];
+        for (wrong, said) in [
+            (answer(&names, &[123_700, -10_000], &[0.5, 10.0]), "no row (A  B, 12.35"),
+            (answer(&names, &[123_456, -10_000], &[0.5, 10.02]), "no row (C, -1"),
+            (answer(&["A  B", "D"], &[123_456, -10_000], &[0.5, 10.0]), "no row (C"),
+            (answer(&["C"], &[-10_000], &[10.0]), "1 rows instead of 2"),
+        ] {
+            let difference = published.difference(&wrong).unwrap_or_default();
+            assert!(difference.contains(said), "{difference}");
+        }
+    }
+
+    #[test]
+    fn every_query_has_a_published_answer() {
+        let rows: Vec<usize> = (1..=22).map(|number| PublishedAnswer::of_tpch(number).unwrap().rows.len()).collect();
+        assert_eq!(rows[..6], [4, 100, 10, 5, 5, 1]);
+        assert!(rows.iter().all(|&rows| rows > 0) && PublishedAnswer::of_tpch(23).is_none());
+    }
+}

@@ -1,0 +1,36 @@
+//! `warpjoin tpch-report`: what was measured, for a README.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::report::Report;
+use crate::error::{CliError, Result};
+use crate::output::print_line;
+
+/// Flags of `warpjoin tpch-report`.
+#[derive(Debug, Clone, Args)]
+pub struct TpchReportArgs {
+    /// What `warpjoin tpch --json FILE` wrote
+    pub file: PathBuf,
+    /// Write a plot beside stock DataFusion to an SVG file
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+/// Prints the report as a Markdown table, and draws the plot.
+///
+/// # Errors
+/// When the file is no report of this version, or the plot can't be written.
+pub fn run_tpch_report(arguments: &TpchReportArgs) -> Result<bool> {
+    let text = std::fs::read_to_string(&arguments.file).map_err(CliError::file(&arguments.file))?;
+    let report: Report = serde_json::from_str(&text).map_err(|error| {
+        let hint = "write one with `warpjoin tpch --json FILE`";
+        CliError::Usage(format!("{} is no report of this version ({error}): {hint}", arguments.file.display()))
+    })?;
+    print_line(&report.markdown())?;
+    if let Some(path) = &arguments.plot {
+        std::fs::write(path, report.plot()?).map_err(CliError::file(path))?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,404 @@
+//! Orders rows: all of them, or the first ones only.
+//!
+//! One pipeline writes the words of the keys and the columns that are put out. Then the order is found over the words
+//! alone, and the columns are brought into it once, as far as they are wanted. On several devices few wanted rows come
+//! together on one of them; all rows are exchanged by ranges of the first word, so that what a device has comes before
+//! what the next one has.
+
+use std::sync::Arc;
+
+use warpjoin_device::{Buffer, Event, Stream};
+
+use super::exchange::Owners;
+use super::launch::read_report;
+use super::metrics::PipelineMetrics;
+use super::query::Query;
+use super::relation::{Intermediate, IntermediateShard, Relation, Source};
+use super::rows::allocate;
+use super::sort_kernels::{KeyWord, SortKernels, SortLaunches, TopK};
+use crate::codegen::{SORT_FEW_ROWS, SORT_FEW_WORDS, Sink, SinkShape, Step, control, status};
+use crate::column::ColumnType;
+use crate::expr::Expr;
+use crate::plan::{Plan, PlanKind, SortKey};
+use crate::{Error, Reason, Result};
+
+/// Wanted rows of each of several devices up to which they come together on one.
+const GATHERED_ROWS_MAX: u64 = 1 << 20;
+/// Rows for each wanted one from which on the others are left out first.
+const TOP_K_SHARE: u64 = 4;
+/// Key words that are looked at before rows are exchanged, over all devices.
+const SAMPLES: u64 = 4096;
+
+/// Rows of an order that are wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    pub skip: u64,
+    pub fetch: Option<u64>,
+}
+
+impl Window {
+    /// This window of what `inner` leaves.
+    fn within(self, inner: Window) -> Window {
+        let left = inner.fetch.map(|fetch| fetch.saturating_sub(self.skip));
+        let fetch = match (left, self.fetch) {
+            (Some(left), Some(fetch)) => Some(left.min(fetch)),
+            (left, fetch) => left.or(fetch),
+        };
+        Window { skip: inner.skip.saturating_add(self.skip), fetch }
+    }
+
+    /// The end of the rows that it looks at.
+    fn end(self) -> u64 {
+        self.fetch.map_or(u64::MAX, |fetch| fetch.saturating_add(self.skip))
+    }
+}
+
+/// A sort, and the projections and limits that stand on it.
+#[derive(Debug)]
+pub(crate) struct Ordered<'a> {
+    pub input: &'a Plan,
+    pub keys: &'a [SortKey],
+    pub window: Window,
+    /// Over the input, then over each other.
+    pub projections: Vec<&'a [Expr]>,
+}
+
+impl<'a> Ordered<'a> {
+    /// `None`: the plan has no order.
+    pub(crate) fn of(plan: &'a Plan) -> Option<Self> {
+        match &plan.kind {
+            PlanKind::Sort { input, keys, skip, fetch } => {
+                let window = Window { skip: *skip, fetch: *fetch };
+                // An order of an order is the last one; a limit of one stays.
+                Some(Self { input, keys, window, projections: vec![] })
+            }
+            PlanKind::Limit { input, skip, fetch } => {
+                let mut inner = Self::of(input)?;
+                inner.window = Window { skip: *skip, fetch: *fetch }.within(inner.window);
+                Some(inner)
+            }
+            PlanKind::Project { input, exprs } => {
+                let mut inner = Self::of(input)?;
+                inner.projections.push(exprs);
+                Some(inner)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A sort that was enqueued on every device.
+pub(crate) struct SortFlights {
+    /// Its line in the metrics.
+    pipeline: usize,
+    /// Control block, and events before and after, one a device.
+    flights: Vec<(Buffer, Event, Event)>,
+}
+
+impl Query<'_> {
+    /// Runs a sort: rows in order, device after device.
+    pub(crate) fn sorted(&mut self, ordered: &Ordered<'_>) -> Result<Relation> {
+        let mut relation = self.relation(ordered.input)?;
+        let (keys, width) = project(&mut relation, ordered);
+        let sink = Sink::Sort { keys, columns: (0..width).collect() };
+        let (rows, generated) = self.run_rows(&relation, &sink, "SortKeys")?;
+        drop(relation);
+        let SinkShape::Sort { word_bits, .. } = generated.sink else {
+            return Err(Error::internal("no key words where they were asked for"));
+        };
+        let mut rows = self.order(rows, &word_bits, ordered.window)?;
+        rows.rows_max = rows.rows_max.min(ordered.window.fetch.unwrap_or(u64::MAX));
+        Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
+    }
+
+    /// The rows of the window without their words, in order.
+    fn order(&mut self, rows: Intermediate, word_bits: &[u32], window: Window) -> Result<Intermediate> {
+        let kernels = SortKernels::compile(self)?;
+        if self.is_dry() {
+            let rows = self.exchange_by(rows, Owners::Hash)?;
+            return Ok(without_words(rows, word_bits.len()));
+        }
+        if self.devices() == 1 {
+            let first = Slice { first: window.skip, rows: window.fetch.unwrap_or(u64::MAX) };
+            return self.order_shards(rows, word_bits, &[first], &kernels, false);
+        }
+        let total = rows.rows();
+        let is_few = total <= self.few_rows() || window.end() <= total / TOP_K_SHARE;
+        if is_few && window.end().min(total) <= GATHERED_ROWS_MAX {
+            let each = vec![Slice { first: 0, rows: window.end() }; self.devices()];
+            let rows = self.order_shards(rows, word_bits, &each, &kernels, true)?;
+            let rows = self.gather_on_first(rows)?;
+            let mut slices = vec![Slice { first: 0, rows: 0 }; self.devices()];
+            slices[0] = Slice { first: window.skip, rows: window.fetch.unwrap_or(u64::MAX) };
+            return self.order_shards(rows, word_bits, &slices, &kernels, false);
+        }
+        let rows = if word_bits.is_empty() { rows } else { self.exchange_by_range(rows, word_bits, &kernels)? };
+        let mut before = 0u64;
+        let mut slices = vec![];
+        for shard in &rows.shards {
+            let first = window.skip.saturating_sub(before).min(shard.rows);
+            let end = window.end().saturating_sub(before).min(shard.rows);
+            slices.push(Slice { first, rows: end.saturating_sub(first) });
+            before += shard.rows;
+        }
+        self.order_shards(rows, word_bits, &slices, &kernels, false)
+    }
+
+    /// Orders the rows of each device by themselves, and keeps a slice of each.
+    fn order_shards(
+        &mut self,
+        rows: Intermediate,
+        word_bits: &[u32],
+        slices: &[Slice],
+        kernels: &SortKernels,
+        keeps_words: bool,
+    ) -> Result<Intermediate> {
+        self.options.check_cancelled()?;
+        let mut launches = 0;
+        let mut pending = vec![];
+        for (device, shard) in rows.shards.iter().enumerate() {
+            if shard.rows >= u64::from(u32::MAX) {
+                return Err(Reason::Limit(format!("{} rows of a sort on one device", shard.rows)).into());
+            }
+            let stream = self.streams[device].clone();
+            let slice = slices[device].of(shard.rows);
+            let words = key_words(shard, word_bits)?;
+            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            let begin = stream.record()?;
+            let mut on = SortLaunches { kernels, device, stream: &stream, control: &control, launches: 0 };
+            let top_k = match words.first() {
+                Some(first) if self.is_top_k(shard.rows, slice) => {
+                    let capacity = (slice.end() * 2).max(self.few_rows());
+                    Some(on.top_k(first, shard.rows, slice.end(), capacity, words.len() == 1)?)
+                }
+                _ => None,
+            };
+            launches += on.launches;
+            pending.push((slice, control, begin, top_k));
+        }
+        let mut shards = vec![];
+        let mut flights = vec![];
+        let kept = if keeps_words { 0 } else { word_bits.len() };
+        for (device, (slice, control, begin, top_k)) in pending.into_iter().enumerate() {
+            let shard = &rows.shards[device];
+            let stream = self.streams[device].clone();
+            let words = key_words(shard, word_bits)?;
+            let mut on = SortLaunches { kernels, device, stream: &stream, control: &control, launches: 0 };
+            let candidates = match top_k {
+                Some(top_k) => top_k.collected(&stream)?,
+                None => None,
+            };
+            let numbers = order_of(&mut on, &words, shard.rows, slice, candidates, self.few_rows())?;
+            let mut target = allocate(&stream, &rows.columns[kept..], slice.rows)?;
+            target.rows = slice.rows;
+            on.gather(numbers.as_ref(), slice.first, slice.rows, &parts(shard, &target, &rows.columns[kept..], kept))?;
+            launches += on.launches;
+            shards.push(target);
+            flights.push((control, begin, stream.record()?));
+        }
+        self.metrics.launches += launches;
+        self.note_sort(&rows, &shards, word_bits, flights);
+        let columns = rows.columns[kept..].to_vec();
+        Ok(Intermediate { columns, rows_max: rows.rows_max, shards })
+    }
+
+    /// Rows that one block sorts by itself.
+    fn few_rows(&self) -> u64 {
+        self.options.sort_few_rows.unwrap_or(SORT_FEW_ROWS).min(SORT_FEW_ROWS).into()
+    }
+
+    /// Whether it pays to leave out rows that are not wanted before the others are sorted.
+    fn is_top_k(&self, rows: u64, slice: Slice) -> bool {
+        rows > self.few_rows() && slice.rows > 0 && slice.end() <= rows / TOP_K_SHARE
+    }
+
+    fn note_sort(
+        &mut self,
+        rows: &Intermediate,
+        shards: &[IntermediateShard],
+        word_bits: &[u32],
+        flights: Vec<(Buffer, Event, Event)>,
+    ) {
+        let rows_in = rows.rows();
+        let row_bytes: u64 = rows.columns.iter().map(|column| u64::from(column.layout().width_bytes)).sum();
+        self.sorts.push(SortFlights { pipeline: self.metrics.pipelines.len(), flights });
+        self.metrics.pipelines.push(PipelineMetrics {
+            name: format!("Rows[{}] -> Sort[{} bits]", rows.columns.len(), word_bits.iter().sum::<u32>()),
+            rows_in,
+            rows_out: shards.iter().map(|shard| shard.rows).sum(),
+            read_bytes: rows_in * row_bytes,
+            ..PipelineMetrics::default()
+        });
+    }
+
+    /// Looks at sorts that were enqueued, now that the streams have been waited for.
+    pub(crate) fn settle_sorts(&mut self) -> Result<()> {
+        for SortFlights { pipeline, flights } in std::mem::take(&mut self.sorts) {
+            let mut kernel_ns = 0;
+            for (stream, (control, begin, end)) in self.streams.iter().zip(&flights) {
+                if read_report(stream, control)?.status & status::FULL != 0 {
+                    return Err(Error::internal("a sort waited in vain for the blocks before"));
+                }
+                kernel_ns = kernel_ns.max(end.elapsed_ns(begin)?);
+            }
+            self.metrics.kernel_ns += kernel_ns;
+            self.metrics.pipelines[pipeline].kernel_ns = kernel_ns;
+        }
+        Ok(())
+    }
+
+    /// All rows on the first device.
+    fn gather_on_first(&mut self, rows: Intermediate) -> Result<Intermediate> {
+        let total = rows.rows();
+        // Their streams have put them there.
+        self.synchronize()?;
+        let stream = self.streams[0].clone();
+        let mut target = allocate(&stream, &rows.columns, total)?;
+        target.rows = total;
+        let mut first = 0;
+        for (peer, shard) in rows.shards.iter().enumerate() {
+            for (from, to, width) in parts(shard, &target, &rows.columns, 0) {
+                stream.copy((from, 0), (to, first * width), shard.rows * width)?;
+                self.metrics.exchanged_bytes += if peer == 0 { 0 } else { shard.rows * width };
+            }
+            first += shard.rows;
+        }
+        // The sources may go once their copies are there.
+        self.synchronize()?;
+        let mut shards = vec![target];
+        for stream in &self.streams[1..] {
+            shards.push(allocate(stream, &rows.columns, 0)?);
+        }
+        Ok(Intermediate { shards, ..rows })
+    }
+
+    /// Sends every row to the device that owns the range of its first word.
+    fn exchange_by_range(
+        &mut self,
+        rows: Intermediate,
+        word_bits: &[u32],
+        kernels: &SortKernels,
+    ) -> Result<Intermediate> {
+        let stride = rows.rows().div_ceil(SAMPLES).max(1);
+        let mut samples: Vec<u64> = vec![];
+        for (device, shard) in rows.shards.iter().enumerate().filter(|(_, shard)| shard.rows > 0) {
+            let stream = self.streams[device].clone();
+            let words = key_words(shard, word_bits)?;
+            let control = stream.alloc(0)?;
+            let mut on = SortLaunches { kernels, device, stream: &stream, control: &control, launches: 0 };
+            samples.extend(on.sample(&words[0], shard.rows, stride)?);
+            self.metrics.launches += on.launches;
+        }
+        samples.sort_unstable();
+        let devices = self.devices();
+        let splitters: Vec<u64> = (1..devices)
+            .map(|owner| samples.get(samples.len() * owner / devices).copied().unwrap_or(u64::MAX))
+            .collect();
+        self.exchange_by(rows, Owners::Ranges(&splitters))
+    }
+}
+
+/// Rows of a device that are wanted, counted in its order.
+#[derive(Debug, Clone, Copy)]
+struct Slice {
+    first: u64,
+    rows: u64,
+}
+
+impl Slice {
+    /// As far as there are rows.
+    fn of(self, rows: u64) -> Self {
+        let first = self.first.min(rows);
+        Self { first, rows: self.rows.min(rows - first) }
+    }
+
+    fn end(self) -> u64 {
+        self.first + self.rows
+    }
+}
+
+/// Adds the projections on a sort to its input, and its keys behind the columns put out; how many columns those are.
+fn project(relation: &mut Relation, ordered: &Ordered<'_>) -> (Vec<SortKey>, usize) {
+    let mut keys = ordered.keys.to_vec();
+    let mut width = relation.width;
+    for exprs in &ordered.projections {
+        width = exprs.len();
+        let exprs = exprs.iter().cloned().chain(keys.iter().map(|key| key.expr.clone())).collect();
+        relation.steps.push(Step::Project(exprs));
+        for (index, key) in keys.iter_mut().enumerate() {
+            key.expr = Expr::column(width + index, key.expr.data_type.clone(), key.expr.nullable);
+        }
+        relation.width = width + keys.len();
+    }
+    (keys, width)
+}
+
+/// The numbers of the rows in order, at least as far as the slice reaches; `None`: as they lie.
+fn order_of(
+    on: &mut SortLaunches<'_>,
+    words: &[KeyWord<'_>],
+    rows: u64,
+    slice: Slice,
+    candidates: Option<(Buffer, u64)>,
+    few_rows: u64,
+) -> Result<Option<Buffer>> {
+    if slice.rows == 0 || words.is_empty() {
+        return Ok(None);
+    }
+    let (numbers, rows) = match candidates {
+        Some((numbers, rows)) => (Some(numbers), rows),
+        None => (None, rows),
+    };
+    if rows <= few_rows && words.len() <= SORT_FEW_WORDS {
+        return on.few(words, numbers.as_ref(), rows).map(Some);
+    }
+    // The least significant word first: a sort keeps the order of rows with equal keys.
+    let mut numbers = numbers;
+    for word in words.iter().rev() {
+        numbers = Some(on.radix(word, rows, numbers)?);
+    }
+    Ok(numbers)
+}
+
+/// The words of a shard's keys, the most significant one first.
+fn key_words<'a>(shard: &'a IntermediateShard, word_bits: &[u32]) -> Result<Vec<KeyWord<'a>>> {
+    if shard.rows == 0 {
+        return Ok(vec![]);
+    }
+    let word = |(column, &bits): (&'a super::relation::IntermediateColumn, &u32)| {
+        let buffer = column.values.as_ref().ok_or_else(|| Error::internal("rows without key words"))?;
+        Ok(KeyWord { buffer, bits })
+    };
+    shard.columns.iter().zip(word_bits).map(word).collect()
+}
+
+/// Runs of bytes of all columns from `first` on: from, to, and bytes a row.
+fn parts<'a>(
+    from: &'a IntermediateShard,
+    to: &'a IntermediateShard,
+    columns: &[ColumnType],
+    first: usize,
+) -> Vec<(&'a Buffer, &'a Buffer, u64)> {
+    let mut parts = vec![];
+    for ((column, from), to) in columns.iter().zip(&from.columns[first.min(from.columns.len())..]).zip(&to.columns) {
+        let width_bytes = u64::from(column.layout().width_bytes);
+        for (from, to, width_bytes) in [(&from.values, &to.values, width_bytes), (&from.validity, &to.validity, 1)] {
+            if let (Some(from), Some(to)) = (from, to) {
+                parts.push((from, to, width_bytes));
+            }
+        }
+    }
+    parts
+}
+
+fn without_words(rows: Intermediate, words: usize) -> Intermediate {
+    Intermediate { columns: rows.columns[words..].to_vec(), ..rows }
+}
+
+impl TopK {
+    /// Waits for the numbers of the rows that were collected, and how many these are; `None`: more than there was room for.
+    fn collected(self, stream: &Stream) -> Result<Option<(Buffer, u64)>> {
+        let Some(rows) = self.rows(stream)? else { return Ok(None) };
+        Ok(Some((self.numbers, rows)))
+    }
+}

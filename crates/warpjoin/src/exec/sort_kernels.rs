@@ -1,0 +1,316 @@
+//! Launches of the kernels that find an order: `sort.cu` and `top_k.cu`.
+
+use warpjoin_device::{Arg, Buffer, DeviceKind, Kernel, Launch, ModuleSource, Stream};
+
+use super::query::Query;
+use crate::codegen::{
+    BLOCK_THREADS, Constants, GATHER_COLUMNS, SORT_DIGIT_BITS, SORT_DIGITS, SORT_FEW_WORDS, SORT_ITEMS, SORT_THREADS,
+    TOP_K_DIGIT_BITS, sort_defines, top_k_state,
+};
+use crate::{Error, Result};
+
+/// Bytes of the partial sums of a block scan of u64, padded.
+const SCAN_BYTES: u32 = 33 * 8;
+/// Threads of blocks that count, and how many of them share a multiprocessor.
+const COUNT_THREADS: u32 = 512;
+const COUNT_BLOCKS: u64 = 4;
+
+/// A key word of the rows of one device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyWord<'a> {
+    pub buffer: &'a Buffer,
+    /// Bits that are used, from the lowest one on.
+    pub bits: u32,
+}
+
+impl KeyWord<'_> {
+    fn width_bytes(self) -> u64 {
+        if self.bits <= 32 { 4 } else { 8 }
+    }
+}
+
+/// An entry for words of 4 bytes and one for words of 8, on every device.
+struct ByWidth([Vec<Kernel>; 2]);
+
+impl ByWidth {
+    fn compile(query: &mut Query<'_>, module: &ModuleSource, name: &str) -> Result<Self> {
+        Ok(Self([query.compile(module, &format!("{name}_4"))?, query.compile(module, &format!("{name}_8"))?]))
+    }
+
+    fn of(&self, word: &KeyWord<'_>, device: usize) -> &Kernel {
+        &self.0[usize::from(word.width_bytes() == 8)][device]
+    }
+}
+
+/// The kernels on every device.
+pub(super) struct SortKernels {
+    count: ByWidth,
+    pass: ByWidth,
+    sample: ByWidth,
+    gather: Vec<Kernel>,
+    digit: ByWidth,
+    collect: ByWidth,
+    few: Vec<Kernel>,
+}
+
+impl SortKernels {
+    pub(super) fn compile(query: &mut Query<'_>) -> Result<Self> {
+        let (sort, top_k) = (sort_module(), top_k_module());
+        Ok(Self {
+            count: ByWidth::compile(query, &sort, "sort_count")?,
+            pass: ByWidth::compile(query, &sort, "sort_pass")?,
+            sample: ByWidth::compile(query, &sort, "sort_sample")?,
+            gather: query.compile(&sort, "sort_gather")?,
+            digit: ByWidth::compile(query, &top_k, "top_k_digit")?,
+            collect: ByWidth::compile(query, &top_k, "top_k_collect")?,
+            few: query.compile(&top_k, "sort_few")?,
+        })
+    }
+}
+
+/// Enqueues on one device.
+pub(super) struct SortLaunches<'a> {
+    pub kernels: &'a SortKernels,
+    pub device: usize,
+    pub stream: &'a Stream,
+    pub control: &'a Buffer,
+    pub launches: u64,
+}
+
+/// Rows up to the last one wanted, on their way.
+pub(super) struct TopK {
+    pub numbers: Buffer,
+    state: Buffer,
+    wanted: u64,
+    capacity: u64,
+    cuts_ties: bool,
+}
+
+impl TopK {
+    /// Waits; how many rows were collected, `None` where these were too many.
+    pub(super) fn rows(&self, stream: &Stream) -> Result<Option<u64>> {
+        let mut state = [0u64; top_k_state::WORDS];
+        stream.read(&self.state, 0, bytemuck::cast_slice_mut(&mut state))?;
+        let all = state[top_k_state::BELOW] + state[top_k_state::WITHIN];
+        Ok(match all <= self.capacity {
+            true => Some(all),
+            false if self.cuts_ties => Some(self.wanted),
+            false => None,
+        })
+    }
+}
+
+impl SortLaunches<'_> {
+    fn launch(&mut self, kernel: &Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<()> {
+        self.stream.launch(kernel, launch, args)?;
+        self.launches += 1;
+        Ok(())
+    }
+
+    fn is_simulated(&self) -> bool {
+        self.stream.device().info().kind == DeviceKind::Simulated
+    }
+
+    /// Few lanes: a simulated one costs far more than a row.
+    fn threads(&self, threads: u32) -> u32 {
+        if self.is_simulated() { threads.min(64) } else { threads }
+    }
+
+    /// A grid that strides over the rows, and counts in shared memory.
+    fn counting(&self, rows: u64, shared_bytes: u32) -> Launch {
+        let block_threads = self.threads(COUNT_THREADS);
+        let fill = u64::from(self.stream.device().info().multiprocessors) * COUNT_BLOCKS;
+        let blocks = rows.div_ceil(u64::from(block_threads) * 8).clamp(1, fill.max(1));
+        Launch { blocks: blocks as u32, block_threads, shared_bytes }
+    }
+
+    /// Sorts row numbers by a word: those given, in whose order equal words stay, or all `rows`.
+    pub(super) fn radix(&mut self, word: &KeyWord<'_>, rows: u64, numbers: Option<Buffer>) -> Result<Buffer> {
+        let width = word.width_bytes();
+        // The words in the order of the numbers.
+        let gathered = match &numbers {
+            Some(numbers) => {
+                let keys = self.stream.alloc(rows * width)?;
+                self.gather(Some(numbers), 0, rows, &[(word.buffer, &keys, width)])?;
+                Some(keys)
+            }
+            None => None,
+        };
+        let passes = word.bits.div_ceil(SORT_DIGIT_BITS).max(1);
+        let digit_bits = word.bits.div_ceil(passes).max(1);
+        let block_threads = self.threads(SORT_THREADS);
+        let tile_rows = u64::from(block_threads * SORT_ITEMS);
+        let tiles = rows.div_ceil(tile_rows);
+        let digits = u64::from(SORT_DIGITS);
+        let published_bytes = tiles * digits * 8;
+        // Sums of all passes, blocks that have counted, tiles taken in each pass; then what tiles publish.
+        let head_words = u64::from(passes) * digits + 1 + u64::from(passes);
+        let sums = self.stream.alloc_filled(head_words * 8, 0)?;
+        let published = self.stream.alloc_filled(u64::from(passes) * published_bytes, 0)?;
+        let source = gathered.as_ref().unwrap_or(word.buffer);
+        let finished = u64::from(passes) * digits * 8;
+        let count = self.counting(rows, SCAN_BYTES + passes * SORT_DIGITS * 4 + 4);
+        self.launch(
+            self.kernels.count.of(word, self.device),
+            count,
+            &[
+                Arg::Buffer(source),
+                Arg::U64(rows),
+                Arg::U64(word.bits.into()),
+                Arg::U64(digit_bits.into()),
+                Arg::Buffer(&sums),
+                Arg::BufferAt(&sums, finished),
+            ],
+        )?;
+        let blocks = u32::try_from(tiles).map_err(|_| Error::internal("more tiles than blocks"))?;
+        let shared_bytes =
+            tile_rows as u32 * width as u32 + SORT_DIGITS * (8 + 4 + block_threads / 32 * 4) + 33 * 4 + 4;
+        let launch = Launch { blocks, block_threads, shared_bytes };
+        let (mut keys, mut numbers) = (gathered, numbers);
+        for pass in 0..passes {
+            let is_last = pass + 1 == passes;
+            let shift = pass * digit_bits;
+            let keys_out = if is_last { None } else { Some(self.stream.alloc(rows * width)?) };
+            let numbers_out = self.stream.alloc(rows * 4)?;
+            self.launch(
+                self.kernels.pass.of(word, self.device),
+                launch,
+                &[
+                    Arg::Buffer(keys.as_ref().unwrap_or(word.buffer)),
+                    numbers.as_ref().map_or(Arg::Null, Arg::Buffer),
+                    Arg::U64(rows),
+                    Arg::U64(shift.into()),
+                    Arg::U64(digit_bits.min(word.bits - shift.min(word.bits)).into()),
+                    Arg::BufferAt(&sums, u64::from(pass) * digits * 8),
+                    Arg::BufferAt(&published, u64::from(pass) * published_bytes),
+                    Arg::BufferAt(&sums, finished + 8 + u64::from(pass) * 8),
+                    keys_out.as_ref().map_or(Arg::Null, Arg::Buffer),
+                    Arg::Buffer(&numbers_out),
+                    Arg::Buffer(self.control),
+                ],
+            )?;
+            keys = keys_out;
+            numbers = Some(numbers_out);
+        }
+        numbers.ok_or_else(|| Error::internal("a sort without a pass"))
+    }
+
+    /// Columns, each from, to and bytes a row: rows `first` to `first + rows` of `numbers`, or of all as they lie.
+    pub(super) fn gather(
+        &mut self,
+        numbers: Option<&Buffer>,
+        first: u64,
+        rows: u64,
+        columns: &[(&Buffer, &Buffer, u64)],
+    ) -> Result<()> {
+        if rows == 0 {
+            return Ok(());
+        }
+        for columns in columns.chunks(GATHER_COLUMNS) {
+            let mut args = vec![
+                numbers.map_or(Arg::Null, Arg::Buffer),
+                Arg::U64(first),
+                Arg::U64(rows),
+                Arg::U64(columns.len() as u64),
+            ];
+            let at = |index: usize| columns.get(index);
+            args.extend((0..GATHER_COLUMNS).map(|index| at(index).map_or(Arg::Null, |column| Arg::Buffer(column.0))));
+            args.extend((0..GATHER_COLUMNS).map(|index| at(index).map_or(Arg::Null, |column| Arg::Buffer(column.1))));
+            args.extend((0..GATHER_COLUMNS).map(|index| Arg::U64(at(index).map_or(0, |column| column.2))));
+            let launch = super::exchange::launch(rows, self.stream, 0);
+            self.launch(&self.kernels.gather[self.device], launch, &args)?;
+        }
+        Ok(())
+    }
+
+    /// Every `stride`-th word. Waits.
+    pub(super) fn sample(&mut self, word: &KeyWord<'_>, rows: u64, stride: u64) -> Result<Vec<u64>> {
+        let mut samples = vec![0u64; rows.div_ceil(stride) as usize];
+        let buffer = self.stream.alloc(samples.len() as u64 * 8)?;
+        let launch = Launch {
+            blocks: (samples.len() as u64).div_ceil(BLOCK_THREADS.into()).max(1) as u32,
+            block_threads: self.threads(BLOCK_THREADS),
+            shared_bytes: 0,
+        };
+        let args = [Arg::Buffer(word.buffer), Arg::U64(stride), Arg::U64(samples.len() as u64), Arg::Buffer(&buffer)];
+        self.launch(self.kernels.sample.of(word, self.device), launch, &args)?;
+        self.stream.read(&buffer, 0, bytemuck::cast_slice_mut(&mut samples))?;
+        Ok(samples)
+    }
+
+    /// Collects the numbers of the first `wanted` rows by a word, and of others that have the last one's key or nearly so.
+    /// Where other words decide among equal ones, all of those must find room.
+    pub(super) fn top_k(
+        &mut self,
+        word: &KeyWord<'_>,
+        rows: u64,
+        wanted: u64,
+        capacity: u64,
+        is_only: bool,
+    ) -> Result<TopK> {
+        let digits = 1u64 << TOP_K_DIGIT_BITS;
+        let state_bytes = top_k_state::WORDS as u64 * 8;
+        let state = self.stream.alloc_filled(state_bytes + digits * 4, 0)?;
+        let numbers = self.stream.alloc(capacity * 4)?;
+        let args = [
+            Arg::Buffer(word.buffer),
+            Arg::U64(rows),
+            Arg::U64(word.bits.into()),
+            Arg::U64(wanted),
+            Arg::U64(capacity),
+            Arg::U64(is_only.into()),
+            Arg::Buffer(&state),
+            Arg::BufferAt(&state, state_bytes),
+            Arg::Buffer(&numbers),
+        ];
+        let launch = self.counting(rows, SCAN_BYTES + (digits as u32 + 1) * 4);
+        for _ in 0..word.bits.div_ceil(TOP_K_DIGIT_BITS) {
+            self.launch(self.kernels.digit.of(word, self.device), launch, &args)?;
+        }
+        self.launch(self.kernels.collect.of(word, self.device), Launch { shared_bytes: 0, ..launch }, &args)?;
+        Ok(TopK { numbers, state, wanted, capacity, cuts_ties: is_only })
+    }
+
+    /// The order of few rows by all words.
+    pub(super) fn few(&mut self, words: &[KeyWord<'_>], numbers: Option<&Buffer>, rows: u64) -> Result<Buffer> {
+        let order = self.stream.alloc(rows * 4)?;
+        let slots = rows.next_power_of_two();
+        let at = |index: usize| words.get(index);
+        let mut args: Vec<Arg<'_>> =
+            (0..SORT_FEW_WORDS).map(|index| at(index).map_or(Arg::Null, |word| Arg::Buffer(word.buffer))).collect();
+        args.extend((0..SORT_FEW_WORDS).map(|i| Arg::U64(at(i).is_some_and(|word| word.width_bytes() == 8).into())));
+        args.extend([
+            Arg::U64(words.len() as u64),
+            numbers.map_or(Arg::Null, Arg::Buffer),
+            Arg::U64(rows),
+            Arg::U64(slots),
+            Arg::Buffer(&order),
+        ]);
+        let threads = (slots / 2).clamp(32, 1024) as u32;
+        let launch = Launch { blocks: 1, block_threads: self.threads(threads), shared_bytes: slots as u32 * 12 };
+        self.launch(&self.kernels.few[self.device], launch, &args)?;
+        Ok(order)
+    }
+}
+
+fn sort_module() -> ModuleSource {
+    let entries =
+        ["sort_count_4", "sort_count_8", "sort_pass_4", "sort_pass_8", "sort_gather", "sort_sample_4", "sort_sample_8"];
+    module(warpjoin_kernels::SORT, &entries)
+}
+
+fn top_k_module() -> ModuleSource {
+    let entries = ["top_k_digit_4", "top_k_digit_8", "top_k_collect_4", "top_k_collect_8", "sort_few"];
+    module(warpjoin_kernels::TOP_K, &entries)
+}
+
+fn module(file: warpjoin_kernels::KernelFile, entries: &[&str]) -> ModuleSource {
+    let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
+    defines.extend(sort_defines());
+    ModuleSource {
+        name: file.name.into(),
+        text: file.text.into(),
+        entries: entries.iter().map(|entry| (*entry).to_string()).collect(),
+        defines,
+    }
+}

@@ -1,0 +1,260 @@
+//! Tests of the strings of large dictionaries, on the devices: one byte a distinct value, read by code.
+//!
+//! The strings come to the devices when they are first tested, a share of the tiles to each device, and stay as long as
+//! their dictionary. Each device tests its share; the results are brought together on all of them.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+use rayon::prelude::*;
+use warpjoin_device::{Arg, Buffer, DeviceError, Event, Launch, ModuleSource};
+
+use super::metrics::PipelineMetrics;
+use super::query::Query;
+use crate::codegen::{BLOCK_THREADS, Constants, DictionaryTest};
+use crate::column::Dictionary;
+use crate::string_test::TestProgram;
+use crate::{Error, Result, Session};
+
+/// Strings of a tile.
+const TILE: usize = 256;
+/// Bytes of a tile that are brought into shared memory.
+const STAGE_BYTES: u32 = 24 << 10;
+/// Bytes that are gathered on the host at a time.
+const PIECE_BYTES: u64 = 64 << 20;
+/// The kernel reads whole words.
+const PADDING_BYTES: u64 = 8;
+
+/// What a query has tested already.
+#[derive(Default)]
+pub(crate) struct TestResults {
+    /// By address of the dictionary, which `kept` keeps alive: the results on each device.
+    of: HashMap<(usize, Arc<TestProgram>), Vec<Arc<Buffer>>>,
+    kept: Vec<(Arc<Dictionary>, Option<Arc<DeviceStrings>>)>,
+    /// Before and after the kernel of each device, and the line of the test in the metrics.
+    timed: Vec<(usize, Vec<(Event, Event)>)>,
+}
+
+/// The strings of a dictionary on the devices of a session.
+struct DeviceStrings {
+    session: Weak<Session>,
+    shards: Vec<StringShard>,
+}
+
+/// The strings of one device.
+struct StringShard {
+    /// Positions in the dictionary.
+    strings: Range<usize>,
+    bytes: Buffer,
+    tile_starts: Buffer,
+    ends: Buffer,
+    text_bytes: u64,
+}
+
+impl std::fmt::Debug for DeviceStrings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DeviceStrings({} shards)", self.shards.len())
+    }
+}
+
+/// Whether the devices have no place for the strings.
+fn is_no_room(error: &Error) -> bool {
+    matches!(error, Error::Unsupported(_) | Error::Device(DeviceError::OutOfDeviceMemory { .. }))
+}
+
+/// The module of the kernel.
+pub(crate) fn string_module() -> ModuleSource {
+    let file = warpjoin_kernels::STRINGS;
+    let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
+    defines.push(format!("WJ_STRING_TILE={TILE}"));
+    defines.push(format!("WJ_STRING_STAGE_BYTES={STAGE_BYTES}"));
+    ModuleSource { name: file.name.into(), text: file.text.into(), entries: vec!["test_strings".into()], defines }
+}
+
+impl Query<'_> {
+    /// The results of a test on every device (values x 1 byte, 1: passed). Made once a query.
+    pub(super) fn tested(&mut self, test: &DictionaryTest) -> Result<Vec<Arc<Buffer>>> {
+        let key = (Arc::as_ptr(&test.dictionary).addr(), Arc::clone(&test.program));
+        if let Some(known) = self.tests.of.get(&key) {
+            return Ok(known.clone());
+        }
+        let strings = match self.device_strings(&test.dictionary) {
+            Ok(strings) => Some(strings),
+            Err(error) if is_no_room(&error) => None,
+            Err(error) => return Err(error),
+        };
+        let results = match &strings {
+            Some(strings) => self.run_test(test, strings)?,
+            None => self.test_on_host(test)?,
+        };
+        let results: Vec<Arc<Buffer>> = results.into_iter().map(Arc::new).collect();
+        self.tests.of.insert(key, results.clone());
+        self.tests.kept.push((Arc::clone(&test.dictionary), strings));
+        Ok(results)
+    }
+
+    /// Adds up the times of tests, now that the streams have been waited for.
+    pub(super) fn settle_tests(&mut self) -> Result<()> {
+        for (pipeline, spans) in std::mem::take(&mut self.tests.timed) {
+            let mut kernel_ns = 0;
+            for (begin, end) in &spans {
+                kernel_ns = kernel_ns.max(end.elapsed_ns(begin)?);
+            }
+            self.metrics.kernel_ns += kernel_ns;
+            self.metrics.pipelines[pipeline].kernel_ns = kernel_ns;
+        }
+        Ok(())
+    }
+
+    fn test_on_host(&mut self, test: &DictionaryTest) -> Result<Vec<Buffer>> {
+        let values = 0..test.dictionary.len() as u32;
+        let passes = |code| u8::from(test.program.passes(test.dictionary.bytes(code).unwrap_or_default()));
+        let results: Vec<u8> = values.into_par_iter().map(passes).collect();
+        self.metrics.uploaded_bytes += (results.len() * self.streams.len()) as u64;
+        Ok(self.streams.iter().map(|stream| stream.upload(&results)).collect::<Result<_, _>>()?)
+    }
+
+    fn run_test(&mut self, test: &DictionaryTest, strings: &DeviceStrings) -> Result<Vec<Buffer>> {
+        let kernels = self.compile(&string_module(), "test_strings")?;
+        let program = &test.program;
+        let elements: Vec<u8> = program.elements.iter().flat_map(|element| element.to_le_bytes()).collect();
+        let (mut results, mut spans) = (vec![], vec![]);
+        for (device, shard) in strings.shards.iter().enumerate() {
+            let stream = &self.streams[device];
+            // Shares of tiles are rounded up to words.
+            let result = stream.alloc((test.dictionary.len() as u64).next_multiple_of(8))?;
+            let elements = stream.upload(if elements.is_empty() { &[0, 0] } else { &elements })?;
+            let begin = stream.record()?;
+            let tiles = shard.strings.len().div_ceil(TILE);
+            if tiles > 0 {
+                let args = [
+                    Arg::Buffer(&shard.bytes),
+                    Arg::Buffer(&shard.tile_starts),
+                    Arg::Buffer(&shard.ends),
+                    Arg::U64(shard.strings.len() as u64),
+                    Arg::Buffer(&elements),
+                    Arg::U64(program.elements.len() as u64),
+                    Arg::U64(program.kind),
+                    Arg::U64(program.folds_case.into()),
+                    Arg::U64(program.accepts),
+                    Arg::BufferAt(&result, shard.strings.start as u64),
+                ];
+                let blocks = u32::try_from(tiles).unwrap_or(u32::MAX).min(stream.device().info().multiprocessors * 8);
+                let launch = Launch { blocks, block_threads: BLOCK_THREADS, shared_bytes: STAGE_BYTES };
+                stream.launch(&kernels[device], launch, &args)?;
+                self.metrics.launches += 1;
+            }
+            spans.push((begin, stream.record()?));
+            results.push(result);
+            self.kept.push(elements);
+        }
+        self.share_results(strings, &results)?;
+        self.tests.timed.push((self.metrics.pipelines.len(), spans));
+        self.metrics.pipelines.push(PipelineMetrics {
+            name: "Dictionary -> Test".into(),
+            rows_in: test.dictionary.len() as u64,
+            rows_out: test.dictionary.len() as u64,
+            read_bytes: strings.shards.iter().map(|shard| shard.text_bytes).sum(),
+            kernel_ns: 0,
+            retries: 0,
+        });
+        Ok(results)
+    }
+
+    /// Brings the share of each device to all others.
+    fn share_results(&mut self, strings: &DeviceStrings, results: &[Buffer]) -> Result<()> {
+        let ready = self.record_events()?;
+        for (from, shard) in strings.shards.iter().enumerate() {
+            let (start, bytes) = (shard.strings.start as u64, shard.strings.len() as u64);
+            for to in (0..results.len()).filter(|&to| to != from) {
+                let stream = &self.streams[to];
+                stream.wait(&ready[from])?;
+                stream.copy((&results[from], start), (&results[to], start), bytes)?;
+                self.metrics.exchanged_bytes += bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// The strings on the devices, brought there if they are not.
+    fn device_strings(&mut self, dictionary: &Arc<Dictionary>) -> Result<Arc<DeviceStrings>> {
+        let known = dictionary.attached::<DeviceStrings>();
+        if let Some(known) = known.filter(|known| Weak::ptr_eq(&known.session, &Arc::downgrade(self.session))) {
+            return Ok(known);
+        }
+        let devices = self.devices();
+        let tiles = dictionary.len().div_ceil(TILE);
+        let mut shards = vec![];
+        for device in 0..devices {
+            let tile = |device: usize| (tiles * device / devices * TILE).min(dictionary.len());
+            let strings = tile(device)..tile(device + 1);
+            shards.push(self.upload_strings(device, dictionary, strings)?);
+        }
+        let strings = Arc::new(DeviceStrings { session: Arc::downgrade(self.session), shards });
+        dictionary.attach(Arc::clone(&strings));
+        Ok(strings)
+    }
+
+    fn upload_strings(&mut self, device: usize, dictionary: &Dictionary, strings: Range<usize>) -> Result<StringShard> {
+        let text = |code: usize| dictionary.bytes(code as u32).unwrap_or_default();
+        let tiles: Vec<Range<usize>> =
+            strings.clone().step_by(TILE).map(|first| first..(first + TILE).min(strings.end)).collect();
+        let mut ends = vec![0u32; strings.len()];
+        let tile_bytes: Vec<u64> = (ends.par_chunks_mut(TILE).zip(&tiles))
+            .map(|(ends, tile)| {
+                let mut end = 0u64;
+                for (slot, code) in ends.iter_mut().zip(tile.clone()) {
+                    end += text(code).len() as u64;
+                    *slot = u32::try_from(end).unwrap_or(u32::MAX);
+                }
+                end
+            })
+            .collect();
+        if tile_bytes.iter().any(|&bytes| bytes > u64::from(u32::MAX / 2)) {
+            return Err(crate::Reason::Limit(format!("{TILE} strings of over 2 GiB together")).into());
+        }
+        let mut starts = vec![0u64; tiles.len() + 1];
+        for (tile, bytes) in tile_bytes.iter().enumerate() {
+            starts[tile + 1] = starts[tile] + bytes;
+        }
+        let text_bytes = starts[tiles.len()];
+        // What outlives the query lies on a stream that does, too.
+        let stream = &self.session.load_streams()[device];
+        let bytes = stream.alloc(text_bytes + PADDING_BYTES)?;
+        let mut first = 0;
+        while first < tiles.len() {
+            let end =
+                starts.partition_point(|&start| start <= starts[first] + PIECE_BYTES).clamp(first + 2, starts.len())
+                    - 1;
+            let mut piece = vec![0u8; (starts[end] - starts[first]) as usize];
+            let mut rest = piece.as_mut_slice();
+            let mut targets = Vec::with_capacity(end - first);
+            for (tile, bytes) in tiles[first..end].iter().zip(&tile_bytes[first..end]) {
+                let (target, after) = rest.split_at_mut(*bytes as usize);
+                targets.push((tile.clone(), target));
+                rest = after;
+            }
+            targets.into_par_iter().for_each(|(tile, mut target)| {
+                for code in tile {
+                    let (own, after) = target.split_at_mut(text(code).len());
+                    own.copy_from_slice(text(code));
+                    target = after;
+                }
+            });
+            stream.write(&bytes, starts[first], &piece)?;
+            self.options.check_cancelled()?;
+            first = end;
+        }
+        let shard = StringShard {
+            strings,
+            bytes,
+            tile_starts: stream.upload(bytemuck::cast_slice(&starts))?,
+            ends: stream.upload(if ends.is_empty() { &[0; 4] } else { bytemuck::cast_slice(&ends) })?,
+            text_bytes,
+        };
+        stream.synchronize()?;
+        self.metrics.uploaded_bytes += text_bytes + (ends.len() * 4 + starts.len() * 8) as u64;
+        Ok(shard)
+    }
+}

@@ -1,0 +1,205 @@
+//! Tests of strings that devices evaluate themselves.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::expr::CompareOp;
+
+/// A test of one string. Null for null.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StringTest {
+    /// SQL's LIKE; `\` takes away the meaning of the character after it.
+    Like {
+        /// `%` stands for any characters, `_` for one.
+        pattern: Arc<str>,
+        /// Whether letters are equal in both cases.
+        ignores_case: bool,
+    },
+    /// Byte by byte with a constant on the right.
+    Compare(CompareOp, Arc<[u8]>),
+    /// The opposite.
+    Not(Box<StringTest>),
+    /// All of them.
+    And(Vec<StringTest>),
+    /// Any of them.
+    Or(Vec<StringTest>),
+}
+
+impl StringTest {
+    /// The tests of which it is made.
+    pub(crate) fn leaves(&self) -> Vec<&StringTest> {
+        match self {
+            Self::Like { .. } | Self::Compare(..) => vec![self],
+            Self::Not(test) => test.leaves(),
+            Self::And(tests) | Self::Or(tests) => tests.iter().flat_map(Self::leaves).collect(),
+        }
+    }
+
+    /// Whether devices can tell, for strings that are all ASCII or not: cases of other letters are the host's.
+    pub(crate) fn fits(&self, is_ascii: &dyn Fn() -> bool) -> bool {
+        self.leaves().into_iter().all(|leaf| match leaf {
+            Self::Like { pattern, ignores_case } => !ignores_case || (pattern.is_ascii() && is_ascii()),
+            _ => true,
+        })
+    }
+}
+
+impl fmt::Display for StringTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, tests: &[StringTest], word: &str| {
+            let tests: Vec<String> = tests.iter().map(Self::to_string).collect();
+            write!(f, "({})", tests.join(word))
+        };
+        match self {
+            Self::Like { pattern, ignores_case } => {
+                write!(f, "{} '{pattern}'", if *ignores_case { "ILIKE" } else { "LIKE" })
+            }
+            Self::Compare(op, constant) => write!(f, "{op} '{}'", String::from_utf8_lossy(constant)),
+            Self::Not(test) => write!(f, "NOT {test}"),
+            Self::And(tests) => list(f, tests, " AND "),
+            Self::Or(tests) => list(f, tests, " OR "),
+        }
+    }
+}
+
+/// One test as the kernel `test_strings` takes it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct TestProgram {
+    /// Bytes, and the two elements below.
+    pub elements: Vec<u16>,
+    pub kind: u64,
+    pub folds_case: bool,
+    /// Bit 0: less, bit 1: equal, bit 2: greater.
+    pub accepts: u64,
+}
+
+const ANY_CHARACTER: u16 = 256;
+const ANY_STRING: u16 = 257;
+const KIND_LIKE: u64 = 0;
+const KIND_COMPARE: u64 = 1;
+
+impl TestProgram {
+    /// Of a test without parts; `None` for others.
+    pub(crate) fn of(test: &StringTest) -> Option<Self> {
+        match test {
+            StringTest::Like { pattern, ignores_case } => {
+                let elements = like_elements(pattern, *ignores_case);
+                Some(Self { elements, kind: KIND_LIKE, folds_case: *ignores_case, accepts: 0 })
+            }
+            StringTest::Compare(op, constant) => {
+                let accepts = match op {
+                    CompareOp::Equal => 0b010,
+                    CompareOp::NotEqual => 0b101,
+                    CompareOp::Less => 0b001,
+                    CompareOp::LessOrEqual => 0b011,
+                    CompareOp::Greater => 0b100,
+                    CompareOp::GreaterOrEqual => 0b110,
+                };
+                let elements = constant.iter().map(|&byte| byte.into()).collect();
+                Some(Self { elements, kind: KIND_COMPARE, folds_case: false, accepts })
+            }
+            StringTest::Not(_) | StringTest::And(_) | StringTest::Or(_) => None,
+        }
+    }
+
+    /// The same on the host, where the strings have no room on the devices.
+    pub(crate) fn passes(&self, text: &[u8]) -> bool {
+        if self.kind == KIND_LIKE {
+            return self.is_like(text);
+        }
+        let constant = self.elements.iter().map(|&element| element.to_le_bytes()[0]);
+        let bit = match text.iter().copied().cmp(constant) {
+            Ordering::Less => 0b001,
+            Ordering::Equal => 0b010,
+            Ordering::Greater => 0b100,
+        };
+        self.accepts & bit != 0
+    }
+
+    fn is_like(&self, text: &[u8]) -> bool {
+        let next = |at: usize| {
+            let continues = text[at + 1..].iter().take(3).take_while(|&&byte| byte & 0xc0 == 0x80);
+            at + 1 + continues.count()
+        };
+        let folded = |byte: u8| u16::from(if self.folds_case { byte.to_ascii_lowercase() } else { byte });
+        let (mut at, mut element, mut retry) = (0, 0, None);
+        loop {
+            match (self.elements.get(element), text.get(at)) {
+                (Some(&ANY_STRING), _) => {
+                    element += 1;
+                    retry = Some((at, element));
+                    continue;
+                }
+                (None, None) => return true,
+                (Some(&ANY_CHARACTER), Some(_)) => {
+                    (at, element) = (next(at), element + 1);
+                    continue;
+                }
+                (Some(&wanted), Some(&byte)) if folded(byte) == wanted => {
+                    (at, element) = (at + 1, element + 1);
+                    continue;
+                }
+                _ => {}
+            }
+            // The part behind the last % one character further.
+            match retry {
+                Some((from, first)) if from < text.len() => {
+                    (at, element) = (next(from), first);
+                    retry = Some((at, first));
+                }
+                _ => return false,
+            }
+        }
+    }
+}
+
+fn like_elements(pattern: &str, ignores_case: bool) -> Vec<u16> {
+    let mut elements = vec![];
+    let literal = |elements: &mut Vec<u16>, character: char| {
+        let character = if ignores_case { character.to_ascii_lowercase() } else { character };
+        elements.extend(character.encode_utf8(&mut [0; 4]).bytes().map(u16::from));
+    };
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            // One after the other are one.
+            '%' if elements.last() == Some(&ANY_STRING) => {}
+            '%' => elements.push(ANY_STRING),
+            '_' => elements.push(ANY_CHARACTER),
+            // At the end it stands for itself.
+            '\\' => literal(&mut elements, characters.next().unwrap_or('\\')),
+            other => literal(&mut elements, other),
+        }
+    }
+    elements
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elements(pattern: &str, ignores_case: bool) -> Vec<u16> {
+        like_elements(pattern, ignores_case)
+    }
+
+    #[test]
+    fn patterns_become_elements() {
+        assert_eq!(elements("a%_", false), [97, ANY_STRING, ANY_CHARACTER]);
+        assert_eq!(elements("%%a%%", false), [ANY_STRING, 97, ANY_STRING]);
+        assert_eq!(elements(r"\%\_\a\\", false), [37, 95, 97, 92]);
+        assert_eq!(elements("A\\", true), [97, 92]);
+        assert_eq!(elements("é", false), [0xc3, 0xa9]);
+        assert_eq!(elements("", false), [0u16; 0]);
+    }
+
+    #[test]
+    fn cases_of_other_letters_are_the_hosts() {
+        let like = |pattern: &str, ignores_case| StringTest::Like { pattern: pattern.into(), ignores_case };
+        assert!(like("é%", false).fits(&|| false) && like("e%", true).fits(&|| true));
+        assert!(!like("é%", true).fits(&|| true) && !like("e%", true).fits(&|| false));
+        let both = StringTest::Or(vec![like("a", false), StringTest::Not(Box::new(like("b", true)))]);
+        assert!(both.fits(&|| true) && !both.fits(&|| false));
+        assert_eq!(both.leaves().len(), 2);
+    }
+}
