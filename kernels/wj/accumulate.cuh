@@ -64,6 +64,17 @@ WJ_DEVICE f64 central_sum(i64 n, i128 x, i128 y, i128 xy) {
     return (f64)sum - (f64)rests / (f64)n;
 }
 
+// The same of doubles, whose distances were taken from about their means: x and y are small beside n. A sum of squares
+// that rounding has left below 0 is 0.
+WJ_DEVICE f64 central_sum(i64 n, f64 x, f64 y, f64 xy) {
+    return n <= 0 ? 0.0 : xy - x / (f64)n * y;
+}
+WJ_DEVICE f64 central_square(i64 n, i128 x, i128 xx) { return central_sum(n, x, x, xx); }
+WJ_DEVICE f64 central_square(i64 n, f64 x, f64 xx) {
+    const f64 sum = central_sum(n, x, x, xx);
+    return sum < 0.0 ? 0.0 : sum;
+}
+
 // Sums over the lanes of a warp; every lane gets the sum. All lanes call it.
 template <class T>
 WJ_DEVICE T warp_sum(T value) {

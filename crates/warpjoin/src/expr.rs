@@ -11,7 +11,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 
 use crate::function::Function;
-use crate::plan::Moment;
+use crate::plan::{Moment, SortKey};
 pub use crate::string_test::StringTest;
 
 /// A typed expression over the columns of one input.
@@ -84,6 +84,18 @@ pub enum ExprKind {
     },
     /// Mean from a sum and a count: null where the count is 0, truncated to the result's scale.
     Average(Box<Expr>, Box<Expr>),
+    /// Keys of an order, packed into numbers of up to 64 bits: one of these numbers. UInt64, never null.
+    OrderWord {
+        /// The first key counts most.
+        keys: Vec<SortKey>,
+        /// Position among the numbers, of which the first counts most.
+        word: usize,
+    },
+    /// The number of the source's row, below 2^bits; over all devices each number once. UInt64.
+    RowNumber {
+        /// Bits of the number.
+        bits: u32,
+    },
     /// A statistic from a count and sums of distances from any one number: of x, of x²; of pairs: of x, of y, of xy;
     /// of a correlation: of x, of y, of xy, of x², of y².
     Moment {
@@ -218,6 +230,11 @@ impl Expr {
                 ExprKind::Function(*function, arguments.iter().map(|a| a.remap(column)).collect())
             }
             ExprKind::Average(a, b) => ExprKind::Average(boxed(a), boxed(b)),
+            ExprKind::OrderWord { keys, word } => ExprKind::OrderWord {
+                keys: keys.iter().map(|key| SortKey { expr: key.expr.remap(column), ..*key }).collect(),
+                word: *word,
+            },
+            ExprKind::RowNumber { bits } => ExprKind::RowNumber { bits: *bits },
             ExprKind::Moment { moment, scale, sums } => ExprKind::Moment {
                 moment: *moment,
                 scale: *scale,
@@ -249,7 +266,8 @@ impl Expr {
     /// Direct operands.
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
-            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Deferred(_) => vec![],
+            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Deferred(_) | ExprKind::RowNumber { .. } => vec![],
+            ExprKind::OrderWord { keys, .. } => keys.iter().map(|key| &key.expr).collect(),
             ExprKind::Function(_, arguments) | ExprKind::Moment { sums: arguments, .. } => arguments.iter().collect(),
             ExprKind::Arithmetic(_, a, b)
             | ExprKind::Compare(_, a, b)
@@ -310,6 +328,11 @@ impl fmt::Display for Expr {
                 let sums: Vec<String> = sums.iter().map(Expr::to_string).collect();
                 write!(f, "{moment:?}({})", sums.join(", "))
             }
+            ExprKind::OrderWord { keys, word } => {
+                let keys: Vec<String> = keys.iter().map(SortKey::to_string).collect();
+                write!(f, "order[{}; {word}]", keys.join(", "))
+            }
+            ExprKind::RowNumber { .. } => f.write_str("row number"),
             ExprKind::Average(sum, count) => write!(f, "({sum} / {count})"),
             ExprKind::OverDictionary { operand, function } => write!(f, "dictionary[{operand}]({function})"),
         }

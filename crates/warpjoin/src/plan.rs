@@ -101,6 +101,11 @@ pub enum PlanKind {
         /// Inputs.
         inputs: Vec<Plan>,
     },
+    /// The input's columns, and a UInt64 that is another one for each row: ascending on each device.
+    Numbered {
+        /// Input.
+        input: Box<Plan>,
+    },
     /// A plan that stands in several places, and runs once. It is the same where its address is.
     Shared(Arc<Plan>),
     /// The input's rows, with something that the optimiser has found out. Not part of plans that are handed in.
@@ -220,6 +225,11 @@ pub struct AggregateCall {
     pub second: Option<Expr>,
     /// Equal arguments count once.
     pub is_distinct: bool,
+    /// Of `First` and `Last`: the order of rows. Of rows that are equal in it, and without an order, any one, the same for
+    /// all calls of one order and one filter.
+    pub order_by: Vec<SortKey>,
+    /// Of `First` and `Last`: rows that count; a Boolean.
+    pub filter: Option<Expr>,
     /// Type of the result.
     pub data_type: DataType,
 }
@@ -227,7 +237,7 @@ pub struct AggregateCall {
 impl AggregateCall {
     /// A function of all arguments.
     pub fn new(function: AggregateFunction, argument: Option<Expr>, data_type: DataType) -> Self {
-        Self { function, argument, second: None, is_distinct: false, data_type }
+        Self { function, argument, second: None, is_distinct: false, order_by: vec![], filter: None, data_type }
     }
 
     /// The function of distinct arguments.
@@ -245,7 +255,11 @@ impl fmt::Display for AggregateCall {
             None => f.write_str("*")?,
         }
         self.second.iter().try_for_each(|second| write!(f, ", {second}"))?;
-        f.write_str(")")
+        for (index, key) in self.order_by.iter().enumerate() {
+            write!(f, "{} {key}", if index == 0 { " ORDER BY" } else { "," })?;
+        }
+        f.write_str(")")?;
+        self.filter.iter().try_for_each(|filter| write!(f, " WHERE {filter}"))
     }
 }
 
@@ -272,10 +286,15 @@ pub enum AggregateFunction {
     BitXor,
     /// A statistic of numbers, or of pairs, in Float64.
     Moment(Moment),
+    /// The argument, null or not, of the row that comes first in the call's order.
+    First,
+    /// Of the row that comes last.
+    Last,
 }
 
-/// Statistics of second moments. Of integers and decimals within 53 bits: sums of distances from the middle of the
-/// column's bounds are exact, so that only the last steps round. Null without enough values.
+/// Statistics of second moments. Of integers and decimals within 53 bits sums of distances from the middle of the
+/// column's bounds are exact, so that only the last steps round; of doubles, distances from each group's mean are added
+/// up in doubles. Null without enough values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Moment {
     /// Mean square of the distances from the mean.
@@ -317,6 +336,8 @@ impl fmt::Display for AggregateFunction {
             Self::BitAnd => "bit_and",
             Self::BitOr => "bit_or",
             Self::BitXor => "bit_xor",
+            Self::First => "first_value",
+            Self::Last => "last_value",
             Self::Moment(Moment::VariancePopulation) => "var_pop",
             Self::Moment(Moment::VarianceSample) => "var",
             Self::Moment(Moment::DeviationPopulation) => "stddev_pop",
@@ -354,7 +375,8 @@ impl Plan {
             | PlanKind::Marked { input, .. }
             | PlanKind::Sort { input, .. }
             | PlanKind::Limit { input, .. }
-            | PlanKind::GroupingSets { input, .. } => vec![input],
+            | PlanKind::GroupingSets { input, .. }
+            | PlanKind::Numbered { input } => vec![input],
             PlanKind::Join(join) => vec![&join.build, &join.probe],
             PlanKind::Union { inputs } => inputs.iter().collect(),
             PlanKind::Shared(plan) => vec![plan],
@@ -434,6 +456,7 @@ impl Plan {
                 format!("GroupBy: [{}] by sets {}, [{}]", list(group_by), sets.join(" "), calls.join(", "))
             }
             PlanKind::Union { inputs } => format!("Union: {} inputs", inputs.len()),
+            PlanKind::Numbered { .. } => "Numbered".to_string(),
             PlanKind::Shared(_) => "Shared".to_string(),
             PlanKind::Marked { mark: Mark::Published(number), .. } => format!("Table {number}"),
             PlanKind::Marked { mark: Mark::Reduced { table, keys }, .. } => {

@@ -3,17 +3,22 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::functions_aggregate::any_value::AnyValue;
+use datafusion::functions_aggregate::approx_distinct::ApproxDistinct;
 use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf, bit_xor_udaf};
 use datafusion::functions_aggregate::bool_and_or::{BoolAnd, BoolOr};
 use datafusion::functions_aggregate::correlation::Correlation;
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::covariance::{CovariancePopulation, CovarianceSample};
+use datafusion::functions_aggregate::first_last::{FirstValue, LastValue};
 use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::functions_aggregate::stddev::{Stddev, StddevPop};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::functions_aggregate::variance::{VariancePopulation, VarianceSample};
+use datafusion::logical_expr::AggregateUDFImpl;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
@@ -22,7 +27,7 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use warpjoin::Reason;
 use warpjoin::exec::check;
 use warpjoin::expr::{Expr, ExprKind};
-use warpjoin::plan::{AggregateCall, AggregateFunction, GroupingSet, Moment, Plan, PlanKind};
+use warpjoin::plan::{AggregateCall, AggregateFunction, GroupingSet, Moment, Plan, PlanKind, SortKey};
 
 use super::candidate::{Candidate, Operators};
 use super::relation::{PhysicalExprs, Relation};
@@ -102,10 +107,7 @@ fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relat
     let group_by = translated[..group_count].to_vec();
     let mut aggregates = Vec::with_capacity(call_count);
     for (call, output) in calls.into_iter().zip(last.aggr_expr()) {
-        let (argument, second) = call.arguments(&translated);
-        let is_distinct = call.is_distinct;
-        let made = AggregateCall::new(call.function, argument, output.field().data_type().clone());
-        aggregates.push(AggregateCall { is_distinct, second, ..made });
+        aggregates.push(call.translated(&translated, output.field().data_type()));
     }
     let input = Box::new(input.plan.clone());
     let kind = if groups.has_grouping_set() {
@@ -143,6 +145,9 @@ struct Call {
     argument: Option<usize>,
     second: Option<usize>,
     filter: Option<usize>,
+    /// Key, descending, nulls first.
+    order_by: Vec<(usize, bool, bool)>,
+    ignores_nulls: bool,
 }
 
 impl Call {
@@ -154,8 +159,9 @@ impl Call {
         let name = call.fun().name();
         let function = function_of(call).ok_or_else(|| Reason::Aggregate(name.to_string()))?;
         // What equal arguments do not change takes all of them.
-        let is_distinct = call.is_distinct() && counts_each(function);
-        if !call.order_bys().is_empty() {
+        let is_distinct = call.is_distinct() && counts_each(function) || call_is::<ApproxDistinct>(call);
+        let is_ordered = is_ordered(function);
+        if !call.order_bys().is_empty() && !is_ordered {
             return Err(Reason::Aggregate(format!("{name} with ORDER BY")));
         }
         let mut arguments = call.expressions();
@@ -172,13 +178,48 @@ impl Call {
         let counts_rows = function == AggregateFunction::Count && is_value(&argument) && !is_distinct;
         let argument = if counts_rows && filter.is_none() { None } else { Some(position(argument)) };
         let second = second.map(&mut position);
-        Ok(Self { function, is_distinct, argument, second, filter: filter.map(|filter| position(Arc::clone(filter))) })
+        let filter = filter.map(|filter| position(Arc::clone(filter)));
+        let order_by = (call.order_bys().iter())
+            .map(|key| (position(Arc::clone(&key.expr)), key.options.descending, key.options.nulls_first))
+            .collect();
+        Ok(Self { function, is_distinct, argument, second, filter, order_by, ignores_nulls: call.ignore_nulls() })
+    }
+
+    /// The call over expressions that were translated.
+    fn translated(&self, translated: &[Expr], data_type: &DataType) -> AggregateCall {
+        if !is_ordered(self.function) {
+            let (argument, second) = self.arguments(translated);
+            let made = AggregateCall::new(self.function, argument, data_type.clone());
+            return AggregateCall { is_distinct: self.is_distinct, second, ..made };
+        }
+        let argument = self.argument.map(|position| translated[position].clone());
+        let is_some = argument.as_ref().filter(|argument| self.ignores_nulls && argument.nullable).map(is_some);
+        let filter = self.filter.map(|position| translated[position].clone());
+        let filter = match (filter, is_some) {
+            (Some(filter), Some(is_some)) => {
+                let nullable = filter.nullable;
+                Some(boolean(ExprKind::And(Box::new(filter), Box::new(is_some)), nullable))
+            }
+            (filter, is_some) => filter.or(is_some),
+        };
+        let key = |&(position, descending, nulls_first): &(usize, bool, bool)| SortKey {
+            expr: translated[position].clone(),
+            descending,
+            nulls_first,
+        };
+        let order_by = self.order_by.iter().map(key).collect();
+        AggregateCall { order_by, filter, ..AggregateCall::new(self.function, argument, data_type.clone()) }
     }
 
     /// The arguments; where FILTER does not hold the first is null, and so does not count.
     fn arguments(&self, translated: &[Expr]) -> (Option<Expr>, Option<Expr>) {
+        // Exact sums of both arguments of a pair, or of none.
+        let is_exact = [self.argument, self.second].iter().flatten().all(|&position| {
+            let exact = exact(&translated[position]);
+            !exact.data_type.is_floating()
+        });
         let expr = |position: usize| match self.function {
-            AggregateFunction::Moment(_) => exact(&translated[position]).clone(),
+            AggregateFunction::Moment(_) if is_exact => exact(&translated[position]).clone(),
             _ => translated[position].clone(),
         };
         let second = self.second.map(expr);
@@ -190,6 +231,15 @@ impl Call {
         let kind = ExprKind::Case { branches: vec![(filter, argument)], otherwise: None };
         (Some(Expr { kind, data_type, nullable: true }), second)
     }
+}
+
+fn boolean(kind: ExprKind, nullable: bool) -> Expr {
+    Expr { kind, data_type: DataType::Boolean, nullable }
+}
+
+fn is_some(expr: &Expr) -> Expr {
+    let is_null = boolean(ExprKind::IsNull(Box::new(expr.clone())), false);
+    boolean(ExprKind::Not(Box::new(is_null)), false)
 }
 
 /// The integer or decimal that is cast to a double: its moments are exact.
@@ -209,10 +259,14 @@ fn is_value(expr: &Arc<dyn PhysicalExpr>) -> bool {
 fn function_of(call: &AggregateFunctionExpr) -> Option<AggregateFunction> {
     let implementation: &dyn Any = call.fun().inner().as_ref();
     Some(match implementation {
-        it if it.is::<Count>() => AggregateFunction::Count,
+        // An exact number is as good as an estimate.
+        it if it.is::<Count>() || it.is::<ApproxDistinct>() => AggregateFunction::Count,
         it if it.is::<Sum>() => AggregateFunction::Sum,
         it if it.is::<Min>() => AggregateFunction::Min,
-        it if it.is::<Max>() => AggregateFunction::Max,
+        // Any value that is not null.
+        it if it.is::<Max>() || it.is::<AnyValue>() => AggregateFunction::Max,
+        it if it.is::<FirstValue>() => AggregateFunction::First,
+        it if it.is::<LastValue>() => AggregateFunction::Last,
         it if it.is::<Avg>() => AggregateFunction::Avg,
         it if it.is::<VariancePopulation>() => AggregateFunction::Moment(Moment::VariancePopulation),
         it if it.is::<VarianceSample>() => AggregateFunction::Moment(Moment::VarianceSample),
@@ -233,6 +287,16 @@ fn function_of(call: &AggregateFunctionExpr) -> Option<AggregateFunction> {
 
 /// Whether it matters how often an argument comes.
 fn counts_each(function: AggregateFunction) -> bool {
-    use AggregateFunction::{BitAnd, BitOr, Max, Min};
-    !matches!(function, Min | Max | BitAnd | BitOr)
+    use AggregateFunction::{BitAnd, BitOr, First, Last, Max, Min};
+    !matches!(function, Min | Max | BitAnd | BitOr | First | Last)
+}
+
+/// Whether the function takes its value from a row in an order.
+fn is_ordered(function: AggregateFunction) -> bool {
+    matches!(function, AggregateFunction::First | AggregateFunction::Last)
+}
+
+fn call_is<F: AggregateUDFImpl>(call: &AggregateFunctionExpr) -> bool {
+    let implementation: &dyn Any = call.fun().inner().as_ref();
+    implementation.is::<F>()
 }

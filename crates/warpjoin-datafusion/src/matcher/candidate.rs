@@ -199,7 +199,8 @@ fn renumber(plan: &mut Plan, positions: &HashMap<usize, usize>) {
         | PlanKind::Marked { input, .. }
         | PlanKind::Sort { input, .. }
         | PlanKind::Limit { input, .. }
-        | PlanKind::GroupingSets { input, .. } => renumber(input, positions),
+        | PlanKind::GroupingSets { input, .. }
+        | PlanKind::Numbered { input } => renumber(input, positions),
         PlanKind::Union { inputs } => inputs.iter_mut().for_each(|input| renumber(input, positions)),
         // Made while a plan runs.
         PlanKind::Shared(_) => {}

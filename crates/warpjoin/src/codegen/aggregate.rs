@@ -132,7 +132,8 @@ fn plan_accumulator(
         let word = slots.count(count_key, argument.valid.clone());
         return Ok(result(word, AccumulatorKind::Count, count_kind(rows_bits), accumulator, None));
     }
-    let argument = with_ordered_codes(emitter, accumulator.function, argument)?;
+    let is_extreme = matches!(accumulator.function, AggregateFunction::Min | AggregateFunction::Max);
+    let argument = if is_extreme { lookup::with_ordered_codes(emitter, argument)? } else { argument };
     let argument = moments::term(emitter, accumulator.term, &argument, second.as_ref())?;
     let (kind, code, narrow_partial, result_kind) =
         encode(emitter, accumulator, &argument, rows_bits, slots.is_bounded)?;
@@ -142,19 +143,6 @@ fn plan_accumulator(
     let mut result = result(word, kind, result_kind, accumulator, count_word);
     result.value.dictionary = argument.dictionary.clone();
     Ok(result)
-}
-
-/// Strings whose codes do not compare like them as codes that do.
-fn with_ordered_codes(emitter: &mut Emitter, function: AggregateFunction, argument: Value) -> Result<Value> {
-    let is_extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
-    match &argument.dictionary {
-        Some(dictionary) if is_extreme && !dictionary.is_sorted() => {
-            let sorted = dictionary.sorted()?;
-            let ordered = lookup::translate(emitter, &argument, &sorted)?;
-            Ok(emitter.hoist(ordered))
-        }
-        _ => Ok(argument),
-    }
 }
 
 fn count_kind(rows_bits: u32) -> Kind {

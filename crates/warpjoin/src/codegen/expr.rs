@@ -3,7 +3,7 @@
 use super::emitter::{Emitter, Environment};
 use super::params::Binding;
 use super::value::{CType, Kind, Range, Value, is_string};
-use super::{arithmetic, case, cast, compare, fault, functions, lookup, moments};
+use super::{arithmetic, case, cast, compare, fault, functions, lookup, moments, order};
 use crate::Result;
 use crate::expr::{Expr, ExprKind, Scalar};
 use arrow::datatypes::DataType;
@@ -68,6 +68,8 @@ pub(crate) fn evaluate(emitter: &mut Emitter, expr: &Expr, environment: &Environ
             let count = evaluate(emitter, count, environment)?;
             arithmetic::average(emitter, &sum, &count, &expr.data_type)
         }
+        ExprKind::OrderWord { keys, word } => order::word(emitter, environment, keys, *word),
+        ExprKind::RowNumber { bits } => Ok(order::row_number(emitter, *bits)),
         ExprKind::Moment { moment, scale, sums } => {
             let sums: Vec<Value> = sums.iter().map(|sum| evaluate(emitter, sum, environment)).collect::<Result<_>>()?;
             moments::moment(emitter, *moment, *scale, &sums)

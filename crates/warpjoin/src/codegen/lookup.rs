@@ -287,3 +287,15 @@ fn encode(array: &ArrayRef) -> Result<EncodedColumn> {
     let column = encoder.finish()?.pop().ok_or_else(|| Error::internal("no column encoded"))?;
     Ok(column)
 }
+
+/// Strings whose codes do not compare like them, as codes that do.
+pub(crate) fn with_ordered_codes(emitter: &mut Emitter, value: Value) -> Result<Value> {
+    match &value.dictionary {
+        Some(dictionary) if !dictionary.is_sorted() => {
+            let sorted = dictionary.sorted()?;
+            let ordered = translate(emitter, &value, &sorted)?;
+            Ok(emitter.hoist(ordered))
+        }
+        _ => Ok(value),
+    }
+}

@@ -46,20 +46,32 @@ pub(super) fn term(emitter: &mut Emitter, term: Term, first: &Value, second: Opt
 
 /// Emits [`crate::expr::ExprKind::Moment`].
 pub(super) fn moment(emitter: &mut Emitter, moment: Moment, scale: i32, sums: &[Value]) -> Result<Value> {
+    let is_float = sums.iter().any(|sum| sum.kind == Kind::F64);
+    let c_type = if is_float { CType::F64 } else { CType::I128 };
     let code_of = |index: usize| match &sums[index].valid {
-        Some(valid) => format!("({valid} ? {} : (i128)0)", sums[index].code_as(CType::I128)),
-        None => sums[index].code_as(CType::I128),
+        Some(valid) => format!("({valid} ? {} : ({})0)", sums[index].code_as(c_type), c_type.name()),
+        None => sums[index].code_as(c_type),
     };
     let count = emitter.temporary(CType::I64, &sums[0].code_as(CType::I64));
     let central = |emitter: &mut Emitter, x: usize, y: usize, xy: usize| {
-        emitter.temporary(CType::F64, &format!("central_sum({count}, {}, {}, {})", code_of(x), code_of(y), code_of(xy)))
+        let (x_code, xy_code) = (code_of(x), code_of(xy));
+        let code = if x == y {
+            format!("central_square({count}, {x_code}, {xy_code})")
+        } else {
+            format!("central_sum({count}, {x_code}, {}, {xy_code})", code_of(y))
+        };
+        emitter.temporary(CType::F64, &code)
     };
     let least = if moment.is_of_sample() { 2 } else { 1 };
     let enough = format!("{count} >= {least}");
     let (code, valid) = match (moment, sums.len()) {
         (Moment::Correlation, 6) => {
             let (xy, xx, yy) = (central(emitter, 1, 2, 3), central(emitter, 1, 1, 4), central(emitter, 2, 2, 5));
-            (format!("{xy} / sqrt({xx}) / sqrt({yy})"), format!("{enough} && {xx} > 0.0 && {yy} > 0.0"))
+            // As in DataFusion: NaN where both arguments have one, null where one of them does.
+            let is_nan = |sum: &str| format!("({sum} != {sum})");
+            let (x_nan, y_nan) = (is_nan(&xx), is_nan(&yy));
+            let valid = format!("{x_nan} || {y_nan} ? {x_nan} && {y_nan} : {enough} && {xx} != 0.0 && {yy} != 0.0");
+            (format!("{xy} / sqrt({xx}) / sqrt({yy})"), valid)
         }
         (_, 3 | 4) => {
             let sum = if sums.len() == 3 { central(emitter, 1, 1, 2) } else { central(emitter, 1, 2, 3) };

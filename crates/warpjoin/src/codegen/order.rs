@@ -9,11 +9,12 @@ use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
 use super::lookup;
 use super::packing::lower;
+use super::params::Binding;
 use super::store::{reserve, write};
 use super::value::{CType, Kind, Range, Value};
 use crate::column::ColumnType;
 use crate::plan::SortKey;
-use crate::{Reason, Result};
+use crate::{Error, Reason, Result};
 
 /// Bits of a word that is stored in four bytes.
 const NARROW_BITS: u32 = 32;
@@ -32,19 +33,41 @@ pub(crate) fn sort(
     columns: &[usize],
 ) -> Result<(Vec<ColumnType>, Vec<u32>)> {
     reserve(emitter);
-    let mut parts = vec![];
-    for key in keys {
-        let value = evaluate(emitter, &key.expr, environment)?;
-        let value = with_ordered_codes(emitter, value)?;
-        key_parts(emitter, &value, key, &mut parts);
-    }
-    let words = words_of(emitter, &parts);
+    let words = words_of_keys(emitter, environment, keys)?;
     let word_bits = words.iter().map(|word| word.bits).collect();
     let mut outputs: Vec<Value> = words.into_iter().map(stored_word).collect();
     for &column in columns {
         outputs.push(emitter.column(environment, column)?);
     }
     Ok((write(emitter, &outputs), word_bits))
+}
+
+fn words_of_keys(emitter: &mut Emitter, environment: &Environment, keys: &[SortKey]) -> Result<Vec<Part>> {
+    let mut parts = vec![];
+    for key in keys {
+        let value = evaluate(emitter, &key.expr, environment)?;
+        let value = with_ordered_codes(emitter, value)?;
+        key_parts(emitter, &value, key, &mut parts);
+    }
+    Ok(words_of(emitter, &parts))
+}
+
+/// Emits [`crate::expr::ExprKind::OrderWord`].
+pub(super) fn word(emitter: &mut Emitter, environment: &Environment, keys: &[SortKey], index: usize) -> Result<Value> {
+    let words = words_of_keys(emitter, environment, keys)?;
+    let word = words.get(index).ok_or_else(|| Error::internal(format!("word {index} of {}", words.len())))?;
+    let range = Range::new(0, (1i128 << word.bits) - 1);
+    let code = format!("(({}){})", range.c_type().name(), word.code);
+    // Sinks use it in later sections.
+    Ok(emitter.hoist(Value::new(code, Kind::Int(range), DataType::UInt64)))
+}
+
+/// Emits [`crate::expr::ExprKind::RowNumber`].
+pub(super) fn row_number(emitter: &mut Emitter, bits: u32) -> Value {
+    let range = Range::new(0, (1i128 << bits) - 1);
+    let first = emitter.params.once("u64", Binding::SourceFirstRow);
+    let code = format!("(({})({first} + row))", range.c_type().name());
+    Value::new(code, Kind::Int(range), DataType::UInt64)
 }
 
 /// Strings as codes that compare like them.

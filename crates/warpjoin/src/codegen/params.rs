@@ -11,6 +11,8 @@ pub(crate) enum Binding {
     Word(u64),
     /// Rows of the source shard.
     SourceRows,
+    /// Rows of the source on the devices before.
+    SourceFirstRow,
     /// Values of a column of the source shard.
     SourceValues(usize),
     /// Validity of a column of the source shard.

@@ -33,20 +33,14 @@ pub fn check(plan: &Plan) -> Result<(), Reason> {
             check_aggregates(group_by, aggregates)
         }
         PlanKind::Union { inputs } => check_union(plan, inputs),
-        PlanKind::Shared(_) => Ok(()),
+        PlanKind::Shared(_) | PlanKind::Numbered { .. } => Ok(()),
     }
 }
 
 fn check_aggregates(group_by: &[Expr], aggregates: &[AggregateCall]) -> Result<(), Reason> {
     group_by.iter().try_for_each(check_expr)?;
     aggregates.iter().try_for_each(check_aggregate)?;
-    let is_moment = |call: &&AggregateCall| matches!(call.function, AggregateFunction::Moment(_));
-    match aggregates.iter().filter(|call| !call.is_distinct).find(is_moment) {
-        Some(call) if aggregates.iter().any(|call| call.is_distinct) => {
-            Err(Reason::Aggregate(format!("{} beside DISTINCT", call.function)))
-        }
-        _ => aggregates.iter().filter(|call| call.is_distinct).try_for_each(check_distinct),
-    }
+    aggregates.iter().filter(|call| call.is_distinct).try_for_each(check_distinct)
 }
 
 fn check_sets(plan: &Plan, keys: usize, sets: &[GroupingSet]) -> Result<(), Reason> {
@@ -127,6 +121,10 @@ fn check_aggregate(call: &AggregateCall) -> Result<(), Reason> {
             _ => declined(),
         },
         AggregateFunction::Moment(moment) => check_moment(moment, call),
+        AggregateFunction::First | AggregateFunction::Last if *data_type == call.data_type && !call.is_distinct => {
+            call.order_by.iter().try_for_each(|key| check_expr(&key.expr))?;
+            call.filter.as_ref().map_or(Ok(()), check_expr)
+        }
         AggregateFunction::BitAnd | AggregateFunction::BitOr | AggregateFunction::BitXor
             if data_type.is_integer() && *data_type == call.data_type =>
         {
@@ -136,7 +134,7 @@ fn check_aggregate(call: &AggregateCall) -> Result<(), Reason> {
     }
 }
 
-/// Second moments are taken of integers and decimals: sums of doubles would cancel.
+/// Second moments are taken of integers, decimals and doubles.
 fn check_moment(moment: Moment, call: &AggregateCall) -> Result<(), Reason> {
     let arguments: Vec<&Expr> = call.argument.iter().chain(&call.second).collect();
     if arguments.len() != if moment.is_of_pairs() { 2 } else { 1 } || call.data_type != DataType::Float64 {
@@ -144,7 +142,8 @@ fn check_moment(moment: Moment, call: &AggregateCall) -> Result<(), Reason> {
     }
     for argument in arguments {
         check_expr(argument)?;
-        if !argument.data_type.is_integer() && !argument.data_type.is_decimal() {
+        let data_type = &argument.data_type;
+        if !data_type.is_integer() && !data_type.is_decimal() && *data_type != DataType::Float64 {
             return Err(Reason::Aggregate(format!("{}({})", call.function, argument.data_type)));
         }
     }

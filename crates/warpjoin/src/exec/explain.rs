@@ -111,6 +111,7 @@ impl Explain<'_> {
                 format!("Union[pipelines {}]", parts.join(", "))
             }
             PlanKind::Shared(plan) => self.open(plan),
+            PlanKind::Numbered { input } => self.open(input),
         }
     }
 
@@ -201,6 +202,7 @@ fn side(plan: &Plan) -> Side {
         PlanKind::Sort { input, skip: 0, fetch: None, .. } => side(input),
         PlanKind::Union { .. } | PlanKind::GroupingSets { .. } => Side::Columns(None),
         PlanKind::Shared(plan) => side(plan),
+        PlanKind::Numbered { input } => side(input),
         PlanKind::Filter { .. }
         | PlanKind::Join(_)
         | PlanKind::Aggregate { .. }

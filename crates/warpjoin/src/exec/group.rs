@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use super::group_distinct::{distinct_arguments, distinct_plan};
 use super::group_estimate::{Estimate, PartitionChoice, leaves_other_forms};
 use super::group_target::{GroupRoom, GroupTarget};
 use super::launch::{Target, launch_shape};
+use super::plans::where_not_null;
 use super::query::Query;
 use super::relation::{GroupShard, GroupTable, Relation, Source};
 use crate::codegen::{Accumulator, GeneratedPipeline, GroupMode, GroupShape, Sink, SinkShape, Step, Term, status};
@@ -44,14 +44,8 @@ pub(super) struct Aggregation {
 impl Query<'_> {
     /// Runs a group-by.
     pub(crate) fn aggregate(&mut self, input: &Plan, keys: &[Expr], calls: &[AggregateCall]) -> Result<Relation> {
-        if calls.iter().any(|call| call.is_distinct) {
-            // One argument has its input to itself.
-            let is_read_once = distinct_arguments(calls).len() < 2;
-            let input = if is_read_once { input.clone() } else { input.clone().into_shared() };
-            let plan = distinct_plan(&input, keys, calls).ok_or_else(|| Error::internal("no plan for DISTINCT"))?;
-            let relation = self.relation(&plan);
-            self.release(&input);
-            return relation;
+        if calls.iter().any(AggregateCall::needs_parts) {
+            return self.split_group(input, keys, calls);
         }
         let relation = self.relation(input)?;
         let aggregation = Aggregation::of(keys, calls);
@@ -374,18 +368,6 @@ fn moment_sums(
     };
     sums.insert(0, add(AggregateFunction::Count, Some(&x), None, Term::Value, DataType::Int64));
     (sums, scale)
-}
-
-/// The value; null where `other` is.
-fn where_not_null(expr: &Expr, other: &Expr) -> Expr {
-    if !other.nullable {
-        return expr.clone();
-    }
-    let is_null = ExprKind::IsNull(Box::new(other.clone()));
-    let is_null = Expr { kind: is_null, data_type: DataType::Boolean, nullable: false };
-    let is_some = Expr { kind: ExprKind::Not(Box::new(is_null)), data_type: DataType::Boolean, nullable: false };
-    let kind = ExprKind::Case { branches: vec![(is_some, expr.clone())], otherwise: None };
-    Expr { kind, data_type: expr.data_type.clone(), nullable: true }
 }
 
 /// Type in which an average sums.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema};
 
 use super::group::{Aggregation, merging};
-use super::group_distinct::or_zero;
+use super::plans::or_zero;
 use super::query::Query;
 use super::relation::{GroupTable, Relation, Source};
 use crate::Result;
@@ -39,7 +39,7 @@ impl Query<'_> {
             }
         }
         unique.sort_by_key(|keys| std::cmp::Reverse(keys.len()));
-        let relations = if calls.iter().all(|call| call.is_mergeable()) {
+        let relations = if !calls.iter().any(AggregateCall::needs_parts) {
             self.sets_of_groups(input, keys, &unique, calls)?
         } else {
             self.sets_of_rows(input, keys, &unique, calls)?
@@ -128,13 +128,6 @@ impl Query<'_> {
         }
         self.release(&input);
         Ok(relations)
-    }
-}
-
-impl AggregateCall {
-    /// Whether the result over all rows can be made of accumulators over parts of them.
-    fn is_mergeable(&self) -> bool {
-        !self.is_distinct
     }
 }
 

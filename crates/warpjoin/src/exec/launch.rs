@@ -245,6 +245,7 @@ impl<'a> Binder<'a> {
         Ok(match binding {
             Binding::Word(word) => Arg::U64(*word),
             Binding::SourceRows => Arg::U64(source.shard_rows(self.device)),
+            Binding::SourceFirstRow => Arg::U64((0..self.device).map(|device| source.shard_rows(device)).sum()),
             Binding::SourceValues(column) => buffer(source.values(self.device, *column)),
             Binding::SourceValidity(column) => buffer(source.validity(self.device, *column)),
             Binding::SourceGroups | Binding::SourceFinished | Binding::SourceFinishedRows => {

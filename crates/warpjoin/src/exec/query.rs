@@ -148,6 +148,7 @@ impl<'a> Query<'a> {
                 let relations = inputs.iter().map(|input| self.relation(input)).collect::<Result<Vec<_>>>()?;
                 self.union(relations)
             }
+            PlanKind::Numbered { input } => self.numbered(input),
             PlanKind::Shared(plan) => self.shared(plan),
             PlanKind::Marked { input, mark } => self.marked(input, mark),
         }

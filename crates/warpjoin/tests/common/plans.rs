@@ -1,5 +1,7 @@
 //! The oracle of plans, from what `plan.rs` documents: nested loops and a map.
 
+use std::cmp::Ordering;
+
 use arrow::datatypes::DataType;
 use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Moment, Plan, PlanKind};
@@ -101,6 +103,7 @@ impl Oracle<'_> {
                 Ok(rows)
             }
             PlanKind::Shared(plan) => self.rows(plan),
+            PlanKind::Numbered { .. } => panic!("the oracle numbers no rows"),
         }
     }
 
@@ -232,6 +235,9 @@ impl Oracle<'_> {
             return self.moment(moment, argument, call.second.as_ref().unwrap_or(argument), rows);
         }
         let Some(argument) = &call.argument else { return Ok(V::Int(rows.count() as i128)) };
+        if matches!(call.function, AggregateFunction::First | AggregateFunction::Last) {
+            return self.first(call, argument, rows);
+        }
         let values: Vec<V> = rows.map(|row| self.evaluator.value(argument, row)).filter(|v| !v.is_null()).collect();
         if values.iter().any(|v| matches!(v, V::Poison(_))) {
             return Err(Stop::Fault);
@@ -256,8 +262,93 @@ impl Oracle<'_> {
         })
     }
 
+    /// The first or last row in the call's order, and in that of the input.
+    fn first<'r>(&self, call: &AggregateCall, argument: &Expr, rows: impl Iterator<Item = &'r Row>) -> Result<V, Stop> {
+        let mut kept: Vec<(Row, &Row)> = vec![];
+        for row in rows {
+            // Faults are noted of all rows.
+            let key: Row = call.order_by.iter().map(|key| self.evaluator.value(&key.expr, row)).collect();
+            self.evaluator.value(argument, row);
+            if !call.filter.as_ref().map_or(Ok(true), |filter| self.holds(filter, row))? {
+                continue;
+            }
+            if key.iter().any(|v| matches!(v, V::Poison(_))) {
+                return Err(Stop::Fault);
+            }
+            kept.push((key, row));
+        }
+        kept.sort_by(|(a, _), (b, _)| {
+            let orders = call.order_by.iter().zip(a.iter().zip(b)).map(|(key, (x, y))| match (x, y) {
+                (V::Null, V::Null) => Ordering::Equal,
+                (V::Null, _) => {
+                    if key.nulls_first {
+                        Ordering::Less
+                    } else {
+                        Ordering::Greater
+                    }
+                }
+                (_, V::Null) => {
+                    if key.nulls_first {
+                        Ordering::Greater
+                    } else {
+                        Ordering::Less
+                    }
+                }
+                _ if key.descending => y.order(x),
+                _ => x.order(y),
+            });
+            orders.fold(Ordering::Equal, Ordering::then)
+        });
+        let found = if call.function == AggregateFunction::First { kept.first() } else { kept.last() };
+        Ok(found.map_or(V::Null, |(_, row)| self.evaluator.value(argument, row)))
+    }
+
+    /// Of doubles: two passes.
+    fn moment_of_doubles<'r>(
+        &self,
+        moment: Moment,
+        (x, y): (&Expr, &Expr),
+        rows: impl Iterator<Item = &'r Row>,
+    ) -> Result<V, Stop> {
+        let mut pairs: Vec<(f64, f64)> = vec![];
+        let double = |expr: &Expr, value: &V| match value {
+            V::Float(x) => Ok(*x),
+            V::Int(x) => Ok(*x as f64 / 10f64.powi(scale(&expr.data_type).into())),
+            _ => Err(Stop::Fault),
+        };
+        for row in rows {
+            match (self.evaluator.value(x, row), self.evaluator.value(y, row)) {
+                (V::Null, _) | (_, V::Null) => {}
+                (a, b) => pairs.push((double(x, &a)?, double(y, &b)?)),
+            }
+        }
+        let n = pairs.len() as f64;
+        let is_population =
+            matches!(moment, Moment::VariancePopulation | Moment::DeviationPopulation | Moment::CovariancePopulation);
+        let divisor = if is_population { n } else { n - 1.0 };
+        if pairs.is_empty() || divisor == 0.0 {
+            return Ok(V::Null);
+        }
+        // From the first pair, so that equal values have no distance.
+        let (x0, y0) = pairs[0];
+        let mean = pairs.iter().fold((0.0, 0.0), |sum, (x, y)| (sum.0 + (x - x0) / n, sum.1 + (y - y0) / n));
+        let (mut xx, mut yy, mut xy) = (0.0, 0.0, 0.0);
+        for (x, y) in pairs.iter().map(|(x, y)| (x - x0 - mean.0, y - y0 - mean.1)) {
+            (xx, yy, xy) = (xx + x * x, yy + y * y, xy + x * y);
+        }
+        Ok(match moment {
+            Moment::Correlation if xx == 0.0 || yy == 0.0 => V::Null,
+            Moment::Correlation => V::Float(xy / xx.sqrt() / yy.sqrt()),
+            Moment::DeviationPopulation | Moment::DeviationSample => V::Float((xy / divisor).sqrt()),
+            _ => V::Float(xy / divisor),
+        })
+    }
+
     /// From exact sums of distances from the first pair.
     fn moment<'r>(&self, moment: Moment, x: &Expr, y: &Expr, rows: impl Iterator<Item = &'r Row>) -> Result<V, Stop> {
+        if x.data_type.is_floating() || y.data_type.is_floating() {
+            return self.moment_of_doubles(moment, (x, y), rows);
+        }
         let mut pairs: Vec<Pair> = vec![];
         for row in rows {
             match (self.evaluator.value(x, row), self.evaluator.value(y, row)) {

@@ -256,13 +256,16 @@ impl PlanMaker {
     fn aggregate(&mut self, input: Plan) -> Plan {
         let keys = *[0, 1, 1, 1, 2, 2, 3, 5].choose(&mut self.rng).expect("some");
         let calls = self.rng.random_range(if keys == 0 { 1..=5 } else { 0..=5 });
+        let ordered = self.kinds.as_mut().map_or(0, |rng| rng.random_range(0..8usize)).saturating_sub(5);
+        let takes_all = self.kinds.is_some();
         let mut maker = self.exprs(&input, true);
         let group_by: Vec<Expr> = (0..keys).map(|_| maker.any(1)).collect();
         let mut aggregates: Vec<AggregateCall> = (0..calls).map(|_| call(&mut maker)).collect();
         let has_moments = aggregates.iter().any(|call| matches!(call.function, AggregateFunction::Moment(_)));
-        if !has_moments && maker.rng.random_bool(0.3) {
+        if (takes_all || !has_moments) && maker.rng.random_bool(0.3) {
             distinct(&mut maker, &mut aggregates);
         }
+        aggregates.extend((0..ordered).map(|_| ordered_call(&mut maker)));
         let calls: Vec<_> = aggregates.iter().map(result_type).collect();
         let mut types: Vec<_> = group_by.iter().map(|e| (e.data_type.clone(), e.nullable)).collect();
         let has_sets = |rng: &mut StdRng| rng.random_bool(0.3).then(|| sets(rng, group_by.len()));
@@ -326,12 +329,26 @@ pub(crate) fn put_out(kind: JoinKind, both: Vec<Expr>, build_width: usize) -> Ve
 /// Makes some of the calls distinct ones of a few arguments.
 fn distinct(maker: &mut ExprMaker<'_>, calls: &mut [AggregateCall]) {
     let arguments: Vec<Expr> = (0..2).map(|_| maker.any(1)).filter(|e| !e.data_type.is_floating()).collect();
-    for call in calls {
+    for call in calls.iter_mut().filter(|call| !matches!(call.function, AggregateFunction::Moment(_))) {
         if let (true, Some(argument)) = (maker.rng.random_bool(0.5), arguments.choose(maker.rng)) {
             let made = aggregate_call(call.function, argument.clone());
             *call = made.map_or_else(|| call.clone(), AggregateCall::distinct);
         }
     }
+}
+
+/// A first or last value, of which the order tells all: rows that are equal in it have the same one.
+fn ordered_call(maker: &mut ExprMaker<'_>) -> AggregateCall {
+    let mut exprs: Vec<Expr> = (0..maker.rng.random_range(1..=3)).map(|_| maker.any(1)).collect();
+    let argument = exprs[0].clone();
+    let front = maker.rng.random_range(0..exprs.len());
+    exprs.swap(0, front);
+    let mut key = |expr| SortKey { expr, descending: maker.rng.random(), nulls_first: maker.rng.random() };
+    let order_by: Vec<SortKey> = exprs.into_iter().map(&mut key).collect();
+    let filter = maker.rng.random_bool(0.3).then(|| maker.predicate(1));
+    let function = if maker.rng.random() { AggregateFunction::First } else { AggregateFunction::Last };
+    let data_type = argument.data_type.clone();
+    AggregateCall { order_by, filter, ..AggregateCall::new(function, Some(argument), data_type) }
 }
 
 /// A random aggregate that devices have.

@@ -6,6 +6,7 @@ mod join_kinds;
 mod joins;
 mod keys;
 mod numbers;
+mod ordered;
 mod sets;
 mod sorts;
 
@@ -41,6 +42,7 @@ pub(crate) fn all(small: bool) -> Vec<Edge> {
     edges.extend(groups::edges());
     edges.extend(numbers::edges());
     edges.extend(sets::edges());
+    edges.extend(ordered::edges());
     let named = std::env::var("WARPJOIN_EDGES").unwrap_or_default();
     edges.retain(|edge| edge.name.contains(&named));
     edges.retain(|edge| !small || edge.case.inputs.iter().all(|batch| batch.num_rows() <= 300));
