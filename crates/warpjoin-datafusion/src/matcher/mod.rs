@@ -11,6 +11,7 @@ mod candidate;
 mod join;
 mod relation;
 mod row_wise;
+mod sort;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ use crate::scan::DeviceScanExec;
 use candidate::Candidate;
 
 pub(crate) use candidate::Operators;
+pub(crate) use sort::sorts_device_rows;
 
 /// A node that stays on the CPU although devices were there.
 #[derive(Debug, Clone)]
@@ -104,6 +106,9 @@ impl<'a> Matcher<'a> {
         }
         if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
             return self.row_wise(node, projection.input(), |input| input.projection_exec(projection));
+        }
+        if let Some(outcome) = self.sort(node)? {
+            return Ok(outcome);
         }
         if let Some(outcome) = self.join(node)? {
             return Ok(outcome);
