@@ -411,6 +411,7 @@ impl Plan {
             | PlanKind::Sort { input, .. }
             | PlanKind::Limit { input, .. }
             | PlanKind::GroupingSets { input, .. }
+            | PlanKind::Numbered { input }
             | PlanKind::Marked { input, .. } => map(input),
             PlanKind::Union { inputs } => inputs.iter_mut().for_each(map),
             // Made while a plan runs.

@@ -21,6 +21,9 @@ pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Res
         node.joins(),
         node.aggregates()
     )?;
+    if node.sorts() > 0 {
+        write!(f, ", sorts={}", node.sorts())?;
+    }
     for line in node.plan().to_string().lines() {
         write!(f, "\n{indent}| {line}")?;
     }
@@ -72,6 +75,9 @@ pub(super) fn tree_render(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fm
     writeln!(f, "devices={}", device_labels(node.session()))?;
     writeln!(f, "joins={}", node.joins())?;
     writeln!(f, "aggregates={}", node.aggregates())?;
+    if node.sorts() > 0 {
+        writeln!(f, "sorts={}", node.sorts())?;
+    }
     writeln!(f, "pipelines={}", node.part.explanation().pipelines.len())?;
     writeln!(f, "resident_rows={}", resident_rows(node.plan()))?;
     if let Some(why) = node.last_fallback() {

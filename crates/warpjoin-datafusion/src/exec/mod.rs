@@ -13,12 +13,14 @@ use std::sync::{Arc, OnceLock};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{Distribution, EquivalenceProperties, LexOrdering, PhysicalExpr};
 use datafusion::physical_plan::distribution_requirements::InputDistributionRequirements;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, EvaluationType, SchedulingType};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+};
 use warpjoin::exec::Explanation;
 use warpjoin::plan::Plan;
 use warpjoin::{ExecOptions, QueryMetrics, Session};
@@ -46,6 +48,8 @@ struct Part {
     explanation: OnceLock<Explanation>,
     /// The same on the CPU, with holes where the children belong.
     template: Arc<dyn ExecutionPlan>,
+    /// The order in which rows come out.
+    ordering: Option<LexOrdering>,
     operators: Operators,
     session: Arc<Session>,
     /// What the session's settings say of how it runs.
@@ -75,8 +79,10 @@ impl WarpjoinExec {
                 original.schema()
             )));
         }
+        // What the devices sort comes out in that order, whatever becomes of the nodes that asked for it.
+        let ordering = original.output_ordering().filter(|_| plan.is_ordered()).cloned();
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&plan.schema)),
+            EquivalenceProperties::new_with_orderings(Arc::clone(&plan.schema), ordering.clone()),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
@@ -99,6 +105,7 @@ impl WarpjoinExec {
             explanation: OnceLock::new(),
             plan,
             template,
+            ordering,
             operators,
             session,
             settings,
@@ -143,6 +150,11 @@ impl WarpjoinExec {
     /// Why the last run fell back to the CPU; `None` if it did not.
     pub fn last_fallback(&self) -> Option<String> {
         self.state.fallback()
+    }
+
+    /// Sorts in it, and first rows of an order.
+    pub fn sorts(&self) -> usize {
+        self.part.operators.sorts
     }
 
     /// State that EXPLAIN shows.

@@ -110,7 +110,7 @@ impl Matcher<'_> {
         let (left, right) = (self.visit(join.left)?, self.visit(join.right)?);
         let outcome = match self.join_candidates(node, &join, &left, &right) {
             Ok((relation, parts)) => {
-                let added = Operators { joins: 1, aggregates: 0 };
+                let added = Operators { joins: 1, ..Operators::default() };
                 Outcome::Device(Box::new(Candidate::grown(node, relation, parts, added)?))
             }
             Err(reason) => {

@@ -101,7 +101,7 @@ impl Placing<'_> {
             | PlanKind::Marked { input, .. } => below.push(self.number_in(input)),
             PlanKind::Union { inputs } => below.extend(inputs.iter_mut().map(|input| self.number_in(input))),
             // Made while a plan runs.
-            PlanKind::Shared(_) => {}
+            PlanKind::Shared(_) | PlanKind::Numbered { .. } => {}
             PlanKind::Join(join) => {
                 let (build, probe) = (self.number_in(&mut join.build), self.number_in(&mut join.probe));
                 below.extend([build, probe]);
@@ -162,7 +162,7 @@ impl Placing<'_> {
             PlanKind::Union { inputs } => {
                 inputs.iter_mut().for_each(|input| replace(input, |input| self.push(input, &[])));
             }
-            PlanKind::Shared(_) => {}
+            PlanKind::Shared(_) | PlanKind::Numbered { .. } => {}
             // Others read these rows as well, and may need all of them.
             PlanKind::Marked { input, mark: Mark::Shared(_) } => replace(input, |input| self.push(input, &[])),
             PlanKind::Marked { input, .. } => replace(input, |input| self.push(input, wishes)),
@@ -294,6 +294,7 @@ fn offers(plan: &Plan) -> Vec<Wish> {
         | PlanKind::Input { .. }
         | PlanKind::Union { .. }
         | PlanKind::GroupingSets { .. }
+        | PlanKind::Numbered { .. }
         | PlanKind::Shared(_) => vec![],
         PlanKind::Filter { input, .. } | PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => offers(input),
         PlanKind::Marked { mark: Mark::Shared(_), .. } => vec![],

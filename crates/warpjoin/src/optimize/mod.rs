@@ -149,6 +149,7 @@ fn first_column(plan: &Plan) -> String {
         | PlanKind::Project { input, .. }
         | PlanKind::Sort { input, .. }
         | PlanKind::Limit { input, .. }
+        | PlanKind::Numbered { input }
         | PlanKind::Marked { input, .. } => first_column(input),
     }
 }

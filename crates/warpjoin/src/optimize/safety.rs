@@ -30,7 +30,11 @@ pub(super) fn never_fails(expr: &Expr) -> bool {
         }
         ExprKind::Negative(_) => expr.data_type.is_floating() || expr.data_type.is_integer(),
         ExprKind::Cast(operand) => is_widening(&operand.data_type, &expr.data_type),
-        ExprKind::Function(..) | ExprKind::Average(..) | ExprKind::Moment { .. } => false,
+        ExprKind::Function(..)
+        | ExprKind::Average(..)
+        | ExprKind::Moment { .. }
+        | ExprKind::OrderWord { .. }
+        | ExprKind::RowNumber { .. } => false,
     };
     is_safe && expr.children().into_iter().all(never_fails)
 }
@@ -52,7 +56,7 @@ pub(super) fn is_plain(plan: &Plan, column: usize) -> bool {
         | PlanKind::Limit { input, .. }
         | PlanKind::Marked { input, .. } => is_plain(input, column),
         PlanKind::Union { inputs } => inputs.iter().all(|input| is_plain(input, column)),
-        PlanKind::GroupingSets { .. } | PlanKind::Shared(_) => false,
+        PlanKind::GroupingSets { .. } | PlanKind::Shared(_) | PlanKind::Numbered { .. } => false,
         PlanKind::Project { input, exprs } => exprs.get(column).is_some_and(|expr| is_plain_expr(input, expr)),
         PlanKind::Join(join) => {
             let build_width = join.build.schema.fields().len();

@@ -202,6 +202,7 @@ fn fingerprint(plan: &Plan) -> String {
             format!("sets {} {sets:?} {:?}", list(group_by), calls_of(aggregates))
         }
         PlanKind::Union { .. } => "union".to_string(),
+        PlanKind::Numbered { .. } => "numbered".to_string(),
         PlanKind::Shared(plan) => format!("shared {:p}", Arc::as_ptr(plan)),
         PlanKind::Marked { mark, .. } => format!("{mark:?}"),
     };
