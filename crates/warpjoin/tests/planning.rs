@@ -192,3 +192,21 @@ fn equal_tables_are_made_once() {
         assert_eq!((tables(&metrics), tables(&before)), (2, 3), "{:?}", metrics.decisions);
     }
 }
+
+/// The order of before stays while it is not much worse: its kernels are there.
+#[test]
+fn another_literal_keeps_the_order() {
+    let session = simulated().open(1).expect("a session");
+    let [facts, large, _] = tables(&session);
+    let plan = |bound| join(scan(&large), below(scan(&facts), 2, bound), (0, 0), JoinKind::Inner, vec![1, 4]);
+    let few = run(&session, &plan(60), &ExecOptions::default()).1;
+    let ordered = |metrics: &QueryMetrics| metrics.decisions.iter().any(|it| it.starts_with("join order"));
+    assert!(few.compiled_modules > 0 && ordered(&few));
+    for bound in [70, 500, 2000] {
+        let (rows, metrics) = run(&session, &plan(bound), &ExecOptions::default());
+        assert_eq!((rows.len(), metrics.compiled_modules), (bound as usize, 0), "{:?}", metrics.decisions);
+    }
+    // All facts are too many for a table.
+    let (rows, metrics) = run(&session, &plan(1 << 40), &ExecOptions::default());
+    assert!(rows.len() == 60_000 && !ordered(&metrics), "{:?}", metrics.decisions);
+}

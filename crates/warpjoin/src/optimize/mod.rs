@@ -13,6 +13,7 @@ mod estimate;
 mod filters;
 mod graph;
 mod measure;
+mod memory;
 mod order;
 mod rebuild;
 mod safety;
@@ -26,12 +27,16 @@ use crate::plan::{Plan, PlanKind};
 use crate::{Session, Table};
 use cost::Costs;
 use graph::Graph;
+pub(crate) use memory::Orders;
 use order::{Planner, Tree};
 
 /// An order is changed where the other one costs less than this share of it.
 const PLAIN_GAIN: f64 = 0.8;
 /// And is so much cheaper: less is not measured.
 const GAIN_PS_MIN: f64 = 1e5;
+
+/// An order that was chosen before stays up to so many times the best one's cost: its kernels are there.
+const KNOWN_COST_MAX: f64 = 1.3;
 
 /// A plan for devices.
 #[derive(Debug)]
@@ -46,7 +51,7 @@ pub(crate) struct Optimized {
 pub(crate) fn optimize(plan: &Plan, inputs: &[Arc<Table>], session: &Session, options: &ExecOptions) -> Optimized {
     let started = Instant::now();
     let l2_bytes = session.devices().iter().map(|device| device.info().l2_bytes).min().unwrap_or(0).max(1) as f64;
-    let mut optimizer = Optimizer { inputs, options, costs: Costs { l2_bytes }, notes: vec![] };
+    let mut optimizer = Optimizer { inputs, session, options, costs: Costs { l2_bytes }, notes: vec![] };
     let mut optimized = match options.join_order {
         JoinOrder::AsGiven => plan.clone(),
         JoinOrder::Auto | JoinOrder::Seeded(_) => optimizer.reorder(plan),
@@ -66,6 +71,7 @@ pub(crate) fn optimize(plan: &Plan, inputs: &[Arc<Table>], session: &Session, op
 
 struct Optimizer<'a> {
     inputs: &'a [Arc<Table>],
+    session: &'a Session,
     options: &'a ExecOptions,
     costs: Costs,
     notes: Vec<String>,
@@ -98,18 +104,43 @@ impl Optimizer<'_> {
             log::debug!("{}: {:.1} us", describe(graph, given, &planner), given_ps / 1e6);
             log::debug!("{}: {:.1} us", describe(graph, &best, &planner), best_ps / 1e6);
         }
-        let is_better = best_ps < given_ps * PLAIN_GAIN && given_ps - best_ps > GAIN_PS_MIN;
-        if best == *given || seed.is_none() && !is_better {
-            return given.clone();
+        let (chosen, chosen_ps) = match seed {
+            Some(_) => (best, best_ps),
+            None => self.settle(graph, &planner, (best, best_ps), (given, given_ps)),
+        };
+        if chosen != *given {
+            self.notes.push(format!(
+                "join order: {} chosen on the device (estimated {:.1} us), was {} ({:.1} us)",
+                describe(graph, &chosen, &planner),
+                chosen_ps / 1e6,
+                describe(graph, given, &planner),
+                given_ps / 1e6,
+            ));
         }
-        self.notes.push(format!(
-            "join order: {} chosen on the device (estimated {:.1} us), was {} ({:.1} us)",
-            describe(graph, &best, &planner),
-            best_ps / 1e6,
-            describe(graph, given, &planner),
-            given_ps / 1e6,
-        ));
-        best
+        chosen
+    }
+
+    /// The best order where it is plainly better than the one that was given; but the one of before if that is not much
+    /// worse.
+    fn settle(
+        &self,
+        graph: &Graph,
+        planner: &Planner<'_>,
+        (best, best_ps): (Tree, f64),
+        (given, given_ps): (&Tree, f64),
+    ) -> (Tree, f64) {
+        let shape = memory::shape_of(graph);
+        if let Some(known) = self.session.orders().get(&shape)
+            && known.set() == given.set()
+            && let Some(known_ps) = planner.cost(&known)
+            && known_ps <= best_ps * KNOWN_COST_MAX + GAIN_PS_MIN
+        {
+            return (known, known_ps);
+        }
+        let is_better = best_ps < given_ps * PLAIN_GAIN && given_ps - best_ps > GAIN_PS_MIN;
+        let (chosen, chosen_ps) = if is_better { (best, best_ps) } else { (given.clone(), given_ps) };
+        self.session.orders().put(shape, chosen.clone());
+        (chosen, chosen_ps)
     }
 
     fn reorder_inputs(&mut self, plan: &Plan) -> Plan {
