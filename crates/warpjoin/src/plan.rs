@@ -240,6 +240,12 @@ impl AggregateCall {
         Self { function, argument, second: None, is_distinct: false, order_by: vec![], filter: None, data_type }
     }
 
+    /// Expressions over the input that it reads.
+    pub(crate) fn read(&self) -> impl Iterator<Item = &Expr> {
+        let order = self.order_by.iter().map(|key| &key.expr);
+        self.argument.iter().chain(&self.second).chain(&self.filter).chain(order)
+    }
+
     /// The function of distinct arguments.
     #[must_use]
     pub fn distinct(self) -> Self {

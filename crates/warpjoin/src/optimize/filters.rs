@@ -19,7 +19,7 @@ use crate::Table;
 use crate::exec::join_reduce::{BUILD_ROWS_MIN, RATIO_MIN};
 use crate::exec::{RuntimeFilters, published};
 use crate::expr::{Expr, ExprKind};
-use crate::plan::{JoinKind, JoinPlan, Mark, Plan, PlanKind};
+use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind};
 
 /// A filter must save so many times what it costs.
 const GAIN_MIN: f64 = 1.25;
@@ -147,8 +147,8 @@ impl Placing<'_> {
                 replace(input, |input| self.push(input, &wishes));
             }
             PlanKind::Aggregate { input, group_by, aggregates } => {
-                let arguments = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.second));
-                let is_safe = group_by.iter().chain(arguments).all(|expr| is_plain_expr(input, expr));
+                let read = aggregates.iter().flat_map(AggregateCall::read);
+                let is_safe = group_by.iter().chain(read).all(|expr| is_plain_expr(input, expr));
                 let wishes = if is_safe { wishes } else { &[] };
                 let wishes = through(wishes, |column| column_of(group_by.get(column)?));
                 let wishes: Vec<Wish> =

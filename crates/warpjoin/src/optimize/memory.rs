@@ -47,6 +47,7 @@ fn shape_of_plan(plan: &Plan) -> String {
         PlanKind::Join(join) => format!("join {:?} {:?}", join.kind, join.output),
         PlanKind::Aggregate { group_by, aggregates, .. } => format!("groups {} {}", group_by.len(), aggregates.len()),
         PlanKind::Marked { .. } => String::new(),
+        other => format!("{:?}", std::mem::discriminant(other)),
     };
     let inputs: Vec<String> = plan.inputs().into_iter().map(shape_of_plan).collect();
     format!("{own}({})", inputs.join(","))

@@ -8,7 +8,7 @@ use super::first_column;
 use crate::Table;
 use crate::exec::{needed_columns, published};
 use crate::expr::{Expr, ExprKind};
-use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind};
+use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind, SortKey};
 
 /// Rows that a join goes over for each that it puts out, so that writing these down costs less than going over them again.
 const SOURCE_ROWS_MIN: f64 = 2.0;
@@ -191,11 +191,7 @@ fn fingerprint(plan: &Plan) -> String {
             format!("groups {} {:?}", list(group_by), calls_of(aggregates))
         }
         PlanKind::Sort { keys, skip, fetch, .. } => {
-            let keys: Vec<String> = keys
-                .iter()
-                .map(|key| format!("{} {} {}", text_of(&key.expr), key.descending, key.nulls_first))
-                .collect();
-            format!("sort {keys:?} {skip} {fetch:?}")
+            format!("sort {:?} {skip} {fetch:?}", keys_of(keys))
         }
         PlanKind::Limit { skip, fetch, .. } => format!("limit {skip} {fetch:?}"),
         PlanKind::GroupingSets { group_by, sets, aggregates, .. } => {
@@ -210,10 +206,16 @@ fn fingerprint(plan: &Plan) -> String {
     format!("{own} ({})", inputs.join("; "))
 }
 
+fn keys_of(keys: &[SortKey]) -> Vec<String> {
+    keys.iter().map(|key| format!("{} {} {}", text_of(&key.expr), key.descending, key.nulls_first)).collect()
+}
+
 fn calls_of(aggregates: &[AggregateCall]) -> Vec<String> {
     let text = |call: &AggregateCall| {
-        let arguments: Vec<String> = call.argument.iter().chain(&call.second).map(text_of).collect();
-        format!("{:?} {} {arguments:?} {}", call.function, call.is_distinct, call.data_type)
+        // One that is not there is not the same as one that is the next's.
+        let arguments = [&call.argument, &call.second, &call.filter].map(|expr| expr.as_ref().map(text_of));
+        let order = keys_of(&call.order_by);
+        format!("{:?} {} {arguments:?} {order:?} {}", call.function, call.is_distinct, call.data_type)
     };
     aggregates.iter().map(text).collect()
 }
