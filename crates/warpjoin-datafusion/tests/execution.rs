@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::queries::{Q1, Q3, Q5, Q12, Q17, QUERIES};
-use common::{assert_same, physical, register_tpch, rows, run, stock, warp};
+use common::{assert_same, physical, register_tpch, rows, run, shown, stock, warp};
 use datafusion::arrow::array::{Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
+use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use warpjoin_datafusion::{Placement, session_of};
@@ -217,6 +218,34 @@ async fn too_little_memory_falls_back_to_the_cpu() {
     assert!(error.contains("warpjoin.memory_budget") && error.contains("warpjoin.strict"), "{error}");
     context.sql("set warpjoin.memory_budget = 0").await.unwrap();
     assert_on_devices(&assert_same(&expected, &context, Q3).await, Q3);
+}
+
+/// Orders that leave nothing open, on the devices and where the CPU takes over.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_come_in_order() {
+    let expected = expected();
+    for sql in [
+        "select l_orderkey, l_linenumber, l_comment from lineitem order by l_orderkey desc, l_linenumber",
+        "select l_orderkey, l_linenumber from lineitem order by l_shipmode, l_orderkey, l_linenumber limit 40 offset 7",
+        "select o_orderkey, c_name from orders join customer on o_custkey = c_custkey order by c_name, o_orderkey",
+        "select 2 * k, n from (select l_suppkey % 7 as k, count(*) as n from lineitem group by 1) order by n desc, k",
+    ] {
+        let wanted = rows(&expected.sql(sql).await.unwrap().collect().await.unwrap(), true);
+        for devices in [1, 3] {
+            let context = resident(devices).await;
+            let plan = physical(&context, sql).await;
+            assert!(!shown(&plan).contains("SortExec"), "{}", shown(&plan));
+            let batches = collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
+            assert_eq!(rows(&batches, true), wanted, "{sql}");
+            assert!(Placement::of(&plan).device[0].fallback.is_none(), "{sql}");
+        }
+        // Uploads find no room: the template must keep the order over partitions of its own.
+        let context = warp(1, |_| {});
+        register_tpch(&context, SCALE);
+        context.sql("set warpjoin.memory_budget = 1000").await.unwrap();
+        let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
+        assert_eq!(rows(&batches, true), wanted, "{sql}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
