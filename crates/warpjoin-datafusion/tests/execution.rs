@@ -11,10 +11,13 @@ use common::{assert_same, physical, register_tpch, rows, run, shown, stock, warp
 use datafusion::arrow::array::{Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
-use warpjoin_datafusion::{Placement, session_of};
+use warpjoin::Session;
+use warpjoin_datafusion::{Placement, WarpjoinRule, WarpjoinRuntime, session_of};
+use warpjoin_device::{SimOptions, open_simulated};
 
 const SCALE: f64 = 0.01;
 
@@ -45,6 +48,29 @@ async fn resident_tables_answer_as_datafusion_does() {
             let placement = assert_same(&expected, &context, sql).await;
             assert_on_devices(&placement, sql);
         }
+    }
+}
+
+/// A plan that was made without devices: its joins have row limits, which the devices keep, and so does the CPU after
+/// them.
+#[tokio::test(flavor = "multi_thread")]
+async fn joins_with_row_limits_are_taken() {
+    let expected = expected();
+    let context = warp(2, |_| {});
+    let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).unwrap();
+    let rule = WarpjoinRule::new(WarpjoinRuntime::new(Session::new(devices).unwrap()));
+    for (sql, limited) in [
+        ("select o_orderkey, l_partkey from orders join lineitem on o_orderkey = l_orderkey limit 7", 7),
+        ("select o_orderkey from orders left join lineitem on o_orderkey = l_orderkey limit 100", 100),
+        ("select n_name from nation join region on n_regionkey = r_regionkey limit 1000", 25),
+    ] {
+        let plan = physical(&expected, sql).await;
+        assert!(shown(&plan).contains("fetch="), "{}", shown(&plan));
+        let plan = rule.optimize(plan, context.copied_config().options()).unwrap();
+        let placement = Placement::of(&plan);
+        assert_eq!(placement.joins(), 1, "{}", shown(&plan));
+        let batches = collect(plan, context.task_ctx()).await.unwrap();
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), limited, "{sql}");
     }
 }
 

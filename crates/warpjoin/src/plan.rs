@@ -191,7 +191,8 @@ pub enum JoinKind {
     /// Probe rows that match nothing; puts out columns of the probe side only.
     ProbeAnti,
     /// SQL's NOT IN: probe rows whose key certainly is no build key. A null build key leaves none, a null probe key is
-    /// kept only if there are no build rows. One key, no residual; puts out columns of the probe side only.
+    /// kept only if there are no build rows; a residual has a say in matches alone, as in DataFusion. One key; puts out
+    /// columns of the probe side only.
     NotIn,
     /// Every probe row once; puts out columns of the probe side and, behind all columns of both sides, a Boolean column
     /// that says whether it matches. Never null.

@@ -6,10 +6,11 @@ use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::{JoinFilter, JoinOnRef};
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use warpjoin::Reason;
 use warpjoin::exec::check;
 use warpjoin::expr::{Expr, Scalar};
@@ -34,7 +35,8 @@ struct Join<'a> {
     projection: Option<&'a [usize]>,
     null_equals_null: bool,
     null_aware: bool,
-    has_limit: bool,
+    /// Most rows put out.
+    fetch: Option<usize>,
 }
 
 impl<'a> Join<'a> {
@@ -50,7 +52,7 @@ impl<'a> Join<'a> {
                 projection: join.projection.as_deref(),
                 null_equals_null: join.null_equality() == NullEquality::NullEqualsNull,
                 null_aware: join.null_aware,
-                has_limit: join.fetch().is_some(),
+                fetch: join.fetch(),
             });
         }
         let nested = |left, right| Self {
@@ -62,7 +64,7 @@ impl<'a> Join<'a> {
             projection: None,
             null_equals_null: false,
             null_aware: false,
-            has_limit: node.fetch().is_some(),
+            fetch: node.fetch(),
         };
         if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
             return Some(Self {
@@ -111,7 +113,13 @@ impl Matcher<'_> {
         let outcome = match self.join_candidates(node, &join, &left, &right) {
             Ok((relation, parts)) => {
                 let added = Operators { joins: 1, ..Operators::default() };
-                Outcome::Device(Box::new(Candidate::grown(node, relation, parts, added)?))
+                let templates = parts.iter().map(|part| Arc::clone(part.template())).collect();
+                let mut template = replace_children_if_necessary(Arc::clone(node), templates)?;
+                if join.fetch.is_some() {
+                    // The node's own limit is one of each partition, of which the CPU may make several.
+                    template = Arc::new(GlobalLimitExec::new(template, 0, join.fetch));
+                }
+                Outcome::Device(Box::new(Candidate::grown_to(node, template, relation, parts, added)))
             }
             Err(reason) => {
                 self.decline(node, reason, true);
@@ -129,19 +137,17 @@ impl Matcher<'_> {
         right: &Outcome,
     ) -> Result<(Relation, Vec<Candidate>), Reason> {
         let mut sides = Sides::of(join)?;
-        if sides.kind == JoinKind::NotIn && join.filter.is_some() {
-            return Err(Reason::Join("null-aware with a filter".to_string()));
-        }
-        if join.has_limit {
-            return Err(Reason::Join("with a row limit".to_string()));
-        }
         if join.on.is_empty() {
             sides = join.nested_sides(sides);
             join.check_nested(sides)?;
         }
         let (left, right) = (self.input(left)?, self.input(right)?);
         let plan = join_plan(join, sides, &left.relation, &right.relation)?;
-        let plan = Plan { kind: PlanKind::Join(Box::new(plan)), schema: node.schema() };
+        let mut plan = Plan { kind: PlanKind::Join(Box::new(plan)), schema: node.schema() };
+        if let Some(fetch) = join.fetch {
+            let kind = PlanKind::Limit { input: Box::new(plan), skip: 0, fetch: Some(fetch as u64) };
+            plan = Plan { kind, schema: node.schema() };
+        }
         check(&plan)?;
         Ok((Relation { plan }, vec![left, right]))
     }

@@ -86,8 +86,8 @@ fn check_join(join: &JoinPlan) -> Result<(), Reason> {
     if join.kind.is_existence() && join.output.iter().any(|&column| column < build_width) {
         return Err(Reason::Join(format!("{:?} that puts out columns of the build side", join.kind)));
     }
-    if join.kind == JoinKind::NotIn && (join.on.len() != 1 || join.null_equals_null || join.residual.is_some()) {
-        return Err(Reason::Join("NotIn of anything but one key, or with a residual filter".into()));
+    if join.kind == JoinKind::NotIn && (join.on.len() != 1 || join.null_equals_null) {
+        return Err(Reason::Join("NotIn of anything but one key".into()));
     }
     join.residual.as_ref().map_or(Ok(()), check_expr)
 }

@@ -217,7 +217,7 @@ impl PlanMaker {
         let kind = self.kinds.as_mut().and_then(|rng| KINDS.choose(rng).copied().flatten()).unwrap_or(kind);
         let is_not_in = kind == JoinKind::NotIn;
         let on = if is_not_in { on[..1].to_vec() } else { on };
-        let (residual, null_equals_null) = (residual.filter(|_| !is_not_in), null_equals_null && !is_not_in);
+        let null_equals_null = null_equals_null && !is_not_in;
         let mark = both.len();
         let put_out = put_out(kind, both, build_columns.len());
         output.retain(|&column| !kind.is_existence() || column >= build_columns.len());

@@ -65,11 +65,13 @@ fn by_sides() -> Vec<Edge> {
         for kind in KINDS {
             let plan = of_kind(kind, &inputs[0], &inputs[1]);
             edges.push(equal(format!("{kind:?}: {name}"), inputs.clone(), join_node(plan.clone())));
-            if kind == JoinKind::NotIn || is_plain {
+            if is_plain {
                 continue;
             }
-            let null_keys = JoinPlan { null_equals_null: true, ..plan.clone() };
-            edges.push(equal(format!("{kind:?}, null equals null: {name}"), inputs.clone(), join_node(null_keys)));
+            if kind != JoinKind::NotIn {
+                let null_keys = JoinPlan { null_equals_null: true, ..plan.clone() };
+                edges.push(equal(format!("{kind:?}, null equals null: {name}"), inputs.clone(), join_node(null_keys)));
+            }
             let residual = Some(compare(
                 CompareOp::Less,
                 arithmetic(
