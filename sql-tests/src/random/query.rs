@@ -2,6 +2,7 @@
 
 use rand::Rng;
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 
 use super::data::{ColumnData, ColumnRole, TableData};
 use super::expression::{any, arithmetic, group_key, integer, numeric, of_role, predicate, value};
@@ -27,8 +28,18 @@ pub(super) fn random_query(rng: &mut StdRng, tables: &[TableData]) -> String {
         // Rows.
         0..=2 if tables.len() > 1 => {
             let count = rng.random_range(1..=5);
-            let exprs: Vec<String> = (0..count).map(|at| format!("{} AS o{at}", value(rng, &columns))).collect();
-            format!("SELECT {} {sql}", exprs.join(", "))
+            let values: Vec<String> = (0..count).map(|_| value(rng, &columns)).collect();
+            let named: Vec<String> = values.iter().enumerate().map(|(at, value)| format!("{value} AS o{at}")).collect();
+            let rows = format!("SELECT {} {sql}", named.join(", "));
+            match rng.random_range(0..8) {
+                0 => format!("SELECT DISTINCT{}", &rows["SELECT".len()..]),
+                1 => {
+                    let from = from_clause(rng, tables);
+                    let filter = predicate(rng, &columns);
+                    format!("{rows} UNION ALL SELECT {} {from} WHERE {filter}", named.join(", "))
+                }
+                _ => ordered(rng, rows, 'o', &values),
+            }
         }
         // One group.
         3 => format!("SELECT {} {sql}", aggregates(rng, &columns).join(", ")),
@@ -38,19 +49,48 @@ pub(super) fn random_query(rng: &mut StdRng, tables: &[TableData]) -> String {
             let keys: Vec<String> = (0..count).map(|_| group_key(rng, &columns)).collect();
             let named: Vec<String> = keys.iter().enumerate().map(|(at, key)| format!("{key} AS k{at}")).collect();
             let having = if rng.random_bool(0.2) { " HAVING count(*) > 1" } else { "" };
+            let sets = match rng.random_range(0..12) {
+                0 => format!("ROLLUP ({})", keys.join(", ")),
+                1 => format!("CUBE ({})", keys.join(", ")),
+                2 => format!("GROUPING SETS (({}), (), ({}))", keys.join(", "), keys[0]),
+                _ => keys.join(", "),
+            };
             let grouped = format!(
-                "SELECT {}, {} {sql} GROUP BY {}{having}",
+                "SELECT {}, {} {sql} GROUP BY {sets}{having}",
                 named.join(", "),
                 aggregates(rng, &columns).join(", "),
-                keys.join(", ")
             );
             if rng.random_bool(0.15) {
                 format!("SELECT a0, count(*) AS n, count(k0) AS m FROM ({grouped}) GROUP BY a0")
             } else {
-                grouped
+                ordered(rng, grouped, 'k', &keys)
             }
         }
     }
+}
+
+/// The query, sometimes in an order: of output columns whose values are the same bits on both sides.
+fn ordered(rng: &mut StdRng, sql: String, prefix: char, values: &[String]) -> String {
+    let is_plain =
+        |value: &String| value.chars().all(|c| c.is_alphanumeric() || c == '_') || value.ends_with("IS NULL");
+    let mut keys: Vec<usize> = (0..values.len()).filter(|&at| is_plain(&values[at])).collect();
+    if keys.is_empty() || rng.random_bool(0.6) {
+        return sql;
+    }
+    keys.shuffle(rng);
+    let shown = rng.random_range(1..=keys.len());
+    let key = |rng: &mut StdRng, at: usize| {
+        let direction = ["", " DESC"][rng.random_range(0..2)];
+        let nulls = ["", " NULLS FIRST", " NULLS LAST"][rng.random_range(0..3)];
+        format!("{prefix}{at}{direction}{nulls}")
+    };
+    let order: Vec<String> = keys[..shown].iter().map(|&at| key(rng, at)).collect();
+    let limit = match rng.random_range(0..6) {
+        0 => format!(" LIMIT {}", [0, 1, 40][rng.random_range(0..3)]),
+        1 => format!(" LIMIT {} OFFSET {}", rng.random_range(1..20), rng.random_range(0..20)),
+        _ => String::new(),
+    };
+    format!("{sql} ORDER BY {}{limit}", order.join(", "))
 }
 
 fn from_clause(rng: &mut StdRng, tables: &[TableData]) -> String {
