@@ -158,7 +158,7 @@ pub(crate) fn module((name, text): (&str, &str), entries: &[&str]) -> ModuleSour
 
 /// The benches' own kernels, so that tests can compile them for every architecture.
 pub fn kernel_modules() -> Vec<ModuleSource> {
-    vec![data_module(), limits_module(), check_module()]
+    vec![data_module(), limits_module(), check_module(), crate::lines::sort::check_module()]
 }
 
 impl From<arrow::error::ArrowError> for Error {

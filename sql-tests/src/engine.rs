@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use warpjoin_datafusion::{DeviceChoice, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder};
+use warpjoin_datafusion::{
+    DeviceChoice, JoinOrder, RuntimeFilters, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder,
+};
 
 /// Partitions of a session: enough to exercise repartitioning, few enough for small machines.
 const PARTITIONS: usize = 3;
@@ -58,11 +60,15 @@ impl Engine {
             EngineKind::Simulated(devices) => (DeviceChoice::Simulated, devices),
             EngineKind::Cuda(devices) => (DeviceChoice::Cuda, devices),
         };
+        // Whatever the order, the answer is the same: each number of devices tries another one.
+        let join_order = if devices == 1 { JoinOrder::Auto } else { JoinOrder::Seeded(devices as u64) };
         let options = WarpjoinOptions {
             device,
             devices,
             minimum_rows: 0,
             simulate_seed: self.schedule_seed,
+            join_order,
+            runtime_filters: RuntimeFilters::Always,
             ..WarpjoinOptions::default()
         };
         let state = SessionStateBuilder::new()

@@ -8,6 +8,7 @@ mod hash_table;
 mod join;
 mod operator;
 pub(crate) mod partition;
+pub(crate) mod sort;
 
 use std::collections::HashSet;
 
@@ -24,6 +25,7 @@ pub fn all(scale: Scale) -> Vec<Line> {
     lines.extend(group_by::targets(scale));
     lines.extend(group_by::decimals(scale));
     lines.extend(join::skew(scale));
+    lines.extend(sort::lines(scale));
     let mut ids = HashSet::new();
     lines.retain(|line| ids.insert(line.id()));
     if !scale.is_full() {

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result};
 use warpjoin::JoinForm;
-use warpjoin::exec::GroupByForm;
+use warpjoin::exec::{GroupByForm, JoinOrder, RuntimeFilters};
 
 /// Rows below which a subtree stays on the CPU by default.
 const MINIMUM_ROWS_DEFAULT: u64 = 100_000;
@@ -38,7 +38,15 @@ pub struct WarpjoinOptions {
     pub join_form: Option<JoinForm>,
     /// How group-bys accumulate; `None`: by the keys and the estimated number of groups.
     pub group_by_form: Option<GroupByForm>,
+    /// In which order inner joins are run.
+    pub join_order: JoinOrder,
+    /// Where finished tables drop rows of other scans.
+    pub runtime_filters: RuntimeFilters,
 }
+
+const JOIN_ORDERS: [(&str, JoinOrder); 2] = [("auto", JoinOrder::Auto), ("as_given", JoinOrder::AsGiven)];
+const RUNTIME_FILTERS: [(&str, RuntimeFilters); 3] =
+    [("auto", RuntimeFilters::Auto), ("off", RuntimeFilters::Off), ("always", RuntimeFilters::Always)];
 
 const JOIN_FORMS: [(&str, Option<JoinForm>); 4] = [
     ("auto", None),
@@ -78,6 +86,8 @@ impl Default for WarpjoinOptions {
             simulate_seed: None,
             join_form: None,
             group_by_form: None,
+            join_order: JoinOrder::Auto,
+            runtime_filters: RuntimeFilters::Auto,
         }
     }
 }
@@ -114,6 +124,8 @@ impl ExtensionOptions for WarpjoinOptions {
             "minimum_rows" => self.minimum_rows = parse(key, value, "a number of rows")?,
             "join_form" => self.join_form = named(key, value, &JOIN_FORMS)?,
             "group_by_form" => self.group_by_form = named(key, value, &GROUP_BY_FORMS)?,
+            "join_order" => self.join_order = named(key, value, &JOIN_ORDERS)?,
+            "runtime_filters" => self.runtime_filters = named(key, value, &RUNTIME_FILTERS)?,
             "simulate_seed" => {
                 self.simulate_seed = match value {
                     "" | "none" | "NULL" | "null" => None,
@@ -179,6 +191,16 @@ impl ExtensionOptions for WarpjoinOptions {
                 "group_by_form",
                 Some(name_of(self.group_by_form, &GROUP_BY_FORMS)),
                 "How group-bys accumulate: auto (by the groups), global, block_table or partitioned",
+            ),
+            entry(
+                "join_order",
+                Some(name_of(self.join_order, &JOIN_ORDERS)),
+                "Order of inner joins: auto (by cost on a device) or as_given (by DataFusion)",
+            ),
+            entry(
+                "runtime_filters",
+                Some(name_of(self.runtime_filters, &RUNTIME_FILTERS)),
+                "Where the table of a join drops rows of other scans: auto (by cost), off or always (where it is right)",
             ),
         ]
     }
@@ -290,6 +312,8 @@ mod tests {
             ("simulate_seed", "x"),
             ("join_form", "merge"),
             ("group_by_form", "sorted"),
+            ("join_order", "random"),
+            ("runtime_filters", "some"),
         ] {
             let message = options.set(key, value).unwrap_err().to_string();
             assert!(message.contains(&format!("warpjoin.{key} takes")), "{message}");
@@ -315,7 +339,7 @@ mod tests {
     #[test]
     fn entries_carry_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 10);
+        assert_eq!(options.entries().len(), 12);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }

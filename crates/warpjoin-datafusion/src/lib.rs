@@ -34,6 +34,8 @@ mod template;
 mod thread;
 mod translate;
 
+pub use warpjoin::exec::{JoinOrder, RuntimeFilters};
+
 pub use config::{DeviceChoice, WarpjoinOptions};
 pub use exec::WarpjoinExec;
 pub use extension::WarpjoinSessionStateBuilder;

@@ -13,6 +13,7 @@ use warpjoin::{QueryMetrics, Reason};
 
 use crate::config::WarpjoinOptions;
 use crate::exec::WarpjoinExec;
+use crate::matcher::sorts_device_rows;
 use crate::reason::CpuReasonExec;
 use crate::rule::{is_operator, rewrite};
 use crate::runtime::WarpjoinRuntime;
@@ -72,7 +73,10 @@ fn annotate(node: &Arc<dyn ExecutionPlan>, reasons: &mut HashMap<usize, Reason>)
 
 /// Whether something is on the devices, or might be.
 fn concerns_devices(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    is_operator(plan) || plan.is::<WarpjoinExec>() || plan.children().into_iter().any(concerns_devices)
+    is_operator(plan)
+        || sorts_device_rows(plan)
+        || plan.is::<WarpjoinExec>()
+        || plan.children().into_iter().any(concerns_devices)
 }
 
 /// EXPLAIN ANALYZE shows what is below its own node.
@@ -105,6 +109,8 @@ pub struct DevicePart {
     pub joins: usize,
     /// Aggregates in it, a partial and its final one counted once.
     pub aggregates: usize,
+    /// Sorts in it, and first rows of an order.
+    pub sorts: usize,
     /// Bytes of the resident columns that it scans, each column once.
     pub scanned_bytes: u64,
     /// What its last run cost, if the devices finished it.
@@ -147,6 +153,11 @@ impl Placement {
         self.device.iter().map(|part| part.aggregates).sum()
     }
 
+    /// Sorts on the devices, first rows of an order among them.
+    pub fn sorts(&self) -> usize {
+        self.device.iter().map(|part| part.sorts).sum()
+    }
+
     fn collect(&mut self, node: &Arc<dyn ExecutionPlan>, reason: Option<&Reason>) {
         if let Some(above) = node.downcast_ref::<CpuReasonExec>() {
             return self.collect(above.input(), Some(above.reason()));
@@ -155,6 +166,7 @@ impl Placement {
             self.device.push(DevicePart {
                 joins: device.joins(),
                 aggregates: device.aggregates(),
+                sorts: device.sorts(),
                 scanned_bytes: device.plan().scanned_bytes(),
                 metrics: device.last_metrics(),
                 fallback: device.last_fallback(),

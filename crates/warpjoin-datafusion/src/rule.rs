@@ -12,12 +12,12 @@ use warpjoin::Session;
 
 use crate::config::WarpjoinOptions;
 use crate::exec::WarpjoinExec;
-use crate::matcher::{Closed, Declined, Matcher};
+use crate::matcher::{Closed, Declined, Matcher, sorts_device_rows};
 use crate::provider::no_device;
 use crate::runtime::WarpjoinRuntime;
 
-/// Replaces every maximal part of a plan that devices can run, and that holds at least one join or
-/// aggregate, by a [`WarpjoinExec`].
+/// Replaces every maximal part of a plan that devices can run, and that holds at least one join or aggregate, or a sort of
+/// a resident table, by a [`WarpjoinExec`].
 ///
 /// Stands just before DataFusion's `EnsureRequirements`: plans have no repartitioning yet then, and
 /// DataFusion fits what it needs around the new nodes.
@@ -79,7 +79,7 @@ pub(crate) fn rewrite(
 fn holds_operator(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     let mut found = false;
     plan.apply(|node| {
-        found |= is_operator(node);
+        found |= is_operator(node) || sorts_device_rows(node);
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)

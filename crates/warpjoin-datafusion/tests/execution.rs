@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::queries::{Q1, Q3, Q5, QUERIES};
+use common::queries::{Q1, Q3, Q5, Q12, Q17, QUERIES};
 use common::{assert_same, physical, register_tpch, rows, run, shown, stock, warp};
 use datafusion::arrow::array::{Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -246,6 +246,34 @@ async fn too_little_memory_falls_back_to_the_cpu() {
     assert_on_devices(&assert_same(&expected, &context, Q3).await, Q3);
 }
 
+/// Orders that leave nothing open, on the devices and where the CPU takes over.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_come_in_order() {
+    let expected = expected();
+    for sql in [
+        "select l_orderkey, l_linenumber, l_comment from lineitem order by l_orderkey desc, l_linenumber",
+        "select l_orderkey, l_linenumber from lineitem order by l_shipmode, l_orderkey, l_linenumber limit 40 offset 7",
+        "select o_orderkey, c_name from orders join customer on o_custkey = c_custkey order by c_name, o_orderkey",
+        "select 2 * k, n from (select l_suppkey % 7 as k, count(*) as n from lineitem group by 1) order by n desc, k",
+    ] {
+        let wanted = rows(&expected.sql(sql).await.unwrap().collect().await.unwrap(), true);
+        for devices in [1, 3] {
+            let context = resident(devices).await;
+            let plan = physical(&context, sql).await;
+            assert!(!shown(&plan).contains("SortExec"), "{}", shown(&plan));
+            let batches = collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
+            assert_eq!(rows(&batches, true), wanted, "{sql}");
+            assert!(Placement::of(&plan).device[0].fallback.is_none(), "{sql}");
+        }
+        // Uploads find no room: the template must keep the order over partitions of its own.
+        let context = warp(1, |_| {});
+        register_tpch(&context, SCALE);
+        context.sql("set warpjoin.memory_budget = 1000").await.unwrap();
+        let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
+        assert_eq!(rows(&batches, true), wanted, "{sql}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_of_the_data_are_datafusions_own() {
     let (expected, context) = (expected(), resident(2).await);
@@ -332,4 +360,48 @@ async fn explain_analyze_shows_what_it_cost() {
     ] {
         assert!(text.contains(expected), "no {expected} in\n{text}");
     }
+}
+
+/// Joins of customers of one region before orders, and these before lineitems; few lineitems rather than all orders in a
+/// table; averages of the parts that are asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn joins_are_planned_again_for_devices() {
+    let expected = expected();
+    let context = resident(1).await;
+    let decided = |sql: &'static str| {
+        let context = &context;
+        async move {
+            let plan = physical(context, sql).await;
+            let text = common::shown(&plan);
+            (
+                text.lines()
+                    .filter(|line| line.contains(" order: ") || line.contains(" filter: "))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+                text,
+            )
+        }
+    };
+    let (q5, text) = decided(Q5).await;
+    assert!(q5.contains("x [o_orderkey:2247 x [c_custkey:1500 x ["), "{text}");
+    assert!(q5.contains("[n_nationkey:25 x [r_regionkey:1]"), "{text}");
+    let (q12, text) = decided(Q12).await;
+    assert!(q12.contains("join order: o_orderkey:15000 x [l_orderkey:"), "{text}");
+    let (q17, text) = decided(Q17).await;
+    assert!(q17.contains("runtime filter: table ") && q17.contains("drops rows of l_partkey:60175"), "{text}");
+    assert!(text.contains("RuntimeFilter[pipeline "), "{text}");
+    for sql in [Q5, Q12, Q17] {
+        assert_same(&expected, &context, sql).await;
+    }
+    // Rows of tables that are made, with the order that DataFusion chose and with the devices' own.
+    let mut built = vec![];
+    for setting in ["as_given", "auto"] {
+        context.sql(&format!("set warpjoin.join_order = {setting}")).await.unwrap();
+        let plan = physical(&context, Q12).await;
+        datafusion::physical_plan::collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
+        let metrics = Placement::of(&plan).device[0].metrics.clone().unwrap();
+        let tables = metrics.pipelines.iter().filter(|pipeline| pipeline.name.starts_with("BuildRows"));
+        built.push(tables.map(|table| table.rows_in).sum::<u64>());
+    }
+    assert!(built[0] == 15_000 && built[1] < 1_000, "{built:?}");
 }

@@ -176,6 +176,56 @@ async fn functions_of_computed_strings_are_taken() {
 }
 
 #[tokio::test]
+async fn sorts_and_limits_join_a_part() {
+    let context = resident().await;
+    for (sql, sorts, node) in [
+        (common::queries::Q3, 1, "TopK: "),
+        ("select l_shipmode, count(*) from lineitem group by l_shipmode order by 2 desc, 1", 1, "Sort: "),
+        (
+            "select o_orderkey, l_linenumber from orders join lineitem on o_orderkey = l_orderkey order by 1, 2",
+            1,
+            "Sort: ",
+        ),
+        // A resident table is worth a part by itself.
+        ("select l_orderkey, l_tax from lineitem order by l_extendedprice desc, l_orderkey limit 5", 1, "TopK: "),
+        ("select * from lineitem where l_tax > 0.02 order by l_shipdate, l_orderkey", 1, "Sort: "),
+        ("select l_orderkey from lineitem join orders on l_orderkey = o_orderkey limit 5", 0, "Limit: fetch=5"),
+        (
+            "select count(*) from (select l_orderkey from lineitem join orders on l_orderkey = o_orderkey limit 5 offset 3)",
+            0,
+            "Limit: skip=3, fetch=5",
+        ),
+    ] {
+        let plan = physical(&context, sql).await;
+        let (placement, text) = (warpjoin_datafusion::Placement::of(&plan), shown(&plan));
+        assert_eq!((placement.device.len(), placement.sorts()), (1, sorts), "{sql}:\n{text}");
+        assert!(text.contains(node), "{sql}:\n{text}");
+        assert!(!text.contains("SortExec") && !text.contains("SortPreservingMergeExec"), "{sql}:\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_sort_of_cpu_rows_starts_no_part() {
+    let context = uploaded();
+    let placement = placement(&context, "select l_orderkey from lineitem order by l_tax, l_orderkey limit 5").await;
+    assert!(placement.device.is_empty() && placement.cpu.is_empty(), "{placement:?}");
+}
+
+#[tokio::test]
+async fn a_sort_that_stays_says_why() {
+    let context = resident().await;
+    let sql =
+        "select o_orderkey, count(*) as n from orders join lineitem on o_orderkey = l_orderkey group by o_orderkey
+        order by power(o_orderkey, 2), n";
+    let plan = physical(&context, sql).await;
+    let text = shown(&plan);
+    assert!(text.contains("SortExec") && text.contains("function power, whose last bit differs"), "{text}");
+    // A sort is no join and no aggregate.
+    context.sql("set warpjoin.strict = true").await.unwrap();
+    context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+}
+
+#[tokio::test]
 async fn small_inputs_stay_on_the_cpu() {
     let context = uploaded();
     context.sql("set warpjoin.minimum_rows = 50000").await.unwrap();

@@ -12,6 +12,7 @@ pub mod function;
 mod hash;
 pub mod hash_table;
 mod operators;
+mod optimize;
 pub mod plan;
 mod session;
 mod string_test;

@@ -108,6 +108,13 @@ pub enum PlanKind {
     },
     /// A plan that stands in several places, and runs once. It is the same where its address is.
     Shared(Arc<Plan>),
+    /// The input's rows, with something that the optimiser has found out. Not part of plans that are handed in.
+    Marked {
+        /// Input.
+        input: Box<Plan>,
+        /// What.
+        mark: Mark,
+    },
 }
 
 /// One key of an order. Floats are in IEEE total order, strings in the order of their bytes.
@@ -136,6 +143,22 @@ pub struct GroupingSet {
     pub keys: Vec<usize>,
     /// The number by which its rows are told apart.
     pub id: u64,
+}
+
+/// What the optimiser has found out about a node.
+#[derive(Debug, Clone)]
+pub enum Mark {
+    /// A build side whose table others probe as well: it is made before what reads it.
+    Published(usize),
+    /// Rows without a match in the published table of that number are dropped: nobody needs them.
+    Reduced {
+        /// Number of the table.
+        table: usize,
+        /// The keys, in the order of the table's.
+        keys: Vec<Expr>,
+    },
+    /// Occurs several times in the plan; run once.
+    Shared(usize),
 }
 
 /// A hash join.
@@ -216,6 +239,12 @@ impl AggregateCall {
     /// A function of all arguments.
     pub fn new(function: AggregateFunction, argument: Option<Expr>, data_type: DataType) -> Self {
         Self { function, argument, second: None, is_distinct: false, order_by: vec![], filter: None, data_type }
+    }
+
+    /// Expressions over the input that it reads.
+    pub(crate) fn read(&self) -> impl Iterator<Item = &Expr> {
+        let order = self.order_by.iter().map(|key| &key.expr);
+        self.argument.iter().chain(&self.second).chain(&self.filter).chain(order)
     }
 
     /// The function of distinct arguments.
@@ -361,6 +390,7 @@ impl Plan {
             PlanKind::Filter { input, .. }
             | PlanKind::Project { input, .. }
             | PlanKind::Aggregate { input, .. }
+            | PlanKind::Marked { input, .. }
             | PlanKind::Sort { input, .. }
             | PlanKind::Limit { input, .. }
             | PlanKind::GroupingSets { input, .. }
@@ -382,6 +412,34 @@ impl Plan {
         let mut columns = HashMap::new();
         scan(self, &mut columns);
         columns.into_values().sum()
+    }
+
+    /// The node over what `with` makes of its direct inputs, which has the same columns.
+    #[must_use]
+    pub(crate) fn map_inputs(mut self, with: &mut dyn FnMut(Plan) -> Plan) -> Self {
+        let mut map = |place: &mut Plan| {
+            let nothing = Plan { kind: PlanKind::Input { index: usize::MAX }, schema: Arc::clone(&place.schema) };
+            *place = with(std::mem::replace(place, nothing));
+        };
+        match &mut self.kind {
+            PlanKind::Scan { .. } | PlanKind::Input { .. } => {}
+            PlanKind::Filter { input, .. }
+            | PlanKind::Project { input, .. }
+            | PlanKind::Aggregate { input, .. }
+            | PlanKind::Sort { input, .. }
+            | PlanKind::Limit { input, .. }
+            | PlanKind::GroupingSets { input, .. }
+            | PlanKind::Numbered { input }
+            | PlanKind::Marked { input, .. } => map(input),
+            PlanKind::Union { inputs } => inputs.iter_mut().for_each(map),
+            // Made while a plan runs.
+            PlanKind::Shared(_) => {}
+            PlanKind::Join(join) => {
+                map(&mut join.build);
+                map(&mut join.probe);
+            }
+        }
+        self
     }
 
     /// One line: what this node does.
@@ -419,6 +477,11 @@ impl Plan {
             PlanKind::Union { inputs } => format!("Union: {} inputs", inputs.len()),
             PlanKind::Numbered { .. } => "Numbered".to_string(),
             PlanKind::Shared(_) => "Shared".to_string(),
+            PlanKind::Marked { mark: Mark::Published(number), .. } => format!("Table {number}"),
+            PlanKind::Marked { mark: Mark::Reduced { table, keys }, .. } => {
+                format!("RuntimeFilter: [{}] in table {table}", list(keys))
+            }
+            PlanKind::Marked { mark: Mark::Shared(number), .. } => format!("Shared {number}"),
         }
     }
 }

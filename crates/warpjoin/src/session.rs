@@ -6,6 +6,7 @@ use std::sync::Arc;
 use warpjoin_device::{Device, DeviceKind, Stream};
 
 use crate::hash_table::HashKernels;
+use crate::optimize::Orders;
 use crate::{Error, Result};
 
 /// A set of devices of one kind that can reach each other's memory. Tables belong to a session,
@@ -15,6 +16,7 @@ pub struct Session {
     /// One stream a device for what outlives queries: tables.
     load_streams: Vec<Stream>,
     hash_kernels: HashKernels,
+    orders: Orders,
 }
 
 impl Session {
@@ -36,7 +38,7 @@ impl Session {
             }
         }
         let load_streams = devices.iter().map(Device::create_stream).collect::<Result<_, _>>()?;
-        Ok(Arc::new(Self { devices, load_streams, hash_kernels: HashKernels::default() }))
+        Ok(Arc::new(Self { devices, load_streams, hash_kernels: HashKernels::default(), orders: Orders::default() }))
     }
 
     /// The devices, in shard order.
@@ -57,6 +59,11 @@ impl Session {
     /// Kernels of hash tables that were looked up.
     pub(crate) fn hash_kernels(&self) -> &HashKernels {
         &self.hash_kernels
+    }
+
+    /// Orders of joins that were chosen before.
+    pub(crate) fn orders(&self) -> &Orders {
+        &self.orders
     }
 
     /// Fresh streams for one query, one a device.

@@ -4,6 +4,7 @@
 //! queries.
 
 mod from_shards;
+mod sample;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::column::{
 use crate::{Error, Result, Session};
 
 pub use from_shards::ResidentColumn;
+pub(crate) use sample::{SampledValues, TableSample};
 
 /// An immutable table, its rows spread over the devices of a session in contiguous runs.
 pub struct Table {
@@ -31,6 +33,8 @@ pub struct Table {
     shards: Vec<Shard>,
     /// Whether domains are the smallest and largest values, not only bounds of them.
     exact_bounds: bool,
+    /// Rows on the host; `None` where the table was made on the devices.
+    sample: Option<TableSample>,
 }
 
 /// The rows of a table on one device.
@@ -73,7 +77,7 @@ impl Table {
         shards: Vec<Shard>,
     ) -> Self {
         let rows = shards.iter().map(|shard| shard.rows).sum();
-        Self { session, schema, rows, column_types, statistics, shards, exact_bounds: false }
+        Self { session, schema, rows, column_types, statistics, shards, exact_bounds: false, sample: None }
     }
 
     /// Whether the domains of the columns are their smallest and largest values. True for uploaded
@@ -100,6 +104,11 @@ impl Table {
     /// Statistics of the columns, in schema order.
     pub fn statistics(&self) -> &[ColumnStatistics] {
         &self.statistics
+    }
+
+    /// Some rows on the host.
+    pub(crate) fn sample(&self) -> Option<&TableSample> {
+        self.sample.as_ref()
     }
 
     /// One shard a device of the session, in row order.
@@ -280,9 +289,10 @@ impl TableBuilder {
         let streams = self.session.load_streams();
         let rows = self.encoder.rows();
         let mut shards = cut(rows, streams.len());
-        let (mut column_types, mut statistics) = (vec![], vec![]);
+        let (mut column_types, mut statistics, mut sample) = (vec![], vec![], TableSample::default());
         for column in self.encoder.finish_columns()? {
             let column = column?;
+            sample.push(&column);
             // From one thread, so that a simulation with a seed does the same each time.
             for (shard, stream) in shards.iter_mut().zip(streams) {
                 let uploaded = upload_column(stream, &column, shard)?;
@@ -300,6 +310,7 @@ impl TableBuilder {
             statistics,
             shards,
             exact_bounds: true,
+            sample: Some(sample),
         })
     }
 }

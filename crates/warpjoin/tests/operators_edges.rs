@@ -138,7 +138,7 @@ fn pipelines_say_how_a_join_will_run() {
         (Some(JoinForm::Direct), ["Scan[1 columns] -> BuildDirectTable", "Probe[pipeline 1]"]),
         (Some(JoinForm::Partitioned), ["Scan[1 columns] -> Partition", "Matches[pipelines 1 and 2]"]),
     ] {
-        let lines = exec::pipelines(&plan, &session, &ExecOptions { join_form, ..ExecOptions::default() });
+        let lines = exec::explain(&plan, &session, &ExecOptions { join_form, ..ExecOptions::default() }).pipelines;
         assert!(lines[0] == wanted[0] && lines.last().expect("a line").contains(wanted[1]), "{lines:?}");
     }
 }

@@ -21,6 +21,9 @@ pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Res
         node.joins(),
         node.aggregates()
     )?;
+    if node.sorts() > 0 {
+        write!(f, ", sorts={}", node.sorts())?;
+    }
     for line in node.plan().to_string().lines() {
         write!(f, "\n{indent}| {line}")?;
     }
@@ -34,10 +37,15 @@ pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Res
             }
         }
         None => {
-            for (position, pipeline) in node.part.pipelines.iter().enumerate() {
+            for (position, pipeline) in node.part.explanation().pipelines.iter().enumerate() {
                 write!(f, "\n{indent}pipeline {}: {pipeline}", position + 1)?;
             }
         }
+    }
+    // What was chosen may rest on rows and values that only a run knows.
+    let decisions = metrics.as_ref().map_or_else(|| &node.part.explanation().decisions, |metrics| &metrics.decisions);
+    for decision in decisions {
+        write!(f, "\n{indent}{decision}")?;
     }
     if let Some(why) = node.last_fallback() {
         write!(f, "\n{indent}ran on the CPU: {why}")?;
@@ -67,7 +75,10 @@ pub(super) fn tree_render(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fm
     writeln!(f, "devices={}", device_labels(node.session()))?;
     writeln!(f, "joins={}", node.joins())?;
     writeln!(f, "aggregates={}", node.aggregates())?;
-    writeln!(f, "pipelines={}", node.part.pipelines.len())?;
+    if node.sorts() > 0 {
+        writeln!(f, "sorts={}", node.sorts())?;
+    }
+    writeln!(f, "pipelines={}", node.part.explanation().pipelines.len())?;
     writeln!(f, "resident_rows={}", resident_rows(node.plan()))?;
     if let Some(why) = node.last_fallback() {
         writeln!(f, "fallback={why}")?;

@@ -8,17 +8,20 @@ mod report;
 mod run;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{Distribution, EquivalenceProperties, LexOrdering, PhysicalExpr};
 use datafusion::physical_plan::distribution_requirements::InputDistributionRequirements;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, EvaluationType, SchedulingType};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+};
+use warpjoin::exec::Explanation;
 use warpjoin::plan::Plan;
 use warpjoin::{ExecOptions, QueryMetrics, Session};
 
@@ -41,10 +44,12 @@ pub struct WarpjoinExec {
 #[derive(Debug)]
 struct Part {
     plan: Plan,
-    /// One line a pipeline, in the order in which they run.
-    pipelines: Vec<String>,
+    /// How it would run, once somebody asked.
+    explanation: OnceLock<Explanation>,
     /// The same on the CPU, with holes where the children belong.
     template: Arc<dyn ExecutionPlan>,
+    /// The order in which rows come out.
+    ordering: Option<LexOrdering>,
     operators: Operators,
     session: Arc<Session>,
     /// What the session's settings say of how it runs.
@@ -52,6 +57,12 @@ struct Part {
     strict: bool,
     /// Estimate for the rows that come out.
     statistics: Arc<Statistics>,
+}
+
+impl Part {
+    fn explanation(&self) -> &Explanation {
+        self.explanation.get_or_init(|| warpjoin::exec::explain(&self.plan, &self.session, &self.settings))
+    }
 }
 
 impl WarpjoinExec {
@@ -68,8 +79,10 @@ impl WarpjoinExec {
                 original.schema()
             )));
         }
+        // What the devices sort comes out in that order, whatever becomes of the nodes that asked for it.
+        let ordering = original.output_ordering().filter(|_| plan.is_ordered()).cloned();
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&plan.schema)),
+            EquivalenceProperties::new_with_orderings(Arc::clone(&plan.schema), ordering.clone()),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
@@ -83,13 +96,16 @@ impl WarpjoinExec {
         let settings = ExecOptions {
             probe_group_lanes: (options.group_size_lanes > 0).then_some(options.group_size_lanes),
             join_form: options.join_form,
+            join_order: options.join_order,
+            runtime_filters: options.runtime_filters,
             group_by_form: options.group_by_form,
             ..ExecOptions::default()
         };
         let part = Part {
-            pipelines: warpjoin::exec::pipelines(&plan, &session, &settings),
+            explanation: OnceLock::new(),
             plan,
             template,
+            ordering,
             operators,
             session,
             settings,
@@ -134,6 +150,11 @@ impl WarpjoinExec {
     /// Why the last run fell back to the CPU; `None` if it did not.
     pub fn last_fallback(&self) -> Option<String> {
         self.state.fallback()
+    }
+
+    /// Sorts in it, and first rows of an order.
+    pub fn sorts(&self) -> usize {
+        self.part.operators.sorts
     }
 
     /// State that EXPLAIN shows.

@@ -66,6 +66,7 @@ impl NodeState {
 pub(super) fn record(set: &ExecutionPlanMetricsSet, metrics: &QueryMetrics, upload_ns: u64) {
     let builder = || MetricBuilder::new(set);
     for (name, elapsed_ns) in [
+        ("optimizer_time", metrics.optimizer_ns),
         ("planning_time", metrics.planning_ns),
         ("compile_time", metrics.compile_ns),
         ("upload_time", upload_ns),

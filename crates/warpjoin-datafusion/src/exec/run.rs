@@ -8,8 +8,10 @@ use std::time::Instant;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{Distribution, OrderingRequirements};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_optimizer::output_requirements::{OutputRequirementExec, OutputRequirements};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, RecordOutput};
@@ -119,7 +121,12 @@ impl Run {
     fn on_cpu(&self) -> Result<SendableRecordBatchStream> {
         let children: HashMap<usize, _> = self.children.iter().cloned().enumerate().collect();
         let plan = fill(&self.part.template, &children)?;
-        let plan = EnsureRequirements::new().optimize(plan, self.context.session_config().options())?;
+        let options = self.context.session_config().options();
+        // Else the template's sort would be lost with whatever brings its partitions together.
+        let required = self.part.ordering.clone().map(OrderingRequirements::from);
+        let plan = Arc::new(OutputRequirementExec::new(plan, required, Distribution::SinglePartition, None));
+        let plan = EnsureRequirements::new().optimize(plan, options)?;
+        let plan = OutputRequirements::new_remove_mode().optimize(plan, options)?;
         let batches = merged(&reset_plan_states(plan)?, &self.context)?;
         let schema = Arc::clone(&self.part.plan.schema);
         let fixed = Arc::clone(&schema);

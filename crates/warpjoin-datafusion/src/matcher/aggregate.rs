@@ -62,7 +62,7 @@ impl Matcher<'_> {
         match relation {
             Ok((relation, candidate)) => {
                 let chain = with_raw_input(node, first_node, candidate.template())?;
-                let added = Operators { joins: 0, aggregates: 1 };
+                let added = Operators { aggregates: 1, ..Operators::default() };
                 Ok(Outcome::Device(Box::new(Candidate::grown_to(node, chain, relation, vec![candidate], added))))
             }
             Err(reason) => {

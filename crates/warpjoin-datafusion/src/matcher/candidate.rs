@@ -33,13 +33,15 @@ struct Input {
     plan: Arc<dyn ExecutionPlan>,
 }
 
-/// The joins and group-bys of a part.
+/// The joins, group-bys and sorts of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Operators {
     /// Hash joins.
     pub joins: usize,
     /// Aggregates, a partial and its final one counted once.
     pub aggregates: usize,
+    /// Sorts, and first rows of an order.
+    pub sorts: usize,
 }
 
 /// A part that will not grow any more.
@@ -60,7 +62,7 @@ pub(crate) struct Closed {
 impl Operators {
     /// All of them.
     pub(crate) fn count(self) -> usize {
-        self.joins + self.aggregates
+        self.joins + self.aggregates + self.sorts
     }
 }
 
@@ -116,6 +118,7 @@ impl Candidate {
         for part in parts {
             operators.joins += part.operators.joins;
             operators.aggregates += part.operators.aggregates;
+            operators.sorts += part.operators.sorts;
             inputs.extend(part.inputs);
         }
         Self { relation, inputs, template, original: Arc::clone(node), operators }
@@ -196,6 +199,7 @@ fn renumber(plan: &mut Plan, positions: &HashMap<usize, usize>) {
         PlanKind::Filter { input, .. }
         | PlanKind::Project { input, .. }
         | PlanKind::Aggregate { input, .. }
+        | PlanKind::Marked { input, .. }
         | PlanKind::Sort { input, .. }
         | PlanKind::Limit { input, .. }
         | PlanKind::GroupingSets { input, .. }

@@ -112,7 +112,7 @@ impl Matcher<'_> {
         let (left, right) = (self.visit(join.left)?, self.visit(join.right)?);
         let outcome = match self.join_candidates(node, &join, &left, &right) {
             Ok((relation, parts)) => {
-                let added = Operators { joins: 1, aggregates: 0 };
+                let added = Operators { joins: 1, ..Operators::default() };
                 let templates = parts.iter().map(|part| Arc::clone(part.template())).collect();
                 let mut template = replace_children_if_necessary(Arc::clone(node), templates)?;
                 if join.fetch.is_some() {

@@ -11,6 +11,7 @@ mod candidate;
 mod join;
 mod relation;
 mod row_wise;
+mod sort;
 mod union;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::scan::DeviceScanExec;
 use candidate::Candidate;
 
 pub(crate) use candidate::Operators;
+pub(crate) use sort::sorts_device_rows;
 
 /// A node that stays on the CPU although devices were there.
 #[derive(Debug, Clone)]
@@ -106,6 +108,9 @@ impl<'a> Matcher<'a> {
         }
         if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
             return self.row_wise(node, projection.input(), |input| input.projection_exec(projection));
+        }
+        if let Some(outcome) = self.sort(node)? {
+            return Ok(outcome);
         }
         if let Some(outcome) = self.join(node)? {
             return Ok(outcome);

@@ -21,13 +21,25 @@ impl Matcher<'_> {
         input: &Arc<dyn ExecutionPlan>,
         translate: impl FnOnce(&Relation) -> Result<Relation, Reason>,
     ) -> Result<Outcome> {
+        self.row_wise_with(node, input, |_, _| Operators::default(), translate)
+    }
+
+    /// The same for a node that may add to the operators of the part that it joins.
+    pub(super) fn row_wise_with(
+        &mut self,
+        node: &Arc<dyn ExecutionPlan>,
+        input: &Arc<dyn ExecutionPlan>,
+        added: impl FnOnce(&Relation, Operators) -> Operators,
+        translate: impl FnOnce(&Relation) -> Result<Relation, Reason>,
+    ) -> Result<Outcome> {
         let candidate = match self.visit(input)? {
             Outcome::Device(candidate) => candidate,
             host @ Outcome::Host(_) => return self.keep_over(node, vec![host]),
         };
         match translate(&candidate.relation) {
             Ok(relation) => {
-                let grown = Candidate::grown(node, relation, vec![*candidate], Operators::default())?;
+                let added = added(&candidate.relation, candidate.operators());
+                let grown = Candidate::grown(node, relation, vec![*candidate], added)?;
                 Ok(Outcome::Device(Box::new(grown)))
             }
             Err(reason) => {
@@ -41,12 +53,12 @@ impl Matcher<'_> {
 impl Relation {
     /// As [`FilterExec`] does.
     pub(super) fn filter_exec(&self, filter: &FilterExec, output: &Arc<dyn ExecutionPlan>) -> Result<Relation, Reason> {
-        if filter.fetch().is_some() {
-            return Err(Reason::Node("FilterExec with a row limit".to_string()));
+        let mut filtered = self.filter(filter.predicate())?;
+        if let Some(projection) = filter.projection() {
+            filtered = filtered.columns(projection, &output.schema())?;
         }
-        let filtered = self.filter(filter.predicate())?;
-        match filter.projection() {
-            Some(projection) => filtered.columns(projection, &output.schema()),
+        match filter.fetch() {
+            Some(fetch) => filtered.limit(0, Some(fetch)),
             None => Ok(filtered),
         }
     }

@@ -51,6 +51,7 @@ pub(crate) use constants::{
     group_counter, sort_defines, status, top_k_state,
 };
 pub(crate) use emitter::ValidityForm;
+pub(crate) use expr::conjuncts;
 pub(crate) use functions::check as check_function;
 pub(crate) use lookup::{DictionaryTest, Lookup};
 pub(crate) use matches::{match_threads, shared_row_bytes};

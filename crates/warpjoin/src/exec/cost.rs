@@ -23,15 +23,15 @@ const PASS_PS_PER_BYTE: f64 = 1.1;
 /// Matching in shared memory, a byte of both rows: read, looked up, written.
 const MATCH_PS_PER_BYTE: f64 = 0.75;
 /// An insert into a table in L2, and into one in device memory.
-const INSERT_PS: (f64, f64) = (30.0, 140.0);
+pub(crate) const INSERT_PS: (f64, f64) = (30.0, 140.0);
 /// A probe by the table's share of L2: up to so much of it, so long.
 const PROBE_PS: [(f64, f64); 5] = [(0.1, 5.0), (0.35, 8.0), (0.7, 10.5), (1.5, 20.0), (f64::INFINITY, 32.0)];
 /// Reading probe rows and writing matches, a byte.
 const STREAM_PS_PER_BYTE: f64 = 0.36;
 /// An insert into a direct table in the order of its keys.
-const ORDERED_INSERT_PS: f64 = 5.0;
+pub(crate) const ORDERED_INSERT_PS: f64 = 5.0;
 /// Writing key and payload for the build, and reading them again, a byte.
-const BUILD_ROWS_PS_PER_BYTE: f64 = 0.7;
+pub(crate) const BUILD_ROWS_PS_PER_BYTE: f64 = 0.7;
 
 impl Query<'_> {
     /// Whether both sides should be partitioned, rather than one table be probed by the pipeline.
@@ -90,10 +90,15 @@ fn table_ps(plan: &JoinPlan, (build_rows, probe_rows): (f64, f64), l2_bytes: f64
         (false, true) => INSERT_PS.0,
         (false, false) => INSERT_PS.1,
     };
-    let probe = PROBE_PS.iter().find(|(up_to, _)| share <= *up_to).map_or(0.0, |(_, ps)| *ps);
+    let probe = probe_ps(share);
     let width = |index: &usize| field_bytes(plan, *index);
     let stream = (probe_bytes + plan.output.iter().map(width).sum::<f64>()) * STREAM_PS_PER_BYTE;
     build_rows * (insert + build_bytes * BUILD_ROWS_PS_PER_BYTE) + probe_rows * (probe + stream)
+}
+
+/// A probe of a table of this share of L2.
+pub(crate) fn probe_ps(share: f64) -> f64 {
+    PROBE_PS.iter().find(|(up_to, _)| share <= *up_to).map_or(0.0, |(_, ps)| *ps)
 }
 
 /// Bytes of a row of each side that the join needs.

@@ -1,27 +1,45 @@
 //! The pipelines of a plan in words, for EXPLAIN.
 
+use std::collections::HashMap;
+
 use super::cost::prefers_partition;
+use super::marked::{published, waits_for};
 use super::options::{ExecOptions, JoinForm};
 use super::sort::{Ordered, Window};
 use crate::Session;
-use crate::plan::{JoinPlan, Plan, PlanKind};
+use crate::optimize::optimize;
+use crate::plan::{JoinPlan, Mark, Plan, PlanKind};
 
-/// One line a pipeline, in the order in which they run: source, steps and sink. Forms are those that tables and
-/// settings tell; what depends on rows that are not counted yet is left open.
-pub fn pipelines(plan: &Plan, session: &Session, options: &ExecOptions) -> Vec<String> {
-    let mut explain = Explain { session, options, lines: vec![] };
-    let last = match Ordered::of(plan) {
+/// A plan in words.
+#[derive(Debug, Clone, Default)]
+pub struct Explanation {
+    /// One line a pipeline, in the order in which they run: source, steps and sink. Forms are those that tables and
+    /// settings tell; what depends on rows that are not counted yet is left open.
+    pub pipelines: Vec<String>,
+    /// What the optimiser changed.
+    pub decisions: Vec<String>,
+}
+
+/// How a plan would run. Inputs that are not there yet leave the order of their joins open.
+pub fn explain(plan: &Plan, session: &Session, options: &ExecOptions) -> Explanation {
+    let optimized = optimize(plan, &[], session, options);
+    let mut explain = Explain { session, options, lines: vec![], tables: HashMap::new(), shared: HashMap::new() };
+    let last = match Ordered::of(&optimized.plan) {
         Some(ordered) => explain.sort(&ordered),
-        None => explain.open(plan),
+        None => explain.open(&optimized.plan),
     };
     explain.lines.push(format!("{last} -> Result"));
-    explain.lines
+    Explanation { pipelines: explain.lines, decisions: optimized.notes }
 }
 
 struct Explain<'a> {
     session: &'a Session,
     options: &'a ExecOptions,
     lines: Vec<String>,
+    /// Pipelines that make published tables.
+    tables: HashMap<usize, usize>,
+    /// What is left open of shared relations.
+    shared: HashMap<usize, String>,
 }
 
 /// How the matches of a join will be found.
@@ -40,23 +58,28 @@ impl Explain<'_> {
             PlanKind::Input { index } => format!("Upload[input {index}]"),
             PlanKind::Filter { input, .. } => format!("{} -> Filter", self.open(input)),
             PlanKind::Project { input, .. } => format!("{} -> Project", self.open(input)),
+            PlanKind::Marked { input, mark } => self.open_marked(input, mark),
+            PlanKind::Join(join) if published(&join.build).is_some() => self.open_published(join),
             PlanKind::Join(join) => {
                 let form = self.form(join);
+                let first = waits_for(&join.build, &join.probe).then(|| self.open(&join.probe));
                 let build = self.open(&join.build);
                 match form {
                     Form::Table(table) => {
                         let build = self.close(format!("{build} -> {table}"));
-                        format!("{} -> Probe[pipeline {build}]", self.open(&join.probe))
+                        let probe = first.unwrap_or_else(|| self.open(&join.probe));
+                        format!("{probe} -> Probe[pipeline {build}]")
                     }
                     Form::Partitioned => {
                         let build = self.close(format!("{build} -> Partition"));
-                        let probe = self.open(&join.probe);
+                        let probe = first.unwrap_or_else(|| self.open(&join.probe));
                         let probe = self.close(format!("{probe} -> Partition"));
                         format!("Matches[pipelines {build} and {probe}]")
                     }
                     Form::BySize => {
                         let build = self.close(format!("{build} -> BuildHashTable or Partition, by size"));
-                        format!("{} -> Join[pipeline {build}]", self.open(&join.probe))
+                        let probe = first.unwrap_or_else(|| self.open(&join.probe));
+                        format!("{probe} -> Join[pipeline {build}]")
                     }
                 }
             }
@@ -101,6 +124,45 @@ impl Explain<'_> {
         format!("{name}[pipeline {keys}]")
     }
 
+    /// A join whose table is there before its probe side is read.
+    fn open_published(&mut self, join: &JoinPlan) -> String {
+        let first = waits_for(&join.build, &join.probe).then(|| self.open(&join.probe));
+        let number = published(&join.build).unwrap_or_default();
+        let build = match self.tables.get(&number) {
+            Some(&made) => made,
+            None => {
+                let build = self.open(&join.build);
+                let made = self.close(format!("{build} -> BuildHashTable"));
+                self.tables.insert(number, made);
+                made
+            }
+        };
+        format!("{} -> Probe[pipeline {build}]", first.unwrap_or_else(|| self.open(&join.probe)))
+    }
+
+    fn open_marked(&mut self, input: &Plan, mark: &Mark) -> String {
+        match mark {
+            Mark::Published(_) => self.open(input),
+            Mark::Reduced { table, .. } => {
+                let input = self.open(input);
+                let pipeline = self.tables.get(table).copied().unwrap_or(0);
+                format!("{input} -> RuntimeFilter[pipeline {pipeline}]")
+            }
+            Mark::Shared(number) => {
+                if let Some(open) = self.shared.get(number) {
+                    return open.clone();
+                }
+                let input = self.open(input);
+                let open = match input.strip_prefix("Groups") {
+                    Some(rest) if !rest.contains("Filter") && !rest.contains("Probe") => input,
+                    _ => format!("Rows[pipeline {}]", self.close(format!("{input} -> Materialise"))),
+                };
+                self.shared.insert(*number, open.clone());
+                open
+            }
+        }
+    }
+
     /// Finishes a pipeline; its number.
     fn close(&mut self, line: String) -> usize {
         self.lines.push(line);
@@ -136,6 +198,7 @@ fn side(plan: &Plan) -> Side {
         PlanKind::Scan { table, .. } => Side::Columns(Some(table.rows())),
         PlanKind::Input { .. } => Side::Columns(None),
         PlanKind::Project { input, .. } => side(input),
+        PlanKind::Marked { input, mark: Mark::Shared(_) | Mark::Published(_) } => side(input),
         PlanKind::Sort { input, skip: 0, fetch: None, .. } => side(input),
         PlanKind::Union { .. } | PlanKind::GroupingSets { .. } => Side::Columns(None),
         PlanKind::Shared(plan) => side(plan),
@@ -143,6 +206,7 @@ fn side(plan: &Plan) -> Side {
         PlanKind::Filter { .. }
         | PlanKind::Join(_)
         | PlanKind::Aggregate { .. }
+        | PlanKind::Marked { .. }
         | PlanKind::Sort { .. }
         | PlanKind::Limit { .. } => Side::Rows,
     }

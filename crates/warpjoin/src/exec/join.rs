@@ -5,9 +5,10 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 
 use super::group_estimate::leaves_other_forms;
+use super::marked::{published, waits_for};
 use super::options::Distribution;
 use super::query::Query;
-use super::relation::{JoinTable, Relation, Source};
+use super::relation::{Intermediate, JoinTable, Relation, Source};
 use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
 use crate::expr::{Expr, ExprKind, Scalar};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
@@ -16,8 +17,16 @@ use crate::{Error, Reason, Result, Table};
 impl Query<'_> {
     /// Runs the build side, builds the tables, and appends the probe to the probe side.
     pub(crate) fn join(&mut self, plan: &JoinPlan) -> Result<Relation> {
-        let build = self.relation(&plan.build)?;
-        let probe = self.relation(&plan.probe)?;
+        if let Some(number) = published(&plan.build) {
+            return self.published_join(plan, number);
+        }
+        // What the build side reads may be made by the probe side.
+        let (build, probe) = if waits_for(&plan.build, &plan.probe) {
+            let probe = self.relation(&plan.probe)?;
+            (self.relation(&plan.build)?, probe)
+        } else {
+            (self.relation(&plan.build)?, self.relation(&plan.probe)?)
+        };
         match plan.kind {
             JoinKind::Full => self.full_join(plan, build, probe),
             _ => self.join_relations(plan, build, probe),
@@ -81,16 +90,11 @@ impl Query<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let keys: Vec<Expr> = plan.on.iter().map(|(build, _)| build.clone()).collect();
-        let sink = Sink::Build { keys, null_equals_null: plan.null_equals_null, payload: payload.clone() };
-        let (rows, generated) = self.run_rows(&build, &sink, "BuildRows")?;
+        let (rows, shape) = self.build_rows(plan, &build, payload.clone())?;
         drop(build);
         if plan.kind == JoinKind::NotIn {
             probe.steps.extend(not_in_filter(plan, has_null, self.is_dry() || rows.rows() > 0));
         }
-        let SinkShape::Build { packing, payload: form, .. } = generated.sink else {
-            return Err(Error::internal("a build sink without a build"));
-        };
         let is_nested = is_nested(plan);
         let pairs = rows.rows().saturating_mul(probe.rows_max);
         if is_nested && pairs > NESTED_PAIRS_MAX {
@@ -99,20 +103,51 @@ impl Query<'_> {
         let is_exchanged =
             !is_nested && self.exchanges(if self.is_dry() { rows.rows_max } else { rows.rows() }, probe.rows_max);
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
-        let shape = JoinShape { packing, payload: form, unique: true, slots: Slots::Pairs { lanes: 1 } };
-        // Where only the presence of a key counts, its first row stands for all.
-        let is_set = plan.kind.is_existence() && plan.residual.is_none() && !shape.is_hashed();
-        let unique = is_set || !self.is_dry() || self.guess_unique(plan);
-        let table = self.build_table(JoinShape { unique, ..shape }, rows, is_set)?;
-        let mut payload_of = vec![None; build_width];
-        for (position, &column) in payload.iter().enumerate() {
-            payload_of[column] = Some(position);
-        }
+        let table = self.table_of(plan, shape, rows)?;
+        let payload_of = payload_of(&payload, build_width);
         if is_exchanged {
             self.probe_exchanged(plan, probe, table, payload_of)
         } else {
             Ok(probe_here(plan, probe, table, payload_of))
         }
+    }
+
+    /// A table of all build rows on every device, and the payload column of each build column.
+    pub(super) fn broadcast_table(
+        &mut self,
+        plan: &JoinPlan,
+        build: &Relation,
+    ) -> Result<(Arc<JoinTable>, Vec<Option<usize>>)> {
+        let build_width = plan.build.schema.fields().len();
+        let mut payload = needed(plan);
+        payload.retain(|&column| column < build_width);
+        let (rows, shape) = self.build_rows(plan, build, payload.clone())?;
+        let rows = self.broadcast(rows)?;
+        Ok((self.table_of(plan, shape, rows)?, payload_of(&payload, build_width)))
+    }
+
+    /// Runs the build side: key words and payload.
+    fn build_rows(
+        &mut self,
+        plan: &JoinPlan,
+        build: &Relation,
+        payload: Vec<usize>,
+    ) -> Result<(Intermediate, JoinShape)> {
+        let keys: Vec<Expr> = plan.on.iter().map(|(build, _)| build.clone()).collect();
+        let sink = Sink::Build { keys, null_equals_null: plan.null_equals_null, payload };
+        let (rows, generated) = self.run_rows(build, &sink, "BuildRows")?;
+        let SinkShape::Build { packing, payload, .. } = generated.sink else {
+            return Err(Error::internal("a build sink without a build"));
+        };
+        Ok((rows, JoinShape { packing, payload, unique: true, slots: Slots::Pairs { lanes: 1 } }))
+    }
+
+    /// Makes the tables of build rows that lie where they are probed.
+    fn table_of(&mut self, plan: &JoinPlan, shape: JoinShape, rows: Intermediate) -> Result<Arc<JoinTable>> {
+        // Where only the presence of a key counts, its first row stands for all.
+        let is_set = plan.kind.is_existence() && plan.residual.is_none() && !shape.is_hashed();
+        let unique = is_set || !self.is_dry() || self.guess_unique(plan);
+        self.build_table(JoinShape { unique, ..shape }, rows, is_set)
     }
 
     /// Whether a build row has a null key, on any device.
@@ -195,6 +230,11 @@ impl Query<'_> {
     }
 }
 
+/// The payload column of each build column; `None` where nobody needs it.
+fn payload_of(payload: &[usize], build_width: usize) -> Vec<Option<usize>> {
+    (0..build_width).map(|column| payload.iter().position(|&needed| needed == column)).collect()
+}
+
 /// Most pairs that a join without a key may look at on a device.
 const NESTED_PAIRS_MAX: u64 = 1 << 40;
 
@@ -231,7 +271,7 @@ fn not_in_filter(plan: &JoinPlan, has_null: bool, has_rows: bool) -> Vec<Step> {
 }
 
 /// Columns of both sides that the join's output or residual reads, in order.
-pub(super) fn needed(plan: &JoinPlan) -> Vec<usize> {
+pub(crate) fn needed(plan: &JoinPlan) -> Vec<usize> {
     let width = plan.build.schema.fields().len() + plan.probe.schema.fields().len();
     let mut columns = plan.output.clone();
     columns.retain(|&column| column < width);
@@ -244,7 +284,12 @@ pub(super) fn needed(plan: &JoinPlan) -> Vec<usize> {
 }
 
 /// Appends the probe to a relation whose rows stay where they are.
-fn probe_here(plan: &JoinPlan, probe: Relation, table: Arc<JoinTable>, payload_of: Vec<Option<usize>>) -> Relation {
+pub(super) fn probe_here(
+    plan: &JoinPlan,
+    probe: Relation,
+    table: Arc<JoinTable>,
+    payload_of: Vec<Option<usize>>,
+) -> Relation {
     let step = ProbeStep {
         shape: table.shape.clone(),
         key: ProbeKey::Exprs(plan.on.iter().map(|(_, probe)| probe.clone()).collect()),
@@ -257,7 +302,7 @@ fn probe_here(plan: &JoinPlan, probe: Relation, table: Arc<JoinTable>, payload_o
     append_probe(probe, step, table)
 }
 
-fn append_probe(mut relation: Relation, step: ProbeStep, table: Arc<JoinTable>) -> Relation {
+pub(super) fn append_probe(mut relation: Relation, step: ProbeStep, table: Arc<JoinTable>) -> Relation {
     if !table.shape.unique && !step.kind.is_existence() {
         relation.rows_max = relation.rows_max.saturating_mul(table.build.rows_max.max(1));
     }
@@ -283,9 +328,10 @@ fn traces(
     match &plan.kind {
         PlanKind::Scan { table, projection } => holds(table, projection[column]),
         PlanKind::Input { index } => inputs.get(*index).is_some_and(|table| holds(table, column)),
-        PlanKind::Filter { input, .. } | PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => {
-            traces(inputs, input, column, of_group, holds)
-        }
+        PlanKind::Filter { input, .. }
+        | PlanKind::Marked { input, .. }
+        | PlanKind::Sort { input, .. }
+        | PlanKind::Limit { input, .. } => traces(inputs, input, column, of_group, holds),
         PlanKind::Project { input, exprs } => match exprs[column].kind {
             ExprKind::Column(column) => traces(inputs, input, column, of_group, holds),
             _ => false,

@@ -15,9 +15,9 @@ use crate::expr::{Expr, Scalar};
 use crate::plan::{JoinKind, JoinPlan, Plan};
 
 /// Build rows from which on it is worth a launch or two.
-const BUILD_ROWS_MIN: u64 = 1 << 22;
+pub(crate) const BUILD_ROWS_MIN: u64 = 1 << 22;
 /// So many times more build rows than probe rows: an insert costs about as many probes of a small set.
-const RATIO_MIN: u64 = 4;
+pub(crate) const RATIO_MIN: u64 = 4;
 
 impl Query<'_> {
     /// The sides of a join that puts out whole probe rows, reduced where that pays.

@@ -4,6 +4,10 @@
 /// the devices' critical path (the slowest device of each pipeline).
 #[derive(Debug, Clone, Default)]
 pub struct QueryMetrics {
+    /// Ordering joins and placing runtime filters, on the host.
+    pub optimizer_ns: u64,
+    /// What the optimiser chose, in words.
+    pub decisions: Vec<String>,
     /// Generating kernels and sizing tables on the host.
     pub planning_ns: u64,
     /// Compiling kernels, or loading them from the disk cache.

@@ -5,7 +5,7 @@
 
 mod check;
 mod compile;
-mod cost;
+pub(crate) mod cost;
 mod exchange;
 mod explain;
 mod group;
@@ -18,9 +18,10 @@ mod group_split;
 mod group_target;
 mod grouping_sets;
 mod join;
-mod join_reduce;
+pub(crate) mod join_reduce;
 mod join_table;
 mod launch;
+mod marked;
 mod matches;
 mod metrics;
 mod options;
@@ -45,11 +46,14 @@ use arrow::array::RecordBatch;
 
 pub use crate::codegen::GroupByForm;
 pub use check::check;
-pub use explain::pipelines;
+pub use explain::{Explanation, explain};
+pub(crate) use join::needed as needed_columns;
+pub(crate) use marked::published;
 pub use metrics::{PipelineMetrics, QueryMetrics};
-pub use options::{Distribution, ExecOptions, JoinForm};
+pub use options::{Distribution, ExecOptions, JoinForm, JoinOrder, RuntimeFilters};
 pub use partition_table::{PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
 
+use crate::optimize::optimize;
 use crate::plan::Plan;
 use crate::{Result, Session, Table};
 use query::Query;
@@ -104,9 +108,12 @@ fn with_query<T>(
     for device in session.devices() {
         device.memory().reset_peak();
     }
-    let mut query = Query::new(session, inputs, options, plan)?;
+    let optimized = optimize(plan, inputs, session, options);
+    let mut query = Query::new(session, inputs, options, &optimized.plan)?;
+    query.metrics.optimizer_ns = optimized.elapsed_ns;
+    query.metrics.decisions = optimized.notes;
     let begun = query.record_events()?;
-    let outcome = query.output(plan).and_then(|relation| finish(&mut query, relation));
+    let outcome = query.output(query.plan).and_then(|relation| finish(&mut query, relation));
     let ended = query.record_events();
     // Whatever happened: nothing may still run when buffers go.
     let synchronized = query.synchronize();

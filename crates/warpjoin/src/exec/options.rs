@@ -33,6 +33,12 @@ pub struct ExecOptions {
     pub tested_strings_min: Option<usize>,
     /// Rows that one block sorts by itself, at most 4096. `None`: 4096.
     pub sort_few_rows: Option<u32>,
+    /// Whether joins are reordered.
+    pub join_order: JoinOrder,
+    /// Whether finished tables drop rows of other scans.
+    pub runtime_filters: RuntimeFilters,
+    /// Whether plans that occur several times are run once.
+    pub share_subplans: bool,
     /// Keeps only this many bits of every key hash, so that tests meet collisions.
     pub hash_bits: u32,
     /// First guess of a hash table's slots and of an output's rows, so that tests meet retries.
@@ -48,6 +54,30 @@ pub enum JoinForm {
     Direct,
     /// Both sides are partitioned by key hash, and matched partition by partition in shared memory.
     Partitioned,
+}
+
+/// In which order inner joins are run, and which side of them a table is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum JoinOrder {
+    /// By estimated cost on a device, where that is plainly less than the given order's.
+    #[default]
+    Auto,
+    /// As the plan says.
+    AsGiven,
+    /// Any order that is right, drawn from a seed, so that tests meet all of them.
+    Seeded(u64),
+}
+
+/// Where the table of a join drops rows that others read, because no row of the result can need them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RuntimeFilters {
+    /// Where that is estimated to pay.
+    #[default]
+    Auto,
+    /// Nowhere.
+    Off,
+    /// Wherever it is right, so that tests meet it.
+    Always,
 }
 
 /// How rows are brought together for joins on several devices.
@@ -77,6 +107,9 @@ impl Default for ExecOptions {
             reduced_rows_min: None,
             tested_strings_min: None,
             sort_few_rows: None,
+            join_order: JoinOrder::Auto,
+            runtime_filters: RuntimeFilters::Auto,
+            share_subplans: true,
             hash_bits: 64,
             first_capacity: None,
         }

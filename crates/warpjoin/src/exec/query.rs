@@ -11,7 +11,7 @@ use super::launch::UploadedColumn;
 use super::metrics::QueryMetrics;
 use super::options::ExecOptions;
 use super::partition::Deferred;
-use super::relation::{Relation, Source};
+use super::relation::{JoinTable, Relation, Source};
 use super::sort::{Ordered, SortFlights, Window};
 use super::string_tests::TestResults;
 use crate::codegen::Step;
@@ -34,6 +34,10 @@ pub(crate) struct Query<'a> {
     pub mode: Mode,
     /// A build side is being reduced.
     pub is_reducing: bool,
+    /// Tables that several joins probe, by number, and the payload column of each build column.
+    pub published: HashMap<usize, (Arc<JoinTable>, Vec<Option<usize>>)>,
+    /// Relations that occur several times, by number.
+    pub shared_subplans: HashMap<usize, Relation>,
     /// Partitions that nobody has looked at yet.
     pub deferred: Vec<Deferred>,
     /// Host-made columns on the devices, by device and address; each is kept, so that no other gets its address.
@@ -65,6 +69,8 @@ impl<'a> Query<'a> {
             started: Instant::now(),
             mode: Mode::Run(false),
             is_reducing: false,
+            published: HashMap::new(),
+            shared_subplans: HashMap::new(),
             deferred: vec![],
             uploads: HashMap::new(),
             tests: TestResults::default(),
@@ -144,6 +150,7 @@ impl<'a> Query<'a> {
             }
             PlanKind::Numbered { input } => self.numbered(input),
             PlanKind::Shared(plan) => self.shared(plan),
+            PlanKind::Marked { input, mark } => self.marked(input, mark),
         }
     }
 

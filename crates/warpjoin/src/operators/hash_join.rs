@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use crate::exec::{self, ExecOptions, QueryMetrics, QueryOutput};
+use crate::exec::{self, ExecOptions, JoinOrder, QueryMetrics, QueryOutput};
 use crate::expr::Expr;
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 use crate::{Error, Result, Table};
@@ -51,7 +51,9 @@ pub struct HashJoin {
 impl HashJoin {
     /// A join without keys yet.
     pub fn new(build: Arc<Table>, probe: Arc<Table>) -> Self {
-        Self { build, probe, on: vec![], output: None, kind: JoinKind::Inner, options: ExecOptions::default() }
+        // Whoever names the sides has chosen.
+        let options = ExecOptions { join_order: JoinOrder::AsGiven, ..ExecOptions::default() };
+        Self { build, probe, on: vec![], output: None, kind: JoinKind::Inner, options }
     }
 
     /// Adds a pair of key columns of equal type, by name.

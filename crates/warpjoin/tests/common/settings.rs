@@ -3,7 +3,7 @@
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use warpjoin::exec::{Distribution, GroupByForm};
+use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, RuntimeFilters};
 use warpjoin::{ExecOptions, JoinForm};
 
 /// How a case is run. What is not said here is the default.
@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) partition_rows: Option<u32>,
     pub(crate) reduced_rows_min: Option<u64>,
     pub(crate) sort_few_rows: Option<u32>,
+    pub(crate) join_order: JoinOrder,
+    pub(crate) runtime_filters: RuntimeFilters,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
 }
@@ -42,6 +44,8 @@ impl Default for Settings {
             partition_rows: None,
             reduced_rows_min: None,
             sort_few_rows: None,
+            join_order: JoinOrder::AsGiven,
+            runtime_filters: RuntimeFilters::Off,
             keeps: false,
         }
     }
@@ -62,6 +66,8 @@ impl Settings {
             partition_rows: self.partition_rows,
             reduced_rows_min: self.reduced_rows_min,
             sort_few_rows: self.sort_few_rows,
+            join_order: self.join_order,
+            runtime_filters: self.runtime_filters,
             ..ExecOptions::default()
         }
     }
@@ -96,5 +102,9 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         partition_rows: *[None, Some(1), Some(7), Some(50)].choose(rng).expect("some"),
         reduced_rows_min: *[None, Some(0), Some(20)].choose(rng).expect("some"),
         sort_few_rows: *[None, Some(0), Some(20)].choose(rng).expect("some"),
+        join_order: *[JoinOrder::Auto, JoinOrder::AsGiven, JoinOrder::Seeded(rng.random())].choose(rng).expect("some"),
+        runtime_filters: *[RuntimeFilters::Auto, RuntimeFilters::Off, RuntimeFilters::Always]
+            .choose(rng)
+            .expect("some"),
     }
 }

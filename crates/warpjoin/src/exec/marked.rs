@@ -1,0 +1,105 @@
+//! What the optimiser has marked: tables that several joins probe, rows that nobody needs, plans that are run once.
+
+use std::sync::Arc;
+
+use super::join::{append_probe, probe_here};
+use super::query::Query;
+use super::relation::{Relation, Source};
+use crate::codegen::{ProbeKey, ProbeKind, ProbeStep, Step};
+use crate::expr::Expr;
+use crate::plan::{JoinPlan, Mark, Plan, PlanKind};
+use crate::{Error, Result};
+
+impl Query<'_> {
+    pub(super) fn marked(&mut self, input: &Plan, mark: &Mark) -> Result<Relation> {
+        match mark {
+            // The join above has seen it.
+            Mark::Published(_) => self.relation(input),
+            Mark::Reduced { table, keys } => {
+                let relation = self.relation(input)?;
+                self.reduced(relation, *table, keys)
+            }
+            Mark::Shared(number) => self.shared_subplan(input, *number),
+        }
+    }
+
+    /// Makes the table, on every device, before the probe side is read; unless it reads tables of that side.
+    pub(super) fn published_join(&mut self, plan: &JoinPlan, number: usize) -> Result<Relation> {
+        let first = if waits_for(&plan.build, &plan.probe) { Some(self.relation(&plan.probe)?) } else { None };
+        // Joins with equal build sides have one number.
+        let (table, payload_of) = match self.published.get(&number) {
+            Some(made) => made.clone(),
+            None => {
+                let build = self.relation(&plan.build)?;
+                let made = self.broadcast_table(plan, &build)?;
+                self.published.insert(number, made.clone());
+                made
+            }
+        };
+        let probe = match first {
+            Some(probe) => probe,
+            None => self.relation(&plan.probe)?,
+        };
+        Ok(probe_here(plan, probe, table, payload_of))
+    }
+
+    /// Drops rows without a match in a published table.
+    fn reduced(&mut self, relation: Relation, number: usize, keys: &[Expr]) -> Result<Relation> {
+        let made = self.published.get(&number).ok_or_else(|| Error::internal(format!("no table {number} yet")))?;
+        let table = Arc::clone(&made.0);
+        let step = ProbeStep {
+            shape: Arc::clone(&table.shape),
+            key: ProbeKey::Exprs(keys.to_vec()),
+            kind: ProbeKind::Semi,
+            null_equals_null: false,
+            residual: None,
+            output: (0..relation.width).collect(),
+            payload_of: vec![],
+        };
+        Ok(append_probe(relation, step, table))
+    }
+
+    /// A relation that is read several times: run once, up to rows that lie there.
+    fn shared_subplan(&mut self, input: &Plan, number: usize) -> Result<Relation> {
+        if let Some(relation) = self.shared_subplans.get(&number) {
+            return Ok(relation.clone());
+        }
+        let mut relation = self.relation(input)?;
+        if relation.steps.iter().any(Step::drops_rows) {
+            let rows = self.materialise(&relation, (0..relation.width).collect())?;
+            relation = Relation::new(Source::Intermediate(rows));
+        }
+        self.shared_subplans.insert(number, relation.clone());
+        Ok(relation)
+    }
+}
+
+/// Whether a part of `plan` reads a table that a part of `other` publishes.
+pub(super) fn waits_for(plan: &Plan, other: &Plan) -> bool {
+    let mut read = vec![];
+    visit(plan, &mut |mark| {
+        if let Mark::Reduced { table, .. } = mark {
+            read.push(*table);
+        }
+    });
+    let mut is_made = false;
+    if !read.is_empty() {
+        visit(other, &mut |mark| is_made |= matches!(mark, Mark::Published(number) if read.contains(number)));
+    }
+    is_made
+}
+
+fn visit(plan: &Plan, see: &mut dyn FnMut(&Mark)) {
+    if let PlanKind::Marked { mark, .. } = &plan.kind {
+        see(mark);
+    }
+    plan.inputs().into_iter().for_each(|input| visit(input, see));
+}
+
+/// The number under which a build side's table is published.
+pub(crate) fn published(build: &Plan) -> Option<usize> {
+    match build.kind {
+        PlanKind::Marked { mark: Mark::Published(number), .. } => Some(number),
+        _ => None,
+    }
+}

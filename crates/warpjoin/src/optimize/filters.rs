@@ -1,0 +1,451 @@
+//! Runtime filters: the table of a join drops rows of other scans that could only make rows which the join drops later.
+//!
+//! A row that reaches the result has keys in the tables of all joins on its way. What equals such a key in another build
+//! side or below a group-by has to be in the same table; rows for which it is not need not be read any further. Tables
+//! that others probe are *published*: made before what reads them.
+//!
+//! Architecture invariant: of a join either the probe side reads the build side's table, which is then made first, or the
+//! build side reads tables of the probe side, which is then read first; never both.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::cost::Costs;
+use super::estimate::{ColumnEstimate, Estimate, estimate, estimate_node, match_share};
+use super::graph::Graph;
+use super::safety::{is_plain, is_plain_expr};
+use super::{GAIN_PS_MIN, first_column};
+use crate::Table;
+use crate::exec::join_reduce::{BUILD_ROWS_MIN, RATIO_MIN};
+use crate::exec::{RuntimeFilters, published};
+use crate::expr::{Expr, ExprKind};
+use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind};
+
+/// A filter must save so many times what it costs.
+const GAIN_MIN: f64 = 1.25;
+/// So many times more rows than a table has are worth a look at it.
+const TABLE_RATIO_MIN: f64 = 4.0;
+/// A row that a group-by takes in.
+const GROUP_PS: f64 = 40.0;
+/// A row that a table is made of.
+const BUILD_PS: f64 = 40.0;
+
+/// A row that is probed with.
+const PROBE_PS: f64 = 4.0;
+
+/// The plan with runtime filters.
+pub(super) fn place(
+    plan: Plan,
+    inputs: &[Arc<Table>],
+    costs: Costs,
+    filters: RuntimeFilters,
+    notes: &mut Vec<String>,
+) -> Plan {
+    let mut placing = Placing {
+        inputs,
+        costs,
+        is_always: filters == RuntimeFilters::Always,
+        tables: vec![],
+        used: BTreeSet::new(),
+        notes,
+    };
+    let (numbered, _) = placing.number(plan);
+    if placing.tables.is_empty() {
+        return numbered;
+    }
+    let placed = placing.push(numbered, &[]);
+    let used = placing.used;
+    unpublish(placed, &|number| !used.contains(&number))
+}
+
+/// Rows whose columns have no match in a table are not needed.
+#[derive(Debug, Clone, PartialEq)]
+struct Wish {
+    table: usize,
+    /// Columns of the node, in the order of the table's keys.
+    columns: Vec<usize>,
+    /// What a row costs where it goes; `None`: to the probe of that very table.
+    row_ps: Option<f64>,
+}
+
+/// A table that may be published.
+struct TableFacts {
+    rows: f64,
+    keys: Vec<ColumnEstimate>,
+    /// Share of probe rows that go on.
+    kept: f64,
+    name: String,
+}
+
+struct Placing<'a> {
+    inputs: &'a [Arc<Table>],
+    costs: Costs,
+    is_always: bool,
+    tables: Vec<TableFacts>,
+    used: BTreeSet<usize>,
+    notes: &'a mut Vec<String>,
+}
+
+impl Placing<'_> {
+    /// Publishes every table that could be.
+    fn number(&mut self, mut plan: Plan) -> (Plan, Estimate) {
+        let mut below = vec![];
+        match &mut plan.kind {
+            PlanKind::Scan { .. } | PlanKind::Input { .. } => {}
+            PlanKind::Filter { input, .. }
+            | PlanKind::Project { input, .. }
+            | PlanKind::Aggregate { input, .. }
+            | PlanKind::GroupingSets { input, .. }
+            | PlanKind::Sort { input, .. }
+            | PlanKind::Limit { input, .. }
+            | PlanKind::Marked { input, .. } => below.push(self.number_in(input)),
+            PlanKind::Union { inputs } => below.extend(inputs.iter_mut().map(|input| self.number_in(input))),
+            // Made while a plan runs.
+            PlanKind::Shared(_) | PlanKind::Numbered { .. } => {}
+            PlanKind::Join(join) => {
+                let (build, probe) = (self.number_in(&mut join.build), self.number_in(&mut join.probe));
+                below.extend([build, probe]);
+            }
+        }
+        let (build, probe) = (below.first().cloned(), below.get(1).cloned());
+        let of_plan = estimate_node(&plan, below, self.inputs);
+        if let (PlanKind::Join(join), Some(build), Some(probe)) = (&mut plan.kind, build, probe)
+            && let Some(keys) = key_columns(join)
+        {
+            let number = self.tables.len();
+            self.tables.push(TableFacts {
+                rows: build.rows,
+                keys: keys.iter().map(|&(column, _)| build.columns[column]).collect(),
+                kept: (of_plan.rows / probe.rows.max(1.0)).min(1.0),
+                name: first_column(&join.build),
+            });
+            replace(&mut join.build, |build| marked(build, Mark::Published(number)));
+        }
+        (plan, of_plan)
+    }
+
+    fn number_in(&mut self, place: &mut Plan) -> Estimate {
+        let nothing = Plan { kind: PlanKind::Input { index: usize::MAX }, schema: Arc::clone(&place.schema) };
+        let (plan, estimate) = self.number(std::mem::replace(place, nothing));
+        *place = plan;
+        estimate
+    }
+
+    /// Brings wishes to the scans below, and those of joins on the way.
+    fn push(&mut self, mut plan: Plan, wishes: &[Wish]) -> Plan {
+        if is_chain(&plan) {
+            return self.apply(plan, wishes);
+        }
+        match &mut plan.kind {
+            PlanKind::Scan { .. } | PlanKind::Input { .. } => {}
+            PlanKind::Filter { input, predicate } => {
+                let wishes = if is_plain_expr(input, predicate) { wishes } else { &[] };
+                replace(input, |input| self.push(input, wishes));
+            }
+            PlanKind::Project { input, exprs } => {
+                let wishes = through(wishes, |column| column_of(exprs.get(column)?));
+                replace(input, |input| self.push(input, &wishes));
+            }
+            PlanKind::Aggregate { input, group_by, aggregates } => {
+                let read = aggregates.iter().flat_map(AggregateCall::read);
+                let is_safe = group_by.iter().chain(read).all(|expr| is_plain_expr(input, expr));
+                let wishes = if is_safe { wishes } else { &[] };
+                let wishes = through(wishes, |column| column_of(group_by.get(column)?));
+                let wishes: Vec<Wish> =
+                    wishes.into_iter().map(|wish| Wish { row_ps: Some(GROUP_PS), ..wish }).collect();
+                replace(input, |input| self.push(input, &wishes));
+            }
+            // Which rows are the first ones depends on all rows; the others could pass wishes on, and do not yet.
+            PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } | PlanKind::GroupingSets { input, .. } => {
+                replace(input, |input| self.push(input, &[]));
+            }
+            PlanKind::Union { inputs } => {
+                inputs.iter_mut().for_each(|input| replace(input, |input| self.push(input, &[])));
+            }
+            PlanKind::Shared(_) | PlanKind::Numbered { .. } => {}
+            // Others read these rows as well, and may need all of them.
+            PlanKind::Marked { input, mark: Mark::Shared(_) } => replace(input, |input| self.push(input, &[])),
+            PlanKind::Marked { input, .. } => replace(input, |input| self.push(input, wishes)),
+            PlanKind::Join(join) => self.push_join(join, wishes),
+        }
+        plan
+    }
+
+    fn push_join(&mut self, join: &mut JoinPlan, wishes: &[Wish]) {
+        let (mut to_build, mut to_probe) = split(join, wishes);
+        let own = published(&join.build);
+        // What the join drops anyway saves its probe only.
+        let kept = own.map_or(1.0, |table| self.tables[table].kept);
+        for row_ps in to_probe.iter_mut().filter_map(|wish| wish.row_ps.as_mut()) {
+            *row_ps = *row_ps * kept + PROBE_PS;
+        }
+        to_build.iter_mut().for_each(|wish| wish.row_ps = Some(BUILD_PS));
+        if let Some(build) = self.push_offered(join, &to_build) {
+            join.build = build;
+        } else {
+            if let (Some(table), Some(keys)) = (own, key_columns(join)) {
+                let columns = keys.iter().map(|&(_, probe)| probe).collect();
+                to_probe.push(Wish { table, columns, row_ps: None });
+            }
+            replace(&mut join.build, |build| self.push(build, &to_build));
+        }
+        replace(&mut join.probe, |probe| self.push(probe, &to_probe));
+    }
+
+    /// The build side with what the probe side's tables know of its keys; `None` where that is of no use. The build side
+    /// then waits for the probe side, which so can't read this join's table.
+    fn push_offered(&mut self, join: &JoinPlan, to_build: &[Wish]) -> Option<Plan> {
+        let is_kind = !matches!(join.kind, JoinKind::NotIn | JoinKind::Full);
+        let mut offered = through(&offers(&join.probe), |column| build_key_of(join, column));
+        // Pairs that match are the same ones, so that only keys are evaluated on fewer rows.
+        let is_safe = join.on.iter().all(|(build, _)| is_plain_expr(&join.build, build));
+        if !is_kind || !is_safe || offered.is_empty() || self.is_reduced_later(join) {
+            return None;
+        }
+        offered.iter_mut().for_each(|wish| wish.row_ps = Some(BUILD_PS));
+        let (used, notes) = (self.used.clone(), self.notes.len());
+        let tried: Vec<Wish> = offered.iter().chain(to_build).cloned().collect();
+        let build = self.push(join.build.clone(), &tried);
+        if offered.iter().any(|wish| reads(&build, wish.table)) {
+            return Some(build);
+        }
+        self.used = used;
+        self.notes.truncate(notes);
+        None
+    }
+
+    /// Whether the keys of the probe side themselves will drop build rows (`exec/join_reduce.rs`), which is better.
+    fn is_reduced_later(&self, join: &JoinPlan) -> bool {
+        if self.is_always || join.kind == JoinKind::Inner {
+            return false;
+        }
+        let (build, probe) = (estimate(&join.build, self.inputs), estimate(&join.probe, self.inputs));
+        build.source_rows >= BUILD_ROWS_MIN as f64 && probe.rows * (RATIO_MIN as f64) < build.source_rows
+    }
+
+    /// Puts the filters that pay over a scan and what drops its rows already.
+    fn apply(&mut self, plan: Plan, wishes: &[Wish]) -> Plan {
+        let mut worth: Vec<(f64, &Wish)> = vec![];
+        let mut rows = None;
+        for wish in wishes.iter().filter(|wish| wish.row_ps.is_some()) {
+            if !wish.columns.iter().all(|&column| is_plain(&plan, column)) {
+                continue;
+            }
+            let estimate = rows.get_or_insert_with(|| estimate(&plan, self.inputs));
+            let columns: Vec<ColumnEstimate> = wish.columns.iter().map(|&column| estimate.columns[column]).collect();
+            let (share, gain_ps) = self.gain(wish, estimate.rows, &columns);
+            if self.is_always || gain_ps > GAIN_PS_MIN {
+                worth.push((share, wish));
+            }
+        }
+        worth.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut plan = plan;
+        let mut applied: Vec<&Wish> = vec![];
+        for (share, wish) in worth {
+            // Two tables of one key mostly have the same rows in them.
+            if applied
+                .iter()
+                .any(|known| known.columns == wish.columns && (!self.is_always || known.table == wish.table))
+            {
+                continue;
+            }
+            applied.push(wish);
+            self.used.insert(wish.table);
+            let rows = rows.as_ref().map_or(0.0, |estimate| estimate.rows);
+            self.notes.push(format!(
+                "runtime filter: table {} of {}:{} drops rows of {}:{}, about {} are left",
+                wish.table,
+                self.tables[wish.table].name,
+                self.tables[wish.table].rows.round(),
+                first_column(&plan),
+                rows.round(),
+                (rows * share).round(),
+            ));
+            let keys = wish.columns.iter().map(|&column| column_expr(&plan, column)).collect();
+            plan = marked(plan, Mark::Reduced { table: wish.table, keys });
+        }
+        plan
+    }
+
+    /// Share of rows that is left, and picoseconds that are saved.
+    fn gain(&self, wish: &Wish, rows: f64, columns: &[ColumnEstimate]) -> (f64, f64) {
+        let table = &self.tables[wish.table];
+        let pairs: Vec<_> = table.keys.iter().copied().zip(columns.iter().copied()).collect();
+        // As if each key was in the table once.
+        let distinct = match table.keys.as_slice() {
+            [key] => key.distinct_among(table.rows),
+            _ => table.rows,
+        };
+        let share = (distinct * match_share(&pairs)).min(1.0);
+        if table.rows * TABLE_RATIO_MIN > rows {
+            return (share, 0.0);
+        }
+        let span = if table.keys.len() == 1 { table.keys[0].span } else { None };
+        let cost_ps = rows * self.costs.set_probe_ps(table.rows, span);
+        let saved_ps = rows * (1.0 - share) * wish.row_ps.unwrap_or(0.0);
+        (share, if saved_ps > cost_ps * GAIN_MIN { saved_ps - cost_ps } else { 0.0 })
+    }
+}
+
+/// Tables that every row of a plan has a match in, and the columns that do.
+fn offers(plan: &Plan) -> Vec<Wish> {
+    match &plan.kind {
+        PlanKind::Scan { .. }
+        | PlanKind::Input { .. }
+        | PlanKind::Union { .. }
+        | PlanKind::GroupingSets { .. }
+        | PlanKind::Numbered { .. }
+        | PlanKind::Shared(_) => vec![],
+        PlanKind::Filter { input, .. } | PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => offers(input),
+        PlanKind::Marked { mark: Mark::Shared(_), .. } => vec![],
+        PlanKind::Marked { input, .. } => offers(input),
+        PlanKind::Project { input, exprs } => {
+            let position = |column| exprs.iter().position(|expr| column_of(expr) == Some(column));
+            through(&offers(input), position)
+        }
+        PlanKind::Aggregate { input, group_by, .. } => {
+            let position = |column| group_by.iter().position(|expr| column_of(expr) == Some(column));
+            through(&offers(input), position)
+        }
+        PlanKind::Join(join) => {
+            let build_width = join.build.schema.fields().len();
+            let at = |position: usize| join.output.iter().position(|&column| column == position);
+            let is_inner = join.kind == JoinKind::Inner;
+            let equal = |position: usize| at(position).or_else(|| at(counterpart(join, position)?));
+            let mut offered = match join.kind {
+                JoinKind::Full => vec![],
+                _ => through(&offers(&join.probe), |column| {
+                    if is_inner { equal(build_width + column) } else { at(build_width + column) }
+                }),
+            };
+            if is_inner {
+                offered.extend(through(&offers(&join.build), equal));
+            }
+            if let (Some(table), Some(keys)) = (published(&join.build), key_columns(join)) {
+                let columns = keys.iter().map(|&(_, probe)| probe).collect();
+                let own = Wish { table, columns, row_ps: None };
+                offered.extend(through(&[own], |column| {
+                    if is_inner { equal(build_width + column) } else { at(build_width + column) }
+                }));
+            }
+            offered
+        }
+    }
+}
+
+/// Wishes of a join's output as wishes of its sides.
+fn split(join: &JoinPlan, wishes: &[Wish]) -> (Vec<Wish>, Vec<Wish>) {
+    if !is_safe(join) || join.kind == JoinKind::Full {
+        return (vec![], vec![]);
+    }
+    let build_width = join.build.schema.fields().len();
+    let probe_end = build_width + join.probe.schema.fields().len();
+    let is_inner = join.kind == JoinKind::Inner;
+    let in_probe = |position: usize| (build_width..probe_end).contains(&position).then(|| position - build_width);
+    let in_build = |position: usize| (position < build_width).then_some(position);
+    let to_probe = through(wishes, |column| {
+        let position = *join.output.get(column)?;
+        in_probe(position).or_else(|| in_probe(counterpart(join, position).filter(|_| is_inner)?))
+    });
+    // Only build rows that match a wanted probe row count; but a NOT IN knows of all null keys.
+    let to_build = match join.kind {
+        JoinKind::NotIn => vec![],
+        _ => through(wishes, |column| {
+            let position = *join.output.get(column)?;
+            in_build(position).filter(|_| is_inner).or_else(|| in_build(counterpart(join, position)?))
+        }),
+    };
+    (to_build, to_probe)
+}
+
+/// Whether rows may be dropped on either side before the join looks at them: none of its conditions may fail.
+fn is_safe(join: &JoinPlan) -> bool {
+    join.on.iter().all(|(build, probe)| is_plain_expr(&join.build, build) && is_plain_expr(&join.probe, probe))
+        && super::graph::is_plain_residual(join)
+}
+
+/// The other column of a pair of keys, both among build columns, then probe columns.
+fn counterpart(join: &JoinPlan, position: usize) -> Option<usize> {
+    let build_width = join.build.schema.fields().len();
+    join.on.iter().find_map(|(build, probe)| {
+        let (build, probe) = (column_of(build)?, build_width + column_of(probe)?);
+        match position {
+            it if it == build => Some(probe),
+            it if it == probe => Some(build),
+            _ => None,
+        }
+    })
+}
+
+/// The build column that a probe column equals.
+fn build_key_of(join: &JoinPlan, probe_column: usize) -> Option<usize> {
+    let is_it = |key: &Expr| column_of(key) == Some(probe_column);
+    join.on.iter().find(|(_, probe)| is_it(probe)).and_then(|(build, _)| column_of(build))
+}
+
+/// The keys of a table that may be published: pairs of columns of build and probe side.
+fn key_columns(join: &JoinPlan) -> Option<Vec<(usize, usize)>> {
+    let is_kind = matches!(join.kind, JoinKind::Inner | JoinKind::ProbeSemi) && !join.null_equals_null;
+    let pair = |(build, probe): &(Expr, Expr)| {
+        let is_kept = Graph::is_exchangeable(&build.data_type) && build.data_type == probe.data_type;
+        Some((column_of(build)?, column_of(probe)?)).filter(|_| is_kept)
+    };
+    if is_kind { join.on.iter().map(pair).collect() } else { None }
+}
+
+/// Wishes with their columns somewhere else; those that lose one are gone.
+fn through(wishes: &[Wish], to: impl Fn(usize) -> Option<usize>) -> Vec<Wish> {
+    let moved = |wish: &Wish| {
+        let columns = wish.columns.iter().map(|&column| to(column)).collect::<Option<_>>()?;
+        Some(Wish { columns, ..wish.clone() })
+    };
+    wishes.iter().filter_map(moved).collect()
+}
+
+/// Filters and projections of columns over a scan: a filter at its end reads what they leave.
+fn is_chain(plan: &Plan) -> bool {
+    match &plan.kind {
+        PlanKind::Scan { .. } | PlanKind::Input { .. } => true,
+        PlanKind::Filter { input, .. } => is_chain(input),
+        PlanKind::Project { input, exprs } => exprs.iter().all(|expr| column_of(expr).is_some()) && is_chain(input),
+        _ => false,
+    }
+}
+
+/// Whether a plan reads a table.
+fn reads(plan: &Plan, number: usize) -> bool {
+    matches!(&plan.kind, PlanKind::Marked { mark: Mark::Reduced { table, .. }, .. } if *table == number)
+        || plan.inputs().into_iter().any(|input| reads(input, number))
+}
+
+/// Takes back publications.
+fn unpublish(plan: Plan, is_unused: &impl Fn(usize) -> bool) -> Plan {
+    let plan = plan.map_inputs(&mut |input| unpublish(input, is_unused));
+    match plan.kind {
+        PlanKind::Marked { input, mark: Mark::Published(number) } if is_unused(number) => *input,
+        kind => Plan { kind, ..plan },
+    }
+}
+
+fn marked(plan: Plan, mark: Mark) -> Plan {
+    let schema = Arc::clone(&plan.schema);
+    Plan { kind: PlanKind::Marked { input: Box::new(plan), mark }, schema }
+}
+
+fn column_of(expr: &Expr) -> Option<usize> {
+    match expr.kind {
+        ExprKind::Column(column) => Some(column),
+        _ => None,
+    }
+}
+
+fn column_expr(plan: &Plan, column: usize) -> Expr {
+    let field = plan.schema.field(column);
+    Expr::column(column, field.data_type().clone(), field.is_nullable())
+}
+
+/// Puts what `with` makes of a plan in its place.
+fn replace(place: &mut Plan, with: impl FnOnce(Plan) -> Plan) {
+    let nothing = Plan { kind: PlanKind::Input { index: usize::MAX }, schema: Arc::clone(&place.schema) };
+    *place = with(std::mem::replace(place, nothing));
+}

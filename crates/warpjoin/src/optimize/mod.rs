@@ -1,0 +1,186 @@
+//! Plans again for devices: the order of joins and their build sides, tables that drop rows elsewhere, and plans that
+//! occur several times.
+//!
+//! A plan comes in as DataFusion or a caller made it, and goes out with the same rows. What is chosen rests on estimates
+//! (`estimate.rs`) from what tables know and from samples of them (`measure.rs`). Must not know DataFusion, nor how a
+//! pipeline is run.
+//!
+//! Architecture invariant: an optimised plan has the rows and the errors of the one that was given, whatever was
+//! estimated. What may fail is not moved (`safety.rs`).
+
+mod cost;
+mod estimate;
+mod filters;
+mod graph;
+mod measure;
+mod memory;
+mod order;
+mod rebuild;
+mod safety;
+mod share;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::exec::{ExecOptions, JoinOrder, RuntimeFilters};
+use crate::plan::{Plan, PlanKind};
+use crate::{Session, Table};
+use cost::Costs;
+use graph::Graph;
+pub(crate) use memory::Orders;
+use order::{Planner, Tree};
+
+/// An order is changed where the other one costs less than this share of it.
+const PLAIN_GAIN: f64 = 0.8;
+/// And is so much cheaper: less is not measured.
+const GAIN_PS_MIN: f64 = 1e5;
+
+/// An order that was chosen before stays up to so many times the best one's cost: its kernels are there.
+const KNOWN_COST_MAX: f64 = 1.3;
+
+/// A plan for devices.
+#[derive(Debug)]
+pub(crate) struct Optimized {
+    pub plan: Plan,
+    /// What was changed, a line each.
+    pub notes: Vec<String>,
+    pub elapsed_ns: u64,
+}
+
+/// Plans again for the devices of `session`. `inputs` are those that are there.
+pub(crate) fn optimize(plan: &Plan, inputs: &[Arc<Table>], session: &Session, options: &ExecOptions) -> Optimized {
+    let started = Instant::now();
+    let l2_bytes = session.devices().iter().map(|device| device.info().l2_bytes).min().unwrap_or(0).max(1) as f64;
+    let mut optimizer = Optimizer { inputs, session, options, costs: Costs { l2_bytes }, notes: vec![] };
+    let mut optimized = match options.join_order {
+        JoinOrder::AsGiven => plan.clone(),
+        JoinOrder::Auto | JoinOrder::Seeded(_) => optimizer.reorder(plan),
+    };
+    if options.share_subplans {
+        optimized = share::share(optimized, inputs, &mut optimizer.notes);
+    }
+    if options.runtime_filters != RuntimeFilters::Off {
+        optimized = filters::place(optimized, inputs, optimizer.costs, options.runtime_filters, &mut optimizer.notes);
+    }
+    if options.share_subplans {
+        optimized = share::share_tables(optimized, inputs, &mut optimizer.notes);
+    }
+    let elapsed_ns = started.elapsed().as_nanos() as u64;
+    Optimized { plan: optimized, notes: optimizer.notes, elapsed_ns }
+}
+
+struct Optimizer<'a> {
+    inputs: &'a [Arc<Table>],
+    session: &'a Session,
+    options: &'a ExecOptions,
+    costs: Costs,
+    notes: Vec<String>,
+}
+
+impl Optimizer<'_> {
+    /// The plan with its joins in another order where that is plainly better.
+    fn reorder(&mut self, plan: &Plan) -> Plan {
+        let notes = self.notes.len();
+        let inputs = self.inputs;
+        let flat = Graph::of(plan, inputs, &mut |relation| self.reorder(relation));
+        let Some((graph, output, given)) = flat else {
+            self.notes.truncate(notes);
+            return self.reorder_inputs(plan);
+        };
+        let order = self.choose(&graph, &output, &given);
+        rebuild::rebuild(&graph, &order, &output, plan).unwrap_or_else(|| self.reorder_inputs(plan))
+    }
+
+    fn choose(&mut self, graph: &Graph, output: &[usize], given: &Tree) -> Tree {
+        let seed = match self.options.join_order {
+            JoinOrder::Seeded(seed) => Some(seed),
+            _ => None,
+        };
+        let planner = Planner::new(graph, output, self.costs, seed);
+        let (Some((best, best_ps)), Some(given_ps)) = (planner.best(), planner.cost(given)) else {
+            return given.clone();
+        };
+        if log::log_enabled!(log::Level::Debug) {
+            log::debug!("{}: {:.1} us", describe(graph, given, &planner), given_ps / 1e6);
+            log::debug!("{}: {:.1} us", describe(graph, &best, &planner), best_ps / 1e6);
+        }
+        let (chosen, chosen_ps) = match seed {
+            Some(_) => (best, best_ps),
+            None => self.settle(graph, &planner, (best, best_ps), (given, given_ps)),
+        };
+        if chosen != *given {
+            self.notes.push(format!(
+                "join order: {} chosen on the device (estimated {:.1} us), was {} ({:.1} us)",
+                describe(graph, &chosen, &planner),
+                chosen_ps / 1e6,
+                describe(graph, given, &planner),
+                given_ps / 1e6,
+            ));
+        }
+        chosen
+    }
+
+    /// The best order where it is plainly better than the one that was given; but the one of before if that is not much
+    /// worse.
+    fn settle(
+        &self,
+        graph: &Graph,
+        planner: &Planner<'_>,
+        (best, best_ps): (Tree, f64),
+        (given, given_ps): (&Tree, f64),
+    ) -> (Tree, f64) {
+        let shape = memory::shape_of(graph);
+        if let Some(known) = self.session.orders().get(&shape)
+            && known.set() == given.set()
+            && let Some(known_ps) = planner.cost(&known)
+            && known_ps <= best_ps * KNOWN_COST_MAX + GAIN_PS_MIN
+        {
+            return (known, known_ps);
+        }
+        let is_better = best_ps < given_ps * PLAIN_GAIN && given_ps - best_ps > GAIN_PS_MIN;
+        let (chosen, chosen_ps) = if is_better { (best, best_ps) } else { (given.clone(), given_ps) };
+        self.session.orders().put(shape, chosen.clone());
+        (chosen, chosen_ps)
+    }
+
+    fn reorder_inputs(&mut self, plan: &Plan) -> Plan {
+        plan.clone().map_inputs(&mut |input| self.reorder(&input))
+    }
+}
+
+/// An order in words: the relation that probes, then each table in brackets, in the order in which they are probed.
+fn describe(graph: &Graph, tree: &Tree, planner: &Planner<'_>) -> String {
+    match tree {
+        Tree::Relation(relation) => {
+            let node = &graph.relations[*relation];
+            let name = first_column(&node.plan);
+            format!("{name}:{}", node.estimate.rows.round())
+        }
+        Tree::Join(sides) => {
+            let rows = planner.rows(tree.set()).round();
+            format!("{} x [{}] = {rows}", describe(graph, &sides.1, planner), describe(graph, &sides.0, planner))
+        }
+    }
+}
+
+/// A column's name, by which a reader tells a relation.
+fn first_column(plan: &Plan) -> String {
+    match &plan.kind {
+        PlanKind::Scan { table, projection } => {
+            projection.first().map_or("scan".into(), |&column| table.schema().field(column).name().clone())
+        }
+        PlanKind::Input { index } => format!("input{index}"),
+        PlanKind::Join(join) => format!("join({})", first_column(&join.probe)),
+        PlanKind::Aggregate { input, .. } | PlanKind::GroupingSets { input, .. } => {
+            format!("groups({})", first_column(input))
+        }
+        PlanKind::Union { .. } => "union".into(),
+        PlanKind::Shared(plan) => first_column(plan),
+        PlanKind::Filter { input, .. }
+        | PlanKind::Project { input, .. }
+        | PlanKind::Sort { input, .. }
+        | PlanKind::Limit { input, .. }
+        | PlanKind::Numbered { input }
+        | PlanKind::Marked { input, .. } => first_column(input),
+    }
+}

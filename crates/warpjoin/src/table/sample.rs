@@ -1,0 +1,177 @@
+//! Rows of a table that stay on the host, so that a planner can measure how many rows a predicate keeps.
+//!
+//! Taken while a table is uploaded, when its columns are on the host anyway. Bounded: a few thousand rows however large
+//! the table is.
+
+use std::sync::OnceLock;
+
+use crate::column::{ColumnType, Domain, EncodedColumn};
+
+/// Rows of a sample. A share of one in a thousand is seen twice in it.
+const SAMPLE_ROWS: u64 = 2048;
+
+/// Some rows of a table, in row order, or all rows of a small one.
+#[derive(Debug, Default)]
+pub(crate) struct TableSample {
+    rows: usize,
+    columns: Vec<SampledColumn>,
+}
+
+/// The sampled rows of a column.
+#[derive(Debug)]
+pub(crate) struct SampledColumn {
+    pub values: SampledValues,
+    /// Which rows are not null; `None`: all.
+    pub valid: Option<Vec<bool>>,
+    /// Different values in the sample, and how many of them came once.
+    distinct: OnceLock<(f64, f64)>,
+}
+
+/// Values of sampled rows.
+#[derive(Debug)]
+pub(crate) enum SampledValues {
+    /// Everything that is stored as an integer; codes of strings.
+    Ints(Vec<i128>),
+    /// Floats of either width.
+    Floats(Vec<f64>),
+    /// Strings that are kept as bytes are not sampled.
+    Unknown,
+}
+
+impl TableSample {
+    /// Adds the rows of the next column of a table.
+    pub(crate) fn push(&mut self, column: &EncodedColumn) {
+        let rows = sampled_rows(column.rows as u64);
+        self.rows = rows.len();
+        let valid = column.validity.as_ref().map(|bits| {
+            rows.iter().map(|&row| bits.get(row / 8).is_some_and(|byte| byte >> (row % 8) & 1 == 1)).collect()
+        });
+        let values = read_values(&column.column_type, &column.values, &rows);
+        self.columns.push(SampledColumn { values, valid, distinct: OnceLock::new() });
+    }
+
+    /// Number of sampled rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// A column by its position in the table.
+    pub(crate) fn column(&self, index: usize) -> Option<&SampledColumn> {
+        self.columns.get(index)
+    }
+
+    /// Estimated different values of a column among `table_rows` rows.
+    pub(crate) fn distinct(&self, index: usize, table_rows: u64) -> Option<f64> {
+        let column = self.columns.get(index)?;
+        let (distinct, singles) = *column.distinct.get_or_init(|| column.count_distinct());
+        (distinct > 0.0).then(|| distinct_among(self.rows as f64, distinct, singles, table_rows as f64))
+    }
+}
+
+impl SampledColumn {
+    fn count_distinct(&self) -> (f64, f64) {
+        let is_valid = |row: usize| self.valid.as_ref().is_none_or(|valid| valid[row]);
+        let mut values: Vec<i128> = match &self.values {
+            SampledValues::Ints(values) => {
+                (0..values.len()).filter(|&row| is_valid(row)).map(|row| values[row]).collect()
+            }
+            SampledValues::Floats(values) => {
+                (0..values.len()).filter(|&row| is_valid(row)).map(|row| values[row].to_bits().into()).collect()
+            }
+            SampledValues::Unknown => vec![],
+        };
+        values.sort_unstable();
+        let runs: Vec<usize> = values.chunk_by(|a, b| a == b).map(<[i128]>::len).collect();
+        (runs.len() as f64, runs.iter().filter(|&&length| length == 1).count() as f64)
+    }
+}
+
+/// Different values among `table_rows` rows, from a sample of `rows` with so many different ones, of which `singles`
+/// came once: if all values are as frequent, the repeats tell.
+fn distinct_among(rows: f64, distinct: f64, singles: f64, table_rows: f64) -> f64 {
+    if rows >= table_rows || singles == 0.0 {
+        return distinct;
+    }
+    let expected = |values: f64| values * -(-rows / values).exp_m1();
+    let (mut low, mut high) = (distinct, table_rows);
+    if expected(high) <= distinct {
+        return high;
+    }
+    for _ in 0..50 {
+        let middle = (low * high).sqrt();
+        if expected(middle) < distinct { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// Rows from anywhere, each once: rows of one stretch each would never show two equal values of a sorted column.
+fn sampled_rows(rows: u64) -> Vec<usize> {
+    if rows <= SAMPLE_ROWS {
+        return (0..rows as usize).collect();
+    }
+    let mut sampled: Vec<usize> = (0..SAMPLE_ROWS).map(|draw| (mixed(draw) % rows) as usize).collect();
+    sampled.sort_unstable();
+    sampled.dedup();
+    sampled
+}
+
+/// A number that looks random; the same one each time, so that plans are.
+fn mixed(number: u64) -> u64 {
+    let mut word = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
+        word = (word ^ word >> 30).wrapping_mul(factor);
+    }
+    word ^ word >> 31
+}
+
+fn read_values(column_type: &ColumnType, bytes: &[u8], rows: &[usize]) -> SampledValues {
+    let layout = column_type.layout();
+    let width = layout.width_bytes as usize;
+    let word = |row: usize| {
+        let mut raw = [0u8; 16];
+        if let Some(stored) = bytes.get(row * width..(row + 1) * width) {
+            raw[..width].copy_from_slice(stored);
+        }
+        raw
+    };
+    match column_type.domain {
+        Domain::Bytes => SampledValues::Unknown,
+        Domain::Int { .. } => SampledValues::Ints(
+            rows.iter().map(|&row| layout.base.wrapping_add(i128::from_le_bytes(word(row)))).collect(),
+        ),
+        Domain::Float32 => {
+            let float = |row| f32::from_bits(i128::from_le_bytes(word(row)) as u32);
+            SampledValues::Floats(rows.iter().map(|&row| float(row).into()).collect())
+        }
+        Domain::Float64 => {
+            let float = |row| f64::from_bits(i128::from_le_bytes(word(row)) as u64);
+            SampledValues::Floats(rows.iter().map(|&row| float(row)).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_spread_and_different() {
+        for rows in [0, 1, 31, 2047, 2048, 2049, 5000, 1 << 33] {
+            let sampled = sampled_rows(rows);
+            assert!(sampled.len() as u64 <= rows.min(SAMPLE_ROWS));
+            assert!(sampled.len() as u64 >= rows.min(SAMPLE_ROWS / 2), "{rows}");
+            assert!(sampled.windows(2).all(|pair| pair[0] < pair[1]), "{rows}");
+            assert!(sampled.last().is_none_or(|&last| (last as u64) < rows), "{rows}");
+        }
+    }
+
+    #[test]
+    fn different_values_are_told_from_repeats() {
+        // 2048 draws of 25 values, of 100 thousand, and of a key.
+        assert_eq!(distinct_among(2048.0, 25.0, 0.0, 1e6), 25.0);
+        let expected = 1e5 * -(-2048.0f64 / 1e5).exp_m1();
+        let estimate = distinct_among(2048.0, expected, 2000.0, 6e7);
+        assert!((5e4..2e5).contains(&estimate), "{estimate}");
+        assert_eq!(distinct_among(2048.0, 2048.0, 2048.0, 6e7), 6e7);
+    }
+}

@@ -1,0 +1,212 @@
+//! What the optimiser does to plans of a known shape.
+
+mod common;
+
+use std::sync::Arc;
+
+use arrow::array::{Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema};
+use warpjoin::exec::{self, JoinOrder, RuntimeFilters};
+use warpjoin::expr::{CompareOp, Expr, ExprKind, Scalar};
+use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
+use warpjoin::{ExecOptions, QueryMetrics, Session, Table};
+
+use common::case::upload;
+use common::sessions::{Opener, simulated};
+use common::value::{Row, rows_of};
+
+fn batch(columns: Vec<(&str, Vec<i64>)>) -> RecordBatch {
+    let fields: Vec<Field> = columns.iter().map(|(name, _)| Field::new(*name, DataType::Int64, false)).collect();
+    let arrays = columns.into_iter().map(|(_, values)| Arc::new(Int64Array::from(values)) as _).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("a batch")
+}
+
+fn int(column: usize) -> Expr {
+    Expr::column(column, DataType::Int64, false)
+}
+
+fn of_ints(kind: PlanKind, columns: usize) -> Plan {
+    let fields: Vec<Field> = (0..columns).map(|c| Field::new(format!("c{c}"), DataType::Int64, true)).collect();
+    Plan { kind, schema: Arc::new(Schema::new(fields)) }
+}
+
+fn scan(table: &Arc<Table>) -> Plan {
+    let projection = (0..table.column_types().len()).collect();
+    Plan { kind: PlanKind::Scan { table: Arc::clone(table), projection }, schema: table.schema() }
+}
+
+fn below(input: Plan, column: usize, bound: i128) -> Plan {
+    let schema = input.schema.clone();
+    let bound = Box::new(Expr::literal(Scalar::Int(bound), DataType::Int64));
+    let kind = ExprKind::Compare(CompareOp::Less, Box::new(int(column)), bound);
+    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
+    Plan { kind: PlanKind::Filter { input: Box::new(input), predicate }, schema }
+}
+
+fn join(build: Plan, probe: Plan, on: (usize, usize), kind: JoinKind, output: Vec<usize>) -> Plan {
+    let columns = output.len();
+    let on = vec![(int(on.0), int(on.1))];
+    let join = JoinPlan { build, probe, on, kind, null_equals_null: false, residual: None, output };
+    of_ints(PlanKind::Join(Box::new(join)), columns)
+}
+
+fn sums(input: Plan, key: usize, value: usize) -> Plan {
+    let call = AggregateCall::new(AggregateFunction::Sum, Some(int(value)), DataType::Int64);
+    let kind = PlanKind::Aggregate { input: Box::new(input), group_by: vec![int(key)], aggregates: vec![call] };
+    of_ints(kind, 2)
+}
+
+/// Rows in order, and what they cost.
+fn run(session: &Arc<Session>, plan: &Plan, options: &ExecOptions) -> (Vec<Row>, QueryMetrics) {
+    let output = exec::run(session, plan, &[], options).expect("rows");
+    let mut rows = rows_of(&output.batches);
+    rows.sort_by_key(|row| format!("{row:?}"));
+    (rows, output.metrics)
+}
+
+fn given() -> ExecOptions {
+    ExecOptions {
+        join_order: JoinOrder::AsGiven,
+        runtime_filters: RuntimeFilters::Off,
+        share_subplans: false,
+        ..ExecOptions::default()
+    }
+}
+
+/// Facts with two keys, a large dimension and a small one.
+fn tables(session: &Arc<Session>) -> [Arc<Table>; 3] {
+    let facts: Vec<i64> = (0..60_000).collect();
+    let large: Vec<i64> = (0..20_000).collect();
+    [
+        batch(vec![
+            ("f_large", facts.iter().map(|row| row * 7919 % 20_000).collect()),
+            ("f_small", facts.iter().map(|row| row * 31 % 50).collect()),
+            ("f_value", facts.clone()),
+        ]),
+        batch(vec![("l_key", large.clone()), ("l_small", large.iter().map(|row| row * 17 % 50).collect())]),
+        batch(vec![("s_key", (0..50).collect()), ("s_value", (0..50).map(|row| row * 10).collect())]),
+    ]
+    .map(|batch| upload(session, &batch))
+}
+
+#[test]
+fn few_facts_become_the_table() {
+    for devices in [1, 2, 4] {
+        let session = simulated().open(devices).expect("a session");
+        let [facts, large, _] = tables(&session);
+        // 60 of the facts; a table of 20,000 rows was asked for.
+        let plan = join(scan(&large), below(scan(&facts), 2, 60), (0, 0), JoinKind::Inner, vec![1, 4]);
+        let (rows, metrics) = run(&session, &plan, &ExecOptions::default());
+        let (wanted, before) = run(&session, &plan, &given());
+        assert_eq!(rows, wanted);
+        assert_eq!(rows.len(), 60);
+        let built = |metrics: &QueryMetrics| {
+            let tables = metrics.pipelines.iter().filter(|it| it.name.starts_with("BuildRows"));
+            tables.map(|table| table.rows_in).sum::<u64>()
+        };
+        assert!(metrics.decisions[0].starts_with("join order: l_key"), "{:?}", metrics.decisions);
+        assert!(before.decisions.is_empty());
+        assert!(built(&before) >= 20_000 && built(&metrics) <= 60 * devices as u64, "{:?}", metrics.pipelines);
+        assert!(metrics.optimizer_ns > 0);
+    }
+}
+
+#[test]
+fn what_a_caller_chose_stays_where_little_is_gained() {
+    let session = simulated().open(1).expect("a session");
+    let [facts, _, small] = tables(&session);
+    let plan = join(scan(&small), scan(&facts), (0, 1), JoinKind::Inner, vec![1, 4]);
+    let (rows, metrics) = run(&session, &plan, &ExecOptions::default());
+    assert_eq!((rows.len(), metrics.decisions.len()), (60_000, 0), "{:?}", metrics.decisions);
+}
+
+/// Sums of facts for every large row, of which a filtered dimension needs few: the shape of TPC-H Q17.
+fn sums_of_few(tables: &[Arc<Table>; 3], kind: JoinKind) -> Plan {
+    let [facts, large, _] = tables;
+    let few = join(below(scan(large), 0, 20), scan(facts), (0, 0), JoinKind::Inner, vec![0, 1, 4]);
+    let output = if kind.is_existence() { vec![3, 4] } else { vec![1, 3, 4] };
+    join(sums(scan(facts), 0, 2), few, (0, 0), kind, output)
+}
+
+#[test]
+fn groups_that_nobody_asks_for_are_not_made() {
+    use JoinKind::{Inner, ProbeAnti, ProbeOuter, ProbeSemi};
+    for (devices, kind) in [(1, Inner), (2, Inner), (4, ProbeOuter), (1, ProbeSemi), (2, ProbeAnti)] {
+        let session = simulated().open(devices).expect("a session");
+        let plan = sums_of_few(&tables(&session), kind);
+        let options = ExecOptions { join_order: JoinOrder::AsGiven, ..ExecOptions::default() };
+        let (rows, metrics) = run(&session, &plan, &options);
+        let (wanted, _) = run(&session, &plan, &given());
+        assert_eq!(rows, wanted, "{kind:?}");
+        assert!(metrics.decisions.iter().any(|it| it.starts_with("runtime filter: table")), "{:?}", metrics.decisions);
+        let groups = metrics.pipelines.iter().find(|it| it.name.starts_with("Groups")).expect("groups are read");
+        assert!(groups.rows_out <= 20 * devices as u64, "{kind:?}: {:?}", metrics.pipelines);
+    }
+}
+
+#[test]
+fn equal_parts_are_run_once() {
+    for devices in [1, 2, 4] {
+        let session = simulated().open(devices).expect("a session");
+        let [facts, large, small] = tables(&session);
+        let part = || {
+            let joined = join(below(scan(&large), 0, 500), scan(&facts), (0, 0), JoinKind::Inner, vec![1, 3, 4]);
+            sums(joined, 0, 2)
+        };
+        let plan = join(
+            part(),
+            join(scan(&small), part(), (0, 0), JoinKind::Inner, vec![1, 2, 3]),
+            (0, 1),
+            JoinKind::Inner,
+            vec![0, 1, 2, 4],
+        );
+        let (rows, metrics) = run(&session, &plan, &ExecOptions::default());
+        let (wanted, before) = run(&session, &plan, &given());
+        assert_eq!(rows, wanted);
+        assert_eq!(rows.len(), 50);
+        assert!(metrics.decisions.iter().any(|it| it.starts_with("run once")), "{:?}", metrics.decisions);
+        let groupings = |metrics: &QueryMetrics| {
+            metrics.pipelines.iter().filter(|it| it.name.contains("Scan") && it.name.contains("GroupBy")).count()
+        };
+        assert_eq!((groupings(&metrics), groupings(&before)), (1, 2));
+        assert!(metrics.launches < before.launches);
+    }
+}
+
+#[test]
+fn equal_tables_are_made_once() {
+    for devices in [1, 2] {
+        let session = simulated().open(devices).expect("a session");
+        let [facts, large, small] = tables(&session);
+        let few = || below(scan(&small), 0, 10);
+        let left = join(few(), scan(&large), (0, 1), JoinKind::Inner, vec![1, 2]);
+        let right = join(few(), scan(&facts), (0, 1), JoinKind::Inner, vec![1, 2, 4]);
+        let plan = join(left, right, (1, 1), JoinKind::Inner, vec![0, 1, 2, 4]);
+        let options = ExecOptions { share_subplans: true, ..given() };
+        let (rows, metrics) = run(&session, &plan, &options);
+        let (wanted, before) = run(&session, &plan, &given());
+        assert_eq!(rows, wanted);
+        assert!(!rows.is_empty());
+        let tables =
+            |metrics: &QueryMetrics| metrics.pipelines.iter().filter(|it| it.name.starts_with("BuildRows")).count();
+        assert_eq!((tables(&metrics), tables(&before)), (2, 3), "{:?}", metrics.decisions);
+    }
+}
+
+/// The order of before stays while it is not much worse: its kernels are there.
+#[test]
+fn another_literal_keeps_the_order() {
+    let session = simulated().open(1).expect("a session");
+    let [facts, large, _] = tables(&session);
+    let plan = |bound| join(scan(&large), below(scan(&facts), 2, bound), (0, 0), JoinKind::Inner, vec![1, 4]);
+    let few = run(&session, &plan(60), &ExecOptions::default()).1;
+    let ordered = |metrics: &QueryMetrics| metrics.decisions.iter().any(|it| it.starts_with("join order"));
+    assert!(few.compiled_modules > 0 && ordered(&few));
+    for bound in [70, 500, 2000] {
+        let (rows, metrics) = run(&session, &plan(bound), &ExecOptions::default());
+        assert_eq!((rows.len(), metrics.compiled_modules), (bound as usize, 0), "{:?}", metrics.decisions);
+    }
+    // All facts are too many for a table.
+    let (rows, metrics) = run(&session, &plan(1 << 40), &ExecOptions::default());
+    assert!(rows.len() == 60_000 && !ordered(&metrics), "{:?}", metrics.decisions);
+}
