@@ -297,6 +297,15 @@ pub enum AggregateFunction {
     First,
     /// Of the row that comes last.
     Last,
+    /// The value in the middle of the others in their order, or half of the sum of the two there. Of floats and decimals,
+    /// which are truncated.
+    Median,
+    /// The value so far behind the first one in their order, or between the two there by their distances, in
+    /// millionths. Of Float64.
+    Percentile {
+        /// Bits of the share, a Float64 from 0 to 1.
+        share_bits: u64,
+    },
 }
 
 /// Statistics of second moments. Of integers and decimals within 53 bits sums of distances from the middle of the
@@ -345,6 +354,8 @@ impl fmt::Display for AggregateFunction {
             Self::BitXor => "bit_xor",
             Self::First => "first_value",
             Self::Last => "last_value",
+            Self::Median => "median",
+            Self::Percentile { .. } => "percentile_cont",
             Self::Moment(Moment::VariancePopulation) => "var_pop",
             Self::Moment(Moment::VarianceSample) => "var",
             Self::Moment(Moment::DeviationPopulation) => "stddev_pop",

@@ -14,7 +14,9 @@ use datafusion::functions_aggregate::correlation::Correlation;
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::covariance::{CovariancePopulation, CovarianceSample};
 use datafusion::functions_aggregate::first_last::{FirstValue, LastValue};
+use datafusion::functions_aggregate::median::Median;
 use datafusion::functions_aggregate::min_max::{Max, Min};
+use datafusion::functions_aggregate::percentile_cont::PercentileCont;
 use datafusion::functions_aggregate::stddev::{Stddev, StddevPop};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::functions_aggregate::variance::{VariancePopulation, VarianceSample};
@@ -161,10 +163,15 @@ impl Call {
         // What equal arguments do not change takes all of them.
         let is_distinct = call.is_distinct() && counts_each(function) || call_is::<ApproxDistinct>(call);
         let is_ordered = is_ordered(function);
-        if !call.order_bys().is_empty() && !is_ordered {
+        let is_percentile = matches!(function, AggregateFunction::Percentile { .. });
+        if !call.order_bys().is_empty() && !is_ordered && !is_percentile {
             return Err(Reason::Aggregate(format!("{name} with ORDER BY")));
         }
         let mut arguments = call.expressions();
+        if is_percentile {
+            // The share is part of the function.
+            arguments.truncate(1);
+        }
         let is_of_pairs = matches!(function, AggregateFunction::Moment(moment) if moment.is_of_pairs());
         let second = if is_of_pairs { arguments.pop() } else { None };
         let argument = match (arguments.pop(), arguments.is_empty()) {
@@ -179,7 +186,8 @@ impl Call {
         let argument = if counts_rows && filter.is_none() { None } else { Some(position(argument)) };
         let second = second.map(&mut position);
         let filter = filter.map(|filter| position(Arc::clone(filter)));
-        let order_by = (call.order_bys().iter())
+        let order_by = if is_ordered { call.order_bys() } else { &[] };
+        let order_by = (order_by.iter())
             .map(|key| (position(Arc::clone(&key.expr)), key.options.descending, key.options.nulls_first))
             .collect();
         Ok(Self { function, is_distinct, argument, second, filter, order_by, ignores_nulls: call.ignore_nulls() })
@@ -250,6 +258,17 @@ fn exact(expr: &Expr) -> &Expr {
     }
 }
 
+/// The share of a percentile, if it is a constant; from the other end where the largest value comes first.
+fn share_bits(call: &AggregateFunctionExpr) -> Option<u64> {
+    let arguments = call.expressions();
+    let share = match arguments.get(1)?.downcast_ref::<Literal>()?.value() {
+        ScalarValue::Float64(Some(share)) => *share,
+        _ => return None,
+    };
+    let descending = call.order_bys().first().is_some_and(|key| key.options.descending);
+    Some(if descending { 1.0 - share } else { share }.to_bits())
+}
+
 /// Whether the expression is a constant that is not null: counting it counts rows.
 fn is_value(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.downcast_ref::<Literal>().is_some_and(|literal| !ScalarValue::is_null(literal.value()))
@@ -265,6 +284,8 @@ fn function_of(call: &AggregateFunctionExpr) -> Option<AggregateFunction> {
         it if it.is::<Min>() => AggregateFunction::Min,
         // Any value that is not null.
         it if it.is::<Max>() || it.is::<AnyValue>() => AggregateFunction::Max,
+        it if it.is::<Median>() => AggregateFunction::Median,
+        it if it.is::<PercentileCont>() => AggregateFunction::Percentile { share_bits: share_bits(call)? },
         it if it.is::<FirstValue>() => AggregateFunction::First,
         it if it.is::<LastValue>() => AggregateFunction::Last,
         it if it.is::<Avg>() => AggregateFunction::Avg,

@@ -125,6 +125,18 @@ fn check_aggregate(call: &AggregateCall) -> Result<(), Reason> {
             call.order_by.iter().try_for_each(|key| check_expr(&key.expr))?;
             call.filter.as_ref().map_or(Ok(()), check_expr)
         }
+        AggregateFunction::Median
+            if (data_type.is_decimal() || data_type.is_floating()) && *data_type == call.data_type =>
+        {
+            Ok(())
+        }
+        AggregateFunction::Percentile { share_bits } if [data_type, &call.data_type] == [&DataType::Float64; 2] => {
+            if (0.0..=1.0).contains(&f64::from_bits(share_bits)) {
+                Ok(())
+            } else {
+                declined()
+            }
+        }
         AggregateFunction::BitAnd | AggregateFunction::BitOr | AggregateFunction::BitXor
             if data_type.is_integer() && *data_type == call.data_type =>
         {

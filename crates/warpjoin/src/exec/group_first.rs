@@ -4,12 +4,13 @@
 //! group's least word; where there are several, the rows that have it are looked at again for the next word.
 
 use super::group_split::Part;
-use super::plans::{ExprList, aggregate, column, columns, filter, is_null, join, not, project};
+use super::plans::{ExprList, aggregate, column, columns, filter, is_null, join, not, numbered, project};
 use super::query::Query;
 use super::relation::{Relation, Source};
+use super::sort::Ordered;
 use crate::codegen::{Sink, SinkShape, Step};
 use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
-use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, PlanKind, SortKey};
+use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, SortKey};
 use crate::{Error, Result};
 use arrow::datatypes::DataType;
 
@@ -25,7 +26,11 @@ struct Spec {
 impl Query<'_> {
     /// The input's columns and the number of each row.
     pub(super) fn numbered(&mut self, input: &Plan) -> Result<Relation> {
-        let relation = self.relation(input)?;
+        // The numbers of a sort tell its order, which nobody sees otherwise.
+        let relation = match Ordered::of(input) {
+            Some(ordered) => self.sorted(&ordered)?,
+            None => self.relation(input)?,
+        };
         // The same row has the same number whenever it is read.
         let mut relation = self.settled(relation)?;
         let rows = match &relation.source {
@@ -66,9 +71,7 @@ impl Query<'_> {
             let is_last = call.function == AggregateFunction::Last;
             specs.push((key, Spec { order_by, filter, is_last, calls: vec![argument] }));
         }
-        let schema = numbered_schema(&project(input.clone(), list.exprs.clone()));
-        let rows = PlanKind::Numbered { input: Box::new(project(input.clone(), list.exprs)) };
-        let rows = Plan { kind: rows, schema }.into_shared();
+        let rows = numbered(project(input.clone(), list.exprs)).into_shared();
         let mut parts = vec![];
         for (_, spec) in specs {
             parts.push(self.ordered_part(&rows, keys.len(), spec)?);
@@ -147,11 +150,4 @@ fn values_of(
         exprs.push(argument.remap(&|column| keys + 1 + column));
     }
     Part { plan: project(joined, exprs), results, is_complete }
-}
-
-fn numbered_schema(plan: &Plan) -> arrow::datatypes::SchemaRef {
-    use arrow::datatypes::{Field, Schema};
-    let fields = plan.schema.fields().iter().map(|field| field.as_ref().clone());
-    let number = Field::new("row", DataType::UInt64, false);
-    std::sync::Arc::new(Schema::new(fields.chain([number]).collect::<Vec<_>>()))
 }

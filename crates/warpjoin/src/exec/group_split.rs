@@ -4,6 +4,7 @@
 
 use super::group_distinct::{distinct_arguments, of_one_argument};
 use super::group_moments::moments_of_doubles;
+use super::group_quantiles::quantiles;
 use super::plans::{aggregate, column, columns, is_same, join, project, result_of};
 use super::query::Query;
 use super::relation::Relation;
@@ -30,6 +31,7 @@ struct Ways {
     moments: Vec<usize>,
     doubles: Vec<usize>,
     ordered: Vec<usize>,
+    quantiles: Vec<usize>,
 }
 
 impl AggregateCall {
@@ -42,9 +44,13 @@ impl AggregateCall {
             && self.argument.iter().chain(&self.second).any(|argument| argument.data_type.is_floating())
     }
 
+    fn is_quantile(&self) -> bool {
+        matches!(self.function, AggregateFunction::Median | AggregateFunction::Percentile { .. })
+    }
+
     /// Whether it takes more than accumulators over one pass of the rows.
     pub(super) fn needs_parts(&self) -> bool {
-        self.is_distinct || self.is_ordered() || self.is_moment_of_doubles()
+        self.is_distinct || self.is_ordered() || self.is_quantile() || self.is_moment_of_doubles()
     }
 }
 
@@ -54,6 +60,7 @@ impl Ways {
         for (index, call) in calls.iter().enumerate() {
             let way = match call.function {
                 _ if call.is_ordered() => &mut ways.ordered,
+                _ if call.is_quantile() => &mut ways.quantiles,
                 _ if call.is_distinct => &mut ways.distinct,
                 _ if call.is_moment_of_doubles() => &mut ways.doubles,
                 AggregateFunction::Moment(_) => &mut ways.moments,
@@ -72,12 +79,13 @@ impl Query<'_> {
     /// Runs a group-by of which a call needs parts.
     pub(super) fn split_group(&mut self, input: &Plan, keys: &[Expr], calls: &[AggregateCall]) -> Result<Relation> {
         let ways = Ways::of(calls);
-        let arguments = distinct_arguments(calls.iter());
+        let arguments = distinct_arguments(calls.iter().filter(|call| !call.is_quantile()));
         let is_some = |way: &Vec<usize>| usize::from(!way.is_empty());
         let readers = arguments.len().max(is_some(&ways.plain))
             + is_some(&ways.moments)
             + is_some(&ways.doubles)
-            + is_some(&ways.ordered);
+            + is_some(&ways.ordered)
+            + ways.quantiles.len();
         let input = if readers < 2 { input.clone() } else { input.clone().into_shared() };
         let mut shared = vec![input.clone()];
 
@@ -91,6 +99,10 @@ impl Query<'_> {
             let (ordered, rows) = self.ordered_parts(&input, keys, calls, &ways.ordered)?;
             parts.extend(ordered);
             shared.push(rows);
+        }
+        for (part, rows) in quantiles(&input, keys, calls, &ways.quantiles) {
+            parts.push(part);
+            shared.extend(rows);
         }
         if !parts.iter().any(|part| part.is_complete) {
             let rows = AggregateCall::new(AggregateFunction::Count, None, arrow::datatypes::DataType::Int64);

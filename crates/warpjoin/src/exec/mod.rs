@@ -13,6 +13,7 @@ mod group_distinct;
 mod group_estimate;
 mod group_first;
 mod group_moments;
+mod group_quantiles;
 mod group_split;
 mod group_target;
 mod grouping_sets;

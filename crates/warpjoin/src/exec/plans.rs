@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema};
 
 use crate::expr::{CompareOp, Expr, ExprKind, Scalar};
-use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
+use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
 
 /// A list of expressions, each once.
 #[derive(Default)]
@@ -68,6 +68,19 @@ pub(super) fn project(input: Plan, exprs: Vec<Expr>) -> Plan {
 pub(super) fn filter(input: Plan, predicate: Expr) -> Plan {
     let schema = input.schema.clone();
     Plan { kind: PlanKind::Filter { input: Box::new(input), predicate }, schema }
+}
+
+/// The rows and a number of each.
+pub(super) fn numbered(input: Plan) -> Plan {
+    let fields = input.schema.fields().iter().map(|field| field.as_ref().clone());
+    let fields = fields.chain([Field::new("row", DataType::UInt64, false)]).collect::<Vec<_>>();
+    Plan { kind: PlanKind::Numbered { input: Box::new(input) }, schema: Arc::new(Schema::new(fields)) }
+}
+
+/// All rows in an order.
+pub(super) fn sort(input: Plan, keys: Vec<SortKey>) -> Plan {
+    let schema = input.schema.clone();
+    Plan { kind: PlanKind::Sort { input: Box::new(input), keys, skip: 0, fetch: None }, schema }
 }
 
 /// Build rows and probe rows with equal keys, nulls being equal; without any key, all pairs. Puts out all build columns,

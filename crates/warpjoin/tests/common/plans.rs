@@ -258,6 +258,8 @@ impl Oracle<'_> {
             AggregateFunction::BitAnd => bits(&values, |a, b| a & b),
             AggregateFunction::BitOr => bits(&values, |a, b| a | b),
             AggregateFunction::BitXor => bits(&values, |a, b| a ^ b),
+            AggregateFunction::Median => quantile(values, None),
+            AggregateFunction::Percentile { share_bits } => quantile(values, Some(f64::from_bits(share_bits))),
             other => panic!("the oracle has no {other}"),
         })
     }
@@ -401,6 +403,21 @@ impl Oracle<'_> {
             }
             other => panic!("the oracle has no average of {other:?}"),
         }
+    }
+}
+
+/// The value so far behind the first one; without a share, in the middle.
+fn quantile(mut values: Vec<V>, share: Option<f64>) -> V {
+    values.sort_by(V::order);
+    let distance = share.map_or((values.len() - 1) as f64 / 2.0, |share| share * (values.len() - 1) as f64);
+    let weight = share.map_or(0.5, |_| (distance.fract() * 1e6).floor() / 1e6);
+    let (lower, upper) = (distance.floor() as usize, distance.ceil() as usize);
+    match (&values[lower], &values[upper]) {
+        _ if lower == upper => values[lower].clone(),
+        (V::Int(a), V::Int(b)) => V::Int((a + b) / 2),
+        (V::Float(a), V::Float(b)) if share.is_none() => V::Float((a + b) / 2.0),
+        (V::Float(a), V::Float(b)) => V::Float(a + (b - a) * weight),
+        other => panic!("the oracle has no quantile of {other:?}"),
     }
 }
 

@@ -196,9 +196,49 @@ fn doubles() -> Vec<Edge> {
     edges
 }
 
+/// Medians and percentiles, of even and odd numbers of rows, of one value, of nulls only.
+fn quantiles() -> Vec<Edge> {
+    use AggregateFunction::{Median, Percentile};
+    let types = [DataType::Int32, DataType::Float64, DataType::Decimal128(9, 2), DataType::Float32, DataType::Int64];
+    let mut edges = vec![];
+    for rows in [0, 2, 33, 300] {
+        let some = |row: usize, every: usize, v: V| if row.is_multiple_of(every) { V::Null } else { v };
+        let columns = [
+            ints((0..rows).map(|row| (row % 9 != 4).then_some(row as i128 * row as i128 % 7))),
+            (0..rows).map(|row| some(row, 5, V::Float((row * 7919 % 1009) as f64 / 16.0 - 20.0))).collect(),
+            (0..rows).map(|row| some(row % 2, 2, V::Int(row as i128 * 31 % 97 - 40))).collect(),
+            (0..rows).map(|row| V::Float([0.25, -3.5, f64::INFINITY, 7.0][row % 4])).collect(),
+            ints((0..rows).map(|row| Some(row as i128 % 3))),
+        ];
+        let inputs = vec![batch(&columns, &types, true)];
+        let source = input(&inputs, 0);
+        for keys in [0, 1] {
+            let group_by: Vec<Expr> = (0..keys).map(|key| column(&source, key)).collect();
+            let of = |function, index| {
+                let argument = column(&source, index);
+                let data_type = argument.data_type.clone();
+                AggregateCall::new(function, Some(argument), data_type)
+            };
+            let share = |share: f64, index| of(Percentile { share_bits: share.to_bits() }, index);
+            let medians = vec![of(Median, 1), of(Median, 2), of(Median, 3), of(Median, 2).distinct()];
+            let shares = vec![share(0.0, 1), share(0.3, 1), share(1.0, 1), of(Median, 1)];
+            let plain = |function, index| aggregate_call(function, column(&source, index)).expect("one");
+            let beside =
+                vec![plain(Count, 4).distinct(), of(Median, 1), plain(Sum, 4), call(First, column(&source, 4), vec![])];
+            let beside = if rows == 300 { beside[..3].to_vec() } else { beside };
+            for (what, calls) in [("medians", medians), ("shares", shares), ("a median beside others", beside)] {
+                let name = format!("quantiles, {what}, {rows} rows, {keys} keys");
+                edges.push(equal(name, inputs.clone(), group(source.clone(), group_by.clone(), calls)));
+            }
+        }
+    }
+    edges
+}
+
 pub(super) fn edges() -> Vec<Edge> {
     let mut edges = firsts();
     edges.extend(of_other_rows());
     edges.extend(doubles());
+    edges.extend(quantiles());
     edges
 }
