@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf, bit_xor_udaf};
@@ -102,10 +103,7 @@ fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relat
     let group_by = translated[..group_count].to_vec();
     let mut aggregates = Vec::with_capacity(call_count);
     for (call, output) in calls.into_iter().zip(last.aggr_expr()) {
-        let (argument, second) = call.arguments(&translated);
-        let is_distinct = call.is_distinct;
-        let made = AggregateCall::new(call.function, argument, output.field().data_type().clone());
-        aggregates.push(AggregateCall { is_distinct, second, ..made });
+        aggregates.push(call.of(&translated, output.field().data_type()));
     }
     let kind = PlanKind::Aggregate { input: Box::new(input.plan.clone()), group_by, aggregates };
     let plan = Plan { kind, schema: last.schema() };
@@ -114,7 +112,7 @@ fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relat
 }
 
 /// An aggregate whose expressions are positions in a common list.
-struct Call {
+pub(super) struct Call {
     function: AggregateFunction,
     is_distinct: bool,
     argument: Option<usize>,
@@ -123,7 +121,7 @@ struct Call {
 }
 
 impl Call {
-    fn new(
+    pub(super) fn new(
         call: &AggregateFunctionExpr,
         filter: Option<&Arc<dyn PhysicalExpr>>,
         exprs: &mut PhysicalExprs,
@@ -150,6 +148,13 @@ impl Call {
         let argument = if counts_rows && filter.is_none() { None } else { Some(position(argument)) };
         let second = second.map(&mut position);
         Ok(Self { function, is_distinct, argument, second, filter: filter.map(|filter| position(Arc::clone(filter))) })
+    }
+
+    /// The call over the translated expressions.
+    pub(super) fn of(&self, translated: &[Expr], data_type: &DataType) -> AggregateCall {
+        let (argument, second) = self.arguments(translated);
+        let made = AggregateCall::new(self.function, argument, data_type.clone());
+        AggregateCall { is_distinct: self.is_distinct, second, ..made }
     }
 
     /// The arguments; where FILTER does not hold the first is null, and so does not count.
