@@ -7,7 +7,7 @@ use warpjoin_device::Stream;
 use super::launch::Target;
 use super::query::Query;
 use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
-use crate::codegen::{GeneratedPipeline, Sink, SinkShape, generate};
+use crate::codegen::{GeneratedPipeline, Sink, SinkShape, SortShape, generate};
 use crate::column::ColumnType;
 use crate::{Error, Result};
 
@@ -45,9 +45,9 @@ impl Query<'_> {
         let mut relation = relation.clone();
         let mut generated = self.generate(&relation, sink)?;
         let columns = match &generated.sink {
-            SinkShape::Rows(columns) | SinkShape::Build { columns, .. } | SinkShape::Sort { columns, .. } => {
-                columns.clone()
-            }
+            SinkShape::Rows(columns)
+            | SinkShape::Build { columns, .. }
+            | SinkShape::Sort(SortShape { columns, .. }) => columns.clone(),
             SinkShape::Groups(_) | SinkShape::Partition(_) | SinkShape::Sketch => {
                 return Err(Error::internal("no rows where rows were asked for"));
             }
