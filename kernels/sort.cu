@@ -103,7 +103,7 @@ WJ_ENTRY(sort_count_8, CountDigitsParams, 512) { count_digits<u64>(p); }
 
 struct SortPassParams {
     const u8* keys;
-    const u32* numbers;  // of the rows; null: their places
+    const u32* numbers;  // of the rows, or any values that move with them; null: their places
     u64 rows;
     u64 shift;
     u64 bits;            // of the digit, at most 8
@@ -111,7 +111,7 @@ struct SortPassParams {
     u64* published;      // tiles x WJ_SORT_DIGITS, zeroed
     u64* next_tile;      // zeroed
     u8* keys_out;        // null: nobody needs them
-    u32* numbers_out;
+    u32* numbers_out;    // null: nobody needs them
     u64* control;
 };
 
@@ -262,6 +262,7 @@ WJ_DEVICE void sort_tile(const SortPassParams& p) {
         targets[item] = (u32)(tile.targets[(u32)(key >> shift) & mask] + place);
         if (keys_out != nullptr) keys_out[targets[item]] = key;
     }
+    if (p.numbers_out == nullptr) return;
     __syncthreads();
     u32* numbers = reinterpret_cast<u32*>(tile.stage);
 #pragma unroll

@@ -205,6 +205,44 @@ async fn sorts_and_limits_join_a_part() {
 }
 
 #[tokio::test]
+async fn windows_of_whole_partitions_are_joined_back() {
+    let context = resident().await;
+    for sql in [
+        "select l_orderkey, sum(l_quantity) over (partition by l_suppkey), count(*) over (partition by l_suppkey) from lineitem",
+        "select n_name, count(*) over (), max(n_name) over () from nation",
+        "select o_orderkey, n / sum(n) over (partition by k) from
+            (select o_orderkey, o_orderkey % 5 as k, count(*) as n from orders join lineitem on o_orderkey = l_orderkey
+            group by o_orderkey) order by 2, 1 limit 9",
+        "select n_name, sum(n_nationkey) over (partition by n_regionkey order by n_name
+            rows between unbounded preceding and unbounded following) from nation",
+    ] {
+        let plan = physical(&context, sql).await;
+        let text = shown(&plan);
+        assert!(text.contains("WarpjoinExec") && !text.contains("WindowAggExec"), "{sql}:\n{text}");
+    }
+    for (sql, expected) in [
+        (
+            "select row_number() over (partition by n_regionkey order by n_name) from nation",
+            "of a window that moves, or by place",
+        ),
+        ("select sum(n_nationkey) over (order by n_name) from nation", "of a part of its partition"),
+        ("select sum(n_nationkey) over (partition by n_nationkey / 2.0e0) from nation", "of a window by Float64"),
+        (
+            "select sum(n) filter (where n > 3) over () from (select n_nationkey as n from nation)",
+            "of a window with a filter",
+        ),
+        // Made twice, the first rows might be others.
+        (
+            "select k, count(*) over () from (select l_orderkey as k from lineitem order by l_tax limit 5)",
+            "WindowAggExec",
+        ),
+    ] {
+        let text = shown(&physical(&context, sql).await);
+        assert!(text.contains(expected), "{sql}:\n{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_sort_of_cpu_rows_starts_no_part() {
     let context = uploaded();
     let placement = placement(&context, "select l_orderkey from lineitem order by l_tax, l_orderkey limit 5").await;

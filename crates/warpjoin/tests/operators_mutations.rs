@@ -1,10 +1,10 @@
 //! A table whose claim is a plain load and store must lose keys within 100 schedules; as it is,
-//! it must not. So the schedules that the other tests explore can show such mistakes.
+//! it must not. The same for a sort whose blocks forget the tiles before theirs. So the schedules that the other tests explore can show such mistakes.
 
 mod common;
 
 use arrow::datatypes::DataType;
-use common::edges::{ints, join_of, keyed};
+use common::edges::{ints, join_of, keyed, sort_of};
 use common::sessions::{Opener, simulated};
 use common::settings::Settings;
 use warpjoin_device::{Arg, Launch, ModuleSource, SimOptions, open_simulated};
@@ -62,7 +62,7 @@ fn run(module: &ModuleSource, seed: u64, buffers: &[Vec<u64>], args: &[Result<us
             Err(number) => Arg::U64(*number),
         })
         .collect();
-    stream.launch(&kernel, Launch { blocks: 1, block_threads: 64, shared_bytes: 0 }, &args).expect("launches");
+    stream.launch(&kernel, Launch { blocks: 1, block_threads: 64, shared_bytes: 32 << 10 }, &args).expect("launches");
     let read = |(buffer, words): (&warpjoin_device::Buffer, &Vec<u64>)| {
         let mut bytes = vec![0; words.len() * 8];
         stream.read(buffer, 0, &mut bytes).expect("bytes");
@@ -182,4 +182,51 @@ fn a_plain_claim_in_the_group_table_shows() {
 #[test]
 fn a_plain_claim_in_the_index_of_long_groups_shows() {
     shows(|mutated| groups(true, mutated), counts);
+}
+
+/// Rows of a tile of 64 threads.
+const TILE_ROWS: u64 = 64 * 16;
+
+/// The sort's kernels, where a block forgets what it saw before; or as they are.
+fn sort_pass(mutated: bool) -> ModuleSource {
+    let session = simulated().open(1).expect("devices");
+    let sort = sort_of("any", ints((0..100).map(Some)), 0, None);
+    sort.case.run(&session, &Settings { sort_few_rows: Some(0), ..Settings::default() }).expect("rows");
+    let sources = session.devices()[0].compiled_sources();
+    let mut module = sources.into_iter().find(|source| source.text == warpjoin_kernels::SORT.text).expect("sort.cu");
+    module.entries = vec!["sort_pass_8".into()];
+    if mutated {
+        let adds = "before += seen & WJ_SORT_ROWS;";
+        assert!(module.text.contains(adds), "it adds up what tiles have published");
+        module.text = module.text.replace(adds, "before = seen & WJ_SORT_ROWS;");
+    }
+    module
+}
+
+/// Whether the third tile's rows go behind those of the first, which has published all rows up to its end, and of the
+/// second, which has published its own only: simulated blocks never meet the like.
+fn looks_back(module: &ModuleSource, seed: u64) -> bool {
+    let keys: Vec<u64> = (0..3 * TILE_ROWS).map(|row| row % 4).collect();
+    let mut sums = vec![3 * TILE_ROWS; 256];
+    sums[..4].copy_from_slice(&[0, 700, 1400, 2100]);
+    let (of_tile, up_to_tile) = (1 << 62, 2 << 62);
+    let mut published = vec![up_to_tile; 256];
+    published.resize(3 * 256, of_tile);
+    published[512..].fill(0);
+    for digit in 0..4 {
+        published[digit] += 10 * (digit as u64 + 1);
+        published[256 + digit] += digit as u64 + 1;
+    }
+    let buffers = [keys, sums, published, vec![2], vec![0; 3 * TILE_ROWS as usize / 2], vec![0; 4]];
+    let args = [Ok(0), Err(0), Err(3 * TILE_ROWS), Err(0), Err(8), Ok(1), Ok(2), Ok(3), Err(0), Ok(4), Ok(5)];
+    let after = run(module, seed, &buffers, &args);
+    let number = |place: u64| after[4][place as usize / 2] >> (place % 2 * 32) & 0xffff_ffff;
+    let is_placed = |row: u64| number(700 * (row % 4) + 11 * (row % 4 + 1) + row / 4) == 2 * TILE_ROWS + row;
+    (0..TILE_ROWS).all(is_placed)
+        && after[2][512..516] == [0, 1, 2, 3].map(|d| up_to_tile + 11 * (d + 1) + TILE_ROWS / 4)
+}
+
+#[test]
+fn a_block_that_forgets_a_tile_shows() {
+    shows(sort_pass, looks_back);
 }

@@ -109,7 +109,7 @@ fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relat
     let group_by = translated[..group_count].to_vec();
     let mut aggregates = Vec::with_capacity(call_count);
     for (call, output) in calls.into_iter().zip(last.aggr_expr()) {
-        aggregates.push(call.translated(&translated, output.field().data_type()));
+        aggregates.push(call.of(&translated, output.field().data_type()));
     }
     let input = Box::new(input.plan.clone());
     let kind = if groups.has_grouping_set() {
@@ -141,7 +141,7 @@ fn grouping_sets(nulls: &[Vec<bool>]) -> Result<Vec<GroupingSet>, Reason> {
 }
 
 /// An aggregate whose expressions are positions in a common list.
-struct Call {
+pub(super) struct Call {
     function: AggregateFunction,
     is_distinct: bool,
     argument: Option<usize>,
@@ -153,7 +153,7 @@ struct Call {
 }
 
 impl Call {
-    fn new(
+    pub(super) fn new(
         call: &AggregateFunctionExpr,
         filter: Option<&Arc<dyn PhysicalExpr>>,
         exprs: &mut PhysicalExprs,
@@ -194,7 +194,7 @@ impl Call {
     }
 
     /// The call over expressions that were translated.
-    fn translated(&self, translated: &[Expr], data_type: &DataType) -> AggregateCall {
+    pub(super) fn of(&self, translated: &[Expr], data_type: &DataType) -> AggregateCall {
         if !is_ordered(self.function) {
             let (argument, second) = self.arguments(translated);
             let made = AggregateCall::new(self.function, argument, data_type.clone());

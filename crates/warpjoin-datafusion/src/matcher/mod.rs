@@ -13,6 +13,7 @@ mod relation;
 mod row_wise;
 mod sort;
 mod union;
+mod window;
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ use crate::scan::DeviceScanExec;
 use candidate::Candidate;
 
 pub(crate) use candidate::Operators;
-pub(crate) use sort::sorts_device_rows;
+pub(crate) use sort::works_on_device_rows;
 
 /// A node that stays on the CPU although devices were there.
 #[derive(Debug, Clone)]
@@ -110,6 +111,9 @@ impl<'a> Matcher<'a> {
             return self.row_wise(node, projection.input(), |input| input.projection_exec(projection));
         }
         if let Some(outcome) = self.sort(node)? {
+            return Ok(outcome);
+        }
+        if let Some(outcome) = self.window(node)? {
             return Ok(outcome);
         }
         if let Some(outcome) = self.join(node)? {

@@ -10,6 +10,7 @@ use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::sorts::partial_sort::PartialSortExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use warpjoin::Reason;
 use warpjoin::exec::check;
@@ -48,12 +49,14 @@ fn step(node: &Arc<dyn ExecutionPlan>) -> Option<(&Arc<dyn ExecutionPlan>, Step<
     merge.fetch().map(|fetch| (merge.input(), Step::Limit { skip: 0, fetch: Some(fetch) }))
 }
 
-/// Whether the node sorts rows of a table that is on devices: then there is something to do for them.
-pub(crate) fn sorts_device_rows(node: &Arc<dyn ExecutionPlan>) -> bool {
+/// Whether the node sorts rows of a table that is on devices, or looks at windows of them: then there is something to do
+/// for devices.
+pub(crate) fn works_on_device_rows(node: &Arc<dyn ExecutionPlan>) -> bool {
     fn reads_device(node: &Arc<dyn ExecutionPlan>) -> bool {
         node.is::<DeviceScanExec>() || node.children().into_iter().any(reads_device)
     }
-    node.is::<SortExec>() && reads_device(node)
+    let works = node.is::<SortExec>() || node.is::<WindowAggExec>() || node.is::<BoundedWindowAggExec>();
+    works && reads_device(node)
 }
 
 impl Matcher<'_> {

@@ -61,7 +61,7 @@ pub(crate) use regroup::regroup;
 pub use shapes::GroupByForm;
 pub(crate) use shapes::{
     Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey,
-    ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, Term, WordSlots,
+    ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape, SourceShape, Step, StoredKey, Term, WordSlots,
 };
 pub(crate) use store::common_columns;
 pub(crate) use value::is_string;

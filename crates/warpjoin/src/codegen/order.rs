@@ -10,9 +10,11 @@ use super::expr::evaluate;
 use super::lookup;
 use super::packing::lower;
 use super::params::Binding;
+use super::shapes::SortShape;
 use super::store::{reserve, write};
 use super::value::{CType, Kind, Range, Value};
 use crate::column::ColumnType;
+use crate::expr::ExprKind;
 use crate::plan::SortKey;
 use crate::{Error, Reason, Result};
 
@@ -25,36 +27,63 @@ struct Part {
     bits: u32,
 }
 
-/// Emits [`super::shapes::Sink::Sort`]: the columns written, and the bits of each word among them.
+/// Emits [`super::shapes::Sink::Sort`].
 pub(crate) fn sort(
     emitter: &mut Emitter,
     environment: &Environment,
     keys: &[SortKey],
     columns: &[usize],
-) -> Result<(Vec<ColumnType>, Vec<u32>)> {
+) -> Result<SortShape> {
     reserve(emitter);
-    let words = words_of_keys(emitter, environment, keys)?;
-    let word_bits = words.iter().map(|word| word.bits).collect();
+    let (words, values) = words_of_keys(emitter, environment, keys)?;
+    let word_bits: Vec<u32> = words.iter().map(|word| word.bits).collect();
+    let key_column = match (keys, values.as_slice(), word_bits.as_slice()) {
+        ([key], [value], &[bits]) => key_column(key, value, bits, columns),
+        _ => None,
+    };
     let mut outputs: Vec<Value> = words.into_iter().map(stored_word).collect();
-    for &column in columns {
-        outputs.push(emitter.column(environment, column)?);
+    for (position, &column) in columns.iter().enumerate() {
+        if key_column.as_ref().is_none_or(|(of_key, _)| *of_key != position) {
+            outputs.push(emitter.column(environment, column)?);
+        }
     }
-    Ok((write(emitter, &outputs), word_bits))
+    Ok(SortShape { columns: write(emitter, &outputs), word_bits, key_column })
 }
 
-fn words_of_keys(emitter: &mut Emitter, environment: &Environment, keys: &[SortKey]) -> Result<Vec<Part>> {
-    let mut parts = vec![];
+/// The column put out that is stored just as the word of the only key.
+fn key_column(key: &SortKey, value: &Value, bits: u32, columns: &[usize]) -> Option<(usize, ColumnType)> {
+    let (ExprKind::Column(column), Kind::Int(range), None, false) =
+        (&key.expr.kind, value.kind, &value.valid, key.descending)
+    else {
+        return None;
+    };
+    let column_type = value.column_type();
+    let layout = column_type.layout();
+    let word_bytes = if bits <= NARROW_BITS { 4 } else { 8 };
+    let is_word = layout.width_bytes == word_bytes && layout.base == range.min;
+    let position = columns.iter().position(|other| other == column)?;
+    is_word.then_some((position, column_type))
+}
+
+/// The words of keys, and the keys' values.
+fn words_of_keys(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    keys: &[SortKey],
+) -> Result<(Vec<Part>, Vec<Value>)> {
+    let (mut parts, mut values) = (vec![], vec![]);
     for key in keys {
         let value = evaluate(emitter, &key.expr, environment)?;
         let value = with_ordered_codes(emitter, value)?;
         key_parts(emitter, &value, key, &mut parts);
+        values.push(value);
     }
-    Ok(words_of(emitter, &parts))
+    Ok((words_of(emitter, &parts), values))
 }
 
 /// Emits [`crate::expr::ExprKind::OrderWord`].
 pub(super) fn word(emitter: &mut Emitter, environment: &Environment, keys: &[SortKey], index: usize) -> Result<Value> {
-    let words = words_of_keys(emitter, environment, keys)?;
+    let (words, _) = words_of_keys(emitter, environment, keys)?;
     let word = words.get(index).ok_or_else(|| Error::internal(format!("word {index} of {}", words.len())))?;
     let range = Range::new(0, (1i128 << word.bits) - 1);
     let code = format!("(({}){})", range.c_type().name(), word.code);

@@ -15,7 +15,7 @@ use super::matches::{self, Matches};
 use super::order;
 use super::packing::Packing;
 use super::params::Binding;
-use super::shapes::{GroupShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SourceShape, Step};
+use super::shapes::{GroupShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SortShape, SourceShape, Step};
 use super::{partition, probe, sketch, store};
 use crate::Result;
 use crate::column::ColumnType;
@@ -58,8 +58,8 @@ pub(crate) enum SinkShape {
     Rows(Vec<ColumnType>),
     /// Build rows: key word, then payload.
     Build { columns: Vec<ColumnType>, packing: Packing, payload: PayloadForm },
-    /// Words of an order's keys, each of so many bits, the most significant one first; then columns.
-    Sort { columns: Vec<ColumnType>, word_bits: Vec<u32> },
+    /// Words of an order's keys, then columns.
+    Sort(SortShape),
     /// A group table.
     Groups(GroupShape),
     /// Rows of words.
@@ -324,10 +324,7 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
             let route = store::Route { shape, keys, null_equals_null: *null_equals_null, columns };
             rows(store::route(emitter, environment, &route, *keeps_unmatched)?)
         }
-        Sink::Sort { keys, columns } => {
-            let (columns, word_bits) = order::sort(emitter, environment, keys, columns)?;
-            (SinkShape::Sort { columns, word_bits }, frame())
-        }
+        Sink::Sort { keys, columns } => (SinkShape::Sort(order::sort(emitter, environment, keys, columns)?), frame()),
         Sink::RouteGroups { keys, columns } => rows(store::route_groups(emitter, environment, keys, columns)?),
         Sink::Sketch { keys } => {
             let head = Some(sketch::sketch(emitter, environment, keys)?);

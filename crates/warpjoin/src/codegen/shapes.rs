@@ -84,6 +84,17 @@ pub(crate) struct RowSpec {
     pub payload: Vec<usize>,
 }
 
+/// Rows whose order is to be found.
+#[derive(Debug, Clone)]
+pub(crate) struct SortShape {
+    /// What is stored: key words, the most significant one first, then columns.
+    pub columns: Vec<ColumnType>,
+    /// Bits of each word.
+    pub word_bits: Vec<u32>,
+    /// The column put out, by position and with its type, that is the only word itself, and is not stored again.
+    pub key_column: Option<(usize, ColumnType)>,
+}
+
 /// Which kernel of a partition is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartitionStage {

@@ -116,7 +116,7 @@ impl Query<'_> {
         let mut bits_of = |keys: &[SortKey]| {
             let sink = Sink::Sort { keys: keys.to_vec(), columns: vec![] };
             match self.generate(&relation, &sink)?.sink {
-                SinkShape::Sort { word_bits, .. } => Ok(word_bits),
+                SinkShape::Sort(shape) => Ok(shape.word_bits),
                 _ => Err(Error::internal("an order without words")),
             }
         };

@@ -8,7 +8,7 @@ use super::launch::Target;
 use super::query::Query;
 use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
 use super::string_tests::string_module;
-use crate::codegen::{GenerateOptions, GeneratedPipeline, Lookup, Sink, SinkShape, generate};
+use crate::codegen::{GenerateOptions, GeneratedPipeline, Lookup, Sink, SinkShape, SortShape, generate};
 use crate::column::ColumnType;
 use crate::{Error, Result};
 
@@ -55,9 +55,9 @@ impl Query<'_> {
         let mut relation = relation.clone();
         let mut generated = self.generate(&relation, sink)?;
         let columns = match &generated.sink {
-            SinkShape::Rows(columns) | SinkShape::Build { columns, .. } | SinkShape::Sort { columns, .. } => {
-                columns.clone()
-            }
+            SinkShape::Rows(columns)
+            | SinkShape::Build { columns, .. }
+            | SinkShape::Sort(SortShape { columns, .. }) => columns.clone(),
             SinkShape::Groups(_) | SinkShape::Partition(_) | SinkShape::Sketch => {
                 return Err(Error::internal("no rows where rows were asked for"));
             }
@@ -115,14 +115,28 @@ impl Query<'_> {
         let stream = &self.streams[device];
         let mut smaller = allocate(stream, columns, shard.rows)?;
         smaller.rows = shard.rows;
-        for (from, to) in shard.columns.iter().zip(&smaller.columns) {
-            for (from, to) in [(&from.values, &to.values), (&from.validity, &to.validity)] {
+        self.copy_rows(device, (shard, 0), &smaller, columns, shard.rows)?;
+        *shard = smaller;
+        Ok(())
+    }
+
+    /// Copies rows of a shard, from one of them on, to the beginning of another.
+    fn copy_rows(
+        &self,
+        device: usize,
+        (from, first): (&IntermediateShard, u64),
+        to: &IntermediateShard,
+        columns: &[ColumnType],
+        rows: u64,
+    ) -> Result<()> {
+        for ((column, from), to) in columns.iter().zip(&from.columns).zip(&to.columns) {
+            let width = u64::from(column.layout().width_bytes);
+            for (from, to, width) in [(&from.values, &to.values, width), (&from.validity, &to.validity, 1)] {
                 if let (Some(from), Some(to)) = (from, to) {
-                    stream.copy((from, 0), (to, 0), to.bytes())?;
+                    self.streams[device].copy((from, first * width), (to, 0), rows * width)?;
                 }
             }
         }
-        *shard = smaller;
         Ok(())
     }
 
@@ -146,11 +160,21 @@ impl Query<'_> {
         let wanted = fetch.map_or(u64::MAX, |fetch| fetch.saturating_add(skip));
         let sink = Sink::Materialise((0..relation.width).collect());
         let (mut rows, _) = self.run_some_rows(relation, &sink, "Limit", wanted)?;
-        // Any rows may be left out: those of the last devices.
+        // Any rows would do. As they lie, the pages of somebody who turns them have different rows.
+        let mut left_out = skip.min(rows.rows());
         let mut left = rows.rows().saturating_sub(skip).min(fetch.unwrap_or(u64::MAX));
-        for shard in &mut rows.shards {
-            shard.rows = shard.rows.min(left);
-            left -= shard.rows;
+        for (device, shard) in rows.shards.iter_mut().enumerate() {
+            let first = left_out.min(shard.rows);
+            let count = (shard.rows - first).min(left);
+            if first > 0 && count > 0 {
+                let mut behind = allocate(&self.streams[device], &rows.columns, count)?;
+                self.copy_rows(device, (shard, first), &behind, &rows.columns, count)?;
+                behind.rows = count;
+                *shard = behind;
+            }
+            shard.rows = count;
+            left_out -= first;
+            left -= count;
         }
         rows.rows_max = rows.rows_max.min(fetch.unwrap_or(u64::MAX));
         Ok(Relation::new(Source::Intermediate(Arc::new(rows))))

@@ -15,8 +15,8 @@ use super::metrics::PipelineMetrics;
 use super::query::Query;
 use super::relation::{Intermediate, IntermediateShard, Relation, Source};
 use super::rows::allocate;
-use super::sort_kernels::{KeyWord, SortKernels, SortLaunches, TopK};
-use crate::codegen::{SORT_FEW_ROWS, SORT_FEW_WORDS, Sink, SinkShape, Step, control, status};
+use super::sort_kernels::{KeyWord, Moved, SortKernels, SortLaunches, TopK};
+use crate::codegen::{SORT_FEW_ROWS, SORT_FEW_WORDS, Sink, SinkShape, SortShape, Step, control, status};
 use crate::column::ColumnType;
 use crate::expr::Expr;
 use crate::plan::{Plan, PlanKind, SortKey};
@@ -103,36 +103,38 @@ impl Query<'_> {
         let sink = Sink::Sort { keys, columns: (0..width).collect() };
         let (rows, generated) = self.run_rows(&relation, &sink, "SortKeys")?;
         drop(relation);
-        let SinkShape::Sort { word_bits, .. } = generated.sink else {
+        let SinkShape::Sort(shape) = generated.sink else {
             return Err(Error::internal("no key words where they were asked for"));
         };
-        let mut rows = self.order(rows, &word_bits, ordered.window)?;
+        let mut rows = self.order(rows, &shape, ordered.window)?;
         rows.rows_max = rows.rows_max.min(ordered.window.fetch.unwrap_or(u64::MAX));
         Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
     }
 
     /// The rows of the window without their words, in order.
-    fn order(&mut self, rows: Intermediate, word_bits: &[u32], window: Window) -> Result<Intermediate> {
+    fn order(&mut self, rows: Intermediate, shape: &SortShape, window: Window) -> Result<Intermediate> {
         let kernels = SortKernels::compile(self)?;
         if self.is_dry() {
             let rows = self.exchange_by(rows, Owners::Hash)?;
-            return Ok(without_words(rows, word_bits.len()));
+            let columns = outputs(shape).into_iter().map(|output| output.column).collect();
+            return Ok(Intermediate { columns, ..rows });
         }
         if self.devices() == 1 {
             let first = Slice { first: window.skip, rows: window.fetch.unwrap_or(u64::MAX) };
-            return self.order_shards(rows, word_bits, &[first], &kernels, false);
+            return self.order_shards(rows, shape, &[first], &kernels, false);
         }
         let total = rows.rows();
         let is_few = total <= self.few_rows() || window.end() <= total / TOP_K_SHARE;
         if is_few && window.end().min(total) <= GATHERED_ROWS_MAX {
             let each = vec![Slice { first: 0, rows: window.end() }; self.devices()];
-            let rows = self.order_shards(rows, word_bits, &each, &kernels, true)?;
+            let rows = self.order_shards(rows, shape, &each, &kernels, true)?;
             let rows = self.gather_on_first(rows)?;
             let mut slices = vec![Slice { first: 0, rows: 0 }; self.devices()];
             slices[0] = Slice { first: window.skip, rows: window.fetch.unwrap_or(u64::MAX) };
-            return self.order_shards(rows, word_bits, &slices, &kernels, false);
+            return self.order_shards(rows, shape, &slices, &kernels, false);
         }
-        let rows = if word_bits.is_empty() { rows } else { self.exchange_by_range(rows, word_bits, &kernels)? };
+        let rows =
+            if shape.word_bits.is_empty() { rows } else { self.exchange_by_range(rows, &shape.word_bits, &kernels)? };
         let mut before = 0u64;
         let mut slices = vec![];
         for shard in &rows.shards {
@@ -141,14 +143,14 @@ impl Query<'_> {
             slices.push(Slice { first, rows: end.saturating_sub(first) });
             before += shard.rows;
         }
-        self.order_shards(rows, word_bits, &slices, &kernels, false)
+        self.order_shards(rows, shape, &slices, &kernels, false)
     }
 
     /// Orders the rows of each device by themselves, and keeps a slice of each.
     fn order_shards(
         &mut self,
         rows: Intermediate,
-        word_bits: &[u32],
+        shape: &SortShape,
         slices: &[Slice],
         kernels: &SortKernels,
         keeps_words: bool,
@@ -162,7 +164,7 @@ impl Query<'_> {
             }
             let stream = self.streams[device].clone();
             let slice = slices[device].of(shard.rows);
-            let words = key_words(shard, word_bits)?;
+            let words = key_words(shard, &shape.word_bits)?;
             let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
             let begin = stream.record()?;
             let mut on = SortLaunches { kernels, device, stream: &stream, control: &control, launches: 0 };
@@ -178,27 +180,31 @@ impl Query<'_> {
         }
         let mut shards = vec![];
         let mut flights = vec![];
-        let kept = if keeps_words { 0 } else { word_bits.len() };
+        let outputs = if keeps_words { stored(&rows.columns) } else { outputs(shape) };
+        let columns: Vec<ColumnType> = outputs.iter().map(|output| output.column.clone()).collect();
         for (device, (slice, control, begin, top_k)) in pending.into_iter().enumerate() {
             let shard = &rows.shards[device];
             let stream = self.streams[device].clone();
-            let words = key_words(shard, word_bits)?;
+            let words = key_words(shard, &shape.word_bits)?;
             let mut on = SortLaunches { kernels, device, stream: &stream, control: &control, launches: 0 };
             let candidates = match top_k {
                 Some(top_k) => top_k.collected(&stream)?,
                 None => None,
             };
-            let numbers = order_of(&mut on, &words, shard.rows, slice, candidates, self.few_rows())?;
-            let mut target = allocate(&stream, &rows.columns[kept..], slice.rows)?;
+            let mut target = allocate(&stream, &columns, slice.rows)?;
             target.rows = slice.rows;
-            on.gather(numbers.as_ref(), slice.first, slice.rows, &parts(shard, &target, &rows.columns[kept..], kept))?;
+            let parts = parts(shard, &target, &outputs);
+            if candidates.is_some() || !sort_in_place(&mut on, &words, shard.rows, slice, &parts, self.few_rows())? {
+                let numbers = order_of(&mut on, &words, shard.rows, slice, candidates, self.few_rows())?;
+                let parts: Vec<_> = parts.iter().map(|part| (part.from, part.to, part.width_bytes)).collect();
+                on.gather(numbers.as_ref(), slice.first, slice.rows, &parts)?;
+            }
             launches += on.launches;
             shards.push(target);
             flights.push((control, begin, stream.record()?));
         }
         self.metrics.launches += launches;
-        self.note_sort(&rows, &shards, word_bits, flights);
-        let columns = rows.columns[kept..].to_vec();
+        self.note_sort(&rows, &shards, &shape.word_bits, flights);
         Ok(Intermediate { columns, rows_max: rows.rows_max, shards })
     }
 
@@ -257,7 +263,7 @@ impl Query<'_> {
         target.rows = total;
         let mut first = 0;
         for (peer, shard) in rows.shards.iter().enumerate() {
-            for (from, to, width) in parts(shard, &target, &rows.columns, 0) {
+            for Part { from, to, width_bytes: width, .. } in parts(shard, &target, &stored(&rows.columns)) {
                 stream.copy((from, 0), (to, first * width), shard.rows * width)?;
                 self.metrics.exchanged_bytes += if peer == 0 { 0 } else { shard.rows * width };
             }
@@ -355,7 +361,7 @@ fn order_of(
     // The least significant word first: a sort keeps the order of rows with equal keys.
     let mut numbers = numbers;
     for word in words.iter().rev() {
-        numbers = Some(on.radix(word, rows, numbers)?);
+        numbers = Some(on.radix(word, rows, numbers.as_ref())?);
     }
     Ok(numbers)
 }
@@ -372,27 +378,73 @@ fn key_words<'a>(shard: &'a IntermediateShard, word_bits: &[u32]) -> Result<Vec<
     shard.columns.iter().zip(word_bits).map(word).collect()
 }
 
-/// Runs of bytes of all columns from `first` on: from, to, and bytes a row.
-fn parts<'a>(
-    from: &'a IntermediateShard,
-    to: &'a IntermediateShard,
-    columns: &[ColumnType],
-    first: usize,
-) -> Vec<(&'a Buffer, &'a Buffer, u64)> {
+/// A column put out, and the stored one that it is made of.
+struct Output {
+    source: usize,
+    column: ColumnType,
+}
+
+/// The columns put out of rows with key words in front.
+fn outputs(shape: &SortShape) -> Vec<Output> {
+    let mut outputs = stored(&shape.columns).split_off(shape.word_bits.len());
+    if let Some((position, column)) = &shape.key_column {
+        outputs.insert(*position, Output { source: 0, column: column.clone() });
+    }
+    outputs
+}
+
+/// All stored columns, as they are.
+fn stored(columns: &[ColumnType]) -> Vec<Output> {
+    columns.iter().cloned().enumerate().map(|(source, column)| Output { source, column }).collect()
+}
+
+/// A run of bytes of a column, or of its validity.
+struct Part<'a> {
+    from: &'a Buffer,
+    to: &'a Buffer,
+    width_bytes: u64,
+    /// The stored column.
+    source: usize,
+}
+
+fn parts<'a>(from: &'a IntermediateShard, to: &'a IntermediateShard, outputs: &[Output]) -> Vec<Part<'a>> {
     let mut parts = vec![];
-    for ((column, from), to) in columns.iter().zip(&from.columns[first.min(from.columns.len())..]).zip(&to.columns) {
+    for (Output { source, column }, to) in outputs.iter().zip(&to.columns) {
+        let Some(from) = from.columns.get(*source) else { continue };
         let width_bytes = u64::from(column.layout().width_bytes);
         for (from, to, width_bytes) in [(&from.values, &to.values, width_bytes), (&from.validity, &to.validity, 1)] {
             if let (Some(from), Some(to)) = (from, to) {
-                parts.push((from, to, width_bytes));
+                parts.push(Part { from, to, width_bytes, source: *source });
             }
         }
     }
     parts
 }
 
-fn without_words(rows: Intermediate, words: usize) -> Intermediate {
-    Intermediate { columns: rows.columns[words..].to_vec(), ..rows }
+/// Sorts all rows of a shard that are no more than a word and 4 bytes by moving just these: nothing is left to be brought
+/// into an order. Whether they are.
+fn sort_in_place(
+    on: &mut SortLaunches<'_>,
+    words: &[KeyWord<'_>],
+    rows: u64,
+    slice: Slice,
+    parts: &[Part<'_>],
+    few_rows: u64,
+) -> Result<bool> {
+    let ([word], true) = (words, rows > few_rows && slice.rows == rows) else { return Ok(false) };
+    let (keys, others): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.source == 0);
+    let moved = match (keys.as_slice(), others.as_slice()) {
+        ([key], []) => Moved { values: None, sorted_keys: Some(key.to), sorted_values: None },
+        ([key], [other]) if other.width_bytes == 4 => {
+            Moved { values: Some(other.from), sorted_keys: Some(key.to), sorted_values: Some(other.to) }
+        }
+        ([], [other]) if other.width_bytes == 4 => {
+            Moved { values: Some(other.from), sorted_keys: None, sorted_values: Some(other.to) }
+        }
+        _ => return Ok(false),
+    };
+    on.sweep(word, rows, None, moved)?;
+    Ok(true)
 }
 
 impl TopK {

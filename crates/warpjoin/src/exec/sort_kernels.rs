@@ -77,6 +77,20 @@ pub(super) struct SortLaunches<'a> {
     pub launches: u64,
 }
 
+/// What moves with the keys of a sort, and where it ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moved<'a> {
+    /// 4 bytes a row; `None`: the rows' numbers.
+    pub values: Option<&'a Buffer>,
+    /// `None`: nobody needs them.
+    pub sorted_keys: Option<&'a Buffer>,
+    pub sorted_values: Option<&'a Buffer>,
+}
+
+fn buffer(buffer: Option<&Buffer>) -> Arg<'_> {
+    buffer.map_or(Arg::Null, Arg::Buffer)
+}
+
 /// Rows up to the last one wanted, on their way.
 pub(super) struct TopK {
     pub numbers: Buffer,
@@ -125,10 +139,11 @@ impl SortLaunches<'_> {
     }
 
     /// Sorts row numbers by a word: those given, in whose order equal words stay, or all `rows`.
-    pub(super) fn radix(&mut self, word: &KeyWord<'_>, rows: u64, numbers: Option<Buffer>) -> Result<Buffer> {
+    pub(super) fn radix(&mut self, word: &KeyWord<'_>, rows: u64, numbers: Option<&Buffer>) -> Result<Buffer> {
         let width = word.width_bytes();
+        let sorted = self.stream.alloc(rows * 4)?;
         // The words in the order of the numbers.
-        let gathered = match &numbers {
+        let keys = match numbers {
             Some(numbers) => {
                 let keys = self.stream.alloc(rows * width)?;
                 self.gather(Some(numbers), 0, rows, &[(word.buffer, &keys, width)])?;
@@ -136,6 +151,19 @@ impl SortLaunches<'_> {
             }
             None => None,
         };
+        self.sweep(word, rows, keys, Moved { values: numbers, sorted_keys: None, sorted_values: Some(&sorted) })?;
+        Ok(sorted)
+    }
+
+    /// Sorts rows by a word: `keys`, or the word as it lies.
+    pub(super) fn sweep(
+        &mut self,
+        word: &KeyWord<'_>,
+        rows: u64,
+        mut keys: Option<Buffer>,
+        moved: Moved<'_>,
+    ) -> Result<()> {
+        let width = word.width_bytes();
         let passes = word.bits.div_ceil(SORT_DIGIT_BITS).max(1);
         let digit_bits = word.bits.div_ceil(passes).max(1);
         let block_threads = self.threads(SORT_THREADS);
@@ -147,14 +175,13 @@ impl SortLaunches<'_> {
         let head_words = u64::from(passes) * digits + 1 + u64::from(passes);
         let sums = self.stream.alloc_filled(head_words * 8, 0)?;
         let published = self.stream.alloc_filled(u64::from(passes) * published_bytes, 0)?;
-        let source = gathered.as_ref().unwrap_or(word.buffer);
         let finished = u64::from(passes) * digits * 8;
         let count = self.counting(rows, SCAN_BYTES + passes * SORT_DIGITS * 4 + 4);
         self.launch(
             self.kernels.count.of(word, self.device),
             count,
             &[
-                Arg::Buffer(source),
+                Arg::Buffer(keys.as_ref().unwrap_or(word.buffer)),
                 Arg::U64(rows),
                 Arg::U64(word.bits.into()),
                 Arg::U64(digit_bits.into()),
@@ -166,33 +193,34 @@ impl SortLaunches<'_> {
         let shared_bytes =
             tile_rows as u32 * width as u32 + SORT_DIGITS * (8 + 4 + block_threads / 32 * 4) + 33 * 4 + 4;
         let launch = Launch { blocks, block_threads, shared_bytes };
-        let (mut keys, mut numbers) = (gathered, numbers);
+        let mut values: Option<Buffer> = None;
         for pass in 0..passes {
             let is_last = pass + 1 == passes;
             let shift = pass * digit_bits;
-            let keys_out = if is_last { None } else { Some(self.stream.alloc(rows * width)?) };
-            let numbers_out = self.stream.alloc(rows * 4)?;
+            let next_keys = if is_last { None } else { Some(self.stream.alloc(rows * width)?) };
+            let moves = !is_last && moved.sorted_values.is_some();
+            let next_values = if moves { Some(self.stream.alloc(rows * 4)?) } else { None };
             self.launch(
                 self.kernels.pass.of(word, self.device),
                 launch,
                 &[
                     Arg::Buffer(keys.as_ref().unwrap_or(word.buffer)),
-                    numbers.as_ref().map_or(Arg::Null, Arg::Buffer),
+                    buffer(values.as_ref().or(moved.values)),
                     Arg::U64(rows),
                     Arg::U64(shift.into()),
                     Arg::U64(digit_bits.min(word.bits - shift.min(word.bits)).into()),
                     Arg::BufferAt(&sums, u64::from(pass) * digits * 8),
                     Arg::BufferAt(&published, u64::from(pass) * published_bytes),
                     Arg::BufferAt(&sums, finished + 8 + u64::from(pass) * 8),
-                    keys_out.as_ref().map_or(Arg::Null, Arg::Buffer),
-                    Arg::Buffer(&numbers_out),
+                    buffer(if is_last { moved.sorted_keys } else { next_keys.as_ref() }),
+                    buffer(if is_last { moved.sorted_values } else { next_values.as_ref() }),
                     Arg::Buffer(self.control),
                 ],
             )?;
-            keys = keys_out;
-            numbers = Some(numbers_out);
+            keys = next_keys;
+            values = next_values;
         }
-        numbers.ok_or_else(|| Error::internal("a sort without a pass"))
+        Ok(())
     }
 
     /// Columns, each from, to and bytes a row: rows `first` to `first + rows` of `numbers`, or of all as they lie.

@@ -398,7 +398,11 @@ impl Oracle<'_> {
                     Some(scaled) if (scaled / values.len() as i128).abs() < 10i128.pow(precision.into()) => {
                         V::Int(scaled / values.len() as i128)
                     }
-                    _ => V::Poison(fault::OVERFLOW),
+                    _ => {
+                        // Reported even where nobody needs the mean.
+                        self.evaluator.faults.set(self.evaluator.faults.get() | fault::OVERFLOW);
+                        V::Poison(fault::OVERFLOW)
+                    }
                 }
             }
             other => panic!("the oracle has no average of {other:?}"),

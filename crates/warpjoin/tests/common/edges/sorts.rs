@@ -28,6 +28,7 @@ pub(super) fn edges() -> Vec<Edge> {
     let mut edges = rows();
     edges.extend(types());
     edges.extend(several_keys());
+    edges.extend(thin_rows());
     edges.extend(windows());
     edges.extend(ties());
     edges.extend(between_operators());
@@ -223,6 +224,37 @@ fn several_keys() -> Vec<Edge> {
     let keys = vec![descending(column(&source, 13))];
     edges.push(equal("an order of many columns", inputs.clone(), sort(source.clone(), keys.clone(), 1, Some(250))));
     edges.push(equal("an order without columns", inputs, project(sort(source, keys, 1, Some(250)), vec![])));
+    edges
+}
+
+/// Rows of few words, which move with their keys.
+fn thin_rows() -> Vec<Edge> {
+    let mut edges = vec![];
+    for (bits, data_type) in [(30, DataType::Int64), (60, DataType::Int64), (31, DataType::UInt32)] {
+        let key = || ints(mixed(3000).map(|row| Some((row << bits) / 3000)));
+        let wide = ints((0..3000).map(|row| Some(row * 600_011)));
+        let some_null = ints((0..3000).map(|row| (row % 7 != 0).then_some(row * 600_011)));
+        let int = DataType::Int32;
+        for (name, columns, types) in [
+            ("a key", vec![key()], vec![data_type.clone()]),
+            ("a key and a number", vec![key(), wide.clone()], vec![data_type.clone(), int.clone()]),
+            ("a number and a key", vec![wide.clone(), key()], vec![int.clone(), data_type.clone()]),
+            ("a key and a null", vec![key(), some_null], vec![data_type.clone(), int.clone()]),
+        ] {
+            let inputs = vec![batch(&columns, &types, true)];
+            let source = input(&inputs, 0);
+            let at = types.iter().position(|t| *t == data_type).unwrap_or(0);
+            for (direction, order) in [("rising", ascending as fn(Expr) -> SortKey), ("falling", descending)] {
+                for skip in [0, 4] {
+                    let plan = sort(source.clone(), vec![order(column(&source, at))], skip, None);
+                    edges.push(equal(format!("{name} of {bits} bits, {direction}, {skip}"), inputs.clone(), plan));
+                }
+            }
+            let twice = project(source.clone(), vec![column(&source, at), column(&source, at)]);
+            let plan = sort(twice.clone(), vec![ascending(column(&twice, 1))], 0, None);
+            edges.push(equal(format!("{name} of {bits} bits, twice"), inputs, plan));
+        }
+    }
     edges
 }
 
