@@ -23,6 +23,7 @@ pub(crate) struct Settings {
     pub(crate) reduced_rows_min: Option<u64>,
     pub(crate) join_order: JoinOrder,
     pub(crate) runtime_filters: RuntimeFilters,
+    pub(crate) counts_rows: bool,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
 }
@@ -44,6 +45,7 @@ impl Default for Settings {
             reduced_rows_min: None,
             join_order: JoinOrder::AsGiven,
             runtime_filters: RuntimeFilters::Off,
+            counts_rows: false,
             keeps: false,
         }
     }
@@ -65,6 +67,7 @@ impl Settings {
             reduced_rows_min: self.reduced_rows_min,
             join_order: self.join_order,
             runtime_filters: self.runtime_filters,
+            counts_rows: self.counts_rows,
             ..ExecOptions::default()
         }
     }
@@ -102,5 +105,6 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         runtime_filters: *[RuntimeFilters::Auto, RuntimeFilters::Off, RuntimeFilters::Always]
             .choose(rng)
             .expect("some"),
+        counts_rows: rng.random_bool(0.1),
     }
 }
