@@ -42,6 +42,8 @@ pub struct WarpjoinOptions {
     pub join_order: JoinOrder,
     /// Where finished tables drop rows of other scans.
     pub runtime_filters: RuntimeFilters,
+    /// Whether lookups in tables, and rows that runtime filters drop, are counted; slow.
+    pub count_rows: bool,
 }
 
 const JOIN_ORDERS: [(&str, JoinOrder); 2] = [("auto", JoinOrder::Auto), ("as_given", JoinOrder::AsGiven)];
@@ -88,6 +90,7 @@ impl Default for WarpjoinOptions {
             group_by_form: None,
             join_order: JoinOrder::Auto,
             runtime_filters: RuntimeFilters::Auto,
+            count_rows: false,
         }
     }
 }
@@ -125,6 +128,7 @@ impl ExtensionOptions for WarpjoinOptions {
             "join_form" => self.join_form = named(key, value, &JOIN_FORMS)?,
             "group_by_form" => self.group_by_form = named(key, value, &GROUP_BY_FORMS)?,
             "join_order" => self.join_order = named(key, value, &JOIN_ORDERS)?,
+            "count_rows" => self.count_rows = parse(key, value, "true or false")?,
             "runtime_filters" => self.runtime_filters = named(key, value, &RUNTIME_FILTERS)?,
             "simulate_seed" => {
                 self.simulate_seed = match value {
@@ -196,6 +200,11 @@ impl ExtensionOptions for WarpjoinOptions {
                 "join_order",
                 Some(name_of(self.join_order, &JOIN_ORDERS)),
                 "Order of inner joins: auto (by cost on a device) or as_given (by DataFusion)",
+            ),
+            entry(
+                "count_rows",
+                Some(self.count_rows.to_string()),
+                "Whether EXPLAIN ANALYZE counts lookups in tables and rows that runtime filters drop; takes time",
             ),
             entry(
                 "runtime_filters",
@@ -339,7 +348,7 @@ mod tests {
     #[test]
     fn entries_carry_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 12);
+        assert_eq!(options.entries().len(), 13);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }

@@ -11,12 +11,15 @@ use std::collections::HashSet;
 use common::case::Case;
 use common::sessions::{Opener, in_threads, is_set, say, simulated};
 use common::settings::Settings;
-use common::{edges, random};
+use common::{edges, join_trees, random};
+use warpjoin::exec::RuntimeFilters;
 use warpjoin_device::{ModuleSource, compile_for_architecture, cuda_status};
 
 const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
 /// Random plans besides the edges.
 const PLANS: u64 = 30;
+/// Random trees of joins.
+const TREES: u64 = 10;
 /// Random hash tables.
 const TABLES: u64 = 8;
 
@@ -30,6 +33,11 @@ fn corpus() -> HashSet<ModuleSource> {
         case.settings = Settings { devices: settings.devices.min(2), ..settings };
     }
     cases.extend((0..PLANS).map(random::case));
+    cases.extend((0..TREES).map(|seed| {
+        let case = join_trees::case(seed);
+        let settings = Settings { runtime_filters: RuntimeFilters::Always, ..case.settings.clone() };
+        Case { settings, ..case }
+    }));
     let opener = simulated();
     let sources = in_threads(&cases, |case| {
         let session = opener.open(case.settings.devices).expect("devices");

@@ -134,11 +134,17 @@ fn groups_that_nobody_asks_for_are_not_made() {
     for (devices, kind) in [(1, Inner), (2, Inner), (4, ProbeOuter), (1, ProbeSemi), (2, ProbeAnti)] {
         let session = simulated().open(devices).expect("a session");
         let plan = sums_of_few(&tables(&session), kind);
-        let options = ExecOptions { join_order: JoinOrder::AsGiven, ..ExecOptions::default() };
+        let options = ExecOptions { join_order: JoinOrder::AsGiven, counts_rows: true, ..ExecOptions::default() };
         let (rows, metrics) = run(&session, &plan, &options);
         let (wanted, _) = run(&session, &plan, &given());
         assert_eq!(rows, wanted, "{kind:?}");
         assert!(metrics.decisions.iter().any(|it| it.starts_with("runtime filter: table")), "{:?}", metrics.decisions);
+        // Three facts of each of 20 large rows are left.
+        let pruned: u64 = metrics.pipelines.iter().map(|pipeline| pipeline.pruned).sum();
+        assert_eq!(pruned, 60_000 - 60, "{kind:?}");
+        // Each fact is looked up by the filter and by the join with the few, and what that leaves by the last join.
+        let probes: u64 = metrics.pipelines.iter().map(|pipeline| pipeline.probes).sum();
+        assert_eq!(probes, 2 * 60_000 + 60, "{kind:?}");
         let groups = metrics.pipelines.iter().find(|it| it.name.starts_with("Groups")).expect("groups are read");
         assert!(groups.rows_out <= 20 * devices as u64, "{kind:?}: {:?}", metrics.pipelines);
     }

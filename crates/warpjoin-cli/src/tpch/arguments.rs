@@ -47,6 +47,9 @@ pub struct TpchArgs {
     /// Print the plan of each query with its metrics
     #[arg(long)]
     pub analyze: bool,
+    /// A setting of warpjoin, such as join_order=as_given; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_setting)]
+    pub settings: Vec<(String, String)>,
     /// Run each query also with so many random parameters: they must compile nothing
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub variants: u32,
@@ -82,6 +85,11 @@ fn parse_scale(text: &str) -> Result<f64, String> {
     }
 }
 
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("'{text}' is no setting: they are KEY=VALUE"))?;
+    Ok((key.trim().to_string(), value.trim().to_string()))
+}
+
 fn parse_queries(text: &str) -> Result<QueryList, String> {
     if text == "all" {
         return Ok(QueryList((1..=QUERY_COUNT).collect()));
@@ -111,6 +119,12 @@ mod tests {
         for bad in ["", "0", "23", "x", "1,", "7-5", "1-30", "-1"] {
             assert!(parse_queries(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn settings_are_pairs() {
+        assert_eq!(parse_setting("join_order = as_given"), Ok(("join_order".into(), "as_given".into())));
+        assert!(parse_setting("join_order").is_err());
     }
 
     #[test]

@@ -120,7 +120,9 @@ pub struct RunReport {
     pub sql_planning_ms: f64,
     /// From the physical plan to the last batch.
     pub execution_ms: f64,
-    /// The engine's own planning.
+    /// Ordering joins again for the devices.
+    pub optimizer_ms: f64,
+    /// The engine's own planning apart from that.
     pub engine_planning_ms: f64,
     /// Compiling kernels, or loading them from disk.
     pub compile_ms: f64,
@@ -159,6 +161,10 @@ pub struct PipelineReport {
     pub read_bytes: u64,
     /// Device time.
     pub kernel_ms: f64,
+    /// Lookups in tables of joins, if they were counted.
+    pub probes: u64,
+    /// Rows that runtime filters dropped, if they were counted.
+    pub pruned: u64,
     /// Runs again.
     pub retries: u64,
 }
@@ -184,6 +190,7 @@ impl RunReport {
             total_ms: sql_planning_ms + execution_ms,
             sql_planning_ms,
             execution_ms,
+            optimizer_ms: ms(metrics.optimizer_ns),
             engine_planning_ms: ms(metrics.planning_ns),
             compile_ms: ms(metrics.compile_ns),
             compiled_modules: metrics.compiled_modules,
@@ -204,6 +211,8 @@ impl RunReport {
                     rows_out: pipeline.rows_out,
                     read_bytes: pipeline.read_bytes,
                     kernel_ms: ms(pipeline.kernel_ns),
+                    probes: pipeline.probes,
+                    pruned: pipeline.pruned,
                     retries: pipeline.retries,
                 })
                 .collect(),
@@ -212,7 +221,7 @@ impl RunReport {
 
     /// SQL and engine planning together.
     pub fn planning_ms(&self) -> f64 {
-        self.sql_planning_ms + self.engine_planning_ms
+        self.sql_planning_ms + self.optimizer_ms + self.engine_planning_ms
     }
 }
 
@@ -270,6 +279,7 @@ impl Report {
 pub(super) fn total_metrics(placement: &Placement) -> QueryMetrics {
     let mut total = QueryMetrics::default();
     for part in placement.device.iter().filter_map(|part| part.metrics.as_ref()) {
+        total.optimizer_ns += part.optimizer_ns;
         total.planning_ns += part.planning_ns;
         total.compile_ns += part.compile_ns;
         total.compiled_modules += part.compiled_modules;

@@ -34,6 +34,9 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
     let device_context = target.session(config)?;
     // Whatever the estimates say: this command is about the devices.
     device_context.sql("SET warpjoin.minimum_rows = 0").await?.collect().await?;
+    for (key, value) in &arguments.settings {
+        device_context.sql(&format!("SET warpjoin.{key} = '{value}'")).await?.collect().await?;
+    }
     let session = session_of(&device_context)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let loading = Loading {

@@ -64,6 +64,9 @@ fn pipeline_cost(cost: &PipelineMetrics, f: &mut fmt::Formatter<'_>) -> fmt::Res
         cost.read_bytes,
         cost.kernel_ns as f64 / 1e6
     )?;
+    if cost.probes > 0 {
+        write!(f, ", probes={}, pruned={}", cost.probes, cost.pruned)?;
+    }
     if cost.retries > 0 {
         write!(f, ", retries={}", cost.retries)?;
     }

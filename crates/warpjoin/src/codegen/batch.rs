@@ -36,7 +36,8 @@ impl<'a> Batch<'a> {
         let ProbeKey::Exprs(keys) = &probe.key else { return None };
         let is_writing = matches!((source, sink), (SourceShape::Columns(..), Sink::Materialise(_)));
         let is_kind = matches!(probe.kind, ProbeKind::Matches | ProbeKind::Semi);
-        let is_plain = is_kind && probe.shape.unique && !probe.shape.is_hashed() && probe.residual.is_none();
+        let is_plain =
+            is_kind && !probe.is_counted && probe.shape.unique && !probe.shape.is_hashed() && probe.residual.is_none();
         let is_alone = !matches!(probe.shape.slots, Slots::Pairs { lanes: 2.. });
         let drops_none = !after.iter().any(Step::drops_rows);
         let batch = Self { source, before, probe, keys, after };

@@ -6,6 +6,10 @@ pub(crate) mod control {
     pub(crate) const STATUS: usize = 0;
     /// Rows put out, list places taken, or rows appended.
     pub(crate) const ROWS: usize = 1;
+    /// Lookups in tables of joins, where they are counted.
+    pub(crate) const PROBES: usize = 2;
+    /// Rows that runtime filters dropped, where they are counted.
+    pub(crate) const PRUNED: usize = 3;
     /// Length of a control block.
     pub(crate) const WORDS: usize = 4;
 }
@@ -108,9 +112,11 @@ pub(crate) struct Constants {
 impl Constants {
     /// The definitions for the preprocessor.
     pub(crate) fn defines(self) -> Vec<String> {
-        let words: [(&str, u64); 22] = [
+        let words: [(&str, u64); 24] = [
             ("CONTROL_STATUS", control::STATUS as u64),
             ("CONTROL_ROWS", control::ROWS as u64),
+            ("CONTROL_PROBES", control::PROBES as u64),
+            ("CONTROL_PRUNED", control::PRUNED as u64),
             ("STATUS_FULL", status::FULL),
             ("STATUS_DUPLICATE", status::DUPLICATE),
             ("STATUS_OVERFLOW", status::OVERFLOW),

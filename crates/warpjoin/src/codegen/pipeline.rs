@@ -302,11 +302,28 @@ pub(super) fn emit_step(
             Ok(Environment::new(cells.collect::<Result<_>>()?))
         }
         Step::Probe(step) => {
+            if step.is_counted {
+                count(emitter, "PROBES", "1");
+            }
+            if step.is_counted && step.is_filter {
+                count(emitter, "PRUNED", "1");
+            }
             let after = probe::probe(emitter, environment, step, *probes)?;
+            if step.is_counted && step.is_filter {
+                // Those that are left were not dropped.
+                count(emitter, "PRUNED", "-1");
+            }
             *probes += 1;
             Ok(after)
         }
     }
+}
+
+/// Adds to a word of the control block for each row that is alive.
+fn count(emitter: &mut Emitter, word: &str, number: &str) {
+    let control = emitter.params.once("u64*", Binding::Control);
+    emitter.statement(&format!("atomicAdd(&{control}[WJ_CONTROL_{word}], (u64)(i64){number});"));
+    emitter.flush();
 }
 
 fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> Result<(SinkShape, Frame)> {

@@ -135,6 +135,10 @@ pub(crate) struct ProbeStep {
     pub output: Vec<usize>,
     /// Payload column of each build column; `None` where nobody needs it.
     pub payload_of: Vec<Option<usize>>,
+    /// Drops rows that a later join would drop.
+    pub is_filter: bool,
+    /// Counts the rows that it looks up, and those that a filter drops.
+    pub is_counted: bool,
 }
 
 /// Which rows go on from a probe.

@@ -108,7 +108,7 @@ impl Query<'_> {
         if is_exchanged {
             self.probe_exchanged(plan, probe, table, payload_of)
         } else {
-            Ok(probe_here(plan, probe, table, payload_of))
+            Ok(probe_here(plan, probe, (table, payload_of), self.options.counts_rows))
         }
     }
 
@@ -225,6 +225,8 @@ impl Query<'_> {
             residual: plan.residual.as_ref().map(|residual| residual.remap(&moved)),
             output: plan.output.iter().map(|&column| moved(column)).collect(),
             payload_of,
+            is_filter: false,
+            is_counted: self.options.counts_rows,
         };
         Ok(append_probe(Relation::new(Source::Intermediate(Arc::new(rows))), step, table))
     }
@@ -287,8 +289,8 @@ pub(crate) fn needed(plan: &JoinPlan) -> Vec<usize> {
 pub(super) fn probe_here(
     plan: &JoinPlan,
     probe: Relation,
-    table: Arc<JoinTable>,
-    payload_of: Vec<Option<usize>>,
+    (table, payload_of): (Arc<JoinTable>, Vec<Option<usize>>),
+    is_counted: bool,
 ) -> Relation {
     let step = ProbeStep {
         shape: table.shape.clone(),
@@ -298,6 +300,8 @@ pub(super) fn probe_here(
         residual: plan.residual.clone(),
         output: plan.output.clone(),
         payload_of,
+        is_filter: false,
+        is_counted,
     };
     append_probe(probe, step, table)
 }

@@ -91,7 +91,7 @@ impl Query<'_> {
             rows_out: rows.rows(),
             read_bytes: rows.rows() * 16,
             kernel_ns,
-            retries: 0,
+            ..PipelineMetrics::default()
         });
         Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards, build: Arc::new(rows) }))
     }

@@ -30,6 +30,8 @@ pub(crate) enum Target<'a> {
 pub(crate) struct Report {
     pub status: u64,
     pub rows: u64,
+    pub probes: u64,
+    pub pruned: u64,
 }
 
 /// A launch under way on one device. Holds what the kernel reads until it has ended.
@@ -151,6 +153,8 @@ impl Query<'_> {
             rows_out: reports.iter().map(|report| report.rows).sum(),
             read_bytes: rows_in * row_bytes,
             kernel_ns,
+            probes: reports.iter().map(|report| report.probes).sum(),
+            pruned: reports.iter().map(|report| report.pruned).sum(),
             retries: 0,
         });
     }
@@ -160,7 +164,12 @@ impl Query<'_> {
 pub(crate) fn read_report(stream: &Stream, control: &Buffer) -> Result<Report> {
     let mut words = [0u64; control::WORDS];
     stream.read(control, 0, bytemuck::cast_slice_mut(&mut words))?;
-    Ok(Report { status: words[control::STATUS], rows: words[control::ROWS] })
+    Ok(Report {
+        status: words[control::STATUS],
+        rows: words[control::ROWS],
+        probes: words[control::PROBES],
+        pruned: words[control::PRUNED],
+    })
 }
 
 /// Errors of the data, as opposed to tables that are too small.

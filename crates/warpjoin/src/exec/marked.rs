@@ -27,7 +27,7 @@ impl Query<'_> {
     pub(super) fn published_join(&mut self, plan: &JoinPlan, number: usize) -> Result<Relation> {
         let first = if waits_for(&plan.build, &plan.probe) { Some(self.relation(&plan.probe)?) } else { None };
         // Joins with equal build sides have one number.
-        let (table, payload_of) = match self.published.get(&number) {
+        let made = match self.published.get(&number) {
             Some(made) => made.clone(),
             None => {
                 let build = self.relation(&plan.build)?;
@@ -40,7 +40,7 @@ impl Query<'_> {
             Some(probe) => probe,
             None => self.relation(&plan.probe)?,
         };
-        Ok(probe_here(plan, probe, table, payload_of))
+        Ok(probe_here(plan, probe, made, self.options.counts_rows))
     }
 
     /// Drops rows without a match in a published table.
@@ -55,6 +55,8 @@ impl Query<'_> {
             residual: None,
             output: (0..relation.width).collect(),
             payload_of: vec![],
+            is_filter: true,
+            is_counted: self.options.counts_rows,
         };
         Ok(append_probe(relation, step, table))
     }

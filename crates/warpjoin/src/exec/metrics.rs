@@ -53,6 +53,10 @@ pub struct PipelineMetrics {
     pub read_bytes: u64,
     /// Device time, of the slowest device.
     pub kernel_ns: u64,
+    /// Lookups in tables of joins, if [`crate::ExecOptions::counts_rows`] asks for it.
+    pub probes: u64,
+    /// Rows that runtime filters dropped, on the same condition.
+    pub pruned: u64,
     /// Times it was run again because a table was full or an output too small.
     pub retries: u64,
 }

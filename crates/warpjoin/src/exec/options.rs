@@ -39,6 +39,8 @@ pub struct ExecOptions {
     pub runtime_filters: RuntimeFilters,
     /// Whether plans that occur several times are run once.
     pub share_subplans: bool,
+    /// Counts lookups in tables and rows that runtime filters drop: for finding out, as it takes time.
+    pub counts_rows: bool,
     /// Keeps only this many bits of every key hash, so that tests meet collisions.
     pub hash_bits: u32,
     /// First guess of a hash table's slots and of an output's rows, so that tests meet retries.
@@ -110,6 +112,7 @@ impl Default for ExecOptions {
             join_order: JoinOrder::Auto,
             runtime_filters: RuntimeFilters::Auto,
             share_subplans: true,
+            counts_rows: false,
             hash_bits: 64,
             first_capacity: None,
         }

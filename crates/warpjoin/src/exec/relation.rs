@@ -139,6 +139,7 @@ impl Relation {
             match step {
                 Step::Filter(_) => "Filter",
                 Step::Project(_) => "Project",
+                Step::Probe(step) if step.is_filter => "RuntimeFilter",
                 Step::Probe(_) => "Probe",
             }
             .to_string()

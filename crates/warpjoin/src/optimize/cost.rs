@@ -1,10 +1,13 @@
 //! What a join costs on a device: picoseconds by the rates of [`crate::exec::cost`].
 
+use warpjoin_device::DeviceKind;
+
+use crate::Session;
 use crate::exec::cost::{BUILD_ROWS_PS_PER_BYTE, INSERT_PS, ORDERED_INSERT_PS, probe_ps};
 
 /// A probe of a direct table in the order of its keys: neighbours read one line.
 const ORDERED_PROBE_PS: f64 = 3.0;
-/// A row that is not alive any more while others of its warp probe.
+/// A row that is not alive any more while others of its warp probe; but never more than a probe.
 const WAITING_PS: f64 = 4.0;
 /// A row of a warp that has nothing left to probe.
 const IDLE_PS: f64 = 0.2;
@@ -12,6 +15,14 @@ const IDLE_PS: f64 = 0.2;
 const WARP_ROWS: i32 = 32;
 /// So many times an insert are lists of the rows of each key: the table is made twice, and counted.
 const LISTS: f64 = 2.5;
+/// Launches that lists take beside those of a table of unique keys.
+const LIST_LAUNCHES: f64 = 3.0;
+/// Clearing a table.
+const CLEAR_PS_PER_BYTE: f64 = 0.4;
+/// A launch on a GPU.
+const LAUNCH_PS: f64 = 5e6;
+/// Less is not measured.
+const GAIN_PS_MIN: f64 = 1e5;
 /// A match that is read from a list.
 const LISTED_PS: f64 = 10.0;
 /// A match whose payload is not in the slot.
@@ -20,17 +31,19 @@ const PAYLOAD_PS: f64 = 6.0;
 const SLOT_PAYLOAD_BYTES: f64 = 4.0;
 
 /// What rows cost that do not probe: a warp waits for a probe if one of its rows is alive.
-fn idle_ps(probe: &ProbeSide) -> f64 {
+fn idle_ps(probe: &ProbeSide, lookup_ps: f64) -> f64 {
     let source_rows = probe.source_rows.max(probe.rows);
     let alive = probe.rows / source_rows.max(1.0);
     let in_step = source_rows * (1.0 - (1.0 - alive).powi(WARP_ROWS));
-    (in_step - probe.rows).max(0.0) * WAITING_PS + (source_rows - in_step).max(0.0) * IDLE_PS
+    (in_step - probe.rows).max(0.0) * WAITING_PS.min(lookup_ps / 2.0) + (source_rows - in_step).max(0.0) * IDLE_PS
 }
 
 /// What tables of a device cost.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Costs {
-    pub l2_bytes: f64,
+    l2_bytes: f64,
+    /// A launch, and that the host looks at what it reports.
+    launch_ps: f64,
 }
 
 /// The side that a table is made of.
@@ -58,6 +71,20 @@ pub(super) struct ProbeSide {
 }
 
 impl Costs {
+    /// Those of the devices of a session. Launches of simulated ones take no time, so that tests meet on few rows what
+    /// GPUs meet on many.
+    pub(super) fn of(session: &Session) -> Self {
+        let infos = || session.devices().iter().map(|device| device.info());
+        let l2_bytes = infos().map(|info| info.l2_bytes).min().unwrap_or(0).max(1) as f64;
+        let launch_ps = if session.kind() == DeviceKind::Simulated { 0.0 } else { LAUNCH_PS };
+        Self { l2_bytes, launch_ps }
+    }
+
+    /// Gains below this are not worth another plan.
+    pub(super) fn gain_ps_min(&self) -> f64 {
+        GAIN_PS_MIN.max(self.launch_ps / 2.0)
+    }
+
     /// Making a table and probing it.
     pub(super) fn join_ps(&self, build: &BuildSide, probe: &ProbeSide) -> f64 {
         let (table_bytes, is_direct) = self.table(build);
@@ -68,7 +95,10 @@ impl Costs {
             (false, false) => INSERT_PS.1,
         };
         let insert = if build.unique { insert } else { insert * LISTS };
-        let build_ps = build.rows * (insert + (8.0 + build.payload_bytes) * BUILD_ROWS_PS_PER_BYTE);
+        // Key and payload are words.
+        let payload_bytes = if build.payload_bytes > 0.0 { build.payload_bytes.max(8.0) } else { 0.0 };
+        let row_ps = insert + (8.0 + payload_bytes) * BUILD_ROWS_PS_PER_BYTE;
+        let build_ps = build.rows * row_ps + table_bytes * CLEAR_PS_PER_BYTE;
         let lookup = match probe.run_rows {
             Some(_) if is_direct => ORDERED_PROBE_PS,
             // Lanes of a warp ask for one key.
@@ -79,7 +109,8 @@ impl Costs {
         if build.payload_bytes > SLOT_PAYLOAD_BYTES {
             of_match += PAYLOAD_PS;
         }
-        build_ps + probe.rows * lookup + idle_ps(probe) + probe.matches * of_match
+        let launches = if build.unique { 0.0 } else { LIST_LAUNCHES };
+        launches * self.launch_ps + build_ps + probe.rows * lookup + idle_ps(probe, lookup) + probe.matches * of_match
     }
 
     /// A probe of a set of so many keys.
@@ -96,5 +127,49 @@ impl Costs {
             _ if build.unique && build.payload_bytes <= SLOT_PAYLOAD_BYTES => (hash_bytes / 2.0, false),
             _ => (hash_bytes, false),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An H100.
+    const COSTS: Costs = Costs { l2_bytes: 5e7, launch_ps: LAUNCH_PS };
+
+    fn build(rows: f64) -> BuildSide {
+        BuildSide { rows, unique: true, span: None, sorted: false, payload_bytes: 0.0 }
+    }
+
+    fn probe(rows: f64, source_rows: f64) -> ProbeSide {
+        ProbeSide { rows, matches: rows, source_rows, run_rows: None }
+    }
+
+    #[test]
+    fn the_smaller_side_becomes_the_table() {
+        let (small, large) = (1e5, 6e7);
+        let right = COSTS.join_ps(&build(small), &probe(large, large));
+        let wrong = COSTS.join_ps(&build(large), &probe(small, small));
+        assert!(right * 5.0 < wrong, "{right} {wrong}");
+    }
+
+    #[test]
+    fn few_lineitems_rather_than_all_orders() {
+        // TPC-H Q12 at scale 10: both keys in order.
+        let orders = BuildSide { span: Some(6e7), sorted: true, payload_bytes: 1.0, ..build(1.5e7) };
+        let given = COSTS.join_ps(&orders, &ProbeSide { run_rows: Some(4.0), ..probe(3.1e5, 6e7) });
+        let lineitems = BuildSide { span: Some(6e7), unique: false, payload_bytes: 1.0, ..build(3.1e5) };
+        let sides = ProbeSide { matches: 3.1e5, run_rows: Some(1.0), ..probe(1.5e7, 1.5e7) };
+        assert!(COSTS.join_ps(&lineitems, &sides) < 0.8 * given);
+    }
+
+    #[test]
+    fn rows_that_are_gone_cost_less_than_those_that_probe() {
+        for alive in [0.001, 0.03, 0.5] {
+            let few = COSTS.join_ps(&build(1e6), &probe(6e7 * alive, 6e7));
+            let all = COSTS.join_ps(&build(1e6), &probe(6e7, 6e7));
+            assert!(few < all, "{alive}");
+        }
+        assert!(COSTS.set_probe_ps(1e4, None) < COSTS.set_probe_ps(1e8, None));
     }
 }

@@ -288,3 +288,37 @@ fn of_groups(input: &Estimate, group_by: &[Expr], calls: usize) -> Estimate {
 pub(super) fn stored_bytes(data_type: &DataType) -> f64 {
     data_type.primitive_width().map_or(4.0, |width| width.min(8) as f64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(distinct: f64, base_rows: f64, unique: bool) -> ColumnEstimate {
+        ColumnEstimate { distinct, unique, ..ColumnEstimate::unknown(base_rows) }
+    }
+
+    #[test]
+    fn a_foreign_key_matches_once() {
+        // A sample takes most of the foreign keys for different ones.
+        let pair = (column(1.5e7, 1.5e7, true), column(6e7, 6e7, false));
+        assert_eq!(1.5e7 * 6e7 * match_share(&[pair]), 6e7);
+        let pair = (column(25.0, 25.0, false), column(25.0, 1e5, false));
+        assert_eq!(25.0 * 1e5 * match_share(&[pair]), 1e5);
+    }
+
+    #[test]
+    fn two_columns_that_are_one_key_are_not_independent() {
+        // Partsupp and lineitem, by part and supplier.
+        let pairs =
+            [(column(2e6, 8e6, false), column(2e6, 6e7, false)), (column(1e5, 8e6, false), column(1e5, 6e7, false))];
+        assert_eq!(8e6 * 6e7 * match_share(&pairs), 6e7);
+    }
+
+    #[test]
+    fn values_survive_while_one_of_their_rows_does() {
+        assert_eq!(distinct_left(100.0, 1000.0, 1000.0), 100.0);
+        assert!((60.0..70.0).contains(&distinct_left(100.0, 1000.0, 100.0)));
+        assert!((distinct_left(100.0, 100.0, 10.0) - 10.0).abs() < 1e-9);
+        assert_eq!(distinct_left(100.0, 0.0, 0.0), 1.0);
+    }
+}

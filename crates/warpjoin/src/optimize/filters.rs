@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use super::cost::Costs;
 use super::estimate::{ColumnEstimate, Estimate, estimate, estimate_node, match_share};
+use super::first_column;
 use super::graph::Graph;
 use super::safety::{is_plain, is_plain_expr};
-use super::{GAIN_PS_MIN, first_column};
 use crate::Table;
 use crate::exec::join_reduce::{BUILD_ROWS_MIN, RATIO_MIN};
 use crate::exec::{RuntimeFilters, published};
@@ -41,6 +41,9 @@ pub(super) fn place(
     filters: RuntimeFilters,
     notes: &mut Vec<String>,
 ) -> Plan {
+    if breakers_in_joins(&plan) == 0 {
+        return plan;
+    }
     let mut placing = Placing {
         inputs,
         costs,
@@ -50,12 +53,21 @@ pub(super) fn place(
         notes,
     };
     let (numbered, _) = placing.number(plan);
-    if placing.tables.is_empty() {
-        return numbered;
-    }
     let placed = placing.push(numbered, &[]);
     let used = placing.used;
     unpublish(placed, &|number| !used.contains(&number))
+}
+
+/// Build sides and group-bys in the sides of joins: without any, no join has rows to drop but its own.
+fn breakers_in_joins(plan: &Plan) -> usize {
+    fn breakers(plan: &Plan) -> usize {
+        let own = matches!(plan.kind, PlanKind::Join(_) | PlanKind::Aggregate { .. });
+        usize::from(own) + plan.inputs().into_iter().map(breakers).sum::<usize>()
+    }
+    match &plan.kind {
+        PlanKind::Join(join) => breakers(&join.build) + breakers(&join.probe),
+        _ => plan.inputs().into_iter().map(breakers_in_joins).sum(),
+    }
 }
 
 /// Rows whose columns have no match in a table are not needed.
@@ -234,7 +246,7 @@ impl Placing<'_> {
             let estimate = rows.get_or_insert_with(|| estimate(&plan, self.inputs));
             let columns: Vec<ColumnEstimate> = wish.columns.iter().map(|&column| estimate.columns[column]).collect();
             let (share, gain_ps) = self.gain(wish, estimate.rows, &columns);
-            if self.is_always || gain_ps > GAIN_PS_MIN {
+            if self.is_always || gain_ps > self.costs.gain_ps_min() {
                 worth.push((share, wish));
             }
         }

@@ -6,8 +6,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
-use arrow::compute::take;
+use arrow::array::{Array, ArrayRef, AsArray, UInt32Array, new_null_array};
+use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
 
 use crate::Table;
@@ -87,7 +87,15 @@ impl SampleView {
                 };
                 let code = |row: usize| valid.as_ref().is_none_or(|valid| valid[row]).then_some(codes[row] as u32);
                 let codes: UInt32Array = (0..codes.len()).map(code).collect();
-                of_array(&function.evaluate(&take(dictionary.values(), &codes, None).ok()?).ok()?)
+                if dictionary.len() > codes.len() {
+                    return of_array(&function.evaluate(&take(dictionary.values(), &codes, None).ok()?).ok()?);
+                }
+                // Once a value is less than once a row; what it makes of null comes last.
+                let null = new_null_array(dictionary.values().data_type(), 1);
+                let results = function.evaluate(&concat(&[dictionary.values(), &null]).ok()?).ok()?;
+                let nulls_at = dictionary.len() as u32;
+                let places: UInt32Array = codes.iter().map(|code| Some(code.unwrap_or(nulls_at))).collect();
+                of_array(&take(&results, &places, None).ok()?)
             }
             ExprKind::Cast(operand) | ExprKind::TryCast(operand) if is_integer_like(&expr.data_type) => {
                 let is_same_scale = scale_of(&operand.data_type)? == scale_of(&expr.data_type)?;

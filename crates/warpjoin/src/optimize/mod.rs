@@ -32,8 +32,6 @@ use order::{Planner, Tree};
 
 /// An order is changed where the other one costs less than this share of it.
 const PLAIN_GAIN: f64 = 0.8;
-/// And is so much cheaper: less is not measured.
-const GAIN_PS_MIN: f64 = 1e5;
 
 /// An order that was chosen before stays up to so many times the best one's cost: its kernels are there.
 const KNOWN_COST_MAX: f64 = 1.3;
@@ -50,8 +48,7 @@ pub(crate) struct Optimized {
 /// Plans again for the devices of `session`. `inputs` are those that are there.
 pub(crate) fn optimize(plan: &Plan, inputs: &[Arc<Table>], session: &Session, options: &ExecOptions) -> Optimized {
     let started = Instant::now();
-    let l2_bytes = session.devices().iter().map(|device| device.info().l2_bytes).min().unwrap_or(0).max(1) as f64;
-    let mut optimizer = Optimizer { inputs, session, options, costs: Costs { l2_bytes }, notes: vec![] };
+    let mut optimizer = Optimizer { inputs, session, options, costs: Costs::of(session), notes: vec![] };
     let mut optimized = match options.join_order {
         JoinOrder::AsGiven => plan.clone(),
         JoinOrder::Auto | JoinOrder::Seeded(_) => optimizer.reorder(plan),
@@ -133,11 +130,11 @@ impl Optimizer<'_> {
         if let Some(known) = self.session.orders().get(&shape)
             && known.set() == given.set()
             && let Some(known_ps) = planner.cost(&known)
-            && known_ps <= best_ps * KNOWN_COST_MAX + GAIN_PS_MIN
+            && known_ps <= best_ps * KNOWN_COST_MAX + self.costs.gain_ps_min()
         {
             return (known, known_ps);
         }
-        let is_better = best_ps < given_ps * PLAIN_GAIN && given_ps - best_ps > GAIN_PS_MIN;
+        let is_better = best_ps < given_ps * PLAIN_GAIN && given_ps - best_ps > self.costs.gain_ps_min();
         let (chosen, chosen_ps) = if is_better { (best, best_ps) } else { (given.clone(), given_ps) };
         self.session.orders().put(shape, chosen.clone());
         (chosen, chosen_ps)

@@ -24,6 +24,7 @@ pub(crate) struct Settings {
     pub(crate) sort_few_rows: Option<u32>,
     pub(crate) join_order: JoinOrder,
     pub(crate) runtime_filters: RuntimeFilters,
+    pub(crate) counts_rows: bool,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
 }
@@ -46,6 +47,7 @@ impl Default for Settings {
             sort_few_rows: None,
             join_order: JoinOrder::AsGiven,
             runtime_filters: RuntimeFilters::Off,
+            counts_rows: false,
             keeps: false,
         }
     }
@@ -68,6 +70,7 @@ impl Settings {
             sort_few_rows: self.sort_few_rows,
             join_order: self.join_order,
             runtime_filters: self.runtime_filters,
+            counts_rows: self.counts_rows,
             ..ExecOptions::default()
         }
     }
@@ -106,5 +109,6 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         runtime_filters: *[RuntimeFilters::Auto, RuntimeFilters::Off, RuntimeFilters::Always]
             .choose(rng)
             .expect("some"),
+        counts_rows: rng.random_bool(0.1),
     }
 }

@@ -16,7 +16,7 @@ pub(crate) use sorts::{settings as sort_settings, sort_of};
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use warpjoin::JoinForm;
-use warpjoin::exec::{Distribution, GroupByForm};
+use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, RuntimeFilters};
 use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
 
@@ -100,6 +100,14 @@ pub(crate) fn settings() -> Vec<Settings> {
             ..usual.clone()
         },
         Settings { devices: 3, lanes: Some(4), distribution: Broadcast, first_capacity: Some(0), ..usual.clone() },
+        Settings { join_order: JoinOrder::Seeded(5), runtime_filters: RuntimeFilters::Always, ..usual.clone() },
+        Settings {
+            devices: 2,
+            join_order: JoinOrder::Seeded(9),
+            runtime_filters: RuntimeFilters::Always,
+            distribution: Exchange,
+            ..usual.clone()
+        },
         Settings { devices: 8, lanes: Some(1), distribution: Exchange, hash_bits: 5, keeps: true, ..usual },
     ]
 }
