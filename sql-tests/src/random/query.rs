@@ -85,9 +85,9 @@ fn ordered(rng: &mut StdRng, sql: String, prefix: char, values: &[String]) -> St
         format!("{prefix}{at}{direction}{nulls}")
     };
     let order: Vec<String> = keys[..shown].iter().map(|&at| key(rng, at)).collect();
-    let limit = match rng.random_range(0..6) {
-        0 => format!(" LIMIT {}", [0, 1, 40][rng.random_range(0..3)]),
-        1 => format!(" LIMIT {} OFFSET {}", rng.random_range(1..20), rng.random_range(0..20)),
+    // An OFFSET would cut through rows that tie, too: which ones then come out is open.
+    let limit = match rng.random_range(0..3) {
+        0 => format!(" LIMIT {}", [0, 1, 7, 40][rng.random_range(0..4)]),
         _ => String::new(),
     };
     format!("{sql} ORDER BY {}{limit}", order.join(", "))

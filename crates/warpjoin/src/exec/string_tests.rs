@@ -158,6 +158,7 @@ impl Query<'_> {
             read_bytes: strings.shards.iter().map(|shard| shard.text_bytes).sum(),
             kernel_ns: 0,
             retries: 0,
+            ..PipelineMetrics::default()
         });
         Ok(results)
     }
