@@ -61,7 +61,9 @@ pub(super) fn prefers_partition(
     if let Some(form) = options.join_form {
         return form == JoinForm::Partitioned;
     }
-    let Some((build_rows, probe_rows)) = rows.filter(|(build, probe)| build + probe >= PARTITIONED_ROWS_MIN) else {
+    let Some((build_rows, probe_rows)) =
+        rows.filter(|(build, probe)| build.saturating_add(*probe) >= PARTITIONED_ROWS_MIN)
+    else {
         return false;
     };
     let (build_bytes, probe_bytes) = row_bytes(plan);

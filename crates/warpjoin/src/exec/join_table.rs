@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Buffer, Kernel, ModuleSource};
+use warpjoin_device::{Arg, Buffer, DeviceInfo, Kernel, ModuleSource};
 
 use super::exchange::launch;
 use super::launch::read_report;
@@ -117,10 +117,15 @@ impl Query<'_> {
         let slots = DirectSlots::of(&shape.payload);
         let span = shape.packing.span().filter(|_| !shape.is_hashed())?;
         let bytes = span.checked_mul(slots.bytes.into())?;
-        let l2_bytes = self.session.devices().iter().map(|device| device.info().l2_bytes).min().unwrap_or(0);
+        let least = |of: fn(&DeviceInfo) -> u64| {
+            self.session.devices().iter().map(|device| of(device.info())).min().unwrap_or(0)
+        };
+        let l2_bytes = least(|info| info.l2_bytes);
+        // A query may have several tables.
+        let asked_bytes_max = DIRECT_BYTES_MAX.min(least(|info| info.budget_bytes) / 8);
         let hash_bytes = (rows_max as f64 / LOAD_FACTOR) as u64 * SLOT_BYTES;
         let is_small = bytes <= (4 * hash_bytes).max(l2_bytes / 4);
-        (is_small || (is_asked && bytes <= DIRECT_BYTES_MAX)).then_some(slots)
+        (is_small || (is_asked && bytes <= asked_bytes_max)).then_some(slots)
     }
 
     /// Tables indexed by the packed key; `None` when a key occurs twice.
