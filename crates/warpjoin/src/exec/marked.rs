@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::join::{append_probe, probe_here};
 use super::query::Query;
-use super::relation::{Relation, Source};
-use crate::codegen::{ProbeKey, ProbeKind, ProbeStep, Step};
+use super::relation::Relation;
+use crate::codegen::{ProbeKey, ProbeKind, ProbeStep};
 use crate::expr::Expr;
 use crate::plan::{JoinPlan, Mark, Plan, PlanKind};
 use crate::{Error, Result};
@@ -59,20 +59,6 @@ impl Query<'_> {
             is_counted: self.options.counts_rows,
         };
         Ok(append_probe(relation, step, table))
-    }
-
-    /// A relation that is read several times: run once, up to rows that lie there.
-    fn shared_subplan(&mut self, input: &Plan, number: usize) -> Result<Relation> {
-        if let Some(relation) = self.shared_subplans.get(&number) {
-            return Ok(relation.clone());
-        }
-        let mut relation = self.relation(input)?;
-        if relation.steps.iter().any(Step::drops_rows) {
-            let rows = self.materialise(&relation, (0..relation.width).collect())?;
-            relation = Relation::new(Source::Intermediate(rows));
-        }
-        self.shared_subplans.insert(number, relation.clone());
-        Ok(relation)
     }
 }
 

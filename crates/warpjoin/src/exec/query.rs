@@ -12,6 +12,7 @@ use super::metrics::QueryMetrics;
 use super::options::ExecOptions;
 use super::partition::Deferred;
 use super::relation::{JoinTable, Relation, Source};
+use super::shared::SharedRelations;
 use super::sort::{Ordered, SortFlights, Window};
 use super::string_tests::TestResults;
 use crate::codegen::Step;
@@ -36,8 +37,6 @@ pub(crate) struct Query<'a> {
     pub is_reducing: bool,
     /// Tables that several joins probe, by number, and the payload column of each build column.
     pub published: HashMap<usize, (Arc<JoinTable>, Vec<Option<usize>>)>,
-    /// Relations that occur several times, by number.
-    pub shared_subplans: HashMap<usize, Relation>,
     /// Partitions that nobody has looked at yet.
     pub deferred: Vec<Deferred>,
     /// Host-made columns on the devices, by device and address; each is kept, so that no other gets its address.
@@ -48,8 +47,8 @@ pub(crate) struct Query<'a> {
     pub sorts: Vec<SortFlights>,
     /// Buffers that nobody needs any more.
     pub kept: Vec<Buffer>,
-    /// Plans that stand in several places and have run, by address.
-    pub shared: HashMap<usize, (Arc<Plan>, Relation)>,
+    /// Plans with several readers that have run.
+    pub shared: SharedRelations,
 }
 
 impl<'a> Query<'a> {
@@ -70,13 +69,12 @@ impl<'a> Query<'a> {
             mode: Mode::Run(false),
             is_reducing: false,
             published: HashMap::new(),
-            shared_subplans: HashMap::new(),
             deferred: vec![],
             uploads: HashMap::new(),
             tests: TestResults::default(),
             sorts: vec![],
             kept: vec![],
-            shared: HashMap::new(),
+            shared: SharedRelations::default(),
         })
     }
 
