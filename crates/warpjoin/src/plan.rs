@@ -414,15 +414,10 @@ impl Plan {
         columns.into_values().sum()
     }
 
-    /// The node over what `with` makes of its direct inputs, which has the same columns.
-    #[must_use]
-    pub(crate) fn map_inputs(mut self, with: &mut dyn FnMut(Plan) -> Plan) -> Self {
-        let mut map = |place: &mut Plan| {
-            let nothing = Plan { kind: PlanKind::Input { index: usize::MAX }, schema: Arc::clone(&place.schema) };
-            *place = with(std::mem::replace(place, nothing));
-        };
+    /// Direct inputs, to be changed. A plan that is [`PlanKind::Shared`] stands in several places, and stays as it is.
+    pub fn inputs_mut(&mut self) -> Vec<&mut Plan> {
         match &mut self.kind {
-            PlanKind::Scan { .. } | PlanKind::Input { .. } => {}
+            PlanKind::Scan { .. } | PlanKind::Input { .. } | PlanKind::Shared(_) => vec![],
             PlanKind::Filter { input, .. }
             | PlanKind::Project { input, .. }
             | PlanKind::Aggregate { input, .. }
@@ -430,15 +425,22 @@ impl Plan {
             | PlanKind::Limit { input, .. }
             | PlanKind::GroupingSets { input, .. }
             | PlanKind::Numbered { input }
-            | PlanKind::Marked { input, .. } => map(input),
-            PlanKind::Union { inputs } => inputs.iter_mut().for_each(map),
-            // Made while a plan runs.
-            PlanKind::Shared(_) => {}
-            PlanKind::Join(join) => {
-                map(&mut join.build);
-                map(&mut join.probe);
-            }
+            | PlanKind::Marked { input, .. } => vec![input],
+            PlanKind::Join(join) => vec![&mut join.build, &mut join.probe],
+            PlanKind::Union { inputs } => inputs.iter_mut().collect(),
         }
+    }
+
+    /// Puts what `with` makes of the plan in its place.
+    pub(crate) fn replace(&mut self, with: impl FnOnce(Plan) -> Plan) {
+        let nothing = Plan { kind: PlanKind::Input { index: usize::MAX }, schema: Arc::clone(&self.schema) };
+        *self = with(std::mem::replace(self, nothing));
+    }
+
+    /// The node over what `with` makes of its direct inputs, which has the same columns.
+    #[must_use]
+    pub(crate) fn map_inputs(mut self, with: &mut dyn FnMut(Plan) -> Plan) -> Self {
+        self.inputs_mut().into_iter().for_each(|input| input.replace(&mut *with));
         self
     }
 

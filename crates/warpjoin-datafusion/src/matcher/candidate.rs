@@ -189,27 +189,10 @@ fn scan_rows_max(plan: &Plan) -> u64 {
 }
 
 fn renumber(plan: &mut Plan, positions: &HashMap<usize, usize>) {
-    match &mut plan.kind {
-        PlanKind::Scan { .. } => {}
-        PlanKind::Input { index } => {
-            if let Some(&position) = positions.get(index) {
-                *index = position;
-            }
-        }
-        PlanKind::Filter { input, .. }
-        | PlanKind::Project { input, .. }
-        | PlanKind::Aggregate { input, .. }
-        | PlanKind::Marked { input, .. }
-        | PlanKind::Sort { input, .. }
-        | PlanKind::Limit { input, .. }
-        | PlanKind::GroupingSets { input, .. }
-        | PlanKind::Numbered { input } => renumber(input, positions),
-        PlanKind::Union { inputs } => inputs.iter_mut().for_each(|input| renumber(input, positions)),
-        // Made while a plan runs.
-        PlanKind::Shared(_) => {}
-        PlanKind::Join(join) => {
-            renumber(&mut join.build, positions);
-            renumber(&mut join.probe, positions);
-        }
+    if let PlanKind::Input { index } = &mut plan.kind
+        && let Some(&position) = positions.get(index)
+    {
+        *index = position;
     }
+    plan.inputs_mut().into_iter().for_each(|input| renumber(input, positions));
 }

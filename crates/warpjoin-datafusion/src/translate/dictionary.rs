@@ -15,6 +15,8 @@ use datafusion::physical_expr::expressions::{
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use warpjoin::expr::{CompareOp, DictionaryFunction, StringTest};
 
+use super::expr::compare_op;
+
 /// A DataFusion expression whose only column is the dictionary's, at position 0.
 #[derive(Debug)]
 pub(super) struct StringFunction {
@@ -118,26 +120,14 @@ fn test_of_binary(binary: &BinaryExpr) -> Option<StringTest> {
     let op = match binary.op() {
         Operator::And => return Some(StringTest::And(vec![test_of(left)?, test_of(right)?])),
         Operator::Or => return Some(StringTest::Or(vec![test_of(left)?, test_of(right)?])),
-        Operator::Eq => CompareOp::Equal,
-        Operator::NotEq => CompareOp::NotEqual,
-        Operator::Lt => CompareOp::Less,
-        Operator::LtEq => CompareOp::LessOrEqual,
-        Operator::Gt => CompareOp::Greater,
-        Operator::GtEq => CompareOp::GreaterOrEqual,
-        _ => return None,
+        op => op,
     };
-    if is_string_itself(left) {
-        return Some(StringTest::Compare(op, constant(right)?.as_bytes().into()));
-    }
-    let swapped = match op {
-        CompareOp::Less => CompareOp::Greater,
-        CompareOp::LessOrEqual => CompareOp::GreaterOrEqual,
-        CompareOp::Greater => CompareOp::Less,
-        CompareOp::GreaterOrEqual => CompareOp::LessOrEqual,
-        same => same,
+    let (op, constant) = if is_string_itself(left) {
+        (*op, constant(right)?)
+    } else {
+        (op.swap()?, constant(left).filter(|_| is_string_itself(right))?)
     };
-    let constant = constant(left).filter(|_| is_string_itself(right))?;
-    Some(StringTest::Compare(swapped, constant.as_bytes().into()))
+    Some(StringTest::Compare(compare_op(&op)?, constant.as_bytes().into()))
 }
 
 fn negation(test: StringTest) -> StringTest {

@@ -382,7 +382,8 @@ fn arithmetic_op(op: &Operator) -> Option<ArithmeticOp> {
     })
 }
 
-fn compare_op(op: &Operator) -> Option<CompareOp> {
+/// The comparison that an operator is, if it is one.
+pub(super) fn compare_op(op: &Operator) -> Option<CompareOp> {
     Some(match op {
         Operator::Eq => CompareOp::Equal,
         Operator::NotEq => CompareOp::NotEqual,

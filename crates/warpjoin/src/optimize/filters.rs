@@ -102,22 +102,12 @@ impl Placing<'_> {
     /// Publishes every table that could be.
     fn number(&mut self, mut plan: Plan) -> (Plan, Estimate) {
         let mut below = vec![];
-        match &mut plan.kind {
-            PlanKind::Scan { .. } | PlanKind::Input { .. } => {}
-            PlanKind::Filter { input, .. }
-            | PlanKind::Project { input, .. }
-            | PlanKind::Aggregate { input, .. }
-            | PlanKind::GroupingSets { input, .. }
-            | PlanKind::Sort { input, .. }
-            | PlanKind::Limit { input, .. }
-            | PlanKind::Marked { input, .. } => below.push(self.number_in(input)),
-            PlanKind::Union { inputs } => below.extend(inputs.iter_mut().map(|input| self.number_in(input))),
-            // Made while a plan runs.
-            PlanKind::Shared(_) | PlanKind::Numbered { .. } => {}
-            PlanKind::Join(join) => {
-                let (build, probe) = (self.number_in(&mut join.build), self.number_in(&mut join.probe));
-                below.extend([build, probe]);
-            }
+        for input in plan.inputs_mut() {
+            input.replace(|input| {
+                let (numbered, estimate) = self.number(input);
+                below.push(estimate);
+                numbered
+            });
         }
         let (build, probe) = (below.first().cloned(), below.get(1).cloned());
         let of_plan = estimate_node(&plan, below, self.inputs);
@@ -131,16 +121,9 @@ impl Placing<'_> {
                 kept: (of_plan.rows / probe.rows.max(1.0)).min(1.0),
                 name: first_column(&join.build),
             });
-            replace(&mut join.build, |build| marked(build, Mark::Published(number)));
+            join.build.replace(|build| marked(build, Mark::Published(number)));
         }
         (plan, of_plan)
-    }
-
-    fn number_in(&mut self, place: &mut Plan) -> Estimate {
-        let nothing = Plan { kind: PlanKind::Input { index: usize::MAX }, schema: Arc::clone(&place.schema) };
-        let (plan, estimate) = self.number(std::mem::replace(place, nothing));
-        *place = plan;
-        estimate
     }
 
     /// Brings wishes to the scans below, and those of joins on the way.
@@ -152,11 +135,11 @@ impl Placing<'_> {
             PlanKind::Scan { .. } | PlanKind::Input { .. } => {}
             PlanKind::Filter { input, predicate } => {
                 let wishes = if is_plain_expr(input, predicate) { wishes } else { &[] };
-                replace(input, |input| self.push(input, wishes));
+                input.replace(|input| self.push(input, wishes));
             }
             PlanKind::Project { input, exprs } => {
                 let wishes = through(wishes, |column| column_of(exprs.get(column)?));
-                replace(input, |input| self.push(input, &wishes));
+                input.replace(|input| self.push(input, &wishes));
             }
             PlanKind::Aggregate { input, group_by, aggregates } => {
                 let read = aggregates.iter().flat_map(AggregateCall::read);
@@ -165,19 +148,19 @@ impl Placing<'_> {
                 let wishes = through(wishes, |column| column_of(group_by.get(column)?));
                 let wishes: Vec<Wish> =
                     wishes.into_iter().map(|wish| Wish { row_ps: Some(GROUP_PS), ..wish }).collect();
-                replace(input, |input| self.push(input, &wishes));
+                input.replace(|input| self.push(input, &wishes));
             }
             // Which rows are the first ones depends on all rows; the others could pass wishes on, and do not yet.
             PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } | PlanKind::GroupingSets { input, .. } => {
-                replace(input, |input| self.push(input, &[]));
+                input.replace(|input| self.push(input, &[]));
             }
             PlanKind::Union { inputs } => {
-                inputs.iter_mut().for_each(|input| replace(input, |input| self.push(input, &[])));
+                inputs.iter_mut().for_each(|input| input.replace(|input| self.push(input, &[])));
             }
             PlanKind::Shared(_) | PlanKind::Numbered { .. } => {}
             // Others read these rows as well, and may need all of them.
-            PlanKind::Marked { input, mark: Mark::Shared(_) } => replace(input, |input| self.push(input, &[])),
-            PlanKind::Marked { input, .. } => replace(input, |input| self.push(input, wishes)),
+            PlanKind::Marked { input, mark: Mark::Shared(_) } => input.replace(|input| self.push(input, &[])),
+            PlanKind::Marked { input, .. } => input.replace(|input| self.push(input, wishes)),
             PlanKind::Join(join) => self.push_join(join, wishes),
         }
         plan
@@ -199,9 +182,9 @@ impl Placing<'_> {
                 let columns = keys.iter().map(|&(_, probe)| probe).collect();
                 to_probe.push(Wish { table, columns, row_ps: None });
             }
-            replace(&mut join.build, |build| self.push(build, &to_build));
+            join.build.replace(|build| self.push(build, &to_build));
         }
-        replace(&mut join.probe, |probe| self.push(probe, &to_probe));
+        join.probe.replace(|probe| self.push(probe, &to_probe));
     }
 
     /// The build side with what the probe side's tables know of its keys; `None` where that is of no use. The build side
@@ -454,10 +437,4 @@ fn column_of(expr: &Expr) -> Option<usize> {
 fn column_expr(plan: &Plan, column: usize) -> Expr {
     let field = plan.schema.field(column);
     Expr::column(column, field.data_type().clone(), field.is_nullable())
-}
-
-/// Puts what `with` makes of a plan in its place.
-fn replace(place: &mut Plan, with: impl FnOnce(Plan) -> Plan) {
-    let nothing = Plan { kind: PlanKind::Input { index: usize::MAX }, schema: Arc::clone(&place.schema) };
-    *place = with(std::mem::replace(place, nothing));
 }
