@@ -3,8 +3,8 @@
 #pragma once
 #include "wj/simt.cuh"
 
-// Whether a sum, difference or product leaves 128 bits. That of a product may say so of products
-// from 2^126.999 on.
+// Whether a sum, difference or product leaves 128 bits. A product that does, of a magnitude below 2^128, has wrapped
+// to the other sign.
 WJ_DEVICE bool wide_sum_overflows(i128 left, i128 right) {
     const i128 sum = (i128)((u128)left + (u128)right);
     return ((left ^ sum) & (right ^ sum)) < 0;
@@ -14,7 +14,9 @@ WJ_DEVICE bool wide_difference_overflows(i128 left, i128 right) {
     return ((left ^ right) & (left ^ difference)) < 0;
 }
 WJ_DEVICE bool wide_product_overflows(i128 left, i128 right) {
-    return fabs((f64)left * (f64)right) > 1.7e38;
+    const f64 product = (f64)left * (f64)right;
+    const i128 wrapped = (i128)((u128)left * (u128)right);
+    return fabs(product) > 2e38 || (fabs(product) > 1e38 && (wrapped < 0) != (product < 0));
 }
 
 // A whole double of magnitude below 2^127.

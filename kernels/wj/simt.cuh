@@ -20,11 +20,27 @@ typedef double f64;
 
 // An entry: `WJ_ENTRY(name, Params, threads_max) { ... }`; its argument is `p`, a Params.
 #define WJ_ENTRY(name, Params, threads_max) \
-    extern "C" __global__ void __launch_bounds__(threads_max) name(const __grid_constant__ Params p)
+    WJ_IF_WANTED(name, extern "C" __global__ void __launch_bounds__(threads_max) name(const __grid_constant__ Params p))
 
 // As WJ_ENTRY, for at least `blocks_min` blocks on a multiprocessor: bounds the registers.
 #define WJ_ENTRY_RESIDENT(name, Params, threads_max, blocks_min) \
-    extern "C" __global__ void __launch_bounds__(threads_max, blocks_min) name(const __grid_constant__ Params p)
+    WJ_IF_WANTED(name, extern "C" __global__ void __launch_bounds__(threads_max, blocks_min) \
+                     name(const __grid_constant__ Params p))
+
+// Where WJ_SELECTED is defined, only the entries named by WJ_WANTED_<name>=1 are compiled: another one becomes a
+// template that nobody instantiates.
+#if defined(WJ_SELECTED)
+#define WJ_FLAG_1 ~,
+#define WJ_PICK(skipped, picked, ...) picked
+#define WJ_CHOOSE_BY(...) WJ_PICK(__VA_ARGS__, ~)
+#define WJ_CHOOSE_OF(flag) WJ_CHOOSE_BY(WJ_FLAG_##flag WJ_FIRST, WJ_SECOND)
+#define WJ_CHOOSE(flag) WJ_CHOOSE_OF(flag)
+#define WJ_FIRST(first, second) first
+#define WJ_SECOND(first, second) second
+#define WJ_IF_WANTED(name, head) WJ_CHOOSE(WJ_WANTED_##name)(head, template <class Params> __device__ void name(Params p))
+#else
+#define WJ_IF_WANTED(name, head) head
+#endif
 
 // The block's dynamic shared memory, seen as a T. Its size comes with the launch.
 template <class T>

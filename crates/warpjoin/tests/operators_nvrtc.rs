@@ -48,7 +48,7 @@ fn corpus() -> HashSet<ModuleSource> {
     });
     let tables = in_threads(&(0..TABLES).collect::<Vec<u64>>(), |&seed| {
         let session = opener.open(1).expect("a device");
-        tables_common::operate(&session, seed, 3);
+        tables_common::operate(&session, seed, 3, true);
         session.devices()[0].compiled_sources()
     });
     let strings = opener.open(1).expect("a device");

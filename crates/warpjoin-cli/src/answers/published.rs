@@ -9,12 +9,13 @@ use super::{Answer, Cell, show, show_row};
 pub struct PublishedAnswer {
     columns: usize,
     rows: Vec<Vec<Field>>,
-    /// Characters of the first column's texts that were published.
-    key_chars_max: usize,
+    /// Where only a part of the first column's texts was published: the width they are aligned to the right in, and
+    /// how many characters from its left are there.
+    key_cut: Option<(usize, usize)>,
 }
 
-/// Of query 11 our source has only so many digits of each part's number.
-const Q11_KEY_CHARS: usize = 4;
+/// Of query 11 our source has the first four of the six places of each part's number.
+const Q11_KEY_CUT: (usize, usize) = (6, 4);
 /// Query 17 as in the specification; our source has other cents.
 const Q17_ANSWER: &str = "avg_yearly\n348406.05";
 
@@ -34,7 +35,7 @@ impl PublishedAnswer {
     pub fn of_tpch(number: u32) -> Option<Self> {
         let published = tpchgen::q_and_a::QueryAndAnswer::new(i32::try_from(number).ok()?, 1.0).ok()?;
         Some(match number {
-            11 => Self { key_chars_max: Q11_KEY_CHARS, ..Self::parse(published.answer()) },
+            11 => Self { key_cut: Some(Q11_KEY_CUT), ..Self::parse(published.answer()) },
             17 => Self::parse(Q17_ANSWER),
             _ => Self::parse(published.answer()),
         })
@@ -45,7 +46,7 @@ impl PublishedAnswer {
         let mut lines = text.lines().filter(|line| !line.trim().is_empty());
         let columns = lines.next().map_or(0, |names| names.split('|').count());
         let rows = lines.map(|line| line.split('|').map(Field::parse).collect()).collect();
-        Self { columns, rows, key_chars_max: usize::MAX }
+        Self { columns, rows, key_cut: None }
     }
 
     /// How `actual` differs from it, whatever the order of the rows; `None` if it does not.
@@ -63,10 +64,14 @@ impl PublishedAnswer {
         };
         let mut open: BTreeMap<Vec<String>, Vec<&Vec<Cell>>> = BTreeMap::new();
         for row in &actual.rows {
-            open.entry(self.texts(row.iter().map(show), &is_text)).or_default().push(row);
+            let mut texts = texts(row.iter().map(show), &is_text);
+            if let (Some((width, chars)), Some(key)) = (self.key_cut, texts.first_mut()) {
+                *key = format!("{key:>width$}").chars().take(chars).collect::<String>().trim().to_string();
+            }
+            open.entry(texts).or_default().push(row);
         }
         for wanted in &self.rows {
-            let candidates = open.entry(self.texts(wanted.iter().map(Field::to_string), &is_text)).or_default();
+            let candidates = open.entry(texts(wanted.iter().map(Field::to_string), &is_text)).or_default();
             match candidates.iter().position(|row| row.iter().zip(wanted).all(|(cell, field)| field.allows(cell))) {
                 Some(at) => drop(candidates.swap_remove(at)),
                 None => {
@@ -79,15 +84,11 @@ impl PublishedAnswer {
         }
         None
     }
+}
 
-    /// The texts of a row as they are published.
-    fn texts(&self, row: impl Iterator<Item = String>, is_text: &[bool]) -> Vec<String> {
-        let cut = |(column, text): (usize, String)| match column {
-            0 => text.trim().chars().take(self.key_chars_max).collect(),
-            _ => text.trim().to_string(),
-        };
-        row.enumerate().filter(|&(column, _)| is_text[column]).map(cut).collect()
-    }
+/// The texts of a row, without padding.
+fn texts(row: impl Iterator<Item = String>, is_text: &[bool]) -> Vec<String> {
+    row.zip(is_text).filter(|&(_, is_text)| *is_text).map(|(text, _)| text.trim().to_string()).collect()
 }
 
 impl Field {
@@ -100,7 +101,7 @@ impl Field {
         }
     }
 
-    /// Decimals may differ by less than the last published digit. Texts are compared by [`PublishedAnswer::texts`].
+    /// Decimals may differ by less than the last published digit. Texts are compared by [`texts`].
     fn allows(&self, cell: &Cell) -> bool {
         match self {
             Self::Text(_) => true,
@@ -162,6 +163,21 @@ mod tests {
             let difference = published.difference(&wrong).unwrap_or_default();
             assert!(difference.contains(said), "{difference}");
         }
+    }
+
+    #[test]
+    fn cut_keys_are_compared_as_far_as_they_go() {
+        let published =
+            PublishedAnswer { key_cut: Some((6, 4)), ..PublishedAnswer::parse("k|v\n1912|1\n 344|1\n  94|1") };
+        let answer = |keys: [i64; 3]| {
+            let columns: [(&str, ArrayRef); 2] =
+                [("k", Arc::new(Int64Array::from(keys.to_vec()))), ("v", Arc::new(Int64Array::from(vec![1; 3])))];
+            let batch = RecordBatch::try_from_iter(columns).unwrap();
+            Answer::new(batch.schema(), &[batch]).unwrap()
+        };
+        assert_eq!(published.difference(&answer([191_287, 34_452, 9_403])), None);
+        assert!(published.difference(&answer([191_287, 34_552, 9_403])).is_some());
+        assert!(published.difference(&answer([191_287, 34_452, 94_031])).is_some());
     }
 
     #[test]

@@ -87,7 +87,8 @@ fn parse_scale(text: &str) -> Result<f64, String> {
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or_else(|| format!("'{text}' is no setting: they are KEY=VALUE"))?;
-    Ok((key.trim().to_string(), value.trim().to_string()))
+    let key = key.trim();
+    Ok((key.strip_prefix("warpjoin.").unwrap_or(key).to_string(), value.trim().to_string()))
 }
 
 fn parse_queries(text: &str) -> Result<QueryList, String> {

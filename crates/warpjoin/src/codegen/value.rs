@@ -73,13 +73,14 @@ impl Range {
     }
 
     /// Range of a literal: its magnitude rounded up to a class, so that literals of one class
-    /// generate the same code.
+    /// generate the same code. 0 and 1 are a class: `1 - discount` has no more bits than it needs.
     pub(crate) fn of_literal(value: i128) -> Self {
         let magnitude_bits = bits(value.checked_abs().unwrap_or(i128::MAX));
         let class_bits = magnitude_bits.div_ceil(8).max(1) * 8;
         let bound = if class_bits >= 120 { i128::MAX } else { (1i128 << class_bits) - 1 };
         // 31 and 63 bits are where C types end: a literal that fits keeps the narrow type.
         let bound = match magnitude_bits {
+            0 | 1 => 1,
             25..=31 => i128::from(i32::MAX),
             57..=63 => i128::from(i64::MAX),
             _ => bound,
@@ -246,7 +247,8 @@ mod tests {
     #[test]
     fn literals_of_one_class_have_one_range() {
         assert_eq!(Range::of_literal(100), Range::of_literal(7));
-        assert_eq!(Range::of_literal(0), Range::new(0, 255));
+        assert_eq!(Range::of_literal(2), Range::new(0, 255));
+        assert_eq!((Range::of_literal(0), Range::of_literal(1)), (Range::new(0, 1), Range::new(0, 1)));
         assert_eq!(Range::of_literal(-3), Range::new(-255, 0));
         assert_eq!(Range::of_literal(i128::from(i32::MAX)).c_type(), CType::I32);
         assert_eq!(Range::of_literal(i128::from(i64::MAX)).c_type(), CType::I64);

@@ -13,7 +13,7 @@ use super::relation::{GroupShard, GroupTable, Relation, Source};
 use crate::codegen::{Accumulator, GeneratedPipeline, GroupMode, GroupShape, Sink, SinkShape, Step, Term, status};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::{AggregateCall, AggregateFunction, Moment, Plan};
-use crate::{Error, Result};
+use crate::{Error, Reason, Result};
 
 /// Launches of one group-by; a table grows eight times between two of them.
 const LAUNCHES_MAX: usize = 4096;
@@ -49,7 +49,14 @@ impl Query<'_> {
         }
         let relation = self.relation(input)?;
         let aggregation = Aggregation::of(keys, calls);
-        let groups = self.group(&relation, keys, &aggregation.accumulators)?;
+        let groups = match self.group(&relation, keys, &aggregation.accumulators) {
+            Err(error @ Error::Unsupported(Reason::Aggregate(_))) => {
+                let calls = self.wide_extremes_as_first(&relation, calls)?.ok_or(error)?;
+                drop(relation);
+                return self.split_group(input, keys, &calls);
+            }
+            groups => groups?,
+        };
         drop(relation);
         let mut result = Relation::new(Source::Groups(Arc::new(groups)));
         result.width = aggregation.outputs.len();

@@ -11,10 +11,10 @@ use super::group::{Aggregation, merging};
 use super::plans::or_zero;
 use super::query::Query;
 use super::relation::{GroupTable, Relation, Source};
-use crate::Result;
 use crate::codegen::Step;
 use crate::expr::{Expr, ExprKind, Scalar};
 use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, Plan, PlanKind};
+use crate::{Error, Reason, Result};
 
 /// The groups of a set of keys.
 struct SetGroups<'a> {
@@ -39,10 +39,13 @@ impl Query<'_> {
             }
         }
         unique.sort_by_key(|keys| std::cmp::Reverse(keys.len()));
-        let relations = if !calls.iter().any(AggregateCall::needs_parts) {
-            self.sets_of_groups(input, keys, &unique, calls)?
-        } else {
-            self.sets_of_rows(input, keys, &unique, calls)?
+        let needs_parts = calls.iter().any(AggregateCall::needs_parts);
+        let merged = if needs_parts { None } else { Some(self.sets_of_groups(input, keys, &unique, calls)) };
+        let relations = match merged {
+            Some(Err(Error::Unsupported(Reason::Aggregate(_)))) | None => {
+                self.sets_of_rows(input, keys, &unique, calls)?
+            }
+            Some(relations) => relations?,
         };
         let mut parts = vec![];
         for set in sets {

@@ -16,6 +16,7 @@ mod group_moments;
 mod group_quantiles;
 mod group_split;
 mod group_target;
+mod group_wide;
 mod grouping_sets;
 mod join;
 pub(crate) mod join_reduce;

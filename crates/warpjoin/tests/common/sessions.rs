@@ -11,6 +11,10 @@ use warpjoin_device::{CudaOptions, Device, SimOptions, open_cuda, open_simulated
 pub(crate) trait Opener: Sync {
     /// `None` where there are not so many devices.
     fn open(&self, devices: usize) -> Option<Arc<Session>>;
+    /// Whether each session has devices that no other one has.
+    fn has_own_devices(&self) -> bool {
+        true
+    }
 }
 
 /// Opens simulated devices like these.
@@ -35,6 +39,10 @@ impl Opener for Gpus {
     fn open(&self, devices: usize) -> Option<Arc<Session>> {
         let devices = self.0.get(..devices)?;
         Some(Session::new(devices.to_vec()).expect("a session"))
+    }
+
+    fn has_own_devices(&self) -> bool {
+        false
     }
 }
 

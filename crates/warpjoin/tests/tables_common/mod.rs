@@ -168,6 +168,8 @@ struct Pair {
     few: bool,
     /// Bytes that the next operation may allocate at first; after it failed, it is made again without a limit.
     budget: Option<u64>,
+    /// Whether nobody else uses the device.
+    is_alone: bool,
     table: HashTable,
     model: BTreeMap<Row, Vec<Row>>,
 }
@@ -207,6 +209,7 @@ impl Pair {
             keys,
             few,
             budget: None,
+            is_alone: true,
             table,
             model: BTreeMap::new(),
         }
@@ -278,7 +281,7 @@ impl Pair {
 
     /// Runs an operation, first on a full device if so asked: what fails then must leave the table right.
     fn operate<T>(&mut self, operation: impl Fn(&mut HashTable) -> warpjoin::Result<T>) -> T {
-        if let Some(bytes) = self.budget.take() {
+        if let Some(bytes) = self.budget.take().filter(|_| self.is_alone) {
             let device = self.session.devices()[0].clone();
             let (limit, used) = (device.memory().limit_bytes(), device.memory().used_bytes());
             device.memory().set_limit_bytes(used + bytes);
@@ -382,21 +385,31 @@ impl Pair {
     }
 }
 
-/// Runs random operations on a table of the session and on its model.
-pub(crate) fn operate(session: &Arc<Session>, seed: u64, steps: usize) {
+/// Runs random operations on a table of the session and on its model; where nobody else uses the device, with as little
+/// memory at times as the seed says.
+pub(crate) fn operate(session: &Arc<Session>, seed: u64, steps: usize, is_alone: bool) {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut pair = Pair::random(session, &mut rng);
+    pair.is_alone = is_alone;
     for _ in 0..steps {
         pair.step(&mut rng);
     }
 }
 
+/// Seeds that run one by one where sessions have the same devices.
+const ALONE: usize = 20;
+
 /// Runs the operations of these seeds.
 pub(crate) fn check(opener: &dyn Opener, seeds: &[u64], steps: usize) {
-    let failures = in_threads(seeds, |&seed| {
-        let run = || operate(&opener.open(1).expect("a device"), seed, steps);
+    let run = |seed: u64, is_alone: bool| {
+        let run = || operate(&opener.open(1).expect("a device"), seed, steps, is_alone);
         catch_unwind(AssertUnwindSafe(run)).err().map(|_| seed)
-    });
-    let failures: Vec<u64> = failures.into_iter().flatten().collect();
+    };
+    let has_own_devices = opener.has_own_devices();
+    let failures = in_threads(seeds, |&seed| run(seed, has_own_devices));
+    let mut failures: Vec<u64> = failures.into_iter().flatten().collect();
+    if !has_own_devices {
+        failures.extend(seeds.iter().take(ALONE).filter_map(|&seed| run(seed, true)));
+    }
     assert!(failures.is_empty(), "hash tables of seeds {failures:?} differ from the model");
 }

@@ -127,6 +127,11 @@ fn values() -> Vec<Edge> {
         add("all of u64", DataType::UInt64, &|r| V::Int((max * 2 + 1) * (r as i128 % 2)), &[Min, Max, BitXor]);
         let far = |r: usize| V::Int(decimals - (r as i128 * 7919) % 1000 * (max / 1000));
         add("decimals that span a word", DataType::Decimal128(38, 0), &far, &[Min, Max, Count]);
+        let beyond = |r: usize| match r % 11 {
+            0 => V::Null,
+            place => V::Int((place as i128 - 5) * (decimals / 6) + r as i128 % 3),
+        };
+        add("decimals beyond a word", DataType::Decimal128(38, 0), &beyond, &[Min, Max, Count, Sum]);
         let small = |r: usize| if r.is_multiple_of(7) { V::Null } else { V::Int(r as i128 * 37 % 256 - 128) };
         add("bits of bytes", DataType::Int8, &small, &[BitAnd, BitOr, BitXor, Min]);
         let large = |r: usize| V::Int(-max - 1 + (r as i128 * 0x1234_5678_9abc_def1) % (max + 1));
@@ -145,6 +150,10 @@ fn values() -> Vec<Edge> {
     }
     let numbers_of_bits = (0..300).map(|r| V::Int(r * 0x12_3457 - 999)).collect();
     edges.push(of("bits, no keys", &[DataType::Int32], &[numbers_of_bits], 0, &[BitAnd, BitOr, BitXor]));
+    let wide = (0..300).map(|r| V::Int((r % 7 - 3) * 10i128.pow(37))).collect();
+    edges.push(of("decimals beyond a word, no keys", &[DataType::Decimal128(38, 0)], &[wide], 0, &[Min, Max, Count]));
+    let nulls = vec![V::Null; 3];
+    edges.push(of("nulls of many bits, no keys", &[DataType::Decimal128(38, 0)], &[nulls], 0, &[Min, Max]));
     edges.push(of("sums that wrap, no keys", &[DataType::Int64], &[vec![V::Int(max); 300]], 0, &[Sum, Min, Max]));
     let text = |r: usize| if r.is_multiple_of(5) { V::Null } else { V::Text(format!("t{}", r % 8)) };
     edges.push(of(
