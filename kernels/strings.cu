@@ -2,8 +2,10 @@
 //
 // test_strings: one byte a string, 1 where it passes.
 // Strings come in tiles of WJ_STRING_TILE, whose bytes lie side by side; a tile that fits is brought into shared memory
-// in whole words, and a thread reads its string there.
-// Grid: a tile a block, grid stride. Shared: WJ_STRING_STAGE_BYTES.
+// in whole words, and a thread reads its string there. A pattern is an automaton whose states are bits of a word: bit n is
+// set where the bytes read so far may have been the first n elements. So each byte is looked at once, and the lanes of a
+// warp do the same whatever their strings hold.
+// Grid: a tile a block, grid stride. Shared: WJ_STRING_STAGE_BYTES, and 2048 bytes.
 #include "wj/control.cuh"
 
 // Elements of a pattern: a byte, or one of these.
@@ -38,7 +40,8 @@ WJ_DEVICE u32 next_character(const u8* text, u32 at, u32 length) {
     return at;
 }
 
-// LIKE: on a mismatch, the part behind the last % is tried one character further.
+// LIKE for patterns with more states than a word has bits: on a mismatch, the part behind the last % is tried one
+// character further.
 WJ_DEVICE bool is_like(const u8* text, u32 length, const u16* elements, u32 count, bool folds_case) {
     u32 at = 0, element = 0, retry_at = 0, retry_element = NO_ELEMENT;
     const u64 steps_max = (u64)(length + 2) * (count + 2);
@@ -79,17 +82,82 @@ WJ_DEVICE u32 compared(const u8* text, u32 length, const u16* constant, u32 coun
     return length == count ? 2 : length < count ? 1 : 4;
 }
 
-WJ_DEVICE bool passes(const TestParams& p, const u8* text, u32 length) {
-    if (p.kind == TEST_LIKE) return is_like(text, length, p.elements, (u32)p.element_count, p.folds_case != 0);
-    return (compared(text, length, p.elements, (u32)p.element_count) & p.accepts) != 0;
+// A pattern whose states are the bits of a word.
+template <class Bits>
+struct Automaton {
+    const Bits* masks;  // of each byte: states that it leads to
+    Bits stays;         // states in front of a %
+    Bits within;        // states behind a _, whose character may have more bytes
+    Bits accepts;
+};
+
+template <class Bits>
+WJ_DEVICE Bits states_after(const Automaton<Bits>& automaton, Bits states, u8 byte) {
+    Bits next = ((states << 1) & automaton.masks[byte]) | (states & automaton.stays);
+    if (automaton.within != 0 && continues_character(byte)) next |= states & automaton.within;
+    return next;
+}
+
+template <class Bits>
+WJ_DEVICE bool is_accepted(const Automaton<Bits>& automaton, const u8* text, u32 length) {
+    const u8* const end = text + length;
+    const Bits decided = automaton.accepts & automaton.stays;
+    Bits states = 1;
+    while (text < end && ((u64)text & 3) != 0) states = states_after(automaton, states, *text++);
+    while (end - text >= 4 && states != 0 && (states & decided) == 0) {
+        const u32 word = *reinterpret_cast<const u32*>(text);
+        states = states_after(automaton, states, (u8)word);
+        states = states_after(automaton, states, (u8)(word >> 8));
+        states = states_after(automaton, states, (u8)(word >> 16));
+        states = states_after(automaton, states, (u8)(word >> 24));
+        text += 4;
+    }
+    while (text < end && states != 0 && (states & decided) == 0) states = states_after(automaton, states, *text++);
+    return (states & automaton.accepts) != 0;
+}
+
+// Elements of a pattern that read a character.
+WJ_DEVICE u32 states_of(const TestParams& p) {
+    u32 states = 0;
+    for (u64 element = 0; element < p.element_count; ++element) states += p.elements[element] != ELEMENT_ANY_STRING;
+    return states;
+}
+
+// All threads call it; a barrier must follow.
+template <class Bits>
+WJ_DEVICE Automaton<Bits> automaton_of(const TestParams& p, Bits* masks) {
+    for (u32 byte = threadIdx.x; byte < 256; byte += blockDim.x) {
+        Bits mask = 0, state = 1;
+        for (u64 index = 0; index < p.element_count; ++index) {
+            const u32 element = p.elements[index];
+            if (element == ELEMENT_ANY_STRING) continue;
+            state <<= 1;
+            const bool any = element == ELEMENT_ANY_CHARACTER && !continues_character((u8)byte);
+            if (any || folded((u8)byte, p.folds_case != 0) == element) mask |= state;
+        }
+        masks[byte] = mask;
+    }
+    Automaton<Bits> automaton = {masks, 0, 0, 1};
+    for (u64 index = 0; index < p.element_count; ++index) {
+        const u32 element = p.elements[index];
+        if (element == ELEMENT_ANY_STRING) {
+            automaton.stays |= automaton.accepts;
+        } else {
+            automaton.accepts <<= 1;
+            if (element == ELEMENT_ANY_CHARACTER) automaton.within |= automaton.accepts;
+        }
+    }
+    return automaton;
 }
 
 struct Stage {
     u64 words[WJ_STRING_STAGE_BYTES / 8];
+    u64 masks[256];
 };
 
-WJ_ENTRY(test_strings, TestParams, 256) {
-    Stage& stage = shared_as<Stage>();
+// Tests all strings of the block's tiles.
+template <class Test>
+WJ_DEVICE void test_tiles(const TestParams& p, Stage& stage, Test passes) {
     const u64 tiles = (p.strings + WJ_STRING_TILE - 1) / WJ_STRING_TILE;
     for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const u64 start = p.tile_starts[tile];
@@ -106,9 +174,32 @@ WJ_ENTRY(test_strings, TestParams, 256) {
             const u64 string = tile * WJ_STRING_TILE + index;
             if (string >= p.strings) break;
             const u32 begin = index == 0 ? 0 : p.ends[string - 1];
-            p.results[string] = passes(p, text + begin, p.ends[string] - begin) ? 1 : 0;
+            p.results[string] = passes(text + begin, p.ends[string] - begin) ? 1 : 0;
         }
         // The next tile may overwrite the stage only then.
         __syncthreads();
+    }
+}
+
+WJ_ENTRY(test_strings, TestParams, 256) {
+    Stage& stage = shared_as<Stage>();
+    const u32 count = (u32)p.element_count;
+    if (p.kind == TEST_COMPARE) {
+        test_tiles(p, stage, [&](const u8* text, u32 length) {
+            return (compared(text, length, p.elements, count) & p.accepts) != 0;
+        });
+        return;
+    }
+    const u32 states = states_of(p);
+    if (states < 32) {
+        const Automaton<u32> automaton = automaton_of(p, reinterpret_cast<u32*>(stage.masks));
+        test_tiles(p, stage, [&](const u8* text, u32 length) { return is_accepted(automaton, text, length); });
+    } else if (states < 64) {
+        const Automaton<u64> automaton = automaton_of(p, stage.masks);
+        test_tiles(p, stage, [&](const u8* text, u32 length) { return is_accepted(automaton, text, length); });
+    } else {
+        test_tiles(p, stage, [&](const u8* text, u32 length) {
+            return is_like(text, length, p.elements, count, p.folds_case != 0);
+        });
     }
 }

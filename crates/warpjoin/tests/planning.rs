@@ -216,3 +216,50 @@ fn another_literal_keeps_the_order() {
     let (rows, metrics) = run(&session, &plan(1 << 40), &ExecOptions::default());
     assert!(rows.len() == 60_000 && !ordered(&metrics), "{:?}", metrics.decisions);
 }
+
+/// Counts, sums and extremes of facts by a column of what they are joined to, of which each key has several rows.
+#[test]
+fn facts_are_aggregated_before_they_are_joined() {
+    use AggregateFunction::{Count, Max, Min, Sum};
+    let nullable = |data: Vec<Option<i64>>| Arc::new(Int64Array::from(data)) as _;
+    let facts = 120_000;
+    // The sides of an inner join are drawn, too.
+    let outer = [(1, None), (2, Some(7))].map(|(devices, seed)| (devices, JoinKind::ProbeOuter, seed));
+    let inner = [(1, Some(3)), (2, Some(4)), (4, Some(8))].map(|(devices, seed)| (devices, JoinKind::Inner, seed));
+    for (devices, kind, seed) in outer.into_iter().chain(inner) {
+        let session = simulated().open(devices).expect("a session");
+        let fields = ["f_key", "f_value"].map(|name| Field::new(name, DataType::Int64, true));
+        let columns = vec![
+            nullable((0..facts).map(|row| (row % 11 != 0).then_some(row * 7919 % 9_000)).collect()),
+            nullable((0..facts).map(|row| (row % 5 != 0).then_some(row)).collect()),
+        ];
+        let facts = RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), columns).expect("a batch");
+        // Each key is there twice, and a third of them match nothing.
+        let keys = batch(vec![
+            ("d_key", (0..27_000).map(|row| row / 2).collect()),
+            ("d_group", (0..27_000).map(|row| row * 31 % 400).collect()),
+        ]);
+        let tables = [facts, keys].map(|batch| upload(&session, &batch));
+        let joined = join(scan(&tables[0]), scan(&tables[1]), (0, 0), kind, vec![3, 0, 1]);
+        let of = |function, column: Option<usize>| {
+            let argument = column.map(|column| Expr::column(column, DataType::Int64, true));
+            AggregateCall::new(function, argument, DataType::Int64)
+        };
+        let aggregates =
+            vec![of(Count, None), of(Count, Some(2)), of(Sum, Some(2)), of(Min, Some(2)), of(Max, Some(1))];
+        for group_by in [vec![int(0)], vec![]] {
+            let columns = group_by.len() + aggregates.len();
+            let input = Box::new(joined.clone());
+            let plan = of_ints(PlanKind::Aggregate { input, group_by, aggregates: aggregates.clone() }, columns);
+            let order = seed.map_or(JoinOrder::Auto, JoinOrder::Seeded);
+            let (rows, metrics) = run(&session, &plan, &ExecOptions { join_order: order, ..ExecOptions::default() });
+            let (wanted, _) = run(&session, &plan, &given());
+            assert_eq!(rows, wanted, "{kind:?}");
+            assert!(rows.len() == 400 || columns == aggregates.len(), "{} rows", rows.len());
+            let is_said = metrics.decisions.iter().any(|it| it.starts_with("group-by below the join"));
+            assert!(is_said || kind == JoinKind::Inner, "{:?}", metrics.decisions);
+            let has_lists = metrics.pipelines.iter().any(|it| it.name.contains("lists"));
+            assert!(!is_said || !has_lists, "{:?}", metrics.pipelines);
+        }
+    }
+}

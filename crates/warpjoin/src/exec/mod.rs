@@ -28,7 +28,7 @@ mod metrics;
 mod options;
 pub(crate) mod partition;
 mod partition_table;
-mod plans;
+pub(crate) mod plans;
 mod query;
 mod relation;
 mod resident;

@@ -9,13 +9,13 @@ use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, Pl
 
 /// A list of expressions, each once.
 #[derive(Default)]
-pub(super) struct ExprList {
+pub(crate) struct ExprList {
     pub exprs: Vec<Expr>,
 }
 
 impl ExprList {
     /// The position of an expression, and a column that reads it there.
-    pub(super) fn add(&mut self, expr: &Expr) -> Expr {
+    pub(crate) fn add(&mut self, expr: &Expr) -> Expr {
         let position = self.exprs.iter().position(|known| is_same(known, expr)).unwrap_or(self.exprs.len());
         if position == self.exprs.len() {
             self.exprs.push(expr.clone());
@@ -25,33 +25,33 @@ impl ExprList {
 }
 
 /// Whether two expressions read the same.
-pub(super) fn is_same(a: &Expr, b: &Expr) -> bool {
+pub(crate) fn is_same(a: &Expr, b: &Expr) -> bool {
     format!("{a:?}") == format!("{b:?}")
 }
 
 /// Column `index`, which holds values of `expr`.
-pub(super) fn column_of(index: usize, expr: &Expr) -> Expr {
+pub(crate) fn column_of(index: usize, expr: &Expr) -> Expr {
     Expr::column(index, expr.data_type.clone(), expr.nullable)
 }
 
 /// Column `index` of `plan`.
-pub(super) fn column(plan: &Plan, index: usize) -> Expr {
+pub(crate) fn column(plan: &Plan, index: usize) -> Expr {
     let field = plan.schema.field(index);
     Expr::column(index, field.data_type().clone(), field.is_nullable())
 }
 
 /// The first `count` columns of `plan`.
-pub(super) fn columns(plan: &Plan, count: usize) -> Vec<Expr> {
+pub(crate) fn columns(plan: &Plan, count: usize) -> Vec<Expr> {
     (0..count).map(|index| column(plan, index)).collect()
 }
 
 /// Column `index`, which holds results of `call`.
-pub(super) fn result_of(index: usize, call: &AggregateCall) -> Expr {
+pub(crate) fn result_of(index: usize, call: &AggregateCall) -> Expr {
     Expr::column(index, call.data_type.clone(), call.function != AggregateFunction::Count)
 }
 
 /// A group-by.
-pub(super) fn aggregate(input: Plan, group_by: Vec<Expr>, aggregates: Vec<AggregateCall>) -> Plan {
+pub(crate) fn aggregate(input: Plan, group_by: Vec<Expr>, aggregates: Vec<AggregateCall>) -> Plan {
     let mut columns = group_by.clone();
     columns.extend(aggregates.iter().enumerate().map(|(index, call)| result_of(index, call)));
     let schema = schema_of(&columns);
@@ -59,33 +59,33 @@ pub(super) fn aggregate(input: Plan, group_by: Vec<Expr>, aggregates: Vec<Aggreg
 }
 
 /// Expressions over `input`.
-pub(super) fn project(input: Plan, exprs: Vec<Expr>) -> Plan {
+pub(crate) fn project(input: Plan, exprs: Vec<Expr>) -> Plan {
     let schema = schema_of(&exprs);
     Plan { kind: PlanKind::Project { input: Box::new(input), exprs }, schema }
 }
 
 /// Rows for which `predicate` is true.
-pub(super) fn filter(input: Plan, predicate: Expr) -> Plan {
+pub(crate) fn filter(input: Plan, predicate: Expr) -> Plan {
     let schema = input.schema.clone();
     Plan { kind: PlanKind::Filter { input: Box::new(input), predicate }, schema }
 }
 
 /// The rows and a number of each.
-pub(super) fn numbered(input: Plan) -> Plan {
+pub(crate) fn numbered(input: Plan) -> Plan {
     let fields = input.schema.fields().iter().map(|field| field.as_ref().clone());
     let fields = fields.chain([Field::new("row", DataType::UInt64, false)]).collect::<Vec<_>>();
     Plan { kind: PlanKind::Numbered { input: Box::new(input) }, schema: Arc::new(Schema::new(fields)) }
 }
 
 /// All rows in an order.
-pub(super) fn sort(input: Plan, keys: Vec<SortKey>) -> Plan {
+pub(crate) fn sort(input: Plan, keys: Vec<SortKey>) -> Plan {
     let schema = input.schema.clone();
     Plan { kind: PlanKind::Sort { input: Box::new(input), keys, skip: 0, fetch: None }, schema }
 }
 
 /// Build rows and probe rows with equal keys, nulls being equal; without any key, all pairs. Puts out all build columns,
 /// then all probe columns.
-pub(super) fn join(build: Plan, probe: Plan, on: Vec<(Expr, Expr)>, kind: JoinKind) -> Plan {
+pub(crate) fn join(build: Plan, probe: Plan, on: Vec<(Expr, Expr)>, kind: JoinKind) -> Plan {
     let nullable = kind == JoinKind::ProbeOuter;
     let outer = build.schema.fields().iter().map(|field| field.as_ref().clone());
     let outer = outer.map(|field| if nullable { field.with_nullable(true) } else { field });
@@ -101,35 +101,35 @@ fn zero(data_type: DataType) -> Expr {
     Expr::literal(Scalar::Int(0), data_type)
 }
 
-pub(super) fn is_null(expr: &Expr) -> Expr {
+pub(crate) fn is_null(expr: &Expr) -> Expr {
     Expr { kind: ExprKind::IsNull(Box::new(expr.clone())), data_type: DataType::Boolean, nullable: false }
 }
 
-pub(super) fn not(expr: Expr) -> Expr {
+pub(crate) fn not(expr: Expr) -> Expr {
     let nullable = expr.nullable;
     Expr { kind: ExprKind::Not(Box::new(expr)), data_type: DataType::Boolean, nullable }
 }
 
-pub(super) fn compare(op: CompareOp, left: &Expr, right: &Expr) -> Expr {
+pub(crate) fn compare(op: CompareOp, left: &Expr, right: &Expr) -> Expr {
     let nullable = left.nullable || right.nullable;
     let kind = ExprKind::Compare(op, Box::new(left.clone()), Box::new(right.clone()));
     Expr { kind, data_type: DataType::Boolean, nullable }
 }
 
 /// The first result whose condition holds, else `otherwise`.
-pub(super) fn case(branches: Vec<(Expr, Expr)>, otherwise: Option<Expr>, data_type: DataType, nullable: bool) -> Expr {
+pub(crate) fn case(branches: Vec<(Expr, Expr)>, otherwise: Option<Expr>, data_type: DataType, nullable: bool) -> Expr {
     let kind = ExprKind::Case { branches, otherwise: otherwise.map(Box::new) };
     Expr { kind, data_type, nullable }
 }
 
 /// A sum of counts over no rows is null, a count is 0.
-pub(super) fn or_zero(count: Expr) -> Expr {
+pub(crate) fn or_zero(count: Expr) -> Expr {
     let data_type = count.data_type.clone();
     case(vec![(is_null(&count), zero(data_type.clone()))], Some(count), data_type, false)
 }
 
 /// The value; null where `other` is.
-pub(super) fn where_not_null(expr: &Expr, other: &Expr) -> Expr {
+pub(crate) fn where_not_null(expr: &Expr, other: &Expr) -> Expr {
     if !other.nullable {
         return expr.clone();
     }

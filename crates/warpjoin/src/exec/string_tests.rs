@@ -21,6 +21,8 @@ use crate::{Error, Result, Session};
 const TILE: usize = 256;
 /// Bytes of a tile that are brought into shared memory.
 const STAGE_BYTES: u32 = 24 << 10;
+/// Bytes of shared memory for what a pattern makes of each byte.
+const PATTERN_BYTES: u32 = 256 * 8;
 /// Bytes that are gathered on the host at a time.
 const PIECE_BYTES: u64 = 64 << 20;
 /// The kernel reads whole words.
@@ -141,7 +143,7 @@ impl Query<'_> {
                     Arg::BufferAt(&result, shard.strings.start as u64),
                 ];
                 let blocks = u32::try_from(tiles).unwrap_or(u32::MAX).min(stream.device().info().multiprocessors * 8);
-                let launch = Launch { blocks, block_threads: BLOCK_THREADS, shared_bytes: STAGE_BYTES };
+                let launch = Launch { blocks, block_threads: BLOCK_THREADS, shared_bytes: STAGE_BYTES + PATTERN_BYTES };
                 stream.launch(&kernels[device], launch, &args)?;
                 self.metrics.launches += 1;
             }

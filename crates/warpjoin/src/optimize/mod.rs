@@ -9,6 +9,7 @@
 //! estimated. What may fail is not moved (`safety.rs`).
 
 mod cost;
+mod eager;
 mod estimate;
 mod filters;
 mod graph;
@@ -51,7 +52,10 @@ pub(crate) fn optimize(plan: &Plan, inputs: &[Arc<Table>], session: &Session, op
     let mut optimizer = Optimizer { inputs, session, options, costs: Costs::of(session), notes: vec![] };
     let mut optimized = match options.join_order {
         JoinOrder::AsGiven => plan.clone(),
-        JoinOrder::Auto | JoinOrder::Seeded(_) => optimizer.reorder(plan),
+        JoinOrder::Auto | JoinOrder::Seeded(_) => {
+            let always = matches!(options.join_order, JoinOrder::Seeded(_));
+            eager::place(optimizer.reorder(plan), inputs, always, &mut optimizer.notes)
+        }
     };
     if options.share_subplans {
         optimized = share::share(optimized, inputs, &mut optimizer.notes);

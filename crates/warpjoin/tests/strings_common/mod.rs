@@ -91,6 +91,11 @@ fn random_text(rng: &mut StdRng, length_max: usize, characters: &[char]) -> Stri
 }
 
 fn random_pattern(rng: &mut StdRng) -> String {
+    // More elements than a word has bits, or two.
+    if rng.random_bool(0.2) {
+        let pieces = rng.random_range(10..90);
+        return (0..pieces).map(|_| *["%", "%a", "%b", "_", "%_"].choose(rng).expect("pieces")).collect();
+    }
     let pieces = rng.random_range(0..5);
     let piece = |rng: &mut StdRng| match rng.random_range(0..6) {
         0 | 1 => "%".to_string(),
