@@ -56,7 +56,9 @@ impl DictionaryFunction for StringFunction {
     }
 
     fn test(&self) -> Option<StringTest> {
-        if self.data_type == DataType::Boolean { test_of(&self.expr) } else { None }
+        // Bytes that are no text are an error of a cast, which devices don't look for.
+        let is_of_text = is_text(self.input.field(0).data_type());
+        if is_of_text && self.data_type == DataType::Boolean { test_of(&self.expr) } else { None }
     }
 
     fn data_type(&self) -> DataType {
@@ -163,5 +165,21 @@ fn escaped(text: &str) -> String {
 impl fmt::Display for StringFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.expr)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_no_text() {
+        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new("value", 0));
+        let text: Arc<dyn PhysicalExpr> = Arc::new(CastExpr::new(column, DataType::Utf8, None));
+        let pattern: Arc<dyn PhysicalExpr> = Arc::new(Literal::new("a%".into()));
+        let like: Arc<dyn PhysicalExpr> = Arc::new(LikeExpr::new(false, false, text, pattern));
+        let test = |column: DataType| StringFunction::new(Arc::clone(&like), column, DataType::Boolean).test();
+        assert!(test(DataType::LargeUtf8).is_some());
+        assert!(test(DataType::Binary).is_none());
     }
 }

@@ -12,6 +12,9 @@ use crate::{Error, Result, Table};
 const BUILD_ROWS_MIN: u64 = 1 << 16;
 /// The same where tests ask for small segments.
 const BUILD_ROWS_MIN_TEST: u64 = 32;
+/// Share of L2 up to which a table with room is filled row by row all the same: claims there cost less than launches.
+const INSERTED_L2_SHARE: f64 = 0.4;
+const INSERTED_LOAD_FACTOR_MAX: f64 = 0.7;
 /// Tries of other seeds, and of more room, before a table that stays full is an error.
 pub(super) const TRIES_MAX: u32 = 16;
 /// Tries with other seeds before more room.
@@ -67,9 +70,8 @@ impl Parts<'_> {
 
     /// Inserts rows whose keys, and values if any, lie in the slots.
     pub(super) fn insert_narrow(&self, state: &mut State, rows: &Table, existing: Existing) -> Result<u64> {
-        let least = if self.options.segment_bytes_max.is_some() { BUILD_ROWS_MIN_TEST } else { BUILD_ROWS_MIN };
         let mut packed = self.device.pack(self.layout, rows, PackMode::Rows)?;
-        if state.keys == 0 && packed.rows >= least {
+        if state.keys == 0 && self.is_built(&state.buckets, packed.rows) {
             if packed.row_words(0).validity.is_some() {
                 packed = self.device.pack(self.layout, rows, PackMode::Compact)?;
             }
@@ -92,6 +94,17 @@ impl Parts<'_> {
             }
         }
         Err(Error::internal("a hash table stays full however large it is"))
+    }
+
+    /// Whether so many rows come into an empty table segment by segment.
+    fn is_built(&self, buckets: &Buckets, rows: u64) -> bool {
+        if self.options.segment_bytes_max.is_some() {
+            return rows >= BUILD_ROWS_MIN_TEST;
+        }
+        let capacity = self.capacity_of(buckets).max(rows) as f64;
+        let bytes = capacity / self.options.load_factor * f64::from(buckets.form.slot_bytes());
+        let is_cached = bytes <= self.device.stream.device().info().l2_bytes as f64 * INSERTED_L2_SHARE;
+        rows >= BUILD_ROWS_MIN && !(is_cached && self.options.load_factor <= INSERTED_LOAD_FACTOR_MAX)
     }
 
     /// Fills an empty table segment by segment. `None` if that can't be.
