@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use arrow::array::{Int64Array, RecordBatch};
+use arrow::array::{Array, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use common::edges;
 use common::sessions::{Opener, simulated};
@@ -160,4 +160,41 @@ fn sessions_of_too_many_devices_are_refused() {
     assert!(Session::new(devices(8)).is_ok());
     assert!(Session::new(devices(9)).is_err());
     assert!(Session::new(vec![]).is_err());
+}
+
+/// Keys in order, with more values than a table by key has elsewhere: one goes through it in order.
+#[test]
+fn groups_in_the_order_of_their_keys_are_found_by_key() {
+    use warpjoin::plan::AggregateFunction::{Count, Max, Sum};
+    // 8 values for a row, and just more than 22 bits of them.
+    let groups = 600_000i64;
+    let value = |row: i64| (row % 3 != 0).then_some(row * 31 % 1_000);
+    let columns: Vec<arrow::array::ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values((0..groups).map(|row| row * 7 - 5_000))),
+        Arc::new((0..groups).map(value).collect::<Int64Array>()),
+    ];
+    let fields = vec![Field::new("k", DataType::Int64, false), Field::new("v", DataType::Int64, true)];
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("a batch");
+    let session = simulated().open(1).expect("a device");
+    let mut builder = TableBuilder::new(&session, batch.schema());
+    builder.push(&batch).expect("rows");
+    let table = Arc::new(builder.finish().expect("a table"));
+    let plan = warpjoin::GroupBy::new(table)
+        .key("k")
+        .and_then(|it| it.aggregate(Sum, Some("v"))?.aggregate(Max, Some("v"))?.aggregate(Count, None)?.plan())
+        .expect("a plan");
+    let output = exec::run(&session, &plan, &[], &ExecOptions::default()).expect("rows");
+    let mut found: Vec<[Option<i64>; 4]> = vec![];
+    for batch in &output.batches {
+        let columns: Vec<&Int64Array> = batch.columns().iter().map(|it| it.as_primitive()).collect();
+        let cell = |column: &Int64Array, row: usize| column.is_valid(row).then(|| column.value(row));
+        found.extend((0..batch.num_rows()).map(|row| [0, 1, 2, 3].map(|column| cell(columns[column], row))));
+    }
+    found.sort_unstable();
+    assert_eq!(found.len() as i64, groups);
+    for (row, found) in (0..).zip(&found) {
+        assert_eq!(*found, [Some(row * 7 - 5_000), value(row), value(row), Some(1)]);
+    }
+    let pipelines = &output.metrics.pipelines;
+    assert!(pipelines[0].name.contains("GroupBy[shared, by key]"), "{pipelines:?}");
 }

@@ -24,6 +24,8 @@ pub(crate) const ROWS_PER_THREAD_BITS_MAX: u32 = 20;
 const PARTIAL_ROWS_BITS_MAX: u32 = 22;
 /// Largest table that is indexed by the packed key.
 const DENSE_BITS_MAX: u32 = 22;
+/// The same where rows come in the order of the keys: then the table is gone through once, whatever its size.
+const SORTED_BITS_MAX: u32 = 32;
 
 /// Text around the tile loop, and what the sink found out.
 pub(crate) struct AggregateOutput {
@@ -100,6 +102,7 @@ pub(crate) struct Limits {
     pub block_slots: Option<u32>,
     pub table_blocks: u32,
     pub is_skewed: bool,
+    pub is_sorted: bool,
 }
 
 fn choose_mode(no_keys: bool, packing: &Packing, limits: Limits) -> GroupMode {
@@ -107,6 +110,7 @@ fn choose_mode(no_keys: bool, packing: &Packing, limits: Limits) -> GroupMode {
         _ if no_keys => GroupMode::Global,
         None => GroupMode::Wide,
         Some(bits) if bits <= DENSE_BITS_MAX && bits <= limits.rows_bits => GroupMode::Dense,
+        Some(bits) if limits.is_sorted && bits <= SORTED_BITS_MAX => GroupMode::Dense,
         Some(_) => GroupMode::Narrow,
     }
 }

@@ -357,6 +357,7 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
             block_slots,
             table_blocks,
             is_skewed,
+            is_sorted,
         } => {
             let limits = Limits {
                 rows_bits: *rows_bits,
@@ -365,6 +366,7 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
                 block_slots: *block_slots,
                 table_blocks: if emitter.is_partitioned { *table_blocks } else { 2 },
                 is_skewed: *is_skewed && emitter.is_partitioned,
+                is_sorted: *is_sorted,
             };
             let output = aggregate::aggregate(emitter, environment, keys, accumulators, limits)?;
             let frame = Frame {

@@ -349,6 +349,8 @@ pub(crate) enum Sink {
         table_blocks: u32,
         /// Rows lie by partition, and some keys have most rows of theirs.
         is_skewed: bool,
+        /// Rows come in the order of the keys, of which there may be as many as rows or a few times more.
+        is_sorted: bool,
     },
 }
 

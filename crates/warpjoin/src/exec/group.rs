@@ -22,6 +22,9 @@ const LAUNCHES_MAX: usize = 4096;
 const FINISHED_SHARE: u64 = 16;
 const FINISHED_SLOTS_MIN: u64 = 1 << 16;
 
+/// Share of a device's memory that a table with a row for each value may take.
+const SORTED_TABLE_SHARE: u64 = 3;
+
 /// Steps that rows are asked for ahead of time, with so few groups that memory is what blocks wait for.
 const PREFETCH_STEPS: u64 = 2;
 const PREFETCH_GROUPS_MAX: f64 = 256.0;
@@ -106,7 +109,11 @@ impl Query<'_> {
         accumulators: Vec<Accumulator>,
     ) -> Result<GroupTable> {
         let planned = self.plan_groups(relation, keys.clone(), accumulators.clone(), None)?;
-        let estimate = self.estimate_groups(relation, &planned.shape, &keys)?;
+        let is_in_order = planned.shape.mode == GroupMode::Dense
+            && self.options.group_by_form.is_none()
+            && self.is_in_order(relation, &keys, &accumulators);
+        // Neighbours meet in a block's table, and what is left goes to the group table in its order.
+        let estimate = if is_in_order { None } else { self.estimate_groups(relation, &planned.shape, &keys)? };
         if self.is_dry() {
             self.compile(&planned.generated.module, "pipeline")?;
             return Ok(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] });
@@ -142,6 +149,7 @@ impl Query<'_> {
         let shared_bytes_max = self.shared_bytes_max();
         let rows_bits = relation.rows_bits();
         let (form, block_slots) = (self.options.group_by_form, self.options.block_table_slots);
+        let is_sorted = form.is_none() && self.is_in_order(relation, &keys, &accumulators);
         let sink = Sink::Aggregate {
             keys,
             accumulators,
@@ -151,6 +159,7 @@ impl Query<'_> {
             block_slots,
             table_blocks,
             is_skewed,
+            is_sorted,
         };
         let generated = self.generate(relation, &sink)?;
         let SinkShape::Groups(shape) = &generated.sink else {
@@ -161,6 +170,15 @@ impl Query<'_> {
         let keys_max = if packed_bits < 40 { 1u64 << packed_bits } else { u64::MAX };
         let groups_max = relation.rows_max.min(keys_max).max(1);
         Ok(PlannedGroups { generated, shape, groups_max })
+    }
+
+    /// Whether rows come in the order of a key whose values may have a row each in the group table.
+    pub(super) fn is_in_order(&self, relation: &Relation, keys: &[Expr], accumulators: &[Accumulator]) -> bool {
+        let limits = self.session.devices().iter().map(|device| device.memory().limit_bytes());
+        let room = u128::from(limits.min().unwrap_or(0) / SORTED_TABLE_SHARE);
+        // A word for the group, and two for each accumulator at most.
+        let row_bytes = 8 * (1 + 2 * accumulators.len()) as u128;
+        relation.span_in_order(keys).is_some_and(|span| span * row_bytes <= room)
     }
 
     fn run_planned(
@@ -238,7 +256,7 @@ impl Query<'_> {
         let blocks = u64::from(grid.blocks);
         let slots = match shape.mode {
             GroupMode::Global => 1,
-            GroupMode::Dense => 1 << packed_bits,
+            GroupMode::Dense => shape.packing.span().unwrap_or(u64::MAX).min(1 << packed_bits),
             GroupMode::Narrow | GroupMode::Wide => {
                 // Twice the groups of the estimate, or as many as half of L2 holds; no more than there can be.
                 let info = self.session.devices()[device].info();

@@ -8,7 +8,11 @@ use super::matches::Matches;
 use super::partition::PartitionedRows;
 use crate::Table;
 use crate::codegen::{GroupShape, JoinShape, MatchForm, SourceShape, Step, ValidityForm};
-use crate::column::ColumnType;
+use crate::column::{ColumnType, Domain};
+use crate::expr::{Expr, ExprKind};
+
+/// Values that a column's bounds span for each row, up to which a table of all of them is gone through in order.
+const SORTED_SPAN_MAX: u128 = 8;
 
 /// A source, and steps that have not run yet. Materialising it, building from it or aggregating it
 /// runs all of them as one kernel.
@@ -124,6 +128,28 @@ impl Relation {
     pub(crate) fn rows_bits(&self) -> u32 {
         let bits = 64 - self.rows_max.leading_zeros();
         (bits.div_ceil(8) * 8).clamp(16, 62)
+    }
+
+    /// What the key's values span, where all rows of a table come in the order of one integer column that spans not much
+    /// more than the rows.
+    pub(crate) fn span_in_order(&self, keys: &[Expr]) -> Option<u128> {
+        let ([key], Source::Table(table, projection)) = (keys, &self.source) else { return None };
+        let mut key = key;
+        for step in self.steps.iter().rev() {
+            match (step, &key.kind) {
+                (Step::Project(exprs), &ExprKind::Column(column)) => key = exprs.get(column)?,
+                _ => return None,
+            }
+        }
+        let ExprKind::Column(column) = key.kind else { return None };
+        let &column = projection.get(column)?;
+        match table.column_types()[column].domain {
+            Domain::Int { min, max } if table.statistics()[column].sorted => {
+                let span = max.abs_diff(min).checked_add(1)?;
+                (span <= u128::from(table.rows()) * SORTED_SPAN_MAX).then_some(span)
+            }
+            _ => None,
+        }
     }
 
     /// Source and steps in words.
