@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_device::DeviceKind;
 
+use super::compile::Fact;
 use super::group_estimate::{Estimate, PartitionChoice, leaves_other_forms};
 use super::group_target::{GroupRoom, GroupTarget};
 use super::launch::{Target, launch_shape};
@@ -49,6 +51,7 @@ impl Query<'_> {
         }
         let relation = self.relation(input)?;
         let aggregation = Aggregation::of(keys, calls);
+        self.expect_groups(input, keys);
         let groups = match self.group(&relation, keys, &aggregation.accumulators) {
             Err(error @ Error::Unsupported(Reason::Aggregate(_))) => {
                 let calls = self.wide_extremes_as_first(&relation, calls)?.ok_or(error)?;
@@ -108,22 +111,80 @@ impl Query<'_> {
         let planned = self.plan_groups(relation, keys.clone(), accumulators.clone(), None)?;
         let estimate = self.estimate_groups(relation, &planned.shape, &keys)?;
         if self.is_dry() {
-            self.compile(&planned.generated.module, "pipeline")?;
-            return Ok(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] });
+            return self.guess_groups(relation, keys, accumulators, planned, estimate);
         }
         let choice =
             estimate.and_then(|estimate| self.choose_partition(relation, &planned.shape, &accumulators, estimate));
+        let facts = self.facts();
+        self.known(Fact::Groups(choice));
         if let Some(choice) = choice {
             match self.partition_groups(relation, &keys, &accumulators, choice.bits) {
                 Ok((relation, keys, accumulators)) => {
                     let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
                     return self.run_planned(&relation, planned, estimate);
                 }
-                Err(error) if leaves_other_forms(&error) => log::debug!("group-by without a partition: {error}"),
+                Err(error) if leaves_other_forms(&error) => {
+                    log::debug!("group-by without a partition: {error}");
+                    self.known_instead(facts, Fact::Groups(None));
+                }
                 Err(error) => return Err(error),
             }
         }
         self.run_planned(relation, planned, estimate)
+    }
+
+    /// The group-by that a dry run supposes. Where a few times more or fewer groups are aggregated otherwise, the kernels
+    /// for that are spare ones.
+    fn guess_groups(
+        &mut self,
+        relation: &Relation,
+        keys: Vec<Expr>,
+        accumulators: Vec<Accumulator>,
+        planned: PlannedGroups,
+        estimate: Option<Estimate>,
+    ) -> Result<GroupTable> {
+        let is_guessed = self.guesses();
+        let choose = |query: &Self, times: f64| {
+            let estimate = estimate.map(|estimate| estimate.times(times));
+            estimate.and_then(|estimate| query.choose_partition(relation, &planned.shape, &accumulators, estimate))
+        };
+        let likely = choose(self, 1.0);
+        let known = match self.known(Fact::Groups(likely)) {
+            Fact::Groups(known) => known,
+            _ => likely,
+        };
+        let others = [4.0, 0.25].map(|times| choose(self, times));
+        let groups = match known {
+            Some(choice) => self.dry_partition(relation, &keys, &accumulators, choice)?,
+            None => {
+                self.compile(&planned.generated.module, "pipeline")?;
+                GroupTable { groups_max: planned.groups_max, shape: Arc::clone(&planned.shape), shards: vec![] }
+            }
+        };
+        // A simulated device compiles on few cores.
+        if is_guessed && self.session.kind() == DeviceKind::Cuda {
+            for other in others {
+                self.spare(|query| match other {
+                    Some(choice) => query.dry_partition(relation, &keys, &accumulators, choice).map(|_| ()),
+                    None => query.compile(&planned.generated.module, "pipeline").map(|_| ()),
+                });
+            }
+        }
+        Ok(groups)
+    }
+
+    /// A group-by of partitioned rows, in a dry run.
+    fn dry_partition(
+        &mut self,
+        relation: &Relation,
+        keys: &[Expr],
+        accumulators: &[Accumulator],
+        choice: PartitionChoice,
+    ) -> Result<GroupTable> {
+        let (relation, keys, accumulators) = self.partition_groups(relation, keys, accumulators, choice.bits)?;
+        let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
+        self.compile(&planned.generated.module, "pipeline")?;
+        Ok(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] })
     }
 
     /// Shared memory that a block may use on any device.
