@@ -32,6 +32,8 @@ struct Job {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    /// What may be wanted, if a guess is wrong.
+    spare: VecDeque<Job>,
     threads: Vec<JoinHandle<()>>,
     /// Threads that take jobs.
     running: usize,
@@ -44,17 +46,19 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// Has modules compiled for all of `devices`, the first ones first.
-    pub(crate) fn enqueue(&self, customer: Customer, modules: Vec<ModuleSource>, devices: &[Device]) {
+    /// Has modules compiled for all of `devices`, the first ones first, spare ones after all others.
+    pub(crate) fn enqueue(&self, customer: Customer, modules: Vec<ModuleSource>, devices: &[Device], is_spare: bool) {
         let jobs = modules.into_iter().map(|module| Job { customer, module, devices: devices.to_vec() });
         let mut queue = locked(&self.queue);
-        queue.jobs.extend(jobs);
+        if is_spare { &mut queue.spare } else { &mut queue.jobs }.extend(jobs);
         start_threads(&mut queue, &self.queue);
     }
 
     /// Forgets what was asked for and has not begun.
     pub(crate) fn forget(&self, customer: Customer) {
-        locked(&self.queue).jobs.retain(|job| job.customer != customer);
+        let mut queue = locked(&self.queue);
+        queue.jobs.retain(|job| job.customer != customer);
+        queue.spare.retain(|job| job.customer != customer);
     }
 }
 
@@ -62,6 +66,7 @@ impl Drop for Compiler {
     fn drop(&mut self) {
         let mut queue = locked(&self.queue);
         queue.jobs.clear();
+        queue.spare.clear();
         let threads = std::mem::take(&mut queue.threads);
         drop(queue);
         for thread in threads {
@@ -75,7 +80,7 @@ impl Drop for Compiler {
 fn start_threads(queue: &mut Queue, shared: &Arc<Mutex<Queue>>) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     queue.threads.retain(|thread| !thread.is_finished());
-    for _ in queue.running..cores.min(queue.running + queue.jobs.len()) {
+    for _ in queue.running..cores.min(queue.running + queue.jobs.len() + queue.spare.len()) {
         let shared_by_thread = Arc::clone(shared);
         let thread = std::thread::Builder::new().name("warpjoin-compile".into());
         match thread.spawn(move || work(&shared_by_thread)) {
@@ -102,7 +107,8 @@ fn work(shared: &Arc<Mutex<Queue>>) {
     let mut running = Running(shared, true);
     loop {
         let mut queue = locked(shared);
-        let Some(mut job) = queue.jobs.pop_front() else {
+        let next = queue.jobs.pop_front().or_else(|| queue.spare.pop_front());
+        let Some(mut job) = next else {
             // Under the same lock, so that jobs which come now find no thread that is about to go.
             queue.running -= 1;
             running.1 = false;
@@ -163,7 +169,7 @@ mod tests {
     fn every_device_gets_every_module() {
         let devices = open_simulated(&SimOptions { devices: 3, ..SimOptions::default() }).unwrap();
         let (compiler, modules) = (Compiler::default(), [module(1), module(2)]);
-        compiler.enqueue(Customer::new(), modules.to_vec(), &devices);
+        compiler.enqueue(Customer::new(), modules.to_vec(), &devices, false);
         let until = Instant::now() + std::time::Duration::from_secs(60);
         let has_all = || devices.iter().all(|device| modules.iter().all(|module| device.is_compiled(module)));
         while !has_all() && Instant::now() < until {
@@ -179,12 +185,14 @@ mod tests {
         let (compiler, gone, other) = (Compiler::default(), Customer::new(), Customer::new());
         // No threads: the queue alone.
         locked(&compiler.queue).running = usize::MAX / 2;
-        compiler.enqueue(gone, vec![module(3), module(4)], &devices);
-        compiler.enqueue(other, vec![module(5)], &devices);
+        compiler.enqueue(gone, vec![module(3)], &devices, false);
+        compiler.enqueue(gone, vec![module(4)], &devices, true);
+        compiler.enqueue(other, vec![module(5)], &devices, true);
         compiler.forget(gone);
-        assert_eq!(locked(&compiler.queue).jobs.len(), 1);
+        assert!(locked(&compiler.queue).jobs.is_empty());
+        assert_eq!(locked(&compiler.queue).spare.len(), 1);
         let queue = Arc::clone(&compiler.queue);
         drop(compiler);
-        assert!(locked(&queue).jobs.is_empty() && devices[0].compiled_modules() == 0);
+        assert!(locked(&queue).spare.is_empty() && devices[0].compiled_modules() == 0);
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Instant;
 
-use warpjoin_device::{Kernel, ModuleSource};
+use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
 
 use super::group_estimate::PartitionChoice;
 use super::query::Query;
@@ -23,6 +23,9 @@ use crate::{Error, Result};
 
 /// Dry runs of one query. Each goes a step further than the one before, so that more are hardly ever asked for.
 const DRY_RUNS_MAX: u32 = 16;
+
+/// Part of the expected rows that are left where fewer than expected are.
+const FEW_SHARE: u64 = 64;
 
 /// Whether a query runs, or only finds out which modules it needs.
 #[derive(Debug)]
@@ -58,6 +61,10 @@ pub(crate) struct DryRun {
     spare: Vec<ModuleSource>,
     /// Facts that lie ahead.
     facts: VecDeque<Fact>,
+    /// Facts that were known or guessed.
+    guessed: Vec<Fact>,
+    /// Conditions of which nothing is known are taken to keep next to nothing.
+    expects_few: bool,
     /// A choice is open, and the less likely form is looked at.
     is_spare: bool,
 }
@@ -79,8 +86,17 @@ impl Query<'_> {
     /// what the run has found out here, if it has come so far. Both come to the same places in the same order.
     pub(crate) fn known(&mut self, fact: Fact) -> Fact {
         match &mut self.mode {
-            Mode::Run(facts) => facts.push(fact),
-            Mode::Dry(dry) if !dry.is_spare => return dry.facts.pop_front().unwrap_or(fact),
+            Mode::Run(facts) => {
+                if let Some(guess) = self.guessed.get(facts.len()).filter(|guess| **guess != fact) {
+                    log::debug!("guessed {guess:?}, found {fact:?}");
+                }
+                facts.push(fact);
+            }
+            Mode::Dry(dry) if !dry.is_spare => {
+                let known = dry.facts.pop_front().unwrap_or(fact);
+                dry.guessed.push(known);
+                return known;
+            }
             Mode::Dry(_) => {}
         }
         fact
@@ -120,12 +136,24 @@ impl Query<'_> {
 
     /// Rows that a dry run expects of a plan, of which there are no more than `rows_max`.
     pub(crate) fn expected_rows(&self, plan: &Plan, rows_max: u64) -> u64 {
-        if self.guesses() { rows_max.min(expected_rows(plan, self.inputs) as u64) } else { rows_max }
+        match &self.mode {
+            Mode::Dry(dry) if dry.facts.is_empty() => {
+                let rows = expected_rows(plan, self.inputs) as u64;
+                rows_max.min(if dry.expects_few { rows / FEW_SHARE } else { rows })
+            }
+            _ => rows_max,
+        }
     }
 
     /// Whether a dry run does not know what comes next, so that it has to guess.
     pub(crate) fn guesses(&self) -> bool {
         matches!(&self.mode, Mode::Dry(dry) if dry.facts.is_empty())
+    }
+
+    /// Whether kernels are compiled that will only be wanted if a guess is wrong. The compiler of the simulated device keeps
+    /// busy the cores on which its kernels run.
+    pub(crate) fn wants_spares(&self) -> bool {
+        self.session.kind() == DeviceKind::Cuda
     }
 
     /// In a dry run: what `find` generates is compiled last. A failure is none of the query.
@@ -197,14 +225,15 @@ impl Query<'_> {
             names.collect::<Vec<_>>().join(", ")
         );
         // They are on their way while the dry run looks further.
-        self.enqueue(wanted);
+        self.enqueue(wanted, false);
         if self.dry_runs >= DRY_RUNS_MAX {
             return;
         }
         self.dry_runs += 1;
         let started = Instant::now();
-        match self.dry_run() {
-            Ok((modules, spare)) => {
+        match self.dry_run(false) {
+            Ok(DryRun { modules, spare, guessed, .. }) => {
+                self.guessed = guessed;
                 log::debug!(
                     "dry run {} in {:.1} ms: {} modules and {} spare ones",
                     self.dry_runs,
@@ -212,31 +241,39 @@ impl Query<'_> {
                     modules.len(),
                     spare.len()
                 );
-                self.enqueue(modules);
-                self.enqueue(spare);
+                self.enqueue(modules, false);
+                self.enqueue(spare, true);
             }
             Err(error) => log::debug!("no dry run: {error}"),
+        }
+        // Most wrong guesses are of too many rows.
+        if is_foreseen
+            && self.wants_spares()
+            && let Ok(DryRun { modules, spare, .. }) = self.dry_run(true)
+        {
+            self.enqueue(modules, true);
+            self.enqueue(spare, true);
         }
     }
 
     /// The modules that the plan needs by what is known, and those that it may need.
-    fn dry_run(&self) -> Result<(Vec<ModuleSource>, Vec<ModuleSource>)> {
+    fn dry_run(&self, expects_few: bool) -> Result<DryRun> {
         let Mode::Run(facts) = &self.mode else { return Err(Error::internal("a dry run of a dry run")) };
         let facts = facts.iter().copied().collect();
         let mut dry = Query::new(self.session, self.inputs, self.options, self.plan)?;
-        dry.mode = Mode::Dry(DryRun { facts, ..DryRun::default() });
+        dry.mode = Mode::Dry(DryRun { facts, expects_few, ..DryRun::default() });
         // Where it ends early, what it found until then is still right.
         if let Err(error) = dry.output(self.plan).and_then(|relation| dry.result_rows(relation)) {
             log::debug!("the dry run ended early: {error}");
         }
         match std::mem::replace(&mut dry.mode, Mode::Run(vec![])) {
-            Mode::Dry(DryRun { modules, spare, .. }) => Ok((modules, spare)),
+            Mode::Dry(dry) => Ok(dry),
             Mode::Run(_) => Err(Error::internal("a dry run that runs")),
         }
     }
 
-    /// Has modules compiled in the background that are not in memory.
-    fn enqueue(&mut self, modules: Vec<ModuleSource>) {
+    /// Has modules compiled in the background that are not in memory; spare ones after all others.
+    fn enqueue(&mut self, modules: Vec<ModuleSource>, is_spare: bool) {
         let devices = self.session.devices();
         let mut missing = vec![];
         for module in modules {
@@ -246,7 +283,7 @@ impl Query<'_> {
                 missing.push(module);
             }
         }
-        self.session.compiler().enqueue(self.customer, missing, devices);
+        self.session.compiler().enqueue(self.customer, missing, devices, is_spare);
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use warpjoin_device::DeviceKind;
 
 use super::compile::Fact;
 use super::group_estimate::{Estimate, PartitionChoice, leaves_other_forms};
@@ -133,8 +132,8 @@ impl Query<'_> {
         self.run_planned(relation, planned, estimate)
     }
 
-    /// The group-by that a dry run supposes. Where a few times more or fewer groups are aggregated otherwise, the kernels
-    /// for that are spare ones.
+    /// The group-by that a dry run supposes. The kernels for other forms, which many more or fewer groups would ask for, are
+    /// spare ones.
     fn guess_groups(
         &mut self,
         relation: &Relation,
@@ -153,7 +152,6 @@ impl Query<'_> {
             Fact::Groups(known) => known,
             _ => likely,
         };
-        let others = [4.0, 0.25].map(|times| choose(self, times));
         let groups = match known {
             Some(choice) => self.dry_partition(relation, &keys, &accumulators, choice)?,
             None => {
@@ -161,9 +159,11 @@ impl Query<'_> {
                 GroupTable { groups_max: planned.groups_max, shape: Arc::clone(&planned.shape), shards: vec![] }
             }
         };
-        // A simulated device compiles on few cores.
-        if is_guessed && self.session.kind() == DeviceKind::Cuda {
-            for other in others {
+        if is_guessed && estimate.is_some() && self.wants_spares() {
+            let best = |query: &Self, estimate| query.best_partition(relation, &planned.shape, &accumulators, estimate);
+            let forced = estimate.and_then(|estimate| best(self, estimate)).map(|(choice, _)| choice);
+            let forced = forced.filter(|_| self.options.group_by_form.is_none());
+            for other in [None, forced, choose(self, 8.0), choose(self, 0.125)] {
                 self.spare(|query| match other {
                     Some(choice) => query.dry_partition(relation, &keys, &accumulators, choice).map(|_| ()),
                     None => query.compile(&planned.generated.module, "pipeline").map(|_| ()),

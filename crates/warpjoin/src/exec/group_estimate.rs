@@ -118,6 +118,23 @@ impl Query<'_> {
         accumulators: &[Accumulator],
         estimate: Estimate,
     ) -> Option<PartitionChoice> {
+        let (choice, is_cheaper) = self.best_partition(relation, shape, accumulators, estimate)?;
+        let fits = shape.front.slots() > 0 && estimate.groups <= f64::from(shape.front.slots()) * BLOCK_LOAD;
+        match self.options.group_by_form {
+            Some(GroupByForm::Partitioned) => Some(choice),
+            Some(_) => None,
+            None => (!fits && is_cheaper).then_some(choice),
+        }
+    }
+
+    /// The best way to partition the rows, and whether that is cheaper than no partition.
+    pub(super) fn best_partition(
+        &self,
+        relation: &Relation,
+        shape: &GroupShape,
+        accumulators: &[Accumulator],
+        estimate: Estimate,
+    ) -> Option<(PartitionChoice, bool)> {
         let info = self.session.devices()[0].info();
         let costs = Costs::new(relation, shape, accumulators, estimate, info.l2_bytes as f64);
         let slots_of = |table_blocks| {
@@ -136,14 +153,7 @@ impl Query<'_> {
                 (choice, costs.partitioned(choice, slots_of(table_blocks)))
             })
             .min_by(|(_, a), (_, b)| a.total_cmp(b));
-        let (choice, cost) = choice?;
-        let fits = shape.front.slots() > 0 && estimate.groups <= f64::from(shape.front.slots()) * BLOCK_LOAD;
-        match self.options.group_by_form {
-            Some(GroupByForm::Partitioned) => Some(choice),
-            Some(_) => None,
-            None if fits => None,
-            None => (cost < costs.direct()).then_some(choice),
-        }
+        choice.map(|(choice, cost)| (choice, cost < costs.direct()))
     }
 
     /// Rows by partition, with the keys and arguments as columns; keys and accumulators in terms of them.

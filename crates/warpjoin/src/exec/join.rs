@@ -172,12 +172,13 @@ impl Query<'_> {
     }
 
     /// A dry run's guess whether no build key occurs twice: one of the key columns comes from a column
-    /// of a table whose values are known to be distinct.
+    /// of a table whose values are known to be distinct, or there are several, which seldom are no key together.
     pub(super) fn guess_unique(&self, plan: &JoinPlan) -> bool {
-        plan.on.iter().any(|(key, _)| match key.kind {
-            ExprKind::Column(column) => self.is_distinct(&plan.build, column),
-            _ => false,
-        })
+        plan.on.len() > 1
+            || plan.on.iter().any(|(key, _)| match key.kind {
+                ExprKind::Column(column) => self.is_distinct(&plan.build, column),
+                _ => false,
+            })
     }
 
     fn is_distinct(&self, plan: &Plan, column: usize) -> bool {

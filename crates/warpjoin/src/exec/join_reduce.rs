@@ -33,7 +33,7 @@ impl Query<'_> {
         if !is_kind || build.rows_max < rows_min || super::join::is_nested(plan) {
             return Ok((build, probe));
         }
-        let probe = self.counted(plan, probe, build.rows_max / RATIO_MIN)?;
+        let probe = self.counted(plan, probe)?;
         let is_forced = self.options.reduced_rows_min.is_some();
         if !is_forced && probe.rows_max.saturating_mul(RATIO_MIN) > build.rows_max {
             return Ok((build, probe));
@@ -53,15 +53,15 @@ impl Query<'_> {
         Ok((spread(reduced, &columns, &plan.build), probe))
     }
 
-    /// The probe side with its rows counted rather than bounded: it is read twice. A dry run takes steps that drop rows to
-    /// leave few.
-    fn counted(&mut self, plan: &JoinPlan, probe: Relation, few: u64) -> Result<Relation> {
+    /// The probe side with its rows counted rather than bounded: it is read twice.
+    fn counted(&mut self, plan: &JoinPlan, probe: Relation) -> Result<Relation> {
         if !probe.steps.iter().any(Step::drops_rows) {
             return Ok(probe);
         }
         let columns = read_columns(plan, false);
         let (mut rows, _) = self.run_rows(&probe, &Sink::Materialise(columns.clone()), "Materialise")?;
-        rows.rows_max = self.known_rows(if self.is_dry() { rows.rows_max.min(few) } else { rows.rows() });
+        let counted = if self.is_dry() { self.expected_rows(&plan.probe, rows.rows_max) } else { rows.rows() };
+        rows.rows_max = self.known_rows(counted);
         Ok(spread(Relation::new(Source::Intermediate(Arc::new(rows))), &columns, &plan.probe))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use warpjoin_device::{Buffer, Event, ModuleSource, Stream};
 
-use super::compile::Mode;
+use super::compile::{Fact, Mode};
 use super::launch::UploadedColumn;
 use super::metrics::QueryMetrics;
 use super::options::ExecOptions;
@@ -36,6 +36,8 @@ pub(crate) struct Query<'a> {
     pub mode: Mode,
     /// How often it was looked what will have to be compiled.
     pub dry_runs: u32,
+    /// What the last dry run took for facts, so that it can be said what was wrong.
+    pub guessed: Vec<Fact>,
     /// Modules that are compiled or will be.
     pub asked: HashSet<ModuleSource>,
     pub customer: Customer,
@@ -76,6 +78,7 @@ impl<'a> Query<'a> {
             started: Instant::now(),
             mode: Mode::Run(vec![]),
             dry_runs: 0,
+            guessed: vec![],
             asked: HashSet::new(),
             customer: Customer::new(),
             expected_groups: None,

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Buffer, DeviceKind, Event, Stream};
+use warpjoin_device::{Buffer, Event, Stream};
 
 use super::exchange::Owners;
 use super::launch::read_report;
@@ -164,8 +164,7 @@ impl Query<'_> {
             steps.push(SortStep::Sample);
         }
         kernels.compile(self, bits, &steps)?;
-        // A simulated device compiles on few cores.
-        if self.session.kind() == DeviceKind::Cuda {
+        if self.wants_spares() {
             let others: &[SortStep] = match steps[0] {
                 SortStep::Few => &[SortStep::Radix],
                 SortStep::Radix if rows <= 64 * self.few_rows() => &[SortStep::Few],
