@@ -112,6 +112,7 @@ WJ_DEVICE TileRange tile_range(const PassParams& p) {
     u32 low = 0;
     u32 high = 1u << p.first_bits;
     if (blockIdx.x >= p.first_tiles[high]) return TileRange{0, 0, 0};
+#pragma unroll 1
     for (u32 step = 0; step < 32 && high - low > 1; ++step) {
         const u32 middle = (low + high) / 2;
         if (p.first_tiles[middle] <= blockIdx.x) {
@@ -166,6 +167,7 @@ WJ_DEVICE void move_tile(const PassParams& p) {
     }
     reserve_runs(tile, partitions, p.cursors + ((u64)range.partition << p.bits), PartitionBins{(u32)p.bin_rows});
     place_rows(tile, places);
+#pragma unroll 1
     for (u32 word = 0; word < p.input.words; ++word) {
         if (word != 0 || !SINGLE) load_items(p.input, word, range, values);
         if (p.input.is_wide[word]) {

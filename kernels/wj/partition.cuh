@@ -17,6 +17,8 @@ template <class WordAt>
 WJ_DEVICE u64 partition_hash(u32 key_words, u64 seed, WordAt word_at) {
     if (key_words == 1) return hash_key(word_at(0) ^ seed);
     u64 hash = seed;
+    // Few words, in the midst of loops that are unrolled themselves: copies of this one only take long to compile.
+#pragma unroll 1
     for (u32 word = 0; word < key_words; ++word) hash = hash_combine(hash, word_at(word));
     return hash_key(hash);
 }
@@ -47,6 +49,7 @@ WJ_DEVICE PartitionTile open_tile(u32 partitions) {
     tile.targets = tile.counts + partitions;
     tile.sums = tile.targets + partitions;
     tile.digits = reinterpret_cast<u16*>(tile.sums + 33);
+#pragma unroll 1
     for (u32 partition = threadIdx.x; partition < partitions; partition += blockDim.x) tile.counts[partition] = 0;
     __syncthreads();
     return tile;

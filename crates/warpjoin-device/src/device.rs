@@ -1,11 +1,13 @@
 //! A device, whatever its kind.
 
-use std::collections::{HashMap, HashSet};
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::DeviceBackend;
-use crate::{DeviceError, MemoryPool, Module, ModuleSource, Result, Stream};
+use crate::modules::Modules;
+use crate::{DeviceError, Kernel, MemoryPool, Module, ModuleSource, Result, Stream};
 
 /// What executes the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -76,14 +78,14 @@ pub struct Device {
 struct DeviceInner {
     backend: Arc<dyn DeviceBackend>,
     memory: MemoryPool,
-    modules: Mutex<HashMap<ModuleSource, Module>>,
+    modules: Modules,
     peers: Mutex<HashSet<usize>>,
 }
 
 impl Device {
     pub(crate) fn new(backend: Arc<dyn DeviceBackend>) -> Self {
         let memory = MemoryPool::new(backend.info().budget_bytes);
-        Self { inner: Arc::new(DeviceInner { backend, memory, modules: Mutex::default(), peers: Mutex::default() }) }
+        Self { inner: Arc::new(DeviceInner { backend, memory, modules: Modules::default(), peers: Mutex::default() }) }
     }
 
     /// Static facts.
@@ -110,35 +112,51 @@ impl Device {
     }
 
     /// Compiles a module for this device, or takes it from memory or from the disk cache.
-    /// Threads may compile different modules at once.
+    /// Threads may compile different modules at once; one that asks for what another one compiles waits for it.
     ///
     /// # Errors
     /// When there is no compiler, or it does not accept the source.
     pub fn compile(&self, source: &ModuleSource) -> Result<Module> {
-        if let Some(module) = locked(&self.inner.modules).get(source) {
-            return Ok(module.clone());
+        self.inner.modules.get_or_compile(source, || {
+            let handles = self.inner.backend.compile(source)?;
+            if handles.len() != source.entries.len() {
+                return Err(DeviceError::Invalid(format!("{}: {} entries compiled", source.name, handles.len())));
+            }
+            Ok(Module::new(source, handles))
+        })
+    }
+
+    /// What to compile for one entry of a module. NVRTC takes as long as the entries of a file together, so a GPU gets
+    /// each one by itself; the simulated device's compiler starts slowly and then takes all of them.
+    pub fn module_of<'a>(&self, source: &'a ModuleSource, entry: &str) -> Cow<'a, ModuleSource> {
+        if self.info().kind == DeviceKind::Cuda && source.entries.len() > 1 {
+            Cow::Owned(source.of_entry(entry))
+        } else {
+            Cow::Borrowed(source)
         }
-        let handles = self.inner.backend.compile(source)?;
-        if handles.len() != source.entries.len() {
-            return Err(DeviceError::Invalid(format!("{}: {} entries compiled", source.name, handles.len())));
-        }
-        let module = Module::new(source, handles);
-        Ok(locked(&self.inner.modules).entry(source.clone()).or_insert(module).clone())
+    }
+
+    /// One entry of a module, of which no more is compiled than serves it.
+    ///
+    /// # Errors
+    /// As [`Self::compile`], and when the module has no such entry.
+    pub fn compile_entry(&self, source: &ModuleSource, entry: &str) -> Result<Kernel> {
+        self.compile(&self.module_of(source, entry))?.kernel(entry)
     }
 
     /// Whether [`Self::compile`] would take this module from memory.
     pub fn is_compiled(&self, source: &ModuleSource) -> bool {
-        locked(&self.inner.modules).contains_key(source)
+        self.inner.modules.has(source)
     }
 
     /// Modules in memory.
     pub fn compiled_modules(&self) -> usize {
-        locked(&self.inner.modules).len()
+        self.inner.modules.len()
     }
 
     /// Sources of the modules in memory, in no order: so that tests can compile them elsewhere.
     pub fn compiled_sources(&self) -> Vec<ModuleSource> {
-        locked(&self.inner.modules).keys().cloned().collect()
+        self.inner.modules.sources()
     }
 
     /// Lets work on this device reach the memory of `peer`. Opening twice is no error.

@@ -23,6 +23,19 @@ pub struct ModuleSource {
     pub defines: Vec<String>,
 }
 
+impl ModuleSource {
+    /// The same text with one of its entries only; see `WJ_SELECTED` in `wj/simt.cuh`.
+    pub fn of_entry(&self, entry: &str) -> Self {
+        let selected = ["WJ_SELECTED=1".to_string(), format!("WJ_WANTED_{entry}=1")];
+        Self {
+            name: self.name.clone(),
+            text: self.text.clone(),
+            entries: vec![entry.into()],
+            defines: self.defines.iter().cloned().chain(selected).collect(),
+        }
+    }
+}
+
 /// A query looks every kernel up by its whole text, so that is mixed by words: ten times as fast as a hash that resists
 /// attacks.
 impl Hash for ModuleSource {

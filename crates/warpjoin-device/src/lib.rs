@@ -19,6 +19,7 @@ mod error;
 mod event;
 mod kernel;
 mod memory;
+mod modules;
 mod sim;
 mod stream;
 

@@ -5,6 +5,7 @@
 
 mod codegen;
 pub mod column;
+mod compiler;
 mod error;
 pub mod exec;
 pub mod expr;

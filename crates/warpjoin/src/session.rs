@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use warpjoin_device::{Device, DeviceKind, Stream};
 
+use crate::compiler::Compiler;
 use crate::hash_table::HashKernels;
 use crate::optimize::Orders;
 use crate::{Error, Result};
@@ -17,6 +18,7 @@ pub struct Session {
     load_streams: Vec<Stream>,
     hash_kernels: HashKernels,
     orders: Orders,
+    compiler: Compiler,
 }
 
 impl Session {
@@ -38,7 +40,13 @@ impl Session {
             }
         }
         let load_streams = devices.iter().map(Device::create_stream).collect::<Result<_, _>>()?;
-        Ok(Arc::new(Self { devices, load_streams, hash_kernels: HashKernels::default(), orders: Orders::default() }))
+        Ok(Arc::new(Self {
+            devices,
+            load_streams,
+            hash_kernels: HashKernels::default(),
+            orders: Orders::default(),
+            compiler: Compiler::default(),
+        }))
     }
 
     /// The devices, in shard order.
@@ -64,6 +72,11 @@ impl Session {
     /// Orders of joins that were chosen before.
     pub(crate) fn orders(&self) -> &Orders {
         &self.orders
+    }
+
+    /// Compiles what queries will want.
+    pub(crate) fn compiler(&self) -> &Compiler {
+        &self.compiler
     }
 
     /// Fresh streams for one query, one a device.

@@ -15,7 +15,7 @@ use common::{edges, join_trees, random};
 use warpjoin::exec::RuntimeFilters;
 use warpjoin_device::{ModuleSource, compile_for_architecture, cuda_status};
 
-/// Every module is compiled for the first one, and for one of the others.
+/// Every module is compiled for the first one, every file and half of the pipelines for one of the others.
 const ARCHITECTURES: [&str; 3] = ["sm_90", "sm_80", "sm_100"];
 /// Random plans besides the edges.
 const PLANS: u64 = 30;
@@ -57,6 +57,25 @@ fn corpus() -> HashSet<ModuleSource> {
     sources.into_iter().chain(tables).flatten().chain(strings).collect()
 }
 
+/// What is compiled, and for which architecture: what GPUs get for the first one, and shares of it for the others, to which
+/// only the headers are not the same.
+fn work_of(sources: &[ModuleSource]) -> Vec<(&'static str, ModuleSource)> {
+    let [first, others @ ..] = ARCHITECTURES;
+    let (files, pipelines): (Vec<_>, Vec<_>) = sources.iter().partition(|source| source.entries.len() > 1);
+    let mut work = vec![];
+    for (source, other) in files.into_iter().zip(others.into_iter().cycle()) {
+        work.extend(source.entries.iter().map(|entry| (first, source.of_entry(entry))));
+        work.push((other, source.clone()));
+    }
+    for (index, source) in pipelines.into_iter().enumerate() {
+        work.push((first, source.clone()));
+        if index % 2 == 0 {
+            work.push((others[index / 2 % others.len()], source.clone()));
+        }
+    }
+    work
+}
+
 #[test]
 fn kernels_compile_for_every_architecture() {
     const NAME: &str = "kernels_compile_for_every_architecture";
@@ -80,11 +99,8 @@ fn kernels_compile_for_every_architecture() {
     ] {
         assert!(sources.iter().any(|source| source.text == file.text), "{} was not compiled", file.name);
     }
-    say(&format!("{NAME}: {} modules", sources.len()));
-    let [first, others @ ..] = ARCHITECTURES;
-    let work: Vec<_> = (sources.iter().zip(others.iter().cycle()))
-        .flat_map(|(source, other)| [(first, source), (*other, source)])
-        .collect();
+    let work = work_of(&sources);
+    say(&format!("{NAME}: {} modules, {} compilations", sources.len(), work.len()));
     let failures = in_threads(&work, |(to, source)| {
         compile_for_architecture(source, to).err().map(|error| format!("{to}: {error}\n{}", source.text))
     });

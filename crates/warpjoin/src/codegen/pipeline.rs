@@ -15,7 +15,9 @@ use super::matches::{self, Matches};
 use super::order;
 use super::packing::Packing;
 use super::params::Binding;
-use super::shapes::{GroupShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SortShape, SourceShape, Step};
+use super::shapes::{
+    GroupMode, GroupShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SortShape, SourceShape, Step,
+};
 use super::{partition, probe, sketch, store};
 use crate::Result;
 use crate::column::ColumnType;
@@ -246,7 +248,8 @@ pub(super) fn open_source(emitter: &mut Emitter, source: &SourceShape) -> Enviro
         SourceShape::Groups(shape) => {
             let rows = emitter.params.once("const u64*", Binding::SourceGroups);
             let stride = shape.stride_words;
-            if shape.has_finished {
+            // Whether there are any is seen when rows are aggregated, and decides nothing here: so a dry run need not know.
+            if shape.mode == GroupMode::Narrow {
                 let finished = emitter.params.once("const u64*", Binding::SourceFinished);
                 let count = emitter.params.once("u64", Binding::SourceFinishedRows);
                 emitter.line(&format!(

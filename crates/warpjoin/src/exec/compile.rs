@@ -1,25 +1,80 @@
 //! Compiles kernels: those of a query that was never seen all at once, on all cores.
 //!
-//! A query finds out what to compile as it goes, one pipeline after the other. So the first module
-//! that is not in memory starts a dry run of the plan, which generates the same kernels without
-//! running any; they are compiled in parallel, and the query goes on.
+//! A query finds out what to compile as it goes, one pipeline after the other. So the first module that is not in
+//! memory starts a *dry run* of the plan, which generates the same kernels without running any. They are compiled in
+//! the background in the order in which they will be wanted, and the query goes on as soon as its next one is there.
+//!
+//! What only the data tells (whether keys are unique, how many groups there are) a dry run guesses. A wrong guess is
+//! noticed when a kernel is wanted that was not foreseen. Then another dry run starts, which knows what the query has
+//! found out until then: its [`Fact`]s, in the order in which it came upon them.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{HashSet, VecDeque};
 use std::time::Instant;
 
-use warpjoin_device::{Device, Kernel, ModuleSource};
+use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
 
+use super::group_estimate::PartitionChoice;
 use super::query::Query;
-use crate::Result;
+use crate::codegen::{MatchForm, Slots};
+use crate::compiler::note;
+use crate::optimize::expected_rows;
+use crate::plan::Plan;
+use crate::{Error, Result};
+
+/// Dry runs of one query. Each goes a step further than the one before, so that more are hardly ever asked for.
+const DRY_RUNS_MAX: u32 = 16;
+
+/// Part of the expected rows that are left where fewer than expected are.
+const FEW_SHARE: u64 = 64;
 
 /// Whether a query runs, or only finds out which modules it needs.
 #[derive(Debug)]
 pub(crate) enum Mode {
-    /// Runs; `true` once a dry run was made.
-    Run(bool),
+    /// Runs, and notes what only a run can tell.
+    Run(Vec<Fact>),
     /// Collects modules.
-    Dry(HashSet<ModuleSource>),
+    Dry(DryRun),
+}
+
+/// What a run has found out, and the kernels behind it depend on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Fact {
+    /// The slots of a join's table; `unique`: no key occurs twice.
+    Table { unique: bool, slots: Slots },
+    /// How the rows of a group-by are partitioned; `None`: they are not.
+    Groups(Option<PartitionChoice>),
+    /// How matches of a partitioned join are found; `None`: the join needs a table.
+    Matches(Option<MatchForm>),
+    /// Rows that were counted.
+    Rows(u64),
+    /// A yes or a no.
+    Holds(bool),
+}
+
+/// What a dry run has found, and what it knows.
+#[derive(Debug, Default)]
+pub(crate) struct DryRun {
+    /// In the order in which a run will want them.
+    modules: Vec<ModuleSource>,
+    seen: HashSet<ModuleSource>,
+    /// Wanted in place of others, if a guess is wrong.
+    spare: Vec<ModuleSource>,
+    /// Facts that lie ahead.
+    facts: VecDeque<Fact>,
+    /// Facts that were known or guessed.
+    guessed: Vec<Fact>,
+    /// Conditions of which nothing is known are taken to keep next to nothing.
+    expects_few: bool,
+    /// A choice is open, and the less likely form is looked at.
+    is_spare: bool,
+}
+
+impl DryRun {
+    fn add(&mut self, module: ModuleSource) {
+        if self.seen.insert(module.clone()) {
+            if self.is_spare { &mut self.spare } else { &mut self.modules }.push(module);
+        }
+    }
 }
 
 impl Query<'_> {
@@ -27,62 +82,216 @@ impl Query<'_> {
         matches!(self.mode, Mode::Dry(_))
     }
 
-    /// Compiles a module for every device; the entry on each. A dry run notes it and returns none.
-    pub(crate) fn compile(&mut self, module: &ModuleSource, entry: &str) -> Result<Vec<Kernel>> {
-        if let Mode::Dry(modules) = &mut self.mode {
-            modules.insert(module.clone());
-            return Ok(vec![]);
-        }
-        let started = Instant::now();
-        if self.session.devices().iter().any(|device| !device.is_compiled(module)) {
-            if let Mode::Run(false) = self.mode {
-                self.mode = Mode::Run(true);
-                self.compile_ahead(module);
+    /// Notes what a run has found out, before anything is compiled that depends on it. In a dry run, where `fact` is a guess:
+    /// what the run has found out here, if it has come so far. Both come to the same places in the same order.
+    pub(crate) fn known(&mut self, fact: Fact) -> Fact {
+        match &mut self.mode {
+            Mode::Run(facts) => {
+                if let Some(guess) = self.guessed.get(facts.len()).filter(|guess| **guess != fact) {
+                    log::debug!("guessed {guess:?}, found {fact:?}");
+                }
+                facts.push(fact);
             }
-            self.metrics.compiled_modules +=
-                self.session.devices().iter().filter(|device| !device.is_compiled(module)).count() as u64;
+            Mode::Dry(dry) if !dry.is_spare => {
+                let known = dry.facts.pop_front().unwrap_or(fact);
+                dry.guessed.push(known);
+                return known;
+            }
+            Mode::Dry(_) => {}
         }
-        let kernels =
-            self.session.devices().iter().map(|device| device.compile(module)?.kernel(entry)).collect::<Result<_, _>>();
-        self.metrics.compile_ns += started.elapsed().as_nanos() as u64;
-        Ok(kernels?)
+        fact
     }
 
-    /// Compiles, in parallel, what a dry run of the plan finds missing. What fails here fails again,
-    /// with its message, where it is used.
-    fn compile_ahead(&mut self, first: &ModuleSource) {
-        let Ok(mut dry) = Query::new(self.session, self.inputs, self.options, self.plan) else { return };
-        dry.mode = Mode::Dry(HashSet::from([first.clone()]));
-        // Where the dry run ends early, what it found until then is still right.
-        let _ = dry.output(self.plan).and_then(|relation| dry.result_rows(relation));
-        let Mode::Dry(modules) = dry.mode else { return };
-        // One device first: the others then find its kernels in the cache, and compile nothing twice.
-        let (first, others) = self.session.devices().split_at(1);
-        for devices in [first, others] {
-            self.metrics.compiled_modules += compile_all(devices, &modules);
+    /// The same of a yes or a no.
+    pub(crate) fn known_flag(&mut self, flag: bool) -> bool {
+        match self.known(Fact::Holds(flag)) {
+            Fact::Holds(known) => known,
+            _ => flag,
         }
+    }
+
+    /// The same of a number of rows.
+    pub(crate) fn known_rows(&mut self, rows: u64) -> u64 {
+        match self.known(Fact::Rows(rows)) {
+            Fact::Rows(known) => known,
+            _ => rows,
+        }
+    }
+
+    /// How many facts there are, for [`Self::known_instead`].
+    pub(crate) fn facts(&self) -> usize {
+        match &self.mode {
+            Mode::Run(facts) => facts.len(),
+            Mode::Dry(_) => 0,
+        }
+    }
+
+    /// What a run tried after the first `facts` facts was in vain: one fact stands for it.
+    pub(crate) fn known_instead(&mut self, facts: usize, fact: Fact) {
+        if let Mode::Run(known) = &mut self.mode {
+            known.truncate(facts);
+            known.push(fact);
+        }
+    }
+
+    /// Rows that a dry run expects of a plan, of which there are no more than `rows_max`.
+    pub(crate) fn expected_rows(&self, plan: &Plan, rows_max: u64) -> u64 {
+        match &self.mode {
+            Mode::Dry(dry) if dry.facts.is_empty() => {
+                let rows = expected_rows(plan, self.inputs) as u64;
+                rows_max.min(if dry.expects_few { rows / FEW_SHARE } else { rows })
+            }
+            _ => rows_max,
+        }
+    }
+
+    /// Whether a dry run does not know what comes next, so that it has to guess.
+    pub(crate) fn guesses(&self) -> bool {
+        matches!(&self.mode, Mode::Dry(dry) if dry.facts.is_empty())
+    }
+
+    /// Whether kernels are compiled that will only be wanted if a guess is wrong. The compiler of the simulated device keeps
+    /// busy the cores on which its kernels run.
+    pub(crate) fn wants_spares(&self) -> bool {
+        self.session.kind() == DeviceKind::Cuda
+    }
+
+    /// In a dry run: what `find` generates is compiled last. A failure is none of the query.
+    pub(crate) fn spare(&mut self, find: impl FnOnce(&mut Self) -> Result<()>) {
+        let Mode::Dry(dry) = &mut self.mode else { return };
+        let was_spare = std::mem::replace(&mut dry.is_spare, true);
+        if let Err(error) = find(self) {
+            log::debug!("a form that was not looked at: {error}");
+        }
+        if let Mode::Dry(dry) = &mut self.mode {
+            dry.is_spare = was_spare;
+        }
+    }
+
+    /// Compiles an entry of a module for every device; a kernel for each. A dry run notes it and returns none.
+    pub(crate) fn compile(&mut self, module: &ModuleSource, entry: &str) -> Result<Vec<Kernel>> {
+        self.compile_all([(module, entry)]).map(|[kernels]| kernels)
+    }
+
+    /// Compiles entries that are wanted at one point, those that are missing at once.
+    pub(crate) fn compile_all<const N: usize>(
+        &mut self,
+        wanted: [(&ModuleSource, &str); N],
+    ) -> Result<[Vec<Kernel>; N]> {
+        let kernels = self.compile_some(&wanted)?;
+        kernels.try_into().map_err(|_| Error::internal("more or fewer kernels than were asked for"))
+    }
+
+    /// The same of any number.
+    pub(crate) fn compile_some(&mut self, wanted: &[(&ModuleSource, &str)]) -> Result<Vec<Vec<Kernel>>> {
+        let devices = self.session.devices();
+        let modules: Vec<_> = wanted.iter().map(|(module, entry)| devices[0].module_of(module, entry)).collect();
+        if let Mode::Dry(dry) = &mut self.mode {
+            modules.into_iter().for_each(|module| dry.add(module.into_owned()));
+            return Ok(vec![vec![]; wanted.len()]);
+        }
+        let started = Instant::now();
+        let is_missing = |module: &ModuleSource| devices.iter().any(|device| !device.is_compiled(module));
+        let missing: Vec<ModuleSource> = modules
+            .iter()
+            .filter(|module| is_missing(module) && !self.asked.contains(&***module))
+            .map(|module| ModuleSource::clone(module))
+            .collect();
+        if !missing.is_empty() {
+            self.compile_ahead(missing);
+        }
+        let mut kernels = vec![vec![]; wanted.len()];
+        for ((module, (_, entry)), kernels) in modules.iter().zip(wanted).zip(&mut kernels) {
+            for device in devices {
+                let begun = Instant::now();
+                let was_missing = !device.is_compiled(module);
+                kernels.push(device.compile(module)?.kernel(entry)?);
+                if was_missing {
+                    note(module, begun, "waited for");
+                }
+            }
+        }
+        self.metrics.compile_ns += started.elapsed().as_nanos() as u64;
+        Ok(kernels)
+    }
+
+    /// Has compiled what is wanted now, and what a dry run of the plan finds missing.
+    fn compile_ahead(&mut self, wanted: Vec<ModuleSource>) {
+        let is_foreseen = self.dry_runs == 0;
+        let names = wanted.iter().map(|module| format!("{} [{}]", module.name, module.entries.join(" ")));
+        log::debug!(
+            "{}: {}",
+            if is_foreseen { "first kernels" } else { "not foreseen" },
+            names.collect::<Vec<_>>().join(", ")
+        );
+        // They are on their way while the dry run looks further.
+        self.enqueue(wanted, false);
+        if self.dry_runs >= DRY_RUNS_MAX {
+            return;
+        }
+        self.dry_runs += 1;
+        let started = Instant::now();
+        match self.dry_run(false) {
+            Ok(DryRun { modules, spare, guessed, .. }) => {
+                self.guessed = guessed;
+                log::debug!(
+                    "dry run {} in {:.1} ms: {} modules and {} spare ones",
+                    self.dry_runs,
+                    started.elapsed().as_secs_f64() * 1e3,
+                    modules.len(),
+                    spare.len()
+                );
+                self.enqueue(modules, false);
+                self.enqueue(spare, true);
+            }
+            Err(error) => log::debug!("no dry run: {error}"),
+        }
+        // Most wrong guesses are of too many rows.
+        if is_foreseen
+            && self.wants_spares()
+            && let Ok(DryRun { modules, spare, .. }) = self.dry_run(true)
+        {
+            self.enqueue(modules, true);
+            self.enqueue(spare, true);
+        }
+    }
+
+    /// The modules that the plan needs by what is known, and those that it may need.
+    fn dry_run(&self, expects_few: bool) -> Result<DryRun> {
+        let Mode::Run(facts) = &self.mode else { return Err(Error::internal("a dry run of a dry run")) };
+        let facts = facts.iter().copied().collect();
+        let mut dry = Query::new(self.session, self.inputs, self.options, self.plan)?;
+        dry.mode = Mode::Dry(DryRun { facts, expects_few, ..DryRun::default() });
+        // Where it ends early, what it found until then is still right.
+        if let Err(error) = dry.output(self.plan).and_then(|relation| dry.result_rows(relation)) {
+            log::debug!("the dry run ended early: {error}");
+        }
+        match std::mem::replace(&mut dry.mode, Mode::Run(vec![])) {
+            Mode::Dry(dry) => Ok(dry),
+            Mode::Run(_) => Err(Error::internal("a dry run that runs")),
+        }
+    }
+
+    /// Has modules compiled in the background that are not in memory; spare ones after all others.
+    fn enqueue(&mut self, modules: Vec<ModuleSource>, is_spare: bool) {
+        let devices = self.session.devices();
+        let mut missing = vec![];
+        for module in modules {
+            let count = devices.iter().filter(|device| !device.is_compiled(&module)).count() as u64;
+            if count > 0 && self.asked.insert(module.clone()) {
+                self.metrics.compiled_modules += count;
+                missing.push(module);
+            }
+        }
+        self.session.compiler().enqueue(self.customer, missing, devices, is_spare);
     }
 }
 
-/// Compiles, in parallel, the modules that are not in the devices' memory; how many those are.
-fn compile_all(devices: &[Device], modules: &HashSet<ModuleSource>) -> u64 {
-    let work: Vec<(&Device, &ModuleSource)> = modules
-        .iter()
-        .flat_map(|module| devices.iter().map(move |device| (device, module)))
-        .filter(|(device, module)| !device.is_compiled(module))
-        .collect();
-    let next = AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(work.len());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((device, module)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(error) = device.compile(module) {
-                        log::debug!("{}: {error}", module.name);
-                    }
-                }
-            });
+impl Drop for Query<'_> {
+    /// Nobody waits for what was guessed wrong.
+    fn drop(&mut self) {
+        if !self.asked.is_empty() {
+            self.session.compiler().forget(self.customer);
         }
-    });
-    work.len() as u64
+    }
 }

@@ -91,7 +91,11 @@ impl Query<'_> {
             return Ok(rows);
         }
         if self.is_dry() {
-            self.compile(&exchange_module(self.options.hash_bits), "route_count")?;
+            let module = exchange_module(self.options.hash_bits);
+            self.compile_all(["route_count", "route_assign"].map(|entry| (&module, entry)))?;
+            for part in Part::all(&rows) {
+                self.compile(&module, &format!("scatter_{}", part.width_bytes))?;
+            }
             return Ok(rows);
         }
         self.options.check_cancelled()?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
+use super::compile::Fact;
 use super::group_estimate::{Estimate, PartitionChoice, leaves_other_forms};
 use super::group_target::{GroupRoom, GroupTarget};
 use super::launch::{Target, launch_shape};
@@ -52,6 +53,7 @@ impl Query<'_> {
         }
         let relation = self.relation(input)?;
         let aggregation = Aggregation::of(keys, calls);
+        self.expect_groups(input, keys);
         let groups = match self.group(&relation, keys, &aggregation.accumulators) {
             Err(error @ Error::Unsupported(Reason::Aggregate(_))) => {
                 let calls = self.wide_extremes_as_first(&relation, calls)?.ok_or(error)?;
@@ -115,22 +117,81 @@ impl Query<'_> {
         // Neighbours meet in a block's table, and what is left goes to the group table in its order.
         let estimate = if is_in_order { None } else { self.estimate_groups(relation, &planned.shape, &keys)? };
         if self.is_dry() {
-            self.compile(&planned.generated.module, "pipeline")?;
-            return Ok(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] });
+            return self.guess_groups(relation, keys, accumulators, planned, estimate);
         }
         let choice =
             estimate.and_then(|estimate| self.choose_partition(relation, &planned.shape, &accumulators, estimate));
+        let facts = self.facts();
+        self.known(Fact::Groups(choice));
         if let Some(choice) = choice {
             match self.partition_groups(relation, &keys, &accumulators, choice.bits) {
                 Ok((relation, keys, accumulators)) => {
                     let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
                     return self.run_planned(&relation, planned, estimate);
                 }
-                Err(error) if leaves_other_forms(&error) => log::debug!("group-by without a partition: {error}"),
+                Err(error) if leaves_other_forms(&error) => {
+                    log::debug!("group-by without a partition: {error}");
+                    self.known_instead(facts, Fact::Groups(None));
+                }
                 Err(error) => return Err(error),
             }
         }
         self.run_planned(relation, planned, estimate)
+    }
+
+    /// The group-by that a dry run supposes. The kernels for other forms, which many more or fewer groups would ask for, are
+    /// spare ones.
+    fn guess_groups(
+        &mut self,
+        relation: &Relation,
+        keys: Vec<Expr>,
+        accumulators: Vec<Accumulator>,
+        planned: PlannedGroups,
+        estimate: Option<Estimate>,
+    ) -> Result<GroupTable> {
+        let is_guessed = self.guesses();
+        let choose = |query: &Self, times: f64| {
+            let estimate = estimate.map(|estimate| estimate.times(times));
+            estimate.and_then(|estimate| query.choose_partition(relation, &planned.shape, &accumulators, estimate))
+        };
+        let likely = choose(self, 1.0);
+        let known = match self.known(Fact::Groups(likely)) {
+            Fact::Groups(known) => known,
+            _ => likely,
+        };
+        let groups = match known {
+            Some(choice) => self.dry_partition(relation, &keys, &accumulators, choice)?,
+            None => {
+                self.compile(&planned.generated.module, "pipeline")?;
+                GroupTable { groups_max: planned.groups_max, shape: Arc::clone(&planned.shape), shards: vec![] }
+            }
+        };
+        if is_guessed && estimate.is_some() && self.wants_spares() {
+            let best = |query: &Self, estimate| query.best_partition(relation, &planned.shape, &accumulators, estimate);
+            let forced = estimate.and_then(|estimate| best(self, estimate)).map(|(choice, _)| choice);
+            let forced = forced.filter(|_| self.options.group_by_form.is_none());
+            for other in [None, forced, choose(self, 8.0), choose(self, 0.125)] {
+                self.spare(|query| match other {
+                    Some(choice) => query.dry_partition(relation, &keys, &accumulators, choice).map(|_| ()),
+                    None => query.compile(&planned.generated.module, "pipeline").map(|_| ()),
+                });
+            }
+        }
+        Ok(groups)
+    }
+
+    /// A group-by of partitioned rows, in a dry run.
+    fn dry_partition(
+        &mut self,
+        relation: &Relation,
+        keys: &[Expr],
+        accumulators: &[Accumulator],
+        choice: PartitionChoice,
+    ) -> Result<GroupTable> {
+        let (relation, keys, accumulators) = self.partition_groups(relation, keys, accumulators, choice.bits)?;
+        let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
+        self.compile(&planned.generated.module, "pipeline")?;
+        Ok(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] })
     }
 
     /// Shared memory that a block may use on any device.

@@ -14,6 +14,8 @@ use crate::codegen::{
     key_bytes, partition_slots,
 };
 use crate::expr::Expr;
+use crate::optimize::expected_groups;
+use crate::plan::Plan;
 use crate::{Error, Result};
 
 /// Rows of a sample.
@@ -47,8 +49,15 @@ impl Estimate {
     }
 }
 
+impl Estimate {
+    /// As if there were so many times the groups.
+    pub(super) fn times(self, times: f64) -> Self {
+        Self { groups: (self.groups * times).clamp(1.0, self.rows.max(1.0)), ..self }
+    }
+}
+
 /// How rows are partitioned for a group-by.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PartitionChoice {
     pub bits: PassBits,
     /// Blocks that share a multiprocessor: one has the larger table.
@@ -57,6 +66,11 @@ pub(super) struct PartitionChoice {
 }
 
 impl Query<'_> {
+    /// In a dry run: what the plan of the rows tells of the next group-by's groups.
+    pub(super) fn expect_groups(&mut self, input: &Plan, keys: &[Expr]) {
+        self.expected_groups = self.guesses().then(|| expected_groups(input, keys, self.inputs));
+    }
+
     /// Looks at a sample of the rows, where that can change how they are aggregated.
     pub(super) fn estimate_groups(
         &mut self,
@@ -64,6 +78,7 @@ impl Query<'_> {
         shape: &GroupShape,
         keys: &[Expr],
     ) -> Result<Option<Estimate>> {
+        let expected = self.expected_groups.take();
         let is_forced = self.options.group_by_form == Some(GroupByForm::Partitioned);
         let is_large = relation.source.shard_rows_max(self.devices()) >= ROWS_MIN;
         let may_be_many = shape.mode.is_hashed() || shape.front.slots() > 0 && !shape.front.is_keyed();
@@ -73,7 +88,7 @@ impl Query<'_> {
         let generated = self.generate(relation, &Sink::Sketch { keys: keys.to_vec() })?;
         if self.is_dry() {
             self.compile(&generated.module, "pipeline")?;
-            return Ok(None);
+            return Ok(expected.map(|(rows, groups)| Estimate { rows, groups, is_skewed: false }));
         }
         let targets = (self.streams.iter().enumerate())
             .map(|(device, stream)| {
@@ -103,6 +118,23 @@ impl Query<'_> {
         accumulators: &[Accumulator],
         estimate: Estimate,
     ) -> Option<PartitionChoice> {
+        let (choice, is_cheaper) = self.best_partition(relation, shape, accumulators, estimate)?;
+        let fits = shape.front.slots() > 0 && estimate.groups <= f64::from(shape.front.slots()) * BLOCK_LOAD;
+        match self.options.group_by_form {
+            Some(GroupByForm::Partitioned) => Some(choice),
+            Some(_) => None,
+            None => (!fits && is_cheaper).then_some(choice),
+        }
+    }
+
+    /// The best way to partition the rows, and whether that is cheaper than no partition.
+    pub(super) fn best_partition(
+        &self,
+        relation: &Relation,
+        shape: &GroupShape,
+        accumulators: &[Accumulator],
+        estimate: Estimate,
+    ) -> Option<(PartitionChoice, bool)> {
         let info = self.session.devices()[0].info();
         let costs = Costs::new(relation, shape, accumulators, estimate, info.l2_bytes as f64);
         let slots_of = |table_blocks| {
@@ -121,14 +153,7 @@ impl Query<'_> {
                 (choice, costs.partitioned(choice, slots_of(table_blocks)))
             })
             .min_by(|(_, a), (_, b)| a.total_cmp(b));
-        let (choice, cost) = choice?;
-        let fits = shape.front.slots() > 0 && estimate.groups <= f64::from(shape.front.slots()) * BLOCK_LOAD;
-        match self.options.group_by_form {
-            Some(GroupByForm::Partitioned) => Some(choice),
-            Some(_) => None,
-            None if fits => None,
-            None => (cost < costs.direct()).then_some(choice),
-        }
+        choice.map(|(choice, cost)| (choice, cost < costs.direct()))
     }
 
     /// Rows by partition, with the keys and arguments as columns; keys and accumulators in terms of them.

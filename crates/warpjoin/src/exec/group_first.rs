@@ -38,6 +38,7 @@ impl Query<'_> {
             _ if self.is_dry() => relation.rows_max,
             source => (0..self.devices()).map(|device| source.shard_rows(device)).sum::<u64>(),
         };
+        let rows = self.known_rows(rows);
         let bits = (64 - rows.leading_zeros()).next_multiple_of(8).clamp(8, 56);
         let number = Expr { kind: ExprKind::RowNumber { bits }, data_type: DataType::UInt64, nullable: false };
         let mut exprs = columns(input, relation.width);

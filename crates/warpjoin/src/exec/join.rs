@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
+use super::compile::Fact;
 use super::group_estimate::leaves_other_forms;
+use super::join_table::TableGuess;
 use super::marked::{published, waits_for};
 use super::options::Distribution;
 use super::query::Query;
@@ -80,12 +82,14 @@ impl Query<'_> {
         payload.retain(|&column| column < build_width);
         let has_null = plan.kind == JoinKind::NotIn && self.has_null_key(plan, &build)?;
         if self.prefers_partition(plan, &build, &probe) {
+            let facts = self.facts();
             match self.join_partitioned(plan, build.clone(), probe.clone()) {
                 Ok(Some(matches)) => return Ok(matches),
                 Ok(None) => {}
                 Err(error) if leaves_other_forms(&error) => {
                     log::debug!("a join without a partition: {error}");
                     self.kept.clear();
+                    self.known_instead(facts, Fact::Matches(None));
                 }
                 Err(error) => return Err(error),
             }
@@ -93,15 +97,17 @@ impl Query<'_> {
         let (rows, shape) = self.build_rows(plan, &build, payload.clone())?;
         drop(build);
         if plan.kind == JoinKind::NotIn {
-            probe.steps.extend(not_in_filter(plan, has_null, self.is_dry() || rows.rows() > 0));
+            let has_rows = self.known_flag(self.is_dry() || rows.rows() > 0);
+            probe.steps.extend(not_in_filter(plan, has_null, has_rows));
         }
         let is_nested = is_nested(plan);
         let pairs = rows.rows().saturating_mul(probe.rows_max);
         if is_nested && pairs > NESTED_PAIRS_MAX {
             return Err(Reason::Limit(format!("{pairs} pairs of a join without a key")).into());
         }
-        let is_exchanged =
-            !is_nested && self.exchanges(if self.is_dry() { rows.rows_max } else { rows.rows() }, probe.rows_max);
+        let build_rows = if self.is_dry() { self.expected_rows(&plan.build, rows.rows_max) } else { rows.rows() };
+        let is_exchanged = !is_nested && self.exchanges(build_rows, probe.rows_max);
+        let is_exchanged = self.known_flag(is_exchanged);
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
         let table = self.table_of(plan, shape, rows)?;
         let payload_of = payload_of(&payload, build_width);
@@ -146,8 +152,11 @@ impl Query<'_> {
     fn table_of(&mut self, plan: &JoinPlan, shape: JoinShape, rows: Intermediate) -> Result<Arc<JoinTable>> {
         // Where only the presence of a key counts, its first row stands for all.
         let is_set = plan.kind.is_existence() && plan.residual.is_none() && !shape.is_hashed();
-        let unique = is_set || !self.is_dry() || self.guess_unique(plan);
-        self.build_table(JoinShape { unique, ..shape }, rows, is_set)
+        let guess = self.guesses().then(|| TableGuess {
+            unique: is_set || self.guess_unique(plan),
+            rows: self.expected_rows(&plan.build, rows.rows_max),
+        });
+        self.build_table(shape, rows, is_set, guess)
     }
 
     /// Whether a build row has a null key, on any device.
@@ -159,16 +168,17 @@ impl Query<'_> {
             nulls.steps.push(Step::Filter(is_null(key)));
             has_null |= self.run_rows(&nulls, &Sink::Materialise(vec![]), "NullKeys")?.0.rows() > 0;
         }
-        Ok(has_null)
+        Ok(self.known_flag(has_null))
     }
 
     /// A dry run's guess whether no build key occurs twice: one of the key columns comes from a column
-    /// of a table whose values are known to be distinct.
-    fn guess_unique(&self, plan: &JoinPlan) -> bool {
-        plan.on.iter().any(|(key, _)| match key.kind {
-            ExprKind::Column(column) => self.is_distinct(&plan.build, column),
-            _ => false,
-        })
+    /// of a table whose values are known to be distinct, or there are several, which seldom are no key together.
+    pub(super) fn guess_unique(&self, plan: &JoinPlan) -> bool {
+        plan.on.len() > 1
+            || plan.on.iter().any(|(key, _)| match key.kind {
+                ExprKind::Column(column) => self.is_distinct(&plan.build, column),
+                _ => false,
+            })
     }
 
     fn is_distinct(&self, plan: &Plan, column: usize) -> bool {

@@ -33,10 +33,8 @@ impl Query<'_> {
         if !is_kind || build.rows_max < rows_min || super::join::is_nested(plan) {
             return Ok((build, probe));
         }
-        // A dry run does not count: steps that drop rows are taken to leave few.
-        let is_guessed = self.is_dry() && probe.steps.iter().any(Step::drops_rows);
         let probe = self.counted(plan, probe)?;
-        let is_forced = self.options.reduced_rows_min.is_some() || is_guessed;
+        let is_forced = self.options.reduced_rows_min.is_some();
         if !is_forced && probe.rows_max.saturating_mul(RATIO_MIN) > build.rows_max {
             return Ok((build, probe));
         }
@@ -62,9 +60,8 @@ impl Query<'_> {
         }
         let columns = read_columns(plan, false);
         let (mut rows, _) = self.run_rows(&probe, &Sink::Materialise(columns.clone()), "Materialise")?;
-        if !self.is_dry() {
-            rows.rows_max = rows.rows();
-        }
+        let counted = if self.is_dry() { self.expected_rows(&plan.probe, rows.rows_max) } else { rows.rows() };
+        rows.rows_max = self.known_rows(counted);
         Ok(spread(Relation::new(Source::Intermediate(Arc::new(rows))), &columns, &plan.probe))
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use warpjoin_device::{Arg, Buffer, DeviceInfo, Kernel, ModuleSource};
 
+use super::compile::Fact;
 use super::exchange::launch;
 use super::launch::read_report;
 use super::metrics::PipelineMetrics;
@@ -34,6 +35,8 @@ const BUILD_ENTRIES: [&str; 9] = [
     "build_words_4",
     "build_words_8",
 ];
+/// Those of them that make lists, in the order in which they run.
+const LIST_ENTRIES: [&str; 3] = ["build_count", "build_offsets", "build_fill"];
 /// Largest direct table that is made when one is asked for.
 const DIRECT_BYTES_MAX: u64 = 4 << 30;
 /// Windows that an insert reads before it gives up, at first.
@@ -47,21 +50,20 @@ impl Query<'_> {
         mut shape: JoinShape,
         rows: Intermediate,
         is_set: bool,
+        guess: Option<TableGuess>,
     ) -> Result<Arc<JoinTable>> {
         let load_factor = self.options.load_factor.unwrap_or(LOAD_FACTOR).clamp(0.01, 0.99);
         let lanes = self.options.probe_group_lanes.unwrap_or_else(|| lanes_for(load_factor));
         let pairs = Slots::Pairs { lanes };
-        if self.is_dry() {
-            shape.slots = if shape.unique { self.unique_slots(&shape, &rows, lanes) } else { pairs };
-            self.compile(&build_module(lanes, self.options.hash_bits), BUILD_ENTRIES[0])?;
-            return Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards: vec![], build: Arc::new(rows) }));
-        }
         let rows_max = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
+        if self.is_dry() {
+            return self.guess_table(shape, rows, (is_set, lanes), guess);
+        }
         if rows_max > u64::from(u32::MAX) {
             return Err(Reason::Limit(format!("{rows_max} build rows on one device")).into());
         }
         let started = self.record_events()?;
-        shape.slots = self.unique_slots(&shape, &rows, lanes);
+        shape.slots = self.unique_slots(&shape, &rows, rows_max, lanes);
         let mut build = TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
         let unique = match shape.slots {
             Slots::Direct(slots) => self.build_direct(&build, slots)?,
@@ -69,10 +71,13 @@ impl Query<'_> {
             Slots::Pairs { .. } => self.build_unique(&mut build)?,
         };
         shape.unique = unique.is_some();
+        if !shape.unique {
+            shape.slots = pairs;
+        }
+        self.known(Fact::Table { unique: shape.unique, slots: shape.slots });
         let shards = match unique {
             Some(shards) => shards,
             None => {
-                shape.slots = pairs;
                 let mut build =
                     TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
                 self.build_lists(&mut build)?
@@ -96,9 +101,35 @@ impl Query<'_> {
         Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards, build: Arc::new(rows) }))
     }
 
-    /// Slots of a table of unique keys.
-    fn unique_slots(&self, shape: &JoinShape, rows: &Intermediate, lanes: u32) -> Slots {
-        if let Some(slots) = self.direct_slots(shape, rows) {
+    /// The table that a dry run supposes: its shape, and the kernels that make it.
+    fn guess_table(
+        &mut self,
+        mut shape: JoinShape,
+        rows: Intermediate,
+        (is_set, lanes): (bool, u32),
+        guess: Option<TableGuess>,
+    ) -> Result<Arc<JoinTable>> {
+        let guess = guess.unwrap_or(TableGuess { unique: true, rows: rows.rows_max });
+        let (hash_bits, pairs) = (self.options.hash_bits, Slots::Pairs { lanes });
+        // Keys are taken for unique until one occurs twice.
+        let first = self.unique_slots(&shape, &rows, guess.rows, lanes);
+        let fact = Fact::Table { unique: guess.unique, slots: if guess.unique { first } else { pairs } };
+        if let Fact::Table { unique, slots } = self.known(fact) {
+            (shape.unique, shape.slots) = (unique, slots);
+        }
+        let tried = if shape.unique { shape.slots } else { first };
+        let (lanes_of, entry) = unique_entry(tried, is_set);
+        self.compile(&build_module(lanes_of, hash_bits), &entry)?;
+        if !shape.unique {
+            let module = build_module(lanes, hash_bits);
+            self.compile_all(LIST_ENTRIES.map(|entry| (&module, entry)))?;
+        }
+        Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards: vec![], build: Arc::new(rows) }))
+    }
+
+    /// Slots of a table of unique keys, `rows_max` on a device.
+    fn unique_slots(&self, shape: &JoinShape, rows: &Intermediate, rows_max: u64, lanes: u32) -> Slots {
+        if let Some(slots) = self.direct_slots(shape, rows_max) {
             return Slots::Direct(slots);
         }
         let words = WordSlots::of(&shape.packing, &shape.payload, rows.rows_max);
@@ -107,8 +138,7 @@ impl Query<'_> {
 
     /// Slots of a table indexed by the packed key, where that takes not much more memory than hashing:
     /// one access finds a key, and rows that are clustered by key stay so.
-    fn direct_slots(&self, shape: &JoinShape, rows: &Intermediate) -> Option<DirectSlots> {
-        let rows_max = if self.is_dry() { rows.rows_max } else { rows.shards.iter().map(|shard| shard.rows).max()? };
+    fn direct_slots(&self, shape: &JoinShape, rows_max: u64) -> Option<DirectSlots> {
         let is_asked = match self.options.join_form {
             Some(JoinForm::Direct) => true,
             None if self.options.load_factor.is_none() => false,
@@ -130,8 +160,8 @@ impl Query<'_> {
 
     /// Tables indexed by the packed key; `None` when a key occurs twice.
     fn build_direct(&mut self, build: &TableBuild<'_>, slots: DirectSlots) -> Result<Option<Vec<JoinShard>>> {
-        let entry = format!("build_direct_{}", slots.bytes);
-        let kernels = self.compile(&build_module(1, self.options.hash_bits), &entry)?;
+        let (lanes, entry) = unique_entry(Slots::Direct(slots), build.is_set);
+        let kernels = self.compile(&build_module(lanes, self.options.hash_bits), &entry)?;
         let span = build.shape.packing.span().unwrap_or(0);
         let mut shards = vec![];
         let mut controls = vec![];
@@ -160,8 +190,8 @@ impl Query<'_> {
 
     /// Tables of unique keys in slots of one word; `None` when a key occurs twice.
     fn build_words(&mut self, build: &mut TableBuild<'_>, slots: WordSlots) -> Result<Option<Vec<JoinShard>>> {
-        let entry = format!("build_words_{}", slots.bytes);
-        let kernels = self.compile(&build_module(1, self.options.hash_bits), &entry)?;
+        let (lanes, entry) = unique_entry(Slots::Words(slots), build.is_set);
+        let kernels = self.compile(&build_module(lanes, self.options.hash_bits), &entry)?;
         loop {
             self.options.check_cancelled()?;
             let (mut shards, mut controls) = (vec![], vec![]);
@@ -212,8 +242,8 @@ impl Query<'_> {
 
     /// Tables of unique keys; `None` when a key occurs twice.
     fn build_unique(&mut self, build: &mut TableBuild<'_>) -> Result<Option<Vec<JoinShard>>> {
-        let entry = if build.is_set { "build_set" } else { "build_unique" };
-        let kernels = self.compile(&build_module(build.lanes, self.options.hash_bits), entry)?;
+        let (lanes, entry) = unique_entry(Slots::Pairs { lanes: build.lanes }, build.is_set);
+        let kernels = self.compile(&build_module(lanes, self.options.hash_bits), &entry)?;
         loop {
             let (shards, bits) = self.insert_all(build, &kernels, true)?;
             if bits & status::DUPLICATE != 0 {
@@ -229,9 +259,7 @@ impl Query<'_> {
     /// Tables of keys with the rows of each key side by side.
     fn build_lists(&mut self, build: &mut TableBuild<'_>) -> Result<Vec<JoinShard>> {
         let module = build_module(build.lanes, self.options.hash_bits);
-        let count = self.compile(&module, "build_count")?;
-        let offsets = self.compile(&module, "build_offsets")?;
-        let fill = self.compile(&module, "build_fill")?;
+        let [count, offsets, fill] = self.compile_all(LIST_ENTRIES.map(|entry| (&module, entry)))?;
         let mut shards = loop {
             let (shards, bits) = self.insert_all(build, &count, false)?;
             if bits & status::FULL == 0 {
@@ -309,6 +337,15 @@ impl Query<'_> {
     }
 }
 
+/// What a dry run supposes of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableGuess {
+    /// No key occurs twice, or that does not count.
+    pub unique: bool,
+    /// Build rows.
+    pub rows: u64,
+}
+
 /// What building a table starts from, and how far it has grown.
 struct TableBuild<'a> {
     rows: &'a Intermediate,
@@ -348,6 +385,15 @@ fn lanes_for(load_factor: f64) -> u32 {
         f if f <= 0.7 => 1,
         f if f <= 0.8 => 2,
         _ => 4,
+    }
+}
+
+/// The entry that fills a table of unique keys, and the lanes of its module.
+fn unique_entry(slots: Slots, is_set: bool) -> (u32, String) {
+    match slots {
+        Slots::Direct(slots) => (1, format!("build_direct_{}", slots.bytes)),
+        Slots::Words(slots) => (1, format!("build_words_{}", slots.bytes)),
+        Slots::Pairs { lanes } => (lanes, if is_set { "build_set" } else { "build_unique" }.into()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use warpjoin_device::{Arg, Buffer, DeviceInfo, DeviceKind, Launch};
 
+use super::compile::Fact;
 use super::join::needed;
 use super::partition::{PARTITION_BITS_MAX, PartitionedRows, PassBits, one_block, partition_module, row_words};
 use super::query::Query;
@@ -116,7 +117,9 @@ impl Query<'_> {
         };
         let probe = self.partition(probe, spec, bits)?;
         let is_semi = plan.kind == JoinKind::ProbeSemi;
-        let Some((matches, form)) = self.matches(build, probe, is_semi, bits.total(), partition_rows)? else {
+        let is_unique = !self.is_dry() || self.guess_unique(plan);
+        let expected = Expected { is_semi, is_unique };
+        let Some((matches, form)) = self.matches(build, probe, expected, bits.total(), partition_rows)? else {
             return Ok(None);
         };
         let mut relation = Relation::new(Source::Matches(Arc::new(matches), form));
@@ -136,7 +139,7 @@ impl Query<'_> {
         &mut self,
         build: PartitionedRows,
         probe: PartitionedRows,
-        is_semi: bool,
+        Expected { is_semi, is_unique }: Expected,
         bits: u32,
         partition_rows: u64,
     ) -> Result<Option<(Matches, MatchForm)>> {
@@ -161,19 +164,25 @@ impl Query<'_> {
         let mut matches = Matches { build, probe, is_semi, bits, capacity, chain_bits, chunk_rows, items: vec![] };
         let build_rows = self.items(&mut matches)?;
         let form = match (is_semi, build_rows.is_oversize) {
-            (true, true) => return Ok(None),
-            (true, false) => MatchForm::Semi,
-            (false, true) => MatchForm::Lists,
-            (false, false) if build_rows.repeated > build_rows.sampled / REPEATED_SHARE => MatchForm::Lists,
-            (false, false) => MatchForm::Chains,
+            (true, true) => None,
+            (true, false) => Some(MatchForm::Semi),
+            (false, true) => Some(MatchForm::Lists),
+            (false, false) if build_rows.repeated > build_rows.sampled / REPEATED_SHARE => Some(MatchForm::Lists),
+            // A dry run has looked at no rows.
+            (false, false) if self.is_dry() && !is_unique => Some(MatchForm::Lists),
+            (false, false) => Some(MatchForm::Chains),
         };
-        Ok(Some((matches, form)))
+        let form = match self.known(Fact::Matches(form)) {
+            Fact::Matches(form) => form,
+            _ => form,
+        };
+        Ok(form.map(|form| (matches, form)))
     }
 
     /// Counts the work items before each partition, and looks at the keys of some partitions.
     fn items(&mut self, matches: &mut Matches) -> Result<BuildRows> {
         let module = partition_module(self.options.hash_bits);
-        let [count, sample] = [self.compile(&module, "match_items")?, self.compile(&module, "match_sample")?];
+        let [count, sample] = self.compile_all(["match_items", "match_sample"].map(|entry| (&module, entry)))?;
         let mut counters = vec![];
         for (device, (build, probe)) in matches.build.shards.iter().zip(&matches.probe.shards).enumerate() {
             let stream = &self.streams[device];
@@ -218,6 +227,14 @@ impl Query<'_> {
         }
         Ok(rows)
     }
+}
+
+/// What is known before rows are looked at.
+#[derive(Debug, Clone, Copy)]
+struct Expected {
+    is_semi: bool,
+    /// In a dry run: no build key occurs twice.
+    is_unique: bool,
 }
 
 /// What was found out about the build rows.

@@ -125,7 +125,7 @@ fn with_query<T>(
     for (ended, begun) in ended.iter().zip(&begun) {
         query.metrics.device_event_ns = query.metrics.device_event_ns.max(ended.elapsed_ns(begun)?);
     }
-    let mut metrics = query.metrics;
+    let mut metrics = std::mem::take(&mut query.metrics);
     metrics.peak_bytes = session.devices().iter().map(|device| device.memory().peak_bytes()).max().unwrap_or(0);
     Ok((result, metrics))
 }

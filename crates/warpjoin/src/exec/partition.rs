@@ -121,9 +121,18 @@ impl Query<'_> {
         if shape.words() > ROW_WORDS_MAX {
             return Err(Reason::Limit(format!("rows of {} words in a partition", shape.words())).into());
         }
-        let count_kernels = self.compile(&count.module, "pipeline")?;
-        let scatter_kernels = self.compile(&scatter.module, "pipeline")?;
-        let steps = Steps::compile(self, &shape)?;
+        let module = partition_module(self.options.hash_bits);
+        let pass = if shape.key_masks().len() == 1 { PASS_SINGLE } else { PASS_MULTIPLE };
+        let [count_of, scatter_of] = [&count, &scatter].map(|generated| (&generated.module, "pipeline"));
+        let [scan_of, pass_of] = ["partition_scan", pass].map(|entry| (&module, entry));
+        let (kernels, pass) = if bits.second > 0 {
+            let [count, scatter, scan, pass] = self.compile_all([count_of, scatter_of, scan_of, pass_of])?;
+            ([count, scatter, scan], pass)
+        } else {
+            (self.compile_all([count_of, scatter_of, scan_of])?, vec![])
+        };
+        let [count_kernels, scatter_kernels, scan] = kernels;
+        let steps = Steps { scan, pass };
         if self.is_dry() {
             return Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards: vec![] });
         }
@@ -270,15 +279,8 @@ impl Query<'_> {
 /// The kernels that are not generated, on every device.
 struct Steps {
     scan: Vec<Kernel>,
+    /// Only where there is a second pass.
     pass: Vec<Kernel>,
-}
-
-impl Steps {
-    fn compile(query: &mut Query<'_>, shape: &RowShape) -> Result<Self> {
-        let module = partition_module(query.options.hash_bits);
-        let pass = if shape.key_masks().len() == 1 { PASS_SINGLE } else { PASS_MULTIPLE };
-        Ok(Self { scan: query.compile(&module, "partition_scan")?, pass: query.compile(&module, pass)? })
-    }
 }
 
 impl PassBits {

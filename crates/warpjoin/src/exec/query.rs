@@ -1,12 +1,12 @@
 //! One query under way: turns the device plan into relations, running pipelines at breakers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use warpjoin_device::{Buffer, Event, Stream};
+use warpjoin_device::{Buffer, Event, ModuleSource, Stream};
 
-use super::compile::Mode;
+use super::compile::{Fact, Mode};
 use super::launch::UploadedColumn;
 use super::metrics::QueryMetrics;
 use super::options::ExecOptions;
@@ -17,6 +17,7 @@ use super::sort::{Ordered, SortFlights, Window};
 use super::string_tests::TestResults;
 use crate::codegen::Step;
 use crate::column::EncodedColumn;
+use crate::compiler::Customer;
 use crate::plan::{Plan, PlanKind};
 use crate::{Error, Result, Session, Table};
 
@@ -33,6 +34,15 @@ pub(crate) struct Query<'a> {
     pub metrics: QueryMetrics,
     pub started: Instant,
     pub mode: Mode,
+    /// How often it was looked what will have to be compiled.
+    pub dry_runs: u32,
+    /// What the last dry run took for facts, so that it can be said what was wrong.
+    pub guessed: Vec<Fact>,
+    /// Modules that are compiled or will be.
+    pub asked: HashSet<ModuleSource>,
+    pub customer: Customer,
+    /// Rows and groups that a dry run expects of the next group-by.
+    pub expected_groups: Option<(f64, f64)>,
     /// A build side is being reduced.
     pub is_reducing: bool,
     /// Tables that several joins probe, by number, and the payload column of each build column.
@@ -66,7 +76,12 @@ impl<'a> Query<'a> {
             options,
             metrics: QueryMetrics::default(),
             started: Instant::now(),
-            mode: Mode::Run(false),
+            mode: Mode::Run(vec![]),
+            dry_runs: 0,
+            guessed: vec![],
+            asked: HashSet::new(),
+            customer: Customer::new(),
+            expected_groups: None,
             is_reducing: false,
             published: HashMap::new(),
             deferred: vec![],

@@ -15,7 +15,7 @@ use super::metrics::PipelineMetrics;
 use super::query::Query;
 use super::relation::{Intermediate, IntermediateShard, Relation, Source};
 use super::rows::allocate;
-use super::sort_kernels::{KeyWord, Moved, SortKernels, SortLaunches, TopK};
+use super::sort_kernels::{KeyWord, Moved, SortKernels, SortLaunches, SortStep, TopK};
 use crate::codegen::{SORT_FEW_ROWS, SORT_FEW_WORDS, Sink, SinkShape, SortShape, Step, control, status};
 use crate::column::ColumnType;
 use crate::expr::Expr;
@@ -106,6 +106,10 @@ impl Query<'_> {
         let SinkShape::Sort(shape) = generated.sink else {
             return Err(Error::internal("no key words where they were asked for"));
         };
+        if self.is_dry() {
+            let expected = self.expected_rows(ordered.input, rows.rows_max);
+            self.guess_order(&shape, ordered.window, expected)?;
+        }
         let mut rows = self.order(rows, &shape, ordered.window)?;
         rows.rows_max = rows.rows_max.min(ordered.window.fetch.unwrap_or(u64::MAX));
         Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
@@ -113,7 +117,6 @@ impl Query<'_> {
 
     /// The rows of the window without their words, in order.
     fn order(&mut self, rows: Intermediate, shape: &SortShape, window: Window) -> Result<Intermediate> {
-        let kernels = SortKernels::compile(self)?;
         if self.is_dry() {
             let rows = self.exchange_by(rows, Owners::Hash)?;
             let columns = outputs(shape).into_iter().map(|output| output.column).collect();
@@ -121,20 +124,19 @@ impl Query<'_> {
         }
         if self.devices() == 1 {
             let first = Slice { first: window.skip, rows: window.fetch.unwrap_or(u64::MAX) };
-            return self.order_shards(rows, shape, &[first], &kernels, false);
+            return self.order_shards(rows, shape, &[first], false);
         }
         let total = rows.rows();
         let is_few = total <= self.few_rows() || window.end() <= total / TOP_K_SHARE;
         if is_few && window.end().min(total) <= GATHERED_ROWS_MAX {
             let each = vec![Slice { first: 0, rows: window.end() }; self.devices()];
-            let rows = self.order_shards(rows, shape, &each, &kernels, true)?;
+            let rows = self.order_shards(rows, shape, &each, true)?;
             let rows = self.gather_on_first(rows)?;
             let mut slices = vec![Slice { first: 0, rows: 0 }; self.devices()];
             slices[0] = Slice { first: window.skip, rows: window.fetch.unwrap_or(u64::MAX) };
-            return self.order_shards(rows, shape, &slices, &kernels, false);
+            return self.order_shards(rows, shape, &slices, false);
         }
-        let rows =
-            if shape.word_bits.is_empty() { rows } else { self.exchange_by_range(rows, &shape.word_bits, &kernels)? };
+        let rows = if shape.word_bits.is_empty() { rows } else { self.exchange_by_range(rows, &shape.word_bits)? };
         let mut before = 0u64;
         let mut slices = vec![];
         for shard in &rows.shards {
@@ -143,7 +145,34 @@ impl Query<'_> {
             slices.push(Slice { first, rows: end.saturating_sub(first) });
             before += shard.rows;
         }
-        self.order_shards(rows, shape, &slices, &kernels, false)
+        self.order_shards(rows, shape, &slices, false)
+    }
+
+    /// Kernels that a dry run expects to be wanted for so many rows.
+    fn guess_order(&mut self, shape: &SortShape, window: Window, rows: u64) -> Result<()> {
+        let slice = Slice { first: window.skip, rows: window.fetch.unwrap_or(u64::MAX) }.of(rows);
+        let bits = &shape.word_bits;
+        let mut kernels = SortKernels::default();
+        let mut steps = if self.is_top_k(rows, slice) {
+            let collected = (slice.end() * 2).max(self.few_rows());
+            vec![SortStep::TopK, sort_step(bits, collected, self.few_rows())]
+        } else {
+            vec![sort_step(bits, rows, self.few_rows())]
+        };
+        steps.push(SortStep::Gather);
+        if self.devices() > 1 {
+            steps.push(SortStep::Sample);
+        }
+        kernels.compile(self, bits, &steps)?;
+        if self.wants_spares() {
+            let others: &[SortStep] = match steps[0] {
+                SortStep::Few => &[SortStep::Radix],
+                SortStep::Radix if rows <= 64 * self.few_rows() => &[SortStep::Few],
+                _ => &[],
+            };
+            self.spare(|query| kernels.compile(query, bits, others));
+        }
+        Ok(())
     }
 
     /// Orders the rows of each device by themselves, and keeps a slice of each.
@@ -152,24 +181,30 @@ impl Query<'_> {
         rows: Intermediate,
         shape: &SortShape,
         slices: &[Slice],
-        kernels: &SortKernels,
         keeps_words: bool,
     ) -> Result<Intermediate> {
         self.options.check_cancelled()?;
         let mut launches = 0;
         let mut pending = vec![];
+        let bits = &shape.word_bits;
+        let mut kernels = SortKernels::default();
         for (device, shard) in rows.shards.iter().enumerate() {
             if shard.rows >= u64::from(u32::MAX) {
                 return Err(Reason::Limit(format!("{} rows of a sort on one device", shard.rows)).into());
             }
             let stream = self.streams[device].clone();
             let slice = slices[device].of(shard.rows);
-            let words = key_words(shard, &shape.word_bits)?;
+            let words = key_words(shard, bits)?;
+            let is_top_k = !words.is_empty() && self.is_top_k(shard.rows, slice);
+            if is_top_k {
+                // Most often few are left.
+                kernels.compile(self, bits, &[SortStep::TopK, SortStep::Few, SortStep::Gather])?;
+            }
             let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
             let begin = stream.record()?;
-            let mut on = SortLaunches { kernels, device, stream: &stream, control: &control, launches: 0 };
+            let mut on = SortLaunches { kernels: &kernels, device, stream: &stream, control: &control, launches: 0 };
             let top_k = match words.first() {
-                Some(first) if self.is_top_k(shard.rows, slice) => {
+                Some(first) if is_top_k => {
                     let capacity = (slice.end() * 2).max(self.few_rows());
                     Some(on.top_k(first, shard.rows, slice.end(), capacity, words.len() == 1)?)
                 }
@@ -185,12 +220,16 @@ impl Query<'_> {
         for (device, (slice, control, begin, top_k)) in pending.into_iter().enumerate() {
             let shard = &rows.shards[device];
             let stream = self.streams[device].clone();
-            let words = key_words(shard, &shape.word_bits)?;
-            let mut on = SortLaunches { kernels, device, stream: &stream, control: &control, launches: 0 };
+            let words = key_words(shard, bits)?;
             let candidates = match top_k {
                 Some(top_k) => top_k.collected(&stream)?,
                 None => None,
             };
+            if slice.rows > 0 {
+                let left = candidates.as_ref().map_or(shard.rows, |(_, rows)| *rows);
+                kernels.compile(self, bits, &[sort_step(bits, left, self.few_rows()), SortStep::Gather])?;
+            }
+            let mut on = SortLaunches { kernels: &kernels, device, stream: &stream, control: &control, launches: 0 };
             let mut target = allocate(&stream, &columns, slice.rows)?;
             target.rows = slice.rows;
             let parts = parts(shard, &target, &outputs);
@@ -279,19 +318,16 @@ impl Query<'_> {
     }
 
     /// Sends every row to the device that owns the range of its first word.
-    fn exchange_by_range(
-        &mut self,
-        rows: Intermediate,
-        word_bits: &[u32],
-        kernels: &SortKernels,
-    ) -> Result<Intermediate> {
+    fn exchange_by_range(&mut self, rows: Intermediate, word_bits: &[u32]) -> Result<Intermediate> {
+        let mut kernels = SortKernels::default();
+        kernels.compile(self, word_bits, &[SortStep::Sample])?;
         let stride = rows.rows().div_ceil(SAMPLES).max(1);
         let mut samples: Vec<u64> = vec![];
         for (device, shard) in rows.shards.iter().enumerate().filter(|(_, shard)| shard.rows > 0) {
             let stream = self.streams[device].clone();
             let words = key_words(shard, word_bits)?;
             let control = stream.alloc(0)?;
-            let mut on = SortLaunches { kernels, device, stream: &stream, control: &control, launches: 0 };
+            let mut on = SortLaunches { kernels: &kernels, device, stream: &stream, control: &control, launches: 0 };
             samples.extend(on.sample(&words[0], shard.rows, stride)?);
             self.metrics.launches += on.launches;
         }
@@ -321,6 +357,12 @@ impl Slice {
     fn end(self) -> u64 {
         self.first + self.rows
     }
+}
+
+/// How rows are sorted. [`order_of`] and [`sort_in_place`] do as this says.
+fn sort_step(word_bits: &[u32], rows: u64, few_rows: u64) -> SortStep {
+    let is_few = rows <= few_rows && (1..=SORT_FEW_WORDS).contains(&word_bits.len());
+    if is_few { SortStep::Few } else { SortStep::Radix }
 }
 
 /// Adds the projections on a sort to its input, and its keys behind the columns put out; how many columns those are.

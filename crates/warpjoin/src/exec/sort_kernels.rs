@@ -1,5 +1,7 @@
 //! Launches of the kernels that find an order: `sort.cu` and `top_k.cu`.
 
+use std::collections::HashMap;
+
 use warpjoin_device::{Arg, Buffer, DeviceKind, Kernel, Launch, ModuleSource, Stream};
 
 use super::query::Query;
@@ -29,42 +31,73 @@ impl KeyWord<'_> {
     }
 }
 
-/// An entry for words of 4 bytes and one for words of 8, on every device.
-struct ByWidth([Vec<Kernel>; 2]);
+/// A kernel for words of 4 bytes and one for words of 8.
+type ByWidth = [&'static str; 2];
 
-impl ByWidth {
-    fn compile(query: &mut Query<'_>, module: &ModuleSource, name: &str) -> Result<Self> {
-        Ok(Self([query.compile(module, &format!("{name}_4"))?, query.compile(module, &format!("{name}_8"))?]))
-    }
+const COUNT: ByWidth = ["sort_count_4", "sort_count_8"];
+const PASS: ByWidth = ["sort_pass_4", "sort_pass_8"];
+const SAMPLE: ByWidth = ["sort_sample_4", "sort_sample_8"];
+const GATHER: &str = "sort_gather";
+const DIGIT: ByWidth = ["top_k_digit_4", "top_k_digit_8"];
+const COLLECT: ByWidth = ["top_k_collect_4", "top_k_collect_8"];
+const FEW: &str = "sort_few";
 
-    fn of(&self, word: &KeyWord<'_>, device: usize) -> &Kernel {
-        &self.0[usize::from(word.width_bytes() == 8)][device]
+/// What is done with rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SortStep {
+    /// Some are left out by their first word.
+    TopK,
+    /// One block sorts them by all words.
+    Few,
+    /// All are sorted, word by word.
+    Radix,
+    /// Their first words are looked at.
+    Sample,
+    /// Columns are brought into an order.
+    Gather,
+}
+
+impl SortStep {
+    /// The entries for words of so many bits.
+    fn entries(self, word_bits: &[u32]) -> Vec<&'static str> {
+        let of = |kernel: ByWidth, &bits: &u32| kernel[usize::from(bits > 32)];
+        match self {
+            Self::TopK => word_bits.iter().take(1).flat_map(|bits| [of(DIGIT, bits), of(COLLECT, bits)]).collect(),
+            Self::Few => vec![FEW],
+            Self::Radix => word_bits.iter().flat_map(|bits| [of(COUNT, bits), of(PASS, bits)]).collect(),
+            Self::Sample => word_bits.iter().take(1).map(|bits| of(SAMPLE, bits)).collect(),
+            Self::Gather => vec![GATHER],
+        }
     }
 }
 
-/// The kernels on every device.
-pub(super) struct SortKernels {
-    count: ByWidth,
-    pass: ByWidth,
-    sample: ByWidth,
-    gather: Vec<Kernel>,
-    digit: ByWidth,
-    collect: ByWidth,
-    few: Vec<Kernel>,
-}
+/// The kernels that were wanted so far, on every device.
+#[derive(Default)]
+pub(super) struct SortKernels(HashMap<&'static str, Vec<Kernel>>);
 
 impl SortKernels {
-    pub(super) fn compile(query: &mut Query<'_>) -> Result<Self> {
+    /// Compiles what the steps need, and was not needed before.
+    pub(super) fn compile(&mut self, query: &mut Query<'_>, word_bits: &[u32], steps: &[SortStep]) -> Result<()> {
+        let mut entries: Vec<_> = steps.iter().flat_map(|step| step.entries(word_bits)).collect();
+        entries.retain(|entry| !self.0.contains_key(entry));
+        if entries.is_empty() {
+            return Ok(());
+        }
         let (sort, top_k) = (sort_module(), top_k_module());
-        Ok(Self {
-            count: ByWidth::compile(query, &sort, "sort_count")?,
-            pass: ByWidth::compile(query, &sort, "sort_pass")?,
-            sample: ByWidth::compile(query, &sort, "sort_sample")?,
-            gather: query.compile(&sort, "sort_gather")?,
-            digit: ByWidth::compile(query, &top_k, "top_k_digit")?,
-            collect: ByWidth::compile(query, &top_k, "top_k_collect")?,
-            few: query.compile(&top_k, "sort_few")?,
-        })
+        let module = |entry: &str| if sort.entries.iter().any(|known| known == entry) { &sort } else { &top_k };
+        let wanted: Vec<_> = entries.iter().map(|entry| (module(entry), *entry)).collect();
+        let kernels = query.compile_some(&wanted)?;
+        self.0.extend(entries.into_iter().zip(kernels));
+        Ok(())
+    }
+
+    fn get(&self, entry: &str, device: usize) -> Result<&Kernel> {
+        let kernels = self.0.get(entry).and_then(|kernels| kernels.get(device));
+        kernels.ok_or_else(|| Error::internal(format!("{entry} is wanted and was not compiled")))
+    }
+
+    fn of(&self, entries: ByWidth, word: &KeyWord<'_>, device: usize) -> Result<&Kernel> {
+        self.get(entries[usize::from(word.width_bytes() == 8)], device)
     }
 }
 
@@ -178,7 +211,7 @@ impl SortLaunches<'_> {
         let finished = u64::from(passes) * digits * 8;
         let count = self.counting(rows, SCAN_BYTES + passes * SORT_DIGITS * 4 + 4);
         self.launch(
-            self.kernels.count.of(word, self.device),
+            self.kernels.of(COUNT, word, self.device)?,
             count,
             &[
                 Arg::Buffer(keys.as_ref().unwrap_or(word.buffer)),
@@ -201,7 +234,7 @@ impl SortLaunches<'_> {
             let moves = !is_last && moved.sorted_values.is_some();
             let next_values = if moves { Some(self.stream.alloc(rows * 4)?) } else { None };
             self.launch(
-                self.kernels.pass.of(word, self.device),
+                self.kernels.of(PASS, word, self.device)?,
                 launch,
                 &[
                     Arg::Buffer(keys.as_ref().unwrap_or(word.buffer)),
@@ -246,7 +279,7 @@ impl SortLaunches<'_> {
             args.extend((0..GATHER_COLUMNS).map(|index| at(index).map_or(Arg::Null, |column| Arg::Buffer(column.1))));
             args.extend((0..GATHER_COLUMNS).map(|index| Arg::U64(at(index).map_or(0, |column| column.2))));
             let launch = super::exchange::launch(rows, self.stream, 0);
-            self.launch(&self.kernels.gather[self.device], launch, &args)?;
+            self.launch(self.kernels.get(GATHER, self.device)?, launch, &args)?;
         }
         Ok(())
     }
@@ -261,7 +294,7 @@ impl SortLaunches<'_> {
             shared_bytes: 0,
         };
         let args = [Arg::Buffer(word.buffer), Arg::U64(stride), Arg::U64(samples.len() as u64), Arg::Buffer(&buffer)];
-        self.launch(self.kernels.sample.of(word, self.device), launch, &args)?;
+        self.launch(self.kernels.of(SAMPLE, word, self.device)?, launch, &args)?;
         self.stream.read(&buffer, 0, bytemuck::cast_slice_mut(&mut samples))?;
         Ok(samples)
     }
@@ -293,9 +326,9 @@ impl SortLaunches<'_> {
         ];
         let launch = self.counting(rows, SCAN_BYTES + (digits as u32 + 1) * 4);
         for _ in 0..word.bits.div_ceil(TOP_K_DIGIT_BITS) {
-            self.launch(self.kernels.digit.of(word, self.device), launch, &args)?;
+            self.launch(self.kernels.of(DIGIT, word, self.device)?, launch, &args)?;
         }
-        self.launch(self.kernels.collect.of(word, self.device), Launch { shared_bytes: 0, ..launch }, &args)?;
+        self.launch(self.kernels.of(COLLECT, word, self.device)?, Launch { shared_bytes: 0, ..launch }, &args)?;
         Ok(TopK { numbers, state, wanted, capacity, cuts_ties: is_only })
     }
 
@@ -316,20 +349,17 @@ impl SortLaunches<'_> {
         ]);
         let threads = (slots / 2).clamp(32, 1024) as u32;
         let launch = Launch { blocks: 1, block_threads: self.threads(threads), shared_bytes: slots as u32 * 12 };
-        self.launch(&self.kernels.few[self.device], launch, &args)?;
+        self.launch(self.kernels.get(FEW, self.device)?, launch, &args)?;
         Ok(order)
     }
 }
 
 fn sort_module() -> ModuleSource {
-    let entries =
-        ["sort_count_4", "sort_count_8", "sort_pass_4", "sort_pass_8", "sort_gather", "sort_sample_4", "sort_sample_8"];
-    module(warpjoin_kernels::SORT, &entries)
+    module(warpjoin_kernels::SORT, &[&COUNT[..], &PASS, &[GATHER], &SAMPLE].concat())
 }
 
 fn top_k_module() -> ModuleSource {
-    let entries = ["top_k_digit_4", "top_k_digit_8", "top_k_collect_4", "top_k_collect_8", "sort_few"];
-    module(warpjoin_kernels::TOP_K, &entries)
+    module(warpjoin_kernels::TOP_K, &[&DIGIT[..], &COLLECT, &[FEW]].concat())
 }
 
 fn module(file: warpjoin_kernels::KernelFile, entries: &[&str]) -> ModuleSource {

@@ -56,7 +56,7 @@ impl TableDevice {
         if let Some(kernel) = kernels.get(&(module, entry)) {
             return Ok(kernel.clone());
         }
-        let kernel = self.stream.device().compile(&module.source())?.kernel(entry)?;
+        let kernel = self.stream.device().compile_entry(&module.source(), entry)?;
         kernels.insert((module, entry), kernel.clone());
         Ok(kernel)
     }

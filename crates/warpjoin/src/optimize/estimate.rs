@@ -262,14 +262,24 @@ fn of_join(join: &JoinPlan, build: &Estimate, probe: &Estimate) -> Estimate {
     Estimate { rows, source_rows: probe.source_rows, columns, view: None, guessed: 1.0 }
 }
 
-fn of_groups(input: &Estimate, group_by: &[Expr], calls: usize) -> Estimate {
-    let keys: Vec<f64> = group_by
+/// Different values of each key among the rows.
+fn values_of(input: &Estimate, group_by: &[Expr]) -> Vec<f64> {
+    group_by
         .iter()
         .map(|key| match key.kind {
             ExprKind::Column(column) => input.columns[column].distinct_among(input.rows),
             _ => input.distinct_of(key),
         })
-        .collect();
+        .collect()
+}
+
+/// Groups by some keys.
+pub(super) fn groups_of(input: &Estimate, group_by: &[Expr]) -> f64 {
+    values_of(input, group_by).iter().product::<f64>().min(input.rows).max(1.0)
+}
+
+fn of_groups(input: &Estimate, group_by: &[Expr], calls: usize) -> Estimate {
+    let keys = values_of(input, group_by);
     let rows = keys.iter().product::<f64>().min(input.rows).max(1.0);
     let key_columns = group_by.iter().zip(&keys).map(|(key, &distinct)| {
         let of_input = match key.kind {

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::exec::{ExecOptions, JoinOrder, RuntimeFilters};
+use crate::expr::Expr;
 use crate::plan::{Plan, PlanKind};
 use crate::{Session, Table};
 use cost::Costs;
@@ -68,6 +69,17 @@ pub(crate) fn optimize(plan: &Plan, inputs: &[Arc<Table>], session: &Session, op
     }
     let elapsed_ns = started.elapsed().as_nanos() as u64;
     Optimized { plan: optimized, notes: optimizer.notes, elapsed_ns }
+}
+
+/// Rows that a plan is expected to put out.
+pub(crate) fn expected_rows(plan: &Plan, inputs: &[Arc<Table>]) -> f64 {
+    estimate::estimate(plan, inputs).rows
+}
+
+/// Rows that a plan is expected to put out, and groups among them.
+pub(crate) fn expected_groups(plan: &Plan, keys: &[Expr], inputs: &[Arc<Table>]) -> (f64, f64) {
+    let input = estimate::estimate(plan, inputs);
+    (input.rows, estimate::groups_of(&input, keys))
 }
 
 struct Optimizer<'a> {

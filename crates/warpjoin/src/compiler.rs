@@ -1,0 +1,198 @@
+//! Compiles modules in the background, on all cores, for queries that will want them.
+//!
+//! Owns threads and order; must not know what a query is, but that it may end before its modules are compiled. A thread
+//! that wants a module compiles it by itself if nobody has begun, so nothing waits for a place in the queue.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use warpjoin_device::{Device, ModuleSource};
+
+/// Whose modules they are: the queue forgets those of a query that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Customer(u64);
+
+impl Customer {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A module to compile, and the devices on which it is not.
+struct Job {
+    customer: Customer,
+    module: ModuleSource,
+    devices: Vec<Device>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// What may be wanted, if a guess is wrong.
+    spare: VecDeque<Job>,
+    threads: Vec<JoinHandle<()>>,
+    /// Threads that take jobs.
+    running: usize,
+}
+
+/// The background threads of a session. They end when there is nothing to do; dropping waits for them.
+#[derive(Default)]
+pub(crate) struct Compiler {
+    queue: Arc<Mutex<Queue>>,
+}
+
+impl Compiler {
+    /// Has modules compiled for all of `devices`, the first ones first, spare ones after all others.
+    pub(crate) fn enqueue(&self, customer: Customer, modules: Vec<ModuleSource>, devices: &[Device], is_spare: bool) {
+        let jobs = modules.into_iter().map(|module| Job { customer, module, devices: devices.to_vec() });
+        let mut queue = locked(&self.queue);
+        if is_spare { &mut queue.spare } else { &mut queue.jobs }.extend(jobs);
+        start_threads(&mut queue, &self.queue);
+    }
+
+    /// Forgets what was asked for and has not begun.
+    pub(crate) fn forget(&self, customer: Customer) {
+        let mut queue = locked(&self.queue);
+        queue.jobs.retain(|job| job.customer != customer);
+        queue.spare.retain(|job| job.customer != customer);
+    }
+}
+
+impl Drop for Compiler {
+    fn drop(&mut self) {
+        let mut queue = locked(&self.queue);
+        queue.jobs.clear();
+        queue.spare.clear();
+        let threads = std::mem::take(&mut queue.threads);
+        drop(queue);
+        for thread in threads {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// As many as there are jobs and cores for. Where no thread can be had, whoever wants a module compiles it.
+fn start_threads(queue: &mut Queue, shared: &Arc<Mutex<Queue>>) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    queue.threads.retain(|thread| !thread.is_finished());
+    for _ in queue.running..cores.min(queue.running + queue.jobs.len() + queue.spare.len()) {
+        let shared_by_thread = Arc::clone(shared);
+        let thread = std::thread::Builder::new().name("warpjoin-compile".into());
+        match thread.spawn(move || work(&shared_by_thread)) {
+            Ok(thread) => {
+                queue.running += 1;
+                queue.threads.push(thread);
+            }
+            Err(error) => return log::debug!("no thread to compile kernels: {error}"),
+        }
+    }
+}
+
+/// Takes jobs until there are none.
+fn work(shared: &Arc<Mutex<Queue>>) {
+    /// Counts the thread as gone, even if a job panics.
+    struct Running<'a>(&'a Mutex<Queue>, bool);
+    impl Drop for Running<'_> {
+        fn drop(&mut self) {
+            if self.1 {
+                locked(self.0).running -= 1;
+            }
+        }
+    }
+    let mut running = Running(shared, true);
+    loop {
+        let mut queue = locked(shared);
+        let next = queue.jobs.pop_front().or_else(|| queue.spare.pop_front());
+        let Some(mut job) = next else {
+            // Under the same lock, so that jobs which come now find no thread that is about to go.
+            queue.running -= 1;
+            running.1 = false;
+            return;
+        };
+        drop(queue);
+        let others = job.devices.split_off(job.devices.len().min(1));
+        let Some(first) = job.devices.first() else { continue };
+        if !compile(first, &job.module) || others.is_empty() {
+            continue;
+        }
+        // One device first: the others then find its kernel in the disk cache.
+        let mut queue = locked(shared);
+        for device in others {
+            let (customer, module) = (job.customer, job.module.clone());
+            queue.jobs.push_front(Job { customer, module, devices: vec![device] });
+        }
+        start_threads(&mut queue, shared);
+    }
+}
+
+/// Whether that went well. What fails here fails again, with its message, where it is used.
+fn compile(device: &Device, module: &ModuleSource) -> bool {
+    if device.is_compiled(module) {
+        return true;
+    }
+    let started = Instant::now();
+    let outcome = device.compile(module);
+    note(module, started, "ahead");
+    outcome.map_err(|error| log::debug!("{}: {error}", module.name)).is_ok()
+}
+
+/// A line for whoever looks why a first run takes long.
+pub(crate) fn note(module: &ModuleSource, started: Instant, when: &str) {
+    let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
+    log::debug!("compiled {} [{}] in {elapsed_ms:.1} ms, {when}", module.name, module.entries.join(" "));
+}
+
+fn locked(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use warpjoin_device::{SimOptions, open_simulated};
+
+    use super::*;
+
+    fn module(number: u32) -> ModuleSource {
+        let text = format!(
+            "#include \"wj/simt.cuh\"\nstruct P {{ u64* a; }};\nWJ_ENTRY(entry, P, 32) {{ p.a[0] = {number}; }}\n"
+        );
+        ModuleSource { name: "job".into(), text, entries: vec!["entry".into()], defines: vec![] }
+    }
+
+    #[test]
+    fn every_device_gets_every_module() {
+        let devices = open_simulated(&SimOptions { devices: 3, ..SimOptions::default() }).unwrap();
+        let (compiler, modules) = (Compiler::default(), [module(1), module(2)]);
+        compiler.enqueue(Customer::new(), modules.to_vec(), &devices, false);
+        let until = Instant::now() + std::time::Duration::from_secs(60);
+        let has_all = || devices.iter().all(|device| modules.iter().all(|module| device.is_compiled(module)));
+        while !has_all() && Instant::now() < until {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(has_all());
+        drop(compiler);
+    }
+
+    #[test]
+    fn what_is_forgotten_or_dropped_is_not_waited_for() {
+        let devices = open_simulated(&SimOptions { devices: 1, ..SimOptions::default() }).unwrap();
+        let (compiler, gone, other) = (Compiler::default(), Customer::new(), Customer::new());
+        // No threads: the queue alone.
+        locked(&compiler.queue).running = usize::MAX / 2;
+        compiler.enqueue(gone, vec![module(3)], &devices, false);
+        compiler.enqueue(gone, vec![module(4)], &devices, true);
+        compiler.enqueue(other, vec![module(5)], &devices, true);
+        compiler.forget(gone);
+        assert!(locked(&compiler.queue).jobs.is_empty());
+        assert_eq!(locked(&compiler.queue).spare.len(), 1);
+        let queue = Arc::clone(&compiler.queue);
+        drop(compiler);
+        assert!(locked(&queue).spare.is_empty() && devices[0].compiled_modules() == 0);
+    }
+}
