@@ -32,6 +32,8 @@ pub(crate) fn arithmetic(
         return Ok(Value::new(code, left.kind, data_type.clone()).with_valid(valid));
     }
     let target_scale = scale_of(data_type);
+    // What is scaled for a null overflows for nobody.
+    let (left, right) = (&left.clone().with_valid(valid.clone()), &right.clone().with_valid(valid));
     match op {
         ArithmeticOp::Multiply => {
             if left.scale() + right.scale() != target_scale {

@@ -193,6 +193,22 @@ fn logic() -> Vec<Edge> {
     vec![all, guarded]
 }
 
+/// Values that leave 128 bits at the other side's scale, where that side is null.
+fn scaled_for_nobody() -> Edge {
+    let types = [DataType::Decimal128(38, 0), DataType::Decimal128(30, 6)];
+    let large = [10i128.pow(37), -(10i128.pow(38) - 1), 5, 7].map(V::Int).to_vec();
+    let inputs = vec![batch(&[large, vec![V::Null, V::Null, V::Int(11), V::Null]], &types, true)];
+    let source = input(&inputs, 0);
+    let column = |index: usize| Expr::column(index, types[index].clone(), true);
+    let exprs: Vec<Expr> = [Add, Subtract, Modulo]
+        .iter()
+        .map(|&op| arithmetic(op, column(0), column(1), DataType::Decimal128(38, 6)))
+        .collect();
+    let out: Vec<_> = exprs.iter().map(|e| (e.data_type.clone(), e.nullable)).collect();
+    let plan = node(PlanKind::Project { input: Box::new(source), exprs }, out.iter().map(|(t, n)| (t, *n)));
+    equal("decimals that nobody scales", inputs, plan)
+}
+
 fn floats() -> Edge {
     let all = [0.0, -0.0, 1.5, -1.5, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(V::Float);
     project("floats compared".into(), &DataType::Float64, pairs(&all), |a, b| {
@@ -211,6 +227,7 @@ pub(super) fn edges() -> Vec<Edge> {
     edges.extend(decimals());
     edges.extend(casts());
     edges.extend(logic());
+    edges.push(scaled_for_nobody());
     edges.push(floats());
     edges
 }
