@@ -35,7 +35,7 @@ fn defines() -> Vec<String> {
     let session = simulated().open(1).expect("devices");
     let table = keyed(&[ints([Some(1), Some(2)])], &DataType::Int64);
     let join = join_of("any", table.clone(), table, 1);
-    join.case.run(&session, &Settings { lanes: Some(2), ..Settings::default() }).expect("rows");
+    join.case.run(&session, &Settings { lanes: Some(2), load_factor: Some(0.5), ..Settings::default() }).expect("rows");
     let sources = session.devices()[0].compiled_sources();
     let of_two_lanes = |source: &ModuleSource| {
         source.text == warpjoin_kernels::JOIN_BUILD.text && source.defines.iter().any(|define| define == "WJ_LANES=2")

@@ -1,4 +1,4 @@
-//! What the optimiser does to plans of a known shape.
+//! What the optimiser does to plans of a known shape, and what a first run foresees of its kernels.
 
 mod common;
 
@@ -262,4 +262,43 @@ fn facts_are_aggregated_before_they_are_joined() {
             assert!(!is_said || !has_lists, "{:?}", metrics.pipelines);
         }
     }
+}
+
+/// What is known of the tables tells all kernels before the first one runs.
+#[test]
+fn kernels_of_known_keys_are_foreseen() {
+    for devices in [1, 2] {
+        let session = simulated().open(devices).expect("a session");
+        let [facts, large, small] = tables(&session);
+        let joined = join(below(scan(&small), 0, 10), scan(&large), (0, 1), JoinKind::Inner, vec![1, 2]);
+        let joined = join(joined, scan(&facts), (1, 0), JoinKind::Inner, vec![1, 2, 4]);
+        let plan = sums(joined, 0, 2);
+        let (rows, first) = run(&session, &plan, &given());
+        let (again, hot) = run(&session, &plan, &given());
+        assert_eq!(rows, again);
+        assert_eq!((first.dry_runs, hot.dry_runs, hot.compiled_modules), (1, 0, 0), "{devices} devices");
+        assert!(first.compiled_modules > 0);
+    }
+}
+
+/// Two columns are taken for a key. Where they are none, that is found out once: what stands behind is foreseen again.
+#[test]
+fn what_a_run_found_out_is_foreseen_afterwards() {
+    let session = simulated().open(1).expect("a session");
+    let twice = |values: i64| (0..2 * values).map(|value| value / 2).collect::<Vec<_>>();
+    let pairs = upload(&session, &batch(vec![("a", twice(500)), ("b", twice(500)), ("c", (0..1000).collect())]));
+    let ones = upload(&session, &batch(vec![("a", (0..500).collect()), ("b", (0..500).collect())]));
+    let on = vec![(int(0), int(0)), (int(1), int(1))];
+    let summed = |probe: Plan| {
+        let (build, on, output) = (below(scan(&pairs), 0, 400), on.clone(), vec![0, 2]);
+        let kind = JoinKind::Inner;
+        let both = JoinPlan { build, probe, on, kind, null_equals_null: false, residual: None, output };
+        sums(of_ints(PlanKind::Join(Box::new(both)), 2), 0, 1)
+    };
+    let plan = join(summed(scan(&ones)), summed(below(scan(&ones), 1, 300)), (0, 0), JoinKind::Inner, vec![0, 1, 3]);
+    let (rows, first) = run(&session, &plan, &given());
+    let (again, hot) = run(&session, &plan, &given());
+    assert_eq!((rows.len(), &rows), (300, &again));
+    // Two tables, each once; without what is known each pipeline behind them is one more.
+    assert_eq!((first.dry_runs, hot.dry_runs, hot.compiled_modules), (3, 0, 0));
 }

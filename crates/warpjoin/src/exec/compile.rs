@@ -217,7 +217,7 @@ impl Query<'_> {
 
     /// Has compiled what is wanted now, and what a dry run of the plan finds missing.
     fn compile_ahead(&mut self, wanted: Vec<ModuleSource>) {
-        let is_foreseen = self.dry_runs == 0;
+        let is_foreseen = self.metrics.dry_runs == 0;
         let names = wanted.iter().map(|module| format!("{} [{}]", module.name, module.entries.join(" ")));
         log::debug!(
             "{}: {}",
@@ -226,17 +226,17 @@ impl Query<'_> {
         );
         // They are on their way while the dry run looks further.
         self.enqueue(wanted, false);
-        if self.dry_runs >= DRY_RUNS_MAX {
+        if self.metrics.dry_runs >= DRY_RUNS_MAX {
             return;
         }
-        self.dry_runs += 1;
+        self.metrics.dry_runs += 1;
         let started = Instant::now();
         match self.dry_run(false) {
             Ok(DryRun { modules, spare, guessed, .. }) => {
                 self.guessed = guessed;
                 log::debug!(
                     "dry run {} in {:.1} ms: {} modules and {} spare ones",
-                    self.dry_runs,
+                    self.metrics.dry_runs,
                     started.elapsed().as_secs_f64() * 1e3,
                     modules.len(),
                     spare.len()

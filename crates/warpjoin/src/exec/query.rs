@@ -34,8 +34,6 @@ pub(crate) struct Query<'a> {
     pub metrics: QueryMetrics,
     pub started: Instant,
     pub mode: Mode,
-    /// How often it was looked what will have to be compiled.
-    pub dry_runs: u32,
     /// What the last dry run took for facts, so that it can be said what was wrong.
     pub guessed: Vec<Fact>,
     /// Modules that are compiled or will be.
@@ -77,7 +75,6 @@ impl<'a> Query<'a> {
             metrics: QueryMetrics::default(),
             started: Instant::now(),
             mode: Mode::Run(vec![]),
-            dry_runs: 0,
             guessed: vec![],
             asked: HashSet::new(),
             customer: Customer::new(),
