@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, TimeUnit};
-use warpjoin::expr::{Expr, Scalar};
+use warpjoin::expr::{Expr, ExprKind, Scalar};
 use warpjoin::plan::{AggregateFunction, Plan, PlanKind, SortKey};
 use warpjoin::window::{Frame, FrameBound, WindowCall, WindowFunction};
 
@@ -319,27 +319,24 @@ fn orders() -> Vec<Edge> {
 
 /// Partitions that end where tiles do, and that go over several of them.
 fn tiles() -> Vec<Edge> {
-    let mut edges = vec![];
-    for (name, length) in [("long", 1300), ("whole", 512), ("half", 256), ("uneven", 97)] {
-        let rows = 1300;
-        let partitions = ints((0..rows).map(|row| Some(row / length)));
-        let argument = ints((0..rows).map(|row| (row % 17 != 4).then_some(row * row % 1009)));
-        let inputs = vec![table(partitions, numbers(rows as usize), argument, &DataType::Int64)];
-        let source = input(&inputs, 0);
-        let argument = column(&source, ARGUMENT);
-        let double = Expr {
-            kind: warpjoin::expr::ExprKind::Cast(Box::new(argument.clone())),
-            data_type: DataType::Float64,
-            nullable: true,
-        };
-        let mut calls = vec![place(WindowFunction::RowNumber), place(WindowFunction::DenseRank)];
-        for frame in [frame(Partition, Rows(0)), frame(Rows(-40), Rows(25)), frame(Rows(-600), Rows(0))] {
-            calls.extend(aggregates(&argument, frame));
-            calls.extend(aggregates(&double, frame).into_iter().take(3));
-        }
-        let plan =
-            window(source.clone(), vec![column(&source, PARTITION)], vec![ascending(column(&source, NUMBER))], calls);
-        edges.push(equal(format!("{name} partitions and tiles"), inputs, plan));
+    let lengths = [("long", 1300), ("whole", 512), ("half", 256), ("uneven", 97)];
+    lengths.map(|(name, length)| window_of(&format!("{name} partitions and tiles"), 1300, length)).into()
+}
+
+/// Rows in partitions of a length, with frames of every way through the kernels.
+pub(crate) fn window_of(name: &str, rows: i128, length: i128) -> Edge {
+    let partitions = ints((0..rows).map(|row| Some(row / length)));
+    let argument = ints((0..rows).map(|row| (row % 17 != 4).then_some(row * row % 1009)));
+    let inputs = vec![table(partitions, numbers(rows as usize), argument, &DataType::Int64)];
+    let source = input(&inputs, 0);
+    let argument = column(&source, ARGUMENT);
+    let double =
+        Expr { kind: ExprKind::Cast(Box::new(argument.clone())), data_type: DataType::Float64, nullable: true };
+    let mut calls = vec![place(WindowFunction::RowNumber), place(WindowFunction::DenseRank)];
+    for frame in [frame(Partition, Rows(0)), frame(Rows(-40), Rows(25)), frame(Rows(-600), Rows(0))] {
+        calls.extend(aggregates(&argument, frame));
+        calls.extend(aggregates(&double, frame).into_iter().take(3));
     }
-    edges
+    let order = vec![ascending(column(&source, NUMBER))];
+    equal(name, inputs, window(source.clone(), vec![column(&source, PARTITION)], order, calls))
 }
