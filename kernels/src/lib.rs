@@ -39,6 +39,7 @@ pub const HEADERS: &[KernelFile] = files![
     "wj/segment_build.cuh",
     "wj/matches.cuh",
     "wj/pipeline.cuh",
+    "wj/scan.cuh",
 ];
 
 /// Hash tables of joins.
@@ -52,6 +53,9 @@ pub const SORT: KernelFile = KernelFile { name: "sort.cu", text: include_str!(".
 
 /// First rows by key words, and the order of few rows.
 pub const TOP_K: KernelFile = KernelFile { name: "top_k.cu", text: include_str!("../top_k.cu") };
+
+/// Window functions over sorted rows.
+pub const WINDOW: KernelFile = KernelFile { name: "window.cu", text: include_str!("../window.cu") };
 
 /// Columns of tables to words, and back.
 pub const WORDS: KernelFile = KernelFile { name: "words.cu", text: include_str!("../words.cu") };

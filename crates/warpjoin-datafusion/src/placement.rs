@@ -13,7 +13,7 @@ use warpjoin::{QueryMetrics, Reason};
 
 use crate::config::WarpjoinOptions;
 use crate::exec::WarpjoinExec;
-use crate::matcher::works_on_device_rows;
+use crate::matcher::may_start_part;
 use crate::reason::CpuReasonExec;
 use crate::rule::{is_operator, rewrite};
 use crate::runtime::WarpjoinRuntime;
@@ -74,7 +74,7 @@ fn annotate(node: &Arc<dyn ExecutionPlan>, reasons: &mut HashMap<usize, Reason>)
 /// Whether something is on the devices, or might be.
 fn concerns_devices(plan: &Arc<dyn ExecutionPlan>) -> bool {
     is_operator(plan)
-        || works_on_device_rows(plan)
+        || may_start_part(plan)
         || plan.is::<WarpjoinExec>()
         || plan.children().into_iter().any(concerns_devices)
 }

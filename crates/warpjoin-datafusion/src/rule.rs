@@ -12,7 +12,7 @@ use warpjoin::Session;
 
 use crate::config::WarpjoinOptions;
 use crate::exec::WarpjoinExec;
-use crate::matcher::{Closed, Declined, Matcher, works_on_device_rows};
+use crate::matcher::{Closed, Declined, Matcher, may_start_part};
 use crate::provider::no_device;
 use crate::runtime::WarpjoinRuntime;
 
@@ -79,7 +79,7 @@ pub(crate) fn rewrite(
 fn holds_operator(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     let mut found = false;
     plan.apply(|node| {
-        found |= is_operator(node) || works_on_device_rows(node);
+        found |= is_operator(node) || may_start_part(node);
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)

@@ -220,26 +220,70 @@ async fn windows_of_whole_partitions_are_joined_back() {
         let text = shown(&plan);
         assert!(text.contains("WarpjoinExec") && !text.contains("WindowAggExec"), "{sql}:\n{text}");
     }
-    for (sql, expected) in [
-        (
-            "select row_number() over (partition by n_regionkey order by n_name) from nation",
-            "of a window that moves, or by place",
-        ),
-        ("select sum(n_nationkey) over (order by n_name) from nation", "of a part of its partition"),
-        ("select sum(n_nationkey) over (partition by n_nationkey / 2.0e0) from nation", "of a window by Float64"),
-        (
-            "select sum(n) filter (where n > 3) over () from (select n_nationkey as n from nation)",
-            "of a window with a filter",
-        ),
-        // Made twice, the first rows might be others.
-        (
-            "select k, count(*) over () from (select l_orderkey as k from lineitem order by l_tax limit 5)",
-            "WindowAggExec",
-        ),
-    ] {
+    for (sql, expected) in [(
+        "select sum(n) filter (where n > 3) over () from (select n_nationkey as n from nation)",
+        "of a window with a filter",
+    )] {
         let text = shown(&physical(&context, sql).await);
         assert!(text.contains(expected), "{sql}:\n{text}");
     }
+}
+
+#[tokio::test]
+async fn windows_are_sorted_on_devices() {
+    let context = resident().await;
+    for (sql, sorts) in [
+        ("select row_number() over (partition by n_regionkey order by n_name) from nation", 1),
+        ("select sum(n_nationkey) over (order by n_name) from nation", 1),
+        ("select sum(n_nationkey) over (partition by n_nationkey / 2.0e0) from nation", 1),
+        // Made twice, the first rows might be others.
+        (
+            "select k, count(*) over () from (select l_orderkey as k from lineitem join orders on l_orderkey = o_orderkey limit 5)",
+            1,
+        ),
+        (
+            "select n_name, rank() over w, lag(n_name, 2, 'none') over w, first_value(n_name) over w, ntile(3) over w,
+                avg(n_nationkey) over (partition by n_regionkey order by n_name rows between 2 preceding and 1 following)
+            from nation window w as (partition by n_regionkey order by n_name)",
+            1,
+        ),
+        (
+            "select max(n_nationkey) over (order by n_name groups between 1 preceding and unbounded following) from nation",
+            1,
+        ),
+    ] {
+        let plan = physical(&context, sql).await;
+        let (placement, text) = (warpjoin_datafusion::Placement::of(&plan), shown(&plan));
+        assert_eq!((placement.device.len(), placement.sorts()), (1, sorts), "{sql}:\n{text}");
+        assert!(text.contains("Window: [") && !text.contains("WindowAggExec"), "{sql}:\n{text}");
+    }
+    for (sql, expected) in [
+        (
+            "select sum(n_nationkey) over (order by n_nationkey range between 2 preceding and current row) from nation",
+            "of a frame by distances of values",
+        ),
+        (
+            "select min(n_name) over (order by n_regionkey groups between 1 preceding and 1 following) from nation",
+            "of a frame that both begins and ends with peers",
+        ),
+        ("select lag(n_name) ignore nulls over (order by n_nationkey) from nation", "lag that skips nulls"),
+        ("select var_pop(n_nationkey) over (order by n_nationkey) from nation", "var_pop of a window"),
+        (
+            "select count(n_name) filter (where n_nationkey > 3) over (order by n_nationkey) from nation",
+            "of a window with a filter",
+        ),
+    ] {
+        let text = shown(&physical(&context, sql).await);
+        assert!(text.contains(expected) && text.contains("WindowAggExec"), "{sql}:\n{text}");
+    }
+}
+
+/// On the CPU they go from row to row.
+#[tokio::test]
+async fn windows_of_cpu_rows_start_a_part() {
+    let context = uploaded();
+    let placement = placement(&context, "select row_number() over (order by l_tax, l_orderkey) from lineitem").await;
+    assert_eq!((placement.device.len(), placement.sorts()), (1, 1), "{placement:?}");
 }
 
 #[tokio::test]

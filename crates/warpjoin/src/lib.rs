@@ -18,6 +18,7 @@ pub mod plan;
 mod session;
 mod string_test;
 mod table;
+pub mod window;
 
 pub use error::{Error, Reason, Result};
 pub use exec::{ExecOptions, JoinForm, QueryMetrics, QueryOutput};

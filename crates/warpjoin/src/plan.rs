@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 
 use crate::Table;
 use crate::expr::Expr;
+use crate::window::WindowCall;
 
 /// A node of the device plan.
 #[derive(Debug, Clone)]
@@ -95,6 +96,18 @@ pub enum PlanKind {
         sets: Vec<GroupingSet>,
         /// The aggregates, of each set.
         aggregates: Vec<AggregateCall>,
+    },
+    /// The input's columns, then one a call. Rows come out partition after partition in ascending order, nulls last, and in
+    /// the order of the keys within; rows that are equal in both come in any order, which is the same for all calls.
+    Window {
+        /// Input.
+        input: Box<Plan>,
+        /// Rows of equal values are a partition; nulls equal each other, floats are told apart as their total order does.
+        partition_by: Vec<Expr>,
+        /// The order within a partition.
+        order_by: Vec<SortKey>,
+        /// The functions.
+        calls: Vec<WindowCall>,
     },
     /// The rows of all inputs (UNION ALL), whose columns have this node's types.
     Union {
@@ -383,6 +396,15 @@ impl Plan {
         }
     }
 
+    /// Whether the first rows of it are those of an order: its own, or that of a window that nobody asked for.
+    pub fn has_first_rows(&self) -> bool {
+        match &self.kind {
+            PlanKind::Sort { .. } | PlanKind::Window { .. } => true,
+            PlanKind::Project { input, .. } | PlanKind::Limit { input, .. } => input.has_first_rows(),
+            _ => false,
+        }
+    }
+
     /// Direct inputs.
     pub fn inputs(&self) -> Vec<&Plan> {
         match &self.kind {
@@ -394,6 +416,7 @@ impl Plan {
             | PlanKind::Sort { input, .. }
             | PlanKind::Limit { input, .. }
             | PlanKind::GroupingSets { input, .. }
+            | PlanKind::Window { input, .. }
             | PlanKind::Numbered { input } => vec![input],
             PlanKind::Join(join) => vec![&join.build, &join.probe],
             PlanKind::Union { inputs } => inputs.iter().collect(),
@@ -424,6 +447,7 @@ impl Plan {
             | PlanKind::Sort { input, .. }
             | PlanKind::Limit { input, .. }
             | PlanKind::GroupingSets { input, .. }
+            | PlanKind::Window { input, .. }
             | PlanKind::Numbered { input }
             | PlanKind::Marked { input, .. } => vec![input],
             PlanKind::Join(join) => vec![&mut join.build, &mut join.probe],
@@ -475,6 +499,11 @@ impl Plan {
                 let calls: Vec<String> = aggregates.iter().map(AggregateCall::to_string).collect();
                 let sets: Vec<String> = sets.iter().map(|set| format!("{:?}", set.keys)).collect();
                 format!("GroupBy: [{}] by sets {}, [{}]", list(group_by), sets.join(" "), calls.join(", "))
+            }
+            PlanKind::Window { partition_by, order_by, calls, .. } => {
+                let calls: Vec<String> = calls.iter().map(WindowCall::to_string).collect();
+                let keys: Vec<String> = order_by.iter().map(SortKey::to_string).collect();
+                format!("Window: [{}] by [{}], order [{}]", calls.join(", "), list(partition_by), keys.join(", "))
             }
             PlanKind::Union { inputs } => format!("Union: {} inputs", inputs.len()),
             PlanKind::Numbered { .. } => "Numbered".to_string(),

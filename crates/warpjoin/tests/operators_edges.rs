@@ -31,6 +31,12 @@ fn sorts_equal_the_oracle() {
     edges::check(&simulated(), &edges::of_sorts(), &edges::sort_settings());
 }
 
+/// Window functions.
+#[test]
+fn windows_equal_the_oracle() {
+    edges::check(&simulated(), &edges::of_windows(), &edges::sort_settings());
+}
+
 /// The edges of group-bys are there for its four ways to a group: each must be taken.
 #[test]
 fn every_way_to_a_group_is_taken() {

@@ -1,10 +1,10 @@
 //! A table whose claim is a plain load and store must lose keys within 100 schedules; as it is,
-//! it must not. The same for a sort whose blocks forget the tiles before theirs. So the schedules that the other tests explore can show such mistakes.
+//! it must not. The same for a sort, and a scan, whose blocks forget the tiles before theirs. So the schedules that the other tests explore can show such mistakes.
 
 mod common;
 
 use arrow::datatypes::DataType;
-use common::edges::{ints, join_of, keyed, sort_of};
+use common::edges::{ints, join_of, keyed, sort_of, window_of};
 use common::sessions::{Opener, simulated};
 use common::settings::Settings;
 use warpjoin_device::{Arg, Launch, ModuleSource, SimOptions, open_simulated};
@@ -229,4 +229,66 @@ fn looks_back(module: &ModuleSource, seed: u64) -> bool {
 #[test]
 fn a_block_that_forgets_a_tile_shows() {
     shows(sort_pass, looks_back);
+}
+
+/// Rows of a tile of a scan by 64 threads, and tiles: more than a warp looks at together.
+const SCAN_ROWS: u64 = 64 * 8;
+const SCAN_TILES: u64 = 36;
+
+/// The window's sum, where a block forgets what it saw before; or as it is.
+fn scan_sums(mutated: bool) -> ModuleSource {
+    let session = simulated().open(1).expect("devices");
+    window_of("any", 40, 10).case.run(&session, &Settings::default()).expect("rows");
+    let sources = session.devices()[0].compiled_sources();
+    let mut module =
+        sources.into_iter().find(|source| source.text == warpjoin_kernels::WINDOW.text).expect("window.cu");
+    let file = warpjoin_kernels::HEADERS.iter().find(|file| file.name == "wj/scan.cuh").expect("a header");
+    let mut scan = file.text.replace("#pragma once", "");
+    if mutated {
+        let adds = "carry = Op::of(lane_of(value, 0), carry);";
+        assert!(scan.contains(adds), "it adds up what tiles have published");
+        scan = scan.replace(adds, "carry = lane_of(value, 0);");
+    }
+    module.text = module.text.replace("#include \"wj/scan.cuh\"", &scan);
+    module.entries = vec!["window_add_64".into()];
+    module
+}
+
+/// Whether the last tile's sums come behind those of the first, which has published all up to its end, and of all others,
+/// which have published their own only: simulated blocks never meet the like.
+fn scan_looks_back(module: &ModuleSource, seed: u64) -> bool {
+    let rows = SCAN_TILES * SCAN_ROWS;
+    let values: Vec<u64> = (0..rows).map(|row| row % 7).collect();
+    let last = SCAN_TILES as usize - 1;
+    // Two states a word: the first tile has published all up to its end, the last one nothing.
+    let mut states = vec![1 << 32 | 1; SCAN_TILES as usize / 2];
+    (states[0], states[last / 2]) = (1 << 32 | 2, 1);
+    let of_tile: Vec<u64> = (0..SCAN_TILES).map(|tile| tile + 1).collect();
+    let mut up_to_tile = vec![0; SCAN_TILES as usize];
+    up_to_tile[0] = 1000;
+    let before = 1000 + of_tile[1..last].iter().sum::<u64>();
+    let buffers = [
+        values.clone(),
+        vec![0; rows as usize / 2],
+        vec![0; rows as usize],
+        vec![SCAN_TILES - 1],
+        states,
+        of_tile,
+        up_to_tile,
+        vec![0; 4],
+    ];
+    let source = [Ok(0), Err(0), Err(0), Err(8), Err(0), Err(0)];
+    let segments = [Ok(1), Err(0), Err(0), Err(rows), Ok(2)];
+    let after = run(module, seed, &buffers, &[&source[..], &segments, &[Ok(3), Ok(4), Ok(5), Ok(6), Ok(7)]].concat());
+    let mut sum = before;
+    let is_right = (last * SCAN_ROWS as usize..rows as usize).all(|row| {
+        sum += values[row];
+        after[2][row] == sum
+    });
+    is_right && after[6][last] == sum && after[4][last / 2] == 2 << 32 | 1
+}
+
+#[test]
+fn a_scan_that_forgets_tiles_shows() {
+    shows(scan_sums, scan_looks_back);
 }

@@ -29,7 +29,13 @@ fn corpus() -> HashSet<ModuleSource> {
     let mut cases: Vec<_> = edges::all(true).into_iter().step_by(3).map(|edge| edge.case).collect();
     cases.extend(edges::of_functions().into_iter().map(|edge| edge.case));
     let is_small = |case: &Case| case.inputs.iter().all(|batch| batch.num_rows() <= 400);
-    cases.extend(edges::of_sorts().into_iter().map(|edge| edge.case).filter(is_small));
+    cases.extend(
+        edges::of_sorts()
+            .into_iter()
+            .chain(edges::of_windows().into_iter().step_by(4))
+            .map(|edge| edge.case)
+            .filter(is_small),
+    );
     for (case, settings) in cases.iter_mut().zip(edges::settings().into_iter().cycle()) {
         case.settings = Settings { devices: settings.devices.min(2), ..settings };
     }
@@ -93,6 +99,7 @@ fn kernels_compile_for_every_architecture() {
         warpjoin_kernels::WORDS,
         warpjoin_kernels::SORT,
         warpjoin_kernels::TOP_K,
+        warpjoin_kernels::WINDOW,
         warpjoin_kernels::HASH_TABLE,
         warpjoin_kernels::HASH_LISTS,
         warpjoin_kernels::STRINGS,

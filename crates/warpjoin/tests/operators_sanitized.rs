@@ -35,6 +35,16 @@ fn sorts_are_clean() {
     });
 }
 
+/// Windows of few rows.
+#[test]
+fn windows_are_clean() {
+    let is_small = |edge: &edges::Edge| edge.case.inputs.iter().all(|batch| batch.num_rows() <= 200);
+    sanitized("windows_are_clean", |devices| {
+        let some: Vec<_> = edges::of_windows().into_iter().filter(is_small).step_by(9).collect();
+        edges::check(devices, &some, &edges::sort_settings()[1..4]);
+    });
+}
+
 /// Every fifth edge of few rows, and of functions: compiling for the sanitizers takes long.
 fn some_edges() -> Vec<edges::Edge> {
     edges::all(true).into_iter().chain(edges::of_functions()).step_by(5).collect()

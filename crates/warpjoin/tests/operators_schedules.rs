@@ -5,7 +5,7 @@ mod common;
 
 use arrow::datatypes::DataType;
 use common::case::{Case, Outcome};
-use common::edges::{group_of, ints, join_of, keyed, sort_of};
+use common::edges::{group_of, ints, join_of, keyed, sort_of, window_of};
 use common::sanitized::{is_child, run_again};
 use common::sessions::{Opener, Simulated, in_threads};
 use common::settings::Settings;
@@ -132,6 +132,11 @@ fn first_rows_are_collected() {
 #[test]
 fn few_rows_are_sorted_by_a_block() {
     explore(&sort_of("few", ints((0..300).map(|row| Some(row * 7 % 100))), 2, Some(200)).case);
+}
+
+#[test]
+fn scans_of_windows_look_back() {
+    explore(&window_of("windows", 1300, 400).case);
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl WarpjoinExec {
         self.state.fallback()
     }
 
-    /// Sorts in it, and first rows of an order.
+    /// Sorts in it, windows, and first rows of an order.
     pub fn sorts(&self) -> usize {
         self.part.operators.sorts
     }

@@ -40,7 +40,7 @@ pub(crate) struct Operators {
     pub joins: usize,
     /// Aggregates, a partial and its final one counted once.
     pub aggregates: usize,
-    /// Sorts, and first rows of an order.
+    /// Sorts, windows, and first rows of an order.
     pub sorts: usize,
 }
 

@@ -34,7 +34,7 @@ use crate::scan::DeviceScanExec;
 use candidate::Candidate;
 
 pub(crate) use candidate::Operators;
-pub(crate) use sort::works_on_device_rows;
+pub(crate) use sort::may_start_part;
 
 /// A node that stays on the CPU although devices were there.
 #[derive(Debug, Clone)]

@@ -49,14 +49,13 @@ fn step(node: &Arc<dyn ExecutionPlan>) -> Option<(&Arc<dyn ExecutionPlan>, Step<
     merge.fetch().map(|fetch| (merge.input(), Step::Limit { skip: 0, fetch: Some(fetch) }))
 }
 
-/// Whether the node sorts rows of a table that is on devices, or looks at windows of them: then there is something to do
-/// for devices.
-pub(crate) fn works_on_device_rows(node: &Arc<dyn ExecutionPlan>) -> bool {
+/// Whether the node is a window, or sorts rows of a table that is on devices: then there is something to do for devices.
+pub(crate) fn may_start_part(node: &Arc<dyn ExecutionPlan>) -> bool {
     fn reads_device(node: &Arc<dyn ExecutionPlan>) -> bool {
         node.is::<DeviceScanExec>() || node.children().into_iter().any(reads_device)
     }
-    let works = node.is::<SortExec>() || node.is::<WindowAggExec>() || node.is::<BoundedWindowAggExec>();
-    works && reads_device(node)
+    let is_window = node.is::<WindowAggExec>() || node.is::<BoundedWindowAggExec>();
+    is_window || node.is::<SortExec>() && reads_device(node)
 }
 
 impl Matcher<'_> {
@@ -76,7 +75,7 @@ impl Matcher<'_> {
             },
             |relation| match step {
                 Step::Sort { ordering, fetch } => relation.sort(ordering, fetch),
-                Step::Limit { .. } if has_order && !relation.plan.is_ordered() => {
+                Step::Limit { .. } if has_order && !relation.plan.has_first_rows() => {
                     Err(Reason::Node(format!("{} of rows whose order the devices do not keep", node.name())))
                 }
                 Step::Limit { skip, fetch } => relation.limit(skip, fetch),

@@ -1,26 +1,39 @@
-//! Window aggregates over whole partitions: a group-by, joined back to its input by the partition.
+//! Windows. Aggregates over whole partitions are a group-by, joined back to its input by the partition, where the input gives
+//! the same rows each time; all else is a window of the device plan.
 //!
-//! Like sorts they join a part, or start one over a resident table. What depends on the place of a row in its partition
-//! stays on the CPU.
+//! Like joins they start a part: on the CPU they go from row to row.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::Result;
-use datafusion::logical_expr::{WindowFrameBound, WindowFrameUnits};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::functions_window::cume_dist::CumeDist;
+use datafusion::functions_window::lead_lag::{WindowShift, WindowShiftKind};
+use datafusion::functions_window::nth_value::{NthValue, NthValueKind};
+use datafusion::functions_window::ntile::Ntile;
+use datafusion::functions_window::rank::Rank;
+use datafusion::functions_window::row_number::RowNumber;
+use datafusion::logical_expr::{WindowFrame, WindowFrameBound, WindowFrameUnits};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::window::{PlainAggregateWindowExpr, WindowExpr};
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_expr::window::{
+    PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr, StandardWindowFunctionExpr, WindowExpr,
+};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowUDFExpr};
 use warpjoin::Reason;
 use warpjoin::exec::check;
 use warpjoin::expr::{Expr, Scalar};
-use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
+use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
+use warpjoin::window::{Frame, FrameBound, WindowCall, WindowFunction};
 
 use super::aggregate::Call;
-use super::candidate::Operators;
+use super::candidate::{Candidate, Operators};
 use super::relation::{PhysicalExprs, Relation};
 use super::{Matcher, Outcome};
+use crate::translate::translate;
 
 impl Matcher<'_> {
     /// A node of window functions; `None` for other nodes.
@@ -32,14 +45,37 @@ impl Matcher<'_> {
         } else {
             return Ok(None);
         };
-        let added = |_: &Relation, _| Operators { joins: 1, aggregates: 1, sorts: 0 };
-        let outcome = self.row_wise_with(node, input, added, |input| input.windows(exprs, &node.schema()))?;
-        Ok(Some(outcome))
+        let input = self.visit(input)?;
+        let candidate = self.input(&input);
+        let grown = candidate.and_then(|candidate| {
+            let (relation, added) = candidate.relation.window(exprs, &node.schema())?;
+            Ok((candidate, relation, added))
+        });
+        Ok(Some(match grown {
+            Ok((candidate, relation, added)) => {
+                Outcome::Device(Box::new(Candidate::grown(node, relation, vec![candidate], added)?))
+            }
+            Err(reason) => {
+                self.decline(node, reason, false);
+                self.keep_over(node, vec![input])?
+            }
+        }))
     }
 }
 
 impl Relation {
-    /// Each row with aggregates of its partition behind it.
+    /// Each row with the results of a window behind it, and what that adds to a part.
+    fn window(&self, exprs: &[Arc<dyn WindowExpr>], schema: &SchemaRef) -> Result<(Relation, Operators), Reason> {
+        match self.windows(exprs, schema) {
+            Ok(relation) => Ok((relation, Operators { joins: 1, aggregates: 1, sorts: 0 })),
+            Err(_) => {
+                let relation = self.sorted_windows(exprs, schema)?;
+                Ok((relation, Operators { sorts: 1, ..Operators::default() }))
+            }
+        }
+    }
+
+    /// The same by a group-by, of whole partitions.
     fn windows(&self, exprs: &[Arc<dyn WindowExpr>], schema: &SchemaRef) -> Result<Relation, Reason> {
         let Some(first) = exprs.first() else { return Err(Reason::Node("a window without functions".to_string())) };
         if !is_repeatable(&self.plan) {
@@ -105,14 +141,197 @@ impl Relation {
     }
 }
 
+impl Relation {
+    /// The same by a sort: rows come in the order of the window.
+    fn sorted_windows(&self, exprs: &[Arc<dyn WindowExpr>], schema: &SchemaRef) -> Result<Relation, Reason> {
+        let Some(first) = exprs.first() else { return Err(Reason::Node("a window without functions".to_string())) };
+        let (partition_by, order_by) = (first.partition_by(), first.order_by());
+        if exprs.iter().any(|expr| expr.partition_by() != partition_by || expr.order_by() != order_by) {
+            return Err(Reason::Aggregate("of windows with several partitions or orders".to_string()));
+        }
+        let keys: PhysicalExprs = order_by.iter().map(|key| Arc::clone(&key.expr)).collect();
+        let order_by = (self.translate_all(&keys)?.into_iter().zip(order_by))
+            .map(|(expr, key)| SortKey {
+                expr,
+                descending: key.options.descending,
+                nulls_first: key.options.nulls_first,
+            })
+            .collect();
+        let calls = exprs.iter().map(|expr| self.window_call(expr.as_ref())).collect::<Result<_, _>>()?;
+        let input = Box::new(self.plan.clone());
+        let kind = PlanKind::Window { input, partition_by: self.translate_all(partition_by)?, order_by, calls };
+        let plan = Plan { kind, schema: Arc::clone(schema) };
+        check(&plan)?;
+        Ok(Relation { plan })
+    }
+
+    fn window_call(&self, expr: &dyn WindowExpr) -> Result<WindowCall, Reason> {
+        let field = expr.field().map_err(|error| Reason::Node(error.to_string()))?;
+        let data_type = field.data_type().clone();
+        if let Some(standard) = expr.as_any().downcast_ref::<StandardWindowExpr>() {
+            let function: &dyn StandardWindowFunctionExpr = standard.get_standard_func_expr().as_ref();
+            let Some(function) = function.as_any().downcast_ref::<WindowUDFExpr>() else {
+                return Err(Reason::Aggregate(expr.name().to_string()));
+            };
+            return self.standard_call(function, expr.get_window_frame(), data_type);
+        }
+        let plain = expr.as_any().downcast_ref::<PlainAggregateWindowExpr>();
+        let sliding = expr.as_any().downcast_ref::<SlidingAggregateWindowExpr>();
+        let (aggregate, text) = match (plain, sliding) {
+            (Some(plain), _) => (plain.get_aggregate_expr(), format!("{plain:?}")),
+            (_, Some(sliding)) => (sliding.get_aggregate_expr(), format!("{sliding:?}")),
+            _ => return Err(Reason::Aggregate(expr.name().to_string())),
+        };
+        if !has_no_filter(&text) {
+            return Err(Reason::Aggregate(format!("{} of a window with a filter", expr.name())));
+        }
+        let mut exprs: PhysicalExprs = vec![];
+        let call = Call::new(aggregate, None, &mut exprs)?.of(&self.translate_all(&exprs)?, &data_type);
+        if call.is_distinct || call.second.is_some() || call.filter.is_some() || !call.order_by.is_empty() {
+            return Err(Reason::Aggregate(format!("{} of a window", expr.name())));
+        }
+        let function = match call.function {
+            AggregateFunction::First => WindowFunction::First,
+            AggregateFunction::Last => WindowFunction::Last,
+            function => WindowFunction::Aggregate(function),
+        };
+        let frame = frame_of(expr.get_window_frame())?;
+        Ok(WindowCall { function, argument: call.argument, default: None, frame, data_type })
+    }
+
+    /// A function that is no aggregate.
+    fn standard_call(
+        &self,
+        expr: &WindowUDFExpr,
+        frame: &WindowFrame,
+        data_type: DataType,
+    ) -> Result<WindowCall, Reason> {
+        let name = expr.fun().name();
+        let declined = |what: &str| Err(Reason::Aggregate(format!("{name} {what}")));
+        // Not to be seen by others in any other way.
+        if !format!("{expr:?}").ends_with("is_reversed: false, ignore_nulls: false }") {
+            return declined("that skips nulls, or of a window read from behind");
+        }
+        let implementation: &dyn Any = expr.fun().inner().as_ref();
+        let number = |position: usize| integer(expr.args().get(position));
+        let mut call = WindowCall {
+            function: WindowFunction::RowNumber,
+            argument: None,
+            default: None,
+            frame: Frame::PARTITION,
+            data_type,
+        };
+        let mut reads_value = false;
+        call.function = if implementation.is::<RowNumber>() {
+            WindowFunction::RowNumber
+        } else if let Some(rank) = implementation.downcast_ref::<Rank>() {
+            let is = |other: Rank| *rank == other;
+            match (is(Rank::basic()), is(Rank::dense_rank())) {
+                (true, _) => WindowFunction::Rank,
+                (_, true) => WindowFunction::DenseRank,
+                _ => WindowFunction::PercentRank,
+            }
+        } else if implementation.is::<CumeDist>() {
+            WindowFunction::CumeDist
+        } else if implementation.is::<Ntile>() {
+            match number(0).map(u64::try_from) {
+                Some(Ok(parts @ 1..)) => WindowFunction::Ntile(parts),
+                _ => return declined("of no number of parts"),
+            }
+        } else if let Some(shift) = implementation.downcast_ref::<WindowShift>() {
+            reads_value = true;
+            call.default = self.default_of(expr, &call.data_type)?;
+            let rows = match (expr.args().get(1), number(1)) {
+                (None, _) => 1,
+                (_, Some(rows)) => rows,
+                _ => return declined("by no number of rows"),
+            };
+            WindowFunction::Shift(if *shift.kind() == WindowShiftKind::Lag { rows.saturating_neg() } else { rows })
+        } else if let Some(nth) = implementation.downcast_ref::<NthValue>() {
+            reads_value = true;
+            call.frame = frame_of(frame)?;
+            match (nth.kind(), number(1)) {
+                (NthValueKind::First, _) => WindowFunction::First,
+                (NthValueKind::Last, _) => WindowFunction::Last,
+                (NthValueKind::Nth, Some(place)) if place != i64::MIN => WindowFunction::Nth(place),
+                (NthValueKind::Nth, _) => return declined("of no place"),
+            }
+        } else {
+            return declined("of a window");
+        };
+        if reads_value {
+            let arguments = StandardWindowFunctionExpr::expressions(expr);
+            let Some(argument) = arguments.first() else { return declined("of nothing") };
+            call.argument = Some(translate(argument, self.scope())?);
+        }
+        Ok(call)
+    }
+
+    /// What LAG and LEAD say where there is no row.
+    fn default_of(&self, expr: &WindowUDFExpr, data_type: &DataType) -> Result<Option<Expr>, Reason> {
+        let Some(default) = expr.args().get(2) else { return Ok(None) };
+        let value = default.downcast_ref::<Literal>().map(Literal::value);
+        let Some(value) = value.and_then(|value| value.cast_to(data_type).ok()) else {
+            return Err(Reason::Aggregate(format!("{} with such a default", expr.fun().name())));
+        };
+        if value.is_null() {
+            return Ok(None);
+        }
+        let literal: Arc<dyn PhysicalExpr> = Arc::new(Literal::new(value));
+        translate(&literal, self.scope()).map(Some)
+    }
+}
+
+/// A number that is written down; null is 0, as it is for DataFusion.
+fn integer(expr: Option<&Arc<dyn PhysicalExpr>>) -> Option<i64> {
+    let value = expr?.downcast_ref::<Literal>()?.value();
+    if value.is_null() {
+        return Some(0);
+    }
+    if !value.data_type().is_integer() {
+        return None;
+    }
+    match value.cast_to(&DataType::Int64).ok()? {
+        ScalarValue::Int64(number) => number,
+        _ => None,
+    }
+}
+
+/// The rows of a partition that count.
+fn frame_of(frame: &WindowFrame) -> Result<Frame, Reason> {
+    let bound = |bound: &WindowFrameBound| {
+        let offset = |value: &ScalarValue, sign: i64| match value {
+            ScalarValue::UInt64(Some(rows)) => Some(sign * i64::try_from(*rows).unwrap_or(i64::MAX)),
+            _ => None,
+        };
+        let places = match bound {
+            _ if bound.is_unbounded() => return Ok(FrameBound::Partition),
+            WindowFrameBound::CurrentRow => Some(0),
+            WindowFrameBound::Preceding(rows) => offset(rows, -1),
+            WindowFrameBound::Following(rows) => offset(rows, 1),
+        };
+        match (frame.units, places) {
+            (WindowFrameUnits::Rows, Some(rows)) => Ok(FrameBound::Rows(rows)),
+            (WindowFrameUnits::Groups, Some(groups)) => Ok(FrameBound::Groups(groups)),
+            (WindowFrameUnits::Range, Some(0)) if *bound == WindowFrameBound::CurrentRow => Ok(FrameBound::Groups(0)),
+            _ => Err(Reason::Aggregate("of a frame by distances of values".to_string())),
+        }
+    };
+    Ok(Frame { start: bound(&frame.start_bound)?, end: bound(&frame.end_bound)? })
+}
+
+/// A filter is not to be seen by others in any other way; what is printed otherwise counts as one.
+fn has_no_filter(text: &str) -> bool {
+    text.ends_with("filter: None }")
+}
+
 /// The aggregate of a window that is the whole partition of every row.
 fn whole_partition(expr: &dyn WindowExpr) -> Result<&AggregateFunctionExpr, Reason> {
     let declined = |what: &str| Err(Reason::Aggregate(format!("{} {what}", expr.name())));
     let Some(plain) = expr.as_any().downcast_ref::<PlainAggregateWindowExpr>() else {
         return declined("of a window that moves, or by place");
     };
-    // A filter is not to be seen by others in any other way; what is printed otherwise counts as one.
-    if !format!("{plain:?}").ends_with("filter: None }") {
+    if !has_no_filter(&format!("{plain:?}")) {
         return declined("of a window with a filter");
     }
     let frame = expr.get_window_frame();

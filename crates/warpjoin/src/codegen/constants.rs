@@ -78,6 +78,69 @@ pub(crate) mod top_k_state {
     pub(crate) const WORDS: usize = 8;
 }
 
+/// Rows of a tile of a window's scan that one thread takes, and words of the keys that it looks at.
+pub(crate) const WINDOW_ITEMS: u32 = 8;
+pub(crate) const WINDOW_WORDS: usize = 16;
+
+/// What the kernels of windows tell apart.
+pub(crate) mod window_kind {
+    /// Bounds of frames.
+    pub(crate) const PARTITION: u64 = 0;
+    pub(crate) const ROWS: u64 = 1;
+    pub(crate) const GROUPS: u64 = 2;
+    /// Stored values.
+    pub(crate) const INT: u64 = 0;
+    pub(crate) const F32: u64 = 1;
+    pub(crate) const F64: u64 = 2;
+    /// Places and counts.
+    pub(crate) const ROW_NUMBER: u64 = 0;
+    pub(crate) const RANK: u64 = 1;
+    pub(crate) const DENSE_RANK: u64 = 2;
+    pub(crate) const PERCENT_RANK: u64 = 3;
+    pub(crate) const CUME_DIST: u64 = 4;
+    pub(crate) const NTILE: u64 = 5;
+    pub(crate) const FOUND: u64 = 6;
+    pub(crate) const COUNT: u64 = 7;
+    /// How scans make the result of a frame.
+    pub(crate) const DIFFERENCE: u64 = 0;
+    pub(crate) const FORWARD: u64 = 1;
+    pub(crate) const BACKWARD: u64 = 2;
+    pub(crate) const STRETCHES: u64 = 3;
+    /// Which row's value.
+    pub(crate) const SHIFT: u64 = 0;
+    pub(crate) const NTH: u64 = 1;
+}
+
+/// What the kernels of windows are compiled with besides.
+pub(crate) fn window_defines() -> Vec<String> {
+    use window_kind as kind;
+    let words: [(&str, u64); 22] = [
+        ("ITEMS", WINDOW_ITEMS.into()),
+        ("WORDS", WINDOW_WORDS as u64),
+        ("PARTITION", kind::PARTITION),
+        ("ROWS", kind::ROWS),
+        ("GROUPS", kind::GROUPS),
+        ("INT", kind::INT),
+        ("F32", kind::F32),
+        ("F64", kind::F64),
+        ("ROW_NUMBER", kind::ROW_NUMBER),
+        ("RANK", kind::RANK),
+        ("DENSE_RANK", kind::DENSE_RANK),
+        ("PERCENT_RANK", kind::PERCENT_RANK),
+        ("CUME_DIST", kind::CUME_DIST),
+        ("NTILE", kind::NTILE),
+        ("FOUND", kind::FOUND),
+        ("COUNT", kind::COUNT),
+        ("DIFFERENCE", kind::DIFFERENCE),
+        ("FORWARD", kind::FORWARD),
+        ("BACKWARD", kind::BACKWARD),
+        ("STRETCHES", kind::STRETCHES),
+        ("SHIFT", kind::SHIFT),
+        ("NTH", kind::NTH),
+    ];
+    words.iter().map(|(name, value)| format!("WJ_WINDOW_{name}={value}")).collect()
+}
+
 /// What modules that sort are compiled with besides.
 pub(crate) fn sort_defines() -> Vec<String> {
     let words: [(&str, u64); 9] = [

@@ -47,8 +47,8 @@ pub(crate) use compare::IN_LIST_MAX;
 pub(crate) use constants::{
     BLOCK_THREADS, Constants, DEVICES_MAX, GATHER_COLUMNS, PARTITION_ITEMS, PARTITION_THREADS_FEW,
     PARTITION_THREADS_MANY, ROW_WORDS_MAX, SAMPLE_SLOTS, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT,
-    SORT_DIGIT_BITS, SORT_DIGITS, SORT_FEW_ROWS, SORT_FEW_WORDS, SORT_ITEMS, SORT_THREADS, TOP_K_DIGIT_BITS, control,
-    group_counter, sort_defines, status, top_k_state,
+    SORT_DIGIT_BITS, SORT_DIGITS, SORT_FEW_ROWS, SORT_FEW_WORDS, SORT_ITEMS, SORT_THREADS, TOP_K_DIGIT_BITS,
+    WINDOW_ITEMS, WINDOW_WORDS, control, group_counter, sort_defines, status, top_k_state, window_defines, window_kind,
 };
 pub(crate) use emitter::ValidityForm;
 pub(crate) use expr::conjuncts;
@@ -61,7 +61,8 @@ pub(crate) use regroup::regroup;
 pub use shapes::GroupByForm;
 pub(crate) use shapes::{
     Accumulator, DirectSlots, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey,
-    ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape, SourceShape, Step, StoredKey, Term, WordSlots,
+    ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape, SourceShape, Step, StoredKey, Term, WindowKeys,
+    WordSlots,
 };
 pub(crate) use store::common_columns;
-pub(crate) use value::is_string;
+pub(crate) use value::{Kind, Range, is_string, range_of_type};

@@ -10,7 +10,7 @@ use super::expr::evaluate;
 use super::lookup;
 use super::packing::lower;
 use super::params::Binding;
-use super::shapes::SortShape;
+use super::shapes::{SortShape, WindowKeys};
 use super::store::{reserve, write};
 use super::value::{CType, Kind, Range, Value};
 use crate::column::ColumnType;
@@ -33,21 +33,40 @@ pub(crate) fn sort(
     environment: &Environment,
     keys: &[SortKey],
     columns: &[usize],
+    window: Option<&WindowKeys>,
 ) -> Result<SortShape> {
     reserve(emitter);
-    let (words, values) = words_of_keys(emitter, environment, keys)?;
+    let (mut parts, mut values, mut partition_parts) = (vec![], vec![], 0);
+    for (index, key) in keys.iter().enumerate() {
+        values.push(add_key(emitter, environment, key, &mut parts)?);
+        if window.is_some_and(|window| index < window.partition_keys) {
+            partition_parts = parts.len();
+        }
+    }
+    let partition_masks = if window.is_some() { masks_of(&parts, partition_parts) } else { vec![] };
+    let words = words_of(emitter, &parts);
     let word_bits: Vec<u32> = words.iter().map(|word| word.bits).collect();
     let key_column = match (keys, values.as_slice(), word_bits.as_slice()) {
-        ([key], [value], &[bits]) => key_column(key, value, bits, columns),
+        ([key], [value], &[bits]) if window.is_none() => key_column(key, value, bits, columns),
         _ => None,
     };
     let mut outputs: Vec<Value> = words.into_iter().map(stored_word).collect();
     for (position, &column) in columns.iter().enumerate() {
         if key_column.as_ref().is_none_or(|(of_key, _)| *of_key != position) {
-            outputs.push(emitter.column(environment, column)?);
+            let value = emitter.column(environment, column)?;
+            let is_compared = window.is_some_and(|window| window.compared.contains(&position));
+            outputs.push(if is_compared { with_ordered_codes(emitter, value)? } else { value });
         }
     }
-    Ok(SortShape { columns: write(emitter, &outputs), word_bits, key_column })
+    Ok(SortShape { columns: write(emitter, &outputs), word_bits, key_column, partition_masks })
+}
+
+/// Adds the parts of a key; its value.
+fn add_key(emitter: &mut Emitter, environment: &Environment, key: &SortKey, parts: &mut Vec<Part>) -> Result<Value> {
+    let value = evaluate(emitter, &key.expr, environment)?;
+    let value = with_ordered_codes(emitter, value)?;
+    key_parts(emitter, &value, key, parts);
+    Ok(value)
 }
 
 /// The column put out that is stored just as the word of the only key.
@@ -73,10 +92,7 @@ fn words_of_keys(
 ) -> Result<(Vec<Part>, Vec<Value>)> {
     let (mut parts, mut values) = (vec![], vec![]);
     for key in keys {
-        let value = evaluate(emitter, &key.expr, environment)?;
-        let value = with_ordered_codes(emitter, value)?;
-        key_parts(emitter, &value, key, &mut parts);
-        values.push(value);
+        values.push(add_key(emitter, environment, key, &mut parts)?);
     }
     Ok((words_of(emitter, &parts), values))
 }
@@ -150,6 +166,24 @@ fn key_parts(emitter: &mut Emitter, value: &Value, key: &SortKey, parts: &mut Ve
             }
         },
     }
+}
+
+/// Bits of each word of parts that lie in it, as [`words_of`] puts them.
+fn masks_of(parts: &[Part], wanted: usize) -> Vec<u64> {
+    // Parts of each word: bits, and whether they are wanted.
+    let mut words: Vec<(u32, u64)> = vec![];
+    for (index, part) in parts.iter().enumerate() {
+        let ones = if part.bits == 64 { u64::MAX } else { (1u64 << part.bits) - 1 };
+        let own = if index < wanted { ones } else { 0 };
+        match words.last_mut() {
+            Some((bits, mask)) if *bits + part.bits <= 64 => {
+                *mask = mask.checked_shl(part.bits).unwrap_or(0) | own;
+                *bits += part.bits;
+            }
+            _ => words.push((part.bits, own)),
+        }
+    }
+    words.into_iter().map(|(_, mask)| mask).collect()
 }
 
 /// Puts parts side by side, each into the word before it if there is room.

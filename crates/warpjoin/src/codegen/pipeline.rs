@@ -344,7 +344,10 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
             let route = store::Route { shape, keys, null_equals_null: *null_equals_null, columns };
             rows(store::route(emitter, environment, &route, *keeps_unmatched)?)
         }
-        Sink::Sort { keys, columns } => (SinkShape::Sort(order::sort(emitter, environment, keys, columns)?), frame()),
+        Sink::Sort { keys, columns, window } => {
+            (SinkShape::Sort(order::sort(emitter, environment, keys, columns, window.as_ref())?), frame())
+        }
+        Sink::InPlace(columns) => rows(store::in_place(emitter, environment, columns)?),
         Sink::RouteGroups { keys, columns } => rows(store::route_groups(emitter, environment, keys, columns)?),
         Sink::Sketch { keys } => {
             let head = Some(sketch::sketch(emitter, environment, keys)?);

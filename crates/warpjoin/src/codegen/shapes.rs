@@ -93,6 +93,17 @@ pub(crate) struct SortShape {
     pub word_bits: Vec<u32>,
     /// The column put out, by position and with its type, that is the only word itself, and is not stored again.
     pub key_column: Option<(usize, ColumnType)>,
+    /// Bits of each word that are of the keys of a window's partitions; none of other sorts.
+    pub partition_masks: Vec<u64>,
+}
+
+/// What a window wants of the rows that it has sorted.
+#[derive(Debug, Clone)]
+pub(crate) struct WindowKeys {
+    /// How many of the keys, from the first one on, are those of partitions.
+    pub partition_keys: usize,
+    /// Columns, by position among those put out, whose strings are stored as codes that compare like them.
+    pub compared: Vec<usize>,
 }
 
 /// Which kernel of a partition is asked for.
@@ -327,8 +338,10 @@ pub(crate) enum Sink {
     /// Writes a key word for routing a group, then columns of the last step. Without keys every row
     /// goes to one device.
     RouteGroups { keys: Vec<usize>, columns: Vec<usize> },
-    /// Writes the words of an order's keys, then columns of the last step.
-    Sort { keys: Vec<SortKey>, columns: Vec<usize> },
+    /// Writes the words of an order's keys, then columns of the last step. For a window every column is stored.
+    Sort { keys: Vec<SortKey>, columns: Vec<usize>, window: Option<WindowKeys> },
+    /// Writes columns of the last step where they were read: every row of the source is written, at its own place.
+    InPlace(Vec<usize>),
     /// Counts or writes rows of words by partition. The steps before hold no probe.
     Partition { stage: PartitionStage, rows: RowSpec },
     /// Counts rows and different keys of a sample.

@@ -87,6 +87,13 @@ pub(crate) fn materialise(
     Ok(write(emitter, &values))
 }
 
+/// Emits [`super::shapes::Sink::InPlace`].
+pub(crate) fn in_place(emitter: &mut Emitter, environment: &Environment, columns: &[usize]) -> Result<Vec<ColumnType>> {
+    emitter.line("const u64 place = row;");
+    let values = columns.iter().map(|&c| emitter.column(environment, c)).collect::<Result<Vec<_>>>()?;
+    Ok(write(emitter, &values))
+}
+
 /// Emits [`super::shapes::Sink::Conform`].
 pub(crate) fn conform(
     emitter: &mut Emitter,

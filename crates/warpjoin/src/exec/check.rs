@@ -7,6 +7,7 @@ use crate::codegen::{IN_LIST_MAX, check_cast, check_function, is_string};
 use crate::column::check_type;
 use crate::expr::{ArithmeticOp, Expr, ExprKind};
 use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Moment, Plan, PlanKind};
+use crate::window::{WindowCall, WindowFunction};
 
 /// Checks types, expressions, joins and aggregates of a plan, without looking at data.
 ///
@@ -32,6 +33,11 @@ pub fn check(plan: &Plan) -> Result<(), Reason> {
             check_sets(plan, group_by.len(), sets)?;
             check_aggregates(group_by, aggregates)
         }
+        PlanKind::Window { partition_by, order_by, calls, .. } => {
+            partition_by.iter().try_for_each(check_expr)?;
+            order_by.iter().try_for_each(|key| check_expr(&key.expr))?;
+            calls.iter().try_for_each(check_window_call)
+        }
         PlanKind::Union { inputs } => check_union(plan, inputs),
         PlanKind::Shared(_) | PlanKind::Numbered { .. } => Ok(()),
     }
@@ -41,6 +47,45 @@ fn check_aggregates(group_by: &[Expr], aggregates: &[AggregateCall]) -> Result<(
     group_by.iter().try_for_each(check_expr)?;
     aggregates.iter().try_for_each(check_aggregate)?;
     aggregates.iter().filter(|call| call.is_distinct).try_for_each(check_distinct)
+}
+
+fn check_window_call(call: &WindowCall) -> Result<(), Reason> {
+    let declined = |what: &str| Err(Reason::Aggregate(format!("{}{what}", call.function)));
+    call.check_frame()?;
+    for expr in call.argument.iter().chain(&call.default) {
+        check_expr(expr)?;
+    }
+    let is_of = |data_type: DataType| call.argument.is_none() && call.data_type == data_type;
+    match (call.function, &call.argument) {
+        (WindowFunction::Ntile(0), _) => declined(" of no parts"),
+        (WindowFunction::RowNumber | WindowFunction::Rank | WindowFunction::DenseRank, _)
+        | (WindowFunction::Ntile(_), _) => {
+            if is_of(DataType::UInt64) {
+                Ok(())
+            } else {
+                declined(" as another type")
+            }
+        }
+        (WindowFunction::PercentRank | WindowFunction::CumeDist, _) => {
+            if is_of(DataType::Float64) {
+                Ok(())
+            } else {
+                declined(" as another type")
+            }
+        }
+        (WindowFunction::Aggregate(function), argument) => {
+            use AggregateFunction::{Avg, Count, Max, Min, Sum};
+            if !matches!(function, Count | Sum | Avg | Min | Max) {
+                return declined(" of a window");
+            }
+            check_aggregate(&AggregateCall::new(function, argument.clone(), call.data_type.clone()))
+        }
+        (_, Some(argument)) if argument.data_type == call.data_type => match &call.default {
+            Some(default) if default.data_type != call.data_type => declined(" with a default of another type"),
+            _ => Ok(()),
+        },
+        _ => declined(" without an argument of its type"),
+    }
 }
 
 fn check_sets(plan: &Plan, keys: usize, sets: &[GroupingSet]) -> Result<(), Reason> {

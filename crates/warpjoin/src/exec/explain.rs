@@ -100,6 +100,12 @@ impl Explain<'_> {
                 let input = self.open(input);
                 format!("Union[pipeline {}]", self.close(format!("{input} -> GroupBy[{} sets]", sets.len())))
             }
+            PlanKind::Window { input, calls, .. } => {
+                let input = self.open(input);
+                let keys = self.close(format!("{input} -> SortKeys"));
+                let sorted = self.close(format!("Sort[pipeline {keys}] -> Rows"));
+                format!("Window[{} functions, pipeline {sorted}]", calls.len())
+            }
             PlanKind::Union { inputs } => {
                 let parts: Vec<String> = inputs
                     .iter()
@@ -118,6 +124,9 @@ impl Explain<'_> {
     /// A sort, as it runs: what stands between it and the rows put out is computed before.
     fn sort(&mut self, ordered: &Ordered<'_>) -> String {
         let input = self.open(ordered.input);
+        if ordered.keys.is_none() {
+            return if ordered.projections.is_empty() { input } else { format!("{input} -> Project") };
+        }
         let project = if ordered.projections.is_empty() { "" } else { " -> Project" };
         let keys = self.close(format!("{input}{project} -> SortKeys"));
         let name = if ordered.window.fetch.is_some() { "TopK" } else { "Sort" };
@@ -200,7 +209,7 @@ fn side(plan: &Plan) -> Side {
         PlanKind::Project { input, .. } => side(input),
         PlanKind::Marked { input, mark: Mark::Shared(_) | Mark::Published(_) } => side(input),
         PlanKind::Sort { input, skip: 0, fetch: None, .. } => side(input),
-        PlanKind::Union { .. } | PlanKind::GroupingSets { .. } => Side::Columns(None),
+        PlanKind::Union { .. } | PlanKind::GroupingSets { .. } | PlanKind::Window { .. } => Side::Columns(None),
         PlanKind::Shared(plan) => side(plan),
         PlanKind::Numbered { input } => side(input),
         PlanKind::Filter { .. }

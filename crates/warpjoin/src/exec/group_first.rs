@@ -115,7 +115,7 @@ impl Query<'_> {
     fn order_words(&mut self, rows: &Plan, order: &[SortKey]) -> Result<(usize, u32)> {
         let relation = self.relation(rows)?;
         let mut bits_of = |keys: &[SortKey]| {
-            let sink = Sink::Sort { keys: keys.to_vec(), columns: vec![] };
+            let sink = Sink::Sort { keys: keys.to_vec(), columns: vec![], window: None };
             match self.generate(&relation, &sink)?.sink {
                 SinkShape::Sort(shape) => Ok(shape.word_bits),
                 _ => Err(Error::internal("an order without words")),

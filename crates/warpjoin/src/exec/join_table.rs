@@ -153,8 +153,9 @@ impl Query<'_> {
         let l2_bytes = least(|info| info.l2_bytes);
         // A query may have several tables.
         let asked_bytes_max = DIRECT_BYTES_MAX.min(least(|info| info.budget_bytes) / 8);
-        let hash_bytes = (rows_max as f64 / LOAD_FACTOR) as u64 * SLOT_BYTES;
-        let is_small = bytes <= (4 * hash_bytes).max(l2_bytes / 4);
+        // The bound of a dry run may be any number.
+        let hash_bytes = ((rows_max as f64 / LOAD_FACTOR) as u64).saturating_mul(SLOT_BYTES);
+        let is_small = bytes <= hash_bytes.saturating_mul(4).max(l2_bytes / 4);
         (is_small || (is_asked && bytes <= asked_bytes_max)).then_some(slots)
     }
 

@@ -40,6 +40,9 @@ mod sort;
 mod sort_kernels;
 mod string_tests;
 mod union;
+mod window;
+mod window_calls;
+mod window_kernels;
 
 use std::sync::Arc;
 

@@ -16,11 +16,16 @@ pub(crate) struct ExprList {
 impl ExprList {
     /// The position of an expression, and a column that reads it there.
     pub(crate) fn add(&mut self, expr: &Expr) -> Expr {
+        column_of(self.position(expr), expr)
+    }
+
+    /// The position of an expression.
+    pub(crate) fn position(&mut self, expr: &Expr) -> usize {
         let position = self.exprs.iter().position(|known| is_same(known, expr)).unwrap_or(self.exprs.len());
         if position == self.exprs.len() {
             self.exprs.push(expr.clone());
         }
-        column_of(position, expr)
+        position
     }
 }
 

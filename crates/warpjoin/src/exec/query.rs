@@ -15,6 +15,7 @@ use super::relation::{JoinTable, Relation, Source};
 use super::shared::SharedRelations;
 use super::sort::{Ordered, SortFlights, Window};
 use super::string_tests::TestResults;
+use super::window::WindowNode;
 use crate::codegen::Step;
 use crate::column::EncodedColumn;
 use crate::compiler::Customer;
@@ -153,6 +154,9 @@ impl<'a> Query<'a> {
             PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
                 let id_type = plan.schema.field(group_by.len()).data_type();
                 self.grouping_sets(input, group_by, (sets, id_type), aggregates)
+            }
+            PlanKind::Window { input, partition_by, order_by, calls } => {
+                self.window(WindowNode { input, partition_by, order_by, calls })
             }
             PlanKind::Union { inputs } => {
                 let relations = inputs.iter().map(|input| self.relation(input)).collect::<Result<Vec<_>>>()?;

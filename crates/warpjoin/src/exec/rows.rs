@@ -18,6 +18,33 @@ const TESTED_STRINGS_MIN: usize = 4096;
 const WASTE_BYTES_MAX: u64 = 64 << 20;
 
 impl Query<'_> {
+    /// Runs a relation whose steps are projections into rows that lie as those of its source do.
+    pub(super) fn run_in_place(&mut self, relation: &Relation) -> Result<Intermediate> {
+        let generated = self.generate(relation, &Sink::InPlace((0..relation.width).collect()))?;
+        let SinkShape::Rows(columns) = &generated.sink else {
+            return Err(Error::internal("no rows where rows were asked for"));
+        };
+        let (columns, rows_max) = (columns.clone(), relation.rows_max);
+        if self.is_dry() {
+            self.compile(&generated.module, "pipeline")?;
+            let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
+            return Ok(Intermediate { columns, rows_max, shards });
+        }
+        let mut shards = vec![];
+        for (device, stream) in self.streams.iter().enumerate() {
+            let rows = relation.source.shard_rows(device);
+            shards.push(IntermediateShard { rows, ..allocate(stream, &columns, rows)? });
+        }
+        let targets: Vec<Target<'_>> =
+            shards.iter().map(|shard| Target::Rows { shard, capacity: shard.rows }).collect();
+        self.run_pipeline(relation, &generated, &targets, "InPlace")?;
+        drop(targets);
+        if let Some(pipeline) = self.metrics.pipelines.last_mut() {
+            pipeline.rows_out = pipeline.rows_in;
+        }
+        Ok(Intermediate { columns, rows_max, shards })
+    }
+
     /// Generates the kernel of `relation` with `sink`.
     pub(crate) fn generate(&mut self, relation: &Relation, sink: &Sink) -> Result<GeneratedPipeline> {
         let started = std::time::Instant::now();
@@ -159,8 +186,14 @@ impl Query<'_> {
     pub(crate) fn limited(&mut self, relation: &Relation, skip: u64, fetch: Option<u64>) -> Result<Relation> {
         let wanted = fetch.map_or(u64::MAX, |fetch| fetch.saturating_add(skip));
         let sink = Sink::Materialise((0..relation.width).collect());
-        let (mut rows, _) = self.run_some_rows(relation, &sink, "Limit", wanted)?;
+        let (rows, _) = self.run_some_rows(relation, &sink, "Limit", wanted)?;
         // Any rows would do. As they lie, the pages of somebody who turns them have different rows.
+        let rows = self.sliced(rows, skip, fetch)?;
+        Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
+    }
+
+    /// Rows `skip` to `skip + fetch`, as they lie, device after device.
+    pub(super) fn sliced(&mut self, mut rows: Intermediate, skip: u64, fetch: Option<u64>) -> Result<Intermediate> {
         let mut left_out = skip.min(rows.rows());
         let mut left = rows.rows().saturating_sub(skip).min(fetch.unwrap_or(u64::MAX));
         for (device, shard) in rows.shards.iter_mut().enumerate() {
@@ -177,7 +210,7 @@ impl Query<'_> {
             left -= count;
         }
         rows.rows_max = rows.rows_max.min(fetch.unwrap_or(u64::MAX));
-        Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
+        Ok(rows)
     }
 
     /// Runs a relation into an intermediate of the given columns.

@@ -37,6 +37,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    const ALL: Self = Self { skip: 0, fetch: None };
+
     /// This window of what `inner` leaves.
     fn within(self, inner: Window) -> Window {
         let left = inner.fetch.map(|fetch| fetch.saturating_sub(self.skip));
@@ -53,11 +55,13 @@ impl Window {
     }
 }
 
-/// A sort, and the projections and limits that stand on it.
+/// A sort or window, and the projections and limits that stand on it.
 #[derive(Debug)]
 pub(crate) struct Ordered<'a> {
+    /// What is sorted, or the window.
     pub input: &'a Plan,
-    pub keys: &'a [SortKey],
+    /// `None`: the input is a window, whose rows lie in its order.
+    pub keys: Option<&'a [SortKey]>,
     pub window: Window,
     /// Over the input, then over each other.
     pub projections: Vec<&'a [Expr]>,
@@ -69,9 +73,14 @@ impl<'a> Ordered<'a> {
         match &plan.kind {
             PlanKind::Sort { input, keys, skip, fetch } => {
                 let window = Window { skip: *skip, fetch: *fetch };
+                if let Some(mut inner) = Self::of(input).filter(|inner| inner.has_order(keys)) {
+                    inner.window = window.within(inner.window);
+                    return Some(inner);
+                }
                 // An order of an order is the last one; a limit of one stays.
-                Some(Self { input, keys, window, projections: vec![] })
+                Some(Self { input, keys: Some(keys), window, projections: vec![] })
             }
+            PlanKind::Window { .. } => Some(Self { input: plan, keys: None, window: Window::ALL, projections: vec![] }),
             PlanKind::Limit { input, skip, fetch } => {
                 let mut inner = Self::of(input)?;
                 inner.window = Window { skip: *skip, fetch: *fetch }.within(inner.window);
@@ -98,9 +107,10 @@ pub(crate) struct SortFlights {
 impl Query<'_> {
     /// Runs a sort: rows in order, device after device.
     pub(crate) fn sorted(&mut self, ordered: &Ordered<'_>) -> Result<Relation> {
+        let Some(keys) = ordered.keys else { return self.window_in_order(ordered) };
         let mut relation = self.relation(ordered.input)?;
-        let (keys, width) = project(&mut relation, ordered);
-        let sink = Sink::Sort { keys, columns: (0..width).collect() };
+        let (keys, width) = project(&mut relation, keys, &ordered.projections);
+        let sink = Sink::Sort { keys, columns: (0..width).collect(), window: None };
         let (rows, generated) = self.run_rows(&relation, &sink, "SortKeys")?;
         drop(relation);
         let SinkShape::Sort(shape) = generated.sink else {
@@ -136,7 +146,10 @@ impl Query<'_> {
             slices[0] = Slice { first: window.skip, rows: window.fetch.unwrap_or(u64::MAX) };
             return self.order_shards(rows, shape, &slices, false);
         }
-        let rows = if shape.word_bits.is_empty() { rows } else { self.exchange_by_range(rows, &shape.word_bits)? };
+        let rows = match shape.word_bits.is_empty() {
+            true => rows,
+            false => self.exchange_by_range(rows, &shape.word_bits, u64::MAX)?,
+        };
         let mut before = 0u64;
         let mut slices = vec![];
         for shard in &rows.shards {
@@ -173,6 +186,22 @@ impl Query<'_> {
             self.spare(|query| kernels.compile(query, bits, others));
         }
         Ok(())
+    }
+
+    /// All rows in the order of a window, words and all. No partition is on two devices.
+    pub(super) fn ordered_partitions(&mut self, rows: Intermediate, shape: &SortShape) -> Result<Intermediate> {
+        if self.is_dry() {
+            self.guess_order(shape, Window { skip: 0, fetch: None }, rows.rows_max)?;
+            return self.exchange_by(rows, Owners::Hash);
+        }
+        let mask = shape.partition_masks.first().copied().unwrap_or(0);
+        let rows = match (self.devices(), mask) {
+            (1, _) => rows,
+            (_, 0) => self.gather_on_first(rows)?,
+            _ => self.exchange_by_range(rows, &shape.word_bits, mask)?,
+        };
+        let all = vec![Slice { first: 0, rows: u64::MAX }; self.devices()];
+        self.order_shards(rows, shape, &all, true)
     }
 
     /// Orders the rows of each device by themselves, and keeps a slice of each.
@@ -257,6 +286,26 @@ impl Query<'_> {
         rows > self.few_rows() && slice.rows > 0 && slice.end() <= rows / TOP_K_SHARE
     }
 
+    /// A line for a window of so many calls' columns.
+    pub(super) fn note_window(
+        &mut self,
+        columns: &[ColumnType],
+        shards: &[IntermediateShard],
+        made: usize,
+        flights: Vec<(Buffer, Event, Event)>,
+    ) {
+        let rows = shards.iter().map(|shard| shard.rows).sum();
+        let row_bytes: u64 = columns.iter().map(|column| u64::from(column.layout().width_bytes)).sum();
+        self.sorts.push(SortFlights { pipeline: self.metrics.pipelines.len(), flights });
+        self.metrics.pipelines.push(PipelineMetrics {
+            name: format!("Rows[{}] -> Window[{made} columns]", columns.len() - made),
+            rows_in: rows,
+            rows_out: rows,
+            read_bytes: rows * row_bytes,
+            ..PipelineMetrics::default()
+        });
+    }
+
     fn note_sort(
         &mut self,
         rows: &Intermediate,
@@ -282,7 +331,7 @@ impl Query<'_> {
             let mut kernel_ns = 0;
             for (stream, (control, begin, end)) in self.streams.iter().zip(&flights) {
                 if read_report(stream, control)?.status & status::FULL != 0 {
-                    return Err(Error::internal("a sort waited in vain for the blocks before"));
+                    return Err(Error::internal("a sort or window waited in vain for the blocks before"));
                 }
                 kernel_ns = kernel_ns.max(end.elapsed_ns(begin)?);
             }
@@ -317,8 +366,8 @@ impl Query<'_> {
         Ok(Intermediate { shards, ..rows })
     }
 
-    /// Sends every row to the device that owns the range of its first word.
-    fn exchange_by_range(&mut self, rows: Intermediate, word_bits: &[u32]) -> Result<Intermediate> {
+    /// Sends every row to the device that owns the range of its first word, or of those bits of it.
+    fn exchange_by_range(&mut self, rows: Intermediate, word_bits: &[u32], mask: u64) -> Result<Intermediate> {
         let mut kernels = SortKernels::default();
         kernels.compile(self, word_bits, &[SortStep::Sample])?;
         let stride = rows.rows().div_ceil(SAMPLES).max(1);
@@ -334,7 +383,7 @@ impl Query<'_> {
         samples.sort_unstable();
         let devices = self.devices();
         let splitters: Vec<u64> = (1..devices)
-            .map(|owner| samples.get(samples.len() * owner / devices).copied().unwrap_or(u64::MAX))
+            .map(|owner| samples.get(samples.len() * owner / devices).map_or(u64::MAX, |sample| sample & mask))
             .collect();
         self.exchange_by(rows, Owners::Ranges(&splitters))
     }
@@ -366,10 +415,10 @@ fn sort_step(word_bits: &[u32], rows: u64, few_rows: u64) -> SortStep {
 }
 
 /// Adds the projections on a sort to its input, and its keys behind the columns put out; how many columns those are.
-fn project(relation: &mut Relation, ordered: &Ordered<'_>) -> (Vec<SortKey>, usize) {
-    let mut keys = ordered.keys.to_vec();
+fn project(relation: &mut Relation, keys: &[SortKey], projections: &[&[Expr]]) -> (Vec<SortKey>, usize) {
+    let mut keys = keys.to_vec();
     let mut width = relation.width;
-    for exprs in &ordered.projections {
+    for exprs in projections {
         width = exprs.len();
         let exprs = exprs.iter().cloned().chain(keys.iter().map(|key| key.expr.clone())).collect();
         relation.steps.push(Step::Project(exprs));

@@ -96,7 +96,7 @@ pub(super) fn estimate_node(plan: &Plan, below: Vec<Estimate>, inputs: &[Arc<Tab
         (PlanKind::Union { .. }, first, second) => {
             of_unknown(plan, first.into_iter().chain(second).chain(below).map(|input| input.rows).sum())
         }
-        (PlanKind::GroupingSets { .. }, Some(input), _) => of_unknown(plan, input.rows),
+        (PlanKind::GroupingSets { .. } | PlanKind::Window { .. }, Some(input), _) => of_unknown(plan, input.rows),
         (PlanKind::Marked { .. }, Some(input), _) => input,
         _ => of_unknown(plan, UNKNOWN_ROWS),
     }

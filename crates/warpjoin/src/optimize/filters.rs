@@ -151,7 +151,10 @@ impl Placing<'_> {
                 input.replace(|input| self.push(input, &wishes));
             }
             // Which rows are the first ones depends on all rows; the others could pass wishes on, and do not yet.
-            PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } | PlanKind::GroupingSets { input, .. } => {
+            PlanKind::Sort { input, .. }
+            | PlanKind::Limit { input, .. }
+            | PlanKind::Window { input, .. }
+            | PlanKind::GroupingSets { input, .. } => {
                 input.replace(|input| self.push(input, &[]));
             }
             PlanKind::Union { inputs } => {
@@ -289,6 +292,7 @@ fn offers(plan: &Plan) -> Vec<Wish> {
         | PlanKind::Input { .. }
         | PlanKind::Union { .. }
         | PlanKind::GroupingSets { .. }
+        | PlanKind::Window { .. }
         | PlanKind::Numbered { .. }
         | PlanKind::Shared(_) => vec![],
         PlanKind::Filter { input, .. } | PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => offers(input),

@@ -194,6 +194,7 @@ fn first_column(plan: &Plan) -> String {
         | PlanKind::Sort { input, .. }
         | PlanKind::Limit { input, .. }
         | PlanKind::Numbered { input }
+        | PlanKind::Window { input, .. }
         | PlanKind::Marked { input, .. } => first_column(input),
     }
 }

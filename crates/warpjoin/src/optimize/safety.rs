@@ -56,6 +56,7 @@ pub(super) fn is_plain(plan: &Plan, column: usize) -> bool {
         | PlanKind::Limit { input, .. }
         | PlanKind::Marked { input, .. } => is_plain(input, column),
         PlanKind::Union { inputs } => inputs.iter().all(|input| is_plain(input, column)),
+        PlanKind::Window { input, .. } => column < input.schema.fields().len() && is_plain(input, column),
         PlanKind::GroupingSets { .. } | PlanKind::Shared(_) | PlanKind::Numbered { .. } => false,
         PlanKind::Project { input, exprs } => exprs.get(column).is_some_and(|expr| is_plain_expr(input, expr)),
         PlanKind::Join(join) => {

@@ -197,6 +197,16 @@ fn fingerprint(plan: &Plan) -> String {
         PlanKind::GroupingSets { group_by, sets, aggregates, .. } => {
             format!("sets {} {sets:?} {:?}", list(group_by), calls_of(aggregates))
         }
+        PlanKind::Window { partition_by, order_by, calls, .. } => {
+            let calls: Vec<String> = calls
+                .iter()
+                .map(|call| {
+                    let exprs = [&call.argument, &call.default].map(|expr| expr.as_ref().map(text_of));
+                    format!("{:?} {exprs:?} {:?} {}", call.function, call.frame, call.data_type)
+                })
+                .collect();
+            format!("window {} {:?} {calls:?}", list(partition_by), keys_of(order_by))
+        }
         PlanKind::Union { .. } => "union".to_string(),
         PlanKind::Numbered { .. } => "numbered".to_string(),
         PlanKind::Shared(plan) => format!("shared {:p}", Arc::as_ptr(plan)),

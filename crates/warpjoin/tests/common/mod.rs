@@ -16,3 +16,4 @@ pub(crate) mod sanitized;
 pub(crate) mod sessions;
 pub(crate) mod settings;
 pub(crate) mod value;
+pub(crate) mod windows;

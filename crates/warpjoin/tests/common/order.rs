@@ -15,7 +15,8 @@ pub(crate) struct Order {
     window: Range<usize>,
 }
 
-fn order_by(key: &SortKey, a: &V, b: &V) -> Ordering {
+/// How two values of a key compare.
+pub(super) fn order_by(key: &SortKey, a: &V, b: &V) -> Ordering {
     match (a.is_null(), b.is_null()) {
         (true, true) => Ordering::Equal,
         (true, false) => {

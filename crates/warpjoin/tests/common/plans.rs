@@ -52,9 +52,9 @@ pub(crate) fn interpret(plan: &Plan, inputs: &[Vec<Row>]) -> Verdict {
     Verdict { rows, faults: oracle.evaluator.faults.get(), order }
 }
 
-struct Oracle<'a> {
+pub(super) struct Oracle<'a> {
     inputs: &'a [Vec<Row>],
-    evaluator: Evaluator,
+    pub(super) evaluator: Evaluator,
 }
 
 impl Oracle<'_> {
@@ -94,6 +94,9 @@ impl Oracle<'_> {
                     }
                 }
                 Ok(out)
+            }
+            PlanKind::Window { input, partition_by, order_by, calls } => {
+                super::windows::window(self, self.rows(input)?, partition_by, order_by, calls)
             }
             PlanKind::Union { inputs } => {
                 let mut rows = vec![];
@@ -230,7 +233,7 @@ impl Oracle<'_> {
         Ok(out)
     }
 
-    fn aggregated<'r>(&self, call: &AggregateCall, rows: impl Iterator<Item = &'r Row>) -> Result<V, Stop> {
+    pub(super) fn aggregated<'r>(&self, call: &AggregateCall, rows: impl Iterator<Item = &'r Row>) -> Result<V, Stop> {
         if let (AggregateFunction::Moment(moment), Some(argument)) = (call.function, &call.argument) {
             return self.moment(moment, argument, call.second.as_ref().unwrap_or(argument), rows);
         }

@@ -14,8 +14,11 @@ use warpjoin::plan::{
     AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Moment, Plan, PlanKind, SortKey,
 };
 
+use warpjoin::window::{Frame, FrameBound, WindowCall, WindowFunction};
+
 use super::case::{Case, Outcome};
 use super::data::{self, Pool, TYPES};
+use super::edges::{window, window_aggregates};
 use super::random_expr::ExprMaker;
 use super::sessions::{Opener, in_threads};
 use super::settings;
@@ -50,9 +53,52 @@ pub(crate) fn case(seed: u64) -> Case {
     }
     let settings = settings::random(&mut maker.rng);
     if let Some(rng) = maker.kinds.take() {
+        plan = with_window(plan, StdRng::seed_from_u64(seed ^ 0x77));
         plan = maker.window(plan, rng);
     }
     Case { inputs: maker.inputs, plan, settings }
+}
+
+/// A window over some plans: of functions that do not tell peers apart, as rows of random tables may be equal.
+fn with_window(plan: Plan, mut rng: StdRng) -> Plan {
+    use FrameBound::{Groups, Partition};
+    if plan.schema.fields().is_empty() || rng.random_bool(0.75) {
+        return plan;
+    }
+    let all = columns(&plan);
+    let is_exact = is_exact(&plan);
+    let keys: Vec<Expr> = all.iter().filter(|expr| is_exact || !expr.data_type.is_floating()).cloned().collect();
+    let some = |rng: &mut StdRng, of: &[Expr], most: usize| -> Vec<Expr> {
+        (0..rng.random_range(0..=most)).filter_map(|_| of.choose(rng).cloned()).collect()
+    };
+    let partition_by = some(&mut rng, &keys, 2);
+    let order_by = some(&mut rng, &keys, 2)
+        .into_iter()
+        .map(|expr| SortKey { expr, descending: rng.random(), nulls_first: rng.random() })
+        .collect();
+    let frames = [
+        Frame::PARTITION,
+        Frame { start: Partition, end: Groups(0) },
+        Frame { start: Groups(0), end: Groups(0) },
+        Frame { start: Groups(-2), end: Groups(1) },
+        Frame { start: Groups(1), end: Partition },
+    ];
+    let mut calls = vec![];
+    for argument in some(&mut rng, &all, 3) {
+        let all = window_aggregates(&argument, *frames.choose(&mut rng).expect("some"));
+        calls.push(all.choose(&mut rng).expect("some").clone());
+    }
+    for (function, data_type) in [
+        (WindowFunction::Rank, DataType::UInt64),
+        (WindowFunction::DenseRank, DataType::UInt64),
+        (WindowFunction::PercentRank, DataType::Float64),
+        (WindowFunction::CumeDist, DataType::Float64),
+    ] {
+        if rng.random_bool(0.3) {
+            calls.push(WindowCall { function, argument: None, default: None, frame: Frame::PARTITION, data_type });
+        }
+    }
+    window(plan, partition_by, order_by, calls)
 }
 
 /// Runs the cases of these seeds, where there are enough devices; how often each outcome occurred.
@@ -284,7 +330,7 @@ impl PlanMaker {
 
 /// Whether all floats are those of inputs.
 fn is_exact(plan: &Plan) -> bool {
-    !matches!(plan.kind, PlanKind::Aggregate { .. } | PlanKind::Project { .. })
+    !matches!(plan.kind, PlanKind::Aggregate { .. } | PlanKind::Project { .. } | PlanKind::Window { .. })
         && plan.inputs().into_iter().all(is_exact)
 }
 

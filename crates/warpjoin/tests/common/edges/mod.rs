@@ -9,9 +9,11 @@ mod numbers;
 mod ordered;
 mod sets;
 mod sorts;
+mod windows;
 
 pub(crate) use groups::sum_behind_duplicates;
 pub(crate) use sorts::{settings as sort_settings, sort_of};
+pub(crate) use windows::{aggregates as window_aggregates, window, window_of};
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -59,6 +61,14 @@ pub(crate) fn of_functions() -> Vec<Edge> {
 /// Those of orders and limits, or those whose name contains `WARPJOIN_EDGES`.
 pub(crate) fn of_sorts() -> Vec<Edge> {
     let mut edges = sorts::edges();
+    let named = std::env::var("WARPJOIN_EDGES").unwrap_or_default();
+    edges.retain(|edge| edge.name.contains(&named));
+    edges
+}
+
+/// Those of windows, or those whose name contains `WARPJOIN_EDGES`.
+pub(crate) fn of_windows() -> Vec<Edge> {
+    let mut edges = windows::edges();
     let named = std::env::var("WARPJOIN_EDGES").unwrap_or_default();
     edges.retain(|edge| edge.name.contains(&named));
     edges

@@ -44,17 +44,17 @@ fn descending(expr: Expr) -> SortKey {
     SortKey { expr, descending: true, nulls_first: true }
 }
 
-fn sort(input: Plan, keys: Vec<SortKey>, skip: u64, fetch: Option<u64>) -> Plan {
+pub(super) fn sort(input: Plan, keys: Vec<SortKey>, skip: u64, fetch: Option<u64>) -> Plan {
     let schema = input.schema.clone();
     Plan { kind: PlanKind::Sort { input: Box::new(input), keys, skip, fetch }, schema }
 }
 
-fn limit(input: Plan, skip: u64, fetch: Option<u64>) -> Plan {
+pub(super) fn limit(input: Plan, skip: u64, fetch: Option<u64>) -> Plan {
     let schema = input.schema.clone();
     Plan { kind: PlanKind::Limit { input: Box::new(input), skip, fetch }, schema }
 }
 
-fn project(input: Plan, exprs: Vec<Expr>) -> Plan {
+pub(super) fn project(input: Plan, exprs: Vec<Expr>) -> Plan {
     let types: Vec<_> = exprs.iter().map(|e| (e.data_type.clone(), e.nullable)).collect();
     node(PlanKind::Project { input: Box::new(input), exprs }, types.iter().map(|(t, n)| (t, *n)))
 }

@@ -1,0 +1,297 @@
+//! Windows: rows in the order of partitions and keys, and for each what functions make of those around it.
+//!
+//! One pipeline writes the words of the keys, the columns and the arguments; these are sorted, on several devices by ranges
+//! that no partition crosses. Then scans over the sorted rows find what frames are made of, and each call puts out a column.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use warpjoin_device::Buffer;
+
+use super::plans::{ExprList, columns};
+use super::query::Query;
+use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
+use super::rows::allocate;
+use super::sort::Ordered;
+use super::window_calls::{Made, Raw};
+use super::window_kernels::{
+    Bounds, CONTROL_BYTES, Fold, MaskedWord, ScanOp, Segments, Values, WindowKernels, WindowLaunches,
+};
+use crate::codegen::{Sink, SinkShape, SortShape, Step, WINDOW_WORDS, WindowKeys, window_kind as kind};
+use crate::column::{ColumnType, Domain};
+use crate::expr::{Expr, ExprKind};
+use crate::plan::{Plan, PlanKind, SortKey};
+use crate::window::WindowCall;
+use crate::{Error, Reason, Result};
+
+/// Places among the rows of a device are numbers of 31 bits.
+const ROWS_MAX: u64 = i32::MAX as u64;
+
+/// A window, as a plan has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WindowNode<'a> {
+    pub input: &'a Plan,
+    pub partition_by: &'a [Expr],
+    pub order_by: &'a [SortKey],
+    pub calls: &'a [WindowCall],
+}
+
+impl<'a> WindowNode<'a> {
+    pub(super) fn of(plan: &'a Plan) -> Option<Self> {
+        match &plan.kind {
+            PlanKind::Window { input, partition_by, order_by, calls } => {
+                Some(Self { input, partition_by, order_by, calls })
+            }
+            _ => None,
+        }
+    }
+
+    /// The order of the rows put out.
+    fn keys(&self) -> Vec<SortKey> {
+        let of_partition = |expr: &Expr| SortKey { expr: expr.clone(), descending: false, nulls_first: false };
+        self.partition_by.iter().map(of_partition).chain(self.order_by.iter().cloned()).collect()
+    }
+}
+
+impl Ordered<'_> {
+    /// Whether rows of a window, as they are put out, lie in the order of the keys.
+    pub(super) fn has_order(&self, keys: &[SortKey]) -> bool {
+        let (Some(node), None) = (WindowNode::of(self.input), self.keys) else { return false };
+        // The window's column that a column is.
+        let source = |column: usize| {
+            self.projections.iter().rev().try_fold(column, |column, exprs| match exprs.get(column)?.kind {
+                ExprKind::Column(column) => Some(column),
+                _ => None,
+            })
+        };
+        let own = node.keys();
+        keys.len() <= own.len()
+            && keys.iter().zip(&own).all(|(key, own)| {
+                let (ExprKind::Column(wanted), ExprKind::Column(is)) = (&key.expr.kind, &own.expr.kind) else {
+                    return false;
+                };
+                let is_alike = key.nulls_first == own.nulls_first || !own.expr.nullable;
+                source(*wanted) == Some(*is) && key.descending == own.descending && is_alike
+            })
+    }
+}
+
+/// What is stored of the rows before they are sorted.
+struct Stored {
+    /// The input's columns, then arguments.
+    columns: usize,
+    keys: Vec<SortKey>,
+    window: WindowKeys,
+}
+
+impl Query<'_> {
+    /// The rows of a window, on each device in its order; ranges of it from device to device.
+    pub(super) fn window(&mut self, node: WindowNode<'_>) -> Result<Relation> {
+        let mut relation = self.relation(node.input)?;
+        let rows_bits = relation.rows_bits();
+        let width = relation.width;
+        let (stored, arguments) = store(&mut relation, node);
+        let sink =
+            Sink::Sort { keys: stored.keys, columns: (0..stored.columns).collect(), window: Some(stored.window) };
+        let (rows, generated) = self.run_rows(&relation, &sink, "SortKeys")?;
+        drop(relation);
+        let SinkShape::Sort(shape) = generated.sink else {
+            return Err(Error::internal("no key words where they were asked for"));
+        };
+        if shape.word_bits.len() > WINDOW_WORDS {
+            return Err(Reason::Limit(format!("a window by {} words of keys", shape.word_bits.len())).into());
+        }
+        let stored_types = &shape.columns[shape.word_bits.len()..];
+        let mut made = Made { width, columns: vec![] };
+        let mut outputs = columns(node.input, width);
+        for (call, argument) in node.calls.iter().zip(&arguments) {
+            let of_argument = argument.map(|position| (position, &stored_types[position]));
+            outputs.push(made.call(call, of_argument, rows_bits)?);
+        }
+        let kernels = WindowKernels::compile(self)?;
+        let rows = self.ordered_partitions(rows, &shape)?;
+        let rows = self.made_columns(rows, &shape, &made, &kernels)?;
+        let mut result = Relation::new(Source::Intermediate(Arc::new(rows)));
+        let is_plain = |(index, expr): (usize, &Expr)| matches!(expr.kind, ExprKind::Column(column) if column == index);
+        if outputs.len() != result.width || !outputs.iter().enumerate().all(is_plain) {
+            result.width = outputs.len();
+            result.steps.push(Step::Project(outputs));
+        }
+        Ok(result)
+    }
+
+    /// The sorted rows without words and arguments, with the columns that were asked for behind them.
+    fn made_columns(
+        &mut self,
+        mut rows: Intermediate,
+        shape: &SortShape,
+        made: &Made,
+        kernels: &WindowKernels,
+    ) -> Result<Intermediate> {
+        let words = shape.word_bits.len();
+        let mut types: Vec<ColumnType> = shape.columns[words..words + made.width].to_vec();
+        types.extend(made.columns.iter().map(|(_, column)| column.clone()));
+        if self.is_dry() {
+            return Ok(Intermediate { columns: types, ..rows });
+        }
+        self.options.check_cancelled()?;
+        let mut flights = vec![];
+        let mut shards = vec![];
+        for (device, shard) in std::mem::take(&mut rows.shards).into_iter().enumerate() {
+            if shard.rows > ROWS_MAX {
+                return Err(Reason::Limit(format!("{} rows of a window on one device", shard.rows)).into());
+            }
+            let stream = self.streams[device].clone();
+            let control = stream.alloc_filled(CONTROL_BYTES, 0)?;
+            let begin = stream.record()?;
+            let new_types = &types[made.width..];
+            let mut new = allocate(&stream, new_types, shard.rows)?;
+            if shard.rows > 0 {
+                let on = WindowLaunches {
+                    kernels,
+                    device,
+                    stream: &stream,
+                    control: &control,
+                    rows: shard.rows,
+                    launches: 0,
+                };
+                let mut on_device = OnDevice { on, shard: &shard, shape, scans: HashMap::new() };
+                on_device.make(made, &new)?;
+                self.metrics.launches += on_device.on.launches;
+            }
+            let mut columns: Vec<IntermediateColumn> = shard.columns;
+            columns.truncate(words + made.width);
+            columns.drain(..words);
+            columns.append(&mut new.columns);
+            shards.push(IntermediateShard { rows: shard.rows, columns });
+            flights.push((control, begin, stream.record()?));
+        }
+        self.note_window(&types, &shards, made.columns.len(), flights);
+        Ok(Intermediate { columns: types, rows_max: rows.rows_max, shards })
+    }
+
+    /// A window, projections on it and a part of what these put out, in its order.
+    pub(super) fn window_in_order(&mut self, ordered: &Ordered<'_>) -> Result<Relation> {
+        let mut relation = self.relation(ordered.input)?;
+        for exprs in &ordered.projections {
+            relation.width = exprs.len();
+            relation.steps.push(Step::Project(exprs.to_vec()));
+        }
+        let (skip, fetch) = (ordered.window.skip, ordered.window.fetch);
+        if relation.steps.is_empty() && skip == 0 && fetch.is_none() {
+            return Ok(relation);
+        }
+        let rows = self.run_in_place(&relation)?;
+        drop(relation);
+        let rows = self.sliced(rows, skip, fetch)?;
+        Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
+    }
+}
+
+/// Adds to a relation what is stored for a window: the input's columns, arguments, keys. Where the argument of each call is.
+fn store(relation: &mut Relation, node: WindowNode<'_>) -> (Stored, Vec<Option<usize>>) {
+    let mut list = ExprList { exprs: columns(node.input, relation.width) };
+    let mut compared = vec![];
+    let mut arguments = vec![];
+    for call in node.calls {
+        arguments.push(call.argument.as_ref().map(|argument| {
+            let position = list.position(argument);
+            if call.is_extreme() {
+                compared.push(position);
+            }
+            position
+        }));
+    }
+    let columns = list.exprs.len();
+    let keys = node.keys().into_iter().map(|key| SortKey { expr: list.add(&key.expr), ..key }).collect();
+    relation.width = list.exprs.len();
+    relation.steps.push(Step::Project(list.exprs));
+    let window = WindowKeys { partition_keys: node.partition_by.len(), compared };
+    (Stored { columns, keys, window }, arguments)
+}
+
+/// A window on one device.
+struct OnDevice<'a> {
+    on: WindowLaunches<'a>,
+    shard: &'a IntermediateShard,
+    shape: &'a SortShape,
+    /// Scans that were made, of which column.
+    scans: HashMap<(usize, ScanOp, Segments), Buffer>,
+}
+
+impl<'a> OnDevice<'a> {
+    /// Fills the columns of `out`.
+    fn make(&mut self, made: &Made, out: &IntermediateShard) -> Result<()> {
+        let mut words: Vec<MaskedWord<'_>> = vec![];
+        for (index, (&bits, &mask)) in self.shape.word_bits.iter().zip(&self.shape.partition_masks).enumerate() {
+            let values = self.shard.columns[index].values.as_ref();
+            let values = values.ok_or_else(|| Error::internal("rows without key words"))?;
+            words.push((values, if bits <= 32 { 4 } else { 8 }, mask));
+        }
+        let bounds = self.on.bounds(&words)?;
+        for ((raw, column), out) in made.columns.iter().zip(&out.columns) {
+            for (argument, op, segments) in raw.scans() {
+                if !self.scans.contains_key(&(argument, op, segments)) {
+                    let scanned = self.on.scan(op, &self.values(argument), segments, &bounds)?;
+                    self.scans.insert((argument, op, segments), scanned);
+                }
+            }
+            self.fill(raw, column, out, &bounds)?;
+        }
+        Ok(())
+    }
+
+    /// The stored column of an argument.
+    fn values(&self, argument: usize) -> Values<'a> {
+        let position = self.shape.word_bits.len() + argument;
+        let (stored, column) = (&self.shard.columns[position], &self.shape.columns[position]);
+        Values {
+            values: stored.values.as_ref(),
+            validity: stored.validity.as_ref(),
+            kind: match column.domain {
+                Domain::Float32 => kind::F32,
+                Domain::Float64 => kind::F64,
+                _ => kind::INT,
+            },
+            width_bytes: column.layout().width_bytes.into(),
+            base: column.layout().base as i64,
+        }
+    }
+
+    fn fill(&mut self, raw: &Raw, column: &ColumnType, out: &IntermediateColumn, bounds: &Bounds) -> Result<()> {
+        let scans = &self.scans;
+        let scan = |argument: usize, op: ScanOp, segments: Segments| scans.get(&(argument, op, segments));
+        let counts = |argument: usize| scan(argument, ScanOp::Count, Segments::PARTITIONS);
+        let missing = || Error::internal("a column of a window without room");
+        if let Raw::Place { place, number, frame, counts: counted } = *raw {
+            let out = out.values.as_ref().ok_or_else(missing)?;
+            return self.on.place((place, number), (bounds, frame), counted.and_then(counts), out);
+        }
+        let target = (out.values.as_ref(), out.validity.as_ref().ok_or_else(missing)?);
+        match *raw {
+            Raw::Value { argument, which, number, frame } => {
+                let values = self.values(argument);
+                self.on.value((which, number), (bounds, frame), &values, target)
+            }
+            Raw::Fold { argument, op, form, frame, has_nulls } => {
+                let [forward, backward] =
+                    form.segments().map(|segments| segments.and_then(|segments| scan(argument, op, segments)));
+                let (form, period_rows) = form.code();
+                let layout = column.layout();
+                let fold = Fold {
+                    op,
+                    form,
+                    period_rows,
+                    forward,
+                    backward,
+                    counts: if has_nulls { counts(argument) } else { None },
+                    kind: self.values(argument).kind,
+                    width_bytes: layout.width_bytes.into(),
+                    base: layout.base as i64,
+                };
+                self.on.fold(&fold, (bounds, frame), target)
+            }
+            Raw::Place { .. } => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Window functions: what a row is told about the rows of its partition.
+//!
+//! Owns their description in device plans. Must not know how they are computed ([`crate::exec`]).
+
+use std::fmt;
+
+use arrow::datatypes::DataType;
+
+use crate::expr::Expr;
+use crate::plan::AggregateFunction;
+
+/// One function of a window.
+#[derive(Debug, Clone)]
+pub struct WindowCall {
+    /// The function.
+    pub function: WindowFunction,
+    /// Its argument; `None` for those by place, and for `count(*)`.
+    pub argument: Option<Expr>,
+    /// Of `Shift`: the value of rows without such a row; without it, null.
+    pub default: Option<Expr>,
+    /// Rows that count; those by place and `Shift` look at the whole partition.
+    pub frame: Frame,
+    /// Type of the result.
+    pub data_type: DataType,
+}
+
+/// Functions of a window. Places count from 1. Rows that are equal in the order of a window are peers; without an order all
+/// rows of a partition are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WindowFunction {
+    /// The row's place. UInt64.
+    RowNumber,
+    /// Place of the first peer. UInt64.
+    Rank,
+    /// How many different rows of the order there are up to this one. UInt64.
+    DenseRank,
+    /// Rows before the peers, of all others of the partition; 0 for one alone. Float64.
+    PercentRank,
+    /// Rows up to the last peer, of all of the partition. Float64.
+    CumeDist,
+    /// The part of so many that the row is in, of sizes that differ by one at most, the larger ones first. UInt64.
+    Ntile(u64),
+    /// The argument of the row that comes so many behind this one; negative: before it.
+    Shift(i64),
+    /// The argument of the frame's first row; null or not.
+    First,
+    /// Of its last row.
+    Last,
+    /// Of its n-th row, from 1; negative: from the end, the last one being -1; 0: null.
+    Nth(i64),
+    /// `Count`, `Sum`, `Avg`, `Min` or `Max` of the frame, as group-bys have them.
+    Aggregate(AggregateFunction),
+}
+
+/// Rows of a partition that count for one of them: from the start to the end, both included, as far as there are rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Where it begins.
+    pub start: FrameBound,
+    /// Where it ends.
+    pub end: FrameBound,
+}
+
+/// An end of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FrameBound {
+    /// The partition's.
+    Partition,
+    /// The row so many behind the current one; negative: before it.
+    Rows(i64),
+    /// The first or last one of the peers that come so many different rows of the order behind; 0: its own peers.
+    Groups(i64),
+}
+
+impl Frame {
+    /// All rows of the partition.
+    pub const PARTITION: Self = Self { start: FrameBound::Partition, end: FrameBound::Partition };
+
+    /// Rows of a frame that is cut off by nothing; `None` where that is no number of its own.
+    pub(crate) fn rows(self) -> Option<u64> {
+        match (self.start, self.end) {
+            (FrameBound::Rows(start), FrameBound::Rows(end)) => {
+                let rows = i128::from(end) - i128::from(start) + 1;
+                u64::try_from(rows.max(0)).ok()
+            }
+            _ => None,
+        }
+    }
+}
+
+impl WindowFunction {
+    /// Whether it depends on the call's frame.
+    pub(crate) fn reads_frame(self) -> bool {
+        matches!(self, Self::First | Self::Last | Self::Nth(_) | Self::Aggregate(_))
+    }
+}
+
+impl fmt::Display for WindowFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RowNumber => f.write_str("row_number"),
+            Self::Rank => f.write_str("rank"),
+            Self::DenseRank => f.write_str("dense_rank"),
+            Self::PercentRank => f.write_str("percent_rank"),
+            Self::CumeDist => f.write_str("cume_dist"),
+            Self::Ntile(parts) => write!(f, "ntile {parts}"),
+            Self::Shift(rows) => write!(f, "shift {rows}"),
+            Self::First => f.write_str("first_value"),
+            Self::Last => f.write_str("last_value"),
+            Self::Nth(place) => write!(f, "nth_value {place}"),
+            Self::Aggregate(function) => write!(f, "{function}"),
+        }
+    }
+}
+
+impl fmt::Display for FrameBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Partition => f.write_str("partition"),
+            Self::Rows(rows) => write!(f, "{rows:+} rows"),
+            Self::Groups(groups) => write!(f, "{groups:+} peers"),
+        }
+    }
+}
+
+impl fmt::Display for WindowCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}(", self.function)?;
+        self.argument.iter().try_for_each(|argument| write!(f, "{argument}"))?;
+        self.default.iter().try_for_each(|default| write!(f, ", {default}"))?;
+        f.write_str(")")?;
+        if self.function.reads_frame() {
+            write!(f, " from {} to {}", self.frame.start, self.frame.end)?;
+        }
+        Ok(())
+    }
+}
