@@ -115,8 +115,8 @@ impl Device {
     /// # Errors
     /// When there is no compiler, or it does not accept the source.
     pub fn compile(&self, source: &ModuleSource) -> Result<Module> {
-        if let Some(module) = locked(&self.inner.modules).get(source) {
-            return Ok(module.clone());
+        if let Some(module) = self.compiled(source) {
+            return Ok(module);
         }
         let handles = self.inner.backend.compile(source)?;
         if handles.len() != source.entries.len() {
@@ -124,6 +124,11 @@ impl Device {
         }
         let module = Module::new(source, handles);
         Ok(locked(&self.inner.modules).entry(source.clone()).or_insert(module).clone())
+    }
+
+    /// The module, if [`Self::compile`] would take it from memory.
+    pub fn compiled(&self, source: &ModuleSource) -> Option<Module> {
+        locked(&self.inner.modules).get(source).cloned()
     }
 
     /// Whether [`Self::compile`] would take this module from memory.

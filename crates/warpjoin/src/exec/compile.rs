@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use warpjoin_device::{Device, Kernel, ModuleSource};
+use warpjoin_device::{Device, DeviceError, Kernel, Module, ModuleSource};
 
 use super::query::Query;
 use crate::Result;
@@ -34,18 +34,24 @@ impl Query<'_> {
             return Ok(vec![]);
         }
         let started = Instant::now();
-        if self.session.devices().iter().any(|device| !device.is_compiled(module)) {
-            if let Mode::Run(false) = self.mode {
-                self.mode = Mode::Run(true);
-                self.compile_ahead(module);
-            }
-            self.metrics.compiled_modules +=
-                self.session.devices().iter().filter(|device| !device.is_compiled(module)).count() as u64;
-        }
-        let kernels =
-            self.session.devices().iter().map(|device| device.compile(module)?.kernel(entry)).collect::<Result<_, _>>();
+        // Hashing and comparing a text takes its time: once a device, where it was compiled before.
+        let known: Option<Vec<Module>> = self.session.devices().iter().map(|device| device.compiled(module)).collect();
+        let kernels = match known {
+            Some(modules) => modules.iter().map(|module| module.kernel(entry)).collect::<Result<_, _>>(),
+            None => self.compile_new(module, entry),
+        };
         self.metrics.compile_ns += started.elapsed().as_nanos() as u64;
         Ok(kernels?)
+    }
+
+    fn compile_new(&mut self, module: &ModuleSource, entry: &str) -> Result<Vec<Kernel>, DeviceError> {
+        if let Mode::Run(false) = self.mode {
+            self.mode = Mode::Run(true);
+            self.compile_ahead(module);
+        }
+        let devices = self.session.devices();
+        self.metrics.compiled_modules += devices.iter().filter(|device| !device.is_compiled(module)).count() as u64;
+        devices.iter().map(|device| device.compile(module)?.kernel(entry)).collect()
     }
 
     /// Compiles, in parallel, what a dry run of the plan finds missing. What fails here fails again,
