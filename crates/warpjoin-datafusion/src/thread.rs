@@ -15,6 +15,8 @@ use futures::StreamExt;
 use tokio::sync::{mpsc, oneshot};
 use warpjoin::{Session, Table, TableBuilder};
 
+use crate::worker;
+
 /// Batches that may wait between a stream and its upload.
 const WAITING_BATCHES_MAX: usize = 16;
 
@@ -31,23 +33,21 @@ pub(crate) fn upload_channel() -> (mpsc::Sender<Upload>, mpsc::Receiver<Upload>)
     mpsc::channel(WAITING_BATCHES_MAX)
 }
 
-/// Runs `work` on a new thread; the future gives its result, or an error if it panicked.
+/// Runs `work` on a thread of its own; the future gives its result, or an error if it panicked.
 ///
 /// # Errors
 /// When the system gives no thread.
 pub(crate) fn on_thread<T: Send + 'static>(
-    name: &str,
+    name: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<impl Future<Output = Result<T>> + Send + 'static> {
     let (sender, receiver) = oneshot::channel();
-    std::thread::Builder::new()
-        .name(name.to_string())
-        .spawn(move || {
-            // Nobody listens when the stream was dropped.
-            let _ = sender.send(work());
-        })
+    let job = move || {
+        // Nobody listens when the stream was dropped.
+        let _ = sender.send(work());
+    };
+    worker::run(name, Box::new(job))
         .map_err(|error| DataFusionError::Execution(format!("no thread for device work: {error}")))?;
-    let name = name.to_string();
     Ok(async move {
         receiver
             .await

@@ -39,6 +39,10 @@ pub(crate) trait StreamBackend: Send + Sync {
     fn write(&self, address: u64, bytes: &[u8]) -> Result<()>;
     /// Waits for the stream, and copies device bytes to the host.
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()>;
+    /// Waits for the stream, and copies several ranges of device bytes to the host.
+    fn read_all(&self, parts: &mut [(u64, &mut [u8])]) -> Result<()> {
+        parts.iter_mut().try_for_each(|(address, bytes)| self.read(*address, bytes))
+    }
     /// Sets `bytes` bytes to `value`.
     fn fill(&self, address: u64, bytes: u64, value: u8) -> Result<()>;
     /// Copies between two addresses, each on this device or on an opened peer.

@@ -144,6 +144,11 @@ impl Device {
         self.compile(&self.module_of(source, entry))?.kernel(entry)
     }
 
+    /// The module, if [`Self::compile`] would take it from memory.
+    pub fn compiled(&self, source: &ModuleSource) -> Option<Module> {
+        self.inner.modules.get(source)
+    }
+
     /// Whether [`Self::compile`] would take this module from memory.
     pub fn is_compiled(&self, source: &ModuleSource) -> bool {
         self.inner.modules.has(source)

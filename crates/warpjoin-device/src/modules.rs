@@ -49,6 +49,14 @@ impl Modules {
         Ok(module)
     }
 
+    /// The module, if it is in memory.
+    pub(crate) fn get(&self, source: &ModuleSource) -> Option<Module> {
+        match self.locked().get(source) {
+            Some(State::Ready(module)) => Some(module.clone()),
+            _ => None,
+        }
+    }
+
     /// Whether a module is in memory.
     pub(crate) fn has(&self, source: &ModuleSource) -> bool {
         matches!(self.locked().get(source), Some(State::Ready(_)))

@@ -100,6 +100,25 @@ impl Stream {
         if bytes.is_empty() { Ok(()) } else { self.backend.read(buffer.address() + offset, bytes) }
     }
 
+    /// Waits for the work enqueued so far, and copies bytes of several buffers, each from an offset on, to the host: with
+    /// one wait, where [`Self::read`] takes one a buffer.
+    ///
+    /// # Errors
+    /// When a range leaves its buffer, or earlier work failed. The host bytes are undefined then.
+    pub fn read_all(&self, parts: &mut [(&Buffer, u64, &mut [u8])]) -> Result<()> {
+        for (buffer, offset, bytes) in parts.iter() {
+            self.check(buffer, *offset, bytes.len() as u64)?;
+        }
+        let parts = parts.iter_mut().filter(|(.., bytes)| !bytes.is_empty());
+        let mut parts: Vec<(u64, &mut [u8])> =
+            parts.map(|(buffer, offset, bytes)| (buffer.address() + *offset, &mut **bytes)).collect();
+        match parts.as_mut_slice() {
+            [] => Ok(()),
+            [(address, bytes)] => self.backend.read(*address, bytes),
+            parts => self.backend.read_all(parts),
+        }
+    }
+
     /// Enqueues setting bytes of `buffer` to `value`.
     ///
     /// # Errors

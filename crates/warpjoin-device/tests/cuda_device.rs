@@ -53,6 +53,26 @@ fn memory_holds_what_is_written_filled_and_copied() {
 }
 
 #[test]
+fn several_buffers_are_read_at_once() {
+    let Some(device) = gpu("several_buffers_are_read_at_once") else { return };
+    let stream = device.create_stream().expect("stream");
+    // Small ones share a pinned chunk, with odd offsets and lengths; those of 3 MiB do not fit one.
+    for scale in [1, 1000, 3 << 20] {
+        let sources = [1, 7, scale, 300].map(|bytes| cuda_common::random_bytes(bytes + 3, bytes as u64));
+        let buffers = sources.each_ref().map(|bytes| stream.upload(bytes).expect("upload"));
+        for _ in 0..3 {
+            let mut seen = sources.each_ref().map(|bytes| vec![0; bytes.len() - 3]);
+            let mut parts: Vec<_> =
+                buffers.iter().zip(&mut seen).map(|(buffer, seen)| (buffer, 3, seen.as_mut_slice())).collect();
+            stream.read_all(&mut parts).expect("read");
+            for (seen, source) in seen.iter().zip(&sources) {
+                assert_eq!(*seen, source[3..]);
+            }
+        }
+    }
+}
+
+#[test]
 fn empty_buffers_do_nothing() {
     let Some(device) = gpu("empty_buffers_do_nothing") else { return };
     let stream = device.create_stream().expect("stream");

@@ -66,6 +66,30 @@ fn work_of_a_stream_keeps_its_order() {
 }
 
 #[test]
+fn several_buffers_are_read_at_once() {
+    for seed in seeds() {
+        let device = open(seed);
+        let stream = device.create_stream().unwrap();
+        let buffers = [1u8, 2, 3].map(|value| stream.alloc_filled(100, value).unwrap());
+        stream.fill(&buffers[1], 50, 50, 9).unwrap();
+        let (mut a, mut b, mut c) = ([0; 100], [0; 10], [0; 3]);
+        stream
+            .read_all(&mut [
+                (&buffers[0], 0, &mut a),
+                (&buffers[1], 45, &mut b),
+                (&buffers[2], 100, &mut []),
+                (&buffers[2], 97, &mut c),
+            ])
+            .unwrap();
+        assert_eq!((a, b, c), ([1; 100], [2, 2, 2, 2, 2, 9, 9, 9, 9, 9], [3; 3]));
+        stream.read_all(&mut []).unwrap();
+        // Past the end of one of them: nothing is read.
+        assert!(stream.read_all(&mut [(&buffers[1], 0, &mut a), (&buffers[2], 98, &mut c)]).is_err());
+        assert_eq!(a, [1; 100]);
+    }
+}
+
+#[test]
 fn a_buffer_dropped_early_is_there_for_work_enqueued_before() {
     for seed in seeds() {
         let device = open(seed);

@@ -1,6 +1,6 @@
 //! Events of the driver.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult, CUstream};
 
@@ -67,12 +67,17 @@ impl CudaEvent {
     /// Nanoseconds from `earlier`, an event of the same GPU, to `self`. Both must carry the time.
     pub(super) fn elapsed_ns(&self, earlier: &Self) -> Result<u64> {
         type ElapsedTime = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
+        static FUNCTION: OnceLock<Result<ElapsedTime, String>> = OnceLock::new();
         self.context.make_current()?;
         // cudarc binds only `cuEventElapsedTime_v2`, which drivers before 12.8 lack; the first
-        // version is in all of them.
-        // SAFETY: the library is loaded, and the type is the function's own.
-        let function = unsafe { sys::culib().get::<ElapsedTime>(b"cuEventElapsedTime\0") }
-            .map_err(|error| DeviceError::Invalid(format!("cuEventElapsedTime: {error}")))?;
+        // version is in all of them. Looked up once: the library stays.
+        let function = FUNCTION.get_or_init(|| {
+            // SAFETY: the library is loaded, and the type is the function's own.
+            let found = unsafe { sys::culib().get::<ElapsedTime>(b"cuEventElapsedTime\0") };
+            found.map(|function| *function).map_err(|error| error.to_string())
+        });
+        let function =
+            function.as_ref().map_err(|error| DeviceError::Invalid(format!("cuEventElapsedTime: {error}")))?;
         let mut elapsed_ms = 0_f32;
         // SAFETY: both events are alive; `elapsed_ms` outlives the call.
         self.context.check("cuEventElapsedTime", unsafe { function(&mut elapsed_ms, earlier.raw, self.raw) })?;

@@ -120,6 +120,43 @@ impl Staging {
         })
     }
 
+    /// Whether parts of these lengths have room in one chunk together, for [`Self::read_all`].
+    pub(super) fn fits_chunk(lengths: impl Iterator<Item = usize>) -> bool {
+        lengths.fold(0usize, |total, length| total.saturating_add(part_bytes(length))) <= CHUNK_BYTES
+    }
+
+    /// Copies several ranges once the work enqueued on `stream` has ended, with one wait for all of them.
+    ///
+    /// # Safety
+    /// Each part must be an address from which on work on `stream` may read as many bytes, `stream` a live stream of
+    /// this context.
+    pub(super) unsafe fn read_all(&self, parts: &mut [(u64, &mut [u8])], stream: CUstream) -> Result<()> {
+        if !Self::fits_chunk(parts.iter().map(|(_, bytes)| bytes.len())) {
+            return Err(DeviceError::Invalid("more bytes than a chunk holds".into()));
+        }
+        self.with_chunk(|chunk| {
+            let mut at = 0;
+            for (address, bytes) in parts.iter() {
+                // SAFETY: `at` and the length are within the chunk, as was checked above.
+                let place = unsafe { chunk.memory.add(at) };
+                // SAFETY: source by the contract; the chunk is held by this thread, and idle; it is given back behind
+                // the event.
+                let result = unsafe { sys::cuMemcpyDtoHAsync_v2(place.cast(), *address, bytes.len(), stream) };
+                self.context.check("cuMemcpyDtoHAsync", result)?;
+                at += part_bytes(bytes.len());
+            }
+            chunk.event.record(stream)?;
+            chunk.event.synchronize()?;
+            let mut at = 0;
+            for (_, bytes) in parts.iter_mut() {
+                // SAFETY: the copies into the chunk have ended; the place is within it, as above.
+                unsafe { std::ptr::copy_nonoverlapping(chunk.memory.add(at), bytes.as_mut_ptr(), bytes.len()) };
+                at += part_bytes(bytes.len());
+            }
+            Ok(())
+        })
+    }
+
     /// Runs `work` with a chunk that nothing else uses. A chunk whose work failed may still be in
     /// use by a copy without an event, so it is waited for, and lost if that fails too.
     fn with_chunk(&self, work: impl FnOnce(&mut Chunk) -> Result<()>) -> Result<()> {
@@ -238,6 +275,11 @@ fn in_parallel(bytes: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()>
     })
 }
 
+/// What a part takes of a chunk that several share: each begins where the bus likes it.
+fn part_bytes(length: usize) -> usize {
+    length.saturating_add(255) & !255
+}
+
 fn threads_for(bytes: usize, cores: usize) -> usize {
     (bytes / (CHUNK_BYTES * CHUNKS_PER_THREAD)).clamp(1, THREADS_MAX).min(cores)
 }
@@ -254,6 +296,15 @@ mod tests {
         assert_eq!(threads_for(CHUNK_BYTES * CHUNKS_PER_THREAD * 2, 16), 2);
         assert_eq!(threads_for(usize::MAX, 16), THREADS_MAX);
         assert_eq!(threads_for(usize::MAX, 1), 1);
+    }
+
+    #[test]
+    fn parts_fit_a_chunk_with_the_room_between_them() {
+        assert!(Staging::fits_chunk(std::iter::empty()));
+        assert!(Staging::fits_chunk([CHUNK_BYTES].into_iter()));
+        assert!(Staging::fits_chunk(std::iter::repeat_n(1, CHUNK_BYTES / 256)));
+        assert!(!Staging::fits_chunk(std::iter::repeat_n(1, CHUNK_BYTES / 256 + 1)));
+        assert!(!Staging::fits_chunk([usize::MAX, 1].into_iter()));
     }
 
     #[test]

@@ -95,6 +95,14 @@ impl StreamBackend for CudaStream {
         waited
     }
 
+    fn read_all(&self, parts: &mut [(u64, &mut [u8])]) -> Result<()> {
+        if Staging::fits_chunk(parts.iter().map(|(_, bytes)| bytes.len())) {
+            // SAFETY: the front end has checked that the ranges lie in live buffers.
+            return unsafe { self.shared.staging.read_all(parts, self.raw) };
+        }
+        parts.iter_mut().try_for_each(|(address, bytes)| self.read(*address, bytes))
+    }
+
     fn fill(&self, address: u64, bytes: u64, value: u8) -> Result<()> {
         self.context()?;
         let length = usize::try_from(bytes).map_err(|_| DeviceError::Invalid(format!("fill of {bytes} bytes")))?;

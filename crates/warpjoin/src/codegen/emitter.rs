@@ -147,6 +147,17 @@ pub(crate) struct Emitter {
     names: usize,
 }
 
+/// Adds a line of these parts. A query writes thousands of lines: none is made as a string of its own first.
+fn push_line(text: &mut String, depth: usize, parts: &[&str]) {
+    for _ in 0..depth {
+        text.push_str("    ");
+    }
+    for part in parts {
+        text.push_str(part);
+    }
+    text.push('\n');
+}
+
 impl Emitter {
     pub(crate) fn new(source: Vec<ColumnType>, validity: ValidityForm) -> Self {
         Self {
@@ -189,13 +200,13 @@ impl Emitter {
     /// Writes a line that all lanes execute, outside of sections.
     pub(crate) fn line(&mut self, text: &str) {
         self.flush();
-        let indent = "    ".repeat(self.depth);
-        self.body.push_str(&format!("{indent}{text}\n"));
+        push_line(&mut self.body, self.depth, &[text]);
     }
 
     /// Opens a block that all lanes enter together.
     pub(crate) fn open(&mut self, text: &str) {
-        self.line(&format!("{text} {{"));
+        self.flush();
+        push_line(&mut self.body, self.depth, &[text, " {"]);
         self.depth += 1;
     }
 
@@ -231,23 +242,23 @@ impl Emitter {
 
     /// Adds a statement to the section.
     pub(crate) fn statement(&mut self, text: &str) {
-        let indent = "    ".repeat(self.depth + 1);
-        self.statements.push_str(&format!("{indent}{text}\n"));
+        push_line(&mut self.statements, self.depth + 1, &[text]);
     }
 
     /// Adds a declaration in front of the section.
     pub(crate) fn declare(&mut self, text: &str) {
-        let indent = "    ".repeat(self.depth);
-        self.declarations.push_str(&format!("{indent}{text}\n"));
+        push_line(&mut self.declarations, self.depth, &[text]);
     }
 
     /// Ends the section: `if (alive) { statements }`.
     pub(crate) fn flush(&mut self) {
-        self.body.push_str(&std::mem::take(&mut self.declarations));
-        let statements = std::mem::take(&mut self.statements);
-        if !statements.is_empty() {
-            let indent = "    ".repeat(self.depth);
-            self.body.push_str(&format!("{indent}if ({}) {{\n{statements}{indent}}}\n", self.alive));
+        self.body.push_str(&self.declarations);
+        self.declarations.clear();
+        if !self.statements.is_empty() {
+            push_line(&mut self.body, self.depth, &["if (", &self.alive, ") {"]);
+            self.body.push_str(&self.statements);
+            push_line(&mut self.body, self.depth, &["}"]);
+            self.statements.clear();
         }
     }
 
@@ -271,10 +282,9 @@ impl Emitter {
         self.flush();
         while self.depth > 1 {
             self.depth -= 1;
-            let indent = "    ".repeat(self.depth);
-            self.body.push_str(&format!("{indent}}}\n"));
+            push_line(&mut self.body, self.depth, &["}"]);
             for (_, text) in self.behind.extract_if(.., |(depth, _)| *depth == self.depth + 1) {
-                self.body.push_str(&format!("{indent}{text}\n"));
+                push_line(&mut self.body, self.depth, &[&text]);
             }
         }
         (self.body, self.params)

@@ -1,11 +1,11 @@
 //! The parameter struct of a generated kernel: a C field, and what to pass for it.
 
-use std::collections::HashMap;
+use std::fmt::Write;
 
 use super::lookup::Lookup;
 
 /// What a field of the parameter struct is bound to when the kernel is launched on a device.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Binding {
     /// A number, the same on all devices.
     Word(u64),
@@ -127,31 +127,40 @@ pub(crate) enum GroupPart {
 /// Fields of a parameter struct, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Params {
-    fields: Vec<(String, Binding)>,
+    fields: Vec<Field>,
     /// Host-made columns that the kernel reads.
     pub lookups: Vec<Lookup>,
-    /// Fields that several places ask for.
-    shared: HashMap<String, String>,
+}
+
+#[derive(Debug)]
+struct Field {
+    c_type: String,
+    binding: Binding,
+    /// Several places may ask for it.
+    is_shared: bool,
+}
+
+/// The C expression that reads a field. Not `f`: `f32` and `f64` are types.
+fn read(field: usize) -> String {
+    format!("p.a{field}")
 }
 
 impl Params {
     /// Adds a field; returns the C expression that reads it.
     pub(crate) fn add(&mut self, c_type: &str, binding: Binding) -> String {
-        // Not `f`: `f32` and `f64` are types.
-        let name = format!("a{}", self.fields.len());
-        self.fields.push((format!("{c_type} {name}"), binding));
-        format!("p.{name}")
+        self.fields.push(Field { c_type: c_type.into(), binding, is_shared: false });
+        read(self.fields.len() - 1)
     }
 
     /// The field for `binding`, added once however often it is asked for.
     pub(crate) fn once(&mut self, c_type: &str, binding: Binding) -> String {
-        let key = format!("{c_type} {binding:?}");
-        if let Some(name) = self.shared.get(&key) {
-            return name.clone();
+        // Kernels have tens of fields: looking at them takes less than hashing.
+        let is_it = |field: &Field| field.is_shared && field.binding == binding && field.c_type == c_type;
+        if let Some(known) = self.fields.iter().position(is_it) {
+            return read(known);
         }
-        let name = self.add(c_type, binding);
-        self.shared.insert(key, name.clone());
-        name
+        self.fields.push(Field { c_type: c_type.into(), binding, is_shared: true });
+        read(self.fields.len() - 1)
     }
 
     /// A signed number as a field, so that its value is not part of the code.
@@ -168,13 +177,13 @@ impl Params {
 
     /// The fields that are values of the source, and bits of a value.
     pub(crate) fn source_values(&self) -> Vec<(String, u32)> {
-        let is_values = |binding: &Binding| matches!(binding, Binding::SourceValues(_));
-        let fields = self.fields.iter().enumerate().filter(|(_, (_, binding))| is_values(binding));
-        let bits = |declaration: &str| {
-            let c_type = declaration.split('*').next().unwrap_or_default();
+        let fields = self.fields.iter().enumerate();
+        let fields = fields.filter(|(_, field)| matches!(field.binding, Binding::SourceValues(_)));
+        let bits = |c_type: &str| {
+            let c_type = c_type.split('*').next().unwrap_or_default();
             c_type.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(64)
         };
-        fields.map(|(index, (declaration, _))| (format!("p.a{index}"), bits(declaration))).collect()
+        fields.map(|(index, field)| (read(index), bits(&field.c_type))).collect()
     }
 
     /// Adds what is read by code; returns its number.
@@ -185,12 +194,17 @@ impl Params {
 
     /// The struct in C.
     pub(crate) fn declaration(&self) -> String {
-        let fields: String = self.fields.iter().map(|(declaration, _)| format!("    {declaration};\n")).collect();
-        format!("struct Params {{\n{fields}}};\n")
+        let mut text = String::from("struct Params {\n");
+        for (index, field) in self.fields.iter().enumerate() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "    {} a{index};", field.c_type);
+        }
+        text.push_str("};\n");
+        text
     }
 
     /// What to pass, in order.
-    pub(crate) fn bindings(&self) -> Vec<Binding> {
-        self.fields.iter().map(|(_, binding)| binding.clone()).collect()
+    pub(crate) fn into_bindings(self) -> (Vec<Binding>, Vec<Lookup>) {
+        (self.fields.into_iter().map(|field| field.binding).collect(), self.lookups)
     }
 }

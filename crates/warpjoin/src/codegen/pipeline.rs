@@ -238,7 +238,8 @@ fn finish(
         entries: vec!["pipeline".into()],
         defines: Constants { hash_bits, lanes: 1 }.defines(),
     };
-    GeneratedPipeline { module, bindings: params.bindings(), lookups: params.lookups, sink, grid }
+    let (bindings, lookups) = params.into_bindings();
+    GeneratedPipeline { module, bindings, lookups, sink, grid }
 }
 
 /// The columns of the source; rows of a group table that hold no group are not alive.

@@ -215,8 +215,8 @@ impl Query<'_> {
         let mut rows = BuildRows::default();
         for (stream, (oversize, sampled)) in self.streams.iter().zip(&counters) {
             let mut words = [[0u8; 8]; 3];
-            stream.read(oversize, 0, &mut words[0])?;
-            stream.read(sampled, 0, words[1..].as_flattened_mut())?;
+            let (first, others) = words.split_at_mut(1);
+            stream.read_all(&mut [(oversize, 0, first.as_flattened_mut()), (sampled, 0, others.as_flattened_mut())])?;
             let [oversize, sampled, repeated] = words.map(u64::from_ne_bytes);
             rows.is_oversize |= oversize != 0;
             rows.sampled += sampled;

@@ -4,6 +4,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 
 use rayon::prelude::*;
+use warpjoin_device::Buffer;
 
 use super::query::Query;
 use super::relation::{Intermediate, Relation};
@@ -12,6 +13,8 @@ use crate::{Error, Result};
 
 /// Rows of a column that one core decodes at a time.
 const DECODED_ROWS: usize = 1 << 16;
+/// Rows that are decoded before other cores have begun to help.
+const ALONE_ROWS: usize = 1 << 9;
 
 impl Query<'_> {
     /// Runs the last pipeline and fetches its rows, device after device.
@@ -34,21 +37,21 @@ impl Query<'_> {
             return Ok(vec![]);
         }
         let count = usize::try_from(shard.rows).map_err(|_| Error::internal("more rows than the host can address"))?;
-        let mut fetched = vec![];
+        let mut fetched: Vec<(ColumnType, Vec<u8>, Option<Vec<u8>>)> = vec![];
         for (index, (column, column_type)) in shard.columns.iter().zip(&rows.columns).enumerate() {
-            let mut values = vec![0u8; count * column_type.layout().width_bytes as usize];
-            if let Some(buffer) = &column.values {
-                self.streams[device].read(buffer, 0, &mut values)?;
-            }
-            let mut validity = vec![0u8; if column.validity.is_some() { count } else { 0 }];
-            if let Some(buffer) = &column.validity {
-                self.streams[device].read(buffer, 0, &mut validity)?;
-            }
-            self.metrics.downloaded_bytes += (values.len() + validity.len()) as u64;
+            let values = vec![0u8; count * column_type.layout().width_bytes as usize];
+            let validity = column.validity.is_some().then(|| vec![0u8; count]);
+            self.metrics.downloaded_bytes += (values.len() + validity.as_ref().map_or(0, Vec::len)) as u64;
             let declared = ColumnType { data_type: schema.field(index).data_type().clone(), ..column_type.clone() };
-            let validity = column.validity.is_some().then_some(validity);
             fetched.push((declared, values, validity));
         }
+        let mut parts: Vec<(&Buffer, u64, &mut [u8])> = vec![];
+        for (column, (_, values, validity)) in shard.columns.iter().zip(&mut fetched) {
+            parts.extend(column.values.as_ref().map(|buffer| (buffer, 0, values.as_mut_slice())));
+            let validity = column.validity.as_ref().zip(validity.as_mut());
+            parts.extend(validity.map(|(buffer, validity)| (buffer, 0, validity.as_mut_slice())));
+        }
+        self.streams[device].read_all(&mut parts)?;
         // Pieces of columns are decoded on all cores: strings are looked up value by value.
         let pieces: Vec<(usize, usize)> =
             (0..count).step_by(DECODED_ROWS).map(|first| (first, DECODED_ROWS.min(count - first))).collect();
@@ -58,12 +61,14 @@ impl Query<'_> {
                 let validity = validity.as_ref().map(|bytes| Validity::Bytes(&bytes[first..first + rows]));
                 decode(declared, rows, &values[first * width..(first + rows) * width], None, validity)
             };
-        let batches: Vec<Vec<ArrayRef>> = pieces
-            .par_iter()
-            .map(|&(first, rows)| {
+        let batches: Vec<Vec<ArrayRef>> = if count <= ALONE_ROWS {
+            vec![fetched.iter().map(|column| decode_piece(column, 0, count)).collect::<Result<_>>()?]
+        } else {
+            let decode_all = |&(first, rows): &(usize, usize)| {
                 fetched.par_iter().map(|column| decode_piece(column, first, rows)).collect::<Result<_>>()
-            })
-            .collect::<Result<_>>()?;
+            };
+            pieces.par_iter().map(decode_all).collect::<Result<_>>()?
+        };
         let step = self.options.batch_rows.max(1);
         let mut result = vec![];
         for (arrays, (_, rows)) in batches.into_iter().zip(pieces) {

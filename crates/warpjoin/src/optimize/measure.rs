@@ -49,11 +49,25 @@ impl SampleView {
 
     /// Keeps rows for which `predicate` is true; `None`: it can't be evaluated here, and all are kept.
     pub(super) fn filter(&mut self, predicate: &Expr) -> Option<()> {
-        let Values { data: Data::Booleans(kept), valid } = self.evaluate(predicate)? else { return None };
-        for (row, alive) in self.alive.iter_mut().enumerate() {
-            *alive &= kept[row] && valid.as_ref().is_none_or(|valid| valid[row]);
+        let mut is_known = true;
+        predicate.visit_columns(&mut |column| is_known &= matches!(self.columns.get(column), Some(Some(_))));
+        if !is_known {
+            return None;
         }
+        // Over the columns of the table, so that it is the same whatever the node puts out.
+        let of_table = predicate.remap(&|column| self.columns[column].unwrap_or_default());
+        let kept = self.table.sample()?.kept(&of_table, || self.kept(predicate))?;
+        self.alive.iter_mut().zip(&*kept).for_each(|(alive, kept)| *alive &= kept);
         Some(())
+    }
+
+    /// The sampled rows for which `predicate` is true.
+    fn kept(&self, predicate: &Expr) -> Option<Vec<bool>> {
+        let Values { data: Data::Booleans(mut kept), valid } = self.evaluate(predicate)? else { return None };
+        if let Some(valid) = valid {
+            kept.iter_mut().zip(valid).for_each(|(kept, valid)| *kept &= valid);
+        }
+        Some(kept)
     }
 
     /// Rows that are left and rows there were.

@@ -153,14 +153,13 @@ impl<'a> Planner<'a> {
 
     /// Making a table of one set and probing it with the other; `None`: the two can't be joined.
     fn join_ps(&self, build: Set, probe: Set, (build_driver, probe_driver): (usize, usize)) -> Option<f64> {
-        let keys = self.graph.keys(build, probe)?;
+        let keys = self.graph.key_parts(build, probe)?;
         if let Some(seed) = self.seed {
             return Some(drawn(seed, build, probe));
         }
         let (build_rows, probe_rows) = (self.rows(build), self.rows(probe));
         let existence = self.graph.existence_of(build);
-        let pairs: Vec<(Option<usize>, Option<usize>)> =
-            keys.iter().map(|(b, p)| (column_of(b), column_of(p))).collect();
+        let pairs: Vec<(Option<usize>, Option<usize>)> = keys.iter().map(|(b, p)| (b.column(), p.column())).collect();
         let is_sorted = |column: Option<usize>, driver: usize| {
             column.is_some_and(|column| self.graph.relation_of(column) == driver && self.column(column).sorted)
         };
@@ -171,7 +170,7 @@ impl<'a> Planner<'a> {
         let payload = |set: Set| bits(set).map(|relation| self.payload_bytes[relation]).sum::<f64>();
         let side = BuildSide {
             rows: build_rows,
-            unique: self.is_unique(build, build_rows, &keys) || existence.is_some_and(|it| it.residual.is_none()),
+            unique: self.is_unique(build, build_rows, &pairs) || existence.is_some_and(|it| it.residual.is_none()),
             span: single.and_then(|(column, _)| self.column(column?).span),
             sorted: single.is_some_and(|(column, _)| is_sorted(column, build_driver)),
             payload_bytes: if existence.is_some_and(|it| it.residual.is_none()) { 0.0 } else { payload(build) },
@@ -193,14 +192,19 @@ impl<'a> Planner<'a> {
 
     /// Whether a key occurs once among the build rows: one of its columns is unique in its table, or together they have as
     /// many values as that has rows; and no join repeats those rows.
-    fn is_unique(&self, build: Set, build_rows: f64, keys: &[(Expr, Expr)]) -> bool {
+    fn is_unique(&self, build: Set, build_rows: f64, keys: &[(Option<usize>, Option<usize>)]) -> bool {
         bits(build).any(|relation| {
             let node = &self.graph.relations[relation];
-            let columns = keys.iter().filter_map(|(key, _)| column_of(key));
-            let own: Vec<ColumnEstimate> =
-                columns.filter(|&column| self.graph.relation_of(column) == relation).map(|c| self.column(c)).collect();
-            let is_key = own.iter().any(|column| column.unique)
-                || own.len() > 1 && own.iter().map(|column| column.distinct).product::<f64>() >= own[0].base_rows * 0.9;
+            let columns = keys.iter().filter_map(|(key, _)| *key);
+            let own = columns.filter(|&column| self.graph.relation_of(column) == relation).map(|c| self.column(c));
+            let mut together: Option<(f64, f64, usize)> = None;
+            let mut is_unique = false;
+            for column in own {
+                is_unique |= column.unique;
+                let (rows, distinct, count) = together.unwrap_or((column.base_rows, 1.0, 0));
+                together = Some((rows, distinct * column.distinct, count + 1));
+            }
+            let is_key = is_unique || together.is_some_and(|(rows, all, count)| count > 1 && all >= rows * 0.9);
             is_key && build_rows <= node.estimate.rows * 1.01
         })
     }
@@ -301,6 +305,16 @@ impl Graph {
     /// Keys by which a table of `build` is probed by `probe`, as expressions over the graph; `None`: the two can't be
     /// joined.
     pub(super) fn keys(&self, build: Set, probe: Set) -> Option<Vec<(Expr, Expr)>> {
+        let expr = |part: &KeyPart<'_>| match *part {
+            KeyPart::Column(column) => self.column(column),
+            KeyPart::Expr(expr) => expr.clone(),
+            KeyPart::Own(expr, first) => expr.remap(&|column| first + column),
+        };
+        Some(self.key_parts(build, probe)?.iter().map(|(build, probe)| (expr(build), expr(probe))).collect())
+    }
+
+    /// The same, by reference: a planner asks for thousands of pairs of sets.
+    fn key_parts(&self, build: Set, probe: Set) -> Option<Vec<(KeyPart<'_>, KeyPart<'_>)>> {
         if self.existence_of(probe).is_some() {
             return None;
         }
@@ -312,16 +326,16 @@ impl Graph {
         for class in &self.classes {
             let in_set = |set: Set| class.iter().copied().find(|&column| is_in(column, set));
             if let (Some(build), Some(probe)) = (in_set(build), in_set(probe)) {
-                keys.push((self.column(build), self.column(probe)));
+                keys.push((KeyPart::Column(build), KeyPart::Column(probe)));
             }
         }
         for (a, b) in &self.equalities {
             let (in_a, in_b) = (self.relations_of(a), self.relations_of(b));
             let is_within = |set: Set, side: Set| side & !set == 0;
             if is_within(build, in_a) && is_within(probe, in_b) {
-                keys.push((a.clone(), b.clone()));
+                keys.push((KeyPart::Expr(a), KeyPart::Expr(b)));
             } else if is_within(build, in_b) && is_within(probe, in_a) {
-                keys.push((b.clone(), a.clone()));
+                keys.push((KeyPart::Expr(b), KeyPart::Expr(a)));
             } else if is_within(build | probe, in_a | in_b)
                 && !is_within(build, in_a | in_b)
                 && !is_within(probe, in_a | in_b)
@@ -334,12 +348,12 @@ impl Graph {
     }
 
     /// Keys of a semi or anti join whose rows are made up by `probe`; `None`: something of them is missing.
-    fn existence_keys(
-        &self,
+    fn existence_keys<'a>(
+        &'a self,
         relation: usize,
-        existence: &super::graph::Existence,
+        existence: &'a super::graph::Existence,
         probe: Set,
-    ) -> Option<Vec<(Expr, Expr)>> {
+    ) -> Option<Vec<(KeyPart<'a>, KeyPart<'a>)>> {
         let own: Set = 1 << relation;
         if let Some(residual) = &existence.residual
             && self.relations_of(residual) & !(probe | own) != 0
@@ -347,10 +361,10 @@ impl Graph {
             return None;
         }
         let first = self.relations[relation].first;
-        let key = |(own, other): &(Expr, Expr)| {
-            let own = own.remap(&|column| first + column);
+        let key = |(own, other): &'a (Expr, Expr)| {
+            let own = KeyPart::Own(own, first);
             if self.relations_of(other) & !probe == 0 {
-                return Some((own, other.clone()));
+                return Some((own, KeyPart::Expr(other)));
             }
             // Another column that is equal does as well.
             let column = column_of(other)?;
@@ -360,9 +374,31 @@ impl Graph {
                     && *self.field(*candidate).data_type() == other.data_type
             };
             let equal = self.class_of(column)?.iter().copied().find(is_here)?;
-            Some((own, self.column(equal)))
+            Some((own, KeyPart::Column(equal)))
         };
         existence.on.iter().map(key).collect()
+    }
+}
+
+/// One side of a key.
+#[derive(Debug, Clone, Copy)]
+enum KeyPart<'a> {
+    /// A column of the graph.
+    Column(usize),
+    /// An expression over the graph.
+    Expr(&'a Expr),
+    /// An expression over the columns of a relation, whose first one has this number.
+    Own(&'a Expr, usize),
+}
+
+impl KeyPart<'_> {
+    /// The column of the graph that it is.
+    fn column(self) -> Option<usize> {
+        match self {
+            Self::Column(column) => Some(column),
+            Self::Expr(expr) => column_of(expr),
+            Self::Own(expr, first) => column_of(expr).map(|column| first + column),
+        }
     }
 }
 

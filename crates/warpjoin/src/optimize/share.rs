@@ -20,13 +20,13 @@ pub(super) fn share(plan: Plan, inputs: &[Arc<Table>], notes: &mut Vec<String>) 
     if !reads_twice(&plan) {
         return plan;
     }
-    let mut seen = HashMap::new();
-    count(&plan, &mut seen);
+    let (mut seen, mut ids) = (HashMap::new(), PlanIds::default());
+    count(&plan, &mut ids, &mut seen);
     seen.retain(|_, times| *times > 1);
     if seen.is_empty() {
         return plan;
     }
-    let mut sharing = Sharing { seen, inputs, numbers: HashMap::new(), notes };
+    let mut sharing = Sharing { seen, ids, inputs, numbers: HashMap::new(), notes };
     sharing.mark(plan)
 }
 
@@ -35,35 +35,36 @@ pub(super) fn share_tables(plan: Plan, inputs: &[Arc<Table>], notes: &mut Vec<St
     if !reads_twice(&plan) {
         return plan;
     }
-    let mut seen = HashMap::new();
-    count_tables(&plan, &mut seen);
+    let (mut seen, mut ids) = (HashMap::new(), PlanIds::default());
+    count_tables(&plan, &mut ids, &mut seen);
     seen.retain(|_, times| *times > 1);
     if seen.is_empty() {
         return plan;
     }
     let first = first_free(&plan);
-    let mut sharing = TableSharing { seen, inputs, first, numbers: HashMap::new(), notes };
+    let mut sharing = TableSharing { seen, ids, inputs, first, numbers: HashMap::new(), notes };
     sharing.mark(plan)
 }
 
 struct Sharing<'a> {
     /// How often plans occur.
-    seen: HashMap<String, usize>,
+    seen: HashMap<usize, usize>,
+    ids: PlanIds,
     inputs: &'a [Arc<Table>],
-    numbers: HashMap<String, usize>,
+    numbers: HashMap<usize, usize>,
     notes: &'a mut Vec<String>,
 }
 
 impl Sharing<'_> {
     fn mark(&mut self, plan: Plan) -> Plan {
         if is_shareable(&plan) {
-            let text = fingerprint(&plan);
-            if self.seen.contains_key(&text) && self.is_worth(&plan) {
-                let number = match self.numbers.get(&text) {
+            let id = self.ids.of(&plan);
+            if self.seen.contains_key(&id) && self.is_worth(&plan) {
+                let number = match self.numbers.get(&id) {
                     Some(&number) => number,
                     None => {
                         self.notes.push(format!("run once: {} of {}", plan.describe(), first_column(&plan)));
-                        self.numbers.insert(text, self.numbers.len());
+                        self.numbers.insert(id, self.numbers.len());
                         self.numbers.len() - 1
                     }
                 };
@@ -88,6 +89,7 @@ impl Sharing<'_> {
 
 struct TableSharing<'a> {
     seen: HashMap<String, usize>,
+    ids: PlanIds,
     inputs: &'a [Arc<Table>],
     /// The first number that no table has.
     first: usize,
@@ -98,7 +100,7 @@ struct TableSharing<'a> {
 impl TableSharing<'_> {
     fn mark(&mut self, mut plan: Plan) -> Plan {
         if let PlanKind::Join(join) = &mut plan.kind
-            && let Some(text) = table_fingerprint(join)
+            && let Some(text) = table_fingerprint(join, &mut self.ids)
             && self.seen.contains_key(&text)
         {
             let (build, probe) = (estimate(&join.build, self.inputs), estimate(&join.probe, self.inputs));
@@ -136,20 +138,23 @@ fn is_shareable(plan: &Plan) -> bool {
     matches!(plan.kind, PlanKind::Join(_) | PlanKind::Aggregate { .. })
 }
 
-fn count(plan: &Plan, seen: &mut HashMap<String, usize>) {
+/// Counts the shareable plans; returns the number of this one.
+fn count(plan: &Plan, ids: &mut PlanIds, seen: &mut HashMap<usize, usize>) -> usize {
+    let below = plan.inputs().into_iter().map(|input| count(input, ids, seen)).collect();
+    let id = ids.over(plan, below);
     if is_shareable(plan) {
-        *seen.entry(fingerprint(plan)).or_default() += 1;
+        *seen.entry(id).or_default() += 1;
     }
-    plan.inputs().into_iter().for_each(|input| count(input, seen));
+    id
 }
 
-fn count_tables(plan: &Plan, seen: &mut HashMap<String, usize>) {
+fn count_tables(plan: &Plan, ids: &mut PlanIds, seen: &mut HashMap<String, usize>) {
     if let PlanKind::Join(join) = &plan.kind
-        && let Some(text) = table_fingerprint(join)
+        && let Some(text) = table_fingerprint(join, ids)
     {
         *seen.entry(text).or_default() += 1;
     }
-    plan.inputs().into_iter().for_each(|input| count_tables(input, seen));
+    plan.inputs().into_iter().for_each(|input| count_tables(input, ids, seen));
 }
 
 fn first_free(plan: &Plan) -> usize {
@@ -158,7 +163,7 @@ fn first_free(plan: &Plan) -> usize {
 }
 
 /// Tells tables apart; `None`: of a build side that the optimiser has marked, which may miss rows.
-fn table_fingerprint(join: &JoinPlan) -> Option<String> {
+fn table_fingerprint(join: &JoinPlan, ids: &mut PlanIds) -> Option<String> {
     let is_kind = join.kind == JoinKind::Inner || join.kind == JoinKind::ProbeSemi && join.residual.is_none();
     if !is_kind || join.null_equals_null || holds_mark(&join.build) {
         return None;
@@ -167,17 +172,37 @@ fn table_fingerprint(join: &JoinPlan) -> Option<String> {
     let mut payload = needed_columns(join);
     payload.retain(|&column| column < build_width);
     let keys: Vec<String> = join.on.iter().map(|(build, _)| text_of(build)).collect();
-    Some(format!("{} {keys:?} {payload:?} {}", fingerprint(&join.build), join.kind.is_existence()))
+    Some(format!("{} {keys:?} {payload:?} {}", ids.of(&join.build), join.kind.is_existence()))
 }
 
 fn holds_mark(plan: &Plan) -> bool {
     matches!(plan.kind, PlanKind::Marked { .. }) || plan.inputs().into_iter().any(holds_mark)
 }
 
-/// A text that is the same for plans with the same rows, whatever their columns are called.
-fn fingerprint(plan: &Plan) -> String {
+/// Numbers of plans: the same for plans with the same rows, whatever their columns are called.
+#[derive(Default)]
+struct PlanIds {
+    /// By what a plan is itself, and the numbers of its inputs.
+    known: HashMap<(String, Vec<usize>), usize>,
+}
+
+impl PlanIds {
+    fn of(&mut self, plan: &Plan) -> usize {
+        let below = plan.inputs().into_iter().map(|input| self.of(input)).collect();
+        self.over(plan, below)
+    }
+
+    /// The number of a plan over inputs of these numbers.
+    fn over(&mut self, plan: &Plan, below: Vec<usize>) -> usize {
+        let next = self.known.len();
+        *self.known.entry((text_of_node(plan), below)).or_insert(next)
+    }
+}
+
+/// A node, without what is below it.
+fn text_of_node(plan: &Plan) -> String {
     let list = |exprs: &[Expr]| exprs.iter().map(text_of).collect::<Vec<_>>().join(", ");
-    let own = match &plan.kind {
+    match &plan.kind {
         PlanKind::Scan { table, projection } => format!("scan {:p} {projection:?}", Arc::as_ptr(table)),
         PlanKind::Input { index } => format!("input {index}"),
         PlanKind::Filter { predicate, .. } => format!("filter {}", text_of(predicate)),
@@ -211,9 +236,7 @@ fn fingerprint(plan: &Plan) -> String {
         PlanKind::Numbered { .. } => "numbered".to_string(),
         PlanKind::Shared(plan) => format!("shared {:p}", Arc::as_ptr(plan)),
         PlanKind::Marked { mark, .. } => format!("{mark:?}"),
-    };
-    let inputs: Vec<String> = plan.inputs().into_iter().map(fingerprint).collect();
-    format!("{own} ({})", inputs.join("; "))
+    }
 }
 
 fn keys_of(keys: &[SortKey]) -> Vec<String> {

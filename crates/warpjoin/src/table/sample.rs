@@ -3,19 +3,27 @@
 //! Taken while a table is uploaded, when its columns are on the host anyway. Bounded: a few thousand rows however large
 //! the table is.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::column::{ColumnType, Domain, EncodedColumn};
+use crate::expr::{Expr, ExprKind};
 
 /// Rows of a sample. A share of one in a thousand is seen twice in it.
 const SAMPLE_ROWS: u64 = 2048;
+/// Conditions that are remembered with a sample: what was asked for longest ago goes.
+const CONDITIONS_MAX: usize = 64;
 
 /// Some rows of a table, in row order, or all rows of a small one.
 #[derive(Debug, Default)]
 pub(crate) struct TableSample {
     rows: usize,
     columns: Vec<SampledColumn>,
+    /// Conditions over the table's columns, and the rows for which they are true.
+    kept: Mutex<Vec<(Expr, Kept)>>,
 }
+
+/// The rows of a sample for which a condition is true; `None`: nobody can tell on the host.
+pub(crate) type Kept = Option<Arc<[bool]>>;
 
 /// The sampled rows of a column.
 #[derive(Debug)]
@@ -23,8 +31,8 @@ pub(crate) struct SampledColumn {
     pub values: SampledValues,
     /// Which rows are not null; `None`: all.
     pub valid: Option<Vec<bool>>,
-    /// Different values in the sample, and how many of them came once.
-    distinct: OnceLock<(f64, f64)>,
+    /// Estimated different values among the rows of the table; `None`: unknown.
+    distinct: OnceLock<Option<f64>>,
 }
 
 /// Values of sampled rows.
@@ -60,11 +68,40 @@ impl TableSample {
         self.columns.get(index)
     }
 
-    /// Estimated different values of a column among `table_rows` rows.
+    /// Estimated different values of a column among the `table_rows` rows of its table.
     pub(crate) fn distinct(&self, index: usize, table_rows: u64) -> Option<f64> {
         let column = self.columns.get(index)?;
-        let (distinct, singles) = *column.distinct.get_or_init(|| column.count_distinct());
-        (distinct > 0.0).then(|| distinct_among(self.rows as f64, distinct, singles, table_rows as f64))
+        *column.distinct.get_or_init(|| {
+            let (distinct, singles) = column.count_distinct();
+            (distinct > 0.0).then(|| distinct_among(self.rows as f64, distinct, singles, table_rows as f64))
+        })
+    }
+
+    /// The rows for which `condition`, over the table's columns, is true: as `find` tells, or told before. A planner asks
+    /// for the same several times, and most queries come again.
+    pub(crate) fn kept(&self, condition: &Expr, find: impl FnOnce() -> Option<Vec<bool>>) -> Kept {
+        let mut is_fixed = true;
+        condition.visit(&mut |part| is_fixed &= !matches!(part.kind, ExprKind::Deferred(_)));
+        if !is_fixed {
+            return find().map(Arc::from);
+        }
+        let locked = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut known = locked();
+            if let Some(at) = known.iter().rposition(|(known, _)| known.is_same(condition)) {
+                let latest = known.remove(at);
+                let kept = latest.1.clone();
+                known.push(latest);
+                return kept;
+            }
+        }
+        // Not under the lock: others ask for other conditions.
+        let kept: Kept = find().map(Arc::from);
+        let mut known = locked();
+        known.push((condition.clone(), kept.clone()));
+        let excess = known.len().saturating_sub(CONDITIONS_MAX);
+        known.drain(..excess);
+        kept
     }
 }
 
@@ -163,6 +200,36 @@ mod tests {
             assert!(sampled.windows(2).all(|pair| pair[0] < pair[1]), "{rows}");
             assert!(sampled.last().is_none_or(|&last| (last as u64) < rows), "{rows}");
         }
+    }
+
+    #[test]
+    fn a_condition_is_looked_at_once() {
+        use arrow::datatypes::DataType;
+
+        use crate::expr::{CompareOp, Scalar};
+        let sample = TableSample::default();
+        let condition = |number: i128| {
+            let column = Expr::column(0, DataType::Int64, true);
+            let literal = Expr::literal(Scalar::Int(number), DataType::Int64);
+            let kind = ExprKind::Compare(CompareOp::Less, Box::new(column), Box::new(literal));
+            Expr { kind, data_type: DataType::Boolean, nullable: true }
+        };
+        let mut looked = 0;
+        let mut ask = |number: i128| {
+            sample.kept(&condition(number), || {
+                looked += 1;
+                (number != 7).then(|| vec![number % 2 == 0; 3])
+            })
+        };
+        for _ in 0..3 {
+            assert_eq!(ask(4).as_deref(), Some(&[true; 3][..]));
+            assert_eq!(ask(5).as_deref(), Some(&[false; 3][..]));
+            assert_eq!(ask(7), None, "what can't be told is remembered too");
+        }
+        // So many others push those out.
+        (0..CONDITIONS_MAX as i128).for_each(|number| drop(ask(100 + number)));
+        assert_eq!(ask(4).as_deref(), Some(&[true; 3][..]));
+        assert_eq!(looked, 3 + CONDITIONS_MAX + 1);
     }
 
     #[test]

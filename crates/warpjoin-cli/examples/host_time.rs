@@ -1,0 +1,243 @@
+//! What the host does for a hot TPC-H query, by part: planning with and without warpjoin, and the device plan's own
+//! planning and code generation. Tables are so small that kernels are next to nothing.
+//!
+//! `cargo run --release -p warpjoin-cli --example host_time -- [plan|rules|run] [turns] [queries, such as 1,5] [scale]`
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::datasource::MemTable;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use warpjoin_cli::TargetArgs;
+use warpjoin_cli::tpch::{Generation, Parameters, QUERY_COUNT, TpchTable, query_text};
+use warpjoin_datafusion::{DeviceChoice, Placement, load_table};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The three steps of planning.
+#[derive(Default, Clone, Copy)]
+struct Planning {
+    logical: Duration,
+    optimized: Duration,
+    physical: Duration,
+}
+
+impl Planning {
+    fn total(self) -> Duration {
+        self.logical + self.optimized + self.physical
+    }
+}
+
+fn main() {
+    env_logger::init();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let what = args.first().cloned().unwrap_or_else(|| "plan".to_string());
+    let turns: usize = args.get(1).map_or(20, |turns| turns.parse().unwrap());
+    let queries: Vec<u32> = match args.get(2).filter(|queries| *queries != "all") {
+        Some(list) => list.split(',').map(|number| number.parse().unwrap()).collect(),
+        None => (1..=QUERY_COUNT).collect(),
+    };
+    let scale: f64 = args.get(3).map_or(0.01, |scale| scale.parse().unwrap());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let device = TargetArgs { device: DeviceChoice::Simulated, devices: Some(1), ..TargetArgs::default() };
+        let device = device.session(SessionConfig::new()).unwrap();
+        device.sql("SET warpjoin.minimum_rows = 0").await.unwrap().collect().await.unwrap();
+        let stock = SessionContext::new();
+        load(&device, scale).await;
+        for table in TpchTable::ALL {
+            load_table(&device, table.name()).await.unwrap();
+        }
+        load(&stock, scale).await;
+        match what.as_str() {
+            "run" => run(&device, &queries, turns, scale).await,
+            "rules" => rules(&device, &queries, turns, scale).await,
+            _ => plan(&device, &stock, &queries, turns, scale).await,
+        }
+    });
+}
+
+async fn load(context: &SessionContext, scale: f64) {
+    for table in TpchTable::ALL {
+        let schema = table.schema();
+        let projection = (0..schema.fields().len()).collect();
+        let mut parts = vec![];
+        Generation { table, scale, projection, threads: 2 }
+            .run(|_, batches| {
+                parts.extend(batches);
+                Ok(())
+            })
+            .unwrap();
+        context.register_table(table.name(), Arc::new(MemTable::try_new(schema, vec![parts]).unwrap())).unwrap();
+    }
+}
+
+async fn planned(context: &SessionContext, sql: &str) -> (Planning, Arc<dyn ExecutionPlan>) {
+    let started = Instant::now();
+    let (state, logical) = context.sql(sql).await.unwrap().into_parts();
+    let parsed = Instant::now();
+    let optimized = state.optimize(&logical).unwrap();
+    let reduced = Instant::now();
+    let plan = state.query_planner().create_physical_plan(&optimized, &state).await.unwrap();
+    let times = Planning { logical: parsed - started, optimized: reduced - parsed, physical: reduced.elapsed() };
+    (times, plan)
+}
+
+async fn plan(device: &SessionContext, stock: &SessionContext, queries: &[u32], turns: usize, scale: f64) {
+    let parameters = Parameters::validation(scale);
+    println!("query  device: logical optimized physical total    stock: logical optimized physical total   (ms)");
+    let mut totals = [Duration::ZERO; 2];
+    for &number in queries {
+        let sql = query_text(number, &parameters).unwrap();
+        print!("{number:5} ");
+        for (context, total) in [device, stock].into_iter().zip(&mut totals) {
+            let mut times = vec![];
+            for _ in 0..turns {
+                times.push(planned(context, &sql).await.0);
+            }
+            times.sort_by_key(|times| times.total());
+            let median = times[times.len() / 2];
+            let ms = |time: Duration| time.as_secs_f64() * 1e3;
+            let Planning { logical, optimized, physical } = median;
+            print!("   {:7.3} {:7.3} {:7.3} {:7.3}     ", ms(logical), ms(optimized), ms(physical), ms(median.total()));
+            *total += median.total();
+        }
+        println!();
+    }
+    println!("total: device {:.2} ms, stock {:.2} ms", totals[0].as_secs_f64() * 1e3, totals[1].as_secs_f64() * 1e3);
+}
+
+/// A rule of an optimizer, and how long it took.
+#[derive(Debug)]
+struct Timed<T: ?Sized> {
+    rule: Arc<T>,
+    elapsed_ns: Arc<AtomicU64>,
+}
+
+impl<T: ?Sized> Timed<T> {
+    fn time<R>(&self, work: impl FnOnce(&T) -> R) -> R {
+        let started = Instant::now();
+        let result = work(&self.rule);
+        self.elapsed_ns.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        result
+    }
+}
+
+impl PhysicalOptimizerRule for Timed<dyn PhysicalOptimizerRule + Send + Sync> {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        self.time(|rule| rule.optimize(plan, config))
+    }
+
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.rule.schema_check()
+    }
+}
+
+impl OptimizerRule for Timed<dyn OptimizerRule + Send + Sync> {
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.rule.apply_order()
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        self.time(|rule| rule.rewrite(plan, config))
+    }
+}
+
+/// How long each rule of the two optimizers takes, for all queries together.
+async fn rules(device: &SessionContext, queries: &[u32], turns: usize, scale: f64) {
+    let state = device.state();
+    let mut times = vec![];
+    let mut timer = |name: &str| {
+        let elapsed_ns = Arc::new(AtomicU64::new(0));
+        times.push((name.to_string(), Arc::clone(&elapsed_ns)));
+        elapsed_ns
+    };
+    let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![];
+    for rule in state.optimizers() {
+        logical.push(Arc::new(Timed { rule: Arc::clone(rule), elapsed_ns: timer(rule.name()) }));
+    }
+    let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![];
+    for rule in state.physical_optimizers() {
+        physical.push(Arc::new(Timed { rule: Arc::clone(rule), elapsed_ns: timer(&format!("  {}", rule.name())) }));
+    }
+    let timed = SessionStateBuilder::new_from_existing(state)
+        .with_optimizer_rules(logical)
+        .with_physical_optimizer_rules(physical)
+        .build();
+    let context = SessionContext::new_with_state(timed);
+    let parameters = Parameters::validation(scale);
+    for _ in 0..turns {
+        for &number in queries {
+            planned(&context, &query_text(number, &parameters).unwrap()).await;
+        }
+    }
+    println!("rule, those of the physical plan indented: ms for all queries");
+    for (name, elapsed_ns) in times {
+        println!("{name:50} {:8.3}", elapsed_ns.load(Ordering::Relaxed) as f64 / 1e6 / turns as f64);
+    }
+}
+
+async fn run(device: &SessionContext, queries: &[u32], turns: usize, scale: f64) {
+    let parameters = Parameters::validation(scale);
+    println!("query  planning   execution   optimizer   generate   compile   launches   pipelines   (ms)");
+    let mut totals = [0.0; 5];
+    for &number in queries {
+        let sql = query_text(number, &parameters).unwrap();
+        let (mut planning, mut execution) = (vec![], vec![]);
+        let mut parts = [0; 3];
+        let mut counts = (0, 0);
+        for turn in 0..=turns {
+            let (times, plan) = planned(device, &sql).await;
+            let started = Instant::now();
+            collect(Arc::clone(&plan), device.task_ctx()).await.unwrap();
+            let elapsed = started.elapsed();
+            if turn == 0 {
+                continue;
+            }
+            planning.push(times.total());
+            execution.push(elapsed);
+            counts = (0, 0);
+            for metrics in Placement::of(&plan).device.iter().filter_map(|part| part.metrics.as_ref()) {
+                let own = [metrics.optimizer_ns, metrics.planning_ns, metrics.compile_ns];
+                parts.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+                counts.0 += metrics.launches;
+                counts.1 += metrics.pipelines.len();
+            }
+        }
+        let ms = |ns: u64| ns as f64 / 1e6 / turns as f64;
+        let row = [median_ms(planning), median_ms(execution), ms(parts[0]), ms(parts[1]), ms(parts[2])];
+        totals.iter_mut().zip(row).for_each(|(sum, own)| *sum += own);
+        println!(
+            "{number:5}  {:8.3}   {:9.3}   {:9.3}   {:8.3}   {:7.3}   {:8}   {:9}",
+            row[0], row[1], row[2], row[3], row[4], counts.0, counts.1
+        );
+    }
+    println!(
+        "total  {:8.3}   {:9.3}   {:9.3}   {:8.3}   {:7.3}",
+        totals[0], totals[1], totals[2], totals[3], totals[4]
+    );
+}
+
+fn median_ms(mut times: Vec<Duration>) -> f64 {
+    times.sort();
+    times[times.len() / 2].as_secs_f64() * 1e3
+}
