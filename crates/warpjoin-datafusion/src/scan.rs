@@ -3,7 +3,7 @@
 //! Under a device node it is only a name for the resident columns; executed alone it downloads them.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -31,6 +31,8 @@ pub struct DeviceScanExec {
     projection: Vec<usize>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
+    /// Statistics, once somebody asked: every join above does, several times.
+    statistics: OnceLock<Arc<Statistics>>,
 }
 
 impl DeviceScanExec {
@@ -48,7 +50,13 @@ impl DeviceScanExec {
         )
         .with_scheduling_type(SchedulingType::Cooperative)
         .with_evaluation_type(EvaluationType::Lazy);
-        Ok(Self { table, projection, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() })
+        Ok(Self {
+            table,
+            projection,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+            statistics: OnceLock::new(),
+        })
     }
 
     /// The table.
@@ -148,6 +156,7 @@ impl ExecutionPlan for DeviceScanExec {
         _input_stats: &[Arc<Statistics>],
         _args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
-        Ok(Arc::new(table_statistics(&self.table, &self.projection)))
+        let statistics = self.statistics.get_or_init(|| Arc::new(table_statistics(&self.table, &self.projection)));
+        Ok(Arc::clone(statistics))
     }
 }

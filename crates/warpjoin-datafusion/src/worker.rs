@@ -136,7 +136,10 @@ mod tests {
         let barrier = Arc::new(Barrier::new(5));
         for _ in 0..4 {
             let barrier = Arc::clone(&barrier);
-            run("test-many", Box::new(move || drop(barrier.wait()))).unwrap();
+            let wait = move || {
+                barrier.wait();
+            };
+            run("test-many", Box::new(wait)).unwrap();
         }
         // Would wait forever if two of them had to share a thread.
         barrier.wait();

@@ -27,12 +27,11 @@ use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use warpjoin::Reason;
-use warpjoin::exec::check;
 use warpjoin::expr::{Expr, ExprKind};
 use warpjoin::plan::{AggregateCall, AggregateFunction, GroupingSet, Moment, Plan, PlanKind, SortKey};
 
 use super::candidate::{Candidate, Operators};
-use super::relation::{PhysicalExprs, Relation};
+use super::relation::{PhysicalExprs, Relation, checked};
 use super::{Matcher, Outcome, beneath, seen_through};
 
 impl Matcher<'_> {
@@ -111,15 +110,13 @@ fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relat
     for (call, output) in calls.into_iter().zip(last.aggr_expr()) {
         aggregates.push(call.of(&translated, output.field().data_type()));
     }
-    let input = Box::new(input.plan.clone());
+    let input = input.input();
     let kind = if groups.has_grouping_set() {
         PlanKind::GroupingSets { input, group_by, sets: grouping_sets(groups.groups())?, aggregates }
     } else {
         PlanKind::Aggregate { input, group_by, aggregates }
     };
-    let plan = Plan { kind, schema: last.schema() };
-    check(&plan)?;
-    Ok(Relation { plan })
+    checked(Plan { kind, schema: last.schema() })
 }
 
 /// The sets of keys, numbered as DataFusion does: from the lowest bit on, which of the keys, beginning with the last one,

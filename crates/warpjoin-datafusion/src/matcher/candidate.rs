@@ -71,7 +71,7 @@ impl Candidate {
     pub(super) fn scan(node: &Arc<dyn ExecutionPlan>, scan: &DeviceScanExec) -> Self {
         let kind = PlanKind::Scan { table: Arc::clone(scan.table()), projection: scan.projection().to_vec() };
         Self {
-            relation: Relation { plan: Plan { kind, schema: node.schema() } },
+            relation: Relation::new(Plan { kind, schema: node.schema() }),
             inputs: vec![],
             template: Arc::clone(node),
             original: Arc::clone(node),
@@ -82,7 +82,7 @@ impl Candidate {
     /// The rows of a CPU subtree.
     pub(super) fn upload(plan: &Arc<dyn ExecutionPlan>, id: usize) -> Self {
         Self {
-            relation: Relation { plan: Plan { kind: PlanKind::Input { index: id }, schema: plan.schema() } },
+            relation: Relation::new(Plan { kind: PlanKind::Input { index: id }, schema: plan.schema() }),
             inputs: vec![Input { id, plan: Arc::clone(plan) }],
             template: Arc::new(TemplateInputExec::new(id, plan.properties())),
             original: Arc::clone(plan),
@@ -165,7 +165,7 @@ impl Candidate {
 
     /// The part under dense input positions.
     pub(super) fn close(self) -> Result<Closed> {
-        let mut plan = self.relation.plan;
+        let mut plan = Arc::unwrap_or_clone(self.relation.plan);
         let mut positions = HashMap::new();
         let mut placeholders: HashMap<usize, Arc<dyn ExecutionPlan>> = HashMap::new();
         for (position, input) in self.inputs.iter().enumerate() {

@@ -12,12 +12,11 @@ use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use warpjoin::Reason;
-use warpjoin::exec::check;
 use warpjoin::expr::{Expr, Scalar};
 use warpjoin::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 
 use super::candidate::{Candidate, Operators};
-use super::relation::{PhysicalExprs, Relation};
+use super::relation::{PhysicalExprs, Relation, checked};
 use super::{Matcher, Outcome};
 use crate::translate::{Scope, is_string, substitute, translate};
 
@@ -143,13 +142,11 @@ impl Matcher<'_> {
         }
         let (left, right) = (self.input(left)?, self.input(right)?);
         let plan = join_plan(join, sides, &left.relation, &right.relation)?;
-        let mut plan = Plan { kind: PlanKind::Join(Box::new(plan)), schema: node.schema() };
-        if let Some(fetch) = join.fetch {
-            let kind = PlanKind::Limit { input: Box::new(plan), skip: 0, fetch: Some(fetch as u64) };
-            plan = Plan { kind, schema: node.schema() };
+        let mut relation = checked(Plan { kind: PlanKind::Join(Box::new(plan)), schema: node.schema() })?;
+        if join.fetch.is_some() {
+            relation = relation.limit(0, join.fetch)?;
         }
-        check(&plan)?;
-        Ok((Relation { plan }, vec![left, right]))
+        Ok((relation, vec![left, right]))
     }
 }
 
@@ -227,8 +224,8 @@ fn join_plan(join: &Join<'_>, sides: Sides, left: &Relation, right: &Relation) -
         None => put_out,
     };
     Ok(JoinPlan {
-        build: build.plan.clone(),
-        probe: probe.plan.clone(),
+        build: *build.input(),
+        probe: *probe.input(),
         on,
         kind: sides.kind,
         null_equals_null: join.null_equals_null,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
 use warpjoin::Reason;
-use warpjoin::exec::check;
+use warpjoin::exec::check_node;
 use warpjoin::expr::Expr;
 use warpjoin::plan::{Plan, PlanKind};
 
@@ -17,11 +17,20 @@ pub(super) type PhysicalExprs = Vec<Arc<dyn PhysicalExpr>>;
 /// A device plan.
 #[derive(Debug, Clone)]
 pub(super) struct Relation {
-    /// The plan.
-    pub plan: Plan,
+    /// The plan, which the parts of a plan that are tried out share.
+    pub plan: Arc<Plan>,
 }
 
 impl Relation {
+    pub(super) fn new(plan: Plan) -> Self {
+        Self { plan: Arc::new(plan) }
+    }
+
+    /// The plan once more, to put it below another node.
+    pub(super) fn input(&self) -> Box<Plan> {
+        Box::new(Plan::clone(&self.plan))
+    }
+
     /// What its expressions see.
     pub(super) fn scope(&self) -> Scope<'_> {
         Scope { schema: &self.plan.schema }
@@ -41,7 +50,7 @@ impl Relation {
     /// The reason for which devices can't tell.
     pub(super) fn filter(&self, predicate: &Arc<dyn PhysicalExpr>) -> Result<Relation, Reason> {
         let predicate = translate(predicate, self.scope())?;
-        let kind = PlanKind::Filter { input: Box::new(self.plan.clone()), predicate };
+        let kind = PlanKind::Filter { input: self.input(), predicate };
         checked(Plan { kind, schema: Arc::clone(&self.plan.schema) })
     }
 
@@ -50,7 +59,7 @@ impl Relation {
     /// # Errors
     /// The reason for which devices can't compute one of them.
     pub(super) fn project(&self, exprs: &[Arc<dyn PhysicalExpr>], schema: &SchemaRef) -> Result<Relation, Reason> {
-        let kind = PlanKind::Project { input: Box::new(self.plan.clone()), exprs: self.translate_all(exprs)? };
+        let kind = PlanKind::Project { input: self.input(), exprs: self.translate_all(exprs)? };
         checked(Plan { kind, schema: Arc::clone(schema) })
     }
 
@@ -69,12 +78,13 @@ impl Relation {
                 .ok_or_else(|| Reason::Limit(format!("column {column} of {}", self.plan.schema.fields().len())))?;
             exprs.push(Expr::column(column, field.data_type().clone(), field.is_nullable()));
         }
-        let kind = PlanKind::Project { input: Box::new(self.plan.clone()), exprs };
+        let kind = PlanKind::Project { input: self.input(), exprs };
         checked(Plan { kind, schema: Arc::clone(schema) })
     }
 }
 
-fn checked(plan: Plan) -> Result<Relation, Reason> {
-    check(&plan)?;
-    Ok(Relation { plan })
+/// A node over what was checked when it became a relation.
+pub(super) fn checked(plan: Plan) -> Result<Relation, Reason> {
+    check_node(&plan)?;
+    Ok(Relation::new(plan))
 }

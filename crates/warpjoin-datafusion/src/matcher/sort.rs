@@ -13,11 +13,10 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use warpjoin::Reason;
-use warpjoin::exec::check;
 use warpjoin::plan::{Plan, PlanKind, SortKey};
 
 use super::candidate::Operators;
-use super::relation::{PhysicalExprs, Relation};
+use super::relation::{PhysicalExprs, Relation, checked};
 use super::{Matcher, Outcome};
 use crate::scan::DeviceScanExec;
 
@@ -104,20 +103,18 @@ impl Relation {
                 nulls_first: key.options.nulls_first,
             })
             .collect();
-        let input = Box::new(self.plan.clone());
+        let input = self.input();
         let kind = PlanKind::Sort { input, keys, skip: 0, fetch: fetch.map(|fetch| fetch as u64) };
         self.with(kind)
     }
 
     /// Some of the rows, or the next ones of an order.
     pub(super) fn limit(&self, skip: usize, fetch: Option<usize>) -> Result<Relation, Reason> {
-        let input = Box::new(self.plan.clone());
+        let input = self.input();
         self.with(PlanKind::Limit { input, skip: skip as u64, fetch: fetch.map(|fetch| fetch as u64) })
     }
 
     fn with(&self, kind: PlanKind) -> Result<Relation, Reason> {
-        let plan = Plan { kind, schema: Arc::clone(&self.plan.schema) };
-        check(&plan)?;
-        Ok(Relation { plan })
+        checked(Plan { kind, schema: Arc::clone(&self.plan.schema) })
     }
 }

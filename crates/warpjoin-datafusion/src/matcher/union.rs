@@ -6,11 +6,10 @@ use datafusion::common::Result;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::union::UnionExec;
 use warpjoin::Reason;
-use warpjoin::exec::check;
 use warpjoin::plan::{Plan, PlanKind};
 
 use super::candidate::{Candidate, Operators};
-use super::relation::Relation;
+use super::relation::{Relation, checked};
 use super::{Matcher, Outcome};
 
 impl Matcher<'_> {
@@ -47,9 +46,8 @@ impl Matcher<'_> {
         inputs: &[Outcome],
     ) -> Result<(Relation, Vec<Candidate>), Reason> {
         let parts = inputs.iter().map(|input| self.input(input)).collect::<Result<Vec<_>, _>>()?;
-        let inputs = parts.iter().map(|part| part.relation.plan.clone()).collect();
-        let plan = Plan { kind: PlanKind::Union { inputs }, schema: node.schema() };
-        check(&plan)?;
-        Ok((Relation { plan }, parts))
+        let inputs = parts.iter().map(|part| *part.relation.input()).collect();
+        let relation = checked(Plan { kind: PlanKind::Union { inputs }, schema: node.schema() })?;
+        Ok((relation, parts))
     }
 }

@@ -105,7 +105,7 @@ impl Relation {
         }
         let plan = self.joined_back(group_by, aggregates, schema);
         check(&plan)?;
-        Ok(Relation { plan })
+        Ok(Relation::new(plan))
     }
 
     /// The rows, each with the aggregates of its group.
@@ -126,11 +126,11 @@ impl Relation {
             let constant = || Expr::literal(Scalar::Int(0), DataType::Int64);
             on.push((constant(), constant()));
         }
-        let kind = PlanKind::Aggregate { input: Box::new(self.plan.clone()), group_by, aggregates };
+        let kind = PlanKind::Aggregate { input: self.input(), group_by, aggregates };
         let build_width = keys + calls;
         let join = JoinPlan {
             build: Plan { kind, schema: Arc::new(Schema::new(fields)) },
-            probe: self.plan.clone(),
+            probe: *self.input(),
             on,
             kind: JoinKind::Inner,
             null_equals_null: true,

@@ -14,11 +14,17 @@ use crate::window::{WindowCall, WindowFunction};
 /// # Errors
 /// The first thing that devices can't do.
 pub fn check(plan: &Plan) -> Result<(), Reason> {
+    plan.inputs().into_iter().try_for_each(check)?;
+    check_node(plan)
+}
+
+/// The same for the topmost node of a plan that grew over inputs which were checked.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_node(plan: &Plan) -> Result<(), Reason> {
     for field in plan.schema.fields() {
         check_type(field.data_type())?;
-    }
-    for input in plan.inputs() {
-        check(input)?;
     }
     match &plan.kind {
         PlanKind::Scan { .. } | PlanKind::Input { .. } => Ok(()),

@@ -49,7 +49,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 
 pub use crate::codegen::GroupByForm;
-pub use check::check;
+pub use check::{check, check_node};
 pub use explain::{Explanation, explain};
 pub(crate) use join::needed as needed_columns;
 pub(crate) use marked::published;
