@@ -278,6 +278,39 @@ async fn windows_are_sorted_on_devices() {
     }
 }
 
+#[tokio::test]
+async fn windows_of_the_same_partitions_share_a_sort() {
+    let context = resident().await;
+    for (sql, windows) in [
+        (
+            "select rank() over (partition by n_regionkey order by n_name), count(*) over (partition by n_regionkey),
+                sum(n_nationkey) over (partition by n_regionkey order by n_name rows 2 preceding) from nation",
+            1,
+        ),
+        (
+            "select rank() over (partition by n_regionkey order by n_name, n_nationkey),
+                lag(n_name) over (partition by n_regionkey order by n_name) from nation",
+            1,
+        ),
+        // Peers of one are not those of the other.
+        (
+            "select rank() over (partition by n_regionkey order by n_name, n_nationkey),
+                sum(n_nationkey) over (partition by n_regionkey order by n_name) from nation",
+            2,
+        ),
+        (
+            "select sum(r) over (partition by k order by n) from (select n_regionkey as k, n_name as n,
+                rank() over (partition by n_regionkey order by n_name) as r from nation)",
+            2,
+        ),
+    ] {
+        let plan = physical(&context, sql).await;
+        let (placement, text) = (warpjoin_datafusion::Placement::of(&plan), shown(&plan));
+        assert_eq!((placement.device.len(), placement.sorts()), (1, windows), "{sql}:\n{text}");
+        assert_eq!(text.matches("Window: [").count(), windows, "{sql}:\n{text}");
+    }
+}
+
 /// On the CPU they go from row to row.
 #[tokio::test]
 async fn windows_of_cpu_rows_start_a_part() {

@@ -4,6 +4,7 @@
 //! Like joins they start a part: on the CPU they go from row to row.
 
 use std::any::Any;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -25,7 +26,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowUDFExpr};
 use warpjoin::Reason;
 use warpjoin::exec::check;
-use warpjoin::expr::{Expr, Scalar};
+use warpjoin::expr::{Expr, ExprKind, Scalar};
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
 use warpjoin::window::{Frame, FrameBound, WindowCall, WindowFunction};
 
@@ -66,6 +67,9 @@ impl Matcher<'_> {
 impl Relation {
     /// Each row with the results of a window behind it, and what that adds to a part.
     fn window(&self, exprs: &[Arc<dyn WindowExpr>], schema: &SchemaRef) -> Result<(Relation, Operators), Reason> {
+        if let Some(relation) = self.more_of_a_window(exprs, schema) {
+            return Ok((relation, Operators::default()));
+        }
         match self.windows(exprs, schema) {
             Ok(relation) => Ok((relation, Operators { joins: 1, aggregates: 1, sorts: 0 })),
             Err(_) => {
@@ -163,6 +167,74 @@ impl Relation {
         let plan = Plan { kind, schema: Arc::clone(schema) };
         check(&plan)?;
         Ok(Relation { plan })
+    }
+
+    /// The same as further calls of a window of these partitions that this is already, where its order does.
+    fn more_of_a_window(&self, exprs: &[Arc<dyn WindowExpr>], schema: &SchemaRef) -> Option<Relation> {
+        // The window, and which of its columns are seen.
+        let (window, seen) = match &self.plan.kind {
+            PlanKind::Window { .. } => (&self.plan, None),
+            PlanKind::Project { input, exprs } => {
+                let column = |expr: &Expr| if let ExprKind::Column(column) = expr.kind { Some(column) } else { None };
+                (input.as_ref(), Some(exprs.iter().map(column).collect::<Option<Vec<usize>>>()?))
+            }
+            _ => return None,
+        };
+        let PlanKind::Window { input, partition_by, order_by, calls } = &window.kind else { return None };
+        let more = self.sorted_windows(exprs, schema).ok()?;
+        let PlanKind::Window { partition_by: own_partition, order_by: own_order, calls: own_calls, .. } =
+            more.plan.kind
+        else {
+            return None;
+        };
+        let at = |column: usize| seen.as_ref().map_or(column, |seen| seen[column]);
+        let own_partition: Vec<Expr> = own_partition.iter().map(|expr| expr.remap(&at)).collect();
+        let own_order: Vec<SortKey> =
+            own_order.iter().map(|key| SortKey { expr: key.expr.remap(&at), ..*key }).collect();
+        let is_same = |a: &dyn Debug, b: &dyn Debug| format!("{a:?}") == format!("{b:?}");
+        let is_prefix = own_order.len() <= order_by.len() && is_same(&own_order, &&order_by[..own_order.len()]);
+        if !is_prefix || !is_same(&own_partition, partition_by) {
+            return None;
+        }
+        // The columns of the input come first.
+        let (width, first) = (input.schema.fields().len(), window.schema.fields().len());
+        let mut all = calls.clone();
+        for call in own_calls {
+            let mut reads_results = false;
+            let read = call.argument.iter().chain(&call.default);
+            read.for_each(|expr| expr.visit_columns(&mut |column| reads_results |= at(column) >= width));
+            if reads_results {
+                return None;
+            }
+            let moved = |expr: Option<Expr>| expr.map(|expr| expr.remap(&at));
+            let call = WindowCall { argument: moved(call.argument), default: moved(call.default), ..call };
+            all.push(match own_order.len() {
+                keys if keys == order_by.len() => call,
+                keys => in_finer_order(call, keys)?,
+            });
+        }
+        let added = schema.fields()[self.plan.schema.fields().len()..].iter();
+        let fields: Vec<_> = window.schema.fields().iter().chain(added).cloned().collect();
+        let kind = PlanKind::Window {
+            input: input.clone(),
+            partition_by: own_partition,
+            order_by: order_by.clone(),
+            calls: all,
+        };
+        let mut plan = Plan { kind, schema: Arc::new(Schema::new(fields)) };
+        if let Some(seen) = &seen {
+            let shown = seen.iter().copied().chain(first..plan.schema.fields().len());
+            let exprs = shown
+                .map(|column| {
+                    let field = plan.schema.field(column);
+                    Expr::column(column, field.data_type().clone(), field.is_nullable())
+                })
+                .collect();
+            plan = Plan { kind: PlanKind::Project { input: Box::new(plan), exprs }, schema: Arc::clone(schema) };
+        }
+        plan.schema = Arc::clone(schema);
+        check(&plan).ok()?;
+        Some(Relation { plan })
     }
 
     fn window_call(&self, expr: &dyn WindowExpr) -> Result<WindowCall, Reason> {
@@ -282,6 +354,25 @@ impl Relation {
     }
 }
 
+/// A call in an order of so many keys and more, where fewer rows are peers; `None` where that matters.
+fn in_finer_order(call: WindowCall, keys: usize) -> Option<WindowCall> {
+    use WindowFunction::{Aggregate, First, Last, Nth, Ntile, RowNumber, Shift};
+    // Without keys all rows of a partition are peers.
+    let bound = |bound: FrameBound| match bound {
+        FrameBound::Groups(0) if keys == 0 => Some(FrameBound::Partition),
+        FrameBound::Groups(_) => None,
+        bound => Some(bound),
+    };
+    match call.function {
+        RowNumber | Ntile(_) | Shift(_) => Some(call),
+        First | Last | Nth(_) | Aggregate(_) => {
+            let frame = Frame { start: bound(call.frame.start)?, end: bound(call.frame.end)? };
+            Some(WindowCall { frame, ..call })
+        }
+        _ => None,
+    }
+}
+
 /// A number that is written down; null is 0, as it is for DataFusion.
 fn integer(expr: Option<&Arc<dyn PhysicalExpr>>) -> Option<i64> {
     let value = expr?.downcast_ref::<Literal>()?.value();
@@ -351,7 +442,8 @@ fn whole_partition(expr: &dyn WindowExpr) -> Result<&AggregateFunctionExpr, Reas
 /// their last bit, which a filter or a key may look at.
 fn is_repeatable(plan: &Plan) -> bool {
     let is_itself = match &plan.kind {
-        PlanKind::Limit { .. } => false,
+        // Of rows that are equal in its order any may be the first.
+        PlanKind::Limit { .. } | PlanKind::Window { .. } => false,
         PlanKind::Sort { skip, fetch, .. } => *skip == 0 && fetch.is_none(),
         PlanKind::Aggregate { aggregates, .. } => !aggregates.iter().any(|call| call.data_type.is_floating()),
         _ => true,
