@@ -58,6 +58,8 @@ pub(crate) const SAMPLE_SLOTS: u32 = 8192;
 pub(crate) const PARTITION_THREADS_FEW: u32 = 384;
 /// The same with many partitions, whose runs want a large tile; and of a block that counts.
 pub(crate) const PARTITION_THREADS_MANY: u32 = 1024;
+/// The same with many partitions of rows of one word: two blocks have the registers, and one moves while one ranks.
+pub(crate) const PARTITION_THREADS_WORD: u32 = 512;
 /// Most words of a row that is partitioned.
 pub(crate) const ROW_WORDS_MAX: usize = 8;
 

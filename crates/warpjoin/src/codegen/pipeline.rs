@@ -115,7 +115,10 @@ pub(crate) fn generate(
         let shape = partition::partition(&mut emitter, source, steps, rows, *stage)?;
         let (grid, threads_max) = match *stage {
             PartitionStage::Count => (Grid::Count, PARTITION_THREADS_MANY),
-            PartitionStage::Scatter { threads } => (Grid::Scatter { threads }, threads),
+            PartitionStage::Scatter { threads, threads_of_one_word } => {
+                let threads = if shape.words() == 1 { threads_of_one_word } else { threads };
+                (Grid::Scatter { threads }, threads)
+            }
         };
         return Ok(finish(emitter, &Frame::default(), threads_max, grid, SinkShape::Partition(shape), hash_bits));
     }

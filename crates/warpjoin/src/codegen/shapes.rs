@@ -112,7 +112,11 @@ pub(crate) enum PartitionStage {
     /// Counts the rows of each partition.
     Count,
     /// Moves rows to their partitions, with blocks of at most so many threads.
-    Scatter { threads: u32 },
+    Scatter {
+        threads: u32,
+        /// Of a block that moves rows of one word.
+        threads_of_one_word: u32,
+    },
 }
 
 /// What a pipeline does between source and sink.

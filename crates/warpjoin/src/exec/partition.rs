@@ -10,8 +10,8 @@ use super::query::Query;
 use super::relation::{Relation, Source};
 use super::row_words::{RowWords, WordColumn};
 use crate::codegen::{
-    Constants, GeneratedPipeline, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PartitionStage,
-    ROW_WORDS_MAX, RowShape, RowSpec, Sink, SinkShape, Step,
+    Constants, GeneratedPipeline, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY,
+    PARTITION_THREADS_WORD, PartitionStage, ROW_WORDS_MAX, RowShape, RowSpec, Sink, SinkShape, Step,
 };
 use crate::{Error, Reason, Result};
 
@@ -109,7 +109,8 @@ impl Query<'_> {
         let sink = |query: &mut Self, stage| query.generate(&relation, &Sink::Partition { stage, rows: spec.clone() });
         let count = sink(self, PartitionStage::Count)?;
         let threads = if bits.first >= MANY_BITS { PARTITION_THREADS_MANY } else { PARTITION_THREADS_FEW };
-        let scatter = sink(self, PartitionStage::Scatter { threads })?;
+        let threads_of_one_word = if bits.first == MANY_BITS { PARTITION_THREADS_WORD } else { threads };
+        let scatter = sink(self, PartitionStage::Scatter { threads, threads_of_one_word })?;
         let SinkShape::Partition(shape) = &scatter.sink else {
             return Err(Error::internal("a partition sink without a partition"));
         };
