@@ -32,7 +32,7 @@ use warpjoin::window::{Frame, FrameBound, WindowCall, WindowFunction};
 
 use super::aggregate::Call;
 use super::candidate::{Candidate, Operators};
-use super::relation::{PhysicalExprs, Relation};
+use super::relation::{PhysicalExprs, Relation, checked};
 use super::{Matcher, Outcome};
 use crate::translate::translate;
 
@@ -162,18 +162,16 @@ impl Relation {
             })
             .collect();
         let calls = exprs.iter().map(|expr| self.window_call(expr.as_ref())).collect::<Result<_, _>>()?;
-        let input = Box::new(self.plan.clone());
-        let kind = PlanKind::Window { input, partition_by: self.translate_all(partition_by)?, order_by, calls };
-        let plan = Plan { kind, schema: Arc::clone(schema) };
-        check(&plan)?;
-        Ok(Relation { plan })
+        let (input, partition_by) = (self.input(), self.translate_all(partition_by)?);
+        let kind = PlanKind::Window { input, partition_by, order_by, calls };
+        checked(Plan { kind, schema: Arc::clone(schema) })
     }
 
     /// The same as further calls of a window of these partitions that this is already, where its order does.
     fn more_of_a_window(&self, exprs: &[Arc<dyn WindowExpr>], schema: &SchemaRef) -> Option<Relation> {
         // The window, and which of its columns are seen.
         let (window, seen) = match &self.plan.kind {
-            PlanKind::Window { .. } => (&self.plan, None),
+            PlanKind::Window { .. } => (self.plan.as_ref(), None),
             PlanKind::Project { input, exprs } => {
                 let column = |expr: &Expr| if let ExprKind::Column(column) = expr.kind { Some(column) } else { None };
                 (input.as_ref(), Some(exprs.iter().map(column).collect::<Option<Vec<usize>>>()?))
@@ -183,7 +181,7 @@ impl Relation {
         let PlanKind::Window { input, partition_by, order_by, calls } = &window.kind else { return None };
         let more = self.sorted_windows(exprs, schema).ok()?;
         let PlanKind::Window { partition_by: own_partition, order_by: own_order, calls: own_calls, .. } =
-            more.plan.kind
+            Arc::unwrap_or_clone(more.plan).kind
         else {
             return None;
         };
@@ -234,7 +232,7 @@ impl Relation {
         }
         plan.schema = Arc::clone(schema);
         check(&plan).ok()?;
-        Some(Relation { plan })
+        Some(Relation::new(plan))
     }
 
     fn window_call(&self, expr: &dyn WindowExpr) -> Result<WindowCall, Reason> {
