@@ -55,13 +55,23 @@ struct Part {
     /// What the session's settings say of how it runs.
     settings: ExecOptions,
     strict: bool,
-    /// Estimate for the rows that come out.
-    statistics: Arc<Statistics>,
+    /// What the part stands for, as it stood in the plan: for estimates.
+    original: Arc<dyn ExecutionPlan>,
+    /// Estimate for the rows that come out, once somebody asked. Most parts are the whole plan, and nobody does.
+    statistics: OnceLock<Arc<Statistics>>,
 }
 
 impl Part {
     fn explanation(&self) -> &Explanation {
         self.explanation.get_or_init(|| warpjoin::exec::explain(&self.plan, &self.session, &self.settings))
+    }
+
+    fn statistics(&self) -> &Arc<Statistics> {
+        self.statistics.get_or_init(|| {
+            let estimate = StatisticsContext::new().compute(self.original.as_ref(), &StatisticsArgs::new());
+            let estimate = estimate.map(|estimate| estimate.as_ref().clone().to_inexact());
+            Arc::new(estimate.unwrap_or_else(|_| Statistics::new_unknown(&self.plan.schema)))
+        })
     }
 }
 
@@ -89,10 +99,6 @@ impl WarpjoinExec {
         )
         .with_scheduling_type(SchedulingType::Cooperative)
         .with_evaluation_type(EvaluationType::Eager);
-        let statistics = StatisticsContext::new()
-            .compute(original.as_ref(), &StatisticsArgs::new())
-            .map(|estimate| estimate.as_ref().clone().to_inexact())
-            .unwrap_or_else(|_| Statistics::new_unknown(&plan.schema));
         let settings = ExecOptions {
             probe_group_lanes: (options.group_size_lanes > 0).then_some(options.group_size_lanes),
             join_form: options.join_form,
@@ -111,7 +117,8 @@ impl WarpjoinExec {
             session,
             settings,
             strict: options.strict,
-            statistics: Arc::new(statistics),
+            original,
+            statistics: OnceLock::new(),
         };
         Ok(Self {
             part: Arc::new(part),
@@ -237,6 +244,6 @@ impl ExecutionPlan for WarpjoinExec {
         _input_stats: &[Arc<Statistics>],
         _args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
-        Ok(Arc::clone(&self.part.statistics))
+        Ok(Arc::clone(self.part.statistics()))
     }
 }
