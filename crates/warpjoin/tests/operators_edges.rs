@@ -189,7 +189,8 @@ fn groups_in_the_order_of_their_keys_are_found_by_key() {
         .key("k")
         .and_then(|it| it.aggregate(Sum, Some("v"))?.aggregate(Max, Some("v"))?.aggregate(Count, None)?.plan())
         .expect("a plan");
-    let output = exec::run(&session, &plan, &[], &ExecOptions::default()).expect("rows");
+    let options = ExecOptions { ordered_span_min: Some(0), ..ExecOptions::default() };
+    let output = exec::run(&session, &plan, &[], &options).expect("rows");
     let mut found: Vec<[Option<i64>; 4]> = vec![];
     for batch in &output.batches {
         let columns: Vec<&Int64Array> = batch.columns().iter().map(|it| it.as_primitive()).collect();

@@ -33,6 +33,8 @@ pub struct ExecOptions {
     pub tested_strings_min: Option<usize>,
     /// Rows that one block sorts by itself, at most 4096. `None`: 4096.
     pub sort_few_rows: Option<u32>,
+    /// Values that a group key spans from which on rows in its order are grouped by a table of all of them. `None`: 2^28.
+    pub ordered_span_min: Option<u64>,
     /// Whether joins are reordered.
     pub join_order: JoinOrder,
     /// Whether finished tables drop rows of other scans.
@@ -109,6 +111,7 @@ impl Default for ExecOptions {
             reduced_rows_min: None,
             tested_strings_min: None,
             sort_few_rows: None,
+            ordered_span_min: None,
             join_order: JoinOrder::Auto,
             runtime_filters: RuntimeFilters::Auto,
             share_subplans: true,
