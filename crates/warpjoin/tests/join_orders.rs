@@ -14,7 +14,7 @@ use common::settings::Settings;
 use warpjoin::exec::{JoinOrder, RuntimeFilters};
 
 /// Trees of a run that asks for no number.
-const CASES: u64 = 60;
+const CASES: u64 = 40;
 /// Orders of each tree.
 const ORDERS: u64 = 4;
 

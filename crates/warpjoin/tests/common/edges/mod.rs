@@ -125,7 +125,7 @@ pub(crate) fn settings() -> Vec<Settings> {
 }
 
 /// Of so many settings behind the first one, a case meets one in a run; `WARPJOIN_EDGES_ALL=1`: all.
-const SETTINGS_SHARE: usize = 4;
+const SETTINGS_SHARE: usize = 8;
 
 /// Runs every case with the first setting and a share of the others, for which there are enough devices: another share for
 /// each case, and every hour. Compiling for all of them takes most of an hour.
