@@ -63,6 +63,9 @@ fn corpus() -> HashSet<ModuleSource> {
     sources.into_iter().chain(tables).flatten().chain(strings).collect()
 }
 
+/// Of so many pipelines one is compiled for another architecture as well.
+const OTHERS_SHARE: usize = 8;
+
 /// What is compiled, and for which architecture: what GPUs get for the first one, and shares of it for the others, to which
 /// only the headers are not the same.
 fn work_of(sources: &[ModuleSource]) -> Vec<(&'static str, ModuleSource)> {
@@ -75,8 +78,8 @@ fn work_of(sources: &[ModuleSource]) -> Vec<(&'static str, ModuleSource)> {
     }
     for (index, source) in pipelines.into_iter().enumerate() {
         work.push((first, source.clone()));
-        if index % 2 == 0 {
-            work.push((others[index / 2 % others.len()], source.clone()));
+        if index % OTHERS_SHARE == 0 {
+            work.push((others[index / OTHERS_SHARE % others.len()], source.clone()));
         }
     }
     work
