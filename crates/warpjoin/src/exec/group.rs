@@ -40,6 +40,8 @@ struct PlannedGroups {
     shape: Arc<GroupShape>,
     /// Bound of the groups.
     groups_max: u64,
+    /// Rows come in the order of the key; see [`Sink::Aggregate`].
+    is_sorted: bool,
 }
 
 /// Accumulators of a group-by and the expressions that make its output of them.
@@ -115,10 +117,8 @@ impl Query<'_> {
         accumulators: Vec<Accumulator>,
     ) -> Result<GroupTable> {
         let planned = self.plan_groups(relation, keys.clone(), accumulators.clone(), None)?;
-        let is_in_order = planned.shape.mode == GroupMode::Dense
-            && self.options.group_by_form.is_none()
-            && self.is_in_order(relation, &keys, &accumulators);
         // Neighbours meet in a block's table, and what is left goes to the group table in its order.
+        let is_in_order = planned.is_sorted && planned.shape.mode == GroupMode::Dense;
         let estimate = if is_in_order { None } else { self.estimate_groups(relation, &planned.shape, &keys)? };
         if self.is_dry() {
             return self.guess_groups(relation, keys, accumulators, planned, estimate);
@@ -234,11 +234,11 @@ impl Query<'_> {
         let packed_bits = shape.packing.single_word_bits().unwrap_or(64);
         let keys_max = if packed_bits < 40 { 1u64 << packed_bits } else { u64::MAX };
         let groups_max = relation.rows_max.min(keys_max).max(1);
-        Ok(PlannedGroups { generated, shape, groups_max })
+        Ok(PlannedGroups { generated, shape, groups_max, is_sorted })
     }
 
     /// Whether rows come in the order of a key whose values may have a row each in the group table.
-    pub(super) fn is_in_order(&self, relation: &Relation, keys: &[Expr], accumulators: &[Accumulator]) -> bool {
+    fn is_in_order(&self, relation: &Relation, keys: &[Expr], accumulators: &[Accumulator]) -> bool {
         let limits = self.session.devices().iter().map(|device| device.memory().limit_bytes());
         let room = u128::from(limits.min().unwrap_or(0) / SORTED_TABLE_SHARE);
         // A word for the group, and two for each accumulator at most.
@@ -253,7 +253,7 @@ impl Query<'_> {
         planned: PlannedGroups,
         estimate: Option<Estimate>,
     ) -> Result<GroupTable> {
-        let PlannedGroups { generated, shape, groups_max } = planned;
+        let PlannedGroups { generated, shape, groups_max, .. } = planned;
         let mut rooms: Vec<GroupRoom> =
             (0..self.devices()).map(|device| self.first_room(relation, &generated, &shape, device, estimate)).collect();
         for attempt in 0..24 {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::estimate::{Estimate, estimate};
+use super::estimate::{estimate, values_of};
 use super::safety::never_fails;
 use crate::Table;
 use crate::exec::plans::{aggregate, case, column, is_null, or_zero, project};
@@ -103,8 +103,8 @@ impl<'a> Found<'a> {
     /// Build rows, and groups that they become; `None`: it does not pay.
     fn gain(&self, inputs: &[Arc<Table>]) -> Option<(f64, f64)> {
         let (build, probe) = (estimate(&self.join.build, inputs), estimate(&self.join.probe, inputs));
-        let keys = self.join.on.iter().map(|(key, _)| distinct(&build, key));
-        let groups = keys.product::<f64>().min(build.rows).max(1.0);
+        let keys: Vec<Expr> = self.join.on.iter().map(|(key, _)| key.clone()).collect();
+        let groups = values_of(&build, &keys).into_iter().product::<f64>().min(build.rows).max(1.0);
         let pays = build.rows >= ROWS_MIN
             && build.rows >= groups * ROWS_OF_KEY_MIN
             && groups <= probe.rows * KEYS_OF_PROBE_MAX;
@@ -179,11 +179,4 @@ fn over(expr: &Expr, projected: &[Expr]) -> Option<Expr> {
             _ => column,
         })
     })
-}
-
-fn distinct(side: &Estimate, key: &Expr) -> f64 {
-    match key.kind {
-        ExprKind::Column(column) => side.columns[column].distinct_among(side.rows),
-        _ => side.distinct_of(key),
-    }
 }

@@ -263,7 +263,7 @@ fn of_join(join: &JoinPlan, build: &Estimate, probe: &Estimate) -> Estimate {
 }
 
 /// Different values of each key among the rows.
-fn values_of(input: &Estimate, group_by: &[Expr]) -> Vec<f64> {
+pub(super) fn values_of(input: &Estimate, group_by: &[Expr]) -> Vec<f64> {
     group_by
         .iter()
         .map(|key| match key.kind {
