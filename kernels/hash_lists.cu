@@ -134,7 +134,7 @@ struct SumParams {
 WJ_DEVICE u64 load_tile(const SumParams& p, u64 (&values)[TILE_EACH], u64& first) {
     first = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * TILE_EACH;
     u64 total = 0;
-#pragma unroll
+WJ_UNROLL
     for (u32 k = 0; k < TILE_EACH; ++k) {
         values[k] = first + k < p.count ? p.counts[first + k] : 0;
         total += values[k];
@@ -161,7 +161,7 @@ WJ_ENTRY(row_offsets, SumParams, WJ_BLOCK_THREADS) {
     u64 values[TILE_EACH];
     u64 first;
     u64 running = block_exclusive_sum(sums, load_tile(p, values, first)) + p.tiles[blockIdx.x];
-#pragma unroll
+WJ_UNROLL
     for (u32 k = 0; k < TILE_EACH; ++k) {
         if (first + k <= p.count) p.offsets[first + k] = running;
         running += values[k];

@@ -44,13 +44,13 @@ WJ_ENTRY_RESIDENT(build_segments, BuildParams, 512, 2) {
     for (u32 first = begin + threadIdx.x; first < end; first += blockDim.x * each) {
         u64 row_keys[each];
         u64 values[each];
-#pragma unroll
+WJ_UNROLL
         for (u32 k = 0; k < each; ++k) {
             const u32 row = first + k * blockDim.x < end ? first + k * blockDim.x : first;
             row_keys[k] = load_key(p.rows, row);
             values[k] = WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
         }
-#pragma unroll
+WJ_UNROLL
         for (u32 k = 0; k < each; ++k) {
             const u32 row = first + k * blockDim.x;
             if (row < end) place_at_home(p, build, row, (KeyWord)row_keys[k], values[k], keys);
@@ -177,7 +177,7 @@ WJ_DEVICE QueuedKey* warp_queue(u32 bytes_before) {
 
 // The keys of a lane in a round whose first row of the warp is `row`, and what becomes of those beside the table.
 WJ_DEVICE void start_probes(const Buckets& table, const RowWords& wanted, u64 row, u64 count, Probe (&probes)[LANE_KEYS]) {
-#pragma unroll
+WJ_UNROLL
     for (u32 k = 0; k < LANE_KEYS; ++k) {
         Probe& probe = probes[k];
         const u64 mine = row + k * 32;
@@ -195,7 +195,7 @@ WJ_DEVICE void start_probes(const Buckets& table, const RowWords& wanted, u64 ro
 
 // After the first step: what is known of the key beside the table.
 WJ_DEVICE void find_beside(const Buckets& table, const RowWords& wanted, u64 row, u64 count, Probe (&probes)[LANE_KEYS]) {
-#pragma unroll
+WJ_UNROLL
     for (u32 k = 0; k < LANE_KEYS; ++k) {
         Probe& probe = probes[k];
         if (!is_beside(probe.key) || probe.active || row + k * 32 >= count || !is_valid_row(wanted, probe.row)) continue;
@@ -229,7 +229,7 @@ WJ_DEVICE void search_keys(const Buckets& table, const RowWords& wanted, const K
         probe_step<LANE_KEYS, true, STREAMS>(table, wanted, probes);
         find_beside(table, wanted, row, range.end, probes);
         on_keys(probes, row);
-#pragma unroll
+WJ_UNROLL
         for (u32 k = 0; k < LANE_KEYS; ++k) push_pending(queue, queued, probes[k]);
         // Room for the next round.
         for (u64 turn = 0; turn < queue_turns_max(table) && queued >= 32; ++turn) {
@@ -271,7 +271,7 @@ WJ_ENTRY(find_rows, FindParams, WJ_BLOCK_THREADS) {
     search_keys<WJ_TABLE_STREAMS>(
         p.table, p.wanted, KeyRange{0, p.count, blockIdx.x, gridDim.x}, warp_queue(0),
         [&](const Probe (&probes)[LANE_KEYS], u64 row) {
-#pragma unroll
+WJ_UNROLL
             for (u32 k = 0; k < LANE_KEYS; ++k) {
                 const Probe& probe = probes[k];
                 const u32 bits = __ballot_sync(WJ_ALL_LANES, probe.found);
@@ -306,7 +306,7 @@ WJ_ENTRY(erase_rows, EraseParams, WJ_BLOCK_THREADS) {
     search_keys<false>(
         p.table, p.wanted, KeyRange{0, p.count, blockIdx.x, gridDim.x}, warp_queue(0),
         [&](const Probe (&probes)[LANE_KEYS], u64) {
-#pragma unroll
+WJ_UNROLL
             for (u32 k = 0; k < LANE_KEYS; ++k) erased += erase_found(p.table, probes[k]);
         },
         [&](const Probe& probe) { erased += erase_found(p.table, probe); });
@@ -389,7 +389,7 @@ WJ_ENTRY(probe_rows, ProbeParams, WJ_BLOCK_THREADS) {
     search_keys<false>(
         p.table, p.wanted, range, queue,
         [&](const Probe (&probes)[LANE_KEYS], u64) {
-#pragma unroll
+WJ_UNROLL
             for (u32 k = 0; k < LANE_KEYS; ++k) put_found(p, staged, count, probes[k]);
         },
         [&](const Probe& probe) { put_found(p, staged, count, probe); });

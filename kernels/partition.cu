@@ -26,12 +26,12 @@ WJ_ENTRY(partition_count, CountParams, 1024) {
     constexpr u32 each = 8;
     for (u64 row = first; row < p.rows; row += stride * each) {
         u64 hashes[each];
-#pragma unroll
+WJ_UNROLL
         for (u32 k = 0; k < each; ++k) {
             const u64 at = row + k * stride;
             hashes[k] = hash_row(p.input, at < p.rows ? at : row);
         }
-#pragma unroll
+WJ_UNROLL
         for (u32 k = 0; k < each; ++k) {
             if (row + k * stride < p.rows) atomicAdd(&counts[partition_of(hashes[k], (u32)p.bits)], 1u);
         }
@@ -131,7 +131,7 @@ WJ_DEVICE TileRange tile_range(const PassParams& p) {
 template <class T>
 WJ_DEVICE void load_items(const u8* column, T bias, const TileRange& range, u64 (&values)[WJ_PARTITION_ITEMS]) {
     const T* rows = reinterpret_cast<const T*>(column) + range.first;
-#pragma unroll
+WJ_UNROLL
     for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
         const u32 row = item * blockDim.x + threadIdx.x;
         values[item] = (T)(rows[row < range.rows ? row : range.rows - 1] + bias);
@@ -156,7 +156,7 @@ WJ_DEVICE void move_tile(const PassParams& p) {
     u32 places[WJ_PARTITION_ITEMS];
     u64 values[WJ_PARTITION_ITEMS];
     if (SINGLE) load_items(p.input, 0, range, values);
-#pragma unroll
+WJ_UNROLL
     for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
         const u32 row = item * blockDim.x + threadIdx.x;
         places[item] = WJ_UNRANKED;
@@ -236,7 +236,7 @@ WJ_ENTRY(match_sample, SampleParams, 1024) {
             slot = (slot + 1) % WJ_SAMPLE_SLOTS;
         }
     }
-#pragma unroll
+WJ_UNROLL
     for (u32 distance = 16; distance > 0; distance /= 2) repeated += __shfl_xor_sync(0xffffffffu, repeated, distance);
     if ((threadIdx.x & 31) == 0 && repeated != 0) atomicAdd(&p.counters[1], (u64)repeated);
     if (threadIdx.x == 0) atomicAdd(&p.counters[0], (u64)rows);

@@ -69,19 +69,19 @@ WJ_DEVICE void count_digits(const CountDigitsParams& p) {
     const Key* keys = reinterpret_cast<const Key*>(p.keys);
     const u32 mask = (1u << p.digit_bits) - 1;
     DigitRun runs[sizeof(Key)];
-#pragma unroll
+WJ_UNROLL
     for (u32 pass = 0; pass < sizeof(Key); ++pass) runs[pass] = DigitRun{0, 0};
     const u64 stride = (u64)gridDim.x * blockDim.x;
     for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.rows; row += stride) {
         const u64 key = keys[row];
-#pragma unroll
+WJ_UNROLL
         for (u32 pass = 0; pass < sizeof(Key); ++pass) {
             if (pass < passes) {
                 runs[pass].add(counts + pass * WJ_SORT_DIGITS, (u32)(key >> pass * p.digit_bits) & mask);
             }
         }
     }
-#pragma unroll
+WJ_UNROLL
     for (u32 pass = 0; pass < sizeof(Key); ++pass) {
         if (pass < passes) runs[pass].flush(counts + pass * WJ_SORT_DIGITS);
     }
@@ -140,7 +140,7 @@ WJ_DEVICE SortTile open_sort_tile() {
 // Lanes of the warp with the same digit.
 WJ_DEVICE u32 digit_peers(u32 digit) {
     u32 peers = 0xffffffffu;
-#pragma unroll
+WJ_UNROLL
     for (u32 bit = 0; bit < WJ_SORT_DIGIT_BITS; ++bit) {
         const bool is_set = (digit >> bit & 1) != 0;
         const u32 lanes = __ballot_sync(0xffffffffu, is_set);
@@ -175,7 +175,7 @@ WJ_DEVICE u64 look_back(const SortPassParams& p, u32 tile, u32 digit, u64 own) {
 template <class Key>
 WJ_DEVICE void rank_keys(u32* counts, const Key (&keys)[WJ_SORT_ITEMS], u32 (&ranks)[WJ_SORT_ITEMS], u32 shift, u32 mask) {
     const u32 lane = threadIdx.x & 31;
-#pragma unroll
+WJ_UNROLL
     for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
         const u32 digit = (u32)(keys[item] >> shift) & mask;
         const u32 peers = digit_peers(digit);
@@ -237,7 +237,7 @@ WJ_DEVICE void sort_tile(const SortPassParams& p) {
     const Key* source = reinterpret_cast<const Key*>(p.keys) + first;
     Key keys[WJ_SORT_ITEMS];
     u32 places[WJ_SORT_ITEMS];
-#pragma unroll
+WJ_UNROLL
     for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
         const u32 row = own + item * 32;
         keys[item] = row < rows ? source[row] : (Key)~Key(0);
@@ -246,7 +246,7 @@ WJ_DEVICE void sort_tile(const SortPassParams& p) {
     __syncthreads();
     place_digits(p, tile, number);
     Key* stage = reinterpret_cast<Key*>(tile.stage);
-#pragma unroll
+WJ_UNROLL
     for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
         places[item] += counts[(u32)(keys[item] >> shift) & mask];
         stage[places[item]] = keys[item];
@@ -254,7 +254,7 @@ WJ_DEVICE void sort_tile(const SortPassParams& p) {
     __syncthreads();
     u32 targets[WJ_SORT_ITEMS];
     Key* keys_out = reinterpret_cast<Key*>(p.keys_out);
-#pragma unroll
+WJ_UNROLL
     for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
         const u32 place = item * blockDim.x + threadIdx.x;
         if (place >= rows) continue;
@@ -265,13 +265,13 @@ WJ_DEVICE void sort_tile(const SortPassParams& p) {
     if (p.numbers_out == nullptr) return;
     __syncthreads();
     u32* numbers = reinterpret_cast<u32*>(tile.stage);
-#pragma unroll
+WJ_UNROLL
     for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
         const u32 row = own + item * 32;
         if (row < rows) numbers[places[item]] = p.numbers == nullptr ? (u32)first + row : p.numbers[first + row];
     }
     __syncthreads();
-#pragma unroll
+WJ_UNROLL
     for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
         const u32 place = item * blockDim.x + threadIdx.x;
         if (place < rows) p.numbers_out[targets[item]] = numbers[place];

@@ -1,6 +1,9 @@
 // Tests of the strings of a dictionary, each once: their results are read by code.
 //
-// test_strings: one byte a string, 1 where it passes.
+// One byte a string, 1 where it passes:
+// test_compare: bytes less than, equal to, greater than a constant.
+// test_like, test_like_wide: LIKE by a pattern of less than 32, 64 elements that read a character; test_like_long: of any.
+//
 // Strings come in tiles of WJ_STRING_TILE, whose bytes lie side by side; a tile that fits is brought into shared memory
 // in whole words, and a thread reads its string there. A pattern is an automaton whose states are bits of a word: bit n is
 // set where the bytes read so far may have been the first n elements. So each byte is looked at once, and the lanes of a
@@ -12,8 +15,6 @@
 #define ELEMENT_ANY_CHARACTER 256
 #define ELEMENT_ANY_STRING 257
 
-enum StringTestKind { TEST_LIKE, TEST_COMPARE };
-
 struct TestParams {
     const u8* bytes;         // followed by 8 bytes that nobody looks at
     const u64* tile_starts;  // where the bytes of each tile begin, and where the last ones end
@@ -21,7 +22,6 @@ struct TestParams {
     u64 strings;
     const u16* elements;
     u64 element_count;
-    u64 kind;
     u64 folds_case;   // LIKE: ASCII letters of strings and pattern are lower-case letters
     u64 accepts;      // COMPARE: bit 0 less, bit 1 equal, bit 2 greater
     u8* results;
@@ -116,13 +116,6 @@ WJ_DEVICE bool is_accepted(const Automaton<Bits>& automaton, const u8* text, u32
     return (states & automaton.accepts) != 0;
 }
 
-// Elements of a pattern that read a character.
-WJ_DEVICE u32 states_of(const TestParams& p) {
-    u32 states = 0;
-    for (u64 element = 0; element < p.element_count; ++element) states += p.elements[element] != ELEMENT_ANY_STRING;
-    return states;
-}
-
 // All threads call it; a barrier must follow.
 template <class Bits>
 WJ_DEVICE Automaton<Bits> automaton_of(const TestParams& p, Bits* masks) {
@@ -181,25 +174,28 @@ WJ_DEVICE void test_tiles(const TestParams& p, Stage& stage, Test passes) {
     }
 }
 
-WJ_ENTRY(test_strings, TestParams, 256) {
-    Stage& stage = shared_as<Stage>();
+WJ_ENTRY(test_compare, TestParams, 256) {
     const u32 count = (u32)p.element_count;
-    if (p.kind == TEST_COMPARE) {
-        test_tiles(p, stage, [&](const u8* text, u32 length) {
-            return (compared(text, length, p.elements, count) & p.accepts) != 0;
-        });
-        return;
-    }
-    const u32 states = states_of(p);
-    if (states < 32) {
-        const Automaton<u32> automaton = automaton_of(p, reinterpret_cast<u32*>(stage.masks));
-        test_tiles(p, stage, [&](const u8* text, u32 length) { return is_accepted(automaton, text, length); });
-    } else if (states < 64) {
-        const Automaton<u64> automaton = automaton_of(p, stage.masks);
-        test_tiles(p, stage, [&](const u8* text, u32 length) { return is_accepted(automaton, text, length); });
-    } else {
-        test_tiles(p, stage, [&](const u8* text, u32 length) {
-            return is_like(text, length, p.elements, count, p.folds_case != 0);
-        });
-    }
+    test_tiles(p, shared_as<Stage>(), [&](const u8* text, u32 length) {
+        return (compared(text, length, p.elements, count) & p.accepts) != 0;
+    });
+}
+
+WJ_ENTRY(test_like, TestParams, 256) {
+    Stage& stage = shared_as<Stage>();
+    const Automaton<u32> automaton = automaton_of(p, reinterpret_cast<u32*>(stage.masks));
+    test_tiles(p, stage, [&](const u8* text, u32 length) { return is_accepted(automaton, text, length); });
+}
+
+WJ_ENTRY(test_like_wide, TestParams, 256) {
+    Stage& stage = shared_as<Stage>();
+    const Automaton<u64> automaton = automaton_of(p, stage.masks);
+    test_tiles(p, stage, [&](const u8* text, u32 length) { return is_accepted(automaton, text, length); });
+}
+
+WJ_ENTRY(test_like_long, TestParams, 256) {
+    const u32 count = (u32)p.element_count;
+    test_tiles(p, shared_as<Stage>(), [&](const u8* text, u32 length) {
+        return is_like(text, length, p.elements, count, p.folds_case != 0);
+    });
 }

@@ -78,12 +78,12 @@ WJ_DEVICE f64 central_square(i64 n, f64 x, f64 xx) {
 // Sums over the lanes of a warp; every lane gets the sum. All lanes call it.
 template <class T>
 WJ_DEVICE T warp_sum(T value) {
-#pragma unroll
+WJ_UNROLL
     for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
     return value;
 }
 WJ_DEVICE i128 warp_sum(i128 value) {
-#pragma unroll
+WJ_UNROLL
     for (int distance = 16; distance > 0; distance /= 2) {
         const u64 low = __shfl_xor_sync(0xffffffffu, (u64)value, distance);
         const u64 high = __shfl_xor_sync(0xffffffffu, (u64)((u128)value >> 64), distance);
@@ -92,17 +92,17 @@ WJ_DEVICE i128 warp_sum(i128 value) {
     return value;
 }
 WJ_DEVICE u64 warp_or(u64 value) {
-#pragma unroll
+WJ_UNROLL
     for (int distance = 16; distance > 0; distance /= 2) value |= __shfl_xor_sync(0xffffffffu, value, distance);
     return value;
 }
 WJ_DEVICE u64 warp_xor(u64 value) {
-#pragma unroll
+WJ_UNROLL
     for (int distance = 16; distance > 0; distance /= 2) value ^= __shfl_xor_sync(0xffffffffu, value, distance);
     return value;
 }
 WJ_DEVICE u64 warp_max(u64 value) {
-#pragma unroll
+WJ_UNROLL
     for (int distance = 16; distance > 0; distance /= 2) {
         const u64 other = __shfl_xor_sync(0xffffffffu, value, distance);
         value = other > value ? other : value;

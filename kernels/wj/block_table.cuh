@@ -240,7 +240,7 @@ WJ_DEVICE void block_count(u64* array, u32 slot, u32 rows) { atomicAdd(reinterpr
 WJ_DEVICE void block_add_wide(u64* low, u64* high, u32 slots, u32 slot, i128 value) {
     u32* parts[4] = {(u32*)low + slot, (u32*)low + slots + slot, (u32*)high + slot, (u32*)high + slots + slot};
     u32 carry = 0;
-#pragma unroll
+WJ_UNROLL
     for (u32 part = 0; part < 4; ++part) {
         const u64 sum = (u64)(u32)((u128)value >> (32 * part)) + carry;
         const u32 addend = (u32)sum;

@@ -209,7 +209,7 @@ WJ_DEVICE BucketPart load_part(const u8* slots, u64 bucket, u32 rank) {
         const u64* word = reinterpret_cast<const u64*>(from);
         part.words[0] = STREAMS ? load_once(word) : *word;
     } else {
-#pragma unroll
+WJ_UNROLL
         for (u32 pair = 0; pair < LANE_WORDS / 2; ++pair) {
             const ulonglong2* words = reinterpret_cast<const ulonglong2*>(from) + pair;
             const ulonglong2 two = STREAMS ? load_once(words) : *words;
@@ -270,19 +270,19 @@ WJ_DEVICE void probe_step(const Buckets& table, const RowWords& wanted, Probe (&
     const u32 first = lane - rank;
     u32 buckets[KEYS];
     u32 bits[KEYS];  // of the hash, for the passed bit
-#pragma unroll
+WJ_UNROLL
     for (u32 k = 0; k < KEYS; ++k) {
         const u64 hash = hash_of_probe(table, probes[k]);
         buckets[k] = (u32)bucket_of(table, hash, FIRST_STEP ? 0 : probes[k].step);
         bits[k] = (u32)hash;
     }
     BucketPart parts[turns];
-#pragma unroll
+WJ_UNROLL
     for (u32 turn = 0; turn < turns; ++turn) {
         // Lanes without a key read some bucket: it exists, and no branch is waited for.
         parts[turn] = load_part<STREAMS>(table.slots, from_lane(buckets[turn / WJ_LANES], first + turn % WJ_LANES), rank);
     }
-#pragma unroll
+WJ_UNROLL
     for (u32 turn = 0; turn < turns; ++turn) {
         const u32 k = turn / WJ_LANES;
         const u32 owner = first + turn % WJ_LANES;
@@ -293,7 +293,7 @@ WJ_DEVICE void probe_step(const Buckets& table, const RowWords& wanted, Probe (&
         bool room = false;
         u64 value = 0;
         u32 slot_hit = 0;
-#pragma unroll
+WJ_UNROLL
         for (u32 slot = 0; slot < LANE_SLOTS; ++slot) {
             const SlotWord word = slot_in(parts[turn], slot);
             const bool is_empty = key_of(word) == 0;
@@ -319,7 +319,7 @@ WJ_DEVICE void probe_step(const Buckets& table, const RowWords& wanted, Probe (&
             probe.pending = probe.active && hits == 0 && (rooms == 0 || table.has_gaps);
         }
     }
-#pragma unroll
+WJ_UNROLL
     for (u32 k = 0; k < KEYS; ++k) {
         Probe& probe = probes[k];
         if (!probe.pending) continue;

@@ -44,7 +44,7 @@ WJ_DEVICE u64 reserve_of_block(BlockReservation& shared, u64* counter, u32 warp_
     if (warp == 0) {
         const u32 count = lane < blockDim.x / 32 ? shared.sums[lane] : 0;
         u32 inclusive = count;
-#pragma unroll
+WJ_UNROLL
         for (u32 distance = 1; distance < 32; distance *= 2) {
             const u32 other = __shfl_up_sync(0xffffffffu, inclusive, distance);
             if (lane >= distance) inclusive += other;
@@ -68,7 +68,7 @@ template <int ITEMS>
 WJ_DEVICE u64 reserve_items_of_block(BlockReservation& shared, u64* counter, u32 active, u32 (&ranks)[ITEMS]) {
     const u32 below = (1u << (threadIdx.x & 31)) - 1;
     u32 total = 0;
-#pragma unroll
+WJ_UNROLL
     for (int item = 0; item < ITEMS; ++item) {
         const u32 lanes = __ballot_sync(0xffffffffu, (active >> item & 1) != 0);
         ranks[item] = total + __popc(lanes & below);

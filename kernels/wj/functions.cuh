@@ -37,6 +37,13 @@ WJ_DEVICE T floor_divide(T left, T right) {
     return left % right < 0 ? quotient - 1 : quotient;
 }
 
+// What is left of that quotient: 0 and more. The multiple below may be out of the type.
+template <class T>
+WJ_DEVICE T floor_remainder(T left, T right) {
+    const T remainder = left % right;
+    return remainder < 0 ? remainder + right : remainder;
+}
+
 // The sign of a float as a float; NaN of NaN.
 template <class T>
 WJ_DEVICE T float_sign(T value) {

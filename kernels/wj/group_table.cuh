@@ -88,7 +88,7 @@ WJ_DEVICE bool write_spare_row(const GroupTable& table, u32 stride, const u64 (&
         spare.reserved = true;
     }
     u64* row = table.rows + spare.number * stride;
-#pragma unroll
+WJ_UNROLL
     for (int word = 0; word < WORDS; ++word) row[1 + word] = key[word];
     __threadfence();
     return true;
@@ -98,7 +98,7 @@ WJ_DEVICE bool write_spare_row(const GroupTable& table, u32 stride, const u64 (&
 template <int WORDS>
 WJ_DEVICE u64 group_row_wide(const GroupTable& table, u32 stride, const u64 (&key)[WORDS], SpareRow& spare) {
     u64 hash = 0;
-#pragma unroll
+WJ_UNROLL
     for (int word = 0; word < WORDS; ++word) hash = hash_combine(hash, key[word]);
     hash = hash_key(hash);
     const u64 fingerprint = (hash & 0xffffffffULL) << 32;
@@ -122,7 +122,7 @@ WJ_DEVICE u64 group_row_wide(const GroupTable& table, u32 stride, const u64 (&ke
             __threadfence();
             const u64* row = table.rows + number * stride;
             bool same = true;
-#pragma unroll
+WJ_UNROLL
             for (int word = 0; word < WORDS; ++word) same = same && load_relaxed(&row[1 + word]) == key[word];
             if (same) return number;
         }
@@ -132,7 +132,7 @@ WJ_DEVICE u64 group_row_wide(const GroupTable& table, u32 stride, const u64 (&ke
     if (spilled != WJ_NO_ROW) {
         u64* row = table.rows + spilled * stride;
         row[0] = 1;
-#pragma unroll
+WJ_UNROLL
         for (int word = 0; word < WORDS; ++word) row[1 + word] = key[word];
     }
     return spilled;

@@ -134,9 +134,9 @@ WJ_DEVICE u32 later_matches(const MatchTable& table, u32 matches, Accepts accept
 template <int ITEMS>
 WJ_DEVICE u64 reserve_matches(u64* counter, u64 capacity, const u32 (&matches)[ITEMS], bool& fits) {
     u64 total = 0;
-#pragma unroll
+WJ_UNROLL
     for (int item = 0; item < ITEMS; ++item) total += matches[item] >> 16;
-#pragma unroll
+WJ_UNROLL
     for (u32 distance = 16; distance > 0; distance /= 2) total += __shfl_xor_sync(0xffffffffu, total, distance);
     u64 first = 0;
     if ((threadIdx.x & 31) == 0 && total != 0) first = atomicAdd(counter, total);
@@ -150,7 +150,7 @@ template <int ITEMS>
 WJ_DEVICE u32 rank_matches(const u32 (&matches)[ITEMS], u32 (&ranks)[ITEMS]) {
     const u32 below = (1u << (threadIdx.x & 31)) - 1;
     u32 total = 0;
-#pragma unroll
+WJ_UNROLL
     for (int item = 0; item < ITEMS; ++item) {
         const u32 lanes = __ballot_sync(0xffffffffu, matches[item] != 0);
         ranks[item] = total + __popc(lanes & below);
@@ -231,7 +231,7 @@ struct WarpMatches {
 WJ_DEVICE WarpMatches warp_matches(u32 count) {
     const u32 lane = threadIdx.x & 31;
     u32 inclusive = count;
-#pragma unroll
+WJ_UNROLL
     for (u32 distance = 1; distance < 32; distance *= 2) {
         const u32 other = __shfl_up_sync(0xffffffffu, inclusive, distance);
         if (lane >= distance) inclusive += other;
@@ -242,7 +242,7 @@ WJ_DEVICE WarpMatches warp_matches(u32 count) {
 // The lane whose row has match `number` of the warp. All lanes call it.
 WJ_DEVICE u32 lane_of_match(const WarpMatches& matches, u32 number) {
     u32 source = 0;
-#pragma unroll
+WJ_UNROLL
     for (u32 step = 16; step > 0; step /= 2) {
         const u32 before = __shfl_sync(0xffffffffu, matches.inclusive, source + step - 1);
         if (before <= number) source += step;

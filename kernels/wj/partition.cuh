@@ -65,7 +65,7 @@ WJ_DEVICE T block_exclusive_sum(T* sums, T value) {
     const u32 lane = threadIdx.x & 31;
     const u32 warp = threadIdx.x >> 5;
     T inclusive = value;
-#pragma unroll
+WJ_UNROLL
     for (u32 distance = 1; distance < 32; distance *= 2) {
         const T other = __shfl_up_sync(0xffffffffu, inclusive, distance);
         if (lane >= distance) inclusive += other;
@@ -75,7 +75,7 @@ WJ_DEVICE T block_exclusive_sum(T* sums, T value) {
     if (warp == 0) {
         const T total = lane < blockDim.x / 32 ? sums[lane] : 0;
         T running = total;
-#pragma unroll
+WJ_UNROLL
         for (u32 distance = 1; distance < 32; distance *= 2) {
             const T other = __shfl_up_sync(0xffffffffu, running, distance);
             if (lane >= distance) running += other;
@@ -97,7 +97,7 @@ WJ_DEVICE T block_scan(T* sums, u64 count, ValueAt value_at, Put put) {
         const u64 mine = first + threadIdx.x * each;
         T values[each];
         T total = 0;
-#pragma unroll
+WJ_UNROLL
         for (u32 k = 0; k < each; ++k) {
             values[k] = mine + k < count ? value_at(mine + k) : T(0);
             total += values[k];
@@ -105,7 +105,7 @@ WJ_DEVICE T block_scan(T* sums, u64 count, ValueAt value_at, Put put) {
         T running = before + block_exclusive_sum(sums, total);
         before += sums[32];
         __syncthreads();
-#pragma unroll
+WJ_UNROLL
         for (u32 k = 0; k < each; ++k) {
             if (mine + k < count) put(mine + k, running);
             running += values[k];
@@ -147,7 +147,7 @@ WJ_DEVICE void reserve_runs(const PartitionTile& tile, u32 partitions, u32* curs
 
 // Turns ranks into places in the tile, and notes the partition of each place.
 WJ_DEVICE void place_rows(const PartitionTile& tile, u32 (&places)[WJ_PARTITION_ITEMS]) {
-#pragma unroll
+WJ_UNROLL
     for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
         if (places[item] == WJ_UNRANKED) continue;
         const u32 digit = places[item] >> 16;
@@ -175,7 +175,7 @@ WJ_DEVICE void move_staged(const PartitionTile& tile, const u64 (&values)[WJ_PAR
                            const u32 (&places)[WJ_PARTITION_ITEMS], u8* output) {
     T* stage = reinterpret_cast<T*>(tile.stage);
     __syncthreads();
-#pragma unroll
+WJ_UNROLL
     for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
         if (places[item] != WJ_UNRANKED) stage[places[item]] = (T)values[item];
     }

@@ -104,7 +104,7 @@ WJ_DEVICE typename Op::T look_back(const ScanTiles<typename Op::T>& tiles, u32 t
         if (is_tile && lane <= last) {
             value = load_relaxed(state == WJ_SCAN_UP_TO_TILE ? &tiles.up_to_tile[other] : &tiles.of_tile[other]);
         }
-#pragma unroll
+WJ_UNROLL
         for (u32 distance = 16; distance > 0; distance /= 2) {
             const T before = lane_down(value, distance);
             if (lane + distance < 32) value = Op::of(before, value);
@@ -131,7 +131,7 @@ WJ_DEVICE void scan_tile(const ScanTiles<typename Op::T>& tiles, u64 rows, Value
     u32 closed = 0;  // items before whose row, or at it, a segment begins in the warp
     T running = 0;
     bool has_begun = false;
-#pragma unroll
+WJ_UNROLL
     for (u32 item = 0; item < WJ_WINDOW_ITEMS; ++item) {
         const u64 row = own + item * 32;
         const bool is_row = row < rows;
@@ -139,7 +139,7 @@ WJ_DEVICE void scan_tile(const ScanTiles<typename Op::T>& tiles, u64 rows, Value
         const u32 begins = __ballot_sync(0xffffffffu, is_row && begins_at(row));
         const u32 up_to = begins & (0xffffffffu >> (31 - lane));
         const u32 first = up_to != 0 ? 31 - __clz(up_to) : 0;
-#pragma unroll
+WJ_UNROLL
         for (u32 distance = 1; distance < 32; distance *= 2) {
             const T before = lane_up(value, distance);
             if (lane >= first + distance) value = Op::of(before, value);
@@ -177,7 +177,7 @@ WJ_DEVICE void scan_tile(const ScanTiles<typename Op::T>& tiles, u64 rows, Value
     }
     __syncthreads();
     if (!is_closed) before = Op::of(shared.carry, before);
-#pragma unroll
+WJ_UNROLL
     for (u32 item = 0; item < WJ_WINDOW_ITEMS; ++item) {
         const u64 row = own + item * 32;
         if (row >= rows) continue;

@@ -173,16 +173,16 @@ WJ_DEVICE bool place_late(const BuildParams& p, const SegmentBuild& build, u32 h
     if (outcome != INSERT_FULL) return true;
     SlotWord words[CANDIDATES];
     u64 hashes[CANDIDATES];
-#pragma unroll
+WJ_UNROLL
     for (u32 slot = 0; slot < CANDIDATES; ++slot) words[slot] = load_relaxed(slot_at(build.slots, home, slot));
     u32 movable = 0;
-#pragma unroll
+WJ_UNROLL
     for (u32 slot = 0; slot < CANDIDATES; ++slot) {
         hashes[slot] = hash_of(p.table, key_of(words[slot]));
         const bool is_home = bucket_in_segment(p.table, hashes[slot], 0) == home;
         if (is_home && has_room(build, bucket_in_segment(p.table, hashes[slot], 1))) movable |= 1u << slot;
     }
-#pragma unroll
+WJ_UNROLL
     for (u32 slot = 0; slot < CANDIDATES; ++slot) {
         if ((movable >> slot & 1) == 0) continue;
         SlotWord* at = slot_at(build.slots, home, slot);

@@ -44,6 +44,8 @@ pub struct WarpjoinOptions {
     pub runtime_filters: RuntimeFilters,
     /// Whether lookups in tables, and rows that runtime filters drop, are counted; slow.
     pub count_rows: bool,
+    /// Whether kernels first run in a form that compiles faster; `None`: on GPUs.
+    pub quick_kernels: Option<bool>,
 }
 
 const JOIN_ORDERS: [(&str, JoinOrder); 2] = [("auto", JoinOrder::Auto), ("as_given", JoinOrder::AsGiven)];
@@ -62,6 +64,8 @@ const GROUP_BY_FORMS: [(&str, Option<GroupByForm>); 4] = [
     ("block_table", Some(GroupByForm::BlockTable)),
     ("partitioned", Some(GroupByForm::Partitioned)),
 ];
+
+const QUICK_KERNELS: [(&str, Option<bool>); 3] = [("auto", None), ("on", Some(true)), ("off", Some(false))];
 
 /// Which kind of device queries run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -91,6 +95,7 @@ impl Default for WarpjoinOptions {
             join_order: JoinOrder::Auto,
             runtime_filters: RuntimeFilters::Auto,
             count_rows: false,
+            quick_kernels: None,
         }
     }
 }
@@ -129,6 +134,7 @@ impl ExtensionOptions for WarpjoinOptions {
             "group_by_form" => self.group_by_form = named(key, value, &GROUP_BY_FORMS)?,
             "join_order" => self.join_order = named(key, value, &JOIN_ORDERS)?,
             "count_rows" => self.count_rows = parse(key, value, "true or false")?,
+            "quick_kernels" => self.quick_kernels = named(key, value, &QUICK_KERNELS)?,
             "runtime_filters" => self.runtime_filters = named(key, value, &RUNTIME_FILTERS)?,
             "simulate_seed" => {
                 self.simulate_seed = match value {
@@ -205,6 +211,11 @@ impl ExtensionOptions for WarpjoinOptions {
                 "count_rows",
                 Some(self.count_rows.to_string()),
                 "Whether EXPLAIN ANALYZE counts lookups in tables and rows that runtime filters drop; takes time",
+            ),
+            entry(
+                "quick_kernels",
+                Some(name_of(self.quick_kernels, &QUICK_KERNELS)),
+                "Whether kernels that take long to compile first run in a form that compiles faster: auto (on GPUs), on or off",
             ),
             entry(
                 "runtime_filters",

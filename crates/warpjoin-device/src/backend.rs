@@ -21,6 +21,8 @@ pub(crate) trait DeviceBackend: Send + Sync {
     /// Compiles a module, or takes it from the disk cache; one handle for each of
     /// `source.entries`, in that order. The front end caches in memory.
     fn compile(&self, source: &ModuleSource) -> Result<Vec<Handle>>;
+    /// Whether the disk cache has the module.
+    fn is_stored(&self, source: &ModuleSource) -> bool;
     /// Lets kernels and copies of this device reach the memory of `peer`, a device of the same
     /// kind. Opening twice is no error.
     fn open_peer_access(&self, peer: &dyn DeviceBackend) -> Result<()>;

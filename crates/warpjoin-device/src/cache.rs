@@ -72,6 +72,11 @@ impl KernelCache {
         content
     }
 
+    /// Whether something is stored under `key`: looked at when it is loaded.
+    pub(crate) fn has(&self, key: &str, extension: &str) -> bool {
+        self.path(key, extension).is_some_and(|path| path.exists())
+    }
+
     /// Stores `bytes` under `key`. The first failure of a process warns; none has consequences.
     pub(crate) fn store(&self, key: &str, extension: &str, bytes: &[u8]) {
         static WARNED: AtomicBool = AtomicBool::new(false);

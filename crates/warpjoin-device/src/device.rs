@@ -154,6 +154,11 @@ impl Device {
         self.inner.modules.has(source)
     }
 
+    /// Whether the disk cache has this module, so that [`Self::compile`] need not compile it.
+    pub fn is_stored(&self, source: &ModuleSource) -> bool {
+        self.inner.backend.is_stored(source)
+    }
+
     /// Modules in memory.
     pub fn compiled_modules(&self) -> usize {
         self.inner.modules.len()

@@ -24,6 +24,16 @@ pub struct ModuleSource {
 }
 
 impl ModuleSource {
+    /// The same text for a first run: compiled faster, into slower code (`WJ_QUICK` in `wj/simt.cuh`). `None` where that makes
+    /// no difference.
+    pub fn quick(&self) -> Option<Self> {
+        let quick = || Self {
+            defines: self.defines.iter().cloned().chain(["WJ_QUICK=1".to_string()]).collect(),
+            ..self.clone()
+        };
+        self.text.contains("WJ_UNROLL").then(quick)
+    }
+
     /// The same text with one of its entries only; see `WJ_SELECTED` in `wj/simt.cuh`.
     pub fn of_entry(&self, entry: &str) -> Self {
         let selected = ["WJ_SELECTED=1".to_string(), format!("WJ_WANTED_{entry}=1")];

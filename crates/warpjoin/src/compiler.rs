@@ -3,9 +3,9 @@
 //! Owns threads and order; must not know what a query is, but that it may end before its modules are compiled. A thread
 //! that wants a module compiles it by itself if nobody has begun, so nothing waits for a place in the queue.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -34,29 +34,86 @@ struct Queue {
     jobs: VecDeque<Job>,
     /// What may be wanted, if a guess is wrong.
     spare: VecDeque<Job>,
+    /// What is to take the place of quick forms.
+    better: VecDeque<Job>,
+    /// All that was ever in `better`: what fails is not tried again.
+    improved: HashSet<ModuleSource>,
     threads: Vec<JoinHandle<()>>,
     /// Threads that take jobs.
     running: usize,
+    /// Threads of these that compile what is better.
+    improving: usize,
+}
+
+impl Queue {
+    fn waiting(&self) -> usize {
+        self.jobs.len() + self.spare.len() + self.better.len()
+    }
+
+    /// The next job, and whether it is of `better`: half of the cores are left to queries.
+    fn next(&mut self) -> Option<(Job, bool)> {
+        if let Some(job) = self.jobs.pop_front().or_else(|| self.spare.pop_front()) {
+            return Some((job, false));
+        }
+        if self.improving > 0 && self.improving >= cores() / 2 {
+            return None;
+        }
+        let job = self.better.pop_front()?;
+        self.improving += 1;
+        Some((job, true))
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// A thread has ended.
+    ended: Condvar,
+}
+
+impl Shared {
+    fn locked(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The background threads of a session. They end when there is nothing to do; dropping waits for them.
 #[derive(Default)]
 pub(crate) struct Compiler {
-    queue: Arc<Mutex<Queue>>,
+    shared: Arc<Shared>,
 }
 
 impl Compiler {
     /// Has modules compiled for all of `devices`, the first ones first, spare ones after all others.
     pub(crate) fn enqueue(&self, customer: Customer, modules: Vec<ModuleSource>, devices: &[Device], is_spare: bool) {
         let jobs = modules.into_iter().map(|module| Job { customer, module, devices: devices.to_vec() });
-        let mut queue = locked(&self.queue);
+        let mut queue = self.shared.locked();
         if is_spare { &mut queue.spare } else { &mut queue.jobs }.extend(jobs);
-        start_threads(&mut queue, &self.queue);
+        start_threads(&mut queue, &self.shared);
+    }
+
+    /// Has modules compiled whose quick forms have run, once nothing else is to be compiled; whatever becomes of their query.
+    pub(crate) fn improve(&self, customer: Customer, modules: Vec<ModuleSource>, devices: &[Device]) {
+        let mut queue = self.shared.locked();
+        for module in modules {
+            if queue.improved.insert(module.clone()) {
+                queue.better.push_back(Job { customer, module, devices: devices.to_vec() });
+            }
+        }
+        start_threads(&mut queue, &self.shared);
+    }
+
+    /// Waits until everything that was asked for is compiled.
+    pub(crate) fn finish(&self) {
+        let mut queue = self.shared.locked();
+        while queue.running > 0 {
+            queue = self.shared.ended.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Forgets what was asked for and has not begun.
     pub(crate) fn forget(&self, customer: Customer) {
-        let mut queue = locked(&self.queue);
+        let mut queue = self.shared.locked();
         queue.jobs.retain(|job| job.customer != customer);
         queue.spare.retain(|job| job.customer != customer);
     }
@@ -64,9 +121,10 @@ impl Compiler {
 
 impl Drop for Compiler {
     fn drop(&mut self) {
-        let mut queue = locked(&self.queue);
+        let mut queue = self.shared.locked();
         queue.jobs.clear();
         queue.spare.clear();
+        queue.better.clear();
         let threads = std::mem::take(&mut queue.threads);
         drop(queue);
         for thread in threads {
@@ -76,11 +134,14 @@ impl Drop for Compiler {
     }
 }
 
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// As many as there are jobs and cores for. Where no thread can be had, whoever wants a module compiles it.
-fn start_threads(queue: &mut Queue, shared: &Arc<Mutex<Queue>>) {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+fn start_threads(queue: &mut Queue, shared: &Arc<Shared>) {
     queue.threads.retain(|thread| !thread.is_finished());
-    for _ in queue.running..cores.min(queue.running + queue.jobs.len() + queue.spare.len()) {
+    for _ in queue.running..cores().min(queue.running + queue.waiting()) {
         let shared_by_thread = Arc::clone(shared);
         let thread = std::thread::Builder::new().name("warpjoin-compile".into());
         match thread.spawn(move || work(&shared_by_thread)) {
@@ -94,26 +155,32 @@ fn start_threads(queue: &mut Queue, shared: &Arc<Mutex<Queue>>) {
 }
 
 /// Takes jobs until there are none.
-fn work(shared: &Arc<Mutex<Queue>>) {
+fn work(shared: &Arc<Shared>) {
     /// Counts the thread as gone, even if a job panics.
-    struct Running<'a>(&'a Mutex<Queue>, bool);
+    struct Running<'a> {
+        shared: &'a Shared,
+        is_counted: bool,
+        is_improving: bool,
+    }
     impl Drop for Running<'_> {
         fn drop(&mut self) {
-            if self.1 {
-                locked(self.0).running -= 1;
-            }
+            let mut queue = self.shared.locked();
+            queue.running -= usize::from(self.is_counted);
+            queue.improving -= usize::from(self.is_improving);
+            self.shared.ended.notify_all();
         }
     }
-    let mut running = Running(shared, true);
+    let mut running = Running { shared, is_counted: true, is_improving: false };
     loop {
-        let mut queue = locked(shared);
-        let next = queue.jobs.pop_front().or_else(|| queue.spare.pop_front());
-        let Some(mut job) = next else {
+        let mut queue = shared.locked();
+        queue.improving -= usize::from(std::mem::take(&mut running.is_improving));
+        let Some((mut job, is_better)) = queue.next() else {
             // Under the same lock, so that jobs which come now find no thread that is about to go.
             queue.running -= 1;
-            running.1 = false;
+            running.is_counted = false;
             return;
         };
+        running.is_improving = is_better;
         drop(queue);
         let others = job.devices.split_off(job.devices.len().min(1));
         let Some(first) = job.devices.first() else { continue };
@@ -121,7 +188,7 @@ fn work(shared: &Arc<Mutex<Queue>>) {
             continue;
         }
         // One device first: the others then find its kernel in the disk cache.
-        let mut queue = locked(shared);
+        let mut queue = shared.locked();
         for device in others {
             let (customer, module) = (job.customer, job.module.clone());
             queue.jobs.push_front(Job { customer, module, devices: vec![device] });
@@ -147,10 +214,6 @@ pub(crate) fn note(module: &ModuleSource, started: Instant, when: &str) {
     log::debug!("compiled {} [{}] in {elapsed_ms:.1} ms, {when}", module.name, module.entries.join(" "));
 }
 
-fn locked(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -170,13 +233,22 @@ mod tests {
         let devices = open_simulated(&SimOptions { devices: 3, ..SimOptions::default() }).unwrap();
         let (compiler, modules) = (Compiler::default(), [module(1), module(2)]);
         compiler.enqueue(Customer::new(), modules.to_vec(), &devices, false);
-        let until = Instant::now() + std::time::Duration::from_secs(60);
-        let has_all = || devices.iter().all(|device| modules.iter().all(|module| device.is_compiled(module)));
-        while !has_all() && Instant::now() < until {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        assert!(has_all());
-        drop(compiler);
+        compiler.finish();
+        assert!(devices.iter().all(|device| modules.iter().all(|module| device.is_compiled(module))));
+    }
+
+    #[test]
+    fn what_is_better_is_compiled_once_and_survives_its_query() {
+        let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).unwrap();
+        let (compiler, customer) = (Compiler::default(), Customer::new());
+        let better: Vec<_> = (10..16).map(module).collect();
+        compiler.improve(customer, better.clone(), &devices);
+        compiler.improve(customer, better.clone(), &devices);
+        compiler.forget(customer);
+        compiler.finish();
+        assert!(devices.iter().all(|device| better.iter().all(|module| device.is_compiled(module))));
+        let queue = compiler.shared.locked();
+        assert_eq!((queue.waiting(), queue.running, queue.improving), (0, 0, 0));
     }
 
     #[test]
@@ -184,15 +256,15 @@ mod tests {
         let devices = open_simulated(&SimOptions { devices: 1, ..SimOptions::default() }).unwrap();
         let (compiler, gone, other) = (Compiler::default(), Customer::new(), Customer::new());
         // No threads: the queue alone.
-        locked(&compiler.queue).running = usize::MAX / 2;
+        compiler.shared.locked().running = usize::MAX / 2;
         compiler.enqueue(gone, vec![module(3)], &devices, false);
         compiler.enqueue(gone, vec![module(4)], &devices, true);
         compiler.enqueue(other, vec![module(5)], &devices, true);
         compiler.forget(gone);
-        assert!(locked(&compiler.queue).jobs.is_empty());
-        assert_eq!(locked(&compiler.queue).spare.len(), 1);
-        let queue = Arc::clone(&compiler.queue);
+        assert!(compiler.shared.locked().jobs.is_empty());
+        assert_eq!(compiler.shared.locked().spare.len(), 1);
+        let shared = Arc::clone(&compiler.shared);
         drop(compiler);
-        assert!(locked(&queue).spare.is_empty() && devices[0].compiled_modules() == 0);
+        assert!(shared.locked().spare.is_empty() && devices[0].compiled_modules() == 0);
     }
 }

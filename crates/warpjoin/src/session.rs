@@ -79,6 +79,12 @@ impl Session {
         &self.compiler
     }
 
+    /// Waits until all kernels are compiled that queries have asked for, better forms of those that ran in a quick one
+    /// ([`crate::ExecOptions::quick_kernels`]) included: before times are taken, say.
+    pub fn finish_compiling(&self) {
+        self.compiler.finish();
+    }
+
     /// Fresh streams for one query, one a device.
     pub(crate) fn query_streams(&self) -> Result<Vec<Stream>> {
         Ok(self.devices.iter().map(Device::create_stream).collect::<Result<_, _>>()?)

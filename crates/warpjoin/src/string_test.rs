@@ -63,12 +63,12 @@ impl fmt::Display for StringTest {
     }
 }
 
-/// One test as the kernel `test_strings` takes it.
+/// One test as the kernels of `strings.cu` take it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TestProgram {
     /// Bytes, and the two elements below.
     pub elements: Vec<u16>,
-    pub kind: u64,
+    kind: Kind,
     pub folds_case: bool,
     /// Bit 0: less, bit 1: equal, bit 2: greater.
     pub accepts: u64,
@@ -76,16 +76,34 @@ pub(crate) struct TestProgram {
 
 const ANY_CHARACTER: u16 = 256;
 const ANY_STRING: u16 = 257;
-const KIND_LIKE: u64 = 0;
-const KIND_COMPARE: u64 = 1;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Like,
+    Compare,
+}
 
 impl TestProgram {
+    /// The kernels.
+    pub(crate) const ENTRIES: [&str; 4] = ["test_compare", "test_like", "test_like_wide", "test_like_long"];
+
+    /// The kernel that makes the test: patterns are automata, whose states are the bits of a word if that has enough.
+    pub(crate) fn entry(&self) -> &'static str {
+        let states = self.elements.iter().filter(|&&element| element != ANY_STRING).count();
+        match (self.kind, states) {
+            (Kind::Compare, _) => Self::ENTRIES[0],
+            (Kind::Like, 0..32) => Self::ENTRIES[1],
+            (Kind::Like, 32..64) => Self::ENTRIES[2],
+            (Kind::Like, _) => Self::ENTRIES[3],
+        }
+    }
+
     /// Of a test without parts; `None` for others.
     pub(crate) fn of(test: &StringTest) -> Option<Self> {
         match test {
             StringTest::Like { pattern, ignores_case } => {
                 let elements = like_elements(pattern, *ignores_case);
-                Some(Self { elements, kind: KIND_LIKE, folds_case: *ignores_case, accepts: 0 })
+                Some(Self { elements, kind: Kind::Like, folds_case: *ignores_case, accepts: 0 })
             }
             StringTest::Compare(op, constant) => {
                 let accepts = match op {
@@ -97,7 +115,7 @@ impl TestProgram {
                     CompareOp::GreaterOrEqual => 0b110,
                 };
                 let elements = constant.iter().map(|&byte| byte.into()).collect();
-                Some(Self { elements, kind: KIND_COMPARE, folds_case: false, accepts })
+                Some(Self { elements, kind: Kind::Compare, folds_case: false, accepts })
             }
             StringTest::Not(_) | StringTest::And(_) | StringTest::Or(_) => None,
         }
@@ -105,7 +123,7 @@ impl TestProgram {
 
     /// The same on the host, where the strings have no room on the devices.
     pub(crate) fn passes(&self, text: &[u8]) -> bool {
-        if self.kind == KIND_LIKE {
+        if self.kind == Kind::Like {
             return self.is_like(text);
         }
         let constant = self.elements.iter().map(|&element| element.to_le_bytes()[0]);

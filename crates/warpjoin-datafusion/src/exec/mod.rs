@@ -105,6 +105,7 @@ impl WarpjoinExec {
             join_order: options.join_order,
             runtime_filters: options.runtime_filters,
             counts_rows: options.count_rows,
+            quick_kernels: options.quick_kernels,
             group_by_form: options.group_by_form,
             ..ExecOptions::default()
         };

@@ -94,6 +94,10 @@ impl DeviceBackend for CudaDevice {
         Ok(self.load(source)?.into_iter().map(|kernel| Arc::new(kernel) as Handle).collect())
     }
 
+    fn is_stored(&self, source: &ModuleSource) -> bool {
+        self.cache.has(&self.nvrtc.key(source, self.target), self.target.extension())
+    }
+
     fn open_peer_access(&self, peer: &dyn DeviceBackend) -> Result<()> {
         let (from, to) = (&self.shared.context, peer.info().ordinal);
         let no_access =

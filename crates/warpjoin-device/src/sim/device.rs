@@ -49,6 +49,10 @@ impl DeviceBackend for SimDevice {
         Ok(Arc::new(SimStream::new(self.simulation.clone(), self.info.ordinal, memory)))
     }
 
+    fn is_stored(&self, source: &ModuleSource) -> bool {
+        self.simulation.is_stored(source)
+    }
+
     fn compile(&self, source: &ModuleSource) -> Result<Vec<Handle>> {
         let kernels = self.simulation.compile(source, self.info.ordinal)?;
         Ok(kernels.into_iter().map(|kernel| kernel as Handle).collect())

@@ -34,6 +34,11 @@ impl LibrarySource<'_> {
         KernelCache::key(&parts)
     }
 
+    /// Whether the disk cache has the library.
+    pub(super) fn is_stored(&self, toolchain: &Toolchain, cache: &KernelCache) -> bool {
+        cache.has(&self.key(toolchain), EXTENSION)
+    }
+
     /// The loaded library: from memory, from the disk cache, or compiled.
     pub(super) fn load(&self, toolchain: &Toolchain, cache: &KernelCache) -> Result<Arc<Library>> {
         let key = self.key(toolchain);

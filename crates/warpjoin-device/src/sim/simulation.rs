@@ -68,11 +68,17 @@ impl Simulation {
     }
 
     pub(super) fn compile(&self, source: &ModuleSource, device: usize) -> Result<Vec<Arc<SimKernel>>> {
-        let wanted =
-            LibrarySource { name: &source.name, text: &source.text, defines: &source.defines, purpose: self.kernels };
-        let library = wanted.load(&self.toolchain, &self.cache)?;
+        let library = self.library_of(source).load(&self.toolchain, &self.cache)?;
         self.runtime.bind(&library)?;
         source.entries.iter().map(|name| Ok(Arc::new(SimKernel::find(&library, name, (self.id, device))?))).collect()
+    }
+
+    pub(super) fn is_stored(&self, source: &ModuleSource) -> bool {
+        self.library_of(source).is_stored(&self.toolchain, &self.cache)
+    }
+
+    fn library_of<'a>(&self, source: &'a ModuleSource) -> LibrarySource<'a> {
+        LibrarySource { name: &source.name, text: &source.text, defines: &source.defines, purpose: self.kernels }
     }
 
     pub(super) fn open_stream(&self) -> u64 {

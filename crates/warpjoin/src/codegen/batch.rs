@@ -166,7 +166,7 @@ impl<'a> Batch<'a> {
 
 /// Opens the loop over the rows of a thread.
 fn open_items(emitter: &mut Emitter) {
-    emitter.line("#pragma unroll");
+    emitter.line("WJ_UNROLL");
     emitter.open("for (u32 item = 0; item < items; ++item)");
     emitter.line("const u64 row = first + item * 32;");
 }

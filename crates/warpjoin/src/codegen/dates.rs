@@ -127,9 +127,8 @@ fn time_part(
     let second = ticks / DAY_SECONDS;
     let local = plus(emitter, value, offset)?;
     let c_type = int_range(&local)?.union(Range::new(0, ticks)).c_type();
-    let day = constant(ticks, c_type);
-    let code = emitter.temporary(c_type, &local.code_as(c_type));
-    let time = emitter.temporary(CType::I64, &format!("(i64)({code} - floor_divide({code}, {day}) * {day})"));
+    let code = format!("(i64)floor_remainder({}, {})", local.code_as(c_type), constant(ticks, c_type));
+    let time = emitter.temporary(CType::I64, &code);
     // Ticks of the minute, in the part's unit.
     let of_minute = |unit: TimeUnit| {
         let wanted = per_second(unit);

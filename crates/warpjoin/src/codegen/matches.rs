@@ -76,7 +76,7 @@ impl Matches<'_> {
             emitter.line("const u64 round_places = places;");
             emitter.line("places += rank_matches(matches, ranks);");
         }
-        emitter.line("#pragma unroll");
+        emitter.line("WJ_UNROLL");
         emitter.open("for (u32 item = 0; item < items; ++item)");
         emitter.line("const u32 row = row_first + item * 32;");
         emitter.line("const u32 match = (matches[item] & 0xffff) - 1;");
@@ -148,7 +148,7 @@ impl Matches<'_> {
         emitter.line("const u32 first = group * 32 * items + lane;");
         emitter.line("u32 leaders[items];");
         let open_items = |emitter: &mut Emitter| {
-            emitter.line("#pragma unroll");
+            emitter.line("WJ_UNROLL");
             emitter.open("for (u32 item = 0; item < items; ++item)");
         };
         let mut keys = vec![];
@@ -341,7 +341,7 @@ impl Matches<'_> {
         emitter.line("const u32 row_first = unit.probe_first + first + (threadIdx.x & 31);");
         emitter.line("u32 matches[items];");
         self.probe_keys(emitter, |name| format!("u64 {name}s[items];"));
-        emitter.line("#pragma unroll");
+        emitter.line("WJ_UNROLL");
         emitter.open("for (u32 item = 0; item < items; ++item)");
         emitter.line("const bool inside = first + item * 32 + (threadIdx.x & 31) < unit.probe_rows;");
         let masks = self.build.key_masks();
@@ -364,7 +364,7 @@ impl Matches<'_> {
         };
         let head = format!("if (matches[item] != 0) matches[item] = heads[chain_of(chains, {})];", folded(&keys));
         for statement in [head, find] {
-            emitter.line("#pragma unroll");
+            emitter.line("WJ_UNROLL");
             emitter.open("for (u32 item = 0; item < items; ++item)");
             emitter.line(&statement);
             emitter.close();

@@ -101,7 +101,7 @@ impl Writer<'_> {
         emitter.line(&format!("const u32 tile_rows = rows_of_tile({rows} - first);"));
         emitter.line("u32 places[WJ_PARTITION_ITEMS];");
         self.digits(emitter, None)?;
-        emitter.line("#pragma unroll");
+        emitter.line("WJ_UNROLL");
         emitter.open("for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item)");
         emitter.line("if (places[item] != WJ_UNRANKED) atomicAdd(&counts[places[item]], 1u);");
         emitter.close();
@@ -127,7 +127,7 @@ impl Writer<'_> {
         // A word that holds the whole key is made on the way.
         let is_single = self.shape.key_masks().len() == 1;
         self.digits(emitter, is_single.then_some(0))?;
-        emitter.line("#pragma unroll");
+        emitter.line("WJ_UNROLL");
         emitter.open("for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item)");
         emitter.line("if (places[item] != WJ_UNRANKED) places[item] = rank_row(tile, places[item]);");
         emitter.close();
@@ -146,7 +146,7 @@ impl Writer<'_> {
     /// Opens the loop over a thread's rows of the tile. Beyond the last row it is the last once more, so
     /// that no load waits for a branch.
     fn open_items(emitter: &mut Emitter, alive: &str) {
-        emitter.line("#pragma unroll");
+        emitter.line("WJ_UNROLL");
         emitter.open("for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item)");
         emitter.line("const u32 asked = item * blockDim.x + threadIdx.x;");
         emitter.line("const u64 row = first + (asked < tile_rows ? asked : tile_rows - 1);");

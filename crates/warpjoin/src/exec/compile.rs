@@ -7,6 +7,9 @@
 //! What only the data tells (whether keys are unique, how many groups there are) a dry run guesses. A wrong guess is
 //! noticed when a kernel is wanted that was not foreseen. Then another dry run starts, which knows what the query has
 //! found out until then: its [`Fact`]s, in the order in which it came upon them.
+//!
+//! On GPUs a module that takes long to compile first comes in a quick form ([`ModuleSource::quick`]). The better one is
+//! compiled when the query has ended, and runs from then on; the disk cache keeps both.
 
 use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
@@ -201,8 +204,14 @@ impl Query<'_> {
             self.metrics.compile_ns += started.elapsed().as_nanos() as u64;
             return Ok(kernels?);
         }
+        let forms: Vec<_> = modules.iter().map(|module| self.form_of(module)).collect();
+        for (module, form) in modules.iter().zip(&forms).filter(|(module, form)| module != form) {
+            self.metrics.quick_kernels += 1;
+            log::debug!("quick form of {} [{}]", form.name, form.entries.join(" "));
+            self.quick.push(ModuleSource::clone(module));
+        }
         let is_missing = |module: &ModuleSource| devices.iter().any(|device| !device.is_compiled(module));
-        let missing: Vec<ModuleSource> = modules
+        let missing: Vec<ModuleSource> = forms
             .iter()
             .filter(|module| is_missing(module) && !self.asked.contains(&***module))
             .map(|module| ModuleSource::clone(module))
@@ -211,7 +220,7 @@ impl Query<'_> {
             self.compile_ahead(missing);
         }
         let mut kernels = vec![vec![]; wanted.len()];
-        for ((module, (_, entry)), kernels) in modules.iter().zip(wanted).zip(&mut kernels) {
+        for ((module, (_, entry)), kernels) in forms.iter().zip(wanted).zip(&mut kernels) {
             for device in devices {
                 let begun = Instant::now();
                 let was_missing = !device.is_compiled(module);
@@ -223,6 +232,17 @@ impl Query<'_> {
         }
         self.metrics.compile_ns += started.elapsed().as_nanos() as u64;
         Ok(kernels)
+    }
+
+    /// The form of a module that can run first.
+    fn form_of<'m>(&self, module: &'m ModuleSource) -> Cow<'m, ModuleSource> {
+        let devices = self.session.devices();
+        let has = |module: &ModuleSource| devices.iter().all(|device| device.is_compiled(module));
+        let is_wanted = self.options.quick_kernels.unwrap_or(self.session.kind() == DeviceKind::Cuda);
+        match module.quick().filter(|_| is_wanted && !has(module)) {
+            Some(quick) if has(&quick) || !devices[0].is_stored(module) => Cow::Owned(quick),
+            _ => Cow::Borrowed(module),
+        }
     }
 
     /// Has compiled what is wanted now, and what a dry run of the plan finds missing.
@@ -287,6 +307,7 @@ impl Query<'_> {
         let devices = self.session.devices();
         let mut missing = vec![];
         for module in modules {
+            let module = self.form_of(&module).into_owned();
             let count = devices.iter().filter(|device| !device.is_compiled(&module)).count() as u64;
             if count > 0 && self.asked.insert(module.clone()) {
                 self.metrics.compiled_modules += count;
@@ -300,6 +321,10 @@ impl Query<'_> {
 impl Drop for Query<'_> {
     /// Nobody waits for what was guessed wrong.
     fn drop(&mut self) {
+        if !self.quick.is_empty() {
+            let quick = std::mem::take(&mut self.quick);
+            self.session.compiler().improve(self.customer, quick, self.session.devices());
+        }
         if !self.asked.is_empty() {
             self.session.compiler().forget(self.customer);
         }

@@ -17,6 +17,8 @@ pub struct QueryMetrics {
     pub dry_runs: u32,
     /// Kernel modules that were not in memory.
     pub compiled_modules: u64,
+    /// Kernels that ran in their quick form ([`crate::ExecOptions::quick_kernels`]), as the better one was not ready.
+    pub quick_kernels: u64,
     /// Device time of kernels.
     pub kernel_ns: u64,
     /// Device time by events from the query's start to its end, of the slowest device: kernels,

@@ -41,6 +41,9 @@ pub struct ExecOptions {
     pub runtime_filters: RuntimeFilters,
     /// Whether plans that occur several times are run once.
     pub share_subplans: bool,
+    /// Whether kernels that take long to compile first run in a form that compiles in a third of the time, until the better
+    /// one is ready. `None`: on GPUs.
+    pub quick_kernels: Option<bool>,
     /// Counts lookups in tables and rows that runtime filters drop: for finding out, as it takes time.
     pub counts_rows: bool,
     /// Keeps only this many bits of every key hash, so that tests meet collisions.
@@ -115,6 +118,7 @@ impl Default for ExecOptions {
             join_order: JoinOrder::Auto,
             runtime_filters: RuntimeFilters::Auto,
             share_subplans: true,
+            quick_kernels: None,
             counts_rows: false,
             hash_bits: 64,
             first_capacity: None,

@@ -39,6 +39,8 @@ pub(crate) struct Query<'a> {
     pub guessed: Vec<Fact>,
     /// Modules that are compiled or will be.
     pub asked: HashSet<ModuleSource>,
+    /// Modules whose quick forms have run.
+    pub quick: Vec<ModuleSource>,
     pub customer: Customer,
     /// Rows and groups that a dry run expects of the next group-by.
     pub expected_groups: Option<(f64, f64)>,
@@ -78,6 +80,7 @@ impl<'a> Query<'a> {
             mode: Mode::Run(vec![]),
             guessed: vec![],
             asked: HashSet::new(),
+            quick: vec![],
             customer: Customer::new(),
             expected_groups: None,
             is_reducing: false,

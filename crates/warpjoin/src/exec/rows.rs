@@ -54,8 +54,12 @@ impl Query<'_> {
         };
         let generated = generate(&relation.source.shape(), &relation.steps, sink, options)?;
         self.metrics.planning_ns += started.elapsed().as_nanos() as u64;
-        if self.is_dry() && generated.lookups.iter().any(|lookup| matches!(lookup, Lookup::Test(_))) {
-            self.compile(&string_module(), "test_strings")?;
+        if self.is_dry() {
+            for lookup in &generated.lookups {
+                if let Lookup::Test(test) = lookup {
+                    self.compile(&string_module(), test.program.entry())?;
+                }
+            }
         }
         Ok(generated)
     }

@@ -71,7 +71,8 @@ pub(crate) fn string_module() -> ModuleSource {
     let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
     defines.push(format!("WJ_STRING_TILE={TILE}"));
     defines.push(format!("WJ_STRING_STAGE_BYTES={STAGE_BYTES}"));
-    ModuleSource { name: file.name.into(), text: file.text.into(), entries: vec!["test_strings".into()], defines }
+    let entries = TestProgram::ENTRIES.map(String::from).into();
+    ModuleSource { name: file.name.into(), text: file.text.into(), entries, defines }
 }
 
 impl Query<'_> {
@@ -118,8 +119,8 @@ impl Query<'_> {
     }
 
     fn run_test(&mut self, test: &DictionaryTest, strings: &DeviceStrings) -> Result<Vec<Buffer>> {
-        let kernels = self.compile(&string_module(), "test_strings")?;
         let program = &test.program;
+        let kernels = self.compile(&string_module(), program.entry())?;
         let elements: Vec<u8> = program.elements.iter().flat_map(|element| element.to_le_bytes()).collect();
         let (mut results, mut spans) = (vec![], vec![]);
         for (device, shard) in strings.shards.iter().enumerate() {
@@ -137,7 +138,6 @@ impl Query<'_> {
                     Arg::U64(shard.strings.len() as u64),
                     Arg::Buffer(&elements),
                     Arg::U64(program.elements.len() as u64),
-                    Arg::U64(program.kind),
                     Arg::U64(program.folds_case.into()),
                     Arg::U64(program.accepts),
                     Arg::BufferAt(&result, shard.strings.start as u64),

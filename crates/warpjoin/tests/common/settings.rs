@@ -25,6 +25,7 @@ pub(crate) struct Settings {
     pub(crate) join_order: JoinOrder,
     pub(crate) runtime_filters: RuntimeFilters,
     pub(crate) counts_rows: bool,
+    pub(crate) quick_kernels: bool,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
 }
@@ -48,6 +49,7 @@ impl Default for Settings {
             join_order: JoinOrder::AsGiven,
             runtime_filters: RuntimeFilters::Off,
             counts_rows: false,
+            quick_kernels: false,
             keeps: false,
         }
     }
@@ -71,6 +73,7 @@ impl Settings {
             join_order: self.join_order,
             runtime_filters: self.runtime_filters,
             counts_rows: self.counts_rows,
+            quick_kernels: Some(self.quick_kernels),
             ..ExecOptions::default()
         }
     }
@@ -110,5 +113,6 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
             .choose(rng)
             .expect("some"),
         counts_rows: rng.random_bool(0.1),
+        quick_kernels: rng.random_bool(0.1),
     }
 }

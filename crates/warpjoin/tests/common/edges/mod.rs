@@ -88,6 +88,7 @@ pub(crate) fn settings() -> Vec<Settings> {
             partition_rows: Some(3),
             hash_bits: 4,
             first_capacity: Some(1),
+            quick_kernels: true,
             ..usual.clone()
         },
         Settings { join_form: Some(JoinForm::Direct), ..usual.clone() },
@@ -103,6 +104,7 @@ pub(crate) fn settings() -> Vec<Settings> {
             group_by_form: Some(GroupByForm::Partitioned),
             first_capacity: Some(1),
             hash_bits: 3,
+            quick_kernels: true,
             ..usual.clone()
         },
         Settings {
