@@ -14,6 +14,7 @@ mod hash;
 pub mod hash_table;
 mod operators;
 mod optimize;
+mod pipelines;
 pub mod plan;
 mod session;
 mod string_test;

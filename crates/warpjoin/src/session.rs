@@ -8,6 +8,7 @@ use warpjoin_device::{Device, DeviceKind, Stream};
 use crate::compiler::Compiler;
 use crate::hash_table::HashKernels;
 use crate::optimize::Orders;
+use crate::pipelines::Pipelines;
 use crate::{Error, Result};
 
 /// A set of devices of one kind that can reach each other's memory. Tables belong to a session,
@@ -18,6 +19,7 @@ pub struct Session {
     load_streams: Vec<Stream>,
     hash_kernels: HashKernels,
     orders: Orders,
+    pipelines: Pipelines,
     compiler: Compiler,
 }
 
@@ -45,6 +47,7 @@ impl Session {
             load_streams,
             hash_kernels: HashKernels::default(),
             orders: Orders::default(),
+            pipelines: Pipelines::default(),
             compiler: Compiler::default(),
         }))
     }
@@ -72,6 +75,11 @@ impl Session {
     /// Orders of joins that were chosen before.
     pub(crate) fn orders(&self) -> &Orders {
         &self.orders
+    }
+
+    /// Pipelines that were generated before.
+    pub(crate) fn pipelines(&self) -> &Pipelines {
+        &self.pipelines
     }
 
     /// Compiles what queries will want.

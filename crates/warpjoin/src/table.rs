@@ -77,6 +77,7 @@ impl Table {
         shards: Vec<Shard>,
     ) -> Self {
         let rows = shards.iter().map(|shard| shard.rows).sum();
+        session.pipelines().add_owner(&column_types);
         Self { session, schema, rows, column_types, statistics, shards, exact_bounds: false, sample: None }
     }
 
@@ -302,6 +303,7 @@ impl TableBuilder {
             statistics.push(column.statistics);
         }
         streams.iter().try_for_each(Stream::synchronize)?;
+        self.session.pipelines().add_owner(&column_types);
         Ok(Table {
             session: self.session,
             schema: self.schema,
@@ -312,6 +314,12 @@ impl TableBuilder {
             exact_bounds: true,
             sample: Some(sample),
         })
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.session.pipelines().remove_owner(&self.column_types);
     }
 }
 

@@ -90,7 +90,7 @@ impl Environment {
 }
 
 /// How the source table stores validity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ValidityForm {
     /// One bit a row.
     Bits,

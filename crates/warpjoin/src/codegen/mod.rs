@@ -22,6 +22,7 @@ mod emitter;
 mod expr;
 mod fault;
 mod functions;
+mod key;
 mod lookup;
 mod matches;
 mod moments;
@@ -54,6 +55,7 @@ pub(crate) use constants::{
 pub(crate) use emitter::ValidityForm;
 pub(crate) use expr::conjuncts;
 pub(crate) use functions::check as check_function;
+pub(crate) use key::PipelineKey;
 pub(crate) use lookup::{DictionaryTest, Lookup};
 pub(crate) use matches::{match_threads, shared_row_bytes};
 pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};

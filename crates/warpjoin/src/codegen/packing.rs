@@ -4,6 +4,7 @@
 //! parameters; only widths and places are part of the code.
 
 use super::emitter::Emitter;
+use super::key::{KeyPart, PipelineKey, structs};
 use super::value::{CType, Kind, Range, Value};
 
 /// Places of values in words.
@@ -31,6 +32,12 @@ struct Place {
     word: usize,
     shift: u32,
     bits: u32,
+}
+
+structs! {
+    Packing { fields, word_bits }
+    PackedField { value, place, null_place, is_exact }
+    Place { word, shift, bits }
 }
 
 impl Packing {

@@ -38,6 +38,16 @@ pub(crate) struct GeneratedPipeline {
     pub grid: Grid,
 }
 
+impl GeneratedPipeline {
+    /// Whether both are the same kernel, to be launched with the same numbers.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.module == other.module
+            && self.bindings == other.bindings
+            && self.grid == other.grid
+            && self.lookups.len() == other.lookups.len()
+    }
+}
+
 /// How rows are spread over threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grid {

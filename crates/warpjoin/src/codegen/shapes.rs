@@ -23,7 +23,7 @@ pub(crate) enum SourceShape {
 }
 
 /// How matches are found in shared memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum MatchForm {
     /// Chains of build rows, walked a match at a time.
     Chains,
@@ -107,7 +107,7 @@ pub(crate) struct WindowKeys {
 }
 
 /// Which kernel of a partition is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum PartitionStage {
     /// Counts the rows of each partition.
     Count,
@@ -157,7 +157,7 @@ pub(crate) struct ProbeStep {
 }
 
 /// Which rows go on from a probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ProbeKind {
     /// A row a match.
     Matches,
@@ -213,7 +213,7 @@ pub(crate) struct JoinShape {
 }
 
 /// Where a table has its keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Slots {
     /// Open addressing in slots of a key word and a value word, probed by so many lanes together.
     Pairs { lanes: u32 },
@@ -224,7 +224,7 @@ pub(crate) enum Slots {
 }
 
 /// Slots of one word: key word in the low bits, value above.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct WordSlots {
     /// 4 or 8.
     pub bytes: u32,
@@ -254,7 +254,7 @@ impl WordSlots {
 }
 
 /// Slots of a table that is indexed by the packed key: 0, or a value + 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct DirectSlots {
     /// 4 or 8.
     pub bytes: u32,
@@ -372,7 +372,7 @@ pub(crate) enum Sink {
 }
 
 /// What a row adds to a sum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Term {
     Value,
     /// How far an integer is from the middle of its bounds.
@@ -397,7 +397,7 @@ pub(crate) struct Accumulator {
 }
 
 /// How a group finds its row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum GroupMode {
     /// No keys: one row, accumulated in registers first.
     Global,
@@ -410,7 +410,7 @@ pub(crate) enum GroupMode {
 }
 
 /// The table in a block's shared memory in front of the group table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Front {
     None,
     /// The packed key is the slot, with a slot for each of 2^replica_bits lanes.
@@ -438,7 +438,7 @@ impl Front {
 }
 
 /// How a group-by accumulates. What a form can't do for the keys at hand is done by another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GroupByForm {
     /// Straight into the group table in global memory.
     Global,

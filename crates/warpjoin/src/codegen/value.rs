@@ -8,7 +8,7 @@ use crate::column::{ColumnType, Dictionary, Domain};
 use crate::{Reason, Result};
 
 /// Bounds of an integer value, both included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Range {
     pub min: i128,
     pub max: i128,
@@ -26,7 +26,7 @@ pub(crate) enum CType {
 }
 
 /// What a value is.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Hash)]
 pub(crate) enum Kind {
     Bool,
     Int(Range),

@@ -28,7 +28,7 @@ impl ColumnType {
 }
 
 /// Which values a column can hold.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Hash)]
 pub enum Domain {
     /// Everything stored as an integer from `min` to `max`: integers, booleans (0 and 1), dates,
     /// times, timestamps, durations, decimals (unscaled), dictionary codes.

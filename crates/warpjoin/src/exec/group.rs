@@ -36,7 +36,7 @@ const PREFETCH_GROUPS_MAX: f64 = 256.0;
 
 /// A group-by whose kernel was generated.
 struct PlannedGroups {
-    generated: GeneratedPipeline,
+    generated: Arc<GeneratedPipeline>,
     shape: Arc<GroupShape>,
     /// Bound of the groups.
     groups_max: u64,

@@ -116,8 +116,8 @@ impl Query<'_> {
         let relation = self.relation(rows)?;
         let mut bits_of = |keys: &[SortKey]| {
             let sink = Sink::Sort { keys: keys.to_vec(), columns: vec![], window: None };
-            match self.generate(&relation, &sink)?.sink {
-                SinkShape::Sort(shape) => Ok(shape.word_bits),
+            match &self.generate(&relation, &sink)?.sink {
+                SinkShape::Sort(shape) => Ok(shape.word_bits.clone()),
                 _ => Err(Error::internal("an order without words")),
             }
         };

@@ -142,9 +142,10 @@ impl Query<'_> {
         let keys: Vec<Expr> = plan.on.iter().map(|(build, _)| build.clone()).collect();
         let sink = Sink::Build { keys, null_equals_null: plan.null_equals_null, payload };
         let (rows, generated) = self.run_rows(build, &sink, "BuildRows")?;
-        let SinkShape::Build { packing, payload, .. } = generated.sink else {
+        let SinkShape::Build { packing, payload, .. } = &generated.sink else {
             return Err(Error::internal("a build sink without a build"));
         };
+        let (packing, payload) = (packing.clone(), payload.clone());
         Ok((rows, JoinShape { packing, payload, unique: true, slots: Slots::Pairs { lanes: 1 } }))
     }
 

@@ -140,8 +140,8 @@ impl Query<'_> {
         self.options.check_cancelled()?;
         let mut pending = vec![];
         for device in 0..self.devices() {
-            let counting = (&count, &count_kernels[device]);
-            let scattering = (&scatter, &scatter_kernels[device]);
+            let counting: (&GeneratedPipeline, _) = (&count, &count_kernels[device]);
+            let scattering: (&GeneratedPipeline, _) = (&scatter, &scatter_kernels[device]);
             pending.push(self.partition_on(device, &relation, &shape, bits, [counting, scattering], &steps)?);
         }
         let (shards, flights): (Vec<PartitionedShard>, Vec<PartitionFlight>) = pending.into_iter().unzip();

@@ -8,7 +8,7 @@ use super::launch::Target;
 use super::query::Query;
 use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
 use super::string_tests::string_module;
-use crate::codegen::{GenerateOptions, GeneratedPipeline, Lookup, Sink, SinkShape, SortShape, generate};
+use crate::codegen::{GenerateOptions, GeneratedPipeline, Lookup, PipelineKey, Sink, SinkShape, SortShape, generate};
 use crate::column::ColumnType;
 use crate::{Error, Result};
 
@@ -46,13 +46,31 @@ impl Query<'_> {
     }
 
     /// Generates the kernel of `relation` with `sink`.
-    pub(crate) fn generate(&mut self, relation: &Relation, sink: &Sink) -> Result<GeneratedPipeline> {
+    pub(crate) fn generate(&mut self, relation: &Relation, sink: &Sink) -> Result<Arc<GeneratedPipeline>> {
         let started = std::time::Instant::now();
         let options = GenerateOptions {
             hash_bits: self.options.hash_bits,
             tested_strings_min: self.options.tested_strings_min.unwrap_or(TESTED_STRINGS_MIN),
         };
-        let generated = generate(&relation.source.shape(), &relation.steps, sink, options)?;
+        let (source, pipelines) = (relation.source.shape(), self.session.pipelines());
+        let key = PipelineKey::of(&source, &relation.steps, sink, options);
+        let generated = match key.as_ref().and_then(|key| pipelines.get(key)) {
+            Some(known) => {
+                debug_assert!(
+                    generate(&source, &relation.steps, sink, options).is_ok_and(|again| again.is_same(&known)),
+                    "another pipeline has the key of {}",
+                    known.module.text
+                );
+                known
+            }
+            None => {
+                let generated = Arc::new(generate(&source, &relation.steps, sink, options)?);
+                if let Some(key) = key {
+                    pipelines.keep(key, &generated);
+                }
+                generated
+            }
+        };
         self.metrics.planning_ns += started.elapsed().as_nanos() as u64;
         if self.is_dry() {
             for lookup in &generated.lookups {
@@ -71,7 +89,7 @@ impl Query<'_> {
         relation: &Relation,
         sink: &Sink,
         name: &str,
-    ) -> Result<(Intermediate, GeneratedPipeline)> {
+    ) -> Result<(Intermediate, Arc<GeneratedPipeline>)> {
         self.run_some_rows(relation, sink, name, u64::MAX)
     }
 
@@ -82,7 +100,7 @@ impl Query<'_> {
         sink: &Sink,
         name: &str,
         wanted: u64,
-    ) -> Result<(Intermediate, GeneratedPipeline)> {
+    ) -> Result<(Intermediate, Arc<GeneratedPipeline>)> {
         let mut relation = relation.clone();
         let mut generated = self.generate(&relation, sink)?;
         let columns = match &generated.sink {

@@ -113,7 +113,7 @@ impl Query<'_> {
         let sink = Sink::Sort { keys, columns: (0..width).collect(), window: None };
         let (rows, generated) = self.run_rows(&relation, &sink, "SortKeys")?;
         drop(relation);
-        let SinkShape::Sort(shape) = generated.sink else {
+        let SinkShape::Sort(shape) = &generated.sink else {
             return Err(Error::internal("no key words where they were asked for"));
         };
         if self.is_dry() {

@@ -15,10 +15,10 @@ impl Query<'_> {
         let mut columns = vec![];
         for relation in &relations {
             let sink = Sink::Materialise((0..relation.width).collect());
-            let SinkShape::Rows(of_relation) = self.generate(relation, &sink)?.sink else {
+            let SinkShape::Rows(of_relation) = &self.generate(relation, &sink)?.sink else {
                 return Err(Error::internal("no rows where rows were asked for"));
             };
-            columns.push(of_relation);
+            columns.push(of_relation.clone());
         }
         let columns = common_columns(&columns)?;
         let mut parts = vec![];

@@ -95,7 +95,7 @@ impl Query<'_> {
             Sink::Sort { keys: stored.keys, columns: (0..stored.columns).collect(), window: Some(stored.window) };
         let (rows, generated) = self.run_rows(&relation, &sink, "SortKeys")?;
         drop(relation);
-        let SinkShape::Sort(shape) = generated.sink else {
+        let SinkShape::Sort(shape) = &generated.sink else {
             return Err(Error::internal("no key words where they were asked for"));
         };
         if shape.word_bits.len() > WINDOW_WORDS {
