@@ -17,6 +17,24 @@ WJ_DEVICE bool bit_at(const u8* bits, u64 row) { return (bits[row >> 3] >> (row 
 // 128-bit parameter from its two words.
 WJ_DEVICE i128 wide_literal(u64 low, u64 high) { return (i128)((u128)high << 64 | low); }
 
+// Slots of a table that is indexed by the key, zeroed before. A key that comes twice makes it useless.
+template <class T>
+WJ_DEVICE void fill_slot(T* slots, u64 key, T value, u64* control) {
+    if (atomicExch(&slots[key], value) != 0) raise_status(control, WJ_STATUS_DUPLICATE);
+}
+
+// The same, where only the presence of a key counts.
+template <class T>
+WJ_DEVICE void set_slot(T* slots, u64 key, T value, u64* control) {
+    store_relaxed(&slots[key], value);
+}
+
+// Counts the rows of all threads. All lanes call it.
+WJ_DEVICE void add_rows(u64* control, u32 rows) {
+    const u32 sum = __reduce_add_sync(0xffffffffu, rows);
+    if ((threadIdx.x & 31) == 0 && sum != 0) atomicAdd(&control[WJ_CONTROL_ROWS], (u64)sum);
+}
+
 // Division and remainder that never trap; the caller reports division by zero itself.
 template <class T>
 WJ_DEVICE T divide_or_zero(T left, T right) {

@@ -400,8 +400,8 @@ async fn joins_are_planned_again_for_devices() {
         let plan = physical(&context, Q12).await;
         datafusion::physical_plan::collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
         let metrics = Placement::of(&plan).device[0].metrics.clone().unwrap();
-        let tables = metrics.pipelines.iter().filter(|pipeline| pipeline.name.starts_with("BuildRows"));
-        built.push(tables.map(|table| table.rows_in).sum::<u64>());
+        let tables = metrics.pipelines.iter().filter(|pipeline| pipeline.name.contains("Table["));
+        built.push(tables.map(|table| table.rows_out).sum::<u64>());
     }
     assert!(built[0] == 15_000 && built[1] < 1_000, "{built:?}");
 }

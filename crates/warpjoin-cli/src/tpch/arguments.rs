@@ -35,6 +35,10 @@ pub struct TpchArgs {
     /// Do not run stock DataFusion, and do not keep its copy of the data
     #[arg(long)]
     pub no_oracle: bool,
+    /// Keep stock DataFusion's copy of the data in Parquet files under a folder, for scales at which it has no room in
+    /// memory; they go with the command. Each query then runs once there
+    #[arg(long, value_name = "DIR", conflicts_with = "no_oracle")]
+    pub oracle_files: Option<PathBuf>,
     /// Write everything measured to a JSON file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -65,7 +69,7 @@ impl TpchArgs {
     /// # Errors
     /// Says which.
     pub fn check(&self) -> Result<()> {
-        if let Some(folder) = &self.save_answers {
+        for folder in self.save_answers.iter().chain(&self.oracle_files) {
             std::fs::create_dir_all(folder).map_err(CliError::file(folder))?;
         }
         if let Some(file) = &self.json

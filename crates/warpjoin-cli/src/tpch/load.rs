@@ -1,11 +1,9 @@
-//! Generated tables, brought to the devices, and to DataFusion's memory for the oracle.
+//! Generated tables, brought to the devices, and to the oracle.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::RecordBatch;
-use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
@@ -13,6 +11,7 @@ use warpjoin::{Session, TableBuilder};
 use warpjoin_datafusion::DeviceTableProvider;
 
 use super::generate::Generation;
+use super::oracle::{OracleStore, OracleTable};
 use super::tables::TpchTable;
 use crate::error::{CliError, Result};
 
@@ -28,8 +27,10 @@ pub(super) struct Loading {
     pub(super) session: Arc<Session>,
     /// Gets the tables on the devices.
     pub(super) device_context: SessionContext,
-    /// Gets the same rows in host memory.
+    /// Gets the same rows.
     pub(super) oracle_context: Option<SessionContext>,
+    /// Where it has them.
+    pub(super) oracle_store: OracleStore,
 }
 
 /// What loading a table cost.
@@ -60,7 +61,9 @@ impl Loading {
         let start = Instant::now();
         let schema = Arc::new(table.schema().project(projection)?);
         let mut builder = TableBuilder::new(&self.session, Arc::clone(&schema));
-        let mut partitions: Vec<Vec<RecordBatch>> = vec![vec![]; self.partitions.max(1)];
+        let partitions = self.partitions.max(1);
+        let oracle_table = || OracleTable::new(&self.oracle_store, table.name(), &schema, partitions);
+        let mut oracle_table = self.oracle_context.as_ref().map(|_| oracle_table()).transpose()?;
         let generation =
             Generation { table, scale: self.scale, projection: projection.to_vec(), threads: self.threads };
         let bar = progress_bar(table, self.scale);
@@ -69,9 +72,8 @@ impl Loading {
                 builder.push(batch)?;
                 bar.inc(batch.num_rows() as u64);
             }
-            if self.oracle_context.is_some() {
-                let parts = partitions.len();
-                partitions[number as usize % parts].extend(batches);
+            if let Some(oracle_table) = &mut oracle_table {
+                oracle_table.push(number as usize, batches);
             }
             Ok(())
         })?;
@@ -86,23 +88,11 @@ impl Loading {
             seconds: start.elapsed().as_secs_f64(),
         };
         self.device_context.register_table(table.name(), Arc::new(DeviceTableProvider::new(loaded)))?;
-        if let Some(oracle) = &self.oracle_context {
-            if partitions.iter().skip(1).all(Vec::is_empty) {
-                partitions = spread(partitions.swap_remove(0), self.partitions.max(1));
-            }
-            oracle.register_table(table.name(), Arc::new(MemTable::try_new(schema, partitions)?))?;
+        if let Some((oracle, oracle_table)) = self.oracle_context.as_ref().zip(oracle_table) {
+            oracle_table.register(oracle, table.name(), schema)?;
         }
         Ok(report)
     }
-}
-
-/// A table of one part still gets its batches spread over all partitions.
-fn spread(batches: Vec<RecordBatch>, partitions: usize) -> Vec<Vec<RecordBatch>> {
-    let mut spread = vec![vec![]; partitions];
-    for (number, batch) in batches.into_iter().enumerate() {
-        spread[number % partitions].push(batch);
-    }
-    spread
 }
 
 fn explain(table: TpchTable, error: warpjoin::Error) -> CliError {

@@ -25,6 +25,8 @@ pub(super) struct Measurement {
     pub(super) published: bool,
     /// Hot runs, after the first.
     pub(super) hot_runs: usize,
+    /// The oracle's.
+    pub(super) oracle_runs: usize,
 }
 
 /// One run of one query.
@@ -80,7 +82,7 @@ impl Measurement {
         report: &mut QueryReport,
     ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
         let expected = match &self.oracle {
-            Some(oracle) => Some(expect(oracle, sql, self.hot_runs).await?),
+            Some(oracle) => Some(expect(oracle, sql, self.oracle_runs).await?),
             None => None,
         };
         if let Some(expected) = &expected {

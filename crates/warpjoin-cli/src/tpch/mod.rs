@@ -6,6 +6,7 @@ mod generate;
 mod load;
 mod markdown;
 mod measure;
+mod oracle;
 mod parameters;
 mod plot;
 mod queries;

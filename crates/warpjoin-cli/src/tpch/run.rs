@@ -12,6 +12,7 @@ use super::arguments::TpchArgs;
 use super::columns::columns_read;
 use super::load::Loading;
 use super::measure::Measurement;
+use super::oracle::OracleStore;
 use super::parameters::Parameters;
 use super::queries::query_text;
 use super::report::{DeviceReport, Outcome, Report};
@@ -46,6 +47,7 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
         session: Arc::clone(&session),
         device_context: device_context.clone(),
         oracle_context: (!arguments.no_oracle).then(stock_session),
+        oracle_store: OracleStore::new(arguments.oracle_files.as_deref())?,
     };
     let sql: Vec<String> = texts.iter().map(|(_, text)| text.clone()).collect();
     let tables = loading.run(&columns_read(&sql).await?)?;
@@ -66,6 +68,7 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
         oracle: loading.oracle_context.clone(),
         published: arguments.scale == 1.0,
         hot_runs: arguments.runs,
+        oracle_runs: if arguments.oracle_files.is_some() { 0 } else { arguments.runs },
     };
     run_queries(arguments, &texts, &measurement, &mut report).await?;
     report.date = now_utc();

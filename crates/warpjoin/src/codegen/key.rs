@@ -215,6 +215,9 @@ impl KeyPart for Sink {
             Self::RouteGroups { keys, columns } => one_of(key, 4, &[keys, columns]),
             Self::Sort { keys, columns, window } => one_of(key, 5, &[keys, columns, window]),
             Self::InPlace(columns) => one_of(key, 6, &[columns]),
+            Self::Direct { keys, null_equals_null, payload, is_set } => {
+                one_of(key, 10, &[keys, null_equals_null, payload, is_set]);
+            }
             Self::Partition { stage, rows } => one_of(key, 7, &[stage, rows]),
             Self::Sketch { keys } => one_of(key, 8, &[keys]),
             Self::Aggregate {

@@ -37,6 +37,8 @@ pub(crate) enum Binding {
     OutputValues(usize),
     /// Validity bytes of an output column.
     OutputValidity(usize),
+    /// Slots of the table that is the sink.
+    OutputSlots,
     /// Rows that the output has room for.
     OutputCapacity,
     /// A part of the group table that is the sink.

@@ -16,7 +16,7 @@ use super::order;
 use super::packing::Packing;
 use super::params::Binding;
 use super::shapes::{
-    GroupMode, GroupShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SortShape, SourceShape, Step,
+    GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SortShape, SourceShape, Step,
 };
 use super::{partition, probe, sketch, store};
 use crate::Result;
@@ -70,6 +70,8 @@ pub(crate) enum SinkShape {
     Rows(Vec<ColumnType>),
     /// Build rows: key word, then payload.
     Build { columns: Vec<ColumnType>, packing: Packing, payload: PayloadForm },
+    /// A table indexed by the packed key; `None`: these keys and this payload make none.
+    Direct(Option<JoinShape>),
     /// Words of an order's keys, then columns.
     Sort(SortShape),
     /// A group table.
@@ -353,6 +355,16 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
             let built = store::build(emitter, environment, keys, *null_equals_null, payload)?;
             let shape = SinkShape::Build { columns: built.columns, packing: built.packing, payload: built.payload };
             (shape, frame())
+        }
+        Sink::Direct { keys, null_equals_null, payload, is_set } => {
+            let shape = store::direct(emitter, environment, keys, *null_equals_null, payload, *is_set)?;
+            let control = emitter.params.once("u64*", Binding::Control);
+            let frame = Frame {
+                prologue: "    u32 written = 0;\n".into(),
+                epilogue: format!("    add_rows({control}, written);\n"),
+                ..Frame::default()
+            };
+            (SinkShape::Direct(shape), frame)
         }
         Sink::Route { shape, keys, null_equals_null, keeps_unmatched, columns } => {
             let route = store::Route { shape, keys, null_equals_null: *null_equals_null, columns };

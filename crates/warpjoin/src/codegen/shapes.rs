@@ -330,6 +330,15 @@ pub(crate) enum Sink {
         /// Columns of the last step that the join needs.
         payload: Vec<usize>,
     },
+    /// Writes payload into the slots of a table that is indexed by the packed key, where that is possible.
+    Direct {
+        keys: Vec<Expr>,
+        null_equals_null: bool,
+        /// Columns of the last step that the join needs.
+        payload: Vec<usize>,
+        /// Keys may occur any number of times; there is no payload.
+        is_set: bool,
+    },
     /// Writes key words for probing `shape`, then columns of the last step.
     Route {
         shape: Arc<JoinShape>,

@@ -7,7 +7,7 @@ use super::expr::evaluate;
 use super::lookup;
 use super::packing::{Packing, lower};
 use super::params::Binding;
-use super::shapes::{JoinShape, PayloadForm, is_hashed};
+use super::shapes::{DirectSlots, JoinShape, PayloadForm, Slots, is_hashed};
 use super::value::{CType, Kind, Range, Value, is_string};
 use crate::Result;
 use crate::column::ColumnType;
@@ -176,6 +176,63 @@ pub(crate) struct BuildOutput {
     pub columns: Vec<ColumnType>,
 }
 
+/// The keys of a build side. Rows with a null key that never match end here.
+fn build_keys(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    keys: &[Expr],
+    null_equals_null: bool,
+) -> Result<Vec<Value>> {
+    let mut values = vec![];
+    for key in keys {
+        let value = evaluate(emitter, key, environment)?;
+        values.push(emitter.hoist(value));
+    }
+    if !null_equals_null {
+        let valid: Vec<String> = values.iter_mut().filter_map(|key| key.valid.take()).collect();
+        if !valid.is_empty() {
+            emitter.narrow(&valid.join(" && "));
+        }
+    }
+    Ok(values)
+}
+
+/// Emits [`super::shapes::Sink::Direct`].
+pub(crate) fn direct(
+    emitter: &mut Emitter,
+    environment: &Environment,
+    keys: &[Expr],
+    null_equals_null: bool,
+    payload: &[usize],
+    is_set: bool,
+) -> Result<Option<JoinShape>> {
+    let key_values = build_keys(emitter, environment, keys, null_equals_null)?;
+    let packing = Packing::of(&key_values);
+    let values = payload.iter().map(|&c| emitter.column(environment, c)).collect::<Result<Vec<_>>>()?;
+    let payload_packing = Packing::of(&values);
+    let has_floats = values.iter().any(|value| matches!(value.kind, Kind::F32 | Kind::F64));
+    if has_floats || is_hashed(&packing) || packing.span().is_none() || payload_packing.words() > 1 {
+        return Ok(None);
+    }
+    let form = PayloadForm::Packed(payload_packing);
+    let slots = DirectSlots::of(&form);
+    let PayloadForm::Packed(payload_packing) = &form else { return Ok(None) };
+    if !slots.holds_payload {
+        return Ok(None);
+    }
+    let one = |words: Vec<String>| words.into_iter().next().unwrap_or_else(|| "0ULL".into());
+    let key = one(packing.pack(emitter, &key_values));
+    let word = one(payload_packing.pack(emitter, &values));
+    let c_type = format!("u{}", slots.bytes * 8);
+    let table = emitter.params.once(&format!("{c_type}*"), Binding::OutputSlots);
+    let control = emitter.params.once("u64*", Binding::Control);
+    let fill = if is_set { "set_slot" } else { "fill_slot" };
+    emitter.statement(&format!("{fill}({table}, {key}, ({c_type})({word} + 1), {control});"));
+    emitter.statement("++written;");
+    emitter.flush();
+    Ok(Some(JoinShape { packing, payload: form, unique: true, slots: Slots::Direct(slots) }))
+}
+
 /// Emits [`super::shapes::Sink::Build`].
 pub(crate) fn build(
     emitter: &mut Emitter,
@@ -184,18 +241,7 @@ pub(crate) fn build(
     null_equals_null: bool,
     payload: &[usize],
 ) -> Result<BuildOutput> {
-    let mut key_values = vec![];
-    for key in keys {
-        let value = evaluate(emitter, key, environment)?;
-        key_values.push(emitter.hoist(value));
-    }
-    if !null_equals_null {
-        // Rows with a null key never match: they end here.
-        let valid: Vec<String> = key_values.iter_mut().filter_map(|key| key.valid.take()).collect();
-        if !valid.is_empty() {
-            emitter.narrow(&valid.join(" && "));
-        }
-    }
+    let key_values = build_keys(emitter, environment, keys, null_equals_null)?;
     reserve(emitter);
     let packing = Packing::of(&key_values);
     let words = packing.pack(emitter, &key_values);

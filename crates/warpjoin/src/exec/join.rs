@@ -6,7 +6,8 @@ use arrow::datatypes::DataType;
 
 use super::compile::Fact;
 use super::group_estimate::leaves_other_forms;
-use super::join_table::TableGuess;
+use super::join_direct::Filled;
+use super::join_table::{BuildKeys, TableGuess};
 use super::marked::{published, waits_for};
 use super::options::Distribution;
 use super::query::Query;
@@ -94,6 +95,11 @@ impl Query<'_> {
                 Err(error) => return Err(error),
             }
         }
+        let filled = self.filled_directly(plan, &build, &payload)?;
+        if let Filled::Table(table) = filled {
+            let table = (table, payload_of(&payload, build_width));
+            return Ok(probe_here(plan, probe, table, self.options.counts_rows));
+        }
         let (rows, shape) = self.build_rows(plan, &build, payload.clone())?;
         drop(build);
         if plan.kind == JoinKind::NotIn {
@@ -109,7 +115,7 @@ impl Query<'_> {
         let is_exchanged = !is_nested && self.exchanges(build_rows, probe.rows_max);
         let is_exchanged = self.known_flag(is_exchanged);
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
-        let table = self.table_of(plan, shape, rows)?;
+        let table = self.table_of(plan, shape, rows, matches!(filled, Filled::Repeats))?;
         let payload_of = payload_of(&payload, build_width);
         if is_exchanged {
             self.probe_exchanged(plan, probe, table, payload_of)
@@ -127,9 +133,14 @@ impl Query<'_> {
         let build_width = plan.build.schema.fields().len();
         let mut payload = needed(plan);
         payload.retain(|&column| column < build_width);
+        let filled = self.filled_directly(plan, build, &payload)?;
+        if let Filled::Table(table) = filled {
+            return Ok((table, payload_of(&payload, build_width)));
+        }
         let (rows, shape) = self.build_rows(plan, build, payload.clone())?;
         let rows = self.broadcast(rows)?;
-        Ok((self.table_of(plan, shape, rows)?, payload_of(&payload, build_width)))
+        let table = self.table_of(plan, shape, rows, matches!(filled, Filled::Repeats))?;
+        Ok((table, payload_of(&payload, build_width)))
     }
 
     /// Runs the build side: key words and payload.
@@ -149,15 +160,28 @@ impl Query<'_> {
         Ok((rows, JoinShape { packing, payload, unique: true, slots: Slots::Pairs { lanes: 1 } }))
     }
 
-    /// Makes the tables of build rows that lie where they are probed.
-    fn table_of(&mut self, plan: &JoinPlan, shape: JoinShape, rows: Intermediate) -> Result<Arc<JoinTable>> {
+    /// Makes the tables of build rows that lie where they are probed; of which it may be known that a key repeats.
+    fn table_of(
+        &mut self,
+        plan: &JoinPlan,
+        shape: JoinShape,
+        rows: Intermediate,
+        repeats: bool,
+    ) -> Result<Arc<JoinTable>> {
         // Where only the presence of a key counts, its first row stands for all.
         let is_set = plan.kind.is_existence() && plan.residual.is_none() && !shape.is_hashed();
         let guess = self.guesses().then(|| TableGuess {
             unique: is_set || self.guess_unique(plan),
             rows: self.expected_rows(&plan.build, rows.rows_max),
         });
-        self.build_table(shape, rows, is_set, guess)
+        let keys = if is_set {
+            BuildKeys::Set
+        } else if repeats {
+            BuildKeys::Repeated
+        } else {
+            BuildKeys::Any
+        };
+        self.build_table(shape, rows, keys, guess)
     }
 
     /// Whether a build row has a null key, on any device.

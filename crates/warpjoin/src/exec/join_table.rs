@@ -49,7 +49,7 @@ impl Query<'_> {
         &mut self,
         mut shape: JoinShape,
         rows: Intermediate,
-        is_set: bool,
+        keys: BuildKeys,
         guess: Option<TableGuess>,
     ) -> Result<Arc<JoinTable>> {
         let load_factor = self.options.load_factor.unwrap_or(LOAD_FACTOR).clamp(0.01, 0.99);
@@ -57,19 +57,23 @@ impl Query<'_> {
         let pairs = Slots::Pairs { lanes };
         let rows_max = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
         if self.is_dry() {
-            return self.guess_table(shape, rows, (is_set, lanes), guess);
+            return self.guess_table(shape, rows, (keys, lanes), guess);
         }
         if rows_max > u64::from(u32::MAX) {
             return Err(Reason::Limit(format!("{rows_max} build rows on one device")).into());
         }
         let started = self.record_events()?;
-        shape.slots = self.unique_slots(&shape, &rows, rows_max, lanes);
-        let mut build = TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
-        let unique = match shape.slots {
-            Slots::Direct(slots) => self.build_direct(&build, slots)?,
-            Slots::Words(slots) => self.build_words(&mut build, slots)?,
-            Slots::Pairs { .. } => self.build_unique(&mut build)?,
-        };
+        let is_set = keys == BuildKeys::Set;
+        let mut unique = None;
+        if keys != BuildKeys::Repeated {
+            shape.slots = self.unique_slots(&shape, &rows, rows_max, lanes);
+            let mut build = TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
+            unique = match shape.slots {
+                Slots::Direct(slots) => self.build_direct(&build, slots)?,
+                Slots::Words(slots) => self.build_words(&mut build, slots)?,
+                Slots::Pairs { .. } => self.build_unique(&mut build)?,
+            };
+        }
         shape.unique = unique.is_some();
         if !shape.unique {
             shape.slots = pairs;
@@ -106,10 +110,11 @@ impl Query<'_> {
         &mut self,
         mut shape: JoinShape,
         rows: Intermediate,
-        (is_set, lanes): (bool, u32),
+        (keys, lanes): (BuildKeys, u32),
         guess: Option<TableGuess>,
     ) -> Result<Arc<JoinTable>> {
-        let guess = guess.unwrap_or(TableGuess { unique: true, rows: rows.rows_max });
+        let mut guess = guess.unwrap_or(TableGuess { unique: true, rows: rows.rows_max });
+        guess.unique &= keys != BuildKeys::Repeated;
         let (hash_bits, pairs) = (self.options.hash_bits, Slots::Pairs { lanes });
         // Keys are taken for unique until one occurs twice.
         let first = self.unique_slots(&shape, &rows, guess.rows, lanes);
@@ -118,8 +123,10 @@ impl Query<'_> {
             (shape.unique, shape.slots) = (unique, slots);
         }
         let tried = if shape.unique { shape.slots } else { first };
-        let (lanes_of, entry) = unique_entry(tried, is_set);
-        self.compile(&build_module(lanes_of, hash_bits), &entry)?;
+        if keys != BuildKeys::Repeated {
+            let (lanes_of, entry) = unique_entry(tried, keys == BuildKeys::Set);
+            self.compile(&build_module(lanes_of, hash_bits), &entry)?;
+        }
         if !shape.unique {
             let module = build_module(lanes, hash_bits);
             self.compile_all(LIST_ENTRIES.map(|entry| (&module, entry)))?;
@@ -129,7 +136,7 @@ impl Query<'_> {
 
     /// Slots of a table of unique keys, `rows_max` on a device.
     fn unique_slots(&self, shape: &JoinShape, rows: &Intermediate, rows_max: u64, lanes: u32) -> Slots {
-        if let Some(slots) = self.direct_slots(shape, rows_max) {
+        if let Some(slots) = self.direct_slots(shape, || rows_max) {
             return Slots::Direct(slots);
         }
         let words = WordSlots::of(&shape.packing, &shape.payload, rows.rows_max);
@@ -138,7 +145,7 @@ impl Query<'_> {
 
     /// Slots of a table indexed by the packed key, where that takes not much more memory than hashing:
     /// one access finds a key, and rows that are clustered by key stay so.
-    fn direct_slots(&self, shape: &JoinShape, rows_max: u64) -> Option<DirectSlots> {
+    pub(super) fn direct_slots(&self, shape: &JoinShape, rows_max: impl FnOnce() -> u64) -> Option<DirectSlots> {
         let is_asked = match self.options.join_form {
             Some(JoinForm::Direct) => true,
             None if self.options.load_factor.is_none() => false,
@@ -154,8 +161,8 @@ impl Query<'_> {
         // A query may have several tables.
         let asked_bytes_max = DIRECT_BYTES_MAX.min(least(|info| info.budget_bytes) / 8);
         // The bound of a dry run may be any number.
-        let hash_bytes = ((rows_max as f64 / LOAD_FACTOR) as u64).saturating_mul(SLOT_BYTES);
-        let is_small = bytes <= hash_bytes.saturating_mul(4).max(l2_bytes / 4);
+        let hash_bytes = |rows: u64| ((rows as f64 / LOAD_FACTOR) as u64).saturating_mul(SLOT_BYTES);
+        let is_small = bytes <= l2_bytes / 4 || bytes <= hash_bytes(rows_max()).saturating_mul(4);
         (is_small || (is_asked && bytes <= asked_bytes_max)).then_some(slots)
     }
 
@@ -336,6 +343,17 @@ impl Query<'_> {
         let bits = self.bits_of(&controls)?;
         Ok((shards, bits))
     }
+}
+
+/// What is known of the keys of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BuildKeys {
+    /// They may be unique, or not.
+    Any,
+    /// One occurs twice.
+    Repeated,
+    /// Only their presence counts.
+    Set,
 }
 
 /// What a dry run supposes of a table.

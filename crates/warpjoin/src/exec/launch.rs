@@ -23,6 +23,8 @@ pub(crate) enum Target<'a> {
     Groups(&'a GroupTarget),
     Partition(&'a PartitionTarget),
     Sketch(&'a SketchTarget),
+    /// Slots indexed by the packed key.
+    Slots(&'a Buffer),
 }
 
 /// What the kernel of one device reported.
@@ -284,6 +286,12 @@ impl<'a> Binder<'a> {
             Binding::Control => Arg::Buffer(self.control),
             Binding::OutputValues(column) => buffer(self.output()?.0.columns[*column].values.as_ref()),
             Binding::OutputValidity(column) => buffer(self.output()?.0.columns[*column].validity.as_ref()),
+            Binding::OutputSlots => {
+                let Target::Slots(slots) = self.target else {
+                    return Err(Error::internal("slots where rows are written"));
+                };
+                Arg::Buffer(slots)
+            }
             Binding::OutputCapacity => Arg::U64(self.output()?.1),
             Binding::Group(part) => self.group_arg(*part)?,
             Binding::Partition(part) => {

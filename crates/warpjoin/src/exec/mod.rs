@@ -20,6 +20,7 @@ mod group_wide;
 mod grouping_sets;
 mod join;
 pub(crate) mod join_reduce;
+mod join_direct;
 mod join_table;
 mod launch;
 mod marked;

@@ -107,7 +107,7 @@ impl Query<'_> {
             SinkShape::Rows(columns)
             | SinkShape::Build { columns, .. }
             | SinkShape::Sort(SortShape { columns, .. }) => columns.clone(),
-            SinkShape::Groups(_) | SinkShape::Partition(_) | SinkShape::Sketch => {
+            SinkShape::Groups(_) | SinkShape::Partition(_) | SinkShape::Sketch | SinkShape::Direct(_) => {
                 return Err(Error::internal("no rows where rows were asked for"));
             }
         };

@@ -150,6 +150,7 @@ impl Parts<'_> {
             if !report.is_full {
                 return Ok(Some((buckets, report.rows)));
             }
+            log::debug!("{count} keys: one of 2^{bits} segments is full, in try {attempt}");
             if attempt + 1 >= SEEDS {
                 capacity += capacity / 4 + 1;
             }

@@ -1,0 +1,123 @@
+//! Stock DataFusion's copy of a table: in memory, or in Parquet files where it has no room there.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::datasource::MemTable;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::basic::Compression;
+use datafusion::parquet::file::properties::WriterProperties;
+use datafusion::prelude::SessionContext;
+use tempfile::TempDir;
+
+use crate::error::{CliError, Result};
+
+/// Parts that wait for each writer.
+const WAITING_PARTS: usize = 2;
+
+/// Where the oracle has its tables.
+#[derive(Debug)]
+pub(super) enum OracleStore {
+    Memory,
+    /// A folder of Parquet files for each table, in one that goes with this.
+    Files(TempDir),
+}
+
+impl OracleStore {
+    /// In memory, or in files under a folder.
+    pub(super) fn new(folder: Option<&Path>) -> Result<Self> {
+        let Some(folder) = folder else { return Ok(Self::Memory) };
+        let files = tempfile::Builder::new().prefix("warpjoin-tpch-").tempdir_in(folder);
+        Ok(Self::Files(files.map_err(CliError::file(folder))?))
+    }
+}
+
+/// A table on its way there: as many partitions, or files, as asked for.
+pub(super) enum OracleTable {
+    Memory(Vec<Vec<RecordBatch>>),
+    Files { folder: PathBuf, writers: Vec<Writer> },
+}
+
+/// A thread that writes a file.
+pub(super) struct Writer {
+    parts: SyncSender<Vec<RecordBatch>>,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl OracleTable {
+    pub(super) fn new(store: &OracleStore, table: &str, schema: &SchemaRef, partitions: usize) -> Result<Self> {
+        let OracleStore::Files(folder) = store else { return Ok(Self::Memory(vec![vec![]; partitions])) };
+        let folder = folder.path().join(table);
+        std::fs::create_dir_all(&folder).map_err(CliError::file(&folder))?;
+        let writers = (0..partitions).map(|number| {
+            let (parts, waiting) = sync_channel::<Vec<RecordBatch>>(WAITING_PARTS);
+            let (path, schema) = (folder.join(format!("{number:04}.parquet")), Arc::clone(schema));
+            let thread = std::thread::Builder::new().name("oracle-writer".into());
+            let write = move || write_file(&path, schema, waiting.iter().flatten());
+            Ok(Writer { parts, thread: thread.spawn(write).map_err(CliError::file(&folder))? })
+        });
+        Ok(Self::Files { writers: writers.collect::<Result<_>>()?, folder })
+    }
+
+    /// Takes a part of the table.
+    pub(super) fn push(&mut self, number: usize, batches: Vec<RecordBatch>) {
+        match self {
+            Self::Memory(partitions) => {
+                let count = partitions.len();
+                partitions[number % count].extend(batches);
+            }
+            // A writer that has ended says why in the end.
+            Self::Files { writers, .. } => drop(writers[number % writers.len()].parts.send(batches)),
+        }
+    }
+
+    /// Registers the whole table.
+    pub(super) fn register(self, context: &SessionContext, table: &str, schema: SchemaRef) -> Result<()> {
+        match self {
+            Self::Memory(mut partitions) => {
+                if partitions.iter().skip(1).all(Vec::is_empty) {
+                    partitions = spread(partitions.swap_remove(0), partitions.len() + 1);
+                }
+                context.register_table(table, Arc::new(MemTable::try_new(schema, partitions)?))?;
+            }
+            Self::Files { folder, writers } => {
+                for Writer { parts, thread } in writers {
+                    drop(parts);
+                    thread.join().map_err(|_| CliError::Internal("a writer of Parquet files died".into()))??;
+                }
+                let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet");
+                let url = ListingTableUrl::parse(format!("{}/", folder.display()))?;
+                let config = ListingTableConfig::new(url).with_listing_options(options).with_schema(schema);
+                context.register_table(table, Arc::new(ListingTable::try_new(config)?))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_file(path: &Path, schema: SchemaRef, batches: impl Iterator<Item = RecordBatch>) -> Result<()> {
+    let failed = |error| CliError::Query(format!("{}: {error}", path.display()));
+    let file = std::fs::File::create(path).map_err(CliError::file(path))?;
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let mut writer = ArrowWriter::try_new(file, schema, Some(properties)).map_err(failed)?;
+    for batch in batches {
+        writer.write(&batch).map_err(failed)?;
+    }
+    writer.close().map_err(failed)?;
+    Ok(())
+}
+
+/// A table of one part still gets its batches spread over all partitions.
+fn spread(batches: Vec<RecordBatch>, partitions: usize) -> Vec<Vec<RecordBatch>> {
+    let mut spread = vec![vec![]; partitions];
+    for (number, batch) in batches.into_iter().enumerate() {
+        spread[number % partitions].push(batch);
+    }
+    spread
+}
