@@ -140,6 +140,8 @@ pub(crate) struct Emitter {
     pub tested_strings_min: usize,
     /// Lines behind blocks that are open, with the depth inside the block.
     behind: Vec<(usize, String)>,
+    /// What a thread does once, before all loops.
+    prologue: String,
     body: String,
     declarations: String,
     statements: String,
@@ -173,6 +175,7 @@ impl Emitter {
             is_streaming: false,
             tested_strings_min: usize::MAX,
             behind: vec![],
+            prologue: String::new(),
             body: String::new(),
             declarations: String::new(),
             statements: String::new(),
@@ -201,6 +204,11 @@ impl Emitter {
     pub(crate) fn line(&mut self, text: &str) {
         self.flush();
         push_line(&mut self.body, self.depth, &[text]);
+    }
+
+    /// Writes a line in front of all others.
+    pub(crate) fn first(&mut self, text: &str) {
+        push_line(&mut self.prologue, 1, &[text]);
     }
 
     /// Opens a block that all lanes enter together.
@@ -287,7 +295,7 @@ impl Emitter {
                 push_line(&mut self.body, self.depth, &[&text]);
             }
         }
-        (self.body, self.params)
+        (self.prologue + &self.body, self.params)
     }
 
     /// A constant of this section.

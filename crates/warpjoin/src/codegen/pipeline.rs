@@ -312,11 +312,11 @@ pub(super) fn emit_step(
             if step.is_counted {
                 count(emitter, "PROBES", "1");
             }
-            if step.is_counted && step.is_filter {
+            if step.is_counted && step.filter.is_some() {
                 count(emitter, "PRUNED", "1");
             }
             let after = probe::probe(emitter, environment, step, *probes)?;
-            if step.is_counted && step.is_filter {
+            if step.is_counted && step.filter.is_some() {
                 // Those that are left were not dropped.
                 count(emitter, "PRUNED", "-1");
             }

@@ -16,7 +16,7 @@ use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
 
 use super::group_estimate::PartitionChoice;
 use super::query::Query;
-use crate::codegen::{MatchForm, Slots};
+use crate::codegen::{FilterTest, MatchForm, Slots};
 use crate::compiler::note;
 use crate::optimize::expected_rows;
 use crate::plan::Plan;
@@ -46,6 +46,8 @@ pub(crate) enum Fact {
     Groups(Option<PartitionChoice>),
     /// How matches of a partitioned join are found; `None`: the join needs a table.
     Matches(Option<MatchForm>),
+    /// How a runtime filter tests keys.
+    Filter(FilterTest),
     /// Rows that were counted.
     Rows(u64),
     /// A yes or a no.

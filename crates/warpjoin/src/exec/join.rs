@@ -235,7 +235,7 @@ impl Query<'_> {
             residual: plan.residual.as_ref().map(|residual| residual.remap(&moved)),
             output: plan.output.iter().map(|&column| moved(column)).collect(),
             payload_of,
-            is_filter: false,
+            filter: None,
             is_counted: self.options.counts_rows,
         };
         Ok(append_probe(Relation::new(Source::Intermediate(Arc::new(rows))), step, table))
@@ -310,7 +310,7 @@ pub(super) fn probe_here(
         residual: plan.residual.clone(),
         output: plan.output.clone(),
         payload_of,
-        is_filter: false,
+        filter: None,
         is_counted,
     };
     append_probe(probe, step, table)

@@ -1,23 +1,20 @@
 //! What the optimiser has marked: tables that several joins probe, rows that nobody needs, plans that are run once.
 
-use std::sync::Arc;
-
-use super::join::{append_probe, probe_here};
+use super::join::probe_here;
 use super::query::Query;
 use super::relation::Relation;
-use crate::codegen::{ProbeKey, ProbeKind, ProbeStep};
-use crate::expr::Expr;
+use super::runtime_filter::Published;
+use crate::Result;
 use crate::plan::{JoinPlan, Mark, Plan, PlanKind};
-use crate::{Error, Result};
 
 impl Query<'_> {
     pub(super) fn marked(&mut self, input: &Plan, mark: &Mark) -> Result<Relation> {
         match mark {
             // The join above has seen it.
             Mark::Published(_) => self.relation(input),
-            Mark::Reduced { table, keys } => {
+            Mark::Reduced { table, keys, test } => {
                 let relation = self.relation(input)?;
-                self.reduced(relation, *table, keys)
+                self.reduced(relation, *table, keys, *test)
             }
             Mark::Shared(number) => self.shared_subplan(input, *number),
         }
@@ -28,11 +25,11 @@ impl Query<'_> {
         let first = if waits_for(&plan.build, &plan.probe) { Some(self.relation(&plan.probe)?) } else { None };
         // Joins with equal build sides have one number.
         let made = match self.published.get(&number) {
-            Some(made) => made.clone(),
+            Some(made) => (made.table.clone(), made.payload_of.clone()),
             None => {
                 let build = self.relation(&plan.build)?;
                 let made = self.broadcast_table(plan, &build)?;
-                self.published.insert(number, made.clone());
+                self.published.insert(number, Published::new(made.clone()));
                 made
             }
         };
@@ -41,24 +38,6 @@ impl Query<'_> {
             None => self.relation(&plan.probe)?,
         };
         Ok(probe_here(plan, probe, made, self.options.counts_rows))
-    }
-
-    /// Drops rows without a match in a published table.
-    fn reduced(&mut self, relation: Relation, number: usize, keys: &[Expr]) -> Result<Relation> {
-        let made = self.published.get(&number).ok_or_else(|| Error::internal(format!("no table {number} yet")))?;
-        let table = Arc::clone(&made.0);
-        let step = ProbeStep {
-            shape: Arc::clone(&table.shape),
-            key: ProbeKey::Exprs(keys.to_vec()),
-            kind: ProbeKind::Semi,
-            null_equals_null: false,
-            residual: None,
-            output: (0..relation.width).collect(),
-            payload_of: vec![],
-            is_filter: true,
-            is_counted: self.options.counts_rows,
-        };
-        Ok(append_probe(relation, step, table))
     }
 }
 

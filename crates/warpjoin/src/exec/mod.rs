@@ -35,6 +35,7 @@ mod resident;
 mod result;
 pub(crate) mod row_words;
 mod rows;
+mod runtime_filter;
 mod shared;
 mod sort;
 mod sort_kernels;

@@ -11,7 +11,8 @@ use super::launch::UploadedColumn;
 use super::metrics::QueryMetrics;
 use super::options::ExecOptions;
 use super::partition::Deferred;
-use super::relation::{JoinTable, Relation, Source};
+use super::relation::{Relation, Source};
+use super::runtime_filter::{FilterFlights, Published};
 use super::shared::SharedRelations;
 use super::sort::{Ordered, SortFlights, Window};
 use super::string_tests::TestResults;
@@ -44,8 +45,10 @@ pub(crate) struct Query<'a> {
     pub expected_groups: Option<(f64, f64)>,
     /// A build side is being reduced.
     pub is_reducing: bool,
-    /// Tables that several joins probe, by number, and the payload column of each build column.
-    pub published: HashMap<usize, (Arc<JoinTable>, Vec<Option<usize>>)>,
+    /// Tables that several joins probe, by number.
+    pub published: HashMap<usize, Published>,
+    /// Filters of them that nobody has looked at yet.
+    pub filters: Vec<FilterFlights>,
     /// Partitions that nobody has looked at yet.
     pub deferred: Vec<Deferred>,
     /// Host-made columns on the devices, by device and address; each is kept, so that no other gets its address.
@@ -82,6 +85,7 @@ impl<'a> Query<'a> {
             expected_groups: None,
             is_reducing: false,
             published: HashMap::new(),
+            filters: vec![],
             deferred: vec![],
             uploads: HashMap::new(),
             tests: TestResults::default(),

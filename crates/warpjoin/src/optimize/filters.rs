@@ -10,16 +10,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::cost::Costs;
-use super::estimate::{ColumnEstimate, Estimate, estimate, estimate_node, match_share};
+use super::cost::{BuildSide, Costs};
+use super::estimate::{ColumnEstimate, Estimate, estimate, estimate_node, match_share, stored_bytes};
 use super::first_column;
 use super::graph::Graph;
 use super::safety::{is_plain, is_plain_expr};
 use crate::Table;
 use crate::exec::join_reduce::{BUILD_ROWS_MIN, RATIO_MIN};
-use crate::exec::{RuntimeFilters, published};
+use crate::exec::{RuntimeFilters, needed_columns, published};
 use crate::expr::{Expr, ExprKind};
-use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind};
+use crate::plan::{AggregateCall, FilterForm, JoinKind, JoinPlan, Mark, Plan, PlanKind, ReductionTest};
 
 /// A filter must save so many times what it costs.
 const GAIN_MIN: f64 = 1.25;
@@ -32,6 +32,13 @@ const BUILD_PS: f64 = 40.0;
 
 /// A row that is probed with.
 const PROBE_PS: f64 = 4.0;
+/// A probe row of a join that may be partitioned instead.
+const PARTITIONED_PS: f64 = 20.0;
+/// Share of rows without a match that a Bloom filter lets pass at most.
+const FALSE_SHARE: f64 = 0.035;
+/// Keys that are left span at most so much of what is known of them where bounds are tested in front of a filter, and
+/// where they are tested in front of a table.
+const BOUNDS_SHARE_MAX: (f64, f64) = (0.9, 0.5);
 
 /// The plan with runtime filters.
 pub(super) fn place(
@@ -41,33 +48,18 @@ pub(super) fn place(
     filters: RuntimeFilters,
     notes: &mut Vec<String>,
 ) -> Plan {
-    if breakers_in_joins(&plan) == 0 {
+    if !has_join(&plan) {
         return plan;
     }
-    let mut placing = Placing {
-        inputs,
-        costs,
-        is_always: filters == RuntimeFilters::Always,
-        tables: vec![],
-        used: BTreeSet::new(),
-        notes,
-    };
+    let mut placing = Placing { inputs, costs, filters, tables: vec![], used: BTreeSet::new(), notes };
     let (numbered, _) = placing.number(plan);
     let placed = placing.push(numbered, &[]);
     let used = placing.used;
     unpublish(placed, &|number| !used.contains(&number))
 }
 
-/// Build sides and group-bys in the sides of joins: without any, no join has rows to drop but its own.
-fn breakers_in_joins(plan: &Plan) -> usize {
-    fn breakers(plan: &Plan) -> usize {
-        let own = matches!(plan.kind, PlanKind::Join(_) | PlanKind::Aggregate { .. });
-        usize::from(own) + plan.inputs().into_iter().map(breakers).sum::<usize>()
-    }
-    match &plan.kind {
-        PlanKind::Join(join) => breakers(&join.build) + breakers(&join.probe),
-        _ => plan.inputs().into_iter().map(breakers_in_joins).sum(),
-    }
+fn has_join(plan: &Plan) -> bool {
+    matches!(plan.kind, PlanKind::Join(_)) || plan.inputs().into_iter().any(has_join)
 }
 
 /// Rows whose columns have no match in a table are not needed.
@@ -86,13 +78,48 @@ struct TableFacts {
     keys: Vec<ColumnEstimate>,
     /// Share of probe rows that go on.
     kept: f64,
+    /// Whether no key has two rows in it.
+    unique: bool,
+    payload_bytes: f64,
+    /// Share of what the only key can span that the rows in it have, if that is known.
+    span_left: Option<f64>,
     name: String,
+}
+
+impl TableFacts {
+    fn side(&self) -> BuildSide {
+        let span = if let [key] = self.keys.as_slice() { key.span } else { None };
+        let (unique, payload_bytes) = (self.unique, self.payload_bytes);
+        BuildSide { rows: self.rows, unique, span, sorted: false, payload_bytes }
+    }
+
+    /// Whether rows may be missing beyond the lowest and the highest key that is left.
+    fn may_be_narrow(&self, form: FilterForm, saved_ps: f64, launch_ps: f64) -> bool {
+        let [key] = self.keys.as_slice() else { return false };
+        let is_filtered = key.span.is_some() && self.rows < key.base_rows;
+        let share = self.span_left;
+        is_filtered
+            && match form {
+                FilterForm::Table => {
+                    share.is_some_and(|share| share < BOUNDS_SHARE_MAX.1 && saved_ps * (1.0 - share) > 2.0 * launch_ps)
+                }
+                FilterForm::Bitmap | FilterForm::Bloom => share.is_none_or(|share| share < BOUNDS_SHARE_MAX.0),
+            }
+    }
+}
+
+/// What a wish is worth at a place.
+struct Gain {
+    /// Share of rows that is left.
+    share: f64,
+    gain_ps: f64,
+    test: ReductionTest,
 }
 
 struct Placing<'a> {
     inputs: &'a [Arc<Table>],
     costs: Costs,
-    is_always: bool,
+    filters: RuntimeFilters,
     tables: Vec<TableFacts>,
     used: BTreeSet<usize>,
     notes: &'a mut Vec<String>,
@@ -112,13 +139,19 @@ impl Placing<'_> {
         let (build, probe) = (below.first().cloned(), below.get(1).cloned());
         let of_plan = estimate_node(&plan, below, self.inputs);
         if let (PlanKind::Join(join), Some(build), Some(probe)) = (&mut plan.kind, build, probe)
-            && let Some(keys) = key_columns(join)
+            && let Some(keys) = column_keys(join)
         {
             let number = self.tables.len();
+            let width = join.build.schema.fields().len();
+            let payload = needed_columns(join).into_iter().filter(|&column| column < width);
+            let is_set = join.kind.is_existence() && join.residual.is_none();
             self.tables.push(TableFacts {
                 rows: build.rows,
                 keys: keys.iter().map(|&(column, _)| build.columns[column]).collect(),
                 kept: (of_plan.rows / probe.rows.max(1.0)).min(1.0),
+                unique: is_set || keys.len() > 1 || keys.iter().any(|&(column, _)| build.columns[column].unique),
+                payload_bytes: payload.map(|column| stored_bytes(join.build.schema.field(column).data_type())).sum(),
+                span_left: if let [(column, _)] = keys.as_slice() { build.span_left(*column) } else { None },
                 name: first_column(&join.build),
             });
             join.build.replace(|build| marked(build, Mark::Published(number)));
@@ -178,8 +211,10 @@ impl Placing<'_> {
             *row_ps = *row_ps * kept + PROBE_PS;
         }
         to_build.iter_mut().for_each(|wish| wish.row_ps = Some(BUILD_PS));
+        let mut is_offered = false;
         if let Some(build) = self.push_offered(join, &to_build) {
             join.build = build;
+            is_offered = true;
         } else {
             if let (Some(table), Some(keys)) = (own, key_columns(join)) {
                 let columns = keys.iter().map(|&(_, probe)| probe).collect();
@@ -188,6 +223,55 @@ impl Placing<'_> {
             join.build.replace(|build| self.push(build, &to_build));
         }
         join.probe.replace(|probe| self.push(probe, &to_probe));
+        if let Some(own) = own.filter(|&own| !is_offered && !reads(&join.probe, own)) {
+            self.screen(join, own);
+        }
+    }
+
+    /// Puts a filter in front of the join's own probe, where most rows match nothing, and the filter stays in L2 while the
+    /// table does not.
+    fn screen(&mut self, join: &mut JoinPlan, number: usize) {
+        let Some(keys) = column_keys(join) else { return };
+        let table = &self.tables[number];
+        let side = table.side();
+        let form = match self.filters.form() {
+            Some(FilterForm::Table) => return,
+            Some(form) => Some(form),
+            // The filter is never faster than a table that L2 holds.
+            None if self.costs.is_near(&side) => return,
+            None => None,
+        };
+        let probe = estimate(&join.probe, self.inputs);
+        let is_ordered = matches!(keys.as_slice(), [(_, column)] if probe.columns[*column].sorted);
+        let (chosen, filter_ps) = self.costs.filter(&side, probe.rows, is_ordered);
+        if form.is_none() {
+            let mut lookup_ps = self.costs.lookup_ps(&side, is_ordered);
+            if is_whole(&join.build) && is_whole(&join.probe) {
+                lookup_ps = lookup_ps.min(PARTITIONED_PS);
+            }
+            let before_ps = probe.rows * lookup_ps;
+            let left = (table.kept + FALSE_SHARE).min(1.0);
+            let after_ps = filter_ps + before_ps * left;
+            let is_copied = table.rows * TABLE_RATIO_MIN.max(self.costs.copies()) <= probe.rows;
+            let is_better = before_ps > after_ps * GAIN_MIN && before_ps - after_ps > self.costs.gain_ps_min();
+            if chosen == FilterForm::Table || !is_copied || !is_better {
+                return;
+            }
+        }
+        let form = form.unwrap_or(chosen);
+        let has_bounds = self.filters.is_always() || table.may_be_narrow(form, 0.0, 0.0);
+        let test = ReductionTest { form, has_bounds, rows: probe.rows as u64 };
+        self.notes.push(format!(
+            "runtime filter: table {number} of {}:{} drops rows of {}:{} before they probe it, about {} are left, by {test}",
+            table.name,
+            table.rows.round(),
+            first_column(&join.probe),
+            probe.rows.round(),
+            (probe.rows * table.kept).round(),
+        ));
+        self.used.insert(number);
+        let keys = keys.iter().map(|&(_, column)| column_expr(&join.probe, column)).collect();
+        join.probe.replace(|probe| marked(probe, Mark::Reduced { table: number, keys, test }));
     }
 
     /// The build side with what the probe side's tables know of its keys; `None` where that is of no use. The build side
@@ -214,7 +298,7 @@ impl Placing<'_> {
 
     /// Whether the keys of the probe side themselves will drop build rows (`exec/join_reduce.rs`), which is better.
     fn is_reduced_later(&self, join: &JoinPlan) -> bool {
-        if self.is_always || join.kind == JoinKind::Inner {
+        if self.filters.is_always() || join.kind == JoinKind::Inner {
             return false;
         }
         let (build, probe) = (estimate(&join.build, self.inputs), estimate(&join.probe, self.inputs));
@@ -223,7 +307,8 @@ impl Placing<'_> {
 
     /// Puts the filters that pay over a scan and what drops its rows already.
     fn apply(&mut self, plan: Plan, wishes: &[Wish]) -> Plan {
-        let mut worth: Vec<(f64, &Wish)> = vec![];
+        let is_always = self.filters.is_always();
+        let mut worth: Vec<(Gain, &Wish)> = vec![];
         let mut rows = None;
         for wish in wishes.iter().filter(|wish| wish.row_ps.is_some()) {
             if !wish.columns.iter().all(|&column| is_plain(&plan, column)) {
@@ -231,27 +316,24 @@ impl Placing<'_> {
             }
             let estimate = rows.get_or_insert_with(|| estimate(&plan, self.inputs));
             let columns: Vec<ColumnEstimate> = wish.columns.iter().map(|&column| estimate.columns[column]).collect();
-            let (share, gain_ps) = self.gain(wish, estimate.rows, &columns);
-            if self.is_always || gain_ps > self.costs.gain_ps_min() {
-                worth.push((share, wish));
+            let gain = self.gain(wish, estimate.rows, &columns);
+            if is_always || gain.gain_ps > self.costs.gain_ps_min() {
+                worth.push((gain, wish));
             }
         }
-        worth.sort_by(|a, b| a.0.total_cmp(&b.0));
+        worth.sort_by(|a, b| a.0.share.total_cmp(&b.0.share));
         let mut plan = plan;
         let mut applied: Vec<&Wish> = vec![];
-        for (share, wish) in worth {
+        for (Gain { share, test, .. }, wish) in worth {
             // Two tables of one key mostly have the same rows in them.
-            if applied
-                .iter()
-                .any(|known| known.columns == wish.columns && (!self.is_always || known.table == wish.table))
-            {
+            if applied.iter().any(|known| known.columns == wish.columns && (!is_always || known.table == wish.table)) {
                 continue;
             }
             applied.push(wish);
             self.used.insert(wish.table);
             let rows = rows.as_ref().map_or(0.0, |estimate| estimate.rows);
             self.notes.push(format!(
-                "runtime filter: table {} of {}:{} drops rows of {}:{}, about {} are left",
+                "runtime filter: table {} of {}:{} drops rows of {}:{}, about {} are left, by {test}",
                 wish.table,
                 self.tables[wish.table].name,
                 self.tables[wish.table].rows.round(),
@@ -260,13 +342,13 @@ impl Placing<'_> {
                 (rows * share).round(),
             ));
             let keys = wish.columns.iter().map(|&column| column_expr(&plan, column)).collect();
-            plan = marked(plan, Mark::Reduced { table: wish.table, keys });
+            plan = marked(plan, Mark::Reduced { table: wish.table, keys, test });
         }
         plan
     }
 
-    /// Share of rows that is left, and picoseconds that are saved.
-    fn gain(&self, wish: &Wish, rows: f64, columns: &[ColumnEstimate]) -> (f64, f64) {
+    /// What is saved where a table drops `rows` rows by these columns.
+    fn gain(&self, wish: &Wish, rows: f64, columns: &[ColumnEstimate]) -> Gain {
         let table = &self.tables[wish.table];
         let pairs: Vec<_> = table.keys.iter().copied().zip(columns.iter().copied()).collect();
         // As if each key was in the table once.
@@ -275,13 +357,16 @@ impl Placing<'_> {
             _ => table.rows,
         };
         let share = (distinct * match_share(&pairs)).min(1.0);
-        if table.rows * TABLE_RATIO_MIN > rows {
-            return (share, 0.0);
-        }
-        let span = if table.keys.len() == 1 { table.keys[0].span } else { None };
-        let cost_ps = rows * self.costs.set_probe_ps(table.rows, span);
+        let is_ordered = matches!(columns, [column] if column.sorted);
+        let side = table.side();
+        let (chosen, cost_ps) = self.costs.filter(&side, rows, is_ordered);
+        let form = self.filters.form().unwrap_or(chosen);
+        let lookups_ps = rows * self.costs.lookup_ps(&side, is_ordered);
+        let has_bounds = self.filters.is_always() || table.may_be_narrow(form, lookups_ps, self.costs.launch_ps());
+        let test = ReductionTest { form, has_bounds, rows: rows as u64 };
         let saved_ps = rows * (1.0 - share) * wish.row_ps.unwrap_or(0.0);
-        (share, if saved_ps > cost_ps * GAIN_MIN { saved_ps - cost_ps } else { 0.0 })
+        let is_worth = table.rows * TABLE_RATIO_MIN <= rows && saved_ps > cost_ps * GAIN_MIN;
+        Gain { share, gain_ps: if is_worth { saved_ps - cost_ps } else { 0.0 }, test }
     }
 }
 
@@ -383,13 +468,17 @@ fn build_key_of(join: &JoinPlan, probe_column: usize) -> Option<usize> {
 }
 
 /// The keys of a table that may be published: pairs of columns of build and probe side.
-fn key_columns(join: &JoinPlan) -> Option<Vec<(usize, usize)>> {
+fn column_keys(join: &JoinPlan) -> Option<Vec<(usize, usize)>> {
     let is_kind = matches!(join.kind, JoinKind::Inner | JoinKind::ProbeSemi) && !join.null_equals_null;
-    let pair = |(build, probe): &(Expr, Expr)| {
-        let is_kept = Graph::is_exchangeable(&build.data_type) && build.data_type == probe.data_type;
-        Some((column_of(build)?, column_of(probe)?)).filter(|_| is_kept)
-    };
+    let pair = |(build, probe): &(Expr, Expr)| Some((column_of(build)?, column_of(probe)?));
     if is_kind { join.on.iter().map(pair).collect() } else { None }
+}
+
+/// The same, where other columns that equal the keys may be looked for in the table.
+fn key_columns(join: &JoinPlan) -> Option<Vec<(usize, usize)>> {
+    let is_kept =
+        |(build, probe): &(Expr, Expr)| Graph::is_exchangeable(&build.data_type) && build.data_type == probe.data_type;
+    column_keys(join).filter(|_| join.on.iter().all(is_kept))
 }
 
 /// Wishes with their columns somewhere else; those that lose one are gone.
@@ -407,6 +496,15 @@ fn is_chain(plan: &Plan) -> bool {
         PlanKind::Scan { .. } | PlanKind::Input { .. } => true,
         PlanKind::Filter { input, .. } => is_chain(input),
         PlanKind::Project { input, exprs } => exprs.iter().all(|expr| column_of(expr).is_some()) && is_chain(input),
+        _ => false,
+    }
+}
+
+/// Whether all rows of a table are read.
+fn is_whole(plan: &Plan) -> bool {
+    match &plan.kind {
+        PlanKind::Scan { .. } | PlanKind::Input { .. } => true,
+        PlanKind::Project { input, .. } | PlanKind::Marked { input, mark: Mark::Published(_) } => is_whole(input),
         _ => false,
     }
 }
