@@ -136,6 +136,8 @@ pub(crate) struct Emitter {
     pub reads_all: bool,
     /// What is loaded and stored by row is not used again soon.
     pub is_streaming: bool,
+    /// How many rows are wanted, a parameter; the variable `is_full` says that the lane has seen them taken.
+    pub wanted: Option<String>,
     /// Distinct strings from which on devices test them.
     pub tested_strings_min: usize,
     /// Lines behind blocks that are open, with the depth inside the block.
@@ -173,6 +175,7 @@ impl Emitter {
             is_partitioned: false,
             reads_all: false,
             is_streaming: false,
+            wanted: None,
             tested_strings_min: usize::MAX,
             behind: vec![],
             prologue: String::new(),

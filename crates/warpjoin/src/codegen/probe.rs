@@ -118,10 +118,14 @@ fn open_matches(emitter: &mut Emitter, kind: ProbeKind, alive: &str, found: &str
         ProbeKind::Semi | ProbeKind::Anti | ProbeKind::Mark => format!("{index} < {count} && !{done}"),
         ProbeKind::Outer => format!("{alive} && ({index} < {count} || ({index} == {count} && !{done}))"),
     };
-    if !kind.is_existence() {
-        // The rest of the pipeline is within the loop.
-        emitter.is_block_uniform = false;
-    }
+    let more = match kind.is_existence() {
+        true => more,
+        false => {
+            // The rest of the pipeline is within the loop.
+            emitter.is_block_uniform = false;
+            if emitter.wanted.is_some() { format!("!is_full && ({more})") } else { more }
+        }
+    };
     emitter.open(&format!("for (u64 {index} = 0; __any_sync(0xffffffffu, {more}); ++{index})"));
     let in_turn = format!("alive{join}");
     emitter.line(&format!("bool {in_turn} = {more};"));

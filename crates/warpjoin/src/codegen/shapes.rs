@@ -353,6 +353,8 @@ pub(crate) enum PayloadForm {
 pub(crate) enum Sink {
     /// Writes columns of the last step.
     Materialise(Vec<usize>),
+    /// The same of any `wanted` rows: blocks stop once so many places are taken.
+    Limit { columns: Vec<usize>, wanted: u64 },
     /// Writes all columns of the last step as columns of these types, which their values fit.
     Conform(Vec<ColumnType>),
     /// Writes key word and payload for building a join table.

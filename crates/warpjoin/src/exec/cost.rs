@@ -20,6 +20,8 @@ use crate::{Session, Table};
 
 /// Joins of fewer rows are over before a partition has started.
 const PARTITIONED_ROWS_MIN: u64 = 1 << 22;
+/// A join of which less than this part of the probe rows are wanted is not partitioned.
+const WANTED_SHARE: u64 = 16;
 /// One pass of a partition, a byte of a row: read, written, its key read once more.
 const PASS_PS_PER_BYTE: f64 = 1.1;
 /// Matching in shared memory, a byte of both rows: read, looked up, written.
@@ -101,7 +103,18 @@ impl Session {
 
 impl Query<'_> {
     /// Whether both sides should be partitioned, rather than one table be probed by the pipeline.
-    pub(crate) fn prefers_partition(&self, plan: &JoinPlan, build: &Relation, probe: &Relation) -> bool {
+    /// `wanted` rows of the result, if not all are.
+    pub(crate) fn prefers_partition(
+        &self,
+        plan: &JoinPlan,
+        build: &Relation,
+        probe: &Relation,
+        wanted: Option<u64>,
+    ) -> bool {
+        // A pipeline stops early, a partition goes over all rows first.
+        if self.options.join_form.is_none() && wanted.is_some_and(|wanted| wanted < probe.rows_max / WANTED_SHARE) {
+            return false;
+        }
         let is_plain = |relation: &Relation| {
             matches!(relation.source, Source::Table(..) | Source::Intermediate(_))
                 && relation.steps.iter().all(|step| matches!(step, Step::Project(_)))

@@ -43,6 +43,8 @@ pub(crate) struct Query<'a> {
     pub customer: Customer,
     /// Rows and groups that a dry run expects of the next group-by.
     pub expected_groups: Option<(f64, f64)>,
+    /// Rows that are wanted of the join that comes next, if not all of them are.
+    pub wanted_rows: Option<u64>,
     /// A build side is being reduced.
     pub is_reducing: bool,
     /// Tables that several joins probe, by number.
@@ -83,6 +85,7 @@ impl<'a> Query<'a> {
             asked: HashSet::new(),
             customer: Customer::new(),
             expected_groups: None,
+            wanted_rows: None,
             is_reducing: false,
             published: HashMap::new(),
             filters: vec![],
@@ -151,7 +154,8 @@ impl<'a> Query<'a> {
                     let PlanKind::Limit { skip, fetch, .. } = plan.kind else {
                         return Err(Error::internal("a sort without an order"));
                     };
-                    let relation = self.relation(input)?;
+                    let wanted = fetch.map(|fetch| fetch.saturating_add(skip));
+                    let relation = self.wanted_relation(input, wanted)?;
                     self.limited(&relation, skip, fetch)
                 }
             },

@@ -10,35 +10,24 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::cost::{BuildSide, Costs};
-use super::estimate::{ColumnEstimate, Estimate, estimate, estimate_node, match_share, stored_bytes};
+use super::cost::Costs;
+use super::estimate::{ColumnEstimate, Estimate, estimate, estimate_node};
+use super::filter_tables::{Gain, TableFacts};
 use super::first_column;
 use super::graph::Graph;
 use super::safety::{is_plain, is_plain_expr};
 use crate::Table;
 use crate::exec::join_reduce::{BUILD_ROWS_MIN, RATIO_MIN};
-use crate::exec::{RuntimeFilters, needed_columns, published};
+use crate::exec::{RuntimeFilters, published};
 use crate::expr::{Expr, ExprKind};
-use crate::plan::{AggregateCall, FilterForm, JoinKind, JoinPlan, Mark, Plan, PlanKind, ReductionTest};
+use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind};
 
-/// A filter must save so many times what it costs.
-const GAIN_MIN: f64 = 1.25;
-/// So many times more rows than a table has are worth a look at it.
-const TABLE_RATIO_MIN: f64 = 4.0;
 /// A row that a group-by takes in.
 const GROUP_PS: f64 = 40.0;
 /// A row that a table is made of.
 const BUILD_PS: f64 = 40.0;
-
-/// A row that is probed with.
+/// A row that is probed with, where L2 holds the table.
 const PROBE_PS: f64 = 4.0;
-/// A probe row of a join that may be partitioned instead.
-const PARTITIONED_PS: f64 = 20.0;
-/// Share of rows without a match that a Bloom filter lets pass at most.
-const FALSE_SHARE: f64 = 0.035;
-/// Keys that are left span at most so much of what is known of them where bounds are tested in front of a filter, and
-/// where they are tested in front of a table.
-const BOUNDS_SHARE_MAX: (f64, f64) = (0.9, 0.5);
 
 /// The plan with runtime filters.
 pub(super) fn place(
@@ -64,65 +53,21 @@ fn has_join(plan: &Plan) -> bool {
 
 /// Rows whose columns have no match in a table are not needed.
 #[derive(Debug, Clone, PartialEq)]
-struct Wish {
-    table: usize,
+pub(super) struct Wish {
+    pub table: usize,
     /// Columns of the node, in the order of the table's keys.
-    columns: Vec<usize>,
+    pub columns: Vec<usize>,
     /// What a row costs where it goes; `None`: to the probe of that very table.
-    row_ps: Option<f64>,
+    pub row_ps: Option<f64>,
 }
 
-/// A table that may be published.
-struct TableFacts {
-    rows: f64,
-    keys: Vec<ColumnEstimate>,
-    /// Share of probe rows that go on.
-    kept: f64,
-    /// Whether no key has two rows in it.
-    unique: bool,
-    payload_bytes: f64,
-    /// Share of what the only key can span that the rows in it have, if that is known.
-    span_left: Option<f64>,
-    name: String,
-}
-
-impl TableFacts {
-    fn side(&self) -> BuildSide {
-        let span = if let [key] = self.keys.as_slice() { key.span } else { None };
-        let (unique, payload_bytes) = (self.unique, self.payload_bytes);
-        BuildSide { rows: self.rows, unique, span, sorted: false, payload_bytes }
-    }
-
-    /// Whether rows may be missing beyond the lowest and the highest key that is left.
-    fn may_be_narrow(&self, form: FilterForm, saved_ps: f64, launch_ps: f64) -> bool {
-        let [key] = self.keys.as_slice() else { return false };
-        let is_filtered = key.span.is_some() && self.rows < key.base_rows;
-        let share = self.span_left;
-        is_filtered
-            && match form {
-                FilterForm::Table => {
-                    share.is_some_and(|share| share < BOUNDS_SHARE_MAX.1 && saved_ps * (1.0 - share) > 2.0 * launch_ps)
-                }
-                FilterForm::Bitmap | FilterForm::Bloom => share.is_none_or(|share| share < BOUNDS_SHARE_MAX.0),
-            }
-    }
-}
-
-/// What a wish is worth at a place.
-struct Gain {
-    /// Share of rows that is left.
-    share: f64,
-    gain_ps: f64,
-    test: ReductionTest,
-}
-
-struct Placing<'a> {
-    inputs: &'a [Arc<Table>],
-    costs: Costs,
-    filters: RuntimeFilters,
-    tables: Vec<TableFacts>,
-    used: BTreeSet<usize>,
-    notes: &'a mut Vec<String>,
+pub(super) struct Placing<'a> {
+    pub inputs: &'a [Arc<Table>],
+    pub costs: Costs,
+    pub filters: RuntimeFilters,
+    pub tables: Vec<TableFacts>,
+    pub used: BTreeSet<usize>,
+    pub notes: &'a mut Vec<String>,
 }
 
 impl Placing<'_> {
@@ -142,18 +87,7 @@ impl Placing<'_> {
             && let Some(keys) = column_keys(join)
         {
             let number = self.tables.len();
-            let width = join.build.schema.fields().len();
-            let payload = needed_columns(join).into_iter().filter(|&column| column < width);
-            let is_set = join.kind.is_existence() && join.residual.is_none();
-            self.tables.push(TableFacts {
-                rows: build.rows,
-                keys: keys.iter().map(|&(column, _)| build.columns[column]).collect(),
-                kept: (of_plan.rows / probe.rows.max(1.0)).min(1.0),
-                unique: is_set || keys.len() > 1 || keys.iter().any(|&(column, _)| build.columns[column].unique),
-                payload_bytes: payload.map(|column| stored_bytes(join.build.schema.field(column).data_type())).sum(),
-                span_left: if let [(column, _)] = keys.as_slice() { build.span_left(*column) } else { None },
-                name: first_column(&join.build),
-            });
+            self.tables.push(TableFacts::of(join, &keys, &build, of_plan.rows / probe.rows.max(1.0)));
             join.build.replace(|build| marked(build, Mark::Published(number)));
         }
         (plan, of_plan)
@@ -207,8 +141,10 @@ impl Placing<'_> {
         let own = published(&join.build);
         // What the join drops anyway saves its probe only.
         let kept = own.map_or(1.0, |table| self.tables[table].kept);
+        let far = own.map(|table| self.tables[table].side()).filter(|side| !self.costs.is_near(side));
+        let probe_ps = far.map_or(PROBE_PS, |side| self.costs.lookup_ps(&side, false));
         for row_ps in to_probe.iter_mut().filter_map(|wish| wish.row_ps.as_mut()) {
-            *row_ps = *row_ps * kept + PROBE_PS;
+            *row_ps = *row_ps * kept + probe_ps;
         }
         to_build.iter_mut().for_each(|wish| wish.row_ps = Some(BUILD_PS));
         let mut is_offered = false;
@@ -226,52 +162,6 @@ impl Placing<'_> {
         if let Some(own) = own.filter(|&own| !is_offered && !reads(&join.probe, own)) {
             self.screen(join, own);
         }
-    }
-
-    /// Puts a filter in front of the join's own probe, where most rows match nothing, and the filter stays in L2 while the
-    /// table does not.
-    fn screen(&mut self, join: &mut JoinPlan, number: usize) {
-        let Some(keys) = column_keys(join) else { return };
-        let table = &self.tables[number];
-        let side = table.side();
-        let form = match self.filters.form() {
-            Some(FilterForm::Table) => return,
-            Some(form) => Some(form),
-            // The filter is never faster than a table that L2 holds.
-            None if self.costs.is_near(&side) => return,
-            None => None,
-        };
-        let probe = estimate(&join.probe, self.inputs);
-        let is_ordered = matches!(keys.as_slice(), [(_, column)] if probe.columns[*column].sorted);
-        let (chosen, filter_ps) = self.costs.filter(&side, probe.rows, is_ordered);
-        if form.is_none() {
-            let mut lookup_ps = self.costs.lookup_ps(&side, is_ordered);
-            if is_whole(&join.build) && is_whole(&join.probe) {
-                lookup_ps = lookup_ps.min(PARTITIONED_PS);
-            }
-            let before_ps = probe.rows * lookup_ps;
-            let left = (table.kept + FALSE_SHARE).min(1.0);
-            let after_ps = filter_ps + before_ps * left;
-            let is_copied = table.rows * TABLE_RATIO_MIN.max(self.costs.copies()) <= probe.rows;
-            let is_better = before_ps > after_ps * GAIN_MIN && before_ps - after_ps > self.costs.gain_ps_min();
-            if chosen == FilterForm::Table || !is_copied || !is_better {
-                return;
-            }
-        }
-        let form = form.unwrap_or(chosen);
-        let has_bounds = self.filters.is_always() || table.may_be_narrow(form, 0.0, 0.0);
-        let test = ReductionTest { form, has_bounds, rows: probe.rows as u64 };
-        self.notes.push(format!(
-            "runtime filter: table {number} of {}:{} drops rows of {}:{} before they probe it, about {} are left, by {test}",
-            table.name,
-            table.rows.round(),
-            first_column(&join.probe),
-            probe.rows.round(),
-            (probe.rows * table.kept).round(),
-        ));
-        self.used.insert(number);
-        let keys = keys.iter().map(|&(_, column)| column_expr(&join.probe, column)).collect();
-        join.probe.replace(|probe| marked(probe, Mark::Reduced { table: number, keys, test }));
     }
 
     /// The build side with what the probe side's tables know of its keys; `None` where that is of no use. The build side
@@ -345,28 +235,6 @@ impl Placing<'_> {
             plan = marked(plan, Mark::Reduced { table: wish.table, keys, test });
         }
         plan
-    }
-
-    /// What is saved where a table drops `rows` rows by these columns.
-    fn gain(&self, wish: &Wish, rows: f64, columns: &[ColumnEstimate]) -> Gain {
-        let table = &self.tables[wish.table];
-        let pairs: Vec<_> = table.keys.iter().copied().zip(columns.iter().copied()).collect();
-        // As if each key was in the table once.
-        let distinct = match table.keys.as_slice() {
-            [key] => key.distinct_among(table.rows),
-            _ => table.rows,
-        };
-        let share = (distinct * match_share(&pairs)).min(1.0);
-        let is_ordered = matches!(columns, [column] if column.sorted);
-        let side = table.side();
-        let (chosen, cost_ps) = self.costs.filter(&side, rows, is_ordered);
-        let form = self.filters.form().unwrap_or(chosen);
-        let lookups_ps = rows * self.costs.lookup_ps(&side, is_ordered);
-        let has_bounds = self.filters.is_always() || table.may_be_narrow(form, lookups_ps, self.costs.launch_ps());
-        let test = ReductionTest { form, has_bounds, rows: rows as u64 };
-        let saved_ps = rows * (1.0 - share) * wish.row_ps.unwrap_or(0.0);
-        let is_worth = table.rows * TABLE_RATIO_MIN <= rows && saved_ps > cost_ps * GAIN_MIN;
-        Gain { share, gain_ps: if is_worth { saved_ps - cost_ps } else { 0.0 }, test }
     }
 }
 
@@ -468,7 +336,7 @@ fn build_key_of(join: &JoinPlan, probe_column: usize) -> Option<usize> {
 }
 
 /// The keys of a table that may be published: pairs of columns of build and probe side.
-fn column_keys(join: &JoinPlan) -> Option<Vec<(usize, usize)>> {
+pub(super) fn column_keys(join: &JoinPlan) -> Option<Vec<(usize, usize)>> {
     let is_kind = matches!(join.kind, JoinKind::Inner | JoinKind::ProbeSemi) && !join.null_equals_null;
     let pair = |(build, probe): &(Expr, Expr)| Some((column_of(build)?, column_of(probe)?));
     if is_kind { join.on.iter().map(pair).collect() } else { None }
@@ -500,15 +368,6 @@ fn is_chain(plan: &Plan) -> bool {
     }
 }
 
-/// Whether all rows of a table are read.
-fn is_whole(plan: &Plan) -> bool {
-    match &plan.kind {
-        PlanKind::Scan { .. } | PlanKind::Input { .. } => true,
-        PlanKind::Project { input, .. } | PlanKind::Marked { input, mark: Mark::Published(_) } => is_whole(input),
-        _ => false,
-    }
-}
-
 /// Whether a plan reads a table.
 fn reads(plan: &Plan, number: usize) -> bool {
     matches!(&plan.kind, PlanKind::Marked { mark: Mark::Reduced { table, .. }, .. } if *table == number)
@@ -524,7 +383,7 @@ fn unpublish(plan: Plan, is_unused: &impl Fn(usize) -> bool) -> Plan {
     }
 }
 
-fn marked(plan: Plan, mark: Mark) -> Plan {
+pub(super) fn marked(plan: Plan, mark: Mark) -> Plan {
     let schema = Arc::clone(&plan.schema);
     Plan { kind: PlanKind::Marked { input: Box::new(plan), mark }, schema }
 }
@@ -536,7 +395,7 @@ fn column_of(expr: &Expr) -> Option<usize> {
     }
 }
 
-fn column_expr(plan: &Plan, column: usize) -> Expr {
+pub(super) fn column_expr(plan: &Plan, column: usize) -> Expr {
     let field = plan.schema.field(column);
     Expr::column(column, field.data_type().clone(), field.is_nullable())
 }
