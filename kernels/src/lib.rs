@@ -27,6 +27,7 @@ pub const HEADERS: &[KernelFile] = files![
     "wj/functions.cuh",
     "wj/dates.cuh",
     "wj/key_table.cuh",
+    "wj/runtime_filter.cuh",
     "wj/group_table.cuh",
     "wj/group_walk.cuh",
     "wj/accumulate.cuh",
@@ -44,6 +45,10 @@ pub const HEADERS: &[KernelFile] = files![
 
 /// Hash tables of joins.
 pub const JOIN_BUILD: KernelFile = KernelFile { name: "join_build.cu", text: include_str!("../join_build.cu") };
+
+/// Runtime filters of joins.
+pub const RUNTIME_FILTER: KernelFile =
+    KernelFile { name: "runtime_filter.cu", text: include_str!("../runtime_filter.cu") };
 
 /// Radix partition of rows of words.
 pub const PARTITION: KernelFile = KernelFile { name: "partition.cu", text: include_str!("../partition.cu") };

@@ -28,6 +28,16 @@ WJ_DEVICE u64 reserve_rows(u64* counter, bool active) {
     return first + __popc(lanes & ((1u << lane) - 1));
 }
 
+// Turns of a block in which it looks whether there are rows enough, before it does so in every 16th only: rows may be rare.
+#define WJ_EAGER_TURNS 16
+
+// Whether `counter` has come to the `wanted` rows, so that the block may stop before this turn. All threads of the block
+// call it.
+WJ_DEVICE bool has_enough(const u64* counter, u64 wanted, u64 turn) {
+    if (turn >= WJ_EAGER_TURNS && turn % WJ_EAGER_TURNS != 0) return false;
+    return __syncthreads_or(threadIdx.x == 0 && load_relaxed(counter) >= wanted) != 0;
+}
+
 // What a block shares to reserve places together.
 struct BlockReservation {
     u64 first;

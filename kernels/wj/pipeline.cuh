@@ -7,6 +7,7 @@
 #include "wj/group_table.cuh"
 #include "wj/group_walk.cuh"
 #include "wj/key_table.cuh"
+#include "wj/runtime_filter.cuh"
 #include "wj/sketch.cuh"
 #include "wj/tiles.cuh"
 #include "wj/matches.cuh"

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use warpjoin_datafusion::{
-    DeviceChoice, JoinOrder, RuntimeFilters, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder,
+    DeviceChoice, FilterForm, JoinOrder, RuntimeFilters, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder,
 };
 
 /// Partitions of a session: enough to exercise repartitioning, few enough for small machines.
@@ -60,7 +60,7 @@ impl Engine {
             EngineKind::Simulated(devices) => (DeviceChoice::Simulated, devices),
             EngineKind::Cuda(devices) => (DeviceChoice::Cuda, devices),
         };
-        // Whatever the order, the answer is the same: each number of devices tries another one.
+        // Whatever the order, the answer is the same: each number of devices tries another one, and other filters.
         let join_order = if devices == 1 { JoinOrder::Auto } else { JoinOrder::Seeded(devices as u64) };
         let options = WarpjoinOptions {
             device,
@@ -68,7 +68,11 @@ impl Engine {
             minimum_rows: 0,
             simulate_seed: self.schedule_seed,
             join_order,
-            runtime_filters: RuntimeFilters::Always,
+            runtime_filters: match devices {
+                1 => RuntimeFilters::Always,
+                2 => RuntimeFilters::AlwaysBy(FilterForm::Bitmap),
+                _ => RuntimeFilters::AlwaysBy(FilterForm::Bloom),
+            },
             ..WarpjoinOptions::default()
         };
         let state = SessionStateBuilder::new()

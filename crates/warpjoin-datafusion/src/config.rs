@@ -10,6 +10,7 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions}
 use datafusion::common::{DataFusionError, Result};
 use warpjoin::JoinForm;
 use warpjoin::exec::{GroupByForm, JoinOrder, RuntimeFilters};
+use warpjoin::plan::FilterForm;
 
 /// Rows below which a subtree stays on the CPU by default.
 const MINIMUM_ROWS_DEFAULT: u64 = 100_000;
@@ -49,8 +50,14 @@ pub struct WarpjoinOptions {
 }
 
 const JOIN_ORDERS: [(&str, JoinOrder); 2] = [("auto", JoinOrder::Auto), ("as_given", JoinOrder::AsGiven)];
-const RUNTIME_FILTERS: [(&str, RuntimeFilters); 3] =
-    [("auto", RuntimeFilters::Auto), ("off", RuntimeFilters::Off), ("always", RuntimeFilters::Always)];
+const RUNTIME_FILTERS: [(&str, RuntimeFilters); 6] = [
+    ("auto", RuntimeFilters::Auto),
+    ("off", RuntimeFilters::Off),
+    ("always", RuntimeFilters::Always),
+    ("table", RuntimeFilters::AlwaysBy(FilterForm::Table)),
+    ("bitmap", RuntimeFilters::AlwaysBy(FilterForm::Bitmap)),
+    ("bloom", RuntimeFilters::AlwaysBy(FilterForm::Bloom)),
+];
 
 const JOIN_FORMS: [(&str, Option<JoinForm>); 4] = [
     ("auto", None),
@@ -220,7 +227,8 @@ impl ExtensionOptions for WarpjoinOptions {
             entry(
                 "runtime_filters",
                 Some(name_of(self.runtime_filters, &RUNTIME_FILTERS)),
-                "Where the table of a join drops rows of other scans: auto (by cost), off or always (where it is right)",
+                "Where the table of a join drops rows of other scans: auto (by cost), off or always (where it is right); \
+                 table, bitmap and bloom: always, and by what",
             ),
         ]
     }
@@ -349,6 +357,10 @@ mod tests {
         for (name, form) in JOIN_FORMS {
             options.set("join_form", name).unwrap();
             assert_eq!((options.join_form, name_of(form, &JOIN_FORMS).as_str()), (form, name));
+        }
+        for (name, filters) in RUNTIME_FILTERS {
+            options.set("runtime_filters", name).unwrap();
+            assert_eq!((options.runtime_filters, name_of(filters, &RUNTIME_FILTERS).as_str()), (filters, name));
         }
         for (name, form) in GROUP_BY_FORMS {
             options.set("group_by_form", name).unwrap();

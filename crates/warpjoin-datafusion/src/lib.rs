@@ -36,6 +36,7 @@ mod translate;
 mod worker;
 
 pub use warpjoin::exec::{JoinOrder, RuntimeFilters};
+pub use warpjoin::plan::FilterForm;
 
 pub use config::{DeviceChoice, WarpjoinOptions};
 pub use exec::WarpjoinExec;

@@ -126,8 +126,9 @@ mod tests {
         let filter = Plan { kind: PlanKind::Filter { input: Box::new(scan), predicate }, schema: Arc::clone(&schema) };
         let fields: Vec<_> = columns.iter().map(|&column| schema.field(column).clone()).collect();
         let exprs = columns.iter().zip(&fields);
-        let exprs =
-            exprs.map(|(&column, field)| Expr::column(column, field.data_type().clone(), field.is_nullable())).collect();
+        let exprs = exprs
+            .map(|(&column, field)| Expr::column(column, field.data_type().clone(), field.is_nullable()))
+            .collect();
         let kind = PlanKind::Project { input: Box::new(filter), exprs };
         let plan = Plan { kind, schema: Arc::new(Schema::new(fields)) };
         let output = exec::run(session, &plan, &[], &ExecOptions::default()).unwrap();

@@ -169,9 +169,49 @@ pub enum Mark {
         table: usize,
         /// The keys, in the order of the table's.
         keys: Vec<Expr>,
+        /// How a row is tested.
+        test: ReductionTest,
     },
     /// Occurs several times in the plan; run once.
     Shared(usize),
+}
+
+/// How rows are tested for a match in a published table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReductionTest {
+    /// What is looked into. A table that turns out larger than was estimated may be replaced by a smaller filter.
+    pub form: FilterForm,
+    /// Keys are compared with the lowest and the highest one of the table first.
+    pub has_bounds: bool,
+    /// Rows that are expected to be tested.
+    pub rows: u64,
+}
+
+/// What a runtime filter looks into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FilterForm {
+    /// The join's table itself.
+    Table,
+    /// A bit for each key that is possible by the bounds of the build side's columns.
+    Bitmap,
+    /// A Bloom filter: a few rows without a match pass, and are dropped by the join.
+    Bloom,
+}
+
+impl fmt::Display for FilterForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Table => "table",
+            Self::Bitmap => "bitmap",
+            Self::Bloom => "Bloom filter",
+        })
+    }
+}
+
+impl fmt::Display for ReductionTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.has_bounds { "bounds, " } else { "" }, self.form)
+    }
 }
 
 /// A hash join.
@@ -509,8 +549,8 @@ impl Plan {
             PlanKind::Numbered { .. } => "Numbered".to_string(),
             PlanKind::Shared(_) => "Shared".to_string(),
             PlanKind::Marked { mark: Mark::Published(number), .. } => format!("Table {number}"),
-            PlanKind::Marked { mark: Mark::Reduced { table, keys }, .. } => {
-                format!("RuntimeFilter: [{}] in table {table}", list(keys))
+            PlanKind::Marked { mark: Mark::Reduced { table, keys, test }, .. } => {
+                format!("RuntimeFilter: [{}] in table {table}, by {test}", list(keys))
             }
             PlanKind::Marked { mark: Mark::Shared(number), .. } => format!("Shared {number}"),
         }

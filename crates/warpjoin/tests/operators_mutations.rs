@@ -292,3 +292,41 @@ fn scan_looks_back(module: &ModuleSource, seed: u64) -> bool {
 fn a_scan_that_forgets_tiles_shows() {
     shows(scan_sums, scan_looks_back);
 }
+
+/// An entry that fills a runtime filter, its bits set by a plain load and store if `mutated`.
+fn filling(entry: &str, mutated: bool) -> ModuleSource {
+    let or = "template <class T>
+WJ_DEVICE T plain_or(T* word, T bits) {
+    const T seen = load_relaxed(word);
+    *word = seen | bits;
+    return seen;
+}\n";
+    let file = warpjoin_kernels::HEADERS.iter().find(|file| file.name == "wj/accumulate.cuh").expect("a header");
+    let header = file.text.replace("#pragma once", "");
+    let include = "#include \"wj/accumulate.cuh\"";
+    let text = warpjoin_kernels::RUNTIME_FILTER.text.replace(include, &header);
+    assert!(text.matches("atomicOr(").count() >= 2, "bits are set by atomicOr");
+    if !mutated {
+        return module(text, entry);
+    }
+    let at = text.find("// Raises a word").expect("behind the includes");
+    module(format!("{}{or}{}", &text[..at], text[at..].replace("atomicOr(", "plain_or(")), entry)
+}
+
+/// The filter of 64 keys in two words of 64 bits, and its bounds.
+fn fill(module: &ModuleSource, seed: u64) -> [Vec<u64>; 2] {
+    let buffers = [(1..=64).rev().collect(), vec![0; 2], vec![0; 2]];
+    let mut after = run(module, seed, &buffers, &[Err(64), Ok(0), Ok(1), Err(2), Ok(2)]);
+    let bounds = after.pop().expect("bounds");
+    [after.pop().expect("words"), bounds]
+}
+
+#[test]
+fn bits_that_are_lost_show() {
+    let bounds = vec![!1, 64];
+    let is_full = |module: &ModuleSource, seed| fill(module, seed) == [vec![u64::MAX, 0], bounds.clone()];
+    shows(|mutated| filling("fill_bitmap", mutated), is_full);
+    let wanted = fill(&filling("fill_bloom", false), 0);
+    assert!(wanted[0].iter().all(|word| word.count_ones() > 32) && wanted[1] == bounds, "{wanted:?}");
+    shows(|mutated| filling("fill_bloom", mutated), |module, seed| fill(module, seed) == wanted);
+}

@@ -13,6 +13,7 @@ use common::sessions::{Opener, in_threads, is_set, say, simulated};
 use common::settings::Settings;
 use common::{edges, join_trees, random};
 use warpjoin::exec::RuntimeFilters;
+use warpjoin::plan::FilterForm;
 use warpjoin_device::{ModuleSource, compile_for_architecture, cuda_status};
 
 /// Every module is compiled for the first one, every file and half of the pipelines for one of the others.
@@ -42,7 +43,9 @@ fn corpus() -> HashSet<ModuleSource> {
     cases.extend((0..PLANS).map(random::case));
     cases.extend((0..TREES).map(|seed| {
         let case = join_trees::case(seed);
-        let settings = Settings { runtime_filters: RuntimeFilters::Always, ..case.settings.clone() };
+        let forms = [FilterForm::Table, FilterForm::Bitmap, FilterForm::Bloom];
+        let runtime_filters = RuntimeFilters::AlwaysBy(forms[seed as usize % forms.len()]);
+        let settings = Settings { runtime_filters, ..case.settings.clone() };
         Case { settings, ..case }
     }));
     let opener = simulated();
@@ -96,6 +99,7 @@ fn kernels_compile_for_every_architecture() {
     let sources: Vec<ModuleSource> = corpus().into_iter().collect();
     for file in [
         warpjoin_kernels::JOIN_BUILD,
+        warpjoin_kernels::RUNTIME_FILTER,
         warpjoin_kernels::EXCHANGE,
         warpjoin_kernels::VALIDITY,
         warpjoin_kernels::PARTITION,

@@ -194,8 +194,7 @@ fn equal_tables_are_made_once() {
         let (wanted, before) = run(&session, &plan, &given());
         assert_eq!(rows, wanted);
         assert!(!rows.is_empty());
-        let tables =
-            |metrics: &QueryMetrics| metrics.pipelines.iter().filter(|it| it.name.contains("Table[")).count();
+        let tables = |metrics: &QueryMetrics| metrics.pipelines.iter().filter(|it| it.name.contains("Table[")).count();
         assert_eq!((tables(&metrics), tables(&before)), (2, 3), "{:?}", metrics.decisions);
     }
 }

@@ -5,7 +5,7 @@ use super::emitter::{Emitter, Environment};
 use super::params::Binding;
 use super::pipeline::{emit_step, open_source};
 use super::probe::{access, both_sides, hoist_word, output, probe_words, slots_of, windows_of};
-use super::shapes::{ProbeKey, ProbeKind, ProbeStep, Sink, Slots, SourceShape, Step};
+use super::shapes::{FilterTest, ProbeKey, ProbeKind, ProbeStep, Sink, Slots, SourceShape, Step};
 use super::store::key_word;
 use super::value::Kind;
 use crate::Result;
@@ -36,6 +36,7 @@ impl<'a> Batch<'a> {
         let ProbeKey::Exprs(keys) = &probe.key else { return None };
         let is_writing = matches!((source, sink), (SourceShape::Columns(..), Sink::Materialise(_)));
         let is_kind = matches!(probe.kind, ProbeKind::Matches | ProbeKind::Semi);
+        let is_kind = is_kind && matches!(probe.filter, None | Some(FilterTest::Table));
         let is_plain =
             is_kind && !probe.is_counted && probe.shape.unique && !probe.shape.is_hashed() && probe.residual.is_none();
         let is_alone = !matches!(probe.shape.slots, Slots::Pairs { lanes: 2.. });

@@ -136,10 +136,14 @@ pub(crate) struct Emitter {
     pub reads_all: bool,
     /// What is loaded and stored by row is not used again soon.
     pub is_streaming: bool,
+    /// How many rows are wanted, a parameter; the variable `is_full` says that the lane has seen them taken.
+    pub wanted: Option<String>,
     /// Distinct strings from which on devices test them.
     pub tested_strings_min: usize,
     /// Lines behind blocks that are open, with the depth inside the block.
     behind: Vec<(usize, String)>,
+    /// What a thread does once, before all loops.
+    prologue: String,
     body: String,
     declarations: String,
     statements: String,
@@ -171,8 +175,10 @@ impl Emitter {
             is_partitioned: false,
             reads_all: false,
             is_streaming: false,
+            wanted: None,
             tested_strings_min: usize::MAX,
             behind: vec![],
+            prologue: String::new(),
             body: String::new(),
             declarations: String::new(),
             statements: String::new(),
@@ -201,6 +207,11 @@ impl Emitter {
     pub(crate) fn line(&mut self, text: &str) {
         self.flush();
         push_line(&mut self.body, self.depth, &[text]);
+    }
+
+    /// Writes a line in front of all others.
+    pub(crate) fn first(&mut self, text: &str) {
+        push_line(&mut self.prologue, 1, &[text]);
     }
 
     /// Opens a block that all lanes enter together.
@@ -287,7 +298,7 @@ impl Emitter {
                 push_line(&mut self.body, self.depth, &[&text]);
             }
         }
-        (self.body, self.params)
+        (self.prologue + &self.body, self.params)
     }
 
     /// A constant of this section.

@@ -12,9 +12,9 @@ use arrow::datatypes::DataType;
 use super::emitter::ValidityForm;
 use super::pipeline::GenerateOptions;
 use super::shapes::{
-    Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, Front, GroupByForm, GroupMode, GroupShape, JoinShape,
-    MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, ResultType, RowShape, RowSpec, Sink, Slots,
-    SourceShape, Step, StoredKey, Term, WindowKeys, WordSlots,
+    Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FilterTest, Front, GroupByForm, GroupMode,
+    GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, ResultType,
+    RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, Term, WindowKeys, WordSlots,
 };
 use super::value::{Kind, Value};
 use crate::column::{ColumnType, Dictionary, Domain};
@@ -101,14 +101,14 @@ pub(super) use structs;
 
 hashed!(bool, u32, u64, usize, i32, String, DataType, AggregateFunction, AccumulatorKind);
 hashed!(MatchForm, PartitionStage, ProbeKind, Slots, WordSlots, DirectSlots, Term, GroupMode, Front, GroupByForm);
-hashed!(ValidityForm, Domain, Kind);
+hashed!(ValidityForm, Domain, Kind, FilterTest);
 
 structs! {
     GenerateOptions { hash_bits, tested_strings_min }
     RowShape { packing, keys, field_of }
     RowSpec { keys, like, keeps_null_keys, payload }
     WindowKeys { partition_keys, compared }
-    ProbeStep { shape, key, kind, null_equals_null, residual, output, payload_of, is_filter, is_counted }
+    ProbeStep { shape, key, kind, null_equals_null, residual, output, payload_of, filter, is_counted }
     StoredKey { word, packed }
     JoinShape { packing, payload, unique, slots }
     Accumulator { function, argument, second, term, data_type, is_merge }
@@ -209,6 +209,7 @@ impl KeyPart for Sink {
             Self::Materialise(columns) => one_of(key, 0, &[columns]),
             Self::Conform(columns) => one_of(key, 1, &[columns]),
             Self::Build { keys, null_equals_null, payload } => one_of(key, 2, &[keys, null_equals_null, payload]),
+            Self::Limit { columns, wanted } => one_of(key, 11, &[columns, wanted]),
             Self::Route { shape, keys, null_equals_null, keeps_unmatched, columns } => {
                 one_of(key, 3, &[shape, keys, null_equals_null, keeps_unmatched, columns]);
             }

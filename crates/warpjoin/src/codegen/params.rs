@@ -97,6 +97,8 @@ pub(crate) enum JoinPart {
     Slots,
     Windows,
     RowList,
+    /// Of a runtime filter: complement of the lowest key word, and the highest one.
+    Bounds,
     /// Packed payload words of duplicate keys, one a build row.
     PayloadWords,
     PayloadValues(usize),

@@ -16,7 +16,8 @@ use super::order;
 use super::packing::Packing;
 use super::params::Binding;
 use super::shapes::{
-    GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SortShape, SourceShape, Step,
+    GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SortShape, SourceShape,
+    Step,
 };
 use super::{partition, probe, sketch, store};
 use crate::Result;
@@ -183,15 +184,25 @@ fn emit_tiles(
     emitter.is_tiles = true;
     emitter.is_partitioned = matches!(source, SourceShape::Words(_));
     emitter.reads_all = !steps.iter().any(Step::drops_rows);
+    if let Sink::Limit { wanted, .. } = sink {
+        emitter.wanted = Some(emitter.params.add("u64", Binding::Word(*wanted)));
+    }
     let environment = open_source(emitter, source);
     let (shape, frame) = emit_rest(emitter, environment, steps, sink)?;
     let rows = emitter.params.once("u64", Binding::SourceRows);
-    emitter.params.once("u64*", Binding::Control);
+    let control = emitter.params.once("u64*", Binding::Control);
     let block_threads = frame.block_threads;
+    let (before, stop) = match &emitter.wanted {
+        Some(wanted) => (
+            "    bool is_full = false;\n    u64 turn = 0;\n",
+            format!("        if (has_enough(&{control}[WJ_CONTROL_ROWS], {wanted}, turn++)) break;\n"),
+        ),
+        None => ("", String::new()),
+    };
     let loop_head = frame.head.clone().unwrap_or_else(|| {
         format!(
-            "    const u64 tiles = ({rows} + {last}) / {block_threads};\n    \
-             for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n        \
+            "{before}    const u64 tiles = ({rows} + {last}) / {block_threads};\n    \
+             for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n{stop}        \
              const u64 row = tile * {block_threads} + threadIdx.x;\n        \
              bool alive = row < {rows};\n",
             last = block_threads - 1
@@ -324,11 +335,11 @@ pub(super) fn emit_step(
             if step.is_counted {
                 count(emitter, "PROBES", "1");
             }
-            if step.is_counted && step.is_filter {
+            if step.is_counted && step.filter.is_some() {
                 count(emitter, "PRUNED", "1");
             }
             let after = probe::probe(emitter, environment, step, *probes)?;
-            if step.is_counted && step.is_filter {
+            if step.is_counted && step.filter.is_some() {
                 // Those that are left were not dropped.
                 count(emitter, "PRUNED", "-1");
             }
@@ -349,7 +360,9 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
     let frame = || Frame { shared_bytes: store::RESERVATION_BYTES, ..Frame::default() };
     let rows = |columns| (SinkShape::Rows(columns), frame());
     Ok(match sink {
-        Sink::Materialise(columns) => rows(store::materialise(emitter, environment, columns)?),
+        Sink::Materialise(columns) | Sink::Limit { columns, .. } => {
+            rows(store::materialise(emitter, environment, columns)?)
+        }
         Sink::Conform(columns) => rows(store::conform(emitter, environment, columns)?),
         Sink::Build { keys, null_equals_null, payload } => {
             let built = store::build(emitter, environment, keys, *null_equals_null, payload)?;

@@ -5,7 +5,9 @@ use super::expr::evaluate;
 use super::lookup;
 use super::packing::Packing;
 use super::params::{Binding, JoinPart};
-use super::shapes::{DirectSlots, JoinShape, PayloadForm, ProbeKey, ProbeKind, ProbeStep, Slots, StoredKey, WordSlots};
+use super::shapes::{
+    DirectSlots, FilterTest, JoinShape, PayloadForm, ProbeKey, ProbeKind, ProbeStep, Slots, StoredKey, WordSlots,
+};
 use super::store::key_word;
 use super::value::{Kind, Value};
 use crate::Result;
@@ -40,6 +42,11 @@ pub(crate) fn probe(
             (key, packed)
         }
     };
+    if let Some(test) = step.filter.filter(|test| *test != FilterTest::Table) {
+        may_match(emitter, test, &key, join);
+        emitter.payloads.push(Payload { access: PayloadAccess::Unpacked(vec![]), matched: None });
+        return output(step, &both_sides(environment, step, join)?);
+    }
     let found = find(emitter, shape, &key, join);
     let lists = if shape.unique { None } else { Some(open_matches(emitter, step.kind, &alive, &found, join)) };
     let row = lists.as_ref().map_or(found, |lists| lists.row.clone());
@@ -111,10 +118,14 @@ fn open_matches(emitter: &mut Emitter, kind: ProbeKind, alive: &str, found: &str
         ProbeKind::Semi | ProbeKind::Anti | ProbeKind::Mark => format!("{index} < {count} && !{done}"),
         ProbeKind::Outer => format!("{alive} && ({index} < {count} || ({index} == {count} && !{done}))"),
     };
-    if !kind.is_existence() {
-        // The rest of the pipeline is within the loop.
-        emitter.is_block_uniform = false;
-    }
+    let more = match kind.is_existence() {
+        true => more,
+        false => {
+            // The rest of the pipeline is within the loop.
+            emitter.is_block_uniform = false;
+            if emitter.wanted.is_some() { format!("!is_full && ({more})") } else { more }
+        }
+    };
     emitter.open(&format!("for (u64 {index} = 0; __any_sync(0xffffffffu, {more}); ++{index})"));
     let in_turn = format!("alive{join}");
     emitter.line(&format!("bool {in_turn} = {more};"));
@@ -207,6 +218,27 @@ fn load_stored(emitter: &mut Emitter, stored: &StoredKey) -> (String, Vec<String
     let key = load(stored.word);
     let packed = stored.packed.iter().map(|&column| load(column)).collect();
     (key, packed)
+}
+
+/// Narrows to rows whose key a runtime filter does not rule out.
+fn may_match(emitter: &mut Emitter, test: FilterTest, key: &str, join: usize) {
+    if test.has_bounds() {
+        let bounds = emitter.params.once("const u64*", Binding::Join(join, JoinPart::Bounds));
+        emitter.first(&format!("const u64 lowest{join} = ~{bounds}[0], highest{join} = {bounds}[1];"));
+        emitter.narrow(&format!("{key} >= lowest{join} && {key} <= highest{join}"));
+    }
+    match test {
+        FilterTest::Table | FilterTest::Bounds => {}
+        FilterTest::Bitmap { .. } => {
+            let words = emitter.params.once("const u32*", Binding::Join(join, JoinPart::Slots));
+            emitter.narrow(&format!("is_in_bitmap({words}, {key})"));
+        }
+        FilterTest::Bloom { .. } => {
+            let words = emitter.params.once("const u64*", Binding::Join(join, JoinPart::Slots));
+            let count = windows_of(emitter, join);
+            emitter.narrow(&format!("may_be_in_bloom({words}, {count}, {key})"));
+        }
+    }
 }
 
 /// Looks the key up; returns the variable with what was found.

@@ -150,10 +150,42 @@ pub(crate) struct ProbeStep {
     pub output: Vec<usize>,
     /// Payload column of each build column; `None` where nobody needs it.
     pub payload_of: Vec<Option<usize>>,
-    /// Drops rows that a later join would drop.
-    pub is_filter: bool,
+    /// Drops rows that a later join would drop, by this test. `None`: a join's own probe.
+    pub filter: Option<FilterTest>,
     /// Counts the rows that it looks up, and those that a filter drops.
     pub is_counted: bool,
+}
+
+/// How a runtime filter tells that a key is none of a build's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum FilterTest {
+    /// By the table itself.
+    Table,
+    /// By its lowest and its highest key.
+    Bounds,
+    /// By a bit for each possible key, after its bounds if it has them.
+    Bitmap { has_bounds: bool },
+    /// By a Bloom filter, after its bounds if it has them.
+    Bloom { has_bounds: bool },
+}
+
+impl FilterTest {
+    /// Whether there are bounds to be tested.
+    pub(crate) fn has_bounds(self) -> bool {
+        matches!(self, Self::Bounds | Self::Bitmap { has_bounds: true } | Self::Bloom { has_bounds: true })
+    }
+
+    /// The test in words.
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Bounds => "bounds",
+            Self::Bitmap { has_bounds: false } => "bitmap",
+            Self::Bitmap { has_bounds: true } => "bounds, bitmap",
+            Self::Bloom { has_bounds: false } => "Bloom filter",
+            Self::Bloom { has_bounds: true } => "bounds, Bloom filter",
+        }
+    }
 }
 
 /// Which rows go on from a probe.
@@ -321,6 +353,8 @@ pub(crate) enum PayloadForm {
 pub(crate) enum Sink {
     /// Writes columns of the last step.
     Materialise(Vec<usize>),
+    /// The same of any `wanted` rows: blocks stop once so many places are taken.
+    Limit { columns: Vec<usize>, wanted: u64 },
     /// Writes all columns of the last step as columns of these types, which their values fit.
     Conform(Vec<ColumnType>),
     /// Writes key word and payload for building a join table.

@@ -29,6 +29,9 @@ pub(super) fn reserve(emitter: &mut Emitter) {
         "reserve_rows("
     };
     emitter.line(&format!("const u64 place = {reserve}&{control}[WJ_CONTROL_ROWS], {alive});"));
+    if let Some(wanted) = emitter.wanted.clone() {
+        emitter.line(&format!("is_full = is_full || ({alive} && place >= {wanted});"));
+    }
     let capacity = emitter.params.once("u64", Binding::OutputCapacity);
     emitter.line(&format!("{alive} = {alive} && place < {capacity};"));
 }

@@ -19,7 +19,7 @@ use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
 
 use super::group_estimate::PartitionChoice;
 use super::query::Query;
-use crate::codegen::{MatchForm, Slots};
+use crate::codegen::{FilterTest, MatchForm, Slots};
 use crate::compiler::note;
 use crate::optimize::expected_rows;
 use crate::plan::Plan;
@@ -49,6 +49,8 @@ pub(crate) enum Fact {
     Groups(Option<PartitionChoice>),
     /// How matches of a partitioned join are found; `None`: the join needs a table.
     Matches(Option<MatchForm>),
+    /// How a runtime filter tests keys.
+    Filter(FilterTest),
     /// Rows that were counted.
     Rows(u64),
     /// A yes or a no.
@@ -204,7 +206,7 @@ impl Query<'_> {
             self.metrics.compile_ns += started.elapsed().as_nanos() as u64;
             return Ok(kernels?);
         }
-        let forms: Vec<_> = modules.iter().map(|module| self.form_of(module)).collect();
+        let forms: Vec<_> = modules.iter().map(|module| self.runnable(module)).collect();
         for (module, form) in modules.iter().zip(&forms).filter(|(module, form)| module != form) {
             self.metrics.quick_kernels += 1;
             log::debug!("quick form of {} [{}]", form.name, form.entries.join(" "));
@@ -234,8 +236,8 @@ impl Query<'_> {
         Ok(kernels)
     }
 
-    /// The form of a module that can run first.
-    fn form_of<'m>(&self, module: &'m ModuleSource) -> Cow<'m, ModuleSource> {
+    /// The form of a module that runs next: the quick one, while the better one is not there.
+    fn runnable<'m>(&self, module: &'m ModuleSource) -> Cow<'m, ModuleSource> {
         let devices = self.session.devices();
         let has = |module: &ModuleSource| devices.iter().all(|device| device.is_compiled(module));
         let is_wanted = self.options.quick_kernels.unwrap_or(self.session.kind() == DeviceKind::Cuda);
@@ -307,7 +309,7 @@ impl Query<'_> {
         let devices = self.session.devices();
         let mut missing = vec![];
         for module in modules {
-            let module = self.form_of(&module).into_owned();
+            let module = self.runnable(&module).into_owned();
             let count = devices.iter().filter(|device| !device.is_compiled(&module)).count() as u64;
             if count > 0 && self.asked.insert(module.clone()) {
                 self.metrics.compiled_modules += count;

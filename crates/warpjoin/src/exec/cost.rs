@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use warpjoin_device::DeviceKind;
+
 use super::join::is_ordered;
 use super::options::{ExecOptions, JoinForm};
 use super::partition::PASS_BITS_MAX;
@@ -13,11 +15,13 @@ use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::Step;
 use crate::expr::ExprKind;
-use crate::plan::JoinPlan;
+use crate::plan::{FilterForm, JoinPlan};
 use crate::{Session, Table};
 
 /// Joins of fewer rows are over before a partition has started.
 const PARTITIONED_ROWS_MIN: u64 = 1 << 22;
+/// A join of which less than this part of the probe rows are wanted is not partitioned.
+const WANTED_SHARE: u64 = 16;
 /// One pass of a partition, a byte of a row: read, written, its key read once more.
 const PASS_PS_PER_BYTE: f64 = 1.1;
 /// Matching in shared memory, a byte of both rows: read, looked up, written.
@@ -33,9 +37,84 @@ pub(crate) const ORDERED_INSERT_PS: f64 = 5.0;
 /// Writing key and payload for the build, and reading them again, a byte.
 pub(crate) const BUILD_ROWS_PS_PER_BYTE: f64 = 0.7;
 
+/// Setting a bit of a filter in L2, and of one in device memory.
+const FILL_PS: (f64, f64) = (10.0, 60.0);
+/// Reading a key of the build for that.
+const FILL_READ_PS: f64 = 3.0;
+/// Clearing a table or a filter, a byte.
+pub(crate) const CLEAR_PS_PER_BYTE: f64 = 0.4;
+/// A launch on a GPU.
+pub(crate) const LAUNCH_PS: f64 = 5e6;
+/// Lookups in tables that L2 holds: no filter is plainly faster.
+pub(crate) const NEAR_PS: f64 = 10.5;
+/// A filter of its own must cost so many times less than looking into the table, as that is estimated.
+const FILTER_GAIN_MIN: f64 = 1.25;
+/// Bits of a Bloom filter for a key: one of 30 keys passes by chance at the fewest, one of 200 at the most.
+const BLOOM_BITS: (f64, f64) = (8.0, 16.0);
+/// Share of L2 that a Bloom filter may take for more bits than the fewest.
+const BLOOM_L2_SHARE: f64 = 0.35;
+
+/// A table, as far as it matters how a filter looks for its keys.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FilteredTable {
+    pub keys: f64,
+    /// Numbers that a key word can be; `None`: too many to tell.
+    pub span: Option<f64>,
+    /// Picoseconds of a lookup in it.
+    pub lookup_ps: f64,
+}
+
+/// The cheapest way to test `rows` rows, and picoseconds that all of them take.
+pub(crate) fn filter_form(table: &FilteredTable, rows: f64, l2_bytes: f64, launch_ps: f64) -> (FilterForm, f64) {
+    let by_table = rows * table.lookup_ps;
+    if table.lookup_ps <= NEAR_PS {
+        return (FilterForm::Table, by_table);
+    }
+    let by_words = |bytes: f64| {
+        let fill = if bytes <= l2_bytes { FILL_PS.0 } else { FILL_PS.1 };
+        let made = table.keys * (FILL_READ_PS + fill) + bytes * CLEAR_PS_PER_BYTE + 2.0 * launch_ps;
+        made + rows * probe_ps(bytes / l2_bytes)
+    };
+    let bloom = by_words(table.keys * bloom_bits(table.keys, l2_bytes) / 8.0);
+    // The bitmap is exact, and a search of it takes no hash.
+    let (form, by_filter) = match table.span.map(|span| by_words(span / 8.0)) {
+        Some(bitmap) if bitmap <= bloom => (FilterForm::Bitmap, bitmap),
+        _ => (FilterForm::Bloom, bloom),
+    };
+    if by_table > by_filter * FILTER_GAIN_MIN { (form, by_filter) } else { (FilterForm::Table, by_table) }
+}
+
+/// Bits that a Bloom filter of so many keys has for each.
+pub(crate) fn bloom_bits(keys: f64, l2_bytes: f64) -> f64 {
+    (l2_bytes * BLOOM_L2_SHARE * 8.0 / keys.max(1.0)).clamp(BLOOM_BITS.0, BLOOM_BITS.1)
+}
+
+impl Session {
+    /// L2 of the device that has the least.
+    pub(crate) fn l2_bytes(&self) -> f64 {
+        self.devices().iter().map(|device| device.info().l2_bytes).min().unwrap_or(0).max(1) as f64
+    }
+
+    /// What a launch costs. Those of simulated devices take no time, so that tests meet on few rows what GPUs meet on many.
+    pub(crate) fn launch_ps(&self) -> f64 {
+        if self.kind() == DeviceKind::Simulated { 0.0 } else { LAUNCH_PS }
+    }
+}
+
 impl Query<'_> {
     /// Whether both sides should be partitioned, rather than one table be probed by the pipeline.
-    pub(crate) fn prefers_partition(&self, plan: &JoinPlan, build: &Relation, probe: &Relation) -> bool {
+    /// `wanted` rows of the result, if not all are.
+    pub(crate) fn prefers_partition(
+        &self,
+        plan: &JoinPlan,
+        build: &Relation,
+        probe: &Relation,
+        wanted: Option<u64>,
+    ) -> bool {
+        // A pipeline stops early, a partition goes over all rows first.
+        if self.options.join_form.is_none() && wanted.is_some_and(|wanted| wanted < probe.rows_max / WANTED_SHARE) {
+            return false;
+        }
         let is_plain = |relation: &Relation| {
             matches!(relation.source, Source::Table(..) | Source::Intermediate(_))
                 && relation.steps.iter().all(|step| matches!(step, Step::Project(_)))
@@ -131,4 +210,52 @@ fn bytes(data_type: &arrow::datatypes::DataType) -> f64 {
 fn field_bytes(plan: &JoinPlan, index: usize) -> f64 {
     let mut fields = plan.build.schema.fields().iter().chain(plan.probe.schema.fields());
     fields.nth(index).map_or(0.0, |field| bytes(field.data_type()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L2 of an H100.
+    const L2_BYTES: f64 = 5e7;
+
+    /// A hash table of slots of 16 bytes.
+    fn table(keys: f64, span: Option<f64>) -> FilteredTable {
+        FilteredTable { keys, span, lookup_ps: probe_ps(32.0 * keys / L2_BYTES) }
+    }
+
+    fn form(table: &FilteredTable, rows: f64) -> FilterForm {
+        filter_form(table, rows, L2_BYTES, LAUNCH_PS).0
+    }
+
+    #[test]
+    fn a_filter_replaces_tables_that_l2_does_not_hold() {
+        for (keys, span, rows, wanted) in [
+            (1e5, Some(1e5), 1e9, FilterForm::Table),
+            (5e5, None, 1e9, FilterForm::Table),
+            (1e7, None, 6e8, FilterForm::Bloom),
+            (1e7, Some(1e15), 6e8, FilterForm::Bloom),
+            (1e7, Some(6e7), 6e8, FilterForm::Bitmap),
+            // As many bits as a bitmap would have, and more.
+            (2e6, Some(1e10), 6e8, FilterForm::Bloom),
+            // Too few lookups for making it.
+            (1e7, None, 5e6, FilterForm::Table),
+            (2e6, None, 1e5, FilterForm::Table),
+            // The filter is not in L2 either.
+            (1e9, None, 1e9, FilterForm::Table),
+        ] {
+            assert_eq!(form(&table(keys, span), rows), wanted, "{keys} {span:?} {rows}");
+        }
+        // Neighbours of an ordered table are near.
+        assert_eq!(form(&FilteredTable { lookup_ps: 3.0, ..table(1e8, Some(1e8)) }, 1e9), FilterForm::Table);
+    }
+
+    #[test]
+    fn a_bloom_filter_takes_what_l2_has_room_for() {
+        assert_eq!(bloom_bits(1e6, L2_BYTES), BLOOM_BITS.1);
+        assert_eq!(bloom_bits(1e8, L2_BYTES), BLOOM_BITS.0);
+        let between = bloom_bits(1.2e7, L2_BYTES);
+        assert!(between > BLOOM_BITS.0 && between < BLOOM_BITS.1, "{between}");
+        assert_eq!(bloom_bits(0.0, L2_BYTES), BLOOM_BITS.1);
+    }
 }

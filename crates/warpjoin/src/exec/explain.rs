@@ -152,10 +152,10 @@ impl Explain<'_> {
     fn open_marked(&mut self, input: &Plan, mark: &Mark) -> String {
         match mark {
             Mark::Published(_) => self.open(input),
-            Mark::Reduced { table, .. } => {
+            Mark::Reduced { table, test, .. } => {
                 let input = self.open(input);
                 let pipeline = self.tables.get(table).copied().unwrap_or(0);
-                format!("{input} -> RuntimeFilter[pipeline {pipeline}]")
+                format!("{input} -> RuntimeFilter[pipeline {pipeline}, {test}]")
             }
             Mark::Shared(number) => {
                 if let Some(open) = self.shared.get(number) {

@@ -20,20 +20,32 @@ use crate::{Error, Reason, Result, Table};
 impl Query<'_> {
     /// Runs the build side, builds the tables, and appends the probe to the probe side.
     pub(crate) fn join(&mut self, plan: &JoinPlan) -> Result<Relation> {
+        let wanted = self.wanted_rows.take();
         if let Some(number) = published(&plan.build) {
             return self.published_join(plan, number);
         }
         // What the build side reads may be made by the probe side.
         let (build, probe) = if waits_for(&plan.build, &plan.probe) {
-            let probe = self.relation(&plan.probe)?;
+            let probe = self.wanted_relation(&plan.probe, wanted)?;
             (self.relation(&plan.build)?, probe)
         } else {
-            (self.relation(&plan.build)?, self.relation(&plan.probe)?)
+            (self.relation(&plan.build)?, self.wanted_relation(&plan.probe, wanted)?)
         };
         match plan.kind {
             JoinKind::Full => self.full_join(plan, build, probe),
-            _ => self.join_relations(plan, build, probe),
+            _ => {
+                self.wanted_rows = wanted;
+                self.join_relations(plan, build, probe)
+            }
         }
+    }
+
+    /// A relation of which not all rows are wanted, if it is that of a pipeline.
+    pub(super) fn wanted_relation(&mut self, plan: &Plan, wanted: Option<u64>) -> Result<Relation> {
+        self.wanted_rows = wanted.filter(|_| is_pipeline(plan));
+        let relation = self.relation(plan);
+        self.wanted_rows = None;
+        relation
     }
 
     /// Pairs and unmatched probe rows, then unmatched build rows, found by a join the other way round.
@@ -69,6 +81,7 @@ impl Query<'_> {
     }
 
     pub(super) fn join_relations(&mut self, plan: &JoinPlan, build: Relation, probe: Relation) -> Result<Relation> {
+        let wanted = self.wanted_rows.take();
         // A semi join that reduces a build side is itself not worth that.
         let (build, mut probe) = if self.is_reducing {
             (build, probe)
@@ -82,7 +95,7 @@ impl Query<'_> {
         let mut payload = needed(plan);
         payload.retain(|&column| column < build_width);
         let has_null = plan.kind == JoinKind::NotIn && self.has_null_key(plan, &build)?;
-        if self.prefers_partition(plan, &build, &probe) {
+        if self.prefers_partition(plan, &build, &probe, wanted) {
             let facts = self.facts();
             match self.join_partitioned(plan, build.clone(), probe.clone()) {
                 Ok(Some(matches)) => return Ok(matches),
@@ -124,16 +137,18 @@ impl Query<'_> {
         }
     }
 
-    /// A table of all build rows on every device, and the payload column of each build column.
+    /// A table of all build rows on every device, and the payload column of each build column. The rows themselves are there
+    /// too if `needs_rows`.
     pub(super) fn broadcast_table(
         &mut self,
         plan: &JoinPlan,
         build: &Relation,
+        needs_rows: bool,
     ) -> Result<(Arc<JoinTable>, Vec<Option<usize>>)> {
         let build_width = plan.build.schema.fields().len();
         let mut payload = needed(plan);
         payload.retain(|&column| column < build_width);
-        let filled = self.filled_directly(plan, build, &payload)?;
+        let filled = if needs_rows { Filled::Not } else { self.filled_directly(plan, build, &payload)? };
         if let Filled::Table(table) = filled {
             return Ok((table, payload_of(&payload, build_width)));
         }
@@ -260,7 +275,7 @@ impl Query<'_> {
             residual: plan.residual.as_ref().map(|residual| residual.remap(&moved)),
             output: plan.output.iter().map(|&column| moved(column)).collect(),
             payload_of,
-            is_filter: false,
+            filter: None,
             is_counted: self.options.counts_rows,
         };
         Ok(append_probe(Relation::new(Source::Intermediate(Arc::new(rows))), step, table))
@@ -270,6 +285,14 @@ impl Query<'_> {
 /// The payload column of each build column; `None` where nobody needs it.
 fn payload_of(payload: &[usize], build_width: usize) -> Vec<Option<usize>> {
     (0..build_width).map(|column| payload.iter().position(|&needed| needed == column)).collect()
+}
+
+/// Whether rows are those of a join, filtered or projected: its probe can stop early.
+fn is_pipeline(plan: &Plan) -> bool {
+    match &plan.kind {
+        PlanKind::Filter { input, .. } | PlanKind::Project { input, .. } => is_pipeline(input),
+        kind => matches!(kind, PlanKind::Join(_)),
+    }
 }
 
 /// Most pairs that a join without a key may look at on a device.
@@ -335,7 +358,7 @@ pub(super) fn probe_here(
         residual: plan.residual.clone(),
         output: plan.output.clone(),
         payload_of,
-        is_filter: false,
+        filter: None,
         is_counted,
     };
     append_probe(probe, step, table)

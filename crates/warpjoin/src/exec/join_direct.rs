@@ -26,12 +26,7 @@ pub(super) enum Filled {
 
 impl Query<'_> {
     /// The table of a build side, unless it is made of build rows.
-    pub(super) fn filled_directly(
-        &mut self,
-        plan: &JoinPlan,
-        build: &Relation,
-        payload: &[usize],
-    ) -> Result<Filled> {
+    pub(super) fn filled_directly(&mut self, plan: &JoinPlan, build: &Relation, payload: &[usize]) -> Result<Filled> {
         // What NOT IN asks of its build rows is asked of rows.
         if self.devices() > 1 || plan.kind == JoinKind::NotIn || is_nested(plan) {
             return Ok(Filled::Not);
@@ -72,7 +67,7 @@ impl Query<'_> {
         }
         debug_assert_eq!(shape.slots, Slots::Direct(slots));
         rows.shards.push(IntermediateShard { rows: reports[0].rows, columns: vec![] });
-        let shards = vec![JoinShard { slots: table, windows: span, row_list: None }];
+        let shards = vec![JoinShard { slots: table, windows: span, row_list: None, bounds: None }];
         Ok(Filled::Table(Arc::new(JoinTable { shape, shards, build: Arc::new(rows) })))
     }
 }

@@ -189,7 +189,7 @@ impl Query<'_> {
                 stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
                 self.metrics.launches += 1;
             }
-            shards.push(JoinShard { slots: table, windows: span, row_list: None });
+            shards.push(JoinShard { slots: table, windows: span, row_list: None, bounds: None });
             controls.push(control);
         }
         let is_unique = self.bits_of(&controls)? & status::DUPLICATE == 0;
@@ -228,7 +228,7 @@ impl Query<'_> {
                     stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
                     self.metrics.launches += 1;
                 }
-                shards.push(JoinShard { slots: table, windows: count, row_list: None });
+                shards.push(JoinShard { slots: table, windows: count, row_list: None, bounds: None });
                 controls.push(control);
             }
             match self.bits_of(&controls)? {
@@ -337,7 +337,7 @@ impl Query<'_> {
                 stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
                 self.metrics.launches += 1;
             }
-            shards.push(JoinShard { slots, windows, row_list: None });
+            shards.push(JoinShard { slots, windows, row_list: None, bounds: None });
             controls.push(control);
         }
         let bits = self.bits_of(&controls)?;

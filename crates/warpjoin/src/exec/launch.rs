@@ -19,7 +19,10 @@ use crate::{Error, Result};
 
 /// Where a pipeline's sink writes on one device.
 pub(crate) enum Target<'a> {
-    Rows { shard: &'a IntermediateShard, capacity: u64 },
+    Rows {
+        shard: &'a IntermediateShard,
+        capacity: u64,
+    },
     Groups(&'a GroupTarget),
     Partition(&'a PartitionTarget),
     Sketch(&'a SketchTarget),
@@ -344,6 +347,7 @@ impl<'a> Binder<'a> {
             JoinPart::Slots => Arg::Buffer(&shard.slots),
             JoinPart::Windows => Arg::U64(shard.windows),
             JoinPart::RowList => buffer(shard.row_list.as_ref()),
+            JoinPart::Bounds => buffer(shard.bounds.as_ref()),
             JoinPart::PayloadWords => buffer(columns.get(1).and_then(|column| column.values.as_ref())),
             JoinPart::PayloadValues(column) => buffer(columns[1 + column].values.as_ref()),
             JoinPart::PayloadValidity(column) => buffer(columns[1 + column].validity.as_ref()),

@@ -1,23 +1,20 @@
 //! What the optimiser has marked: tables that several joins probe, rows that nobody needs, plans that are run once.
 
-use std::sync::Arc;
-
-use super::join::{append_probe, probe_here};
+use super::join::probe_here;
 use super::query::Query;
 use super::relation::Relation;
-use crate::codegen::{ProbeKey, ProbeKind, ProbeStep};
-use crate::expr::Expr;
-use crate::plan::{JoinPlan, Mark, Plan, PlanKind};
-use crate::{Error, Result};
+use super::runtime_filter::Published;
+use crate::Result;
+use crate::plan::{FilterForm, JoinPlan, Mark, Plan, PlanKind};
 
 impl Query<'_> {
     pub(super) fn marked(&mut self, input: &Plan, mark: &Mark) -> Result<Relation> {
         match mark {
             // The join above has seen it.
             Mark::Published(_) => self.relation(input),
-            Mark::Reduced { table, keys } => {
+            Mark::Reduced { table, keys, test } => {
                 let relation = self.relation(input)?;
-                self.reduced(relation, *table, keys)
+                self.reduced(relation, *table, keys, *test)
             }
             Mark::Shared(number) => self.shared_subplan(input, *number),
         }
@@ -28,11 +25,11 @@ impl Query<'_> {
         let first = if waits_for(&plan.build, &plan.probe) { Some(self.relation(&plan.probe)?) } else { None };
         // Joins with equal build sides have one number.
         let made = match self.published.get(&number) {
-            Some(made) => made.clone(),
+            Some(made) => (made.table.clone(), made.payload_of.clone()),
             None => {
                 let build = self.relation(&plan.build)?;
-                let made = self.broadcast_table(plan, &build)?;
-                self.published.insert(number, made.clone());
+                let made = self.broadcast_table(plan, &build, has_filters(self.plan, number))?;
+                self.published.insert(number, Published::new(made.clone()));
                 made
             }
         };
@@ -42,24 +39,17 @@ impl Query<'_> {
         };
         Ok(probe_here(plan, probe, made, self.options.counts_rows))
     }
+}
 
-    /// Drops rows without a match in a published table.
-    fn reduced(&mut self, relation: Relation, number: usize, keys: &[Expr]) -> Result<Relation> {
-        let made = self.published.get(&number).ok_or_else(|| Error::internal(format!("no table {number} yet")))?;
-        let table = Arc::clone(&made.0);
-        let step = ProbeStep {
-            shape: Arc::clone(&table.shape),
-            key: ProbeKey::Exprs(keys.to_vec()),
-            kind: ProbeKind::Semi,
-            null_equals_null: false,
-            residual: None,
-            output: (0..relation.width).collect(),
-            payload_of: vec![],
-            is_filter: true,
-            is_counted: self.options.counts_rows,
-        };
-        Ok(append_probe(relation, step, table))
-    }
+/// Whether filters are made of the keys of a published table.
+fn has_filters(plan: &Plan, number: usize) -> bool {
+    let mut has_filters = false;
+    visit(plan, &mut |mark| {
+        if let Mark::Reduced { table, test, .. } = mark {
+            has_filters |= *table == number && (test.form != FilterForm::Table || test.has_bounds);
+        }
+    });
+    has_filters
 }
 
 /// Whether a part of `plan` reads a table that a part of `other` publishes.

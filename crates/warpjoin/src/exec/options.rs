@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::plan::FilterForm;
 use crate::{Error, Result};
 
 /// Settings of one query. The default chooses everything by itself.
@@ -39,6 +40,8 @@ pub struct ExecOptions {
     pub join_order: JoinOrder,
     /// Whether finished tables drop rows of other scans.
     pub runtime_filters: RuntimeFilters,
+    /// Bits of a Bloom filter for each build row. `None`: 8 to 16, by what L2 has room for.
+    pub filter_bits: Option<u32>,
     /// Whether plans that occur several times are run once.
     pub share_subplans: bool,
     /// Whether kernels that take long to compile first run in a form that compiles in a third of the time, until the better
@@ -85,6 +88,8 @@ pub enum RuntimeFilters {
     Off,
     /// Wherever it is right, so that tests meet it.
     Always,
+    /// Wherever it is right, and in this form where the keys allow it.
+    AlwaysBy(FilterForm),
 }
 
 /// How rows are brought together for joins on several devices.
@@ -117,11 +122,27 @@ impl Default for ExecOptions {
             ordered_span_min: None,
             join_order: JoinOrder::Auto,
             runtime_filters: RuntimeFilters::Auto,
+            filter_bits: None,
             share_subplans: true,
             quick_kernels: None,
             counts_rows: false,
             hash_bits: 64,
             first_capacity: None,
+        }
+    }
+}
+
+impl RuntimeFilters {
+    /// Wherever it is right.
+    pub(crate) fn is_always(self) -> bool {
+        matches!(self, Self::Always | Self::AlwaysBy(_))
+    }
+
+    /// The form that was asked for.
+    pub(crate) fn form(self) -> Option<FilterForm> {
+        match self {
+            Self::AlwaysBy(form) => Some(form),
+            _ => None,
         }
     }
 }

@@ -169,6 +169,7 @@ impl Query<'_> {
             self.metrics.kernel_ns += kernel_ns;
             self.metrics.pipelines[pipeline].kernel_ns = kernel_ns;
         }
+        self.settle_filters()?;
         self.settle_tests()?;
         self.settle_sorts()
     }

@@ -11,7 +11,8 @@ use super::launch::UploadedColumn;
 use super::metrics::QueryMetrics;
 use super::options::ExecOptions;
 use super::partition::Deferred;
-use super::relation::{JoinTable, Relation, Source};
+use super::relation::{Relation, Source};
+use super::runtime_filter::{FilterFlights, Published};
 use super::shared::SharedRelations;
 use super::sort::{Ordered, SortFlights, Window};
 use super::string_tests::TestResults;
@@ -44,10 +45,14 @@ pub(crate) struct Query<'a> {
     pub customer: Customer,
     /// Rows and groups that a dry run expects of the next group-by.
     pub expected_groups: Option<(f64, f64)>,
+    /// Rows that are wanted of the join that comes next, if not all of them are.
+    pub wanted_rows: Option<u64>,
     /// A build side is being reduced.
     pub is_reducing: bool,
-    /// Tables that several joins probe, by number, and the payload column of each build column.
-    pub published: HashMap<usize, (Arc<JoinTable>, Vec<Option<usize>>)>,
+    /// Tables that several joins probe, by number.
+    pub published: HashMap<usize, Published>,
+    /// Filters of them that nobody has looked at yet.
+    pub filters: Vec<FilterFlights>,
     /// Partitions that nobody has looked at yet.
     pub deferred: Vec<Deferred>,
     /// Host-made columns on the devices, by device and address; each is kept, so that no other gets its address.
@@ -83,8 +88,10 @@ impl<'a> Query<'a> {
             quick: vec![],
             customer: Customer::new(),
             expected_groups: None,
+            wanted_rows: None,
             is_reducing: false,
             published: HashMap::new(),
+            filters: vec![],
             deferred: vec![],
             uploads: HashMap::new(),
             tests: TestResults::default(),
@@ -150,7 +157,8 @@ impl<'a> Query<'a> {
                     let PlanKind::Limit { skip, fetch, .. } = plan.kind else {
                         return Err(Error::internal("a sort without an order"));
                     };
-                    let relation = self.relation(input)?;
+                    let wanted = fetch.map(|fetch| fetch.saturating_add(skip));
+                    let relation = self.wanted_relation(input, wanted)?;
                     self.limited(&relation, skip, fetch)
                 }
             },

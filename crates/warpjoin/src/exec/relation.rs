@@ -92,7 +92,7 @@ pub(crate) struct FinishedGroups {
     pub count: u64,
 }
 
-/// A hash table to probe.
+/// A hash table to probe, or a runtime filter in its place: the words of a bitmap or of a Bloom filter.
 #[derive(Debug)]
 pub(crate) struct JoinTable {
     pub shape: Arc<JoinShape>,
@@ -108,6 +108,8 @@ pub(crate) struct JoinShard {
     pub windows: u64,
     /// Build rows, those of a key side by side; only for duplicate keys.
     pub row_list: Option<Buffer>,
+    /// Lowest and highest key; only of a runtime filter.
+    pub bounds: Option<Buffer>,
 }
 
 impl Relation {
@@ -161,14 +163,13 @@ impl Relation {
             Source::Matches(_, form) => format!("Matches[{form:?}]"),
             Source::Partitioned(..) => "Partitions".to_string(),
         }];
-        words.extend(self.steps.iter().map(|step| {
-            match step {
-                Step::Filter(_) => "Filter",
-                Step::Project(_) => "Project",
-                Step::Probe(step) if step.is_filter => "RuntimeFilter",
-                Step::Probe(_) => "Probe",
-            }
-            .to_string()
+        words.extend(self.steps.iter().map(|step| match step {
+            Step::Filter(_) => "Filter".to_string(),
+            Step::Project(_) => "Project".to_string(),
+            Step::Probe(step) => match step.filter {
+                Some(test) => format!("RuntimeFilter[{}]", test.describe()),
+                None => "Probe".to_string(),
+            },
         }));
         words.join(" -> ")
     }

@@ -207,7 +207,9 @@ impl Query<'_> {
     /// All but `skip` rows, `fetch` at most.
     pub(crate) fn limited(&mut self, relation: &Relation, skip: u64, fetch: Option<u64>) -> Result<Relation> {
         let wanted = fetch.map_or(u64::MAX, |fetch| fetch.saturating_add(skip));
-        let sink = Sink::Materialise((0..relation.width).collect());
+        let columns = (0..relation.width).collect();
+        // Those that write all rows leave out places that a warp finds too few of, and are run again with more.
+        let sink = if wanted == u64::MAX { Sink::Materialise(columns) } else { Sink::Limit { columns, wanted } };
         let (rows, _) = self.run_some_rows(relation, &sink, "Limit", wanted)?;
         // Any rows would do. As they lie, the pages of somebody who turns them have different rows.
         let rows = self.sliced(rows, skip, fetch)?;

@@ -1,9 +1,11 @@
 //! What a join costs on a device: picoseconds by the rates of [`crate::exec::cost`].
 
-use warpjoin_device::DeviceKind;
-
 use crate::Session;
-use crate::exec::cost::{BUILD_ROWS_PS_PER_BYTE, INSERT_PS, ORDERED_INSERT_PS, probe_ps};
+use crate::exec::cost::{
+    BUILD_ROWS_PS_PER_BYTE, CLEAR_PS_PER_BYTE, FilteredTable, INSERT_PS, NEAR_PS, ORDERED_INSERT_PS, filter_form,
+    probe_ps,
+};
+use crate::plan::FilterForm;
 
 /// A probe of a direct table in the order of its keys: neighbours read one line.
 const ORDERED_PROBE_PS: f64 = 3.0;
@@ -17,10 +19,6 @@ const WARP_ROWS: i32 = 32;
 const LISTS: f64 = 2.5;
 /// Launches that lists take beside those of a table of unique keys.
 const LIST_LAUNCHES: f64 = 3.0;
-/// Clearing a table.
-const CLEAR_PS_PER_BYTE: f64 = 0.4;
-/// A launch on a GPU.
-const LAUNCH_PS: f64 = 5e6;
 /// Less is not measured.
 const GAIN_PS_MIN: f64 = 1e5;
 /// A match that is read from a list.
@@ -44,6 +42,7 @@ pub(super) struct Costs {
     l2_bytes: f64,
     /// A launch, and that the host looks at what it reports.
     launch_ps: f64,
+    devices: usize,
 }
 
 /// The side that a table is made of.
@@ -71,13 +70,9 @@ pub(super) struct ProbeSide {
 }
 
 impl Costs {
-    /// Those of the devices of a session. Launches of simulated ones take no time, so that tests meet on few rows what
-    /// GPUs meet on many.
+    /// Those of the devices of a session.
     pub(super) fn of(session: &Session) -> Self {
-        let infos = || session.devices().iter().map(|device| device.info());
-        let l2_bytes = infos().map(|info| info.l2_bytes).min().unwrap_or(0).max(1) as f64;
-        let launch_ps = if session.kind() == DeviceKind::Simulated { 0.0 } else { LAUNCH_PS };
-        Self { l2_bytes, launch_ps }
+        Self { l2_bytes: session.l2_bytes(), launch_ps: session.launch_ps(), devices: session.devices().len() }
     }
 
     /// Gains below this are not worth another plan.
@@ -113,10 +108,32 @@ impl Costs {
         launches * self.launch_ps + build_ps + probe.rows * lookup + idle_ps(probe, lookup) + probe.matches * of_match
     }
 
-    /// A probe of a set of so many keys.
-    pub(super) fn set_probe_ps(&self, rows: f64, span: Option<f64>) -> f64 {
-        let side = BuildSide { rows, unique: true, span, sorted: false, payload_bytes: 0.0 };
-        probe_ps(self.table(&side).0 / self.l2_bytes)
+    /// The cheapest way to test `rows` rows for a match in a table, and what that costs; in the order of the keys, lookups
+    /// in a table that is indexed by them are of neighbours.
+    pub(super) fn filter(&self, side: &BuildSide, rows: f64, is_ordered: bool) -> (FilterForm, f64) {
+        let table = FilteredTable { keys: side.rows, span: side.span, lookup_ps: self.lookup_ps(side, is_ordered) };
+        filter_form(&table, rows, self.l2_bytes, self.launch_ps)
+    }
+
+    /// Whether L2 holds a table.
+    pub(super) fn is_near(&self, side: &BuildSide) -> bool {
+        self.lookup_ps(side, false) <= NEAR_PS
+    }
+
+    /// Devices that have a copy of a table each.
+    pub(super) fn copies(&self) -> f64 {
+        self.devices as f64
+    }
+
+    /// A launch.
+    pub(super) fn launch_ps(&self) -> f64 {
+        self.launch_ps
+    }
+
+    /// A lookup in a table.
+    pub(super) fn lookup_ps(&self, side: &BuildSide, is_ordered: bool) -> f64 {
+        let (table_bytes, is_direct) = self.table(side);
+        if is_ordered && is_direct { ORDERED_PROBE_PS } else { probe_ps(table_bytes / self.l2_bytes) }
     }
 
     /// Bytes of the table, and whether it is indexed by the key.
@@ -133,9 +150,10 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::cost::LAUNCH_PS;
 
     /// An H100.
-    const COSTS: Costs = Costs { l2_bytes: 5e7, launch_ps: LAUNCH_PS };
+    const COSTS: Costs = Costs { l2_bytes: 5e7, launch_ps: LAUNCH_PS, devices: 1 };
 
     fn build(rows: f64) -> BuildSide {
         BuildSide { rows, unique: true, span: None, sorted: false, payload_bytes: 0.0 }
@@ -170,6 +188,6 @@ mod tests {
             let all = COSTS.join_ps(&build(1e6), &probe(6e7, 6e7));
             assert!(few < all, "{alive}");
         }
-        assert!(COSTS.set_probe_ps(1e4, None) < COSTS.set_probe_ps(1e8, None));
+        assert!(COSTS.lookup_ps(&build(1e4), false) < COSTS.lookup_ps(&build(1e8), false));
     }
 }

@@ -171,6 +171,12 @@ impl Estimate {
         Self { columns, view, ..self }
     }
 
+    /// Share of a column's span that the values have which filters leave; `None`: too few sampled rows are left to tell.
+    pub(super) fn span_left(&self, column: usize) -> Option<f64> {
+        let left = self.view.as_ref()?.span_left(column)?;
+        self.columns[column].span.map(|span| (left / span).min(1.0))
+    }
+
     /// Different values of an expression.
     pub(super) fn distinct_of(&self, expr: &Expr) -> f64 {
         match &expr.kind {

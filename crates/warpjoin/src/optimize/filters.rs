@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::cost::Costs;
-use super::estimate::{ColumnEstimate, Estimate, estimate, estimate_node, match_share};
+use super::estimate::{ColumnEstimate, Estimate, estimate, estimate_node};
+use super::filter_tables::{Gain, TableFacts};
 use super::first_column;
 use super::graph::Graph;
 use super::safety::{is_plain, is_plain_expr};
@@ -21,16 +22,11 @@ use crate::exec::{RuntimeFilters, published};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind};
 
-/// A filter must save so many times what it costs.
-const GAIN_MIN: f64 = 1.25;
-/// So many times more rows than a table has are worth a look at it.
-const TABLE_RATIO_MIN: f64 = 4.0;
 /// A row that a group-by takes in.
 const GROUP_PS: f64 = 40.0;
 /// A row that a table is made of.
 const BUILD_PS: f64 = 40.0;
-
-/// A row that is probed with.
+/// A row that is probed with, where L2 holds the table.
 const PROBE_PS: f64 = 4.0;
 
 /// The plan with runtime filters.
@@ -41,61 +37,37 @@ pub(super) fn place(
     filters: RuntimeFilters,
     notes: &mut Vec<String>,
 ) -> Plan {
-    if breakers_in_joins(&plan) == 0 {
+    if !has_join(&plan) {
         return plan;
     }
-    let mut placing = Placing {
-        inputs,
-        costs,
-        is_always: filters == RuntimeFilters::Always,
-        tables: vec![],
-        used: BTreeSet::new(),
-        notes,
-    };
+    let mut placing = Placing { inputs, costs, filters, tables: vec![], used: BTreeSet::new(), notes };
     let (numbered, _) = placing.number(plan);
     let placed = placing.push(numbered, &[]);
     let used = placing.used;
     unpublish(placed, &|number| !used.contains(&number))
 }
 
-/// Build sides and group-bys in the sides of joins: without any, no join has rows to drop but its own.
-fn breakers_in_joins(plan: &Plan) -> usize {
-    fn breakers(plan: &Plan) -> usize {
-        let own = matches!(plan.kind, PlanKind::Join(_) | PlanKind::Aggregate { .. });
-        usize::from(own) + plan.inputs().into_iter().map(breakers).sum::<usize>()
-    }
-    match &plan.kind {
-        PlanKind::Join(join) => breakers(&join.build) + breakers(&join.probe),
-        _ => plan.inputs().into_iter().map(breakers_in_joins).sum(),
-    }
+fn has_join(plan: &Plan) -> bool {
+    matches!(plan.kind, PlanKind::Join(_)) || plan.inputs().into_iter().any(has_join)
 }
 
 /// Rows whose columns have no match in a table are not needed.
 #[derive(Debug, Clone, PartialEq)]
-struct Wish {
-    table: usize,
+pub(super) struct Wish {
+    pub table: usize,
     /// Columns of the node, in the order of the table's keys.
-    columns: Vec<usize>,
+    pub columns: Vec<usize>,
     /// What a row costs where it goes; `None`: to the probe of that very table.
-    row_ps: Option<f64>,
+    pub row_ps: Option<f64>,
 }
 
-/// A table that may be published.
-struct TableFacts {
-    rows: f64,
-    keys: Vec<ColumnEstimate>,
-    /// Share of probe rows that go on.
-    kept: f64,
-    name: String,
-}
-
-struct Placing<'a> {
-    inputs: &'a [Arc<Table>],
-    costs: Costs,
-    is_always: bool,
-    tables: Vec<TableFacts>,
-    used: BTreeSet<usize>,
-    notes: &'a mut Vec<String>,
+pub(super) struct Placing<'a> {
+    pub inputs: &'a [Arc<Table>],
+    pub costs: Costs,
+    pub filters: RuntimeFilters,
+    pub tables: Vec<TableFacts>,
+    pub used: BTreeSet<usize>,
+    pub notes: &'a mut Vec<String>,
 }
 
 impl Placing<'_> {
@@ -112,15 +84,10 @@ impl Placing<'_> {
         let (build, probe) = (below.first().cloned(), below.get(1).cloned());
         let of_plan = estimate_node(&plan, below, self.inputs);
         if let (PlanKind::Join(join), Some(build), Some(probe)) = (&mut plan.kind, build, probe)
-            && let Some(keys) = key_columns(join)
+            && let Some(keys) = column_keys(join)
         {
             let number = self.tables.len();
-            self.tables.push(TableFacts {
-                rows: build.rows,
-                keys: keys.iter().map(|&(column, _)| build.columns[column]).collect(),
-                kept: (of_plan.rows / probe.rows.max(1.0)).min(1.0),
-                name: first_column(&join.build),
-            });
+            self.tables.push(TableFacts::of(join, &keys, &build, of_plan.rows / probe.rows.max(1.0)));
             join.build.replace(|build| marked(build, Mark::Published(number)));
         }
         (plan, of_plan)
@@ -174,12 +141,16 @@ impl Placing<'_> {
         let own = published(&join.build);
         // What the join drops anyway saves its probe only.
         let kept = own.map_or(1.0, |table| self.tables[table].kept);
+        let far = own.map(|table| self.tables[table].side()).filter(|side| !self.costs.is_near(side));
+        let probe_ps = far.map_or(PROBE_PS, |side| self.costs.lookup_ps(&side, false));
         for row_ps in to_probe.iter_mut().filter_map(|wish| wish.row_ps.as_mut()) {
-            *row_ps = *row_ps * kept + PROBE_PS;
+            *row_ps = *row_ps * kept + probe_ps;
         }
         to_build.iter_mut().for_each(|wish| wish.row_ps = Some(BUILD_PS));
+        let mut is_offered = false;
         if let Some(build) = self.push_offered(join, &to_build) {
             join.build = build;
+            is_offered = true;
         } else {
             if let (Some(table), Some(keys)) = (own, key_columns(join)) {
                 let columns = keys.iter().map(|&(_, probe)| probe).collect();
@@ -188,6 +159,9 @@ impl Placing<'_> {
             join.build.replace(|build| self.push(build, &to_build));
         }
         join.probe.replace(|probe| self.push(probe, &to_probe));
+        if let Some(own) = own.filter(|&own| !is_offered && !reads(&join.probe, own)) {
+            self.screen(join, own);
+        }
     }
 
     /// The build side with what the probe side's tables know of its keys; `None` where that is of no use. The build side
@@ -214,7 +188,7 @@ impl Placing<'_> {
 
     /// Whether the keys of the probe side themselves will drop build rows (`exec/join_reduce.rs`), which is better.
     fn is_reduced_later(&self, join: &JoinPlan) -> bool {
-        if self.is_always || join.kind == JoinKind::Inner {
+        if self.filters.is_always() || join.kind == JoinKind::Inner {
             return false;
         }
         let (build, probe) = (estimate(&join.build, self.inputs), estimate(&join.probe, self.inputs));
@@ -223,7 +197,8 @@ impl Placing<'_> {
 
     /// Puts the filters that pay over a scan and what drops its rows already.
     fn apply(&mut self, plan: Plan, wishes: &[Wish]) -> Plan {
-        let mut worth: Vec<(f64, &Wish)> = vec![];
+        let is_always = self.filters.is_always();
+        let mut worth: Vec<(Gain, &Wish)> = vec![];
         let mut rows = None;
         for wish in wishes.iter().filter(|wish| wish.row_ps.is_some()) {
             if !wish.columns.iter().all(|&column| is_plain(&plan, column)) {
@@ -231,27 +206,24 @@ impl Placing<'_> {
             }
             let estimate = rows.get_or_insert_with(|| estimate(&plan, self.inputs));
             let columns: Vec<ColumnEstimate> = wish.columns.iter().map(|&column| estimate.columns[column]).collect();
-            let (share, gain_ps) = self.gain(wish, estimate.rows, &columns);
-            if self.is_always || gain_ps > self.costs.gain_ps_min() {
-                worth.push((share, wish));
+            let gain = self.gain(wish, estimate.rows, &columns);
+            if is_always || gain.gain_ps > self.costs.gain_ps_min() {
+                worth.push((gain, wish));
             }
         }
-        worth.sort_by(|a, b| a.0.total_cmp(&b.0));
+        worth.sort_by(|a, b| a.0.share.total_cmp(&b.0.share));
         let mut plan = plan;
         let mut applied: Vec<&Wish> = vec![];
-        for (share, wish) in worth {
+        for (Gain { share, test, .. }, wish) in worth {
             // Two tables of one key mostly have the same rows in them.
-            if applied
-                .iter()
-                .any(|known| known.columns == wish.columns && (!self.is_always || known.table == wish.table))
-            {
+            if applied.iter().any(|known| known.columns == wish.columns && (!is_always || known.table == wish.table)) {
                 continue;
             }
             applied.push(wish);
             self.used.insert(wish.table);
             let rows = rows.as_ref().map_or(0.0, |estimate| estimate.rows);
             self.notes.push(format!(
-                "runtime filter: table {} of {}:{} drops rows of {}:{}, about {} are left",
+                "runtime filter: table {} of {}:{} drops rows of {}:{}, about {} are left, by {test}",
                 wish.table,
                 self.tables[wish.table].name,
                 self.tables[wish.table].rows.round(),
@@ -260,28 +232,9 @@ impl Placing<'_> {
                 (rows * share).round(),
             ));
             let keys = wish.columns.iter().map(|&column| column_expr(&plan, column)).collect();
-            plan = marked(plan, Mark::Reduced { table: wish.table, keys });
+            plan = marked(plan, Mark::Reduced { table: wish.table, keys, test });
         }
         plan
-    }
-
-    /// Share of rows that is left, and picoseconds that are saved.
-    fn gain(&self, wish: &Wish, rows: f64, columns: &[ColumnEstimate]) -> (f64, f64) {
-        let table = &self.tables[wish.table];
-        let pairs: Vec<_> = table.keys.iter().copied().zip(columns.iter().copied()).collect();
-        // As if each key was in the table once.
-        let distinct = match table.keys.as_slice() {
-            [key] => key.distinct_among(table.rows),
-            _ => table.rows,
-        };
-        let share = (distinct * match_share(&pairs)).min(1.0);
-        if table.rows * TABLE_RATIO_MIN > rows {
-            return (share, 0.0);
-        }
-        let span = if table.keys.len() == 1 { table.keys[0].span } else { None };
-        let cost_ps = rows * self.costs.set_probe_ps(table.rows, span);
-        let saved_ps = rows * (1.0 - share) * wish.row_ps.unwrap_or(0.0);
-        (share, if saved_ps > cost_ps * GAIN_MIN { saved_ps - cost_ps } else { 0.0 })
     }
 }
 
@@ -383,13 +336,17 @@ fn build_key_of(join: &JoinPlan, probe_column: usize) -> Option<usize> {
 }
 
 /// The keys of a table that may be published: pairs of columns of build and probe side.
-fn key_columns(join: &JoinPlan) -> Option<Vec<(usize, usize)>> {
+pub(super) fn column_keys(join: &JoinPlan) -> Option<Vec<(usize, usize)>> {
     let is_kind = matches!(join.kind, JoinKind::Inner | JoinKind::ProbeSemi) && !join.null_equals_null;
-    let pair = |(build, probe): &(Expr, Expr)| {
-        let is_kept = Graph::is_exchangeable(&build.data_type) && build.data_type == probe.data_type;
-        Some((column_of(build)?, column_of(probe)?)).filter(|_| is_kept)
-    };
+    let pair = |(build, probe): &(Expr, Expr)| Some((column_of(build)?, column_of(probe)?));
     if is_kind { join.on.iter().map(pair).collect() } else { None }
+}
+
+/// The same, where other columns that equal the keys may be looked for in the table.
+fn key_columns(join: &JoinPlan) -> Option<Vec<(usize, usize)>> {
+    let is_kept =
+        |(build, probe): &(Expr, Expr)| Graph::is_exchangeable(&build.data_type) && build.data_type == probe.data_type;
+    column_keys(join).filter(|_| join.on.iter().all(is_kept))
 }
 
 /// Wishes with their columns somewhere else; those that lose one are gone.
@@ -426,7 +383,7 @@ fn unpublish(plan: Plan, is_unused: &impl Fn(usize) -> bool) -> Plan {
     }
 }
 
-fn marked(plan: Plan, mark: Mark) -> Plan {
+pub(super) fn marked(plan: Plan, mark: Mark) -> Plan {
     let schema = Arc::clone(&plan.schema);
     Plan { kind: PlanKind::Marked { input: Box::new(plan), mark }, schema }
 }
@@ -438,7 +395,7 @@ fn column_of(expr: &Expr) -> Option<usize> {
     }
 }
 
-fn column_expr(plan: &Plan, column: usize) -> Expr {
+pub(super) fn column_expr(plan: &Plan, column: usize) -> Expr {
     let field = plan.schema.field(column);
     Expr::column(column, field.data_type().clone(), field.is_nullable())
 }

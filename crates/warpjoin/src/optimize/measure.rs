@@ -15,6 +15,9 @@ use crate::column::Dictionary;
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 use crate::table::SampledValues;
 
+/// Rows that tell between which values the others are.
+const RANGE_ROWS_MIN: usize = 8;
+
 /// The rows of a table's sample as the columns of a plan node.
 #[derive(Debug, Clone)]
 pub(super) struct SampleView {
@@ -73,6 +76,19 @@ impl SampleView {
     /// Rows that are left and rows there were.
     pub(super) fn counts(&self) -> (f64, f64) {
         (self.alive.iter().filter(|&&alive| alive).count() as f64, self.alive.len() as f64)
+    }
+
+    /// How far apart the integers are that the rows which are left have in a column.
+    pub(super) fn span_left(&self, column: usize) -> Option<f64> {
+        let Values { data: Data::Ints(values), valid } = self.column(column)? else { return None };
+        let is_left = |row: &usize| self.alive[*row] && valid.as_ref().is_none_or(|valid| valid[*row]);
+        let left: Vec<i128> = (0..values.len()).filter(is_left).map(|row| values[row]).collect();
+        if left.len() < RANGE_ROWS_MIN {
+            return None;
+        }
+        let span = left.iter().max()?.wrapping_sub(*left.iter().min()?) as u128 as f64;
+        // Rows that are not in the sample are a bit beyond those that are.
+        Some(span * (left.len() + 1) as f64 / (left.len() - 1) as f64 + 1.0)
     }
 
     fn evaluate(&self, expr: &Expr) -> Option<Values> {

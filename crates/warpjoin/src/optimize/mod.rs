@@ -11,6 +11,7 @@
 mod cost;
 mod eager;
 mod estimate;
+mod filter_tables;
 mod filters;
 mod graph;
 mod measure;

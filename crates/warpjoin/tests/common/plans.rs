@@ -18,6 +18,8 @@ pub(crate) struct Verdict {
     pub(crate) faults: u8,
     /// Where the plan has an order or a limit: what may stand where.
     pub(crate) order: Option<Order>,
+    /// Devices may stop before they meet a fault.
+    pub(crate) is_limited: bool,
 }
 
 /// Why there are no rows.
@@ -27,6 +29,11 @@ pub(crate) enum Stop {
     Fault,
     /// More rows than the oracle wants to make.
     TooLarge,
+}
+
+/// Whether not all rows are looked at by somebody: what would fail may be among the others.
+fn is_limited(plan: &Plan) -> bool {
+    matches!(plan.kind, PlanKind::Limit { fetch: Some(_), .. }) || plan.inputs().into_iter().any(is_limited)
 }
 
 /// Numbers of a row, unscaled.
@@ -49,7 +56,7 @@ pub(crate) fn interpret(plan: &Plan, inputs: &[Vec<Row>]) -> Verdict {
     if rows.as_ref().is_ok_and(|rows| rows.iter().flatten().any(|v| matches!(v, V::Poison(_)))) {
         rows = Err(Stop::Fault);
     }
-    Verdict { rows, faults: oracle.evaluator.faults.get(), order }
+    Verdict { rows, faults: oracle.evaluator.faults.get(), order, is_limited: is_limited(plan) }
 }
 
 pub(super) struct Oracle<'a> {

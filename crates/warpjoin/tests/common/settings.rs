@@ -4,6 +4,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, RuntimeFilters};
+use warpjoin::plan::FilterForm;
 use warpjoin::{ExecOptions, JoinForm};
 
 /// How a case is run. What is not said here is the default.
@@ -24,6 +25,7 @@ pub(crate) struct Settings {
     pub(crate) sort_few_rows: Option<u32>,
     pub(crate) join_order: JoinOrder,
     pub(crate) runtime_filters: RuntimeFilters,
+    pub(crate) filter_bits: Option<u32>,
     pub(crate) counts_rows: bool,
     pub(crate) quick_kernels: bool,
     /// Leaves the result on the devices, and downloads it from there.
@@ -48,6 +50,7 @@ impl Default for Settings {
             sort_few_rows: None,
             join_order: JoinOrder::AsGiven,
             runtime_filters: RuntimeFilters::Off,
+            filter_bits: None,
             counts_rows: false,
             quick_kernels: false,
             keeps: false,
@@ -72,6 +75,7 @@ impl Settings {
             sort_few_rows: self.sort_few_rows,
             join_order: self.join_order,
             runtime_filters: self.runtime_filters,
+            filter_bits: self.filter_bits,
             counts_rows: self.counts_rows,
             quick_kernels: Some(self.quick_kernels),
             ..ExecOptions::default()
@@ -109,9 +113,17 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         reduced_rows_min: *[None, Some(0), Some(20)].choose(rng).expect("some"),
         sort_few_rows: *[None, Some(0), Some(20)].choose(rng).expect("some"),
         join_order: *[JoinOrder::Auto, JoinOrder::AsGiven, JoinOrder::Seeded(rng.random())].choose(rng).expect("some"),
-        runtime_filters: *[RuntimeFilters::Auto, RuntimeFilters::Off, RuntimeFilters::Always]
-            .choose(rng)
-            .expect("some"),
+        runtime_filters: *[
+            RuntimeFilters::Auto,
+            RuntimeFilters::Off,
+            RuntimeFilters::Always,
+            RuntimeFilters::AlwaysBy(FilterForm::Table),
+            RuntimeFilters::AlwaysBy(FilterForm::Bitmap),
+            RuntimeFilters::AlwaysBy(FilterForm::Bloom),
+        ]
+        .choose(rng)
+        .expect("some"),
+        filter_bits: *[None, Some(1), Some(3)].choose(rng).expect("some"),
         counts_rows: rng.random_bool(0.1),
         quick_kernels: rng.random_bool(0.1),
     }

@@ -22,7 +22,7 @@ use arrow::datatypes::DataType;
 use warpjoin::JoinForm;
 use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, RuntimeFilters};
 use warpjoin::expr::Expr;
-use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
+use warpjoin::plan::{AggregateCall, AggregateFunction, FilterForm, JoinKind, JoinPlan, Plan, PlanKind};
 
 use super::case::{Case, Outcome};
 use super::data::batch;
@@ -120,6 +120,22 @@ pub(crate) fn settings() -> Vec<Settings> {
             join_order: JoinOrder::Seeded(9),
             runtime_filters: RuntimeFilters::Always,
             distribution: Exchange,
+            ..usual.clone()
+        },
+        Settings { runtime_filters: RuntimeFilters::AlwaysBy(FilterForm::Bitmap), ..usual.clone() },
+        Settings {
+            devices: 2,
+            join_order: JoinOrder::Seeded(3),
+            runtime_filters: RuntimeFilters::AlwaysBy(FilterForm::Bitmap),
+            ..usual.clone()
+        },
+        Settings { runtime_filters: RuntimeFilters::AlwaysBy(FilterForm::Bloom), ..usual.clone() },
+        Settings {
+            devices: 4,
+            join_order: JoinOrder::Seeded(7),
+            runtime_filters: RuntimeFilters::AlwaysBy(FilterForm::Bloom),
+            filter_bits: Some(1),
+            hash_bits: 5,
             ..usual.clone()
         },
         Settings { devices: 8, lanes: Some(1), distribution: Exchange, hash_bits: 5, keeps: true, ..usual },
