@@ -8,11 +8,11 @@
 // A frame is a run of rows of the partition: [first, end). Where sums are exact that of a frame is a difference of two rows
 // of one scan. Others take a scan that begins where the frame does, one from behind that begins where it ends, or, of frames
 // of a fixed length, both over stretches of that length, of which a frame touches two: its rows are the end of the one and
-// the beginning of the other. (van Herk 1992, Gil and Werman 1993.)
+// the beginning of the other. (van Herk 1992, Gil and Werman 1993.) Frames of any other length take a tree.
 //
 // Status: WJ_STATUS_FULL where a block waited in vain, which no block does whose predecessors run.
-#include "wj/accumulate.cuh"
 #include "wj/scan.cuh"
+#include "wj/window.cuh"
 
 struct WindowBoundsParams {
     u64 rows;
@@ -70,12 +70,7 @@ WJ_ENTRY(window_bounds, WindowBoundsParams, WJ_BLOCK_THREADS) {
 }
 
 struct WindowScanParams {
-    const u8* values;    // null: all are the base
-    const u8* validity;  // a byte a row; null: all are there
-    u64 kind;            // of the values: WJ_WINDOW_INT, _F32, _F64
-    u64 width;           // bytes
-    u64 base;            // of integers of up to 8 bytes
-    u64 flip;            // of maxima: all ones, so that they are minima
+    WindowValues v;
     const u32* segments; // rows: numbers of partitions or peers
     u64 period;          // segments end after multiples of it, too; 0: they don't
     u64 is_backward;
@@ -88,42 +83,6 @@ struct WindowScanParams {
     u64* control;
 };
 
-WJ_DEVICE u64 stored_value(const u8* values, u64 width, u64 row) {
-    switch (width) {
-        case 0: return 0;
-        case 1: return values[row];
-        case 2: return reinterpret_cast<const u16*>(values)[row];
-        case 4: return reinterpret_cast<const u32*>(values)[row];
-        default: return reinterpret_cast<const u64*>(values)[row];
-    }
-}
-
-WJ_DEVICE f64 stored_double(const WindowScanParams& p, u64 row) {
-    return p.kind == WJ_WINDOW_F32 ? (f64)reinterpret_cast<const f32*>(p.values)[row]
-                                   : reinterpret_cast<const f64*>(p.values)[row];
-}
-
-// What a value adds to a sum.
-WJ_DEVICE void addend(const WindowScanParams& p, u64 row, u64& value) {
-    value = p.width == 16 ? (u64)reinterpret_cast<const u128*>(p.values)[row]
-                          : p.base + stored_value(p.values, p.width, row);
-}
-WJ_DEVICE void addend(const WindowScanParams& p, u64 row, u128& value) {
-    value = p.width == 16 ? reinterpret_cast<const u128*>(p.values)[row]
-                          : (u128)((i128)(i64)p.base + stored_value(p.values, p.width, row));
-}
-WJ_DEVICE void addend(const WindowScanParams& p, u64 row, f64& value) { value = stored_double(p, row); }
-
-// A code whose unsigned order is that of the values. Stored integers of up to 8 bytes are such codes.
-WJ_DEVICE void order_code(const WindowScanParams& p, u64 row, u64& code) {
-    code = p.kind == WJ_WINDOW_INT ? stored_value(p.values, p.width, row) : order_code_f64(stored_double(p, row));
-    code ^= p.flip;
-}
-WJ_DEVICE void order_code(const WindowScanParams& p, u64 row, u128& code) {
-    code = reinterpret_cast<const u128*>(p.values)[row] ^ (u128)1 << 127;
-    if (p.flip != 0) code = ~code;
-}
-
 template <class Op, class ValueAt>
 WJ_DEVICE void scan_argument(const WindowScanParams& p, ValueAt value_at) {
     typedef typename Op::T T;
@@ -135,7 +94,7 @@ WJ_DEVICE void scan_argument(const WindowScanParams& p, ValueAt value_at) {
         tiles, p.rows,
         [&](u64 row, u32) {
             const u64 at = place(row);
-            return p.validity == nullptr || p.validity[at] != 0 ? value_at(at) : T(0);
+            return is_there(p.v, at) ? value_at(at) : T(0);
         },
         [&](u64 row) {
             if (row == 0) return true;
@@ -152,7 +111,7 @@ template <class T>
 WJ_DEVICE void scan_sums(const WindowScanParams& p) {
     scan_argument<AddOf<T>>(p, [&](u64 row) {
         T value;
-        addend(p, row, value);
+        addend(p.v, row, value);
         return value;
     });
 }
@@ -161,7 +120,7 @@ template <class T>
 WJ_DEVICE void scan_maxima(const WindowScanParams& p) {
     scan_argument<MaxOf<T>>(p, [&](u64 row) {
         T code;
-        order_code(p, row, code);
+        order_code(p.v, row, code);
         return code;
     });
 }
@@ -174,49 +133,6 @@ WJ_ENTRY(window_add_128, WindowScanParams, WJ_BLOCK_THREADS) { scan_sums<u128>(p
 WJ_ENTRY(window_add_f64, WindowScanParams, WJ_BLOCK_THREADS) { scan_sums<f64>(p); }
 WJ_ENTRY(window_max_64, WindowScanParams, WJ_BLOCK_THREADS) { scan_maxima<u64>(p); }
 WJ_ENTRY(window_max_128, WindowScanParams, WJ_BLOCK_THREADS) { scan_maxima<u128>(p); }
-
-// What is known of the rows, and the frame that is asked for.
-struct WindowRows {
-    const u32* partitions;
-    const u32* groups;
-    const u32* partition_rows;
-    const u32* group_rows;
-    const u64* total;
-    u64 rows;
-    u64 start_kind;   // WJ_WINDOW_PARTITION, _ROWS or _GROUPS
-    u64 start_offset; // an i64
-    u64 end_kind;
-    u64 end_offset;
-};
-
-// Rows from `first` on, up to `end`; first <= end.
-struct RowRun {
-    i64 first;
-    i64 end;
-};
-
-WJ_DEVICE RowRun partition_of(const WindowRows& w, u64 row) {
-    const u32 partition = w.partitions[row];
-    return {(i64)w.partition_rows[partition], (i64)w.partition_rows[partition + 1]};
-}
-
-WJ_DEVICE i64 within(const RowRun& run, i64 row) { return row < run.first ? run.first : row > run.end ? run.end : row; }
-
-// Where a bound is; `is_end`: the row behind it.
-WJ_DEVICE i64 bound_of(const WindowRows& w, const RowRun& partition, u64 row, u64 kind, u64 offset, bool is_end) {
-    if (kind == WJ_WINDOW_PARTITION) return is_end ? partition.end : partition.first;
-    if (kind == WJ_WINDOW_ROWS) return within(partition, (i64)row + (i64)offset + (is_end ? 1 : 0));
-    const i64 group = (i64)w.groups[row] + (i64)offset;
-    if (group < 0) return partition.first;
-    if (group >= (i64)*w.total) return partition.end;
-    return within(partition, (i64)w.group_rows[group + (is_end ? 1 : 0)]);
-}
-
-WJ_DEVICE RowRun frame_of(const WindowRows& w, const RowRun& partition, u64 row) {
-    const i64 first = bound_of(w, partition, row, w.start_kind, w.start_offset, false);
-    const i64 end = bound_of(w, partition, row, w.end_kind, w.end_offset, true);
-    return {first, end < first ? first : end};
-}
 
 // A sum over rows of a partition, from a scan of it.
 template <class T>
@@ -281,9 +197,9 @@ WJ_ENTRY(window_place, WindowPlaceParams, WJ_BLOCK_THREADS) {
 
 struct WindowOfParams {
     WindowRows w;
-    u64 form;            // WJ_WINDOW_DIFFERENCE, _FORWARD, _BACKWARD or _STRETCHES
+    u64 form;            // WJ_WINDOW_DIFFERENCE, _FORWARD, _BACKWARD, _STRETCHES or _TREE
     u64 period;          // rows of a stretch
-    const u8* forward;   // scans
+    const u8* forward;   // scans; of _TREE: level behind level
     const u8* backward;
     const u32* counts;   // of values that are there, by partition; null: all are
     u64 kind;            // of the argument, for minima and maxima
@@ -292,7 +208,51 @@ struct WindowOfParams {
     u64 flip;
     u8* out;             // null: all are the same
     u8* validity;
+    WindowValues v;      // the argument, of _TREE
+    const u8* totals;    // of _TREE: levels from 1 on
 };
+
+// What a value is for an operation: an addend, or a code.
+WJ_DEVICE f64 operand(const AddOf<f64>&, const WindowValues& v, u64 row) { return stored_double(v, row); }
+template <class T>
+WJ_DEVICE T operand(const MaxOf<T>&, const WindowValues& v, u64 row) {
+    T code;
+    order_code(v, row, code);
+    return code;
+}
+
+// The same of a frame by a tree, whose nodes are runs of WJ_WINDOW_FANOUT (window_frames.cu): on each level what is left of
+// the frame ends with its first run, and begins with its last one, until it lies in one run.
+template <class Op>
+WJ_DEVICE typename Op::T of_tree(const WindowOfParams& p, const RowRun& frame) {
+    typedef typename Op::T T;
+    const T* forward = reinterpret_cast<const T*>(p.forward);
+    const T* backward = reinterpret_cast<const T*>(p.backward);
+    const T* totals = reinterpret_cast<const T*>(p.totals);
+    u64 first = (u64)frame.first, last = (u64)frame.end - 1;
+    T before = 0, behind = 0;
+    u64 level_first = 0, level_rows = p.w.rows;  // where the level is among all of them
+    for (u32 level = 0; level < WJ_WINDOW_LEVELS_MAX; ++level) {
+        if (first / WJ_WINDOW_FANOUT == last / WJ_WINDOW_FANOUT) {
+            for (u64 at = first; at <= last; ++at) {
+                const T value = level != 0          ? totals[level_first - p.w.rows + at]
+                                : is_there(p.v, at) ? operand(Op(), p.v, at)
+                                                    : T(0);
+                before = Op::of(before, value);
+            }
+            break;
+        }
+        before = Op::of(before, backward[level_first + first]);
+        behind = Op::of(forward[level_first + last], behind);
+        first = first / WJ_WINDOW_FANOUT + 1;
+        last = last / WJ_WINDOW_FANOUT;
+        if (first == last) break;
+        last -= 1;
+        level_first += level_rows;
+        level_rows = (level_rows + WJ_WINDOW_FANOUT - 1) / WJ_WINDOW_FANOUT;
+    }
+    return Op::of(before, behind);
+}
 
 // What the scans say of a frame that is not empty.
 template <class Op>
@@ -300,6 +260,7 @@ WJ_DEVICE typename Op::T of_frame(const WindowOfParams& p, const RowRun& partiti
     typedef typename Op::T T;
     const T* forward = reinterpret_cast<const T*>(p.forward);
     const T* backward = reinterpret_cast<const T*>(p.backward);
+    if (p.form == WJ_WINDOW_TREE) return of_tree<Op>(p, frame);
     if (p.form == WJ_WINDOW_FORWARD) return forward[frame.end - 1];
     if (p.form == WJ_WINDOW_BACKWARD) return backward[frame.first];
     const u32 period = (u32)p.period;

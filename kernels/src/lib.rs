@@ -41,6 +41,7 @@ pub const HEADERS: &[KernelFile] = files![
     "wj/matches.cuh",
     "wj/pipeline.cuh",
     "wj/scan.cuh",
+    "wj/window.cuh",
 ];
 
 /// Hash tables of joins.
@@ -61,6 +62,10 @@ pub const TOP_K: KernelFile = KernelFile { name: "top_k.cu", text: include_str!(
 
 /// Window functions over sorted rows.
 pub const WINDOW: KernelFile = KernelFile { name: "window.cu", text: include_str!("../window.cu") };
+
+/// Frames of windows by distances, and trees over rows.
+pub const WINDOW_FRAMES: KernelFile =
+    KernelFile { name: "window_frames.cu", text: include_str!("../window_frames.cu") };
 
 /// Columns of tables to words, and back.
 pub const WORDS: KernelFile = KernelFile { name: "words.cu", text: include_str!("../words.cu") };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::error::DataFusionError;
-use datafusion::physical_plan::collect;
+use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use sqllogictest::{DefaultColumnType, Record, parse_file};
 use warpjoin_cli::answers::{Answer, RowOrder, Verdict};
@@ -42,6 +42,20 @@ pub struct FileResult {
     pub failures: Vec<String>,
     /// Why operators stayed on the CPU, and how often.
     pub reasons: BTreeMap<String, usize>,
+}
+
+impl FileResult {
+    fn count(&mut self, placement: &Placement) {
+        let finished = placement.device.iter().filter(|part| part.fallback.is_none());
+        let on_devices: usize = finished.map(|part| part.joins + part.aggregates).sum();
+        let all_on_devices = placement.joins() + placement.aggregates();
+        let on_cpu = placement.cpu.iter().filter(|node| node.is_operator).count() + (all_on_devices - on_devices);
+        self.with_operators += usize::from(on_devices + on_cpu > 0);
+        self.on_devices += usize::from(on_devices > 0);
+        if on_cpu > 0 {
+            *self.reasons.entry(describe(placement)).or_default() += 1;
+        }
+    }
 }
 
 /// The folder of DataFusion's .slt files.
@@ -78,6 +92,7 @@ pub async fn run_datafusion_file(
     stock: &Engine,
     (first, every): (usize, usize),
 ) -> Result<FileResult, SltError> {
+    let plans_only = std::env::var("WARPJOIN_FILES_PLAN").is_ok_and(|value| value == "1");
     let records = parse_file::<DefaultColumnType>(file).map_err(|error| SltError::File(error.to_string()))?;
     let (expected, actual) = (stock.session(), engine.session());
     let mut result = FileResult::default();
@@ -103,6 +118,19 @@ pub async fn run_datafusion_file(
         if number % every != first % every {
             continue;
         }
+        if plans_only {
+            let Ok(plan) = plan_of(&actual, &sql).await else { continue };
+            result.queries += 1;
+            let placement = Placement::of(&plan);
+            result.count(&placement);
+            // Sorts and windows, too.
+            for node in placement.cpu.iter().filter(|node| !node.is_operator) {
+                if let Some(reason) = &node.reason {
+                    *result.reasons.entry(format!("{} is on the CPU: {reason}", node.name)).or_default() += 1;
+                }
+            }
+            continue;
+        }
         let Ok((wanted, _)) = run(&expected, &sql).await else { continue };
         result.queries += 1;
         let outcome = run(&actual, &sql).await;
@@ -115,15 +143,7 @@ pub async fn run_datafusion_file(
             Err(error) => Some(format!("an error: {error}")),
         };
         if let Ok((_, placement)) = &outcome {
-            let finished = placement.device.iter().filter(|part| part.fallback.is_none());
-            let on_devices: usize = finished.map(|part| part.joins + part.aggregates).sum();
-            let all_on_devices = placement.joins() + placement.aggregates();
-            let on_cpu = placement.cpu.iter().filter(|node| node.is_operator).count() + (all_on_devices - on_devices);
-            result.with_operators += usize::from(on_devices + on_cpu > 0);
-            result.on_devices += usize::from(on_devices > 0);
-            if on_cpu > 0 {
-                *result.reasons.entry(describe(placement)).or_default() += 1;
-            }
+            result.count(placement);
         }
         if let Some(difference) = difference {
             if is_ambiguous(&expected, &sql, &wanted).await {
@@ -155,11 +175,14 @@ async fn is_ambiguous(context: &SessionContext, sql: &str, wanted: &Answer) -> b
     differs
 }
 
+async fn plan_of(context: &SessionContext, sql: &str) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+    context.sql(sql).await?.create_physical_plan().await
+}
+
 async fn run(context: &SessionContext, sql: &str) -> Result<(Answer, Placement), DataFusionError> {
     let work = async {
-        let frame = context.sql(sql).await?;
-        let task = Arc::new(frame.task_ctx());
-        let plan = frame.create_physical_plan().await?;
+        let plan = plan_of(context, sql).await?;
+        let task = context.task_ctx();
         let batches = collect(Arc::clone(&plan), task).await?;
         Ok((Answer::new(plan.schema(), &batches)?, Placement::of(&plan)))
     };

@@ -10,6 +10,7 @@ use crate::config::WarpjoinOptions;
 use crate::placement::PlacementRule;
 use crate::rule::WarpjoinRule;
 use crate::runtime::WarpjoinRuntime;
+use crate::window_filters::WindowFilters;
 
 /// Name of the rule of DataFusion before which plans are put on devices: it then repartitions and
 /// sorts around our nodes as they need it.
@@ -48,8 +49,13 @@ impl WarpjoinSessionStateBuilder for SessionStateBuilder {
             Some(optimizer) => optimizer.rules,
             None => PhysicalOptimizer::new().rules,
         };
+        let mut logical = self.optimizer().take().unwrap_or_default();
+        logical.rules.retain(|rule| rule.name() != WindowFilters::NAME);
+        logical.rules.push(Arc::new(WindowFilters));
         // Rules that were appended one by one come after ours: they may want to see the device nodes.
-        self.with_config(config).with_physical_optimizer_rules(insert_rules(rules, runtime))
+        self.with_config(config)
+            .with_optimizer_rules(logical.rules)
+            .with_physical_optimizer_rules(insert_rules(rules, runtime))
     }
 }
 

@@ -33,6 +33,7 @@ mod statistics;
 mod template;
 mod thread;
 mod translate;
+mod window_filters;
 mod worker;
 
 pub use warpjoin::exec::{JoinOrder, RuntimeFilters};

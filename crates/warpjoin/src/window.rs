@@ -71,6 +71,27 @@ pub enum FrameBound {
     Rows(i64),
     /// The first or last one of the peers that come so many different rows of the order behind; 0: its own peers.
     Groups(i64),
+    /// The first or last row whose key is that far away, or nearer; of windows with one key. What a null is away from are
+    /// nulls. Unsigned keys less a distance are 0 at least. Where no key of the type is that far away the bound is the
+    /// partition's; if nulls stand there, the query ends with a reason, as DataFusion's answer depends on whether it
+    /// goes through the rows from behind.
+    Range {
+        /// In the direction of the order, or against it.
+        is_following: bool,
+        /// How far.
+        distance: Distance,
+    },
+}
+
+/// How far keys are from each other; never less than nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Distance {
+    /// In units of the key's type: of integers, the last digit of decimals, days, ticks of timestamps.
+    Units(i128),
+    /// Of dates: so many months, of which the last day may be earlier, then so many days.
+    Months(u32, u32),
+    /// Of floats: bits of a finite double, added in the key's type.
+    Double(u64),
 }
 
 impl Frame {
@@ -86,6 +107,13 @@ impl Frame {
             }
             _ => None,
         }
+    }
+}
+
+impl FrameBound {
+    /// Whether it is found by distances of keys.
+    pub(crate) fn is_range(self) -> bool {
+        matches!(self, Self::Range { .. })
     }
 }
 
@@ -120,6 +148,20 @@ impl fmt::Display for FrameBound {
             Self::Partition => f.write_str("partition"),
             Self::Rows(rows) => write!(f, "{rows:+} rows"),
             Self::Groups(groups) => write!(f, "{groups:+} peers"),
+            Self::Range { is_following, distance } => {
+                write!(f, "{distance} {}", if *is_following { "behind" } else { "before" })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Distance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Units(units) => write!(f, "{units}"),
+            Self::Months(months, 0) => write!(f, "{months} months"),
+            Self::Months(months, days) => write!(f, "{months} months and {days} days"),
+            Self::Double(bits) => write!(f, "{}", f64::from_bits(*bits)),
         }
     }
 }

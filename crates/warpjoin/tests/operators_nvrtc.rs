@@ -107,6 +107,7 @@ fn kernels_compile_for_every_architecture() {
         warpjoin_kernels::SORT,
         warpjoin_kernels::TOP_K,
         warpjoin_kernels::WINDOW,
+        warpjoin_kernels::WINDOW_FRAMES,
         warpjoin_kernels::HASH_TABLE,
         warpjoin_kernels::HASH_LISTS,
         warpjoin_kernels::STRINGS,

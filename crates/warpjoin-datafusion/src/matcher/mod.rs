@@ -14,6 +14,7 @@ mod row_wise;
 mod sort;
 mod union;
 mod window;
+mod window_frame;
 
 use std::sync::Arc;
 

@@ -33,6 +33,7 @@ use warpjoin::window::{Frame, FrameBound, WindowCall, WindowFunction};
 use super::aggregate::Call;
 use super::candidate::{Candidate, Operators};
 use super::relation::{PhysicalExprs, Relation, checked};
+use super::window_frame::frame_of;
 use super::{Matcher, Outcome};
 use crate::translate::translate;
 
@@ -154,14 +155,14 @@ impl Relation {
             return Err(Reason::Aggregate("of windows with several partitions or orders".to_string()));
         }
         let keys: PhysicalExprs = order_by.iter().map(|key| Arc::clone(&key.expr)).collect();
-        let order_by = (self.translate_all(&keys)?.into_iter().zip(order_by))
+        let order_by: Vec<SortKey> = (self.translate_all(&keys)?.into_iter().zip(order_by))
             .map(|(expr, key)| SortKey {
                 expr,
                 descending: key.options.descending,
                 nulls_first: key.options.nulls_first,
             })
             .collect();
-        let calls = exprs.iter().map(|expr| self.window_call(expr.as_ref())).collect::<Result<_, _>>()?;
+        let calls = exprs.iter().map(|expr| self.window_call(expr.as_ref(), &order_by)).collect::<Result<_, _>>()?;
         let (input, partition_by) = (self.input(), self.translate_all(partition_by)?);
         let kind = PlanKind::Window { input, partition_by, order_by, calls };
         checked(Plan { kind, schema: Arc::clone(schema) })
@@ -235,7 +236,7 @@ impl Relation {
         Some(Relation::new(plan))
     }
 
-    fn window_call(&self, expr: &dyn WindowExpr) -> Result<WindowCall, Reason> {
+    fn window_call(&self, expr: &dyn WindowExpr, order_by: &[SortKey]) -> Result<WindowCall, Reason> {
         let field = expr.field().map_err(|error| Reason::Node(error.to_string()))?;
         let data_type = field.data_type().clone();
         if let Some(standard) = expr.as_any().downcast_ref::<StandardWindowExpr>() {
@@ -243,7 +244,7 @@ impl Relation {
             let Some(function) = function.as_any().downcast_ref::<WindowUDFExpr>() else {
                 return Err(Reason::Aggregate(expr.name().to_string()));
             };
-            return self.standard_call(function, expr.get_window_frame(), data_type);
+            return self.standard_call(function, (expr.get_window_frame(), order_by), data_type);
         }
         let plain = expr.as_any().downcast_ref::<PlainAggregateWindowExpr>();
         let sliding = expr.as_any().downcast_ref::<SlidingAggregateWindowExpr>();
@@ -265,7 +266,7 @@ impl Relation {
             AggregateFunction::Last => WindowFunction::Last,
             function => WindowFunction::Aggregate(function),
         };
-        let frame = frame_of(expr.get_window_frame())?;
+        let frame = frame_of(expr.get_window_frame(), order_by)?;
         Ok(WindowCall { function, argument: call.argument, default: None, frame, data_type })
     }
 
@@ -273,7 +274,7 @@ impl Relation {
     fn standard_call(
         &self,
         expr: &WindowUDFExpr,
-        frame: &WindowFrame,
+        (frame, order_by): (&WindowFrame, &[SortKey]),
         data_type: DataType,
     ) -> Result<WindowCall, Reason> {
         let name = expr.fun().name();
@@ -319,7 +320,7 @@ impl Relation {
             WindowFunction::Shift(if *shift.kind() == WindowShiftKind::Lag { rows.saturating_neg() } else { rows })
         } else if let Some(nth) = implementation.downcast_ref::<NthValue>() {
             reads_value = true;
-            call.frame = frame_of(frame)?;
+            call.frame = frame_of(frame, order_by)?;
             match (nth.kind(), number(1)) {
                 (NthValueKind::First, _) => WindowFunction::First,
                 (NthValueKind::Last, _) => WindowFunction::Last,
@@ -358,7 +359,7 @@ fn in_finer_order(call: WindowCall, keys: usize) -> Option<WindowCall> {
     // Without keys all rows of a partition are peers.
     let bound = |bound: FrameBound| match bound {
         FrameBound::Groups(0) if keys == 0 => Some(FrameBound::Partition),
-        FrameBound::Groups(_) => None,
+        FrameBound::Groups(_) | FrameBound::Range { .. } => None,
         bound => Some(bound),
     };
     match call.function {
@@ -384,29 +385,6 @@ fn integer(expr: Option<&Arc<dyn PhysicalExpr>>) -> Option<i64> {
         ScalarValue::Int64(number) => number,
         _ => None,
     }
-}
-
-/// The rows of a partition that count.
-fn frame_of(frame: &WindowFrame) -> Result<Frame, Reason> {
-    let bound = |bound: &WindowFrameBound| {
-        let offset = |value: &ScalarValue, sign: i64| match value {
-            ScalarValue::UInt64(Some(rows)) => Some(sign * i64::try_from(*rows).unwrap_or(i64::MAX)),
-            _ => None,
-        };
-        let places = match bound {
-            _ if bound.is_unbounded() => return Ok(FrameBound::Partition),
-            WindowFrameBound::CurrentRow => Some(0),
-            WindowFrameBound::Preceding(rows) => offset(rows, -1),
-            WindowFrameBound::Following(rows) => offset(rows, 1),
-        };
-        match (frame.units, places) {
-            (WindowFrameUnits::Rows, Some(rows)) => Ok(FrameBound::Rows(rows)),
-            (WindowFrameUnits::Groups, Some(groups)) => Ok(FrameBound::Groups(groups)),
-            (WindowFrameUnits::Range, Some(0)) if *bound == WindowFrameBound::CurrentRow => Ok(FrameBound::Groups(0)),
-            _ => Err(Reason::Aggregate("of a frame by distances of values".to_string())),
-        }
-    };
-    Ok(Frame { start: bound(&frame.start_bound)?, end: bound(&frame.end_bound)? })
 }
 
 /// A filter is not to be seen by others in any other way; what is printed otherwise counts as one.

@@ -85,6 +85,10 @@ pub(crate) mod top_k_state {
 /// Rows of a tile of a window's scan that one thread takes, and words of the keys that it looks at.
 pub(crate) const WINDOW_ITEMS: u32 = 8;
 pub(crate) const WINDOW_WORDS: usize = 16;
+/// Values of a node of a window's tree: a lane each.
+pub(crate) const WINDOW_FANOUT: u64 = 32;
+/// Levels of it, of 2^31 rows.
+const WINDOW_LEVELS_MAX: u64 = 7;
 
 /// What the kernels of windows tell apart.
 pub(crate) mod window_kind {
@@ -92,6 +96,11 @@ pub(crate) mod window_kind {
     pub(crate) const PARTITION: u64 = 0;
     pub(crate) const ROWS: u64 = 1;
     pub(crate) const GROUPS: u64 = 2;
+    pub(crate) const RANGE: u64 = 3;
+    /// Distances of keys.
+    pub(crate) const UNITS: u64 = 0;
+    pub(crate) const MONTHS: u64 = 1;
+    pub(crate) const DOUBLE: u64 = 2;
     /// Stored values.
     pub(crate) const INT: u64 = 0;
     pub(crate) const F32: u64 = 1;
@@ -110,6 +119,7 @@ pub(crate) mod window_kind {
     pub(crate) const FORWARD: u64 = 1;
     pub(crate) const BACKWARD: u64 = 2;
     pub(crate) const STRETCHES: u64 = 3;
+    pub(crate) const TREE: u64 = 4;
     /// Which row's value.
     pub(crate) const SHIFT: u64 = 0;
     pub(crate) const NTH: u64 = 1;
@@ -118,12 +128,18 @@ pub(crate) mod window_kind {
 /// What the kernels of windows are compiled with besides.
 pub(crate) fn window_defines() -> Vec<String> {
     use window_kind as kind;
-    let words: [(&str, u64); 22] = [
+    let words: [(&str, u64); 29] = [
         ("ITEMS", WINDOW_ITEMS.into()),
+        ("FANOUT", WINDOW_FANOUT),
+        ("LEVELS_MAX", WINDOW_LEVELS_MAX),
         ("WORDS", WINDOW_WORDS as u64),
         ("PARTITION", kind::PARTITION),
         ("ROWS", kind::ROWS),
         ("GROUPS", kind::GROUPS),
+        ("RANGE", kind::RANGE),
+        ("UNITS", kind::UNITS),
+        ("MONTHS", kind::MONTHS),
+        ("DOUBLE", kind::DOUBLE),
         ("INT", kind::INT),
         ("F32", kind::F32),
         ("F64", kind::F64),
@@ -139,6 +155,7 @@ pub(crate) fn window_defines() -> Vec<String> {
         ("FORWARD", kind::FORWARD),
         ("BACKWARD", kind::BACKWARD),
         ("STRETCHES", kind::STRETCHES),
+        ("TREE", kind::TREE),
         ("SHIFT", kind::SHIFT),
         ("NTH", kind::NTH),
     ];

@@ -49,8 +49,8 @@ pub(crate) use constants::{
     BLOCK_THREADS, Constants, DEVICES_MAX, GATHER_COLUMNS, PARTITION_ITEMS, PARTITION_THREADS_FEW,
     PARTITION_THREADS_MANY, PARTITION_THREADS_WORD, ROW_WORDS_MAX, SAMPLE_SLOTS, SKETCH_BITS, SKETCH_KEYS_SHIFT,
     SKETCH_REPEATED_SHIFT, SORT_DIGIT_BITS, SORT_DIGITS, SORT_FEW_ROWS, SORT_FEW_WORDS, SORT_ITEMS, SORT_THREADS,
-    TOP_K_DIGIT_BITS, WINDOW_ITEMS, WINDOW_WORDS, control, group_counter, sort_defines, status, top_k_state,
-    window_defines, window_kind,
+    TOP_K_DIGIT_BITS, WINDOW_FANOUT, WINDOW_ITEMS, WINDOW_WORDS, control, group_counter, sort_defines, status,
+    top_k_state, window_defines, window_kind,
 };
 pub(crate) use emitter::ValidityForm;
 pub(crate) use expr::conjuncts;

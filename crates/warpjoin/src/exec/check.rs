@@ -6,7 +6,7 @@ use crate::Reason;
 use crate::codegen::{IN_LIST_MAX, check_cast, check_function, is_string};
 use crate::column::check_type;
 use crate::expr::{ArithmeticOp, Expr, ExprKind};
-use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Moment, Plan, PlanKind};
+use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Moment, Plan, PlanKind, SortKey};
 use crate::window::{WindowCall, WindowFunction};
 
 /// Checks types, expressions, joins and aggregates of a plan, without looking at data.
@@ -42,7 +42,7 @@ pub fn check_node(plan: &Plan) -> Result<(), Reason> {
         PlanKind::Window { partition_by, order_by, calls, .. } => {
             partition_by.iter().try_for_each(check_expr)?;
             order_by.iter().try_for_each(|key| check_expr(&key.expr))?;
-            calls.iter().try_for_each(check_window_call)
+            calls.iter().try_for_each(|call| check_window_call(call, order_by))
         }
         PlanKind::Union { inputs } => check_union(plan, inputs),
         PlanKind::Shared(_) | PlanKind::Numbered { .. } => Ok(()),
@@ -55,9 +55,11 @@ fn check_aggregates(group_by: &[Expr], aggregates: &[AggregateCall]) -> Result<(
     aggregates.iter().filter(|call| call.is_distinct).try_for_each(check_distinct)
 }
 
-fn check_window_call(call: &WindowCall) -> Result<(), Reason> {
+fn check_window_call(call: &WindowCall, order_by: &[SortKey]) -> Result<(), Reason> {
     let declined = |what: &str| Err(Reason::Aggregate(format!("{}{what}", call.function)));
-    call.check_frame()?;
+    if call.function.reads_frame() {
+        call.frame.check(order_by)?;
+    }
     for expr in call.argument.iter().chain(&call.default) {
         check_expr(expr)?;
     }

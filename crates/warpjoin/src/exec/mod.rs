@@ -44,6 +44,7 @@ mod string_tests;
 mod union;
 mod window;
 mod window_calls;
+mod window_frames;
 mod window_kernels;
 
 use std::sync::Arc;

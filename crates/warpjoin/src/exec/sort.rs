@@ -330,8 +330,14 @@ impl Query<'_> {
         for SortFlights { pipeline, flights } in std::mem::take(&mut self.sorts) {
             let mut kernel_ns = 0;
             for (stream, (control, begin, end)) in self.streams.iter().zip(&flights) {
-                if read_report(stream, control)?.status & status::FULL != 0 {
+                let bits = read_report(stream, control)?.status;
+                if bits & status::FULL != 0 {
                     return Err(Error::internal("a sort or window waited in vain for the blocks before"));
+                }
+                if bits & status::OVERFLOW != 0 {
+                    return Err(
+                        Reason::Aggregate("of a frame beyond all keys of a type, where nulls are".into()).into()
+                    );
                 }
                 kernel_ns = kernel_ns.max(end.elapsed_ns(begin)?);
             }

@@ -14,14 +14,15 @@ use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relat
 use super::rows::allocate;
 use super::sort::Ordered;
 use super::window_calls::{Made, Raw};
+use super::window_frames::{RangeKey, Tree};
 use super::window_kernels::{
-    Bounds, CONTROL_BYTES, Fold, MaskedWord, ScanOp, Segments, Values, WindowKernels, WindowLaunches,
+    Bounds, CONTROL_BYTES, Fold, FrameOf, MaskedWord, ScanOp, Segments, Values, WindowKernels, WindowLaunches,
 };
 use crate::codegen::{Sink, SinkShape, SortShape, Step, WINDOW_WORDS, WindowKeys, window_kind as kind};
 use crate::column::{ColumnType, Domain};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::{Plan, PlanKind, SortKey};
-use crate::window::WindowCall;
+use crate::window::{Frame, FrameBound, WindowCall};
 use crate::{Error, Reason, Result};
 
 /// Places among the rows of a device are numbers of 31 bits.
@@ -82,6 +83,8 @@ struct Stored {
     columns: usize,
     keys: Vec<SortKey>,
     window: WindowKeys,
+    /// The column of the only key of the order, where bounds are found by it.
+    range_key: Option<usize>,
 }
 
 impl Query<'_> {
@@ -108,9 +111,14 @@ impl Query<'_> {
             let of_argument = argument.map(|position| (position, &stored_types[position]));
             outputs.push(made.call(call, of_argument, rows_bits)?);
         }
-        let kernels = WindowKernels::compile(self)?;
+        let range_key = match (stored.range_key, node.order_by) {
+            (Some(position), [key]) => Some((position, RangeKey::of(key, &stored_types[position])?)),
+            _ => None,
+        };
+        let kernels = WindowKernels::compile(self, &made.entries())?;
         let rows = self.ordered_partitions(rows, &shape)?;
-        let rows = self.made_columns(rows, &shape, &made, &kernels)?;
+        let of_rows = OfRows { shape: &shape, range_key, kernels: &kernels };
+        let rows = self.made_columns(rows, &of_rows, &made)?;
         let mut result = Relation::new(Source::Intermediate(Arc::new(rows)));
         let is_plain = |(index, expr): (usize, &Expr)| matches!(expr.kind, ExprKind::Column(column) if column == index);
         if outputs.len() != result.width || !outputs.iter().enumerate().all(is_plain) {
@@ -121,13 +129,8 @@ impl Query<'_> {
     }
 
     /// The sorted rows without words and arguments, with the columns that were asked for behind them.
-    fn made_columns(
-        &mut self,
-        mut rows: Intermediate,
-        shape: &SortShape,
-        made: &Made,
-        kernels: &WindowKernels,
-    ) -> Result<Intermediate> {
+    fn made_columns(&mut self, mut rows: Intermediate, of_rows: &OfRows<'_>, made: &Made) -> Result<Intermediate> {
+        let shape = of_rows.shape;
         let words = shape.word_bits.len();
         let mut types: Vec<ColumnType> = shape.columns[words..words + made.width].to_vec();
         types.extend(made.columns.iter().map(|(_, column)| column.clone()));
@@ -148,14 +151,21 @@ impl Query<'_> {
             let mut new = allocate(&stream, new_types, shard.rows)?;
             if shard.rows > 0 {
                 let on = WindowLaunches {
-                    kernels,
+                    kernels: of_rows.kernels,
                     device,
                     stream: &stream,
                     control: &control,
                     rows: shard.rows,
                     launches: 0,
                 };
-                let mut on_device = OnDevice { on, shard: &shard, shape, scans: HashMap::new() };
+                let mut on_device = OnDevice {
+                    on,
+                    shard: &shard,
+                    of_rows,
+                    scans: HashMap::new(),
+                    trees: HashMap::new(),
+                    ranges: vec![],
+                };
                 on_device.make(made, &new)?;
                 self.metrics.launches += on_device.on.launches;
             }
@@ -202,28 +212,43 @@ fn store(relation: &mut Relation, node: WindowNode<'_>) -> (Stored, Vec<Option<u
             position
         }));
     }
+    let has_range = node.calls.iter().any(|call| call.function.reads_frame() && call.frame.is_range());
+    let range_key = node.order_by.first().filter(|_| has_range).map(|key| list.position(&key.expr));
     let columns = list.exprs.len();
     let keys = node.keys().into_iter().map(|key| SortKey { expr: list.add(&key.expr), ..key }).collect();
     relation.width = list.exprs.len();
     relation.steps.push(Step::Project(list.exprs));
     let window = WindowKeys { partition_keys: node.partition_by.len(), compared };
-    (Stored { columns, keys, window }, arguments)
+    (Stored { columns, keys, window, range_key }, arguments)
+}
+
+/// What is known of the rows on all devices.
+struct OfRows<'a> {
+    shape: &'a SortShape,
+    /// The column by which bounds are found.
+    range_key: Option<(usize, RangeKey)>,
+    kernels: &'a WindowKernels,
 }
 
 /// A window on one device.
 struct OnDevice<'a> {
     on: WindowLaunches<'a>,
     shard: &'a IntermediateShard,
-    shape: &'a SortShape,
+    of_rows: &'a OfRows<'a>,
     /// Scans that were made, of which column.
     scans: HashMap<(usize, ScanOp, Segments), Buffer>,
+    trees: HashMap<(usize, ScanOp), Tree>,
+    /// Bounds that were found, and whether they are ends.
+    ranges: Vec<((FrameBound, bool), Buffer)>,
 }
 
 impl<'a> OnDevice<'a> {
     /// Fills the columns of `out`.
     fn make(&mut self, made: &Made, out: &IntermediateShard) -> Result<()> {
         let mut words: Vec<MaskedWord<'_>> = vec![];
-        for (index, (&bits, &mask)) in self.shape.word_bits.iter().zip(&self.shape.partition_masks).enumerate() {
+        for (index, (&bits, &mask)) in
+            self.of_rows.shape.word_bits.iter().zip(&self.of_rows.shape.partition_masks).enumerate()
+        {
             let values = self.shard.columns[index].values.as_ref();
             let values = values.ok_or_else(|| Error::internal("rows without key words"))?;
             words.push((values, if bits <= 32 { 4 } else { 8 }, mask));
@@ -236,15 +261,35 @@ impl<'a> OnDevice<'a> {
                     self.scans.insert((argument, op, segments), scanned);
                 }
             }
+            self.make_tree_and_bounds(raw, &bounds)?;
             self.fill(raw, column, out, &bounds)?;
+        }
+        Ok(())
+    }
+
+    fn make_tree_and_bounds(&mut self, raw: &Raw, bounds: &Bounds) -> Result<()> {
+        if let Some((argument, op)) = raw.tree()
+            && !self.trees.contains_key(&(argument, op))
+        {
+            let tree = self.on.tree(op, &self.values(argument))?;
+            self.trees.insert((argument, op), tree);
+        }
+        for range in raw.ranges() {
+            let Some((position, key)) = &self.of_rows.range_key else {
+                return Err(Error::internal("distances without a key"));
+            };
+            if self.ranges.iter().all(|(known, _)| *known != range) {
+                let found = self.on.range(range, (key, &self.values(*position)), bounds)?;
+                self.ranges.push((range, found));
+            }
         }
         Ok(())
     }
 
     /// The stored column of an argument.
     fn values(&self, argument: usize) -> Values<'a> {
-        let position = self.shape.word_bits.len() + argument;
-        let (stored, column) = (&self.shard.columns[position], &self.shape.columns[position]);
+        let position = self.of_rows.shape.word_bits.len() + argument;
+        let (stored, column) = (&self.shard.columns[position], &self.of_rows.shape.columns[position]);
         Values {
             values: stored.values.as_ref(),
             validity: stored.validity.as_ref(),
@@ -262,18 +307,25 @@ impl<'a> OnDevice<'a> {
         let scans = &self.scans;
         let scan = |argument: usize, op: ScanOp, segments: Segments| scans.get(&(argument, op, segments));
         let counts = |argument: usize| scan(argument, ScanOp::Count, Segments::PARTITIONS);
+        let ranges = &self.ranges;
+        let rows_of = |bound: FrameBound, is_end: bool| {
+            ranges.iter().find(|(range, _)| *range == (bound, is_end)).map(|(_, rows)| rows)
+        };
+        let frame_of =
+            |frame: Frame| FrameOf { frame, starts: rows_of(frame.start, false), ends: rows_of(frame.end, true) };
         let missing = || Error::internal("a column of a window without room");
         if let Raw::Place { place, number, frame, counts: counted } = *raw {
             let out = out.values.as_ref().ok_or_else(missing)?;
-            return self.on.place((place, number), (bounds, frame), counted.and_then(counts), out);
+            return self.on.place((place, number), (bounds, &frame_of(frame)), counted.and_then(counts), out);
         }
         let target = (out.values.as_ref(), out.validity.as_ref().ok_or_else(missing)?);
         match *raw {
             Raw::Value { argument, which, number, frame } => {
                 let values = self.values(argument);
-                self.on.value((which, number), (bounds, frame), &values, target)
+                self.on.value((which, number), (bounds, &frame_of(frame)), &values, target)
             }
             Raw::Fold { argument, op, form, frame, has_nulls } => {
+                let tree = raw.tree().and_then(|tree| self.trees.get(&tree));
                 let [forward, backward] =
                     form.segments().map(|segments| segments.and_then(|segments| scan(argument, op, segments)));
                 let (form, period_rows) = form.code();
@@ -282,14 +334,15 @@ impl<'a> OnDevice<'a> {
                     op,
                     form,
                     period_rows,
-                    forward,
-                    backward,
+                    forward: forward.or(tree.map(|tree| &tree.forward)),
+                    backward: backward.or(tree.map(|tree| &tree.backward)),
+                    totals: tree.map(|tree| &tree.totals),
+                    values: self.values(argument),
                     counts: if has_nulls { counts(argument) } else { None },
-                    kind: self.values(argument).kind,
                     width_bytes: layout.width_bytes.into(),
                     base: layout.base as i64,
                 };
-                self.on.fold(&fold, (bounds, frame), target)
+                self.on.fold(&fold, (bounds, &frame_of(frame)), target)
             }
             Raw::Place { .. } => Ok(()),
         }

@@ -1,5 +1,7 @@
 //! What the calls of a window are made of: columns that kernels put out, and expressions over these.
 
+use std::collections::BTreeSet;
+
 use arrow::datatypes::DataType;
 
 use super::group::sum_type;
@@ -37,23 +39,22 @@ pub(super) enum Form {
     Backward,
     /// Scans in both directions over stretches of so many rows, the most that a frame has.
     Stretches(u64),
+    /// A tree over all rows, of frames of any length.
+    Tree,
 }
 
 impl Form {
     /// Where sums of the function are not exact, or it is no sum.
-    ///
-    /// # Errors
-    /// For frames between peers.
-    fn of_inexact(frame: Frame) -> Result<Self, Reason> {
-        Ok(match (frame.start, frame.end) {
+    fn of_inexact(frame: Frame) -> Self {
+        match (frame.start, frame.end) {
             (FrameBound::Partition, _) => Self::Forward { by_peers: false },
             (_, FrameBound::Partition) => Self::Backward,
             (FrameBound::Groups(0), FrameBound::Groups(0)) => Self::Forward { by_peers: true },
             (FrameBound::Rows(_), FrameBound::Rows(_)) => {
                 Self::Stretches(frame.rows().unwrap_or(u64::MAX).clamp(1, PERIOD_MAX))
             }
-            _ => return Err(Reason::Aggregate("of a frame that both begins and ends with peers".into())),
-        })
+            _ => Self::Tree,
+        }
     }
 
     /// The number by which kernels know it, and its period.
@@ -63,6 +64,7 @@ impl Form {
             Self::Forward { .. } => (kind::FORWARD, 0),
             Self::Backward => (kind::BACKWARD, 0),
             Self::Stretches(rows) => (kind::STRETCHES, rows),
+            Self::Tree => (kind::TREE, 0),
         }
     }
 
@@ -74,6 +76,7 @@ impl Form {
             Self::Forward { by_peers } => [scan(by_peers, 0, false), None],
             Self::Backward => [None, scan(false, 0, true)],
             Self::Stretches(rows) => [scan(false, rows, false), scan(false, rows, true)],
+            Self::Tree => [None, None],
         }
     }
 }
@@ -98,27 +101,45 @@ impl Raw {
             Self::Value { .. } => vec![],
         }
     }
+
+    /// The tree that it reads.
+    pub(super) fn tree(&self) -> Option<(usize, ScanOp)> {
+        match *self {
+            Self::Fold { argument, op, form: Form::Tree, .. } => Some((argument, op)),
+            _ => None,
+        }
+    }
+
+    fn frame(&self) -> Frame {
+        match *self {
+            Self::Place { frame, .. } | Self::Fold { frame, .. } | Self::Value { frame, .. } => frame,
+        }
+    }
+
+    /// The bounds of its frame that are found by distances, and whether they are ends.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (FrameBound, bool)> + use<> {
+        let frame = self.frame();
+        [(frame.start, false), (frame.end, true)].into_iter().filter(|(bound, _)| bound.is_range())
+    }
+
+    /// The kernels that make it, but that of bounds.
+    fn entries(&self) -> Vec<&'static str> {
+        let mut entries: Vec<&str> = self.scans().iter().map(|(_, op, _)| op.entries().0).collect();
+        entries.extend(self.tree().and_then(|(_, op)| op.tree_entry()));
+        entries.extend(self.ranges().map(|_| "window_range"));
+        entries.push(match self {
+            Self::Place { .. } => "window_place",
+            Self::Fold { op, .. } => op.entries().1,
+            Self::Value { .. } => "window_value",
+        });
+        entries
+    }
 }
 
 impl WindowCall {
     /// Whether values are compared.
     pub(super) fn is_extreme(&self) -> bool {
         matches!(self.function, WindowFunction::Aggregate(AggregateFunction::Min | AggregateFunction::Max))
-    }
-
-    /// Whether devices have what its frame takes.
-    ///
-    /// # Errors
-    /// The reason why not.
-    pub(super) fn check_frame(&self) -> Result<(), Reason> {
-        let is_inexact = self.argument.as_ref().is_some_and(|argument| argument.data_type.is_floating());
-        let is_counted = matches!(self.function, WindowFunction::Aggregate(AggregateFunction::Count));
-        match self.function {
-            WindowFunction::Aggregate(_) if !is_counted && (is_inexact || self.is_extreme()) => {
-                Form::of_inexact(self.frame).map(|_| ())
-            }
-            _ => Ok(()),
-        }
     }
 }
 
@@ -138,6 +159,12 @@ impl Made {
             self.columns.push((raw, column));
         }
         expr
+    }
+
+    /// The kernels that make the columns.
+    pub(super) fn entries(&self) -> BTreeSet<&'static str> {
+        let of_columns = self.columns.iter().flat_map(|(raw, _)| raw.entries());
+        of_columns.chain(["window_bounds"]).collect()
     }
 
     fn number(&mut self, place: u64, number: i64, data_type: DataType) -> Expr {
@@ -220,7 +247,7 @@ impl Made {
         rows_bits: u32,
     ) -> Result<Expr> {
         let (op, form, domain) = match Kind::of_column(column)? {
-            Kind::F32 | Kind::F64 => (ScanOp::AddDouble, Form::of_inexact(frame)?, Domain::Float64),
+            Kind::F32 | Kind::F64 => (ScanOp::AddDouble, Form::of_inexact(frame), Domain::Float64),
             Kind::Int(range) => {
                 let (is_wide, domain) = sum_domain(range, &data_type, rows_bits);
                 (if is_wide { ScanOp::Add128 } else { ScanOp::Add64 }, Form::Difference, domain)
@@ -233,7 +260,7 @@ impl Made {
 
     fn extreme(&mut self, (argument, column): (usize, &ColumnType), frame: Frame, is_least: bool) -> Result<Expr> {
         let op = ScanOp::Extreme { is_wide: column.layout().width_bytes == 16, is_least };
-        let form = Form::of_inexact(frame)?;
+        let form = Form::of_inexact(frame);
         let raw = Raw::Fold { argument, op, form, frame, has_nulls: column.has_nulls };
         Ok(self.add(raw, ColumnType { has_nulls: true, ..column.clone() }))
     }

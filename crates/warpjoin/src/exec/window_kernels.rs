@@ -1,6 +1,6 @@
 //! Launches of the kernels of windows: `window.cu`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use warpjoin_device::{Arg, Buffer, DeviceKind, Kernel, Launch, ModuleSource, Stream};
 
@@ -11,43 +11,34 @@ use crate::codegen::{
 use crate::window::{Frame, FrameBound};
 use crate::{Error, Result};
 
-const ENTRIES: [&str; 14] = [
-    "window_bounds",
-    "window_count",
-    "window_add_64",
-    "window_add_128",
-    "window_add_f64",
-    "window_max_64",
-    "window_max_128",
-    "window_place",
-    "window_of_sums_64",
-    "window_of_sums_128",
-    "window_of_sums_f64",
-    "window_of_maxima_64",
-    "window_of_maxima_128",
-    "window_value",
-];
 /// Frames end no further away: more rows than a device has.
 const OFFSET_MAX: i64 = 1 << 40;
 
 /// The kernels on every device.
 pub(super) struct WindowKernels(HashMap<&'static str, Vec<Kernel>>);
 
+/// The file that has an entry.
+fn file_of(entry: &str) -> warpjoin_kernels::KernelFile {
+    let is_of_frames = entry == "window_range" || entry.starts_with("window_tree");
+    if is_of_frames { warpjoin_kernels::WINDOW_FRAMES } else { warpjoin_kernels::WINDOW }
+}
+
 impl WindowKernels {
-    pub(super) fn compile(query: &mut Query<'_>) -> Result<Self> {
+    /// The kernels of some entries.
+    pub(super) fn compile(query: &mut Query<'_>, entries: &BTreeSet<&'static str>) -> Result<Self> {
         let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
         defines.extend(window_defines());
-        let module = ModuleSource {
-            name: warpjoin_kernels::WINDOW.name.into(),
-            text: warpjoin_kernels::WINDOW.text.into(),
-            entries: ENTRIES.iter().map(|entry| (*entry).to_string()).collect(),
-            defines,
+        let module = |file: warpjoin_kernels::KernelFile| ModuleSource {
+            name: file.name.into(),
+            text: file.text.into(),
+            entries: entries.iter().filter(|entry| file_of(entry) == file).map(|entry| (*entry).to_string()).collect(),
+            defines: defines.clone(),
         };
-        let mut kernels = HashMap::new();
-        for entry in ENTRIES {
-            kernels.insert(entry, query.compile(&module, entry)?);
-        }
-        Ok(Self(kernels))
+        let modules = [warpjoin_kernels::WINDOW, warpjoin_kernels::WINDOW_FRAMES].map(module);
+        let of = |entry: &str| usize::from(file_of(entry) == warpjoin_kernels::WINDOW_FRAMES);
+        let wanted: Vec<_> = entries.iter().map(|entry| (&modules[of(entry)], *entry)).collect();
+        let kernels = query.compile_some(&wanted)?;
+        Ok(Self(entries.iter().copied().zip(kernels).collect()))
     }
 }
 
@@ -79,7 +70,7 @@ pub(super) enum ScanOp {
 }
 
 impl ScanOp {
-    fn entries(self) -> (&'static str, &'static str) {
+    pub(super) fn entries(self) -> (&'static str, &'static str) {
         match self {
             Self::Count => ("window_count", "window_place"),
             Self::Add64 => ("window_add_64", "window_of_sums_64"),
@@ -90,8 +81,18 @@ impl ScanOp {
         }
     }
 
+    /// What makes a level of a tree; `None`: no frame takes one.
+    pub(super) fn tree_entry(self) -> Option<&'static str> {
+        match self {
+            Self::AddDouble => Some("window_tree_add_f64"),
+            Self::Extreme { is_wide: false, .. } => Some("window_tree_max_64"),
+            Self::Extreme { is_wide: true, .. } => Some("window_tree_max_128"),
+            Self::Count | Self::Add64 | Self::Add128 => None,
+        }
+    }
+
     /// Bytes of a result.
-    fn width_bytes(self) -> u64 {
+    pub(super) fn width_bytes(self) -> u64 {
         match self {
             Self::Count => 4,
             Self::Add128 | Self::Extreme { is_wide: true, .. } => 16,
@@ -100,7 +101,7 @@ impl ScanOp {
     }
 
     /// Complements codes, where the least one is looked for.
-    fn flip(self) -> u64 {
+    pub(super) fn flip(self) -> u64 {
         if matches!(self, Self::Extreme { is_least: true, .. }) { u64::MAX } else { 0 }
     }
 }
@@ -152,7 +153,21 @@ impl Tiles {
     }
 }
 
-fn buffer(buffer: Option<&Buffer>) -> Arg<'_> {
+impl<'a> Values<'a> {
+    /// As kernels take them, for an operation on them.
+    pub(super) fn args(&self, flip: u64) -> [Arg<'a>; 6] {
+        [
+            buffer(self.values),
+            buffer(self.validity),
+            Arg::U64(self.kind),
+            Arg::U64(self.width_bytes),
+            Arg::U64(self.base as u64),
+            Arg::U64(flip),
+        ]
+    }
+}
+
+pub(super) fn buffer(buffer: Option<&Buffer>) -> Arg<'_> {
     buffer.map_or(Arg::Null, Arg::Buffer)
 }
 
@@ -191,7 +206,11 @@ impl WindowLaunches<'_> {
 
     /// Launches a kernel that strides over the rows.
     fn stride(&mut self, entry: &str, args: &[Arg<'_>]) -> Result<()> {
-        let launch = Launch { block_threads: self.threads(), ..super::exchange::launch(self.rows, self.stream, 0) };
+        self.stride_over(self.rows, entry, args)
+    }
+
+    pub(super) fn stride_over(&mut self, rows: u64, entry: &str, args: &[Arg<'_>]) -> Result<()> {
+        let launch = Launch { block_threads: self.threads(), ..super::exchange::launch(rows, self.stream, 0) };
         self.stream.launch(self.kernel(entry)?, launch, args)?;
         self.launches += 1;
         Ok(())
@@ -237,19 +256,14 @@ impl WindowLaunches<'_> {
         let width_bytes = op.width_bytes();
         let out = self.stream.alloc(self.rows * width_bytes)?;
         let tiles = self.tiles(width_bytes)?;
-        let mut args = vec![
-            buffer(values.values),
-            buffer(values.validity),
-            Arg::U64(values.kind),
-            Arg::U64(values.width_bytes),
-            Arg::U64(values.base as u64),
-            Arg::U64(op.flip()),
+        let mut args = values.args(op.flip()).to_vec();
+        args.extend([
             Arg::Buffer(if segments.by_peers { &bounds.groups } else { &bounds.partitions }),
             Arg::U64(segments.period_rows),
             Arg::U64(segments.is_backward.into()),
             Arg::U64(self.rows),
             Arg::Buffer(&out),
-        ];
+        ]);
         args.extend(tiles.args());
         args.push(Arg::Buffer(self.control));
         self.sweep(op.entries().0, &tiles, width_bytes, &args)?;
@@ -257,9 +271,10 @@ impl WindowLaunches<'_> {
     }
 
     /// What all kernels know of the rows.
-    fn rows_and_frame<'b>(&self, bounds: &'b Bounds, frame: Frame) -> Vec<Arg<'b>> {
+    pub(super) fn rows_and_frame<'b>(&self, bounds: &'b Bounds, frame: &FrameOf<'b>) -> Vec<Arg<'b>> {
         let bound = |bound: FrameBound| match bound {
             FrameBound::Partition => [Arg::U64(kind::PARTITION), Arg::U64(0)],
+            FrameBound::Range { .. } => [Arg::U64(kind::RANGE), Arg::U64(0)],
             FrameBound::Rows(rows) => [Arg::U64(kind::ROWS), offset(rows)],
             FrameBound::Groups(groups) => [Arg::U64(kind::GROUPS), offset(groups)],
         };
@@ -271,8 +286,9 @@ impl WindowLaunches<'_> {
             Arg::Buffer(&bounds.total),
             Arg::U64(self.rows),
         ];
-        args.extend(bound(frame.start));
-        args.extend(bound(frame.end));
+        args.extend(bound(frame.frame.start));
+        args.extend(bound(frame.frame.end));
+        args.extend([buffer(frame.starts), buffer(frame.ends)]);
         args
     }
 
@@ -281,7 +297,7 @@ impl WindowLaunches<'_> {
     pub(super) fn place(
         &mut self,
         (place, number): (u64, i64),
-        (bounds, frame): (&Bounds, Frame),
+        (bounds, frame): (&Bounds, &FrameOf<'_>),
         counts: Option<&Buffer>,
         out: &Buffer,
     ) -> Result<()> {
@@ -295,7 +311,7 @@ impl WindowLaunches<'_> {
     pub(super) fn fold(
         &mut self,
         fold: &Fold<'_>,
-        (bounds, frame): (&Bounds, Frame),
+        (bounds, frame): (&Bounds, &FrameOf<'_>),
         (out, validity): (Option<&Buffer>, &Buffer),
     ) -> Result<()> {
         let mut args = self.rows_and_frame(bounds, frame);
@@ -305,13 +321,15 @@ impl WindowLaunches<'_> {
             buffer(fold.forward),
             buffer(fold.backward),
             buffer(fold.counts),
-            Arg::U64(fold.kind),
+            Arg::U64(fold.values.kind),
             Arg::U64(fold.width_bytes),
             Arg::U64(fold.base as u64),
             Arg::U64(fold.op.flip()),
             buffer(out),
             Arg::Buffer(validity),
         ]);
+        args.extend(fold.values.args(fold.op.flip()));
+        args.push(buffer(fold.totals));
         self.stride(fold.op.entries().1, &args)
     }
 
@@ -319,7 +337,7 @@ impl WindowLaunches<'_> {
     pub(super) fn value(
         &mut self,
         (which, number): (u64, i64),
-        (bounds, frame): (&Bounds, Frame),
+        (bounds, frame): (&Bounds, &FrameOf<'_>),
         values: &Values<'_>,
         (out, validity): (Option<&Buffer>, &Buffer),
     ) -> Result<()> {
@@ -337,17 +355,31 @@ impl WindowLaunches<'_> {
     }
 }
 
-/// How the result of a frame is made of scans.
+/// A frame, and where those of its bounds that are found by distances are for each row.
+pub(super) struct FrameOf<'a> {
+    pub frame: Frame,
+    pub starts: Option<&'a Buffer>,
+    pub ends: Option<&'a Buffer>,
+}
+
+impl FrameOf<'_> {
+    /// The partition.
+    pub(super) const PARTITION: Self = Self { frame: Frame::PARTITION, starts: None, ends: None };
+}
+
+/// How the result of a frame is made of scans, or of a tree.
 pub(super) struct Fold<'a> {
     pub op: ScanOp,
     pub form: u64,
     pub period_rows: u64,
     pub forward: Option<&'a Buffer>,
     pub backward: Option<&'a Buffer>,
+    /// Of a tree: levels from 1 on.
+    pub totals: Option<&'a Buffer>,
+    /// The argument.
+    pub values: Values<'a>,
     /// Values that are there; `None`: all are.
     pub counts: Option<&'a Buffer>,
-    /// Of the argument.
-    pub kind: u64,
     /// Of the result.
     pub width_bytes: u64,
     pub base: i64,

@@ -14,11 +14,11 @@ use warpjoin::plan::{
     AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Moment, Plan, PlanKind, SortKey,
 };
 
-use warpjoin::window::{Frame, FrameBound, WindowCall, WindowFunction};
+use warpjoin::window::{Distance, Frame, FrameBound, WindowCall, WindowFunction};
 
 use super::case::{Case, Outcome};
 use super::data::{self, Pool, TYPES};
-use super::edges::{window, window_aggregates};
+use super::edges::{frames_of, window, window_aggregates};
 use super::random_expr::ExprMaker;
 use super::sessions::{Opener, in_threads};
 use super::settings;
@@ -72,17 +72,25 @@ fn with_window(plan: Plan, mut rng: StdRng) -> Plan {
         (0..rng.random_range(0..=most)).filter_map(|_| of.choose(rng).cloned()).collect()
     };
     let partition_by = some(&mut rng, &keys, 2);
-    let order_by = some(&mut rng, &keys, 2)
+    let order_by: Vec<SortKey> = some(&mut rng, &keys, 2)
         .into_iter()
         .map(|expr| SortKey { expr, descending: rng.random(), nulls_first: rng.random() })
         .collect();
-    let frames = [
+    let mut frames = vec![
         Frame::PARTITION,
         Frame { start: Partition, end: Groups(0) },
         Frame { start: Groups(0), end: Groups(0) },
         Frame { start: Groups(-2), end: Groups(1) },
         Frame { start: Groups(1), end: Partition },
     ];
+    if let [key] = order_by.as_slice()
+        && (key.expr.data_type.is_integer() || key.expr.data_type.is_decimal())
+    {
+        let widths = [0, 1, 5, 30, 200, 1 << 40];
+        let (near, far) = (rng.random_range(0..widths.len()), rng.random_range(0..widths.len()));
+        let units = |at: usize| Distance::Units(widths[at]);
+        frames.extend(frames_of(units(near.min(far)), units(near.max(far))));
+    }
     let mut calls = vec![];
     for argument in some(&mut rng, &all, 3) {
         let all = window_aggregates(&argument, *frames.choose(&mut rng).expect("some"));

@@ -13,7 +13,7 @@ mod windows;
 
 pub(crate) use groups::sum_behind_duplicates;
 pub(crate) use sorts::{settings as sort_settings, sort_of};
-pub(crate) use windows::{aggregates as window_aggregates, window, window_of};
+pub(crate) use windows::{aggregates as window_aggregates, frames_of, window, window_of};
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

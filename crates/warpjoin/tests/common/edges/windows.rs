@@ -4,16 +4,17 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, TimeUnit};
 use warpjoin::expr::{Expr, ExprKind, Scalar};
 use warpjoin::plan::{AggregateFunction, Plan, PlanKind, SortKey};
-use warpjoin::window::{Frame, FrameBound, WindowCall, WindowFunction};
+use warpjoin::window::{Distance, Frame, FrameBound, WindowCall, WindowFunction};
 
 use super::{Edge, column, equal, group, ints, numbers};
+use crate::common::case::Outcome;
 use crate::common::data::{any_value, batch};
 use crate::common::random::{aggregate_call, input, node};
 use crate::common::value::V;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use FrameBound::{Groups, Partition, Rows};
+use FrameBound::{Groups, Partition, Range, Rows};
 
 /// Columns of the tables here.
 const PARTITION: usize = 0;
@@ -27,6 +28,8 @@ pub(super) fn edges() -> Vec<Edge> {
     edges.extend(keys());
     edges.extend(orders());
     edges.extend(tiles());
+    edges.extend(distances());
+    edges.extend(trees());
     edges
 }
 
@@ -75,14 +78,8 @@ fn value(function: WindowFunction, argument: Expr, frame: Frame) -> WindowCall {
 /// Every aggregate that takes the argument, of a frame.
 pub(crate) fn aggregates(argument: &Expr, frame: Frame) -> Vec<WindowCall> {
     use AggregateFunction::{Avg, Count, Max, Min, Sum};
-    let is_between_peers = !matches!(frame.start, Partition)
-        && !matches!(frame.end, Partition)
-        && [frame.start, frame.end].iter().any(|bound| matches!(bound, Groups(_)))
-        && frame != Frame { start: Groups(0), end: Groups(0) };
     let calls = [Count, Sum, Avg, Min, Max].into_iter().filter_map(|function| {
-        let is_declined = is_between_peers
-            && (matches!(function, Min | Max) || function != Count && argument.data_type.is_floating());
-        let call = aggregate_call(function, argument.clone()).filter(|_| !is_declined)?;
+        let call = aggregate_call(function, argument.clone())?;
         let function = WindowFunction::Aggregate(function);
         Some(WindowCall { function, argument: call.argument, default: None, frame, data_type: call.data_type })
     });
@@ -108,6 +105,7 @@ fn calls_among_peers(argument: &Expr) -> Vec<WindowCall> {
         frame(Groups(-1), Groups(1)),
         frame(Groups(1), Groups(2)),
         frame(Partition, Groups(-1)),
+        frame(Groups(2), Groups(-1)),
     ] {
         calls.extend(aggregates(argument, frame));
     }
@@ -129,6 +127,8 @@ fn calls_by_place(argument: &Expr) -> Vec<WindowCall> {
         frame(Rows(2), Rows(5)),
         frame(Rows(-7), Rows(-2)),
         frame(Rows(1), Rows(-1)),
+        frame(Groups(-2), Rows(1)),
+        frame(Rows(-5), Groups(0)),
         frame(Rows(-100), Rows(100)),
         frame(Rows(i64::MIN), Rows(i64::MAX)),
     ] {
@@ -339,4 +339,153 @@ pub(crate) fn window_of(name: &str, rows: i128, length: i128) -> Edge {
     }
     let order = vec![ascending(column(&source, NUMBER))];
     equal(name, inputs, window(source.clone(), vec![column(&source, PARTITION)], order, calls))
+}
+
+fn before(distance: Distance) -> FrameBound {
+    Range { is_following: false, distance }
+}
+
+fn behind(distance: Distance) -> FrameBound {
+    Range { is_following: true, distance }
+}
+
+/// Frames between two distances, the first one of which is the smaller one.
+pub(crate) fn frames_of(near: Distance, far: Distance) -> Vec<Frame> {
+    vec![
+        frame(before(far), behind(near)),
+        frame(before(far), before(near)),
+        frame(behind(near), behind(far)),
+        frame(before(near), Groups(0)),
+        frame(Groups(0), behind(far)),
+        frame(Partition, behind(near)),
+        frame(before(far), Partition),
+        frame(Partition, before(near)),
+        frame(behind(near), Partition),
+        frame(before(near), Groups(2)),
+        // Empty, but at the type's ends.
+        frame(behind(far), before(far)),
+    ]
+}
+
+/// Bounds by the distance of keys of every type: at its ends, with nulls at either end, in both directions.
+fn distances() -> Vec<Edge> {
+    use Distance::{Double, Months, Units};
+    let double = |value: f64| Double(value.to_bits());
+    let mut edges = vec![];
+    let mut rng = StdRng::seed_from_u64(8);
+    let timestamp = |unit| DataType::Timestamp(unit, None);
+    let types: Vec<(DataType, Vec<(Distance, Distance)>)> = vec![
+        (DataType::Int8, vec![(Units(0), Units(3)), (Units(100), Units(127))]),
+        (DataType::Int32, vec![(Units(1), Units(1 << 30)), (Units(0), Units(0))]),
+        (DataType::Int64, vec![(Units(2), Units(1 << 62)), (Units(1 << 62), Units(i64::MAX.into()))]),
+        (DataType::UInt8, vec![(Units(5), Units(200)), (Units(0), Units(255))]),
+        (DataType::UInt64, vec![(Units(7), Units(u64::MAX.into()))]),
+        (DataType::Decimal128(12, 2), vec![(Units(150), Units(10i128.pow(11)))]),
+        (DataType::Decimal128(38, 4), vec![(Units(3), Units(10i128.pow(37) * 9)), (Units(0), Units(10i128.pow(38)))]),
+        (DataType::Decimal64(18, 2), vec![(Units(150), Units(10i128.pow(18)))]),
+        (
+            DataType::Date32,
+            vec![(Units(3), Units(4000)), (Months(1, 0), Months(13, 2)), (Months(0, 5), Units(99_000_000))],
+        ),
+        (timestamp(TimeUnit::Second), vec![(Units(60), Units(86_400))]),
+        (
+            timestamp(TimeUnit::Nanosecond),
+            vec![(Units(1), Units(86_400_000_000_000)), (Units(0), Units(i64::MAX.into()))],
+        ),
+        (DataType::Float64, vec![(double(0.25), double(100.0)), (double(0.0), double(1e300))]),
+        (DataType::Float32, vec![(double(0.25), double(5000.0))]),
+    ];
+    for (data_type, distances) in types {
+        let is_of_days = matches!(data_type, DataType::Date32 | DataType::Timestamp(TimeUnit::Second, _));
+        for (nulls, near_by) in [(0.0, false), (0.15, true), (0.15, false)] {
+            let rows = 140;
+            let keys: Vec<V> = (0..rows)
+                .map(|_| match rng.random_bool(nulls) {
+                    true => V::Null,
+                    // Within the calendar, and months with fewer days.
+                    false if is_of_days && !near_by => V::Int(rng.random_range(-80_000_000..80_000_000)),
+                    false if near_by && !data_type.is_floating() => V::Int(rng.random_range(60..100)),
+                    false => any_value(&mut rng, &data_type),
+                })
+                .collect();
+            edges.extend(windows_by(&format!("{data_type}, {nulls} nulls"), keys, &data_type, &distances));
+        }
+    }
+    let nulls = vec![V::Null; 33];
+    edges.extend(windows_by("nulls", nulls, &DataType::Int32, &[(Units(1), Units(2))]));
+    let equal = vec![V::Int(i32::MIN.into()); 40];
+    edges.extend(windows_by("equal keys", equal, &DataType::Int32, &[(Units(1), Units(2))]));
+    for rows in [0, 1, 31, 32, 33, 900] {
+        let keys = ints(mixed(rows).map(|row| (row % 10 != 4).then_some(row * row / 40)));
+        edges.extend(windows_by(&format!("{rows} keys"), keys, &DataType::Int64, &[(Units(2), Units(90))]));
+    }
+    edges
+}
+
+/// Windows in the order of the keys, whose frames are between the distances.
+fn windows_by(name: &str, keys: Vec<V>, data_type: &DataType, distances: &[(Distance, Distance)]) -> Vec<Edge> {
+    let rows = keys.len();
+    let partitions = ints((0..rows as i128).map(|row| Some(row * row % 3)));
+    let arguments = ints((0..rows as i128).map(|row| (row % 6 != 1).then_some(row * 37 % 100)));
+    let types = [DataType::Int32, data_type.clone(), DataType::Int64];
+    let inputs = vec![batch(&[partitions, keys, arguments], &types, true)];
+    let source = input(&inputs, 0);
+    let argument = column(&source, 2);
+    let double =
+        Expr { kind: ExprKind::Cast(Box::new(argument.clone())), data_type: DataType::Float64, nullable: true };
+    let mut edges = vec![];
+    for (&(near, far), (descending, nulls_first)) in
+        distances.iter().cycle().zip([(false, false), (true, true), (false, true), (true, false)])
+    {
+        let mut calls = vec![];
+        for frame in frames_of(near, far) {
+            calls.extend(aggregates(&argument, frame));
+            calls.extend(aggregates(&double, frame).into_iter().skip(1).take(1));
+        }
+        let order = vec![SortKey { expr: column(&source, 1), descending, nulls_first }];
+        let by = if descending == nulls_first { vec![column(&source, 0)] } else { vec![] };
+        let name = format!("frames by {near} and {far} of {name}, descending {descending}, nulls first {nulls_first}");
+        let mut edge = equal(name, inputs.clone(), window(source.clone(), by, order, calls));
+        if edge.case.verdict().rows.is_err() {
+            edge.outcome = Outcome::Unsupported;
+        }
+        edges.push(edge);
+    }
+    edges
+}
+
+/// Frames of lengths that need every level of the tree, over arguments of every form.
+fn trees() -> Vec<Edge> {
+    let mut edges = vec![];
+    let mut rng = StdRng::seed_from_u64(9);
+    for (data_type, rows, peers) in [
+        (DataType::Int64, 1100, 3),
+        (DataType::Float64, 1100, 40),
+        (DataType::Float32, 70, 5),
+        (DataType::Decimal128(38, 2), 1100, 200),
+        (DataType::Utf8, 300, 7),
+        (DataType::Boolean, 64, 1),
+        (DataType::UInt8, 33, 1),
+    ] {
+        let arguments: Vec<V> = (0..rows)
+            .map(|row| match row % 5 {
+                0 => V::Null,
+                _ if data_type == DataType::Decimal128(38, 2) => V::Int(rng.random_range(-1 << 90..1 << 90)),
+                _ => any_value(&mut rng, &data_type),
+            })
+            .collect();
+        let partitions = ints((0..rows).map(|row| Some((row > 20).into())));
+        let ties = ints((0..rows).map(|row| Some(row / peers)));
+        let inputs = vec![table(partitions, ties, arguments, &data_type)];
+        let source = input(&inputs, 0);
+        let argument = column(&source, ARGUMENT);
+        let mut calls = vec![];
+        for (start, end) in [(-1, 1), (-9, -3), (0, 30), (-400, 400), (2, 1)] {
+            calls.extend(aggregates(&argument, frame(Groups(start), Groups(end))));
+        }
+        let order = vec![ascending(column(&source, TIES))];
+        let plan = window(source.clone(), vec![column(&source, PARTITION)], order, calls);
+        edges.push(equal(format!("frames of {rows} rows of {data_type} in groups of {peers}"), inputs, plan));
+    }
+    edges
 }

@@ -1,0 +1,82 @@
+//! Filters of windowed aggregates, said otherwise: physical windows show theirs to nobody.
+//!
+//! A logical rule makes of `sum(x) FILTER (WHERE f) OVER w` the `sum(CASE WHEN f THEN x END) OVER w`, as aggregates that leave
+//! nulls out don't see the difference. An argument that fails where the filter is not true no longer does.
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::Transformed;
+use datafusion::logical_expr::expr::{Alias, Case, WindowFunction, WindowFunctionParams};
+use datafusion::logical_expr::{Expr, LogicalPlan, Window, WindowFunctionDefinition};
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+
+use crate::config::WarpjoinOptions;
+
+/// The rule.
+#[derive(Debug, Default)]
+pub(crate) struct WindowFilters;
+
+impl WindowFilters {
+    /// The rule's name.
+    pub(crate) const NAME: &str = "warpjoin_window_filters";
+}
+
+impl OptimizerRule for WindowFilters {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let options = config.options();
+        let is_enabled = options.extensions.get::<WarpjoinOptions>().is_some_and(|options| options.enabled);
+        let LogicalPlan::Window(window) = plan else { return Ok(Transformed::no(plan)) };
+        if !is_enabled || !window.window_expr.iter().any(|expr| filtered(expr).is_some()) {
+            return Ok(Transformed::no(LogicalPlan::Window(window)));
+        }
+        let exprs = window.window_expr.into_iter().map(without_filter).collect();
+        Ok(Transformed::yes(LogicalPlan::Window(Window { window_expr: exprs, ..window })))
+    }
+}
+
+/// The function of a window whose filter can be its argument's.
+fn filtered(expr: &Expr) -> Option<&WindowFunction> {
+    let function = match expr {
+        Expr::WindowFunction(function) => function,
+        Expr::Alias(Alias { expr, .. }) => return filtered(expr),
+        _ => return None,
+    };
+    let WindowFunctionDefinition::AggregateUDF(aggregate) = &function.fun else { return None };
+    let leaves_nulls_out = matches!(aggregate.name(), "count" | "sum" | "avg" | "min" | "max");
+    let params = &function.params;
+    let fits = leaves_nulls_out && params.filter.is_some() && params.args.len() == 1 && !params.args[0].is_volatile();
+    fits.then_some(function)
+}
+
+fn without_filter(expr: Expr) -> Expr {
+    if filtered(&expr).is_none() {
+        return expr;
+    }
+    match expr {
+        Expr::Alias(alias) => Expr::Alias(Alias { expr: Box::new(moved_filter(*alias.expr)), ..alias }),
+        expr => {
+            let name = expr.schema_name().to_string();
+            moved_filter(expr).alias(name)
+        }
+    }
+}
+
+fn moved_filter(expr: Expr) -> Expr {
+    let Expr::WindowFunction(function) = expr else { return expr };
+    let WindowFunction { fun, params } = *function;
+    let WindowFunctionParams { args, filter, .. } = params;
+    let condition = |argument: Expr| match &filter {
+        Some(filter) => Expr::Case(Case::new(None, vec![(filter.clone(), Box::new(argument))], None)),
+        None => argument,
+    };
+    let args = args.into_iter().map(condition).collect();
+    let params = WindowFunctionParams { args, filter: None, ..params };
+    Expr::WindowFunction(Box::new(WindowFunction { fun, params }))
+}
