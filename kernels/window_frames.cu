@@ -198,7 +198,7 @@ WJ_DEVICE void tree_level(const WindowTreeParams& p, ValueAt value_at) {
         T value = 0;
         if (is_row) value = p.values != nullptr ? reinterpret_cast<const T*>(p.values)[row] : value_at(row);
         T up_to = value, from = value;
-#pragma unroll
+WJ_UNROLL
         for (u32 distance = 1; distance < 32; distance *= 2) {
             const T before = lane_up(up_to, distance);
             const T behind = lane_down(from, distance);
