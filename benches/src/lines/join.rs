@@ -2,8 +2,8 @@
 
 use arrow::datatypes::DataType;
 use warpjoin::HashJoin;
-use warpjoin::exec::{ExecOptions, JoinForm};
-use warpjoin::plan::JoinKind;
+use warpjoin::exec::{ExecOptions, JoinForm, RuntimeFilters};
+use warpjoin::plan::{FilterForm, JoinKind};
 
 use super::operator::OperatorCase;
 use super::{count_name, rows_name};
@@ -63,6 +63,8 @@ struct JoinSpec {
     load_factor: Option<f64>,
     /// How matches are found; else as the operator likes.
     form: Option<JoinForm>,
+    /// Drops rows in front of the probe; else none are.
+    filter: Option<FilterForm>,
     /// Puts out probe rows that match, and nothing of the build side.
     is_semi: bool,
 }
@@ -80,6 +82,7 @@ impl JoinSpec {
             hot_rows: None,
             load_factor: None,
             form: None,
+            filter: None,
             is_semi: false,
         }
     }
@@ -159,7 +162,12 @@ impl JoinSpec {
             probe_payloads: &probe_payloads,
         };
         let expected = expected.checksum(bench)?;
-        let options = ExecOptions { load_factor: self.load_factor, join_form: self.form, ..ExecOptions::default() };
+        let options = ExecOptions {
+            load_factor: self.load_factor,
+            join_form: self.form,
+            runtime_filters: self.filter.map_or(RuntimeFilters::Off, RuntimeFilters::AlwaysBy),
+            ..ExecOptions::default()
+        };
         Ok(Box::new(OperatorCase::new(bench, join.output(output).plan()?, options, expected)))
     }
 
@@ -253,6 +261,9 @@ impl JoinSpec {
         if let Some(load_factor) = self.load_factor {
             name += &format!(", load factor {load_factor}");
         }
+        if let Some(form) = self.filter {
+            name += &format!(", filtered by {form}");
+        }
         match self.form {
             None => name,
             Some(JoinForm::HashTable) => name + ", hash table",
@@ -342,6 +353,7 @@ pub(super) fn sweeps(scale: Scale) -> Vec<Line> {
         let line = JoinSpec { match_rate, ..base }.line(SWEEPS);
         lines.push(line.plotted("join_match_rate", series, match_rate));
     }
+    lines.extend(filtered(scale));
     for key in [Key::Int32, Key::Int64, Key::Int64Pair, Key::Dense32] {
         for bytes in [4, 8] {
             lines.push(JoinSpec { key, output: Output::Payloads { columns: 1, bytes }, ..base }.line(SWEEPS));
@@ -351,6 +363,25 @@ pub(super) fn sweeps(scale: Scale) -> Vec<Line> {
         // The output stays the same.
         let probe_rows = (base.probe_rows / multiplicity).max(64);
         lines.push(JoinSpec { multiplicity, probe_rows, ..base }.line(SWEEPS));
+    }
+    lines
+}
+
+/// Tables that L2 does not hold, of which few probe rows find something, with and without filters in front of them.
+fn filtered(scale: Scale) -> Vec<Line> {
+    let payload = Output::Payloads { columns: 1, bytes: 4 };
+    let mut lines = vec![];
+    for (key, form, filter) in [
+        (Key::Int32, JoinForm::HashTable, FilterForm::Bloom),
+        (Key::Int64, JoinForm::HashTable, FilterForm::Bloom),
+        (Key::Dense32, JoinForm::Direct, FilterForm::Bitmap),
+    ] {
+        for (bits, match_rate) in [(22, 0.1), (24, 0.01), (24, 0.1), (24, 0.5), (26, 0.1)] {
+            for filter in [None, Some(filter)] {
+                let of_key = JoinSpec::new(scale.rows(bits), scale.rows(27), key, payload);
+                lines.push(JoinSpec { match_rate, filter, form: Some(form), ..of_key }.line(SWEEPS));
+            }
+        }
     }
     lines
 }

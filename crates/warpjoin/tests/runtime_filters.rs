@@ -11,10 +11,10 @@ use warpjoin::exec::{self, JoinOrder, RuntimeFilters};
 use warpjoin::expr::{CompareOp, Expr, ExprKind, Scalar};
 use warpjoin::plan::{AggregateCall, AggregateFunction, FilterForm, JoinKind, JoinPlan, Plan, PlanKind};
 use warpjoin::{ExecOptions, QueryMetrics, Session, Table};
-use warpjoin_device::SimOptions;
+use warpjoin_device::{SimOptions, compile_for_architecture, cuda_status};
 
 use common::case::upload;
-use common::sessions::{Opener, Simulated, simulated};
+use common::sessions::{Opener, Simulated, in_threads, is_set, say, simulated};
 use common::value::{Row, rows_of};
 
 fn column(plan: &Plan, index: usize) -> Expr {
@@ -322,4 +322,35 @@ fn a_table_that_turns_out_large_gets_a_filter() {
     assert_eq!(tests_of(&metrics), ["Bloom filter"], "{:?}", metrics.pipelines);
     let (_, again) = run(&session, &plan, &options(RuntimeFilters::Auto));
     assert_eq!((again.dry_runs, again.compiled_modules), (0, 0));
+}
+
+/// What GPUs get: the kernels that fill filters, and pipelines that test them and stop early, through NVRTC.
+#[test]
+fn filters_compile_for_gpus() {
+    if cuda_status().nvrtc.is_none() {
+        assert!(!is_set("WARPJOIN_REQUIRE_NVRTC"), "WARPJOIN_REQUIRE_NVRTC=1 and no NVRTC");
+        return say("SKIP filters_compile_for_gpus: no libnvrtc (put its folder on LD_LIBRARY_PATH)");
+    }
+    let session = simulated().open(1).expect("a session");
+    for keys in [Keys::Dense, Keys::Pairs] {
+        let few = few_facts(&tables(&session, keys, true), keys);
+        let schema = few.schema.clone();
+        let kind = PlanKind::Limit { input: Box::new(few), skip: 1, fetch: Some(20) };
+        for form in [FilterForm::Bitmap, FilterForm::Bloom] {
+            let (rows, _) = run(&session, &Plan { kind: kind.clone(), schema: schema.clone() }, &by(form));
+            assert_eq!(rows.len(), 20);
+        }
+    }
+    let sources = session.devices()[0].compiled_sources();
+    for part in ["fill_bloom", "is_in_bitmap(", "may_be_in_bloom(", "has_enough("] {
+        assert!(sources.iter().any(|source| source.text.contains(part)), "{part}");
+    }
+    let failures = in_threads(&sources, |source| {
+        let entries = source.entries.iter().map(|entry| source.of_entry(entry));
+        let failure =
+            |module| compile_for_architecture(&module, "sm_90").err().map(|error| format!("{error}\n{}", module.text));
+        entries.filter_map(failure).collect::<Vec<String>>()
+    });
+    let failures: Vec<String> = failures.into_iter().flatten().collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -29,6 +29,8 @@ pub(super) struct TableFacts {
     pub kept: f64,
     /// Whether no key has two rows in it.
     unique: bool,
+    /// Whether that is known of a column: else how many values there are, and so what matches, is a rough guess.
+    is_key: bool,
     payload_bytes: f64,
     /// Share of what the only key can span that the rows in it have, if that is known.
     span_left: Option<f64>,
@@ -41,11 +43,13 @@ impl TableFacts {
         let width = join.build.schema.fields().len();
         let payload = needed_columns(join).into_iter().filter(|&column| column < width);
         let is_set = join.kind.is_existence() && join.residual.is_none();
+        let is_key = keys.iter().any(|&(column, _)| build.columns[column].unique);
         Self {
             rows: build.rows,
             keys: keys.iter().map(|&(column, _)| build.columns[column]).collect(),
             kept: matches.min(1.0),
-            unique: is_set || keys.len() > 1 || keys.iter().any(|&(column, _)| build.columns[column].unique),
+            unique: is_set || is_key || keys.len() > 1,
+            is_key,
             payload_bytes: payload.map(|column| stored_bytes(join.build.schema.field(column).data_type())).sum(),
             span_left: if let [(column, _)] = keys { build.span_left(*column) } else { None },
             name: first_column(&join.build),
@@ -92,7 +96,7 @@ impl Placing<'_> {
             Some(FilterForm::Table) => return,
             Some(form) => Some(form),
             // The filter is never faster than a table that L2 holds.
-            None if self.costs.is_near(&side) => return,
+            None if self.costs.is_near(&side) || !table.is_key => return,
             None => None,
         };
         let probe = estimate(&join.probe, self.inputs);
