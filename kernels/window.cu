@@ -347,9 +347,51 @@ struct WindowValueParams {
     u64 width;           // of the values, in bytes
     const u8* values;    // null: all are the same
     const u8* validity;  // null: all are there
+    const u32* counts;   // of values that are there, by partition: others are skipped; null: they are not
     u8* out;
     u8* out_validity;
 };
+
+// The n-th row of a run whose value is there, n from 1 or, negative, from the end; -1: there is none. From where it may be it
+// gallops to where it is.
+WJ_DEVICE i64 nth_there(const u32* counts, const RowRun& partition, const RowRun& run, i64 number) {
+    const i64 rows = run.end - run.first;
+    if (number == 0 || rows <= 0 || number > rows || number < -rows) return -1;
+    const i64 before = run.first == partition.first ? 0 : counts[run.first - 1];
+    const i64 up_to = counts[run.end - 1];
+    const i64 wanted = number > 0 ? before + number : up_to + number + 1;
+    if (wanted <= before || wanted > up_to) return -1;
+    // Counts are less than wanted before `first`, and no less from `last` on.
+    i64 first = run.first, last = run.end - 1;
+    if (number > 0) {
+        first += number - 1;
+        for (i64 step = 1; step < (i64)1 << 32 && first + step < last; step *= 2) {
+            if (counts[first + step] >= wanted) {
+                last = first + step;
+                break;
+            }
+            first += step + 1;
+        }
+    } else {
+        last += number + 1;
+        for (i64 step = 1; step < (i64)1 << 32 && last - step > first; step *= 2) {
+            if (counts[last - step] < wanted) {
+                first = last - step + 1;
+                break;
+            }
+            last -= step;
+        }
+    }
+    for (u32 turn = 0; turn < 32 && first < last; ++turn) {
+        const i64 middle = first + (last - first) / 2;
+        if (counts[middle] < wanted) {
+            first = middle + 1;
+        } else {
+            last = middle;
+        }
+    }
+    return first;
+}
 
 WJ_ENTRY(window_value, WindowValueParams, WJ_BLOCK_THREADS) {
     const i64 number = (i64)p.number;
@@ -357,8 +399,13 @@ WJ_ENTRY(window_value, WindowValueParams, WJ_BLOCK_THREADS) {
     for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.w.rows; row += stride) {
         const RowRun partition = partition_of(p.w, row);
         const bool is_shift = p.kind == WJ_WINDOW_SHIFT;
-        const RowRun frame = is_shift ? partition : frame_of(p.w, partition, row);
-        const i64 from = is_shift ? (i64)row + number : number < 0 ? frame.end + number : frame.first + number - 1;
+        RowRun frame = is_shift ? partition : frame_of(p.w, partition, row);
+        i64 from = is_shift ? (i64)row + number : number < 0 ? frame.end + number : frame.first + number - 1;
+        if (p.counts != nullptr) {
+            if (is_shift && number > 0) frame.first = (i64)row + 1;
+            if (is_shift && number < 0) frame.end = (i64)row;
+            from = nth_there(p.counts, partition, frame, number);
+        }
         const bool is_found = from >= frame.first && from < frame.end && (is_shift || number != 0);
         const bool is_valid = is_found && (p.validity == nullptr || p.validity[from] != 0);
         p.out_validity[row] = is_valid;

@@ -248,6 +248,7 @@ async fn windows_are_sorted_on_devices() {
         ("select min(n_name) over (order by n_regionkey groups between 1 preceding and 1 following) from nation", 1),
         ("select sum(n_nationkey) over (order by n_nationkey range between 2 preceding and current row) from nation", 1),
         ("select count(n_name) filter (where n_nationkey > 3) over (order by n_nationkey) from nation", 1),
+        ("select lag(n_name) ignore nulls over (order by n_nationkey) from nation", 1),
         (
             "select count(*) over (order by o_orderdate desc range between interval '1 month' preceding and current row)
             from orders",
@@ -268,7 +269,7 @@ async fn windows_are_sorted_on_devices() {
             "select count(*) over (order by n_name range between 'a' preceding and current row) from nation",
             "of a frame by a distance of",
         ),
-        ("select lag(n_name) ignore nulls over (order by n_nationkey) from nation", "lag that skips nulls"),
+        ("select lag(n_name, 0) ignore nulls over (order by n_nationkey) from nation", "shift 0 that skips nulls"),
         ("select var_pop(n_nationkey) over (order by n_nationkey) from nation", "var_pop of a window"),
     ] {
         let text = shown(&physical(&context, sql).await);

@@ -18,6 +18,8 @@ pub struct WindowCall {
     pub argument: Option<Expr>,
     /// Of `Shift`: the value of rows without such a row; without it, null.
     pub default: Option<Expr>,
+    /// Of values of other rows: rows whose argument is null are not counted.
+    pub ignores_nulls: bool,
     /// Rows that count; those by place and `Shift` look at the whole partition.
     pub frame: Frame,
     /// Type of the result.
@@ -171,7 +173,7 @@ impl fmt::Display for WindowCall {
         write!(f, "{}(", self.function)?;
         self.argument.iter().try_for_each(|argument| write!(f, "{argument}"))?;
         self.default.iter().try_for_each(|default| write!(f, ", {default}"))?;
-        f.write_str(")")?;
+        f.write_str(if self.ignores_nulls { ") of what is there" } else { ")" })?;
         if self.function.reads_frame() {
             write!(f, " from {} to {}", self.frame.start, self.frame.end)?;
         }

@@ -6,6 +6,7 @@
 mod data;
 mod expression;
 mod query;
+mod window;
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@ use rand::seq::SliceRandom;
 
 use super::data::{ColumnData, ColumnRole, TableData};
 use super::expression::{any, arithmetic, group_key, integer, numeric, of_role, predicate, value};
+use super::window::windows;
 
 /// A query that joins all `tables` and then filters, projects or groups.
 pub(super) fn random_query(rng: &mut StdRng, tables: &[TableData]) -> String {
@@ -24,7 +25,13 @@ pub(super) fn random_query(rng: &mut StdRng, tables: &[TableData]) -> String {
     if !filters.is_empty() {
         sql.push_str(&format!(" WHERE {}", filters.join([" AND ", " OR ", " OR "][rng.random_range(0..3)])));
     }
-    match rng.random_range(0..10) {
+    match rng.random_range(0..12) {
+        // Rows with what windows say of them.
+        10 | 11 => {
+            let count = rng.random_range(0..=3);
+            let shown: Vec<String> = (0..count).map(|at| format!("{} AS o{at}", any(rng, &columns).name)).collect();
+            format!("SELECT {} {sql}", [shown, windows(rng, &columns)].concat().join(", "))
+        }
         // Rows.
         0..=2 if tables.len() > 1 => {
             let count = rng.random_range(1..=5);

@@ -143,6 +143,8 @@ pub(super) struct Call {
     is_distinct: bool,
     argument: Option<usize>,
     second: Option<usize>,
+    /// Of a count: further arguments, none of which may be null either.
+    others: Vec<usize>,
     filter: Option<usize>,
     /// Key, descending, nulls first.
     order_by: Vec<(usize, bool, bool)>,
@@ -171,6 +173,8 @@ impl Call {
         }
         let is_of_pairs = matches!(function, AggregateFunction::Moment(moment) if moment.is_of_pairs());
         let second = if is_of_pairs { arguments.pop() } else { None };
+        let counts_all = function == AggregateFunction::Count && !is_distinct && !arguments.is_empty();
+        let others = if counts_all { arguments.split_off(1) } else { vec![] };
         let argument = match (arguments.pop(), arguments.is_empty()) {
             (Some(argument), true) => argument,
             _ => return Err(Reason::Aggregate(format!("{name} of several arguments"))),
@@ -180,14 +184,25 @@ impl Call {
             exprs.len() - 1
         };
         let counts_rows = function == AggregateFunction::Count && is_value(&argument) && !is_distinct;
-        let argument = if counts_rows && filter.is_none() { None } else { Some(position(argument)) };
+        let argument =
+            if counts_rows && filter.is_none() && others.is_empty() { None } else { Some(position(argument)) };
         let second = second.map(&mut position);
+        let others = others.into_iter().map(&mut position).collect();
         let filter = filter.map(|filter| position(Arc::clone(filter)));
         let order_by = if is_ordered { call.order_bys() } else { &[] };
         let order_by = (order_by.iter())
             .map(|key| (position(Arc::clone(&key.expr)), key.options.descending, key.options.nulls_first))
             .collect();
-        Ok(Self { function, is_distinct, argument, second, filter, order_by, ignores_nulls: call.ignore_nulls() })
+        Ok(Self {
+            function,
+            is_distinct,
+            argument,
+            second,
+            others,
+            filter,
+            order_by,
+            ignores_nulls: call.ignore_nulls(),
+        })
     }
 
     /// The call over expressions that were translated.
@@ -229,9 +244,13 @@ impl Call {
         };
         let second = self.second.map(expr);
         let Some(argument) = self.argument.map(expr) else { return (None, second) };
-        let Some(filter) = self.filter.map(|position| translated[position].clone()) else {
-            return (Some(argument), second);
+        let own = self.filter.map(|position| translated[position].clone());
+        let others = self.others.iter().map(|&position| is_some(&translated[position]));
+        let both = |a: Expr, b: Expr| {
+            let nullable = a.nullable || b.nullable;
+            boolean(ExprKind::And(Box::new(a), Box::new(b)), nullable)
         };
+        let Some(filter) = own.into_iter().chain(others).reduce(both) else { return (Some(argument), second) };
         let data_type = argument.data_type.clone();
         let kind = ExprKind::Case { branches: vec![(filter, argument)], otherwise: None };
         (Some(Expr { kind, data_type, nullable: true }), second)

@@ -267,7 +267,7 @@ impl Relation {
             function => WindowFunction::Aggregate(function),
         };
         let frame = frame_of(expr.get_window_frame(), order_by)?;
-        Ok(WindowCall { function, argument: call.argument, default: None, frame, data_type })
+        Ok(WindowCall { function, argument: call.argument, default: None, ignores_nulls: false, frame, data_type })
     }
 
     /// A function that is no aggregate.
@@ -280,8 +280,10 @@ impl Relation {
         let name = expr.fun().name();
         let declined = |what: &str| Err(Reason::Aggregate(format!("{name} {what}")));
         // Not to be seen by others in any other way.
-        if !format!("{expr:?}").ends_with("is_reversed: false, ignore_nulls: false }") {
-            return declined("that skips nulls, or of a window read from behind");
+        let text = format!("{expr:?}");
+        let ignores_nulls = text.ends_with("is_reversed: false, ignore_nulls: true }");
+        if !ignores_nulls && !text.ends_with("is_reversed: false, ignore_nulls: false }") {
+            return declined("of a window read from behind");
         }
         let implementation: &dyn Any = expr.fun().inner().as_ref();
         let number = |position: usize| integer(expr.args().get(position));
@@ -289,6 +291,7 @@ impl Relation {
             function: WindowFunction::RowNumber,
             argument: None,
             default: None,
+            ignores_nulls,
             frame: Frame::PARTITION,
             data_type,
         };
@@ -330,6 +333,8 @@ impl Relation {
         } else {
             return declined("of a window");
         };
+        // It changes nothing of a place.
+        call.ignores_nulls &= reads_value;
         if reads_value {
             let arguments = StandardWindowFunctionExpr::expressions(expr);
             let Some(argument) = arguments.first() else { return declined("of nothing") };

@@ -63,6 +63,13 @@ fn check_window_call(call: &WindowCall, order_by: &[SortKey]) -> Result<(), Reas
     for expr in call.argument.iter().chain(&call.default) {
         check_expr(expr)?;
     }
+    let takes_others = matches!(
+        call.function,
+        WindowFunction::First | WindowFunction::Last | WindowFunction::Nth(_) | WindowFunction::Shift(..=-1 | 1..)
+    );
+    if call.ignores_nulls && !takes_others {
+        return declined(" that skips nulls");
+    }
     let is_of = |data_type: DataType| call.argument.is_none() && call.data_type == data_type;
     match (call.function, &call.argument) {
         (WindowFunction::Ntile(0), _) => declined(" of no parts"),

@@ -320,9 +320,9 @@ impl<'a> OnDevice<'a> {
         }
         let target = (out.values.as_ref(), out.validity.as_ref().ok_or_else(missing)?);
         match *raw {
-            Raw::Value { argument, which, number, frame } => {
-                let values = self.values(argument);
-                self.on.value((which, number), (bounds, &frame_of(frame)), &values, target)
+            Raw::Value { argument, which, number, frame, skips_nulls } => {
+                let (values, counts) = (self.values(argument), counts(argument).filter(|_| skips_nulls));
+                self.on.value((which, number), (bounds, &frame_of(frame)), (&values, counts), target)
             }
             Raw::Fold { argument, op, form, frame, has_nulls } => {
                 let tree = raw.tree().and_then(|tree| self.trees.get(&tree));

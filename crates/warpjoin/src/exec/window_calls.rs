@@ -24,8 +24,8 @@ pub(super) enum Raw {
     Place { place: u64, number: i64, frame: Frame, counts: Option<usize> },
     /// A sum, minimum or maximum of a frame.
     Fold { argument: usize, op: ScanOp, form: Form, frame: Frame, has_nulls: bool },
-    /// The value of another row.
-    Value { argument: usize, which: u64, number: i64, frame: Frame },
+    /// The value of another row, maybe of those whose value is there.
+    Value { argument: usize, which: u64, number: i64, frame: Frame, skips_nulls: bool },
 }
 
 /// How scans make what a frame has.
@@ -98,7 +98,8 @@ impl Raw {
                 let folds = form.segments().into_iter().flatten().map(|segments| (argument, op, segments));
                 folds.chain(counts).collect()
             }
-            Self::Value { .. } => vec![],
+            Self::Value { skips_nulls: false, .. } => vec![],
+            Self::Value { argument, .. } => vec![(argument, ScanOp::Count, Segments::PARTITIONS)],
         }
     }
 
@@ -196,9 +197,14 @@ impl Made {
             WindowFunction::CumeDist => self.number(kind::CUME_DIST, 0, data_type),
             WindowFunction::Ntile(parts) => self.number(kind::NTILE, parts as i64, data_type),
             WindowFunction::Shift(rows) => {
-                let value = self.value(of_value()?, kind::SHIFT, rows, Frame::PARTITION);
+                let value = self.value(of_value()?, (kind::SHIFT, rows), call);
                 match &call.default {
                     None => value,
+                    Some(default) if call.ignores_nulls => {
+                        let is_null = ExprKind::IsNull(Box::new(value.clone()));
+                        let is_missing = Expr { kind: is_null, data_type: DataType::Boolean, nullable: false };
+                        case(vec![(is_missing, default.clone())], Some(value), data_type, true)
+                    }
                     Some(default) => {
                         let found = self.number(kind::FOUND, rows, DataType::UInt64);
                         let zero = Expr::literal(Scalar::Int(0), DataType::UInt64);
@@ -207,9 +213,9 @@ impl Made {
                     }
                 }
             }
-            WindowFunction::First => self.value(of_value()?, kind::NTH, 1, call.frame),
-            WindowFunction::Last => self.value(of_value()?, kind::NTH, -1, call.frame),
-            WindowFunction::Nth(place) => self.value(of_value()?, kind::NTH, place, call.frame),
+            WindowFunction::First => self.value(of_value()?, (kind::NTH, 1), call),
+            WindowFunction::Last => self.value(of_value()?, (kind::NTH, -1), call),
+            WindowFunction::Nth(place) => self.value(of_value()?, (kind::NTH, place), call),
             WindowFunction::Aggregate(AggregateFunction::Count) => self.count(argument, call.frame, data_type),
             WindowFunction::Aggregate(AggregateFunction::Sum) => {
                 self.sum(of_value()?, call.frame, data_type, rows_bits)?
@@ -229,9 +235,16 @@ impl Made {
         })
     }
 
-    fn value(&mut self, (argument, column): (usize, &ColumnType), which: u64, number: i64, frame: Frame) -> Expr {
+    fn value(
+        &mut self,
+        (argument, column): (usize, &ColumnType),
+        (which, number): (u64, i64),
+        call: &WindowCall,
+    ) -> Expr {
+        let frame = if which == kind::SHIFT { Frame::PARTITION } else { call.frame };
+        let skips_nulls = call.ignores_nulls && column.has_nulls;
         let column = ColumnType { has_nulls: true, ..column.clone() };
-        self.add(Raw::Value { argument, which, number, frame }, column)
+        self.add(Raw::Value { argument, which, number, frame, skips_nulls }, column)
     }
 
     fn count(&mut self, argument: Option<(usize, &ColumnType)>, frame: Frame, data_type: DataType) -> Expr {

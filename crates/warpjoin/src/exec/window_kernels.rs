@@ -333,12 +333,12 @@ impl WindowLaunches<'_> {
         self.stride(fold.op.entries().1, &args)
     }
 
-    /// The value of another row: of one so far behind, or of the frame's n-th.
+    /// The value of another row: of one so far behind, or of the frame's n-th; with a scan of those that are there, of these.
     pub(super) fn value(
         &mut self,
         (which, number): (u64, i64),
         (bounds, frame): (&Bounds, &FrameOf<'_>),
-        values: &Values<'_>,
+        (values, counts): (&Values<'_>, Option<&Buffer>),
         (out, validity): (Option<&Buffer>, &Buffer),
     ) -> Result<()> {
         let mut args = self.rows_and_frame(bounds, frame);
@@ -348,6 +348,7 @@ impl WindowLaunches<'_> {
             Arg::U64(values.width_bytes),
             buffer(values.values),
             buffer(values.validity),
+            buffer(counts),
             buffer(out),
             Arg::Buffer(validity),
         ]);

@@ -103,7 +103,14 @@ fn with_window(plan: Plan, mut rng: StdRng) -> Plan {
         (WindowFunction::CumeDist, DataType::Float64),
     ] {
         if rng.random_bool(0.3) {
-            calls.push(WindowCall { function, argument: None, default: None, frame: Frame::PARTITION, data_type });
+            calls.push(WindowCall {
+                function,
+                argument: None,
+                default: None,
+                ignores_nulls: false,
+                frame: Frame::PARTITION,
+                data_type,
+            });
         }
     }
     window(plan, partition_by, order_by, calls)

@@ -125,6 +125,8 @@ impl Partition<'_> {
         let before = (0..count).find(is_peer).unwrap_or(at);
         let up_to = (0..count).filter(is_peer).count() + before;
         let frame: Vec<usize> = (0..count).filter(|&row| self.is_in(call.frame, bounds, at, row)).collect();
+        let is_there = |&row: &usize| !call.ignores_nulls || !argument(row).is_ok_and(|value| value.is_null());
+        let frame: Vec<usize> = frame.into_iter().filter(is_there).collect();
         let of_frame =
             |place: Option<usize>| place.and_then(|place| frame.get(place)).map_or(Ok(V::Null), |&r| argument(r));
         let number = |number: usize| Ok(V::Int(number as i128));
@@ -146,6 +148,17 @@ impl Partition<'_> {
                     left -= size;
                 }
                 Err(Stop::TooLarge)
+            }
+            WindowFunction::Shift(rows) if call.ignores_nulls => {
+                let mut others: Vec<usize> = if rows > 0 { (at + 1..count).collect() } else { (0..at).rev().collect() };
+                others.retain(is_there);
+                match others.get(usize::try_from(rows.unsigned_abs() - 1).unwrap_or(usize::MAX)) {
+                    Some(&other) => argument(other),
+                    None => {
+                        let default = call.default.as_ref();
+                        Ok(default.map_or(V::Null, |default| oracle.evaluator.value(default, self.rows[at])))
+                    }
+                }
             }
             WindowFunction::Shift(rows) => match usize::try_from(at as i128 + i128::from(rows)) {
                 Ok(other) if other < count => argument(other),

@@ -67,12 +67,12 @@ fn place(function: WindowFunction) -> WindowCall {
         WindowFunction::PercentRank | WindowFunction::CumeDist => DataType::Float64,
         _ => DataType::UInt64,
     };
-    WindowCall { function, argument: None, default: None, frame: Frame::PARTITION, data_type }
+    WindowCall { function, argument: None, default: None, ignores_nulls: false, frame: Frame::PARTITION, data_type }
 }
 
 fn value(function: WindowFunction, argument: Expr, frame: Frame) -> WindowCall {
     let data_type = argument.data_type.clone();
-    WindowCall { function, argument: Some(argument), default: None, frame, data_type }
+    WindowCall { function, argument: Some(argument), default: None, ignores_nulls: false, frame, data_type }
 }
 
 /// Every aggregate that takes the argument, of a frame.
@@ -81,12 +81,20 @@ pub(crate) fn aggregates(argument: &Expr, frame: Frame) -> Vec<WindowCall> {
     let calls = [Count, Sum, Avg, Min, Max].into_iter().filter_map(|function| {
         let call = aggregate_call(function, argument.clone())?;
         let function = WindowFunction::Aggregate(function);
-        Some(WindowCall { function, argument: call.argument, default: None, frame, data_type: call.data_type })
+        Some(WindowCall {
+            function,
+            argument: call.argument,
+            default: None,
+            ignores_nulls: false,
+            frame,
+            data_type: call.data_type,
+        })
     });
     let rows = WindowCall {
         function: WindowFunction::Aggregate(Count),
         argument: None,
         default: None,
+        ignores_nulls: false,
         frame,
         data_type: DataType::Int64,
     };
@@ -134,8 +142,14 @@ fn calls_by_place(argument: &Expr) -> Vec<WindowCall> {
     ] {
         calls.extend(aggregates(argument, frame));
         for function in [First, Last, Nth(2), Nth(-2), Nth(0), Nth(1000)] {
-            calls.push(value(function, argument.clone(), frame));
+            let call = value(function, argument.clone(), frame);
+            calls.push(WindowCall { ignores_nulls: true, ..call.clone() });
+            calls.push(call);
         }
+    }
+    for rows in [-1, 1, 2, -5, 30, i64::MAX, i64::MIN] {
+        let call = value(Shift(rows), argument.clone(), Frame::PARTITION);
+        calls.push(WindowCall { ignores_nulls: true, ..call });
     }
     calls
 }
@@ -280,7 +294,8 @@ fn orders() -> Vec<Edge> {
     let argument = column(&source, ARGUMENT);
     let mut shifted = value(WindowFunction::Shift(-2), argument.clone(), Frame::PARTITION);
     shifted.default = Some(Expr::literal(Scalar::Int(-1), DataType::Int64));
-    let calls = |function| vec![place(function), shifted.clone()];
+    let skipped = WindowCall { ignores_nulls: true, ..shifted.clone() };
+    let calls = |function| vec![place(function), shifted.clone(), skipped.clone()];
     let unique = || vec![descending(column(&source, TIES)), ascending(column(&source, NUMBER))];
     let by = || vec![column(&source, PARTITION)];
     let numbered = window(source.clone(), by(), unique(), calls(WindowFunction::RowNumber));
