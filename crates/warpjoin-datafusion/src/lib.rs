@@ -35,7 +35,7 @@ mod thread;
 mod translate;
 mod worker;
 
-pub use warpjoin::exec::{JoinOrder, RuntimeFilters};
+pub use warpjoin::exec::{JoinOrder, Materialization, RuntimeFilters};
 
 pub use config::{DeviceChoice, WarpjoinOptions};
 pub use exec::WarpjoinExec;

@@ -39,6 +39,8 @@ pub struct ExecOptions {
     pub join_order: JoinOrder,
     /// Whether finished tables drop rows of other scans.
     pub runtime_filters: RuntimeFilters,
+    /// Where the columns of tables are read.
+    pub materialization: Materialization,
     /// Whether plans that occur several times are run once.
     pub share_subplans: bool,
     /// Counts lookups in tables and rows that runtime filters drop: for finding out, as it takes time.
@@ -84,6 +86,18 @@ pub enum RuntimeFilters {
     Always,
 }
 
+/// Where columns of tables are read that are only carried to a later pipeline, or to the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Materialization {
+    /// Late where that is estimated to be plainly cheaper, column by column.
+    #[default]
+    Auto,
+    /// Where their table is scanned: they go with the rows.
+    Early,
+    /// Where they are needed, by the row's number: whatever can be, so that tests meet it.
+    Late,
+}
+
 /// How rows are brought together for joins on several devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Distribution {
@@ -114,6 +128,7 @@ impl Default for ExecOptions {
             ordered_span_min: None,
             join_order: JoinOrder::Auto,
             runtime_filters: RuntimeFilters::Auto,
+            materialization: Materialization::Auto,
             share_subplans: true,
             counts_rows: false,
             hash_bits: 64,

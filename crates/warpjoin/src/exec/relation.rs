@@ -22,6 +22,8 @@ pub(crate) struct Relation {
     pub steps: Vec<Step>,
     /// The table of each probe step, in order.
     pub joins: Vec<Arc<JoinTable>>,
+    /// The table of each fetch step, in order.
+    pub fetched: Vec<Arc<Table>>,
     /// Columns after the last step.
     pub width: usize,
     /// Bound of the rows after the last step, over all devices. Known from the plan alone but for
@@ -121,7 +123,7 @@ impl Relation {
             Source::Matches(matches, _) => (matches.width(), matches.rows_max()),
             Source::Partitioned(rows) => (rows.shape.field_of.len(), rows.rows_max),
         };
-        Self { source, steps: vec![], joins: vec![], width, rows_max }
+        Self { source, steps: vec![], joins: vec![], fetched: vec![], width, rows_max }
     }
 
     /// Bits of the row bound in a class, so that a few rows more or less generate the same code.
@@ -140,6 +142,9 @@ impl Relation {
                 (Step::Project(exprs), &ExprKind::Column(column)) => key = exprs.get(column)?,
                 _ => return None,
             }
+        }
+        if let ExprKind::RowNumber { max } = key.kind {
+            return Some(u128::from(max) + 1);
         }
         let ExprKind::Column(column) = key.kind else { return None };
         let &column = projection.get(column)?;
@@ -165,6 +170,7 @@ impl Relation {
             match step {
                 Step::Filter(_) => "Filter",
                 Step::Project(_) => "Project",
+                Step::Fetch(_) => "Fetch",
                 Step::Probe(step) if step.is_filter => "RuntimeFilter",
                 Step::Probe(_) => "Probe",
             }

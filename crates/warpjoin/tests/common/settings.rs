@@ -3,7 +3,7 @@
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, RuntimeFilters};
+use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::{ExecOptions, JoinForm};
 
 /// How a case is run. What is not said here is the default.
@@ -24,6 +24,7 @@ pub(crate) struct Settings {
     pub(crate) sort_few_rows: Option<u32>,
     pub(crate) join_order: JoinOrder,
     pub(crate) runtime_filters: RuntimeFilters,
+    pub(crate) materialization: Materialization,
     pub(crate) counts_rows: bool,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
@@ -47,6 +48,7 @@ impl Default for Settings {
             sort_few_rows: None,
             join_order: JoinOrder::AsGiven,
             runtime_filters: RuntimeFilters::Off,
+            materialization: Materialization::Early,
             counts_rows: false,
             keeps: false,
         }
@@ -70,6 +72,7 @@ impl Settings {
             sort_few_rows: self.sort_few_rows,
             join_order: self.join_order,
             runtime_filters: self.runtime_filters,
+            materialization: self.materialization,
             counts_rows: self.counts_rows,
             ..ExecOptions::default()
         }
@@ -110,5 +113,8 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
             .choose(rng)
             .expect("some"),
         counts_rows: rng.random_bool(0.1),
+        materialization: *[Materialization::Auto, Materialization::Early, Materialization::Late, Materialization::Late]
+            .choose(rng)
+            .expect("some"),
     }
 }
