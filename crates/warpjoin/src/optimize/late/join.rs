@@ -41,12 +41,29 @@ impl Lift<'_> {
                 }
             });
         }
-        let (columns, partitioned) = (payload(join, &build), self.is_partitioned(join, (build_node, probe_node)));
-        match partitioned {
+        // What is needed to find matches, before what is carried on is left.
+        let builds = build.plan.is_some();
+        let pair = |(b, p): &(Expr, Expr)| (remapped(b, &build), remapped(p, &probe));
+        let on = if builds { join.on.iter().map(pair).collect() } else { vec![] };
+        let residual = join.residual.as_ref().filter(|_| builds).map(|residual| {
+            residual.remap(&|column| match column.checked_sub(build_width) {
+                None => build.at(column),
+                Some(column) => build.fields.len().saturating_add(probe.at(column)),
+            })
+        });
+        let is_partitioned = self.is_partitioned(join, (build_node, probe_node));
+        let mut looked_at = BTreeSet::new();
+        join.residual.iter().for_each(|residual| residual.visit_columns(&mut |column| looked_at.extend([column])));
+        self.forget(&mut build, |column| looked_at.contains(&column));
+        if is_partitioned {
+            self.forget(&mut probe, |column| looked_at.contains(&(build_width + column)));
+        }
+        let columns = payload(join, &build);
+        match is_partitioned {
             true => self.partition_sides(node, join, (&mut build, &mut probe)),
             false => self.make_table(node, join, &mut build, &columns),
         }
-        self.joined(node, join, build_width, (build, probe))
+        self.joined(node, join, (on, residual), (build, probe))
     }
 
     /// Reads what the residual filter asks for: of the build side it is payload, read once there is a match.
@@ -86,7 +103,9 @@ impl Lift<'_> {
                 widths.push(build.slots[column].width);
             }
             for row in build.rows.iter().filter(|_| !join.kind.is_existence()) {
-                self.moved.ps += row.read.ps(of_build.rows);
+                let number_ps = row.read.ps(of_build.rows);
+                self.moved.ps += number_ps;
+                self.moved.fetch_ps += number_ps + costs.written_ps(of_build.rows * row.width.bits / 8.0);
                 widths.push(row.width);
             }
         }
@@ -164,18 +183,16 @@ impl Lift<'_> {
         &mut self,
         node: &Node<'_>,
         join: &JoinPlan,
-        build_width: usize,
+        (on, residual): (Vec<(Expr, Expr)>, Option<Expr>),
         (build, probe): (Lifted, Lifted),
     ) -> Lifted {
+        let build_width = join.build.schema.fields().len();
         let widths = (build.fields.len(), probe.fields.len());
         let probe_width = join.probe.schema.fields().len();
         // Where a column of both sides is, behind which the mark comes.
         let position = |column: usize| match column.checked_sub(build_width) {
             None => build.at(column),
-            Some(column) if column < probe_width => match probe.at(column) {
-                usize::MAX => usize::MAX,
-                at => widths.0 + at,
-            },
+            Some(column) if column < probe_width => widths.0.saturating_add(probe.at(column)),
             Some(column) => widths.0 + widths.1 + (column - probe_width),
         };
         let mut output = vec![];
@@ -207,15 +224,13 @@ impl Lift<'_> {
         let mut rows = of_side(&build, 0, is_outer.0);
         rows.extend(of_side(&probe, widths.0, is_outer.1));
         lifted.rows = rows.iter().map(|(row, _)| *row).collect();
-        lifted.retain_rows();
+        self.retain_rows(&mut lifted);
         for row in &mut lifted.rows {
             let field = rows.iter().find(|(known, _)| known.scan == row.scan).map(|(_, field)| Arc::clone(field));
             lifted.fields.extend(field);
             output.push(row.at);
             row.at = output.len() - 1;
         }
-        let on = join.on.iter().map(|(b, p)| (remapped(b, &build), remapped(p, &probe))).collect::<Vec<(Expr, Expr)>>();
-        let residual = join.residual.as_ref().map(|residual| residual.remap(&position));
         let (kind, null_equals_null) = (join.kind, join.null_equals_null);
         if let (Some(build), Some(probe)) = (build.plan, probe.plan) {
             let plan = JoinPlan { build, probe, on, kind, null_equals_null, residual, output };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 
 use super::slots::{Lifted, Read, RowNumber, Slot, Width};
-use super::{Choice, Context, Node, Scanned};
+use super::{Choice, Columns, Context, Node, Scanned};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::{AggregateCall, FetchPlan, Mark, Plan, PlanKind, SortKey};
 
@@ -16,10 +16,12 @@ use crate::plan::{AggregateCall, FetchPlan, Mark, Plan, PlanKind, SortKey};
 pub(super) struct Moved {
     /// Moving columns from where they are to where they are used.
     pub ps: f64,
-    /// Of that, reading them by row numbers.
+    /// Of that, carrying row numbers and reading by them.
     pub fetch_ps: f64,
-    /// Columns of each scan that are late and leave the pipeline of the scan before they are used.
-    pub carried: Choice,
+    /// Late columns of each scan that are used behind the pipeline of the scan.
+    pub carried: Columns,
+    /// Late columns of each scan that are used within it, and were not read there.
+    pub used_at_scan: Columns,
     /// Rows for which columns of each scan are read late.
     pub fetched_rows: Vec<Option<f64>>,
 }
@@ -33,8 +35,6 @@ pub(super) struct Lift<'a> {
     /// Makes the plan, too.
     builds: bool,
     pub(super) moved: Moved,
-    /// Late columns that were fetched where their scan's pipeline still runs.
-    at_scan: Choice,
     /// What stands in several places and is made once.
     shared: HashMap<(bool, usize), Lifted>,
 }
@@ -48,16 +48,14 @@ impl<'a> Lift<'a> {
         builds: bool,
     ) -> Self {
         let none = vec![BTreeSet::new(); scans.len()];
-        let moved = Moved { carried: none.clone(), fetched_rows: vec![None; scans.len()], ..Moved::default() };
-        Self { context, scans, often, choice, builds, moved, at_scan: none, shared: HashMap::new() }
+        let fetched_rows = vec![None; scans.len()];
+        let moved = Moved { carried: none.clone(), used_at_scan: none, fetched_rows, ..Moved::default() };
+        Self { context, scans, often, choice, builds, moved, shared: HashMap::new() }
     }
 
     /// The plan with the columns of the one that was given, and what it costs.
     pub(super) fn run(mut self, root: &Node<'_>) -> (Option<Plan>, Moved) {
         let lifted = self.settled(root);
-        for (carried, at_scan) in self.moved.carried.iter_mut().zip(&self.at_scan) {
-            carried.retain(|column| !at_scan.contains(column));
-        }
         let plan = lifted.plan.map(|plan| Plan { schema: Arc::clone(&root.plan.schema), ..plan });
         (plan, self.moved)
     }
@@ -83,8 +81,7 @@ impl<'a> Lift<'a> {
         match &plan.kind {
             PlanKind::Filter { predicate, .. } => {
                 let mut below = self.with_columns(node, [predicate]);
-                let predicate = remapped(predicate, &below);
-                self.over(&mut below, |input| PlanKind::Filter { input, predicate });
+                over(&mut below, |below, input| PlanKind::Filter { input, predicate: remapped(predicate, below) });
                 below
             }
             PlanKind::Project { exprs, .. } => self.project(node, exprs),
@@ -95,7 +92,7 @@ impl<'a> Lift<'a> {
                 let mut below = self.lift(&node.below[0]);
                 self.write(&mut below, node.estimate.rows);
                 let (skip, fetch) = (*skip, *fetch);
-                self.over(&mut below, |input| PlanKind::Limit { input, skip, fetch });
+                over(&mut below, |_, input| PlanKind::Limit { input, skip, fetch });
                 below
             }
             PlanKind::Window { partition_by, order_by, calls, .. } => {
@@ -103,30 +100,30 @@ impl<'a> Lift<'a> {
                 let read = calls.iter().flat_map(|call| call.argument.iter().chain(&call.default));
                 let mut below = self.with_columns(node, partition_by.iter().chain(keys).chain(read));
                 self.write(&mut below, node.estimate.rows);
-                let kind = (
-                    partition_by.iter().map(|expr| remapped(expr, &below)).collect(),
-                    order_by.iter().map(|key| remapped_key(key, &below)).collect(),
-                    calls.iter().map(|call| call.map(&mut |expr| remapped(expr, &below))).collect(),
-                );
                 let first = below.slots.len();
                 let own = &plan.schema.fields()[first..];
                 self.extend(&mut below, own);
-                let (partition_by, order_by, calls) = kind;
-                self.over(&mut below, |input| PlanKind::Window { input, partition_by, order_by, calls });
+                over(&mut below, |below, input| PlanKind::Window {
+                    input,
+                    partition_by: partition_by.iter().map(|expr| remapped(expr, below)).collect(),
+                    order_by: order_by.iter().map(|key| remapped_key(key, below)).collect(),
+                    calls: calls.iter().map(|call| call.map(&mut |expr| remapped(expr, below))).collect(),
+                });
                 below
             }
             PlanKind::Numbered { .. } => {
                 let mut below = self.lift(&node.below[0]);
                 let first = below.slots.len();
                 self.extend(&mut below, &plan.schema.fields()[first..]);
-                self.over(&mut below, |input| PlanKind::Numbered { input });
+                over(&mut below, |_, input| PlanKind::Numbered { input });
                 below
             }
             PlanKind::Marked { mark: Mark::Reduced { table, keys }, .. } => {
                 let mut below = self.with_columns(node, keys);
-                let mark =
-                    Mark::Reduced { table: *table, keys: keys.iter().map(|key| remapped(key, &below)).collect() };
-                self.over(&mut below, |input| PlanKind::Marked { input, mark });
+                over(&mut below, |below, input| {
+                    let keys = keys.iter().map(|key| remapped(key, below)).collect();
+                    PlanKind::Marked { input, mark: Mark::Reduced { table: *table, keys } }
+                });
                 below
             }
             PlanKind::Marked { mark: Mark::Shared(number), .. } => self.once((true, *number), node),
@@ -164,10 +161,11 @@ impl<'a> Lift<'a> {
             PlanKind::Scan { projection, .. } => projection.clone(),
             _ => (0..table.column_types().len()).collect(),
         };
-        let late = &self.choice[scan];
+        let (late, used) = (&self.choice.columns[scan], &self.choice.used_at_scan[scan]);
         let fields = node.plan.schema.fields();
-        let kept: Vec<usize> = (0..projection.len()).filter(|&at| !late.contains(&projection[at])).collect();
-        let is_numbered = kept.len() < projection.len();
+        let is_kept = |column: &usize| !late.contains(column) || used.contains(column);
+        let kept: Vec<usize> = (0..projection.len()).filter(|&at| is_kept(&projection[at])).collect();
+        let is_numbered = projection.iter().any(|column| late.contains(column));
         let mut slots: Vec<Slot> = projection
             .iter()
             .map(|&column| {
@@ -193,7 +191,7 @@ impl<'a> Lift<'a> {
             let width = Width::of_row_number(table.rows());
             lifted.rows.push(RowNumber { scan, at: lifted.fields.len(), written: 0, width, read: Read::DONE });
             lifted.fields.push(row_field(false));
-            self.over(&mut lifted, |input| PlanKind::RowNumbers { input });
+            over(&mut lifted, |_, input| PlanKind::RowNumbers { input });
         }
         lifted
     }
@@ -210,21 +208,21 @@ impl<'a> Lift<'a> {
                 _ => Slot { at: Some(0), origin: None, width: Width::of_type(&expr.data_type), read: Read::DONE },
             };
             let at = slot.at.map(|_| {
-                made.push(remapped(expr, &below));
+                made.extend(self.builds.then(|| remapped(expr, &below)));
                 fields.push(Arc::clone(field));
-                made.len() - 1
+                fields.len() - 1
             });
             slots.push(Slot { at, ..slot });
         }
         let mut lifted = Lifted { plan: below.plan, fields, slots, rows: below.rows };
-        lifted.retain_rows();
+        self.retain_rows(&mut lifted);
         for row in &mut lifted.rows {
             let field = &below.fields[row.at];
             made.push(Expr::column(row.at, DataType::UInt64, field.is_nullable()));
             lifted.fields.push(Arc::clone(field));
-            row.at = made.len() - 1;
+            row.at = lifted.fields.len() - 1;
         }
-        self.over(&mut lifted, |input| PlanKind::Project { input, exprs: made });
+        over(&mut lifted, |_, input| PlanKind::Project { input, exprs: made });
         lifted
     }
 
@@ -254,9 +252,9 @@ impl<'a> Lift<'a> {
                 _ => Width::of_type(&key.data_type),
             };
             let at = origin.is_none().then(|| {
-                keys.push(remapped(key, &below));
+                keys.extend(self.builds.then(|| remapped(key, &below)));
                 lifted.fields.push(Arc::clone(field));
-                keys.len() - 1
+                lifted.fields.len() - 1
             });
             lifted.slots.push(Slot { at, origin, width, read: self.read_of_groups(width) });
         }
@@ -265,15 +263,16 @@ impl<'a> Lift<'a> {
             keys.push(Expr::column(row.at, DataType::UInt64, field.is_nullable()));
             lifted.fields.push(Arc::clone(field));
             let read = self.read_of_groups(row.width);
-            lifted.rows.push(RowNumber { at: keys.len() - 1, written: row.written + 1, read, ..*row });
+            lifted.rows.push(RowNumber { at: lifted.fields.len() - 1, written: row.written + 1, read, ..*row });
         }
         let widths = lifted.slots.iter().filter(|slot| slot.at.is_some()).map(|slot| slot.width);
         let key_bits: f64 = widths.chain(lifted.rows.iter().map(|row| row.width)).map(|width| width.bits).sum();
         self.moved.ps += self.context.costs.groups_ps(rows, node.estimate.rows, key_bits, calls.len());
         self.extend(&mut lifted, &schema_fields[group_by.len()..]);
-        let calls = calls.iter().map(|call| call.map(&mut |expr| remapped(expr, &below))).collect();
+        let moved = |call: &AggregateCall| call.map(&mut |expr| remapped(expr, &below));
+        let calls = if self.builds { calls.iter().map(moved).collect() } else { vec![] };
         lifted.plan = below.plan;
-        self.over(&mut lifted, |input| PlanKind::Aggregate { input, group_by: keys, aggregates: calls });
+        over(&mut lifted, |_, input| PlanKind::Aggregate { input, group_by: keys, aggregates: calls });
         lifted
     }
 
@@ -310,7 +309,7 @@ impl<'a> Lift<'a> {
             self.moved.ps += self.context.costs.launch_ps();
             self.moved.fetch_ps += self.context.costs.launch_ps();
         }
-        self.tidy(&mut below, false);
+        self.let_go(&mut below);
         let costs = self.context.costs;
         for slot in 0..below.slots.len() {
             self.read(&mut below, slot, rows);
@@ -323,11 +322,14 @@ impl<'a> Lift<'a> {
         }
         for row in &mut below.rows {
             self.moved.ps += gathered(row.width);
+            self.moved.fetch_ps += gathered(row.width);
             row.written += 1;
             row.read = Read::by_row(costs.stream_ps(row.width.bytes));
         }
-        let keys = keys.iter().map(|key| remapped_key(key, &below)).collect();
-        self.over(&mut below, |input| PlanKind::Sort { input, keys, skip, fetch });
+        over(&mut below, |below, input| {
+            let keys = keys.iter().map(|key| remapped_key(key, below)).collect();
+            PlanKind::Sort { input, keys, skip, fetch }
+        });
         below
     }
 
@@ -351,7 +353,7 @@ impl<'a> Lift<'a> {
 
     /// All rows are written down, and read again.
     fn write(&mut self, lifted: &mut Lifted, rows: f64) {
-        self.tidy(lifted, false);
+        self.let_go(lifted);
         let costs = self.context.costs;
         for slot in 0..lifted.slots.len() {
             self.read(lifted, slot, rows);
@@ -362,6 +364,7 @@ impl<'a> Lift<'a> {
         }
         for row in &mut lifted.rows {
             self.moved.ps += costs.written_ps(rows * row.width.bytes);
+            self.moved.fetch_ps += costs.written_ps(rows * row.width.bytes);
             row.written += 1;
             row.read = Read::by_row(costs.stream_ps(row.width.bytes));
         }
@@ -410,7 +413,7 @@ impl<'a> Lift<'a> {
         for (scan, columns) in wanted {
             self.fetch(lifted, scan, columns.into_iter().collect());
         }
-        lifted.retain_rows();
+        self.retain_rows(lifted);
     }
 
     fn fetch(&mut self, lifted: &mut Lifted, scan: usize, columns: Vec<usize>) {
@@ -431,13 +434,45 @@ impl<'a> Lift<'a> {
             let field = schema.field(column);
             let is_nullable = is_nullable || field.is_nullable();
             lifted.fields.push(Arc::new(field.clone().with_nullable(is_nullable)));
-            let seen = if row.written == 0 { &mut self.at_scan } else { &mut self.moved.carried };
+            let moved = &mut self.moved;
+            let seen = if row.written == 0 { &mut moved.used_at_scan } else { &mut moved.carried };
             seen[scan].insert(column);
         }
         let table = Arc::clone(table);
         if let Some(input) = lifted.plan.take() {
             let kind = PlanKind::Fetch(Box::new(FetchPlan { input, table, row: row.at, columns }));
             lifted.plan = Some(Plan { kind, schema: schema_of(&lifted.fields) });
+        }
+    }
+
+    /// Lets go numbers of rows of which no column is late, nor will be.
+    pub(super) fn retain_rows(&self, lifted: &mut Lifted) {
+        let (slots, columns) = (&lifted.slots, &self.choice.columns);
+        let is_late = |scan: usize, slot: &Slot| {
+            slot.origin
+                .is_some_and(|(own, column)| own == scan && (slot.at.is_none() || columns[own].contains(&column)))
+        };
+        lifted.rows.retain(|row| slots.iter().any(|slot| is_late(row.scan, slot)));
+    }
+
+    /// Leaves what goes on where all columns are written down.
+    fn let_go(&mut self, lifted: &mut Lifted) {
+        let slots = &lifted.slots;
+        let is_late = |scan: usize| {
+            slots.iter().any(|slot| slot.at.is_none() && slot.origin.is_some_and(|origin| origin.0 == scan))
+        };
+        lifted.rows.retain(|row| is_late(row.scan));
+        self.tidy(lifted, false);
+    }
+
+    /// Lets go late columns that were read for their own pipeline, which ends here; but those that `keeps` says.
+    pub(super) fn forget(&self, lifted: &mut Lifted, keeps: impl Fn(usize) -> bool) {
+        for (index, slot) in lifted.slots.iter_mut().enumerate() {
+            let Some((scan, column)) = slot.origin else { continue };
+            let is_numbered = lifted.rows.iter().any(|row| row.scan == scan);
+            if is_numbered && self.choice.columns[scan].contains(&column) && !keeps(index) {
+                slot.at = None;
+            }
         }
     }
 
@@ -469,7 +504,7 @@ impl<'a> Lift<'a> {
             row.at = columns + index;
         }
         lifted.fields = fields;
-        self.over(lifted, |input| PlanKind::Project { input, exprs });
+        over(lifted, |_, input| PlanKind::Project { input, exprs });
     }
 
     /// Columns that a node adds behind those of its input.
@@ -482,16 +517,17 @@ impl<'a> Lift<'a> {
         }
     }
 
-    /// Puts a node on what was rewritten, with its fields.
-    fn over(&mut self, lifted: &mut Lifted, node: impl FnOnce(Box<Plan>) -> PlanKind) {
-        if let Some(input) = lifted.plan.take() {
-            lifted.plan = Some(Plan { kind: node(Box::new(input)), schema: schema_of(&lifted.fields) });
-        }
-    }
-
     /// Whether several joins probe a table, so that all of them make the same one.
     pub(super) fn is_shared_table(&self, number: usize) -> bool {
         self.often.contains(&number)
+    }
+}
+
+/// Puts a node on what was rewritten, where the plan is made, with the fields there are.
+fn over(lifted: &mut Lifted, node: impl FnOnce(&Lifted, Box<Plan>) -> PlanKind) {
+    if let Some(input) = lifted.plan.take() {
+        let kind = node(lifted, Box::new(input));
+        lifted.plan = Some(Plan { kind, schema: schema_of(&lifted.fields) });
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::cost::Costs;
-use super::estimate::{Estimate, estimate_node};
+use super::estimate::{ColumnEstimate, Estimate, estimate_node};
 use crate::column::Domain;
 use crate::exec::{ExecOptions, Materialization, published};
 use crate::plan::{Plan, PlanKind};
@@ -69,23 +69,32 @@ impl Scanned {
     }
 }
 
+/// What is estimated of a node.
+struct Rows {
+    rows: f64,
+    source_rows: f64,
+    columns: Vec<ColumnEstimate>,
+}
+
 /// A plan with what is estimated of it.
 struct Node<'a> {
     plan: &'a Plan,
-    estimate: Estimate,
+    estimate: Rows,
     below: Vec<Node<'a>>,
     /// Number of the scan that it is.
     scan: Option<usize>,
 }
 
 impl<'a> Node<'a> {
-    fn of(plan: &'a Plan, inputs: &[Arc<Table>], scans: &mut Vec<Scanned>) -> Self {
-        let below: Vec<Node<'a>> = match &plan.kind {
+    fn of(plan: &'a Plan, inputs: &[Arc<Table>], scans: &mut Vec<Scanned>) -> (Self, Estimate) {
+        let (below, estimates) = match &plan.kind {
             // The same wherever it stands: it stays as it is.
-            PlanKind::Shared(_) => vec![],
-            _ => plan.inputs().into_iter().map(|input| Node::of(input, inputs, scans)).collect(),
+            PlanKind::Shared(_) => (vec![], vec![]),
+            _ => plan.inputs().into_iter().map(|input| Node::of(input, inputs, scans)).unzip(),
         };
-        let estimate = estimate_node(plan, below.iter().map(|node| node.estimate.clone()).collect(), inputs);
+        let of_plan = estimate_node(plan, estimates, inputs);
+        let (rows, source_rows, columns) = (of_plan.rows, of_plan.source_rows, of_plan.columns.clone());
+        let estimate = Rows { rows, source_rows, columns };
         let table = match &plan.kind {
             PlanKind::Scan { table, .. } => Some(table),
             PlanKind::Input { index } => inputs.get(*index),
@@ -95,7 +104,7 @@ impl<'a> Node<'a> {
             scans.push(Scanned { table: Arc::clone(table), rows: estimate.rows });
             scans.len() - 1
         });
-        Self { plan, estimate, below, scan }
+        (Self { plan, estimate, below, scan }, of_plan)
     }
 }
 
@@ -105,7 +114,7 @@ pub(super) fn place(plan: Plan, context: Context<'_>, notes: &mut Vec<String>) -
         return plan;
     }
     let mut scans = vec![];
-    let root = Node::of(&plan, context.inputs, &mut scans);
+    let (root, _) = Node::of(&plan, context.inputs, &mut scans);
     let mut often = HashSet::new();
     published_often(&plan, &mut HashSet::new(), &mut often);
     let choosing = Choosing { context, root: &root, scans: &scans, often: &often };
@@ -134,8 +143,16 @@ fn published_often(plan: &Plan, seen: &mut HashSet<usize>, often: &mut HashSet<u
     plan.inputs().into_iter().for_each(|input| published_often(input, seen, often));
 }
 
-/// Late columns of each scan.
-type Choice = Vec<BTreeSet<usize>>;
+/// Columns of each scan's table.
+type Columns = Vec<BTreeSet<usize>>;
+
+/// Which columns are late: they do not leave the pipeline of their scan.
+#[derive(Debug, Clone)]
+struct Choice {
+    columns: Columns,
+    /// Of those, columns that are used in that pipeline, so that the scan reads them. They are forgotten behind it.
+    used_at_scan: Columns,
+}
 
 struct Choosing<'a> {
     context: Context<'a>,
@@ -151,13 +168,15 @@ impl Choosing<'_> {
 
     /// `None`: nothing is late.
     fn choose(&self, notes: &mut Vec<String>) -> Option<Choice> {
-        let none: Choice = vec![BTreeSet::new(); self.scans.len()];
+        let none: Columns = vec![BTreeSet::new(); self.scans.len()];
         // With everything late it is seen which columns leave the pipeline of their scan.
         let all = |scan: &Scanned| {
             (0..scan.table.column_types().len()).filter(|&column| scan.can_fetch(column)).collect::<BTreeSet<_>>()
         };
-        let candidates = self.lift(&self.scans.iter().map(all).collect(), false).1.carried;
-        if candidates.iter().all(BTreeSet::is_empty) {
+        let seen =
+            self.lift(&Choice { columns: self.scans.iter().map(all).collect(), used_at_scan: none.clone() }, false).1;
+        let candidates = Choice { columns: seen.carried, used_at_scan: seen.used_at_scan };
+        if candidates.columns.iter().all(BTreeSet::is_empty) {
             return None;
         }
         if self.context.is_forced() {
@@ -165,43 +184,47 @@ impl Choosing<'_> {
             notes.extend((0..self.scans.len()).filter_map(|scan| self.note(&candidates, scan, &moved, None)));
             return Some(candidates);
         }
-        let (mut chosen, mut moved) = (none.clone(), self.lift(&none, false).1);
+        let mut chosen = Choice { columns: none.clone(), ..candidates.clone() };
+        let mut moved = self.lift(&chosen, false).1;
+        // No more can be saved than late columns would cost if they were read for nothing.
+        let least_gain = self.context.costs.gain_ps_min();
+        let bound = |moved: &Moved, found: &Moved| moved.ps - (found.ps - found.fetch_ps + moved.fetch_ps);
+        if bound(&moved, &self.lift(&candidates, false).1) < least_gain {
+            return None;
+        }
         let mut trials = TRIALS_MAX;
-        for (scan, carried) in candidates.iter().enumerate() {
+        for (scan, carried) in candidates.columns.iter().enumerate() {
             // What is small is soon carried.
             let least = self.scans[scan].rows * self.context.costs.carried_ps_per_row();
-            if carried.is_empty() || least < self.context.costs.gain_ps_min() {
+            if carried.is_empty() || least < least_gain {
                 continue;
             }
-            let (tried, found) = self.columns_of(scan, &chosen, carried, &mut trials);
+            let mut tried = chosen.clone();
+            tried.columns[scan].clone_from(carried);
+            let found = self.lift(&tried, false).1;
+            if bound(&moved, &found) < least_gain {
+                continue;
+            }
+            let (tried, found) = self.without_some(scan, (tried, found), &mut trials);
             let gain = moved.ps - found.ps;
             let price = (found.fetch_ps - moved.fetch_ps).max(0.0);
-            if gain > self.context.costs.gain_ps_min() && gain > price * GAIN_MIN {
+            if gain > least_gain && gain > price * GAIN_MIN {
                 notes.extend(self.note(&tried, scan, &found, Some((moved.ps, found.ps))));
                 (chosen, moved) = (tried, found);
             }
         }
-        (chosen != none).then_some(chosen)
+        (chosen.columns != none).then_some(chosen)
     }
 
-    /// The columns of a scan for which it pays, beside those chosen of others.
-    fn columns_of(
-        &self,
-        scan: usize,
-        chosen: &Choice,
-        candidates: &BTreeSet<usize>,
-        trials: &mut usize,
-    ) -> (Choice, Moved) {
-        let mut best = chosen.clone();
-        best[scan].clone_from(candidates);
-        let mut moved = self.lift(&best, false).1;
-        for column in candidates {
-            if best[scan].len() == 1 || *trials == 0 {
+    /// The columns of a scan for which it pays: without each for which it does not.
+    fn without_some(&self, scan: usize, (mut best, mut moved): (Choice, Moved), trials: &mut usize) -> (Choice, Moved) {
+        for column in best.columns[scan].clone() {
+            if best.columns[scan].len() == 1 || *trials == 0 {
                 break;
             }
             *trials -= 1;
             let mut without = best.clone();
-            without[scan].remove(column);
+            without.columns[scan].remove(&column);
             let found = self.lift(&without, false).1;
             if found.ps < moved.ps {
                 (best, moved) = (without, found);
@@ -211,12 +234,13 @@ impl Choosing<'_> {
     }
 
     fn note(&self, choice: &Choice, scan: usize, moved: &Moved, costs: Option<(f64, f64)>) -> Option<String> {
-        if choice[scan].is_empty() {
+        if choice.columns[scan].is_empty() {
             return None;
         }
         let scanned = &self.scans[scan];
         let schema = scanned.table.schema();
-        let names: Vec<&str> = choice[scan].iter().map(|&column| schema.field(column).name().as_str()).collect();
+        let names: Vec<&str> =
+            choice.columns[scan].iter().map(|&column| schema.field(column).name().as_str()).collect();
         let place = match moved.fetched_rows[scan] {
             Some(rows) => format!("by row number where about {rows:.0} rows are left"),
             None => "by row number".to_string(),

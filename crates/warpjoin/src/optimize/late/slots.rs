@@ -108,13 +108,4 @@ impl Lifted {
     pub(super) fn at(&self, column: usize) -> usize {
         self.slots.get(column).and_then(|slot| slot.at).unwrap_or(usize::MAX)
     }
-
-    /// Lets go numbers of rows of which no column is late.
-    pub(super) fn retain_rows(&mut self) {
-        let slots = &self.slots;
-        let is_late = |scan: usize| {
-            slots.iter().any(|slot| slot.at.is_none() && slot.origin.is_some_and(|origin| origin.0 == scan))
-        };
-        self.rows.retain(|row| is_late(row.scan));
-    }
 }
