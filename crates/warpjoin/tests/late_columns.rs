@@ -15,9 +15,10 @@ use warpjoin::exec::{self, Distribution, Materialization};
 use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
 use warpjoin::{ExecOptions, QueryMetrics, Session, Table};
+use warpjoin_device::{compile_for_architecture, cuda_status};
 
 use common::case::{Outcome, upload};
-use common::sessions::{Opener, in_threads, say, simulated};
+use common::sessions::{Opener, in_threads, is_set, say, simulated};
 use common::settings::Settings;
 use common::value::{Row, rows_of};
 use common::{join_trees, random};
@@ -264,6 +265,29 @@ fn kernels_of_late_columns_are_foreseen() {
         let (_, hot) = run(&session, &plan, &with(Materialization::Late));
         assert!(!late(&first).is_empty());
         assert_eq!((first.dry_runs, hot.dry_runs, hot.compiled_modules), (1, 0, 0), "{devices} devices");
+    }
+}
+
+/// What the simulated devices ran, GPUs take too.
+#[test]
+fn kernels_of_late_columns_compile_for_gpus() {
+    const NAME: &str = "kernels_of_late_columns_compile_for_gpus";
+    if cuda_status().nvrtc.is_none() {
+        assert!(!is_set("WARPJOIN_REQUIRE_NVRTC"), "{NAME}: WARPJOIN_REQUIRE_NVRTC=1 and no NVRTC");
+        say(&format!("SKIP {NAME}: no libnvrtc (put its folder on LD_LIBRARY_PATH)"));
+        return;
+    }
+    for (devices, kind) in [(1, JoinKind::Inner), (2, JoinKind::Full)] {
+        let session = simulated().open(devices).expect("a session");
+        let plan = best_customers(&shop(&session, 900), kind);
+        run(&session, &plan, &with(Materialization::Late));
+        let sources = session.devices()[0].compiled_sources();
+        let pipelines: Vec<_> = sources.iter().filter(|source| source.name == "pipeline").collect();
+        assert!(pipelines.len() > 3);
+        for source in pipelines {
+            let compiled = compile_for_architecture(source, "sm_90");
+            assert!(compiled.is_ok(), "{compiled:?}\n{}", source.text);
+        }
     }
 }
 
