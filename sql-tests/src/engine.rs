@@ -6,7 +6,8 @@ use std::sync::Arc;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use warpjoin_datafusion::{
-    DeviceChoice, FilterForm, JoinOrder, RuntimeFilters, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder,
+    DeviceChoice, FilterForm, JoinOrder, Materialization, RuntimeFilters, WarpjoinOptions, WarpjoinRuntime,
+    WarpjoinSessionStateBuilder,
 };
 
 /// Partitions of a session: enough to exercise repartitioning, few enough for small machines.
@@ -62,6 +63,8 @@ impl Engine {
         };
         // Whatever the order, the answer is the same: each number of devices tries another one, and other filters.
         let join_order = if devices == 1 { JoinOrder::Auto } else { JoinOrder::Seeded(devices as u64) };
+        // With several devices columns are read late wherever they can be, most of them on another device.
+        let materialization = if devices == 1 { Materialization::Auto } else { Materialization::Late };
         let options = WarpjoinOptions {
             device,
             devices,
@@ -73,6 +76,7 @@ impl Engine {
                 2 => RuntimeFilters::AlwaysBy(FilterForm::Bitmap),
                 _ => RuntimeFilters::AlwaysBy(FilterForm::Bloom),
             },
+            materialization,
             ..WarpjoinOptions::default()
         };
         let state = SessionStateBuilder::new()

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result};
 use warpjoin::JoinForm;
-use warpjoin::exec::{GroupByForm, JoinOrder, RuntimeFilters};
+use warpjoin::exec::{GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::plan::FilterForm;
 
 /// Rows below which a subtree stays on the CPU by default.
@@ -43,6 +43,8 @@ pub struct WarpjoinOptions {
     pub join_order: JoinOrder,
     /// Where finished tables drop rows of other scans.
     pub runtime_filters: RuntimeFilters,
+    /// Where columns of tables are read that are only carried.
+    pub materialization: Materialization,
     /// Whether lookups in tables, and rows that runtime filters drop, are counted; slow.
     pub count_rows: bool,
     /// Whether kernels first run in a form that compiles faster; `None`: on GPUs.
@@ -58,6 +60,8 @@ const RUNTIME_FILTERS: [(&str, RuntimeFilters); 6] = [
     ("bitmap", RuntimeFilters::AlwaysBy(FilterForm::Bitmap)),
     ("bloom", RuntimeFilters::AlwaysBy(FilterForm::Bloom)),
 ];
+const MATERIALIZATIONS: [(&str, Materialization); 3] =
+    [("auto", Materialization::Auto), ("early", Materialization::Early), ("late", Materialization::Late)];
 
 const JOIN_FORMS: [(&str, Option<JoinForm>); 4] = [
     ("auto", None),
@@ -101,6 +105,7 @@ impl Default for WarpjoinOptions {
             group_by_form: None,
             join_order: JoinOrder::Auto,
             runtime_filters: RuntimeFilters::Auto,
+            materialization: Materialization::Auto,
             count_rows: false,
             quick_kernels: None,
         }
@@ -143,6 +148,7 @@ impl ExtensionOptions for WarpjoinOptions {
             "count_rows" => self.count_rows = parse(key, value, "true or false")?,
             "quick_kernels" => self.quick_kernels = named(key, value, &QUICK_KERNELS)?,
             "runtime_filters" => self.runtime_filters = named(key, value, &RUNTIME_FILTERS)?,
+            "materialization" => self.materialization = named(key, value, &MATERIALIZATIONS)?,
             "simulate_seed" => {
                 self.simulate_seed = match value {
                     "" | "none" | "NULL" | "null" => None,
@@ -229,6 +235,11 @@ impl ExtensionOptions for WarpjoinOptions {
                 Some(name_of(self.runtime_filters, &RUNTIME_FILTERS)),
                 "Where the table of a join drops rows of other scans: auto (by cost), off or always (where it is right); \
                  table, bitmap and bloom: always, and by what",
+            ),
+            entry(
+                "materialization",
+                Some(name_of(self.materialization, &MATERIALIZATIONS)),
+                "Where columns are read: auto (by cost), early (where their table is scanned) or late (by row number)",
             ),
         ]
     }
@@ -342,6 +353,7 @@ mod tests {
             ("group_by_form", "sorted"),
             ("join_order", "random"),
             ("runtime_filters", "some"),
+            ("materialization", "never"),
         ] {
             let message = options.set(key, value).unwrap_err().to_string();
             assert!(message.contains(&format!("warpjoin.{key} takes")), "{message}");
@@ -371,7 +383,7 @@ mod tests {
     #[test]
     fn entries_carry_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 13);
+        assert_eq!(options.entries().len(), 14);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }

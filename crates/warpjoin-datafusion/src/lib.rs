@@ -36,7 +36,7 @@ mod translate;
 mod window_filters;
 mod worker;
 
-pub use warpjoin::exec::{JoinOrder, RuntimeFilters};
+pub use warpjoin::exec::{JoinOrder, Materialization, RuntimeFilters};
 pub use warpjoin::plan::FilterForm;
 
 pub use config::{DeviceChoice, WarpjoinOptions};

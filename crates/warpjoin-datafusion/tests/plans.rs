@@ -369,9 +369,13 @@ async fn options_are_set_and_shown() {
     let context = warp_on(WarpjoinRuntime::lazy(), |_| {});
     context.sql("set warpjoin.memory_budget = '8GB'").await.unwrap();
     context.sql("set warpjoin.group_size = 16").await.unwrap();
-    for (key, expected) in
-        [("memory_budget", "8000000000"), ("group_size", "16"), ("device", "auto"), ("strict", "false")]
-    {
+    for (key, expected) in [
+        ("memory_budget", "8000000000"),
+        ("group_size", "16"),
+        ("device", "auto"),
+        ("strict", "false"),
+        ("materialization", "auto"),
+    ] {
         let batches = context.sql(&format!("show warpjoin.{key}")).await.unwrap().collect().await.unwrap();
         assert_eq!(common::rows(&batches, true), [format!("warpjoin.{key}|{expected}")]);
     }
@@ -391,6 +395,23 @@ async fn without_a_gpu_plans_are_datafusions_own() {
     context.sql("set warpjoin.strict = true").await.unwrap();
     let error = context.sql(common::queries::Q3).await.unwrap().create_physical_plan().await.unwrap_err().to_string();
     assert!(error.contains("SET warpjoin.device"), "{error}");
+}
+
+/// The customers of TPC-H Q10 are told by their rows: their names and addresses are read for those that are put out.
+#[tokio::test]
+async fn what_is_read_late_is_said() {
+    let context = resident().await;
+    context.sql("set warpjoin.materialization = late").await.unwrap();
+    let text = shown(&physical(&context, common::queries::Q10).await);
+    let late = text.lines().find(|line| line.trim_start().starts_with("late: ") && line.contains("c_address")).unwrap();
+    for part in ["c_name", "c_comment", "of 150 rows", "from the device that has the row", "(as set)"] {
+        assert!(late.contains(part), "{late}");
+    }
+    let last = text.lines().filter(|line| line.contains("-> Result")).next_back().unwrap();
+    assert!(last.contains("TopK") && last.contains("Fetch[") && last.contains("c_address"), "{last}");
+    context.sql("set warpjoin.materialization = early").await.unwrap();
+    let text = shown(&physical(&context, common::queries::Q10).await);
+    assert!(!text.contains("late: ") && !text.contains("Fetch"), "{text}");
 }
 
 #[tokio::test]

@@ -91,10 +91,10 @@ pub enum ExprKind {
         /// Position among the numbers, of which the first counts most.
         word: usize,
     },
-    /// The number of the source's row, below 2^bits; over all devices each number once. UInt64.
+    /// The number of the source's row; over all devices each number once. Of a table it is the row's place. UInt64.
     RowNumber {
-        /// Bits of the number.
-        bits: u32,
+        /// No number is larger.
+        max: u64,
     },
     /// A statistic from a count and sums of distances from any one number: of x, of x²; of pairs: of x, of y, of xy;
     /// of a correlation: of x, of y, of xy, of x², of y².
@@ -234,7 +234,7 @@ impl Expr {
                 keys: keys.iter().map(|key| SortKey { expr: key.expr.remap(column), ..*key }).collect(),
                 word: *word,
             },
-            ExprKind::RowNumber { bits } => ExprKind::RowNumber { bits: *bits },
+            ExprKind::RowNumber { max } => ExprKind::RowNumber { max: *max },
             ExprKind::Moment { moment, scale, sums } => ExprKind::Moment {
                 moment: *moment,
                 scale: *scale,
@@ -267,7 +267,7 @@ impl Expr {
             (ExprKind::Arithmetic(own, ..), ExprKind::Arithmetic(other, ..)) => own == other,
             (ExprKind::Compare(own, ..), ExprKind::Compare(other, ..)) => own == other,
             (ExprKind::Function(own, _), ExprKind::Function(other, _)) => own == other,
-            (ExprKind::RowNumber { bits }, ExprKind::RowNumber { bits: other }) => bits == other,
+            (ExprKind::RowNumber { max }, ExprKind::RowNumber { max: other }) => max == other,
             (ExprKind::And(..), ExprKind::And(..))
             | (ExprKind::Or(..), ExprKind::Or(..))
             | (ExprKind::Not(_), ExprKind::Not(_))

@@ -119,6 +119,14 @@ pub enum PlanKind {
         /// Input.
         input: Box<Plan>,
     },
+    /// The columns of a scan, and a UInt64 that is the row's number in its table. Not part of plans that are handed in.
+    RowNumbers {
+        /// A scan.
+        input: Box<Plan>,
+    },
+    /// Late materialisation: the input's columns, then columns of a table by the number of its row. Not part of plans that
+    /// are handed in.
+    Fetch(Box<FetchPlan>),
     /// A plan that stands in several places, and runs once. It is the same where its address is.
     Shared(Arc<Plan>),
     /// The input's rows, with something that the optimiser has found out. Not part of plans that are handed in.
@@ -128,6 +136,19 @@ pub enum PlanKind {
         /// What.
         mark: Mark,
     },
+}
+
+/// Columns of a table that are read where they are needed, rather than carried there.
+#[derive(Debug, Clone)]
+pub struct FetchPlan {
+    /// Has the row's number, from [`PlanKind::RowNumbers`] over the same table.
+    pub input: Plan,
+    /// The table.
+    pub table: Arc<Table>,
+    /// Column of the input that holds the row's number; where it is null, the table's columns are.
+    pub row: usize,
+    /// Columns of the table, in output order.
+    pub columns: Vec<usize>,
 }
 
 /// One key of an order. Floats are in IEEE total order, strings in the order of their bytes.
@@ -300,6 +321,19 @@ impl AggregateCall {
         self.argument.iter().chain(&self.second).chain(&self.filter).chain(order)
     }
 
+    /// The call over what `with` makes of the expressions that it reads.
+    #[must_use]
+    pub(crate) fn map(&self, with: &mut dyn FnMut(&Expr) -> Expr) -> Self {
+        let order_by = self.order_by.iter().map(|key| SortKey { expr: with(&key.expr), ..*key }).collect();
+        Self {
+            argument: self.argument.as_ref().map(&mut *with),
+            second: self.second.as_ref().map(&mut *with),
+            filter: self.filter.as_ref().map(&mut *with),
+            order_by,
+            ..self.clone()
+        }
+    }
+
     /// The function of distinct arguments.
     #[must_use]
     pub fn distinct(self) -> Self {
@@ -426,12 +460,21 @@ fn window(skip: u64, fetch: Option<u64>) -> String {
     skip + &fetch.map(|fetch| format!(", fetch={fetch}")).unwrap_or_default()
 }
 
+impl FetchPlan {
+    /// Names of the columns that are read.
+    pub fn names(&self) -> Vec<String> {
+        let schema = self.table.schema();
+        self.columns.iter().map(|&column| schema.field(column).name().clone()).collect()
+    }
+}
+
 impl Plan {
     /// Whether it puts its rows out in an order.
     pub fn is_ordered(&self) -> bool {
         match &self.kind {
             PlanKind::Sort { .. } => true,
             PlanKind::Project { input, .. } | PlanKind::Limit { input, .. } => input.is_ordered(),
+            PlanKind::Fetch(fetch) => fetch.input.is_ordered(),
             _ => false,
         }
     }
@@ -441,6 +484,7 @@ impl Plan {
         match &self.kind {
             PlanKind::Sort { .. } | PlanKind::Window { .. } => true,
             PlanKind::Project { input, .. } | PlanKind::Limit { input, .. } => input.has_first_rows(),
+            PlanKind::Fetch(fetch) => fetch.input.has_first_rows(),
             _ => false,
         }
     }
@@ -457,7 +501,9 @@ impl Plan {
             | PlanKind::Limit { input, .. }
             | PlanKind::GroupingSets { input, .. }
             | PlanKind::Window { input, .. }
+            | PlanKind::RowNumbers { input }
             | PlanKind::Numbered { input } => vec![input],
+            PlanKind::Fetch(fetch) => vec![&fetch.input],
             PlanKind::Join(join) => vec![&join.build, &join.probe],
             PlanKind::Union { inputs } => inputs.iter().collect(),
             PlanKind::Shared(plan) => vec![plan],
@@ -488,8 +534,10 @@ impl Plan {
             | PlanKind::Limit { input, .. }
             | PlanKind::GroupingSets { input, .. }
             | PlanKind::Window { input, .. }
+            | PlanKind::RowNumbers { input }
             | PlanKind::Numbered { input }
             | PlanKind::Marked { input, .. } => vec![input],
+            PlanKind::Fetch(fetch) => vec![&mut fetch.input],
             PlanKind::Join(join) => vec![&mut join.build, &mut join.probe],
             PlanKind::Union { inputs } => inputs.iter_mut().collect(),
         }
@@ -547,6 +595,8 @@ impl Plan {
             }
             PlanKind::Union { inputs } => format!("Union: {} inputs", inputs.len()),
             PlanKind::Numbered { .. } => "Numbered".to_string(),
+            PlanKind::RowNumbers { .. } => "RowNumbers".to_string(),
+            PlanKind::Fetch(fetch) => format!("Fetch: [{}] by row #{}", fetch.names().join(", "), fetch.row),
             PlanKind::Shared(_) => "Shared".to_string(),
             PlanKind::Marked { mark: Mark::Published(number), .. } => format!("Table {number}"),
             PlanKind::Marked { mark: Mark::Reduced { table, keys, test }, .. } => {

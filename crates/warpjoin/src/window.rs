@@ -119,6 +119,15 @@ impl FrameBound {
     }
 }
 
+impl WindowCall {
+    /// The call over what `with` makes of the expressions that it reads.
+    #[must_use]
+    pub(crate) fn map(&self, with: &mut dyn FnMut(&Expr) -> Expr) -> Self {
+        let (argument, default) = (self.argument.as_ref().map(&mut *with), self.default.as_ref().map(&mut *with));
+        Self { argument, default, ..self.clone() }
+    }
+}
+
 impl WindowFunction {
     /// Whether it depends on the call's frame.
     pub(crate) fn reads_frame(self) -> bool {

@@ -104,6 +104,7 @@ impl WarpjoinExec {
             join_form: options.join_form,
             join_order: options.join_order,
             runtime_filters: options.runtime_filters,
+            materialization: options.materialization,
             counts_rows: options.count_rows,
             quick_kernels: options.quick_kernels,
             group_by_form: options.group_by_form,

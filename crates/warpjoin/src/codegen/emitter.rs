@@ -9,9 +9,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use super::params::{Binding, Params};
-use super::shapes::SourceShape;
+use super::params::{Binding, FetchPart, Params};
+use super::shapes::{FetchStep, SourceShape};
 use super::value::{CType, Kind, Value};
 use crate::column::ColumnType;
 use crate::expr::Expr;
@@ -38,6 +39,8 @@ pub(crate) enum Cell {
     Absent,
     /// An expression over an earlier environment.
     Computed(Expr, Environment),
+    /// Column `column` of what a step fetches by row numbers of its input.
+    Fetched { step: Arc<FetchStep>, column: usize, input: Environment },
 }
 
 impl Environment {
@@ -76,6 +79,7 @@ impl Environment {
         let cells = self.cells.borrow().iter().cloned().collect::<Vec<_>>();
         let cells = cells.into_iter().map(|cell| match cell {
             Cell::Computed(expr, inner) => Cell::Computed(expr, inner.apart_with(copies)),
+            Cell::Fetched { step, column, input } => Cell::Fetched { step, column, input: input.apart_with(copies) },
             other => other,
         });
         let copy = Self::new(cells.collect());
@@ -113,6 +117,37 @@ pub(crate) struct Payload {
     pub access: PayloadAccess,
     /// Variable that says whether there is a match; without one the payload is null. `None`: there is one.
     pub matched: Option<String>,
+}
+
+/// Where a table has a row.
+struct FetchPlace<'a> {
+    step: &'a FetchStep,
+    /// C expression of the row's number.
+    row: String,
+}
+
+impl FetchPlace<'_> {
+    /// The address of a part's first row on the device that has the row, and the row's place there.
+    fn shard(&self, params: &mut Params, c_type: &str, part: &dyn Fn(usize) -> FetchPart) -> (String, String) {
+        let step = self.step.number;
+        let mut field = |c_type: &str, part| params.once(c_type, Binding::Fetched { step, part });
+        let (mut bytes, mut first) = (field(c_type, part(0)), "0ULL".to_string());
+        // Devices have rows in order; of one without rows nothing is read.
+        for shard in 1..self.step.shards {
+            let begins = field("u64", FetchPart::FirstRow { shard });
+            let own = field(c_type, part(shard));
+            bytes = format!("({} >= {begins} ? {own} : {bytes})", self.row);
+            first = format!("({} >= {begins} ? {begins} : {first})", self.row);
+        }
+        let row = if self.step.shards > 1 { format!("({} - {first})", self.row) } else { self.row.clone() };
+        (bytes, row)
+    }
+
+    /// Code that loads a stored value.
+    fn field(&self, params: &mut Params, c_type: &str, part: &dyn Fn(usize) -> FetchPart) -> String {
+        let (field, row) = self.shard(params, c_type, part);
+        format!("{field}[{row}]")
+    }
 }
 
 /// Writes one kernel body.
@@ -330,6 +365,7 @@ impl Emitter {
             Cell::Source(column) => self.source_column(column)?,
             Cell::Payload { join, column } => self.payload_column(join, column)?,
             Cell::Computed(expr, inner) => super::expr::evaluate(self, &expr, &inner)?,
+            Cell::Fetched { step, column, input } => self.fetched_column(&step, column, &input)?,
         };
         let value = self.hoist(value);
         environment.set(index, value.clone());
@@ -380,31 +416,63 @@ impl Emitter {
                 value.with_valid(valid)
             }
         };
-        let Some(matched) = matched else { return Ok(value) };
+        Ok(match matched {
+            Some(matched) => self.or_null(value, &matched),
+            None => value,
+        })
+    }
+
+    /// The value where the variable `there` is true, null elsewhere: nothing is loaded there.
+    fn or_null(&mut self, value: Value, there: &str) -> Value {
         // Within the bounds of the others, which code may rely on.
         let none = match value.kind {
             Kind::Bool => "false".into(),
             Kind::F32 | Kind::F64 => "0".into(),
             Kind::Int(range) => super::packing::lower(self, range),
         };
-        let code = format!("({matched} ? {} : ({}){none})", value.code, value.c_type().name());
-        let valid = value.valid.as_ref().map_or(matched.clone(), |valid| format!("({matched} && {valid})"));
-        Ok(Value { code, valid: Some(valid), ..value })
+        let code = format!("({there} ? {} : ({}){none})", value.code, value.c_type().name());
+        let valid = value.valid.as_ref().map_or(there.to_string(), |valid| format!("({there} && {valid})"));
+        Value { code, valid: Some(valid), ..value }
+    }
+
+    /// A column of a table at the row whose number a column of `input` holds.
+    fn fetched_column(&mut self, step: &FetchStep, column: usize, input: &Environment) -> Result<Value> {
+        let row = self.column(input, step.row)?;
+        let (column_type, column) = (&step.types[column], step.columns[column]);
+        let place = FetchPlace { step, row: format!("(u64){}", row.code) };
+        let values = |shard| FetchPart::Values { shard, column };
+        let value = self.load_with(column_type, &mut |params, c_type| place.field(params, c_type, &values))?;
+        let validity = |shard| FetchPart::Validity { shard, column };
+        let valid = column_type.has_nulls.then(|| {
+            let (bytes, row) = place.shard(&mut self.params, "const u8*", &validity);
+            format!("bit_at({bytes}, {row})")
+        });
+        let value = value.with_valid(valid);
+        Ok(match &row.valid {
+            Some(there) => self.or_null(value, there),
+            None => value,
+        })
     }
 
     /// Code that loads a value of a stored column at `row`.
     pub(crate) fn load(&mut self, column: &ColumnType, row: &str, values: Binding) -> Result<Value> {
+        let is_once = self.is_streaming && matches!(values, Binding::SourceValues(_));
+        self.load_with(column, &mut |params, c_type| {
+            let field = params.once(c_type, values.clone());
+            if is_once { format!("load_once({field} + {row})") } else { format!("{field}[{row}]") }
+        })
+    }
+
+    /// Code that reads a value of a stored column, of which `at` loads what is stored as a C type that a pointer has.
+    fn load_with(&mut self, column: &ColumnType, at: &mut dyn FnMut(&mut Params, &str) -> String) -> Result<Value> {
         let kind = Kind::of_column(column)?;
         let layout = column.layout();
-        let is_once = self.is_streaming && matches!(values, Binding::SourceValues(_));
-        let at =
-            |field: String| if is_once { format!("load_once({field} + {row})") } else { format!("{field}[{row}]") };
         let stored = match (kind, layout.width_bytes) {
             (_, 0) => String::new(),
-            (Kind::F32, _) => at(self.params.once("const f32*", values)),
-            (Kind::F64, _) => at(self.params.once("const f64*", values)),
-            (_, 16) => at(self.params.once("const i128*", values)),
-            (_, width) => at(self.params.once(&format!("const u{}*", width * 8), values)),
+            (Kind::F32, _) => at(&mut self.params, "const f32*"),
+            (Kind::F64, _) => at(&mut self.params, "const f64*"),
+            (_, 16) => at(&mut self.params, "const i128*"),
+            (_, width) => at(&mut self.params, &format!("const u{}*", width * 8)),
         };
         let code = match kind {
             Kind::F32 | Kind::F64 => stored,

@@ -69,7 +69,7 @@ pub(crate) fn evaluate(emitter: &mut Emitter, expr: &Expr, environment: &Environ
             arithmetic::average(emitter, &sum, &count, &expr.data_type)
         }
         ExprKind::OrderWord { keys, word } => order::word(emitter, environment, keys, *word),
-        ExprKind::RowNumber { bits } => Ok(order::row_number(emitter, *bits)),
+        ExprKind::RowNumber { max } => Ok(order::row_number(emitter, *max)),
         ExprKind::Moment { moment, scale, sums } => {
             let sums: Vec<Value> = sums.iter().map(|sum| evaluate(emitter, sum, environment)).collect::<Result<_>>()?;
             moments::moment(emitter, *moment, *scale, &sums)

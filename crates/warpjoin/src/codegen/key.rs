@@ -12,7 +12,7 @@ use arrow::datatypes::DataType;
 use super::emitter::ValidityForm;
 use super::pipeline::GenerateOptions;
 use super::shapes::{
-    Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FilterTest, Front, GroupByForm, GroupMode,
+    Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FetchStep, FilterTest, Front, GroupByForm, GroupMode,
     GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, ResultType,
     RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, Term, WindowKeys, WordSlots,
 };
@@ -109,6 +109,7 @@ structs! {
     RowSpec { keys, like, keeps_null_keys, payload }
     WindowKeys { partition_keys, compared }
     ProbeStep { shape, key, kind, null_equals_null, residual, output, payload_of, filter, is_counted }
+    FetchStep { number, row, columns, types, shards }
     StoredKey { word, packed }
     JoinShape { packing, payload, unique, slots }
     Accumulator { function, argument, second, term, data_type, is_merge }
@@ -181,6 +182,7 @@ impl KeyPart for Step {
             Self::Filter(predicate) => one_of(key, 0, &[predicate]),
             Self::Project(exprs) => one_of(key, 1, &[exprs]),
             Self::Probe(probe) => one_of(key, 2, &[probe]),
+            Self::Fetch(fetch) => one_of(key, 3, &[fetch]),
         }
     }
 }
@@ -252,7 +254,7 @@ impl KeyPart for Expr {
             ExprKind::Arithmetic(op, ..) => op.hash(key),
             ExprKind::Compare(op, ..) => op.hash(key),
             ExprKind::Function(function, _) => function.hash(key),
-            ExprKind::RowNumber { bits } => bits.write(key),
+            ExprKind::RowNumber { max } => max.write(key),
             ExprKind::InList { list, negated, operand: _ } => {
                 list.write(key);
                 negated.write(key);

@@ -97,7 +97,7 @@ impl Matches<'_> {
             emitter.is_reserved = true;
         }
         let mut environment = self.columns(emitter);
-        for step in filters.iter().filter(|step| matches!(step, Step::Project(_))) {
+        for step in filters.iter().filter(|step| !step.drops_rows()) {
             environment = emit_step(emitter, &environment, step, &mut 0)?;
         }
         emitter.close_later("if (!__any_sync(0xffffffffu, later != 0)) break;");

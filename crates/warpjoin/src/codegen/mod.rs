@@ -58,14 +58,14 @@ pub(crate) use functions::check as check_function;
 pub(crate) use key::PipelineKey;
 pub(crate) use lookup::{DictionaryTest, Lookup};
 pub(crate) use matches::{match_threads, shared_row_bytes};
-pub(crate) use params::{Binding, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
+pub(crate) use params::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 pub(crate) use pipeline::{GenerateOptions, GeneratedPipeline, Grid, SinkShape, generate};
 pub(crate) use regroup::regroup;
 pub use shapes::GroupByForm;
 pub(crate) use shapes::{
-    Accumulator, DirectSlots, FilterTest, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm,
-    ProbeKey, ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape, SourceShape, Step, StoredKey, Term,
-    WindowKeys, WordSlots,
+    Accumulator, DirectSlots, FetchStep, FilterTest, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage,
+    PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape, SourceShape, Step,
+    StoredKey, Term, WindowKeys, WordSlots,
 };
 pub(crate) use store::common_columns;
 pub(crate) use value::{Kind, Range, is_string, range_of_type};

@@ -108,8 +108,8 @@ pub(super) fn word(emitter: &mut Emitter, environment: &Environment, keys: &[Sor
 }
 
 /// Emits [`crate::expr::ExprKind::RowNumber`].
-pub(super) fn row_number(emitter: &mut Emitter, bits: u32) -> Value {
-    let range = Range::new(0, (1i128 << bits) - 1);
+pub(super) fn row_number(emitter: &mut Emitter, max: u64) -> Value {
+    let range = Range::new(0, max.into());
     let first = emitter.params.once("u64", Binding::SourceFirstRow);
     let code = format!("(({})({first} + row))", range.c_type().name());
     Value::new(code, Kind::Int(range), DataType::UInt64)

@@ -27,6 +27,11 @@ pub(crate) enum Binding {
     SourcePartitions,
     /// A part of the join table of the n-th probe step.
     Join(usize, JoinPart),
+    /// A part of the table of the n-th fetch step.
+    Fetched {
+        step: usize,
+        part: FetchPart,
+    },
     /// What is read by code (results of a dictionary function, a code translation): its values.
     LookupValues(usize),
     /// The same: its validity bitmap.
@@ -103,6 +108,23 @@ pub(crate) enum JoinPart {
     PayloadWords,
     PayloadValues(usize),
     PayloadValidity(usize),
+}
+
+/// Parts of a table that is read by row numbers, by the device that has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FetchPart {
+    /// The number of the shard's first row.
+    FirstRow {
+        shard: usize,
+    },
+    Values {
+        shard: usize,
+        column: usize,
+    },
+    Validity {
+        shard: usize,
+        column: usize,
+    },
 }
 
 /// Parts of a group table.

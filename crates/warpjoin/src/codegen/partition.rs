@@ -176,8 +176,7 @@ impl Writer<'_> {
     fn word_values(&self, emitter: &mut Emitter, word: usize) -> Result<()> {
         let is_filtered = self.steps.iter().any(|step| matches!(step, Step::Filter(_)));
         Self::open_items(emitter, if is_filtered { "places[item] != WJ_UNRANKED" } else { "true" });
-        let projections: Vec<Step> =
-            self.steps.iter().filter(|step| matches!(step, Step::Project(_))).cloned().collect();
+        let projections: Vec<Step> = self.steps.iter().filter(|step| !step.drops_rows()).cloned().collect();
         let environment = environment(emitter, self.source, &projections)?;
         let has_key = (0..self.shape.keys).any(|field| self.shape.packing.is_in(field, word));
         let keys = if has_key { self.keys(emitter, &environment, false)? } else { vec![] };

@@ -331,6 +331,12 @@ pub(super) fn emit_step(
             });
             Ok(Environment::new(cells.collect::<Result<_>>()?))
         }
+        Step::Fetch(step) => {
+            let own = (0..environment.len()).map(|index| environment.cell(index));
+            let fetched = (0..step.columns.len())
+                .map(|column| Ok(Cell::Fetched { step: Arc::clone(step), column, input: environment.clone() }));
+            Ok(Environment::new(own.chain(fetched).collect::<Result<_>>()?))
+        }
         Step::Probe(step) => {
             if step.is_counted {
                 count(emitter, "PROBES", "1");

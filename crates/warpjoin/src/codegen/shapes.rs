@@ -128,13 +128,30 @@ pub(crate) enum Step {
     Project(Vec<Expr>),
     /// Probes a join table; a row goes on once a match.
     Probe(ProbeStep),
+    /// Adds columns of a table by the number of its row.
+    Fetch(Arc<FetchStep>),
 }
 
 impl Step {
     /// Whether not exactly one row goes on for each that comes in.
     pub(crate) fn drops_rows(&self) -> bool {
-        !matches!(self, Self::Project(_))
+        !matches!(self, Self::Project(_) | Self::Fetch(_))
     }
+}
+
+/// Columns of a table that are loaded by row numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct FetchStep {
+    /// Which of the relation's fetches it is.
+    pub number: usize,
+    /// The column that holds the row's number.
+    pub row: usize,
+    /// Columns of the table.
+    pub columns: Vec<usize>,
+    /// What they are.
+    pub types: Vec<ColumnType>,
+    /// Devices that have rows of the table.
+    pub shards: usize,
 }
 
 /// A probe of a join table.

@@ -130,6 +130,47 @@ fn zero_nulls(values: &mut [u8], width_bytes: u32, validity: &[u8], rows: usize)
     }
 }
 
+/// Values that integers span for each row, up to which it is found out whether they are different.
+const DISTINCT_SPAN_MAX: i128 = 8;
+
+/// Whether all integers of these bounds, none of them null, are different: a bit for each number between the bounds.
+/// `None` where these are too many. Most columns that are no key end it early.
+pub(crate) fn are_distinct(chunks: &[Chunk], (min, max): (i128, i128)) -> Option<bool> {
+    let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();
+    let span = max.checked_sub(min)?.checked_add(1)?;
+    if span > DISTINCT_SPAN_MAX * rows as i128 {
+        return None;
+    }
+    if span < rows as i128 {
+        return Some(false);
+    }
+    let mut seen = vec![0u64; (span as usize).div_ceil(64)];
+    let mut is_new = |offset: usize| {
+        let (word, bit) = (&mut seen[offset / 64], 1 << (offset % 64));
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    };
+    Some(chunks.iter().all(|chunk| {
+        let width = chunk.layout.width_bytes as usize;
+        let first = chunk.layout.base.wrapping_sub(min) as usize;
+        match width {
+            // All rows of the chunk have one value.
+            0 => (0..chunk.rows).all(|_| is_new(first)),
+            // Where the chunk keeps values as they are, these are no distances from its own base.
+            16 => chunk.values.chunks_exact(16).all(|bytes| {
+                let value = i128::from_le_bytes(bytes.try_into().unwrap_or_default());
+                is_new(value.wrapping_sub(min) as usize)
+            }),
+            _ => chunk.values.chunks_exact(width).all(|bytes| {
+                let mut word = [0; 8];
+                word[..width].copy_from_slice(bytes);
+                is_new(first + u64::from_le_bytes(word) as usize)
+            }),
+        }
+    }))
+}
+
 /// Values (rows x width) and validity of a whole column.
 pub(crate) struct Joined {
     pub(crate) rows: usize,

@@ -186,11 +186,12 @@ struct NumberEncoder<T> {
     bounds: Option<(i128, i128)>,
     order: Order<T>,
     null_count: u64,
+    unique: Option<bool>,
 }
 
 impl<T> Default for NumberEncoder<T> {
     fn default() -> Self {
-        Self { chunks: vec![], bounds: None, order: Order::default(), null_count: 0 }
+        Self { chunks: vec![], bounds: None, order: Order::default(), null_count: 0, unique: None }
     }
 }
 
@@ -224,7 +225,7 @@ impl<T: Number> NumberEncoder<T> {
                 null_count: self.null_count,
                 distinct,
                 sorted: self.order.sorted,
-                unique: self.order.strict.then_some(true),
+                unique: self.order.strict.then_some(true).or(self.unique),
             },
         }
     }
@@ -237,6 +238,13 @@ impl<T: Number> ColumnEncoder for NumberEncoder<T> {
             return Err(Reason::Type(data.data_type().clone()).into());
         }
         self.push_values(&data.buffer::<T>(0)[..array.len()], validity_of(array));
+        Ok(())
+    }
+
+    fn seal(&mut self) -> Result<()> {
+        if let (Some(bounds), 0, false) = (self.bounds, self.null_count, self.order.strict) {
+            self.unique = if self.order.sorted { Some(false) } else { chunk::are_distinct(&self.chunks, bounds) };
+        }
         Ok(())
     }
 

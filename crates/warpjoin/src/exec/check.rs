@@ -31,6 +31,9 @@ pub fn check_node(plan: &Plan) -> Result<(), Reason> {
         PlanKind::Filter { predicate, .. } => check_expr(predicate),
         PlanKind::Project { exprs, .. } => exprs.iter().try_for_each(check_expr),
         PlanKind::Join(join) => check_join(join),
+        PlanKind::RowNumbers { .. } | PlanKind::Fetch(_) => {
+            Err(Reason::Node("row numbers of the optimiser in a plan that was handed in".into()))
+        }
         PlanKind::Marked { .. } => Err(Reason::Node("a mark of the optimiser in a plan that was handed in".into())),
         PlanKind::Sort { keys, .. } => keys.iter().try_for_each(|key| check_expr(&key.expr)),
         PlanKind::Limit { .. } => Ok(()),

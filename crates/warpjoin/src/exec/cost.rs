@@ -23,9 +23,9 @@ const PARTITIONED_ROWS_MIN: u64 = 1 << 22;
 /// A join of which less than this part of the probe rows are wanted is not partitioned.
 const WANTED_SHARE: u64 = 16;
 /// One pass of a partition, a byte of a row: read, written, its key read once more.
-const PASS_PS_PER_BYTE: f64 = 1.1;
+pub(crate) const PASS_PS_PER_BYTE: f64 = 1.1;
 /// Matching in shared memory, a byte of both rows: read, looked up, written.
-const MATCH_PS_PER_BYTE: f64 = 0.75;
+pub(crate) const MATCH_PS_PER_BYTE: f64 = 0.75;
 /// An insert into a table in L2, and into one in device memory.
 pub(crate) const INSERT_PS: (f64, f64) = (30.0, 140.0);
 /// A probe by the table's share of L2: up to so much of it, so long.
@@ -126,7 +126,7 @@ impl Query<'_> {
 
 /// Whether both sides should be partitioned; `rows` are those of build and probe side, if both are columns that
 /// lie there and are read whole.
-pub(super) fn prefers_partition(
+pub(crate) fn prefers_partition(
     plan: &JoinPlan,
     rows: Option<(u64, u64)>,
     session: &Session,

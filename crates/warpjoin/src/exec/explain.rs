@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::cost::prefers_partition;
 use super::marked::{published, waits_for};
 use super::options::{ExecOptions, JoinForm};
-use super::sort::{Ordered, Window};
+use super::sort::{Ordered, RowWise, Window};
 use crate::Session;
 use crate::optimize::optimize;
 use crate::plan::{JoinPlan, Mark, Plan, PlanKind};
@@ -117,20 +117,28 @@ impl Explain<'_> {
                 format!("Union[pipelines {}]", parts.join(", "))
             }
             PlanKind::Shared(plan) => self.open(plan),
-            PlanKind::Numbered { input } => self.open(input),
+            PlanKind::Numbered { input } | PlanKind::RowNumbers { input } => self.open(input),
+            PlanKind::Fetch(fetch) => format!("{} -> Fetch[{}]", self.open(&fetch.input), fetch.names().join(", ")),
         }
     }
 
     /// A sort, as it runs: what stands between it and the rows put out is computed before.
     fn sort(&mut self, ordered: &Ordered<'_>) -> String {
         let input = self.open(ordered.input);
-        if ordered.keys.is_none() {
-            return if ordered.projections.is_empty() { input } else { format!("{input} -> Project") };
-        }
         let project = if ordered.projections.is_empty() { "" } else { " -> Project" };
+        let mut behind = String::new();
+        for step in &ordered.behind {
+            behind += &match step {
+                RowWise::Project(_) => " -> Project".to_string(),
+                RowWise::Fetch(fetch) => format!(" -> Fetch[{}]", fetch.names().join(", ")),
+            };
+        }
+        if ordered.keys.is_none() {
+            return format!("{input}{project}{behind}");
+        }
         let keys = self.close(format!("{input}{project} -> SortKeys"));
         let name = if ordered.window.fetch.is_some() { "TopK" } else { "Sort" };
-        format!("{name}[pipeline {keys}]")
+        format!("{name}[pipeline {keys}]{behind}")
     }
 
     /// A join whose table is there before its probe side is read.
@@ -211,8 +219,9 @@ fn side(plan: &Plan) -> Side {
         PlanKind::Sort { input, skip: 0, fetch: None, .. } => side(input),
         PlanKind::Union { .. } | PlanKind::GroupingSets { .. } | PlanKind::Window { .. } => Side::Columns(None),
         PlanKind::Shared(plan) => side(plan),
-        PlanKind::Numbered { input } => side(input),
+        PlanKind::Numbered { input } | PlanKind::RowNumbers { input } => side(input),
         PlanKind::Filter { .. }
+        | PlanKind::Fetch(_)
         | PlanKind::Join(_)
         | PlanKind::Aggregate { .. }
         | PlanKind::Marked { .. }

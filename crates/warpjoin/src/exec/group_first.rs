@@ -40,7 +40,8 @@ impl Query<'_> {
         };
         let rows = self.known_rows(rows);
         let bits = (64 - rows.leading_zeros()).next_multiple_of(8).clamp(8, 56);
-        let number = Expr { kind: ExprKind::RowNumber { bits }, data_type: DataType::UInt64, nullable: false };
+        let kind = ExprKind::RowNumber { max: (1 << bits) - 1 };
+        let number = Expr { kind, data_type: DataType::UInt64, nullable: false };
         let mut exprs = columns(input, relation.width);
         exprs.push(number);
         relation.width = exprs.len();

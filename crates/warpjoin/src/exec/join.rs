@@ -410,12 +410,19 @@ fn traces(
         }
         PlanKind::Aggregate { group_by, .. } => of_group && group_by.len() == 1 && column == 0,
         PlanKind::Shared(plan) => traces(inputs, plan, column, of_group, holds),
-        PlanKind::Numbered { input } | PlanKind::Window { input, .. } if column < input.schema.fields().len() => {
+        PlanKind::Numbered { input } | PlanKind::RowNumbers { input } | PlanKind::Window { input, .. }
+            if column < input.schema.fields().len() =>
+        {
             traces(inputs, input, column, of_group, holds)
+        }
+        PlanKind::Fetch(fetch) if column < fetch.input.schema.fields().len() => {
+            traces(inputs, &fetch.input, column, of_group, holds)
         }
         PlanKind::GroupingSets { .. }
         | PlanKind::Union { .. }
         | PlanKind::Numbered { .. }
+        | PlanKind::RowNumbers { .. }
+        | PlanKind::Fetch(_)
         | PlanKind::Window { .. } => false,
     }
 }

@@ -12,7 +12,7 @@ use super::partition::{PartitionTarget, partition_launch};
 use super::query::Query;
 use super::relation::{IntermediateShard, JoinTable, Relation, Source};
 use crate::codegen::{
-    BATCH_BLOCKS, Binding, GeneratedPipeline, Grid, GroupPart, JoinPart, Lookup, MatchPart, PARTITION_ITEMS,
+    BATCH_BLOCKS, Binding, FetchPart, GeneratedPipeline, Grid, GroupPart, JoinPart, Lookup, MatchPart, PARTITION_ITEMS,
     PARTITION_THREADS_MANY, PartitionPart, ROWS_PER_THREAD_BITS_MAX, SketchPart, control, status,
 };
 use crate::{Error, Result};
@@ -284,6 +284,14 @@ impl<'a> Binder<'a> {
                 }
             }
             Binding::Join(join, part) => self.join_arg(&self.relation.joins[*join], *part),
+            Binding::Fetched { step, part } => {
+                let shards = self.relation.fetched[*step].shards();
+                match *part {
+                    FetchPart::FirstRow { shard } => Arg::U64(shards[shard].first_row),
+                    FetchPart::Values { shard, column } => buffer(shards[shard].columns[column].values.as_ref()),
+                    FetchPart::Validity { shard, column } => buffer(shards[shard].columns[column].validity.as_ref()),
+                }
+            }
             Binding::LookupValues(number) => Arg::Buffer(&self.lookups[*number].values),
             Binding::LookupValidity(number) => buffer(self.lookups[*number].validity.as_ref()),
             Binding::Control => Arg::Buffer(self.control),

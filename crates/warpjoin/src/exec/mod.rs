@@ -8,6 +8,7 @@ mod compile;
 pub(crate) mod cost;
 mod exchange;
 mod explain;
+mod fetch;
 mod group;
 mod group_distinct;
 mod group_estimate;
@@ -53,11 +54,12 @@ use arrow::array::RecordBatch;
 
 pub use crate::codegen::GroupByForm;
 pub use check::{check, check_node};
+pub(crate) use cost::prefers_partition;
 pub use explain::{Explanation, explain};
 pub(crate) use join::needed as needed_columns;
 pub(crate) use marked::published;
 pub use metrics::{PipelineMetrics, QueryMetrics};
-pub use options::{Distribution, ExecOptions, JoinForm, JoinOrder, RuntimeFilters};
+pub use options::{Distribution, ExecOptions, JoinForm, JoinOrder, Materialization, RuntimeFilters};
 pub use partition_table::{PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
 
 use crate::optimize::optimize;

@@ -42,6 +42,8 @@ pub struct ExecOptions {
     pub runtime_filters: RuntimeFilters,
     /// Bits of a Bloom filter for each build row. `None`: 8 to 16, by what L2 has room for.
     pub filter_bits: Option<u32>,
+    /// Where the columns of tables are read.
+    pub materialization: Materialization,
     /// Whether plans that occur several times are run once.
     pub share_subplans: bool,
     /// Whether kernels that take long to compile first run in a form that compiles in a third of the time, until the better
@@ -92,6 +94,18 @@ pub enum RuntimeFilters {
     AlwaysBy(FilterForm),
 }
 
+/// Where columns of tables are read that are only carried to a later pipeline, or to the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Materialization {
+    /// Late where that is estimated to be plainly cheaper, column by column.
+    #[default]
+    Auto,
+    /// Where their table is scanned: they go with the rows.
+    Early,
+    /// Where they are needed, by the row's number: whatever can be, so that tests meet it.
+    Late,
+}
+
 /// How rows are brought together for joins on several devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Distribution {
@@ -123,6 +137,7 @@ impl Default for ExecOptions {
             join_order: JoinOrder::Auto,
             runtime_filters: RuntimeFilters::Auto,
             filter_bits: None,
+            materialization: Materialization::Auto,
             share_subplans: true,
             quick_kernels: None,
             counts_rows: false,

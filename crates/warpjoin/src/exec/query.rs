@@ -174,12 +174,18 @@ impl<'a> Query<'a> {
                 self.union(relations)
             }
             PlanKind::Numbered { input } => self.numbered(input),
+            PlanKind::RowNumbers { input } => self.with_row_numbers(input),
+            PlanKind::Fetch(fetch) => {
+                let mut relation = self.relation(&fetch.input)?;
+                self.append_fetch(&mut relation, fetch)?;
+                Ok(relation)
+            }
             PlanKind::Shared(plan) => self.shared(plan),
             PlanKind::Marked { input, mark } => self.marked(input, mark),
         }
     }
 
-    fn check_table(&self, table: &Table) -> Result<()> {
+    pub(super) fn check_table(&self, table: &Table) -> Result<()> {
         if Arc::ptr_eq(table.session(), self.session) {
             Ok(())
         } else {

@@ -22,6 +22,8 @@ pub(crate) struct Relation {
     pub steps: Vec<Step>,
     /// The table of each probe step, in order.
     pub joins: Vec<Arc<JoinTable>>,
+    /// The table of each fetch step, in order.
+    pub fetched: Vec<Arc<Table>>,
     /// Columns after the last step.
     pub width: usize,
     /// Bound of the rows after the last step, over all devices. Known from the plan alone but for
@@ -123,7 +125,7 @@ impl Relation {
             Source::Matches(matches, _) => (matches.width(), matches.rows_max()),
             Source::Partitioned(rows) => (rows.shape.field_of.len(), rows.rows_max),
         };
-        Self { source, steps: vec![], joins: vec![], width, rows_max }
+        Self { source, steps: vec![], joins: vec![], fetched: vec![], width, rows_max }
     }
 
     /// Bits of the row bound in a class, so that a few rows more or less generate the same code.
@@ -142,6 +144,9 @@ impl Relation {
                 (Step::Project(exprs), &ExprKind::Column(column)) => key = exprs.get(column)?,
                 _ => return None,
             }
+        }
+        if let ExprKind::RowNumber { max } = key.kind {
+            return Some(u128::from(max) + 1);
         }
         let ExprKind::Column(column) = key.kind else { return None };
         let &column = projection.get(column)?;
@@ -166,6 +171,7 @@ impl Relation {
         words.extend(self.steps.iter().map(|step| match step {
             Step::Filter(_) => "Filter".to_string(),
             Step::Project(_) => "Project".to_string(),
+            Step::Fetch(_) => "Fetch".to_string(),
             Step::Probe(step) => match step.filter {
                 Some(test) => format!("RuntimeFilter[{}]", test.describe()),
                 None => "Probe".to_string(),

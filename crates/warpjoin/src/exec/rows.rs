@@ -18,7 +18,7 @@ const TESTED_STRINGS_MIN: usize = 4096;
 const WASTE_BYTES_MAX: u64 = 64 << 20;
 
 impl Query<'_> {
-    /// Runs a relation whose steps are projections into rows that lie as those of its source do.
+    /// Runs a relation whose steps put out a row for each into rows that lie as those of its source do.
     pub(super) fn run_in_place(&mut self, relation: &Relation) -> Result<Intermediate> {
         let generated = self.generate(relation, &Sink::InPlace((0..relation.width).collect()))?;
         let SinkShape::Rows(columns) = &generated.sink else {

@@ -19,7 +19,7 @@ use super::sort_kernels::{KeyWord, Moved, SortKernels, SortLaunches, SortStep, T
 use crate::codegen::{SORT_FEW_ROWS, SORT_FEW_WORDS, Sink, SinkShape, SortShape, Step, control, status};
 use crate::column::ColumnType;
 use crate::expr::Expr;
-use crate::plan::{Plan, PlanKind, SortKey};
+use crate::plan::{FetchPlan, Plan, PlanKind, SortKey};
 use crate::{Error, Reason, Result};
 
 /// Wanted rows of each of several devices up to which they come together on one.
@@ -65,6 +65,15 @@ pub(crate) struct Ordered<'a> {
     pub window: Window,
     /// Over the input, then over each other.
     pub projections: Vec<&'a [Expr]>,
+    /// What is done with the rows once they are in order: from the first fetch on, of rows that are wanted only.
+    pub behind: Vec<RowWise<'a>>,
+}
+
+/// What puts out a row for each that comes in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RowWise<'a> {
+    Project(&'a [Expr]),
+    Fetch(&'a FetchPlan),
 }
 
 impl<'a> Ordered<'a> {
@@ -73,14 +82,17 @@ impl<'a> Ordered<'a> {
         match &plan.kind {
             PlanKind::Sort { input, keys, skip, fetch } => {
                 let window = Window { skip: *skip, fetch: *fetch };
-                if let Some(mut inner) = Self::of(input).filter(|inner| inner.has_order(keys)) {
+                let is_same = |inner: &Self| inner.behind.is_empty() && inner.has_order(keys);
+                if let Some(mut inner) = Self::of(input).filter(is_same) {
                     inner.window = window.within(inner.window);
                     return Some(inner);
                 }
                 // An order of an order is the last one; a limit of one stays.
-                Some(Self { input, keys: Some(keys), window, projections: vec![] })
+                Some(Self { input, keys: Some(keys), window, projections: vec![], behind: vec![] })
             }
-            PlanKind::Window { .. } => Some(Self { input: plan, keys: None, window: Window::ALL, projections: vec![] }),
+            PlanKind::Window { .. } => {
+                Some(Self { input: plan, keys: None, window: Window::ALL, projections: vec![], behind: vec![] })
+            }
             PlanKind::Limit { input, skip, fetch } => {
                 let mut inner = Self::of(input)?;
                 inner.window = Window { skip: *skip, fetch: *fetch }.within(inner.window);
@@ -88,7 +100,15 @@ impl<'a> Ordered<'a> {
             }
             PlanKind::Project { input, exprs } => {
                 let mut inner = Self::of(input)?;
-                inner.projections.push(exprs);
+                match inner.behind.is_empty() {
+                    true => inner.projections.push(exprs),
+                    false => inner.behind.push(RowWise::Project(exprs)),
+                }
+                Some(inner)
+            }
+            PlanKind::Fetch(fetch) => {
+                let mut inner = Self::of(&fetch.input)?;
+                inner.behind.push(RowWise::Fetch(fetch));
                 Some(inner)
             }
             _ => None,
@@ -122,7 +142,27 @@ impl Query<'_> {
         }
         let mut rows = self.order(rows, &shape, ordered.window)?;
         rows.rows_max = rows.rows_max.min(ordered.window.fetch.unwrap_or(u64::MAX));
+        let mut relation = Relation::new(Source::Intermediate(Arc::new(rows)));
+        if ordered.behind.is_empty() {
+            return Ok(relation);
+        }
+        self.append_row_wise(&mut relation, &ordered.behind)?;
+        let rows = self.run_in_place(&relation)?;
         Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
+    }
+
+    /// Adds steps that keep every row where it is.
+    pub(super) fn append_row_wise(&self, relation: &mut Relation, steps: &[RowWise<'_>]) -> Result<()> {
+        for step in steps {
+            match step {
+                RowWise::Project(exprs) => {
+                    relation.width = exprs.len();
+                    relation.steps.push(Step::Project(exprs.to_vec()));
+                }
+                RowWise::Fetch(fetch) => self.append_fetch(relation, fetch)?,
+            }
+        }
+        Ok(())
     }
 
     /// The rows of the window without their words, in order.

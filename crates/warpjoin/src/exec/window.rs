@@ -187,6 +187,7 @@ impl Query<'_> {
             relation.width = exprs.len();
             relation.steps.push(Step::Project(exprs.to_vec()));
         }
+        self.append_row_wise(&mut relation, &ordered.behind)?;
         let (skip, fetch) = (ordered.window.skip, ordered.window.fetch);
         if relation.steps.is_empty() && skip == 0 && fetch.is_none() {
             return Ok(relation);

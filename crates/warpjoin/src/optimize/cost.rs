@@ -2,8 +2,8 @@
 
 use crate::Session;
 use crate::exec::cost::{
-    BUILD_ROWS_PS_PER_BYTE, CLEAR_PS_PER_BYTE, FilteredTable, INSERT_PS, NEAR_PS, ORDERED_INSERT_PS, filter_form,
-    probe_ps,
+    BUILD_ROWS_PS_PER_BYTE, CLEAR_PS_PER_BYTE, FilteredTable, INSERT_PS, MATCH_PS_PER_BYTE, NEAR_PS, ORDERED_INSERT_PS,
+    PASS_PS_PER_BYTE, filter_form, probe_ps,
 };
 use crate::plan::FilterForm;
 
@@ -25,6 +25,12 @@ const GAIN_PS_MIN: f64 = 1e5;
 const LISTED_PS: f64 = 10.0;
 /// A match whose payload is not in the slot.
 const PAYLOAD_PS: f64 = 6.0;
+/// Reading bytes in order, at the rate of device memory.
+const STREAM_PS_PER_BYTE: f64 = 0.3;
+/// Groups that blocks hold in shared memory, so that rows are not moved for them.
+const BLOCK_GROUPS: f64 = 4096.0;
+/// What carrying all columns of a row hardly costs.
+const CARRIED_PS_MAX: f64 = 1000.0;
 /// Payload that a slot has room for beside its key.
 const SLOT_PAYLOAD_BYTES: f64 = 4.0;
 
@@ -134,6 +140,46 @@ impl Costs {
     pub(super) fn lookup_ps(&self, side: &BuildSide, is_ordered: bool) -> f64 {
         let (table_bytes, is_direct) = self.table(side);
         if is_ordered && is_direct { ORDERED_PROBE_PS } else { probe_ps(table_bytes / self.l2_bytes) }
+    }
+
+    /// Reading bytes that lie side by side.
+    pub(super) fn stream_ps(&self, bytes: f64) -> f64 {
+        bytes * STREAM_PS_PER_BYTE
+    }
+
+    /// Writing bytes down, and reading them again.
+    pub(super) fn written_ps(&self, bytes: f64) -> f64 {
+        bytes * BUILD_ROWS_PS_PER_BYTE
+    }
+
+    /// Reading one of values anywhere in so many bytes.
+    pub(super) fn random_read_ps(&self, bytes: f64) -> f64 {
+        probe_ps(bytes / self.l2_bytes)
+    }
+
+    /// A side of a partitioned join that carries so many bytes a row, to so many matches.
+    pub(super) fn partitioned_ps(&self, rows: f64, matches: f64, bytes: f64) -> f64 {
+        rows * bytes * PASS_PS_PER_BYTE + matches * bytes * MATCH_PS_PER_BYTE
+    }
+
+    /// A group-by as far as its keys count: the table that they are looked up in, and moving them.
+    pub(super) fn groups_ps(&self, rows: f64, groups: f64, key_bits: f64, calls: usize) -> f64 {
+        if key_bits == 0.0 {
+            return 0.0;
+        }
+        let words = (key_bits / 64.0).ceil();
+        // Longer keys are found through an index of rows, which hold them.
+        let is_wide = words > 1.0;
+        let table_bytes = groups * 8.0 * (1.0 + calls as f64 + if is_wide { words + 1.0 } else { 0.0 });
+        let lookups = if is_wide { 2.0 } else { 1.0 };
+        let launches = if is_wide { self.launch_ps } else { 0.0 };
+        let moved = if groups > BLOCK_GROUPS { rows * words * 8.0 * PASS_PS_PER_BYTE } else { 0.0 };
+        launches + rows * self.random_read_ps(table_bytes) * lookups + moved + self.written_ps(groups * words * 8.0)
+    }
+
+    /// More than the columns of a row cost on their way.
+    pub(super) fn carried_ps_per_row(&self) -> f64 {
+        CARRIED_PS_MAX
     }
 
     /// Bytes of the table, and whether it is indexed by the key.

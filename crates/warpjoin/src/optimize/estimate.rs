@@ -98,6 +98,29 @@ pub(super) fn estimate_node(plan: &Plan, below: Vec<Estimate>, inputs: &[Arc<Tab
         }
         (PlanKind::GroupingSets { .. } | PlanKind::Window { .. }, Some(input), _) => of_unknown(plan, input.rows),
         (PlanKind::Marked { .. }, Some(input), _) => input,
+        (PlanKind::RowNumbers { .. }, Some(mut input), _) => {
+            let rows = input.rows;
+            let number =
+                ColumnEstimate { unique: true, sorted: true, span: Some(rows), ..ColumnEstimate::unknown(rows) };
+            input.columns.push(number);
+            // The sample does not have it.
+            input.view = input.view.map(|mut view| {
+                view.columns.push(None);
+                view
+            });
+            input
+        }
+        (PlanKind::Fetch(fetch), Some(mut input), _) => {
+            input.columns.extend(
+                of_table(&fetch.table, &fetch.columns).columns.into_iter().map(|column| ColumnEstimate {
+                    unique: false,
+                    sorted: false,
+                    ..column
+                }),
+            );
+            input.view = None;
+            input
+        }
         _ => of_unknown(plan, UNKNOWN_ROWS),
     }
 }
@@ -301,7 +324,7 @@ fn of_groups(input: &Estimate, group_by: &[Expr], calls: usize) -> Estimate {
 }
 
 /// Bytes of a value of a type, as tables have it: most columns are narrower than declared.
-pub(super) fn stored_bytes(data_type: &DataType) -> f64 {
+pub(in crate::optimize) fn stored_bytes(data_type: &DataType) -> f64 {
     data_type.primitive_width().map_or(4.0, |width| width.min(8) as f64)
 }
 

@@ -127,7 +127,8 @@ impl Placing<'_> {
             PlanKind::Union { inputs } => {
                 inputs.iter_mut().for_each(|input| input.replace(|input| self.push(input, &[])));
             }
-            PlanKind::Shared(_) | PlanKind::Numbered { .. } => {}
+            // What is fetched late is chosen after this.
+            PlanKind::Shared(_) | PlanKind::Numbered { .. } | PlanKind::RowNumbers { .. } | PlanKind::Fetch(_) => {}
             // Others read these rows as well, and may need all of them.
             PlanKind::Marked { input, mark: Mark::Shared(_) } => input.replace(|input| self.push(input, &[])),
             PlanKind::Marked { input, .. } => input.replace(|input| self.push(input, wishes)),
@@ -247,6 +248,8 @@ fn offers(plan: &Plan) -> Vec<Wish> {
         | PlanKind::GroupingSets { .. }
         | PlanKind::Window { .. }
         | PlanKind::Numbered { .. }
+        | PlanKind::RowNumbers { .. }
+        | PlanKind::Fetch(_)
         | PlanKind::Shared(_) => vec![],
         PlanKind::Filter { input, .. } | PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => offers(input),
         PlanKind::Marked { mark: Mark::Shared(_), .. } => vec![],

@@ -14,6 +14,7 @@ mod estimate;
 mod filter_tables;
 mod filters;
 mod graph;
+mod late;
 mod measure;
 mod memory;
 mod order;
@@ -68,6 +69,9 @@ pub(crate) fn optimize(plan: &Plan, inputs: &[Arc<Table>], session: &Session, op
     if options.share_subplans {
         optimized = share::share_tables(optimized, inputs, &mut optimizer.notes);
     }
+    // Last: nothing else has to look through row numbers.
+    let context = late::Context { inputs, session, options, costs: optimizer.costs };
+    optimized = late::place(optimized, context, &mut optimizer.notes);
     let elapsed_ns = started.elapsed().as_nanos() as u64;
     Optimized { plan: optimized, notes: optimizer.notes, elapsed_ns }
 }
@@ -190,11 +194,13 @@ fn first_column(plan: &Plan) -> String {
         }
         PlanKind::Union { .. } => "union".into(),
         PlanKind::Shared(plan) => first_column(plan),
+        PlanKind::Fetch(fetch) => first_column(&fetch.input),
         PlanKind::Filter { input, .. }
         | PlanKind::Project { input, .. }
         | PlanKind::Sort { input, .. }
         | PlanKind::Limit { input, .. }
         | PlanKind::Numbered { input }
+        | PlanKind::RowNumbers { input }
         | PlanKind::Window { input, .. }
         | PlanKind::Marked { input, .. } => first_column(input),
     }

@@ -57,7 +57,11 @@ pub(super) fn is_plain(plan: &Plan, column: usize) -> bool {
         | PlanKind::Marked { input, .. } => is_plain(input, column),
         PlanKind::Union { inputs } => inputs.iter().all(|input| is_plain(input, column)),
         PlanKind::Window { input, .. } => column < input.schema.fields().len() && is_plain(input, column),
-        PlanKind::GroupingSets { .. } | PlanKind::Shared(_) | PlanKind::Numbered { .. } => false,
+        PlanKind::GroupingSets { .. }
+        | PlanKind::Shared(_)
+        | PlanKind::Numbered { .. }
+        | PlanKind::RowNumbers { .. }
+        | PlanKind::Fetch(_) => false,
         PlanKind::Project { input, exprs } => exprs.get(column).is_some_and(|expr| is_plain_expr(input, expr)),
         PlanKind::Join(join) => {
             let build_width = join.build.schema.fields().len();

@@ -234,6 +234,8 @@ fn text_of_node(plan: &Plan) -> String {
         }
         PlanKind::Union { .. } => "union".to_string(),
         PlanKind::Numbered { .. } => "numbered".to_string(),
+        PlanKind::RowNumbers { .. } => "row numbers".to_string(),
+        PlanKind::Fetch(fetch) => format!("fetch {:p} {} {:?}", Arc::as_ptr(&fetch.table), fetch.row, fetch.columns),
         PlanKind::Shared(plan) => format!("shared {:p}", Arc::as_ptr(plan)),
         PlanKind::Marked { mark, .. } => format!("{mark:?}"),
     }

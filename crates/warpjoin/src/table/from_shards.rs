@@ -16,7 +16,8 @@ use crate::{Error, Result, Session};
 pub struct ResidentColumn {
     /// Type, domain and, for codes, the dictionary; the layout of the buffers follows from the domain.
     pub column_type: ColumnType,
-    /// What is known of the values: a join with a build key that is `unique` compiles less.
+    /// What is known of the values: a join with a build key that is `unique` compiles less, and a group-by with such a key
+    /// may tell groups by rows. So it must be true.
     pub statistics: ColumnStatistics,
 }
 
@@ -41,8 +42,8 @@ impl Table {
     /// offsets (u64, rows + 1 of them) and bytes.
     ///
     /// What wrote the buffers must have ended: synchronize its stream first. Every value must lie in
-    /// its column's domain, and every code in its dictionary: generated kernels rely on it, and
-    /// nothing checks it here.
+    /// its column's domain, every code in its dictionary, and what is said to be unique has to be: generated
+    /// kernels rely on it, and nothing checks it here.
     ///
     /// # Errors
     /// When the schema, the columns and the shards contradict each other, a type can't live on a

@@ -68,7 +68,9 @@ impl Oracle<'_> {
     fn rows(&self, plan: &Plan) -> Result<Vec<Row>, Stop> {
         match &plan.kind {
             PlanKind::Scan { .. } => panic!("the oracle reads inputs only"),
-            PlanKind::Marked { .. } => panic!("only the optimiser marks plans"),
+            PlanKind::Marked { .. } | PlanKind::RowNumbers { .. } | PlanKind::Fetch(_) => {
+                panic!("only the optimiser marks plans")
+            }
             PlanKind::Input { index } => Ok(self.inputs[*index].clone()),
             PlanKind::Filter { input, predicate } => {
                 let mut kept = vec![];

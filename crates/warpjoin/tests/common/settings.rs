@@ -3,7 +3,7 @@
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, RuntimeFilters};
+use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::plan::FilterForm;
 use warpjoin::{ExecOptions, JoinForm};
 
@@ -26,6 +26,7 @@ pub(crate) struct Settings {
     pub(crate) join_order: JoinOrder,
     pub(crate) runtime_filters: RuntimeFilters,
     pub(crate) filter_bits: Option<u32>,
+    pub(crate) materialization: Materialization,
     pub(crate) counts_rows: bool,
     pub(crate) quick_kernels: bool,
     /// Leaves the result on the devices, and downloads it from there.
@@ -51,6 +52,7 @@ impl Default for Settings {
             join_order: JoinOrder::AsGiven,
             runtime_filters: RuntimeFilters::Off,
             filter_bits: None,
+            materialization: Materialization::Early,
             counts_rows: false,
             quick_kernels: false,
             keeps: false,
@@ -76,6 +78,7 @@ impl Settings {
             join_order: self.join_order,
             runtime_filters: self.runtime_filters,
             filter_bits: self.filter_bits,
+            materialization: self.materialization,
             counts_rows: self.counts_rows,
             quick_kernels: Some(self.quick_kernels),
             ..ExecOptions::default()
@@ -126,5 +129,8 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         filter_bits: *[None, Some(1), Some(3)].choose(rng).expect("some"),
         counts_rows: rng.random_bool(0.1),
         quick_kernels: rng.random_bool(0.1),
+        materialization: *[Materialization::Auto, Materialization::Early, Materialization::Late, Materialization::Late]
+            .choose(rng)
+            .expect("some"),
     }
 }

@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use warpjoin::JoinForm;
-use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, RuntimeFilters};
+use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, FilterForm, JoinKind, JoinPlan, Plan, PlanKind};
 
@@ -136,6 +136,21 @@ pub(crate) fn settings() -> Vec<Settings> {
             runtime_filters: RuntimeFilters::AlwaysBy(FilterForm::Bloom),
             filter_bits: Some(1),
             hash_bits: 5,
+            ..usual.clone()
+        },
+        Settings { materialization: Materialization::Late, ..usual.clone() },
+        Settings {
+            materialization: Materialization::Late,
+            join_form: Some(JoinForm::Partitioned),
+            first_capacity: Some(1),
+            ..usual.clone()
+        },
+        Settings {
+            devices: 4,
+            materialization: Materialization::Late,
+            distribution: Exchange,
+            join_order: JoinOrder::Seeded(3),
+            runtime_filters: RuntimeFilters::Always,
             ..usual.clone()
         },
         Settings { devices: 8, lanes: Some(1), distribution: Exchange, hash_bits: 5, keeps: true, ..usual },

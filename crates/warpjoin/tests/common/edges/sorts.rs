@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, TimeUnit};
-use warpjoin::exec::Distribution;
+use warpjoin::exec::{Distribution, Materialization};
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 use warpjoin::plan::{AggregateCall, AggregateFunction, Plan, PlanKind, SortKey};
 
@@ -26,6 +26,8 @@ pub(crate) fn settings() -> Vec<Settings> {
         },
         Settings { sort_few_rows: Some(20), devices: 2, ..usual.clone() },
         Settings { sort_few_rows: Some(0), devices: 4, keeps: true, ..usual.clone() },
+        Settings { materialization: Materialization::Late, first_capacity: Some(1), ..usual.clone() },
+        Settings { materialization: Materialization::Late, devices: 2, sort_few_rows: Some(0), ..usual.clone() },
         Settings { devices: 3, distribution: Distribution::Exchange, first_capacity: Some(0), ..usual },
     ]
 }
