@@ -14,7 +14,7 @@ use crate::{Reason, Result};
 /// Largest distance: no sum of it and half of what 128 bits hold is too large.
 const UNITS_MAX: i128 = 10i128.pow(38);
 /// Days of the calendar that keys with distances are of: from -262143-01-01 to 262142-12-31.
-const CALENDAR_DAYS: (i128, i128) = (-96_465_658, 95_026_601);
+const CALENDAR_DAYS: (i128, i128) = (-96_465_292, 95_026_236);
 
 /// The order by which bounds are found.
 #[derive(Debug, Clone)]
