@@ -1,12 +1,13 @@
 //! Late materialisation: columns that a plan only carries to where they are put out or first used are left in their table.
 //! The row's number travels instead, and the columns are read by it there.
 //!
-//! `lift.rs` rewrites a plan for a choice of late columns and says what moving columns costs in it, `slots.rs` is what it
-//! knows of columns on their way. Here the choice is made: table by table, each with the columns for which it pays.
+//! `lift.rs` rewrites a plan for a choice of late columns and says what moving columns costs in it, with `join.rs` and
+//! `breakers.rs`; `slots.rs` is what it knows of columns on their way. Here the choice is made: table by table, each with the columns for which it pays.
 //!
 //! Architecture invariant: a row's number stands for all columns of its row, so a group-by takes it for group keys only where
 //! one of them is known for certain to be another one for each row of the table.
 
+mod breakers;
 mod join;
 mod lift;
 mod slots;
