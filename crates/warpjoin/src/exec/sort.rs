@@ -138,9 +138,9 @@ impl Query<'_> {
         };
         if self.is_dry() {
             let expected = self.expected_rows(ordered.input, rows.rows_max);
-            self.guess_order(&shape, ordered.window, expected)?;
+            self.guess_order(shape, ordered.window, expected)?;
         }
-        let mut rows = self.order(rows, &shape, ordered.window)?;
+        let mut rows = self.order(rows, shape, ordered.window)?;
         rows.rows_max = rows.rows_max.min(ordered.window.fetch.unwrap_or(u64::MAX));
         let mut relation = Relation::new(Source::Intermediate(Arc::new(rows)));
         if ordered.behind.is_empty() {

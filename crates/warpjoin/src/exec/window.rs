@@ -116,8 +116,8 @@ impl Query<'_> {
             _ => None,
         };
         let kernels = WindowKernels::compile(self, &made.entries())?;
-        let rows = self.ordered_partitions(rows, &shape)?;
-        let of_rows = OfRows { shape: &shape, range_key, kernels: &kernels };
+        let rows = self.ordered_partitions(rows, shape)?;
+        let of_rows = OfRows { shape, range_key, kernels: &kernels };
         let rows = self.made_columns(rows, &of_rows, &made)?;
         let mut result = Relation::new(Source::Intermediate(Arc::new(rows)));
         let is_plain = |(index, expr): (usize, &Expr)| matches!(expr.kind, ExprKind::Column(column) if column == index);
