@@ -3,15 +3,19 @@
 //! Built by the Arrow-native API and by the DataFusion rule, cut into pipelines and run by
 //! [`crate::exec`]. Columns are positions; names only label the output schema.
 
+mod aggregate;
+mod words;
+
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 
 use crate::Table;
 use crate::expr::Expr;
 use crate::window::WindowCall;
+
+pub use aggregate::{AggregateCall, AggregateFunction, Moment};
 
 /// A node of the device plan.
 #[derive(Debug, Clone)]
@@ -162,14 +166,6 @@ pub struct SortKey {
     pub nulls_first: bool,
 }
 
-impl fmt::Display for SortKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let direction = if self.descending { "DESC" } else { "ASC" };
-        let nulls = if self.nulls_first { "FIRST" } else { "LAST" };
-        write!(f, "{} {direction} NULLS {nulls}", self.expr)
-    }
-}
-
 /// A set of group keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupingSet {
@@ -217,22 +213,6 @@ pub enum FilterForm {
     Bitmap,
     /// A Bloom filter: a few rows without a match pass, and are dropped by the join.
     Bloom,
-}
-
-impl fmt::Display for FilterForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Table => "table",
-            Self::Bitmap => "bitmap",
-            Self::Bloom => "Bloom filter",
-        })
-    }
-}
-
-impl fmt::Display for ReductionTest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", if self.has_bounds { "bounds, " } else { "" }, self.form)
-    }
 }
 
 /// A hash join.
@@ -287,177 +267,6 @@ impl JoinKind {
     pub fn keeps_unmatched(self) -> bool {
         matches!(self, Self::ProbeAnti | Self::NotIn | Self::ProbeMark | Self::ProbeOuter | Self::Full)
     }
-}
-
-/// One aggregate of a group-by.
-#[derive(Debug, Clone)]
-pub struct AggregateCall {
-    /// The function.
-    pub function: AggregateFunction,
-    /// Its argument; `None` only for `Count`, which then counts rows.
-    pub argument: Option<Expr>,
-    /// The second argument of a function of pairs. A pair with a null is skipped.
-    pub second: Option<Expr>,
-    /// Equal arguments count once.
-    pub is_distinct: bool,
-    /// Of `First` and `Last`: the order of rows. Of rows that are equal in it, and without an order, any one, the same for
-    /// all calls of one order and one filter.
-    pub order_by: Vec<SortKey>,
-    /// Of `First` and `Last`: rows that count; a Boolean.
-    pub filter: Option<Expr>,
-    /// Type of the result.
-    pub data_type: DataType,
-}
-
-impl AggregateCall {
-    /// A function of all arguments.
-    pub fn new(function: AggregateFunction, argument: Option<Expr>, data_type: DataType) -> Self {
-        Self { function, argument, second: None, is_distinct: false, order_by: vec![], filter: None, data_type }
-    }
-
-    /// Expressions over the input that it reads.
-    pub(crate) fn read(&self) -> impl Iterator<Item = &Expr> {
-        let order = self.order_by.iter().map(|key| &key.expr);
-        self.argument.iter().chain(&self.second).chain(&self.filter).chain(order)
-    }
-
-    /// The call over what `with` makes of the expressions that it reads.
-    #[must_use]
-    pub(crate) fn map(&self, with: &mut dyn FnMut(&Expr) -> Expr) -> Self {
-        let order_by = self.order_by.iter().map(|key| SortKey { expr: with(&key.expr), ..*key }).collect();
-        Self {
-            argument: self.argument.as_ref().map(&mut *with),
-            second: self.second.as_ref().map(&mut *with),
-            filter: self.filter.as_ref().map(&mut *with),
-            order_by,
-            ..self.clone()
-        }
-    }
-
-    /// The function of distinct arguments.
-    #[must_use]
-    pub fn distinct(self) -> Self {
-        Self { is_distinct: true, ..self }
-    }
-}
-
-impl fmt::Display for AggregateCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}({}", self.function, if self.is_distinct { "DISTINCT " } else { "" })?;
-        match &self.argument {
-            Some(argument) => write!(f, "{argument}")?,
-            None => f.write_str("*")?,
-        }
-        self.second.iter().try_for_each(|second| write!(f, ", {second}"))?;
-        for (index, key) in self.order_by.iter().enumerate() {
-            write!(f, "{} {key}", if index == 0 { " ORDER BY" } else { "," })?;
-        }
-        f.write_str(")")?;
-        self.filter.iter().try_for_each(|filter| write!(f, " WHERE {filter}"))
-    }
-}
-
-/// Aggregate functions. Nulls are skipped; without a value left the result is null, a count 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum AggregateFunction {
-    /// Rows, or values that are not null. Int64.
-    Count,
-    /// Sum. Integers and decimals wrap in the result type.
-    Sum,
-    /// Smallest value.
-    Min,
-    /// Largest value.
-    Max,
-    /// Mean: of floats in Float64, of decimals in the result's scale, truncated. A mean beyond the result's
-    /// precision is an overflow.
-    Avg,
-    /// Bits that are set in all integers.
-    BitAnd,
-    /// Bits that are set in one of the integers.
-    BitOr,
-    /// Bits that are set in an odd number of the integers.
-    BitXor,
-    /// A statistic of numbers, or of pairs, in Float64.
-    Moment(Moment),
-    /// The argument, null or not, of the row that comes first in the call's order.
-    First,
-    /// Of the row that comes last.
-    Last,
-    /// The value in the middle of the others in their order, or half of the sum of the two there. Of floats and decimals,
-    /// which are truncated.
-    Median,
-    /// The value so far behind the first one in their order, or between the two there by their distances, in
-    /// millionths. Of Float64.
-    Percentile {
-        /// Bits of the share, a Float64 from 0 to 1.
-        share_bits: u64,
-    },
-}
-
-/// Statistics of second moments. Of integers and decimals within 53 bits sums of distances from the middle of the
-/// column's bounds are exact, so that only the last steps round; of doubles, distances from each group's mean are added
-/// up in doubles. Null without enough values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Moment {
-    /// Mean square of the distances from the mean.
-    VariancePopulation,
-    /// Their sum over one less than their number.
-    VarianceSample,
-    /// Square root of `VariancePopulation`.
-    DeviationPopulation,
-    /// Square root of `VarianceSample`.
-    DeviationSample,
-    /// Mean product of the distances of pairs from their means.
-    CovariancePopulation,
-    /// The sum of those products over one less than their number.
-    CovarianceSample,
-    /// Covariance over both deviations; null where one of them is 0.
-    Correlation,
-}
-
-impl Moment {
-    /// Whether it takes two arguments.
-    pub fn is_of_pairs(self) -> bool {
-        matches!(self, Self::CovariancePopulation | Self::CovarianceSample | Self::Correlation)
-    }
-
-    /// Whether the sum is divided by one less than the number of values.
-    pub(crate) fn is_of_sample(self) -> bool {
-        matches!(self, Self::VarianceSample | Self::DeviationSample | Self::CovarianceSample | Self::Correlation)
-    }
-}
-
-impl fmt::Display for AggregateFunction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Count => "count",
-            Self::Sum => "sum",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Avg => "avg",
-            Self::BitAnd => "bit_and",
-            Self::BitOr => "bit_or",
-            Self::BitXor => "bit_xor",
-            Self::First => "first_value",
-            Self::Last => "last_value",
-            Self::Median => "median",
-            Self::Percentile { .. } => "percentile_cont",
-            Self::Moment(Moment::VariancePopulation) => "var_pop",
-            Self::Moment(Moment::VarianceSample) => "var",
-            Self::Moment(Moment::DeviationPopulation) => "stddev_pop",
-            Self::Moment(Moment::DeviationSample) => "stddev",
-            Self::Moment(Moment::CovariancePopulation) => "covar_pop",
-            Self::Moment(Moment::CovarianceSample) => "covar_samp",
-            Self::Moment(Moment::Correlation) => "corr",
-        })
-    }
-}
-
-/// Which rows go on, in words.
-fn window(skip: u64, fetch: Option<u64>) -> String {
-    let skip = if skip > 0 { format!(", skip={skip}") } else { String::new() };
-    skip + &fetch.map(|fetch| format!(", fetch={fetch}")).unwrap_or_default()
 }
 
 impl FetchPlan {
@@ -554,66 +363,5 @@ impl Plan {
     pub(crate) fn map_inputs(mut self, with: &mut dyn FnMut(Plan) -> Plan) -> Self {
         self.inputs_mut().into_iter().for_each(|input| input.replace(&mut *with));
         self
-    }
-
-    /// One line: what this node does.
-    pub fn describe(&self) -> String {
-        let list = |exprs: &[Expr]| exprs.iter().map(Expr::to_string).collect::<Vec<_>>().join(", ");
-        match &self.kind {
-            PlanKind::Scan { table, projection } => {
-                let schema = table.schema();
-                let names: Vec<&str> = projection.iter().map(|&i| schema.field(i).name().as_str()).collect();
-                format!("Scan: {} rows [{}]", table.rows(), names.join(", "))
-            }
-            PlanKind::Input { index } => format!("Upload: input {index}"),
-            PlanKind::Filter { predicate, .. } => format!("Filter: {predicate}"),
-            PlanKind::Project { exprs, .. } => format!("Project: {}", list(exprs)),
-            PlanKind::Join(join) => {
-                let on: Vec<String> = join.on.iter().map(|(b, p)| format!("{b} = {p}")).collect();
-                let residual = join.residual.as_ref().map(|r| format!(", residual {r}")).unwrap_or_default();
-                format!("HashJoin: {:?}, build = probe: [{}]{residual}", join.kind, on.join(", "))
-            }
-            PlanKind::Aggregate { group_by, aggregates, .. } => {
-                let calls: Vec<String> = aggregates.iter().map(AggregateCall::to_string).collect();
-                format!("GroupBy: [{}], [{}]", list(group_by), calls.join(", "))
-            }
-            PlanKind::Sort { keys, skip, fetch, .. } => {
-                let keys: Vec<String> = keys.iter().map(SortKey::to_string).collect();
-                let name = if fetch.is_some() { "TopK" } else { "Sort" };
-                format!("{name}: [{}]{}", keys.join(", "), window(*skip, *fetch))
-            }
-            PlanKind::Limit { skip, fetch, .. } => format!("Limit:{}", window(*skip, *fetch).trim_start_matches(',')),
-            PlanKind::GroupingSets { group_by, sets, aggregates, .. } => {
-                let calls: Vec<String> = aggregates.iter().map(AggregateCall::to_string).collect();
-                let sets: Vec<String> = sets.iter().map(|set| format!("{:?}", set.keys)).collect();
-                format!("GroupBy: [{}] by sets {}, [{}]", list(group_by), sets.join(" "), calls.join(", "))
-            }
-            PlanKind::Window { partition_by, order_by, calls, .. } => {
-                let calls: Vec<String> = calls.iter().map(WindowCall::to_string).collect();
-                let keys: Vec<String> = order_by.iter().map(SortKey::to_string).collect();
-                format!("Window: [{}] by [{}], order [{}]", calls.join(", "), list(partition_by), keys.join(", "))
-            }
-            PlanKind::Union { inputs } => format!("Union: {} inputs", inputs.len()),
-            PlanKind::Numbered { .. } => "Numbered".to_string(),
-            PlanKind::RowNumbers { .. } => "RowNumbers".to_string(),
-            PlanKind::Fetch(fetch) => format!("Fetch: [{}] by row #{}", fetch.names().join(", "), fetch.row),
-            PlanKind::Shared(_) => "Shared".to_string(),
-            PlanKind::Marked { mark: Mark::Published(number), .. } => format!("Table {number}"),
-            PlanKind::Marked { mark: Mark::Reduced { table, keys, test }, .. } => {
-                format!("RuntimeFilter: [{}] in table {table}, by {test}", list(keys))
-            }
-            PlanKind::Marked { mark: Mark::Shared(number), .. } => format!("Shared {number}"),
-        }
-    }
-}
-
-impl fmt::Display for Plan {
-    /// The tree, a node a line, two spaces a level.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fn node(plan: &Plan, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            writeln!(f, "{:indent$}{}", "", plan.describe(), indent = depth * 2)?;
-            plan.inputs().into_iter().try_for_each(|input| node(input, depth + 1, f))
-        }
-        node(self, 0, f)
     }
 }

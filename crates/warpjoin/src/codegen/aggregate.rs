@@ -10,7 +10,7 @@ use super::expr::evaluate;
 use super::packing::Packing;
 use super::params::{Binding, GroupPart};
 use super::shapes::{
-    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupByForm, GroupMode, GroupShape, ResultType, Term,
+    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupLimits, GroupMode, GroupShape, ResultType, Term,
 };
 use super::value::{CType, Kind, Range, Value, bits, range_of_type};
 use super::{lookup, moments};
@@ -44,7 +44,7 @@ pub(crate) fn aggregate(
     environment: &Environment,
     keys: &[Expr],
     accumulators: &[Accumulator],
-    limits: Limits,
+    limits: GroupLimits,
 ) -> Result<AggregateOutput> {
     let key_values = keys.iter().map(|key| evaluate(emitter, key, environment)).collect::<Result<Vec<_>>>()?;
     let packing = Packing::of(&key_values);
@@ -93,19 +93,7 @@ pub(crate) fn aggregate(
     Ok(output)
 }
 
-/// What bounds the choice of a mode.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    pub rows_bits: u32,
-    pub shared_bytes_max: u32,
-    pub form: Option<GroupByForm>,
-    pub block_slots: Option<u32>,
-    pub table_blocks: u32,
-    pub is_skewed: bool,
-    pub is_sorted: bool,
-}
-
-fn choose_mode(no_keys: bool, packing: &Packing, limits: Limits) -> GroupMode {
+fn choose_mode(no_keys: bool, packing: &Packing, limits: GroupLimits) -> GroupMode {
     match packing.single_word_bits() {
         _ if no_keys => GroupMode::Global,
         None => GroupMode::Wide,
@@ -266,7 +254,7 @@ fn global(emitter: &mut Emitter, slots: &Slots, output: &mut AggregateOutput) {
 }
 
 /// A table in global memory, with one in each block's shared memory in front of it.
-fn table(emitter: &mut Emitter, keys: &[Value], slots: &Slots, limits: Limits, output: &mut AggregateOutput) {
+fn table(emitter: &mut Emitter, keys: &[Value], slots: &Slots, limits: GroupLimits, output: &mut AggregateOutput) {
     let shape = output.shape.clone();
     let mut part = |c_type: &str, part: GroupPart| emitter.params.once(c_type, Binding::Group(part));
     let fields = [

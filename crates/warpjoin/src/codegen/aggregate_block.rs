@@ -1,11 +1,11 @@
 //! A block's table in shared memory in front of the group table, and the loop over tiles that goes with it.
 
-use super::aggregate::{AggregateOutput, Limits, find_row, merge_row};
+use super::aggregate::{AggregateOutput, find_row, merge_row};
 use super::aggregate_slot::{Slot, Slots};
 use super::emitter::Emitter;
 use super::packing::Packing;
 use super::params::{Binding, GroupPart};
-use super::shapes::{Front, GroupByForm, GroupMode, GroupShape};
+use super::shapes::{Front, GroupByForm, GroupLimits, GroupMode, GroupShape};
 
 /// Threads of a block with a table: two such blocks fill a multiprocessor at up to 42 registers a thread.
 pub(super) const BLOCK_THREADS: u32 = 768;
@@ -29,7 +29,7 @@ pub(super) fn choose_front(
     mode: GroupMode,
     packing: &Packing,
     slots: &Slots,
-    limits: Limits,
+    limits: GroupLimits,
     is_partitioned: bool,
 ) -> Front {
     if limits.form == Some(GroupByForm::Global) || matches!(mode, GroupMode::Global | GroupMode::Wide) {

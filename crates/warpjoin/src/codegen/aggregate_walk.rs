@@ -1,13 +1,13 @@
 //! The loop of an aggregation over rows that lie by partition (see `wj/group_walk.cuh`).
 
-use super::aggregate::{AggregateOutput, Limits};
+use super::aggregate::AggregateOutput;
 use super::aggregate_block::{
     BLOCK_THREADS, HEAD_WORDS, array_of, choose_replicas, flush_text, key_bytes, key_type, words,
 };
 use super::aggregate_slot::Slots;
 use super::emitter::Emitter;
 use super::params::{Binding, GroupPart};
-use super::shapes::GroupShape;
+use super::shapes::{GroupLimits, GroupShape};
 
 /// Words of a `GroupWalk`: WJ_WALK_WORDS.
 const WALK_WORDS: u32 = 5;
@@ -20,7 +20,7 @@ pub(crate) const PLACES_HEAD: u64 = 2;
 pub(crate) const PLACES_EACH: u64 = 4;
 
 /// Opens the table, and writes the loop over items and their turns with the flush in it.
-pub(super) fn frame(emitter: &mut Emitter, slots: &Slots, output: &mut AggregateOutput, limits: Limits) {
+pub(super) fn frame(emitter: &mut Emitter, slots: &Slots, output: &mut AggregateOutput, limits: GroupLimits) {
     let shape = output.shape.clone();
     let control = emitter.params.once("u64*", Binding::Control);
     let mut field = |c_type: &str, binding| emitter.params.once(c_type, binding);

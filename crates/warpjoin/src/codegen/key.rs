@@ -12,9 +12,9 @@ use arrow::datatypes::DataType;
 use super::emitter::ValidityForm;
 use super::pipeline::GenerateOptions;
 use super::shapes::{
-    Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FetchStep, FilterTest, Front, GroupByForm, GroupMode,
-    GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, ResultType,
-    RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, Term, WindowKeys, WordSlots,
+    Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FetchStep, FilterTest, Front, GroupByForm,
+    GroupLimits, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind,
+    ProbeStep, ResultType, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, Term, WindowKeys, WordSlots,
 };
 use super::value::{Kind, Value};
 use crate::column::{ColumnType, Dictionary, Domain};
@@ -112,6 +112,7 @@ structs! {
     FetchStep { number, row, columns, types, shards }
     StoredKey { word, packed }
     JoinShape { packing, payload, unique, slots }
+    GroupLimits { rows_bits, shared_bytes_max, form, block_slots, table_blocks, is_skewed, is_sorted }
     Accumulator { function, argument, second, term, data_type, is_merge }
     GroupShape { mode, front, has_finished, packing, stride_words, accumulators, results }
     AccumulatorResult { word, encoding, value, count_word }
@@ -223,20 +224,7 @@ impl KeyPart for Sink {
             }
             Self::Partition { stage, rows } => one_of(key, 7, &[stage, rows]),
             Self::Sketch { keys } => one_of(key, 8, &[keys]),
-            Self::Aggregate {
-                keys,
-                accumulators,
-                rows_bits,
-                shared_bytes_max,
-                form,
-                block_slots,
-                table_blocks,
-                is_skewed,
-                is_sorted,
-            } => {
-                one_of(key, 9, &[keys, accumulators, rows_bits, shared_bytes_max, form, block_slots]);
-                one_of(key, *table_blocks, &[is_skewed, is_sorted]);
-            }
+            Self::Aggregate { keys, accumulators, limits } => one_of(key, 9, &[keys, accumulators, limits]),
         }
     }
 }

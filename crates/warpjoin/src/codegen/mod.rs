@@ -63,9 +63,9 @@ pub(crate) use pipeline::{GenerateOptions, GeneratedPipeline, Grid, SinkShape, g
 pub(crate) use regroup::regroup;
 pub use shapes::GroupByForm;
 pub(crate) use shapes::{
-    Accumulator, DirectSlots, FetchStep, FilterTest, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage,
-    PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape, SourceShape, Step,
-    StoredKey, Term, WindowKeys, WordSlots,
+    Accumulator, DirectSlots, FetchStep, FilterTest, GroupLimits, GroupMode, GroupShape, JoinShape, MatchForm,
+    PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape,
+    SourceShape, Step, StoredKey, Term, WindowKeys, WordSlots,
 };
 pub(crate) use store::common_columns;
 pub(crate) use value::{Kind, Range, is_string, range_of_type};

@@ -2,7 +2,7 @@
 
 use warpjoin_device::ModuleSource;
 
-use super::aggregate::{self, Limits};
+use super::aggregate;
 use super::aggregate_block;
 use super::aggregate_columns;
 use super::aggregate_walk;
@@ -16,8 +16,8 @@ use super::order;
 use super::packing::Packing;
 use super::params::Binding;
 use super::shapes::{
-    GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SortShape, SourceShape,
-    Step,
+    GroupLimits, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SortShape,
+    SourceShape, Step,
 };
 use super::{partition, probe, sketch, store};
 use crate::Result;
@@ -399,25 +399,11 @@ fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> R
             (SinkShape::Sketch, Frame { head, ..Frame::default() })
         }
         Sink::Partition { .. } => return Err(crate::Error::internal("a partition within a loop over rows")),
-        Sink::Aggregate {
-            keys,
-            accumulators,
-            rows_bits,
-            shared_bytes_max,
-            form,
-            block_slots,
-            table_blocks,
-            is_skewed,
-            is_sorted,
-        } => {
-            let limits = Limits {
-                rows_bits: *rows_bits,
-                shared_bytes_max: *shared_bytes_max,
-                form: *form,
-                block_slots: *block_slots,
-                table_blocks: if emitter.is_partitioned { *table_blocks } else { 2 },
-                is_skewed: *is_skewed && emitter.is_partitioned,
-                is_sorted: *is_sorted,
+        Sink::Aggregate { keys, accumulators, limits } => {
+            let limits = GroupLimits {
+                table_blocks: if emitter.is_partitioned { limits.table_blocks } else { 2 },
+                is_skewed: limits.is_skewed && emitter.is_partitioned,
+                ..*limits
             };
             let output = aggregate::aggregate(emitter, environment, keys, accumulators, limits)?;
             let frame = Frame {

@@ -365,6 +365,25 @@ pub(crate) enum PayloadForm {
     Columns(Vec<ColumnType>),
 }
 
+/// What decides how a group-by accumulates.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GroupLimits {
+    /// Bits of a bound of the rows that come in, over all devices.
+    pub rows_bits: u32,
+    /// Most shared memory that a block may use.
+    pub shared_bytes_max: u32,
+    /// `None`: by the keys.
+    pub form: Option<GroupByForm>,
+    /// Slots of a block's table; `None`: what fits.
+    pub block_slots: Option<u32>,
+    /// Blocks that share a multiprocessor where rows lie by partition: 1 or 2.
+    pub table_blocks: u32,
+    /// Rows lie by partition, and some keys have most rows of theirs.
+    pub is_skewed: bool,
+    /// Rows come in the order of the keys, of which there may be as many as rows or a few times more.
+    pub is_sorted: bool,
+}
+
 /// What a pipeline does with the rows that are left.
 #[derive(Debug, Clone)]
 pub(crate) enum Sink {
@@ -411,24 +430,7 @@ pub(crate) enum Sink {
     /// Counts rows and different keys of a sample.
     Sketch { keys: Vec<Expr> },
     /// Aggregates.
-    Aggregate {
-        keys: Vec<Expr>,
-        accumulators: Vec<Accumulator>,
-        /// Bits of a bound of the rows that come in, over all devices.
-        rows_bits: u32,
-        /// Most shared memory that a block may use.
-        shared_bytes_max: u32,
-        /// `None`: by the keys.
-        form: Option<GroupByForm>,
-        /// Slots of a block's table; `None`: what fits.
-        block_slots: Option<u32>,
-        /// Blocks that share a multiprocessor where rows lie by partition: 1 or 2.
-        table_blocks: u32,
-        /// Rows lie by partition, and some keys have most rows of theirs.
-        is_skewed: bool,
-        /// Rows come in the order of the keys, of which there may be as many as rows or a few times more.
-        is_sorted: bool,
-    },
+    Aggregate { keys: Vec<Expr>, accumulators: Vec<Accumulator>, limits: GroupLimits },
 }
 
 /// What a row adds to a sum.

@@ -11,7 +11,9 @@ use super::launch::{Target, launch_shape};
 use super::plans::where_not_null;
 use super::query::Query;
 use super::relation::{GroupShard, GroupTable, Relation, Source};
-use crate::codegen::{Accumulator, GeneratedPipeline, GroupMode, GroupShape, Sink, SinkShape, Step, Term, status};
+use crate::codegen::{
+    Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step, Term, status,
+};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::{AggregateCall, AggregateFunction, Moment, Plan};
 use crate::{Error, Reason, Result};
@@ -215,17 +217,8 @@ impl Query<'_> {
         let rows_bits = relation.rows_bits();
         let (form, block_slots) = (self.options.group_by_form, self.options.block_table_slots);
         let is_sorted = form.is_none() && self.is_in_order(relation, &keys, &accumulators);
-        let sink = Sink::Aggregate {
-            keys,
-            accumulators,
-            rows_bits,
-            shared_bytes_max,
-            form,
-            block_slots,
-            table_blocks,
-            is_skewed,
-            is_sorted,
-        };
+        let limits = GroupLimits { rows_bits, shared_bytes_max, form, block_slots, table_blocks, is_skewed, is_sorted };
+        let sink = Sink::Aggregate { keys, accumulators, limits };
         let generated = self.generate(relation, &sink)?;
         let SinkShape::Groups(shape) = &generated.sink else {
             return Err(Error::internal("a group sink without groups"));

@@ -1,0 +1,129 @@
+//! Aggregates of group-bys.
+
+use arrow::datatypes::DataType;
+
+use super::SortKey;
+use crate::expr::Expr;
+
+/// One aggregate of a group-by.
+#[derive(Debug, Clone)]
+pub struct AggregateCall {
+    /// The function.
+    pub function: AggregateFunction,
+    /// Its argument; `None` only for `Count`, which then counts rows.
+    pub argument: Option<Expr>,
+    /// The second argument of a function of pairs. A pair with a null is skipped.
+    pub second: Option<Expr>,
+    /// Equal arguments count once.
+    pub is_distinct: bool,
+    /// Of `First` and `Last`: the order of rows. Of rows that are equal in it, and without an order, any one, the same for
+    /// all calls of one order and one filter.
+    pub order_by: Vec<SortKey>,
+    /// Of `First` and `Last`: rows that count; a Boolean.
+    pub filter: Option<Expr>,
+    /// Type of the result.
+    pub data_type: DataType,
+}
+
+impl AggregateCall {
+    /// A function of all arguments.
+    pub fn new(function: AggregateFunction, argument: Option<Expr>, data_type: DataType) -> Self {
+        Self { function, argument, second: None, is_distinct: false, order_by: vec![], filter: None, data_type }
+    }
+
+    /// Expressions over the input that it reads.
+    pub(crate) fn read(&self) -> impl Iterator<Item = &Expr> {
+        let order = self.order_by.iter().map(|key| &key.expr);
+        self.argument.iter().chain(&self.second).chain(&self.filter).chain(order)
+    }
+
+    /// The call over what `with` makes of the expressions that it reads.
+    #[must_use]
+    pub(crate) fn map(&self, with: &mut dyn FnMut(&Expr) -> Expr) -> Self {
+        let order_by = self.order_by.iter().map(|key| SortKey { expr: with(&key.expr), ..*key }).collect();
+        Self {
+            argument: self.argument.as_ref().map(&mut *with),
+            second: self.second.as_ref().map(&mut *with),
+            filter: self.filter.as_ref().map(&mut *with),
+            order_by,
+            ..self.clone()
+        }
+    }
+
+    /// The function of distinct arguments.
+    #[must_use]
+    pub fn distinct(self) -> Self {
+        Self { is_distinct: true, ..self }
+    }
+}
+
+/// Aggregate functions. Nulls are skipped; without a value left the result is null, a count 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AggregateFunction {
+    /// Rows, or values that are not null. Int64.
+    Count,
+    /// Sum. Integers and decimals wrap in the result type.
+    Sum,
+    /// Smallest value.
+    Min,
+    /// Largest value.
+    Max,
+    /// Mean: of floats in Float64, of decimals in the result's scale, truncated. A mean beyond the result's
+    /// precision is an overflow.
+    Avg,
+    /// Bits that are set in all integers.
+    BitAnd,
+    /// Bits that are set in one of the integers.
+    BitOr,
+    /// Bits that are set in an odd number of the integers.
+    BitXor,
+    /// A statistic of numbers, or of pairs, in Float64.
+    Moment(Moment),
+    /// The argument, null or not, of the row that comes first in the call's order.
+    First,
+    /// Of the row that comes last.
+    Last,
+    /// The value in the middle of the others in their order, or half of the sum of the two there. Of floats and decimals,
+    /// which are truncated.
+    Median,
+    /// The value so far behind the first one in their order, or between the two there by their distances, in
+    /// millionths. Of Float64.
+    Percentile {
+        /// Bits of the share, a Float64 from 0 to 1.
+        share_bits: u64,
+    },
+}
+
+/// Statistics of second moments. Of integers and decimals within 53 bits sums of distances from the middle of the
+/// column's bounds are exact, so that only the last steps round; of doubles, distances from each group's mean are added
+/// up in doubles. Null without enough values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Moment {
+    /// Mean square of the distances from the mean.
+    VariancePopulation,
+    /// Their sum over one less than their number.
+    VarianceSample,
+    /// Square root of `VariancePopulation`.
+    DeviationPopulation,
+    /// Square root of `VarianceSample`.
+    DeviationSample,
+    /// Mean product of the distances of pairs from their means.
+    CovariancePopulation,
+    /// The sum of those products over one less than their number.
+    CovarianceSample,
+    /// Covariance over both deviations; null where one of them is 0.
+    Correlation,
+}
+
+impl Moment {
+    /// Whether it takes two arguments.
+    pub fn is_of_pairs(self) -> bool {
+        matches!(self, Self::CovariancePopulation | Self::CovarianceSample | Self::Correlation)
+    }
+
+    /// Whether the sum is divided by one less than the number of values.
+    pub(crate) fn is_of_sample(self) -> bool {
+        matches!(self, Self::VarianceSample | Self::DeviationSample | Self::CovarianceSample | Self::Correlation)
+    }
+}

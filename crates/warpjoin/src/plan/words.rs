@@ -1,0 +1,142 @@
+//! Device plans in words, for EXPLAIN and messages.
+
+use std::fmt;
+
+use super::{AggregateCall, AggregateFunction, FilterForm, Mark, Moment, Plan, PlanKind, ReductionTest, SortKey};
+use crate::expr::Expr;
+use crate::window::WindowCall;
+
+impl Plan {
+    /// One line: what this node does.
+    pub fn describe(&self) -> String {
+        let list = |exprs: &[Expr]| exprs.iter().map(Expr::to_string).collect::<Vec<_>>().join(", ");
+        match &self.kind {
+            PlanKind::Scan { table, projection } => {
+                let schema = table.schema();
+                let names: Vec<&str> = projection.iter().map(|&i| schema.field(i).name().as_str()).collect();
+                format!("Scan: {} rows [{}]", table.rows(), names.join(", "))
+            }
+            PlanKind::Input { index } => format!("Upload: input {index}"),
+            PlanKind::Filter { predicate, .. } => format!("Filter: {predicate}"),
+            PlanKind::Project { exprs, .. } => format!("Project: {}", list(exprs)),
+            PlanKind::Join(join) => {
+                let on: Vec<String> = join.on.iter().map(|(b, p)| format!("{b} = {p}")).collect();
+                let residual = join.residual.as_ref().map(|r| format!(", residual {r}")).unwrap_or_default();
+                format!("HashJoin: {:?}, build = probe: [{}]{residual}", join.kind, on.join(", "))
+            }
+            PlanKind::Aggregate { group_by, aggregates, .. } => {
+                let calls: Vec<String> = aggregates.iter().map(AggregateCall::to_string).collect();
+                format!("GroupBy: [{}], [{}]", list(group_by), calls.join(", "))
+            }
+            PlanKind::Sort { keys, skip, fetch, .. } => {
+                let keys: Vec<String> = keys.iter().map(SortKey::to_string).collect();
+                let name = if fetch.is_some() { "TopK" } else { "Sort" };
+                format!("{name}: [{}]{}", keys.join(", "), window(*skip, *fetch))
+            }
+            PlanKind::Limit { skip, fetch, .. } => format!("Limit:{}", window(*skip, *fetch).trim_start_matches(',')),
+            PlanKind::GroupingSets { group_by, sets, aggregates, .. } => {
+                let calls: Vec<String> = aggregates.iter().map(AggregateCall::to_string).collect();
+                let sets: Vec<String> = sets.iter().map(|set| format!("{:?}", set.keys)).collect();
+                format!("GroupBy: [{}] by sets {}, [{}]", list(group_by), sets.join(" "), calls.join(", "))
+            }
+            PlanKind::Window { partition_by, order_by, calls, .. } => {
+                let calls: Vec<String> = calls.iter().map(WindowCall::to_string).collect();
+                let keys: Vec<String> = order_by.iter().map(SortKey::to_string).collect();
+                format!("Window: [{}] by [{}], order [{}]", calls.join(", "), list(partition_by), keys.join(", "))
+            }
+            PlanKind::Union { inputs } => format!("Union: {} inputs", inputs.len()),
+            PlanKind::Numbered { .. } => "Numbered".to_string(),
+            PlanKind::RowNumbers { .. } => "RowNumbers".to_string(),
+            PlanKind::Fetch(fetch) => format!("Fetch: [{}] by row #{}", fetch.names().join(", "), fetch.row),
+            PlanKind::Shared(_) => "Shared".to_string(),
+            PlanKind::Marked { mark: Mark::Published(number), .. } => format!("Table {number}"),
+            PlanKind::Marked { mark: Mark::Reduced { table, keys, test }, .. } => {
+                format!("RuntimeFilter: [{}] in table {table}, by {test}", list(keys))
+            }
+            PlanKind::Marked { mark: Mark::Shared(number), .. } => format!("Shared {number}"),
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    /// The tree, a node a line, two spaces a level.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn node(plan: &Plan, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            writeln!(f, "{:indent$}{}", "", plan.describe(), indent = depth * 2)?;
+            plan.inputs().into_iter().try_for_each(|input| node(input, depth + 1, f))
+        }
+        node(self, 0, f)
+    }
+}
+
+/// Which rows go on, in words.
+fn window(skip: u64, fetch: Option<u64>) -> String {
+    let skip = if skip > 0 { format!(", skip={skip}") } else { String::new() };
+    skip + &fetch.map(|fetch| format!(", fetch={fetch}")).unwrap_or_default()
+}
+
+impl fmt::Display for SortKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let direction = if self.descending { "DESC" } else { "ASC" };
+        let nulls = if self.nulls_first { "FIRST" } else { "LAST" };
+        write!(f, "{} {direction} NULLS {nulls}", self.expr)
+    }
+}
+
+impl fmt::Display for FilterForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Table => "table",
+            Self::Bitmap => "bitmap",
+            Self::Bloom => "Bloom filter",
+        })
+    }
+}
+
+impl fmt::Display for ReductionTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.has_bounds { "bounds, " } else { "" }, self.form)
+    }
+}
+
+impl fmt::Display for AggregateCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({}", self.function, if self.is_distinct { "DISTINCT " } else { "" })?;
+        match &self.argument {
+            Some(argument) => write!(f, "{argument}")?,
+            None => f.write_str("*")?,
+        }
+        self.second.iter().try_for_each(|second| write!(f, ", {second}"))?;
+        for (index, key) in self.order_by.iter().enumerate() {
+            write!(f, "{} {key}", if index == 0 { " ORDER BY" } else { "," })?;
+        }
+        f.write_str(")")?;
+        self.filter.iter().try_for_each(|filter| write!(f, " WHERE {filter}"))
+    }
+}
+
+impl fmt::Display for AggregateFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Count => "count",
+            Self::Sum => "sum",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Avg => "avg",
+            Self::BitAnd => "bit_and",
+            Self::BitOr => "bit_or",
+            Self::BitXor => "bit_xor",
+            Self::First => "first_value",
+            Self::Last => "last_value",
+            Self::Median => "median",
+            Self::Percentile { .. } => "percentile_cont",
+            Self::Moment(Moment::VariancePopulation) => "var_pop",
+            Self::Moment(Moment::VarianceSample) => "var",
+            Self::Moment(Moment::DeviationPopulation) => "stddev_pop",
+            Self::Moment(Moment::DeviationSample) => "stddev",
+            Self::Moment(Moment::CovariancePopulation) => "covar_pop",
+            Self::Moment(Moment::CovarianceSample) => "covar_samp",
+            Self::Moment(Moment::Correlation) => "corr",
+        })
+    }
+}
