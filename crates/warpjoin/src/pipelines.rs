@@ -10,7 +10,7 @@ use crate::codegen::{GeneratedPipeline, PipelineKey};
 use crate::column::{ColumnType, Dictionary};
 
 /// Pipelines that are remembered; after so many, from the start.
-const PIPELINES_MAX: usize = 2048;
+const PIPELINES_MAX: usize = 1024;
 
 /// The pipelines of a session.
 #[derive(Default)]

@@ -29,12 +29,12 @@ pub(crate) struct PipelineKey {
     functions: Vec<Arc<dyn DictionaryFunction>>,
     /// Addresses that are part of `bytes`.
     dictionaries: Vec<usize>,
-    /// Something that is another thing each time it runs.
+    /// Something is not known yet.
     is_unique: bool,
 }
 
 impl PipelineKey {
-    /// The key of what these generate; `None` where they may generate something else next time.
+    /// The key of what these generate; `None` where they may generate something else later.
     pub(crate) fn of(source: &SourceShape, steps: &[Step], sink: &Sink, options: GenerateOptions) -> Option<Self> {
         let mut key = Self::default();
         source.write(&mut key);
@@ -238,7 +238,11 @@ impl KeyPart for Expr {
         match kind {
             ExprKind::Column(column) => column.write(key),
             ExprKind::Literal(value) => value.write(key),
-            ExprKind::Deferred(_) => key.is_unique = true,
+            // By then it is known; if it is not, there is nothing to remember.
+            ExprKind::Deferred(value) => match value.value() {
+                Ok(value) => value.write(key),
+                Err(_) => key.is_unique = true,
+            },
             ExprKind::Arithmetic(op, ..) => op.hash(key),
             ExprKind::Compare(op, ..) => op.hash(key),
             ExprKind::Function(function, _) => function.hash(key),
