@@ -109,7 +109,9 @@ impl JoinSpec {
             Key::Int64 => vec![wide("key", Value::Key64)],
             Key::Int64Pair => vec![wide("key", Value::Key64), wide("key_second", Value::KeySecond)],
             Key::Dense32 => {
-                let max = self.build_numbers().distinct - 1;
+                // Keys that match nothing lie behind those of the build side, within its bounds.
+                let misses = if self.match_rate < 1.0 { self.probe_rows } else { 0 };
+                let max = self.build_numbers().distinct + misses - 1;
                 vec![ColumnSpec::new("key", Value::KeyDense, DataType::Int32, 0).up_to(max)]
             }
         }

@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn entries_carry_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 14);
+        assert_eq!(options.entries().len(), 15);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }
