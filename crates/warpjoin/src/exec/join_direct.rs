@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::join::is_nested;
 use super::launch::Target;
 use super::query::Query;
-use super::relation::{Intermediate, IntermediateShard, JoinShard, JoinTable, Relation};
+use super::relation::{Intermediate, IntermediateShard, JoinShard, JoinTable, Relation, Source};
 use crate::Result;
 use crate::codegen::{Sink, SinkShape, Slots, status};
 use crate::expr::Expr;
@@ -28,7 +28,8 @@ impl Query<'_> {
     /// The table of a build side, unless it is made of build rows.
     pub(super) fn filled_directly(&mut self, plan: &JoinPlan, build: &Relation, payload: &[usize]) -> Result<Filled> {
         // What NOT IN asks of its build rows is asked of rows.
-        if self.devices() > 1 || plan.kind == JoinKind::NotIn || is_nested(plan) {
+        let is_other = plan.kind == JoinKind::NotIn || is_nested(plan) || matches!(build.source, Source::Matches(..));
+        if self.devices() > 1 || is_other {
             return Ok(Filled::Not);
         }
         let is_set = plan.kind.is_existence() && plan.residual.is_none();
