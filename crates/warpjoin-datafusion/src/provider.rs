@@ -6,11 +6,16 @@ use std::sync::atomic::AtomicBool;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session as CatalogSession, TableProvider};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DataFusionError, Result, Statistics, TableReference};
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::common::spawn_buffered;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream, execute_stream_partitioned};
 use datafusion::prelude::SessionContext;
+use futures::StreamExt;
 use warpjoin::{Session, Table};
 
 use crate::config::WarpjoinOptions;
@@ -66,11 +71,29 @@ impl DeviceTableProvider {
 pub async fn load_table(context: &SessionContext, name: impl Into<TableReference>) -> Result<Arc<DeviceTableProvider>> {
     let name: TableReference = name.into();
     let session = session_of(context)?;
-    let stream = context.table(name.clone()).await?.execute_stream().await?;
+    let frame = context.table(name.clone()).await?;
+    let task = Arc::new(frame.task_ctx());
+    let stream = in_order(frame.create_physical_plan().await?, task)?;
     let provider = Arc::new(DeviceTableProvider::load(&session, stream).await?);
     context.deregister_table(name.clone())?;
     context.register_table(name, Arc::clone(&provider) as Arc<dyn TableProvider>)?;
     Ok(provider)
+}
+
+/// Partitions that are read ahead of their turn have so many batches ready.
+const BATCHES_AHEAD: usize = 16;
+
+/// The rows of a plan, partition behind partition: the order that files and tables have is worth keeping, and a sample of
+/// the rows is then the same each time. Where partitions come of one exchange, which would have to hold all others
+/// meanwhile, they are read as they come.
+fn in_order(plan: Arc<dyn ExecutionPlan>, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    if plan.exists(|node| Ok(node.is::<RepartitionExec>()))? {
+        return execute_stream(plan, task);
+    }
+    let schema = plan.schema();
+    let partitions = execute_stream_partitioned(plan, task)?;
+    let partitions: Vec<_> = partitions.into_iter().map(|rows| spawn_buffered(rows, BATCHES_AHEAD)).collect();
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(partitions).flatten())))
 }
 
 /// The devices that plans of `context` run on now.
