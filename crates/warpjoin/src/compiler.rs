@@ -189,9 +189,10 @@ fn work(shared: &Arc<Shared>) {
         }
         // One device first: the others then find its kernel in the disk cache.
         let mut queue = shared.locked();
+        let rest = if is_better { &mut queue.better } else { &mut queue.jobs };
         for device in others {
             let (customer, module) = (job.customer, job.module.clone());
-            queue.jobs.push_front(Job { customer, module, devices: vec![device] });
+            rest.push_front(Job { customer, module, devices: vec![device] });
         }
         start_threads(&mut queue, shared);
     }
