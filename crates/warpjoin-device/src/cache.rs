@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sha2::{Digest, Sha256};
+use warpjoin_kernels::KernelFile;
 
 const MAGIC: &[u8; 8] = b"WJKERN01";
 const HASH_BYTES: usize = 32;
@@ -50,6 +51,12 @@ impl KernelCache {
             hash.update(part.as_bytes());
         }
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// A name for files, by their names and texts: for what many keys have in common, so that it is hashed once.
+    pub(crate) fn key_of_files<'a>(files: impl IntoIterator<Item = &'a KernelFile>) -> String {
+        let texts: Vec<&str> = files.into_iter().flat_map(|file| [file.name, file.text]).collect();
+        Self::key(&texts)
     }
 
     /// The content stored under `key`. A damaged file is removed, with a warning.

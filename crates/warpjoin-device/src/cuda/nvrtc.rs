@@ -136,10 +136,10 @@ impl Nvrtc {
 
     /// Name of the compiled module in the disk cache: all that it depends on.
     pub(super) fn key(&self, source: &ModuleSource, target: Target) -> String {
+        static HEADERS_KEY: OnceLock<String> = OnceLock::new();
+        let headers = HEADERS_KEY.get_or_init(|| KernelCache::key_of_files(HEADERS));
         let (version, options) = (self.version(), options(source, target));
-        let mut parts = vec!["cuda", &version, &source.name, &source.text];
-        parts.extend(HEADERS.iter().flat_map(|header| [header.name, header.text]));
-        parts.push("options");
+        let mut parts = vec!["cuda", &version, &source.name, &source.text, headers, "options"];
         parts.extend(options.iter().map(String::as_str));
         parts.push("entries");
         parts.extend(source.entries.iter().map(String::as_str));

@@ -100,10 +100,7 @@ pub(super) fn headers_key(purpose: Purpose) -> &'static str {
         Purpose::Runtime => (&KEYS[0], [SIMULATION_RUNTIME, &[]]),
         _ => (&KEYS[1], [HEADERS, SIMULATION_HEADERS]),
     };
-    key.get_or_init(|| {
-        let texts: Vec<&str> = files.into_iter().flatten().flat_map(|file| [file.name, file.text]).collect();
-        KernelCache::key(&texts)
-    })
+    key.get_or_init(|| KernelCache::key_of_files(files.into_iter().flatten()))
 }
 
 /// AddressSanitizer's run-time library of the compiler that would be used.

@@ -7,11 +7,11 @@ use super::aggregate_slot::{Slot, Slots};
 use super::aggregate_walk as walk;
 use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
-use super::packing::Packing;
-use super::params::{Binding, GroupPart};
-use super::shapes::{
+use super::group_shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupLimits, GroupMode, GroupShape, ResultType, Term,
 };
+use super::packing::Packing;
+use super::params::{Binding, GroupPart};
 use super::value::{CType, Kind, Range, Value, bits, range_of_type};
 use super::{lookup, moments};
 use crate::expr::Expr;

@@ -3,8 +3,8 @@
 use arrow::datatypes::DataType;
 
 use super::emitter::{Cell, Emitter, Environment};
+use super::group_shapes::{AccumulatorKind, GroupMode, GroupShape};
 use super::params::Binding;
-use super::shapes::{AccumulatorKind, GroupMode, GroupShape};
 use super::value::{Kind, Value};
 
 /// The columns of a finished group table, read from the row pointer `group` of source row `row`:

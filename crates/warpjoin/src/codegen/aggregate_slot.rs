@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::shapes::{AccumulatorKind, Merge};
+use super::group_shapes::{AccumulatorKind, Merge};
 
 /// One word run to accumulate into, and the code of what is added.
 #[derive(Clone)]

@@ -6,8 +6,8 @@ use super::aggregate_block::{
 };
 use super::aggregate_slot::Slots;
 use super::emitter::Emitter;
+use super::group_shapes::{GroupLimits, GroupShape};
 use super::params::{Binding, GroupPart};
-use super::shapes::{GroupLimits, GroupShape};
 
 /// Words of a `GroupWalk`: WJ_WALK_WORDS.
 const WALK_WORDS: u32 = 5;

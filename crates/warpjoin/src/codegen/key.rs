@@ -10,11 +10,14 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 
 use super::emitter::ValidityForm;
+use super::group_shapes::{
+    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupByForm, GroupLimits, GroupMode, GroupShape,
+    ResultType, Term,
+};
 use super::pipeline::GenerateOptions;
 use super::shapes::{
-    Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FetchStep, FilterTest, Front, GroupByForm,
-    GroupLimits, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind,
-    ProbeStep, ResultType, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, Term, WindowKeys, WordSlots,
+    DirectSlots, FetchStep, FilterTest, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind,
+    ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, WindowKeys, WordSlots,
 };
 use super::value::{Kind, Value};
 use crate::column::{ColumnType, Dictionary, Domain};

@@ -22,6 +22,7 @@ mod emitter;
 mod expr;
 mod fault;
 mod functions;
+mod group_shapes;
 mod key;
 mod lookup;
 mod matches;
@@ -55,17 +56,17 @@ pub(crate) use constants::{
 pub(crate) use emitter::ValidityForm;
 pub(crate) use expr::conjuncts;
 pub(crate) use functions::check as check_function;
+pub use group_shapes::GroupByForm;
+pub(crate) use group_shapes::{Accumulator, GroupLimits, GroupMode, GroupShape, Term};
 pub(crate) use key::PipelineKey;
 pub(crate) use lookup::{DictionaryTest, Lookup};
 pub(crate) use matches::{match_threads, shared_row_bytes};
 pub(crate) use params::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 pub(crate) use pipeline::{GenerateOptions, GeneratedPipeline, Grid, SinkShape, generate};
 pub(crate) use regroup::regroup;
-pub use shapes::GroupByForm;
 pub(crate) use shapes::{
-    Accumulator, DirectSlots, FetchStep, FilterTest, GroupLimits, GroupMode, GroupShape, JoinShape, MatchForm,
-    PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape,
-    SourceShape, Step, StoredKey, Term, WindowKeys, WordSlots,
+    DirectSlots, FetchStep, FilterTest, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind,
+    ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape, SourceShape, Step, StoredKey, WindowKeys, WordSlots,
 };
 pub(crate) use store::common_columns;
 pub(crate) use value::{Kind, Range, is_string, range_of_type};

@@ -4,7 +4,7 @@ use arrow::datatypes::DataType;
 
 use super::emitter::Emitter;
 use super::expr::both_valid;
-use super::shapes::Term;
+use super::group_shapes::Term;
 use super::value::{CType, Kind, Range, Value};
 use crate::plan::Moment;
 use crate::{Error, Reason, Result};

@@ -10,15 +10,13 @@ use super::batch::{BATCH_BLOCKS, Batch};
 use super::constants::{Constants, PARTITION_THREADS_MANY};
 use super::emitter::{Cell, Emitter, Environment};
 use super::expr::{conjuncts, evaluate};
+use super::group_shapes::{GroupLimits, GroupMode, GroupShape};
 use super::lookup::Lookup;
 use super::matches::{self, Matches};
 use super::order;
 use super::packing::Packing;
 use super::params::Binding;
-use super::shapes::{
-    GroupLimits, GroupMode, GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SortShape,
-    SourceShape, Step,
-};
+use super::shapes::{JoinShape, MatchForm, PartitionStage, PayloadForm, RowShape, Sink, SortShape, SourceShape, Step};
 use super::{partition, probe, sketch, store};
 use crate::Result;
 use crate::column::ColumnType;

@@ -5,7 +5,7 @@ use warpjoin_device::ModuleSource;
 use super::aggregate::find_row;
 use super::aggregate_slot::Slot;
 use super::constants::{BLOCK_THREADS, Constants};
-use super::shapes::{GroupMode, GroupShape};
+use super::group_shapes::{GroupMode, GroupShape};
 
 /// Entry `regroup`: takes the old rows, how many there are, the number of the row whose key word is 0, and the
 /// fields of the new table in the order of `GroupTable`.

@@ -200,6 +200,13 @@ fn build_keys(
     Ok(values)
 }
 
+/// The payload as one word, where keys are not hashed, and no float would lose bits.
+fn packed_payload(keys: &Packing, values: &[Value]) -> Option<Packing> {
+    let has_floats = values.iter().any(|value| matches!(value.kind, Kind::F32 | Kind::F64));
+    let packing = Packing::of(values);
+    (!has_floats && !is_hashed(keys) && packing.words() <= 1).then_some(packing)
+}
+
 /// Emits [`super::shapes::Sink::Direct`].
 pub(crate) fn direct(
     emitter: &mut Emitter,
@@ -212,15 +219,10 @@ pub(crate) fn direct(
     let key_values = build_keys(emitter, environment, keys, null_equals_null)?;
     let packing = Packing::of(&key_values);
     let values = payload.iter().map(|&c| emitter.column(environment, c)).collect::<Result<Vec<_>>>()?;
-    let payload_packing = Packing::of(&values);
-    let has_floats = values.iter().any(|value| matches!(value.kind, Kind::F32 | Kind::F64));
-    if has_floats || is_hashed(&packing) || packing.span().is_none() || payload_packing.words() > 1 {
-        return Ok(None);
-    }
-    let form = PayloadForm::Packed(payload_packing);
+    let Some(payload_packing) = packed_payload(&packing, &values) else { return Ok(None) };
+    let form = PayloadForm::Packed(payload_packing.clone());
     let slots = DirectSlots::of(&form);
-    let PayloadForm::Packed(payload_packing) = &form else { return Ok(None) };
-    if !slots.holds_payload {
+    if packing.span().is_none() || !slots.holds_payload {
         return Ok(None);
     }
     let one = |words: Vec<String>| words.into_iter().next().unwrap_or_else(|| "0ULL".into());
@@ -250,9 +252,7 @@ pub(crate) fn build(
     let words = packing.pack(emitter, &key_values);
     let mut outputs = vec![word(key_word(emitter, &packing, &words))];
     let values = payload.iter().map(|&c| emitter.column(environment, c)).collect::<Result<Vec<_>>>()?;
-    let payload_packing = Packing::of(&values);
-    let has_floats = values.iter().any(|value| matches!(value.kind, Kind::F32 | Kind::F64));
-    let form = if !has_floats && !is_hashed(&packing) && payload_packing.words() <= 1 {
+    let form = if let Some(payload_packing) = packed_payload(&packing, &values) {
         outputs.extend(payload_packing.pack(emitter, &values).into_iter().map(word));
         PayloadForm::Packed(payload_packing)
     } else {

@@ -241,7 +241,10 @@ impl Query<'_> {
         let devices = self.session.devices();
         let has = |module: &ModuleSource| devices.iter().all(|device| device.is_compiled(module));
         let is_wanted = self.options.quick_kernels.unwrap_or(self.session.kind() == DeviceKind::Cuda);
-        match module.quick().filter(|_| is_wanted && !has(module)) {
+        if !is_wanted || has(module) {
+            return Cow::Borrowed(module);
+        }
+        match module.quick() {
             Some(quick) if has(&quick) || !devices[0].is_stored(module) => Cow::Owned(quick),
             _ => Cow::Borrowed(module),
         }

@@ -6,6 +6,7 @@
 mod check;
 mod compile;
 pub(crate) mod cost;
+mod entry_kernels;
 mod exchange;
 mod explain;
 mod fetch;

@@ -1,9 +1,8 @@
 //! Launches of the kernels that find an order: `sort.cu` and `top_k.cu`.
 
-use std::collections::HashMap;
-
 use warpjoin_device::{Arg, Buffer, DeviceKind, Kernel, Launch, ModuleSource, Stream};
 
+use super::entry_kernels::EntryKernels;
 use super::query::Query;
 use crate::codegen::{
     BLOCK_THREADS, Constants, GATHER_COLUMNS, SORT_DIGIT_BITS, SORT_DIGITS, SORT_FEW_WORDS, SORT_ITEMS, SORT_THREADS,
@@ -73,27 +72,17 @@ impl SortStep {
 
 /// The kernels that were wanted so far, on every device.
 #[derive(Default)]
-pub(super) struct SortKernels(HashMap<&'static str, Vec<Kernel>>);
+pub(super) struct SortKernels(EntryKernels);
 
 impl SortKernels {
     /// Compiles what the steps need, and was not needed before.
     pub(super) fn compile(&mut self, query: &mut Query<'_>, word_bits: &[u32], steps: &[SortStep]) -> Result<()> {
-        let mut entries: Vec<_> = steps.iter().flat_map(|step| step.entries(word_bits)).collect();
-        entries.retain(|entry| !self.0.contains_key(entry));
-        if entries.is_empty() {
-            return Ok(());
-        }
-        let (sort, top_k) = (sort_module(), top_k_module());
-        let module = |entry: &str| if sort.entries.iter().any(|known| known == entry) { &sort } else { &top_k };
-        let wanted: Vec<_> = entries.iter().map(|entry| (module(entry), *entry)).collect();
-        let kernels = query.compile_some(&wanted)?;
-        self.0.extend(entries.into_iter().zip(kernels));
-        Ok(())
+        let entries = steps.iter().flat_map(|step| step.entries(word_bits));
+        self.0.add(query, entries, || [sort_module(), top_k_module()])
     }
 
     fn get(&self, entry: &str, device: usize) -> Result<&Kernel> {
-        let kernels = self.0.get(entry).and_then(|kernels| kernels.get(device));
-        kernels.ok_or_else(|| Error::internal(format!("{entry} is wanted and was not compiled")))
+        self.0.get(entry, device)
     }
 
     fn of(&self, entries: ByWidth, word: &KeyWord<'_>, device: usize) -> Result<&Kernel> {

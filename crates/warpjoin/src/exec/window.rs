@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use warpjoin_device::Buffer;
 
+use super::entry_kernels::EntryKernels;
 use super::plans::{ExprList, columns};
 use super::query::Query;
 use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
@@ -16,7 +17,7 @@ use super::sort::Ordered;
 use super::window_calls::{Made, Raw};
 use super::window_frames::{RangeKey, Tree};
 use super::window_kernels::{
-    Bounds, CONTROL_BYTES, Fold, FrameOf, MaskedWord, ScanOp, Segments, Values, WindowKernels, WindowLaunches,
+    Bounds, CONTROL_BYTES, Fold, FrameOf, MaskedWord, ScanOp, Segments, Values, WindowLaunches, compile_window,
 };
 use crate::codegen::{Sink, SinkShape, SortShape, Step, WINDOW_WORDS, WindowKeys, window_kind as kind};
 use crate::column::{ColumnType, Domain};
@@ -115,7 +116,7 @@ impl Query<'_> {
             (Some(position), [key]) => Some((position, RangeKey::of(key, &stored_types[position])?)),
             _ => None,
         };
-        let kernels = WindowKernels::compile(self, &made.entries())?;
+        let kernels = compile_window(self, &made.entries())?;
         let rows = self.ordered_partitions(rows, shape)?;
         let of_rows = OfRows { shape, range_key, kernels: &kernels };
         let rows = self.made_columns(rows, &of_rows, &made)?;
@@ -228,7 +229,7 @@ struct OfRows<'a> {
     shape: &'a SortShape,
     /// The column by which bounds are found.
     range_key: Option<(usize, RangeKey)>,
-    kernels: &'a WindowKernels,
+    kernels: &'a EntryKernels,
 }
 
 /// A window on one device.

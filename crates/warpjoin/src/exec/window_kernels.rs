@@ -1,9 +1,10 @@
 //! Launches of the kernels of windows: `window.cu`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use warpjoin_device::{Arg, Buffer, DeviceKind, Kernel, Launch, ModuleSource, Stream};
 
+use super::entry_kernels::EntryKernels;
 use super::query::Query;
 use crate::codegen::{
     BLOCK_THREADS, Constants, WINDOW_ITEMS, WINDOW_WORDS, control, window_defines, window_kind as kind,
@@ -14,32 +15,26 @@ use crate::{Error, Result};
 /// Frames end no further away: more rows than a device has.
 const OFFSET_MAX: i64 = 1 << 40;
 
-/// The kernels on every device.
-pub(super) struct WindowKernels(HashMap<&'static str, Vec<Kernel>>);
-
 /// The file that has an entry.
 fn file_of(entry: &str) -> warpjoin_kernels::KernelFile {
     let is_of_frames = entry == "window_range" || entry.starts_with("window_tree");
     if is_of_frames { warpjoin_kernels::WINDOW_FRAMES } else { warpjoin_kernels::WINDOW }
 }
 
-impl WindowKernels {
-    /// The kernels of some entries.
-    pub(super) fn compile(query: &mut Query<'_>, entries: &BTreeSet<&'static str>) -> Result<Self> {
-        let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
-        defines.extend(window_defines());
-        let module = |file: warpjoin_kernels::KernelFile| ModuleSource {
-            name: file.name.into(),
-            text: file.text.into(),
-            entries: entries.iter().filter(|entry| file_of(entry) == file).map(|entry| (*entry).to_string()).collect(),
-            defines: defines.clone(),
-        };
-        let modules = [warpjoin_kernels::WINDOW, warpjoin_kernels::WINDOW_FRAMES].map(module);
-        let of = |entry: &str| usize::from(file_of(entry) == warpjoin_kernels::WINDOW_FRAMES);
-        let wanted: Vec<_> = entries.iter().map(|entry| (&modules[of(entry)], *entry)).collect();
-        let kernels = query.compile_some(&wanted)?;
-        Ok(Self(entries.iter().copied().zip(kernels).collect()))
-    }
+/// The kernels of some entries; no more of their files is compiled.
+pub(super) fn compile_window(query: &mut Query<'_>, entries: &BTreeSet<&'static str>) -> Result<EntryKernels> {
+    let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
+    defines.extend(window_defines());
+    let module = |file: warpjoin_kernels::KernelFile| ModuleSource {
+        name: file.name.into(),
+        text: file.text.into(),
+        entries: entries.iter().filter(|entry| file_of(entry) == file).map(|entry| (*entry).to_string()).collect(),
+        defines: defines.clone(),
+    };
+    let mut kernels = EntryKernels::default();
+    let modules = || [warpjoin_kernels::WINDOW, warpjoin_kernels::WINDOW_FRAMES].map(module);
+    kernels.add(query, entries.iter().copied(), modules)?;
+    Ok(kernels)
 }
 
 /// A column of values, and a byte of validity a row.
@@ -130,7 +125,7 @@ pub(super) type MaskedWord<'a> = (&'a Buffer, u64, u64);
 
 /// Enqueues on one device, for rows that are there.
 pub(super) struct WindowLaunches<'a> {
-    pub kernels: &'a WindowKernels,
+    pub kernels: &'a EntryKernels,
     pub device: usize,
     pub stream: &'a Stream,
     pub control: &'a Buffer,
@@ -173,8 +168,7 @@ pub(super) fn buffer(buffer: Option<&Buffer>) -> Arg<'_> {
 
 impl WindowLaunches<'_> {
     fn kernel(&self, entry: &str) -> Result<&Kernel> {
-        let kernels = self.kernels.0.get(entry).and_then(|kernels| kernels.get(self.device));
-        kernels.ok_or_else(|| Error::internal(format!("no kernel {entry}")))
+        self.kernels.get(entry, self.device)
     }
 
     /// Few lanes: a simulated one costs far more than a row.

@@ -1,0 +1,41 @@
+//! Kernels of files, entry by entry: those that were wanted so far, on every device.
+
+use std::collections::HashMap;
+
+use warpjoin_device::{Kernel, ModuleSource};
+
+use super::query::Query;
+use crate::{Error, Result};
+
+/// Kernels by the names of their entries.
+#[derive(Default)]
+pub(super) struct EntryKernels(HashMap<&'static str, Vec<Kernel>>);
+
+impl EntryKernels {
+    /// Compiles the entries that are not there yet, each from the one of `modules` that has it.
+    pub(super) fn add(
+        &mut self,
+        query: &mut Query<'_>,
+        entries: impl IntoIterator<Item = &'static str>,
+        modules: impl FnOnce() -> [ModuleSource; 2],
+    ) -> Result<()> {
+        let entries: Vec<_> = entries.into_iter().filter(|entry| !self.0.contains_key(entry)).collect();
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let modules = modules();
+        let module_of = |entry: &str| {
+            let found = modules.iter().find(|module| module.entries.iter().any(|known| known == entry));
+            found.ok_or_else(|| Error::internal(format!("no file has {entry}")))
+        };
+        let wanted = entries.iter().map(|entry| Ok((module_of(entry)?, *entry))).collect::<Result<Vec<_>>>()?;
+        let kernels = query.compile_some(&wanted)?;
+        self.0.extend(entries.into_iter().zip(kernels));
+        Ok(())
+    }
+
+    pub(super) fn get(&self, entry: &str, device: usize) -> Result<&Kernel> {
+        let kernels = self.0.get(entry).and_then(|kernels| kernels.get(device));
+        kernels.ok_or_else(|| Error::internal(format!("{entry} is wanted and was not compiled")))
+    }
+}
