@@ -15,6 +15,8 @@ mod event;
 mod info;
 mod module;
 mod nvrtc;
+mod nvrtc_copies;
+mod nvrtc_library;
 mod pool;
 mod staging;
 mod stream;

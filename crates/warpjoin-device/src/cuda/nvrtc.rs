@@ -1,16 +1,18 @@
 //! NVRTC, the run-time compiler: CUDA C++ text to a binary for one architecture. Needs no GPU and
 //! no driver.
 //!
-//! NVRTC is thread-safe, and no lock is held here: threads compile in parallel.
+//! Threads compile in parallel: no lock is held here, and `nvrtc_copies.rs` goes round that of the library.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::c_int;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use cudarc::nvrtc::sys::{self, nvrtcProgram, nvrtcResult};
+use cudarc::nvrtc::sys::{self, nvrtcResult};
 use warpjoin_kernels::HEADERS;
 
+use super::nvrtc_copies::Copies;
+use super::nvrtc_library::{Library, check, words};
 use crate::cache::KernelCache;
 use crate::{DeviceError, ModuleSource, Result};
 
@@ -151,12 +153,9 @@ impl Nvrtc {
     /// # Errors
     /// `KernelCompile` with the log when the text is not accepted or lacks an entry.
     pub(super) fn compile(&self, source: &ModuleSource, target: Target) -> Result<Vec<u8>> {
-        let program = Program::new(source)?;
-        let options = options(source, target).iter().map(|option| c_string(option)).collect::<Result<Vec<_>>>()?;
-        let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-        let count = c_int::try_from(pointers.len()).unwrap_or(c_int::MAX);
-        // SAFETY: the program lives; `count` pointers to strings that outlive the call.
-        let result = unsafe { sys::nvrtcCompileProgram(program.0, count, pointers.as_ptr()) };
+        let library = copies()?.take(Self::path);
+        let program = library.program(source)?;
+        let result = program.compile(&options(source, target))?;
         let rejected =
             |log| DeviceError::KernelCompile { module: source.name.clone(), target: target.to_string(), log };
         let log = program.log()?;
@@ -189,91 +188,19 @@ pub fn compile_for_architecture(source: &ModuleSource, architecture: &str) -> Re
     nvrtc.compile(source, nvrtc.target_named(architecture)?)
 }
 
-/// A program under compilation, destroyed on drop.
-struct Program(nvrtcProgram);
-
-impl Program {
-    fn new(source: &ModuleSource) -> Result<Self> {
-        let (name, text) = (c_string(&format!("{}.cu", source.name))?, c_string(&source.text)?);
-        let names = HEADERS.iter().map(|header| c_string(header.name)).collect::<Result<Vec<_>>>()?;
-        let texts = HEADERS.iter().map(|header| c_string(header.text)).collect::<Result<Vec<_>>>()?;
-        let pointers = |strings: &[CString]| strings.iter().map(|string| string.as_ptr()).collect::<Vec<_>>();
-        let (name_pointers, text_pointers) = (pointers(&names), pointers(&texts));
-        let count = c_int::try_from(HEADERS.len()).unwrap_or(c_int::MAX);
-        let mut program: nvrtcProgram = std::ptr::null_mut();
-        // SAFETY: all strings and both arrays, of `count` pointers each, outlive the call, which
-        // copies them; `drop` destroys once.
-        let result = unsafe {
-            sys::nvrtcCreateProgram(
-                &mut program,
-                text.as_ptr(),
-                name.as_ptr(),
-                count,
-                text_pointers.as_ptr(),
-                name_pointers.as_ptr(),
-            )
-        };
-        check("nvrtcCreateProgram", result).map(|()| Self(program))
+/// The library, and copies of it.
+fn copies() -> Result<&'static Copies> {
+    static COPIES: OnceLock<Copies> = OnceLock::new();
+    if let Some(copies) = COPIES.get() {
+        return Ok(copies);
     }
-
-    /// What the compiler said.
-    fn log(&self) -> Result<String> {
-        // SAFETY: the program lives, and each function is given what it asks for by `fetch`.
-        let log = unsafe {
-            fetch(
-                "nvrtcGetProgramLog",
-                |bytes| sys::nvrtcGetProgramLogSize(self.0, bytes),
-                |to| sys::nvrtcGetProgramLog(self.0, to),
-            )?
-        };
-        Ok(String::from_utf8_lossy(&log).trim_end_matches('\0').trim().into())
-    }
-
-    /// What the compiler made.
-    fn image(&self, target: Target) -> Result<Vec<u8>> {
-        let program = self.0;
-        // SAFETY: the program lives and is compiled; each function is given what it asks for by `fetch`.
-        unsafe {
-            match target {
-                Target::Cubin(_) => fetch(
-                    "nvrtcGetCUBIN",
-                    |bytes| sys::nvrtcGetCUBINSize(program, bytes),
-                    |to| sys::nvrtcGetCUBIN(program, to),
-                ),
-                Target::Ptx(_) => fetch(
-                    "nvrtcGetPTX",
-                    |bytes| sys::nvrtcGetPTXSize(program, bytes),
-                    |to| sys::nvrtcGetPTX(program, to),
-                ),
-            }
-        }
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // SAFETY: created once in `new`.
-        let result = unsafe { sys::nvrtcDestroyProgram(&mut self.0) };
-        if let Err(error) = check("nvrtcDestroyProgram", result) {
-            log::debug!("{error}");
-        }
-    }
-}
-
-/// Bytes that NVRTC hands out in two calls: how many, and a copy.
-///
-/// # Safety
-/// `copy` must write no more bytes than `size` told.
-unsafe fn fetch(
-    call: &'static str,
-    size: impl FnOnce(*mut usize) -> nvrtcResult,
-    copy: impl FnOnce(*mut c_char) -> nvrtcResult,
-) -> Result<Vec<u8>> {
-    let mut length = 0_usize;
-    check(call, size(&mut length))?;
-    let mut bytes = vec![0_u8; length];
-    check(call, copy(bytes.as_mut_ptr().cast()))?;
-    Ok(bytes)
+    // SAFETY: `Nvrtc::get` saw that the library is present.
+    let library = Library::of(unsafe { sys::culib() }).map_err(|error| DeviceError::Driver {
+        device: "nvrtc".into(),
+        call: "dlsym",
+        reason: format!("libnvrtc lacks a function: {error}"),
+    })?;
+    Ok(COPIES.get_or_init(|| Copies::for_cores(library)))
 }
 
 fn known_architectures() -> Result<Vec<u32>> {
@@ -302,27 +229,6 @@ fn has_entry(image: &[u8], target: Target, entry: &str) -> bool {
         Target::Ptx(_) => format!(".entry {entry}("),
     };
     image.windows(sign.len()).any(|window| window == sign.as_bytes())
-}
-
-fn c_string(text: &str) -> Result<CString> {
-    CString::new(text).map_err(|_| DeviceError::Invalid("a zero byte in kernel text".into()))
-}
-
-fn check(call: &'static str, result: nvrtcResult) -> Result<()> {
-    match result {
-        nvrtcResult::NVRTC_SUCCESS => Ok(()),
-        failed => Err(DeviceError::Driver { device: "nvrtc".into(), call, reason: words(failed) }),
-    }
-}
-
-fn words(result: nvrtcResult) -> String {
-    // SAFETY: the library is loaded, since it gave `result`; the string is a constant of it.
-    let text = unsafe { sys::nvrtcGetErrorString(result) };
-    if text.is_null() {
-        return format!("NVRTC error {}", result as u32);
-    }
-    // SAFETY: not null, and a constant of the library.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -1,0 +1,153 @@
+//! A loaded libnvrtc: its functions, and programs under compilation.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+
+use cudarc::nvrtc::sys::{self, nvrtcProgram, nvrtcResult};
+use warpjoin_kernels::HEADERS;
+
+use super::nvrtc::Target;
+use crate::{DeviceError, ModuleSource, Result};
+
+type Create = unsafe extern "C" fn(
+    *mut nvrtcProgram,
+    *const c_char,
+    *const c_char,
+    c_int,
+    *const *const c_char,
+    *const *const c_char,
+) -> nvrtcResult;
+type Compile = unsafe extern "C" fn(nvrtcProgram, c_int, *const *const c_char) -> nvrtcResult;
+type Destroy = unsafe extern "C" fn(*mut nvrtcProgram) -> nvrtcResult;
+type Size = unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult;
+type Copy = unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> nvrtcResult;
+
+/// The functions of one loaded libnvrtc, which stays loaded.
+#[derive(Debug)]
+pub(super) struct Library {
+    create: Create,
+    compile: Compile,
+    destroy: Destroy,
+    log: (Size, Copy),
+    cubin: (Size, Copy),
+    ptx: (Size, Copy),
+}
+
+impl Library {
+    /// # Errors
+    /// Those of the loader, when a function is missing.
+    pub(super) fn of(library: &'static libloading::Library) -> std::result::Result<Self, libloading::Error> {
+        // SAFETY: the names are those of NVRTC's functions, since version 11.1, and the types theirs.
+        unsafe {
+            Ok(Self {
+                create: *library.get(b"nvrtcCreateProgram\0")?,
+                compile: *library.get(b"nvrtcCompileProgram\0")?,
+                destroy: *library.get(b"nvrtcDestroyProgram\0")?,
+                log: (*library.get(b"nvrtcGetProgramLogSize\0")?, *library.get(b"nvrtcGetProgramLog\0")?),
+                cubin: (*library.get(b"nvrtcGetCUBINSize\0")?, *library.get(b"nvrtcGetCUBIN\0")?),
+                ptx: (*library.get(b"nvrtcGetPTXSize\0")?, *library.get(b"nvrtcGetPTX\0")?),
+            })
+        }
+    }
+
+    pub(super) fn program(&self, source: &ModuleSource) -> Result<Program<'_>> {
+        let (name, text) = (c_string(&format!("{}.cu", source.name))?, c_string(&source.text)?);
+        let names = HEADERS.iter().map(|header| c_string(header.name)).collect::<Result<Vec<_>>>()?;
+        let texts = HEADERS.iter().map(|header| c_string(header.text)).collect::<Result<Vec<_>>>()?;
+        let (name_pointers, text_pointers) = (pointers(&names), pointers(&texts));
+        let mut program: nvrtcProgram = std::ptr::null_mut();
+        // SAFETY: all strings and both arrays, of as many pointers as there are headers, outlive the call, which
+        // copies them; `drop` destroys once.
+        let result = unsafe {
+            (self.create)(
+                &mut program,
+                text.as_ptr(),
+                name.as_ptr(),
+                length(&names),
+                text_pointers.as_ptr(),
+                name_pointers.as_ptr(),
+            )
+        };
+        check("nvrtcCreateProgram", result).map(|()| Program { library: self, program })
+    }
+}
+
+/// A program of a library, destroyed on drop.
+pub(super) struct Program<'a> {
+    library: &'a Library,
+    program: nvrtcProgram,
+}
+
+impl Program<'_> {
+    /// Compiles, once.
+    pub(super) fn compile(&self, options: &[String]) -> Result<nvrtcResult> {
+        let options = options.iter().map(|option| c_string(option)).collect::<Result<Vec<_>>>()?;
+        let pointers = pointers(&options);
+        // SAFETY: the program lives; as many pointers to strings, which outlive the call, as are told.
+        Ok(unsafe { (self.library.compile)(self.program, length(&options), pointers.as_ptr()) })
+    }
+
+    /// What the compiler said.
+    pub(super) fn log(&self) -> Result<String> {
+        let log = self.fetch("nvrtcGetProgramLog", self.library.log)?;
+        Ok(String::from_utf8_lossy(&log).trim_end_matches('\0').trim().into())
+    }
+
+    /// What the compiler made.
+    pub(super) fn image(&self, target: Target) -> Result<Vec<u8>> {
+        match target {
+            Target::Cubin(_) => self.fetch("nvrtcGetCUBIN", self.library.cubin),
+            Target::Ptx(_) => self.fetch("nvrtcGetPTX", self.library.ptx),
+        }
+    }
+
+    /// Bytes that NVRTC hands out in two calls: how many, and a copy.
+    fn fetch(&self, call: &'static str, (size, copy): (Size, Copy)) -> Result<Vec<u8>> {
+        let mut length = 0_usize;
+        // SAFETY: the program lives and was compiled; `length` outlives the call.
+        check(call, unsafe { size(self.program, &mut length) })?;
+        let mut bytes = vec![0_u8; length];
+        // SAFETY: the same, and as many bytes as the call before said.
+        check(call, unsafe { copy(self.program, bytes.as_mut_ptr().cast()) })?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for Program<'_> {
+    fn drop(&mut self) {
+        // SAFETY: created once in `program`, by the same library.
+        let result = unsafe { (self.library.destroy)(&mut self.program) };
+        if let Err(error) = check("nvrtcDestroyProgram", result) {
+            log::debug!("{error}");
+        }
+    }
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).collect()
+}
+
+fn length(strings: &[CString]) -> c_int {
+    c_int::try_from(strings.len()).unwrap_or(c_int::MAX)
+}
+
+fn c_string(text: &str) -> Result<CString> {
+    CString::new(text).map_err(|_| DeviceError::Invalid("a zero byte in kernel text".into()))
+}
+
+pub(super) fn check(call: &'static str, result: nvrtcResult) -> Result<()> {
+    match result {
+        nvrtcResult::NVRTC_SUCCESS => Ok(()),
+        failed => Err(DeviceError::Driver { device: "nvrtc".into(), call, reason: words(failed) }),
+    }
+}
+
+/// The library's words for a result.
+pub(super) fn words(result: nvrtcResult) -> String {
+    // SAFETY: a library is loaded, since it gave `result`; the string is a constant of it.
+    let text = unsafe { sys::nvrtcGetErrorString(result) };
+    if text.is_null() {
+        return format!("NVRTC error {}", result as u32);
+    }
+    // SAFETY: not null, and a constant of the library.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
