@@ -3,7 +3,8 @@
 // build_segments: builds a segment a block in shared memory, from rows partitioned by it: every row into its home
 //   bucket, then those that found it full on their ways. Shared: the segment's slots, 5 bytes a bucket, late_max
 //   times 8, 16 bytes more.
-// insert_rows: inserts rows one by one; erase_rows: frees the slots of keys.
+// insert_rows: inserts rows one by one; claim_rows: the same where no key is there yet, and nobody asks where rows
+//   went; erase_rows: frees the slots of keys.
 // find_rows: finds keys in row order, by probe groups. probe_rows: the same, putting out what is found in any order.
 // export_slots: the keys and values of a table, in any order.
 // Grids: insert, erase and export one row (or slot) a thread, find, erase and probe LANE_KEYS, in a grid stride.
@@ -113,32 +114,43 @@ WJ_DEVICE u64 place_beside(const Buckets& table) {
     return (table.segment_buckets << table.segment_bits) * BUCKET_SLOTS;
 }
 
+// What is left to do once the slot of a row's key is known; whether the key is new.
+WJ_DEVICE bool finish_insert(const InsertParams& p, InsertOutcome outcome, KeyWord key, u64 value, u64 place) {
+    if (outcome == INSERT_FULL) {
+        raise_status(p.control, WJ_STATUS_FULL);
+        return false;
+    }
+    if (outcome == INSERT_NEW || p.assigns) store_value(p.table.slots, place, value);
+    if (outcome == INSERT_FOUND && p.assigns && (WJ_KEY_BYTES == 0 || WJ_VALUE_BYTES == 4)) {
+        // The same key in the same slot, with another value or row.
+        atomicExch(reinterpret_cast<SlotWord*>(p.table.slots + place * SLOT_BYTES), slot_word(key, value));
+    }
+    return outcome == INSERT_NEW;
+}
+
+// The row of the one key that looks like an empty slot.
+WJ_DEVICE bool insert_row_beside(const InsertParams& p, u64 value) {
+    const bool is_new = insert_beside(p.table, value);
+    if (!is_new && p.assigns) p.table.side[1] = value;
+    return is_new;
+}
+
 template <bool IS_DENSE>
 WJ_DEVICE bool insert_row(const InsertParams& p, u64 row) {
     u64 hash;
     const KeyWord key = key_of_row(p.table, p.rows, row, hash);
     const u64 value = WJ_KEY_BYTES == 0 ? row : WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
     u64 place = place_beside(p.table);
-    InsertOutcome outcome;
+    bool is_new;
     if (is_beside(key)) {
-        outcome = insert_beside(p.table, value) ? INSERT_NEW : INSERT_FOUND;
-        if (outcome == INSERT_FOUND && p.assigns) p.table.side[1] = value;
+        is_new = insert_row_beside(p, value);
     } else {
-        outcome = insert_key<IS_DENSE>(p.table, p.table.slots, p.table.passed, key, hash, slot_word(key, value), p.rows,
-                                       row, 0, place);
-        if (outcome == INSERT_FULL) {
-            raise_status(p.control, WJ_STATUS_FULL);
-            return false;
-        }
-        const bool stores = outcome == INSERT_NEW || p.assigns;
-        if (stores) store_value(p.table.slots, place, value);
-        if (outcome == INSERT_FOUND && p.assigns && (WJ_KEY_BYTES == 0 || WJ_VALUE_BYTES == 4)) {
-            // The same key in the same slot, with another value or row.
-            atomicExch(reinterpret_cast<SlotWord*>(p.table.slots + place * SLOT_BYTES), slot_word(key, value));
-        }
+        const InsertOutcome outcome = insert_key<IS_DENSE>(p.table, key, hash, slot_word(key, value), p.rows, row, place);
+        is_new = finish_insert(p, outcome, key, value, place);
+        if (outcome == INSERT_FULL) return false;
     }
     if (p.places != nullptr) p.places[row - p.first_row] = place;
-    return outcome == INSERT_NEW;
+    return is_new;
 }
 
 WJ_ENTRY(insert_rows, InsertParams, WJ_BLOCK_THREADS) {
@@ -157,6 +169,57 @@ WJ_ENTRY(insert_rows, InsertParams, WJ_BLOCK_THREADS) {
     }
     add_counted(p.control, count);
 }
+
+#if WJ_KEY_BYTES != 0
+// Rows of a thread whose first claims are under way together.
+constexpr u32 CLAIM_ROWS = 4;
+
+WJ_ENTRY(claim_rows, InsertParams, WJ_BLOCK_THREADS) {
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    const u64 rounds = (p.count + stride * CLAIM_ROWS - 1) / (stride * CLAIM_ROWS);
+    u64 index = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    u32 count = 0;
+    for (u64 round = 0; round < rounds; ++round, index += stride * CLAIM_ROWS) {
+        KeyWord keys[CLAIM_ROWS];
+        u64 values[CLAIM_ROWS];
+        bool exists[CLAIM_ROWS];
+WJ_UNROLL
+        for (u32 k = 0; k < CLAIM_ROWS; ++k) {
+            const u64 mine = index + k * stride;
+            const u64 row = p.first_row + (mine < p.count ? mine : 0);
+            exists[k] = mine < p.count && is_valid_row(p.rows, row);
+            keys[k] = (KeyWord)load_key(p.rows, row);
+            values[k] = WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
+        }
+        SlotWord before[CLAIM_ROWS];
+        u64 places[CLAIM_ROWS];
+WJ_UNROLL
+        for (u32 k = 0; k < CLAIM_ROWS; ++k) {
+            const u64 hash = hash_of(p.table, keys[k]);
+            places[k] = bucket_of(p.table, hash, 0) * BUCKET_SLOTS + slot_on_way(hash, 0);
+            before[k] = 0;
+            if (!exists[k] || is_beside(keys[k])) continue;
+            SlotWord* at = reinterpret_cast<SlotWord*>(p.table.slots + places[k] * SLOT_BYTES);
+            before[k] = atomicCAS(at, (SlotWord)0, slot_word(keys[k], values[k]));
+        }
+WJ_UNROLL
+        for (u32 k = 0; k < CLAIM_ROWS; ++k) {
+            if (!exists[k]) continue;
+            if (is_beside(keys[k])) {
+                count += insert_row_beside(p, values[k]);
+                continue;
+            }
+            InsertOutcome outcome = before[k] == 0 ? INSERT_NEW : INSERT_FOUND;
+            if (before[k] != 0 && key_of(before[k]) != keys[k]) {
+                const SlotWord word = slot_word(keys[k], values[k]);
+                outcome = claim_slot(p.table, keys[k], hash_of(p.table, keys[k]), word, 1, places[k]);
+            }
+            count += finish_insert(p, outcome, keys[k], values[k], places[k]);
+        }
+    }
+    add_counted(p.control, count);
+}
+#endif
 
 struct FindParams {
     Buckets table;

@@ -7,7 +7,7 @@
 // each slot, and the rows of a key side by side in row_list (compressed sparse rows).
 // Dense keys: build_direct_4, _8 leave value + 1 in slot key - 1; a key seen twice makes it useless too.
 // Slots of one word: build_words_4, _8; a set takes no notice of a key seen twice.
-// Grid: one row (or slot) a thread, grid stride; no shared memory. Specialised by WJ_LANES.
+// Grid: one row (or slot) a thread, grid stride; shared memory for build_offsets only. Specialised by WJ_LANES.
 // Status: WJ_STATUS_FULL when a key found no slot within steps_max windows.
 #include "wj/control.cuh"
 #include "wj/key_table.cuh"
@@ -68,14 +68,27 @@ struct OffsetsParams {
     u64* control;
 };
 
+// Shared: BlockReservation.
 WJ_ENTRY(build_offsets, OffsetsParams, WJ_BLOCK_THREADS) {
-    const u64 stride = (u64)gridDim.x * blockDim.x;
-    for (u64 slot = (u64)blockIdx.x * blockDim.x + threadIdx.x; slot < p.slot_count; slot += stride) {
-        if (p.slots[slot].key == 0) continue;
-        const u64 count = p.slots[slot].value;
-        const u64 first = atomicAdd(&p.control[WJ_CONTROL_ROWS], count);
-        p.slots[slot].value = first << 32 | count;
-        p.cursors[slot] = (u32)first;
+    BlockReservation& shared = shared_as<BlockReservation>();
+    const u32 lane = threadIdx.x & 31;
+    const u64 tiles = (p.slot_count + blockDim.x - 1) / blockDim.x;
+    for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const u64 slot = tile * blockDim.x + threadIdx.x;
+        const u32 count = slot < p.slot_count && p.slots[slot].key != 0 ? (u32)p.slots[slot].value : 0;
+        u32 inclusive = count;
+WJ_UNROLL
+        for (u32 distance = 1; distance < 32; distance *= 2) {
+            const u32 other = __shfl_up_sync(0xffffffffu, inclusive, distance);
+            if (lane >= distance) inclusive += other;
+        }
+        const u32 warp_count = __shfl_sync(0xffffffffu, inclusive, 31);
+        const u64 first = reserve_of_block(shared, &p.control[WJ_CONTROL_ROWS], warp_count) + (inclusive - count);
+        if (count != 0) {
+            p.slots[slot].value = first << 32 | count;
+            p.cursors[slot] = (u32)first;
+        }
+        __syncthreads();
     }
 }
 

@@ -3,8 +3,8 @@
 // A slot holds a key and its value, or the number of a row that does (see WJ_KEY_BYTES). Buckets are
 // WJ_BUCKET_BYTES of slots side by side, and lie in segments of equal size, so that a block can build a
 // segment in shared memory. A key looks at its home bucket first, then at the buckets from another place of
-// its segment on. It goes into the first free slot on that way, so nothing has to be moved; each bucket that
-// it passes gets one of eight `passed` bits, chosen by the key. A search goes on only where its bit is set,
+// its segment on. It goes into a free slot of the first bucket on that way that has one, so nothing has to be moved; each
+// bucket that it passes gets one of eight `passed` bits, chosen by the key. A search goes on only where its bit is set,
 // so a full bucket seldom costs a miss a second read, and a freed slot needs no tombstone.
 //
 // Definitions: WJ_KEY_BYTES 4 or 8, or 0: slots hold 32 bits of the hash and the number of a row;
@@ -143,55 +143,87 @@ WJ_DEVICE SlotWord* slot_at(u8* slots, u64 bucket, u32 slot) {
 
 enum InsertOutcome { INSERT_NEW, INSERT_FOUND, INSERT_FULL };
 
-// Inserts the key (for row numbers: hash bits and row + 1, from `wanted_row`) unless it is there. `slots` and
-// `passed` begin at bucket `first_bucket` of the table; `place` is the slot of the table where the key is.
-// IS_DENSE: no slot was ever freed, so that nothing can lie behind a free one: buckets fill from their first slot on.
+// The slots of a bucket in the order in which a key looks for a free one: keys of a bucket begin at different slots.
+WJ_DEVICE u32 slot_on_way(u64 hash, u32 turn) { return ((u32)hash + turn) % BUCKET_SLOTS; }
+
+// What a look at all slots of a bucket shows, BUCKET_SLOTS where there is none: the slot of the key, and the first free one
+// on its way.
+struct BucketLook {
+    u32 found;
+    u32 free;
+};
+
+WJ_DEVICE BucketLook look_at_bucket(const Buckets& table, u8* slots, u64 bucket, KeyWord key, u64 hash,
+                                    const RowWords& wanted, u64 wanted_row) {
+    BucketLook look = {BUCKET_SLOTS, BUCKET_SLOTS};
+    // Loads that do not wait for each other.
+#pragma unroll 4
+    for (u32 turn = 0; turn < BUCKET_SLOTS; ++turn) {
+        const u32 slot = slot_on_way(hash, turn);
+        const SlotWord seen = load_relaxed(slot_at(slots, bucket, slot));
+        if (seen == 0) {
+            if (look.free == BUCKET_SLOTS) look.free = slot;
+        } else if (look.found == BUCKET_SLOTS && is_slot_of(table, seen, key, wanted, wanted_row)) {
+            look.found = slot;
+        }
+    }
+    return look;
+}
+
+// Inserts the key (for row numbers: hash bits and row + 1, from `wanted_row`) unless it is there; `place` is the slot of
+// the table where the key is. IS_DENSE: no slot was ever freed, so that nothing can lie behind a bucket with a free one.
 template <bool IS_DENSE>
-WJ_DEVICE InsertOutcome insert_key(const Buckets& table, u8* slots, u32* passed, KeyWord key, u64 hash, SlotWord word,
-                                   const RowWords& wanted, u64 wanted_row, u64 first_bucket, u64& place) {
-    const u64 segment_first = (u64)segment_of(table, hash) * table.segment_buckets - first_bucket;
+WJ_DEVICE InsertOutcome insert_key(const Buckets& table, KeyWord key, u64 hash, SlotWord word, const RowWords& wanted,
+                                   u64 wanted_row, u64& place) {
+    const u64 segment_first = (u64)segment_of(table, hash) * table.segment_buckets;
     u32 step = 0;
     // Each turn ends the search, goes on by a step, or finds that somebody took a slot.
     const u64 turns_max = table.segment_buckets * (BUCKET_SLOTS + 1) + 1;
     for (u64 turn = 0; turn < turns_max && step <= table.segment_buckets; ++turn) {
         // The first free slot from here on.
-        SlotWord* free_slot = nullptr;
-        u32 free_step = step;
-        u64 free_place = 0;
+        bool has_room = false;
         for (u32 ahead = step; ahead <= table.segment_buckets; ++ahead) {
             const u64 bucket = segment_first + bucket_in_segment(table, hash, ahead);
-            for (u32 slot = 0; slot < BUCKET_SLOTS; ++slot) {
-                SlotWord* at = slot_at(slots, bucket, slot);
-                const SlotWord seen = load_relaxed(at);
-                if (seen == 0) {
-                    if (free_slot == nullptr) {
-                        free_slot = at;
-                        free_step = ahead;
-                        free_place = (bucket + first_bucket) * BUCKET_SLOTS + slot;
-                    }
-                    if (IS_DENSE) break;
-                } else if (is_slot_of(table, seen, key, wanted, wanted_row)) {
-                    place = (bucket + first_bucket) * BUCKET_SLOTS + slot;
-                    return INSERT_FOUND;
-                }
+            const BucketLook look = look_at_bucket(table, table.slots, bucket, key, hash, wanted, wanted_row);
+            if (look.found != BUCKET_SLOTS) {
+                place = bucket * BUCKET_SLOTS + look.found;
+                return INSERT_FOUND;
             }
-            if (free_slot != nullptr && (IS_DENSE || !is_passed(passed, hash, bucket))) break;
-            if (free_slot == nullptr) mark_passed(passed, hash, bucket);
+            if (!has_room && look.free != BUCKET_SLOTS) {
+                has_room = true;
+                step = ahead;
+                place = bucket * BUCKET_SLOTS + look.free;
+            }
+            if (has_room && (IS_DENSE || !is_passed(table.passed, hash, bucket))) break;
+            if (!has_room) mark_passed(table.passed, hash, bucket);
         }
-        if (free_slot == nullptr) return INSERT_FULL;
+        if (!has_room) return INSERT_FULL;
+        SlotWord* free_slot = reinterpret_cast<SlotWord*>(table.slots + place * SLOT_BYTES);
         const SlotWord before = atomicCAS(free_slot, (SlotWord)0, word);
-        if (before == 0) {
-            place = free_place;
-            return INSERT_NEW;
-        }
-        if (is_slot_of(table, before, key, wanted, wanted_row)) {
-            place = free_place;
-            return INSERT_FOUND;
-        }
-        step = free_step;
+        if (before == 0) return INSERT_NEW;
+        if (is_slot_of(table, before, key, wanted, wanted_row)) return INSERT_FOUND;
     }
     return INSERT_FULL;
 }
+
+#if WJ_KEY_BYTES != 0
+// The same in a table without keys but those that came this way: slots are claimed before anybody looks at them, from slot
+// `turn` of the home bucket's on. A key claims the same slots whoever inserts it, so equal ones meet.
+WJ_DEVICE InsertOutcome claim_slot(const Buckets& table, KeyWord key, u64 hash, SlotWord word, u32 turn, u64& place) {
+    for (u32 step = 0; step <= table.segment_buckets; ++step) {
+        const u64 bucket = bucket_of(table, hash, step);
+        for (; turn < BUCKET_SLOTS; ++turn) {
+            place = bucket * BUCKET_SLOTS + slot_on_way(hash, turn);
+            const SlotWord before = atomicCAS(reinterpret_cast<SlotWord*>(table.slots + place * SLOT_BYTES), (SlotWord)0, word);
+            if (before == 0) return INSERT_NEW;
+            if (key_of(before) == key) return INSERT_FOUND;
+        }
+        turn = 0;
+        mark_passed(table.passed, hash, bucket);
+    }
+    return INSERT_FULL;
+}
+#endif
 
 // ---------------------------------------------------------------- probe groups
 

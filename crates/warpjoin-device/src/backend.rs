@@ -35,6 +35,14 @@ pub(crate) trait StreamBackend: Send + Sync {
     /// Allocates `bytes` (> 0), aligned to 256, in stream order. The content is undefined.
     /// `Err(None)` when the device is out of memory.
     fn alloc(&self, bytes: u64) -> std::result::Result<u64, Option<crate::DeviceError>>;
+    /// The same, all bytes 0.
+    fn alloc_cleared(&self, bytes: u64) -> std::result::Result<u64, Option<crate::DeviceError>> {
+        let address = self.alloc(bytes)?;
+        self.fill(address, bytes, 0).map(|()| address).map_err(|error| {
+            self.free(address, bytes);
+            Some(error)
+        })
+    }
     /// Frees an allocation once the work enqueued so far has ended.
     fn free(&self, address: u64, bytes: u64);
     /// Copies host bytes to the device. The host bytes may be reused on return.

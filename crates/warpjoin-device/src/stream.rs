@@ -32,6 +32,14 @@ impl Stream {
     /// # Errors
     /// [`DeviceError::OutOfDeviceMemory`] when the budget or the device does not allow it.
     pub fn alloc(&self, bytes: u64) -> Result<Buffer> {
+        self.alloc_by(bytes, |backend| backend.alloc(bytes))
+    }
+
+    fn alloc_by(
+        &self,
+        bytes: u64,
+        allocate: impl FnOnce(&dyn StreamBackend) -> Result<u64, Option<DeviceError>>,
+    ) -> Result<Buffer> {
         if bytes == 0 {
             return Ok(Buffer::new(self.clone(), 0, 0));
         }
@@ -45,7 +53,7 @@ impl Stream {
         if !memory.try_charge(bytes) {
             return Err(out_of_memory());
         }
-        match self.backend.alloc(bytes) {
+        match allocate(&*self.backend) {
             Ok(address) => Ok(Buffer::new(self.clone(), address, bytes)),
             Err(error) => {
                 memory.release(bytes);
@@ -69,6 +77,9 @@ impl Stream {
     /// # Errors
     /// As [`Self::alloc`] and [`Self::fill`].
     pub fn alloc_filled(&self, bytes: u64, value: u8) -> Result<Buffer> {
+        if value == 0 {
+            return self.alloc_by(bytes, |backend| backend.alloc_cleared(bytes));
+        }
         let buffer = self.alloc(bytes)?;
         self.fill(&buffer, 0, bytes, value)?;
         Ok(buffer)

@@ -146,6 +146,33 @@ fn freed_memory_serves_the_next_allocation() {
 }
 
 #[test]
+fn cleared_memory_is_clear_whoever_had_it_before() {
+    let Some(device) = gpu("cleared_memory_is_clear_whoever_had_it_before") else { return };
+    for round in 0..40_usize {
+        // Streams come back with what they kept.
+        let stream = device.create_stream().expect("stream");
+        let mut kept = vec![];
+        for turn in 0..50 {
+            let bytes = [64, 8, 256, 257, 4096, 2 << 20][(round + turn) % 6];
+            let buffer = stream.alloc_filled(bytes, 0).expect("alloc");
+            let mut seen = vec![1; bytes as usize];
+            stream.read(&buffer, 0, &mut seen).expect("read");
+            assert!(seen.iter().all(|&byte| byte == 0), "{bytes} bytes in turn {turn} of round {round}");
+            stream.fill(&buffer, 0, bytes, 0xff).expect("fill");
+            if turn % 3 == 0 {
+                kept.push((buffer, bytes));
+            }
+        }
+        for (buffer, bytes) in kept {
+            let mut seen = vec![0; bytes as usize];
+            stream.read(&buffer, 0, &mut seen).expect("read");
+            assert!(seen.iter().all(|&byte| byte == 0xff), "nobody else wrote to {bytes} bytes");
+        }
+    }
+    assert_eq!(device.memory().used_bytes(), 0);
+}
+
+#[test]
 fn kernels_compute_on_every_size() {
     let Some(device) = gpu("kernels_compute_on_every_size") else { return };
     let (stream, scale) = (device.create_stream().expect("stream"), kernel(&device, "scale"));

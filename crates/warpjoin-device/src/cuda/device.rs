@@ -10,9 +10,8 @@ use super::context::Context;
 use super::driver::Driver;
 use super::module::{self, CudaKernel};
 use super::nvrtc::{Nvrtc, Target};
-use super::pool::Pool;
-use super::staging::Staging;
-use super::stream::{CudaStream, Shared};
+use super::shared::Shared;
+use super::stream::CudaStream;
 use super::{CudaOptions, info};
 use crate::backend::{DeviceBackend, Handle, StreamBackend};
 use crate::cache::KernelCache;
@@ -35,9 +34,8 @@ impl CudaDevice {
         let context = Arc::new(Context::retain(driver, ordinal)?);
         let info = info::read(&context, ordinal, ordinals, options.memory_bytes, nvrtc)?;
         let target = nvrtc.target(info.compute_capability)?;
-        let (pool, staging) = (Pool::new(context.clone())?, Staging::new(context.clone()));
         let cache = KernelCache::open(options.kernel_cache.as_deref());
-        Ok(Self { info, shared: Arc::new(Shared { context, pool, staging }), nvrtc, target, cache })
+        Ok(Self { info, shared: Arc::new(Shared::new(context)?), nvrtc, target, cache })
     }
 
     /// A module of the disk cache, if it is there and the driver takes it.

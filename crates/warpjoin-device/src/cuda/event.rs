@@ -1,17 +1,65 @@
 //! Events of the driver.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult, CUstream};
 
 use super::context::Context;
 use crate::{DeviceError, Result};
 
-/// An event, destroyed on drop.
+/// An event. On drop it is destroyed, or goes back to where it came from.
 #[derive(Debug)]
 pub(super) struct CudaEvent {
     raw: CUevent,
     context: Arc<Context>,
+    home: Option<Arc<Events>>,
+}
+
+/// Events with the time that are in no use: to make and destroy one takes 3 us.
+#[derive(Debug)]
+pub(super) struct Events {
+    kept: Mutex<Vec<CUevent>>,
+    context: Arc<Context>,
+}
+
+/// Events that are kept.
+const EVENTS_MAX: usize = 256;
+
+// SAFETY: event handles may be used by any number of threads; the driver locks.
+unsafe impl Send for Events {}
+// SAFETY: as above.
+unsafe impl Sync for Events {}
+
+impl Events {
+    pub(super) fn new(context: Arc<Context>) -> Self {
+        Self { kept: Mutex::default(), context }
+    }
+
+    /// An event that carries the time.
+    pub(super) fn take(self: &Arc<Self>) -> Result<CudaEvent> {
+        let kept = self.locked().pop();
+        let mut event = match kept {
+            Some(raw) => CudaEvent { raw, context: self.context.clone(), home: None },
+            None => CudaEvent::new(&self.context, CUevent_flags::CU_EVENT_DEFAULT)?,
+        };
+        event.home = Some(self.clone());
+        Ok(event)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<CUevent>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        if self.context.make_current().is_ok() {
+            for raw in self.locked().drain(..) {
+                // SAFETY: in no use, and taken out of the list.
+                self.context.note("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(raw) });
+            }
+        }
+    }
 }
 
 // SAFETY: an event handle may be used by any number of threads; the driver locks.
@@ -20,11 +68,6 @@ unsafe impl Send for CudaEvent {}
 unsafe impl Sync for CudaEvent {}
 
 impl CudaEvent {
-    /// An event that carries the time.
-    pub(super) fn with_time(context: &Arc<Context>) -> Result<Self> {
-        Self::new(context, CUevent_flags::CU_EVENT_DEFAULT)
-    }
-
     /// An event for ordering alone: cheaper.
     pub(super) fn without_time(context: &Arc<Context>) -> Result<Self> {
         Self::new(context, CUevent_flags::CU_EVENT_DISABLE_TIMING)
@@ -35,7 +78,7 @@ impl CudaEvent {
         let mut raw: CUevent = std::ptr::null_mut();
         // SAFETY: the context is current; `raw` outlives the call; `drop` destroys once.
         context.check("cuEventCreate", unsafe { sys::cuEventCreate(&mut raw, flags as u32) })?;
-        Ok(Self { raw, context: context.clone() })
+        Ok(Self { raw, context: context.clone(), home: None })
     }
 
     /// The handle; valid while `self` lives.
@@ -88,8 +131,16 @@ impl CudaEvent {
 
 impl Drop for CudaEvent {
     fn drop(&mut self) {
+        if let Some(home) = &self.home {
+            let mut events = home.locked();
+            if events.len() < EVENTS_MAX {
+                // Work that waits for it has taken what it needs; recording again is a new beginning.
+                events.push(self.raw);
+                return;
+            }
+        }
         if self.context.make_current().is_ok() {
-            // SAFETY: made once in `new`. Work that waits for the event keeps what it needs of it.
+            // SAFETY: made once in `new`, and in no list. Work that waits for the event keeps what it needs of it.
             self.context.note("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(self.raw) });
         }
     }

@@ -5,9 +5,10 @@
 //! loaded at run time: without them the functions here return errors that say what to install, and
 //! nothing panics.
 //!
-//! Who keeps whom alive: buffer -> stream -> pool and pinned chunks -> context; kernel -> module ->
+//! Who keeps whom alive: buffer -> stream -> what streams share (pool, pinned chunks, idle streams) -> context; kernel -> module ->
 //! context; event -> context.
 
+mod blocks;
 mod context;
 mod device;
 mod driver;
@@ -18,6 +19,7 @@ mod nvrtc;
 mod nvrtc_copies;
 mod nvrtc_library;
 mod pool;
+mod shared;
 mod staging;
 mod stream;
 

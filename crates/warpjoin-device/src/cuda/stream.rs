@@ -2,14 +2,16 @@
 //!
 //! The front end has checked bounds, budget and peer access; see [`crate::Stream`].
 
-use std::sync::Arc;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::{self, CUresult, CUstream};
+use cudarc::driver::sys::{self, CUresult};
 
+use super::blocks::{Blocks, Freed, SLAB_BYTES};
 use super::context::Context;
 use super::event::CudaEvent;
 use super::module::CudaKernel;
-use super::pool::Pool;
+use super::shared::{Lane, SCRATCH_BYTES, Scratch, Shared};
 use super::staging::Staging;
 use crate::backend::{Handle, StreamBackend};
 use crate::{DeviceError, Launch, Result};
@@ -18,34 +20,17 @@ use crate::{DeviceError, Launch, Result};
 /// command, without waiting for the stream.
 const STAGED_BYTES_MIN: usize = 64 << 10;
 
-/// What the streams of one GPU share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) context: Arc<Context>,
-    pub(super) pool: Pool,
-    pub(super) staging: Staging,
-}
-
-/// A stream that does not synchronise with the null stream.
+/// A stream of one GPU.
 #[derive(Debug)]
 pub(super) struct CudaStream {
-    raw: CUstream,
+    /// Taken out on drop.
+    lane: ManuallyDrop<Lane>,
     shared: Arc<Shared>,
 }
 
-// SAFETY: a stream handle may be used by any number of threads; the driver locks.
-unsafe impl Send for CudaStream {}
-// SAFETY: as above.
-unsafe impl Sync for CudaStream {}
-
 impl CudaStream {
     pub(super) fn new(shared: Arc<Shared>) -> Result<Self> {
-        shared.context.make_current()?;
-        let mut raw: CUstream = std::ptr::null_mut();
-        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: the context is current; `raw` outlives the call; `drop` destroys once.
-        shared.context.check("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut raw, flags) })?;
-        Ok(Self { raw, shared })
+        Ok(Self { lane: ManuallyDrop::new(shared.take_lane()?), shared })
     }
 
     /// The context, made current.
@@ -57,27 +42,91 @@ impl CudaStream {
     fn check(&self, call: &'static str, result: CUresult) -> Result<()> {
         self.shared.context.check(call, result)
     }
+
+    fn blocks(&self) -> MutexGuard<'_, Blocks> {
+        self.lane.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memory of the pool; if there is none, also that which streams keep without using it.
+    fn alloc_new(&self, bytes: u64) -> Result<u64, Option<DeviceError>> {
+        match self.shared.pool.alloc(bytes, self.lane.raw) {
+            Err(None) => {
+                self.shared.trim(&self.lane);
+                self.shared.trim_idle();
+                self.shared.pool.alloc(bytes, self.lane.raw)
+            }
+            result => result,
+        }
+    }
+
+    /// Copies a few bytes to the host by way of pinned memory; false, and nothing, where there is none.
+    fn read_few(&self, address: u64, bytes: &mut [u8]) -> Result<bool> {
+        let mut scratch = self.lane.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        if scratch.is_none() {
+            *scratch = self.shared.take_scratch();
+        }
+        let Some(Scratch(scratch)) = &*scratch else { return Ok(false) };
+        // SAFETY: the front end has checked that the range lies in a live buffer; the scratch is as long, and locked
+        // until the wait below is over.
+        let result = unsafe { sys::cuMemcpyDtoHAsync_v2(scratch.cast(), address, bytes.len(), self.lane.raw) };
+        let waited = self.synchronize();
+        self.check("cuMemcpyDtoHAsync", result)?;
+        waited?;
+        // SAFETY: the copy has ended, and both are as long.
+        unsafe { std::ptr::copy_nonoverlapping(*scratch, bytes.as_mut_ptr(), bytes.len()) };
+        Ok(true)
+    }
 }
 
 impl StreamBackend for CudaStream {
     fn alloc(&self, bytes: u64) -> Result<u64, Option<DeviceError>> {
-        self.shared.pool.alloc(bytes, self.raw)
+        if let Some(address) = self.blocks().take(bytes) {
+            return Ok(address);
+        }
+        self.alloc_new(Blocks::size(bytes))
     }
 
-    fn free(&self, address: u64, _bytes: u64) {
-        self.shared.pool.free(address, self.raw);
+    fn alloc_cleared(&self, bytes: u64) -> Result<u64, Option<DeviceError>> {
+        if !Blocks::is_piece(bytes) {
+            let address = self.alloc(bytes)?;
+            return self.fill(address, bytes, 0).map(|()| address).map_err(|error| {
+                self.free(address, bytes);
+                Some(error)
+            });
+        }
+        if let Some(address) = self.blocks().take_cleared() {
+            return Ok(address);
+        }
+        let unused = self.blocks().unused_slab();
+        let slab = match unused {
+            Some(address) => address,
+            None => self.alloc_new(SLAB_BYTES)?,
+        };
+        if let Err(error) = self.fill(slab, SLAB_BYTES, 0) {
+            self.shared.pool.free(slab, self.lane.raw);
+            return Err(Some(error));
+        }
+        let mut blocks = self.blocks();
+        blocks.add_slab(slab);
+        blocks.take_cleared().ok_or_else(|| Some(DeviceError::Invalid("a new slab without room".into())))
+    }
+
+    fn free(&self, address: u64, bytes: u64) {
+        if self.blocks().put(address, bytes) == Freed::Returned {
+            self.shared.pool.free(address, self.lane.raw);
+        }
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
         self.context()?;
         if bytes.len() > STAGED_BYTES_MIN {
             // SAFETY: the front end has checked that the range lies in a live buffer.
-            return unsafe { self.shared.staging.write(address, bytes, self.raw) };
+            return unsafe { self.shared.staging.write(address, bytes, self.lane.raw) };
         }
         // SAFETY: target as above; pageable host bytes of this size have been taken over when the
         // call returns, so that they may go away.
         self.check("cuMemcpyHtoDAsync", unsafe {
-            sys::cuMemcpyHtoDAsync_v2(address, bytes.as_ptr().cast(), bytes.len(), self.raw)
+            sys::cuMemcpyHtoDAsync_v2(address, bytes.as_ptr().cast(), bytes.len(), self.lane.raw)
         })
     }
 
@@ -85,10 +134,14 @@ impl StreamBackend for CudaStream {
         self.context()?;
         if bytes.len() > STAGED_BYTES_MIN {
             // SAFETY: the front end has checked that the range lies in a live buffer.
-            return unsafe { self.shared.staging.read(address, bytes, self.raw) };
+            return unsafe { self.shared.staging.read(address, bytes, self.lane.raw) };
+        }
+        if bytes.len() <= SCRATCH_BYTES && self.read_few(address, bytes)? {
+            return Ok(());
         }
         // SAFETY: source as above; `bytes` is borrowed until the wait below is over.
-        let result = unsafe { sys::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), address, bytes.len(), self.raw) };
+        let result =
+            unsafe { sys::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), address, bytes.len(), self.lane.raw) };
         // Waited for even if that failed: nothing may write to `bytes` after the return.
         let waited = self.synchronize();
         self.check("cuMemcpyDtoHAsync", result)?;
@@ -98,7 +151,7 @@ impl StreamBackend for CudaStream {
     fn read_all(&self, parts: &mut [(u64, &mut [u8])]) -> Result<()> {
         if Staging::fits_chunk(parts.iter().map(|(_, bytes)| bytes.len())) {
             // SAFETY: the front end has checked that the ranges lie in live buffers.
-            return unsafe { self.shared.staging.read_all(parts, self.raw) };
+            return unsafe { self.shared.staging.read_all(parts, self.lane.raw) };
         }
         parts.iter_mut().try_for_each(|(address, bytes)| self.read(*address, bytes))
     }
@@ -110,10 +163,10 @@ impl StreamBackend for CudaStream {
             let word = u32::from_ne_bytes([value; 4]);
             // SAFETY: an aligned range of a live buffer, as checked by the front end.
             return self
-                .check("cuMemsetD32Async", unsafe { sys::cuMemsetD32Async(address, word, length / 4, self.raw) });
+                .check("cuMemsetD32Async", unsafe { sys::cuMemsetD32Async(address, word, length / 4, self.lane.raw) });
         }
         // SAFETY: a range of a live buffer, as checked by the front end.
-        self.check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(address, value, length, self.raw) })
+        self.check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(address, value, length, self.lane.raw) })
     }
 
     fn copy(&self, source: u64, target: u64, bytes: u64) -> Result<()> {
@@ -121,19 +174,19 @@ impl StreamBackend for CudaStream {
         let length = usize::try_from(bytes).map_err(|_| DeviceError::Invalid(format!("copy of {bytes} bytes")))?;
         // SAFETY: ranges of live buffers of this device or of peers opened to it, as checked by the
         // front end; addresses are unified, so the driver knows whose they are.
-        self.check("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(target, source, length, self.raw) })
+        self.check("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(target, source, length, self.lane.raw) })
     }
 
     fn launch(&self, kernel: &Handle, launch: Launch, params: &[u64]) -> Result<()> {
         let kernel = kernel
             .downcast_ref::<CudaKernel>()
             .ok_or_else(|| DeviceError::Invalid("a kernel of another kind of device".into()))?;
-        kernel.launch(self.context()?, launch, params, self.raw)
+        kernel.launch(self.context()?, launch, params, self.lane.raw)
     }
 
     fn record(&self) -> Result<Handle> {
-        let event = CudaEvent::with_time(&self.shared.context)?;
-        event.record(self.raw)?;
+        let event = self.shared.events.take()?;
+        event.record(self.lane.raw)?;
         Ok(Arc::new(event))
     }
 
@@ -142,13 +195,13 @@ impl StreamBackend for CudaStream {
         self.context()?;
         // SAFETY: both are alive. The event may be of another GPU, and may be destroyed while the
         // stream waits.
-        self.check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(self.raw, event.raw(), 0) })
+        self.check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(self.lane.raw, event.raw(), 0) })
     }
 
     fn synchronize(&self) -> Result<()> {
         self.context()?;
         // SAFETY: the stream is alive.
-        self.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.raw) })
+        self.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.lane.raw) })
     }
 
     fn elapsed_ns(&self, from: &Handle, to: &Handle) -> Result<u64> {
@@ -158,11 +211,8 @@ impl StreamBackend for CudaStream {
 
 impl Drop for CudaStream {
     fn drop(&mut self) {
-        if self.shared.context.make_current().is_ok() {
-            // SAFETY: made once in `new`. The driver finishes enqueued work first; buffers allocated
-            // here held the stream, so all are freed by now.
-            self.shared.context.note("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(self.raw) });
-        }
+        // SAFETY: not touched again.
+        self.shared.put_lane(unsafe { ManuallyDrop::take(&mut self.lane) });
     }
 }
 

@@ -2,7 +2,9 @@
 #![allow(dead_code, clippy::panic, reason = "tests, each of which uses a part")]
 
 use std::io::Write;
+use std::ops::Deref;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use warpjoin_device::{CudaOptions, Device, Kernel, Launch, ModuleSource, open_cuda};
 
@@ -33,8 +35,24 @@ pub(crate) fn gpu_with_cache(test: &str, dir: &Path) -> Option<Device> {
     gpus_with(test, &options)?.into_iter().next()
 }
 
-pub(crate) fn gpu(test: &str) -> Option<Device> {
-    gpus(test)?.into_iter().next()
+/// A GPU that no other test of the process uses meanwhile: some calls wait for all work of a context, whoever's it is.
+pub(crate) struct Alone {
+    device: Device,
+    _lock: MutexGuard<'static, ()>,
+}
+
+impl Deref for Alone {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        &self.device
+    }
+}
+
+pub(crate) fn gpu(test: &str) -> Option<Alone> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    Some(Alone { device: gpus(test)?.into_iter().next()?, _lock: lock })
 }
 
 pub(crate) fn random_bytes(bytes: usize, seed: u64) -> Vec<u8> {

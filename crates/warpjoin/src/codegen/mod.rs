@@ -68,5 +68,5 @@ pub(crate) use shapes::{
     DirectSlots, FetchStep, FilterTest, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind,
     ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape, SourceShape, Step, StoredKey, WindowKeys, WordSlots,
 };
-pub(crate) use store::common_columns;
+pub(crate) use store::{RESERVATION_BYTES, common_columns};
 pub(crate) use value::{Kind, Range, is_string, range_of_type};

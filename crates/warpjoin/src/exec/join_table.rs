@@ -14,7 +14,9 @@ use super::metrics::PipelineMetrics;
 use super::options::JoinForm;
 use super::query::Query;
 use super::relation::{Intermediate, JoinShard, JoinTable};
-use crate::codegen::{Constants, DirectSlots, JoinShape, PayloadForm, Slots, WordSlots, control, status};
+use crate::codegen::{
+    Constants, DirectSlots, JoinShape, PayloadForm, RESERVATION_BYTES, Slots, WordSlots, control, status,
+};
 use crate::{Error, Reason, Result};
 
 /// Load factor where nothing else is asked for: one lane a key is as fast as two up to here. A denser
@@ -284,7 +286,7 @@ impl Query<'_> {
             let list = stream.alloc(rows.max(1) * 4)?;
             let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
             let args = [Arg::U64(slot_count), Arg::Buffer(&shard.slots), Arg::Buffer(&cursor), Arg::Buffer(&control)];
-            stream.launch(&offsets[device], launch(slot_count, stream, 0), &args)?;
+            stream.launch(&offsets[device], launch(slot_count, stream, RESERVATION_BYTES), &args)?;
             if let Some(keys) = &build.rows.shards[device].columns[0].values {
                 let args = [
                     Arg::U64(rows),

@@ -5,7 +5,7 @@ use warpjoin_device::{Arg, Buffer, Kernel, Launch};
 use super::device::{Report, TableDevice};
 use super::segments::{PartitionedWords, Segments};
 use super::slots::{BucketShape, SlotForm, TableModule};
-use super::words::RESERVATION_BYTES;
+use crate::codegen::RESERVATION_BYTES;
 use crate::exec::row_words::RowWords;
 use crate::{Error, Result};
 
@@ -145,12 +145,13 @@ impl Buckets {
     }
 
     /// Inserts rows `first_row..first_row + count`; how many keys were new. With `places`, the slot of each row's key.
+    /// `is_empty`: there is no key yet.
     pub(super) fn insert(
         &self,
         device: &TableDevice,
         rows: &RowWords<'_>,
         (first_row, count): (u64, u64),
-        existing: Existing,
+        (existing, is_empty): (Existing, bool),
         places: Option<&Buffer>,
     ) -> Result<Report> {
         let control = device.control()?;
@@ -163,7 +164,9 @@ impl Buckets {
             Arg::Buffer(&control),
             places.map_or(Arg::Null, Arg::Buffer),
         ]);
-        device.launch_rows(&self.kernel(device, "insert_rows")?, count, 4, 0, &args)?;
+        let claims = is_empty && places.is_none() && !self.form.holds_rows();
+        let kernel = self.kernel(device, if claims { "claim_rows" } else { "insert_rows" })?;
+        device.launch_rows(&kernel, count, 4, 0, &args)?;
         device.report(&control)
     }
 

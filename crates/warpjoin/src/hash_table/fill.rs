@@ -86,7 +86,8 @@ impl Parts<'_> {
                 self.grow(state, needed, attempt)?;
             }
             let words = packed.row_words(state.buckets.seed);
-            let report = state.buckets.insert(self.device, &words, (0, packed.rows), existing, None)?;
+            let report =
+                state.buckets.insert(self.device, &words, (0, packed.rows), (existing, state.keys == 0), None)?;
             added += report.rows;
             state.keys += report.rows;
             if !report.is_full {
@@ -177,7 +178,7 @@ impl Parts<'_> {
             let first = state.stored.rows;
             state.stored.append(self.device, self.layout, &packed)?;
             let words = state.stored.row_words(self.layout, state.buckets.seed);
-            let report = state.buckets.insert(self.device, &words, (first, count), existing, None)?;
+            let report = state.buckets.insert(self.device, &words, (first, count), (existing, false), None)?;
             added += report.rows;
             state.keys += report.rows;
             if !report.is_full {
@@ -224,7 +225,7 @@ impl Parts<'_> {
             let seed = seed_of(seed, attempt);
             let buckets = self.empty(form, (capacity, Cut::One), seed, true)?;
             let words = RowWords { seed, ..words.clone() };
-            let report = buckets.insert(self.device, &words, (0, state.keys), Existing::Keep, None)?;
+            let report = buckets.insert(self.device, &words, (0, state.keys), (Existing::Keep, true), None)?;
             if !report.is_full {
                 state.buckets = buckets;
                 return Ok(());
@@ -248,7 +249,7 @@ impl Parts<'_> {
             let seed = seed_of(seed, attempt);
             let buckets = self.empty(state.buckets.form, (capacity, Cut::One), seed, true)?;
             let words = kept.row_words(self.layout, seed);
-            let report = buckets.insert(self.device, &words, (0, state.keys), Existing::Keep, None)?;
+            let report = buckets.insert(self.device, &words, (0, state.keys), (Existing::Keep, true), None)?;
             if !report.is_full {
                 state.buckets = buckets;
                 state.stored = kept;

@@ -55,7 +55,8 @@ impl Parts<'_> {
             state.index = Index::default();
             let places = self.device.alloc(rows * 8)?;
             let stored = state.stored.row_words(self.layout, seed);
-            let report = state.buckets.insert(self.device, &stored, (0, rows), Existing::Keep, Some(&places))?;
+            let report =
+                state.buckets.insert(self.device, &stored, (0, rows), (Existing::Keep, false), Some(&places))?;
             if !report.is_full {
                 let lists = Lists::new(self.device, &places, rows, state.buckets.slot_count() + 1)?;
                 state.index = Index { lists: Some(lists), rows, erased: 0 };

@@ -4,8 +4,8 @@ use warpjoin_device::{Arg, Buffer, Kernel, Launch};
 
 use super::device::TableDevice;
 use super::slots::TableModule;
-use super::words::RESERVATION_BYTES;
 use crate::Result;
+use crate::codegen::RESERVATION_BYTES;
 
 /// Rows that a thread takes in a tile of sums (`TILE_EACH`).
 const TILE_EACH: u64 = 8;

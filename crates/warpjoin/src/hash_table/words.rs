@@ -8,14 +8,11 @@ use warpjoin_device::{Arg, Buffer};
 use super::device::TableDevice;
 use super::layout::{FIELDS_MAX, FieldKind, PackedField, RowLayout};
 use super::slots::TableModule;
-use crate::codegen::ROW_WORDS_MAX;
+use crate::codegen::{RESERVATION_BYTES, ROW_WORDS_MAX};
 use crate::column::{ColumnStatistics, ColumnType, Domain, Layout};
 use crate::exec::row_words::{RowWords, WordColumn};
 use crate::table::{Shard, ShardColumn, Table};
 use crate::{Error, Result};
-
-/// What a reservation of rows by a block needs (`BlockReservation`).
-pub(super) const RESERVATION_BYTES: u32 = 8 + 32 * 4;
 
 /// A buffer of a table, or one that was made for this.
 #[derive(Debug)]

@@ -1,0 +1,205 @@
+//! Small blocks of device memory that a stream keeps for itself.
+//!
+//! A query allocates some forty small buffers a millisecond of kernels; the driver takes 5 us to allocate and free one, and 4
+//! more to clear it. What a stream has freed can be used again on that stream at once: its work is in order. So blocks of
+//! up to 1 MiB go to lists by size, and the smallest cleared ones come from slabs that are cleared as a whole.
+//!
+//! Owns addresses and whose they are; must not call the driver. Memory comes and goes through `take` and `put`.
+
+/// Sizes are powers of two.
+const SMALLEST_BITS: u32 = 8;
+const LARGEST_BITS: u32 = 20;
+const CLASSES: usize = (LARGEST_BITS - SMALLEST_BITS + 1) as usize;
+/// Freed bytes that are kept.
+const KEPT_BYTES_MAX: u64 = 32 << 20;
+/// Blocks of the smallest size in a slab.
+const SLAB_PIECES: u64 = 64;
+const PIECE_BYTES: u64 = 1 << SMALLEST_BITS;
+/// Of a slab.
+pub(super) const SLAB_BYTES: u64 = SLAB_PIECES * PIECE_BYTES;
+
+/// What a stream keeps.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    /// Freed blocks of each size.
+    free: [Vec<u64>; CLASSES],
+    kept_bytes: u64,
+    /// The last one is the one that pieces are taken from.
+    slabs: Vec<Slab>,
+}
+
+/// A run of cleared pieces.
+#[derive(Debug)]
+struct Slab {
+    address: u64,
+    /// Pieces that were handed out since it was cleared.
+    taken: u64,
+    /// Of those, the ones that are in use.
+    live: u64,
+}
+
+/// What becomes of a block that is freed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Freed {
+    Kept,
+    /// To be given back to the driver.
+    Returned,
+}
+
+impl Blocks {
+    /// The bytes to ask the driver for when so many are wanted.
+    pub(super) fn size(bytes: u64) -> u64 {
+        class_of(bytes).map_or(bytes, |class| 1 << (class as u32 + SMALLEST_BITS))
+    }
+
+    /// A freed block of at least `bytes`, of any content.
+    pub(super) fn take(&mut self, bytes: u64) -> Option<u64> {
+        let class = class_of(bytes)?;
+        let address = self.free[class].pop()?;
+        self.kept_bytes -= Self::size(bytes);
+        Some(address)
+    }
+
+    /// Whether cleared blocks of this size come from slabs.
+    pub(super) fn is_piece(bytes: u64) -> bool {
+        bytes <= PIECE_BYTES
+    }
+
+    /// A cleared piece. `None`: a slab must be made by [`Self::slab`] first.
+    pub(super) fn take_cleared(&mut self) -> Option<u64> {
+        let slab = self.slabs.last_mut().filter(|slab| slab.taken < SLAB_PIECES)?;
+        let address = slab.address + slab.taken * PIECE_BYTES;
+        slab.taken += 1;
+        slab.live += 1;
+        Some(address)
+    }
+
+    /// A slab of which no piece is in use, to be cleared and given to [`Self::add_slab`].
+    pub(super) fn unused_slab(&mut self) -> Option<u64> {
+        let at = self.slabs.iter().position(|slab| slab.live == 0)?;
+        Some(self.slabs.remove(at).address)
+    }
+
+    /// From now on pieces come from this one, whose bytes are all 0.
+    pub(super) fn add_slab(&mut self, address: u64) {
+        self.slabs.push(Slab { address, taken: 0, live: 0 });
+    }
+
+    /// Takes back a block or piece of `bytes`.
+    pub(super) fn put(&mut self, address: u64, bytes: u64) -> Freed {
+        if Self::is_piece(bytes)
+            && let Some(slab) = self.slabs.iter_mut().find(|slab| (slab.address..slab.end()).contains(&address))
+        {
+            slab.live -= 1;
+            return Freed::Kept;
+        }
+        let Some(class) = class_of(bytes) else { return Freed::Returned };
+        if self.kept_bytes + Self::size(bytes) > KEPT_BYTES_MAX {
+            return Freed::Returned;
+        }
+        self.kept_bytes += Self::size(bytes);
+        self.free[class].push(address);
+        Freed::Kept
+    }
+
+    /// Everything that is not in use, to be given back to the driver.
+    pub(super) fn drain(&mut self) -> Vec<u64> {
+        self.kept_bytes = 0;
+        let mut addresses: Vec<u64> = self.free.iter_mut().flat_map(std::mem::take).collect();
+        while let Some(address) = self.unused_slab() {
+            addresses.push(address);
+        }
+        addresses
+    }
+}
+
+impl Slab {
+    fn end(&self) -> u64 {
+        self.address + SLAB_BYTES
+    }
+}
+
+/// `None`: too large to be kept.
+fn class_of(bytes: u64) -> Option<usize> {
+    let bits = 64 - bytes.saturating_sub(1).leading_zeros();
+    (bits <= LARGEST_BITS).then(|| bits.max(SMALLEST_BITS) as usize - SMALLEST_BITS as usize)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_up_and_large_ones_left() {
+        assert_eq!([1, 256, 257, 1 << 20].map(Blocks::size), [256, 256, 512, 1 << 20]);
+        assert_eq!(Blocks::size((1 << 20) + 1), (1 << 20) + 1);
+        let mut blocks = Blocks::default();
+        assert_eq!(blocks.put(4096, (1 << 20) + 1), Freed::Returned);
+        assert_eq!(blocks.put(4096, 1000), Freed::Kept);
+        assert_eq!((blocks.take(512), blocks.take(513), blocks.take(1024)), (None, Some(4096), None));
+    }
+
+    #[test]
+    fn no_more_is_kept_than_allowed() {
+        let mut blocks = Blocks::default();
+        let kept = (0..64).filter(|&n| blocks.put(n << 20, 1 << 20) == Freed::Kept).count();
+        assert_eq!(kept as u64, KEPT_BYTES_MAX >> 20);
+        assert_eq!(blocks.drain().len(), kept);
+        assert!(blocks.drain().is_empty() && blocks.kept_bytes == 0);
+    }
+
+    proptest! {
+        /// Against a driver of numbers: no two blocks in use overlap, cleared ones are clear, nothing is lost.
+        #[test]
+        fn blocks_in_use_are_apart(steps in prop::collection::vec((any::<bool>(), 1..70_000u64, any::<prop::sample::Index>()), 1..400)) {
+            let mut blocks = Blocks::default();
+            let (mut next, mut owned) = (1u64 << 30, HashMap::new());
+            let mut clear: HashMap<u64, bool> = HashMap::new();
+            let mut used: Vec<(u64, u64)> = vec![];
+            let mut driver = |bytes: u64, owned: &mut HashMap<u64, u64>| {
+                next += 1 << 21;
+                owned.insert(next, bytes);
+                next
+            };
+            for (allocates, bytes, which) in steps {
+                if allocates || used.is_empty() {
+                    let cleared = bytes % 3 == 0;
+                    let bytes = if cleared { bytes % PIECE_BYTES + 1 } else { bytes };
+                    let address = if cleared {
+                        blocks.take_cleared().unwrap_or_else(|| {
+                            let slab = blocks.unused_slab().unwrap_or_else(|| driver(SLAB_BYTES, &mut owned));
+                            (0..SLAB_PIECES).for_each(|piece| { clear.insert(slab + piece * PIECE_BYTES, true); });
+                            blocks.add_slab(slab);
+                            blocks.take_cleared().unwrap()
+                        })
+                    } else {
+                        blocks.take(bytes).unwrap_or_else(|| driver(Blocks::size(bytes), &mut owned))
+                    };
+                    prop_assert!(!cleared || clear[&address]);
+                    prop_assert!(used.iter().all(|&(a, b)| address + bytes <= a || a + b <= address));
+                    clear.insert(address, false);
+                    used.push((address, bytes));
+                } else {
+                    let (address, bytes) = used.swap_remove(which.index(used.len()));
+                    if blocks.put(address, bytes) == Freed::Returned {
+                        prop_assert!(owned.remove(&address).is_some());
+                    }
+                }
+            }
+            for (address, bytes) in used {
+                if blocks.put(address, bytes) == Freed::Returned {
+                    prop_assert!(owned.remove(&address).is_some());
+                }
+            }
+            for address in blocks.drain() {
+                prop_assert!(owned.remove(&address).is_some());
+            }
+            prop_assert!(owned.is_empty(), "lost: {owned:?}");
+        }
+    }
+}
