@@ -1,17 +1,25 @@
-//! Small blocks of device memory that a stream keeps for itself.
+//! Blocks of device memory that a stream keeps for itself.
 //!
-//! A query allocates some forty small buffers a millisecond of kernels; the driver takes 5 us to allocate and free one, and 4
+//! A query allocates some forty buffers a millisecond of kernels; the driver takes 5 us to allocate and free one, and 4
 //! more to clear it. What a stream has freed can be used again on that stream at once: its work is in order. So blocks of
-//! up to 1 MiB go to lists by size, and the smallest cleared ones come from slabs that are cleared as a whole.
+//! up to 1 MiB go to lists by size, the smallest cleared ones come from slabs that are cleared as a whole, and some
+//! larger ones are kept for whoever wants nearly as much, as a query does that runs again.
 //!
 //! Owns addresses and whose they are; must not call the driver. Memory comes and goes through `take` and `put`.
+
+use std::collections::VecDeque;
 
 /// Sizes are powers of two.
 const SMALLEST_BITS: u32 = 8;
 const LARGEST_BITS: u32 = 20;
 const CLASSES: usize = (LARGEST_BITS - SMALLEST_BITS + 1) as usize;
-/// Freed bytes that are kept.
+/// Freed bytes that are kept in lists.
 const KEPT_BYTES_MAX: u64 = 32 << 20;
+/// Larger blocks that are kept, the last ones freed, and bytes of all of them.
+const LARGE_MAX: usize = 32;
+const LARGE_BYTES_MAX: u64 = 256 << 20;
+/// A larger block serves where all but one of so many of its bytes are wanted.
+const UNUSED_SHARE: u64 = 8;
 /// Blocks of the smallest size in a slab.
 const SLAB_PIECES: u64 = 64;
 const PIECE_BYTES: u64 = 1 << SMALLEST_BITS;
@@ -24,6 +32,9 @@ pub(super) struct Blocks {
     /// Freed blocks of each size.
     free: [Vec<u64>; CLASSES],
     kept_bytes: u64,
+    /// Larger ones, with their bytes, the one that was freed first in front.
+    large: VecDeque<(u64, u64)>,
+    large_bytes: u64,
     /// The last one is the one that pieces are taken from.
     slabs: Vec<Slab>,
 }
@@ -38,14 +49,6 @@ struct Slab {
     live: u64,
 }
 
-/// What becomes of a block that is freed.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Freed {
-    Kept,
-    /// To be given back to the driver.
-    Returned,
-}
-
 impl Blocks {
     /// The bytes to ask the driver for when so many are wanted.
     pub(super) fn size(bytes: u64) -> u64 {
@@ -54,7 +57,7 @@ impl Blocks {
 
     /// A freed block of at least `bytes`, of any content.
     pub(super) fn take(&mut self, bytes: u64) -> Option<u64> {
-        let class = class_of(bytes)?;
+        let Some(class) = class_of(bytes) else { return self.take_large(bytes) };
         let address = self.free[class].pop()?;
         self.kept_bytes -= Self::size(bytes);
         Some(address)
@@ -85,27 +88,53 @@ impl Blocks {
         self.slabs.push(Slab { address, taken: 0, live: 0 });
     }
 
-    /// Takes back a block or piece of `bytes`.
-    pub(super) fn put(&mut self, address: u64, bytes: u64) -> Freed {
+    fn take_large(&mut self, bytes: u64) -> Option<u64> {
+        let most = bytes + bytes / UNUSED_SHARE;
+        let fits = self.large.iter().enumerate().filter(|(_, (_, kept))| (bytes..=most).contains(kept));
+        let (at, _) = fits.min_by_key(|(_, (_, kept))| *kept)?;
+        let (address, kept) = self.large.remove(at)?;
+        self.large_bytes -= kept;
+        Some(address)
+    }
+
+    /// Takes back a block or piece of `bytes`. What comes out is to be given back to the driver.
+    pub(super) fn put(&mut self, address: u64, bytes: u64) -> Vec<u64> {
         if Self::is_piece(bytes)
             && let Some(slab) = self.slabs.iter_mut().find(|slab| (slab.address..slab.end()).contains(&address))
         {
             slab.live -= 1;
-            return Freed::Kept;
+            return vec![];
         }
-        let Some(class) = class_of(bytes) else { return Freed::Returned };
+        let Some(class) = class_of(bytes) else { return self.put_large(address, bytes) };
         if self.kept_bytes + Self::size(bytes) > KEPT_BYTES_MAX {
-            return Freed::Returned;
+            return vec![address];
         }
         self.kept_bytes += Self::size(bytes);
         self.free[class].push(address);
-        Freed::Kept
+        vec![]
+    }
+
+    fn put_large(&mut self, address: u64, bytes: u64) -> Vec<u64> {
+        if bytes > LARGE_BYTES_MAX / 2 {
+            return vec![address];
+        }
+        self.large.push_back((address, bytes));
+        self.large_bytes += bytes;
+        let mut returned = vec![];
+        while self.large.len() > LARGE_MAX || self.large_bytes > LARGE_BYTES_MAX {
+            let Some((address, bytes)) = self.large.pop_front() else { break };
+            self.large_bytes -= bytes;
+            returned.push(address);
+        }
+        returned
     }
 
     /// Everything that is not in use, to be given back to the driver.
     pub(super) fn drain(&mut self) -> Vec<u64> {
         self.kept_bytes = 0;
+        self.large_bytes = 0;
         let mut addresses: Vec<u64> = self.free.iter_mut().flat_map(std::mem::take).collect();
+        addresses.extend(self.large.drain(..).map(|(address, _)| address));
         while let Some(address) = self.unused_slab() {
             addresses.push(address);
         }
@@ -119,7 +148,7 @@ impl Slab {
     }
 }
 
-/// `None`: too large to be kept.
+/// `None`: larger than those of lists.
 fn class_of(bytes: u64) -> Option<usize> {
     let bits = 64 - bytes.saturating_sub(1).leading_zeros();
     (bits <= LARGEST_BITS).then(|| bits.max(SMALLEST_BITS) as usize - SMALLEST_BITS as usize)
@@ -139,30 +168,47 @@ mod tests {
         assert_eq!([1, 256, 257, 1 << 20].map(Blocks::size), [256, 256, 512, 1 << 20]);
         assert_eq!(Blocks::size((1 << 20) + 1), (1 << 20) + 1);
         let mut blocks = Blocks::default();
-        assert_eq!(blocks.put(4096, (1 << 20) + 1), Freed::Returned);
-        assert_eq!(blocks.put(4096, 1000), Freed::Kept);
+        assert!(blocks.put(4096, 1000).is_empty());
         assert_eq!((blocks.take(512), blocks.take(513), blocks.take(1024)), (None, Some(4096), None));
     }
 
     #[test]
     fn no_more_is_kept_than_allowed() {
         let mut blocks = Blocks::default();
-        let kept = (0..64).filter(|&n| blocks.put(n << 20, 1 << 20) == Freed::Kept).count();
+        let kept = (0..64).filter(|&n| blocks.put(n << 20, 1 << 20).is_empty()).count();
         assert_eq!(kept as u64, KEPT_BYTES_MAX >> 20);
         assert_eq!(blocks.drain().len(), kept);
         assert!(blocks.drain().is_empty() && blocks.kept_bytes == 0);
     }
 
+    #[test]
+    fn large_ones_serve_those_who_want_nearly_as_much() {
+        let mut blocks = Blocks::default();
+        assert_eq!(blocks.put(1 << 40, LARGE_BYTES_MAX), [1 << 40], "too large");
+        assert!(blocks.put(1 << 41, 80 << 20).is_empty() && blocks.put(2 << 41, 90 << 20).is_empty());
+        assert_eq!(blocks.take(70 << 20), None, "too much would be unused");
+        assert_eq!(blocks.take(91 << 20), None);
+        assert_eq!(blocks.take(85 << 20), Some(2 << 41));
+        assert_eq!(blocks.take(80 << 20), Some(1 << 41));
+        // The first ones freed make room.
+        for n in 0..4 {
+            let returned = blocks.put((n + 1) << 41, 100 << 20);
+            assert_eq!(returned, if n < 2 { vec![] } else { vec![(n - 1) << 41] });
+        }
+        assert_eq!(blocks.drain(), [3 << 41, 4 << 41]);
+        assert_eq!(blocks.large_bytes, 0);
+    }
+
     proptest! {
         /// Against a driver of numbers: no two blocks in use overlap, cleared ones are clear, nothing is lost.
         #[test]
-        fn blocks_in_use_are_apart(steps in prop::collection::vec((any::<bool>(), 1..70_000u64, any::<prop::sample::Index>()), 1..400)) {
+        fn blocks_in_use_are_apart(steps in prop::collection::vec((any::<bool>(), 1..(3u64 << 20), any::<prop::sample::Index>()), 1..400)) {
             let mut blocks = Blocks::default();
             let (mut next, mut owned) = (1u64 << 30, HashMap::new());
             let mut clear: HashMap<u64, bool> = HashMap::new();
             let mut used: Vec<(u64, u64)> = vec![];
             let mut driver = |bytes: u64, owned: &mut HashMap<u64, u64>| {
-                next += 1 << 21;
+                next += 1 << 22;
                 owned.insert(next, bytes);
                 next
             };
@@ -186,13 +232,13 @@ mod tests {
                     used.push((address, bytes));
                 } else {
                     let (address, bytes) = used.swap_remove(which.index(used.len()));
-                    if blocks.put(address, bytes) == Freed::Returned {
+                    for address in blocks.put(address, bytes) {
                         prop_assert!(owned.remove(&address).is_some());
                     }
                 }
             }
             for (address, bytes) in used {
-                if blocks.put(address, bytes) == Freed::Returned {
+                for address in blocks.put(address, bytes) {
                     prop_assert!(owned.remove(&address).is_some());
                 }
             }

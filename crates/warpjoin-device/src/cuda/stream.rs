@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUresult};
 
-use super::blocks::{Blocks, Freed, SLAB_BYTES};
+use super::blocks::{Blocks, SLAB_BYTES};
 use super::context::Context;
 use super::event::CudaEvent;
 use super::module::CudaKernel;
@@ -112,7 +112,8 @@ impl StreamBackend for CudaStream {
     }
 
     fn free(&self, address: u64, bytes: u64) {
-        if self.blocks().put(address, bytes) == Freed::Returned {
+        let returned = self.blocks().put(address, bytes);
+        for address in returned {
             self.shared.pool.free(address, self.lane.raw);
         }
     }

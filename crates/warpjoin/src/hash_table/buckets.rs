@@ -15,6 +15,9 @@ const FOUND_ROWS: u32 = 288;
 /// Rounds of a block that probes a bin.
 const PROBE_ROUNDS: u64 = 8;
 
+/// Of key 0.
+const SIDE_BYTES: u64 = 16;
+
 /// Buckets, and how keys come to theirs.
 #[derive(Debug)]
 pub(super) struct Buckets {
@@ -23,11 +26,10 @@ pub(super) struct Buckets {
     pub segments: Segments,
     pub seed: u64,
     hash_bits: u32,
-    slots: Buffer,
-    /// A byte a bucket.
-    passed: Buffer,
-    /// Key 0: whether it is there, its value.
-    side: Buffer,
+    /// Slots; from `passed_at` on a byte a bucket; from `side_at` on key 0: whether it is there, its value.
+    memory: Buffer,
+    passed_at: u64,
+    side_at: u64,
     /// Slots were freed.
     has_gaps: bool,
 }
@@ -76,21 +78,14 @@ impl Buckets {
         if buckets > u64::from(u32::MAX) {
             return Err(crate::Reason::Limit(format!("{buckets} buckets of a hash table")).into());
         }
-        let alloc = |bytes: u64| match is_cleared {
-            true => device.alloc_zeroed(bytes),
-            false => Ok(device.stream.alloc(bytes.next_multiple_of(16))?),
-        };
-        Ok(Self {
-            form,
-            shape,
-            segments,
-            seed,
-            hash_bits,
-            slots: alloc(buckets * u64::from(shape.bytes))?,
-            passed: alloc(buckets)?,
-            side: device.alloc_zeroed(16)?,
-            has_gaps: false,
-        })
+        let passed_at = buckets * u64::from(shape.bytes);
+        let side_at = (passed_at + buckets).next_multiple_of(16);
+        let bytes = side_at + SIDE_BYTES;
+        let memory = if is_cleared { device.stream.alloc_filled(bytes, 0)? } else { device.stream.alloc(bytes)? };
+        if !is_cleared {
+            device.stream.fill(&memory, side_at, SIDE_BYTES, 0)?;
+        }
+        Ok(Self { form, shape, segments, seed, hash_bits, memory, passed_at, side_at, has_gaps: false })
     }
 
     /// Slots, not counting the one beside.
@@ -103,13 +98,11 @@ impl Buckets {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.slots.bytes() + self.passed.bytes() + self.side.bytes()
+        self.memory.bytes()
     }
 
     pub(super) fn clear(&mut self, device: &TableDevice) -> Result<()> {
-        for buffer in [&self.slots, &self.passed, &self.side] {
-            device.stream.fill(buffer, 0, buffer.bytes(), 0)?;
-        }
+        device.stream.fill(&self.memory, 0, self.memory.bytes(), 0)?;
         self.has_gaps = false;
         Ok(())
     }
@@ -121,13 +114,13 @@ impl Buckets {
     /// The fields of the kernels' `Buckets`; `stored` are the rows that slots name.
     fn args<'a>(&'a self, stored: &RowWords<'a>) -> Vec<Arg<'a>> {
         let mut args = vec![
-            Arg::Buffer(&self.slots),
-            Arg::Buffer(&self.passed),
+            Arg::Buffer(&self.memory),
+            Arg::BufferAt(&self.memory, self.passed_at),
             Arg::U64(self.segments.bits.into()),
             Arg::U64(self.segments.buckets_each),
             Arg::U64(self.seed),
             Arg::U64(self.has_gaps.into()),
-            Arg::Buffer(&self.side),
+            Arg::BufferAt(&self.memory, self.side_at),
         ];
         args.extend(stored.args());
         args

@@ -1,6 +1,6 @@
 //! The segments of a hash table, and rows partitioned by them: so that a block builds one in shared memory.
 
-use warpjoin_device::{Arg, Buffer, Launch};
+use warpjoin_device::{Arg, Buffer, DeviceInfo, Launch};
 
 use super::device::TableDevice;
 use super::slots::{BucketShape, SlotForm, TableModule};
@@ -19,8 +19,8 @@ pub(super) struct Segments {
     pub buckets_each: u64,
 }
 
-/// Above this load factor segments are larger: their fill varies less.
-const HIGH_LOAD: f64 = 0.91;
+/// Room of a segment beyond the mean, in spreads of its keys: one of a million segments gets more.
+const SEGMENT_SPREADS: f64 = 4.7;
 /// Bytes of shared memory a thread of a build: with more threads, registers would keep the blocks of a multiprocessor few.
 const BYTES_PER_THREAD: u32 = 256;
 /// Threads of a block of a build (the bound of `build_segments`).
@@ -62,19 +62,11 @@ impl Segments {
                 (budget_bytes.saturating_sub(SHARED_BYTES_BESIDE.into())) / u64::from(bytes_of_bucket(form, shape));
             bits_for(buckets.div_ceil(most.max(1)))
         };
-        let shared_bytes = u64::from(info.shared_bytes_per_block_max);
         let bits = match segment_bytes_max {
             Some(bytes) => bits(bytes.into()),
-            // Four blocks a multiprocessor, but two where fill must vary little, or rows can't be partitioned further.
             None => {
-                let resident = if load_factor > HIGH_LOAD { 2 } else { 4 };
                 let all_bytes = buckets * u64::from(bytes_of_bucket(form, shape));
-                let even_bytes = all_bytes / u64::from(info.multiprocessors * resident).max(1);
-                let most_bytes = shared_bytes / u64::from(resident) - RESERVED_BYTES;
-                match bits(even_bytes.clamp(most_bytes.min(SEGMENT_BYTES_MIN), most_bytes)) {
-                    fine if fine <= PARTITION_BITS_MAX => fine,
-                    _ => bits(shared_bytes / 2 - RESERVED_BYTES),
-                }
+                chosen_bits(info, (keys, load_factor), all_bytes, bits)
             }
         };
         Self { bits, buckets_each: buckets.div_ceil(1 << bits) }
@@ -94,6 +86,32 @@ impl Segments {
     pub(super) fn shared_bytes(self, form: SlotForm, shape: BucketShape) -> u32 {
         let buckets = u32::try_from(self.buckets_each).unwrap_or(u32::MAX);
         buckets.saturating_mul(bytes_of_bucket(form, shape)).saturating_add(SHARED_BYTES_BESIDE)
+    }
+}
+
+/// Bits for `keys` keys in segments of `all_bytes` together, of which `bits_of` tells how many a size takes. Small segments
+/// are built by more blocks at once; but the keys of each must have room, however they fall.
+fn chosen_bits(
+    info: &DeviceInfo,
+    (keys, load_factor): (u64, f64),
+    all_bytes: u64,
+    bits_of: impl Fn(u64) -> u32,
+) -> u32 {
+    let shared_bytes = u64::from(info.shared_bytes_per_block_max);
+    let spread_keys = (SEGMENT_SPREADS * load_factor / (1.0 - load_factor).max(1e-3)).powi(2) as u64;
+    // Blocks that a multiprocessor holds.
+    let most_bytes = |resident: u64| shared_bytes / resident - RESERVED_BYTES;
+    let chosen = |resident: u64| {
+        let most_bytes = most_bytes(resident);
+        let even_bytes = all_bytes / (u64::from(info.multiprocessors) * resident).max(1);
+        let wanted = bits_of(even_bytes.clamp(most_bytes.min(SEGMENT_BYTES_MIN), most_bytes));
+        let fits = |bits: &u32| *bits <= PARTITION_BITS_MAX && keys >> bits >= spread_keys;
+        (bits_of(most_bytes)..=wanted).rev().find(fits)
+    };
+    match (chosen(4), chosen(2)) {
+        // Bins take one pass.
+        (Some(fine), Some(coarse)) if coarse <= BIN_BITS_MAX && fine > BIN_BITS_MAX => coarse,
+        (fine, coarse) => fine.or(coarse).or_else(|| chosen(1)).unwrap_or_else(|| bits_of(most_bytes(1))),
     }
 }
 

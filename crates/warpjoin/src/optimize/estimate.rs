@@ -37,6 +37,8 @@ pub(super) struct Estimate {
 pub(super) struct ColumnEstimate {
     /// Different values before filters.
     pub distinct: f64,
+    /// There may be fewer: nothing tells.
+    pub unsure: bool,
     /// Rows before filters.
     pub base_rows: f64,
     /// No value occurs twice.
@@ -47,9 +49,12 @@ pub(super) struct ColumnEstimate {
     pub span: Option<f64>,
 }
 
+/// Different values of a sample that are so much of what there can be may as well be fewer.
+const SURE_SHARE: f64 = 0.9;
+
 impl ColumnEstimate {
     fn unknown(rows: f64) -> Self {
-        Self { distinct: rows.max(1.0), base_rows: rows, unique: false, sorted: false, span: None }
+        Self { distinct: rows.max(1.0), unsure: true, base_rows: rows, unique: false, sorted: false, span: None }
     }
 
     /// Different values that are left of it among `rows` rows.
@@ -146,7 +151,10 @@ fn of_table(table: &Arc<Table>, projection: &[usize]) -> Estimate {
             None => sampled().unwrap_or(rows).min(span.unwrap_or(rows)),
         };
         let distinct = distinct.min(rows).max(1.0);
-        ColumnEstimate { distinct, base_rows: rows, unique, sorted: statistics.sorted, span }
+        // A sample without a value that occurs twice says little of a large table.
+        let unsure =
+            !unique && statistics.distinct.is_none() && distinct >= span.unwrap_or(rows).min(rows) * SURE_SHARE;
+        ColumnEstimate { distinct, unsure, base_rows: rows, unique, sorted: statistics.sorted, span }
     };
     let columns = projection.iter().map(column).collect();
     Estimate { rows, source_rows: rows, columns, view: SampleView::new(table, projection), guessed: 1.0 }
@@ -177,7 +185,9 @@ impl Estimate {
     fn project(self, exprs: &[Expr]) -> Self {
         let of = |expr: &Expr| match expr.kind {
             ExprKind::Column(column) => self.columns[column],
-            ExprKind::Literal(_) => ColumnEstimate { distinct: 1.0, ..ColumnEstimate::unknown(self.rows) },
+            ExprKind::Literal(_) => {
+                ColumnEstimate { distinct: 1.0, unsure: false, ..ColumnEstimate::unknown(self.rows) }
+            }
             _ => ColumnEstimate::unknown(self.rows),
         };
         let columns = exprs.iter().map(of).collect();
@@ -230,6 +240,16 @@ pub(super) fn guessed_share(condition: &Expr) -> f64 {
     }
 }
 
+/// Different values of two columns that are compared: most often one has those of the other.
+fn common_distinct(left: &ColumnEstimate, right: &ColumnEstimate) -> f64 {
+    match (left.unsure, right.unsure) {
+        (false, true) => left.distinct,
+        (true, false) => right.distinct,
+        (true, true) => left.distinct.min(right.distinct),
+        (false, false) => left.distinct.max(right.distinct),
+    }
+}
+
 /// Share of all pairs of rows that match, by the keys' different values on both sides.
 pub(super) fn match_share(pairs: &[(ColumnEstimate, ColumnEstimate)]) -> f64 {
     let one = |(build, probe): &(ColumnEstimate, ColumnEstimate)| {
@@ -237,7 +257,7 @@ pub(super) fn match_share(pairs: &[(ColumnEstimate, ColumnEstimate)]) -> f64 {
             // The other side has no values that the key has not.
             (true, false) => build.distinct,
             (false, true) => probe.distinct,
-            _ => build.distinct.max(probe.distinct),
+            _ => common_distinct(build, probe),
         };
         1.0 / distinct.max(1.0)
     };
@@ -261,7 +281,9 @@ fn of_join(join: &JoinPlan, build: &Estimate, probe: &Estimate) -> Estimate {
     let residual = join.residual.as_ref().map_or(1.0, guessed_share);
     let matches = build.rows * probe.rows * match_share(&pairs) * residual;
     // Probe rows that match something.
-    let found = pairs.iter().map(|(b, p)| (b.distinct_among(build.rows) / p.distinct.max(1.0)).min(1.0));
+    let of_probe =
+        |b: &ColumnEstimate, p: &ColumnEstimate| if p.unsure { p.distinct.min(b.distinct) } else { p.distinct };
+    let found = pairs.iter().map(|(b, p)| (b.distinct_among(build.rows) / of_probe(b, p).max(1.0)).min(1.0));
     let matched = probe.rows * found.fold(1.0, f64::min) * residual.max(0.5);
     let rows = match join.kind {
         JoinKind::Inner => matches,
@@ -286,7 +308,7 @@ fn of_join(join: &JoinPlan, build: &Estimate, probe: &Estimate) -> Estimate {
                 ..*column
             }))
             .collect();
-    let mark = ColumnEstimate { distinct: 2.0, ..ColumnEstimate::unknown(rows) };
+    let mark = ColumnEstimate { distinct: 2.0, unsure: false, ..ColumnEstimate::unknown(rows) };
     let columns = join.output.iter().map(|&column| both.get(column).copied().unwrap_or(mark)).collect();
     Estimate { rows, source_rows: probe.source_rows, columns, view: None, guessed: 1.0 }
 }
@@ -333,7 +355,16 @@ mod tests {
     use super::*;
 
     fn column(distinct: f64, base_rows: f64, unique: bool) -> ColumnEstimate {
-        ColumnEstimate { distinct, unique, ..ColumnEstimate::unknown(base_rows) }
+        ColumnEstimate { distinct, unsure: false, unique, ..ColumnEstimate::unknown(base_rows) }
+    }
+
+    #[test]
+    fn what_may_be_fewer_values_are_those_of_the_other_side() {
+        let unsure = |rows: f64| ColumnEstimate::unknown(rows);
+        let share = |build, probe| match_share(&[(build, probe)]);
+        assert_eq!(share(unsure(1e7), unsure(1e8)), 1e-7);
+        assert_eq!(share(column(1e3, 1e7, false), unsure(1e8)), 1e-3);
+        assert_eq!(share(unsure(1e7), column(1e3, 1e8, false)), 1e-3);
     }
 
     #[test]
