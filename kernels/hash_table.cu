@@ -196,7 +196,7 @@ WJ_UNROLL
 WJ_UNROLL
         for (u32 k = 0; k < CLAIM_ROWS; ++k) {
             const u64 hash = hash_of(p.table, keys[k]);
-            places[k] = bucket_of(p.table, hash, 0) * BUCKET_SLOTS + slot_on_way(hash, 0);
+            places[k] = (u64)home_bucket(p.table, hash) * BUCKET_SLOTS + slot_on_way(hash, 0);
             before[k] = 0;
             if (!exists[k] || is_beside(keys[k])) continue;
             SlotWord* at = reinterpret_cast<SlotWord*>(p.table.slots + places[k] * SLOT_BYTES);
@@ -238,33 +238,38 @@ WJ_DEVICE QueuedKey* warp_queue(u32 bytes_before) {
     return reinterpret_cast<QueuedKey*>(shared + bytes_before) + threadIdx.x / 32 * QUEUE_KEYS;
 }
 
-// The keys of a lane in a round whose first row of the warp is `row`, and what becomes of those beside the table.
-WJ_DEVICE void start_probes(const Buckets& table, const RowWords& wanted, u64 row, u64 count, Probe (&probes)[LANE_KEYS]) {
+// The keys of a lane in a round whose first row of the warp is `row`, and what becomes of those beside the table. IS_WHOLE:
+// all of these rows exist.
+template <bool IS_WHOLE, u32 KEYS>
+WJ_DEVICE void start_probes(const Buckets& table, const RowWords& wanted, u64 row, u64 count, Probe (&probes)[KEYS]) {
 WJ_UNROLL
-    for (u32 k = 0; k < LANE_KEYS; ++k) {
+    for (u32 k = 0; k < KEYS; ++k) {
         Probe& probe = probes[k];
         const u64 mine = row + k * 32;
-        const bool exists = mine < count;
+        const bool exists = IS_WHOLE || mine < count;
         probe = Probe{};
         probe.row = exists ? (u32)mine : 0;
 #if WJ_KEY_BYTES == 0
         probe.key = exists ? hash_row(wanted, probe.row) : 0;
 #else
-        probe.key = exists ? (KeyWord)load_key(wanted, probe.row) : 0;
+        probe.key = exists ? (KeyWord)load_key(wanted, IS_WHOLE ? mine : probe.row) : 0;
 #endif
         probe.active = exists && is_valid_row(wanted, probe.row) && !is_beside(probe.key);
     }
 }
 
 // After the first step: what is known of the key beside the table.
-WJ_DEVICE void find_beside(const Buckets& table, const RowWords& wanted, u64 row, u64 count, Probe (&probes)[LANE_KEYS]) {
+template <bool IS_WHOLE, u32 KEYS>
+WJ_DEVICE void find_beside(const Buckets& table, const RowWords& wanted, u64 row, u64 count, Probe (&probes)[KEYS]) {
 WJ_UNROLL
-    for (u32 k = 0; k < LANE_KEYS; ++k) {
+    for (u32 k = 0; k < KEYS; ++k) {
         Probe& probe = probes[k];
-        if (!is_beside(probe.key) || probe.active || row + k * 32 >= count || !is_valid_row(wanted, probe.row)) continue;
+        const bool exists = IS_WHOLE || row + k * 32 < count;
+        if (!is_beside(probe.key) || probe.active || !exists || !is_valid_row(wanted, probe.row)) continue;
         probe.found = table.side[0] != 0;
         probe.value = table.side[1];
-        probe.place = place_beside(table);
+        probe.bucket = (u32)(table.segment_buckets << table.segment_bits);
+        probe.slot = 0;
     }
 }
 
@@ -276,24 +281,41 @@ struct KeyRange {
     u64 blocks;
 };
 
-// Looks for the keys of a range: on_keys(probes, row) after the first step of a round (row is that of the lane's first
-// key), then on_queued(probe) for keys that had to look further. The warp calls both together.
-template <bool STREAMS, class OnKeys, class OnQueued>
+// The first step of the keys of a lane from `row` on.
+template <bool STREAMS, bool IS_WHOLE, u32 KEYS, class OnKey>
+WJ_DEVICE void search_round(const Buckets& table, const RowWords& wanted, u64 row, u64 end, QueuedKey* queue, u32& queued,
+                            OnKey on_key) {
+    Probe probes[KEYS];
+    start_probes<IS_WHOLE>(table, wanted, row, end, probes);
+    probe_step<KEYS, true, STREAMS>(table, wanted, probes);
+    find_beside<IS_WHOLE>(table, wanted, row, end, probes);
+WJ_UNROLL
+    for (u32 k = 0; k < KEYS; ++k) {
+        on_key(probes[k], row + k * 32, IS_WHOLE || row + k * 32 < end);
+        push_pending(queue, queued, probes[k]);
+    }
+}
+
+// Looks for the keys of a range: on_key(probe, row, whether there is such a row) after the first step, then on_queued(probe)
+// for keys that had to look further. The warp calls both together.
+template <bool STREAMS, class OnKey, class OnQueued>
 WJ_DEVICE void search_keys(const Buckets& table, const RowWords& wanted, const KeyRange& range, QueuedKey* queue,
-                           OnKeys on_keys, OnQueued on_queued) {
+                           OnKey on_key, OnQueued on_queued) {
     u32 queued = 0;
     const u64 stride = range.blocks * blockDim.x * LANE_KEYS;
     const u64 rounds = (range.end - range.first + stride - 1) / stride;
     const u64 warp = (range.index * blockDim.x + threadIdx.x) / 32;
     u64 row = range.first + warp * 32 * LANE_KEYS + (threadIdx.x & 31);
+    const u64 lane = threadIdx.x & 31;
     for (u64 round = 0; round < rounds; ++round, row += stride) {
-        Probe probes[LANE_KEYS];
-        start_probes(table, wanted, row, range.end, probes);
-        probe_step<LANE_KEYS, true, STREAMS>(table, wanted, probes);
-        find_beside(table, wanted, row, range.end, probes);
-        on_keys(probes, row);
-WJ_UNROLL
-        for (u32 k = 0; k < LANE_KEYS; ++k) push_pending(queue, queued, probes[k]);
+        // The same for all lanes of the warp.
+        if (row - lane + 32 * LANE_KEYS <= range.end) {
+            search_round<STREAMS, true, LANE_KEYS>(table, wanted, row, range.end, queue, queued, on_key);
+        } else {
+            for (u32 k = 0; k < LANE_KEYS; ++k) {
+                search_round<STREAMS, false, 1>(table, wanted, row + k * 32, range.end, queue, queued, on_key);
+            }
+        }
         // Room for the next round.
         for (u64 turn = 0; turn < queue_turns_max(table) && queued >= 32; ++turn) {
             Probe next[1];
@@ -308,42 +330,38 @@ WJ_UNROLL
     }
 }
 
-WJ_DEVICE void put_value(const FindParams& p, const Probe& probe) {
+WJ_DEVICE void put_value(const FindParams& p, const Probe& probe, u64 row) {
     if (p.values == nullptr) return;
     if (p.wants_places) {
-        store_once(reinterpret_cast<u64*>(p.values) + probe.row, probe.found ? probe.place : WJ_NO_PLACE);
+        store_once(reinterpret_cast<u64*>(p.values) + row, probe.found ? place_of(probe) : WJ_NO_PLACE);
     } else if (WJ_KEY_BYTES == 0 || WJ_VALUE_BYTES == 8) {
-        store_once(reinterpret_cast<u64*>(p.values) + probe.row, probe.found ? probe.value : 0ULL);
+        store_once(reinterpret_cast<u64*>(p.values) + row, probe.found ? probe.value : 0ULL);
     } else if (WJ_VALUE_BYTES == 4) {
-        store_once(reinterpret_cast<u32*>(p.values) + probe.row, probe.found ? (u32)probe.value : 0u);
+        store_once(reinterpret_cast<u32*>(p.values) + row, probe.found ? (u32)probe.value : 0u);
     }
 }
 
 // What the lane's key of the queue led to.
 WJ_DEVICE u32 put_queued(const FindParams& p, const Probe& probe) {
     if (!probe.active || probe.pending) return 0;
-    put_value(p, probe);
+    put_value(p, probe, probe.row);
     if (!probe.found) return 0;
     if (p.found != nullptr) atomicOr(&p.found[probe.row / 32], 1u << (probe.row & 31));
     if (p.found_bytes != nullptr) p.found_bytes[probe.row] = 1;
     return 1;
 }
 
-WJ_ENTRY(find_rows, FindParams, WJ_BLOCK_THREADS) {
+WJ_ENTRY_RESIDENT(find_rows, FindParams, WJ_BLOCK_THREADS, 4) {
     u32 hits = 0;
     search_keys<WJ_TABLE_STREAMS>(
         p.table, p.wanted, KeyRange{0, p.count, blockIdx.x, gridDim.x}, warp_queue(0),
-        [&](const Probe (&probes)[LANE_KEYS], u64 row) {
-WJ_UNROLL
-            for (u32 k = 0; k < LANE_KEYS; ++k) {
-                const Probe& probe = probes[k];
-                const u32 bits = __ballot_sync(WJ_ALL_LANES, probe.found);
-                hits += probe.found;
-                if (row + k * 32 >= p.count) continue;
-                if (!probe.pending) put_value(p, probe);
-                if (p.found != nullptr && (threadIdx.x & 31) == 0) p.found[probe.row / 32] = bits;
-                if (p.found_bytes != nullptr) p.found_bytes[probe.row] = probe.found;
-            }
+        [&](const Probe& probe, u64 row, bool exists) {
+            const u32 bits = __ballot_sync(WJ_ALL_LANES, probe.found);
+            hits += probe.found;
+            if (!exists) return;
+            if (!probe.pending) put_value(p, probe, row);
+            if (p.found != nullptr && (threadIdx.x & 31) == 0) p.found[row / 32] = bits;
+            if (p.found_bytes != nullptr) p.found_bytes[row] = probe.found;
         },
         [&](const Probe& probe) { hits += put_queued(p, probe); });
     add_counted(p.control, hits);
@@ -359,19 +377,16 @@ struct EraseParams {
 // Frees the slot of a key that was found; whether this lane did.
 WJ_DEVICE bool erase_found(const Buckets& table, const Probe& probe) {
     if (!probe.found) return false;
-    if (probe.place == place_beside(table)) return atomicExch(&table.side[0], 0ULL) != 0;
+    if (place_of(probe) == place_beside(table)) return atomicExch(&table.side[0], 0ULL) != 0;
     // Whoever takes the word has erased the key; rows may ask for it several times.
-    return atomicExch(reinterpret_cast<SlotWord*>(table.slots + probe.place * SLOT_BYTES), (SlotWord)0) != 0;
+    return atomicExch(reinterpret_cast<SlotWord*>(table.slots + place_of(probe) * SLOT_BYTES), (SlotWord)0) != 0;
 }
 
 WJ_ENTRY(erase_rows, EraseParams, WJ_BLOCK_THREADS) {
     u32 erased = 0;
     search_keys<false>(
         p.table, p.wanted, KeyRange{0, p.count, blockIdx.x, gridDim.x}, warp_queue(0),
-        [&](const Probe (&probes)[LANE_KEYS], u64) {
-WJ_UNROLL
-            for (u32 k = 0; k < LANE_KEYS; ++k) erased += erase_found(p.table, probes[k]);
-        },
+        [&](const Probe& probe, u64, bool) { erased += erase_found(p.table, probe); },
         [&](const Probe& probe) { erased += erase_found(p.table, probe); });
     add_counted(p.control, erased);
 }
@@ -451,10 +466,7 @@ WJ_ENTRY(probe_rows, ProbeParams, WJ_BLOCK_THREADS) {
     }
     search_keys<false>(
         p.table, p.wanted, range, queue,
-        [&](const Probe (&probes)[LANE_KEYS], u64) {
-WJ_UNROLL
-            for (u32 k = 0; k < LANE_KEYS; ++k) put_found(p, staged, count, probes[k]);
-        },
+        [&](const Probe& probe, u64, bool) { put_found(p, staged, count, probe); },
         [&](const Probe& probe) { put_found(p, staged, count, probe); });
     flush_found(p, staged, count, true);
 }

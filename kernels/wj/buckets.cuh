@@ -73,6 +73,12 @@ WJ_DEVICE u64 bucket_of(const Buckets& table, u64 hash, u32 step) {
     return (u64)segment_of(table, hash) * table.segment_buckets + bucket_in_segment(table, hash, step);
 }
 
+// The same for step 0: segments lie in the order of the hash, so one multiplication finds the bucket of them all.
+WJ_DEVICE u32 home_bucket(const Buckets& table, u64 hash) {
+    const u32 buckets = (u32)(table.segment_buckets << table.segment_bits);
+    return (u32)(((hash >> 32) * buckets + ((u64)(u32)hash * buckets >> 32)) >> 32);
+}
+
 // The bit of a key among the passed bits of `bucket`, in the word that holds them.
 WJ_DEVICE u32 passed_bit(u64 hash, u64 bucket) { return 1u << (((u32)bucket & 3) * 8 + ((u32)hash >> 8 & 7)); }
 
@@ -285,8 +291,12 @@ struct Probe {
     bool found;
     bool pending;   // not found yet, and not known to be absent
     u64 value;      // of the slot; for row numbers the row
-    u64 place;      // the slot, counted over the table
+    u32 bucket;     // where it was found
+    u32 slot;
 };
+
+// The slot where a key was found, counted over the table.
+WJ_DEVICE u64 place_of(const Probe& probe) { return (u64)probe.bucket * BUCKET_SLOTS + probe.slot; }
 
 WJ_DEVICE u64 hash_of_probe(const Buckets& table, const Probe& probe) {
     return WJ_KEY_BYTES == 0 ? (u64)probe.key : hash_of(table, probe.key);
@@ -305,7 +315,7 @@ WJ_DEVICE void probe_step(const Buckets& table, const RowWords& wanted, Probe (&
 WJ_UNROLL
     for (u32 k = 0; k < KEYS; ++k) {
         const u64 hash = hash_of_probe(table, probes[k]);
-        buckets[k] = (u32)bucket_of(table, hash, FIRST_STEP ? 0 : probes[k].step);
+        buckets[k] = FIRST_STEP ? home_bucket(table, hash) : (u32)bucket_of(table, hash, probes[k].step);
         bits[k] = (u32)hash;
     }
     BucketPart parts[turns];
@@ -328,9 +338,10 @@ WJ_UNROLL
 WJ_UNROLL
         for (u32 slot = 0; slot < LANE_SLOTS; ++slot) {
             const SlotWord word = slot_in(parts[turn], slot);
-            const bool is_empty = key_of(word) == 0;
-            room |= is_empty;
-            if (active && !is_empty && is_slot_of(table, word, key, wanted, row)) {
+            room |= key_of(word) == 0;
+            // No key that is looked for is that of an empty slot.
+            const bool is_taken = WJ_KEY_BYTES != 0 || key_of(word) != 0;
+            if (active && is_taken && is_slot_of(table, word, key, wanted, row)) {
                 hit = true;
                 value = value_in(parts[turn], slot);
                 slot_hit = slot;
@@ -347,7 +358,8 @@ WJ_UNROLL
             Probe& probe = probes[k];
             probe.found = probe.active && hits != 0;
             probe.value = value_hit;
-            probe.place = (u64)buckets[k] * BUCKET_SLOTS + (winner - first) * LANE_SLOTS + place_hit;
+            probe.bucket = buckets[k];
+            probe.slot = (winner - first) * LANE_SLOTS + place_hit;
             probe.pending = probe.active && hits == 0 && (rooms == 0 || table.has_gaps);
         }
     }
@@ -372,6 +384,7 @@ constexpr u32 QUEUE_KEYS = 32 * (LANE_KEYS + 1);
 // All lanes call it.
 WJ_DEVICE void push_pending(QueuedKey* queue, u32& queued, const Probe& probe) {
     const u32 lanes = __ballot_sync(WJ_ALL_LANES, probe.pending);
+    if (lanes == 0) return;
     if (probe.pending) {
         const u32 at = queued + __popc(lanes & ((1u << (threadIdx.x & 31)) - 1));
         queue[at] = QueuedKey{probe.key, probe.row, probe.step};

@@ -203,7 +203,8 @@ impl Query<'_> {
 
     /// Kernels that a dry run expects to be wanted for so many rows.
     fn guess_order(&mut self, shape: &SortShape, window: Window, rows: u64) -> Result<()> {
-        let slice = Slice { first: window.skip, rows: window.fetch.unwrap_or(u64::MAX) }.of(rows);
+        let wanted = Slice { first: window.skip, rows: window.fetch.unwrap_or(u64::MAX) };
+        let slice = wanted.of(rows);
         let bits = &shape.word_bits;
         let mut kernels = SortKernels::default();
         let mut steps = if self.is_top_k(rows, slice) {
@@ -218,7 +219,10 @@ impl Query<'_> {
         }
         kernels.compile(self, bits, &steps)?;
         if self.wants_spares() {
+            // A few rows more are too many for one block.
+            let more = self.few_rows() + 1;
             let others: &[SortStep] = match steps[0] {
+                SortStep::Few if self.is_top_k(more, wanted.of(more)) => &[SortStep::TopK],
                 SortStep::Few => &[SortStep::Radix],
                 SortStep::Radix if rows <= 64 * self.few_rows() => &[SortStep::Few],
                 _ => &[],
