@@ -171,10 +171,10 @@ WJ_ENTRY(insert_rows, InsertParams, WJ_BLOCK_THREADS) {
 }
 
 #if WJ_KEY_BYTES != 0
-// Rows of a thread whose first claims are under way together.
+// Rows of a thread whose claims are under way together.
 constexpr u32 CLAIM_ROWS = 4;
 
-WJ_ENTRY(claim_rows, InsertParams, WJ_BLOCK_THREADS) {
+WJ_ENTRY_RESIDENT(claim_rows, InsertParams, WJ_BLOCK_THREADS, 5) {
     const u64 stride = (u64)gridDim.x * blockDim.x;
     const u64 rounds = (p.count + stride * CLAIM_ROWS - 1) / (stride * CLAIM_ROWS);
     u64 index = (u64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -182,39 +182,51 @@ WJ_ENTRY(claim_rows, InsertParams, WJ_BLOCK_THREADS) {
     for (u64 round = 0; round < rounds; ++round, index += stride * CLAIM_ROWS) {
         KeyWord keys[CLAIM_ROWS];
         u64 values[CLAIM_ROWS];
-        bool exists[CLAIM_ROWS];
+        u32 buckets[CLAIM_ROWS];
+        u32 ways[CLAIM_ROWS];  // bits of the hash
+        u32 pending = 0;       // a bit a row without a slot yet
 WJ_UNROLL
         for (u32 k = 0; k < CLAIM_ROWS; ++k) {
             const u64 mine = index + k * stride;
             const u64 row = p.first_row + (mine < p.count ? mine : 0);
-            exists[k] = mine < p.count && is_valid_row(p.rows, row);
+            if (mine < p.count && is_valid_row(p.rows, row)) pending |= 1u << k;
             keys[k] = (KeyWord)load_key(p.rows, row);
             values[k] = WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
         }
-        SlotWord before[CLAIM_ROWS];
-        u64 places[CLAIM_ROWS];
 WJ_UNROLL
         for (u32 k = 0; k < CLAIM_ROWS; ++k) {
             const u64 hash = hash_of(p.table, keys[k]);
-            places[k] = (u64)home_bucket(p.table, hash) * BUCKET_SLOTS + slot_on_way(hash, 0);
-            before[k] = 0;
-            if (!exists[k] || is_beside(keys[k])) continue;
-            SlotWord* at = reinterpret_cast<SlotWord*>(p.table.slots + places[k] * SLOT_BYTES);
-            before[k] = atomicCAS(at, (SlotWord)0, slot_word(keys[k], values[k]));
+            buckets[k] = home_bucket(p.table, hash);
+            ways[k] = (u32)hash;
+            if (is_beside(keys[k]) && (pending >> k & 1) != 0) {
+                count += insert_row_beside(p, values[k]);
+                pending &= ~(1u << k);
+            }
+        }
+        for (u32 turn = 0; turn < BUCKET_SLOTS && pending != 0; ++turn) {
+            SlotWord before[CLAIM_ROWS];
+WJ_UNROLL
+            for (u32 k = 0; k < CLAIM_ROWS; ++k) {
+                if ((pending >> k & 1) == 0) continue;
+                SlotWord* at = slot_at(p.table.slots, buckets[k], slot_on_way(ways[k], turn));
+                before[k] = atomicCAS(at, (SlotWord)0, slot_word(keys[k], values[k]));
+            }
+WJ_UNROLL
+            for (u32 k = 0; k < CLAIM_ROWS; ++k) {
+                if ((pending >> k & 1) == 0 || (before[k] != 0 && key_of(before[k]) != keys[k])) continue;
+                pending &= ~(1u << k);
+                const u64 place = (u64)buckets[k] * BUCKET_SLOTS + slot_on_way(ways[k], turn);
+                count += finish_insert(p, before[k] == 0 ? INSERT_NEW : INSERT_FOUND, keys[k], values[k], place);
+            }
         }
 WJ_UNROLL
         for (u32 k = 0; k < CLAIM_ROWS; ++k) {
-            if (!exists[k]) continue;
-            if (is_beside(keys[k])) {
-                count += insert_row_beside(p, values[k]);
-                continue;
-            }
-            InsertOutcome outcome = before[k] == 0 ? INSERT_NEW : INSERT_FOUND;
-            if (before[k] != 0 && key_of(before[k]) != keys[k]) {
-                const SlotWord word = slot_word(keys[k], values[k]);
-                outcome = claim_slot(p.table, keys[k], hash_of(p.table, keys[k]), word, 1, places[k]);
-            }
-            count += finish_insert(p, outcome, keys[k], values[k], places[k]);
+            if ((pending >> k & 1) == 0) continue;
+            // The home bucket is full.
+            u64 place;
+            const SlotWord word = slot_word(keys[k], values[k]);
+            const InsertOutcome outcome = claim_further(p.table, keys[k], hash_of(p.table, keys[k]), word, place);
+            count += finish_insert(p, outcome, keys[k], values[k], place);
         }
     }
     add_counted(p.control, count);

@@ -213,19 +213,19 @@ WJ_DEVICE InsertOutcome insert_key(const Buckets& table, KeyWord key, u64 hash, 
 }
 
 #if WJ_KEY_BYTES != 0
-// The same in a table without keys but those that came this way: slots are claimed before anybody looks at them, from slot
-// `turn` of the home bucket's on. A key claims the same slots whoever inserts it, so equal ones meet.
-WJ_DEVICE InsertOutcome claim_slot(const Buckets& table, KeyWord key, u64 hash, SlotWord word, u32 turn, u64& place) {
-    for (u32 step = 0; step <= table.segment_buckets; ++step) {
-        const u64 bucket = bucket_of(table, hash, step);
-        for (; turn < BUCKET_SLOTS; ++turn) {
+// The same in a table without keys but those that came this way: slots are claimed before anybody looks at them, here from
+// the second bucket on, once the home bucket turned out full. A key claims the same slots whoever inserts it, so equal ones
+// meet.
+WJ_DEVICE InsertOutcome claim_further(const Buckets& table, KeyWord key, u64 hash, SlotWord word, u64& place) {
+    for (u32 step = 0; step < table.segment_buckets; ++step) {
+        mark_passed(table.passed, hash, bucket_of(table, hash, step));
+        const u64 bucket = bucket_of(table, hash, step + 1);
+        for (u32 turn = 0; turn < BUCKET_SLOTS; ++turn) {
             place = bucket * BUCKET_SLOTS + slot_on_way(hash, turn);
             const SlotWord before = atomicCAS(reinterpret_cast<SlotWord*>(table.slots + place * SLOT_BYTES), (SlotWord)0, word);
             if (before == 0) return INSERT_NEW;
             if (key_of(before) == key) return INSERT_FOUND;
         }
-        turn = 0;
-        mark_passed(table.passed, hash, bucket);
     }
     return INSERT_FULL;
 }
