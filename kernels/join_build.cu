@@ -64,7 +64,6 @@ WJ_ENTRY(build_count, BuildParams, WJ_BLOCK_THREADS) {
 struct OffsetsParams {
     u64 slot_count;
     Slot* slots;
-    u32* cursors;  // slot_count
     u64* control;
 };
 
@@ -84,10 +83,8 @@ WJ_UNROLL
         }
         const u32 warp_count = __shfl_sync(0xffffffffu, inclusive, 31);
         const u64 first = reserve_of_block(shared, &p.control[WJ_CONTROL_ROWS], warp_count) + (inclusive - count);
-        if (count != 0) {
-            p.slots[slot].value = first << 32 | count;
-            p.cursors[slot] = (u32)first;
-        }
+        // The end of the list: filling it counts down to where it begins.
+        if (count != 0) p.slots[slot].value = (first + count) << 32 | count;
         __syncthreads();
     }
 }
@@ -97,7 +94,6 @@ struct FillParams {
     const u64* keys;
     Slot* slots;
     u64 windows;
-    u32* cursors;
     u32* row_list;  // rows
 };
 
@@ -111,7 +107,9 @@ WJ_ENTRY(build_fill, FillParams, WJ_BLOCK_THREADS) {
         const u64 key = active ? p.keys[row] : 0;
         u64 slot = 0;
         const InsertOutcome outcome = insert<WJ_LANES>(p.slots, p.windows, p.windows, key, hash_key(key), active, slot);
-        if (active && outcome == INSERT_FOUND) p.row_list[atomicAdd(&p.cursors[slot], 1u)] = (u32)row;
+        if (!active || outcome != INSERT_FOUND) continue;
+        const u64 before = atomicAdd(&p.slots[slot].value, 0ULL - (1ULL << 32));
+        p.row_list[(before >> 32) - 1] = (u32)row;
     }
 }
 

@@ -277,15 +277,14 @@ impl Query<'_> {
             }
             build.grow()?;
         };
-        let mut cursors = vec![];
+        let mut controls = vec![];
         for (device, shard) in shards.iter_mut().enumerate() {
             let stream = &self.streams[device];
             let rows = build.rows.shards[device].rows;
             let slot_count = shard.windows * u64::from(build.lanes);
-            let cursor = stream.alloc(slot_count * 4)?;
             let list = stream.alloc(rows.max(1) * 4)?;
             let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
-            let args = [Arg::U64(slot_count), Arg::Buffer(&shard.slots), Arg::Buffer(&cursor), Arg::Buffer(&control)];
+            let args = [Arg::U64(slot_count), Arg::Buffer(&shard.slots), Arg::Buffer(&control)];
             stream.launch(&offsets[device], launch(slot_count, stream, RESERVATION_BYTES), &args)?;
             if let Some(keys) = &build.rows.shards[device].columns[0].values {
                 let args = [
@@ -293,14 +292,13 @@ impl Query<'_> {
                     Arg::Buffer(keys),
                     Arg::Buffer(&shard.slots),
                     Arg::U64(shard.windows),
-                    Arg::Buffer(&cursor),
                     Arg::Buffer(&list),
                 ];
                 stream.launch(&fill[device], launch(rows, stream, 0), &args)?;
             }
             self.metrics.launches += 2;
             shard.row_list = Some(list);
-            cursors.push((cursor, control));
+            controls.push(control);
         }
         self.synchronize()?;
         Ok(shards)
