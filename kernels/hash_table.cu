@@ -58,10 +58,8 @@ WJ_UNROLL
         }
     }
     __syncthreads();
-    if (__syncthreads_or(drop_duplicates(build, buckets, keys))) {
-        close_gaps(build, buckets);
-        __syncthreads();
-    }
+    drop_duplicates(build, buckets, keys);
+    __syncthreads();
     const u32 late = build.counters[0];
     if (late <= build.late_max) {
         place_all_late(p, build, buckets, late, keys);

@@ -38,7 +38,11 @@ WJ_DEVICE SegmentBuild open_segment(u32 buckets, u32 late_max) {
     build.late_max = late_max;
     u32* words = reinterpret_cast<u32*>(build.slots);
     const u32 cleared = (u32)(build.late - words);
-    for (u32 index = threadIdx.x; index < cleared; index += blockDim.x) words[index] = 0;
+    for (u32 index = threadIdx.x; index < cleared / 4; index += blockDim.x) {
+        reinterpret_cast<uint4*>(words)[index] = make_uint4(0, 0, 0, 0);
+    }
+    const u32 rest = cleared / 4 * 4 + threadIdx.x;
+    if (rest < cleared) words[rest] = 0;
     __syncthreads();
     return build;
 }
@@ -61,43 +65,53 @@ WJ_DEVICE void place_at_home(const BuildParams& p, const SegmentBuild& build, u3
     if (at < build.late_max) build.late[at] = row;
 }
 
-// Empties the slots of keys that stand in front of theirs in the same bucket. Returns whether there were any.
-WJ_DEVICE bool drop_duplicates(const SegmentBuild& build, u32 buckets, u32& keys) {
-    bool dropped = false;
-    for (u32 index = threadIdx.x; index < buckets * BUCKET_SLOTS; index += blockDim.x) {
-        const u32 bucket = index / BUCKET_SLOTS;
-        const u32 mine = index % BUCKET_SLOTS;
-        if (mine >= build.filled[bucket]) continue;
-        SlotWord* slot = slot_at(build.slots, bucket, mine);
-        const KeyWord key = key_of(load_relaxed(slot));
-        bool is_second = false;
-        for (u32 other = 0; other < mine; ++other) {
-            // One that is emptied meanwhile stands for one further in front.
-            is_second |= key_of(load_relaxed(slot_at(build.slots, bucket, other))) == key;
+// Slots whose keys a thread compares in registers.
+constexpr u32 COMPARED_SLOTS = BUCKET_SLOTS <= 16 ? BUCKET_SLOTS : 0;
+
+// Whether a key occurs twice in the first `taken` slots of a bucket, behind which all are free.
+WJ_DEVICE bool has_duplicate(const SegmentBuild& build, u32 bucket, u32 taken) {
+    bool found = false;
+    if (COMPARED_SLOTS != 0) {
+        // Threads side by side begin at different slots, so that their reads are of different banks.
+        const u32 turn = threadIdx.x * WJ_BUCKET_BYTES / 128;
+        KeyWord keys[COMPARED_SLOTS == 0 ? 1 : COMPARED_SLOTS];
+WJ_UNROLL
+        for (u32 slot = 0; slot < COMPARED_SLOTS; ++slot) {
+            keys[slot] = key_of(*slot_at(build.slots, bucket, (slot + turn) % BUCKET_SLOTS));
         }
-        if (is_second) {
-            *const_cast<volatile SlotWord*>(slot) = 0;
-            dropped = true;
-            --keys;
+WJ_UNROLL
+        for (u32 slot = 1; slot < COMPARED_SLOTS; ++slot) {
+            const bool is_taken = keys[slot] != 0;
+WJ_UNROLL
+            for (u32 other = 0; other < slot; ++other) found |= is_taken && keys[other] == keys[slot];
         }
+        return found;
     }
-    return dropped;
+    for (u32 slot = 1; slot < taken; ++slot) {
+        const KeyWord key = key_of(*slot_at(build.slots, bucket, slot));
+        for (u32 other = 0; other < slot; ++other) found |= key_of(*slot_at(build.slots, bucket, other)) == key;
+    }
+    return found;
 }
 
-// Moves the slots of each bucket together: searches end at the first free one.
-WJ_DEVICE void close_gaps(const SegmentBuild& build, u32 buckets) {
+// Leaves each key of the home buckets once, and no free slot before a taken one. All threads call it, once the rows are in.
+WJ_DEVICE void drop_duplicates(const SegmentBuild& build, u32 buckets, u32& keys) {
     for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) {
-        const u32 end = build.filled[bucket] < BUCKET_SLOTS ? build.filled[bucket] : BUCKET_SLOTS;
+        const u32 taken = build.filled[bucket] < BUCKET_SLOTS ? build.filled[bucket] : BUCKET_SLOTS;
+        if (!has_duplicate(build, bucket, taken)) continue;
         u32 kept = 0;
-        for (u32 slot = 0; slot < end; ++slot) {
+        for (u32 slot = 0; slot < taken; ++slot) {
             SlotWord* from = slot_at(build.slots, bucket, slot);
-            if (*from == 0) continue;
-            SlotWord* to = slot_at(build.slots, bucket, kept++);
-            if (to == from) continue;
+            const KeyWord key = key_of(*from);
+            bool is_second = false;
+            for (u32 other = 0; other < kept; ++other) is_second |= key_of(*slot_at(build.slots, bucket, other)) == key;
+            SlotWord* to = slot_at(build.slots, bucket, is_second ? slot : kept);
             for (u32 word = 0; word < SLOT_BYTES / sizeof(SlotWord); ++word) {
-                to[word] = from[word];
+                const SlotWord moved = from[word];
                 from[word] = 0;
+                if (!is_second) to[word] = moved;
             }
+            if (is_second) --keys; else ++kept;
         }
     }
 }
