@@ -28,7 +28,9 @@ pub(super) fn partition(
     if steps.iter().any(|step| matches!(step, Step::Probe(_))) {
         return Err(Error::internal("a probe in front of a partition"));
     }
-    let writer = Writer { source, steps, spec, shape: Arc::new(row_shape(source, steps, spec)?) };
+    let mut scratch = Emitter::of_source(source);
+    scratch.tested_strings_min = emitter.tested_strings_min;
+    let writer = Writer { source, steps, spec, shape: Arc::new(row_shape(&mut scratch, source, steps, spec)?) };
     match stage {
         PartitionStage::Count => writer.count(emitter)?,
         PartitionStage::Scatter { .. } => writer.scatter(emitter)?,
@@ -37,12 +39,11 @@ pub(super) fn partition(
 }
 
 /// What the rows will be: evaluated once for the types alone.
-fn row_shape(source: &SourceShape, steps: &[Step], spec: &RowSpec) -> Result<RowShape> {
-    let mut scratch = Emitter::of_source(source);
-    let environment = environment(&mut scratch, source, steps)?;
+fn row_shape(scratch: &mut Emitter, source: &SourceShape, steps: &[Step], spec: &RowSpec) -> Result<RowShape> {
+    let environment = environment(scratch, source, steps)?;
     let mut keys = vec![];
     for key in &spec.keys {
-        let value = evaluate(&mut scratch, key, &environment)?;
+        let value = evaluate(scratch, key, &environment)?;
         keys.push(if spec.keeps_null_keys { value } else { Value { valid: None, ..value } });
     }
     let key_packing = match &spec.like {
@@ -242,5 +243,71 @@ pub(super) fn partition_hash(key_words: &[String]) -> String {
             let hash = words.iter().fold(String::from("0ULL"), |hash, word| format!("hash_combine({hash}, {word})"));
             format!("hash_key({hash})")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+
+    use arrow::array::{ArrayRef, StringArray};
+    use arrow::datatypes::DataType;
+    use arrow::error::ArrowError;
+
+    use super::*;
+    use crate::codegen::{GenerateOptions, Lookup, Sink, ValidityForm, generate};
+    use crate::column::{ColumnType, Dictionary, Domain};
+    use crate::expr::{DictionaryFunction, Expr};
+    use crate::string_test::StringTest;
+
+    /// LIKE that the host must not evaluate.
+    #[derive(Debug)]
+    struct OfDevices;
+
+    impl fmt::Display for OfDevices {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "LIKE")
+        }
+    }
+
+    impl DictionaryFunction for OfDevices {
+        fn evaluate(&self, _: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
+            Err(ArrowError::ComputeError("evaluated on the host".into()))
+        }
+
+        fn test(&self) -> Option<StringTest> {
+            Some(StringTest::Like { pattern: "%a%".into(), ignores_case: false })
+        }
+
+        fn data_type(&self) -> DataType {
+            DataType::Boolean
+        }
+    }
+
+    #[test]
+    fn strings_that_devices_test_are_not_tested_on_the_host() {
+        let values: ArrayRef = Arc::new(StringArray::from_iter_values((0..100).map(|n| format!("value {n}"))));
+        let (dictionary, _) = Dictionary::of_array(&values).expect("a dictionary");
+        let domain = Domain::Int { min: 0, max: 99 };
+        let dictionary = Some(Arc::new(dictionary));
+        let column = ColumnType { data_type: DataType::Utf8, has_nulls: false, domain, dictionary };
+        let source = SourceShape::Columns(vec![column], ValidityForm::Bits);
+        let text = Expr::column(0, DataType::Utf8, false);
+        let function: Arc<dyn DictionaryFunction> = Arc::new(OfDevices);
+        let kind = ExprKind::OverDictionary { operand: Box::new(text.clone()), function };
+        let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
+        let rows = RowSpec { keys: vec![text], like: None, keeps_null_keys: false, payload: vec![] };
+        let sink = Sink::Partition { stage: PartitionStage::Count, rows };
+        let generated = |tested_strings_min: usize| {
+            generate(
+                &source,
+                &[Step::Filter(predicate.clone())],
+                &sink,
+                GenerateOptions { hash_bits: 64, tested_strings_min },
+            )
+        };
+        let of_devices = generated(100).expect("a kernel");
+        assert!(matches!(of_devices.lookups.as_slice(), [Lookup::Test(_)]));
+        assert!(generated(101).is_err(), "fewer strings are tested on the host");
     }
 }
