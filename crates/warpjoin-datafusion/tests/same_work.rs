@@ -4,15 +4,18 @@
 
 mod common;
 
+use std::io::Write;
 use std::sync::Arc;
 
-use common::{TABLES, register_tpch, warp};
+use common::{TABLES, physical, register_tpch, warp, warp_on};
 use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use warpjoin::exec::{self, ExecOptions};
 use warpjoin::plan::{AggregateFunction, JoinKind, Plan};
-use warpjoin::{GroupBy, HashJoin, QueryMetrics, Table};
-use warpjoin_datafusion::{load_table, session_of};
+use warpjoin::{GroupBy, HashJoin, QueryMetrics, Session, Table};
+use warpjoin_datafusion::{DevicePart, Placement, WarpjoinRuntime, load_table, session_of};
+use warpjoin_device::{CudaOptions, open_cuda};
 
 struct Resident {
     context: SessionContext,
@@ -132,5 +135,50 @@ async fn sql_does_what_the_operators_do() {
             .collect();
         assert_eq!(pipelines(&lines), operator, "{sql}");
         assert_eq!(metric(&lines, "launches"), wanted.launches.to_string(), "{sql}");
+    }
+}
+
+/// Share of an operator's device time that SQL may take beside it, and what a single wait of the host may.
+const MORE_MAX: f64 = 0.1;
+const WAIT_NS: u64 = 50_000;
+
+/// The middle one of several runs.
+fn median(mut times: Vec<u64>) -> u64 {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sql_takes_no_more_device_time_on_a_gpu() {
+    let devices = match open_cuda(&CudaOptions { devices: Some(1), ..CudaOptions::default() }) {
+        Ok(devices) => devices,
+        Err(error) if std::env::var("WARPJOIN_REQUIRE_GPU").is_ok_and(|value| value == "1") => panic!("{error}"),
+        Err(error) => {
+            // Past the capture of the test harness, so that it is seen.
+            let _ = writeln!(std::io::stderr(), "SKIP sql_takes_no_more_device_time_on_a_gpu: {error}");
+            return;
+        }
+    };
+    let runtime = WarpjoinRuntime::new(Session::new(devices).unwrap());
+    let resident = Resident::new(warp_on(runtime, |_| {}), 1.0).await;
+    for (sql, plan) in resident.pairs() {
+        let (mut of_sql, mut of_operator) = (vec![], vec![]);
+        for run in 0..12 {
+            let operator_ns = resident.operator(&plan).device_event_ns;
+            let physical = physical(&resident.context, sql).await;
+            collect(Arc::clone(&physical), resident.context.task_ctx()).await.unwrap();
+            let parts = Placement::of(&physical).device;
+            let [DevicePart { metrics: Some(metrics), .. }] = parts.as_slice() else { panic!("{sql}: {parts:?}") };
+            session_of(&resident.context).unwrap().finish_compiling();
+            // The first ones compile.
+            if run >= 3 {
+                of_sql.push(metrics.device_event_ns);
+                of_operator.push(operator_ns);
+            }
+        }
+        let (of_sql, of_operator) = (median(of_sql), median(of_operator));
+        println!("{:8.3} ms by SQL, {:8.3} ms by the operator: {sql}", of_sql as f64 / 1e6, of_operator as f64 / 1e6);
+        let most = (of_operator as f64 * (1.0 + MORE_MAX)) as u64 + WAIT_NS;
+        assert!(of_sql <= most, "{sql}: {of_sql} ns, {of_operator} ns by the operator");
     }
 }

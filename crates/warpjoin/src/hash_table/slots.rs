@@ -92,6 +92,7 @@ impl BucketShape {
         let streams = !is_cached;
         match (is_cached, load_factor > 0.7) {
             (true, false) if form.slot_bytes() <= 8 => Self { bytes: 32, lanes: 1, streams },
+            (true, false) => Self { bytes: 64, lanes: 4, streams },
             // Of buckets of four slots every fifth key finds its own full.
             _ if form.slot_bytes() > 8 && load_factor > 0.91 => Self { bytes: 128, lanes: 4, streams },
             _ => Self { bytes: 64, lanes: 2, streams },
