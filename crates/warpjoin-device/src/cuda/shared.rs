@@ -14,6 +14,8 @@ use crate::Result;
 
 /// Streams that are kept for later ones.
 const IDLE_MAX: usize = 16;
+/// Of these, those that keep memory: others would keep it from queries on other streams.
+const IDLE_WITH_BLOCKS_MAX: usize = 4;
 /// Pinned bytes of a stream, for reads of a few words.
 pub(super) const SCRATCH_BYTES: usize = 4096;
 /// Streams that have such.
@@ -98,6 +100,9 @@ impl Shared {
     /// Takes back a stream whose buffers are all freed. Its work may be under way: what comes next is behind it.
     pub(super) fn put_lane(&self, lane: Lane) {
         let mut idle = self.idle();
+        if idle.len() >= IDLE_WITH_BLOCKS_MAX {
+            self.trim(&lane);
+        }
         if idle.len() < IDLE_MAX {
             return idle.push(lane);
         }
