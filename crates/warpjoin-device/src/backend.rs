@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::{DeviceInfo, Launch, ModuleSource, Result};
+use crate::{DeviceError, DeviceInfo, Launch, ModuleSource, Result};
 
 /// Something only its own backend can look into: a kernel entry or an event.
 pub(crate) type Handle = Arc<dyn Any + Send + Sync>;
@@ -34,14 +34,10 @@ pub(crate) trait DeviceBackend: Send + Sync {
 pub(crate) trait StreamBackend: Send + Sync {
     /// Allocates `bytes` (> 0), aligned to 256, in stream order. The content is undefined.
     /// `Err(None)` when the device is out of memory.
-    fn alloc(&self, bytes: u64) -> std::result::Result<u64, Option<crate::DeviceError>>;
+    fn alloc(&self, bytes: u64) -> Result<u64, Option<DeviceError>>;
     /// The same, all bytes 0.
-    fn alloc_cleared(&self, bytes: u64) -> std::result::Result<u64, Option<crate::DeviceError>> {
-        let address = self.alloc(bytes)?;
-        self.fill(address, bytes, 0).map(|()| address).map_err(|error| {
-            self.free(address, bytes);
-            Some(error)
-        })
+    fn alloc_cleared(&self, bytes: u64) -> Result<u64, Option<DeviceError>> {
+        alloc_and_clear(self, bytes)
     }
     /// Frees an allocation once the work enqueued so far has ended.
     fn free(&self, address: u64, bytes: u64);
@@ -67,4 +63,13 @@ pub(crate) trait StreamBackend: Send + Sync {
     fn synchronize(&self) -> Result<()>;
     /// Nanoseconds of device time from one reached event to another of the same device.
     fn elapsed_ns(&self, from: &Handle, to: &Handle) -> Result<u64>;
+}
+
+/// Allocates, and enqueues clearing.
+pub(crate) fn alloc_and_clear<S: StreamBackend + ?Sized>(stream: &S, bytes: u64) -> Result<u64, Option<DeviceError>> {
+    let address = stream.alloc(bytes)?;
+    stream.fill(address, bytes, 0).map(|()| address).map_err(|error| {
+        stream.free(address, bytes);
+        Some(error)
+    })
 }

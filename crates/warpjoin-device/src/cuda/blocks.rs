@@ -68,7 +68,7 @@ impl Blocks {
         bytes <= PIECE_BYTES
     }
 
-    /// A cleared piece. `None`: a slab must be made by [`Self::slab`] first.
+    /// A cleared piece. `None`: [`Self::add_slab`] must come first.
     pub(super) fn take_cleared(&mut self) -> Option<u64> {
         let slab = self.slabs.last_mut().filter(|slab| slab.taken < SLAB_PIECES)?;
         let address = slab.address + slab.taken * PIECE_BYTES;

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{self, CUresult};
 use super::context::Context;
 use super::driver::Driver;
 use super::module::{self, CudaKernel};
-use super::nvrtc::{Nvrtc, Target};
+use super::nvrtc::{self, Nvrtc, Target};
 use super::shared::Shared;
 use super::stream::CudaStream;
 use super::{CudaOptions, info};
@@ -76,6 +76,12 @@ impl CudaDevice {
             },
             other => other,
         }
+    }
+}
+
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        nvrtc::settle();
     }
 }
 

@@ -188,9 +188,17 @@ pub fn compile_for_architecture(source: &ModuleSource, architecture: &str) -> Re
     nvrtc.compile(source, nvrtc.target_named(architecture)?)
 }
 
-/// The library, and copies of it.
+/// The library, and copies of it, once something was compiled.
+static COPIES: OnceLock<Copies> = OnceLock::new();
+
+/// Waits until nothing is done to the library in the background.
+pub(super) fn settle() {
+    if let Some(copies) = COPIES.get() {
+        copies.settle();
+    }
+}
+
 fn copies() -> Result<&'static Copies> {
-    static COPIES: OnceLock<Copies> = OnceLock::new();
     if let Some(copies) = COPIES.get() {
         return Ok(copies);
     }

@@ -6,8 +6,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use cudarc::nvrtc::sys::nvrtcResult;
 
@@ -24,7 +24,14 @@ pub(super) struct Copies {
     libraries: Mutex<Vec<Arc<Counted>>>,
     /// How many are to be loaded in the end.
     wanted: usize,
-    loading: Once,
+    loading: Mutex<Loading>,
+}
+
+/// Copies on their way.
+#[derive(Debug, Default)]
+struct Loading {
+    has_begun: bool,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// A library, and the compilations under way in it.
@@ -60,7 +67,7 @@ impl Copies {
 
     fn new(first: Library, wanted: usize) -> Self {
         let first = Counted { library: first, under_way: AtomicUsize::new(0) };
-        Self { libraries: Mutex::new(vec![Arc::new(first)]), wanted, loading: Once::new() }
+        Self { libraries: Mutex::new(vec![Arc::new(first)]), wanted, loading: Mutex::default() }
     }
 
     /// The library with the fewest compilations under way. Where that has one, copies of `file` are loaded for later ones.
@@ -72,27 +79,46 @@ impl Copies {
         let is_busy = least.under_way.fetch_add(1, Ordering::Relaxed) > 0;
         drop(libraries);
         if is_busy {
-            self.loading.call_once(|| self.load_copies(file()));
+            self.load_copies(file);
         }
         Taken(least)
     }
 
-    /// Begins to load the copies, a thread each.
-    fn load_copies(&'static self, file: Option<PathBuf>) {
-        let Some(file) = file else { return };
+    /// Begins to load the copies, a thread each, unless that was done before.
+    fn load_copies(&'static self, file: impl FnOnce() -> Option<PathBuf>) {
+        let mut loading = self.loading();
+        if std::mem::replace(&mut loading.has_begun, true) {
+            return;
+        }
+        let Some(file) = file() else { return };
         for _ in 1..self.wanted {
             let file = file.clone();
-            let loaded = thread::Builder::new().name("warpjoin-nvrtc".into()).spawn(move || match load_copy(&file) {
+            let load = move || match load_copy(&file) {
                 Ok(library) => {
                     let copy = Counted { library, under_way: AtomicUsize::new(0) };
                     self.libraries.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(copy));
                 }
                 Err(reason) => log::debug!("no further copy of {}: {reason}", file.display()),
-            });
-            if let Err(error) = loaded {
-                log::debug!("no thread to load a copy of NVRTC: {error}");
+            };
+            match thread::Builder::new().name("warpjoin-nvrtc".into()).spawn(load) {
+                Ok(thread) => loading.threads.push(thread),
+                Err(error) => log::debug!("no thread to load a copy of NVRTC: {error}"),
             }
         }
+    }
+
+    /// Waits for copies on their way: at the end of the process nothing may run in a library any more.
+    pub(super) fn settle(&self) {
+        let threads = std::mem::take(&mut self.loading().threads);
+        for thread in threads {
+            if thread.join().is_err() {
+                log::debug!("a thread that loaded a copy of NVRTC panicked");
+            }
+        }
+    }
+
+    fn loading(&self) -> MutexGuard<'_, Loading> {
+        self.loading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]
@@ -121,8 +147,6 @@ fn load_copy(file: &Path) -> Result<Library, Box<dyn std::error::Error + Send + 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use super::*;
     use crate::cuda::nvrtc::Nvrtc;
 
@@ -140,10 +164,7 @@ mod tests {
         // One library takes all until there is another.
         let second = copies.take(|| Some(file.clone()));
         assert!(Arc::ptr_eq(&first.0, &second.0));
-        let until = Instant::now() + Duration::from_secs(60);
-        while copies.len() < 3 && Instant::now() < until {
-            thread::sleep(Duration::from_millis(5));
-        }
+        copies.settle();
         assert_eq!(copies.len(), 3);
         let (third, fourth) = (copies.take(|| None), copies.take(|| None));
         assert!(!Arc::ptr_eq(&first.0, &third.0) && !Arc::ptr_eq(&third.0, &fourth.0));

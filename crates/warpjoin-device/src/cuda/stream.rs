@@ -13,7 +13,7 @@ use super::event::CudaEvent;
 use super::module::CudaKernel;
 use super::shared::{Lane, SCRATCH_BYTES, Scratch, Shared};
 use super::staging::Staging;
-use crate::backend::{Handle, StreamBackend};
+use crate::backend::{Handle, StreamBackend, alloc_and_clear};
 use crate::{DeviceError, Launch, Result};
 
 /// Copies of more bytes go through pinned chunks. The driver takes smaller ones along with the
@@ -88,11 +88,7 @@ impl StreamBackend for CudaStream {
 
     fn alloc_cleared(&self, bytes: u64) -> Result<u64, Option<DeviceError>> {
         if !Blocks::is_piece(bytes) {
-            let address = self.alloc(bytes)?;
-            return self.fill(address, bytes, 0).map(|()| address).map_err(|error| {
-                self.free(address, bytes);
-                Some(error)
-            });
+            return alloc_and_clear(self, bytes);
         }
         if let Some(address) = self.blocks().take_cleared() {
             return Ok(address);
