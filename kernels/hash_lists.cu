@@ -39,14 +39,9 @@ WJ_ENTRY(list_offsets, ListParams, WJ_BLOCK_THREADS) {
     for (u64 round = 0; round < rounds; ++round, place += stride) {
         const u32 count = place < p.count ? (u32)p.lists[place] : 0;
         // Sums over the warp, then one atomic.
-        const u32 lane = threadIdx.x & 31;
-        u32 inclusive = count;
-        for (u32 distance = 1; distance < 32; distance *= 2) {
-            const u32 other = __shfl_up_sync(0xffffffffu, inclusive, distance);
-            if (lane >= distance) inclusive += other;
-        }
+        const u32 inclusive = warp_inclusive_sum(count);
         u64 first = 0;
-        if (lane == 31 && inclusive != 0) first = atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)inclusive);
+        if ((threadIdx.x & 31) == 31 && inclusive != 0) first = atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)inclusive);
         first = __shfl_sync(0xffffffffu, first, 31) + inclusive - count;
         if (place >= p.count) continue;
         p.lists[place] = first << 32 | count;

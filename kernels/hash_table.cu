@@ -121,7 +121,7 @@ WJ_DEVICE bool finish_insert(const InsertParams& p, InsertOutcome outcome, KeyWo
     if (outcome == INSERT_NEW || p.assigns) store_value(p.table.slots, place, value);
     if (outcome == INSERT_FOUND && p.assigns && (WJ_KEY_BYTES == 0 || WJ_VALUE_BYTES == 4)) {
         // The same key in the same slot, with another value or row.
-        atomicExch(reinterpret_cast<SlotWord*>(p.table.slots + place * SLOT_BYTES), slot_word(key, value));
+        atomicExch(slot_at_place(p.table, place), slot_word(key, value));
     }
     return outcome == INSERT_NEW;
 }
@@ -278,7 +278,7 @@ WJ_UNROLL
         if (!is_beside(probe.key) || probe.active || !exists || !is_valid_row(wanted, probe.row)) continue;
         probe.found = table.side[0] != 0;
         probe.value = table.side[1];
-        probe.bucket = (u32)(table.segment_buckets << table.segment_bits);
+        probe.bucket = bucket_count(table);
         probe.slot = 0;
     }
 }
@@ -389,7 +389,7 @@ WJ_DEVICE bool erase_found(const Buckets& table, const Probe& probe) {
     if (!probe.found) return false;
     if (place_of(probe) == place_beside(table)) return atomicExch(&table.side[0], 0ULL) != 0;
     // Whoever takes the word has erased the key; rows may ask for it several times.
-    return atomicExch(reinterpret_cast<SlotWord*>(table.slots + place_of(probe) * SLOT_BYTES), (SlotWord)0) != 0;
+    return atomicExch(slot_at_place(table, place_of(probe)), (SlotWord)0) != 0;
 }
 
 WJ_ENTRY(erase_rows, EraseParams, WJ_BLOCK_THREADS) {
@@ -501,7 +501,7 @@ WJ_ENTRY(export_slots, ExportParams, WJ_BLOCK_THREADS) {
         KeyWord key = 0;
         u64 value = 0;
         if (place < p.places - 1) {
-            const SlotWord word = *reinterpret_cast<const SlotWord*>(p.table.slots + place * SLOT_BYTES);
+            const SlotWord word = *slot_at_place(p.table, place);
             occupied = word != 0;
             key = key_of(word);
             if (WJ_KEY_BYTES == 0) {

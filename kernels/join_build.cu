@@ -70,17 +70,11 @@ struct OffsetsParams {
 // Shared: BlockReservation.
 WJ_ENTRY(build_offsets, OffsetsParams, WJ_BLOCK_THREADS) {
     BlockReservation& shared = shared_as<BlockReservation>();
-    const u32 lane = threadIdx.x & 31;
     const u64 tiles = (p.slot_count + blockDim.x - 1) / blockDim.x;
     for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const u64 slot = tile * blockDim.x + threadIdx.x;
         const u32 count = slot < p.slot_count && p.slots[slot].key != 0 ? (u32)p.slots[slot].value : 0;
-        u32 inclusive = count;
-WJ_UNROLL
-        for (u32 distance = 1; distance < 32; distance *= 2) {
-            const u32 other = __shfl_up_sync(0xffffffffu, inclusive, distance);
-            if (lane >= distance) inclusive += other;
-        }
+        const u32 inclusive = warp_inclusive_sum(count);
         const u32 warp_count = __shfl_sync(0xffffffffu, inclusive, 31);
         const u64 first = reserve_of_block(shared, &p.control[WJ_CONTROL_ROWS], warp_count) + (inclusive - count);
         // The end of the list: filling it counts down to where it begins.

@@ -22,6 +22,7 @@ macro_rules! files {
 /// Headers that kernels may include.
 pub const HEADERS: &[KernelFile] = files![
     "wj/simt.cuh",
+    "wj/warp.cuh",
     "wj/control.cuh",
     "wj/hash.cuh",
     "wj/functions.cuh",

@@ -56,6 +56,9 @@ WJ_DEVICE u64 hash_of(const Buckets& table, KeyWord key) { return hash_key(key ^
 
 WJ_DEVICE u32 segment_of(const Buckets& table, u64 hash) { return partition_of(hash, (u32)table.segment_bits); }
 
+// Of all segments.
+WJ_DEVICE u32 bucket_count(const Buckets& table) { return (u32)(table.segment_buckets << table.segment_bits); }
+
 // Bucket within its segment that a key looks at in step `step`.
 WJ_DEVICE u32 bucket_in_segment(const Buckets& table, u64 hash, u32 step) {
     const u32 buckets = (u32)table.segment_buckets;
@@ -75,7 +78,7 @@ WJ_DEVICE u64 bucket_of(const Buckets& table, u64 hash, u32 step) {
 
 // The same for step 0: segments lie in the order of the hash, so one multiplication finds the bucket of them all.
 WJ_DEVICE u32 home_bucket(const Buckets& table, u64 hash) {
-    const u32 buckets = (u32)(table.segment_buckets << table.segment_bits);
+    const u32 buckets = bucket_count(table);
     return (u32)(((hash >> 32) * buckets + ((u64)(u32)hash * buckets >> 32)) >> 32);
 }
 
@@ -147,6 +150,11 @@ WJ_DEVICE SlotWord* slot_at(u8* slots, u64 bucket, u32 slot) {
     return reinterpret_cast<SlotWord*>(slots + bucket * WJ_BUCKET_BYTES + slot * SLOT_BYTES);
 }
 
+// The same by its place, counted over the table.
+WJ_DEVICE SlotWord* slot_at_place(const Buckets& table, u64 place) {
+    return reinterpret_cast<SlotWord*>(table.slots + place * SLOT_BYTES);
+}
+
 enum InsertOutcome { INSERT_NEW, INSERT_FOUND, INSERT_FULL };
 
 // The slots of a bucket in the order in which a key looks for a free one: keys of a bucket begin at different slots.
@@ -159,14 +167,14 @@ struct BucketLook {
     u32 free;
 };
 
-WJ_DEVICE BucketLook look_at_bucket(const Buckets& table, u8* slots, u64 bucket, KeyWord key, u64 hash,
-                                    const RowWords& wanted, u64 wanted_row) {
+WJ_DEVICE BucketLook look_at_bucket(const Buckets& table, u64 bucket, KeyWord key, u64 hash, const RowWords& wanted,
+                                    u64 wanted_row) {
     BucketLook look = {BUCKET_SLOTS, BUCKET_SLOTS};
     // Loads that do not wait for each other.
 #pragma unroll 4
     for (u32 turn = 0; turn < BUCKET_SLOTS; ++turn) {
         const u32 slot = slot_on_way(hash, turn);
-        const SlotWord seen = load_relaxed(slot_at(slots, bucket, slot));
+        const SlotWord seen = load_relaxed(slot_at(table.slots, bucket, slot));
         if (seen == 0) {
             if (look.free == BUCKET_SLOTS) look.free = slot;
         } else if (look.found == BUCKET_SLOTS && is_slot_of(table, seen, key, wanted, wanted_row)) {
@@ -190,7 +198,7 @@ WJ_DEVICE InsertOutcome insert_key(const Buckets& table, KeyWord key, u64 hash, 
         bool has_room = false;
         for (u32 ahead = step; ahead <= table.segment_buckets; ++ahead) {
             const u64 bucket = segment_first + bucket_in_segment(table, hash, ahead);
-            const BucketLook look = look_at_bucket(table, table.slots, bucket, key, hash, wanted, wanted_row);
+            const BucketLook look = look_at_bucket(table, bucket, key, hash, wanted, wanted_row);
             if (look.found != BUCKET_SLOTS) {
                 place = bucket * BUCKET_SLOTS + look.found;
                 return INSERT_FOUND;
@@ -204,8 +212,7 @@ WJ_DEVICE InsertOutcome insert_key(const Buckets& table, KeyWord key, u64 hash, 
             if (!has_room) mark_passed(table.passed, hash, bucket);
         }
         if (!has_room) return INSERT_FULL;
-        SlotWord* free_slot = reinterpret_cast<SlotWord*>(table.slots + place * SLOT_BYTES);
-        const SlotWord before = atomicCAS(free_slot, (SlotWord)0, word);
+        const SlotWord before = atomicCAS(slot_at_place(table, place), (SlotWord)0, word);
         if (before == 0) return INSERT_NEW;
         if (is_slot_of(table, before, key, wanted, wanted_row)) return INSERT_FOUND;
     }
@@ -222,7 +229,7 @@ WJ_DEVICE InsertOutcome claim_further(const Buckets& table, KeyWord key, u64 has
         const u64 bucket = bucket_of(table, hash, step + 1);
         for (u32 turn = 0; turn < BUCKET_SLOTS; ++turn) {
             place = bucket * BUCKET_SLOTS + slot_on_way(hash, turn);
-            const SlotWord before = atomicCAS(reinterpret_cast<SlotWord*>(table.slots + place * SLOT_BYTES), (SlotWord)0, word);
+            const SlotWord before = atomicCAS(slot_at_place(table, place), (SlotWord)0, word);
             if (before == 0) return INSERT_NEW;
             if (key_of(before) == key) return INSERT_FOUND;
         }

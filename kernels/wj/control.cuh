@@ -2,7 +2,7 @@
 // and read by the host after it. Word 0 holds status bits; what the others count is said by each
 // kernel.
 #pragma once
-#include "wj/simt.cuh"
+#include "wj/warp.cuh"
 
 // Sets a status bit; the first thread that sees it unset pays for the atomic.
 WJ_DEVICE void raise_status(u64* control, u64 bit) {
@@ -53,12 +53,7 @@ WJ_DEVICE u64 reserve_of_block(BlockReservation& shared, u64* counter, u32 warp_
     __syncthreads();
     if (warp == 0) {
         const u32 count = lane < blockDim.x / 32 ? shared.sums[lane] : 0;
-        u32 inclusive = count;
-WJ_UNROLL
-        for (u32 distance = 1; distance < 32; distance *= 2) {
-            const u32 other = __shfl_up_sync(0xffffffffu, inclusive, distance);
-            if (lane >= distance) inclusive += other;
-        }
+        const u32 inclusive = warp_inclusive_sum(count);
         shared.sums[lane] = inclusive - count;
         if (lane == 31) shared.first = inclusive == 0 ? 0 : atomicAdd(counter, (u64)inclusive);
     }

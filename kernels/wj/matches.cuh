@@ -229,13 +229,7 @@ struct WarpMatches {
 };
 
 WJ_DEVICE WarpMatches warp_matches(u32 count) {
-    const u32 lane = threadIdx.x & 31;
-    u32 inclusive = count;
-WJ_UNROLL
-    for (u32 distance = 1; distance < 32; distance *= 2) {
-        const u32 other = __shfl_up_sync(0xffffffffu, inclusive, distance);
-        if (lane >= distance) inclusive += other;
-    }
+    const u32 inclusive = warp_inclusive_sum(count);
     return WarpMatches{count, inclusive, __shfl_sync(0xffffffffu, inclusive, 31)};
 }
 

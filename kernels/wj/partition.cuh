@@ -9,6 +9,7 @@
 // Rows are words: columns of 4 or 8 bytes. Offsets are u32: a device holds less than 2^32 rows.
 #pragma once
 #include "wj/hash.cuh"
+#include "wj/warp.cuh"
 
 #define WJ_UNRANKED 0xffffffffu
 
@@ -64,22 +65,12 @@ template <class T>
 WJ_DEVICE T block_exclusive_sum(T* sums, T value) {
     const u32 lane = threadIdx.x & 31;
     const u32 warp = threadIdx.x >> 5;
-    T inclusive = value;
-WJ_UNROLL
-    for (u32 distance = 1; distance < 32; distance *= 2) {
-        const T other = __shfl_up_sync(0xffffffffu, inclusive, distance);
-        if (lane >= distance) inclusive += other;
-    }
+    const T inclusive = warp_inclusive_sum(value);
     if (lane == 31) sums[warp] = inclusive;
     __syncthreads();
     if (warp == 0) {
         const T total = lane < blockDim.x / 32 ? sums[lane] : 0;
-        T running = total;
-WJ_UNROLL
-        for (u32 distance = 1; distance < 32; distance *= 2) {
-            const T other = __shfl_up_sync(0xffffffffu, running, distance);
-            if (lane >= distance) running += other;
-        }
+        const T running = warp_inclusive_sum(total);
         sums[lane] = running - total;
         if (lane == 31) sums[32] = running;
     }
