@@ -5,7 +5,8 @@
 //   times 8, 16 bytes more.
 // insert_rows: inserts rows one by one; claim_rows: the same where no key is there yet, and nobody asks where rows
 //   went; erase_rows: frees the slots of keys.
-// find_rows: finds keys in row order, by probe groups. probe_rows: the same, putting out what is found in any order.
+// find_rows: finds keys in row order, by probe groups. find_bins: the same where the keys lie partitioned in bins, or side by
+//   side: parts of the table are in the cache meanwhile. probe_rows: puts out what is found in any order.
 // export_slots: the keys and values of a table, in any order.
 // Grids: insert, erase and export one row (or slot) a thread, find, erase and probe LANE_KEYS, in a grid stride.
 // Shared besides: QUEUE_KEYS QueuedKey a warp for find, erase and probe; FoundRows a warp before them for probe,
@@ -17,7 +18,7 @@
 WJ_DEVICE u64 queue_turns_max(const Buckets& table) { return (u64)QUEUE_KEYS * (table.segment_buckets + 2); }
 
 // Found rows of a warp that are put out together, and room for as many and a warp's next ones.
-constexpr u32 FOUND_BATCH = 256;
+constexpr u32 FOUND_BATCH = 512;
 constexpr u32 FOUND_ROWS = FOUND_BATCH + 32;
 
 // Adds up over the warp, and adds that with one atomic.
@@ -231,6 +232,13 @@ WJ_UNROLL
 }
 #endif
 
+// Keys that were partitioned.
+struct KeyBins {
+    const u32* rows;  // keys in each bin, or null: keys lie side by side
+    u64 room;         // of a bin, a multiple of 32; status FULL where one had more keys
+    u64 blocks;       // of a bin
+};
+
 struct FindParams {
     Buckets table;
     RowWords wanted;
@@ -240,6 +248,7 @@ struct FindParams {
     u8* found_bytes;  // a byte a row, or null
     u64 wants_places;
     u64* control;
+    KeyBins bins;     // of find_bins
 };
 
 // The warp's queue in the block's shared memory, after `bytes_before` bytes.
@@ -290,6 +299,19 @@ struct KeyRange {
     u64 index;
     u64 blocks;
 };
+
+// Some of all keys, or some of those of a bin; of an overfull bin none.
+WJ_DEVICE KeyRange range_of_block(const KeyBins& bins, u64 count, u64* control) {
+    if (bins.rows == nullptr) return KeyRange{0, count, blockIdx.x, gridDim.x};
+    const u64 bin = blockIdx.x / bins.blocks;
+    const u64 first = bin * bins.room;
+    u64 rows = bins.rows[bin];
+    if (rows > bins.room) {
+        if (threadIdx.x == 0) raise_status(control, WJ_STATUS_FULL);
+        rows = 0;
+    }
+    return KeyRange{first, first + rows, blockIdx.x - bin * bins.blocks, bins.blocks};
+}
 
 // The first step of the keys of a lane from `row` on.
 template <bool STREAMS, bool IS_WHOLE, u32 KEYS, class OnKey>
@@ -342,7 +364,8 @@ WJ_DEVICE void search_keys(const Buckets& table, const RowWords& wanted, const K
 
 WJ_DEVICE void put_value(const FindParams& p, const Probe& probe, u64 row) {
     if (p.values == nullptr) return;
-    if (p.wants_places) {
+    // Only tables of keys alone.
+    if (WJ_VALUE_BYTES == 0 && p.wants_places) {
         store_once(reinterpret_cast<u64*>(p.values) + row, probe.found ? place_of(probe) : WJ_NO_PLACE);
     } else if (WJ_KEY_BYTES == 0 || WJ_VALUE_BYTES == 8) {
         store_once(reinterpret_cast<u64*>(p.values) + row, probe.found ? probe.value : 0ULL);
@@ -361,10 +384,12 @@ WJ_DEVICE u32 put_queued(const FindParams& p, const Probe& probe) {
     return 1;
 }
 
-WJ_ENTRY_RESIDENT(find_rows, FindParams, WJ_BLOCK_THREADS, 4) {
+// STREAMS: buckets are not read again soon.
+template <bool STREAMS>
+WJ_DEVICE void find_range(const FindParams& p, const KeyRange& range) {
     u32 hits = 0;
-    search_keys<WJ_TABLE_STREAMS>(
-        p.table, p.wanted, KeyRange{0, p.count, blockIdx.x, gridDim.x}, warp_queue(0),
+    search_keys<STREAMS>(
+        p.table, p.wanted, range, warp_queue(0),
         [&](const Probe& probe, u64 row, bool exists) {
             const u32 bits = __ballot_sync(WJ_ALL_LANES, probe.found);
             hits += probe.found;
@@ -376,6 +401,16 @@ WJ_ENTRY_RESIDENT(find_rows, FindParams, WJ_BLOCK_THREADS, 4) {
         [&](const Probe& probe) { hits += put_queued(p, probe); });
     add_counted(p.control, hits);
 }
+
+WJ_ENTRY_RESIDENT(find_rows, FindParams, WJ_BLOCK_THREADS, 4) {
+    find_range<WJ_TABLE_STREAMS>(p, KeyRange{0, p.count, blockIdx.x, gridDim.x});
+}
+
+#if WJ_KEY_BYTES != 0
+WJ_ENTRY_RESIDENT(find_bins, FindParams, WJ_BLOCK_THREADS, 4) {
+    find_range<false>(p, range_of_block(p.bins, p.count, p.control));
+}
+#endif
 
 struct EraseParams {
     Buckets table;
@@ -407,9 +442,7 @@ struct ProbeParams {
     Buckets table;
     RowWords wanted;
     u64 count;
-    const u32* bins;     // keys in each bin, or null: keys lie side by side
-    u64 bin_rows;        // room of a bin; status FULL where one had more keys
-    u64 bin_blocks;      // blocks of a bin
+    KeyBins bins;
     u8* keys;      // count x the key's bytes
     u8* values;    // count x WJ_VALUE_BYTES
     u64* control;
@@ -425,7 +458,7 @@ WJ_DEVICE void store_word(u8* column, u64 row, u64 word) {
 // Found keys and values of a warp on their way out: so many at once that reserving a place for them costs little.
 struct FoundRows {
     KeyWord keys[FOUND_ROWS];
-    u64 values[FOUND_ROWS];
+    ValueWord values[FOUND_ROWS];
 };
 
 // Writes the first FOUND_BATCH staged rows, or with `all` all of them. All lanes call it.
@@ -452,7 +485,7 @@ WJ_DEVICE void put_found(const ProbeParams& p, FoundRows& staged, u32& count, co
     if (probe.found) {
         const u32 at = count + __popc(lanes & ((1u << (threadIdx.x & 31)) - 1));
         staged.keys[at] = probe.key;
-        staged.values[at] = probe.value;
+        staged.values[at] = (ValueWord)probe.value;
     }
     count += __popc(lanes);
     __syncwarp();
@@ -463,19 +496,8 @@ WJ_ENTRY(probe_rows, ProbeParams, WJ_BLOCK_THREADS) {
     FoundRows& staged = reinterpret_cast<FoundRows*>(&shared_as<u64>())[threadIdx.x / 32];
     QueuedKey* queue = warp_queue(blockDim.x / 32 * sizeof(FoundRows));
     u32 count = 0;
-    // The keys of the block are some of all, or some of those of a bin.
-    KeyRange range = {0, p.count, blockIdx.x, gridDim.x};
-    if (p.bins != nullptr) {
-        const u64 bin = blockIdx.x / p.bin_blocks;
-        const u64 rows = p.bins[bin];
-        if (rows > p.bin_rows) {
-            if (threadIdx.x == 0) raise_status(p.control, WJ_STATUS_FULL);
-            return;
-        }
-        range = KeyRange{bin * p.bin_rows, bin * p.bin_rows + rows, blockIdx.x - bin * p.bin_blocks, p.bin_blocks};
-    }
     search_keys<false>(
-        p.table, p.wanted, range, queue,
+        p.table, p.wanted, range_of_block(p.bins, p.count, p.control), queue,
         [&](const Probe& probe, u64, bool) { put_found(p, staged, count, probe); },
         [&](const Probe& probe) { put_found(p, staged, count, probe); });
     flush_found(p, staged, count, true);

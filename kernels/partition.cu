@@ -3,8 +3,10 @@
 // partition_count: rows of each of 2^bits partitions, added to counts. Grid stride; shared: 4 bytes a partition.
 // partition_scan: exclusive sums of the counts, one block; cursors of the first and of the second pass;
 // tiles before each partition of the first pass. Shared: 33 words.
-// partition_pass_single, _multiple (key in one word, in several): moves rows to the partitions of `bits` more bits than `first_bits`, tiles of one partition of the
-// pass before each. Shared: as PartitionTile.
+// partition_pass_4, _8, _multiple (key in one word of so many bytes, in several): moves rows to the partitions of `bits` more
+// bits than `first_bits`, tiles of one partition of the pass before each. partition_pass_noted_4, _8: the same, and says where
+// each row went. Shared: as PartitionTile.
+// restore_rows: brings what was found for partitioned rows back to where they came from. A tile of the pass a block.
 // Status: none; every output has room for all rows.
 #include "wj/matches.cuh"
 #include "wj/words.cuh"
@@ -92,6 +94,7 @@ struct PassParams {
     const u32* first_offsets;  // 2^first_bits + 1, with first_bits
     const u32* first_tiles;    // the same
     u64 bin_rows;              // room of each partition where they were not counted; 0: cursors begin where partitions do
+    u32* places;               // rows: where each went; of the entry that notes that
 };
 
 // The rows of a block's tile: in one partition of the pass before.
@@ -126,60 +129,178 @@ WJ_DEVICE TileRange tile_range(const PassParams& p) {
     return TileRange{first, left < tile_rows ? left : tile_rows, low};
 }
 
-// Loads a word of each row of the thread's part of the tile. Beyond the last row it is that of the
-// last, so that no load waits for a branch.
+// Loads a word of each row of the thread's part of the tile. Beyond the last row it is that of the last, so that no load waits
+// for a branch.
 template <class T>
-WJ_DEVICE void load_items(const u8* column, T bias, const TileRange& range, u64 (&values)[WJ_PARTITION_ITEMS]) {
-    const T* rows = reinterpret_cast<const T*>(column) + range.first;
+WJ_DEVICE void load_items(const RowWords& rows, u32 word, const TileRange& range, T (&values)[WJ_PARTITION_ITEMS]) {
+    const u8* first = rows.columns[word] + range.first * sizeof(T);
+    // Numbers of rows are cheap to add up again, and many to keep from column to column.
+    const u32 thread = opaque(threadIdx.x);
 WJ_UNROLL
     for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
-        const u32 row = item * blockDim.x + threadIdx.x;
-        values[item] = (T)(rows[row < range.rows ? row : range.rows - 1] + bias);
+        const u32 row = min(item * blockDim.x + thread, range.rows - 1);
+        // An offset of 32 bits: a tile is small.
+        values[item] = *reinterpret_cast<const T*>(first + row * (u32)sizeof(T)) + (T)rows.biases[word];
     }
 }
 
-WJ_DEVICE void load_items(const RowWords& rows, u32 word, const TileRange& range, u64 (&values)[WJ_PARTITION_ITEMS]) {
-    if (rows.is_wide[word]) {
-        load_items<u64>(rows.columns[word], rows.biases[word], range, values);
-    } else {
-        load_items<u32>(rows.columns[word], (u32)rows.biases[word], range, values);
-    }
-}
-
-// Moves the rows of a tile. SINGLE: the whole key is in word 0, which is then read once.
-template <bool SINGLE>
-WJ_DEVICE void move_tile(const PassParams& p) {
+// Ranks the rows of the tile by `hash_of_item`, and gives them their places.
+template <class Hash>
+WJ_DEVICE void rank_tile(const PassParams& p, const PartitionTile& tile, const TileRange& range,
+                         u32 (&places)[WJ_PARTITION_ITEMS], Hash hash_of_item) {
     const u32 partitions = 1u << p.bits;
-    const TileRange range = tile_range(p);
-    if (range.rows == 0) return;
-    const PartitionTile tile = open_tile(partitions);
-    u32 places[WJ_PARTITION_ITEMS];
-    u64 values[WJ_PARTITION_ITEMS];
-    if (SINGLE) load_items(p.input, 0, range, values);
+    const u32 bits = (u32)(p.first_bits + p.bits);
 WJ_UNROLL
     for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
-        const u32 row = item * blockDim.x + threadIdx.x;
-        places[item] = WJ_UNRANKED;
-        if (row >= range.rows) continue;
-        const u64 hash = SINGLE ? hash_key(values[item] & p.input.key_masks[0] ^ p.input.seed)
-                                : hash_row(p.input, range.first + row);
-        places[item] = rank_row(tile, partition_of(hash, (u32)(p.first_bits + p.bits)) & (partitions - 1));
+        const u32 digit = partition_of(hash_of_item(item), bits) & (partitions - 1);
+        places[item] = rank_row(tile, item * blockDim.x + threadIdx.x < range.rows ? digit : partitions);
     }
     reserve_runs(tile, partitions, p.cursors + ((u64)range.partition << p.bits), PartitionBins{(u32)p.bin_rows});
-    place_rows(tile, places);
+    place_rows<true>(tile, places);
+}
+
+// Writes where the rows of the tile go in the output.
+WJ_DEVICE void note_places(const PartitionTile& tile, const TileRange& range, const u32 (&places)[WJ_PARTITION_ITEMS],
+                           u32* output) {
+WJ_UNROLL
+    for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
+        const u32 row = item * blockDim.x + threadIdx.x;
+        if (row < range.rows) store_once(&output[range.first + row], tile.targets[tile.digits[places[item]]] + places[item]);
+    }
+}
+
+// Moves a column of the tile.
+template <class T>
+WJ_DEVICE void move_word(const PassParams& p, u32 word, const PartitionTile& tile, const TileRange& range,
+                         const u32 (&places)[WJ_PARTITION_ITEMS]) {
+    T values[WJ_PARTITION_ITEMS];
+    load_items(p.input, word, range, values);
+    move_staged<T, true>(tile, values, places, p.outputs[word]);
+}
+
+// Moves the columns of the tile from `first` on.
+WJ_DEVICE void move_words(const PassParams& p, u32 first, const PartitionTile& tile, const TileRange& range,
+                          const u32 (&places)[WJ_PARTITION_ITEMS]) {
 #pragma unroll 1
-    for (u32 word = 0; word < p.input.words; ++word) {
-        if (word != 0 || !SINGLE) load_items(p.input, word, range, values);
+    for (u32 word = first; word < p.input.words; ++word) {
         if (p.input.is_wide[word]) {
-            move_staged<u64>(tile, values, places, p.outputs[word]);
+            move_word<u64>(p, word, tile, range, places);
         } else {
-            move_staged<u32>(tile, values, places, p.outputs[word]);
+            move_word<u32>(p, word, tile, range, places);
         }
     }
 }
 
-WJ_ENTRY_RESIDENT(partition_pass_single, PassParams, WJ_PARTITION_THREADS, 2) { move_tile<true>(p); }
-WJ_ENTRY_RESIDENT(partition_pass_multiple, PassParams, WJ_PARTITION_THREADS, 2) { move_tile<false>(p); }
+// Moves the rows of a tile whose whole key is in word 0, of type T, which is read once.
+template <class T, bool NOTES_PLACES>
+WJ_DEVICE void move_tile(const PassParams& p) {
+    const TileRange range = tile_range(p);
+    if (range.rows == 0) return;
+    const PartitionTile tile = open_tile(1u << p.bits);
+    u32 places[WJ_PARTITION_ITEMS];
+    T keys[WJ_PARTITION_ITEMS];
+    load_items(p.input, 0, range, keys);
+    rank_tile(p, tile, range, places, [&](u32 item) { return hash_key(keys[item] & p.input.key_masks[0] ^ p.input.seed); });
+    if (NOTES_PLACES) note_places(tile, range, places, p.places);
+    move_staged<T, true>(tile, keys, places, p.outputs[0]);
+    move_words(p, 1, tile, range, places);
+}
+
+// The same for a key in several words.
+WJ_DEVICE void move_tile_of_long_keys(const PassParams& p) {
+    const TileRange range = tile_range(p);
+    if (range.rows == 0) return;
+    const PartitionTile tile = open_tile(1u << p.bits);
+    u32 places[WJ_PARTITION_ITEMS];
+    rank_tile(p, tile, range, places, [&](u32 item) {
+        return hash_row(p.input, range.first + min(item * blockDim.x + threadIdx.x, range.rows - 1));
+    });
+    move_words(p, 0, tile, range, places);
+}
+
+WJ_ENTRY_RESIDENT(partition_pass_4, PassParams, WJ_PARTITION_THREADS, 2) { move_tile<u32, false>(p); }
+WJ_ENTRY_RESIDENT(partition_pass_8, PassParams, WJ_PARTITION_THREADS, 2) { move_tile<u64, false>(p); }
+WJ_ENTRY_RESIDENT(partition_pass_multiple, PassParams, WJ_PARTITION_THREADS, 2) { move_tile_of_long_keys(p); }
+WJ_ENTRY_RESIDENT(partition_pass_noted_4, PassParams, WJ_PARTITION_THREADS, 2) { move_tile<u32, true>(p); }
+WJ_ENTRY_RESIDENT(partition_pass_noted_8, PassParams, WJ_PARTITION_THREADS, 2) { move_tile<u64, true>(p); }
+
+struct RestoreParams {
+    const u32* places;    // rows: where each is among the partitioned ones
+    u64 rows;
+    const u8* values;     // by place, or null; 0 where nothing was found
+    u64 is_wide;          // 1: values of 8 bytes, 0: of 4
+    const u32* found;     // a bit a place, or null
+    u8* restored;         // rows: values
+    u32* found_bits;      // a bit a row, or null
+    u8* found_bytes;      // a byte a row, or null
+};
+
+// Rows of a thread whose reads are under way together; a thread has WJ_PARTITION_ITEMS of the tile.
+constexpr u32 RESTORED_ROWS = 8;
+
+// Brings back what was found for rows `offset`, `offset` + blockDim.x, ... of the tile from `first` on. IS_WHOLE: all of these
+// exist, else those below `rows`.
+template <class T, bool HAS_VALUES, bool IS_WHOLE>
+WJ_DEVICE void restore_round(const RestoreParams& p, u64 first, u32 offset, u32 rows) {
+    const u32* from = p.places + first;
+    const T* values_from = reinterpret_cast<const T*>(p.values);
+    T* restored = reinterpret_cast<T*>(p.restored) + first;
+    u32 places[RESTORED_ROWS];
+    T values[RESTORED_ROWS];
+WJ_UNROLL
+    for (u32 k = 0; k < RESTORED_ROWS; ++k) {
+        const u32 mine = offset + k * blockDim.x;
+        places[k] = IS_WHOLE || mine < rows ? load_once(&from[mine]) : 0;
+    }
+WJ_UNROLL
+    for (u32 k = 0; k < RESTORED_ROWS; ++k) values[k] = HAS_VALUES ? values_from[places[k]] : T(0);
+    if (HAS_VALUES) {
+WJ_UNROLL
+        for (u32 k = 0; k < RESTORED_ROWS; ++k) {
+            const u32 mine = offset + k * blockDim.x;
+            if (IS_WHOLE || mine < rows) store_once(&restored[mine], values[k]);
+        }
+    }
+    if (p.found == nullptr) return;
+WJ_UNROLL
+    for (u32 k = 0; k < RESTORED_ROWS; ++k) {
+        const u32 mine = offset + k * blockDim.x;
+        const bool exists = IS_WHOLE || mine < rows;
+        // A value that is not 0 was found.
+        bool found = HAS_VALUES && values[k] != 0;
+        if (!found) found = (p.found[places[k] / 32] >> (places[k] & 31) & 1) != 0;
+        const u32 bits = __ballot_sync(0xffffffffu, found && exists);
+        if (p.found_bits != nullptr && (threadIdx.x & 31) == 0 && exists) p.found_bits[(first + mine) / 32] = bits;
+        if (p.found_bytes != nullptr && exists) p.found_bytes[first + mine] = found;
+    }
+}
+
+// The rows of a tile, whose values are of type T. The cache holds what a tile reads: runs that were written side by side.
+template <class T, bool HAS_VALUES>
+WJ_DEVICE void restore_tile(const RestoreParams& p) {
+    const u32 tile_rows = blockDim.x * WJ_PARTITION_ITEMS;
+    const u64 first = (u64)blockIdx.x * tile_rows;
+    const u32 rows = rows_of_tile(p.rows - first);
+#pragma unroll 1
+    for (u32 item = 0; item < WJ_PARTITION_ITEMS; item += RESTORED_ROWS) {
+        const u32 offset = item * blockDim.x + threadIdx.x;
+        if (rows == tile_rows) {
+            restore_round<T, HAS_VALUES, true>(p, first, offset, rows);
+        } else {
+            restore_round<T, HAS_VALUES, false>(p, first, offset, rows);
+        }
+    }
+}
+
+WJ_ENTRY_RESIDENT(restore_rows, RestoreParams, WJ_PARTITION_THREADS, 3) {
+    if (p.restored == nullptr) {
+        restore_tile<u32, false>(p);
+    } else if (p.is_wide) {
+        restore_tile<u64, true>(p);
+    } else {
+        restore_tile<u32, true>(p);
+    }
+}
 
 struct ItemsParams {
     u64 partitions;

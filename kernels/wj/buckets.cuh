@@ -23,6 +23,12 @@ typedef u32 KeyWord;
 typedef u64 KeyWord;
 #endif
 
+#if WJ_VALUE_BYTES == 4
+typedef u32 ValueWord;
+#else
+typedef u64 ValueWord;
+#endif
+
 // What a claim compares and swaps: a key, with its value where both fit 8 bytes.
 #if WJ_KEY_BYTES == 4 && WJ_VALUE_BYTES == 0
 typedef u32 SlotWord;

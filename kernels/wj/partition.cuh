@@ -33,10 +33,10 @@ WJ_DEVICE u32 rows_of_tile(u64 left) {
     return left < rows ? (u32)left : rows;
 }
 
-// The shared memory of a tile: 12 bytes a row of a tile at most, 8 a partition, 132 more.
+// The shared memory of a tile: 12 bytes a row of a tile at most, 8 a partition, 136 more.
 struct PartitionTile {
     u64* stage;    // rows: values of the column under way, by place in the tile
-    u32* counts;   // partitions: rows of the tile; after reserve_runs the place of the first
+    u32* counts;   // partitions + 1: rows of the tile; after reserve_runs the place of the first. The last for rows that are not
     u32* targets;  // partitions: place in the output less place in the tile, modulo 2^32
     u32* sums;     // 33: rows of the tile in the last
     u16* digits;   // rows: partition of each place, less the first partition of the tile
@@ -47,11 +47,11 @@ WJ_DEVICE PartitionTile open_tile(u32 partitions) {
     PartitionTile tile;
     tile.stage = &shared_as<u64>();
     tile.counts = reinterpret_cast<u32*>(tile.stage + rows);
-    tile.targets = tile.counts + partitions;
+    tile.targets = tile.counts + partitions + 1;
     tile.sums = tile.targets + partitions;
     tile.digits = reinterpret_cast<u16*>(tile.sums + 33);
 #pragma unroll 1
-    for (u32 partition = threadIdx.x; partition < partitions; partition += blockDim.x) tile.counts[partition] = 0;
+    for (u32 partition = threadIdx.x; partition <= partitions; partition += blockDim.x) tile.counts[partition] = 0;
     __syncthreads();
     return tile;
 }
@@ -133,14 +133,17 @@ WJ_DEVICE void reserve_runs(const PartitionTile& tile, u32 partitions, u32* curs
         }
         place += count;
     }
+    if (threadIdx.x == 0) tile.counts[partitions] = tile.sums[32];
     __syncthreads();
 }
 
-// Turns ranks into places in the tile, and notes the partition of each place.
+// Turns ranks into places in the tile, and notes the partition of each place. ALL: every row is ranked, those that are not
+// there as of the partition after the last.
+template <bool ALL = false>
 WJ_DEVICE void place_rows(const PartitionTile& tile, u32 (&places)[WJ_PARTITION_ITEMS]) {
 WJ_UNROLL
     for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
-        if (places[item] == WJ_UNRANKED) continue;
+        if (!ALL && places[item] == WJ_UNRANKED) continue;
         const u32 digit = places[item] >> 16;
         places[item] = tile.counts[digit] + (places[item] & 0xffff);
         tile.digits[places[item]] = (u16)digit;
@@ -160,15 +163,15 @@ WJ_DEVICE void write_runs(const PartitionTile& tile, T* output) {
     }
 }
 
-// Brings a column of the tile into shared memory by place, and writes its runs.
-template <class T>
-WJ_DEVICE void move_staged(const PartitionTile& tile, const u64 (&values)[WJ_PARTITION_ITEMS],
+// Brings a column of the tile into shared memory by place, and writes its runs. ALL: as of place_rows.
+template <class T, bool ALL = false, class V>
+WJ_DEVICE void move_staged(const PartitionTile& tile, const V (&values)[WJ_PARTITION_ITEMS],
                            const u32 (&places)[WJ_PARTITION_ITEMS], u8* output) {
     T* stage = reinterpret_cast<T*>(tile.stage);
     __syncthreads();
 WJ_UNROLL
     for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
-        if (places[item] != WJ_UNRANKED) stage[places[item]] = (T)values[item];
+        if (ALL || places[item] != WJ_UNRANKED) stage[places[item]] = (T)values[item];
     }
     __syncthreads();
     write_runs(tile, reinterpret_cast<T*>(output));

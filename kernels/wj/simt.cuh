@@ -89,6 +89,12 @@ __device__ __forceinline__ void store_once(i128* address, i128 value) {
     __stcs(reinterpret_cast<ulonglong2*>(address), make_ulonglong2((u64)value, (u64)((u128)value >> 64)));
 }
 
+// A value of which the compiler knows nothing: what follows from it is computed anew rather than kept in registers.
+__device__ __forceinline__ u32 opaque(u32 value) {
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
 // Asks for bytes of global memory ahead of time; address and length are multiples of 16.
 __device__ __forceinline__ void prefetch_bytes(const void* address, u32 bytes) {
 #if __CUDA_ARCH__ >= 900
@@ -103,6 +109,7 @@ __device__ __forceinline__ void prefetch_bytes(const void* address, u32 bytes) {
 
 #include "sim/simt_cpu.h"
 
+static inline u32 opaque(u32 value) { return value; }
 static inline void prefetch_bytes(const void*, u32) {}
 
 #define WJ_DEVICE static inline

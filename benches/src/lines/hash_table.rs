@@ -98,7 +98,9 @@ impl TableSpec {
             Operation::Probe { hits: false } => "probe miss",
         };
         let shape = self.shape.map_or(String::new(), |(bytes, lanes)| format!(", {bytes} B buckets, {lanes} lanes"));
-        format!("{}, {bytes}+{bytes} B, load factor {load_factor}, {operation}{shape}", rows_name(*rows))
+        let few = self.operation != Operation::Build && self.probe_rows < *rows;
+        let keys = if few { format!(" of {} keys", rows_name(self.probe_rows)) } else { String::new() };
+        format!("{}, {bytes}+{bytes} B, load factor {load_factor}, {operation}{keys}{shape}", rows_name(*rows))
     }
 
     /// Ways to do it at least.
@@ -117,8 +119,18 @@ impl TableSpec {
                 ]
             }
             Operation::Find { .. } => {
-                let work = Work::streams(self.probe_rows * self.bytes, self.probe_rows * self.bytes);
-                vec![Design { name: "one access", work: work.and(AccessKind::Read, self.probe_rows, table_bytes) }]
+                let bytes = self.probe_rows * self.bytes;
+                let direct = Work::streams(bytes, bytes).and(AccessKind::Read, self.probe_rows, table_bytes);
+                // Where each row went is written beside the keys, and read again with the answers.
+                let parts = Work::streams(table_bytes, 0).and_copy(3 * bytes).and_copy(4 * self.probe_rows).and(
+                    AccessKind::Read,
+                    self.probe_rows,
+                    table_bytes.min(8 << 20),
+                );
+                vec![
+                    Design { name: "one access", work: direct },
+                    Design { name: "one pass, then L2, and back", work: parts },
+                ]
             }
             Operation::Probe { hits } => {
                 let out = if hits { self.probe_rows * row_bytes } else { 0 };
@@ -208,6 +220,11 @@ pub(super) fn sweeps(scale: Scale) -> Vec<Line> {
             let line = spec(bits, 4, 0.5, operation).line();
             lines.push(line.plotted("table_rows", series, f64::from(bits)));
         }
+    }
+    // Fewer keys than the table has lines.
+    for bits in [20, 22, 24] {
+        let few = TableSpec { probe_rows: scale.rows(bits), ..spec(26, 4, 0.5, Operation::Find { hits: true }) };
+        lines.push(few.line());
     }
     for rows_bits in [20, 26] {
         for bytes in [4, 8] {

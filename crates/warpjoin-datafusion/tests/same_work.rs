@@ -164,7 +164,8 @@ async fn sql_takes_no_more_device_time_on_a_gpu() {
     for (sql, plan) in resident.pairs() {
         let (mut of_sql, mut of_operator) = (vec![], vec![]);
         for run in 0..12 {
-            let operator_ns = resident.operator(&plan).device_event_ns;
+            // Until the result is on the device: how it is fetched is not the operators' matter.
+            let operator_ns = resident.operator(&plan).device_ns;
             let physical = physical(&resident.context, sql).await;
             collect(Arc::clone(&physical), resident.context.task_ctx()).await.unwrap();
             let parts = Placement::of(&physical).device;
@@ -172,7 +173,7 @@ async fn sql_takes_no_more_device_time_on_a_gpu() {
             session_of(&resident.context).unwrap().finish_compiling();
             // The first ones compile.
             if run >= 3 {
-                of_sql.push(metrics.device_event_ns);
+                of_sql.push(metrics.device_ns);
                 of_operator.push(operator_ns);
             }
         }

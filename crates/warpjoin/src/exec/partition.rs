@@ -17,9 +17,10 @@ use crate::{Error, Reason, Result};
 
 /// Bits of a pass from which on its tiles are large.
 const MANY_BITS: u32 = 8;
-/// Entries of the second pass: key in one word, in several.
-pub(crate) const PASS_SINGLE: &str = "partition_pass_single";
+/// A pass over rows with a key in several words.
 const PASS_MULTIPLE: &str = "partition_pass_multiple";
+/// What brings answers back to where rows came from.
+pub(crate) const RESTORE: &str = "restore_rows";
 /// Most bits of one pass: with more, runs get shorter than the memory's sectors.
 pub(crate) const PASS_BITS_MAX: u32 = 11;
 /// Most bits of a partition: a block counts all partitions in shared memory.
@@ -123,7 +124,8 @@ impl Query<'_> {
             return Err(Reason::Limit(format!("rows of {} words in a partition", shape.words())).into());
         }
         let module = partition_module(self.options.hash_bits);
-        let pass = if shape.key_masks().len() == 1 { PASS_SINGLE } else { PASS_MULTIPLE };
+        let is_single = shape.key_masks().len() == 1;
+        let pass = if is_single { pass_entry(shape.word_bytes()[0] == 8, false) } else { PASS_MULTIPLE };
         let [count_of, scatter_of] = [&count, &scatter].map(|generated| (&generated.module, "pipeline"));
         let [scan_of, pass_of] = ["partition_scan", pass].map(|entry| (&module, entry));
         let (kernels, pass) = if bits.second > 0 {
@@ -250,6 +252,7 @@ impl Query<'_> {
                 Arg::Buffer(&first_offsets),
                 Arg::Buffer(&first_tiles),
                 Arg::U64(0),
+                Arg::Null,
             ]);
             let launch = Launch {
                 blocks: u32::try_from(rows_max.div_ceil(second.tile_rows()) + firsts).unwrap_or(u32::MAX),
@@ -307,14 +310,24 @@ impl TileLaunch {
 /// Blocks of at most `threads_max` threads, fewer where they do not fit.
 pub(crate) fn partition_launch(info: &DeviceInfo, bits: u32, threads_max: u32) -> TileLaunch {
     let of = |threads: u32| {
-        // Stage and partition of each row, two counters a partition, sums.
-        let shared_bytes = threads * PARTITION_ITEMS * 10 + (8 << bits) + 33 * 4;
+        // Stage and partition of each row, two counters a partition, one more, sums.
+        let shared_bytes = threads * PARTITION_ITEMS * 10 + (8 << bits) + 34 * 4;
         TileLaunch { threads, shared_bytes }
     };
     // Few lanes: a simulated one costs far more than a row.
     let threads_max = if info.kind == DeviceKind::Simulated { 64 } else { threads_max };
     let fits = |threads: &u32| of(*threads).shared_bytes <= info.shared_bytes_per_block_max;
     of([threads_max, 512, 256, 128].into_iter().filter(|&threads| threads <= threads_max).find(fits).unwrap_or(64))
+}
+
+/// The entry of a pass over rows with a key in one word, of 8 bytes or of 4; where each row goes may be noted.
+pub(crate) fn pass_entry(is_wide: bool, notes_places: bool) -> &'static str {
+    match (is_wide, notes_places) {
+        (false, false) => "partition_pass_4",
+        (true, false) => "partition_pass_8",
+        (false, true) => "partition_pass_noted_4",
+        (true, true) => "partition_pass_noted_8",
+    }
 }
 
 /// A launch of one block of as many threads as a partition's kernels take.
@@ -343,9 +356,20 @@ pub(crate) fn partition_module(hash_bits: u32) -> ModuleSource {
     ModuleSource {
         name: file.name.into(),
         text: file.text.into(),
-        entries: ["partition_count", "partition_scan", PASS_SINGLE, PASS_MULTIPLE, "match_items", "match_sample"]
-            .map(String::from)
-            .to_vec(),
+        entries: [
+            "partition_count",
+            "partition_scan",
+            pass_entry(false, false),
+            pass_entry(true, false),
+            PASS_MULTIPLE,
+            pass_entry(false, true),
+            pass_entry(true, true),
+            RESTORE,
+            "match_items",
+            "match_sample",
+        ]
+        .map(String::from)
+        .to_vec(),
         defines: Constants { hash_bits, lanes: 1 }.defines(),
     }
 }

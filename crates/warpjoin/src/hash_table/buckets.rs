@@ -3,17 +3,15 @@
 use warpjoin_device::{Arg, Buffer, Kernel, Launch};
 
 use super::device::{Report, TableDevice};
-use super::segments::{PartitionedWords, Segments};
+use super::partitioned::PartitionedWords;
+use super::segments::Segments;
 use super::slots::{BucketShape, SlotForm, TableModule};
 use crate::codegen::RESERVATION_BYTES;
 use crate::exec::row_words::RowWords;
 use crate::{Error, Result};
 
 /// Found rows of a warp on their way out (`FOUND_ROWS` of `FoundRows`).
-const FOUND_ROWS: u32 = 288;
-
-/// Rounds of a block that probes a bin.
-const PROBE_ROUNDS: u64 = 8;
+const FOUND_ROWS: u32 = 544;
 
 /// Of key 0.
 const SIDE_BYTES: u64 = 16;
@@ -47,8 +45,29 @@ pub(super) enum Existing {
 #[derive(Clone, Copy)]
 pub(super) enum ProbedKeys<'a> {
     AsTheyAre(&'a RowWords<'a>),
-    /// By so many bits of their hashes.
-    Partitioned(&'a PartitionedWords, u32),
+    /// By bits of their hashes; and rounds of a block.
+    Partitioned(&'a PartitionedWords, u64),
+}
+
+/// Bins of partitioned keys (`KeyBins`).
+#[derive(Clone, Copy)]
+struct Bins<'a> {
+    /// Keys in each.
+    rows: &'a Buffer,
+    room: u64,
+    blocks_each: u64,
+    /// 2^bits bins.
+    bits: u32,
+}
+
+impl<'a> Bins<'a> {
+    fn args(bins: Option<Self>) -> [Arg<'a>; 3] {
+        [
+            bins.map_or(Arg::Null, |bins| Arg::Buffer(bins.rows)),
+            Arg::U64(bins.map_or(0, |bins| bins.room)),
+            Arg::U64(bins.map_or(0, |bins| bins.blocks_each)),
+        ]
+    }
 }
 
 /// What is put out for keys that are looked for.
@@ -195,6 +214,52 @@ impl Buckets {
         outputs: &FindOutputs<'_>,
     ) -> Result<Report> {
         let control = device.control()?;
+        let args = self.find_args(wanted, stored, count, (outputs, &control), None);
+        let kernel = self.kernel(device, "find_rows")?;
+        device.launch_rows(&kernel, count, self.lane_keys(), self.queue_bytes(device), &args)?;
+        device.report(&control)
+    }
+
+    /// Finds keys that were partitioned, and puts the answers out in the order in which they were before; how many were found.
+    /// Full: a bin was, and some were lost.
+    pub(super) fn find_partitioned(
+        &self,
+        device: &TableDevice,
+        wanted: &PartitionedWords,
+        count: u64,
+        rounds: u64,
+        outputs: &FindOutputs<'_>,
+    ) -> Result<Report> {
+        let control = device.control()?;
+        let is_wide = outputs.places.is_some() || self.form.value_bytes == 8;
+        let value_bytes = if is_wide { 8 } else { 4 };
+        let puts_values = outputs.values.is_some() || outputs.places.is_some();
+        let values = puts_values.then(|| device.alloc(wanted.room * value_bytes)).transpose()?;
+        let puts_bits = outputs.bits.is_some() || outputs.bytes.is_some();
+        let bits = puts_bits.then(|| device.alloc_bits(wanted.room)).transpose()?;
+        let by_place = FindOutputs {
+            values: outputs.values.and(values.as_ref()),
+            places: outputs.places.and(values.as_ref()),
+            bits: bits.as_ref(),
+            bytes: None,
+        };
+        let words = wanted.row_words(self.seed);
+        let bins = self.bins(device, wanted, rounds);
+        let args = self.find_args(&words, &words, count, (&by_place, &control), bins);
+        let kernel = self.kernel(device, "find_bins")?;
+        self.launch_keys(device, &kernel, (count, bins), self.queue_bytes(device), &args)?;
+        device.restore(wanted, count, (&by_place, is_wide), outputs)?;
+        device.report(&control)
+    }
+
+    fn find_args<'a>(
+        &'a self,
+        wanted: &RowWords<'a>,
+        stored: &RowWords<'a>,
+        count: u64,
+        (outputs, control): (&FindOutputs<'a>, &'a Buffer),
+        bins: Option<Bins<'a>>,
+    ) -> Vec<Arg<'a>> {
         let mut args = self.args(stored);
         args.extend(wanted.args());
         args.extend([
@@ -203,11 +268,31 @@ impl Buckets {
             outputs.bits.map_or(Arg::Null, Arg::Buffer),
             outputs.bytes.map_or(Arg::Null, Arg::Buffer),
             Arg::U64(outputs.places.is_some().into()),
-            Arg::Buffer(&control),
+            Arg::Buffer(control),
         ]);
-        let kernel = self.kernel(device, "find_rows")?;
-        device.launch_rows(&kernel, count, self.lane_keys(), self.queue_bytes(device), &args)?;
-        device.report(&control)
+        args.extend(Bins::args(bins));
+        args
+    }
+
+    /// The bins of partitioned keys, if they are in some.
+    fn bins<'a>(&self, device: &TableDevice, keys: &'a PartitionedWords, rounds: u64) -> Option<Bins<'a>> {
+        let block_rows = u64::from(device.block_threads()) * self.lane_keys() * rounds;
+        let blocks_each = keys.bin_rows.div_ceil(block_rows);
+        (keys.bin_rows > 0).then_some(Bins { rows: &keys.offsets, room: keys.bin_rows, blocks_each, bits: keys.bits })
+    }
+
+    /// Launches a kernel that looks for keys: by rows, or by bins.
+    fn launch_keys(
+        &self,
+        device: &TableDevice,
+        kernel: &Kernel,
+        (count, bins): (u64, Option<Bins<'_>>),
+        shared_bytes: u32,
+        args: &[Arg<'_>],
+    ) -> Result<()> {
+        let Some(bins) = bins else { return device.launch_rows(kernel, count, self.lane_keys(), shared_bytes, args) };
+        let blocks = u32::try_from(bins.blocks_each << bins.bits).unwrap_or(u32::MAX);
+        device.launch(kernel, Launch { blocks, block_threads: device.block_threads(), shared_bytes }, args)
     }
 
     /// Finds keys, and puts out those that were found with their values, in any order; how many. Full: a bin of the
@@ -221,38 +306,20 @@ impl Buckets {
         values: &Buffer,
     ) -> Result<Report> {
         let control = device.control()?;
-        let words = match wanted {
-            ProbedKeys::AsTheyAre(words) => (*words).clone(),
-            ProbedKeys::Partitioned(rows, _) => rows.row_words(self.seed),
+        let (words, bins) = match wanted {
+            ProbedKeys::AsTheyAre(words) => ((*words).clone(), None),
+            ProbedKeys::Partitioned(rows, rounds) => (rows.row_words(self.seed), self.bins(device, rows, *rounds)),
         };
         let mut args = self.args(&words);
         args.extend(words.args());
         args.push(Arg::U64(count));
+        args.extend(Bins::args(bins));
+        args.extend([Arg::Buffer(keys), Arg::Buffer(values), Arg::Buffer(&control)]);
         let kernel = self.kernel(device, "probe_rows")?;
-        let found_bytes = device.block_threads() / 32 * FOUND_ROWS * (self.form.key_bytes + 8);
-        let shared_bytes = found_bytes + self.queue_bytes(device);
-        let block_rows = u64::from(device.block_threads()) * self.lane_keys() * PROBE_ROUNDS;
-        let bins = match wanted {
-            ProbedKeys::Partitioned(rows, bits) if rows.bin_rows > 0 => Some((rows, *bits)),
-            _ => None,
-        };
-        let bin_blocks = bins.map_or(0, |(rows, _)| rows.bin_rows.div_ceil(block_rows));
-        args.extend([
-            bins.map_or(Arg::Null, |(rows, _)| Arg::Buffer(&rows.offsets)),
-            Arg::U64(bins.map_or(0, |(rows, _)| rows.bin_rows)),
-            Arg::U64(bin_blocks),
-            Arg::Buffer(keys),
-            Arg::Buffer(values),
-            Arg::Buffer(&control),
-        ]);
-        match bins {
-            Some((_, bits)) => {
-                let blocks = u32::try_from(bin_blocks << bits).unwrap_or(u32::MAX);
-                let launch = Launch { blocks, block_threads: device.block_threads(), shared_bytes };
-                device.launch(&kernel, launch, &args)?;
-            }
-            None => device.launch_rows(&kernel, count, self.lane_keys(), shared_bytes, &args)?,
-        }
+        let found_bytes = device.block_threads() / 32
+            * FOUND_ROWS
+            * (self.form.key_bytes + if self.form.value_bytes == 4 { 4 } else { 8 });
+        self.launch_keys(device, &kernel, (count, bins), found_bytes + self.queue_bytes(device), &args)?;
         device.report(&control)
     }
 

@@ -1,6 +1,7 @@
 //! How rows come into a hash table: one by one, or all at once segment by segment; and the table made anew.
 
 use super::buckets::{Buckets, Existing};
+use super::partitioned::ByHash;
 use super::segments::Segments;
 use super::slots::{BucketShape, SlotForm};
 use super::words::{PackMode, PackedRows};
@@ -137,13 +138,13 @@ impl Parts<'_> {
             let seed = seed_of(seed, attempt);
             let rows = RowWords { seed, ..rows.clone() };
             let buckets = self.empty(form, (capacity, Cut::Segments), seed, false)?;
-            let (bits, hash_bits) = (buckets.segments.bits, self.options.hash_bits);
+            let bits = buckets.segments.bits;
+            let by = ByHash { bits, hash_bits: self.options.hash_bits, notes_places: false };
             // Bins first: they save counting. What overflows them, many rows of a key, is partitioned side by side then.
-            let bins =
-                if attempt == 0 { self.device.partition_into_bins(&rows, count, bits, hash_bits)? } else { None };
+            let bins = if attempt == 0 { self.device.partition_into_bins(&rows, count, by)? } else { None };
             let Some(partitioned) = (match bins {
                 Some(bins) => Some(bins),
-                None => self.device.partition(&rows, count, bits, hash_bits)?,
+                None => self.device.partition(&rows, count, by)?,
             }) else {
                 return Ok(None);
             };

@@ -1,18 +1,22 @@
 //! What a hash table is asked: values, presence, counts, all rows of keys; in the order of the keys, or in any.
 
 use arrow::datatypes::DataType;
-use warpjoin_device::Buffer;
+use warpjoin_device::{Buffer, DeviceError};
 
 use super::buckets::{FindOutputs, ProbedKeys};
+use super::device::Report;
 use super::lists::{Matches, counts_of_bits, matches_of_bits};
-use super::segments::probe_bits;
+use super::partitioned::{ByHash, PartitionedWords, find_bits, probe_bits};
 use super::slots::SlotForm;
 use super::words::{PackMode, PackedRows, UnpackedColumn, Word};
 use super::{HashTable, Parts, State, TableKind};
 use crate::column::{ColumnType, Domain};
+use crate::exec::row_words::RowWords;
 use crate::table::ShardColumn;
 use crate::{Error, Result, Table};
 
+/// Up to which few keys find their home bucket full.
+const LOW_LOAD_FACTOR: f64 = 0.7;
 /// Name of the column of row numbers in [`HashTable::retrieve`].
 const ROW_COLUMN: &str = "row";
 
@@ -132,9 +136,52 @@ impl Parts<'_> {
     }
 
     fn find_bits(&self, state: &State, wanted: &PackedRows<'_>, outputs: &FindOutputs<'_>) -> Result<u64> {
-        let seed = state.buckets.seed;
-        let stored = state.stored.row_words(self.layout, seed);
-        Ok(state.buckets.find(self.device, &wanted.row_words(seed), &stored, wanted.rows, outputs)?.rows)
+        let (buckets, device) = (&state.buckets, self.device);
+        let words = wanted.row_words(buckets.seed);
+        let bits = find_bits(device, buckets, wanted.rows, self.options.segment_bytes_max.is_some());
+        let by = ByHash { bits, hash_bits: self.options.hash_bits, notes_places: true };
+        let find =
+            |keys: &PartitionedWords| buckets.find_partitioned(device, keys, wanted.rows, self.rounds(), outputs);
+        match self.by_parts(&words, wanted.rows, by, find) {
+            Ok(Some(report)) => return Ok(report.rows),
+            // In the order of the keys nothing but the answers takes memory.
+            Ok(None) | Err(Error::Device(DeviceError::OutOfDeviceMemory { .. })) => {}
+            Err(error) => return Err(error),
+        }
+        let stored = state.stored.row_words(self.layout, buckets.seed);
+        Ok(buckets.find(device, &words, &stored, wanted.rows, outputs)?.rows)
+    }
+
+    /// Rounds of a block that looks for keys of a bin: few, so that few bins are under way and their parts of the table stay in the
+    /// cache; but keys that have to look further wait for the end of a block.
+    fn rounds(&self) -> u64 {
+        if self.options.load_factor <= LOW_LOAD_FACTOR { 4 } else { 8 }
+    }
+
+    /// Partitions keys, and looks for them so. `None`: with no bits, or where they can't be partitioned.
+    fn by_parts(
+        &self,
+        keys: &RowWords<'_>,
+        count: u64,
+        by: ByHash,
+        search: impl Fn(&PartitionedWords) -> Result<Report>,
+    ) -> Result<Option<Report>> {
+        if by.bits == 0 {
+            return Ok(None);
+        }
+        // Bins first: they save counting. A key that is asked for very often overflows them.
+        for is_binned in [true, false] {
+            let partitioned = match is_binned {
+                true => self.device.partition_into_bins(keys, count, by)?,
+                false => self.device.partition(keys, count, by)?,
+            };
+            let Some(partitioned) = partitioned else { continue };
+            let report = search(&partitioned)?;
+            if !report.is_full {
+                return Ok(Some(report));
+            }
+        }
+        Ok(None)
     }
 
     /// The words of the values of a map, a bit where a key is there, and how many are.
@@ -252,24 +299,12 @@ impl Parts<'_> {
         let bits = probe_bits(device, buckets.bytes(), wanted.rows, self.options.segment_bytes_max.is_some());
         let keys = device.alloc(wanted.rows * u64::from(buckets.form.key_bytes))?;
         let values = device.alloc(wanted.rows * u64::from(buckets.form.value_bytes))?;
-        let hash_bits = self.options.hash_bits;
-        // Bins first: they save counting. A key that is asked for very often overflows them.
-        for is_binned in [true, false] {
-            let partitioned = match (bits, is_binned) {
-                (0, _) => None,
-                (_, true) => device.partition_into_bins(&words, wanted.rows, bits, hash_bits)?,
-                (_, false) => device.partition(&words, wanted.rows, bits, hash_bits)?,
-            };
-            let probed = match &partitioned {
-                Some(partitioned) => ProbedKeys::Partitioned(partitioned, bits),
-                None => ProbedKeys::AsTheyAre(&words),
-            };
-            let report = buckets.probe(device, &probed, wanted.rows, &keys, &values)?;
-            if !report.is_full {
-                return Ok((narrow_words(buckets.form, keys, values), report.rows));
-            }
-        }
-        Err(Error::internal("keys overflow where they lie side by side"))
+        let probe = |probed: &ProbedKeys<'_>| buckets.probe(device, probed, wanted.rows, &keys, &values);
+        let by = ByHash { bits, hash_bits: self.options.hash_bits, notes_places: false };
+        let parts =
+            self.by_parts(&words, wanted.rows, by, |keys| probe(&ProbedKeys::Partitioned(keys, self.rounds())))?;
+        let report = parts.map_or_else(|| probe(&ProbedKeys::AsTheyAre(&words)), Ok)?;
+        Ok((narrow_words(buckets.form, keys, values), report.rows))
     }
 }
 

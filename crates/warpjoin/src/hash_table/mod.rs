@@ -1,7 +1,7 @@
 //! Hash tables on a device, for those who want the table and not a join: maps, multimaps and sets of Arrow rows.
 //!
 //! Owns the tables of the Arrow-native API: their rows as words (`layout`, `words`), slots and buckets
-//! (`slots`, `segments`, `buckets`), rows beside them (`stored`, `lists`). Must not know plans.
+//! (`slots`, `segments`, `buckets`), rows in their order (`partitioned`), rows beside them (`stored`, `lists`). Must not know plans.
 //!
 //! Architecture invariant: words depend on declared types only, so that rows of every table of the same schema
 //! have the same words.
@@ -15,6 +15,7 @@ mod index;
 mod layout;
 mod lists;
 mod lookup;
+mod partitioned;
 mod segments;
 mod slots;
 mod stored;

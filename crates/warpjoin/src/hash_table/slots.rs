@@ -130,7 +130,7 @@ fn table_module(form: SlotForm, shape: BucketShape, hash_bits: u32) -> ModuleSou
     let file = warpjoin_kernels::HASH_TABLE;
     let mut entries = vec!["insert_rows", "find_rows", "erase_rows", "export_slots"];
     if !form.holds_rows() {
-        entries.extend(["build_segments", "claim_rows", "probe_rows"]);
+        entries.extend(["build_segments", "claim_rows", "find_bins", "probe_rows"]);
     }
     let mut defines = Constants { hash_bits, lanes: shape.lanes }.defines();
     defines.extend([

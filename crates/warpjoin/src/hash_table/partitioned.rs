@@ -1,0 +1,283 @@
+//! Rows partitioned by the hash of their keys: so that a segment is built, or a part of a table looked into, at a time.
+
+use warpjoin_device::{Arg, Buffer, Launch};
+
+use super::buckets::{Buckets, FindOutputs};
+use super::device::TableDevice;
+use super::slots::TableModule;
+use crate::Result;
+use crate::codegen::{PARTITION_THREADS_FEW, PARTITION_THREADS_MANY};
+use crate::exec::partition::{
+    PARTITION_BITS_MAX, PassBits, RESTORE, TileLaunch, one_block, partition_launch, pass_entry, pointers,
+};
+use crate::exec::row_words::{RowWords, WordColumn};
+
+/// Keys up to which tiles of a pass are small: there are too few for large ones to fill the device.
+const FEW_ROWS: u64 = 1 << 22;
+/// Threads of a block that moves a small tile.
+const SMALL_TILE_THREADS: u32 = 128;
+/// Most bits of bins: with more, runs get short.
+pub(super) const BIN_BITS_MAX: u32 = 10;
+
+/// The fewest bits that tell `count` partitions apart.
+pub(super) fn bits_for(count: u64) -> u32 {
+    64 - count.max(1).saturating_sub(1).leading_zeros()
+}
+
+/// Bringing back looks at no hash: the module of hashes of all bits has it.
+const RESTORED_HASH_BITS: u32 = 64;
+/// Bytes of a table for each key, up to which the keys meet in its lines often enough.
+const RESTORED_BYTES_PER_KEY: u64 = 32;
+
+/// As [`probe_bits`] for answers in the order of the keys, which have to be brought back. That pays for slots of 8 bytes;
+/// with 16 it costs as much as reading them at random.
+pub(super) fn find_bits(device: &TableDevice, buckets: &Buckets, keys: u64, is_test: bool) -> u32 {
+    if buckets.form.holds_rows() {
+        return 0;
+    }
+    let l2_bytes = device.stream.device().info().l2_bytes.max(1);
+    let bytes = buckets.bytes();
+    let pays = bytes >= l2_bytes && buckets.form.slot_bytes() <= 8 && keys >= bytes / RESTORED_BYTES_PER_KEY;
+    if is_test || pays { probe_bits(device, bytes, keys, is_test) } else { 0 }
+}
+
+/// Share of the L2 cache that a part of a table takes while it is probed.
+const PROBED_SHARE: u64 = 6;
+const PROBE_BITS_MAX: u32 = 8;
+
+/// Bits by which keys are partitioned before they are looked for in a table of `table_bytes`, so that the parts of the
+/// table come into the cache one after the other; 0 where that does not pay.
+pub(super) fn probe_bits(device: &TableDevice, table_bytes: u64, keys: u64, is_test: bool) -> u32 {
+    if is_test {
+        return 3;
+    }
+    let l2_bytes = device.stream.device().info().l2_bytes.max(1);
+    // Fewer keys than lines of the table find little in the cache either way.
+    if table_bytes <= l2_bytes / 2 || keys < table_bytes / 256 {
+        return 0;
+    }
+    bits_for(table_bytes.div_ceil(l2_bytes / PROBED_SHARE)).clamp(1, PROBE_BITS_MAX)
+}
+
+/// Room of a bin beyond the mean, in spreads of the rows of a partition.
+const BIN_SPREADS: f64 = 8.0;
+
+/// Bins begin at a multiple of this: warps put out a bit a row.
+const BIN_ALIGNMENT_ROWS: u64 = 32;
+
+/// How rows are partitioned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ByHash {
+    /// Into 2^bits partitions.
+    pub bits: u32,
+    /// Bits of a hash that are kept.
+    pub hash_bits: u32,
+    /// It is noted where each row goes, so that answers can be brought back; of one pass.
+    pub notes_places: bool,
+}
+
+/// Rows of words by the top bits of their key's hash.
+pub(super) struct PartitionedWords {
+    words: Vec<(Buffer, bool)>,
+    /// Where partitions begin, and where the last one ends (partitions + 1 u32); for bins the rows in each.
+    pub offsets: Buffer,
+    pub bits: u32,
+    /// Room of each partition; 0: they lie side by side.
+    pub bin_rows: u64,
+    /// Places for rows, with room for those that no bin had room for.
+    pub room: u64,
+    /// Of each row, where it went, if that was noted.
+    places: Option<Buffer>,
+}
+
+impl PartitionedWords {
+    pub(super) fn row_words(&self, seed: u64) -> RowWords<'_> {
+        let columns =
+            self.words.iter().map(|(buffer, is_wide)| WordColumn { buffer: Some(buffer), is_wide: *is_wide, bias: 0 });
+        RowWords { columns: columns.collect(), key_masks: vec![u64::MAX], seed, validity: None }
+    }
+}
+
+impl TableDevice {
+    /// Partitions rows, all of which count, with a key of one word, into bins of equal room in one pass: some may be
+    /// overfull, and rows lost then. `None` for more bits than a pass has.
+    pub(super) fn partition_into_bins(
+        &self,
+        rows: &RowWords<'_>,
+        count: u64,
+        by: ByHash,
+    ) -> Result<Option<PartitionedWords>> {
+        let bits = by.bits;
+        let mean = count >> bits;
+        let bin_rows = mean + (BIN_SPREADS * (mean as f64).sqrt()) as u64 + 16;
+        let bin_rows = bin_rows.next_multiple_of(BIN_ALIGNMENT_ROWS);
+        let tile = self.tile(bits, count);
+        if bits > BIN_BITS_MAX
+            || !is_partitionable(rows, count)
+            || (bin_rows << bits) + tile.tile_rows() > u64::from(u32::MAX)
+        {
+            return Ok(None);
+        }
+        let cursors = self.stream.alloc_filled(4 << bits, 0)?;
+        let room = (bin_rows << bits) + tile.tile_rows();
+        let words = self.alloc_words(rows, room)?;
+        let places = self.alloc_places(count, by)?;
+        let pass = Pass { before: 0, bits, cursors: &cursors, firsts: None, bin_rows, places: places.as_ref() };
+        self.move_rows(rows, &words, count, by.hash_bits, pass)?;
+        let words = words.into_iter().zip(rows.columns.iter().map(|column| column.is_wide)).collect();
+        Ok(Some(PartitionedWords { words, offsets: cursors, bits, bin_rows, room, places }))
+    }
+
+    /// The same side by side, in as many passes as needed. `None` for more bits than passes have.
+    pub(super) fn partition(&self, rows: &RowWords<'_>, count: u64, by: ByHash) -> Result<Option<PartitionedWords>> {
+        let (hash_bits, bits) = (by.hash_bits, PassBits::of(by.bits));
+        if by.bits > PARTITION_BITS_MAX || !is_partitionable(rows, count) || (by.notes_places && bits.second > 0) {
+            return Ok(None);
+        }
+        let stream = &self.stream;
+        let partitions = 1u64 << bits.total();
+        let firsts = 1u64 << bits.first;
+        let counts = stream.alloc_filled(partitions * 4, 0)?;
+        self.count_rows(rows, count, bits.total(), hash_bits, &counts)?;
+        let offsets = stream.alloc((partitions + 1) * 4)?;
+        let cursors = stream.alloc(partitions * 4)?;
+        let first_cursors = stream.alloc(firsts * 4)?;
+        let first_offsets = stream.alloc((firsts + 1) * 4)?;
+        let first_tiles = stream.alloc((firsts + 1) * 4)?;
+        let args = [
+            Arg::Buffer(&counts),
+            Arg::U64(bits.first.into()),
+            Arg::U64(bits.second.into()),
+            Arg::U64(self.tile(bits.second, count).tile_rows()),
+            Arg::Buffer(&offsets),
+            Arg::Buffer(&cursors),
+            Arg::Buffer(&first_cursors),
+            Arg::Buffer(&first_offsets),
+            Arg::Buffer(&first_tiles),
+        ];
+        let launch = Launch { shared_bytes: 33 * 4, ..one_block(stream) };
+        self.launch(&self.kernel(TableModule::Partition(hash_bits), "partition_scan")?, launch, &args)?;
+        let mut words = self.alloc_words(rows, count)?;
+        let places = self.alloc_places(count, by)?;
+        let noted = places.as_ref();
+        let pass =
+            Pass { before: 0, bits: bits.first, cursors: &first_cursors, firsts: None, bin_rows: 0, places: noted };
+        self.move_rows(rows, &words, count, hash_bits, pass)?;
+        let is_wide: Vec<bool> = rows.columns.iter().map(|column| column.is_wide).collect();
+        if bits.second > 0 {
+            let moved = self.alloc_words(rows, count)?;
+            let columns = words
+                .iter()
+                .zip(&is_wide)
+                .map(|(buffer, &is_wide)| WordColumn { buffer: Some(buffer), is_wide, bias: 0 })
+                .collect();
+            let from = RowWords { columns, ..rows.clone() };
+            let firsts = Some((&first_offsets, &first_tiles));
+            let pass =
+                Pass { before: bits.first, bits: bits.second, cursors: &cursors, firsts, bin_rows: 0, places: None };
+            self.move_rows(&from, &moved, count, hash_bits, pass)?;
+            words = moved;
+        }
+        let words = words.into_iter().zip(is_wide).collect();
+        Ok(Some(PartitionedWords { words, offsets, bits: by.bits, bin_rows: 0, room: count, places }))
+    }
+
+    /// Brings what was found for partitioned rows back to the rows: `by_place` has values (or places of slots) and bits where
+    /// the rows went.
+    pub(super) fn restore(
+        &self,
+        rows: &PartitionedWords,
+        count: u64,
+        (by_place, is_wide): (&FindOutputs<'_>, bool),
+        by_row: &FindOutputs<'_>,
+    ) -> Result<()> {
+        let tile = self.tile(rows.bits, count);
+        let args = [
+            or_null(rows.places.as_ref()),
+            Arg::U64(count),
+            or_null(by_place.values.or(by_place.places)),
+            Arg::U64(is_wide.into()),
+            or_null(by_place.bits),
+            or_null(by_row.values.or(by_row.places)),
+            or_null(by_row.bits),
+            or_null(by_row.bytes),
+        ];
+        let blocks = u32::try_from(count.div_ceil(tile.tile_rows()).max(1)).unwrap_or(u32::MAX);
+        let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: 0 };
+        self.launch(&self.kernel(TableModule::Partition(RESTORED_HASH_BITS), RESTORE)?, launch, &args)
+    }
+
+    fn alloc_places(&self, count: u64, by: ByHash) -> Result<Option<Buffer>> {
+        Ok(by.notes_places.then(|| self.stream.alloc(count.max(1) * 4)).transpose()?)
+    }
+
+    fn count_rows(&self, rows: &RowWords<'_>, count: u64, bits: u32, hash_bits: u32, counts: &Buffer) -> Result<()> {
+        let info = self.stream.device().info();
+        let mut args = rows.args();
+        args.extend([Arg::U64(count), Arg::U64(bits.into()), Arg::Buffer(counts)]);
+        let block_threads = if self.is_simulated() { 64 } else { PARTITION_THREADS_MANY };
+        let shared_bytes = 4u32 << bits;
+        let resident = if shared_bytes > info.shared_bytes_per_block_max / 2 { 1 } else { 2 };
+        let fill = u64::from(info.multiprocessors * resident);
+        let blocks = count.div_ceil(u64::from(block_threads) * 8).clamp(1, fill) as u32;
+        let kernel = self.kernel(TableModule::Partition(hash_bits), "partition_count")?;
+        self.launch(&kernel, Launch { blocks, block_threads, shared_bytes }, &args)
+    }
+
+    /// The tile of a block that moves rows: the kernel has registers for few threads.
+    fn tile(&self, bits: u32, count: u64) -> TileLaunch {
+        let threads = if count <= FEW_ROWS { SMALL_TILE_THREADS } else { PARTITION_THREADS_FEW };
+        partition_launch(self.stream.device().info(), bits, threads)
+    }
+
+    fn alloc_words(&self, rows: &RowWords<'_>, count: u64) -> Result<Vec<Buffer>> {
+        let alloc = |column: &WordColumn<'_>| Ok(self.stream.alloc(count * if column.is_wide { 8 } else { 4 })?);
+        rows.columns.iter().map(alloc).collect()
+    }
+
+    fn move_rows(&self, from: &RowWords<'_>, to: &[Buffer], count: u64, hash_bits: u32, pass: Pass<'_>) -> Result<()> {
+        let tile = self.tile(pass.bits, count);
+        let (offsets, tiles) = pass.firsts.unzip();
+        let mut args = from.args();
+        args.extend(pointers(to));
+        args.extend([
+            Arg::U64(count),
+            Arg::U64(pass.before.into()),
+            Arg::U64(pass.bits.into()),
+            Arg::Buffer(pass.cursors),
+            offsets.map_or(Arg::Null, Arg::Buffer),
+            tiles.map_or(Arg::Null, Arg::Buffer),
+            Arg::U64(pass.bin_rows),
+            pass.places.map_or(Arg::Null, Arg::Buffer),
+        ]);
+        let extra = if pass.before == 0 { 0 } else { 1u64 << pass.before };
+        let blocks = u32::try_from((count.div_ceil(tile.tile_rows()) + extra).max(1)).unwrap_or(u32::MAX);
+        let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: tile.shared_bytes };
+        let entry = pass_entry(from.columns[0].is_wide, pass.places.is_some());
+        self.launch(&self.kernel(TableModule::Partition(hash_bits), entry)?, launch, &args)
+    }
+}
+
+fn or_null(buffer: Option<&Buffer>) -> Arg<'_> {
+    buffer.map_or(Arg::Null, Arg::Buffer)
+}
+
+/// One pass over rows.
+struct Pass<'a> {
+    /// Bits of the pass before.
+    before: u32,
+    bits: u32,
+    cursors: &'a Buffer,
+    /// Of the partitions of the pass before: where they begin, tiles before each.
+    firsts: Option<(&'a Buffer, &'a Buffer)>,
+    bin_rows: u64,
+    /// Of the rows.
+    places: Option<&'a Buffer>,
+}
+
+/// Rows of a partition are counted in 32 bits, and the last tile may go past them.
+const PARTITION_ROWS_MAX: u64 = u32::MAX as u64 - (1 << 20);
+
+fn is_partitionable(rows: &RowWords<'_>, count: u64) -> bool {
+    rows.validity.is_none() && rows.key_masks.len() == 1 && count <= PARTITION_ROWS_MAX
+}
