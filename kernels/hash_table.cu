@@ -18,7 +18,7 @@
 WJ_DEVICE u64 queue_turns_max(const Buckets& table) { return (u64)QUEUE_KEYS * (table.segment_buckets + 2); }
 
 // Found rows of a warp that are put out together, and room for as many and a warp's next ones.
-constexpr u32 FOUND_BATCH = 512;
+constexpr u32 FOUND_BATCH = 256;
 constexpr u32 FOUND_ROWS = FOUND_BATCH + 32;
 
 // Adds up over the warp, and adds that with one atomic.

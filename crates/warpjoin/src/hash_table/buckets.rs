@@ -11,7 +11,7 @@ use crate::exec::row_words::RowWords;
 use crate::{Error, Result};
 
 /// Found rows of a warp on their way out (`FOUND_ROWS` of `FoundRows`).
-const FOUND_ROWS: u32 = 544;
+const FOUND_ROWS: u32 = 288;
 
 /// Of key 0.
 const SIDE_BYTES: u64 = 16;
