@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
-use warpjoin::exec::{self, Distribution, Materialization};
+use warpjoin::exec::{self, Distribution, JoinOrder, Materialization};
 use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
 use warpjoin::{ExecOptions, QueryMetrics, Session, Table};
@@ -266,6 +266,26 @@ fn kernels_of_late_columns_are_foreseen() {
         assert!(!late(&first).is_empty());
         assert_eq!((first.dry_runs, hot.dry_runs, hot.compiled_modules), (1, 0, 0), "{devices} devices");
     }
+}
+
+/// A build key that is read late, here of the build rows of another join, is as unique as the table's column.
+#[test]
+fn tables_of_late_keys_are_foreseen() {
+    let session = simulated().open(1).expect("a session");
+    let [customer, _] = shop(&session, 300);
+    let keys = || 0..900i64;
+    let order =
+        vec![("o_customer", ints(keys().map(|row| row * 7 % 300))), ("o_key", ints(keys().map(|row| row * 1000)))];
+    let line = vec![("l_order", ints((0..5000).map(|row| row * 17 % 900 * 1000))), ("l_value", ints(0..5000))];
+    let [order, line] = [order, line].map(|columns| table(&session, columns));
+    let bought = join(scan(&order), scan(&customer), (0, 0), JoinKind::Inner, vec![1, 3]);
+    let plan = top(join(bought, scan(&line), (0, 0), JoinKind::Inner, vec![0, 1, 3]), 20);
+    let settings = ExecOptions { join_order: JoinOrder::AsGiven, ..with(Materialization::Late) };
+    let (rows, first) = run(&session, &plan, &settings);
+    let pipelines = pipelines(&first);
+    assert!(pipelines.iter().any(|name| name.contains("Fetch -> BuildRows")), "{pipelines:?}");
+    assert_eq!(first.dry_runs, 1, "{pipelines:?}");
+    assert_eq!(rows, run(&session, &plan, &with(Materialization::Early)).0);
 }
 
 /// What the simulated devices ran, GPUs take too.

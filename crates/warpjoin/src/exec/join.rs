@@ -415,14 +415,15 @@ fn traces(
         {
             traces(inputs, input, column, of_group, holds)
         }
-        PlanKind::Fetch(fetch) if column < fetch.input.schema.fields().len() => {
-            traces(inputs, &fetch.input, column, of_group, holds)
-        }
-        PlanKind::GroupingSets { .. }
-        | PlanKind::Union { .. }
-        | PlanKind::Numbered { .. }
-        | PlanKind::RowNumbers { .. }
-        | PlanKind::Fetch(_)
-        | PlanKind::Window { .. } => false,
+        // As the table's own column, where a row is as seldom read twice.
+        PlanKind::Fetch(fetch) => match column.checked_sub(fetch.input.schema.fields().len()) {
+            None => traces(inputs, &fetch.input, column, of_group, holds),
+            Some(fetched) => {
+                holds(&fetch.table, fetch.columns[fetched]) && traces(inputs, &fetch.input, fetch.row, of_group, holds)
+            }
+        },
+        // The number itself.
+        PlanKind::Numbered { .. } | PlanKind::RowNumbers { .. } => true,
+        PlanKind::GroupingSets { .. } | PlanKind::Union { .. } | PlanKind::Window { .. } => false,
     }
 }
