@@ -5,8 +5,8 @@
 //   times 8, 16 bytes more.
 // insert_rows: inserts rows one by one; claim_rows: the same where no key is there yet, and nobody asks where rows
 //   went; erase_rows: frees the slots of keys.
-// find_rows: finds keys in row order, by probe groups. find_bins: the same where the keys lie partitioned in bins, or side by
-//   side: parts of the table are in the cache meanwhile. probe_rows: puts out what is found in any order.
+// find_rows: finds keys in row order, by probe groups. find_bins: the same for keys in bins, so that a part of the table
+//   is in the cache meanwhile. probe_rows: puts out what is found in any order.
 // export_slots: the keys and values of a table, in any order.
 // Grids: insert, erase and export one row (or slot) a thread, find, erase and probe LANE_KEYS, in a grid stride.
 // Shared besides: QUEUE_KEYS QueuedKey a warp for find, erase and probe; FoundRows a warp before them for probe,

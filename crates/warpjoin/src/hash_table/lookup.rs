@@ -6,12 +6,11 @@ use warpjoin_device::{Buffer, DeviceError};
 use super::buckets::{FindOutputs, ProbedKeys};
 use super::device::Report;
 use super::lists::{Matches, counts_of_bits, matches_of_bits};
-use super::partitioned::{ByHash, PartitionedWords, find_bits, probe_bits};
+use super::partitioned::{ByHash, find_bits, probe_bits};
 use super::slots::SlotForm;
 use super::words::{PackMode, PackedRows, UnpackedColumn, Word};
 use super::{HashTable, Parts, State, TableKind};
 use crate::column::{ColumnType, Domain};
-use crate::exec::row_words::RowWords;
 use crate::table::ShardColumn;
 use crate::{Error, Result, Table};
 
@@ -136,52 +135,37 @@ impl Parts<'_> {
     }
 
     fn find_bits(&self, state: &State, wanted: &PackedRows<'_>, outputs: &FindOutputs<'_>) -> Result<u64> {
-        let (buckets, device) = (&state.buckets, self.device);
-        let words = wanted.row_words(buckets.seed);
-        let bits = find_bits(device, buckets, wanted.rows, self.options.segment_bytes_max.is_some());
-        let by = ByHash { bits, hash_bits: self.options.hash_bits, notes_places: true };
-        let find =
-            |keys: &PartitionedWords| buckets.find_partitioned(device, keys, wanted.rows, self.rounds(), outputs);
-        match self.by_parts(&words, wanted.rows, by, find) {
-            Ok(Some(report)) => return Ok(report.rows),
-            // In the order of the keys nothing but the answers takes memory.
-            Ok(None) | Err(Error::Device(DeviceError::OutOfDeviceMemory { .. })) => {}
+        match self.find_in_bins(state, wanted, outputs) {
+            Ok(Some(report)) if !report.is_full => return Ok(report.rows),
+            // A key that is asked for very often overflows its bin. In the order of the keys it is in the cache all the time, and
+            // nothing but the answers takes memory.
+            Ok(_) | Err(Error::Device(DeviceError::OutOfDeviceMemory { .. })) => {}
             Err(error) => return Err(error),
         }
+        let buckets = &state.buckets;
         let stored = state.stored.row_words(self.layout, buckets.seed);
-        Ok(buckets.find(device, &words, &stored, wanted.rows, outputs)?.rows)
+        Ok(buckets.find(self.device, &wanted.row_words(buckets.seed), &stored, wanted.rows, outputs)?.rows)
+    }
+
+    /// Looks for keys part by part of the table, where that pays.
+    fn find_in_bins(
+        &self,
+        state: &State,
+        wanted: &PackedRows<'_>,
+        outputs: &FindOutputs<'_>,
+    ) -> Result<Option<Report>> {
+        let (buckets, device) = (&state.buckets, self.device);
+        let bits = find_bits(device, buckets, wanted.rows, self.options.segment_bytes_max.is_some());
+        let by = ByHash { bits, hash_bits: self.options.hash_bits, notes_places: true };
+        let words = wanted.row_words(buckets.seed);
+        let keys = if bits > 0 { device.partition_into_bins(&words, wanted.rows, by)? } else { None };
+        keys.map(|keys| buckets.find_partitioned(device, &keys, wanted.rows, self.rounds(), outputs)).transpose()
     }
 
     /// Rounds of a block that looks for keys of a bin: few, so that few bins are under way and their parts of the table stay in the
     /// cache; but keys that have to look further wait for the end of a block.
     fn rounds(&self) -> u64 {
         if self.options.load_factor <= LOW_LOAD_FACTOR { 4 } else { 8 }
-    }
-
-    /// Partitions keys, and looks for them so. `None`: with no bits, or where they can't be partitioned.
-    fn by_parts(
-        &self,
-        keys: &RowWords<'_>,
-        count: u64,
-        by: ByHash,
-        search: impl Fn(&PartitionedWords) -> Result<Report>,
-    ) -> Result<Option<Report>> {
-        if by.bits == 0 {
-            return Ok(None);
-        }
-        // Bins first: they save counting. A key that is asked for very often overflows them.
-        for is_binned in [true, false] {
-            let partitioned = match is_binned {
-                true => self.device.partition_into_bins(keys, count, by)?,
-                false => self.device.partition(keys, count, by)?,
-            };
-            let Some(partitioned) = partitioned else { continue };
-            let report = search(&partitioned)?;
-            if !report.is_full {
-                return Ok(Some(report));
-            }
-        }
-        Ok(None)
     }
 
     /// The words of the values of a map, a bit where a key is there, and how many are.
@@ -301,10 +285,22 @@ impl Parts<'_> {
         let values = device.alloc(wanted.rows * u64::from(buckets.form.value_bytes))?;
         let probe = |probed: &ProbedKeys<'_>| buckets.probe(device, probed, wanted.rows, &keys, &values);
         let by = ByHash { bits, hash_bits: self.options.hash_bits, notes_places: false };
-        let parts =
-            self.by_parts(&words, wanted.rows, by, |keys| probe(&ProbedKeys::Partitioned(keys, self.rounds())))?;
-        let report = parts.map_or_else(|| probe(&ProbedKeys::AsTheyAre(&words)), Ok)?;
-        Ok((narrow_words(buckets.form, keys, values), report.rows))
+        // Bins first: they save counting. A key that is asked for very often overflows them.
+        for is_binned in [true, false] {
+            let partitioned = match (bits, is_binned) {
+                (0, _) => None,
+                (_, true) => device.partition_into_bins(&words, wanted.rows, by)?,
+                (_, false) => device.partition(&words, wanted.rows, by)?,
+            };
+            let report = probe(&match &partitioned {
+                Some(partitioned) => ProbedKeys::Partitioned(partitioned, self.rounds()),
+                None => ProbedKeys::AsTheyAre(&words),
+            })?;
+            if !report.is_full {
+                return Ok((narrow_words(buckets.form, keys, values), report.rows));
+            }
+        }
+        Err(Error::internal("keys overflow where they lie side by side"))
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) struct ByHash {
     pub bits: u32,
     /// Bits of a hash that are kept.
     pub hash_bits: u32,
-    /// It is noted where each row goes, so that answers can be brought back; of one pass.
+    /// It is noted where each row goes, so that answers can be brought back; of rows in bins.
     pub notes_places: bool,
 }
 
@@ -121,7 +121,7 @@ impl TableDevice {
         let cursors = self.stream.alloc_filled(4 << bits, 0)?;
         let room = (bin_rows << bits) + tile.tile_rows();
         let words = self.alloc_words(rows, room)?;
-        let places = self.alloc_places(count, by)?;
+        let places = by.notes_places.then(|| self.stream.alloc(count.max(1) * 4)).transpose()?;
         let pass = Pass { before: 0, bits, cursors: &cursors, firsts: None, bin_rows, places: places.as_ref() };
         self.move_rows(rows, &words, count, by.hash_bits, pass)?;
         let words = words.into_iter().zip(rows.columns.iter().map(|column| column.is_wide)).collect();
@@ -131,7 +131,7 @@ impl TableDevice {
     /// The same side by side, in as many passes as needed. `None` for more bits than passes have.
     pub(super) fn partition(&self, rows: &RowWords<'_>, count: u64, by: ByHash) -> Result<Option<PartitionedWords>> {
         let (hash_bits, bits) = (by.hash_bits, PassBits::of(by.bits));
-        if by.bits > PARTITION_BITS_MAX || !is_partitionable(rows, count) || (by.notes_places && bits.second > 0) {
+        if by.bits > PARTITION_BITS_MAX || !is_partitionable(rows, count) {
             return Ok(None);
         }
         let stream = &self.stream;
@@ -158,10 +158,8 @@ impl TableDevice {
         let launch = Launch { shared_bytes: 33 * 4, ..one_block(stream) };
         self.launch(&self.kernel(TableModule::Partition(hash_bits), "partition_scan")?, launch, &args)?;
         let mut words = self.alloc_words(rows, count)?;
-        let places = self.alloc_places(count, by)?;
-        let noted = places.as_ref();
         let pass =
-            Pass { before: 0, bits: bits.first, cursors: &first_cursors, firsts: None, bin_rows: 0, places: noted };
+            Pass { before: 0, bits: bits.first, cursors: &first_cursors, firsts: None, bin_rows: 0, places: None };
         self.move_rows(rows, &words, count, hash_bits, pass)?;
         let is_wide: Vec<bool> = rows.columns.iter().map(|column| column.is_wide).collect();
         if bits.second > 0 {
@@ -179,7 +177,7 @@ impl TableDevice {
             words = moved;
         }
         let words = words.into_iter().zip(is_wide).collect();
-        Ok(Some(PartitionedWords { words, offsets, bits: by.bits, bin_rows: 0, room: count, places }))
+        Ok(Some(PartitionedWords { words, offsets, bits: by.bits, bin_rows: 0, room: count, places: None }))
     }
 
     /// Brings what was found for partitioned rows back to the rows: `by_place` has values (or places of slots) and bits where
@@ -205,10 +203,6 @@ impl TableDevice {
         let blocks = u32::try_from(count.div_ceil(tile.tile_rows()).max(1)).unwrap_or(u32::MAX);
         let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: 0 };
         self.launch(&self.kernel(TableModule::Partition(RESTORED_HASH_BITS), RESTORE)?, launch, &args)
-    }
-
-    fn alloc_places(&self, count: u64, by: ByHash) -> Result<Option<Buffer>> {
-        Ok(by.notes_places.then(|| self.stream.alloc(count.max(1) * 4)).transpose()?)
     }
 
     fn count_rows(&self, rows: &RowWords<'_>, count: u64, bits: u32, hash_bits: u32, counts: &Buffer) -> Result<()> {
