@@ -17,11 +17,12 @@ use datafusion::prelude::SessionContext;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use warpjoin::plan::Plan;
-use warpjoin_cli::answers::{Answer, RowOrder, Verdict, without_limit};
+use warpjoin_cli::answers::Answer;
 use warpjoin_datafusion::{Placement, WarpjoinExec};
 
 use crate::engine::Engine;
 use crate::runner::describe;
+use crate::verdict::difference;
 use data::TableData;
 
 /// A random query and its tables.
@@ -74,7 +75,7 @@ impl Case {
                 result.rows = Some(expected.rows());
                 result.on_devices = placement.is_on_devices();
                 result.remaining = describe(&placement);
-                result.difference = self.difference(&actual, &expected, &self.session(stock)?).await?;
+                result.difference = difference(&self.session(stock)?, &self.sql, &actual, &expected).await?;
             }
             (Ok(_), Err(error)) => result.difference = Some(format!("an error: {}", error.strip_backtrace())),
             (Err(error), Ok(_)) => {
@@ -83,28 +84,6 @@ impl Case {
             (Err(_), Err(_)) => {}
         }
         Ok(result)
-    }
-
-    /// How answers differ; of rows that tie at a LIMIT, any will do that are in the answer without it.
-    async fn difference(
-        &self,
-        actual: &Answer,
-        expected: &Answer,
-        stock: &SessionContext,
-    ) -> Result<Option<String>, DataFusionError> {
-        let plan = stock.state().create_logical_plan(&self.sql).await?;
-        let order = RowOrder::of(&plan);
-        let mut verdict = actual.compare(expected, &order);
-        if verdict == Verdict::TiesAtLimit {
-            let full = stock.execute_logical_plan(without_limit(&plan)?).await?;
-            let schema = Arc::clone(full.schema().inner());
-            verdict = actual.check_ties(&Answer::new(schema, &full.collect().await?)?, &order);
-        }
-        Ok(match verdict {
-            Verdict::Equal => None,
-            Verdict::Different(difference) => Some(difference),
-            Verdict::TiesAtLimit => Some("rows that tie at the LIMIT were not checked".to_string()),
-        })
     }
 
     /// The tables in words, for a message.
