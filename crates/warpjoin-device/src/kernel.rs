@@ -145,6 +145,13 @@ pub enum Arg<'a> {
     Null,
 }
 
+impl<'a> Arg<'a> {
+    /// The address of a buffer, if there is one.
+    pub fn or_null(buffer: Option<&'a Buffer>) -> Self {
+        buffer.map_or(Self::Null, Self::Buffer)
+    }
+}
+
 impl From<u64> for Arg<'_> {
     fn from(value: u64) -> Self {
         Self::U64(value)

@@ -141,7 +141,7 @@ impl Query<'_> {
                     Arg::U64(self.streams.len() as u64),
                     Arg::Buffer(&counts),
                     Arg::Buffer(&places),
-                    splitters.as_ref().map_or(Arg::Null, Arg::Buffer),
+                    Arg::or_null(splitters.as_ref()),
                     Arg::U64(u64::from(rows.columns[0].layout().width_bytes == 8)),
                 ];
                 stream.launch(&kernels[device], launch(shard.rows, stream, ROUTE_SHARED_BYTES), &args)?;

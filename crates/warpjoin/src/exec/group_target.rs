@@ -193,7 +193,7 @@ impl Query<'_> {
                 Arg::U64(old.slots),
                 Arg::Buffer(&new.shard.rows),
                 Arg::U64(new.slots),
-                new.index.as_ref().map_or(Arg::Null, Arg::Buffer),
+                Arg::or_null(new.index.as_ref()),
                 Arg::U64(new.index_slots),
                 Arg::U64(new.steps_max),
                 Arg::U64(new.grow_steps),

@@ -184,7 +184,7 @@ impl Query<'_> {
                 let args = [
                     Arg::U64(rows.rows),
                     Arg::Buffer(keys),
-                    words.filter(|_| slots.holds_payload).map_or(Arg::Null, Arg::Buffer),
+                    Arg::or_null(words.filter(|_| slots.holds_payload)),
                     Arg::Buffer(&table),
                     Arg::Buffer(&control),
                 ];
@@ -218,7 +218,7 @@ impl Query<'_> {
                     let args = [
                         Arg::U64(rows.rows),
                         Arg::Buffer(keys),
-                        values.map_or(Arg::Null, Arg::Buffer),
+                        Arg::or_null(values),
                         Arg::U64(has_row_numbers),
                         Arg::U64(build.is_set.into()),
                         Arg::U64(slots.key_bits.into()),
@@ -328,7 +328,7 @@ impl Query<'_> {
                 let args = [
                     Arg::U64(rows.rows),
                     Arg::Buffer(keys),
-                    values.map_or(Arg::Null, Arg::Buffer),
+                    Arg::or_null(values),
                     Arg::Buffer(&slots),
                     Arg::U64(windows),
                     Arg::U64(build.steps_max.min(windows)),

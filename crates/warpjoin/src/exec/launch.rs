@@ -255,13 +255,12 @@ struct Binder<'a> {
 impl<'a> Binder<'a> {
     fn arg(&self, binding: &Binding) -> Result<Arg<'a>> {
         let source = &self.relation.source;
-        let buffer = |buffer: Option<&'a Buffer>| buffer.map_or(Arg::Null, Arg::Buffer);
         Ok(match binding {
             Binding::Word(word) => Arg::U64(*word),
             Binding::SourceRows => Arg::U64(source.shard_rows(self.device)),
             Binding::SourceFirstRow => Arg::U64((0..self.device).map(|device| source.shard_rows(device)).sum()),
-            Binding::SourceValues(column) => buffer(source.values(self.device, *column)),
-            Binding::SourceValidity(column) => buffer(source.validity(self.device, *column)),
+            Binding::SourceValues(column) => Arg::or_null(source.values(self.device, *column)),
+            Binding::SourceValidity(column) => Arg::or_null(source.validity(self.device, *column)),
             Binding::SourceGroups | Binding::SourceFinished | Binding::SourceFinishedRows => {
                 let Source::Groups(groups) = source else {
                     return Err(Error::internal("groups of a table"));
@@ -269,7 +268,7 @@ impl<'a> Binder<'a> {
                 let shard = &groups.shards[self.device];
                 match binding {
                     Binding::SourceGroups => Arg::Buffer(&shard.rows),
-                    Binding::SourceFinished => buffer(shard.finished.as_ref().map(|finished| &finished.rows)),
+                    Binding::SourceFinished => Arg::or_null(shard.finished.as_ref().map(|finished| &finished.rows)),
                     _ => Arg::U64(shard.finished.as_ref().map_or(0, |finished| finished.count)),
                 }
             }
@@ -288,15 +287,17 @@ impl<'a> Binder<'a> {
                 let shards = self.relation.fetched[*step].shards();
                 match *part {
                     FetchPart::FirstRow { shard } => Arg::U64(shards[shard].first_row),
-                    FetchPart::Values { shard, column } => buffer(shards[shard].columns[column].values.as_ref()),
-                    FetchPart::Validity { shard, column } => buffer(shards[shard].columns[column].validity.as_ref()),
+                    FetchPart::Values { shard, column } => Arg::or_null(shards[shard].columns[column].values.as_ref()),
+                    FetchPart::Validity { shard, column } => {
+                        Arg::or_null(shards[shard].columns[column].validity.as_ref())
+                    }
                 }
             }
             Binding::LookupValues(number) => Arg::Buffer(&self.lookups[*number].values),
-            Binding::LookupValidity(number) => buffer(self.lookups[*number].validity.as_ref()),
+            Binding::LookupValidity(number) => Arg::or_null(self.lookups[*number].validity.as_ref()),
             Binding::Control => Arg::Buffer(self.control),
-            Binding::OutputValues(column) => buffer(self.output()?.0.columns[*column].values.as_ref()),
-            Binding::OutputValidity(column) => buffer(self.output()?.0.columns[*column].validity.as_ref()),
+            Binding::OutputValues(column) => Arg::or_null(self.output()?.0.columns[*column].values.as_ref()),
+            Binding::OutputValidity(column) => Arg::or_null(self.output()?.0.columns[*column].validity.as_ref()),
             Binding::OutputSlots => {
                 let Target::Slots(slots) = self.target else {
                     return Err(Error::internal("slots where rows are written"));
@@ -350,15 +351,14 @@ impl<'a> Binder<'a> {
     fn join_arg(&self, table: &'a JoinTable, part: JoinPart) -> Arg<'a> {
         let shard = &table.shards[self.device];
         let columns = &table.build.shards[self.device].columns;
-        let buffer = |buffer: Option<&'a Buffer>| buffer.map_or(Arg::Null, Arg::Buffer);
         match part {
             JoinPart::Slots => Arg::Buffer(&shard.slots),
             JoinPart::Windows => Arg::U64(shard.windows),
-            JoinPart::RowList => buffer(shard.row_list.as_ref()),
-            JoinPart::Bounds => buffer(shard.bounds.as_ref()),
-            JoinPart::PayloadWords => buffer(columns.get(1).and_then(|column| column.values.as_ref())),
-            JoinPart::PayloadValues(column) => buffer(columns[1 + column].values.as_ref()),
-            JoinPart::PayloadValidity(column) => buffer(columns[1 + column].validity.as_ref()),
+            JoinPart::RowList => Arg::or_null(shard.row_list.as_ref()),
+            JoinPart::Bounds => Arg::or_null(shard.bounds.as_ref()),
+            JoinPart::PayloadWords => Arg::or_null(columns.get(1).and_then(|column| column.values.as_ref())),
+            JoinPart::PayloadValues(column) => Arg::or_null(columns[1 + column].values.as_ref()),
+            JoinPart::PayloadValidity(column) => Arg::or_null(columns[1 + column].validity.as_ref()),
         }
     }
 
@@ -376,7 +376,7 @@ impl<'a> Binder<'a> {
         Ok(match part {
             GroupPart::Rows => Arg::Buffer(&target.shard.rows),
             GroupPart::Capacity => Arg::U64(target.slots),
-            GroupPart::Index => target.index.as_ref().map_or(Arg::Null, Arg::Buffer),
+            GroupPart::Index => Arg::or_null(target.index.as_ref()),
             GroupPart::IndexSlots => Arg::U64(target.index_slots),
             GroupPart::StepsMax => Arg::U64(target.steps_max),
             GroupPart::GrowSteps => Arg::U64(target.grow_steps),
@@ -385,7 +385,7 @@ impl<'a> Binder<'a> {
             GroupPart::Cursors => Arg::Buffer(&target.cursors),
             GroupPart::ChunkRows => Arg::U64(target.chunk_rows),
             GroupPart::PrefetchSteps => Arg::U64(target.prefetch_steps),
-            GroupPart::Finished => target.finished.as_ref().map_or(Arg::Null, Arg::Buffer),
+            GroupPart::Finished => Arg::or_null(target.finished.as_ref()),
             GroupPart::FinishedRows => Arg::U64(target.finished_rows),
         })
     }

@@ -348,7 +348,7 @@ pub(crate) fn row_words<'a>(shape: &RowShape, words: &'a [Buffer]) -> Vec<Arg<'a
 }
 
 pub(crate) fn pointers(words: &[Buffer]) -> Vec<Arg<'_>> {
-    (0..ROW_WORDS_MAX).map(|index| words.get(index).map_or(Arg::Null, Arg::Buffer)).collect()
+    (0..ROW_WORDS_MAX).map(|index| Arg::or_null(words.get(index))).collect()
 }
 
 pub(crate) fn partition_module(hash_bits: u32) -> ModuleSource {

@@ -31,12 +31,12 @@ impl<'a> RowWords<'a> {
         let mut pad = |of: &dyn Fn(&WordColumn<'a>) -> Arg<'a>| {
             args.extend((0..ROW_WORDS_MAX).map(|index| self.columns.get(index).map_or(Arg::Null, of)));
         };
-        pad(&|column| column.buffer.map_or(Arg::Null, Arg::Buffer));
+        pad(&|column| Arg::or_null(column.buffer));
         pad(&|column| Arg::U64(column.is_wide.into()));
         pad(&|column| Arg::U64(column.bias));
         args.extend((0..ROW_WORDS_MAX).map(|index| Arg::U64(self.key_masks.get(index).copied().unwrap_or(0))));
         args.extend([Arg::U64(self.key_masks.len() as u64), Arg::U64(self.columns.len() as u64), Arg::U64(self.seed)]);
-        args.push(self.validity.map_or(Arg::Null, Arg::Buffer));
+        args.push(Arg::or_null(self.validity));
         args
     }
 }

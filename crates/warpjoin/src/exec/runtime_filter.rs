@@ -169,7 +169,7 @@ impl Query<'_> {
                     Arg::Buffer(keys),
                     Arg::Buffer(&words),
                     Arg::U64(count),
-                    bounds.as_ref().map_or(Arg::Null, Arg::Buffer),
+                    Arg::or_null(bounds.as_ref()),
                 ];
                 stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
                 self.metrics.launches += 1;

@@ -109,10 +109,6 @@ pub(super) struct Moved<'a> {
     pub sorted_values: Option<&'a Buffer>,
 }
 
-fn buffer(buffer: Option<&Buffer>) -> Arg<'_> {
-    buffer.map_or(Arg::Null, Arg::Buffer)
-}
-
 /// Rows up to the last one wanted, on their way.
 pub(super) struct TopK {
     pub numbers: Buffer,
@@ -227,15 +223,15 @@ impl SortLaunches<'_> {
                 launch,
                 &[
                     Arg::Buffer(keys.as_ref().unwrap_or(word.buffer)),
-                    buffer(values.as_ref().or(moved.values)),
+                    Arg::or_null(values.as_ref().or(moved.values)),
                     Arg::U64(rows),
                     Arg::U64(shift.into()),
                     Arg::U64(digit_bits.min(word.bits - shift.min(word.bits)).into()),
                     Arg::BufferAt(&sums, u64::from(pass) * digits * 8),
                     Arg::BufferAt(&published, u64::from(pass) * published_bytes),
                     Arg::BufferAt(&sums, finished + 8 + u64::from(pass) * 8),
-                    buffer(if is_last { moved.sorted_keys } else { next_keys.as_ref() }),
-                    buffer(if is_last { moved.sorted_values } else { next_values.as_ref() }),
+                    Arg::or_null(if is_last { moved.sorted_keys } else { next_keys.as_ref() }),
+                    Arg::or_null(if is_last { moved.sorted_values } else { next_values.as_ref() }),
                     Arg::Buffer(self.control),
                 ],
             )?;
@@ -257,12 +253,7 @@ impl SortLaunches<'_> {
             return Ok(());
         }
         for columns in columns.chunks(GATHER_COLUMNS) {
-            let mut args = vec![
-                numbers.map_or(Arg::Null, Arg::Buffer),
-                Arg::U64(first),
-                Arg::U64(rows),
-                Arg::U64(columns.len() as u64),
-            ];
+            let mut args = vec![Arg::or_null(numbers), Arg::U64(first), Arg::U64(rows), Arg::U64(columns.len() as u64)];
             let at = |index: usize| columns.get(index);
             args.extend((0..GATHER_COLUMNS).map(|index| at(index).map_or(Arg::Null, |column| Arg::Buffer(column.0))));
             args.extend((0..GATHER_COLUMNS).map(|index| at(index).map_or(Arg::Null, |column| Arg::Buffer(column.1))));
@@ -331,7 +322,7 @@ impl SortLaunches<'_> {
         args.extend((0..SORT_FEW_WORDS).map(|i| Arg::U64(at(i).is_some_and(|word| word.width_bytes() == 8).into())));
         args.extend([
             Arg::U64(words.len() as u64),
-            numbers.map_or(Arg::Null, Arg::Buffer),
+            Arg::or_null(numbers),
             Arg::U64(rows),
             Arg::U64(slots),
             Arg::Buffer(&order),

@@ -152,18 +152,14 @@ impl<'a> Values<'a> {
     /// As kernels take them, for an operation on them.
     pub(super) fn args(&self, flip: u64) -> [Arg<'a>; 6] {
         [
-            buffer(self.values),
-            buffer(self.validity),
+            Arg::or_null(self.values),
+            Arg::or_null(self.validity),
             Arg::U64(self.kind),
             Arg::U64(self.width_bytes),
             Arg::U64(self.base as u64),
             Arg::U64(flip),
         ]
     }
-}
-
-pub(super) fn buffer(buffer: Option<&Buffer>) -> Arg<'_> {
-    buffer.map_or(Arg::Null, Arg::Buffer)
 }
 
 impl WindowLaunches<'_> {
@@ -282,7 +278,7 @@ impl WindowLaunches<'_> {
         ];
         args.extend(bound(frame.frame.start));
         args.extend(bound(frame.frame.end));
-        args.extend([buffer(frame.starts), buffer(frame.ends)]);
+        args.extend([Arg::or_null(frame.starts), Arg::or_null(frame.ends)]);
         args
     }
 
@@ -297,7 +293,7 @@ impl WindowLaunches<'_> {
     ) -> Result<()> {
         let mut args = self.rows_and_frame(bounds, frame);
         let number = if place == kind::FOUND { offset(number) } else { Arg::U64(number as u64) };
-        args.extend([Arg::U64(place), number, buffer(counts), Arg::Buffer(out)]);
+        args.extend([Arg::U64(place), number, Arg::or_null(counts), Arg::Buffer(out)]);
         self.stride("window_place", &args)
     }
 
@@ -312,18 +308,18 @@ impl WindowLaunches<'_> {
         args.extend([
             Arg::U64(fold.form),
             Arg::U64(fold.period_rows),
-            buffer(fold.forward),
-            buffer(fold.backward),
-            buffer(fold.counts),
+            Arg::or_null(fold.forward),
+            Arg::or_null(fold.backward),
+            Arg::or_null(fold.counts),
             Arg::U64(fold.values.kind),
             Arg::U64(fold.width_bytes),
             Arg::U64(fold.base as u64),
             Arg::U64(fold.op.flip()),
-            buffer(out),
+            Arg::or_null(out),
             Arg::Buffer(validity),
         ]);
         args.extend(fold.values.args(fold.op.flip()));
-        args.push(buffer(fold.totals));
+        args.push(Arg::or_null(fold.totals));
         self.stride(fold.op.entries().1, &args)
     }
 
@@ -340,10 +336,10 @@ impl WindowLaunches<'_> {
             Arg::U64(which),
             offset(number),
             Arg::U64(values.width_bytes),
-            buffer(values.values),
-            buffer(values.validity),
-            buffer(counts),
-            buffer(out),
+            Arg::or_null(values.values),
+            Arg::or_null(values.validity),
+            Arg::or_null(counts),
+            Arg::or_null(out),
             Arg::Buffer(validity),
         ]);
         self.stride("window_value", &args)

@@ -63,7 +63,7 @@ struct Bins<'a> {
 impl<'a> Bins<'a> {
     fn args(bins: Option<Self>) -> [Arg<'a>; 3] {
         [
-            bins.map_or(Arg::Null, |bins| Arg::Buffer(bins.rows)),
+            Arg::or_null(bins.map(|bins| bins.rows)),
             Arg::U64(bins.map_or(0, |bins| bins.room)),
             Arg::U64(bins.map_or(0, |bins| bins.blocks_each)),
         ]
@@ -174,7 +174,7 @@ impl Buckets {
             Arg::U64(count),
             Arg::U64((existing == Existing::Assign).into()),
             Arg::Buffer(&control),
-            places.map_or(Arg::Null, Arg::Buffer),
+            Arg::or_null(places),
         ]);
         let claims = is_empty && places.is_none() && !self.form.holds_rows();
         let kernel = self.kernel(device, if claims { "claim_rows" } else { "insert_rows" })?;
@@ -264,9 +264,9 @@ impl Buckets {
         args.extend(wanted.args());
         args.extend([
             Arg::U64(count),
-            outputs.places.or(outputs.values).map_or(Arg::Null, Arg::Buffer),
-            outputs.bits.map_or(Arg::Null, Arg::Buffer),
-            outputs.bytes.map_or(Arg::Null, Arg::Buffer),
+            Arg::or_null(outputs.places.or(outputs.values)),
+            Arg::or_null(outputs.bits),
+            Arg::or_null(outputs.bytes),
             Arg::U64(outputs.places.is_some().into()),
             Arg::Buffer(control),
         ]);
@@ -316,9 +316,9 @@ impl Buckets {
         args.extend(Bins::args(bins));
         args.extend([Arg::Buffer(keys), Arg::Buffer(values), Arg::Buffer(&control)]);
         let kernel = self.kernel(device, "probe_rows")?;
-        let found_bytes = device.block_threads() / 32
-            * FOUND_ROWS
-            * (self.form.key_bytes + if self.form.value_bytes == 4 { 4 } else { 8 });
+        // A value on its way (`ValueWord`).
+        let value_bytes = if self.form.value_bytes == 4 { 4 } else { 8 };
+        let found_bytes = device.block_threads() / 32 * FOUND_ROWS * (self.form.key_bytes + value_bytes);
         self.launch_keys(device, &kernel, (count, bins), found_bytes + self.queue_bytes(device), &args)?;
         device.report(&control)
     }
@@ -359,7 +359,7 @@ impl Buckets {
         args.extend([
             Arg::U64(places),
             Arg::U64(len),
-            keys.as_ref().map_or(Arg::Null, Arg::Buffer),
+            Arg::or_null(keys.as_ref()),
             Arg::Buffer(&values),
             Arg::Buffer(&control),
         ]);

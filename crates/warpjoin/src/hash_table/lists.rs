@@ -136,10 +136,10 @@ fn count_rows(
     let args = [
         lists.map_or(Arg::Null, |(places, _)| Arg::Buffer(places)),
         lists.map_or(Arg::Null, |(_, lists)| Arg::Buffer(&lists.lists)),
-        found.map_or(Arg::Null, Arg::Buffer),
+        Arg::or_null(found),
         Arg::U64(wanted),
-        counts.map_or(Arg::Null, Arg::Buffer),
-        flags.map_or(Arg::Null, Arg::Buffer),
+        Arg::or_null(counts),
+        Arg::or_null(flags),
     ];
     device.launch_rows(&kernel(device, "count_rows")?, wanted, 4, 0, &args)
 }
@@ -169,7 +169,7 @@ fn emit(device: &TableDevice, counts: &Buffer, wanted: u64, lists: Option<(&Buff
         lists.map_or(Arg::Null, |(_, lists)| Arg::Buffer(&lists.row_list)),
         Arg::U64(count),
         Arg::Buffer(&wanted_rows),
-        stored_rows.as_ref().map_or(Arg::Null, Arg::Buffer),
+        Arg::or_null(stored_rows.as_ref()),
     ];
     device.launch_rows(&kernel(device, "emit_matches")?, count, TILE_EACH, 16, &args)?;
     stream.synchronize()?;

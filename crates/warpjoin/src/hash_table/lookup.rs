@@ -6,7 +6,7 @@ use warpjoin_device::{Buffer, DeviceError};
 use super::buckets::{FindOutputs, ProbedKeys};
 use super::device::Report;
 use super::lists::{Matches, counts_of_bits, matches_of_bits};
-use super::partitioned::{ByHash, find_bits, probe_bits};
+use super::partitioned::{ByHash, probe_bits, restored_bits};
 use super::slots::SlotForm;
 use super::words::{PackMode, PackedRows, UnpackedColumn, Word};
 use super::{HashTable, Parts, State, TableKind};
@@ -155,15 +155,17 @@ impl Parts<'_> {
         outputs: &FindOutputs<'_>,
     ) -> Result<Option<Report>> {
         let (buckets, device) = (&state.buckets, self.device);
-        let bits = find_bits(device, buckets, wanted.rows, self.options.segment_bytes_max.is_some());
+        let bits = restored_bits(device, buckets, wanted.rows, self.options.segment_bytes_max.is_some());
+        if bits == 0 {
+            return Ok(None);
+        }
         let by = ByHash { bits, hash_bits: self.options.hash_bits, notes_places: true };
-        let words = wanted.row_words(buckets.seed);
-        let keys = if bits > 0 { device.partition_into_bins(&words, wanted.rows, by)? } else { None };
+        let keys = device.partition_into_bins(&wanted.row_words(buckets.seed), wanted.rows, by)?;
         keys.map(|keys| buckets.find_partitioned(device, &keys, wanted.rows, self.rounds(), outputs)).transpose()
     }
 
-    /// Rounds of a block that looks for keys of a bin: few, so that few bins are under way and their parts of the table stay in the
-    /// cache; but keys that have to look further wait for the end of a block.
+    /// Rounds of a block that looks for keys of a bin: few, so that few bins are under way and their parts of the table stay
+    /// in the cache; but keys that have to look further wait for the end of a block.
     fn rounds(&self) -> u64 {
         if self.options.load_factor <= LOW_LOAD_FACTOR { 4 } else { 8 }
     }

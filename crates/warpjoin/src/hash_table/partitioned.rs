@@ -31,7 +31,7 @@ const RESTORED_BYTES_PER_KEY: u64 = 32;
 
 /// As [`probe_bits`] for answers in the order of the keys, which have to be brought back. That pays for slots of 8 bytes;
 /// with 16 it costs as much as reading them at random.
-pub(super) fn find_bits(device: &TableDevice, buckets: &Buckets, keys: u64, is_test: bool) -> u32 {
+pub(super) fn restored_bits(device: &TableDevice, buckets: &Buckets, keys: u64, is_test: bool) -> u32 {
     if buckets.form.holds_rows() {
         return 0;
     }
@@ -191,14 +191,14 @@ impl TableDevice {
     ) -> Result<()> {
         let tile = self.tile(rows.bits, count);
         let args = [
-            or_null(rows.places.as_ref()),
+            Arg::or_null(rows.places.as_ref()),
             Arg::U64(count),
-            or_null(by_place.values.or(by_place.places)),
+            Arg::or_null(by_place.values.or(by_place.places)),
             Arg::U64(is_wide.into()),
-            or_null(by_place.bits),
-            or_null(by_row.values.or(by_row.places)),
-            or_null(by_row.bits),
-            or_null(by_row.bytes),
+            Arg::or_null(by_place.bits),
+            Arg::or_null(by_row.values.or(by_row.places)),
+            Arg::or_null(by_row.bits),
+            Arg::or_null(by_row.bytes),
         ];
         let blocks = u32::try_from(count.div_ceil(tile.tile_rows()).max(1)).unwrap_or(u32::MAX);
         let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: 0 };
@@ -239,10 +239,10 @@ impl TableDevice {
             Arg::U64(pass.before.into()),
             Arg::U64(pass.bits.into()),
             Arg::Buffer(pass.cursors),
-            offsets.map_or(Arg::Null, Arg::Buffer),
-            tiles.map_or(Arg::Null, Arg::Buffer),
+            Arg::or_null(offsets),
+            Arg::or_null(tiles),
             Arg::U64(pass.bin_rows),
-            pass.places.map_or(Arg::Null, Arg::Buffer),
+            Arg::or_null(pass.places),
         ]);
         let extra = if pass.before == 0 { 0 } else { 1u64 << pass.before };
         let blocks = u32::try_from((count.div_ceil(tile.tile_rows()) + extra).max(1)).unwrap_or(u32::MAX);
@@ -250,10 +250,6 @@ impl TableDevice {
         let entry = pass_entry(from.columns[0].is_wide, pass.places.is_some());
         self.launch(&self.kernel(TableModule::Partition(hash_bits), entry)?, launch, &args)
     }
-}
-
-fn or_null(buffer: Option<&Buffer>) -> Arg<'_> {
-    buffer.map_or(Arg::Null, Arg::Buffer)
 }
 
 /// One pass over rows.

@@ -129,10 +129,10 @@ impl TableDevice {
         }
         args.resize(FIELDS_MAX * PACK_FIELD_ARGS, Arg::Null);
         args.push(Arg::U64(fields.len() as u64));
-        args.extend((0..ROW_WORDS_MAX).map(|word| made.get(word).map_or(Arg::Null, Arg::Buffer)));
+        args.extend((0..ROW_WORDS_MAX).map(|word| Arg::or_null(made.get(word))));
         args.extend((0..ROW_WORDS_MAX).map(|word| Arg::U64((word < words && layout.is_wide(word)).into())));
         args.extend([Arg::U64(words as u64), Arg::U64(rows), Arg::U64((mode == PackMode::Compact).into())]);
-        args.extend([validity.as_ref().map_or(Arg::Null, Arg::Buffer), Arg::Buffer(&control)]);
+        args.extend([Arg::or_null(validity.as_ref()), Arg::Buffer(&control)]);
         let kernel = self.kernel(TableModule::Words, "pack_rows")?;
         self.launch_rows(&kernel, rows, 1, RESERVATION_BYTES, &args)?;
         let rows = if mode == PackMode::Compact { self.report(&control)?.rows } else { rows };
@@ -181,8 +181,7 @@ impl TableDevice {
             }
             let control = self.control()?;
             let values = (width > 0 && rows > 0).then(|| self.alloc(rows * width)).transpose()?;
-            let word =
-                |index: usize| words.get(index).and_then(|word| word.buffer.as_ref()).map_or(Arg::Null, Arg::Buffer);
+            let word = |index: usize| Arg::or_null(words.get(index).and_then(|word| word.buffer.as_ref()));
             let bias = field.min.wrapping_sub(layout_of_column.base);
             let (null_word, null_bit) = field.null.unwrap_or((0, 0));
             let args = [
@@ -199,8 +198,8 @@ impl TableDevice {
                 found.map_or(Arg::Null, |(found, _)| Arg::Buffer(found)),
                 Arg::U64(rows),
                 Arg::U64(width),
-                values.as_ref().map_or(Arg::Null, Arg::Buffer),
-                validity.as_ref().map_or(Arg::Null, Arg::Buffer),
+                Arg::or_null(values.as_ref()),
+                Arg::or_null(validity.as_ref()),
                 Arg::Buffer(&control),
             ];
             self.launch_rows(&kernel, rows, 1, 0, &args)?;
@@ -325,8 +324,8 @@ fn pack_field<'a>(
     let bias = bias_of(field, stored);
     let (null_word, null_bit) = field.null.map_or((0, 64), |(word, bit)| (word as u64, u64::from(bit)));
     [
-        column.values.as_ref().map_or(Arg::Null, Arg::Buffer),
-        column.validity.as_ref().map_or(Arg::Null, Arg::Buffer),
+        Arg::or_null(column.values.as_ref()),
+        Arg::or_null(column.validity.as_ref()),
         Arg::U64(if column.values.is_some() { stored.width_bytes.into() } else { 0 }),
         Arg::U64(bias as u64),
         Arg::U64((bias >> 64) as u64),
