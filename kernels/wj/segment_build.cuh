@@ -22,7 +22,7 @@ struct SegmentBuild {
     u32* filled;    // a bucket: rows that wanted to be there
     u32* passed;    // a byte a bucket
     u32* late;      // rows whose home bucket was full
-    u32* next;      // a late row: 1 + the next one of the same home bucket, or 0
+    u32* next;      // a late row: 1 + the next one of the same home bucket, LAST_LATE or 0
     u32 late_max;
     u32* counters;  // late rows, keys
 };
@@ -212,6 +212,9 @@ WJ_UNROLL
     return false;
 }
 
+// Behind the last late row of a bucket. The thread that has this row owns the bucket.
+constexpr u32 LAST_LATE = 0xffffffff;
+
 // Brings the late rows in, those of a bucket by one thread. All threads call it.
 WJ_DEVICE void place_all_late(const BuildParams& p, const SegmentBuild& build, u32 buckets, u32 late, u32& keys) {
     for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) build.filled[bucket] = 0;
@@ -219,23 +222,27 @@ WJ_DEVICE void place_all_late(const BuildParams& p, const SegmentBuild& build, u
     for (u32 index = threadIdx.x; index < late; index += blockDim.x) {
         const KeyWord key = (KeyWord)load_key(p.rows, build.late[index]);
         const u32 home = bucket_in_segment(p.table, hash_of(p.table, key), 0);
-        build.next[index] = atomicExch(&build.filled[home], index + 1);
+        const u32 other = atomicExch(&build.filled[home], index + 1);
+        build.next[index] = other == 0 ? LAST_LATE : other;
     }
     __syncthreads();
-    for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) {
-        u32 link = build.filled[bucket];
+    for (u32 last = threadIdx.x; last < late; last += blockDim.x) {
+        // What others write here is never LAST_LATE.
+        if (load_relaxed(&build.next[last]) != LAST_LATE) continue;
+        const u32 home = bucket_in_segment(p.table, hash_of(p.table, (KeyWord)load_key(p.rows, build.late[last])), 0);
+        u32 link = build.filled[home];
         // Those that find no place are linked anew.
         u32 homeless = 0;
-        for (u32 turn = 0; turn < late && link != 0; ++turn) {
+        for (u32 turn = 0; turn < late && link != LAST_LATE; ++turn) {
             const u32 index = link - 1;
             const u32 row = build.late[index];
             link = build.next[index];
             const u64 value = WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
-            if (place_late(p, build, bucket, (KeyWord)load_key(p.rows, row), value, keys)) continue;
+            if (place_late(p, build, home, (KeyWord)load_key(p.rows, row), value, keys)) continue;
             build.next[index] = homeless;
             homeless = index + 1;
         }
-        build.filled[bucket] = homeless;
+        build.filled[home] = homeless;
     }
     __syncthreads();
     for (u32 bucket = threadIdx.x; bucket < buckets; bucket += blockDim.x) {

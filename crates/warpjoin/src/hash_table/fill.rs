@@ -13,9 +13,8 @@ use crate::{Error, Result, Table};
 const BUILD_ROWS_MIN: u64 = 1 << 16;
 /// The same where tests ask for small segments.
 const BUILD_ROWS_MIN_TEST: u64 = 32;
-/// Share of L2 up to which a table with room is filled row by row all the same: claims there cost less than launches.
-const INSERTED_L2_SHARE: f64 = 0.4;
-const INSERTED_LOAD_FACTOR_MAX: f64 = 0.7;
+/// Room for so many times the rows up to which they are: all of the table is written then.
+const BUILT_CAPACITY_MAX: u64 = 32;
 /// Tries of other seeds, and of more room, before a table that stays full is an error.
 pub(super) const TRIES_MAX: u32 = 16;
 /// Tries with other seeds before more room.
@@ -103,10 +102,7 @@ impl Parts<'_> {
         if self.options.segment_bytes_max.is_some() {
             return rows >= BUILD_ROWS_MIN_TEST;
         }
-        let capacity = self.capacity_of(buckets).max(rows) as f64;
-        let bytes = capacity / self.options.load_factor * f64::from(buckets.form.slot_bytes());
-        let is_cached = bytes <= self.device.stream.device().info().l2_bytes as f64 * INSERTED_L2_SHARE;
-        rows >= BUILD_ROWS_MIN && !(is_cached && self.options.load_factor <= INSERTED_LOAD_FACTOR_MAX)
+        rows >= BUILD_ROWS_MIN && rows >= self.capacity_of(buckets) / BUILT_CAPACITY_MAX
     }
 
     /// Fills an empty table segment by segment. `None` if that can't be.

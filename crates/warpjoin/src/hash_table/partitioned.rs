@@ -6,16 +6,15 @@ use super::buckets::{Buckets, FindOutputs};
 use super::device::TableDevice;
 use super::slots::TableModule;
 use crate::Result;
-use crate::codegen::{PARTITION_THREADS_FEW, PARTITION_THREADS_MANY};
+use crate::codegen::{PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY};
 use crate::exec::partition::{
     PARTITION_BITS_MAX, PassBits, RESTORE, TileLaunch, one_block, partition_launch, pass_entry, pointers,
 };
 use crate::exec::row_words::{RowWords, WordColumn};
 
-/// Keys up to which tiles of a pass are small: there are too few for large ones to fill the device.
-const FEW_ROWS: u64 = 1 << 22;
-/// Threads of a block that moves a small tile.
-const SMALL_TILE_THREADS: u32 = 128;
+/// Threads of a block that moves a tile: the first ones that leave tiles for so large a part of the multiprocessors.
+const TILE_THREADS: [u32; 3] = [PARTITION_THREADS_FEW, 256, 128];
+const FILLED_SHARE: f64 = 0.9;
 /// Most bits of bins: with more, runs get short.
 pub(super) const BIN_BITS_MAX: u32 = 10;
 
@@ -220,8 +219,11 @@ impl TableDevice {
 
     /// The tile of a block that moves rows: the kernel has registers for few threads.
     fn tile(&self, bits: u32, count: u64) -> TileLaunch {
-        let threads = if count <= FEW_ROWS { SMALL_TILE_THREADS } else { PARTITION_THREADS_FEW };
-        partition_launch(self.stream.device().info(), bits, threads)
+        let info = self.stream.device().info();
+        let tiles = |threads: u32| count.div_ceil(u64::from(threads * PARTITION_ITEMS));
+        let fills = |threads: &u32| tiles(*threads) as f64 >= f64::from(info.multiprocessors) * FILLED_SHARE;
+        let threads = TILE_THREADS.into_iter().find(fills).unwrap_or(TILE_THREADS[2]);
+        partition_launch(info, bits, threads)
     }
 
     fn alloc_words(&self, rows: &RowWords<'_>, count: u64) -> Result<Vec<Buffer>> {

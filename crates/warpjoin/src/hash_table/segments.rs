@@ -98,9 +98,11 @@ fn chosen_bits(
         let fits = |bits: &u32| *bits <= PARTITION_BITS_MAX && keys >> bits >= spread_keys;
         (bits_of(most_bytes)..=wanted).rev().find(fits)
     };
+    // Bins take one pass, which long runs make cheaper: no more segments than are built at once, two a multiprocessor, unless
+    // they would be too large.
+    let bins = bits_of(most_bytes(2)).max((u64::from(info.multiprocessors) * 2).ilog2());
     match (chosen(4), chosen(2)) {
-        // Bins take one pass.
-        (Some(fine), Some(coarse)) if coarse <= BIN_BITS_MAX && fine > BIN_BITS_MAX => coarse,
+        (_, Some(coarse)) if coarse.min(bins) <= BIN_BITS_MAX => coarse.min(bins),
         (fine, coarse) => fine.or(coarse).or_else(|| chosen(1)).unwrap_or_else(|| bits_of(most_bytes(1))),
     }
 }
