@@ -30,6 +30,7 @@ mod rule;
 mod runtime;
 mod scan;
 mod statistics;
+mod subqueries;
 mod template;
 mod thread;
 mod translate;

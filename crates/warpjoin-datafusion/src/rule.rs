@@ -15,6 +15,7 @@ use crate::exec::WarpjoinExec;
 use crate::matcher::{Closed, Declined, Matcher, may_start_part};
 use crate::provider::no_device;
 use crate::runtime::WarpjoinRuntime;
+use crate::subqueries;
 
 /// Replaces every maximal part of a plan that devices can run, and that holds at least one join or aggregate, or a sort of
 /// a resident table, by a [`WarpjoinExec`].
@@ -52,7 +53,7 @@ impl PhysicalOptimizerRule for WarpjoinRule {
         for Declined { node, reason, .. } in &declined {
             log::debug!("{} stays on the CPU: {reason}", node.name());
         }
-        Ok(rewritten)
+        subqueries::share(rewritten)
     }
 
     fn name(&self) -> &str {

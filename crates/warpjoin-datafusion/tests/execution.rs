@@ -12,7 +12,8 @@ use datafusion::arrow::array::{Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::collect;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use warpjoin::Session;
@@ -311,6 +312,82 @@ async fn a_plan_can_be_executed_twice() {
     for _ in 0..2 {
         let batches = datafusion::physical_plan::collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
         assert_eq!(rows(&batches, true), expected);
+    }
+}
+
+/// Q15's shape: the best of groups, which the subquery has made.
+const BEST_SUPPLIER: &str = "with revenue as (select l_suppkey, sum(l_extendedprice) as total from lineitem \
+     where l_shipdate >= date '1996-01-01' group by l_suppkey) \
+     select s_suppkey, total from supplier join revenue on s_suppkey = l_suppkey \
+     where total = (select max(total) from revenue) order by s_suppkey";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_subquery_and_its_query_group_is_grouped_once() {
+    let expected = expected();
+    let answer = rows(&run(&expected, BEST_SUPPLIER).await.0, true);
+    for devices in [1, 2, 3] {
+        let context = resident(devices).await;
+        let session = session_of(&context).unwrap();
+        let used = || session.devices().iter().map(|device| device.memory().used_bytes()).sum::<u64>();
+        let before = used();
+        let plan = physical(&context, BEST_SUPPLIER).await;
+        let text = shown(&plan);
+        assert!(
+            text.contains("Shared: kept by a subquery") && text.contains("Shared: kept for the plan above"),
+            "{text}"
+        );
+        let lineitem_reads = |plan: &Arc<dyn ExecutionPlan>| {
+            let parts = Placement::of(plan).device;
+            let pipelines = parts.iter().flat_map(|part| &part.metrics.as_ref().unwrap().pipelines);
+            pipelines.filter(|pipeline| pipeline.rows_in > 50_000).count()
+        };
+        let collected = collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
+        assert_eq!(rows(&collected, true), answer);
+        assert_eq!(lineitem_reads(&plan), 1, "{}", shown(&plan));
+        wait_until("what the subquery left is released", || used() == before).await;
+        // DataFusion runs the subquery of a plan once: now the groups are made by the query.
+        let collected = collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
+        assert_eq!(rows(&collected, true), answer);
+        // Another set of nodes over the same plans.
+        let again = reset_plan_states(plan).unwrap();
+        let collected = collect(Arc::clone(&again), context.task_ctx()).await.unwrap();
+        assert_eq!(rows(&collected, true), answer);
+        assert_eq!(lineitem_reads(&again), 1, "{}", shown(&again));
+        drop(again);
+        wait_until("nothing is left behind", || used() == before).await;
+    }
+}
+
+/// What is not quite the same is not shared; several subqueries, and a query that uses its groups twice, are.
+#[tokio::test(flavor = "multi_thread")]
+async fn subqueries_share_what_is_equal_only() {
+    let (expected, context) = (expected(), resident(2).await);
+    let revenue = |condition: &str| {
+        format!("(select l_suppkey, sum(l_extendedprice) as total from lineitem where {condition} group by l_suppkey)")
+    };
+    let (one, other) = (revenue("l_quantity < 25"), revenue("l_quantity < 26"));
+    let queries = [
+        (format!("select count(*) from {one} a where total > (select avg(total) from {one} b)"), true),
+        (format!("select count(*) from {one} a where total > (select avg(total) from {other} b)"), false),
+        (
+            format!(
+                "select count(*) from {one} a where total > (select avg(total) from {one} b) \
+                 and total < (select max(total) from {one} c)"
+            ),
+            true,
+        ),
+        (
+            format!(
+                "select a.l_suppkey, a.total + b.total from {one} a join {one} b on a.l_suppkey = b.l_suppkey \
+                 where a.total > (select 0.9 * max(total) from {one} c) order by 1"
+            ),
+            true,
+        ),
+    ];
+    for (sql, shares) in queries {
+        let text = shown(&physical(&context, &sql).await);
+        assert_eq!(text.contains("Shared: kept by a subquery"), shares, "{text}");
+        assert_on_devices(&assert_same(&expected, &context, &sql).await, &sql);
     }
 }
 

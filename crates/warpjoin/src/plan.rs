@@ -12,9 +12,11 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 
 use crate::Table;
+use crate::exec::HandOver;
 use crate::expr::Expr;
 use crate::window::WindowCall;
 
+pub use crate::optimize::share_between;
 pub use aggregate::{AggregateCall, AggregateFunction, Moment};
 
 /// A node of the device plan.
@@ -133,7 +135,8 @@ pub enum PlanKind {
     Fetch(Box<FetchPlan>),
     /// A plan that stands in several places, and runs once. It is the same where its address is.
     Shared(Arc<Plan>),
-    /// The input's rows, with something that the optimiser has found out. Not part of plans that are handed in.
+    /// The input's rows, with something that the optimiser has found out. Of these, plans that are handed in have only what
+    /// [`share_between`] marks.
     Marked {
         /// Input.
         input: Box<Plan>,
@@ -189,8 +192,19 @@ pub enum Mark {
         /// How a row is tested.
         test: ReductionTest,
     },
-    /// Occurs several times in the plan; run once.
-    Shared(usize),
+    /// Run once, for several places.
+    Shared(Share),
+}
+
+/// Where the other places are that read a part of a plan which is run once.
+#[derive(Debug, Clone)]
+pub enum Share {
+    /// In the same plan; equal parts have one number.
+    Within(usize),
+    /// In a plan that runs later, for which the rows stay on the devices.
+    Left(HandOver),
+    /// In a plan that ran before; where that has left nothing, the part runs here.
+    Found(HandOver),
 }
 
 /// How rows are tested for a match in a published table.

@@ -41,7 +41,7 @@ pub struct WarpjoinExec {
 }
 
 /// What does not change when the node's children do.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Part {
     plan: Plan,
     /// How it would run, once somebody asked.
@@ -165,6 +165,12 @@ impl WarpjoinExec {
     /// Sorts in it, windows, and first rows of an order.
     pub fn sorts(&self) -> usize {
         self.part.operators.sorts
+    }
+
+    /// The same part with another device plan, which has the same rows.
+    pub(crate) fn with_plan(&self, plan: Plan) -> Self {
+        let part = Part { plan, explanation: OnceLock::new(), ..(*self.part).clone() };
+        Self { part: Arc::new(part), ..self.clone() }
     }
 
     /// State that EXPLAIN shows.

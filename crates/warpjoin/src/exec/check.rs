@@ -6,7 +6,9 @@ use crate::Reason;
 use crate::codegen::{IN_LIST_MAX, check_cast, check_function, is_string};
 use crate::column::check_type;
 use crate::expr::{ArithmeticOp, Expr, ExprKind};
-use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Moment, Plan, PlanKind, SortKey};
+use crate::plan::{
+    AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Mark, Moment, Plan, PlanKind, Share, SortKey,
+};
 use crate::window::{WindowCall, WindowFunction};
 
 /// Checks types, expressions, joins and aggregates of a plan, without looking at data.
@@ -34,6 +36,7 @@ pub fn check_node(plan: &Plan) -> Result<(), Reason> {
         PlanKind::RowNumbers { .. } | PlanKind::Fetch(_) => {
             Err(Reason::Node("row numbers of the optimiser in a plan that was handed in".into()))
         }
+        PlanKind::Marked { mark: Mark::Shared(Share::Left(_) | Share::Found(_)), .. } => Ok(()),
         PlanKind::Marked { .. } => Err(Reason::Node("a mark of the optimiser in a plan that was handed in".into())),
         PlanKind::Sort { keys, .. } => keys.iter().try_for_each(|key| check_expr(&key.expr)),
         PlanKind::Limit { .. } => Ok(()),

@@ -297,6 +297,7 @@ impl Query<'_> {
         let facts = facts.iter().copied().collect();
         let mut dry = Query::new(self.session, self.inputs, self.options, self.plan)?;
         dry.mode = Mode::Dry(DryRun { facts, expects_few, ..DryRun::default() });
+        dry.shared = self.found();
         // Where it ends early, what it found until then is still right.
         if let Err(error) = dry.output(self.plan).and_then(|relation| dry.result_rows(relation)) {
             log::debug!("the dry run ended early: {error}");

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use super::cost::prefers_partition;
 use super::marked::{published, waits_for};
 use super::options::{ExecOptions, JoinForm};
+use super::shared::SharedKey;
 use super::sort::{Ordered, RowWise, Window};
 use crate::Session;
 use crate::optimize::optimize;
-use crate::plan::{JoinPlan, Mark, Plan, PlanKind};
+use crate::plan::{JoinPlan, Mark, Plan, PlanKind, Share};
 
 /// A plan in words.
 #[derive(Debug, Clone, Default)]
@@ -39,7 +40,7 @@ struct Explain<'a> {
     /// Pipelines that make published tables.
     tables: HashMap<usize, usize>,
     /// What is left open of shared relations.
-    shared: HashMap<usize, String>,
+    shared: HashMap<SharedKey, String>,
 }
 
 /// How the matches of a join will be found.
@@ -165,16 +166,19 @@ impl Explain<'_> {
                 let pipeline = self.tables.get(table).copied().unwrap_or(0);
                 format!("{input} -> RuntimeFilter[pipeline {pipeline}, {test}]")
             }
-            Mark::Shared(number) => {
-                if let Some(open) = self.shared.get(number) {
+            Mark::Shared(share) => {
+                if let Some(open) = self.shared.get(&share.key()) {
                     return open.clone();
+                }
+                if let Share::Found(_) = share {
+                    return "Rows[a subquery's]".to_string();
                 }
                 let input = self.open(input);
                 let open = match input.strip_prefix("Groups") {
                     Some(rest) if !rest.contains("Filter") && !rest.contains("Probe") => input,
                     _ => format!("Rows[pipeline {}]", self.close(format!("{input} -> Materialise"))),
                 };
-                self.shared.insert(*number, open.clone());
+                self.shared.insert(share.key(), open.clone());
                 open
             }
         }

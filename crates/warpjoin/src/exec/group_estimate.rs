@@ -88,6 +88,11 @@ impl Query<'_> {
         let generated = self.generate(relation, &Sink::Sketch { keys: keys.to_vec() })?;
         if self.is_dry() {
             self.compile(&generated.module, "pipeline")?;
+            let of_device = |rows: f64, groups: f64| match self.devices() {
+                1 => (rows, groups),
+                devices => (rows / devices as f64, groups_among(groups, rows / devices as f64)),
+            };
+            let expected = expected.map(|(rows, groups)| of_device(rows, groups));
             return Ok(expected.map(|(rows, groups)| Estimate { rows, groups, is_skewed: false }));
         }
         let targets = (self.streams.iter().enumerate())
@@ -231,7 +236,7 @@ impl Sample {
     }
 
     fn even_groups(self, all_rows: f64) -> f64 {
-        let expected = |groups: f64| groups * -(-self.rows / groups).exp_m1();
+        let expected = |groups: f64| groups_among(groups, self.rows);
         let (mut low, mut high) = (self.keys.max(1.0), all_rows);
         if expected(high) <= self.keys {
             return high;
@@ -242,6 +247,11 @@ impl Sample {
         }
         high
     }
+}
+
+/// Groups that occur among so many rows, drawn from all.
+fn groups_among(groups: f64, rows: f64) -> f64 {
+    groups * -(-rows / groups).exp_m1()
 }
 
 /// Picoseconds a row, fitted to an H100 (`examples/group_shapes.rs`).

@@ -62,6 +62,8 @@ pub(crate) use marked::published;
 pub use metrics::{PipelineMetrics, QueryMetrics};
 pub use options::{Distribution, ExecOptions, JoinForm, JoinOrder, Materialization, RuntimeFilters};
 pub use partition_table::{PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
+pub use shared::HandOver;
+pub(crate) use shared::SharedKey;
 
 use crate::optimize::optimize;
 use crate::plan::Plan;

@@ -1,13 +1,33 @@
 //! Plans that several others read.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::Result;
 use crate::codegen::Step;
-use crate::plan::{Plan, PlanKind};
+use crate::plan::{Plan, PlanKind, Share};
+
+/// Rows that one plan leaves on the devices for another one, which runs later. Whoever reads them takes them along.
+#[derive(Debug, Clone, Default)]
+pub struct HandOver(Arc<Mutex<Option<Relation>>>);
+
+impl HandOver {
+    fn locked<T>(&self, with: impl FnOnce(&mut Option<Relation>) -> T) -> T {
+        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Share {
+    pub(crate) fn key(&self) -> SharedKey {
+        match self {
+            Self::Within(number) => SharedKey::Marked(*number),
+            Self::Left(hand_over) => SharedKey::Left(Arc::as_ptr(&hand_over.0).addr()),
+            Self::Found(hand_over) => SharedKey::Found(Arc::as_ptr(&hand_over.0).addr()),
+        }
+    }
+}
 
 impl Plan {
     /// This plan as one that may stand in several places, and runs once.
@@ -24,6 +44,10 @@ pub(crate) enum SharedKey {
     Made(usize),
     /// The number that the optimiser gave to equal plans.
     Marked(usize),
+    /// The address of what is handed over to a later plan.
+    Left(usize),
+    /// The address of what was handed over by an earlier one.
+    Found(usize),
 }
 
 /// What plans with several readers gave.
@@ -37,8 +61,25 @@ impl Query<'_> {
     }
 
     /// The relation of a plan that the optimiser has found in several places.
-    pub(super) fn shared_subplan(&mut self, plan: &Plan, number: usize) -> Result<Relation> {
-        self.run_once(SharedKey::Marked(number), plan, None)
+    pub(super) fn shared_subplan(&mut self, plan: &Plan, share: &Share) -> Result<Relation> {
+        if let Share::Found(hand_over) = share
+            && let Some(found) = hand_over.locked(|rows| if self.is_dry() { rows.clone() } else { rows.take() })
+        {
+            self.shared.0.insert(share.key(), (None, found));
+        }
+        let relation = self.run_once(share.key(), plan, None)?;
+        if let Share::Left(hand_over) = share
+            && !self.is_dry()
+        {
+            hand_over.locked(|rows| *rows = Some(relation.clone()));
+        }
+        Ok(relation)
+    }
+
+    /// What earlier plans have left to this one, for its dry runs.
+    pub(super) fn found(&self) -> SharedRelations {
+        let is_found = |(key, _): &(&SharedKey, _)| matches!(key, SharedKey::Found(_));
+        SharedRelations(self.shared.0.iter().filter(is_found).map(|(key, kept)| (*key, kept.clone())).collect())
     }
 
     fn run_once(&mut self, key: SharedKey, plan: &Plan, kept: Option<Arc<Plan>>) -> Result<Relation> {

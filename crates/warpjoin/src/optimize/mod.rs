@@ -33,6 +33,7 @@ use cost::Costs;
 use graph::Graph;
 pub(crate) use memory::Orders;
 use order::{Planner, Tree};
+pub use share::share_between;
 
 /// An order is changed where the other one costs less than this share of it.
 const PLAIN_GAIN: f64 = 0.8;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::estimate::estimate;
 use super::first_column;
 use crate::Table;
-use crate::exec::{needed_columns, published};
+use crate::exec::{HandOver, needed_columns, published};
 use crate::expr::{Expr, ExprKind};
-use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind, SortKey};
+use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind, Share, SortKey};
 
 /// Rows that a join goes over for each that it puts out, so that writing these down costs less than going over them again.
 const SOURCE_ROWS_MIN: f64 = 2.0;
@@ -46,6 +46,48 @@ pub(super) fn share_tables(plan: Plan, inputs: &[Arc<Table>], notes: &mut Vec<St
     sharing.mark(plan)
 }
 
+/// Marks the group-bys of resident tables that both plans have, the first of which runs before the other one: it leaves
+/// their groups on the devices. Whether there are any.
+pub fn share_between(first: &mut Plan, later: &mut Plan) -> bool {
+    let (mut ids, mut seen) = (PlanIds::default(), HashMap::new());
+    groups(first, &mut ids, &mut |id, _| {
+        seen.insert(id, HandOver::default());
+    });
+    let mut shared = HashMap::new();
+    groups(later, &mut ids, &mut |id, plan| {
+        if let Some(hand_over) = seen.get(&id) {
+            let hand_over = shared.entry(id).or_insert(hand_over).clone();
+            plan.replace(|plan| shared_by(plan, Share::Found(hand_over)));
+        }
+    });
+    groups(first, &mut ids, &mut |id, plan| {
+        if let Some(&hand_over) = shared.get(&id) {
+            plan.replace(|plan| shared_by(plan, Share::Left(hand_over.clone())));
+        }
+    });
+    !shared.is_empty()
+}
+
+fn shared_by(plan: Plan, share: Share) -> Plan {
+    let schema = Arc::clone(&plan.schema);
+    Plan { kind: PlanKind::Marked { input: Box::new(plan), mark: Mark::Shared(share) }, schema }
+}
+
+/// Shows group-bys that nothing but resident tables goes into, with their numbers, those on top first.
+fn groups(plan: &mut Plan, ids: &mut PlanIds, see: &mut dyn FnMut(usize, &mut Plan)) {
+    if matches!(plan.kind, PlanKind::Aggregate { .. }) && !reads_input(plan) && !holds_mark(plan) {
+        let id = ids.of(plan);
+        see(id, plan);
+    }
+    if !matches!(plan.kind, PlanKind::Marked { .. }) {
+        plan.inputs_mut().into_iter().for_each(|input| groups(input, ids, see));
+    }
+}
+
+fn reads_input(plan: &Plan) -> bool {
+    matches!(plan.kind, PlanKind::Input { .. }) || plan.inputs().into_iter().any(reads_input)
+}
+
 struct Sharing<'a> {
     /// How often plans occur.
     seen: HashMap<usize, usize>,
@@ -68,8 +110,7 @@ impl Sharing<'_> {
                         self.numbers.len() - 1
                     }
                 };
-                let schema = Arc::clone(&plan.schema);
-                return Plan { kind: PlanKind::Marked { input: Box::new(plan), mark: Mark::Shared(number) }, schema };
+                return shared_by(plan, Share::Within(number));
             }
         }
         plan.map_inputs(&mut |input| self.mark(input))

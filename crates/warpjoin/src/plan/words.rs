@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{AggregateCall, AggregateFunction, FilterForm, Mark, Moment, Plan, PlanKind, ReductionTest, SortKey};
+use super::{
+    AggregateCall, AggregateFunction, FilterForm, Mark, Moment, Plan, PlanKind, ReductionTest, Share, SortKey,
+};
 use crate::expr::Expr;
 use crate::window::WindowCall;
 
@@ -53,7 +55,11 @@ impl Plan {
             PlanKind::Marked { mark: Mark::Reduced { table, keys, test }, .. } => {
                 format!("RuntimeFilter: [{}] in table {table}, by {test}", list(keys))
             }
-            PlanKind::Marked { mark: Mark::Shared(number), .. } => format!("Shared {number}"),
+            PlanKind::Marked { mark: Mark::Shared(share), .. } => match share {
+                Share::Within(number) => format!("Shared {number}"),
+                Share::Left(_) => "Shared: kept for the plan above".to_string(),
+                Share::Found(_) => "Shared: kept by a subquery".to_string(),
+            },
         }
     }
 }

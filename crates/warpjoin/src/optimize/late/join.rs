@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::FieldRef;
 
 use super::Node;
-use super::lift::{Lift, remapped, row_field};
+use super::lift::{Lift, Once, remapped, row_field};
 use super::slots::{Lifted, Read, RowNumber, Slot, Width};
 use crate::exec::{prefers_partition, published};
 use crate::expr::{Expr, ExprKind};
@@ -21,7 +21,7 @@ impl Lift<'_> {
         let (build_node, probe_node) = (&node.below[0], &node.below[1]);
         let number = published(&join.build);
         let mut build = match number {
-            Some(number) if self.is_shared_table(number) => self.once((false, number), build_node),
+            Some(number) if self.is_shared_table(number) => self.once(Once::Table(number), build_node),
             // The mark goes on what is fetched for the keys.
             Some(_) => self.lift(&build_node.below[0]),
             None => self.lift(build_node),

@@ -8,6 +8,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 
 use super::slots::{Lifted, Read, RowNumber, Slot, Width};
 use super::{Choice, Columns, Context, Node, Scanned};
+use crate::exec::SharedKey;
 use crate::expr::{Expr, ExprKind};
 use crate::plan::{FetchPlan, Mark, Plan, PlanKind, SortKey};
 
@@ -26,6 +27,15 @@ pub(super) struct Moved {
     pub fetched_rows: Vec<Option<f64>>,
 }
 
+/// What stands in several places and is made once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Once {
+    /// The build side of a published table.
+    Table(usize),
+    /// A shared part of the plan.
+    Part(SharedKey),
+}
+
 /// Rewrites one plan.
 pub(super) struct Lift<'a> {
     pub(super) context: Context<'a>,
@@ -35,8 +45,7 @@ pub(super) struct Lift<'a> {
     /// Makes the plan, too.
     pub(super) builds: bool,
     pub(super) moved: Moved,
-    /// What stands in several places and is made once.
-    shared: HashMap<(bool, usize), Lifted>,
+    shared: HashMap<Once, Lifted>,
 }
 
 impl<'a> Lift<'a> {
@@ -126,7 +135,7 @@ impl<'a> Lift<'a> {
                 });
                 below
             }
-            PlanKind::Marked { mark: Mark::Shared(number), .. } => self.once((true, *number), node),
+            PlanKind::Marked { mark: Mark::Shared(share), .. } => self.once(Once::Part(share.key()), node),
             PlanKind::Marked { mark: Mark::Published(_), .. } => self.opaque(node),
             _ => self.opaque(node),
         }
@@ -146,7 +155,7 @@ impl<'a> Lift<'a> {
     }
 
     /// What stands in several places is the same in all.
-    pub(super) fn once(&mut self, key: (bool, usize), node: &Node<'_>) -> Lifted {
+    pub(super) fn once(&mut self, key: Once, node: &Node<'_>) -> Lifted {
         if let Some(known) = self.shared.get(&key) {
             return known.clone();
         }
