@@ -39,6 +39,8 @@ WJ_DEVICE u64 order_code_f64(f64 value) {
     const u64 bits = (u64)__double_as_longlong(value);
     return bits ^ ((u64)((i64)bits >> 63) | 0x8000000000000000ULL);
 }
+// The same with one zero: by these SQL compares.
+WJ_DEVICE u64 comparison_code_f64(f64 value) { return order_code_f64(value == 0 ? 0.0 : value); }
 WJ_DEVICE u32 order_code_f32(f32 value) {
     const u32 bits = __float_as_uint(value);
     return bits ^ ((u32)((i32)bits >> 31) | 0x80000000u);

@@ -15,7 +15,7 @@ pub struct TargetArgs {
     #[arg(long, default_value = "auto", value_parser = parse_choice)]
     pub device: DeviceChoice,
     /// Number of devices; all GPUs, or two simulated devices, if not given
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub devices: Option<u8>,
     /// Memory that may be used on each device, such as 8GB
     #[arg(long, value_name = "BYTES")]

@@ -134,7 +134,7 @@ impl ExtensionOptions for WarpjoinOptions {
         match key {
             "enabled" => self.enabled = parse(key, value, "true or false")?,
             "device" => self.device = parse(key, value, "auto, cuda or sim")?,
-            "devices" => self.devices = parse_in(key, value, "0 (all) to 255", |&n: &usize| n <= 255)?,
+            "devices" => self.devices = parse_in(key, value, "0 (all) to 8", |&n: &usize| n <= 8)?,
             "memory_budget" => self.memory_budget_bytes = parse::<Bytes>(key, value, "bytes, such as 8GB or 512MiB")?.0,
             "group_size" => {
                 let allowed = |&lanes: &u32| lanes == 0 || (lanes.is_power_of_two() && lanes <= 32);

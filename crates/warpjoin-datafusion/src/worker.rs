@@ -21,6 +21,8 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Threads that wait for work at most, of all kinds.
 const IDLE_MAX: usize = 16;
+/// Of a thread; the system gives as much of it as is used. Long expressions are walked over by functions that call themselves.
+const STACK_BYTES: usize = 64 << 20;
 /// How long they wait.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
@@ -47,7 +49,8 @@ pub(crate) fn run(kind: &'static str, job: Job) -> io::Result<()> {
             Err(refused) => job = refused.0,
         }
     }
-    std::thread::Builder::new().name(kind.to_string()).spawn(move || work(kind, job))?;
+    let thread = std::thread::Builder::new().name(kind.to_string()).stack_size(STACK_BYTES);
+    thread.spawn(move || work(kind, job))?;
     Ok(())
 }
 

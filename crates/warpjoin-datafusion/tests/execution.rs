@@ -188,6 +188,62 @@ async fn nulls_and_empty_inputs_answer_as_datafusion_does() {
     }
 }
 
+/// `=` and its kin know one zero; CASE with an operand, NULLIF and orders tell the two apart.
+#[tokio::test(flavor = "multi_thread")]
+async fn zeros_are_compared_as_datafusion_does() {
+    let (expected, context) = (stock(), warp(2, |_| {}));
+    for context in [&expected, &context] {
+        let values = "(1, 0.0, '-0.0'), (2, '-0.0', 0.0), (3, 1.0, 'nan'), (4, 'nan', 'nan'), (5, '-0.0', '-0.0'), (6, null, 0.0)";
+        for (name, to) in [("doubles", "double"), ("floats", "real")] {
+            let sql = format!(
+                "create table {name} as select column1 as id, cast(column2 as {to}) as a, cast(column3 as {to}) as b \
+                 from (values {values})"
+            );
+            context.sql(&sql).await.unwrap().collect().await.unwrap();
+        }
+    }
+    for table in ["doubles", "floats"] {
+        for sql in [
+            "select id, a = b, a <> b, a < b, a <= b, a > b, a >= b, a is distinct from b, a in (0.0, 2.0), a in (b, 5.0), \
+             a between 0.0 and 0.0, case a when b then 1 else 0 end, case when a = b then 1 else 0 end, \
+             nullif(a, b) is null, count(*) from T group by id, a, b",
+            "select count(*) filter (where a = 0), sum(case when a < 0 then 1 else 0 end) from T",
+            "select x.id, y.id from T x join T y on x.a <= y.b and x.a >= y.b",
+            "select x.id, y.id from T x left join T y on (x.a is not distinct from y.b) and x.id <> y.id",
+            "select id, r from (select id, a, row_number() over (order by id) as r from T) where a = 0.0",
+            "select id, rank() over (order by a) from T",
+            "select max(id), greatest(a, b), least(a, b) from T group by greatest(a, b), least(a, b)",
+        ] {
+            let sql = sql.replace('T', table);
+            let placement = assert_same(&expected, &context, &sql).await;
+            assert!(placement.device.iter().all(|part| part.fallback.is_none()), "{sql}: {placement:?}");
+        }
+    }
+}
+
+/// Long chains of operations on columns with nulls stay small; what would have to copy its operands stays on the CPU.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_expressions_are_no_trouble() {
+    let (expected, context) = (stock(), warp(2, |_| {}));
+    for context in [&expected, &context] {
+        let sql = "create table t as select column1 as g, column2 as a, cast(column3 as decimal(10, 2)) as d \
+                   from (values (1, 2, 1.5), (1, null, 2.25), (2, 3, null))";
+        context.sql(sql).await.unwrap().collect().await.unwrap();
+    }
+    let nested =
+        |depth: usize, step: fn(String, usize) -> String, first: &str| (0..depth).fold(first.to_string(), step);
+    let sums = ["a", "d"].map(|column| nested(200, |inner, _| format!("{inner} + 1"), column));
+    let mixed = nested(22, |inner, turn| format!("(a - {inner}) % {}", turn + 7), "a");
+    let wide = nested(22, |inner, turn| format!("abs({inner} - a * {turn})"), "a");
+    let nullif = nested(14, |inner, turn| format!("nullif({inner}, {})", turn + 100), "a");
+    let distinct = nested(12, |inner, turn| format!("(({inner}) is distinct from (a > {turn}))"), "(a > 7)");
+    for expression in sums.iter().chain([&mixed, &wide, &nullif]) {
+        let sql = format!("select g, sum({expression}), count(*) from t group by g");
+        assert_same(&expected, &context, &sql).await;
+    }
+    assert_same(&expected, &context, &format!("select g, count(*) from t group by g, {distinct}")).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resident_table_can_be_read_alone() {
     let (expected, context) = (expected(), resident(2).await);
@@ -381,6 +437,14 @@ async fn subqueries_share_what_is_equal_only() {
                 "select a.l_suppkey, a.total + b.total from {one} a join {one} b on a.l_suppkey = b.l_suppkey \
                  where a.total > (select 0.9 * max(total) from {one} c) order by 1"
             ),
+            true,
+        ),
+        // Strings, and a subquery of a subquery.
+        (
+            "with modes as (select l_shipmode as mode, count(*) as lines from lineitem group by l_shipmode) \
+             select mode, lines from modes where lines > (select avg(lines) from modes \
+             where lines < (select max(lines) from modes)) order by mode"
+                .to_string(),
             true,
         ),
     ];

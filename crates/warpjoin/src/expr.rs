@@ -123,7 +123,7 @@ pub enum ArithmeticOp {
     Modulo,
 }
 
-/// Comparison operators.
+/// Comparison operators. To them -0.0 equals 0.0, a NaN equals a NaN, and is greater than all other numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CompareOp {
     /// `=`
@@ -138,6 +138,8 @@ pub enum CompareOp {
     Greater,
     /// `>=`
     GreaterOrEqual,
+    /// The same value in the total order of floats, to which -0.0 is not 0.0; `=` to all other types.
+    Identical,
 }
 
 /// A constant. Integers, dates, timestamps and decimals (unscaled) are `Int`.
@@ -425,6 +427,7 @@ impl fmt::Display for CompareOp {
             Self::LessOrEqual => "<=",
             Self::Greater => ">",
             Self::GreaterOrEqual => ">=",
+            Self::Identical => "IS",
         })
     }
 }

@@ -107,7 +107,7 @@ impl TestProgram {
             }
             StringTest::Compare(op, constant) => {
                 let accepts = match op {
-                    CompareOp::Equal => 0b010,
+                    CompareOp::Equal | CompareOp::Identical => 0b010,
                     CompareOp::NotEqual => 0b101,
                     CompareOp::Less => 0b001,
                     CompareOp::LessOrEqual => 0b011,

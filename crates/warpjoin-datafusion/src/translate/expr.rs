@@ -28,6 +28,9 @@ type PhysicalExprRef = Arc<dyn PhysicalExpr>;
 /// # Errors
 /// The reason for which there is none.
 pub(crate) fn translate(expr: &PhysicalExprRef, scope: Scope<'_>) -> Result<Expr, Reason> {
+    if depth(expr) > DEPTH_MAX {
+        return Err(Reason::Expression(format!("nested more than {DEPTH_MAX} deep")));
+    }
     if is_volatile(expr) {
         return Err(Reason::Expression(format!("{expr} is volatile")));
     }
@@ -62,6 +65,18 @@ fn replace_columns(
     replaced.map_err(|error| Reason::Expression(format!("{expr}: {}", error.strip_backtrace())))
 }
 
+/// Deepest expressions: whatever walks over one calls itself so often, on any thread.
+const DEPTH_MAX: usize = 400;
+
+fn depth(expr: &PhysicalExprRef) -> usize {
+    let (mut deepest, mut waiting) = (0, vec![(expr, 1)]);
+    while let Some((expr, depth)) = waiting.pop() {
+        deepest = deepest.max(depth);
+        waiting.extend(expr.children().into_iter().map(|child| (child, depth + 1)));
+    }
+    deepest
+}
+
 fn any(expr: &PhysicalExprRef, is_it: &impl Fn(&PhysicalExprRef) -> bool) -> bool {
     is_it(expr) || expr.children().into_iter().any(|child| any(child, is_it))
 }
@@ -76,6 +91,7 @@ fn column_indices(expr: &PhysicalExprRef, indices: &mut BTreeSet<usize>) {
 }
 
 impl Scope<'_> {
+    #[recursive::recursive]
     pub(super) fn translate(&self, expr: &PhysicalExprRef) -> Result<Expr, Reason> {
         if let Some(column) = expr.downcast_ref::<Column>() {
             let field = self.schema.fields().get(column.index()).ok_or_else(|| unsupported(expr))?;
@@ -227,8 +243,8 @@ impl Scope<'_> {
         match binary.op() {
             Operator::And => Ok(ExprKind::And(Box::new(left), Box::new(right))),
             Operator::Or => Ok(ExprKind::Or(Box::new(left), Box::new(right))),
-            Operator::IsNotDistinctFrom => Ok(not_distinct(left, right)),
-            Operator::IsDistinctFrom => Ok(ExprKind::Not(Box::new(boolean(not_distinct(left, right), false)))),
+            Operator::IsNotDistinctFrom => not_distinct(left, right),
+            Operator::IsDistinctFrom => Ok(ExprKind::Not(Box::new(boolean(not_distinct(left, right)?, false)))),
             _ => Err(unsupported(expr)),
         }
     }
@@ -262,7 +278,12 @@ impl Scope<'_> {
             let condition = match case.expr() {
                 Some(operand) => {
                     let equal = BinaryExpr::new(Arc::clone(operand), Operator::Eq, Arc::clone(when));
-                    self.translate(&(Arc::new(equal) as PhysicalExprRef))?
+                    let mut equal = self.translate(&(Arc::new(equal) as PhysicalExprRef))?;
+                    // Unlike `=`, this tells -0.0 from 0.0.
+                    if let ExprKind::Compare(op @ CompareOp::Equal, ..) = &mut equal.kind {
+                        *op = CompareOp::Identical;
+                    }
+                    equal
                 }
                 None => self.translate(when)?,
             };
@@ -345,14 +366,38 @@ fn is_null(operand: Expr) -> Expr {
 }
 
 /// `IS NOT DISTINCT FROM`: null equals null, and nothing else. Never null itself.
-fn not_distinct(left: Expr, right: Expr) -> ExprKind {
+fn not_distinct(left: Expr, right: Expr) -> Result<ExprKind, Reason> {
     let nullable = left.nullable || right.nullable;
+    if !(left.nullable && right.nullable) {
+        // Where the one side that may be null is, the conjunction is false.
+        let some = [&left, &right].into_iter().find(|side| side.nullable).cloned();
+        let equal = ExprKind::Compare(CompareOp::Equal, Box::new(left), Box::new(right));
+        let Some(some) = some else { return Ok(equal) };
+        check_copied(&some)?;
+        let is_there = boolean(ExprKind::Not(Box::new(is_null(some))), false);
+        return Ok(ExprKind::And(Box::new(is_there), Box::new(boolean(equal, true))));
+    }
+    check_copied(&left)?;
+    check_copied(&right)?;
     let both = |op: fn(Box<Expr>, Box<Expr>) -> ExprKind| {
         boolean(op(Box::new(is_null(left.clone())), Box::new(is_null(right.clone()))), false)
     };
     let (either_null, both_null) = (both(ExprKind::Or), both(ExprKind::And));
     let equal = boolean(ExprKind::Compare(CompareOp::Equal, Box::new(left), Box::new(right)), nullable);
-    ExprKind::Case { branches: vec![(either_null, both_null)], otherwise: Some(Box::new(equal)) }
+    Ok(ExprKind::Case { branches: vec![(either_null, both_null)], otherwise: Some(Box::new(equal)) })
+}
+
+/// Most parts of an expression that is evaluated more than once. Nested ones would grow by powers.
+const COPIED_PARTS_MAX: usize = 256;
+
+/// Declines copies of an expression that is too long for them.
+pub(super) fn check_copied(expr: &Expr) -> Result<(), Reason> {
+    let mut parts = 0usize;
+    expr.visit(&mut |_| parts += 1);
+    if parts <= COPIED_PARTS_MAX {
+        return Ok(());
+    }
+    Err(Reason::Expression(format!("NULLIF or IS DISTINCT FROM of an expression of {parts} parts")))
 }
 
 /// Whether there is no column in it.

@@ -13,7 +13,7 @@ use warpjoin::Reason;
 use warpjoin::expr::{CompareOp, Expr, ExprKind, Scalar};
 use warpjoin::function::{DatePart, DateUnit, Function, Interval};
 
-use super::expr::{boolean, is_constant, unsupported};
+use super::expr::{boolean, check_copied, is_constant, unsupported};
 use super::{Scope, literal};
 
 /// Makes DataFusion's own function of a name.
@@ -113,7 +113,8 @@ impl Scope<'_> {
         }
         let null = Expr::literal(Scalar::Null, value.data_type.clone());
         let nullable = value.nullable || other.nullable;
-        let equal = ExprKind::Compare(CompareOp::Equal, Box::new(value.clone()), Box::new(other));
+        check_copied(&value)?;
+        let equal = ExprKind::Compare(CompareOp::Identical, Box::new(value.clone()), Box::new(other));
         Ok(ExprKind::Case { branches: vec![(boolean(equal, nullable), null)], otherwise: Some(Box::new(value)) })
     }
 }

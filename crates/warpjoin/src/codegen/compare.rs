@@ -14,7 +14,7 @@ use crate::{Reason, Result};
 /// Most constants of an IN list.
 pub(crate) const IN_LIST_MAX: usize = 1024;
 
-/// C expression of a value by which comparisons order it: floats by IEEE total order.
+/// C expression of a value by which it is ordered: floats by IEEE total order.
 pub(crate) fn ordered(value: &Value) -> String {
     match value.kind {
         Kind::F32 | Kind::F64 => format!("order_code_f64((f64){})", value.code),
@@ -26,8 +26,9 @@ pub(crate) fn ordered(value: &Value) -> String {
 pub(crate) fn compare(emitter: &mut Emitter, op: CompareOp, left: &Value, right: &Value) -> Result<Value> {
     let valid = both_valid(left, right);
     let (left, right) = comparable(emitter, op, left, right)?;
+    let is_total = op == CompareOp::Identical;
     let op = match op {
-        CompareOp::Equal => "==",
+        CompareOp::Equal | CompareOp::Identical => "==",
         CompareOp::NotEqual => "!=",
         CompareOp::Less => "<",
         CompareOp::LessOrEqual => "<=",
@@ -38,7 +39,11 @@ pub(crate) fn compare(emitter: &mut Emitter, op: CompareOp, left: &Value, right:
         let c_type = l.union(r).c_type();
         format!("{} {op} {}", left.code_as(c_type), right.code_as(c_type))
     } else {
-        format!("{} {op} {}", ordered(&left), ordered(&right))
+        let code = |value: &Value| match value.kind {
+            Kind::F32 | Kind::F64 if !is_total => format!("comparison_code_f64((f64){})", value.code),
+            _ => ordered(value),
+        };
+        format!("{} {op} {}", code(&left), code(&right))
     };
     let code = emitter.temporary(CType::Bool, &code);
     Ok(Value::new(code, Kind::Bool, DataType::Boolean).with_valid(valid))
@@ -49,7 +54,7 @@ fn comparable(emitter: &mut Emitter, op: CompareOp, left: &Value, right: &Value)
     if is_string(&left.data_type) {
         let both = lookup::unify(emitter, &[left.clone(), right.clone()])?;
         let is_sorted = both[0].dictionary.as_ref().is_some_and(|dictionary| dictionary.is_sorted());
-        if !is_sorted && !matches!(op, CompareOp::Equal | CompareOp::NotEqual) {
+        if !is_sorted && !matches!(op, CompareOp::Equal | CompareOp::Identical | CompareOp::NotEqual) {
             return Err(Reason::Limit("the order of strings of a large dictionary".into()).into());
         }
         return Ok((both[0].clone(), both[1].clone()));

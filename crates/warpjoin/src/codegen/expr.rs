@@ -9,6 +9,7 @@ use crate::expr::{Expr, ExprKind, Scalar};
 use arrow::datatypes::DataType;
 
 /// Emits `expr` over `environment` into the current section.
+#[recursive::recursive]
 pub(crate) fn evaluate(emitter: &mut Emitter, expr: &Expr, environment: &Environment) -> Result<Value> {
     match &expr.kind {
         ExprKind::Column(index) => emitter.column(environment, *index),
@@ -137,6 +138,8 @@ pub(crate) fn both_valid(left: &Value, right: &Value) -> Option<String> {
     match (&left.valid, &right.valid) {
         (None, None) => None,
         (Some(valid), None) | (None, Some(valid)) => Some(valid.clone()),
+        // Else a chain of operations, whose sides both have the nulls of all before, would grow by powers of two.
+        (Some(left), Some(right)) if left == right => Some(left.clone()),
         (Some(left), Some(right)) => Some(format!("({left} && {right})")),
     }
 }

@@ -244,6 +244,7 @@ fn check_distinct(call: &AggregateCall) -> Result<(), Reason> {
 }
 
 /// Checks one expression and all below it.
+#[recursive::recursive]
 fn check_expr(expr: &Expr) -> Result<(), Reason> {
     for child in expr.children() {
         check_expr(child)?;

@@ -227,7 +227,7 @@ impl Estimate {
 /// Share that a condition keeps of which nothing is known but its form.
 pub(super) fn guessed_share(condition: &Expr) -> f64 {
     match &condition.kind {
-        ExprKind::Compare(CompareOp::Equal, ..) => EQUALITY_SHARE,
+        ExprKind::Compare(CompareOp::Equal | CompareOp::Identical, ..) => EQUALITY_SHARE,
         ExprKind::Compare(CompareOp::NotEqual, ..) | ExprKind::Not(_) => 1.0 - EQUALITY_SHARE,
         ExprKind::InList { list, negated, .. } => {
             let share = (EQUALITY_SHARE * list.len() as f64).min(0.5);

@@ -201,7 +201,7 @@ fn both_valid(left: Option<Vec<bool>>, right: Option<Vec<bool>>) -> Option<Vec<b
 
 fn compare(op: CompareOp, (left, left_scale): (Values, i8), (right, right_scale): (Values, i8)) -> Option<Values> {
     let holds = |order: Ordering| match op {
-        CompareOp::Equal => order.is_eq(),
+        CompareOp::Equal | CompareOp::Identical => order.is_eq(),
         CompareOp::NotEqual => order.is_ne(),
         CompareOp::Less => order.is_lt(),
         CompareOp::LessOrEqual => order.is_le(),
@@ -215,7 +215,11 @@ fn compare(op: CompareOp, (left, left_scale): (Values, i8), (right, right_scale)
             let (a_factor, b_factor) = (factor(left_scale)?, factor(right_scale)?);
             a.iter().zip(&b).map(|(a, b)| holds(a.saturating_mul(a_factor).cmp(&b.saturating_mul(b_factor)))).collect()
         }
-        (Data::Floats(a), Data::Floats(b)) => a.iter().zip(&b).map(|(a, b)| holds(a.total_cmp(b))).collect(),
+        (Data::Floats(a), Data::Floats(b)) => {
+            // One zero, but where the two are told apart.
+            let value = |value: f64| if value == 0.0 && op != CompareOp::Identical { 0.0 } else { value };
+            a.iter().zip(&b).map(|(a, b)| holds(value(*a).total_cmp(&value(*b)))).collect()
+        }
         (Data::Booleans(a), Data::Booleans(b)) => a.iter().zip(&b).map(|(a, b)| holds(a.cmp(b))).collect(),
         (Data::Codes(a, a_strings), Data::Codes(b, b_strings)) => {
             let order = |a: &i128, b: &i128| a_strings.bytes(*a as u32).cmp(&b_strings.bytes(*b as u32));

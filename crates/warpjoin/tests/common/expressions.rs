@@ -85,7 +85,8 @@ impl Evaluator {
                 }
             }
             (ExprKind::InList { list, negated, operand }, [x]) => {
-                let found = list.iter().any(|item| literal(item, &operand.data_type).order(x).is_eq());
+                let equals = |item| compare(CompareOp::Equal, &literal(item, &operand.data_type), x);
+                let found = list.iter().any(equals);
                 V::Bool(found != *negated)
             }
             (ExprKind::Arithmetic(op, _, _), [V::Float(a), V::Float(b)]) => float(*op, *a, *b, to),
@@ -248,9 +249,14 @@ fn rescaled(value: &V, from: i8, to: i8) -> V {
 }
 
 fn compare(op: CompareOp, x: &V, y: &V) -> bool {
-    let order = x.order(y);
+    // One zero, but where the two are told apart.
+    let value = |value: &V| match value {
+        V::Float(zero) if *zero == 0.0 && op != CompareOp::Identical => V::Float(0.0),
+        other => other.clone(),
+    };
+    let order = value(x).order(&value(y));
     match op {
-        CompareOp::Equal => order.is_eq(),
+        CompareOp::Equal | CompareOp::Identical => order.is_eq(),
         CompareOp::NotEqual => order.is_ne(),
         CompareOp::Less => order.is_lt(),
         CompareOp::LessOrEqual => order.is_le(),

@@ -138,8 +138,9 @@ impl ExprMaker<'_> {
     }
 
     fn comparison(&mut self, operand: Expr) -> Expr {
-        use CompareOp::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
-        let op = *[Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual].choose(self.rng).expect("some");
+        use CompareOp::{Equal, Greater, GreaterOrEqual, Identical, Less, LessOrEqual, NotEqual};
+        let op =
+            *[Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual, Identical].choose(self.rng).expect("some");
         let same: Vec<Expr> = self.columns.iter().filter(|c| c.data_type == operand.data_type).cloned().collect();
         let other = match same.choose(self.rng) {
             Some(column) if self.rng.random_bool(0.4) => column.clone(),

@@ -58,7 +58,7 @@ fn evaluate(test: &StringTest, values: &ArrayRef) -> Result<BooleanArray, ArrowE
         StringTest::Compare(op, constant) => {
             let constant = StringViewArray::new_scalar(String::from_utf8_lossy(constant));
             match op {
-                CompareOp::Equal => cmp::eq(views, &constant),
+                CompareOp::Equal | CompareOp::Identical => cmp::eq(views, &constant),
                 CompareOp::NotEqual => cmp::neq(views, &constant),
                 CompareOp::Less => cmp::lt(views, &constant),
                 CompareOp::LessOrEqual => cmp::lt_eq(views, &constant),

@@ -61,8 +61,8 @@ fn integers() -> Vec<Edge> {
             [Divide, Modulo].map(|op| arithmetic(op, a.clone(), b.clone(), data_type.clone())).to_vec()
         }));
         edges.push(project(format!("{data_type} compared"), &data_type, pairs(&all), |a, b| {
-            use CompareOp::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
-            [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual]
+            use CompareOp::{Equal, Greater, GreaterOrEqual, Identical, Less, LessOrEqual, NotEqual};
+            [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual, Identical]
                 .map(|op| compare(op, a.clone(), b.clone()))
                 .to_vec()
         }));
@@ -212,8 +212,8 @@ fn scaled_for_nobody() -> Edge {
 fn floats() -> Edge {
     let all = [0.0, -0.0, 1.5, -1.5, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(V::Float);
     project("floats compared".into(), &DataType::Float64, pairs(&all), |a, b| {
-        use CompareOp::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
-        let mut exprs = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual]
+        use CompareOp::{Equal, Greater, GreaterOrEqual, Identical, Less, LessOrEqual, NotEqual};
+        let mut exprs = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual, Identical]
             .map(|op| compare(op, a.clone(), b.clone()))
             .to_vec();
         let list = vec![Scalar::Float(0.0), Scalar::Float(f64::NAN), Scalar::Float(1.5)];
