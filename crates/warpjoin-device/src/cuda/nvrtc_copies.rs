@@ -24,6 +24,8 @@ pub(super) struct Copies {
     libraries: Mutex<Vec<Arc<Counted>>>,
     /// How many are to be loaded in the end.
     wanted: usize,
+    /// With which it is seen that a copy compiles.
+    options: Vec<String>,
     loading: Mutex<Loading>,
 }
 
@@ -60,14 +62,19 @@ impl Drop for Taken {
 
 impl Copies {
     /// So many as the cores can use.
-    pub(super) fn for_cores(first: Library) -> Self {
+    pub(super) fn for_cores(first: Library, options: &[String]) -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        Self::new(first, cores.div_ceil(CORES_EACH).min(LIBRARIES_MAX))
+        Self::new(first, cores.div_ceil(CORES_EACH).min(LIBRARIES_MAX), options)
     }
 
-    fn new(first: Library, wanted: usize) -> Self {
+    fn new(first: Library, wanted: usize, options: &[String]) -> Self {
         let first = Counted { library: first, under_way: AtomicUsize::new(0) };
-        Self { libraries: Mutex::new(vec![Arc::new(first)]), wanted, loading: Mutex::default() }
+        Self {
+            libraries: Mutex::new(vec![Arc::new(first)]),
+            wanted,
+            options: options.to_vec(),
+            loading: Mutex::default(),
+        }
     }
 
     /// The library with the fewest compilations under way. Where that has one, copies of `file` are loaded for later ones.
@@ -93,7 +100,7 @@ impl Copies {
         let Some(file) = file() else { return };
         for _ in 1..self.wanted {
             let file = file.clone();
-            let load = move || match load_copy(&file) {
+            let load = move || match load_copy(&file, &self.options) {
                 Ok(library) => {
                     let copy = Counted { library, under_way: AtomicUsize::new(0) };
                     self.libraries.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(copy));
@@ -128,7 +135,7 @@ impl Copies {
 }
 
 /// Loads a copy of the file, whose name is gone then, and sees that it compiles: it has to find its own files.
-fn load_copy(file: &Path) -> Result<Library, Box<dyn std::error::Error + Send + Sync>> {
+fn load_copy(file: &Path, options: &[String]) -> Result<Library, Box<dyn std::error::Error + Send + Sync>> {
     let copy = tempfile::Builder::new().prefix("warpjoin-nvrtc-").suffix(".so").tempfile()?.into_temp_path();
     std::fs::copy(file, &copy)?;
     // SAFETY: loading libnvrtc runs its constructors, which expect nothing of the process.
@@ -137,7 +144,7 @@ fn load_copy(file: &Path) -> Result<Library, Box<dyn std::error::Error + Send + 
     let library = Library::of(Box::leak(Box::new(loaded)))?;
     let text = "extern \"C\" __global__ void probe(int* to) { *to = __popc(*to); }";
     let source = ModuleSource { name: "probe".into(), text: text.into(), entries: vec![], defines: vec![] };
-    let result = library.program(&source)?.compile(&[])?;
+    let result = library.program(&source)?.compile(options)?;
     match result {
         nvrtcResult::NVRTC_SUCCESS => Ok(library),
         failed => Err(super::nvrtc_library::words(failed).into()),
@@ -157,8 +164,8 @@ mod tests {
             return;
         }
         let file = Nvrtc::path().unwrap();
-        let first = load_copy(&file).unwrap();
-        let copies: &'static Copies = Box::leak(Box::new(Copies::new(first, 3)));
+        let first = load_copy(&file, &[]).unwrap();
+        let copies: &'static Copies = Box::leak(Box::new(Copies::new(first, 3, &[])));
         let first = copies.take(|| None);
         assert_eq!(copies.len(), 1);
         // One library takes all until there is another.
