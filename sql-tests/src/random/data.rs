@@ -20,7 +20,7 @@ pub(super) enum ColumnRole {
     Date,
     /// Decimal128.
     Decimal,
-    /// Float64 without odd values.
+    /// Float64, both zeros among them.
     Float,
     /// Booleans.
     Boolean,
@@ -174,7 +174,15 @@ fn array_of(role: ColumnRole, data_type: &DataType, numbers: &[Option<i64>]) -> 
         ColumnRole::Decimal => {
             Arc::new(numbers.iter().map(|n| n.map(|n| n as f64 * 1.25 - 3.0)).collect::<Float64Array>())
         }
-        ColumnRole::Float => Arc::new(numbers.iter().map(|n| n.map(|n| n as f64 / 8.0)).collect::<Float64Array>()),
+        ColumnRole::Float => {
+            let value = |(row, number): (usize, i64)| match number {
+                // Both zeros, which are equal.
+                0 if row % 3 == 0 => -0.0,
+                number => number as f64 / 8.0,
+            };
+            let rows = numbers.iter().enumerate();
+            Arc::new(rows.map(|(row, number)| number.map(|number| value((row, number)))).collect::<Float64Array>())
+        }
         ColumnRole::Boolean => mapped(&|n| n % 2),
     };
     // These casts can't fail; if one did, the mismatch of types would show at once.

@@ -55,6 +55,7 @@ pub(super) fn predicate(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
         },
         ColumnRole::Date => format!("{name} {compare} DATE '1994-08-{}'", number.rem_euclid(9) + 23),
         ColumnRole::Decimal => format!("{name} {compare} {number}.25"),
+        ColumnRole::Float if number.rem_euclid(3) == 0 => format!("{name} {compare} 0.0"),
         ColumnRole::Float => format!("{name} {compare} {}.125", number.rem_euclid(5)),
         ColumnRole::Boolean => [name.clone(), format!("NOT {name}")][rng.random_range(0..2)].clone(),
     }
