@@ -263,6 +263,14 @@ mod tests {
     }
 
     #[test]
+    fn the_library_keeps_no_cache_of_its_own() {
+        let own_options = |version| Nvrtc { version, ..nvrtc() }.own_options();
+        assert!(own_options((12, 8)).is_empty(), "an option that it does not know is an error");
+        assert_eq!(own_options((12, 9)), ["--no-cache"]);
+        assert_eq!(own_options((13, 0)), ["--no-cache"]);
+    }
+
+    #[test]
     fn a_known_gpu_gets_its_own_binary_and_a_later_one_text() {
         let nvrtc = nvrtc();
         assert_eq!(nvrtc.target((9, 0)).unwrap(), Target::Cubin(90));
