@@ -4,10 +4,10 @@
 //! group's least word; where there are several, the rows that have it are looked at again for the next word.
 
 use super::group_split::Part;
+use super::ordered::Ordered;
 use super::plans::{ExprList, aggregate, column, columns, filter, is_null, join, not, numbered, project};
 use super::query::Query;
 use super::relation::{Relation, Source};
-use super::sort::Ordered;
 use crate::codegen::{Sink, SinkShape, Step};
 use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, SortKey};

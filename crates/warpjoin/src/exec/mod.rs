@@ -29,6 +29,7 @@ mod marked;
 mod matches;
 mod metrics;
 mod options;
+mod ordered;
 pub(crate) mod partition;
 mod partition_table;
 pub(crate) mod plans;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use warpjoin_device::Buffer;
 
 use super::entry_kernels::EntryKernels;
+use super::ordered::Ordered;
 use super::plans::{ExprList, columns};
 use super::query::Query;
 use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
 use super::rows::allocate;
-use super::sort::Ordered;
 use super::window_calls::{Made, Raw};
 use super::window_frames::{RangeKey, Tree};
 use super::window_kernels::{
