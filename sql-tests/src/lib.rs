@@ -8,7 +8,6 @@ mod files;
 pub mod random;
 mod runner;
 mod text;
-mod verdict;
 
 pub use engine::{Engine, EngineKind};
 pub use files::{FileResult, datafusion_files, run_datafusion_file};

@@ -3,6 +3,7 @@
 use clap::Args;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use warpjoin::Session;
 use warpjoin_datafusion::{DeviceChoice, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder};
 use warpjoin_device::cuda_status;
 
@@ -15,7 +16,7 @@ pub struct TargetArgs {
     #[arg(long, default_value = "auto", value_parser = parse_choice)]
     pub device: DeviceChoice,
     /// Number of devices; all GPUs, or two simulated devices, if not given
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8))]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=Session::DEVICES_MAX as i64))]
     pub devices: Option<u8>,
     /// Memory that may be used on each device, such as 8GB
     #[arg(long, value_name = "BYTES")]

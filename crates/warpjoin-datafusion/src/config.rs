@@ -8,9 +8,9 @@ use std::str::FromStr;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result};
-use warpjoin::JoinForm;
 use warpjoin::exec::{GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::plan::FilterForm;
+use warpjoin::{JoinForm, Session};
 
 /// Rows below which a subtree stays on the CPU by default.
 const MINIMUM_ROWS_DEFAULT: u64 = 100_000;
@@ -134,7 +134,10 @@ impl ExtensionOptions for WarpjoinOptions {
         match key {
             "enabled" => self.enabled = parse(key, value, "true or false")?,
             "device" => self.device = parse(key, value, "auto, cuda or sim")?,
-            "devices" => self.devices = parse_in(key, value, "0 (all) to 8", |&n: &usize| n <= 8)?,
+            "devices" => {
+                let expected = format!("0 (all) to {}", Session::DEVICES_MAX);
+                self.devices = parse_in(key, value, &expected, |&devices: &usize| devices <= Session::DEVICES_MAX)?;
+            }
             "memory_budget" => self.memory_budget_bytes = parse::<Bytes>(key, value, "bytes, such as 8GB or 512MiB")?.0,
             "group_size" => {
                 let allowed = |&lanes: &u32| lanes == 0 || (lanes.is_power_of_two() && lanes <= 32);

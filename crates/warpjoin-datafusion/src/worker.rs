@@ -21,10 +21,10 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Threads that wait for work at most, of all kinds.
 const IDLE_MAX: usize = 16;
-/// Of a thread; the system gives as much of it as is used. Long expressions are walked over by functions that call themselves.
-const STACK_BYTES: usize = 64 << 20;
 /// How long they wait.
 const IDLE_TIME: Duration = Duration::from_secs(30);
+/// Of a thread; the system gives as much of it as is used. Long expressions are walked over by functions that call themselves.
+const STACK_BYTES: usize = 64 << 20;
 
 /// Threads that wait: whoever takes one out of the list sends it one job.
 static IDLE: Mutex<Vec<Worker>> = Mutex::new(vec![]);

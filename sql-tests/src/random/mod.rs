@@ -17,12 +17,11 @@ use datafusion::prelude::SessionContext;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use warpjoin::plan::Plan;
-use warpjoin_cli::answers::Answer;
+use warpjoin_cli::answers::{Answer, RowOrder};
 use warpjoin_datafusion::{Placement, WarpjoinExec};
 
 use crate::engine::Engine;
 use crate::runner::describe;
-use crate::verdict::difference;
 use data::TableData;
 
 /// A random query and its tables.
@@ -75,7 +74,9 @@ impl Case {
                 result.rows = Some(expected.rows());
                 result.on_devices = placement.is_on_devices();
                 result.remaining = describe(&placement);
-                result.difference = difference(&self.session(stock)?, &self.sql, &actual, &expected).await?;
+                let stock = self.session(stock)?;
+                let order = RowOrder::of_query(&stock, &self.sql).await?;
+                result.difference = actual.difference(&expected, &order, &stock, &self.sql).await?;
             }
             (Ok(_), Err(error)) => result.difference = Some(format!("an error: {}", error.strip_backtrace())),
             (Err(error), Ok(_)) => {

@@ -5,6 +5,7 @@
 
 mod order;
 mod published;
+mod ties;
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

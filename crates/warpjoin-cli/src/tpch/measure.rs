@@ -12,7 +12,7 @@ use warpjoin_datafusion::{Placement, session_of};
 use super::parameters::Parameters;
 use super::queries::query_text;
 use super::report::{Outcome, PlacementReport, QueryReport, RunReport, VariantsReport, total_metrics};
-use crate::answers::{Answer, PublishedAnswer, RowOrder, Verdict, without_limit};
+use crate::answers::{Answer, PublishedAnswer, RowOrder};
 use crate::error::Result;
 
 /// The two sessions that answer the queries.
@@ -98,8 +98,8 @@ impl Measurement {
             let run_report = RunReport::new(run.planning_ms, run.execution_ms, &placement);
             report.placement = PlacementReport::new(&placement);
             report.scanned_bytes = placement.device.iter().map(|part| part.scanned_bytes).sum();
-            if let Some(expected) = &expected
-                && let Some(difference) = self.difference(sql, &run, expected).await?
+            if let (Some(oracle), Some(expected)) = (&self.oracle, &expected)
+                && let Some(difference) = difference(oracle, sql, &run, expected).await?
             {
                 report.outcome = Outcome::Different;
                 report.difference = Some(format!("run {number}: {difference}"));
@@ -143,36 +143,24 @@ impl Measurement {
             }
             if let Some(oracle) = &self.oracle {
                 let expected = expect(oracle, &sql, 0).await?;
-                if let Some(difference) = self.difference(&sql, &run, &expected).await? {
+                if let Some(difference) = difference(oracle, &sql, &run, &expected).await? {
                     report.different.push(format!("{}: {difference}", parameters.values(number).join(", ")));
                 }
             }
         }
         Ok(report)
     }
+}
 
-    /// How an answer differs from what was expected; `None` if it does not.
-    async fn difference(&self, sql: &str, run: &TimedRun, expected: &Expected) -> Result<Option<String>> {
-        let actual = Answer::new(Arc::clone(&run.schema), &run.batches)?;
-        let mut verdict = actual.compare(&expected.answer, &expected.order);
-        if verdict == Verdict::TiesAtLimit
-            && let Some(oracle) = &self.oracle
-        {
-            let plan = without_limit(&oracle.state().create_logical_plan(sql).await?)?;
-            let full = oracle.execute_logical_plan(plan).await?.collect().await?;
-            verdict = actual.check_ties(&Answer::new(Arc::clone(&run.schema), &full)?, &expected.order);
-        }
-        Ok(match verdict {
-            Verdict::Equal => None,
-            Verdict::Different(difference) => Some(difference),
-            Verdict::TiesAtLimit => Some("rows that tie at the LIMIT were not checked".to_string()),
-        })
-    }
+/// How an answer differs from what was expected; `None` if it does not.
+async fn difference(oracle: &SessionContext, sql: &str, run: &TimedRun, expected: &Expected) -> Result<Option<String>> {
+    let actual = Answer::new(Arc::clone(&run.schema), &run.batches)?;
+    Ok(actual.difference(&expected.answer, &expected.order, oracle, sql).await?)
 }
 
 /// The oracle's answer, and the median time of its hot runs (of its only run if there are none).
 async fn expect(oracle: &SessionContext, sql: &str, hot_runs: usize) -> Result<Expected> {
-    let order = RowOrder::of(&oracle.state().create_logical_plan(sql).await?);
+    let order = RowOrder::of_query(oracle, sql).await?;
     let first = timed_run(oracle, sql).await?;
     let mut times_ms = vec![];
     for _ in 0..hot_runs {

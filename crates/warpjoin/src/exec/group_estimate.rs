@@ -88,12 +88,12 @@ impl Query<'_> {
         let generated = self.generate(relation, &Sink::Sketch { keys: keys.to_vec() })?;
         if self.is_dry() {
             self.compile(&generated.module, "pipeline")?;
-            let of_device = |rows: f64, groups: f64| match self.devices() {
-                1 => (rows, groups),
-                devices => (rows / devices as f64, groups_among(groups, rows / devices as f64)),
-            };
-            let expected = expected.map(|(rows, groups)| of_device(rows, groups));
-            return Ok(expected.map(|(rows, groups)| Estimate { rows, groups, is_skewed: false }));
+            let devices = self.devices() as f64;
+            return Ok(expected.map(|(all_rows, groups)| {
+                let rows = all_rows / devices;
+                let groups = if devices > 1.0 { groups_among(groups, rows) } else { groups };
+                Estimate { rows, groups, is_skewed: false }
+            }));
         }
         let targets = (self.streams.iter().enumerate())
             .map(|(device, stream)| {

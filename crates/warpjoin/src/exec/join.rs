@@ -129,7 +129,7 @@ impl Query<'_> {
         let is_exchanged = self.known_flag(is_exchanged);
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
         let owners = if is_exchanged { self.devices() as u64 } else { 1 };
-        let table = self.table_of(plan, shape, (rows, owners), matches!(filled, Filled::Repeats))?;
+        let table = self.table_of(plan, shape, rows, owners, matches!(filled, Filled::Repeats))?;
         let payload_of = payload_of(&payload, build_width);
         if is_exchanged {
             self.probe_exchanged(plan, probe, table, payload_of)
@@ -155,7 +155,7 @@ impl Query<'_> {
         }
         let (rows, shape) = self.build_rows(plan, build, payload.clone())?;
         let rows = self.broadcast(rows)?;
-        let table = self.table_of(plan, shape, (rows, 1), matches!(filled, Filled::Repeats))?;
+        let table = self.table_of(plan, shape, rows, 1, matches!(filled, Filled::Repeats))?;
         Ok((table, payload_of(&payload, build_width)))
     }
 
@@ -176,13 +176,14 @@ impl Query<'_> {
         Ok((rows, JoinShape { packing, payload, unique: true, slots: Slots::Pairs { lanes: 1 } }))
     }
 
-    /// Makes the tables of build rows that lie where they are probed, on as many devices as share them; of which it may be
-    /// known that a key repeats.
+    /// Makes the tables of build rows that lie where they are probed. `owners` devices share them; it may be known that a key
+    /// repeats.
     fn table_of(
         &mut self,
         plan: &JoinPlan,
         shape: JoinShape,
-        (rows, owners): (Intermediate, u64),
+        rows: Intermediate,
+        owners: u64,
         repeats: bool,
     ) -> Result<Arc<JoinTable>> {
         // Where only the presence of a key counts, its first row stands for all.
