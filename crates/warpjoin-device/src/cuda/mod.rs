@@ -18,6 +18,7 @@ mod module;
 mod nvrtc;
 mod nvrtc_copies;
 mod nvrtc_library;
+mod nvrtc_process;
 mod pool;
 mod shared;
 mod staging;

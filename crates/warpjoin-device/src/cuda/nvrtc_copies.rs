@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use cudarc::nvrtc::sys::nvrtcResult;
 
 use super::nvrtc_library::Library;
+use super::nvrtc_process::first_compilation;
 use crate::ModuleSource;
 
 /// Cores that a library keeps busy: a fifth of a compilation is under its lock.
@@ -61,8 +62,11 @@ impl Drop for Taken {
 }
 
 impl Copies {
-    /// So many as the cores can use.
+    /// So many as the cores can use. `first` compiles something here.
     pub(super) fn for_cores(first: Library, options: &[String]) -> Self {
+        if let Err(error) = compile_first(&first, options) {
+            log::debug!("NVRTC's first compilation: {error}");
+        }
         let cores = thread::available_parallelism().map_or(1, usize::from);
         Self::new(first, cores.div_ceil(CORES_EACH).min(LIBRARIES_MAX), options)
     }
@@ -142,13 +146,23 @@ fn load_copy(file: &Path, options: &[String]) -> Result<Library, Box<dyn std::er
     let loaded = unsafe { libloading::Library::new(&*copy) }?;
     // It is never unloaded: threads of its own may be running.
     let library = Library::of(Box::leak(Box::new(loaded)))?;
-    let text = "extern \"C\" __global__ void probe(int* to) { *to = __popc(*to); }";
-    let source = ModuleSource { name: "probe".into(), text: text.into(), entries: vec![], defines: vec![] };
-    let result = library.program(&source)?.compile(options)?;
-    match result {
+    match compile_first(&library, options)? {
         nvrtcResult::NVRTC_SUCCESS => Ok(library),
         failed => Err(super::nvrtc_library::words(failed).into()),
     }
+}
+
+/// The first compilation of a library, which has to be alone.
+fn compile_first(library: &Library, options: &[String]) -> crate::Result<nvrtcResult> {
+    let _alone = first_compilation();
+    compile_probe(library, options)
+}
+
+/// Compiles hardly any text.
+fn compile_probe(library: &Library, options: &[String]) -> crate::Result<nvrtcResult> {
+    let text = "extern \"C\" __global__ void probe(int* to) { *to = __popc(*to); }";
+    let source = ModuleSource { name: "probe".into(), text: text.into(), entries: vec![], defines: vec![] };
+    library.program(&source)?.compile(options)
 }
 
 #[cfg(test)]
@@ -178,5 +192,23 @@ mod tests {
         assert_eq!(first.0.under_way.load(Ordering::Relaxed), 2);
         drop((second, third, fourth));
         assert_eq!(first.0.under_way.load(Ordering::Relaxed), 1);
+    }
+    #[cfg(unix)]
+    #[test]
+    fn the_process_stays_as_it_was() {
+        use crate::cuda::nvrtc_process::at_rest;
+        if Nvrtc::get().is_err() {
+            return;
+        }
+        let file = Nvrtc::path().unwrap();
+        let found = at_rest();
+        let compile = || {
+            let library = load_copy(&file, &[]).unwrap();
+            for _ in 0..8 {
+                assert_eq!(compile_probe(&library, &[]).unwrap(), nvrtcResult::NVRTC_SUCCESS);
+            }
+        };
+        thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(compile))));
+        assert_eq!(at_rest(), found);
     }
 }

@@ -6,6 +6,7 @@ use cudarc::nvrtc::sys::{self, nvrtcProgram, nvrtcResult};
 use warpjoin_kernels::HEADERS;
 
 use super::nvrtc::Target;
+use super::nvrtc_process::Compiling;
 use crate::{DeviceError, ModuleSource, Result};
 
 type Create = unsafe extern "C" fn(
@@ -82,6 +83,7 @@ impl Program<'_> {
     pub(super) fn compile(&self, options: &[String]) -> Result<nvrtcResult> {
         let options = options.iter().map(|option| c_string(option)).collect::<Result<Vec<_>>>()?;
         let pointers = pointers(&options);
+        let _compiling = Compiling::begin();
         // SAFETY: the program lives; as many pointers to strings, which outlive the call, as are told.
         Ok(unsafe { (self.library.compile)(self.program, length(&options), pointers.as_ptr()) })
     }
