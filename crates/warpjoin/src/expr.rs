@@ -74,13 +74,13 @@ pub enum ExprKind {
         /// NOT IN.
         negated: bool,
     },
-    /// A deterministic function of one string, evaluated once for each value of its dictionary on
-    /// the host.
-    OverDictionary {
-        /// The string.
-        operand: Box<Expr>,
+    /// A deterministic function that the host evaluates: of one string once for each value of its dictionary, of other operands
+    /// once for each combination of their values, of which there may be [`COMBINATIONS_MAX`]. No operand is a float.
+    Tabulated {
+        /// What it is a function of; at least one.
+        operands: Vec<Expr>,
         /// The function.
-        function: Arc<dyn DictionaryFunction>,
+        function: Arc<dyn HostFunction>,
     },
     /// Mean from a sum and a count: null where the count is 0, truncated to the result's scale.
     Average(Box<Expr>, Box<Expr>),
@@ -166,23 +166,26 @@ pub trait DeferredScalar: fmt::Debug + fmt::Display + Send + Sync {
     fn value(&self) -> Result<Scalar, arrow::error::ArrowError>;
 }
 
-/// A deterministic function of the distinct values of a dictionary.
-pub trait DictionaryFunction: Any + fmt::Debug + fmt::Display + Send + Sync {
-    /// Evaluates on some `values` (n x 1, of the column's type; one may be null): one result a value,
-    /// of type [`Self::data_type`].
+/// Most combinations of values for which a function of more than one string is evaluated.
+pub const COMBINATIONS_MAX: u64 = 1 << 18;
+
+/// A deterministic function that the host evaluates.
+pub trait HostFunction: Any + fmt::Debug + fmt::Display + Send + Sync {
+    /// Evaluates on some rows of `operands` (an array each, of the same n rows and of the operands' types; values may be
+    /// null, and need not occur together in any table): one result a row, of type [`Self::data_type`].
     ///
     /// # Errors
     /// Whatever the function reports; the query then runs on the CPU and reports it there.
-    fn evaluate(&self, values: &ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError>;
+    fn evaluate(&self, operands: &[ArrayRef]) -> Result<ArrayRef, arrow::error::ArrowError>;
 
-    /// Whether `other` has the same result for every string, today and later: then what one made of a dictionary is
-    /// remembered for the other.
-    fn is_same(&self, _other: &dyn DictionaryFunction) -> bool {
+    /// Whether `other` has the same result for all operands, today and later: then what one made is remembered for the
+    /// other.
+    fn is_same(&self, _other: &dyn HostFunction) -> bool {
         false
     }
 
-    /// The same as a test that devices can evaluate themselves, if it is one: null for null, and [`Self::evaluate`]'s
-    /// result for any other string.
+    /// The same as a test of one string that devices can evaluate themselves, if it is one: null for null, and
+    /// [`Self::evaluate`]'s result for any other string.
     fn test(&self) -> Option<StringTest> {
         None
     }
@@ -249,9 +252,10 @@ impl Expr {
             ExprKind::InList { operand, list, negated } => {
                 ExprKind::InList { operand: boxed(operand), list: list.clone(), negated: *negated }
             }
-            ExprKind::OverDictionary { operand, function } => {
-                ExprKind::OverDictionary { operand: boxed(operand), function: function.clone() }
-            }
+            ExprKind::Tabulated { operands, function } => ExprKind::Tabulated {
+                operands: operands.iter().map(|operand| operand.remap(column)).collect(),
+                function: function.clone(),
+            },
         };
         Self { kind, data_type: self.data_type.clone(), nullable: self.nullable }
     }
@@ -289,7 +293,7 @@ impl Expr {
                 let is_same = |(own, other): (&Scalar, &Scalar)| own.is_same(other);
                 negated == other_negated && list.len() == other_list.len() && list.iter().zip(other_list).all(is_same)
             }
-            (ExprKind::OverDictionary { function, .. }, ExprKind::OverDictionary { function: other_function, .. }) => {
+            (ExprKind::Tabulated { function, .. }, ExprKind::Tabulated { function: other_function, .. }) => {
                 function.is_same(other_function.as_ref())
             }
             // What the engine itself makes of an order or of sums is not asked for.
@@ -326,7 +330,8 @@ impl Expr {
             | ExprKind::Negative(a)
             | ExprKind::Cast(a)
             | ExprKind::TryCast(a) => vec![a],
-            ExprKind::InList { operand, .. } | ExprKind::OverDictionary { operand, .. } => vec![operand],
+            ExprKind::InList { operand, .. } => vec![operand],
+            ExprKind::Tabulated { operands, .. } => operands.iter().collect(),
             ExprKind::Case { branches, otherwise } => {
                 let mut all: Vec<&Expr> = branches.iter().flat_map(|(when, then)| [when, then]).collect();
                 all.extend(otherwise.as_deref());
@@ -389,7 +394,10 @@ impl fmt::Display for Expr {
             }
             ExprKind::RowNumber { .. } => f.write_str("row number"),
             ExprKind::Average(sum, count) => write!(f, "({sum} / {count})"),
-            ExprKind::OverDictionary { operand, function } => write!(f, "dictionary[{operand}]({function})"),
+            ExprKind::Tabulated { operands, function } => {
+                let operands: Vec<String> = operands.iter().map(Expr::to_string).collect();
+                write!(f, "tabulated[{}]({function})", operands.join(", "))
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! [`crate::exec`]. Columns are positions; names only label the output schema.
 
 mod aggregate;
+mod values;
 mod words;
 
 use std::collections::HashMap;

@@ -17,7 +17,7 @@ use arrow::error::ArrowError;
 use common::sanitized::{is_child, run_again};
 use common::sessions::{Opener, Simulated, gpus, in_threads, simulated};
 use strings_common::{SIZES, check, filtered, table};
-use warpjoin::expr::{DictionaryFunction, Expr, ExprKind};
+use warpjoin::expr::{Expr, ExprKind, HostFunction};
 use warpjoin::{ExecOptions, Session};
 use warpjoin_device::{SimOptions, open_simulated};
 
@@ -89,14 +89,14 @@ impl fmt::Display for IsEven {
     }
 }
 
-impl DictionaryFunction for IsEven {
-    fn evaluate(&self, values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-        self.asked.fetch_add(values.len(), Ordering::Relaxed);
-        let even = values.as_string::<i32>().iter().map(|text| text.map(|text| text.len() % 2 == 0));
+impl HostFunction for IsEven {
+    fn evaluate(&self, operands: &[ArrayRef]) -> Result<ArrayRef, ArrowError> {
+        self.asked.fetch_add(operands[0].len(), Ordering::Relaxed);
+        let even = operands[0].as_string::<i32>().iter().map(|text| text.map(|text| text.len() % 2 == 0));
         Ok(Arc::new(even.collect::<BooleanArray>()))
     }
 
-    fn is_same(&self, other: &dyn DictionaryFunction) -> bool {
+    fn is_same(&self, other: &dyn HostFunction) -> bool {
         (other as &dyn Any).downcast_ref::<Self>().is_some_and(|other| other.kind == self.kind)
     }
 
@@ -121,8 +121,8 @@ fn functions_of_large_dictionaries_are_remembered() {
     let asked = Arc::new(AtomicUsize::new(0));
     for (kind, evaluated) in [(0, 1), (0, 1), (1, 2), (0, 2), (1, 2)] {
         let function = Arc::new(IsEven { asked: Arc::clone(&asked), kind });
-        let operand = Box::new(Expr::column(1, DataType::Utf8, true));
-        let (actual, _) = filtered(&table, ExprKind::OverDictionary { operand, function }, &ExecOptions::default());
+        let operands = vec![Expr::column(1, DataType::Utf8, true)];
+        let (actual, _) = filtered(&table, ExprKind::Tabulated { operands, function }, &ExecOptions::default());
         assert!(actual == expected, "{} rows instead of {}", actual.len(), expected.len());
         // Once with every value, and with null.
         assert_eq!(asked.load(Ordering::Relaxed), evaluated * (distinct + 1));

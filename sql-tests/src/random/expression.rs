@@ -97,6 +97,7 @@ fn scalar(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnData]) -> Str
                 format!("coalesce({name}, {other}, {small})"),
                 format!("TRY_CAST(CAST({name} AS BIGINT) * 40 AS TINYINT)"),
                 format!("CAST({name} AS DECIMAL(12, 2))"),
+                format!("character_length(CAST({name} AS VARCHAR) || '{small}')"),
             ];
             pick(rng, &choices)
         }
@@ -137,6 +138,7 @@ fn scalar(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnData]) -> Str
                 format!("{name} - INTERVAL '{small} days'"),
                 format!("CAST({name} AS DATE)"),
                 format!("CAST({name} AS DATE) - DATE '1994-08-27'"),
+                format!("CAST(extract(month FROM {name}) AS VARCHAR) || '/' || CAST(CAST({name} AS DATE) AS VARCHAR)"),
             ];
             pick(rng, &choices)
         }
@@ -151,6 +153,9 @@ fn scalar(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnData]) -> Str
                 format!("CASE WHEN {} THEN {name} ELSE 'other' END", predicate(rng, columns)),
                 format!("CASE WHEN {} THEN {name} ELSE {other} END", predicate(rng, columns)),
                 format!("upper(coalesce({name}, {other}))"),
+                format!("{name} || {other}"),
+                format!("concat(substr({name}, 1, {small}), '-', {other})"),
+                format!("CASE WHEN {name} LIKE {other} || '%' THEN {other} || '!' ELSE {name} END"),
             ];
             pick(rng, &choices)
         }

@@ -18,7 +18,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use warpjoin::plan::Plan;
 use warpjoin_cli::answers::{Answer, RowOrder};
-use warpjoin_datafusion::{Placement, WarpjoinExec};
+use warpjoin_datafusion::{Placement, WarpjoinExec, load_table};
 
 use crate::engine::Engine;
 use crate::runner::describe;
@@ -59,13 +59,23 @@ impl Case {
         Self { seed, sql, tables }
     }
 
+    /// Whether its tables are brought to the devices before it runs: what loading finds out about them makes other plans.
+    pub fn has_resident_tables(&self) -> bool {
+        (self.seed / 4) % 3 == 1
+    }
+
     /// Runs it on `engine` and on `stock`.
     ///
     /// # Errors
-    /// When the tables can't be registered; what the query does is in the result.
+    /// When the tables can't be registered or loaded; what the query does is in the result.
     pub async fn run(&self, engine: &Engine, stock: &Engine) -> Result<CaseResult, DataFusionError> {
         let expected = self.answer(&self.session(stock)?).await;
         let context = self.session(engine)?;
+        if self.has_resident_tables() {
+            for table in &self.tables {
+                load_table(&context, &table.name).await?;
+            }
+        }
         let mut result = CaseResult::default();
         match (expected, self.answer(&context).await) {
             (Ok((expected, _)), Ok((actual, plan))) => {

@@ -257,5 +257,5 @@ fn residual(filter: &JoinFilter, sides: Sides, build: &Relation, probe: &Relatio
         columns.push(Arc::new(Column::new(field.name(), position)) as Arc<dyn PhysicalExpr>);
     }
     let expression = substitute(filter.expression(), &columns)?;
-    translate(&expression, Scope { schema: &schema })
+    translate(&expression, Scope { schema: &schema, plan: None })
 }

@@ -33,7 +33,7 @@ impl Relation {
 
     /// What its expressions see.
     pub(super) fn scope(&self) -> Scope<'_> {
-        Scope { schema: &self.plan.schema }
+        Scope { schema: &self.plan.schema, plan: Some(&self.plan) }
     }
 
     /// Translates `exprs` over this relation.

@@ -18,8 +18,8 @@ use warpjoin::column::check_type;
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 use warpjoin::function::Function;
 
-use super::dictionary::StringFunction;
-use super::{Scope, functions, is_string, literal};
+use super::host::HostExpr;
+use super::{Scope, Translation, functions, is_string, literal};
 
 type PhysicalExprRef = Arc<dyn PhysicalExpr>;
 
@@ -37,7 +37,7 @@ pub(crate) fn translate(expr: &PhysicalExprRef, scope: Scope<'_>) -> Result<Expr
     if any(expr, &|node| node.is::<DynamicFilterPhysicalExpr>()) {
         return Err(Reason::Expression("of a filter that changes while the query runs".to_string()));
     }
-    scope.translate(expr)
+    Translation::new(scope).translate(expr)
 }
 
 /// `expr` with every column replaced by the expression at its position.
@@ -77,7 +77,7 @@ fn depth(expr: &PhysicalExprRef) -> usize {
     deepest
 }
 
-fn any(expr: &PhysicalExprRef, is_it: &impl Fn(&PhysicalExprRef) -> bool) -> bool {
+pub(super) fn any(expr: &PhysicalExprRef, is_it: &impl Fn(&PhysicalExprRef) -> bool) -> bool {
     is_it(expr) || expr.children().into_iter().any(|child| any(child, is_it))
 }
 
@@ -90,11 +90,11 @@ fn column_indices(expr: &PhysicalExprRef, indices: &mut BTreeSet<usize>) {
     }
 }
 
-impl Scope<'_> {
+impl Translation<'_> {
     #[recursive::recursive]
     pub(super) fn translate(&self, expr: &PhysicalExprRef) -> Result<Expr, Reason> {
         if let Some(column) = expr.downcast_ref::<Column>() {
-            let field = self.schema.fields().get(column.index()).ok_or_else(|| unsupported(expr))?;
+            let field = self.scope.schema.fields().get(column.index()).ok_or_else(|| unsupported(expr))?;
             return Ok(Expr::column(column.index(), field.data_type().clone(), field.is_nullable()));
         }
         let mut columns = BTreeSet::new();
@@ -107,25 +107,29 @@ impl Scope<'_> {
             return Ok(test);
         }
         if let Some(column) = only_column
-            && is_string(self.schema.field(column).data_type())
+            && is_string(self.scope.schema.field(column).data_type())
         {
             return self.over_column(expr, column);
         }
         if let Some(function) = self.over_string(expr)? {
             return Ok(function);
         }
-        let kind = self.kind(expr)?;
-        let (data_type, nullable) = self.type_of(expr)?;
-        Ok(Expr { kind, data_type, nullable })
+        match self.kind(expr) {
+            Ok(kind) => {
+                let (data_type, nullable) = self.type_of(expr)?;
+                Ok(Expr { kind, data_type, nullable })
+            }
+            Err(reason) => self.tabulated(expr).ok_or(reason),
+        }
     }
 
     fn boxed(&self, expr: &PhysicalExprRef) -> Result<Box<Expr>, Reason> {
         self.translate(expr).map(Box::new)
     }
 
-    fn type_of(&self, expr: &PhysicalExprRef) -> Result<(DataType, bool), Reason> {
-        let data_type = expr.data_type(self.schema).map_err(|_| unsupported(expr))?;
-        let nullable = expr.nullable(self.schema).map_err(|_| unsupported(expr))?;
+    pub(super) fn type_of(&self, expr: &PhysicalExprRef) -> Result<(DataType, bool), Reason> {
+        let data_type = expr.data_type(self.scope.schema).map_err(|_| unsupported(expr))?;
+        let nullable = expr.nullable(self.scope.schema).map_err(|_| unsupported(expr))?;
         check_type(&data_type)?;
         Ok((data_type, nullable))
     }
@@ -159,7 +163,7 @@ impl Scope<'_> {
 
     /// An expression whose only column is a string: a function of its values.
     fn over_column(&self, expr: &PhysicalExprRef, column: usize) -> Result<Expr, Reason> {
-        let field = self.schema.field(column);
+        let field = self.scope.schema.field(column);
         let moved = replace_columns(expr, &|column| Some(Arc::new(Column::new(column.name(), 0)) as PhysicalExprRef))?;
         self.over_dictionary(expr, Expr::column(column, field.data_type().clone(), field.is_nullable()), moved)
     }
@@ -170,7 +174,7 @@ impl Scope<'_> {
         let children = expr.children();
         let mut variable = children.iter().enumerate().filter(|(_, child)| !is_constant(child));
         let (Some((at, operand)), None) = (variable.next(), variable.next()) else { return Ok(None) };
-        if !operand.data_type(self.schema).is_ok_and(|data_type| is_string(&data_type)) {
+        if !operand.data_type(self.scope.schema).is_ok_and(|data_type| is_string(&data_type)) {
             return Ok(None);
         }
         let column: PhysicalExprRef = Arc::new(Column::new("value", 0));
@@ -187,8 +191,8 @@ impl Scope<'_> {
     /// `moved`, which is `expr` over the values of `operand` at position 0.
     fn over_dictionary(&self, expr: &PhysicalExprRef, operand: Expr, moved: PhysicalExprRef) -> Result<Expr, Reason> {
         let (data_type, nullable) = self.type_of(expr)?;
-        let function = Arc::new(StringFunction::new(moved, operand.data_type.clone(), data_type.clone()));
-        let kind = ExprKind::OverDictionary { operand: Box::new(operand), function };
+        let function = Arc::new(HostExpr::new(moved, vec![operand.data_type.clone()], data_type.clone()));
+        let kind = ExprKind::Tabulated { operands: vec![operand], function };
         Ok(Expr { kind, data_type, nullable })
     }
 
@@ -256,8 +260,9 @@ impl Scope<'_> {
             Operator::Plus | Operator::Minus if is_constant(binary.right()) => (binary.left(), binary.right()),
             _ => return Ok(None),
         };
-        let is_moment = moment.data_type(self.schema).is_ok_and(|data_type| functions::is_moment(&data_type));
-        let is_span = span.data_type(self.schema).is_ok_and(|data_type| matches!(data_type, DataType::Interval(_)));
+        let is_moment = moment.data_type(self.scope.schema).is_ok_and(|data_type| functions::is_moment(&data_type));
+        let is_span =
+            span.data_type(self.scope.schema).is_ok_and(|data_type| matches!(data_type, DataType::Interval(_)));
         if !is_moment || !is_span {
             return Ok(None);
         }
@@ -297,7 +302,7 @@ impl Scope<'_> {
         if cast.cast_options().safe {
             return self.try_cast(cast.expr(), cast.cast_type());
         }
-        let operand = self.translate(cast.expr())?;
+        let operand = self.cast_operand(cast.expr(), cast.cast_type())?;
         if &operand.data_type == cast.cast_type() {
             return Ok(operand.kind);
         }
@@ -305,8 +310,17 @@ impl Scope<'_> {
     }
 
     fn try_cast(&self, operand: &PhysicalExprRef, to: &DataType) -> Result<ExprKind, Reason> {
-        let operand = self.translate(operand)?;
+        let operand = self.cast_operand(operand, to)?;
         Ok(if operand.data_type == *to { operand.kind } else { ExprKind::TryCast(Box::new(operand)) })
+    }
+
+    /// Devices make no strings.
+    fn cast_operand(&self, operand: &PhysicalExprRef, to: &DataType) -> Result<Expr, Reason> {
+        let operand = self.translate(operand)?;
+        if is_string(to) && !is_string(&operand.data_type) && operand.data_type != DataType::Null {
+            return Err(Reason::Expression(format!("CAST({} AS {to})", operand.data_type)));
+        }
+        Ok(operand)
     }
 
     fn in_list(&self, expr: &PhysicalExprRef, in_list: &InListExpr) -> Result<ExprKind, Reason> {

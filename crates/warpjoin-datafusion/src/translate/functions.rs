@@ -14,7 +14,7 @@ use warpjoin::expr::{CompareOp, Expr, ExprKind, Scalar};
 use warpjoin::function::{DatePart, DateUnit, Function, Interval};
 
 use super::expr::{boolean, check_copied, is_constant, unsupported};
-use super::{Scope, literal};
+use super::{Translation, literal};
 
 /// Makes DataFusion's own function of a name.
 type Original = fn() -> Arc<ScalarUDF>;
@@ -58,7 +58,7 @@ const INEXACT: [&str; 22] = [
     "log", "log10", "log2", "power", "radians", "sin", "sinh", "tan",
 ];
 
-impl Scope<'_> {
+impl Translation<'_> {
     pub(super) fn function(
         &self,
         expr: &Arc<dyn PhysicalExpr>,

@@ -2,12 +2,16 @@
 //!
 //! Owns what is supported, and the reason where something is not. Must not know plan nodes.
 
-mod dictionary;
 mod expr;
 mod functions;
+mod host;
 mod literal;
+mod tabulate;
+
+use std::cell::Cell;
 
 use arrow::datatypes::{DataType, Schema};
+use warpjoin::plan::Plan;
 
 pub(crate) use expr::{substitute, translate};
 
@@ -16,6 +20,21 @@ pub(crate) use expr::{substitute, translate};
 pub(crate) struct Scope<'a> {
     /// Their types.
     pub schema: &'a Schema,
+    /// The plan that puts them out, if it is one.
+    pub plan: Option<&'a Plan>,
+}
+
+/// The translation of one expression.
+struct Translation<'a> {
+    scope: Scope<'a>,
+    /// How often parts were tried as operands of a table: each time they are translated once more.
+    trials: Cell<u32>,
+}
+
+impl<'a> Translation<'a> {
+    fn new(scope: Scope<'a>) -> Self {
+        Self { scope, trials: Cell::new(0) }
+    }
 }
 
 /// Whether values of the type live in a dictionary on the devices.

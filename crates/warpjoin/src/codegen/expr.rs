@@ -3,7 +3,7 @@
 use super::emitter::{Emitter, Environment};
 use super::params::Binding;
 use super::value::{CType, Kind, Range, Value, is_string};
-use super::{arithmetic, case, cast, compare, fault, functions, lookup, moments, order};
+use super::{arithmetic, case, cast, compare, fault, functions, lookup, moments, order, tabulated};
 use crate::Result;
 use crate::expr::{Expr, ExprKind, Scalar};
 use arrow::datatypes::DataType;
@@ -60,9 +60,10 @@ pub(crate) fn evaluate(emitter: &mut Emitter, expr: &Expr, environment: &Environ
             let value = evaluate(emitter, operand, environment)?;
             compare::in_list(emitter, &value, list, *negated)
         }
-        ExprKind::OverDictionary { operand, function } => {
-            let value = evaluate(emitter, operand, environment)?;
-            lookup::over_dictionary(emitter, &value, function)
+        ExprKind::Tabulated { operands, function } => {
+            let values: Vec<Value> =
+                operands.iter().map(|operand| evaluate(emitter, operand, environment)).collect::<Result<_>>()?;
+            tabulated::tabulated(emitter, &values, function)
         }
         ExprKind::Average(sum, count) => {
             let sum = evaluate(emitter, sum, environment)?;

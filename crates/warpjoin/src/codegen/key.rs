@@ -21,7 +21,7 @@ use super::shapes::{
 };
 use super::value::{Kind, Value};
 use crate::column::{ColumnType, Dictionary, Domain};
-use crate::expr::{DictionaryFunction, Expr, ExprKind, Scalar};
+use crate::expr::{Expr, ExprKind, HostFunction, Scalar};
 use crate::plan::{AggregateFunction, SortKey};
 
 /// The key of a pipeline.
@@ -29,7 +29,7 @@ use crate::plan::{AggregateFunction, SortKey};
 pub(crate) struct PipelineKey {
     bytes: Vec<u8>,
     /// In the order in which they were met: only they can tell whether they are the same.
-    functions: Vec<Arc<dyn DictionaryFunction>>,
+    functions: Vec<Arc<dyn HostFunction>>,
     /// Addresses that are part of `bytes`.
     dictionaries: Vec<usize>,
     /// Something is not known yet.
@@ -48,7 +48,7 @@ impl PipelineKey {
         (!key.is_unique).then_some(key)
     }
 
-    /// Equal bytes are of the same shape, but for functions of strings.
+    /// Equal bytes are of the same shape, but for functions of the host.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -254,7 +254,7 @@ impl KeyPart for Expr {
                 list.write(key);
                 negated.write(key);
             }
-            ExprKind::OverDictionary { function, operand: _ } => key.functions.push(Arc::clone(function)),
+            ExprKind::Tabulated { function, operands: _ } => key.functions.push(Arc::clone(function)),
             ExprKind::Case { branches, otherwise } => {
                 branches.len().write(key);
                 otherwise.is_some().write(key);

@@ -1,19 +1,15 @@
-//! Functions of dictionaries: evaluated once a distinct value, and read by code in the pipeline. On the host, or,
-//! where they are tests of many strings, on the devices.
+//! What code of a pipeline reads by a row's place in it: columns that the host made, results of tests, and codes of one dictionary
+//! for those of another.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
-use arrow::compute::concat;
-use arrow::datatypes::{DataType, Field, Schema};
-use rayon::prelude::*;
+use arrow::datatypes::DataType;
 
 use super::emitter::Emitter;
 use super::params::Binding;
 use super::remembered::{self, Made};
 use super::value::{CType, Kind, Range, Value};
-use crate::column::{ColumnStatistics, ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder};
-use crate::expr::{DictionaryFunction, StringTest};
+use crate::column::{ColumnStatistics, ColumnType, Dictionary, Domain, EncodedColumn};
 use crate::string_test::TestProgram;
 use crate::{Error, Reason, Result};
 
@@ -31,110 +27,6 @@ pub(crate) enum Lookup {
 pub(crate) struct DictionaryTest {
     pub dictionary: Arc<Dictionary>,
     pub program: Arc<TestProgram>,
-}
-
-/// Tests of one function that devices run one after the other; of more, the host is the faster one.
-const TESTS_MAX: usize = 8;
-/// Values that a core evaluates at a time.
-const HOST_CHUNK: usize = 1 << 15;
-
-/// Emits `function` of a string column.
-pub(crate) fn over_dictionary(
-    emitter: &mut Emitter,
-    column: &Value,
-    function: &Arc<dyn DictionaryFunction>,
-) -> Result<Value> {
-    let dictionary = column
-        .dictionary
-        .as_ref()
-        .ok_or_else(|| Reason::Expression(format!("{function} over a column without a dictionary")))?;
-    if dictionary.len() >= emitter.tested_strings_min.max(1)
-        && let Some(test) = function.test()
-        && test.leaves().len() <= TESTS_MAX
-        && test.fits(&|| dictionary.is_ascii())
-    {
-        return tested(emitter, column, dictionary, &test);
-    }
-    let encoded = evaluated(function, dictionary, column.valid.is_some())?;
-    let nulls_at = dictionary.len();
-    let index = match &column.valid {
-        Some(valid) => {
-            let null_code = emitter.params.number(nulls_at as i64);
-            emitter.temporary(CType::I64, &format!("{valid} ? (i64){} : {null_code}", column.code))
-        }
-        None => column.code.clone(),
-    };
-    read(emitter, encoded, &index)
-}
-
-/// The results of `function` for every value, and for null with `has_null`.
-fn evaluated(
-    function: &Arc<dyn DictionaryFunction>,
-    dictionary: &Dictionary,
-    has_null: bool,
-) -> Result<Arc<EncodedColumn>> {
-    remembered::with(dictionary, Made::ByFunction { function: Arc::clone(function), has_null }, || {
-        let results = on_host(function.as_ref(), dictionary)?;
-        // Without nulls in the column, what the function makes of null is never read.
-        let used = if has_null { results } else { results.slice(0, dictionary.len()) };
-        if *used.data_type() == DataType::Boolean { encode_booleans(&used) } else { encode(&used) }
-    })
-}
-
-/// What `function` makes of every value, and of null.
-fn on_host(function: &dyn DictionaryFunction, dictionary: &Dictionary) -> Result<ArrayRef> {
-    let null = new_null_array(dictionary.values().data_type(), 1);
-    let values: ArrayRef = concat(&[dictionary.values(), &null])?;
-    let starts: Vec<usize> = (0..values.len()).step_by(HOST_CHUNK).collect();
-    let chunks = starts.into_par_iter().map(|start| {
-        let chunk = values.slice(start, HOST_CHUNK.min(values.len() - start));
-        let results = function.evaluate(&chunk)?;
-        if results.len() != chunk.len() {
-            let (got, wanted) = (results.len(), chunk.len());
-            return Err(Error::internal(format!("{function} gave {got} results for {wanted} values")));
-        }
-        Ok(results)
-    });
-    let mut chunks = chunks.collect::<Result<Vec<ArrayRef>>>()?;
-    if chunks.len() == 1 {
-        return Ok(chunks.remove(0));
-    }
-    Ok(concat(&chunks.iter().map(AsRef::as_ref).collect::<Vec<_>>())?)
-}
-
-/// Emits a test that devices make of every value before the pipeline runs.
-fn tested(emitter: &mut Emitter, column: &Value, dictionary: &Arc<Dictionary>, test: &StringTest) -> Result<Value> {
-    // A null row may hold any code.
-    let index = match &column.valid {
-        Some(valid) => emitter.temporary(CType::I64, &format!("{valid} ? (i64){} : 0", column.code)),
-        None => column.code.clone(),
-    };
-    let condition = tested_condition(emitter, dictionary, test, &index)?;
-    let code = emitter.temporary(CType::Bool, &condition);
-    Ok(Value::new(code, Kind::Bool, DataType::Boolean).with_valid(column.valid.clone()))
-}
-
-fn tested_condition(
-    emitter: &mut Emitter,
-    dictionary: &Arc<Dictionary>,
-    test: &StringTest,
-    index: &str,
-) -> Result<String> {
-    let (tests, operator, of_none) = match test {
-        StringTest::And(tests) => (tests, " && ", "true"),
-        StringTest::Or(tests) => (tests, " || ", "false"),
-        StringTest::Not(test) => return Ok(format!("!{}", tested_condition(emitter, dictionary, test, index)?)),
-        StringTest::Like { .. } | StringTest::Compare(..) => {
-            let program = TestProgram::of(test).ok_or_else(|| Error::internal("a test without a program"))?;
-            let test = DictionaryTest { dictionary: Arc::clone(dictionary), program: Arc::new(program) };
-            let number = emitter.params.lookup(Lookup::Test(test));
-            let results = emitter.params.once("const u8*", Binding::LookupValues(number));
-            return Ok(format!("({results}[{index}] != 0)"));
-        }
-    };
-    let conditions: Vec<String> =
-        tests.iter().map(|test| tested_condition(emitter, dictionary, test, index)).collect::<Result<_>>()?;
-    Ok(if conditions.is_empty() { of_none.into() } else { format!("({})", conditions.join(operator)) })
 }
 
 /// Emits the code in `to` of each code in `from`; null where `to` lacks the value.
@@ -235,12 +127,12 @@ pub(crate) fn dictionary_of(data_type: &DataType, value: Option<&[u8]>) -> Resul
     Ok(Arc::new(Dictionary::of_values(value_type, value)?))
 }
 
-fn plain_statistics() -> ColumnStatistics {
+pub(super) fn plain_statistics() -> ColumnStatistics {
     ColumnStatistics { null_count: 0, distinct: None, sorted: false, unique: None }
 }
 
 /// Loads a value of a host-made column.
-fn read(emitter: &mut Emitter, column: Arc<EncodedColumn>, index: &str) -> Result<Value> {
+pub(super) fn read(emitter: &mut Emitter, column: Arc<EncodedColumn>, index: &str) -> Result<Value> {
     let column_type = column.column_type.clone();
     let number = emitter.params.lookup(Lookup::Column(column));
     let value = emitter.load(&column_type, index, Binding::LookupValues(number))?;
@@ -250,42 +142,6 @@ fn read(emitter: &mut Emitter, column: Arc<EncodedColumn>, index: &str) -> Resul
         emitter.temporary(CType::Bool, &format!("bit_at({bits}, {index})"))
     });
     Ok(Value { code, valid, ..value })
-}
-
-/// Booleans in a layout that does not depend on which of them occur.
-fn encode_booleans(array: &ArrayRef) -> Result<EncodedColumn> {
-    let booleans = array.as_boolean();
-    let has_nulls = booleans.null_count() > 0;
-    let values = (0..booleans.len()).map(|i| u8::from(booleans.is_valid(i) && booleans.value(i))).collect();
-    let validity = has_nulls.then(|| {
-        let mut bits = vec![0u8; booleans.len().div_ceil(8)];
-        for i in (0..booleans.len()).filter(|&i| booleans.is_valid(i)) {
-            bits[i / 8] |= 1 << (i % 8);
-        }
-        bits
-    });
-    Ok(EncodedColumn {
-        column_type: ColumnType {
-            data_type: DataType::Boolean,
-            has_nulls,
-            domain: Domain::Int { min: 0, max: 1 },
-            dictionary: None,
-        },
-        rows: booleans.len(),
-        values,
-        offsets: None,
-        validity,
-        statistics: plain_statistics(),
-    })
-}
-
-fn encode(array: &ArrayRef) -> Result<EncodedColumn> {
-    let field = Field::new("value", array.data_type().clone(), true);
-    let schema = Arc::new(Schema::new(vec![field]));
-    let mut encoder = TableEncoder::new(schema.clone(), StringEncoding::Dictionary);
-    encoder.push(&RecordBatch::try_new(schema, vec![array.clone()])?)?;
-    let column = encoder.finish()?.pop().ok_or_else(|| Error::internal("no column encoded"))?;
-    Ok(column)
 }
 
 /// Strings whose codes do not compare like them, as codes that do.

@@ -38,6 +38,7 @@ mod remembered;
 mod shapes;
 mod sketch;
 mod store;
+mod tabulated;
 mod value;
 
 pub(crate) use aggregate::ROWS_PER_THREAD_BITS_MAX;

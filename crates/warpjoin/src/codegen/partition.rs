@@ -257,7 +257,7 @@ mod tests {
     use super::*;
     use crate::codegen::{GenerateOptions, Lookup, Sink, ValidityForm, generate};
     use crate::column::{ColumnType, Dictionary, Domain};
-    use crate::expr::{DictionaryFunction, Expr};
+    use crate::expr::{Expr, HostFunction};
     use crate::string_test::StringTest;
 
     /// LIKE that the host must not evaluate.
@@ -270,8 +270,8 @@ mod tests {
         }
     }
 
-    impl DictionaryFunction for OfDevices {
-        fn evaluate(&self, _: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
+    impl HostFunction for OfDevices {
+        fn evaluate(&self, _: &[ArrayRef]) -> std::result::Result<ArrayRef, ArrowError> {
             Err(ArrowError::ComputeError("evaluated on the host".into()))
         }
 
@@ -293,8 +293,8 @@ mod tests {
         let column = ColumnType { data_type: DataType::Utf8, has_nulls: false, domain, dictionary };
         let source = SourceShape::Columns(vec![column], ValidityForm::Bits);
         let text = Expr::column(0, DataType::Utf8, false);
-        let function: Arc<dyn DictionaryFunction> = Arc::new(OfDevices);
-        let kind = ExprKind::OverDictionary { operand: Box::new(text.clone()), function };
+        let function: Arc<dyn HostFunction> = Arc::new(OfDevices);
+        let kind = ExprKind::Tabulated { operands: vec![text.clone()], function };
         let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
         let rows = RowSpec { keys: vec![text], like: None, keeps_null_keys: false, payload: vec![] };
         let sink = Sink::Partition { stage: PartitionStage::Count, rows };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::Result;
 use crate::column::{Dictionary, EncodedColumn};
-use crate::expr::DictionaryFunction;
+use crate::expr::HostFunction;
 
 /// Distinct values from which on anything is remembered.
 const VALUES_MIN: usize = 4096;
@@ -17,7 +17,7 @@ const COLUMNS_MAX: usize = 8;
 #[derive(Debug)]
 pub(super) enum Made {
     /// Results, with one more for null if there is one.
-    ByFunction { function: Arc<dyn DictionaryFunction>, has_null: bool },
+    ByFunction { function: Arc<dyn HostFunction>, has_null: bool },
     /// Codes of another dictionary.
     CodesOf(Weak<Dictionary>),
 }

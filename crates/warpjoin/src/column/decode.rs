@@ -96,6 +96,13 @@ pub(crate) fn decode_rows(
     Ok(make_array(data))
 }
 
+/// An array (n x 1) of a type that is stored as an integer, without nulls.
+pub(crate) fn integers(data_type: &DataType, values: &[i128]) -> Result<ArrayRef> {
+    let domain = Domain::Int { min: i128::MIN, max: i128::MAX };
+    let column_type = ColumnType { data_type: data_type.clone(), has_nulls: false, domain, dictionary: None };
+    decode(&column_type, values.len(), bytemuck::must_cast_slice(values), None, None)
+}
+
 fn slice(bytes: &[u8], start: usize, len: usize) -> Result<&[u8]> {
     bytes.get(start..start + len).ok_or_else(|| {
         Error::InvalidArgument(format!("a column buffer of {} bytes, but {} are asked for", bytes.len(), start + len))

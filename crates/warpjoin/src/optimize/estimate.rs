@@ -215,7 +215,7 @@ impl Estimate {
         match &expr.kind {
             ExprKind::Column(column) => self.columns[*column].distinct,
             ExprKind::Literal(_) => 1.0,
-            ExprKind::Function(..) | ExprKind::OverDictionary { .. } | ExprKind::Cast(_) => {
+            ExprKind::Function(..) | ExprKind::Tabulated { .. } | ExprKind::Cast(_) => {
                 // No more than its arguments have.
                 expr.children().into_iter().map(|child| self.distinct_of(child)).product::<f64>().min(self.rows)
             }

@@ -6,13 +6,13 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, UInt32Array, new_null_array};
-use arrow::compute::{concat, take};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array, new_null_array};
+use arrow::compute::{concat, nullif, take};
 use arrow::datatypes::DataType;
 
 use crate::Table;
-use crate::column::Dictionary;
-use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
+use crate::column::{Dictionary, integers};
+use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, HostFunction, Scalar};
 use crate::table::SampledValues;
 
 /// Rows that tell between which values the others are.
@@ -111,22 +111,7 @@ impl SampleView {
                 Some(Values { data: Data::Booleans((0..self.alive.len()).map(is_null).collect()), valid: None })
             }
             ExprKind::InList { operand, list, negated } => self.in_list(operand, list, *negated),
-            ExprKind::OverDictionary { operand, function } => {
-                let Values { data: Data::Codes(codes, dictionary), valid } = self.evaluate(operand)? else {
-                    return None;
-                };
-                let code = |row: usize| valid.as_ref().is_none_or(|valid| valid[row]).then_some(codes[row] as u32);
-                let codes: UInt32Array = (0..codes.len()).map(code).collect();
-                if dictionary.len() > codes.len() {
-                    return of_array(&function.evaluate(&take(dictionary.values(), &codes, None).ok()?).ok()?);
-                }
-                // Once a value is less than once a row; what it makes of null comes last.
-                let null = new_null_array(dictionary.values().data_type(), 1);
-                let results = function.evaluate(&concat(&[dictionary.values(), &null]).ok()?).ok()?;
-                let nulls_at = dictionary.len() as u32;
-                let places: UInt32Array = codes.iter().map(|code| Some(code.unwrap_or(nulls_at))).collect();
-                of_array(&take(&results, &places, None).ok()?)
-            }
+            ExprKind::Tabulated { operands, function } => self.tabulated(operands, function.as_ref()),
             ExprKind::Cast(operand) | ExprKind::TryCast(operand) if is_integer_like(&expr.data_type) => {
                 let is_same_scale = scale_of(&operand.data_type)? == scale_of(&expr.data_type)?;
                 self.evaluate(operand).filter(|_| is_same_scale)
@@ -141,6 +126,23 @@ impl SampleView {
             }
             _ => None,
         }
+    }
+
+    fn tabulated(&self, operands: &[Expr], function: &dyn HostFunction) -> Option<Values> {
+        let values = operands.iter().map(|operand| self.evaluate(operand)).collect::<Option<Vec<_>>>()?;
+        if let [Values { data: Data::Codes(codes, dictionary), valid }] = values.as_slice()
+            && dictionary.len() <= codes.len()
+        {
+            // Once a value is less than once a row; what it makes of null comes last.
+            let null = new_null_array(dictionary.values().data_type(), 1);
+            let results = function.evaluate(&[concat(&[dictionary.values(), &null]).ok()?]).ok()?;
+            let places: UInt32Array =
+                codes_of(codes, valid).map(|code| code.or(Some(dictionary.len() as u32))).collect();
+            return of_array(&take(&results, &places, None).ok()?);
+        }
+        let array = |(operand, values): (&Expr, &Values)| to_array(values, &operand.data_type);
+        let arrays = operands.iter().zip(&values).map(array).collect::<Option<Vec<_>>>()?;
+        of_array(&function.evaluate(&arrays).ok()?)
     }
 
     /// An operand of a comparison, with its scale.
@@ -271,7 +273,26 @@ fn arithmetic(op: ArithmeticOp, left: Values, right: Values) -> Option<Values> {
     Some(Values { data, valid: both_valid(left.valid, right.valid) })
 }
 
-/// What a function of strings gave; of other types than these nobody asks for a share.
+/// Codes, null where a row has none.
+fn codes_of(codes: &[i128], valid: &Option<Vec<bool>>) -> impl Iterator<Item = Option<u32>> {
+    (0..codes.len()).map(move |row| valid.as_ref().is_none_or(|valid| valid[row]).then_some(codes[row] as u32))
+}
+
+/// The values as an array of their type; `None`: not of floats.
+fn to_array(values: &Values, data_type: &DataType) -> Option<ArrayRef> {
+    let numbers = match &values.data {
+        Data::Codes(codes, dictionary) => {
+            return take(dictionary.values(), &codes_of(codes, &values.valid).collect::<UInt32Array>(), None).ok();
+        }
+        Data::Ints(numbers) => integers(data_type, numbers).ok()?,
+        Data::Booleans(booleans) => Arc::new(BooleanArray::from(booleans.clone())),
+        Data::Floats(_) => return None,
+    };
+    let Some(valid) = &values.valid else { return Some(numbers) };
+    nullif(&numbers, &valid.iter().map(|valid| Some(!valid)).collect()).ok()
+}
+
+/// What a function of the host gave; of other types than these nobody asks for a share.
 fn of_array(array: &ArrayRef) -> Option<Values> {
     let valid = array.logical_nulls().map(|nulls| nulls.iter().collect());
     let data = match array.data_type() {

@@ -21,7 +21,7 @@ pub(super) fn never_fails(expr: &Expr) -> bool {
         | ExprKind::Case { .. }
         | ExprKind::TryCast(_)
         | ExprKind::InList { .. }
-        | ExprKind::OverDictionary { .. } => true,
+        | ExprKind::Tabulated { .. } => true,
         // Other scales are brought to one, which may overflow.
         ExprKind::Compare(_, left, right) => left.data_type == right.data_type || !left.data_type.is_decimal(),
         ExprKind::Arithmetic(op, ..) => {

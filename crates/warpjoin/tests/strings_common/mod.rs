@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use warpjoin::exec::{QueryOutput, run};
-use warpjoin::expr::{CompareOp, DictionaryFunction, Expr, ExprKind, StringTest};
+use warpjoin::expr::{CompareOp, Expr, ExprKind, HostFunction, StringTest};
 use warpjoin::plan::{Plan, PlanKind};
 use warpjoin::{ExecOptions, Session, Table, TableBuilder};
 
@@ -30,9 +30,9 @@ impl fmt::Display for ArrowTest {
     }
 }
 
-impl DictionaryFunction for ArrowTest {
-    fn evaluate(&self, values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-        Ok(Arc::new(evaluate(&self.0, values)?))
+impl HostFunction for ArrowTest {
+    fn evaluate(&self, operands: &[ArrayRef]) -> Result<ArrayRef, ArrowError> {
+        Ok(Arc::new(evaluate(&self.0, &operands[0])?))
     }
 
     fn test(&self) -> Option<StringTest> {
@@ -164,8 +164,8 @@ pub(crate) fn table(session: &Arc<Session>, rows: &[Option<String>], data_type: 
 
 /// Numbers of the rows for which a test is true, and whether devices tested.
 fn passing(table: &Arc<Table>, test: &StringTest, options: &ExecOptions) -> (Vec<i64>, bool) {
-    let operand = Box::new(Expr::column(1, table.schema().field(1).data_type().clone(), true));
-    let kind = ExprKind::OverDictionary { operand, function: Arc::new(ArrowTest(test.clone())) };
+    let operands = vec![Expr::column(1, table.schema().field(1).data_type().clone(), true)];
+    let kind = ExprKind::Tabulated { operands, function: Arc::new(ArrowTest(test.clone())) };
     let (rows, output) = filtered(table, kind, options);
     (rows, output.metrics.pipelines.iter().any(|pipeline| pipeline.name.contains("Test")))
 }

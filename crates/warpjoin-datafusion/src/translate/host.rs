@@ -1,4 +1,5 @@
-//! Functions of one string column, evaluated by DataFusion once for each distinct value.
+//! Functions that DataFusion evaluates on the host: once for each string of a dictionary, or for each combination of a few
+//! values.
 
 use std::any::Any;
 use std::fmt;
@@ -10,16 +11,17 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::logical_expr::{Operator, Volatility};
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, LikeExpr, Literal, NotExpr, TryCastExpr,
+    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NegativeExpr,
+    NotExpr, TryCastExpr,
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use warpjoin::expr::{CompareOp, DictionaryFunction, StringTest};
+use warpjoin::expr::{CompareOp, HostFunction, StringTest};
 
 use super::expr::compare_op;
 
-/// A DataFusion expression whose only column is the dictionary's, at position 0.
+/// A DataFusion expression whose columns are the operands, in their order.
 #[derive(Debug)]
-pub(super) struct StringFunction {
+pub(super) struct HostExpr {
     expr: Arc<dyn PhysicalExpr>,
     input: SchemaRef,
     data_type: DataType,
@@ -27,25 +29,27 @@ pub(super) struct StringFunction {
     is_fixed: bool,
 }
 
-impl StringFunction {
-    /// `expr` over column 0 of type `column_type`, giving `data_type`.
-    pub(super) fn new(expr: Arc<dyn PhysicalExpr>, column_type: DataType, data_type: DataType) -> Self {
-        let input = Arc::new(Schema::new(vec![Field::new("value", column_type, true)]));
-        Self { is_fixed: is_fixed(&expr), expr, input, data_type }
+impl HostExpr {
+    /// `expr` over operands of these types, giving `data_type`.
+    pub(super) fn new(expr: Arc<dyn PhysicalExpr>, operands: Vec<DataType>, data_type: DataType) -> Self {
+        let fields: Vec<Field> = operands.into_iter().map(|operand| Field::new("value", operand, true)).collect();
+        Self { is_fixed: is_fixed(&expr), expr, input: Arc::new(Schema::new(fields)), data_type }
     }
 }
 
-impl DictionaryFunction for StringFunction {
-    fn evaluate(&self, values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-        let column_type = self.input.field(0).data_type();
-        let values = if values.data_type() == column_type { Arc::clone(values) } else { cast(values, column_type)? };
-        let rows = values.len();
-        let batch = RecordBatch::try_new(Arc::clone(&self.input), vec![values])?;
+impl HostFunction for HostExpr {
+    fn evaluate(&self, operands: &[ArrayRef]) -> Result<ArrayRef, ArrowError> {
+        let columns = operands.iter().zip(self.input.fields()).map(|(values, field)| {
+            let is_so = values.data_type() == field.data_type();
+            if is_so { Ok(Arc::clone(values)) } else { cast(values, field.data_type()) }
+        });
+        let batch = RecordBatch::try_new(Arc::clone(&self.input), columns.collect::<Result<_, _>>()?)?;
+        let rows = batch.num_rows();
         let result = self.expr.evaluate(&batch).and_then(|result| result.into_array(rows)).map_err(ArrowError::from)?;
         if result.data_type() == &self.data_type { Ok(result) } else { cast(&result, &self.data_type) }
     }
 
-    fn is_same(&self, other: &dyn DictionaryFunction) -> bool {
+    fn is_same(&self, other: &dyn HostFunction) -> bool {
         let other = (other as &dyn Any).downcast_ref::<Self>();
         self.is_fixed
             && other.is_some_and(|other| {
@@ -57,7 +61,7 @@ impl DictionaryFunction for StringFunction {
 
     fn test(&self) -> Option<StringTest> {
         // Bytes that are no text are an error of a cast, which devices don't look for.
-        let is_of_text = is_text(self.input.field(0).data_type());
+        let is_of_text = matches!(&self.input.fields()[..], [only] if is_text(only.data_type()));
         if is_of_text && self.data_type == DataType::Boolean { test_of(&self.expr) } else { None }
     }
 
@@ -75,7 +79,10 @@ fn is_fixed(expr: &Arc<dyn PhysicalExpr>) -> bool {
         || expr.is::<CastExpr>()
         || expr.is::<TryCastExpr>()
         || expr.is::<InListExpr>()
+        || expr.is::<IsNotNullExpr>()
+        || expr.is::<IsNullExpr>()
         || expr.is::<LikeExpr>()
+        || expr.is::<NegativeExpr>()
         || expr.is::<NotExpr>()
         || expr.downcast_ref::<ScalarFunctionExpr>().is_some_and(is_immutable);
     is_known && expr.children().into_iter().all(is_fixed)
@@ -162,7 +169,7 @@ fn escaped(text: &str) -> String {
     text.chars().flat_map(|c| ['%', '_', '\\'].contains(&c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-impl fmt::Display for StringFunction {
+impl fmt::Display for HostExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.expr)
     }
@@ -178,7 +185,7 @@ mod tests {
         let text: Arc<dyn PhysicalExpr> = Arc::new(CastExpr::new(column, DataType::Utf8, None));
         let pattern: Arc<dyn PhysicalExpr> = Arc::new(Literal::new("a%".into()));
         let like: Arc<dyn PhysicalExpr> = Arc::new(LikeExpr::new(false, false, text, pattern));
-        let test = |column: DataType| StringFunction::new(Arc::clone(&like), column, DataType::Boolean).test();
+        let test = |column: DataType| HostExpr::new(Arc::clone(&like), vec![column], DataType::Boolean).test();
         assert!(test(DataType::LargeUtf8).is_some());
         assert!(test(DataType::Binary).is_none());
     }
