@@ -2,10 +2,13 @@
 //
 // One byte a string, 1 where it passes:
 // test_compare: bytes less than, equal to, greater than a constant.
+// test_search_long, test_search, test_search_short: LIKE by a pattern of bytes and %, in which runs of bytes between two % have
+// seven at least, four, or any number; WJ_PATTERN_RUNS runs at most.
 // test_like, test_like_wide: LIKE by a pattern of less than 32, 64 elements that read a character; test_like_long: of any.
 //
 // Strings come in tiles of WJ_STRING_TILE, whose bytes lie side by side; a tile that fits is brought into shared memory
-// in whole words, and a thread reads its string there. A pattern is an automaton whose states are bits of a word: bit n is
+// in whole words, and a thread reads its string there. Runs of bytes are searched one behind the other, some
+// places at a time by four bytes; lanes whose strings may have one wait for the others and look closer together. Another pattern is an automaton whose states are bits of a word: bit n is
 // set where the bytes read so far may have been the first n elements. So each byte is looked at once, and the lanes of a
 // warp do the same whatever their strings hold.
 // Grid: a tile a block, grid stride. Shared: WJ_STRING_STAGE_BYTES, and 2048 bytes.
@@ -16,7 +19,7 @@
 #define ELEMENT_ANY_STRING 257
 
 struct TestParams {
-    const u8* bytes;         // followed by 8 bytes that nobody looks at
+    const u8* bytes;         // followed by 16 bytes that nobody looks at
     const u64* tile_starts;  // where the bytes of each tile begin, and where the last ones end
     const u32* ends;         // where each string ends, from the beginning of its tile
     u64 strings;
@@ -28,6 +31,7 @@ struct TestParams {
 };
 
 #define NO_ELEMENT 0xffffffffu
+#define NO_PLACE 0xffffffffu
 
 WJ_DEVICE u32 folded(u8 byte, bool folds_case) { return folds_case && byte >= 'A' && byte <= 'Z' ? byte + 32u : byte; }
 
@@ -143,10 +147,201 @@ WJ_DEVICE Automaton<Bits> automaton_of(const TestParams& p, Bits* masks) {
     return automaton;
 }
 
+// Bytes of a pattern that lie between its ends and %.
+struct Run {
+    u64 body;      // the first eight, those that there are
+    u32 heads[4];  // four of them, from the first one, the second one and so on; those that there are
+    u32 first;     // among the elements
+    u32 length;
+};
+
 struct Stage {
     u64 words[WJ_STRING_STAGE_BYTES / 8];
-    u64 masks[256];
+    union {
+        u64 masks[256];
+        Run runs[WJ_PATTERN_RUNS];
+    };
 };
+
+// Whether a run is at `text`, whose first `from` bytes are known to be equal.
+WJ_DEVICE bool is_run(const u8* text, const u16* elements, const Run& run, u32 from) {
+    for (u32 at = from; at < run.length; ++at) {
+        if (text[at] != elements[run.first + at]) return false;
+    }
+    return true;
+}
+
+// Eight bytes. Reads words around them.
+WJ_DEVICE u64 eight_bytes(const u8* text) {
+    const u32 skew = (u32)((u64)text & 7);
+    const u64* word = reinterpret_cast<const u64*>(text - skew);
+    return skew == 0 ? word[0] : word[0] >> (skew * 8) | word[1] << (64 - skew * 8);
+}
+
+// Four of twelve bytes, from the one at `at` on.
+WJ_DEVICE u32 window(u32 a, u32 b, u32 c, u32 at) {
+    const u64 pair = at < 4 ? (u64)b << 32 | a : (u64)c << 32 | b;
+    return (u32)(pair >> (at % 4 * 8));
+}
+
+// What is known of a search: where a run of `length` bytes may begin, from the first to the last place.
+struct Places {
+    const u8* text;
+    i32 first, last;
+};
+
+// The first of the places `base`, `base` + 1, ... with a bit in `hits` where all of the run is.
+WJ_DEVICE u32 confirmed(const Places& places, i32 base, u32 hits, const u16* elements, const Run& run) {
+    if (base < places.first) hits &= 0xffffffffu << (places.first - base);
+    for (; hits != 0; hits &= hits - 1) {
+        const i32 place = base + (i32)__ffs(hits) - 1;
+        if (place > places.last) return NO_PLACE;
+        const u8* text = places.text + place;
+        const u64 mask = run.length >= 8 ? ~0ull : (1ull << (run.length * 8)) - 1;
+        const bool begins = ((eight_bytes(text) ^ run.body) & mask) == 0;
+        if (begins && is_run(text, elements, run, 8)) return (u32)place;
+    }
+    return NO_PLACE;
+}
+
+// The first place where the run is. Reads words around the text.
+template <bool HAS_FOUR>
+WJ_DEVICE u32 place_of(const Places& places, const u16* elements, const Run& run) {
+    const u32 head = run.heads[0];
+    const u32 mask = HAS_FOUR || run.length >= 4 ? 0xffffffffu : (1u << (run.length * 8)) - 1;
+    i32 base = places.first - (i32)((u64)(places.text + places.first) & 7);
+    const u64* word = reinterpret_cast<const u64*>(places.text + base);
+    while (base <= places.last) {
+        u32 a, b, c;
+        u64 next = *word;
+        bool may_be = false;
+        for (;;) {
+            const u64 current = next;
+            next = word[1];
+            a = (u32)current, b = (u32)(current >> 32), c = (u32)next;
+#pragma unroll
+            for (u32 byte = 0; byte < 8; ++byte) may_be |= (window(a, b, c, byte) & mask) == head;
+            if (may_be || base + 8 > places.last) break;
+            ++word;
+            base += 8;
+        }
+        if (!may_be) break;
+        u32 hits = 0;
+#pragma unroll
+        for (u32 byte = 0; byte < 8; ++byte) hits |= (u32)((window(a, b, c, byte) & mask) == head) << byte;
+        const u32 place = confirmed(places, base, hits, elements, run);
+        if (place != NO_PLACE) return place;
+        ++word;
+        base += 8;
+    }
+    return NO_PLACE;
+}
+
+// The same of a run of seven bytes or more: wherever it begins, four of its bytes are a whole word of memory.
+WJ_DEVICE u32 place_of_long(const Places& places, const u16* elements, const Run& run) {
+    const u32 heads[4] = {run.heads[0], run.heads[1], run.heads[2], run.heads[3]};
+    i32 base = places.first - (i32)((u64)(places.text + places.first) & 7);
+    const u64* word = reinterpret_cast<const u64*>(places.text + base);
+    // Its word begins up to three bytes behind it.
+    while (base <= places.last + 3) {
+        u32 words[4];
+        bool in_low = false, in_high = false;
+        for (;;) {
+            const u64 low = word[0], high = word[1];
+            words[0] = (u32)low, words[1] = (u32)(low >> 32), words[2] = (u32)high, words[3] = (u32)(high >> 32);
+#pragma unroll
+            for (u32 at = 0; at < 8; ++at) {
+                in_low |= words[at / 4] == heads[at % 4];
+                in_high |= words[2 + at / 4] == heads[at % 4];
+            }
+            if (in_low || in_high || base + 16 > places.last + 3) break;
+            word += 2;
+            base += 16;
+        }
+        if (!in_low && !in_high) break;
+        // The first half that has something; the other one is looked at again.
+        const u32 first = in_low ? words[0] : words[2], second = in_low ? words[1] : words[3];
+        if (!in_low) base += 8, ++word;
+        u32 hits = 0;
+#pragma unroll
+        for (u32 at = 0; at < 8; ++at) {
+            hits |= (u32)((at < 4 ? first : second) == heads[at % 4]) << (at / 4 * 4 + 3 - at % 4);
+        }
+        const u32 place = confirmed(places, base - 3, hits, elements, run);
+        if (place != NO_PLACE) return place;
+        ++word;
+        base += 8;
+    }
+    return NO_PLACE;
+}
+
+// A pattern of runs: some at the beginning or at the end, those of `floating` anywhere between.
+struct Runs {
+    const Run* all;
+    u32 first_floating, after_floating;
+    bool has_front, has_back;
+};
+
+// All threads call it; a barrier must follow.
+WJ_DEVICE Runs runs_of(const TestParams& p, Run* all) {
+    const u32 elements = (u32)p.element_count;
+    u32 runs = 0;
+    for (u32 at = 0; at < elements && runs < WJ_PATTERN_RUNS;) {
+        Run run = {0, {0, 0, 0, 0}, at, 0};
+        for (; at < elements && p.elements[at] != ELEMENT_ANY_STRING; ++at, ++run.length) {
+            if (run.length < 8) run.body |= (u64)p.elements[at] << (run.length * 8);
+#pragma unroll
+            for (u32 head = 0; head < 4; ++head) {
+                const u32 byte = run.length - head;
+                if (byte < 4) run.heads[head] |= (u32)p.elements[at] << (byte * 8);
+            }
+        }
+        ++at;
+        if (run.length == 0) continue;
+        if (threadIdx.x == 0) all[runs] = run;
+        ++runs;
+    }
+    const bool has_front = p.elements[0] != ELEMENT_ANY_STRING;
+    const bool has_back = p.elements[elements - 1] != ELEMENT_ANY_STRING;
+    return {all, has_front ? 1u : 0u, runs - (has_back ? 1u : 0u), has_front, has_back};
+}
+
+// `SHORTEST`: bytes of the shortest run that may be anywhere, as far as it matters.
+template <u32 SHORTEST>
+WJ_DEVICE bool has_runs(const u8* text, u32 length, const u16* elements, const Runs& runs) {
+    u32 at = 0, end = length;
+    if (runs.has_front) {
+        const Run& front = runs.all[0];
+        if (length < front.length || !is_run(text, elements, front, 0)) return false;
+        at = front.length;
+    }
+    if (runs.has_back) {
+        const Run& back = runs.all[runs.after_floating];
+        if (end - at < back.length || !is_run(text + end - back.length, elements, back, 0)) return false;
+        end -= back.length;
+    }
+    for (u32 index = runs.first_floating; index < runs.after_floating; ++index) {
+        const Run& run = runs.all[index];
+        if (end - at < run.length) return false;
+        const Places places = {text, (i32)at, (i32)(end - run.length)};
+        const u32 place = SHORTEST >= 7 ? place_of_long(places, elements, run)
+                                        : place_of<SHORTEST >= 4>(places, elements, run);
+        if (place == NO_PLACE) return false;
+        at = place + run.length;
+    }
+    return true;
+}
+
+// Tests the strings of a tile, whose bytes begin at `text`.
+template <class Test>
+WJ_DEVICE void test_tile(const TestParams& p, u64 tile, const u8* text, Test passes) {
+    for (u32 index = threadIdx.x; index < WJ_STRING_TILE; index += blockDim.x) {
+        const u64 string = tile * WJ_STRING_TILE + index;
+        if (string >= p.strings) break;
+        const u32 begin = index == 0 ? 0 : p.ends[string - 1];
+        p.results[string] = passes(text + begin, p.ends[string] - begin) ? 1 : 0;
+    }
+}
 
 // Tests all strings of the block's tiles.
 template <class Test>
@@ -162,12 +357,11 @@ WJ_DEVICE void test_tiles(const TestParams& p, Stage& stage, Test passes) {
             for (u64 word = threadIdx.x; word < words; word += blockDim.x) stage.words[word] = load_once(source + word);
         }
         __syncthreads();
-        const u8* text = is_staged ? reinterpret_cast<const u8*>(stage.words) + (start & 7) : p.bytes + start;
-        for (u32 index = threadIdx.x; index < WJ_STRING_TILE; index += blockDim.x) {
-            const u64 string = tile * WJ_STRING_TILE + index;
-            if (string >= p.strings) break;
-            const u32 begin = index == 0 ? 0 : p.ends[string - 1];
-            p.results[string] = passes(text + begin, p.ends[string] - begin) ? 1 : 0;
+        // Two calls, so that the compiler knows which memory is read.
+        if (is_staged) {
+            test_tile(p, tile, reinterpret_cast<const u8*>(stage.words) + (start & 7), passes);
+        } else {
+            test_tile(p, tile, p.bytes + start, passes);
         }
         // The next tile may overwrite the stage only then.
         __syncthreads();
@@ -180,6 +374,16 @@ WJ_ENTRY(test_compare, TestParams, 256) {
         return (compared(text, length, p.elements, count) & p.accepts) != 0;
     });
 }
+
+template <u32 SHORTEST>
+WJ_DEVICE void search(const TestParams& p, Stage& stage) {
+    const Runs runs = runs_of(p, stage.runs);
+    test_tiles(p, stage, [&](const u8* text, u32 length) { return has_runs<SHORTEST>(text, length, p.elements, runs); });
+}
+
+WJ_ENTRY(test_search_long, TestParams, 256) { search<7>(p, shared_as<Stage>()); }
+WJ_ENTRY(test_search, TestParams, 256) { search<4>(p, shared_as<Stage>()); }
+WJ_ENTRY(test_search_short, TestParams, 256) { search<0>(p, shared_as<Stage>()); }
 
 WJ_ENTRY(test_like, TestParams, 256) {
     Stage& stage = shared_as<Stage>();

@@ -1,14 +1,18 @@
-//! The compiled modules of a device. Owns who compiles what; must not know how.
+//! The compiled modules of a device. Owns who compiles what, and which stay in memory; must not know how.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::{Module, ModuleSource, Result};
 
+/// Modules that stay in memory. A process may run any number of queries, and each module takes memory of its device, and
+/// address space.
+const MODULES_MAX: usize = 1024;
+
 /// Modules in memory, and those that a thread is about to put there.
 #[derive(Default)]
 pub(crate) struct Modules {
-    states: Mutex<HashMap<ModuleSource, State>>,
+    states: Mutex<States>,
     /// A module stopped being under way.
     ended: Condvar,
 }
@@ -19,7 +23,44 @@ pub(crate) struct Modules {
 /// ```
 enum State {
     UnderWay,
-    Ready(Module),
+    Ready { module: Module, last_use: u64 },
+}
+
+#[derive(Default)]
+struct States {
+    of: HashMap<ModuleSource, State>,
+    /// Counts uses.
+    uses: u64,
+}
+
+impl States {
+    /// The state of a module, which is used now.
+    fn used(&mut self, source: &ModuleSource) -> Option<&State> {
+        let state = self.of.get_mut(source)?;
+        if let State::Ready { last_use, .. } = state {
+            self.uses += 1;
+            *last_use = self.uses;
+        }
+        Some(state)
+    }
+
+    fn ready(&self) -> impl Iterator<Item = (&ModuleSource, u64)> {
+        self.of.iter().filter_map(|(source, state)| match state {
+            State::Ready { last_use, .. } => Some((source, *last_use)),
+            State::UnderWay => None,
+        })
+    }
+
+    /// Takes out a quarter of the modules if there are too many: those that were used longest ago.
+    fn take_oldest(&mut self) -> Vec<State> {
+        let mut uses: Vec<u64> = self.ready().map(|(_, last_use)| last_use).collect();
+        if uses.len() <= MODULES_MAX {
+            return vec![];
+        }
+        let (_, &mut newest, _) = uses.select_nth_unstable(MODULES_MAX / 4 - 1);
+        let is_old = |state: &State| matches!(state, State::Ready { last_use, .. } if *last_use <= newest);
+        self.of.extract_if(|_, state| is_old(state)).map(|(_, state)| state).collect()
+    }
 }
 
 impl Modules {
@@ -32,50 +73,55 @@ impl Modules {
     ) -> Result<Module> {
         let mut states = self.locked();
         loop {
-            match states.get(source) {
-                Some(State::Ready(module)) => return Ok(module.clone()),
+            match states.used(source) {
+                Some(State::Ready { module, .. }) => return Ok(module.clone()),
                 Some(State::UnderWay) => {
                     states = self.ended.wait(states).unwrap_or_else(PoisonError::into_inner);
                 }
                 None => break,
             }
         }
-        states.insert(source.clone(), State::UnderWay);
+        states.of.insert(source.clone(), State::UnderWay);
         drop(states);
         let claim = Claim { modules: self, source };
         let module = compile()?;
-        self.locked().insert(source.clone(), State::Ready(module.clone()));
+        let mut states = self.locked();
+        states.uses += 1;
+        let last_use = states.uses;
+        states.of.insert(source.clone(), State::Ready { module: module.clone(), last_use });
+        let oldest = states.take_oldest();
+        drop(states);
         drop(claim);
+        // Not under the lock: unloading waits for the device. Queries that use one keep it.
+        drop(oldest);
         Ok(module)
     }
 
     /// The module, if it is in memory.
     pub(crate) fn get(&self, source: &ModuleSource) -> Option<Module> {
-        match self.locked().get(source) {
-            Some(State::Ready(module)) => Some(module.clone()),
+        match self.locked().used(source) {
+            Some(State::Ready { module, .. }) => Some(module.clone()),
             _ => None,
         }
     }
 
     /// Whether a module is in memory.
     pub(crate) fn has(&self, source: &ModuleSource) -> bool {
-        matches!(self.locked().get(source), Some(State::Ready(_)))
+        matches!(self.locked().of.get(source), Some(State::Ready { .. }))
     }
 
     /// Modules in memory.
     pub(crate) fn len(&self) -> usize {
-        self.locked().values().filter(|state| matches!(state, State::Ready(_))).count()
+        self.locked().ready().count()
     }
 
     /// Sources of the modules in memory, in no order.
     pub(crate) fn sources(&self) -> Vec<ModuleSource> {
-        let states = self.locked();
-        let ready = states.iter().filter(|(_, state)| matches!(state, State::Ready(_)));
-        ready.map(|(source, _)| source.clone()).collect()
+        self.locked().ready().map(|(source, _)| source.clone()).collect()
     }
 
     /// A panic elsewhere leaves the map whole, so poison is ignored.
-    fn locked(&self) -> MutexGuard<'_, HashMap<ModuleSource, State>> {
+    fn locked(&self) -> MutexGuard<'_, States> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -89,8 +135,8 @@ struct Claim<'a> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut states = self.modules.locked();
-        if matches!(states.get(self.source), Some(State::UnderWay)) {
-            states.remove(self.source);
+        if matches!(states.of.get(self.source), Some(State::UnderWay)) {
+            states.of.remove(self.source);
         }
         drop(states);
         self.modules.ended.notify_all();
@@ -131,6 +177,23 @@ mod tests {
             }
         });
         assert_eq!((compiled.into_inner(), modules.len()), (1, 1));
+    }
+
+    #[test]
+    fn what_was_not_used_for_long_goes() {
+        let modules = Modules::default();
+        let source = |number: usize| ModuleSource { text: number.to_string(), ..source() };
+        let compile = |number: usize| drop(modules.get_or_compile(&source(number), || Ok(module())).unwrap());
+        for number in 0..MODULES_MAX {
+            compile(number);
+        }
+        assert!(modules.get(&source(0)).is_some() && modules.len() == MODULES_MAX);
+        compile(MODULES_MAX);
+        assert_eq!(modules.len(), MODULES_MAX + 1 - MODULES_MAX / 4);
+        let gone: Vec<usize> = (0..=MODULES_MAX).filter(|&number| !modules.has(&source(number))).collect();
+        assert_eq!(gone, (1..=MODULES_MAX / 4).collect::<Vec<_>>());
+        compile(1);
+        assert!(modules.has(&source(1)));
     }
 
     #[test]

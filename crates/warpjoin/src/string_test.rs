@@ -74,6 +74,13 @@ pub(crate) struct TestProgram {
     pub accepts: u64,
 }
 
+/// Runs of bytes in patterns that are searched by them.
+pub(crate) const RUNS_MAX: usize = 32;
+/// Bytes of a run that are looked for together.
+const HEAD_BYTES: usize = 4;
+/// Bytes of a run of which some so many are a word of memory, wherever it begins.
+const LONG_BYTES: usize = 2 * HEAD_BYTES - 1;
+
 const ANY_CHARACTER: u16 = 256;
 const ANY_STRING: u16 = 257;
 
@@ -85,17 +92,43 @@ enum Kind {
 
 impl TestProgram {
     /// The kernels.
-    pub(crate) const ENTRIES: [&str; 4] = ["test_compare", "test_like", "test_like_wide", "test_like_long"];
+    pub(crate) const ENTRIES: [&str; 7] = [
+        "test_compare",
+        "test_search_long",
+        "test_search",
+        "test_search_short",
+        "test_like",
+        "test_like_wide",
+        "test_like_long",
+    ];
 
-    /// The kernel that makes the test: patterns are automata, whose states are the bits of a word if that has enough.
+    /// The kernel that makes the test: runs of bytes between `%` are searched; other patterns are automata, whose states are
+    /// the bits of a word if that has enough.
     pub(crate) fn entry(&self) -> &'static str {
-        let states = self.elements.iter().filter(|&&element| element != ANY_STRING).count();
-        match (self.kind, states) {
-            (Kind::Compare, _) => Self::ENTRIES[0],
-            (Kind::Like, 0..32) => Self::ENTRIES[1],
-            (Kind::Like, 32..64) => Self::ENTRIES[2],
-            (Kind::Like, _) => Self::ENTRIES[3],
+        if self.kind == Kind::Compare {
+            return Self::ENTRIES[0];
         }
+        if let Some(shortest) = self.shortest_searched() {
+            return match shortest {
+                LONG_BYTES.. => Self::ENTRIES[1],
+                HEAD_BYTES..LONG_BYTES => Self::ENTRIES[2],
+                ..HEAD_BYTES => Self::ENTRIES[3],
+            };
+        }
+        match self.elements.iter().filter(|&&element| element != ANY_STRING).count() {
+            0..32 => Self::ENTRIES[4],
+            32..64 => Self::ENTRIES[5],
+            _ => Self::ENTRIES[6],
+        }
+    }
+
+    /// Bytes of the shortest run between two `%`, if the pattern is one of few runs; without any, more than there are.
+    fn shortest_searched(&self) -> Option<usize> {
+        let runs: Vec<&[u16]> = self.elements.split(|&element| element == ANY_STRING).collect();
+        // Runs at both ends, where there may be none, stand for themselves.
+        let [_, between @ .., _] = runs.as_slice() else { return None };
+        let fits = !self.folds_case && !self.elements.contains(&ANY_CHARACTER) && runs.len() <= RUNS_MAX;
+        fits.then(|| between.iter().map(|run| run.len()).min().unwrap_or(usize::MAX))
     }
 
     /// Of a test without parts; `None` for others.
@@ -209,6 +242,28 @@ mod tests {
         assert_eq!(elements("A\\", true), [97, 92]);
         assert_eq!(elements("é", false), [0xc3, 0xa9]);
         assert_eq!(elements("", false), [0u16; 0]);
+    }
+
+    #[test]
+    fn runs_are_searched() {
+        let entry = |pattern: &str, ignores_case| {
+            TestProgram::of(&StringTest::Like { pattern: pattern.into(), ignores_case }).unwrap().entry()
+        };
+        for pattern in ["%", "a%", "%a", "a%b", "%abcdefg%", "a%abcdefg%b", "%abcdefg%abcd"] {
+            assert_eq!(entry(pattern, false), "test_search_long", "{pattern}");
+        }
+        for pattern in ["%abcd%", "a%abcd%b", "%abcdef%abcdefghi%"] {
+            assert_eq!(entry(pattern, false), "test_search", "{pattern}");
+        }
+        for pattern in ["%a%", "%abc%", "%abcd%e%", "x%é%"] {
+            assert_eq!(entry(pattern, false), "test_search_short", "{pattern}");
+        }
+        for pattern in ["", "abcd", "a_", "%_%", "%abcd_%"] {
+            assert_eq!(entry(pattern, false), "test_like", "{pattern}");
+        }
+        assert_eq!(entry("%abcd%", true), "test_like");
+        assert_eq!(entry(&"%abcdefgh".repeat(RUNS_MAX - 1), false), "test_search_long");
+        assert_eq!(entry(&"%abcdefgh".repeat(RUNS_MAX), false), "test_like_long");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::metrics::PipelineMetrics;
 use super::query::Query;
 use crate::codegen::{BLOCK_THREADS, Constants, DictionaryTest};
 use crate::column::Dictionary;
-use crate::string_test::TestProgram;
+use crate::string_test::{RUNS_MAX, TestProgram};
 use crate::{Error, Result, Session};
 
 /// Strings of a tile.
@@ -25,8 +25,8 @@ const STAGE_BYTES: u32 = 24 << 10;
 const PATTERN_BYTES: u32 = 256 * 8;
 /// Bytes that are gathered on the host at a time.
 const PIECE_BYTES: u64 = 64 << 20;
-/// The kernel reads whole words.
-const PADDING_BYTES: u64 = 8;
+/// The kernel reads whole words, and one behind that of the last byte.
+const PADDING_BYTES: u64 = 16;
 
 /// What a query has tested already.
 #[derive(Default)]
@@ -71,6 +71,7 @@ pub(crate) fn string_module() -> ModuleSource {
     let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
     defines.push(format!("WJ_STRING_TILE={TILE}"));
     defines.push(format!("WJ_STRING_STAGE_BYTES={STAGE_BYTES}"));
+    defines.push(format!("WJ_PATTERN_RUNS={RUNS_MAX}"));
     let entries = TestProgram::ENTRIES.map(String::from).into();
     ModuleSource { name: file.name.into(), text: file.text.into(), entries, defines }
 }

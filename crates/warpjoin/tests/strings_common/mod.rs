@@ -96,6 +96,18 @@ fn random_pattern(rng: &mut StdRng) -> String {
         let pieces = rng.random_range(10..90);
         return (0..pieces).map(|_| *["%", "%a", "%b", "_", "%_"].choose(rng).expect("pieces")).collect();
     }
+    // Runs of bytes between %.
+    if rng.random_bool(0.3) {
+        let (shortest, longest) = [(1, 6), (4, 9), (7, 12)][rng.random_range(0..3)];
+        let run = |rng: &mut StdRng| {
+            let length = rng.random_range(shortest..=longest);
+            (0..length).map(|_| *['a', 'a', 'b'].choose(rng).expect("letters")).collect::<String>()
+        };
+        let end =
+            |rng: &mut StdRng| if rng.random_bool(0.3) { random_text(rng, 2, &['a', 'b']) } else { String::new() };
+        let between: Vec<String> = (0..rng.random_range(0..4)).map(|_| run(rng)).collect();
+        return [vec![end(rng)], between, vec![end(rng)]].concat().join("%");
+    }
     let pieces = rng.random_range(0..5);
     let piece = |rng: &mut StdRng| match rng.random_range(0..6) {
         0 | 1 => "%".to_string(),
