@@ -19,9 +19,6 @@ use crate::{DeviceError, ModuleSource, Result};
 /// The oldest NVRTC whose options and language this folder counts on.
 const OLDEST: (c_int, c_int) = (12, 0);
 
-/// The first NVRTC with a cache.
-const CACHED_SINCE: (c_int, c_int) = (12, 9);
-
 /// Options of every compilation. `--fmad=false`: `a * b + c` rounds twice, as it does on the CPU,
 /// so that a query gives the same floating-point values on both. `-v` puts registers and spills
 /// in the log.
@@ -151,21 +148,14 @@ impl Nvrtc {
         KernelCache::key(&parts)
     }
 
-    /// Options that change nothing of what is compiled. From 12.9 on the library keeps images in a cache of the driver, behind a
-    /// lock of its own: copies of it would be there at once. [`KernelCache`] keeps them anyway.
-    fn own_options(&self) -> Vec<String> {
-        if self.version < CACHED_SINCE { vec![] } else { vec!["--no-cache".into()] }
-    }
-
     /// Compiles `source`. PTX ends in a zero byte.
     ///
     /// # Errors
     /// `KernelCompile` with the log when the text is not accepted or lacks an entry.
     pub(super) fn compile(&self, source: &ModuleSource, target: Target) -> Result<Vec<u8>> {
-        let own = self.own_options();
-        let library = copies(&own)?.take(Self::path);
+        let library = copies()?.take(Self::path);
         let program = library.program(source)?;
-        let result = program.compile(&[options(source, target), own].concat())?;
+        let result = program.compile(&options(source, target))?;
         let rejected =
             |log| DeviceError::KernelCompile { module: source.name.clone(), target: target.to_string(), log };
         let log = program.log()?;
@@ -208,7 +198,7 @@ pub(super) fn settle() {
     }
 }
 
-fn copies(own_options: &[String]) -> Result<&'static Copies> {
+fn copies() -> Result<&'static Copies> {
     if let Some(copies) = COPIES.get() {
         return Ok(copies);
     }
@@ -218,7 +208,7 @@ fn copies(own_options: &[String]) -> Result<&'static Copies> {
         call: "dlsym",
         reason: format!("libnvrtc lacks a function: {error}"),
     })?;
-    Ok(COPIES.get_or_init(|| Copies::for_cores(library, own_options)))
+    Ok(COPIES.get_or_init(|| Copies::for_cores(library)))
 }
 
 fn known_architectures() -> Result<Vec<u32>> {
@@ -260,14 +250,6 @@ mod tests {
 
     fn source() -> ModuleSource {
         ModuleSource { name: "m".into(), text: "t".into(), entries: vec!["e".into()], defines: vec!["A=1".into()] }
-    }
-
-    #[test]
-    fn the_library_keeps_no_cache_of_its_own() {
-        let own_options = |version| Nvrtc { version, ..nvrtc() }.own_options();
-        assert!(own_options((12, 8)).is_empty(), "an option that it does not know is an error");
-        assert_eq!(own_options((12, 9)), ["--no-cache"]);
-        assert_eq!(own_options((13, 0)), ["--no-cache"]);
     }
 
     #[test]

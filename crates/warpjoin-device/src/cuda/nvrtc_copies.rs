@@ -25,8 +25,6 @@ pub(super) struct Copies {
     libraries: Mutex<Vec<Arc<Counted>>>,
     /// How many are to be loaded in the end.
     wanted: usize,
-    /// With which it is seen that a copy compiles.
-    options: Vec<String>,
     loading: Mutex<Loading>,
 }
 
@@ -63,22 +61,17 @@ impl Drop for Taken {
 
 impl Copies {
     /// So many as the cores can use. `first` compiles something here.
-    pub(super) fn for_cores(first: Library, options: &[String]) -> Self {
-        if let Err(error) = compile_first(&first, options) {
+    pub(super) fn for_cores(first: Library) -> Self {
+        if let Err(error) = compile_first(&first) {
             log::debug!("NVRTC's first compilation: {error}");
         }
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        Self::new(first, cores.div_ceil(CORES_EACH).min(LIBRARIES_MAX), options)
+        Self::new(first, cores.div_ceil(CORES_EACH).min(LIBRARIES_MAX))
     }
 
-    fn new(first: Library, wanted: usize, options: &[String]) -> Self {
+    fn new(first: Library, wanted: usize) -> Self {
         let first = Counted { library: first, under_way: AtomicUsize::new(0) };
-        Self {
-            libraries: Mutex::new(vec![Arc::new(first)]),
-            wanted,
-            options: options.to_vec(),
-            loading: Mutex::default(),
-        }
+        Self { libraries: Mutex::new(vec![Arc::new(first)]), wanted, loading: Mutex::default() }
     }
 
     /// The library with the fewest compilations under way. Where that has one, copies of `file` are loaded for later ones.
@@ -104,7 +97,7 @@ impl Copies {
         let Some(file) = file() else { return };
         for _ in 1..self.wanted {
             let file = file.clone();
-            let load = move || match load_copy(&file, &self.options) {
+            let load = move || match load_copy(&file) {
                 Ok(library) => {
                     let copy = Counted { library, under_way: AtomicUsize::new(0) };
                     self.libraries.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(copy));
@@ -139,30 +132,30 @@ impl Copies {
 }
 
 /// Loads a copy of the file, whose name is gone then, and sees that it compiles: it has to find its own files.
-fn load_copy(file: &Path, options: &[String]) -> Result<Library, Box<dyn std::error::Error + Send + Sync>> {
+fn load_copy(file: &Path) -> Result<Library, Box<dyn std::error::Error + Send + Sync>> {
     let copy = tempfile::Builder::new().prefix("warpjoin-nvrtc-").suffix(".so").tempfile()?.into_temp_path();
     std::fs::copy(file, &copy)?;
     // SAFETY: loading libnvrtc runs its constructors, which expect nothing of the process.
     let loaded = unsafe { libloading::Library::new(&*copy) }?;
     // It is never unloaded: threads of its own may be running.
     let library = Library::of(Box::leak(Box::new(loaded)))?;
-    match compile_first(&library, options)? {
+    match compile_first(&library)? {
         nvrtcResult::NVRTC_SUCCESS => Ok(library),
         failed => Err(super::nvrtc_library::words(failed).into()),
     }
 }
 
 /// The first compilation of a library, which has to be alone.
-fn compile_first(library: &Library, options: &[String]) -> crate::Result<nvrtcResult> {
+fn compile_first(library: &Library) -> crate::Result<nvrtcResult> {
     let _alone = first_compilation();
-    compile_probe(library, options)
+    compile_probe(library)
 }
 
 /// Compiles hardly any text.
-fn compile_probe(library: &Library, options: &[String]) -> crate::Result<nvrtcResult> {
+fn compile_probe(library: &Library) -> crate::Result<nvrtcResult> {
     let text = "extern \"C\" __global__ void probe(int* to) { *to = __popc(*to); }";
     let source = ModuleSource { name: "probe".into(), text: text.into(), entries: vec![], defines: vec![] };
-    library.program(&source)?.compile(options)
+    library.program(&source)?.compile(&[])
 }
 
 #[cfg(test)]
@@ -178,8 +171,8 @@ mod tests {
             return;
         }
         let file = Nvrtc::path().unwrap();
-        let first = load_copy(&file, &[]).unwrap();
-        let copies: &'static Copies = Box::leak(Box::new(Copies::new(first, 3, &[])));
+        let first = load_copy(&file).unwrap();
+        let copies: &'static Copies = Box::leak(Box::new(Copies::new(first, 3)));
         let first = copies.take(|| None);
         assert_eq!(copies.len(), 1);
         // One library takes all until there is another.
@@ -203,9 +196,9 @@ mod tests {
         let file = Nvrtc::path().unwrap();
         let found = at_rest();
         let compile = || {
-            let library = load_copy(&file, &[]).unwrap();
+            let library = load_copy(&file).unwrap();
             for _ in 0..8 {
-                assert_eq!(compile_probe(&library, &[]).unwrap(), nvrtcResult::NVRTC_SUCCESS);
+                assert_eq!(compile_probe(&library).unwrap(), nvrtcResult::NVRTC_SUCCESS);
             }
         };
         thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(compile))));

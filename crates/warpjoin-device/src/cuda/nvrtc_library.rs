@@ -20,7 +20,11 @@ type Create = unsafe extern "C" fn(
 type Compile = unsafe extern "C" fn(nvrtcProgram, c_int, *const *const c_char) -> nvrtcResult;
 type Destroy = unsafe extern "C" fn(*mut nvrtcProgram) -> nvrtcResult;
 type Size = unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult;
+type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> nvrtcResult;
 type Copy = unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> nvrtcResult;
+
+/// The first NVRTC with a cache.
+const CACHED_SINCE: (c_int, c_int) = (12, 9);
 
 /// The functions of one loaded libnvrtc, which stays loaded.
 #[derive(Debug)]
@@ -31,6 +35,7 @@ pub(super) struct Library {
     log: (Size, Copy),
     cubin: (Size, Copy),
     ptx: (Size, Copy),
+    version: (c_int, c_int),
 }
 
 impl Library {
@@ -39,7 +44,9 @@ impl Library {
     pub(super) fn of(library: &'static libloading::Library) -> std::result::Result<Self, libloading::Error> {
         // SAFETY: the names are those of NVRTC's functions, since version 11.1, and the types theirs.
         unsafe {
+            let version: Version = *library.get(b"nvrtcVersion\0")?;
             Ok(Self {
+                version: version_of(version),
                 create: *library.get(b"nvrtcCreateProgram\0")?,
                 compile: *library.get(b"nvrtcCompileProgram\0")?,
                 destroy: *library.get(b"nvrtcDestroyProgram\0")?,
@@ -48,6 +55,12 @@ impl Library {
                 ptx: (*library.get(b"nvrtcGetPTXSize\0")?, *library.get(b"nvrtcGetPTX\0")?),
             })
         }
+    }
+
+    /// Options that change nothing of what is compiled. From 12.9 on the library keeps images in a cache of the driver, behind a
+    /// lock of its own: copies of it would be there at once. `KernelCache` keeps them anyway.
+    fn own_options(&self) -> &'static [&'static CStr] {
+        if self.version < CACHED_SINCE { &[] } else { &[c"--no-cache"] }
     }
 
     pub(super) fn program(&self, source: &ModuleSource) -> Result<Program<'_>> {
@@ -82,10 +95,11 @@ impl Program<'_> {
     /// Compiles, once.
     pub(super) fn compile(&self, options: &[String]) -> Result<nvrtcResult> {
         let options = options.iter().map(|option| c_string(option)).collect::<Result<Vec<_>>>()?;
-        let pointers = pointers(&options);
+        let own = self.library.own_options().iter().map(|option| option.as_ptr());
+        let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).chain(own).collect();
         let _compiling = Compiling::begin();
         // SAFETY: the program lives; as many pointers to strings, which outlive the call, as are told.
-        Ok(unsafe { (self.library.compile)(self.program, length(&options), pointers.as_ptr()) })
+        Ok(unsafe { (self.library.compile)(self.program, length(&pointers), pointers.as_ptr()) })
     }
 
     /// What the compiler said.
@@ -128,7 +142,14 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).collect()
 }
 
-fn length(strings: &[CString]) -> c_int {
+fn version_of(function: Version) -> (c_int, c_int) {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: the numbers outlive the call. Every version has the function, and it does not fail.
+    unsafe { function(&mut major, &mut minor) };
+    (major, minor)
+}
+
+fn length<T>(strings: &[T]) -> c_int {
     c_int::try_from(strings.len()).unwrap_or(c_int::MAX)
 }
 
@@ -152,4 +173,25 @@ pub(super) fn words(result: nvrtcResult) -> String {
     }
     // SAFETY: not null, and a constant of the library.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::cuda::nvrtc::Nvrtc;
+
+    #[test]
+    fn the_library_keeps_no_cache_of_its_own() {
+        // Skipped without NVRTC; tests/nvrtc_compile.rs says so.
+        if Nvrtc::get().is_err() {
+            return;
+        }
+        // SAFETY: it is present.
+        let library = Library::of(unsafe { sys::culib() }).unwrap();
+        let own_options = |version| Library { version, ..library }.own_options();
+        assert!(own_options((12, 8)).is_empty(), "an option that it does not know is an error");
+        assert_eq!(own_options((12, 9)), [c"--no-cache"]);
+        assert_eq!(own_options((13, 0)), [c"--no-cache"]);
+    }
 }
