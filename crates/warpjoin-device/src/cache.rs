@@ -3,7 +3,7 @@
 //! Owns where the files lie and how a damaged one is noticed. Must not know what they hold or
 //! what a key is made of: that is each backend's matter. Processes may share a folder: an entry
 //! appears whole, by a rename, or not at all. Nothing here fails: without a usable folder every
-//! kernel is compiled anew.
+//! kernel is compiled anew. What was not used for long goes when there is too much (`cache_size.rs`).
 //!
 //! A file is `MAGIC`, the length of the content (8 bytes, little endian), the SHA-256 of the
 //! content (32 bytes), and the content.
@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sha2::{Digest, Sha256};
 use warpjoin_kernels::KernelFile;
+
+use crate::cache_size;
 
 const MAGIC: &[u8; 8] = b"WJKERN01";
 const HASH_BYTES: usize = 32;
@@ -75,6 +77,8 @@ impl KernelCache {
         if content.is_none() {
             log::warn!("kernel cache: {} is damaged: removed, and compiled again", path.display());
             self.remove(key, extension);
+        } else if let Err(error) = cache_size::note_use(&path) {
+            log::debug!("kernel cache: {}: {error}", path.display());
         }
         content
     }
@@ -96,6 +100,11 @@ impl KernelCache {
                  (WARPJOIN_KERNEL_CACHE names another folder, or `off`)",
                 path.display()
             );
+        }
+        if cache_size::is_due(key)
+            && let Err(error) = cache_size::trim(dir)
+        {
+            log::debug!("kernel cache: {}: {error}", dir.display());
         }
     }
 

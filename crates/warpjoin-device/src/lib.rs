@@ -13,6 +13,7 @@
 mod backend;
 mod buffer;
 mod cache;
+mod cache_size;
 mod cuda;
 mod device;
 mod error;

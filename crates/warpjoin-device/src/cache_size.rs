@@ -1,0 +1,97 @@
+//! How much the folder of compiled kernels may hold: what was used longest ago goes.
+//!
+//! Other processes may read and write there meanwhile. A file that is gone is compiled again.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Some ten thousand kernels.
+const BYTES_MAX: u64 = 2 << 30;
+/// A use is noted once in that time: the file's time of modification.
+const NOTED_EVERY: Duration = Duration::from_secs(24 * 3600);
+
+/// Whether to look at the folder after `key` was stored: once in 256 times, whichever processes store.
+pub(crate) fn is_due(key: &str) -> bool {
+    key.starts_with("00")
+}
+
+/// Removes files until the folder has room.
+pub(crate) fn trim(dir: &Path) -> io::Result<()> {
+    trim_to(dir, BYTES_MAX)
+}
+
+fn trim_to(dir: &Path, bytes_max: u64) -> io::Result<()> {
+    let mut files: Vec<(SystemTime, u64, PathBuf)> = vec![];
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        // Gone between the two calls, or no file.
+        let Some(metadata) = entry.metadata().ok().filter(fs::Metadata::is_file) else { continue };
+        if is_own(&entry.path()) {
+            files.push((metadata.modified()?, metadata.len(), entry.path()));
+        }
+    }
+    let mut bytes: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    files.sort();
+    // A quarter less, so that the next look finds room.
+    for (_, size, path) in files {
+        if bytes <= bytes_max / 4 * 3 {
+            break;
+        }
+        match fs::remove_file(&path) {
+            Ok(()) => bytes -= size,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => bytes -= size,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the name is one that the cache gives: somebody may have other files in the folder.
+fn is_own(path: &Path) -> bool {
+    let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Notes that a file is used.
+pub(crate) fn note_use(path: &Path) -> io::Result<()> {
+    let now = SystemTime::now();
+    let is_noted = |noted: SystemTime| now.duration_since(noted).is_ok_and(|age| age < NOTED_EVERY);
+    if is_noted(fs::metadata(path)?.modified()?) {
+        return Ok(());
+    }
+    File::options().write(true).open(path)?.set_modified(now)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_longest_ago_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |number: u64| dir.path().join(format!("{number:064x}.bin"));
+        let other = dir.path().join("thesis.tex");
+        fs::write(&other, [0; 5000]).unwrap();
+        for number in 0..10 {
+            fs::write(path(number), [0; 100]).unwrap();
+            let days = Duration::from_secs((20 - number) * 24 * 3600);
+            File::options().write(true).open(path(number)).unwrap().set_modified(SystemTime::now() - days).unwrap();
+        }
+        fs::create_dir(dir.path().join("folder")).unwrap();
+        note_use(&path(0)).unwrap();
+        let left = || (0..10).filter(|&number| path(number).exists()).collect::<Vec<_>>();
+        trim_to(dir.path(), 1000).unwrap();
+        assert_eq!(left(), (0..10).collect::<Vec<_>>());
+        trim_to(dir.path(), 900).unwrap();
+        assert_eq!(left(), [0, 5, 6, 7, 8, 9]);
+        trim_to(dir.path(), 0).unwrap();
+        assert!(left().is_empty() && dir.path().join("folder").exists() && other.exists());
+        assert!(note_use(&path(0)).is_err() && trim_to(&path(0), 0).is_err(), "no panic");
+    }
+}
