@@ -280,12 +280,12 @@ async fn functions_of_few_values_are_on_the_devices() {
             "upper(a || b) || lower(d)",
             "case when a || b = 'a1b1' then 'found' when n > 0 then a else cast(n as varchar) end",
             "power(n, 3)",
-            "ln(price + 1)",
+            "ln(cast(price as double) + 1)",
             "sin(n) + f",
             "n + character_length(a || b)",
             "a || b is null",
             "coalesce(a || b, 'none')",
-            "chr(cast(byte as int) + 65)",
+            "cast(byte as int) || a || cast(byte as varchar)",
             "(a || b) in ('a1b1', 'a2b2')",
             "cast(substr(a, 2) as int) + n",
             "substr(a || b, n + 4)",
@@ -306,6 +306,16 @@ async fn functions_of_few_values_are_on_the_devices() {
     let sql = "select cast(id as varchar) || cast(id % 3000 as varchar) as k, count(*) from t group by k";
     assert_same(&expected, &context, sql).await;
     assert_same(&expected, &context, "select cast(a || b as int), count(*) from t where a > 'b' group by 1").await;
+    for expression in
+        ["cast(12 / n as varchar)", "chr(cast(n as int))", "case when n > 0 then cast(12 / n as varchar) end"]
+    {
+        let sql = format!("select {expression}, count(*) from t where n <> 0 and n > -1 group by 1");
+        let placement = assert_same(&expected, &context, &sql).await;
+        assert!(placement.device.iter().all(|part| part.fallback.is_none()), "{sql}: {placement:?}");
+    }
+    // Functions that ask for the field of what they are given.
+    let sql = "select arrow_field(id)['name'], arrow_field(n)['nullable'], arrow_field(a)['name'], arrow_typeof(n) || a, count(*) from t group by 1, 2, 3, 4";
+    assert_same(&expected, &context, sql).await;
     let chain = (0..40).fold("a".to_string(), |chain, _| format!("{chain} || cast(id as varchar)"));
     assert_same(&expected, &context, &format!("select {chain}, count(*) from t group by 1")).await;
 }

@@ -160,9 +160,15 @@ async fn a_projection_between_two_parts_says_why() {
 async fn functions_of_few_values_are_taken() {
     let context = resident().await;
     for (sql, shown_as) in [
-        ("select sum(power(l_linenumber, 2)) from lineitem", "tabulated[#0](power(CAST(value@0 AS Float64), 2))"),
-        ("select max(l_shipmode || l_shipinstruct) from lineitem", "tabulated[#1, #0](value@0 || value@1)"),
-        ("select to_char(o_orderdate, '%Y'), sum(o_totalprice) from orders group by 1", "to_char(value@0, %Y)"),
+        (
+            "select sum(power(l_linenumber, 2)) from lineitem",
+            "tabulated[#0](power(CAST(l_linenumber@0 AS Float64), 2))",
+        ),
+        (
+            "select max(l_shipmode || l_shipinstruct) from lineitem",
+            "tabulated[#1, #0](l_shipmode@0 || l_shipinstruct@1)",
+        ),
+        ("select to_char(o_orderdate, '%Y'), sum(o_totalprice) from orders group by 1", "to_char(o_orderdate@0, %Y)"),
     ] {
         let plan = physical(&context, sql).await;
         assert!(warpjoin_datafusion::Placement::of(&plan).is_on_devices(), "{sql}\n{}", shown(&plan));

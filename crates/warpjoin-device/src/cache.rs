@@ -153,7 +153,7 @@ fn checked_content(mut file: Vec<u8>) -> Option<Vec<u8>> {
 fn write_entry(dir: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     create_dir(dir)?;
     // In the same folder, since a rename does not cross file systems.
-    let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir)?;
+    let mut file = tempfile::Builder::new().prefix(cache_size::UNFINISHED).tempfile_in(dir)?;
     file.write_all(MAGIC)?;
     file.write_all(&(bytes.len() as u64).to_le_bytes())?;
     file.write_all(&Sha256::digest(bytes))?;

@@ -12,6 +12,9 @@ const BYTES_MAX: u64 = 2 << 30;
 /// A use is noted once in that time: the file's time of modification.
 const NOTED_EVERY: Duration = Duration::from_secs(24 * 3600);
 
+/// How names of files begin that are being written.
+pub(crate) const UNFINISHED: &str = ".new-";
+
 /// Whether to look at the folder after `key` was stored: once in 256 times, whichever processes store.
 pub(crate) fn is_due(key: &str) -> bool {
     key.starts_with("00")
@@ -28,8 +31,12 @@ fn trim_to(dir: &Path, bytes_max: u64) -> io::Result<()> {
         let entry = entry?;
         // Gone between the two calls, or no file.
         let Some(metadata) = entry.metadata().ok().filter(fs::Metadata::is_file) else { continue };
-        if is_own(&entry.path()) {
-            files.push((metadata.modified()?, metadata.len(), entry.path()));
+        let (path, used) = (entry.path(), metadata.modified()?);
+        if is_own(&path) {
+            files.push((used, metadata.len(), path));
+        } else if is_unfinished(&path) && age(used) > NOTED_EVERY {
+            // Of a process that was killed.
+            fs::remove_file(&path)?;
         }
     }
     let mut bytes: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
@@ -37,18 +44,19 @@ fn trim_to(dir: &Path, bytes_max: u64) -> io::Result<()> {
         return Ok(());
     }
     files.sort();
+    // One that can't be removed must not keep the others.
+    let mut result = Ok(());
     // A quarter less, so that the next look finds room.
     for (_, size, path) in files {
         if bytes <= bytes_max / 4 * 3 {
             break;
         }
         match fs::remove_file(&path) {
-            Ok(()) => bytes -= size,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => bytes -= size,
-            Err(error) => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => result = Err(error),
+            _ => bytes -= size,
         }
     }
-    Ok(())
+    result
 }
 
 /// Whether the name is one that the cache gives: somebody may have other files in the folder.
@@ -57,14 +65,21 @@ fn is_own(path: &Path) -> bool {
     name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// Whether it is a file that is written, and renamed then.
+fn is_unfinished(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(UNFINISHED))
+}
+
+fn age(time: SystemTime) -> Duration {
+    SystemTime::now().duration_since(time).unwrap_or_default()
+}
+
 /// Notes that a file is used.
 pub(crate) fn note_use(path: &Path) -> io::Result<()> {
-    let now = SystemTime::now();
-    let is_noted = |noted: SystemTime| now.duration_since(noted).is_ok_and(|age| age < NOTED_EVERY);
-    if is_noted(fs::metadata(path)?.modified()?) {
+    if age(fs::metadata(path)?.modified()?) < NOTED_EVERY {
         return Ok(());
     }
-    File::options().write(true).open(path)?.set_modified(now)
+    File::options().write(true).open(path)?.set_modified(SystemTime::now())
 }
 
 #[cfg(test)]
@@ -76,12 +91,19 @@ mod tests {
     fn what_was_used_longest_ago_goes() {
         let dir = tempfile::tempdir().unwrap();
         let path = |number: u64| dir.path().join(format!("{number:064x}.bin"));
-        let other = dir.path().join("thesis.tex");
-        fs::write(&other, [0; 5000]).unwrap();
+        let old = |path: &Path, days: u64| {
+            let time = SystemTime::now() - Duration::from_secs(days * 24 * 3600);
+            File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+        };
+        let [other, left_behind, under_way] = ["thesis.tex", ".new-a", ".new-b"].map(|name| dir.path().join(name));
+        for path in [&other, &left_behind, &under_way] {
+            fs::write(path, [0; 5000]).unwrap();
+        }
+        old(&other, 99);
+        old(&left_behind, 2);
         for number in 0..10 {
             fs::write(path(number), [0; 100]).unwrap();
-            let days = Duration::from_secs((20 - number) * 24 * 3600);
-            File::options().write(true).open(path(number)).unwrap().set_modified(SystemTime::now() - days).unwrap();
+            old(&path(number), 20 - number);
         }
         fs::create_dir(dir.path().join("folder")).unwrap();
         note_use(&path(0)).unwrap();
@@ -92,6 +114,7 @@ mod tests {
         assert_eq!(left(), [0, 5, 6, 7, 8, 9]);
         trim_to(dir.path(), 0).unwrap();
         assert!(left().is_empty() && dir.path().join("folder").exists() && other.exists());
+        assert!(!left_behind.exists() && under_way.exists());
         assert!(note_use(&path(0)).is_err() && trim_to(&path(0), 0).is_err(), "no panic");
     }
 }

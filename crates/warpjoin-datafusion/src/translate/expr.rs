@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
@@ -22,6 +22,9 @@ use super::host::HostExpr;
 use super::{Scope, Translation, functions, is_string, literal};
 
 type PhysicalExprRef = Arc<dyn PhysicalExpr>;
+
+/// Name of the column that stands for a computed operand of what the host evaluates.
+pub(super) const COMPUTED: &str = "value";
 
 /// The device expression that computes the same as `expr`.
 ///
@@ -68,7 +71,7 @@ fn replace_columns(
 /// Deepest expressions: whatever walks over one calls itself so often, on any thread.
 const DEPTH_MAX: usize = 400;
 
-fn depth(expr: &PhysicalExprRef) -> usize {
+pub(super) fn depth(expr: &PhysicalExprRef) -> usize {
     let (mut deepest, mut waiting) = (0, vec![(expr, 1)]);
     while let Some((expr, depth)) = waiting.pop() {
         deepest = deepest.max(depth);
@@ -81,7 +84,7 @@ pub(super) fn any(expr: &PhysicalExprRef, is_it: &impl Fn(&PhysicalExprRef) -> b
     is_it(expr) || expr.children().into_iter().any(|child| any(child, is_it))
 }
 
-fn column_indices(expr: &PhysicalExprRef, indices: &mut BTreeSet<usize>) {
+pub(super) fn column_indices(expr: &PhysicalExprRef, indices: &mut BTreeSet<usize>) {
     if let Some(column) = expr.downcast_ref::<Column>() {
         indices.insert(column.index());
     }
@@ -163,9 +166,10 @@ impl Translation<'_> {
 
     /// An expression whose only column is a string: a function of its values.
     fn over_column(&self, expr: &PhysicalExprRef, column: usize) -> Result<Expr, Reason> {
-        let field = self.scope.schema.field(column);
+        let field = Arc::clone(&self.scope.schema.fields()[column]);
         let moved = replace_columns(expr, &|column| Some(Arc::new(Column::new(column.name(), 0)) as PhysicalExprRef))?;
-        self.over_dictionary(expr, Expr::column(column, field.data_type().clone(), field.is_nullable()), moved)
+        let operand = Expr::column(column, field.data_type().clone(), field.is_nullable());
+        self.over_dictionary(expr, operand, field, moved)
     }
 
     /// An expression of constants and of one string that is itself computed of several columns: a
@@ -177,7 +181,8 @@ impl Translation<'_> {
         if !operand.data_type(self.scope.schema).is_ok_and(|data_type| is_string(&data_type)) {
             return Ok(None);
         }
-        let column: PhysicalExprRef = Arc::new(Column::new("value", 0));
+        let column: PhysicalExprRef = Arc::new(Column::new(COMPUTED, 0));
+        let field = self.field_of(operand)?;
         let moved: Vec<PhysicalExprRef> = children
             .iter()
             .enumerate()
@@ -185,13 +190,24 @@ impl Translation<'_> {
             .collect();
         let operand = self.translate(operand)?;
         let moved = Arc::clone(expr).with_new_children(moved).map_err(|_| unsupported(expr))?;
-        self.over_dictionary(expr, operand, moved).map(Some)
+        self.over_dictionary(expr, operand, field, moved).map(Some)
     }
 
-    /// `moved`, which is `expr` over the values of `operand` at position 0.
-    fn over_dictionary(&self, expr: &PhysicalExprRef, operand: Expr, moved: PhysicalExprRef) -> Result<Expr, Reason> {
+    /// The field of a part of an expression.
+    pub(super) fn field_of(&self, part: &PhysicalExprRef) -> Result<FieldRef, Reason> {
+        part.return_field(self.scope.schema).map_err(|_| unsupported(part))
+    }
+
+    /// `moved`, which is `expr` over the values of `operand` at position 0, whose field is `field`.
+    fn over_dictionary(
+        &self,
+        expr: &PhysicalExprRef,
+        operand: Expr,
+        field: FieldRef,
+        moved: PhysicalExprRef,
+    ) -> Result<Expr, Reason> {
         let (data_type, nullable) = self.type_of(expr)?;
-        let function = Arc::new(HostExpr::new(moved, vec![operand.data_type.clone()], data_type.clone()));
+        let function = Arc::new(HostExpr::new(moved, vec![field], data_type.clone()));
         let kind = ExprKind::Tabulated { operands: vec![operand], function };
         Ok(Expr { kind, data_type, nullable })
     }

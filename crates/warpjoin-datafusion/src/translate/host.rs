@@ -5,9 +5,9 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::logical_expr::{Operator, Volatility};
 use datafusion::physical_expr::expressions::{
@@ -30,10 +30,19 @@ pub(super) struct HostExpr {
 }
 
 impl HostExpr {
-    /// `expr` over operands of these types, giving `data_type`.
-    pub(super) fn new(expr: Arc<dyn PhysicalExpr>, operands: Vec<DataType>, data_type: DataType) -> Self {
-        let fields: Vec<Field> = operands.into_iter().map(|operand| Field::new("value", operand, true)).collect();
-        Self { is_fixed: is_fixed(&expr), expr, input: Arc::new(Schema::new(fields)), data_type }
+    /// `expr` over operands of these fields, which functions may ask for, giving `data_type`.
+    pub(super) fn new(expr: Arc<dyn PhysicalExpr>, operands: Vec<FieldRef>, data_type: DataType) -> Self {
+        Self { is_fixed: is_fixed(&expr), expr, input: Arc::new(Schema::new(operands)), data_type }
+    }
+
+    /// The operands' fields; null is a value that is looked at, whether or not a row has it.
+    fn input_of(&self, operands: &[ArrayRef]) -> SchemaRef {
+        let is_so = |(field, values): (&FieldRef, &ArrayRef)| field.is_nullable() || values.null_count() == 0;
+        if self.input.fields().iter().zip(operands).all(is_so) {
+            return Arc::clone(&self.input);
+        }
+        let nullable = |field: &FieldRef| field.as_ref().clone().with_nullable(true);
+        Arc::new(Schema::new(self.input.fields().iter().map(nullable).collect::<Vec<_>>()))
     }
 }
 
@@ -43,7 +52,7 @@ impl HostFunction for HostExpr {
             let is_so = values.data_type() == field.data_type();
             if is_so { Ok(Arc::clone(values)) } else { cast(values, field.data_type()) }
         });
-        let batch = RecordBatch::try_new(Arc::clone(&self.input), columns.collect::<Result<_, _>>()?)?;
+        let batch = RecordBatch::try_new(self.input_of(operands), columns.collect::<Result<_, _>>()?)?;
         let rows = batch.num_rows();
         let result = self.expr.evaluate(&batch).and_then(|result| result.into_array(rows)).map_err(ArrowError::from)?;
         if result.data_type() == &self.data_type { Ok(result) } else { cast(&result, &self.data_type) }
@@ -177,6 +186,8 @@ impl fmt::Display for HostExpr {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::Field;
+
     use super::*;
 
     #[test]
@@ -185,7 +196,10 @@ mod tests {
         let text: Arc<dyn PhysicalExpr> = Arc::new(CastExpr::new(column, DataType::Utf8, None));
         let pattern: Arc<dyn PhysicalExpr> = Arc::new(Literal::new("a%".into()));
         let like: Arc<dyn PhysicalExpr> = Arc::new(LikeExpr::new(false, false, text, pattern));
-        let test = |column: DataType| HostExpr::new(Arc::clone(&like), vec![column], DataType::Boolean).test();
+        let test = |column: DataType| {
+            HostExpr::new(Arc::clone(&like), vec![Arc::new(Field::new("value", column, true))], DataType::Boolean)
+                .test()
+        };
         assert!(test(DataType::LargeUtf8).is_some());
         assert!(test(DataType::Binary).is_none());
     }

@@ -6,6 +6,7 @@ mod expr;
 mod functions;
 mod host;
 mod literal;
+mod safety;
 mod tabulate;
 
 use std::cell::Cell;

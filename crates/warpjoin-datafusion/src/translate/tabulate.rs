@@ -1,35 +1,55 @@
 //! Expressions that devices don't know, of a few values: DataFusion evaluates all combinations before a kernel runs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use arrow::datatypes::FieldRef;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use warpjoin::expr::{COMBINATIONS_MAX, Expr, ExprKind};
 use warpjoin::plan::Plan;
 
-use super::expr::{any, is_constant};
+use super::expr::{COMPUTED, column_indices, depth, is_constant};
 use super::host::HostExpr;
+use super::safety::never_fails;
 use super::{Translation, is_string};
 
 type PhysicalExprRef = Arc<dyn PhysicalExpr>;
 
-/// Most trials of an expression.
+/// Most trials of an expression, and how deep one may be that is tried: each translates parts once more.
 const TRIALS_MAX: u32 = 16;
+const TRIED_DEPTH_MAX: usize = 64;
+
+/// What a table of results is a function of.
+#[derive(Default)]
+struct Operands {
+    exprs: Vec<Expr>,
+    fields: Vec<FieldRef>,
+}
 
 impl Translation<'_> {
     /// `expr` as a function of its columns, or of strings that are computed of them; `None` where tables don't tell that
-    /// these have few combinations of values.
+    /// these have few combinations of values, or one that does not occur might be an error.
     pub(super) fn tabulated(&self, expr: &PhysicalExprRef) -> Option<Expr> {
         let plan = self.scope.plan?;
-        if any(expr, &|node| node.is::<ScalarSubqueryExpr>()) {
+        let is_few = |exprs: &[Expr]| plan.combinations_max(exprs).is_some_and(|most| most <= COMBINATIONS_MAX);
+        let mut columns = BTreeSet::new();
+        column_indices(expr, &mut columns);
+        let columns: Vec<Expr> = columns.into_iter().map(|column| self.column(column)).collect::<Option<_>>()?;
+        if is_few(&columns) {
+            return self.over(expr, plan, &|_| None);
+        }
+        let trials = self.trials.get();
+        if trials >= TRIALS_MAX || depth(expr) > TRIED_DEPTH_MAX {
             return None;
         }
-        self.over(expr, plan, &|_| None).or_else(|| {
-            let trials = self.trials.get();
-            self.trials.set(trials + 1);
-            if trials < TRIALS_MAX { self.over(expr, plan, &|string| self.translate(string).ok()) } else { None }
-        })
+        self.trials.set(trials + 1);
+        self.over(expr, plan, &|string| self.translate(string).ok())
+    }
+
+    fn column(&self, column: usize) -> Option<Expr> {
+        let field = self.scope.schema.fields().get(column)?;
+        Some(Expr::column(column, field.data_type().clone(), field.is_nullable()))
     }
 
     /// The same of columns, and of the computed strings that `of_string` gives.
@@ -39,14 +59,17 @@ impl Translation<'_> {
         plan: &Plan,
         of_string: &dyn Fn(&PhysicalExprRef) -> Option<Expr>,
     ) -> Option<Expr> {
-        let mut operands = vec![];
+        if !never_fails(expr, self.scope.schema) {
+            return None;
+        }
+        let mut operands = Operands::default();
         let moved = self.over_operands(expr, &mut operands, of_string)?;
+        let Operands { exprs: operands, fields } = operands;
         if plan.combinations_max(&operands)? > COMBINATIONS_MAX {
             return None;
         }
         let (data_type, nullable) = self.type_of(expr).ok()?;
-        let types = operands.iter().map(|operand| operand.data_type.clone()).collect();
-        let function = Arc::new(HostExpr::new(moved, types, data_type.clone()));
+        let function = Arc::new(HostExpr::new(moved, fields, data_type.clone()));
         Some(Expr { kind: ExprKind::Tabulated { operands, function }, data_type, nullable })
     }
 
@@ -54,20 +77,21 @@ impl Translation<'_> {
     fn over_operands(
         &self,
         expr: &PhysicalExprRef,
-        operands: &mut Vec<Expr>,
+        operands: &mut Operands,
         of_string: &dyn Fn(&PhysicalExprRef) -> Option<Expr>,
     ) -> Option<PhysicalExprRef> {
         let children = expr.children().into_iter().map(|child| {
             if is_constant(child) {
                 return Some(Arc::clone(child));
             }
-            if child.is::<Column>() {
-                return self.translate(child).ok().map(|column| position(column, operands));
+            if let Some(column) = child.downcast_ref::<Column>() {
+                let operand = self.column(column.index())?;
+                return Some(operands.position(operand, Arc::clone(&self.scope.schema.fields()[column.index()])));
             }
             let is_of_strings = child.data_type(self.scope.schema).is_ok_and(|data_type| is_string(&data_type));
             let string = if is_of_strings { of_string(child) } else { None };
             match string {
-                Some(string) => Some(position(string, operands)),
+                Some(string) => Some(operands.position(string, self.field_of(child).ok()?)),
                 None => self.over_operands(child, operands, of_string),
             }
         });
@@ -76,14 +100,19 @@ impl Translation<'_> {
     }
 }
 
-/// The column of an operand, which is added if it is not there.
-fn position(operand: Expr, operands: &mut Vec<Expr>) -> PhysicalExprRef {
-    let column = |expr: &Expr| if let ExprKind::Column(column) = expr.kind { Some(column) } else { None };
-    let is_it = |known: &Expr| column(known).is_some() && column(known) == column(&operand);
-    let known = operands.iter().position(is_it);
-    let position = known.unwrap_or(operands.len());
-    if known.is_none() {
-        operands.push(operand);
+impl Operands {
+    /// The column of an operand, which is added if it is not there.
+    fn position(&mut self, operand: Expr, field: FieldRef) -> PhysicalExprRef {
+        let column = |expr: &Expr| if let ExprKind::Column(column) = expr.kind { Some(column) } else { None };
+        let is_it = |known: &Expr| column(known).is_some() && column(known) == column(&operand);
+        let known = self.exprs.iter().position(is_it);
+        let position = known.unwrap_or(self.exprs.len());
+        let name = if column(&operand).is_some() { field.name().as_str() } else { COMPUTED };
+        let stands_for = Arc::new(Column::new(name, position));
+        if known.is_none() {
+            self.exprs.push(operand);
+            self.fields.push(field);
+        }
+        stands_for
     }
-    Arc::new(Column::new("value", position))
 }

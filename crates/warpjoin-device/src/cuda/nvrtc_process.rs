@@ -14,7 +14,8 @@ struct State {
     stack: Option<limits::Limit>,
 }
 
-/// A compilation under way. Each lifts the limit of the stack for a while.
+/// A compilation under way. Each lifts the limit of the stack for a while; a limit that the application sets meanwhile is lost, as
+/// it is with one library.
 pub(super) struct Compiling(());
 
 impl Compiling {

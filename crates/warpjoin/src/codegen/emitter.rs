@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::params::{Binding, FetchPart, Params};
 use super::shapes::{FetchStep, SourceShape};
+use super::tabulated::Tabulations;
 use super::value::{CType, Kind, Value};
 use crate::column::ColumnType;
 use crate::expr::Expr;
@@ -175,6 +176,8 @@ pub(crate) struct Emitter {
     pub wanted: Option<String>,
     /// Distinct strings from which on devices test them.
     pub tested_strings_min: usize,
+    /// What the host evaluated so far.
+    pub tabulated: Tabulations,
     /// Lines behind blocks that are open, with the depth inside the block.
     behind: Vec<(usize, String)>,
     /// What a thread does once, before all loops.
@@ -212,6 +215,7 @@ impl Emitter {
             is_streaming: false,
             wanted: None,
             tested_strings_min: usize::MAX,
+            tabulated: Tabulations::default(),
             behind: vec![],
             prologue: String::new(),
             body: String::new(),

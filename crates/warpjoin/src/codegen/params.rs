@@ -1,5 +1,7 @@
 //! The parameter struct of a generated kernel: a C field, and what to pass for it.
 
+use std::sync::Arc;
+
 use std::fmt::Write;
 
 use super::lookup::Lookup;
@@ -212,10 +214,16 @@ impl Params {
         fields.map(|(index, field)| (read(index), bits(&field.c_type))).collect()
     }
 
-    /// Adds what is read by code; returns its number.
+    /// Adds what is read by code, a column once; returns its number.
     pub(crate) fn lookup(&mut self, lookup: Lookup) -> usize {
-        self.lookups.push(lookup);
-        self.lookups.len() - 1
+        let is_it = |known: &Lookup| match (known, &lookup) {
+            (Lookup::Column(known), Lookup::Column(column)) => Arc::ptr_eq(known, column),
+            _ => false,
+        };
+        self.lookups.iter().position(is_it).unwrap_or_else(|| {
+            self.lookups.push(lookup);
+            self.lookups.len() - 1
+        })
     }
 
     /// The struct in C.

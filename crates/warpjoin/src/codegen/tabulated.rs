@@ -23,6 +23,22 @@ const TESTS_MAX: usize = 8;
 /// Rows that a core evaluates at a time.
 const HOST_CHUNK: usize = 1 << 15;
 
+/// Results for all combinations of values, each made once a pipeline.
+#[derive(Default)]
+pub(crate) struct Tabulations(Vec<(Arc<dyn HostFunction>, Vec<Axis>, Arc<EncodedColumn>)>);
+
+impl Tabulations {
+    fn get(&self, function: &Arc<dyn HostFunction>, axes: &[Axis]) -> Option<Arc<EncodedColumn>> {
+        let is_it = |known: &&(Arc<dyn HostFunction>, Vec<Axis>, _)| {
+            let is_function = Arc::ptr_eq(&known.0, function) || known.0.is_same(function.as_ref());
+            is_function
+                && known.1.len() == axes.len()
+                && known.1.iter().zip(axes).all(|(own, other)| own.is_same(other))
+        };
+        self.0.iter().find(is_it).map(|(_, _, results)| Arc::clone(results))
+    }
+}
+
 /// The values that an operand may have.
 struct Axis {
     values: AxisValues,
@@ -45,6 +61,15 @@ impl Axis {
             (None, Kind::F32 | Kind::F64) => return Err(Reason::Expression(format!("{function} of a float")).into()),
         };
         Ok(Self { values, data_type: value.data_type.clone(), has_null: value.valid.is_some() })
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let has_same_values = match (&self.values, &other.values) {
+            (AxisValues::Strings(own), AxisValues::Strings(other)) => Arc::ptr_eq(own, other),
+            (AxisValues::Numbers(own), AxisValues::Numbers(other)) => own == other,
+            _ => false,
+        };
+        has_same_values && self.data_type == other.data_type && self.has_null == other.has_null
     }
 
     /// Different values, without null.
@@ -124,7 +149,10 @@ pub(super) fn tabulated(emitter: &mut Emitter, operands: &[Value], function: &Ar
                 let reason = format!("{function} of {combinations} combinations of values");
                 return Err(Reason::Expression(reason).into());
             }
-            Arc::new(encoded(function.as_ref(), &axes)?)
+            match emitter.tabulated.get(function, &axes) {
+                Some(known) => known,
+                None => Arc::new(encoded(function.as_ref(), &axes)?),
+            }
         }
     };
     let mut index: Option<String> = None;
@@ -137,6 +165,9 @@ pub(super) fn tabulated(emitter: &mut Emitter, operands: &[Value], function: &Ar
                 emitter.temporary(CType::I64, &format!("{before} * {places} + {place}"))
             }
         });
+    }
+    if only_dictionary.is_none() {
+        emitter.tabulated.0.push((Arc::clone(function), axes, Arc::clone(&encoded)));
     }
     read(emitter, encoded, &index.unwrap_or_default())
 }

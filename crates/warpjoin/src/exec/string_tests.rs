@@ -23,6 +23,8 @@ const TILE: usize = 256;
 const STAGE_BYTES: u32 = 24 << 10;
 /// Bytes of shared memory for what a pattern makes of each byte.
 const PATTERN_BYTES: u32 = 256 * 8;
+/// Bytes of a tile, whose places are signed numbers of 32 bits, also a step behind its end.
+const TILE_BYTES_MAX: u64 = (u32::MAX / 2 - 64) as u64;
 /// Bytes that are gathered on the host at a time.
 const PIECE_BYTES: u64 = 64 << 20;
 /// The kernel reads whole words, and one behind that of the last byte.
@@ -215,7 +217,7 @@ impl Query<'_> {
                 end
             })
             .collect();
-        if tile_bytes.iter().any(|&bytes| bytes > u64::from(u32::MAX / 2)) {
+        if tile_bytes.iter().any(|&bytes| bytes > TILE_BYTES_MAX) {
             return Err(crate::Reason::Limit(format!("{TILE} strings of over 2 GiB together")).into());
         }
         let mut starts = vec![0u64; tiles.len() + 1];

@@ -8,9 +8,26 @@ use crate::codegen::is_string;
 use crate::column::Domain;
 use crate::expr::{Expr, ExprKind};
 
+/// Columns and expressions that are looked at for one answer: those of a plan may refer to each other twice, layer by layer.
+const STEPS_MAX: u32 = 10_000;
+
 impl Plan {
-    /// Most different values of a column (null apart), as far as tables know; `None`: nobody does, or they are floats.
-    pub fn values_max(&self, column: usize) -> Option<u64> {
+    /// Most combinations of the values, or nulls, of several expressions over the columns, as far as tables know; `None`:
+    /// nobody does, or there are floats among them.
+    pub fn combinations_max(&self, exprs: &[Expr]) -> Option<u64> {
+        self.combinations(exprs, &mut { STEPS_MAX })
+    }
+
+    fn combinations(&self, exprs: &[Expr], steps: &mut u32) -> Option<u64> {
+        exprs.iter().try_fold(1, |product: u64, expr| {
+            let places = self.values_of(expr, steps)?.checked_add(expr.nullable.into())?;
+            product.checked_mul(places)
+        })
+    }
+
+    /// Most different values of a column, null apart.
+    fn values(&self, column: usize, steps: &mut u32) -> Option<u64> {
+        *steps = steps.checked_sub(1)?;
         match &self.kind {
             PlanKind::Scan { table, projection } => {
                 let column_type = table.column_types().get(*projection.get(column)?)?;
@@ -23,58 +40,51 @@ impl Plan {
             PlanKind::Filter { input, .. }
             | PlanKind::Sort { input, .. }
             | PlanKind::Limit { input, .. }
-            | PlanKind::Marked { input, .. } => input.values_max(column),
-            PlanKind::Shared(plan) => plan.values_max(column),
-            PlanKind::Project { input, exprs } => input.values_max_of(exprs.get(column)?),
+            | PlanKind::Marked { input, .. } => input.values(column, steps),
+            PlanKind::Shared(plan) => plan.values(column, steps),
+            PlanKind::Project { input, exprs } => input.values_of(exprs.get(column)?, steps),
             PlanKind::Window { input, .. } | PlanKind::Numbered { input } => {
-                (column < input.schema.fields().len()).then(|| input.values_max(column))?
+                (column < input.schema.fields().len()).then(|| input.values(column, steps))?
             }
             PlanKind::Join(join) => {
                 let (column, build) = (*join.output.get(column)?, join.build.schema.fields().len());
                 let probe = join.probe.schema.fields().len();
                 match column {
-                    column if column < build => join.build.values_max(column),
-                    column if column < build + probe => join.probe.values_max(column - build),
+                    column if column < build => join.build.values(column, steps),
+                    column if column < build + probe => join.probe.values(column - build, steps),
                     _ => None,
                 }
             }
             PlanKind::Aggregate { input, group_by, aggregates }
             | PlanKind::GroupingSets { input, group_by, aggregates, .. } => {
                 if let Some(key) = group_by.get(column) {
-                    return input.values_max_of(key);
+                    return input.values_of(key, steps);
                 }
                 let behind = schema_width(self).checked_sub(aggregates.len())?;
                 let call = aggregates.get(column.checked_sub(behind)?)?;
                 let keeps = matches!(call.function, AggregateFunction::Min | AggregateFunction::Max);
-                call.argument.as_ref().filter(|_| keeps).and_then(|argument| input.values_max_of(argument))
+                call.argument.as_ref().filter(|_| keeps).and_then(|argument| input.values_of(argument, steps))
             }
             PlanKind::Input { .. } | PlanKind::Union { .. } | PlanKind::RowNumbers { .. } | PlanKind::Fetch(_) => None,
         }
     }
 
     /// The same of an expression over the columns.
-    pub fn values_max_of(&self, expr: &Expr) -> Option<u64> {
+    fn values_of(&self, expr: &Expr, steps: &mut u32) -> Option<u64> {
+        *steps = steps.checked_sub(1)?;
         match &expr.kind {
-            ExprKind::Column(column) => self.values_max(*column),
+            ExprKind::Column(column) => self.values(*column, steps),
             _ if expr.data_type == DataType::Boolean => Some(2),
             // All numbers between two count, and only columns have bounds here.
             _ if !is_string(&expr.data_type) => None,
             ExprKind::Literal(_) => Some(1),
-            ExprKind::Tabulated { operands, .. } => self.combinations_max(operands),
+            ExprKind::Tabulated { operands, .. } => self.combinations(operands, steps),
             ExprKind::Case { branches, otherwise } => {
-                let results = branches.iter().map(|(_, result)| result).chain(otherwise.as_deref());
-                results
-                    .map(|result| self.values_max_of(result))
-                    .try_fold(0, |sum: u64, values| sum.checked_add(values?))
+                let mut results = branches.iter().map(|(_, result)| result).chain(otherwise.as_deref());
+                results.try_fold(0, |sum: u64, result| sum.checked_add(self.values_of(result, steps)?))
             }
             _ => None,
         }
-    }
-
-    /// Most combinations of the values, or nulls, of several expressions.
-    pub fn combinations_max(&self, exprs: &[Expr]) -> Option<u64> {
-        let places = |expr: &Expr| self.values_max_of(expr)?.checked_add(expr.nullable.into());
-        exprs.iter().map(places).try_fold(1, |product: u64, places| product.checked_mul(places?))
     }
 }
 

@@ -1,0 +1,157 @@
+//! Which expressions can be evaluated for values that do not occur together in any row.
+//!
+//! What fails for such values would fail for nothing: it is left to the CPU, which sees only rows that there are.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use arrow::datatypes::{DataType, Schema};
+use datafusion::functions::all_default_functions;
+use datafusion::logical_expr::{Operator, ScalarUDF};
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NegativeExpr,
+    NotExpr, TryCastExpr,
+};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+
+use super::is_string;
+
+/// Functions that have a result for all arguments of their types.
+const TOTAL: [&str; 54] = [
+    "abs",
+    "acos",
+    "acosh",
+    "ascii",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bit_length",
+    "btrim",
+    "cbrt",
+    "ceil",
+    "character_length",
+    "coalesce",
+    "concat",
+    "concat_ws",
+    "contains",
+    "cos",
+    "cosh",
+    "cot",
+    "date_part",
+    "degrees",
+    "ends_with",
+    "exp",
+    "floor",
+    "greatest",
+    "initcap",
+    "isnan",
+    "iszero",
+    "least",
+    "left",
+    "ln",
+    "log10",
+    "log2",
+    "lower",
+    "ltrim",
+    "nanvl",
+    "nullif",
+    "octet_length",
+    "radians",
+    "replace",
+    "reverse",
+    "right",
+    "rtrim",
+    "signum",
+    "sin",
+    "sinh",
+    "sqrt",
+    "starts_with",
+    "strpos",
+    "tan",
+    "tanh",
+    "upper",
+];
+/// The same where all but the first argument are constants: these decide.
+const TOTAL_BY_CONSTANTS: [&str; 7] = ["lpad", "power", "rpad", "split_part", "substr", "to_char", "translate"];
+
+/// Whether `expr` over columns of `schema` is evaluated without an error whatever they hold. Only for what is known here.
+#[recursive::recursive]
+pub(super) fn never_fails(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    let type_of = |expr: &Arc<dyn PhysicalExpr>| expr.data_type(schema).unwrap_or(DataType::Null);
+    let own = if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+        is_total(*binary.op(), &type_of(expr))
+    } else if let Some(cast) = expr.downcast_ref::<CastExpr>() {
+        is_total_cast(&type_of(cast.expr()), cast.cast_type())
+    } else if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
+        is_total_call(call, &type_of)
+    } else if expr.is::<NegativeExpr>() {
+        type_of(expr).is_floating()
+    } else {
+        expr.is::<Column>()
+            || expr.is::<Literal>()
+            || expr.is::<CaseExpr>()
+            || expr.is::<InListExpr>()
+            || expr.is::<IsNotNullExpr>()
+            || expr.is::<IsNullExpr>()
+            || expr.is::<LikeExpr>()
+            || expr.is::<NotExpr>()
+            || expr.is::<TryCastExpr>()
+    };
+    own && expr.children().into_iter().all(|child| never_fails(child, schema))
+}
+
+fn is_total(op: Operator, result: &DataType) -> bool {
+    match op {
+        // Integers wrap.
+        Operator::Plus | Operator::Minus | Operator::Multiply => result.is_integer() || result.is_floating(),
+        Operator::Divide | Operator::Modulo => result.is_floating(),
+        Operator::And | Operator::Or | Operator::StringConcat => true,
+        Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => true,
+        Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => true,
+        _ => false,
+    }
+}
+
+fn is_total_cast(from: &DataType, to: &DataType) -> bool {
+    let is_text = matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let is_number = from.is_integer() || from.is_floating() || from.is_decimal();
+    let (own_width, width) = (from.primitive_width(), to.primitive_width());
+    let keeps_sign = from.is_signed_integer() == to.is_signed_integer();
+    let is_wider = from.is_integer()
+        && to.is_integer()
+        && (keeps_sign && own_width <= width || from.is_unsigned_integer() && own_width < width);
+    from == to
+        || is_wider
+        || is_number && *to == DataType::Float64
+        || is_text && (is_number || *from == DataType::Boolean || matches!(from, DataType::Date32 | DataType::Date64))
+        || is_text && is_utf8(from)
+}
+
+fn is_utf8(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, values) => is_utf8(values),
+        _ => false,
+    }
+}
+
+fn is_total_call(call: &ScalarFunctionExpr, type_of: &impl Fn(&Arc<dyn PhysicalExpr>) -> DataType) -> bool {
+    static DEFAULT: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
+        all_default_functions().into_iter().map(|function| (function.name().into(), function)).collect()
+    });
+    // A session may have another function under the same name.
+    if DEFAULT.get(call.fun().name()).is_none_or(|original| **original != *call.fun()) {
+        return false;
+    }
+    let name = call.fun().name();
+    let has_constants = call.args().iter().skip(1).all(|argument| argument.is::<Literal>());
+    // Of integers they may overflow.
+    let is_arithmetic = ["abs", "power"].contains(&name);
+    let is_known = TOTAL.contains(&name)
+        || TOTAL_BY_CONSTANTS.contains(&name) && has_constants
+        || name == "substr" && call.args().len() == 2;
+    let first = call.args().first().map_or(DataType::Null, type_of);
+    is_known && (!is_arithmetic || first.is_floating()) && (is_utf8(&first) || !is_string(&first))
+}
