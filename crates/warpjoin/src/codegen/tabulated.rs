@@ -25,17 +25,22 @@ const HOST_CHUNK: usize = 1 << 15;
 
 /// Results for all combinations of values, each made once a pipeline.
 #[derive(Default)]
-pub(crate) struct Tabulations(Vec<(Arc<dyn HostFunction>, Vec<Axis>, Arc<EncodedColumn>)>);
+pub(crate) struct Tabulations(Vec<Tabulation>);
+
+struct Tabulation {
+    function: Arc<dyn HostFunction>,
+    axes: Vec<Axis>,
+    results: Arc<EncodedColumn>,
+}
 
 impl Tabulations {
     fn get(&self, function: &Arc<dyn HostFunction>, axes: &[Axis]) -> Option<Arc<EncodedColumn>> {
-        let is_it = |known: &&(Arc<dyn HostFunction>, Vec<Axis>, _)| {
-            let is_function = Arc::ptr_eq(&known.0, function) || known.0.is_same(function.as_ref());
-            is_function
-                && known.1.len() == axes.len()
-                && known.1.iter().zip(axes).all(|(own, other)| own.is_same(other))
+        let is_it = |known: &&Tabulation| {
+            let is_function = Arc::ptr_eq(&known.function, function) || known.function.is_same(function.as_ref());
+            let is_same = |(own, other): (&Axis, &Axis)| own.is_same(other);
+            is_function && known.axes.len() == axes.len() && known.axes.iter().zip(axes).all(is_same)
         };
-        self.0.iter().find(is_it).map(|(_, _, results)| Arc::clone(results))
+        self.0.iter().find(is_it).map(|known| Arc::clone(&known.results))
     }
 }
 
@@ -167,7 +172,7 @@ pub(super) fn tabulated(emitter: &mut Emitter, operands: &[Value], function: &Ar
         });
     }
     if only_dictionary.is_none() {
-        emitter.tabulated.0.push((Arc::clone(function), axes, Arc::clone(&encoded)));
+        emitter.tabulated.0.push(Tabulation { function: Arc::clone(function), axes, results: Arc::clone(&encoded) });
     }
     read(emitter, encoded, &index.unwrap_or_default())
 }
