@@ -86,9 +86,8 @@ impl Modules {
         let claim = Claim { modules: self, source };
         let module = compile()?;
         let mut states = self.locked();
-        states.uses += 1;
-        let last_use = states.uses;
-        states.of.insert(source.clone(), State::Ready { module: module.clone(), last_use });
+        states.of.insert(source.clone(), State::Ready { module: module.clone(), last_use: 0 });
+        states.used(source);
         let oldest = states.take_oldest();
         drop(states);
         drop(claim);

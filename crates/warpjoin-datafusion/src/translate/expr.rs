@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
@@ -18,13 +18,10 @@ use warpjoin::column::check_type;
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 use warpjoin::function::Function;
 
-use super::host::HostExpr;
+use super::tabulate::Operands;
 use super::{Scope, Translation, functions, is_string, literal};
 
 type PhysicalExprRef = Arc<dyn PhysicalExpr>;
-
-/// Name of the column that stands for a computed operand of what the host evaluates.
-pub(super) const COMPUTED: &str = "value";
 
 /// The device expression that computes the same as `expr`.
 ///
@@ -80,7 +77,7 @@ pub(super) fn depth(expr: &PhysicalExprRef) -> usize {
     deepest
 }
 
-pub(super) fn any(expr: &PhysicalExprRef, is_it: &impl Fn(&PhysicalExprRef) -> bool) -> bool {
+fn any(expr: &PhysicalExprRef, is_it: &impl Fn(&PhysicalExprRef) -> bool) -> bool {
     is_it(expr) || expr.children().into_iter().any(|child| any(child, is_it))
 }
 
@@ -97,8 +94,7 @@ impl Translation<'_> {
     #[recursive::recursive]
     pub(super) fn translate(&self, expr: &PhysicalExprRef) -> Result<Expr, Reason> {
         if let Some(column) = expr.downcast_ref::<Column>() {
-            let field = self.scope.schema.fields().get(column.index()).ok_or_else(|| unsupported(expr))?;
-            return Ok(Expr::column(column.index(), field.data_type().clone(), field.is_nullable()));
+            return self.column(column.index()).ok_or_else(|| unsupported(expr));
         }
         let mut columns = BTreeSet::new();
         column_indices(expr, &mut columns);
@@ -112,7 +108,7 @@ impl Translation<'_> {
         if let Some(column) = only_column
             && is_string(self.scope.schema.field(column).data_type())
         {
-            return self.over_column(expr, column);
+            return self.over_column(expr);
         }
         if let Some(function) = self.over_string(expr)? {
             return Ok(function);
@@ -124,6 +120,12 @@ impl Translation<'_> {
             }
             Err(reason) => self.tabulated(expr).ok_or(reason),
         }
+    }
+
+    /// A column that expressions see.
+    pub(super) fn column(&self, column: usize) -> Option<Expr> {
+        let field = self.scope.schema.fields().get(column)?;
+        Some(Expr::column(column, field.data_type().clone(), field.is_nullable()))
     }
 
     fn boxed(&self, expr: &PhysicalExprRef) -> Result<Box<Expr>, Reason> {
@@ -165,11 +167,10 @@ impl Translation<'_> {
     }
 
     /// An expression whose only column is a string: a function of its values.
-    fn over_column(&self, expr: &PhysicalExprRef, column: usize) -> Result<Expr, Reason> {
-        let field = Arc::clone(&self.scope.schema.fields()[column]);
-        let moved = replace_columns(expr, &|column| Some(Arc::new(Column::new(column.name(), 0)) as PhysicalExprRef))?;
-        let operand = Expr::column(column, field.data_type().clone(), field.is_nullable());
-        self.over_dictionary(expr, operand, field, moved)
+    fn over_column(&self, expr: &PhysicalExprRef) -> Result<Expr, Reason> {
+        let mut operands = Operands::default();
+        let moved = self.over_operands(expr, &mut operands, &|_| None).ok_or_else(|| unsupported(expr))?;
+        self.by_host(expr, moved, operands)
     }
 
     /// An expression of constants and of one string that is itself computed of several columns: a
@@ -181,35 +182,15 @@ impl Translation<'_> {
         if !operand.data_type(self.scope.schema).is_ok_and(|data_type| is_string(&data_type)) {
             return Ok(None);
         }
-        let column: PhysicalExprRef = Arc::new(Column::new(COMPUTED, 0));
-        let field = self.field_of(operand)?;
+        let mut operands = Operands::default();
+        let column = operands.column_of(self.translate(operand)?, self.field_of(operand)?);
         let moved: Vec<PhysicalExprRef> = children
             .iter()
             .enumerate()
             .map(|(position, child)| Arc::clone(if position == at { &column } else { child }))
             .collect();
-        let operand = self.translate(operand)?;
         let moved = Arc::clone(expr).with_new_children(moved).map_err(|_| unsupported(expr))?;
-        self.over_dictionary(expr, operand, field, moved).map(Some)
-    }
-
-    /// The field of a part of an expression.
-    pub(super) fn field_of(&self, part: &PhysicalExprRef) -> Result<FieldRef, Reason> {
-        part.return_field(self.scope.schema).map_err(|_| unsupported(part))
-    }
-
-    /// `moved`, which is `expr` over the values of `operand` at position 0, whose field is `field`.
-    fn over_dictionary(
-        &self,
-        expr: &PhysicalExprRef,
-        operand: Expr,
-        field: FieldRef,
-        moved: PhysicalExprRef,
-    ) -> Result<Expr, Reason> {
-        let (data_type, nullable) = self.type_of(expr)?;
-        let function = Arc::new(HostExpr::new(moved, vec![field], data_type.clone()));
-        let kind = ExprKind::Tabulated { operands: vec![operand], function };
-        Ok(Expr { kind, data_type, nullable })
+        self.by_host(expr, moved, operands).map(Some)
     }
 
     fn kind(&self, expr: &PhysicalExprRef) -> Result<ExprKind, Reason> {

@@ -160,7 +160,8 @@ fn is_string_itself(expr: &Arc<dyn PhysicalExpr>) -> bool {
     }
 }
 
-fn is_text(data_type: &DataType) -> bool {
+/// Whether values of the type are texts, in a dictionary or not.
+pub(super) fn is_text(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
         DataType::Dictionary(_, values) => is_text(values),

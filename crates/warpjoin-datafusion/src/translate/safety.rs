@@ -14,6 +14,7 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
+use super::host::is_text;
 use super::is_string;
 
 /// Functions that have a result for all arguments of their types.
@@ -115,7 +116,7 @@ fn is_total(op: Operator, result: &DataType) -> bool {
 }
 
 fn is_total_cast(from: &DataType, to: &DataType) -> bool {
-    let is_text = matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let to_text = matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     let is_number = from.is_integer() || from.is_floating() || from.is_decimal();
     let (own_width, width) = (from.primitive_width(), to.primitive_width());
     let keeps_sign = from.is_signed_integer() == to.is_signed_integer();
@@ -125,16 +126,8 @@ fn is_total_cast(from: &DataType, to: &DataType) -> bool {
     from == to
         || is_wider
         || is_number && *to == DataType::Float64
-        || is_text && (is_number || *from == DataType::Boolean || matches!(from, DataType::Date32 | DataType::Date64))
-        || is_text && is_utf8(from)
-}
-
-fn is_utf8(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
-        DataType::Dictionary(_, values) => is_utf8(values),
-        _ => false,
-    }
+        || to_text && (is_number || *from == DataType::Boolean || matches!(from, DataType::Date32 | DataType::Date64))
+        || to_text && is_text(from)
 }
 
 fn is_total_call(call: &ScalarFunctionExpr, type_of: &impl Fn(&Arc<dyn PhysicalExpr>) -> DataType) -> bool {
@@ -153,5 +146,5 @@ fn is_total_call(call: &ScalarFunctionExpr, type_of: &impl Fn(&Arc<dyn PhysicalE
         || TOTAL_BY_CONSTANTS.contains(&name) && has_constants
         || name == "substr" && call.args().len() == 2;
     let first = call.args().first().map_or(DataType::Null, type_of);
-    is_known && (!is_arithmetic || first.is_floating()) && (is_utf8(&first) || !is_string(&first))
+    is_known && (!is_arithmetic || first.is_floating()) && (is_text(&first) || !is_string(&first))
 }

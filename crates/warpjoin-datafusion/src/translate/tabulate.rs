@@ -1,4 +1,5 @@
-//! Expressions that devices don't know, of a few values: DataFusion evaluates all combinations before a kernel runs.
+//! Expressions that DataFusion evaluates before a kernel runs: of a dictionary's strings, and those of a few values that devices
+//! don't know, for all combinations.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,10 +7,10 @@ use std::sync::Arc;
 use arrow::datatypes::FieldRef;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
+use warpjoin::Reason;
 use warpjoin::expr::{COMBINATIONS_MAX, Expr, ExprKind};
-use warpjoin::plan::Plan;
 
-use super::expr::{COMPUTED, column_indices, depth, is_constant};
+use super::expr::{column_indices, depth, is_constant, unsupported};
 use super::host::HostExpr;
 use super::safety::never_fails;
 use super::{Translation, is_string};
@@ -20,9 +21,12 @@ type PhysicalExprRef = Arc<dyn PhysicalExpr>;
 const TRIALS_MAX: u32 = 16;
 const TRIED_DEPTH_MAX: usize = 64;
 
+/// Name of the column that stands for a computed operand.
+const COMPUTED: &str = "value";
+
 /// What a table of results is a function of.
 #[derive(Default)]
-struct Operands {
+pub(super) struct Operands {
     exprs: Vec<Expr>,
     fields: Vec<FieldRef>,
 }
@@ -33,48 +37,44 @@ impl Translation<'_> {
     pub(super) fn tabulated(&self, expr: &PhysicalExprRef) -> Option<Expr> {
         let plan = self.scope.plan?;
         let is_few = |exprs: &[Expr]| plan.combinations_max(exprs).is_some_and(|most| most <= COMBINATIONS_MAX);
-        let mut columns = BTreeSet::new();
-        column_indices(expr, &mut columns);
-        let columns: Vec<Expr> = columns.into_iter().map(|column| self.column(column)).collect::<Option<_>>()?;
-        if is_few(&columns) {
-            return self.over(expr, plan, &|_| None);
-        }
-        let trials = self.trials.get();
-        if trials >= TRIALS_MAX || depth(expr) > TRIED_DEPTH_MAX {
-            return None;
-        }
-        self.trials.set(trials + 1);
-        self.over(expr, plan, &|string| self.translate(string).ok())
-    }
-
-    fn column(&self, column: usize) -> Option<Expr> {
-        let field = self.scope.schema.fields().get(column)?;
-        Some(Expr::column(column, field.data_type().clone(), field.is_nullable()))
-    }
-
-    /// The same of columns, and of the computed strings that `of_string` gives.
-    fn over(
-        &self,
-        expr: &PhysicalExprRef,
-        plan: &Plan,
-        of_string: &dyn Fn(&PhysicalExprRef) -> Option<Expr>,
-    ) -> Option<Expr> {
         if !never_fails(expr, self.scope.schema) {
             return None;
         }
+        let mut columns = BTreeSet::new();
+        column_indices(expr, &mut columns);
+        let columns: Vec<Expr> = columns.into_iter().map(|column| self.column(column)).collect::<Option<_>>()?;
         let mut operands = Operands::default();
-        let moved = self.over_operands(expr, &mut operands, of_string)?;
-        let Operands { exprs: operands, fields } = operands;
-        if plan.combinations_max(&operands)? > COMBINATIONS_MAX {
-            return None;
-        }
-        let (data_type, nullable) = self.type_of(expr).ok()?;
-        let function = Arc::new(HostExpr::new(moved, fields, data_type.clone()));
-        Some(Expr { kind: ExprKind::Tabulated { operands, function }, data_type, nullable })
+        let moved = if is_few(&columns) {
+            self.over_operands(expr, &mut operands, &|_| None)
+        } else {
+            let trials = self.trials.get();
+            if trials >= TRIALS_MAX || depth(expr) > TRIED_DEPTH_MAX {
+                return None;
+            }
+            self.trials.set(trials + 1);
+            let moved = self.over_operands(expr, &mut operands, &|string| self.translate(string).ok());
+            moved.filter(|_| is_few(&operands.exprs))
+        };
+        self.by_host(expr, moved?, operands).ok()
     }
 
-    /// `expr` with what it is a function of replaced by columns at the positions of `operands`.
-    fn over_operands(
+    /// `moved`, which is `expr` over columns in the places of the operands, evaluated by the host.
+    pub(super) fn by_host(
+        &self,
+        expr: &PhysicalExprRef,
+        moved: PhysicalExprRef,
+        operands: Operands,
+    ) -> Result<Expr, Reason> {
+        let (data_type, nullable) = self.type_of(expr)?;
+        let Operands { exprs: operands, fields } = operands;
+        let function = Arc::new(HostExpr::new(moved, fields, data_type.clone()));
+        Ok(Expr { kind: ExprKind::Tabulated { operands, function }, data_type, nullable })
+    }
+
+    /// `expr` with its columns, and the computed strings that `of_string` gives, replaced by columns in the places of the
+    /// operands that they become.
+    #[recursive::recursive]
+    pub(super) fn over_operands(
         &self,
         expr: &PhysicalExprRef,
         operands: &mut Operands,
@@ -86,23 +86,28 @@ impl Translation<'_> {
             }
             if let Some(column) = child.downcast_ref::<Column>() {
                 let operand = self.column(column.index())?;
-                return Some(operands.position(operand, Arc::clone(&self.scope.schema.fields()[column.index()])));
+                return Some(operands.column_of(operand, Arc::clone(&self.scope.schema.fields()[column.index()])));
             }
             let is_of_strings = child.data_type(self.scope.schema).is_ok_and(|data_type| is_string(&data_type));
             let string = if is_of_strings { of_string(child) } else { None };
             match string {
-                Some(string) => Some(operands.position(string, self.field_of(child).ok()?)),
+                Some(string) => Some(operands.column_of(string, self.field_of(child).ok()?)),
                 None => self.over_operands(child, operands, of_string),
             }
         });
         let children = children.collect::<Option<Vec<_>>>()?;
         Arc::clone(expr).with_new_children(children).ok()
     }
+
+    /// The field of a part of an expression.
+    pub(super) fn field_of(&self, part: &PhysicalExprRef) -> Result<FieldRef, Reason> {
+        part.return_field(self.scope.schema).map_err(|_| unsupported(part))
+    }
 }
 
 impl Operands {
-    /// The column of an operand, which is added if it is not there.
-    fn position(&mut self, operand: Expr, field: FieldRef) -> PhysicalExprRef {
+    /// The column that stands for an operand, which is added if it is not there.
+    pub(super) fn column_of(&mut self, operand: Expr, field: FieldRef) -> PhysicalExprRef {
         let column = |expr: &Expr| if let ExprKind::Column(column) = expr.kind { Some(column) } else { None };
         let is_it = |known: &Expr| column(known).is_some() && column(known) == column(&operand);
         let known = self.exprs.iter().position(is_it);

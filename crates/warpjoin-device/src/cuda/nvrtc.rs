@@ -12,7 +12,7 @@ use cudarc::nvrtc::sys::{self, nvrtcResult};
 use warpjoin_kernels::HEADERS;
 
 use super::nvrtc_copies::Copies;
-use super::nvrtc_library::{Library, check, words};
+use super::nvrtc_library::{Library, check, version_of, words};
 use crate::cache::KernelCache;
 use crate::{DeviceError, ModuleSource, Result};
 
@@ -77,10 +77,9 @@ impl Nvrtc {
         if !*PRESENT.get_or_init(|| unsafe { sys::is_culib_present() }) {
             return Err(DeviceError::NoNvrtc);
         }
-        let (mut major, mut minor) = (0, 0);
         // SAFETY: the library is present, and every version has this function; the numbers outlive
         // the call.
-        check("nvrtcVersion", unsafe { sys::nvrtcVersion(&mut major, &mut minor) })?;
+        let (major, minor) = version_of(|major, minor| unsafe { sys::nvrtcVersion(major, minor) })?;
         if (major, minor) < OLDEST {
             let reason = format!("libnvrtc {major}.{minor} is too old: {}.{} or later is needed", OLDEST.0, OLDEST.1);
             return Err(DeviceError::Driver { device: "nvrtc".into(), call: "nvrtcVersion", reason });

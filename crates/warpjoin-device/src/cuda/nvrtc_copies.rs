@@ -186,6 +186,7 @@ mod tests {
         drop((second, third, fourth));
         assert_eq!(first.0.under_way.load(Ordering::Relaxed), 1);
     }
+
     #[cfg(unix)]
     #[test]
     fn the_process_stays_as_it_was() {

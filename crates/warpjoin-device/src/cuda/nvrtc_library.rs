@@ -46,7 +46,8 @@ impl Library {
         unsafe {
             let version: Version = *library.get(b"nvrtcVersion\0")?;
             Ok(Self {
-                version: version_of(version),
+                // It does not fail; without the number there are no options of its own.
+                version: version_of(|major, minor| version(major, minor)).unwrap_or_default(),
                 create: *library.get(b"nvrtcCreateProgram\0")?,
                 compile: *library.get(b"nvrtcCompileProgram\0")?,
                 destroy: *library.get(b"nvrtcDestroyProgram\0")?,
@@ -142,11 +143,11 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).collect()
 }
 
-fn version_of(function: Version) -> (c_int, c_int) {
+/// What nvrtcVersion tells, which `call` calls with two live numbers.
+pub(super) fn version_of(call: impl FnOnce(*mut c_int, *mut c_int) -> nvrtcResult) -> Result<(c_int, c_int)> {
     let (mut major, mut minor) = (0, 0);
-    // SAFETY: the numbers outlive the call. Every version has the function, and it does not fail.
-    unsafe { function(&mut major, &mut minor) };
-    (major, minor)
+    check("nvrtcVersion", call(&mut major, &mut minor))?;
+    Ok((major, minor))
 }
 
 fn length<T>(strings: &[T]) -> c_int {

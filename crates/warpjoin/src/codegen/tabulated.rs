@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat, take};
 use arrow::datatypes::{DataType, Field, Schema};
 use rayon::prelude::*;
@@ -13,7 +13,7 @@ use super::lookup::{DictionaryTest, Lookup, plain_statistics, read};
 use super::params::Binding;
 use super::remembered::{self, Made};
 use super::value::{CType, Kind, Range, Value};
-use crate::column::{ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder, integers};
+use crate::column::{ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder, integers, with_null};
 use crate::expr::{COMBINATIONS_MAX, HostFunction, StringTest};
 use crate::string_test::TestProgram;
 use crate::{Error, Reason, Result};
@@ -34,13 +34,24 @@ struct Tabulation {
 }
 
 impl Tabulations {
-    fn get(&self, function: &Arc<dyn HostFunction>, axes: &[Axis]) -> Option<Arc<EncodedColumn>> {
+    /// The results, as `make` makes them where they are not there.
+    fn get_or_make(
+        &mut self,
+        function: &Arc<dyn HostFunction>,
+        axes: Vec<Axis>,
+        make: impl FnOnce(&[Axis]) -> Result<Arc<EncodedColumn>>,
+    ) -> Result<Arc<EncodedColumn>> {
         let is_it = |known: &&Tabulation| {
             let is_function = Arc::ptr_eq(&known.function, function) || known.function.is_same(function.as_ref());
             let is_same = |(own, other): (&Axis, &Axis)| own.is_same(other);
-            is_function && known.axes.len() == axes.len() && known.axes.iter().zip(axes).all(is_same)
+            is_function && known.axes.len() == axes.len() && known.axes.iter().zip(&axes).all(is_same)
         };
-        self.0.iter().find(is_it).map(|known| Arc::clone(&known.results))
+        if let Some(known) = self.0.iter().find(is_it) {
+            return Ok(Arc::clone(&known.results));
+        }
+        let results = make(&axes)?;
+        self.0.push(Tabulation { function: Arc::clone(function), axes, results: Arc::clone(&results) });
+        Ok(results)
     }
 }
 
@@ -99,11 +110,7 @@ impl Axis {
             AxisValues::Strings(dictionary) => Arc::clone(dictionary.values()),
             AxisValues::Numbers(range) => integers(&self.data_type, &(range.min..=range.max).collect::<Vec<_>>())?,
         };
-        if !self.has_null {
-            return Ok(values);
-        }
-        let null = new_null_array(values.data_type(), 1);
-        Ok(concat(&[&values, &null])?)
+        if self.has_null { with_null(&values) } else { Ok(values) }
     }
 
     /// Emits the place of a row's value.
@@ -143,23 +150,6 @@ pub(super) fn tabulated(emitter: &mut Emitter, operands: &[Value], function: &Ar
         return tested(emitter, &operands[0], dictionary, &test);
     }
     let axes = operands.iter().map(|operand| Axis::of(operand, function)).collect::<Result<Vec<_>>>()?;
-    let encoded = match only_dictionary {
-        Some(dictionary) => {
-            let made = Made::ByFunction { function: Arc::clone(function), has_null: axes[0].has_null };
-            remembered::with(dictionary, made, || encoded(function.as_ref(), &axes))?
-        }
-        None => {
-            let combinations = axes.iter().fold(1, |product: u64, axis| product.saturating_mul(axis.places()));
-            if axes.is_empty() || combinations > COMBINATIONS_MAX {
-                let reason = format!("{function} of {combinations} combinations of values");
-                return Err(Reason::Expression(reason).into());
-            }
-            match emitter.tabulated.get(function, &axes) {
-                Some(known) => known,
-                None => Arc::new(encoded(function.as_ref(), &axes)?),
-            }
-        }
-    };
     let mut index: Option<String> = None;
     for (axis, operand) in axes.iter().zip(operands) {
         let place = axis.place(emitter, operand);
@@ -171,10 +161,20 @@ pub(super) fn tabulated(emitter: &mut Emitter, operands: &[Value], function: &Ar
             }
         });
     }
-    if only_dictionary.is_none() {
-        emitter.tabulated.0.push(Tabulation { function: Arc::clone(function), axes, results: Arc::clone(&encoded) });
-    }
-    read(emitter, encoded, &index.unwrap_or_default())
+    let results = emitter.tabulated.get_or_make(function, axes, |axes| match only_dictionary {
+        Some(dictionary) => {
+            let made = Made::ByFunction { function: Arc::clone(function), has_null: axes[0].has_null };
+            remembered::with(dictionary, made, || encoded(function.as_ref(), axes))
+        }
+        None => {
+            let combinations = axes.iter().fold(1, |product: u64, axis| product.saturating_mul(axis.places()));
+            if axes.is_empty() || combinations > COMBINATIONS_MAX {
+                return Err(Reason::Expression(format!("{function} of {combinations} combinations of values")).into());
+            }
+            encoded(function.as_ref(), axes).map(Arc::new)
+        }
+    })?;
+    read(emitter, results, &index.unwrap_or_default())
 }
 
 /// The results for all combinations of values; those of the last operand change first.

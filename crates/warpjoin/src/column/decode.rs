@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayData, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, DictionaryArray, LargeStringArray,
-    NullArray, PrimitiveArray, StringArray, StringViewArray, UInt32Array, make_array,
+    NullArray, PrimitiveArray, StringArray, StringViewArray, UInt32Array, make_array, new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::compute::take;
+use arrow::compute::{concat, take};
 use arrow::datatypes::{
     ArrowDictionaryKeyType, ArrowNativeType, DataType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
     UInt16Type, UInt32Type, UInt64Type,
@@ -101,6 +101,11 @@ pub(crate) fn integers(data_type: &DataType, values: &[i128]) -> Result<ArrayRef
     let domain = Domain::Int { min: i128::MIN, max: i128::MAX };
     let column_type = ColumnType { data_type: data_type.clone(), has_nulls: false, domain, dictionary: None };
     decode(&column_type, values.len(), bytemuck::must_cast_slice(values), None, None)
+}
+
+/// The values (n x 1), and null as one more.
+pub(crate) fn with_null(values: &ArrayRef) -> Result<ArrayRef> {
+    Ok(concat(&[values, &new_null_array(values.data_type(), 1)])?)
 }
 
 fn slice(bytes: &[u8], start: usize, len: usize) -> Result<&[u8]> {

@@ -20,7 +20,7 @@ mod strings;
 mod transcode;
 mod types;
 
-pub(crate) use decode::{EncodedRows, decode_rows, integers};
+pub(crate) use decode::{EncodedRows, decode_rows, integers, with_null};
 pub use decode::{Validity, decode};
 pub use dictionary::Dictionary;
 pub use encode::{ColumnStatistics, EncodedColumn, StringEncoding, TableEncoder};

@@ -6,12 +6,12 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array, new_null_array};
-use arrow::compute::{concat, nullif, take};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
+use arrow::compute::{nullif, take};
 use arrow::datatypes::DataType;
 
 use crate::Table;
-use crate::column::{Dictionary, integers};
+use crate::column::{Dictionary, integers, with_null};
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, HostFunction, Scalar};
 use crate::table::SampledValues;
 
@@ -134,8 +134,7 @@ impl SampleView {
             && dictionary.len() <= codes.len()
         {
             // Once a value is less than once a row; what it makes of null comes last.
-            let null = new_null_array(dictionary.values().data_type(), 1);
-            let results = function.evaluate(&[concat(&[dictionary.values(), &null]).ok()?]).ok()?;
+            let results = function.evaluate(&[with_null(dictionary.values()).ok()?]).ok()?;
             let places: UInt32Array =
                 codes_of(codes, valid).map(|code| code.or(Some(dictionary.len() as u32))).collect();
             return of_array(&take(&results, &places, None).ok()?);

@@ -60,7 +60,7 @@ impl Plan {
                 if let Some(key) = group_by.get(column) {
                     return input.values_of(key, steps);
                 }
-                let behind = schema_width(self).checked_sub(aggregates.len())?;
+                let behind = self.schema.fields().len().checked_sub(aggregates.len())?;
                 let call = aggregates.get(column.checked_sub(behind)?)?;
                 let keeps = matches!(call.function, AggregateFunction::Min | AggregateFunction::Max);
                 call.argument.as_ref().filter(|_| keeps).and_then(|argument| input.values_of(argument, steps))
@@ -86,8 +86,4 @@ impl Plan {
             _ => None,
         }
     }
-}
-
-fn schema_width(plan: &Plan) -> usize {
-    plan.schema.fields().len()
 }
