@@ -7,10 +7,10 @@
 // test_like, test_like_wide: LIKE by a pattern of less than 32, 64 elements that read a character; test_like_long: of any.
 //
 // Strings come in tiles of WJ_STRING_TILE, whose bytes lie side by side; a tile that fits is brought into shared memory
-// in whole words, and a thread reads its string there. Runs of bytes are searched one behind the other, some
-// places at a time by four bytes; lanes whose strings may have one wait for the others and look closer together. Another pattern is an automaton whose states are bits of a word: bit n is
-// set where the bytes read so far may have been the first n elements. So each byte is looked at once, and the lanes of a
-// warp do the same whatever their strings hold.
+// in whole words, and a thread reads its string there. Runs of bytes are searched one behind the other, some places at a time
+// by four bytes; lanes whose strings may have one wait for the others and look closer together. Another pattern is an
+// automaton whose states are bits of a word: bit n is set where the bytes read so far may have been the first n elements. So
+// each byte is looked at once, and the lanes of a warp do the same whatever their strings hold.
 // Grid: a tile a block, grid stride. Shared: WJ_STRING_STAGE_BYTES, and 2048 bytes.
 #include "wj/control.cuh"
 
@@ -212,20 +212,17 @@ WJ_DEVICE u32 place_of(const Places& places, const u16* elements, const Run& run
     i32 base = places.first - (i32)((u64)(places.text + places.first) & 7);
     const u64* word = reinterpret_cast<const u64*>(places.text + base);
     while (base <= places.last) {
-        u32 a, b, c;
+        u32 a = 0, b = 0, c = 0;
         u64 next = *word;
-        bool may_be = false;
-        for (;;) {
+        for (bool may_be = false; base <= places.last; ++word, base += 8) {
             const u64 current = next;
             next = word[1];
             a = (u32)current, b = (u32)(current >> 32), c = (u32)next;
 #pragma unroll
             for (u32 byte = 0; byte < 8; ++byte) may_be |= (window(a, b, c, byte) & mask) == head;
-            if (may_be || base + 8 > places.last) break;
-            ++word;
-            base += 8;
+            if (may_be) break;
         }
-        if (!may_be) break;
+        if (base > places.last) break;
         u32 hits = 0;
 #pragma unroll
         for (u32 byte = 0; byte < 8; ++byte) hits |= (u32)((window(a, b, c, byte) & mask) == head) << byte;
@@ -243,10 +240,11 @@ WJ_DEVICE u32 place_of_long(const Places& places, const u16* elements, const Run
     i32 base = places.first - (i32)((u64)(places.text + places.first) & 7);
     const u64* word = reinterpret_cast<const u64*>(places.text + base);
     // Its word begins up to three bytes behind it.
-    while (base <= places.last + 3) {
+    const i32 last = places.last + 3;
+    while (base <= last) {
         u32 words[4];
         bool in_low = false, in_high = false;
-        for (;;) {
+        for (; base <= last; word += 2, base += 16) {
             const u64 low = word[0], high = word[1];
             words[0] = (u32)low, words[1] = (u32)(low >> 32), words[2] = (u32)high, words[3] = (u32)(high >> 32);
 #pragma unroll
@@ -254,11 +252,9 @@ WJ_DEVICE u32 place_of_long(const Places& places, const u16* elements, const Run
                 in_low |= words[at / 4] == heads[at % 4];
                 in_high |= words[2 + at / 4] == heads[at % 4];
             }
-            if (in_low || in_high || base + 16 > places.last + 3) break;
-            word += 2;
-            base += 16;
+            if (in_low || in_high) break;
         }
-        if (!in_low && !in_high) break;
+        if (base > last) break;
         // The first half that has something; the other one is looked at again.
         const u32 first = in_low ? words[0] : words[2], second = in_low ? words[1] : words[3];
         if (!in_low) base += 8, ++word;
