@@ -3,8 +3,14 @@
 
 mod common;
 
-use common::{assert_same, stock, warp};
-use warpjoin_datafusion::load_table;
+use std::sync::Arc;
+
+use common::{assert_same, rows, stock, warp};
+use datafusion::arrow::array::{AsArray, Int64Array};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::functions_aggregate::expr_fn::sum;
+use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, col, create_udf};
+use warpjoin_datafusion::{Placement, load_table};
 
 /// `=` and its kin know one zero; CASE with an operand, NULLIF and orders tell the two apart.
 #[tokio::test(flavor = "multi_thread")]
@@ -36,6 +42,54 @@ async fn zeros_are_compared_as_datafusion_does() {
             let placement = assert_same(&expected, &context, &sql).await;
             assert!(placement.device.iter().all(|part| part.fallback.is_none()), "{sql}: {placement:?}");
         }
+    }
+}
+
+/// A scalar function `name`: bytes of a string and some more, which it says to nobody.
+fn bytes_and(name: &str, more: i64) -> ScalarUDF {
+    let count = move |arguments: &[ColumnarValue]| {
+        let arrays = ColumnarValue::values_to_arrays(arguments)?;
+        let strings = arrays[0].as_string_view().iter();
+        let counts = strings.map(|string| string.map(|string| string.len() as i64 + more));
+        Ok(ColumnarValue::Array(Arc::new(counts.collect::<Int64Array>())))
+    };
+    create_udf(name, vec![DataType::Utf8View], DataType::Int64, Volatility::Immutable, Arc::new(count))
+}
+
+/// Two functions of one name are two functions: wherever parts of a plan are compared.
+#[tokio::test(flavor = "multi_thread")]
+async fn functions_of_one_name_are_told_apart() {
+    let (expected, device) = (&stock(), &warp(1, |_| {}));
+    let mut plans = vec![];
+    for context in [expected, device] {
+        let sql = "create table t as select value % 7 as g, repeat('x', value % 50) as x from generate_series(1, 3000)";
+        context.sql(sql).await.unwrap().collect().await.unwrap();
+        if std::ptr::eq(context, device) {
+            load_table(context, "t").await.unwrap();
+        }
+        let sums = async |more: i64| {
+            let function = bytes_and("more", more);
+            let value = function.call(vec![col("x")]);
+            let table = context.table("t").await.unwrap();
+            table.aggregate(vec![col("g")], vec![sum(value).alias("s")]).unwrap()
+        };
+        // Two parts that differ in the function alone.
+        let both = sums(1).await.union(sums(1000).await).unwrap();
+        // One part with two sums that differ in the function alone.
+        let (one, other) = (bytes_and("more", 1), bytes_and("more", 1000));
+        let values = [one, other].map(|function| function.call(vec![col("x")]));
+        let [one, other] = values.map(sum);
+        let table = context.table("t").await.unwrap();
+        let in_one = table.aggregate(vec![col("g")], vec![one.alias("a"), other.alias("b")]).unwrap();
+        plans.push([both, in_one]);
+    }
+    let [stock, device] = [plans.remove(0), plans.remove(0)];
+    for (stock, device) in stock.into_iter().zip(device) {
+        let wanted = rows(&stock.collect().await.unwrap(), false);
+        let plan = device.clone().create_physical_plan().await.unwrap();
+        let placement = Placement::of(&plan);
+        assert!(placement.is_on_devices() && placement.aggregates() > 0, "{placement:?}");
+        assert_eq!(rows(&device.collect().await.unwrap(), false), wanted);
     }
 }
 

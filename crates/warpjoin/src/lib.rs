@@ -12,6 +12,7 @@ pub mod expr;
 pub mod function;
 mod hash;
 pub mod hash_table;
+mod identity;
 mod operators;
 mod optimize;
 mod pipelines;

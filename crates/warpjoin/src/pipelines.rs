@@ -30,7 +30,7 @@ impl Pipelines {
     pub(crate) fn get(&self, key: &PipelineKey) -> Option<Arc<GeneratedPipeline>> {
         let remembered = self.locked();
         let alike = remembered.known.get(&hash_of(key))?;
-        let (_, known) = alike.iter().find(|(known, _)| known.is_same(key))?;
+        let (_, known) = alike.iter().find(|(known, _)| known == key)?;
         Some(Arc::clone(known))
     }
 

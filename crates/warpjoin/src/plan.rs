@@ -15,6 +15,7 @@ use arrow::datatypes::SchemaRef;
 use crate::Table;
 use crate::exec::HandOver;
 use crate::expr::Expr;
+use crate::identity::Identity;
 use crate::window::WindowCall;
 
 pub use crate::optimize::share_between;
@@ -168,6 +169,13 @@ pub struct SortKey {
     pub descending: bool,
     /// Nulls before all values, rather than behind them, in either direction.
     pub nulls_first: bool,
+}
+
+impl SortKey {
+    /// Whether both order rows of one query alike; see [`Expr::is_same`].
+    pub fn is_same(&self, other: &Self) -> bool {
+        Identity::in_query(self) == Identity::in_query(other)
+    }
 }
 
 /// A set of group keys.

@@ -4,7 +4,6 @@
 //! Like joins they start a part: on the CPU they go from row to row.
 
 use std::any::Any;
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -190,9 +189,10 @@ impl Relation {
         let own_partition: Vec<Expr> = own_partition.iter().map(|expr| expr.remap(&at)).collect();
         let own_order: Vec<SortKey> =
             own_order.iter().map(|key| SortKey { expr: key.expr.remap(&at), ..*key }).collect();
-        let is_same = |a: &dyn Debug, b: &dyn Debug| format!("{a:?}") == format!("{b:?}");
-        let is_prefix = own_order.len() <= order_by.len() && is_same(&own_order, &&order_by[..own_order.len()]);
-        if !is_prefix || !is_same(&own_partition, partition_by) {
+        let is_prefix = own_order.len() <= order_by.len() && own_order.iter().zip(order_by).all(|(a, b)| a.is_same(b));
+        let is_partition = own_partition.len() == partition_by.len()
+            && own_partition.iter().zip(partition_by).all(|(a, b)| a.is_same(b));
+        if !is_prefix || !is_partition {
             return None;
         }
         // The columns of the input come first.

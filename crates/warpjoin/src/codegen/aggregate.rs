@@ -1,9 +1,11 @@
 //! The sink that aggregates.
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
 
 use super::aggregate_block as block;
-use super::aggregate_slot::{Slot, Slots};
+use super::aggregate_slot::{Slot, Slots, ValueKey};
 use super::aggregate_walk as walk;
 use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
@@ -15,6 +17,7 @@ use super::params::{Binding, GroupPart};
 use super::value::{CType, Kind, Range, Value, bits, range_of_type};
 use super::{lookup, moments};
 use crate::expr::Expr;
+use crate::identity::{Identity, Scope};
 use crate::plan::AggregateFunction;
 use crate::{Error, Reason, Result};
 
@@ -111,15 +114,16 @@ fn plan_accumulator(
     rows_bits: u32,
     slots: &mut Slots,
 ) -> Result<AccumulatorResult> {
-    let rows_key = || "rows".to_string();
     let argument = accumulator.argument.as_ref().map(|e| evaluate(emitter, e, environment)).transpose()?;
     let second = accumulator.second.as_ref().map(|e| evaluate(emitter, e, environment)).transpose()?;
-    let key = accumulator.argument.as_ref().map(|e| format!("{e:?}")).unwrap_or_default();
     let Some(argument) = argument else {
-        let word = slots.count(rows_key(), None);
+        let word = slots.count(ValueKey::Rows, None);
         return Ok(result(word, AccumulatorKind::Count, count_kind(rows_bits), accumulator, None));
     };
-    let count_key = if argument.valid.is_some() { format!("count {key}") } else { rows_key() };
+    let count_key = match argument.valid {
+        Some(_) => ValueKey::ValuesOf(Arc::new(Identity::in_query(&accumulator.argument))),
+        None => ValueKey::Rows,
+    };
     if accumulator.function == AggregateFunction::Count {
         let word = slots.count(count_key, argument.valid.clone());
         return Ok(result(word, AccumulatorKind::Count, count_kind(rows_bits), accumulator, None));
@@ -129,8 +133,10 @@ fn plan_accumulator(
     let argument = moments::term(emitter, accumulator.term, &argument, second.as_ref())?;
     let (kind, code, narrow_partial, result_kind) =
         encode(emitter, accumulator, &argument, rows_bits, slots.is_bounded)?;
-    let key = format!("{key} {:?} {:?} {}", accumulator.term, accumulator.second, accumulator.is_merge);
-    let word = slots.slot(kind, key, || (argument.valid.clone(), code, narrow_partial));
+    // What the result is called and its type don't count: a mean and a sum share a word.
+    let Accumulator { function: _, argument: of, second, term, data_type: _, is_merge } = accumulator;
+    let key = Identity::new(Scope::Query).with(of).with(second).with(term).with(is_merge);
+    let word = slots.slot(kind, ValueKey::Term(Arc::new(key)), || (argument.valid.clone(), code, narrow_partial));
     let count_word = (argument.valid.is_some() || is_global).then(|| slots.count(count_key, argument.valid.clone()));
     let mut result = result(word, kind, result_kind, accumulator, count_word);
     result.value.dictionary = argument.dictionary.clone();

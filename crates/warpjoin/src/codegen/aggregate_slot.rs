@@ -1,8 +1,10 @@
 //! What a group-by accumulates, and how: in registers, in a block's shared memory, in global memory.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::group_shapes::{AccumulatorKind, Merge};
+use crate::identity::Identity;
 
 /// One word run to accumulate into, and the code of what is added.
 #[derive(Clone)]
@@ -19,6 +21,17 @@ pub(super) struct Slot {
     pub code: String,
 }
 
+/// What an accumulator adds up: two of equal keys and kinds are one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum ValueKey {
+    /// Rows.
+    Rows,
+    /// Rows whose argument is not null.
+    ValuesOf(Arc<Identity>),
+    /// A term of the argument, and of a second one.
+    Term(Arc<Identity>),
+}
+
 /// Accumulators of a sink, each value once however many results use it.
 #[derive(Default)]
 pub(super) struct Slots {
@@ -26,14 +39,14 @@ pub(super) struct Slots {
     pub words: usize,
     /// Whether a thread sees a row a tile at most.
     pub is_bounded: bool,
-    pub known: HashMap<(AccumulatorKind, String), usize>,
+    pub known: HashMap<(AccumulatorKind, ValueKey), usize>,
 }
 
 impl Slots {
     pub(super) fn slot(
         &mut self,
         kind: AccumulatorKind,
-        key: String,
+        key: ValueKey,
         make: impl FnOnce() -> (Option<String>, String, bool),
     ) -> usize {
         if let Some(&word) = self.known.get(&(kind, key.clone())) {
@@ -48,7 +61,7 @@ impl Slots {
         word
     }
 
-    pub(super) fn count(&mut self, key: String, valid: Option<String>) -> usize {
+    pub(super) fn count(&mut self, key: ValueKey, valid: Option<String>) -> usize {
         self.slot(AccumulatorKind::Count, key, || (valid, "1ULL".into(), false))
     }
 }

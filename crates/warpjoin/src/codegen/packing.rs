@@ -4,8 +4,8 @@
 //! parameters; only widths and places are part of the code.
 
 use super::emitter::Emitter;
-use super::key::{KeyPart, PipelineKey, structs};
 use super::value::{CType, Kind, Range, Value};
+use crate::identity::identify_fields;
 
 /// Places of values in words.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ struct Place {
     bits: u32,
 }
 
-structs! {
+identify_fields! {
     Packing { fields, word_bits }
     PackedField { value, place, null_place, is_exact }
     Place { word, shift, bits }

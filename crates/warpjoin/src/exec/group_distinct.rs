@@ -6,7 +6,7 @@
 use arrow::datatypes::DataType;
 
 use super::group::sum_type;
-use super::plans::{aggregate, column_of, is_same, or_zero, result_of};
+use super::plans::{aggregate, column_of, or_zero, result_of};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::{AggregateCall, AggregateFunction, Plan};
 
@@ -14,7 +14,7 @@ use crate::plan::{AggregateCall, AggregateFunction, Plan};
 pub(super) fn distinct_arguments<'a>(calls: impl Iterator<Item = &'a AggregateCall>) -> Vec<&'a Expr> {
     let mut arguments: Vec<&Expr> = vec![];
     for argument in calls.filter(|call| call.is_distinct).filter_map(|call| call.argument.as_ref()) {
-        if !arguments.iter().any(|known| is_same(known, argument)) {
+        if !arguments.iter().any(|known| known.is_same(argument)) {
             arguments.push(argument);
         }
     }

@@ -14,6 +14,7 @@ use crate::codegen::{
     key_bytes, partition_slots,
 };
 use crate::expr::Expr;
+use crate::identity::Identity;
 use crate::optimize::expected_groups;
 use crate::plan::Plan;
 use crate::{Error, Result};
@@ -173,8 +174,7 @@ impl Query<'_> {
         let mut merged = vec![];
         for accumulator in accumulators {
             let mut column = |argument: &Expr| {
-                let known =
-                    exprs[keys.len()..].iter().position(|known| format!("{known:?}") == format!("{argument:?}"));
+                let known = exprs[keys.len()..].iter().position(|known| known.is_same(argument));
                 let index = known.map_or(exprs.len(), |index| keys.len() + index);
                 if known.is_none() {
                     exprs.push(argument.clone());
@@ -276,8 +276,8 @@ impl Costs {
         l2_bytes: f64,
     ) -> Self {
         let words: usize = shape.accumulators.iter().map(|(kind, _)| kind.words()).sum();
-        let arguments: HashSet<String> =
-            accumulators.iter().filter_map(|a| a.argument.as_ref()).map(|argument| format!("{argument:?}")).collect();
+        let arguments: HashSet<Identity> =
+            accumulators.iter().filter_map(|it| it.argument.as_ref()).map(Identity::in_query).collect();
         let key_bytes =
             f64::from(shape.packing.word_bits.iter().map(|&bits| if bits > 32 { 8 } else { 4 }).sum::<u32>());
         Self {

@@ -10,6 +10,7 @@ use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::{Sink, SinkShape, Step};
 use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
+use crate::identity::{Identity, Scope};
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, SortKey};
 use crate::{Error, Result};
 use arrow::datatypes::DataType;
@@ -58,11 +59,11 @@ impl Query<'_> {
         own: &[usize],
     ) -> Result<(Vec<Part>, Plan)> {
         let mut list = ExprList { exprs: keys.to_vec() };
-        let mut specs: Vec<(String, Spec)> = vec![];
+        let mut specs: Vec<(Identity, Spec)> = vec![];
         for &index in own {
             let call = &calls[index];
             let argument = call.argument.as_ref().ok_or_else(|| Error::internal("a first value of nothing"))?;
-            let key = format!("{:?} {:?} {:?}", call.function, call.order_by, call.filter);
+            let key = Identity::new(Scope::Query).with(&call.function).with(&call.order_by).with(&call.filter);
             let argument = (index, list.add(argument));
             if let Some((_, spec)) = specs.iter_mut().find(|(known, _)| *known == key) {
                 spec.calls.push(argument);

@@ -8,6 +8,7 @@ use arrow::datatypes::DataType;
 use super::group_split::Part;
 use super::plans::{ExprList, aggregate, case, column, columns, compare, join, project, where_not_null};
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use crate::identity::Identity;
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Moment, Plan};
 
 /// Aggregates of an argument in the first pass: count, sum, minimum, maximum.
@@ -95,8 +96,9 @@ struct Sums {
 impl Sums {
     fn add(&mut self, function: AggregateFunction, argument: Expr, data_type: DataType) -> Expr {
         let call = AggregateCall::new(function, Some(argument), data_type.clone());
-        let text = format!("{call:?}");
-        let position = self.calls.iter().position(|known| format!("{known:?}") == text).unwrap_or(self.calls.len());
+        let identity = Identity::in_query(&call);
+        let is_known = |known: &AggregateCall| Identity::in_query(known) == identity;
+        let position = self.calls.iter().position(is_known).unwrap_or(self.calls.len());
         if position == self.calls.len() {
             self.calls.push(call);
         }

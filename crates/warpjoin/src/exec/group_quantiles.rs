@@ -4,9 +4,7 @@
 use arrow::datatypes::DataType;
 
 use super::group_split::Part;
-use super::plans::{
-    aggregate, case, column, columns, compare, filter, is_null, is_same, join, not, numbered, project, sort,
-};
+use super::plans::{aggregate, case, column, columns, compare, filter, is_null, join, not, numbered, project, sort};
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 use crate::function::Function;
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, SortKey};
@@ -22,7 +20,7 @@ pub(super) fn quantiles(input: &Plan, keys: &[Expr], calls: &[AggregateCall], ow
         let Some(argument) = &calls[first].argument else { break };
         let is_alike = |index: &usize| {
             let is_distinct = calls[*index].is_distinct == calls[first].is_distinct;
-            is_distinct && calls[*index].argument.as_ref().is_some_and(|other| is_same(other, argument))
+            is_distinct && calls[*index].argument.as_ref().is_some_and(|other| other.is_same(argument))
         };
         let alike: Vec<usize> = left.extract_if(.., |index| is_alike(index)).collect();
         parts.push(of_argument(input, keys, argument, calls[first].is_distinct, (calls, &alike)));

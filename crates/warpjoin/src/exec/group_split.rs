@@ -5,7 +5,7 @@
 use super::group_distinct::{distinct_arguments, of_one_argument};
 use super::group_moments::moments_of_doubles;
 use super::group_quantiles::quantiles;
-use super::plans::{aggregate, column, columns, is_same, join, project, result_of};
+use super::plans::{aggregate, column, columns, join, project, result_of};
 use super::query::Query;
 use super::relation::Relation;
 use crate::expr::Expr;
@@ -133,7 +133,7 @@ impl Query<'_> {
             parts.push(of_one_pass(&ways.plain));
         }
         for (number, argument) in arguments.iter().enumerate() {
-            let is_of = |index: &usize| calls[*index].argument.as_ref().is_some_and(|own| is_same(own, argument));
+            let is_of = |index: &usize| calls[*index].argument.as_ref().is_some_and(|own| own.is_same(argument));
             let mut own: Vec<usize> = ways.distinct.iter().copied().filter(is_of).collect();
             if number == 0 {
                 own.extend(&ways.plain);

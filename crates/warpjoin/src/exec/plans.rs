@@ -21,17 +21,12 @@ impl ExprList {
 
     /// The position of an expression.
     pub(crate) fn position(&mut self, expr: &Expr) -> usize {
-        let position = self.exprs.iter().position(|known| is_same(known, expr)).unwrap_or(self.exprs.len());
+        let position = self.exprs.iter().position(|known| known.is_same(expr)).unwrap_or(self.exprs.len());
         if position == self.exprs.len() {
             self.exprs.push(expr.clone());
         }
         position
     }
-}
-
-/// Whether two expressions read the same.
-pub(crate) fn is_same(a: &Expr, b: &Expr) -> bool {
-    format!("{a:?}") == format!("{b:?}")
 }
 
 /// Column `index`, which holds values of `expr`.

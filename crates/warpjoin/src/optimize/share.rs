@@ -7,8 +7,9 @@ use super::estimate::estimate;
 use super::first_column;
 use crate::Table;
 use crate::exec::{HandOver, needed_columns, published};
-use crate::expr::{Expr, ExprKind};
-use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind, Share, SortKey};
+use crate::expr::Expr;
+use crate::identity::{Identity, Node, Scope};
+use crate::plan::{JoinKind, JoinPlan, Mark, Plan, PlanKind, Share};
 
 /// Rows that a join goes over for each that it puts out, so that writing these down costs less than going over them again.
 const SOURCE_ROWS_MIN: f64 = 2.0;
@@ -129,25 +130,25 @@ impl Sharing<'_> {
 }
 
 struct TableSharing<'a> {
-    seen: HashMap<String, usize>,
+    seen: HashMap<Identity, usize>,
     ids: PlanIds,
     inputs: &'a [Arc<Table>],
     /// The first number that no table has.
     first: usize,
-    numbers: HashMap<String, usize>,
+    numbers: HashMap<Identity, usize>,
     notes: &'a mut Vec<String>,
 }
 
 impl TableSharing<'_> {
     fn mark(&mut self, mut plan: Plan) -> Plan {
         if let PlanKind::Join(join) = &mut plan.kind
-            && let Some(text) = table_fingerprint(join, &mut self.ids)
-            && self.seen.contains_key(&text)
+            && let Some(table) = table_identity(join, &mut self.ids)
+            && self.seen.contains_key(&table)
         {
             let (build, probe) = (estimate(&join.build, self.inputs), estimate(&join.probe, self.inputs));
             if build.rows * TABLE_RATIO_MIN <= probe.source_rows {
                 let next = self.first + self.numbers.len();
-                let number = *self.numbers.entry(text).or_insert(next);
+                let number = *self.numbers.entry(table).or_insert(next);
                 if number == next {
                     self.notes.push(format!("made once: table {number} of {}", first_column(&join.build)));
                 }
@@ -189,11 +190,11 @@ fn count(plan: &Plan, ids: &mut PlanIds, seen: &mut HashMap<usize, usize>) -> us
     id
 }
 
-fn count_tables(plan: &Plan, ids: &mut PlanIds, seen: &mut HashMap<String, usize>) {
+fn count_tables(plan: &Plan, ids: &mut PlanIds, seen: &mut HashMap<Identity, usize>) {
     if let PlanKind::Join(join) = &plan.kind
-        && let Some(text) = table_fingerprint(join, ids)
+        && let Some(table) = table_identity(join, ids)
     {
-        *seen.entry(text).or_default() += 1;
+        *seen.entry(table).or_default() += 1;
     }
     plan.inputs().into_iter().for_each(|input| count_tables(input, ids, seen));
 }
@@ -204,16 +205,18 @@ fn first_free(plan: &Plan) -> usize {
 }
 
 /// Tells tables apart; `None`: of a build side that the optimiser has marked, which may miss rows.
-fn table_fingerprint(join: &JoinPlan, ids: &mut PlanIds) -> Option<String> {
-    let is_kind = join.kind == JoinKind::Inner || join.kind == JoinKind::ProbeSemi && join.residual.is_none();
-    if !is_kind || join.null_equals_null || holds_mark(&join.build) {
+fn table_identity(join: &JoinPlan, ids: &mut PlanIds) -> Option<Identity> {
+    let JoinPlan { build, probe: _, on, kind, null_equals_null, residual, output: _ } = join;
+    let is_kind = *kind == JoinKind::Inner || *kind == JoinKind::ProbeSemi && residual.is_none();
+    if !is_kind || *null_equals_null || holds_mark(build) {
         return None;
     }
-    let build_width = join.build.schema.fields().len();
+    let build_width = build.schema.fields().len();
     let mut payload = needed_columns(join);
     payload.retain(|&column| column < build_width);
-    let keys: Vec<String> = join.on.iter().map(|(build, _)| text_of(build)).collect();
-    Some(format!("{} {keys:?} {payload:?} {}", ids.of(&join.build), join.kind.is_existence()))
+    let keys: Vec<&Expr> = on.iter().map(|(build, _)| build).collect();
+    let is_set = kind.is_existence();
+    Some(Identity::new(Scope::Query).with(&ids.of(build)).with(&keys).with(&payload).with(&is_set))
 }
 
 fn holds_mark(plan: &Plan) -> bool {
@@ -224,7 +227,7 @@ fn holds_mark(plan: &Plan) -> bool {
 #[derive(Default)]
 struct PlanIds {
     /// By what a plan is itself, and the numbers of its inputs.
-    known: HashMap<(String, Vec<usize>), usize>,
+    known: HashMap<(Identity, Vec<usize>), usize>,
 }
 
 impl PlanIds {
@@ -236,73 +239,6 @@ impl PlanIds {
     /// The number of a plan over inputs of these numbers.
     fn over(&mut self, plan: &Plan, below: Vec<usize>) -> usize {
         let next = self.known.len();
-        *self.known.entry((text_of_node(plan), below)).or_insert(next)
+        *self.known.entry((Identity::in_query(&Node(plan)), below)).or_insert(next)
     }
-}
-
-/// A node, without what is below it.
-fn text_of_node(plan: &Plan) -> String {
-    let list = |exprs: &[Expr]| exprs.iter().map(text_of).collect::<Vec<_>>().join(", ");
-    match &plan.kind {
-        PlanKind::Scan { table, projection } => format!("scan {:p} {projection:?}", Arc::as_ptr(table)),
-        PlanKind::Input { index } => format!("input {index}"),
-        PlanKind::Filter { predicate, .. } => format!("filter {}", text_of(predicate)),
-        PlanKind::Project { exprs, .. } => format!("project {}", list(exprs)),
-        PlanKind::Join(join) => {
-            let on: Vec<String> = join.on.iter().map(|(b, p)| format!("{} = {}", text_of(b), text_of(p))).collect();
-            let residual = join.residual.as_ref().map(text_of);
-            format!("join {:?} {} {on:?} {residual:?} {:?}", join.kind, join.null_equals_null, join.output)
-        }
-        PlanKind::Aggregate { group_by, aggregates, .. } => {
-            format!("groups {} {:?}", list(group_by), calls_of(aggregates))
-        }
-        PlanKind::Sort { keys, skip, fetch, .. } => {
-            format!("sort {:?} {skip} {fetch:?}", keys_of(keys))
-        }
-        PlanKind::Limit { skip, fetch, .. } => format!("limit {skip} {fetch:?}"),
-        PlanKind::GroupingSets { group_by, sets, aggregates, .. } => {
-            format!("sets {} {sets:?} {:?}", list(group_by), calls_of(aggregates))
-        }
-        PlanKind::Window { partition_by, order_by, calls, .. } => {
-            let calls: Vec<String> = calls
-                .iter()
-                .map(|call| {
-                    let exprs = [&call.argument, &call.default].map(|expr| expr.as_ref().map(text_of));
-                    format!("{:?} {exprs:?} {:?} {}", call.function, call.frame, call.data_type)
-                })
-                .collect();
-            format!("window {} {:?} {calls:?}", list(partition_by), keys_of(order_by))
-        }
-        PlanKind::Union { .. } => "union".to_string(),
-        PlanKind::Numbered { .. } => "numbered".to_string(),
-        PlanKind::RowNumbers { .. } => "row numbers".to_string(),
-        PlanKind::Fetch(fetch) => format!("fetch {:p} {} {:?}", Arc::as_ptr(&fetch.table), fetch.row, fetch.columns),
-        PlanKind::Shared(plan) => format!("shared {:p}", Arc::as_ptr(plan)),
-        PlanKind::Marked { mark, .. } => format!("{mark:?}"),
-    }
-}
-
-fn keys_of(keys: &[SortKey]) -> Vec<String> {
-    keys.iter().map(|key| format!("{} {} {}", text_of(&key.expr), key.descending, key.nulls_first)).collect()
-}
-
-fn calls_of(aggregates: &[AggregateCall]) -> Vec<String> {
-    let text = |call: &AggregateCall| {
-        // One that is not there is not the same as one that is the next's.
-        let arguments = [&call.argument, &call.second, &call.filter].map(|expr| expr.as_ref().map(text_of));
-        let order = keys_of(&call.order_by);
-        format!("{:?} {} {arguments:?} {order:?} {}", call.function, call.is_distinct, call.data_type)
-    };
-    aggregates.iter().map(text).collect()
-}
-
-/// An expression in all its detail. What is known only when the plan runs is the same only if it is one object.
-fn text_of(expr: &Expr) -> String {
-    let mut text = format!("{expr:?}");
-    expr.visit(&mut |part| {
-        if let ExprKind::Deferred(value) = &part.kind {
-            text += &format!(" {:p}", Arc::as_ptr(value));
-        }
-    });
-    text
 }

@@ -6,7 +6,8 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::column::{ColumnType, Domain, EncodedColumn};
-use crate::expr::{Expr, ExprKind};
+use crate::expr::Expr;
+use crate::identity::Identity;
 
 /// Rows of a sample. A share of one in a thousand is seen twice in it.
 const SAMPLE_ROWS: u64 = 2048;
@@ -19,7 +20,7 @@ pub(crate) struct TableSample {
     rows: usize,
     columns: Vec<SampledColumn>,
     /// Conditions over the table's columns, and the rows for which they are true.
-    kept: Mutex<Vec<(Expr, Kept)>>,
+    kept: Mutex<Vec<(Identity, Kept)>>,
 }
 
 /// The rows of a sample for which a condition is true; `None`: nobody can tell on the host.
@@ -80,15 +81,11 @@ impl TableSample {
     /// The rows for which `condition`, over the table's columns, is true: as `find` tells, or told before. A planner asks
     /// for the same several times, and most queries come again.
     pub(crate) fn kept(&self, condition: &Expr, find: impl FnOnce() -> Option<Vec<bool>>) -> Kept {
-        let mut is_fixed = true;
-        condition.visit(&mut |part| is_fixed &= !matches!(part.kind, ExprKind::Deferred(_)));
-        if !is_fixed {
-            return find().map(Arc::from);
-        }
+        let Some(identity) = Identity::in_session(condition) else { return find().map(Arc::from) };
         let locked = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut known = locked();
-            if let Some(at) = known.iter().rposition(|(known, _)| known.is_same(condition)) {
+            if let Some(at) = known.iter().rposition(|(known, _)| *known == identity) {
                 let latest = known.remove(at);
                 let kept = latest.1.clone();
                 known.push(latest);
@@ -98,7 +95,7 @@ impl TableSample {
         // Not under the lock: others ask for other conditions.
         let kept: Kept = find().map(Arc::from);
         let mut known = locked();
-        known.push((condition.clone(), kept.clone()));
+        known.push((identity, kept.clone()));
         let excess = known.len().saturating_sub(CONDITIONS_MAX);
         known.drain(..excess);
         kept
@@ -206,7 +203,7 @@ mod tests {
     fn a_condition_is_looked_at_once() {
         use arrow::datatypes::DataType;
 
-        use crate::expr::{CompareOp, Scalar};
+        use crate::expr::{CompareOp, ExprKind, Scalar};
         let sample = TableSample::default();
         let condition = |number: i128| {
             let column = Expr::column(0, DataType::Int64, true);

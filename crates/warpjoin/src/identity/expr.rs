@@ -1,0 +1,82 @@
+//! Identities of expressions and calls.
+
+use std::hash::Hash;
+
+use super::{Identify, Identity, identify_by_hash, identify_fields};
+use crate::expr::{Expr, ExprKind, Scalar};
+use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, SortKey};
+use crate::window::{Frame, WindowCall, WindowFunction};
+
+identify_by_hash!(AggregateFunction, WindowFunction, Frame);
+
+identify_fields! {
+    Expr { kind, data_type, nullable }
+    SortKey { expr, descending, nulls_first }
+    AggregateCall { function, argument, second, is_distinct, order_by, filter, data_type }
+    WindowCall { function, argument, default, ignores_nulls, frame, data_type }
+    GroupingSet { keys, id }
+}
+
+impl Identify for ExprKind {
+    fn identify(&self, identity: &mut Identity) {
+        std::mem::discriminant(self).hash(identity);
+        match self {
+            Self::Column(column) => column.identify(identity),
+            Self::Literal(value) => value.identify(identity),
+            Self::Deferred(value) => identity.add_deferred(value),
+            Self::Arithmetic(op, a, b) => {
+                op.hash(identity);
+                [a, b].identify(identity);
+            }
+            Self::Compare(op, a, b) => {
+                op.hash(identity);
+                [a, b].identify(identity);
+            }
+            Self::And(a, b) | Self::Or(a, b) | Self::Average(a, b) => [a, b].identify(identity),
+            Self::Not(a) | Self::IsNull(a) | Self::Negative(a) | Self::Cast(a) | Self::TryCast(a) => {
+                a.identify(identity);
+            }
+            Self::Case { branches, otherwise } => {
+                branches.identify(identity);
+                otherwise.identify(identity);
+            }
+            Self::Function(function, arguments) => {
+                function.hash(identity);
+                arguments.identify(identity);
+            }
+            Self::InList { operand, list, negated } => {
+                operand.identify(identity);
+                list.identify(identity);
+                negated.identify(identity);
+            }
+            Self::Tabulated { operands, function } => {
+                operands.identify(identity);
+                identity.add_function(function);
+            }
+            Self::OrderWord { keys, word } => {
+                keys.identify(identity);
+                word.identify(identity);
+            }
+            Self::RowNumber { max } => max.identify(identity),
+            Self::Moment { moment, scale, sums } => {
+                moment.hash(identity);
+                scale.identify(identity);
+                sums.identify(identity);
+            }
+        }
+    }
+}
+
+/// By bits: zeros differ by their sign, and NaNs may be the same.
+impl Identify for Scalar {
+    fn identify(&self, identity: &mut Identity) {
+        std::mem::discriminant(self).hash(identity);
+        match self {
+            Self::Null => {}
+            Self::Boolean(value) => value.identify(identity),
+            Self::Int(value) => value.hash(identity),
+            Self::Float(value) => value.to_bits().identify(identity),
+            Self::Bytes(value) => value.hash(identity),
+        }
+    }
+}
