@@ -178,7 +178,7 @@ impl Device {
             return Ok(());
         }
         if self.info().kind != peer.info().kind {
-            return Err(DeviceError::NoPeerAccess { from: self.label(), to: peer.label() });
+            return Err(DeviceError::NoPeerLink { from: self.label(), to: peer.label() });
         }
         self.inner.backend.open_peer_access(&*peer.inner.backend)?;
         locked(&self.inner.peers).insert(peer.key());

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::Cause;
+
 /// Result of a device operation.
 pub type Result<T, E = DeviceError> = std::result::Result<T, E>;
 
@@ -68,6 +70,29 @@ pub enum DeviceError {
         /// The budget.
         limit_bytes: u64,
     },
+    /// The driver has no memory for something other than a buffer: a module, a stream, pinned host memory.
+    #[error(
+        "{device}: the driver is out of memory in {call}: {reason}; lower warpjoin.memory_budget, or stop other processes \
+         that use the GPU"
+    )]
+    OutOfDriverMemory {
+        /// Name of the device.
+        device: String,
+        /// The driver's function.
+        call: &'static str,
+        /// The driver's own words.
+        reason: String,
+    },
+    /// The hardware, or the system, does not let one device reach the memory of another.
+    #[error(
+        "{from} cannot reach the memory of {to}: use one of them, or GPUs that NVLink or PCIe peer access connects"
+    )]
+    NoPeerLink {
+        /// Device that would execute.
+        from: String,
+        /// Device that owns the memory.
+        to: String,
+    },
     /// A kernel or a copy reaches into a device whose memory has not been opened to it.
     #[error("{from} has no access to the memory of {to}: open peer access first")]
     NoPeerAccess {
@@ -86,6 +111,37 @@ pub enum DeviceError {
         /// The driver's own words.
         reason: String,
     },
+    /// An error of the driver that breaks the context of the GPU: every later call on it fails.
+    #[error(
+        "{device} is lost: {call}: {reason}; its memory is gone. Restart the process; if that does not help, look at \
+         nvidia-smi and the kernel's log (dmesg) for Xid errors, and reset the GPU"
+    )]
+    DeviceLost {
+        /// Name of the device.
+        device: String,
+        /// The driver's function that told.
+        call: &'static str,
+        /// The driver's own words.
+        reason: String,
+    },
+    /// The driver does not take a compiled module.
+    #[error("{call} refuses a module on {device}: {reason}")]
+    BadImage {
+        /// Name of the device.
+        device: String,
+        /// The driver's function.
+        call: &'static str,
+        /// The driver's own words.
+        reason: String,
+    },
+    /// A simulated device saw a kernel break a rule: a deadlock, a divergent barrier. A defect of warpjoin.
+    #[error("{device}: {reason}")]
+    Kernel {
+        /// Name of the device.
+        device: String,
+        /// The kernel, and what it did.
+        reason: String,
+    },
     /// A file of the kernel cache or a scratch file could not be used.
     #[error("{path}: {reason}")]
     File {
@@ -97,4 +153,26 @@ pub enum DeviceError {
     /// A caller broke the contract of this crate. A defect of warpjoin.
     #[error("internal: {0}")]
     Invalid(String),
+}
+
+impl DeviceError {
+    /// What kind of error this is.
+    pub fn cause(&self) -> Cause {
+        match self {
+            Self::NoDriver
+            | Self::NoGpu { .. }
+            | Self::NoNvrtc
+            | Self::NoCompiler { .. }
+            | Self::UnknownArchitecture { .. }
+            | Self::NoPeerLink { .. }
+            | Self::BadImage { .. } => Cause::Unavailable,
+            Self::KernelCompile { .. } => Cause::Compile,
+            Self::OutOfDeviceMemory { .. } | Self::OutOfDriverMemory { .. } => Cause::OutOfMemory,
+            Self::Driver { .. } => Cause::Driver,
+            Self::DeviceLost { .. } => Cause::DeviceLost,
+            Self::Kernel { .. } => Cause::Kernel,
+            Self::File { .. } => Cause::File,
+            Self::NoPeerAccess { .. } | Self::Invalid(_) => Cause::Internal,
+        }
+    }
 }

@@ -14,6 +14,7 @@ mod backend;
 mod buffer;
 mod cache;
 mod cache_size;
+mod cause;
 mod cuda;
 mod device;
 mod error;
@@ -26,6 +27,7 @@ mod stream;
 
 pub use buffer::Buffer;
 pub use cache::KernelCache;
+pub use cause::Cause;
 pub use cuda::{CudaOptions, CudaStatus, compile_for_architecture, cuda_status, open_cuda};
 pub use device::{Device, DeviceInfo, DeviceKind, Link};
 pub use error::{DeviceError, Result};

@@ -15,7 +15,7 @@ fn an_illegal_address_comes_out_as_an_error_from_then_on() {
     stream.synchronize().expect("all is well");
     stream.launch(&poke, launch(1, 32), &[Arg::U64(8)]).expect("the launch itself is fine");
     match stream.synchronize() {
-        Err(DeviceError::Driver { device, reason, .. }) => {
+        Err(DeviceError::DeviceLost { device, reason, .. }) => {
             assert_eq!(device, "cuda:0");
             assert!(reason.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{reason}");
         }
@@ -32,9 +32,9 @@ fn an_illegal_address_comes_out_as_an_error_from_then_on() {
         stream.launch(&poke, launch(1, 32), &[Arg::U64(8)]),
         stream.synchronize(),
     ] {
-        assert!(matches!(result, Err(DeviceError::Driver { .. })), "{result:?}");
+        assert!(matches!(result, Err(DeviceError::DeviceLost { .. })), "{result:?}");
     }
     for result in [stream.record().map(|_| ()), stream.alloc(1 << 20).map(|_| ()), device.create_stream().map(|_| ())] {
-        assert!(matches!(result, Ok(()) | Err(DeviceError::Driver { .. })), "{result:?}");
+        assert!(matches!(result, Ok(()) | Err(DeviceError::DeviceLost { .. })), "{result:?}");
     }
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use arrow::datatypes::DataType;
-use warpjoin_device::DeviceError;
+use arrow::error::ArrowError;
+use warpjoin_device::{Cause, DeviceError};
 
 /// Result of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -32,10 +33,13 @@ pub enum Error {
     Cancelled,
     /// Arrow refused the data.
     #[error(transparent)]
-    Arrow(#[from] arrow::error::ArrowError),
+    Arrow(#[from] ArrowError),
     /// The caller's arguments contradict each other.
     #[error("{0}")]
     InvalidArgument(String),
+    /// A loop of a kernel, or of launches that make something larger, reached its bound. A defect of warpjoin.
+    #[error("internal: a bound was reached: {0}")]
+    KernelBound(String),
     /// An invariant of this crate broke.
     #[error("internal: {0}")]
     Internal(String),
@@ -45,6 +49,52 @@ impl Error {
     /// Shorthand for [`Error::Internal`].
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::Internal(message.into())
+    }
+
+    /// Shorthand for [`Error::KernelBound`].
+    pub(crate) fn kernel_bound(message: impl Into<String>) -> Self {
+        Self::KernelBound(message.into())
+    }
+
+    /// What kind of error this is; [`Cause::is_fault`] tells defects from what data, plan and machine bring about.
+    pub fn cause(&self) -> Cause {
+        match self {
+            Self::Device(error) => error.cause(),
+            Self::Unsupported(_) => Cause::Unsupported,
+            Self::Overflow => Cause::Overflow,
+            Self::DivisionByZero => Cause::Division,
+            Self::CastFailed => Cause::Cast,
+            Self::Cancelled => Cause::Cancelled,
+            Self::Arrow(error) => cause_of_arrow(error),
+            Self::InvalidArgument(_) => Cause::InvalidInput,
+            Self::KernelBound(_) => Cause::KernelBound,
+            Self::Internal(_) => Cause::Internal,
+        }
+    }
+}
+
+/// Arrow evaluates functions of the host and checks the caller's arrays.
+fn cause_of_arrow(error: &ArrowError) -> Cause {
+    match error {
+        ArrowError::NotYetImplemented(_) => Cause::Unsupported,
+        ArrowError::CastError(_) | ArrowError::ParseError(_) => Cause::Cast,
+        ArrowError::MemoryError(_) => Cause::OutOfMemory,
+        ArrowError::DivideByZero => Cause::Division,
+        ArrowError::ArithmeticOverflow(_)
+        | ArrowError::DictionaryKeyOverflowError
+        | ArrowError::RunEndIndexOverflowError
+        | ArrowError::OffsetOverflowError(_) => Cause::Overflow,
+        ArrowError::IoError(..) => Cause::File,
+        ArrowError::ExternalError(_)
+        | ArrowError::SchemaError(_)
+        | ArrowError::ComputeError(_)
+        | ArrowError::CsvError(_)
+        | ArrowError::JsonError(_)
+        | ArrowError::AvroError(_)
+        | ArrowError::IpcError(_)
+        | ArrowError::InvalidArgumentError(_)
+        | ArrowError::ParquetError(_)
+        | ArrowError::CDataInterface(_) => Cause::InvalidInput,
     }
 }
 
@@ -82,5 +132,34 @@ impl fmt::Display for Reason {
 impl From<Reason> for Error {
     fn from(reason: Reason) -> Self {
         Self::Unsupported(reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_told_from_what_data_and_machine_bring_about() {
+        let expected: [(Error, Cause); 7] = [
+            (Error::Overflow, Cause::Overflow),
+            (Error::DivisionByZero, Cause::Division),
+            (Error::Cancelled, Cause::Cancelled),
+            (Reason::Limit("rows".into()).into(), Cause::Unsupported),
+            (ArrowError::DivideByZero.into(), Cause::Division),
+            (Error::InvalidArgument(String::new()), Cause::InvalidInput),
+            (DeviceError::NoDriver.into(), Cause::Unavailable),
+        ];
+        let faults: [(Error, Cause); 3] = [
+            (Error::internal("x"), Cause::Internal),
+            (Error::kernel_bound("x"), Cause::KernelBound),
+            (DeviceError::Invalid(String::new()).into(), Cause::Internal),
+        ];
+        for (error, cause) in &expected {
+            assert!(error.cause() == *cause && !cause.is_fault(), "{error:?}");
+        }
+        for (error, cause) in &faults {
+            assert!(error.cause() == *cause && cause.is_fault(), "{error:?}");
+        }
     }
 }

@@ -28,3 +28,4 @@ pub use hash_table::HashTable;
 pub use operators::{group_by::GroupBy, hash_join::HashJoin};
 pub use session::Session;
 pub use table::{ResidentColumn, Shard, ShardColumn, Table, TableBuilder};
+pub use warpjoin_device::Cause;

@@ -66,7 +66,7 @@ impl CudaDevice {
     /// An image that does not load most often comes of a compiler newer than the driver: so name both.
     fn with_versions(&self, error: DeviceError) -> DeviceError {
         match error {
-            DeviceError::Driver { device, call, reason } => DeviceError::Driver {
+            DeviceError::BadImage { device, call, reason } => DeviceError::BadImage {
                 device,
                 call,
                 reason: format!(
@@ -105,7 +105,7 @@ impl DeviceBackend for CudaDevice {
     fn open_peer_access(&self, peer: &dyn DeviceBackend) -> Result<()> {
         let (from, to) = (&self.shared.context, peer.info().ordinal);
         let no_access =
-            || DeviceError::NoPeerAccess { from: from.label().into(), to: format!("{}:{to}", peer.info().kind) };
+            || DeviceError::NoPeerLink { from: from.label().into(), to: format!("{}:{to}", peer.info().kind) };
         let peer = peer.as_any().downcast_ref::<Self>().ok_or_else(no_access)?;
         if from.device() == peer.shared.context.device() {
             // The same GPU, opened twice: its memory is within reach.

@@ -101,7 +101,38 @@ pub(super) fn version() -> Result<DriverVersion> {
 pub(super) fn check(device: &str, call: &'static str, result: CUresult) -> Result<()> {
     match result {
         CUresult::CUDA_SUCCESS => Ok(()),
-        failed => Err(DeviceError::Driver { device: device.into(), call, reason: words(failed) }),
+        failed => Err(error_of(device, call, failed, words(failed))),
+    }
+}
+
+/// The error that stands for a failed call.
+fn error_of(device: &str, call: &'static str, result: CUresult, reason: String) -> DeviceError {
+    let device = device.into();
+    match result {
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => DeviceError::OutOfDriverMemory { device, call, reason },
+        // The context does not recover: CUDA's documentation asks to end the process, or to make a new context.
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+        | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+        | CUresult::CUDA_ERROR_ASSERT
+        | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+        | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+        | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+        | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+        | CUresult::CUDA_ERROR_INVALID_PC
+        | CUresult::CUDA_ERROR_LAUNCH_FAILED
+        | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK
+        | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+        | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+        | CUresult::CUDA_ERROR_CONTAINED
+        | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+        | CUresult::CUDA_ERROR_INVALID_CONTEXT
+        | CUresult::CUDA_ERROR_EXTERNAL_DEVICE => DeviceError::DeviceLost { device, call, reason },
+        CUresult::CUDA_ERROR_INVALID_IMAGE
+        | CUresult::CUDA_ERROR_INVALID_PTX
+        | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+        | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
+        | CUresult::CUDA_ERROR_NOT_FOUND => DeviceError::BadImage { device, call, reason },
+        _ => DeviceError::Driver { device, call, reason },
     }
 }
 
@@ -135,11 +166,29 @@ unsafe fn constant(get: impl FnOnce(*mut *const c_char) -> CUresult) -> Option<&
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Cause;
 
     #[test]
     fn versions_read_as_major_and_minor() {
         assert_eq!(DriverVersion(12_040).to_string(), "CUDA 12.4");
         assert_eq!(DriverVersion(13_000).to_string(), "CUDA 13.0");
         assert!(DriverVersion(12_020) < OLDEST && OLDEST < DriverVersion(13_000));
+    }
+
+    #[test]
+    fn errors_of_the_driver_have_causes() {
+        let cause = |result| error_of("cuda:0", "cuX", result, String::new()).cause();
+        assert_eq!(cause(CUresult::CUDA_ERROR_OUT_OF_MEMORY), Cause::OutOfMemory);
+        for result in [
+            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+            CUresult::CUDA_ERROR_LAUNCH_FAILED,
+            CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
+            CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+        ] {
+            assert_eq!(cause(result), Cause::DeviceLost);
+        }
+        assert_eq!(cause(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU), Cause::Unavailable);
+        assert_eq!(cause(CUresult::CUDA_ERROR_INVALID_VALUE), Cause::Driver);
+        assert_eq!(cause(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES), Cause::Driver);
     }
 }

@@ -43,7 +43,8 @@ unsafe impl Sync for CudaKernel {}
 /// Loads a cubin, or PTX that ends in a zero byte, and finds `entries` in it.
 pub(super) fn load(context: &Arc<Context>, image: &[u8], entries: &[String]) -> Result<Vec<CudaKernel>> {
     if image.last() != Some(&0) && !image.starts_with(b"\x7fELF") {
-        return Err(DeviceError::Invalid("neither a cubin nor PTX".into()));
+        let reason = "neither a cubin nor PTX".into();
+        return Err(DeviceError::BadImage { device: context.label().into(), call: "cuModuleLoadData", reason });
     }
     context.make_current()?;
     let mut raw: CUmodule = std::ptr::null_mut();

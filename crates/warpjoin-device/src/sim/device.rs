@@ -62,7 +62,7 @@ impl DeviceBackend for SimDevice {
         // The front end keeps who may reach whom; all memory is the host's.
         match peer.as_any().downcast_ref::<Self>() {
             Some(peer) if Arc::ptr_eq(&peer.simulation, &self.simulation) => Ok(()),
-            _ => Err(DeviceError::NoPeerAccess {
+            _ => Err(DeviceError::NoPeerLink {
                 from: format!("sim:{}", self.info.ordinal),
                 to: "a device of another simulation".into(),
             }),

@@ -120,9 +120,8 @@ impl Simulation {
     /// Executes work until all that `stream` of `device` holds now is done; its error, if it failed.
     pub(super) fn synchronize(&self, stream: u64, device: usize) -> Result<()> {
         self.advance(stream)?;
-        let failed = |reason: Arc<str>| {
-            Err(DeviceError::Driver { device: format!("sim:{device}"), call: "launch", reason: reason.to_string() })
-        };
+        let failed =
+            |reason: Arc<str>| Err(DeviceError::Kernel { device: format!("sim:{device}"), reason: reason.to_string() });
         self.schedule().error(stream).map_or(Ok(()), failed)
     }
 

@@ -260,7 +260,7 @@ impl Query<'_> {
             }
             rooms.iter_mut().for_each(GroupRoom::grow);
         }
-        Err(Error::internal("a group table stays full however large it is"))
+        Err(Error::kernel_bound("a group table stays full however large it is"))
     }
 
     /// Runs the pipeline, growing tables on the way; `None` where even spilled rows found no room, and all
@@ -297,7 +297,7 @@ impl Query<'_> {
                 return Ok(Some(targets));
             }
         }
-        Err(Error::internal("a group-by that stops without end"))
+        Err(Error::kernel_bound("a group-by that stops without end"))
     }
 
     /// The first table.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use warpjoin_device::Buffer;
+use warpjoin_device::{Buffer, Cause};
 
 use super::launch::Target;
 use super::partition::{PARTITION_BITS_MAX, PassBits};
@@ -339,7 +339,7 @@ fn pass_cost(bits: u32) -> f64 {
 
 /// Whether a failed partition leaves the other forms: no memory for a second copy of the rows, or rows too wide.
 pub(super) fn leaves_other_forms(error: &Error) -> bool {
-    matches!(error, Error::Unsupported(_) | Error::Device(warpjoin_device::DeviceError::OutOfDeviceMemory { .. }))
+    matches!(error.cause(), Cause::Unsupported | Cause::OutOfMemory)
 }
 
 #[cfg(test)]

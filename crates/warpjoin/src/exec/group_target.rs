@@ -215,6 +215,6 @@ impl Query<'_> {
             }
             old = new;
         }
-        Err(Error::internal("a group table stays full however large it is"))
+        Err(Error::kernel_bound("a group table stays full however large it is"))
     }
 }

@@ -392,7 +392,7 @@ impl TableBuild<'_> {
         self.load_factor /= 2.0;
         self.steps_max = self.steps_max.saturating_mul(16);
         if self.load_factor < 1e-3 {
-            return Err(Error::internal("a hash table stays full however large it is"));
+            return Err(Error::kernel_bound("a hash table stays full however large it is"));
         }
         Ok(())
     }

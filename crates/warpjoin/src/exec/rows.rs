@@ -141,7 +141,7 @@ impl Query<'_> {
                 generated = self.generate(&relation, sink)?;
             }
         }
-        Err(Error::internal(format!("{name}: the output grew while it was written")))
+        Err(Error::kernel_bound(format!("{name}: the output grew while it was written")))
     }
 
     /// Rows that an output gets room for at first.

@@ -290,7 +290,7 @@ impl Query<'_> {
             for (stream, (control, begin, end)) in self.streams.iter().zip(&flights) {
                 let bits = read_report(stream, control)?.status;
                 if bits & status::FULL != 0 {
-                    return Err(Error::internal("a sort or window waited in vain for the blocks before"));
+                    return Err(Error::kernel_bound("a sort or window waited in vain for the blocks before"));
                 }
                 if bits & status::OVERFLOW != 0 {
                     return Err(

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use rayon::prelude::*;
-use warpjoin_device::{Arg, Buffer, DeviceError, Event, Launch, ModuleSource};
+use warpjoin_device::{Arg, Buffer, Cause, Event, Launch, ModuleSource};
 
 use super::metrics::PipelineMetrics;
 use super::query::Query;
@@ -64,7 +64,7 @@ impl std::fmt::Debug for DeviceStrings {
 
 /// Whether the devices have no place for the strings.
 fn is_no_room(error: &Error) -> bool {
-    matches!(error, Error::Unsupported(_) | Error::Device(DeviceError::OutOfDeviceMemory { .. }))
+    matches!(error.cause(), Cause::Unsupported | Cause::OutOfMemory)
 }
 
 /// The module of the kernel.

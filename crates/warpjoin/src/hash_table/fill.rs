@@ -94,7 +94,7 @@ impl Parts<'_> {
                 return Ok(added);
             }
         }
-        Err(Error::internal("a hash table stays full however large it is"))
+        Err(Error::kernel_bound("a hash table stays full however large it is"))
     }
 
     /// Whether so many rows come into an empty table segment by segment.
@@ -182,7 +182,7 @@ impl Parts<'_> {
                 return Ok(added);
             }
         }
-        Err(Error::internal("a hash table stays full however large it is"))
+        Err(Error::kernel_bound("a hash table stays full however large it is"))
     }
 
     /// Twice the room at least, and another hash function in a further try.
@@ -229,7 +229,7 @@ impl Parts<'_> {
             }
             capacity += capacity / 4 + 1;
         }
-        Err(Error::internal("a hash table stays full however large it is"))
+        Err(Error::kernel_bound("a hash table stays full however large it is"))
     }
 
     /// The same for stored rows: those that slots name, whose numbers `chosen` holds, move together.
@@ -254,6 +254,6 @@ impl Parts<'_> {
             }
             capacity += capacity / 4 + 1;
         }
-        Err(Error::internal("a hash table stays full however large it is"))
+        Err(Error::kernel_bound("a hash table stays full however large it is"))
     }
 }

@@ -65,7 +65,7 @@ impl Parts<'_> {
             }
             capacity = capacity.max(self.capacity_of(&state.buckets)) * 5 / 4 + 1;
         }
-        Err(Error::internal("a hash table stays full however large it is"))
+        Err(Error::kernel_bound("a hash table stays full however large it is"))
     }
 
     /// Moves the rows that were not erased together. If that fails, the lists still know which were.

@@ -1,7 +1,7 @@
 //! What a hash table is asked: values, presence, counts, all rows of keys; in the order of the keys, or in any.
 
 use arrow::datatypes::DataType;
-use warpjoin_device::{Buffer, DeviceError};
+use warpjoin_device::{Buffer, Cause};
 
 use super::buckets::{FindOutputs, ProbedKeys};
 use super::device::Report;
@@ -139,7 +139,8 @@ impl Parts<'_> {
             Ok(Some(report)) if !report.is_full => return Ok(report.rows),
             // A key that is asked for very often overflows its bin. In the order of the keys it is in the cache all the time, and
             // nothing but the answers takes memory.
-            Ok(_) | Err(Error::Device(DeviceError::OutOfDeviceMemory { .. })) => {}
+            Ok(_) => {}
+            Err(error) if error.cause() == Cause::OutOfMemory => {}
             Err(error) => return Err(error),
         }
         let buckets = &state.buckets;
@@ -302,7 +303,7 @@ impl Parts<'_> {
                 return Ok((narrow_words(buckets.form, keys, values), report.rows));
             }
         }
-        Err(Error::internal("keys overflow where they lie side by side"))
+        Err(Error::kernel_bound("keys overflow where they lie side by side"))
     }
 }
 
