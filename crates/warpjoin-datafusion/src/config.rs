@@ -14,6 +14,8 @@ use warpjoin::{JoinForm, Session};
 
 /// Rows below which a subtree stays on the CPU by default.
 const MINIMUM_ROWS_DEFAULT: u64 = 100_000;
+/// Rows that the CPU may handle by default when strict: what a query shows on a screen or two.
+const STRICT_ROWS_DEFAULT: u64 = 4096;
 
 /// The options under `warpjoin.` of one session. `SET warpjoin.strict = true` changes one,
 /// `SHOW warpjoin.strict` shows it.
@@ -29,8 +31,13 @@ pub struct WarpjoinOptions {
     pub memory_budget_bytes: u64,
     /// Lanes that probe a hash table together, a power of two from 1 to 32; 0: chosen per table.
     pub group_size_lanes: u32,
-    /// Whether a join or aggregate that stays on the CPU, or falls back to it, is an error.
+    /// Whether work that stays on the CPU, or falls back to it, is an error: joins, aggregates, filters, computations, sorts,
+    /// windows, unions, and rows fetched between two parts on the devices. Reading and moving rows is not.
     pub strict: bool,
+    /// Rows that a node on the CPU may handle when `strict`.
+    pub strict_rows: u64,
+    /// What becomes of a query when the devices fail by a fault, rather than for lack of memory or because of the data.
+    pub on_fault: OnFault,
     /// A subtree whose inputs are all estimated below this stays on the CPU. Ignored when `strict`.
     pub minimum_rows: u64,
     /// Seed of the simulated devices' schedule; `None`: their default.
@@ -76,6 +83,8 @@ const GROUP_BY_FORMS: [(&str, Option<GroupByForm>); 4] = [
     ("partitioned", Some(GroupByForm::Partitioned)),
 ];
 
+const ON_FAULT: [(&str, OnFault); 2] = [("fallback", OnFault::Fallback), ("error", OnFault::Error)];
+
 const QUICK_KERNELS: [(&str, Option<bool>); 3] = [("auto", None), ("on", Some(true)), ("off", Some(false))];
 
 /// Which kind of device queries run on.
@@ -90,6 +99,16 @@ pub enum DeviceChoice {
     Simulated,
 }
 
+/// What becomes of a query when the devices fail by a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnFault {
+    /// The CPU answers it; the fault is logged and counted.
+    #[default]
+    Fallback,
+    /// It ends with an error.
+    Error,
+}
+
 impl Default for WarpjoinOptions {
     fn default() -> Self {
         Self {
@@ -99,6 +118,8 @@ impl Default for WarpjoinOptions {
             memory_budget_bytes: 0,
             group_size_lanes: 0,
             strict: false,
+            strict_rows: STRICT_ROWS_DEFAULT,
+            on_fault: OnFault::Fallback,
             minimum_rows: MINIMUM_ROWS_DEFAULT,
             simulate_seed: None,
             join_form: None,
@@ -132,7 +153,7 @@ impl ExtensionOptions for WarpjoinOptions {
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         let value = value.trim();
         match key {
-            "enabled" => self.enabled = parse(key, value, "true or false")?,
+            "enabled" => self.enabled = parse_bool(key, value)?,
             "device" => self.device = parse(key, value, "auto, cuda or sim")?,
             "devices" => {
                 let expected = format!("0 (all) to {}", Session::DEVICES_MAX);
@@ -143,12 +164,14 @@ impl ExtensionOptions for WarpjoinOptions {
                 let allowed = |&lanes: &u32| lanes == 0 || (lanes.is_power_of_two() && lanes <= 32);
                 self.group_size_lanes = parse_in(key, value, "0 (auto), 1, 2, 4, 8, 16 or 32", allowed)?;
             }
-            "strict" => self.strict = parse(key, value, "true or false")?,
+            "strict" => self.strict = parse_bool(key, value)?,
+            "strict_rows" => self.strict_rows = parse(key, value, "a number of rows")?,
+            "on_fault" => self.on_fault = named(key, value, &ON_FAULT)?,
             "minimum_rows" => self.minimum_rows = parse(key, value, "a number of rows")?,
             "join_form" => self.join_form = named(key, value, &JOIN_FORMS)?,
             "group_by_form" => self.group_by_form = named(key, value, &GROUP_BY_FORMS)?,
             "join_order" => self.join_order = named(key, value, &JOIN_ORDERS)?,
-            "count_rows" => self.count_rows = parse(key, value, "true or false")?,
+            "count_rows" => self.count_rows = parse_bool(key, value)?,
             "quick_kernels" => self.quick_kernels = named(key, value, &QUICK_KERNELS)?,
             "runtime_filters" => self.runtime_filters = named(key, value, &RUNTIME_FILTERS)?,
             "materialization" => self.materialization = named(key, value, &MATERIALIZATIONS)?,
@@ -196,7 +219,17 @@ impl ExtensionOptions for WarpjoinOptions {
             entry(
                 "strict",
                 Some(self.strict.to_string()),
-                "Whether a join or aggregate that can't run on the devices is an error",
+                "Whether work that can't run on the devices is an error: anything but reading, moving and writing rows",
+            ),
+            entry(
+                "strict_rows",
+                Some(self.strict_rows.to_string()),
+                "Rows that each node on the CPU may handle when warpjoin.strict is set",
+            ),
+            entry(
+                "on_fault",
+                Some(name_of(self.on_fault, &ON_FAULT)),
+                "What a fault of the devices (driver, kernel, internal) leads to: fallback (to the CPU, logged) or error",
             ),
             entry(
                 "minimum_rows",
@@ -313,6 +346,15 @@ fn name_of<T: Copy + PartialEq>(value: T, names: &[(&str, T)]) -> String {
     names.iter().find(|(_, named)| *named == value).map_or_else(String::new, |(name, _)| (*name).to_string())
 }
 
+/// As DataFusion takes them, and 1 and 0.
+fn parse_bool(key: &str, value: &str) -> Result<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "t" | "on" | "1" => Ok(true),
+        "false" | "f" | "off" | "0" => Ok(false),
+        _ => Err(DataFusionError::Configuration(format!("warpjoin.{key} takes true or false, not '{value}'"))),
+    }
+}
+
 fn parse<T: FromStr>(key: &str, value: &str, expected: &str) -> Result<T> {
     parse_in(key, value, expected, |_| true)
 }
@@ -351,6 +393,8 @@ mod tests {
             ("device", "tpu"),
             ("devices", "-1"),
             ("strict", "maybe"),
+            ("strict_rows", "-1"),
+            ("on_fault", "panic"),
             ("simulate_seed", "x"),
             ("join_form", "merge"),
             ("group_by_form", "sorted"),
@@ -386,7 +430,7 @@ mod tests {
     #[test]
     fn entries_carry_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 15);
+        assert_eq!(options.entries().len(), 17);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }

@@ -13,10 +13,12 @@ use warpjoin::{QueryMetrics, Reason};
 
 use crate::config::WarpjoinOptions;
 use crate::exec::WarpjoinExec;
-use crate::matcher::may_start_part;
-use crate::reason::CpuReasonExec;
-use crate::rule::{is_operator, rewrite};
-use crate::runtime::WarpjoinRuntime;
+use crate::fallback::Fallback;
+use crate::host_work::{HostWork, host_work};
+use crate::reason::{CpuReason, CpuReasonExec};
+use crate::rule::{concerns_devices, is_operator, rewrite};
+use crate::runtime::{Devices, WarpjoinRuntime};
+use crate::strict::{RefusedExec, enforce};
 
 /// The last rule: puts reasons above what stays on the CPU, and tells device nodes their depth.
 #[derive(Debug)]
@@ -36,15 +38,21 @@ impl PlacementRule {
 impl PhysicalOptimizerRule for PlacementRule {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let options = config.extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default();
-        if !options.enabled || !concerns_devices(&plan) {
+        if !options.enabled || plan.is::<RefusedExec>() || !concerns_devices(&plan)? {
             return Ok(plan);
         }
-        let Some(session) = self.runtime.session(&options)? else { return Ok(plan) };
+        let session = match self.runtime.devices(&options) {
+            Devices::Open(session) => session,
+            Devices::None(why) | Devices::Refused(why) => {
+                return Ok(Arc::new(CpuReasonExec::new(plan, CpuReason(Reason::NoDevice(why)))));
+            }
+        };
         // The nodes were rebuilt since the first rule: ask again, and keep the answers only.
         let (_, declined) = rewrite(&plan, &session, &options)?;
         let mut reasons: HashMap<usize, Reason> =
             declined.into_iter().map(|declined| (address(&declined.node), declined.reason)).collect();
         let plan = annotate(&plan, &mut reasons)?;
+        let plan = if options.strict { enforce(plan, options.strict_rows)? } else { plan };
         set_depths(&plan);
         Ok(plan)
     }
@@ -66,17 +74,9 @@ fn annotate(node: &Arc<dyn ExecutionPlan>, reasons: &mut HashMap<usize, Reason>)
     let children = node.children().into_iter().map(|child| annotate(child, reasons)).collect::<Result<Vec<_>>>()?;
     let annotated = replace_children_if_necessary(Arc::clone(node), children)?;
     Ok(match reasons.remove(&address(node)) {
-        Some(reason) => Arc::new(CpuReasonExec::new(annotated, reason)),
+        Some(reason) => Arc::new(CpuReasonExec::new(annotated, CpuReason(reason))),
         None => annotated,
     })
-}
-
-/// Whether something is on the devices, or might be.
-fn concerns_devices(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    is_operator(plan)
-        || may_start_part(plan)
-        || plan.is::<WarpjoinExec>()
-        || plan.children().into_iter().any(concerns_devices)
 }
 
 /// EXPLAIN ANALYZE shows what is below its own node.
@@ -100,6 +100,8 @@ pub struct Placement {
     pub device: Vec<DevicePart>,
     /// Joins, aggregates and what else was declined on the CPU, from the top.
     pub cpu: Vec<CpuNode>,
+    /// All that the CPU does besides reading and moving rows, from the top: what `warpjoin.strict` refuses.
+    pub host_work: Vec<HostWork>,
 }
 
 /// A part of a plan that is on the devices.
@@ -116,7 +118,7 @@ pub struct DevicePart {
     /// What its last run cost, if the devices finished it.
     pub metrics: Option<QueryMetrics>,
     /// Why its last run fell back to the CPU.
-    pub fallback: Option<String>,
+    pub fallback: Option<Fallback>,
 }
 
 /// A node that stays on the CPU.
@@ -133,9 +135,14 @@ pub struct CpuNode {
 impl Placement {
     /// Reads a physical plan, before or after its execution.
     pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Self {
-        let mut placement = Self::default();
+        let mut placement = Self { host_work: host_work(plan), ..Self::default() };
         placement.collect(plan, None);
         placement
+    }
+
+    /// Whether the CPU does nothing but read inputs and move rows, and no part fell back to it.
+    pub fn is_wholly_on_devices(&self) -> bool {
+        self.host_work.is_empty() && self.device.iter().all(|part| part.fallback.is_none())
     }
 
     /// Whether every join and aggregate is on the devices, and none fell back.

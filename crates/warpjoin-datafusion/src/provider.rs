@@ -20,7 +20,7 @@ use warpjoin::{Session, Table};
 
 use crate::config::WarpjoinOptions;
 use crate::error::to_datafusion;
-use crate::runtime::WarpjoinRuntime;
+use crate::runtime::{Devices, WarpjoinRuntime};
 use crate::scan::DeviceScanExec;
 use crate::statistics::table_statistics;
 use crate::thread::{on_thread, pump, receive_table, upload_channel};
@@ -107,15 +107,16 @@ pub fn session_of(context: &SessionContext) -> Result<Arc<Session>> {
         DataFusionError::Configuration("this session was built without warpjoin: call with_warpjoin".to_string())
     })?;
     let options = config.options().extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default();
-    runtime.session(&options)?.ok_or_else(no_device)
+    match runtime.devices(&options) {
+        Devices::Open(session) => Ok(session),
+        Devices::None(why) => Err(DataFusionError::Configuration(no_device_message(&why))),
+        Devices::Refused(why) => Err(DataFusionError::Configuration(why)),
+    }
 }
 
 /// What to do when the choice of devices is automatic and there is no GPU.
-pub(crate) fn no_device() -> DataFusionError {
-    DataFusionError::Configuration(
-        "no GPU can be used on this machine; SET warpjoin.device = 'cuda' to learn why, or 'sim' to simulate devices"
-            .to_string(),
-    )
+pub(crate) fn no_device_message(why: &str) -> String {
+    format!("no GPU can be used on this machine: {why}; SET warpjoin.device = 'sim' simulates devices on the CPU")
 }
 
 #[async_trait]

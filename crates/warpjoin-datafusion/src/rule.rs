@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -12,13 +12,15 @@ use warpjoin::Session;
 
 use crate::config::WarpjoinOptions;
 use crate::exec::WarpjoinExec;
-use crate::matcher::{Closed, Declined, Matcher, may_start_part};
-use crate::provider::no_device;
-use crate::runtime::WarpjoinRuntime;
+use crate::matcher::{Closed, Declined, Matcher, is_window};
+use crate::provider::no_device_message;
+use crate::runtime::{Devices, WarpjoinRuntime};
+use crate::scan::DeviceScanExec;
+use crate::strict::{Refusal, RefusedExec};
 use crate::subqueries;
 
-/// Replaces every maximal part of a plan that devices can run, and that holds at least one join or aggregate, or a sort of
-/// a resident table, by a [`WarpjoinExec`].
+/// Replaces every maximal part of a plan that devices can run by a [`WarpjoinExec`]. Rows are uploaded for joins, aggregates
+/// and windows; over resident tables, sorts, filters, computed columns, limits and unions are a part, too.
 ///
 /// Stands just before DataFusion's `EnsureRequirements`: plans have no repartitioning yet then, and
 /// DataFusion fits what it needs around the new nodes.
@@ -40,16 +42,17 @@ impl WarpjoinRule {
 impl PhysicalOptimizerRule for WarpjoinRule {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let options = config.extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default();
-        if !options.enabled || !holds_operator(&plan)? {
+        if !options.enabled || !concerns_devices(&plan)? {
             return Ok(plan);
         }
-        let Some(session) = self.runtime.session(&options)? else {
-            return if options.strict { Err(no_device()) } else { Ok(plan) };
+        let session = match self.runtime.devices(&options) {
+            Devices::Open(session) => session,
+            Devices::None(why) if options.strict => return Ok(refused(plan, no_device_message(&why))),
+            // The last rule says why.
+            Devices::None(_) => return Ok(plan),
+            Devices::Refused(why) => return Ok(refused(plan, why)),
         };
         let (rewritten, declined) = rewrite(&plan, &session, &options)?;
-        if options.strict {
-            refuse(&declined)?;
-        }
         for Declined { node, reason, .. } in &declined {
             log::debug!("{} stays on the CPU: {reason}", node.name());
         }
@@ -73,32 +76,22 @@ pub(crate) fn rewrite(
 ) -> Result<(Arc<dyn ExecutionPlan>, Vec<Declined>)> {
     let minimum_rows = if options.strict { 0 } else { options.minimum_rows };
     let make = |closed: Closed| Ok(Arc::new(WarpjoinExec::try_new(closed, Arc::clone(session), options)?));
-    Matcher::new(session, minimum_rows, &make).rewrite(plan)
+    Matcher::new(session, minimum_rows, options.strict, &make).rewrite(plan)
+}
+
+/// The plan for EXPLAIN to show; running it is an error.
+fn refused(plan: Arc<dyn ExecutionPlan>, why: String) -> Arc<dyn ExecutionPlan> {
+    Arc::new(RefusedExec::new(plan, Refusal::Devices(why)))
 }
 
 /// Whether there is anything to put on devices, so that a plan without it opens none.
-fn holds_operator(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
-    let mut found = false;
-    plan.apply(|node| {
-        found |= is_operator(node) || may_start_part(node);
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
+pub(crate) fn concerns_devices(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    plan.exists(|node| {
+        Ok(is_operator(node) || is_window(node) || node.is::<DeviceScanExec>() || node.is::<WarpjoinExec>())
+    })
 }
 
 /// Whether the node is a join or an aggregate.
 pub(crate) fn is_operator(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<AggregateExec>() || node.name().ends_with("JoinExec")
-}
-
-fn refuse(declined: &[Declined]) -> Result<()> {
-    let why: Vec<String> = declined
-        .iter()
-        .filter(|declined| declined.is_operator)
-        .map(|declined| format!("{}: {}", declined.node.name(), declined.reason))
-        .collect();
-    if why.is_empty() {
-        return Ok(());
-    }
-    Err(DataFusionError::Plan(format!("warpjoin.strict is set and these can't run on the devices: {}", why.join("; "))))
 }

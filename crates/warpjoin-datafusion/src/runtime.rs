@@ -5,28 +5,57 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-use datafusion::common::Result;
 use warpjoin::Session;
 use warpjoin_device::{CudaOptions, DeviceKind, SimOptions, cuda_status, open_cuda, open_simulated};
 
 use crate::config::{DeviceChoice, WarpjoinOptions};
-use crate::error::to_datafusion;
 
 /// Simulated devices that are opened when no number is given: enough to exercise the exchange.
 const SIMULATED_DEVICES_DEFAULT: usize = 2;
 
+/// After a failure to open devices, how long queries go without them before the next try.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
 /// The devices that plans run on, shared by all DataFusion sessions that were built with it.
 ///
 /// Devices are opened when a plan first needs them, once for each combination of
-/// `warpjoin.device`, `warpjoin.devices` and `warpjoin.simulate_seed`.
+/// `warpjoin.device`, `warpjoin.devices` and `warpjoin.simulate_seed`. What could not be opened, or was lost, is tried again
+/// after some time, not by every query.
 pub struct WarpjoinRuntime {
     /// Session given by the caller. It answers whenever the options do not contradict it.
-    given: Option<Arc<Session>>,
-    opened: Mutex<HashMap<SessionKey, Arc<Session>>>,
+    given: Option<Given>,
+    opened: Mutex<HashMap<SessionKey, Opened>>,
     /// Whether an option has changed a budget, so that the default has to be restored.
     budget_changed: AtomicBool,
+}
+
+/// A session that the caller opened.
+struct Given {
+    session: Arc<Session>,
+    /// Why its devices can't be used any more.
+    lost: OnceLock<String>,
+}
+
+/// What became of the devices of a key.
+enum Opened {
+    /// They are there.
+    Open(Arc<Session>),
+    /// They could not be opened, or were lost.
+    Failed { why: String, at: Instant },
+}
+
+/// The devices that some options ask for.
+#[derive(Debug, Clone)]
+pub enum Devices {
+    /// They are open.
+    Open(Arc<Session>),
+    /// The choice is automatic, and there are none: queries run on the CPU, for this reason.
+    None(String),
+    /// The options name devices that can't be used, for this reason.
+    Refused(String),
 }
 
 /// What distinguishes one opened session from another.
@@ -41,28 +70,44 @@ impl WarpjoinRuntime {
     /// A runtime on devices that the caller opened. It serves every plan whose options
     /// ask for nothing else.
     pub fn new(session: Arc<Session>) -> Arc<Self> {
-        Arc::new(Self { given: Some(session), opened: Mutex::default(), budget_changed: AtomicBool::new(false) })
+        Self::with(Some(Given { session, lost: OnceLock::new() }))
     }
 
     /// A runtime that opens devices when a plan needs them, as the `warpjoin.*` options say.
     pub fn lazy() -> Arc<Self> {
-        Arc::new(Self { given: None, opened: Mutex::default(), budget_changed: AtomicBool::new(false) })
+        Self::with(None)
     }
 
-    /// The devices that `options` ask for, with their memory budget set; `None` when the choice is
-    /// automatic and there is no GPU.
-    ///
-    /// # Errors
-    /// When the devices that were named can't be opened.
-    pub fn session(&self, options: &WarpjoinOptions) -> Result<Option<Arc<Session>>> {
-        let session = match self.given_for(options) {
-            Some(session) => Some(session),
-            None => self.opened_for(options)?,
+    fn with(given: Option<Given>) -> Arc<Self> {
+        Arc::new(Self { given, opened: Mutex::default(), budget_changed: AtomicBool::new(false) })
+    }
+
+    /// The devices that `options` ask for, with their memory budget set.
+    pub fn devices(&self, options: &WarpjoinOptions) -> Devices {
+        let devices = match self.given_for(options) {
+            Some(given) => match given.lost.get() {
+                None => Devices::Open(Arc::clone(&given.session)),
+                Some(why) if options.device == DeviceChoice::Auto => Devices::None(why.clone()),
+                Some(why) => Devices::Refused(why.clone()),
+            },
+            None => self.opened_for(options),
         };
-        if let Some(session) = &session {
+        if let Devices::Open(session) = &devices {
             self.set_budget(session, options.memory_budget_bytes);
         }
-        Ok(session)
+        devices
+    }
+
+    /// Gives up devices that were lost: later queries open them anew, or run without them.
+    pub(crate) fn report_lost(&self, session: &Arc<Session>, error: &warpjoin::Error) {
+        let why = format!("{error}; tables that were loaded onto the device have to be loaded again");
+        if let Some(given) = self.given.as_ref().filter(|given| Arc::ptr_eq(&given.session, session)) {
+            // Whoever opened these devices has to open others.
+            let _ = given.lost.set(why);
+            return;
+        }
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.retain(|_, opened| !matches!(opened, Opened::Open(open) if Arc::ptr_eq(open, session)));
     }
 
     /// Sets the budget of every device; with 0, what an option changed is undone, and what the
@@ -78,21 +123,26 @@ impl WarpjoinRuntime {
         }
     }
 
-    fn given_for(&self, options: &WarpjoinOptions) -> Option<Arc<Session>> {
-        let session = self.given.as_ref()?;
+    fn given_for(&self, options: &WarpjoinOptions) -> Option<&Given> {
+        let given = self.given.as_ref()?;
+        let session = &given.session;
         let kind_fits = match options.device {
             DeviceChoice::Auto => true,
             DeviceChoice::Cuda => session.kind() == DeviceKind::Cuda,
             DeviceChoice::Simulated => session.kind() == DeviceKind::Simulated,
         };
         let count_fits = options.devices == 0 || options.devices == session.devices().len();
-        (kind_fits && count_fits).then(|| Arc::clone(session))
+        (kind_fits && count_fits).then_some(given)
     }
 
-    fn opened_for(&self, options: &WarpjoinOptions) -> Result<Option<Arc<Session>>> {
+    fn opened_for(&self, options: &WarpjoinOptions) -> Devices {
+        let is_auto = options.device == DeviceChoice::Auto;
+        let refused = |why: String| if is_auto { Devices::None(why) } else { Devices::Refused(why) };
         let key = match options.device {
-            DeviceChoice::Auto if cuda_status().problem.is_some() => return Ok(None),
             DeviceChoice::Auto | DeviceChoice::Cuda => {
+                if let Some(problem) = cuda_status().problem {
+                    return refused(problem.to_string());
+                }
                 SessionKey { kind: DeviceKind::Cuda, devices: options.devices, seed: None }
             }
             DeviceChoice::Simulated => {
@@ -102,12 +152,23 @@ impl WarpjoinRuntime {
         };
         // The lock is held while opening, so that two queries do not open the same devices twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(session) = opened.get(&key) {
-            return Ok(Some(Arc::clone(session)));
+        match opened.get(&key) {
+            Some(Opened::Open(session)) => return Devices::Open(Arc::clone(session)),
+            Some(Opened::Failed { why, at }) if at.elapsed() < RETRY_AFTER => return refused(why.clone()),
+            _ => {}
         }
-        let session = key.open().map_err(to_datafusion)?;
-        opened.insert(key, Arc::clone(&session));
-        Ok(Some(session))
+        match key.open() {
+            Ok(session) => {
+                opened.insert(key, Opened::Open(Arc::clone(&session)));
+                Devices::Open(session)
+            }
+            Err(error) => {
+                let why = error.to_string();
+                log::warn!("devices can't be opened, the next try is in {} s: {why}", RETRY_AFTER.as_secs());
+                opened.insert(key, Opened::Failed { why: why.clone(), at: Instant::now() });
+                refused(why)
+            }
+        }
     }
 }
 
@@ -131,7 +192,7 @@ impl fmt::Debug for WarpjoinRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         f.debug_struct("WarpjoinRuntime")
-            .field("given", &self.given.as_ref().map(|session| session.devices()))
+            .field("given", &self.given.as_ref().map(|given| given.session.devices()))
             .field("opened", &opened.keys().collect::<Vec<_>>())
             .finish()
     }

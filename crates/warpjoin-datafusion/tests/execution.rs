@@ -237,7 +237,8 @@ async fn too_little_memory_falls_back_to_the_cpu() {
     for sql in [Q1, Q3, Q5] {
         let placement = assert_same(&expected, &context, sql).await;
         let why = placement.device[0].fallback.as_ref().unwrap();
-        assert!(why.contains("warpjoin.memory_budget"), "{why}");
+        assert_eq!(why.cause, warpjoin_datafusion::Cause::OutOfMemory);
+        assert!(why.message.contains("warpjoin.memory_budget"), "{why}");
         assert!(placement.device[0].metrics.is_none());
     }
     context.sql("set warpjoin.strict = true").await.unwrap();

@@ -4,10 +4,10 @@
 mod common;
 
 use common::queries::QUERIES;
-use common::{physical, placement, register_tpch, shown, warp, warp_on};
+use common::{physical, placement, register_tpch, rows, run, shown, stock, warp, warp_on};
 use datafusion::prelude::SessionContext;
 use warpjoin::Reason;
-use warpjoin_datafusion::WarpjoinRuntime;
+use warpjoin_datafusion::{WarpjoinRuntime, load_table};
 
 const SCALE: f64 = 0.001;
 
@@ -379,10 +379,69 @@ async fn strict_names_what_is_in_the_way() {
         assert!(placement(&context, sql).await.is_on_devices());
     }
     let sql = "select count(*) from orders join lineitem on o_orderkey < l_orderkey";
-    let error = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap_err().to_string();
+    let error = context.sql(sql).await.unwrap().collect().await.unwrap_err().to_string();
     assert!(error.contains("warpjoin.strict") && error.contains("without an equality"), "{error}");
-    // Nothing to put on devices is nothing to refuse.
-    context.sql("select n_name from nation order by n_name").await.unwrap().create_physical_plan().await.unwrap();
+    let explained = explain(&context, sql).await;
+    assert!(explained.contains("WarpjoinRefused: error=warpjoin.strict is set"), "{explained}");
+    assert!(explained.contains("NestedLoopJoinExec"), "the plan is shown, too: {explained}");
+}
+
+async fn explain(context: &SessionContext, sql: &str) -> String {
+    rows(&context.sql(&format!("explain {sql}")).await.unwrap().collect().await.unwrap(), true).join("\n")
+}
+
+/// Everything that handles rows is work: what reads, moves or writes them isn't. Each query has one node of it.
+const ON_THE_CPU: [(&str, &str); 9] = [
+    ("select median(f) over (partition by g order by id rows 2 preceding) from t", "WindowAggExec"),
+    ("select array_agg(id) from t group by g", "AggregateExec"),
+    ("select id from t where make_array(id % 7) = make_array(g)", "FilterExec"),
+    ("select make_array(id, g) from t", "ProjectionExec"),
+    ("select * from (select id, make_array(g) as a from t) order by id", "SortExec"),
+    ("select count(*) from (select id from t union all select unnest(make_array(1, 2)))", "UnionExec"),
+    ("select a.id from t a join t b on make_array(a.id) = make_array(b.g)", "HashJoinExec"),
+    ("select unnest(make_array(id, g)) from t", "UnnestExec"),
+    (
+        "select sum(k) from (select g as k, make_array(count(*)) as a from t group by g) where make_array(k) < a",
+        "rows fetched to the host between two parts",
+    ),
+];
+
+#[tokio::test]
+async fn strict_sees_all_work_of_the_cpu() {
+    let create = "create table t as select value as id, value % 7 as g, value / 3.0 as f, repeat('y', value % 5) as s \
+                  from generate_series(1, 1000) as numbers(value)";
+    let (expected, context) = (stock(), warp(1, |_| {}));
+    for context in [&expected, &context] {
+        context.sql(create).await.unwrap().collect().await.unwrap();
+    }
+    load_table(&context, "t").await.unwrap();
+    context.sql("set warpjoin.strict = true").await.unwrap();
+    for (sql, what) in ON_THE_CPU {
+        context.sql("set warpjoin.strict_rows = 0").await.unwrap();
+        let error = context.sql(sql).await.unwrap().collect().await.unwrap_err().to_string();
+        assert!(error.contains("warpjoin.strict is set") && error.contains(what), "{sql}: {error}");
+        // Fewer rows than the node takes, which may only show while it runs.
+        context.sql("set warpjoin.strict_rows = 1").await.unwrap();
+        let error = context.sql(sql).await.unwrap().collect().await.unwrap_err().to_string();
+        assert!(error.contains("warpjoin.strict is set") && error.contains(what), "{sql}: {error}");
+        context.sql("set warpjoin.strict_rows = 1000000").await.unwrap();
+        let answer = rows(&context.sql(sql).await.unwrap().collect().await.unwrap(), false);
+        assert_eq!(answer, rows(&expected.sql(sql).await.unwrap().collect().await.unwrap(), false), "{sql}");
+    }
+    context.sql("set warpjoin.strict_rows = 0").await.unwrap();
+    for sql in [
+        "select 1 + 1",
+        "select * from t",
+        "select id from t limit 3",
+        "select id + 1 from t where g = 3",
+        "select g, sum(f) from t group by g order by g limit 5 offset 1",
+        "select id from t union all select g from t",
+        "select id, lag(id) over (order by id) from t",
+    ] {
+        let (plan, placed) = run(&context, sql).await;
+        assert!(placed.is_wholly_on_devices(), "{sql}: {placed:?}");
+        assert!(plan.iter().map(|batch| batch.num_rows()).sum::<usize>() > 0);
+    }
 }
 
 #[tokio::test]
@@ -412,10 +471,19 @@ async fn without_a_gpu_plans_are_datafusions_own() {
     let context = warp_on(WarpjoinRuntime::lazy(), |_| {});
     register_tpch(&context, SCALE);
     let placement = placement(&context, common::queries::Q3).await;
-    assert!(placement.device.is_empty() && placement.cpu.iter().all(|node| node.reason.is_none()));
-    context.sql("set warpjoin.strict = true").await.unwrap();
-    let error = context.sql(common::queries::Q3).await.unwrap().create_physical_plan().await.unwrap_err().to_string();
-    assert!(error.contains("SET warpjoin.device"), "{error}");
+    assert!(placement.device.is_empty());
+    let text = explain(&context, common::queries::Q3).await;
+    assert!(text.contains("no device is used: no CUDA driver found"), "{text}");
+    // What was asked for by name, or is strict, does not run on the CPU; EXPLAIN shows the plan and the reason.
+    for setting in ["warpjoin.strict = true", "warpjoin.device = cuda"] {
+        let context = warp_on(WarpjoinRuntime::lazy(), |_| {});
+        register_tpch(&context, SCALE);
+        context.sql(&format!("set {setting}")).await.unwrap();
+        let error = context.sql(common::queries::Q3).await.unwrap().collect().await.unwrap_err().to_string();
+        assert!(error.contains("no CUDA driver found"), "{error}");
+        let text = explain(&context, common::queries::Q3).await;
+        assert!(text.contains("WarpjoinRefused: error=") && text.contains("no CUDA driver found"), "{text}");
+    }
 }
 
 /// The customers of TPC-H Q10 are told by their rows: their names and addresses are read for those that are put out.

@@ -114,6 +114,8 @@ pub enum Reason {
     Node(String),
     /// A limit of the engine, in words.
     Limit(String),
+    /// There is no device, and why.
+    NoDevice(String),
 }
 
 impl fmt::Display for Reason {
@@ -125,6 +127,7 @@ impl fmt::Display for Reason {
             Self::Join(what) => write!(f, "join {what}"),
             Self::Node(what) => write!(f, "operator {what}"),
             Self::Limit(what) => write!(f, "limit: {what}"),
+            Self::NoDevice(why) => write!(f, "no device is used: {why}"),
         }
     }
 }

@@ -243,7 +243,8 @@ impl PlacementReport {
     pub(super) fn new(placement: &Placement) -> Self {
         let operators = || placement.cpu.iter().filter(|node| node.is_operator);
         let aggregates = operators().filter(|node| node.name.contains("Aggregate")).count();
-        let mut reasons: Vec<String> = placement.device.iter().filter_map(|part| part.fallback.clone()).collect();
+        let mut reasons: Vec<String> =
+            placement.device.iter().filter_map(|part| part.fallback.as_ref().map(ToString::to_string)).collect();
         reasons.extend(operators().filter_map(|node| node.reason.as_ref().map(ToString::to_string)));
         reasons.sort();
         reasons.dedup();

@@ -25,7 +25,8 @@ use warpjoin::exec::Explanation;
 use warpjoin::plan::Plan;
 use warpjoin::{ExecOptions, QueryMetrics, Session};
 
-use crate::config::WarpjoinOptions;
+use crate::config::{OnFault, WarpjoinOptions};
+use crate::fallback::Fallback;
 use crate::matcher::{Closed, Operators};
 pub(crate) use report::NodeState;
 
@@ -55,6 +56,7 @@ struct Part {
     /// What the session's settings say of how it runs.
     settings: ExecOptions,
     strict: bool,
+    on_fault: OnFault,
     /// What the part stands for, as it stood in the plan: for estimates.
     original: Arc<dyn ExecutionPlan>,
     /// Estimate for the rows that come out, once somebody asked. Most parts are the whole plan, and nobody does.
@@ -119,6 +121,7 @@ impl WarpjoinExec {
             session,
             settings,
             strict: options.strict,
+            on_fault: options.on_fault,
             original,
             statistics: OnceLock::new(),
         };
@@ -158,7 +161,7 @@ impl WarpjoinExec {
     }
 
     /// Why the last run fell back to the CPU; `None` if it did not.
-    pub fn last_fallback(&self) -> Option<String> {
+    pub fn last_fallback(&self) -> Option<Fallback> {
         self.state.fallback()
     }
 

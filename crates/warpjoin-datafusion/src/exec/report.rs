@@ -7,6 +7,8 @@ use std::time::Duration;
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricCategory};
 use warpjoin::QueryMetrics;
 
+use crate::fallback::Fallback;
+
 /// What a node remembers; shared by its copies under other children.
 #[derive(Debug, Default)]
 pub(crate) struct NodeState {
@@ -18,7 +20,7 @@ pub(crate) struct NodeState {
 #[derive(Debug, Clone)]
 enum LastRun {
     Device(QueryMetrics),
-    Fallback(String),
+    Fallback(Fallback),
 }
 
 impl NodeState {
@@ -42,7 +44,7 @@ impl NodeState {
         }
     }
 
-    pub(super) fn fallback(&self) -> Option<String> {
+    pub(super) fn fallback(&self) -> Option<Fallback> {
         match &*self.last() {
             Some(LastRun::Fallback(why)) => Some(why.clone()),
             _ => None,
@@ -53,7 +55,7 @@ impl NodeState {
         *self.last() = Some(LastRun::Device(metrics));
     }
 
-    pub(super) fn fell_back(&self, why: String) {
+    pub(super) fn fell_back(&self, why: Fallback) {
         *self.last() = Some(LastRun::Fallback(why));
     }
 
@@ -94,8 +96,11 @@ pub(super) fn record(set: &ExecutionPlanMetricsSet, metrics: &QueryMetrics, uplo
 }
 
 /// Adds that the CPU took over.
-pub(super) fn record_fallback(set: &ExecutionPlanMetricsSet) {
+pub(super) fn record_fallback(set: &ExecutionPlanMetricsSet, why: &Fallback) {
     MetricBuilder::new(set).counter("fallbacks", 0).add(1);
+    if why.is_fault() {
+        MetricBuilder::new(set).counter("faults", 0).add(1);
+    }
 }
 
 fn saturated(value: u64) -> usize {

@@ -20,10 +20,14 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, coop};
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
-use warpjoin::{ExecOptions, QueryOutput};
+use warpjoin::{Cause, ExecOptions, QueryOutput};
 
 use super::report::{self, NodeState};
 use super::{Part, WarpjoinExec};
+use crate::config::OnFault;
+use crate::error::to_datafusion;
+use crate::fallback::Fallback;
+use crate::runtime::WarpjoinRuntime;
 use crate::template::fill;
 use crate::thread::{Upload, on_thread, pump, receive_table, upload_channel, with_schema};
 
@@ -83,16 +87,40 @@ impl Run {
                 Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
             }
             Err(Failure::Host(error)) => Err(error),
-            Err(Failure::Device(error)) if self.part.strict => {
-                let hint = "the devices gave up, and warpjoin.strict forbids the CPU to take over".to_string();
-                Err(DataFusionError::Context(hint, Box::new(DataFusionError::External(Box::new(error)))))
-            }
             Err(Failure::Device(error)) => {
-                log::warn!("falling back to the CPU: {error}");
-                self.state.fell_back(error.to_string());
-                report::record_fallback(&self.metrics);
+                if error.cause() == Cause::DeviceLost
+                    && let Some(runtime) = self.context.session_config().get_extension::<WarpjoinRuntime>()
+                {
+                    runtime.report_lost(&self.part.session, &error);
+                }
+                self.without_devices(error)
+            }
+        }
+    }
+
+    /// What becomes of the query when the devices give up.
+    fn without_devices(self, error: warpjoin::Error) -> Result<SendableRecordBatchStream> {
+        match self.forbids_fallback(&error) {
+            Some(why) => Err(to_datafusion(error).context(why)),
+            None => {
+                let fallback = Fallback::new(&error);
+                fallback.log();
+                report::record_fallback(&self.metrics, &fallback);
+                self.state.fell_back(fallback);
                 self.on_cpu()
             }
+        }
+    }
+
+    /// The setting that makes this error the query's own.
+    fn forbids_fallback(&self, error: &warpjoin::Error) -> Option<&'static str> {
+        match error.cause() {
+            Cause::Cancelled => Some("the query was cancelled"),
+            _ if self.part.strict => Some("the devices gave up, and warpjoin.strict forbids the CPU to take over"),
+            cause if cause.is_fault() && self.part.on_fault == OnFault::Error => {
+                Some("a fault of the devices, which warpjoin.on_fault makes an error")
+            }
+            _ => None,
         }
     }
 

@@ -41,14 +41,14 @@ impl Matcher<'_> {
             AggregateMode::Single | AggregateMode::SinglePartitioned => node,
             AggregateMode::Final | AggregateMode::FinalPartitioned => beneath(last.input()),
             AggregateMode::Partial | AggregateMode::PartialReduce => {
-                self.decline(node, Reason::Aggregate(format!("{:?}, apart from its final one", last.mode())), true);
+                self.decline(node, Reason::Aggregate(format!("{:?}, apart from its final one", last.mode())));
                 return self.keep(node);
             }
         };
         let first = match first_node.downcast_ref::<AggregateExec>() {
             Some(first) if Arc::ptr_eq(first_node, node) || *first.mode() == AggregateMode::Partial => first,
             _ => {
-                self.decline(node, Reason::Aggregate("final, apart from its partial one".to_string()), true);
+                self.decline(node, Reason::Aggregate("final, apart from its partial one".to_string()));
                 return self.keep(node);
             }
         };
@@ -65,7 +65,7 @@ impl Matcher<'_> {
                 Ok(Outcome::Device(Box::new(Candidate::grown_to(node, chain, relation, vec![candidate], added))))
             }
             Err(reason) => {
-                self.decline(node, reason, true);
+                self.decline(node, reason);
                 let input = self.close(input)?;
                 Ok(Outcome::Host(with_raw_input(node, first_node, &input)?))
             }

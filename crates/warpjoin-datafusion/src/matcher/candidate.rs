@@ -42,6 +42,8 @@ pub(crate) struct Operators {
     pub aggregates: usize,
     /// Sorts, windows, and first rows of an order.
     pub sorts: usize,
+    /// Filters, computed columns, limits and unions.
+    pub row_wise: usize,
 }
 
 /// A part that will not grow any more.
@@ -60,7 +62,10 @@ pub(crate) struct Closed {
 }
 
 impl Operators {
-    /// All of them.
+    /// One filter, computed column, limit or union.
+    pub(crate) const ROW_WISE: Self = Self { joins: 0, aggregates: 0, sorts: 0, row_wise: 1 };
+
+    /// All that rows are worth being uploaded for.
     pub(crate) fn count(self) -> usize {
         self.joins + self.aggregates + self.sorts
     }
@@ -119,6 +124,7 @@ impl Candidate {
             operators.joins += part.operators.joins;
             operators.aggregates += part.operators.aggregates;
             operators.sorts += part.operators.sorts;
+            operators.row_wise += part.operators.row_wise;
             inputs.extend(part.inputs);
         }
         Self { relation, inputs, template, original: Arc::clone(node), operators }
@@ -136,6 +142,12 @@ impl Candidate {
 
     pub(super) fn operators(&self) -> Operators {
         self.operators
+    }
+
+    /// Whether there is something to do for the devices. Filters, computed columns, limits and unions are done there if all
+    /// rows are there already: what they leave is less to fetch than the tables.
+    pub(super) fn is_worth_a_node(&self, takes_all: bool) -> bool {
+        self.operators.count() > 0 || self.operators.row_wise > 0 && (takes_all || self.inputs.is_empty())
     }
 
     pub(super) fn original(&self) -> &Arc<dyn ExecutionPlan> {

@@ -121,7 +121,7 @@ impl Matcher<'_> {
                 Outcome::Device(Box::new(Candidate::grown_to(node, template, relation, parts, added)))
             }
             Err(reason) => {
-                self.decline(node, reason, true);
+                self.decline(node, reason);
                 self.keep_over(node, vec![left, right])?
             }
         };

@@ -22,6 +22,7 @@ use datafusion::common::Result;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -31,11 +32,12 @@ use warpjoin::column::check_type;
 use warpjoin::{Reason, Session};
 
 use crate::exec::WarpjoinExec;
+use crate::host_work::reads_tables;
 use crate::scan::DeviceScanExec;
 use candidate::Candidate;
 
 pub(crate) use candidate::Operators;
-pub(crate) use sort::may_start_part;
+pub(crate) use sort::is_window;
 
 /// A node that stays on the CPU although devices were there.
 #[derive(Debug, Clone)]
@@ -44,8 +46,6 @@ pub(crate) struct Declined {
     pub node: Arc<dyn ExecutionPlan>,
     /// Why.
     pub reason: Reason,
-    /// Whether it is a join or an aggregate, which `strict` insists on.
-    pub is_operator: bool,
 }
 
 /// What became of a node.
@@ -60,19 +60,23 @@ enum Outcome {
 pub(crate) struct Matcher<'a> {
     session: &'a Arc<Session>,
     minimum_rows: u64,
+    /// Filters, projections, sorts and unions of CPU rows are put on the devices, too, although that may not pay.
+    takes_all: bool,
     make: &'a dyn Fn(candidate::Closed) -> Result<Arc<WarpjoinExec>>,
     next_input: usize,
     declined: Vec<Declined>,
 }
 
 impl<'a> Matcher<'a> {
+    /// Parts of fewer than `minimum_rows` stay on the CPU; with `takes_all`, rows are uploaded for whatever devices can do.
     /// `make` turns a closed part into its plan node.
     pub(crate) fn new(
         session: &'a Arc<Session>,
         minimum_rows: u64,
+        takes_all: bool,
         make: &'a dyn Fn(candidate::Closed) -> Result<Arc<WarpjoinExec>>,
     ) -> Self {
-        Self { session, minimum_rows, make, next_input: 0, declined: vec![] }
+        Self { session, minimum_rows, takes_all, make, next_input: 0, declined: vec![] }
     }
 
     /// The plan with all parts that devices can run replaced, and what stays with its reasons.
@@ -106,10 +110,12 @@ impl<'a> Matcher<'a> {
             });
         }
         if let Some(filter) = node.downcast_ref::<FilterExec>() {
-            return self.row_wise(node, filter.input(), |input| input.filter_exec(filter, node));
+            return self.row_wise(node, filter.input(), Operators::ROW_WISE, |input| input.filter_exec(filter, node));
         }
         if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
-            return self.row_wise(node, projection.input(), |input| input.projection_exec(projection));
+            let computes = projection.expr().iter().any(|projected| !projected.expr.is::<Column>());
+            let added = if computes { Operators::ROW_WISE } else { Operators::default() };
+            return self.row_wise(node, projection.input(), added, |input| input.projection_exec(projection));
         }
         if let Some(outcome) = self.sort(node)? {
             return Ok(outcome);
@@ -127,7 +133,7 @@ impl<'a> Matcher<'a> {
             return self.union(node);
         }
         if node.name().ends_with("JoinExec") {
-            self.decline(node, Reason::Node(node.name().to_string()), true);
+            self.decline(node, Reason::Node(node.name().to_string()));
         }
         self.keep(node)
     }
@@ -148,8 +154,8 @@ impl<'a> Matcher<'a> {
         Ok(Outcome::Host(replace_children_if_necessary(Arc::clone(node), children)?))
     }
 
-    fn decline(&mut self, node: &Arc<dyn ExecutionPlan>, reason: Reason, is_operator: bool) {
-        self.declined.push(Declined { node: Arc::clone(node), reason, is_operator });
+    fn decline(&mut self, node: &Arc<dyn ExecutionPlan>, reason: Reason) {
+        self.declined.push(Declined { node: Arc::clone(node), reason });
     }
 
     /// A candidate for an operator's input: what stays on the host is uploaded.
@@ -169,20 +175,33 @@ impl<'a> Matcher<'a> {
         }
     }
 
+    /// The same for a node that rows are uploaded for only if devices take all.
+    fn input_of_all(&mut self, outcome: Outcome) -> Outcome {
+        if self.takes_all
+            && let Outcome::Host(plan) = &outcome
+            && !plan.is::<DeviceScanExec>()
+            && reads_tables(plan)
+            && let Ok(candidate) = self.input(&outcome)
+        {
+            return Outcome::Device(Box::new(candidate));
+        }
+        outcome
+    }
+
     /// The final plan of a part: its device node, or what stood there before.
     fn close(&mut self, outcome: Outcome) -> Result<Arc<dyn ExecutionPlan>> {
         let candidate = match outcome {
             Outcome::Host(plan) => return Ok(plan),
             Outcome::Device(candidate) => candidate,
         };
-        if candidate.operators().count() == 0 {
+        if !candidate.is_worth_a_node(self.takes_all) {
             return candidate.restore();
         }
         if let Some(rows) = candidate.estimated_rows_max()?
             && rows < self.minimum_rows
         {
             let reason = format!("{rows} rows estimated, warpjoin.minimum_rows is {}", self.minimum_rows);
-            self.decline(candidate.original(), Reason::Limit(reason), true);
+            self.decline(candidate.original(), Reason::Limit(reason));
             return candidate.restore();
         }
         Ok((self.make)(candidate.close()?)? as Arc<dyn ExecutionPlan>)

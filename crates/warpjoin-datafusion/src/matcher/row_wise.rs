@@ -1,4 +1,4 @@
-//! Filters and projections: they join a part that is on the devices already, and never start one.
+//! Filters and projections: they join a part that is on the devices already, and start one over resident tables.
 //!
 //! Over a CPU input they stay on the CPU, so that fewer and narrower rows are uploaded.
 
@@ -19,9 +19,10 @@ impl Matcher<'_> {
         &mut self,
         node: &Arc<dyn ExecutionPlan>,
         input: &Arc<dyn ExecutionPlan>,
+        added: Operators,
         translate: impl FnOnce(&Relation) -> Result<Relation, Reason>,
     ) -> Result<Outcome> {
-        self.row_wise_with(node, input, |_, _| Operators::default(), translate)
+        self.row_wise_with(node, input, |_, _| added, translate)
     }
 
     /// The same for a node that may add to the operators of the part that it joins.
@@ -32,7 +33,8 @@ impl Matcher<'_> {
         added: impl FnOnce(&Relation, Operators) -> Operators,
         translate: impl FnOnce(&Relation) -> Result<Relation, Reason>,
     ) -> Result<Outcome> {
-        let candidate = match self.visit(input)? {
+        let input = self.visit(input)?;
+        let candidate = match self.input_of_all(input) {
             Outcome::Device(candidate) => candidate,
             host @ Outcome::Host(_) => return self.keep_over(node, vec![host]),
         };
@@ -43,7 +45,7 @@ impl Matcher<'_> {
                 Ok(Outcome::Device(Box::new(grown)))
             }
             Err(reason) => {
-                self.decline(node, reason, false);
+                self.decline(node, reason);
                 self.keep_over(node, vec![Outcome::Device(candidate)])
             }
         }

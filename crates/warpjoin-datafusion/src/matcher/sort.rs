@@ -18,7 +18,6 @@ use warpjoin::plan::{Plan, PlanKind, SortKey};
 use super::candidate::Operators;
 use super::relation::{PhysicalExprs, Relation, checked};
 use super::{Matcher, Outcome};
-use crate::scan::DeviceScanExec;
 
 /// What a node does to the order and the number of rows.
 enum Step<'a> {
@@ -48,13 +47,9 @@ fn step(node: &Arc<dyn ExecutionPlan>) -> Option<(&Arc<dyn ExecutionPlan>, Step<
     merge.fetch().map(|fetch| (merge.input(), Step::Limit { skip: 0, fetch: Some(fetch) }))
 }
 
-/// Whether the node is a window, or sorts rows of a table that is on devices: then there is something to do for devices.
-pub(crate) fn may_start_part(node: &Arc<dyn ExecutionPlan>) -> bool {
-    fn reads_device(node: &Arc<dyn ExecutionPlan>) -> bool {
-        node.is::<DeviceScanExec>() || node.children().into_iter().any(reads_device)
-    }
-    let is_window = node.is::<WindowAggExec>() || node.is::<BoundedWindowAggExec>();
-    is_window || node.is::<SortExec>() && reads_device(node)
+/// Whether the node is a window.
+pub(crate) fn is_window(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.is::<WindowAggExec>() || node.is::<BoundedWindowAggExec>()
 }
 
 impl Matcher<'_> {
@@ -63,14 +58,16 @@ impl Matcher<'_> {
         let Some((input, step)) = step(node) else { return Ok(None) };
         let is_sort = matches!(step, Step::Sort { .. });
         let has_order = input.output_ordering().is_some();
+        let takes_all = self.takes_all;
         let outcome = self.row_wise_with(
             node,
             input,
             |relation, operators| {
                 // Of rows that are only uploaded, or in order already, a sort is not worth a part.
-                let is_worth = operators.count() > 0 || matches!(source(&relation.plan), PlanKind::Scan { .. });
+                let is_worth =
+                    takes_all || operators.count() > 0 || matches!(source(&relation.plan), PlanKind::Scan { .. });
                 let sorts = usize::from(is_sort && is_worth && !relation.plan.is_ordered());
-                Operators { sorts, ..Operators::default() }
+                Operators { sorts, row_wise: usize::from(!is_sort), ..Operators::default() }
             },
             |relation| match step {
                 Step::Sort { ordering, fetch } => relation.sort(ordering, fetch),

@@ -18,7 +18,8 @@ impl Matcher<'_> {
     pub(super) fn union(&mut self, node: &Arc<dyn ExecutionPlan>) -> Result<Outcome> {
         let mut inputs = vec![];
         for child in node.children() {
-            inputs.push(self.visit(child)?);
+            let input = self.visit(child)?;
+            inputs.push(self.input_of_all(input));
         }
         let is_device = |input: &Outcome| matches!(input, Outcome::Device(_));
         let is_worth_it = |input: &Outcome| matches!(input, Outcome::Device(part) if part.operators().count() > 0);
@@ -30,11 +31,11 @@ impl Matcher<'_> {
                 // Whatever kind of union it is: one of templates has no partitions to interleave.
                 let templates = parts.iter().map(|part| Arc::clone(part.template())).collect();
                 let template = UnionExec::try_new(templates)?;
-                let grown = Candidate::grown_to(node, template, relation, parts, Operators::default());
+                let grown = Candidate::grown_to(node, template, relation, parts, Operators::ROW_WISE);
                 Ok(Outcome::Device(Box::new(grown)))
             }
             Err(reason) => {
-                self.decline(node, reason, false);
+                self.decline(node, reason);
                 self.keep_over(node, inputs)
             }
         }

@@ -57,7 +57,7 @@ impl Matcher<'_> {
                 Outcome::Device(Box::new(Candidate::grown(node, relation, vec![candidate], added)?))
             }
             Err(reason) => {
-                self.decline(node, reason, false);
+                self.decline(node, reason);
                 self.keep_over(node, vec![input])?
             }
         }))
@@ -71,7 +71,7 @@ impl Relation {
             return Ok((relation, Operators::default()));
         }
         match self.windows(exprs, schema) {
-            Ok(relation) => Ok((relation, Operators { joins: 1, aggregates: 1, sorts: 0 })),
+            Ok(relation) => Ok((relation, Operators { joins: 1, aggregates: 1, ..Operators::default() })),
             Err(_) => {
                 let relation = self.sorted_windows(exprs, schema)?;
                 Ok((relation, Operators { sorts: 1, ..Operators::default() }))

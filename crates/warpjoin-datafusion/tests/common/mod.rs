@@ -19,7 +19,9 @@ use tpchgen_arrow::{
     CustomerArrow, LineItemArrow, NationArrow, OrderArrow, PartArrow, PartSuppArrow, RegionArrow, SupplierArrow,
 };
 use warpjoin::Session;
-use warpjoin_datafusion::{Placement, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder, load_table};
+use warpjoin_datafusion::{
+    OnFault, Placement, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder, load_table,
+};
 use warpjoin_device::{SimOptions, open_simulated};
 
 pub const TABLES: [&str; 8] = ["nation", "region", "part", "supplier", "partsupp", "customer", "orders", "lineitem"];
@@ -42,7 +44,7 @@ pub fn warp(devices: usize, change: impl FnOnce(&mut WarpjoinOptions)) -> Sessio
 }
 
 pub fn warp_on(runtime: Arc<WarpjoinRuntime>, change: impl FnOnce(&mut WarpjoinOptions)) -> SessionContext {
-    let mut options = WarpjoinOptions { minimum_rows: 0, ..WarpjoinOptions::default() };
+    let mut options = WarpjoinOptions { minimum_rows: 0, on_fault: OnFault::Error, ..WarpjoinOptions::default() };
     change(&mut options);
     let config =
         SessionConfig::new().with_target_partitions(3).with_information_schema(true).with_option_extension(options);
