@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sha2::{Digest, Sha256};
 use warpjoin_kernels::KernelFile;
 
-use crate::cache_size;
+use crate::{cache_size, faults};
 
 const MAGIC: &[u8; 8] = b"WJKERN01";
 const HASH_BYTES: usize = 32;
@@ -157,7 +157,10 @@ fn write_entry(dir: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(MAGIC)?;
     file.write_all(&(bytes.len() as u64).to_le_bytes())?;
     file.write_all(&Sha256::digest(bytes))?;
-    file.write_all(bytes)?;
+    let (first, rest) = bytes.split_at(bytes.len() / 2);
+    file.write_all(first)?;
+    faults::fail_file_write()?;
+    file.write_all(rest)?;
     file.persist(path).map_err(|failed| failed.error)?;
     Ok(())
 }

@@ -88,6 +88,11 @@ impl Device {
         Self { inner: Arc::new(DeviceInner { backend, memory, modules: Modules::default(), peers: Mutex::default() }) }
     }
 
+    /// For decorators.
+    pub(crate) fn backend(&self) -> &Arc<dyn DeviceBackend> {
+        &self.inner.backend
+    }
+
     /// Static facts.
     pub fn info(&self) -> &DeviceInfo {
         self.inner.backend.info()

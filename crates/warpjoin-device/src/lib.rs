@@ -19,6 +19,7 @@ mod cuda;
 mod device;
 mod error;
 mod event;
+mod faults;
 mod kernel;
 mod memory;
 mod modules;
@@ -32,6 +33,7 @@ pub use cuda::{CudaOptions, CudaStatus, compile_for_architecture, cuda_status, o
 pub use device::{Device, DeviceInfo, DeviceKind, Link};
 pub use error::{DeviceError, Result};
 pub use event::Event;
+pub use faults::{CallKind, Fault, FaultPlan, with_faults};
 pub use kernel::{Arg, Kernel, Launch, Module, ModuleSource};
 pub use memory::MemoryPool;
 pub use sim::{SimOptions, open_simulated};

@@ -296,6 +296,8 @@ impl Query<'_> {
         let Mode::Run(facts) = &self.mode else { return Err(Error::internal("a dry run of a dry run")) };
         let facts = facts.iter().copied().collect();
         let mut dry = Query::new(self.session, self.inputs, self.options, self.plan)?;
+        // Nothing runs on its streams.
+        std::mem::take(&mut dry.last_wait).leave();
         dry.mode = Mode::Dry(DryRun { facts, expects_few, ..DryRun::default() });
         dry.shared = self.found();
         // Where it ends early, what it found until then is still right.
