@@ -10,6 +10,7 @@
 //!
 //! Architecture invariant: all `unsafe` code of the workspace is in this crate.
 
+mod abort;
 mod backend;
 mod buffer;
 mod cache;
@@ -26,6 +27,7 @@ mod modules;
 mod sim;
 mod stream;
 
+pub use abort::{Abort, AbortGuard};
 pub use buffer::Buffer;
 pub use cache::KernelCache;
 pub use cause::Cause;

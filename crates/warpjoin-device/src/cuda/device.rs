@@ -124,6 +124,10 @@ impl DeviceBackend for CudaDevice {
         peer.shared.pool.grant(from)
     }
 
+    fn write_word(&self, address: u64, value: u64) -> Result<()> {
+        self.shared.write_word(address, value)
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

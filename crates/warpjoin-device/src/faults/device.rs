@@ -53,6 +53,10 @@ impl DeviceBackend for FaultyDevice {
         self.inner.open_peer_access(&*peer.inner)
     }
 
+    fn write_word(&self, address: u64, value: u64) -> Result<()> {
+        self.inner.write_word(address, value)
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -226,7 +226,8 @@ impl Query<'_> {
             for device in devices {
                 let begun = Instant::now();
                 let was_missing = !device.is_compiled(module);
-                kernels.push(device.compile(module)?.kernel(entry)?);
+                let compiled = device.compile_unless(module, Some(&self.options.cancel))?;
+                kernels.push(compiled.kernel(entry)?);
                 if was_missing {
                     note(module, begun, "waited for");
                 }

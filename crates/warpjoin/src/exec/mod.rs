@@ -82,7 +82,7 @@ pub struct QueryOutput {
 }
 
 /// Runs `plan` on all devices of `session`, and fetches the result. Blocks; [`ExecOptions::cancel`]
-/// stops it at the next launch. `inputs` are the tables of the plan's `Input` nodes, by index; all
+/// stops it. `inputs` are the tables of the plan's `Input` nodes, by index; all
 /// tables belong to `session`.
 ///
 /// # Errors

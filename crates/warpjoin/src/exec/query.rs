@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use warpjoin_device::{Buffer, Event, ModuleSource, Stream};
+use warpjoin_device::{Abort, Buffer, Event, ModuleSource, Stream};
 
 use super::compile::{Fact, Mode};
 use super::launch::UploadedColumn;
@@ -34,6 +34,8 @@ pub(crate) struct Query<'a> {
     pub last_wait: Waits,
     pub session: &'a Arc<Session>,
     pub streams: Vec<Stream>,
+    /// Ends kernels that run, when the query is cancelled.
+    pub abort: Abort,
     pub plan: &'a Plan,
     pub inputs: &'a [Arc<Table>],
     pub options: &'a ExecOptions,
@@ -83,6 +85,7 @@ impl<'a> Query<'a> {
             last_wait: Waits::of(&streams),
             session,
             streams,
+            abort: Abort::new(&options.cancel),
             plan,
             inputs,
             options,
