@@ -14,7 +14,6 @@ mod abort;
 mod backend;
 mod buffer;
 mod cache;
-mod cache_size;
 mod cause;
 mod cuda;
 mod device;

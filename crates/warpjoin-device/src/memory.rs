@@ -62,7 +62,7 @@ impl MemoryPool {
 
     /// As [`Self::try_charge`]; given back on drop, unless it is kept: on every path, a panic of a backend included.
     pub(crate) fn charge(&self, bytes: u64) -> Option<Charge<'_>> {
-        self.try_charge(bytes).then_some(Charge { memory: self, bytes })
+        self.try_charge(bytes).then(|| Charge { memory: self, bytes })
     }
 
     pub(crate) fn release(&self, bytes: u64) {

@@ -227,12 +227,12 @@ mod tests {
     fn who_gives_up_waits_for_nobody() {
         let (modules, cancel) = (Modules::default(), AtomicBool::new(false));
         let (begun, has_begun) = mpsc::channel();
-        let (end, may_end) = mpsc::channel();
+        let end = Barrier::new(2);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let compile = || {
                     begun.send(()).unwrap();
-                    may_end.recv().unwrap();
+                    end.wait();
                     Ok(module())
                 };
                 assert!(modules.get_or_compile(&source(), None, compile).is_ok());
@@ -241,7 +241,7 @@ mod tests {
             let waits = scope.spawn(|| modules.get_or_compile(&source(), Some(&cancel), || panic!("not by this one")));
             cancel.store(true, Ordering::Relaxed);
             assert!(matches!(waits.join().unwrap().map(|_| ()), Err(DeviceError::Cancelled)));
-            end.send(()).unwrap();
+            end.wait();
         });
         assert!(modules.get_or_compile(&source(), Some(&cancel), || panic!("it is there")).is_ok());
     }
