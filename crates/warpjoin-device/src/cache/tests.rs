@@ -273,15 +273,27 @@ mod of_others {
     }
 }
 
+/// A process that ends with the test, however that ends.
+#[cfg(unix)]
+struct Writer(std::process::Child);
+
+#[cfg(unix)]
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Runs a test of this binary in a process of its own, with a folder.
 #[cfg(unix)]
-fn child(test: &str, dir: &Path) -> std::process::Child {
-    std::process::Command::new(std::env::current_exe().unwrap())
+fn child(test: &str, dir: &Path) -> Writer {
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])
         .env("WARPJOIN_TEST_CACHE_CHILD", dir)
         .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap()
+        .spawn();
+    Writer(child.unwrap())
 }
 
 /// Stores entries again and again, if this is such a process.
@@ -305,15 +317,14 @@ fn a_writer_that_is_killed_leaves_whole_entries() {
     }
     let dir = tempfile::tempdir().unwrap();
     for round in 0..8 {
-        let mut writer = child(NAME, dir.path());
+        let writer = child(NAME, dir.path());
         let begun = std::time::Instant::now();
         // At work: it has stored something, or will have in the rounds to come.
         while round == 0 && check_entries(dir.path()) < 4 {
             assert!(begun.elapsed().as_secs() < 60, "no entries");
         }
         std::thread::sleep(std::time::Duration::from_millis(20 + 7 * round));
-        writer.kill().unwrap();
-        writer.wait().unwrap();
+        drop(writer);
         assert_eq!(check_entries(dir.path()), 4);
     }
 }
@@ -327,10 +338,10 @@ fn processes_share_a_folder() {
     }
     let dir = tempfile::tempdir().unwrap();
     let mut writers = [child(NAME, dir.path()), child(NAME, dir.path())];
-    while writers.iter_mut().any(|writer| writer.try_wait().unwrap().is_none()) {
+    while writers.iter_mut().any(|writer| writer.0.try_wait().unwrap().is_none()) {
         check_entries(dir.path());
     }
-    assert!(writers.iter_mut().all(|writer| writer.wait().unwrap().success()));
+    assert!(writers.iter_mut().all(|writer| writer.0.wait().unwrap().success()));
     assert_eq!(check_entries(dir.path()), 4);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "no temporary file stays");
 }
