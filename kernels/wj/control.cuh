@@ -1,6 +1,6 @@
 // The control block of a kernel: WJ_CONTROL_WORDS words of device memory, zeroed before a launch
-// and read by the host after it. Word 0 holds status bits; what the others count is said by each
-// kernel.
+// and read by the host after it. Word 0 holds status bits, which the host may set too while the kernel
+// runs, to end it; what the others count is said by each kernel.
 #pragma once
 #include "wj/warp.cuh"
 
@@ -13,6 +13,14 @@ WJ_DEVICE void raise_status(u64* control, u64 bit) {
 WJ_DEVICE bool is_aborted(const u64* control) {
     return __any_sync(0xffffffffu, (load_relaxed(&control[WJ_CONTROL_STATUS]) & WJ_STATUS_ABORT) != 0);
 }
+
+// The same for a block. All threads of the block call it.
+WJ_DEVICE bool is_block_aborted(const u64* control) {
+    return __syncthreads_or((load_relaxed(&control[WJ_CONTROL_STATUS]) & WJ_STATUS_ABORT) != 0) != 0;
+}
+
+// Turns of a loop over matches in which a warp looks once whether the launch can still succeed.
+#define WJ_MATCH_TURNS 1024
 
 // Reserves one place an active lane in an output that `counter` counts, with one atomic a warp.
 // All lanes of the warp call it.

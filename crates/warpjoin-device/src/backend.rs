@@ -26,6 +26,9 @@ pub(crate) trait DeviceBackend: Send + Sync {
     /// Lets kernels and copies of this device reach the memory of `peer`, a device of the same
     /// kind. Opening twice is no error.
     fn open_peer_access(&self, peer: &dyn DeviceBackend) -> Result<()>;
+    /// Sets 8 aligned bytes of a live buffer to `value`, or at least the bits that are 1, at once: beside the work of all
+    /// streams, kernels that run included. Returns when it is done.
+    fn write_word(&self, address: u64, value: u64) -> Result<()>;
     /// For downcasting a peer to its own kind.
     fn as_any(&self) -> &dyn Any;
 }

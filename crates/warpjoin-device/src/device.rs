@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::DeviceBackend;
@@ -88,6 +89,11 @@ impl Device {
         Self { inner: Arc::new(DeviceInner { backend, memory, modules: Modules::default(), peers: Mutex::default() }) }
     }
 
+    /// For decorators.
+    pub(crate) fn backend(&self) -> &Arc<dyn DeviceBackend> {
+        &self.inner.backend
+    }
+
     /// Static facts.
     pub fn info(&self) -> &DeviceInfo {
         self.inner.backend.info()
@@ -117,7 +123,16 @@ impl Device {
     /// # Errors
     /// When there is no compiler, or it does not accept the source.
     pub fn compile(&self, source: &ModuleSource) -> Result<Module> {
-        self.inner.modules.get_or_compile(source, || {
+        self.compile_unless(source, None)
+    }
+
+    /// As [`Self::compile`], unless `cancel` is set before the module is there. What has begun is not interrupted, and nobody
+    /// waits for it but the thread that began.
+    ///
+    /// # Errors
+    /// As [`Self::compile`], and [`DeviceError::Cancelled`].
+    pub fn compile_unless(&self, source: &ModuleSource, cancel: Option<&AtomicBool>) -> Result<Module> {
+        self.inner.modules.get_or_compile(source, cancel, || {
             let handles = self.inner.backend.compile(source)?;
             if handles.len() != source.entries.len() {
                 return Err(DeviceError::Invalid(format!("{}: {} entries compiled", source.name, handles.len())));

@@ -142,6 +142,9 @@ pub enum DeviceError {
         /// The kernel, and what it did.
         reason: String,
     },
+    /// Nobody wants the result any more.
+    #[error("cancelled")]
+    Cancelled,
     /// A file of the kernel cache or a scratch file could not be used.
     #[error("{path}: {reason}")]
     File {
@@ -172,6 +175,7 @@ impl DeviceError {
             Self::DeviceLost { .. } => Cause::DeviceLost,
             Self::Kernel { .. } => Cause::Kernel,
             Self::File { .. } => Cause::File,
+            Self::Cancelled => Cause::Cancelled,
             Self::NoPeerAccess { .. } | Self::Invalid(_) => Cause::Internal,
         }
     }

@@ -10,21 +10,23 @@
 //!
 //! Architecture invariant: all `unsafe` code of the workspace is in this crate.
 
+mod abort;
 mod backend;
 mod buffer;
 mod cache;
-mod cache_size;
 mod cause;
 mod cuda;
 mod device;
 mod error;
 mod event;
+mod faults;
 mod kernel;
 mod memory;
 mod modules;
 mod sim;
 mod stream;
 
+pub use abort::{Abort, AbortGuard};
 pub use buffer::Buffer;
 pub use cache::KernelCache;
 pub use cause::Cause;
@@ -32,6 +34,7 @@ pub use cuda::{CudaOptions, CudaStatus, compile_for_architecture, cuda_status, o
 pub use device::{Device, DeviceInfo, DeviceKind, Link};
 pub use error::{DeviceError, Result};
 pub use event::Event;
+pub use faults::{CallKind, Fault, FaultPlan, with_faults};
 pub use kernel::{Arg, Kernel, Launch, Module, ModuleSource};
 pub use memory::MemoryPool;
 pub use sim::{SimOptions, open_simulated};

@@ -60,7 +60,31 @@ impl MemoryPool {
         }
     }
 
+    /// As [`Self::try_charge`]; given back on drop, unless it is kept: on every path, a panic of a backend included.
+    pub(crate) fn charge(&self, bytes: u64) -> Option<Charge<'_>> {
+        self.try_charge(bytes).then(|| Charge { memory: self, bytes })
+    }
+
     pub(crate) fn release(&self, bytes: u64) {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that are charged and not allocated yet.
+pub(crate) struct Charge<'a> {
+    memory: &'a MemoryPool,
+    bytes: u64,
+}
+
+impl Charge<'_> {
+    /// They are allocated: whoever frees them releases them.
+    pub(crate) fn keep(mut self) {
+        self.bytes = 0;
+    }
+}
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        self.memory.release(self.bytes);
     }
 }

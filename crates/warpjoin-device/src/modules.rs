@@ -1,13 +1,18 @@
 //! The compiled modules of a device. Owns who compiles what, and which stay in memory; must not know how.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use crate::{Module, ModuleSource, Result};
+use crate::{DeviceError, Module, ModuleSource, Result};
 
 /// Modules that stay in memory. A process may run any number of queries, and each module takes memory of its device, and
 /// address space.
 const MODULES_MAX: usize = 1024;
+
+/// How often somebody who waits looks whether that is still wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Modules in memory, and those that a thread is about to put there.
 #[derive(Default)]
@@ -65,18 +70,22 @@ impl States {
 
 impl Modules {
     /// The module, from memory or of `compile`. Where another thread compiles it, this one waits; if that fails, this one
-    /// tries by itself, and so has the message.
+    /// tries by itself, and so has the message. Once `cancel` is set, nothing is waited for or begun.
     pub(crate) fn get_or_compile(
         &self,
         source: &ModuleSource,
+        cancel: Option<&AtomicBool>,
         compile: impl FnOnce() -> Result<Module>,
     ) -> Result<Module> {
+        let is_cancelled = || cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
         let mut states = self.locked();
         loop {
             match states.used(source) {
                 Some(State::Ready { module, .. }) => return Ok(module.clone()),
+                _ if is_cancelled() => return Err(DeviceError::Cancelled),
                 Some(State::UnderWay) => {
-                    states = self.ended.wait(states).unwrap_or_else(PoisonError::into_inner);
+                    let waited = self.ended.wait_timeout(states, LOOK_EVERY);
+                    states = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
                 None => break,
             }
@@ -145,11 +154,10 @@ impl Drop for Claim<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
     use std::sync::{Barrier, mpsc};
 
     use super::*;
-    use crate::DeviceError;
 
     fn source() -> ModuleSource {
         ModuleSource { name: "m".into(), text: "t".into(), entries: vec![], defines: vec![] }
@@ -171,7 +179,7 @@ mod tests {
                         std::thread::sleep(std::time::Duration::from_millis(20));
                         Ok(module())
                     };
-                    modules.get_or_compile(&source(), compile).map(|_| ()).unwrap();
+                    modules.get_or_compile(&source(), None, compile).map(|_| ()).unwrap();
                 });
             }
         });
@@ -182,7 +190,7 @@ mod tests {
     fn what_was_not_used_for_long_goes() {
         let modules = Modules::default();
         let source = |number: usize| ModuleSource { text: number.to_string(), ..source() };
-        let compile = |number: usize| drop(modules.get_or_compile(&source(number), || Ok(module())).unwrap());
+        let compile = |number: usize| drop(modules.get_or_compile(&source(number), None, || Ok(module())).unwrap());
         for number in 0..MODULES_MAX {
             compile(number);
         }
@@ -206,22 +214,45 @@ mod tests {
                     std::thread::sleep(std::time::Duration::from_millis(20));
                     Err(DeviceError::NoNvrtc)
                 };
-                assert!(modules.get_or_compile(&source(), failing).is_err());
+                assert!(modules.get_or_compile(&source(), None, failing).is_err());
             });
             has_begun.recv().unwrap();
             assert!(!modules.has(&source()));
-            assert!(modules.get_or_compile(&source(), || Ok(module())).is_ok());
+            assert!(modules.get_or_compile(&source(), None, || Ok(module())).is_ok());
         });
         assert!(modules.has(&source()));
+    }
+
+    #[test]
+    fn who_gives_up_waits_for_nobody() {
+        let (modules, cancel) = (Modules::default(), AtomicBool::new(false));
+        let (begun, has_begun) = mpsc::channel();
+        let end = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let compile = || {
+                    begun.send(()).unwrap();
+                    end.wait();
+                    Ok(module())
+                };
+                assert!(modules.get_or_compile(&source(), None, compile).is_ok());
+            });
+            has_begun.recv().unwrap();
+            let waits = scope.spawn(|| modules.get_or_compile(&source(), Some(&cancel), || panic!("not by this one")));
+            cancel.store(true, Ordering::Relaxed);
+            assert!(matches!(waits.join().unwrap().map(|_| ()), Err(DeviceError::Cancelled)));
+            end.wait();
+        });
+        assert!(modules.get_or_compile(&source(), Some(&cancel), || panic!("it is there")).is_ok());
     }
 
     #[test]
     fn a_panic_leaves_nobody_waiting() {
         let modules = Modules::default();
         let panicking = std::panic::AssertUnwindSafe(|| {
-            let _ = modules.get_or_compile(&source(), || panic!("for the test"));
+            let _ = modules.get_or_compile(&source(), None, || panic!("for the test"));
         });
         assert!(std::panic::catch_unwind(panicking).is_err());
-        assert!(modules.get_or_compile(&source(), || Ok(module())).is_ok());
+        assert!(modules.get_or_compile(&source(), None, || Ok(module())).is_ok());
     }
 }

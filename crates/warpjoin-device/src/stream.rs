@@ -50,16 +50,10 @@ impl Stream {
             free_bytes: memory.free_bytes(),
             limit_bytes: memory.limit_bytes(),
         };
-        if !memory.try_charge(bytes) {
-            return Err(out_of_memory());
-        }
-        match allocate(&*self.backend) {
-            Ok(address) => Ok(Buffer::new(self.clone(), address, bytes)),
-            Err(error) => {
-                memory.release(bytes);
-                Err(error.unwrap_or_else(out_of_memory))
-            }
-        }
+        let charge = memory.charge(bytes).ok_or_else(out_of_memory)?;
+        let address = allocate(&*self.backend).map_err(|error| error.unwrap_or_else(out_of_memory))?;
+        charge.keep();
+        Ok(Buffer::new(self.clone(), address, bytes))
     }
 
     /// Allocates a buffer and fills it with `bytes` from the host.

@@ -323,7 +323,10 @@ fn modules_come_from_the_disk_and_bad_ones_are_compiled_again() {
     let image = compile_for_architecture(&source(), other).expect("compiles");
     let mut wrong = whole[..8].to_vec();
     wrong.extend((image.len() as u64).to_le_bytes());
-    wrong.extend(Sha256::digest(&image));
+    let path = file();
+    let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+    let hashed = [&(name.len() as u64).to_le_bytes()[..], name.as_bytes(), &image].concat();
+    wrong.extend(Sha256::digest(hashed));
     wrong.extend(&image);
     for content in [wrong, whole[..whole.len() / 2].to_vec(), Vec::new()] {
         std::fs::write(file(), &content).expect("write");

@@ -15,7 +15,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// A device failed: no memory, no driver, a kernel that does not compile.
     #[error(transparent)]
-    Device(#[from] DeviceError),
+    Device(DeviceError),
     /// The devices can't do this; the CPU can.
     #[error("not supported on the device: {0}")]
     Unsupported(Reason),
@@ -128,6 +128,15 @@ impl fmt::Display for Reason {
             Self::Node(what) => write!(f, "operator {what}"),
             Self::Limit(what) => write!(f, "limit: {what}"),
             Self::NoDevice(why) => write!(f, "no device is used: {why}"),
+        }
+    }
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::Cancelled => Self::Cancelled,
+            error => Self::Device(error),
         }
     }
 }

@@ -20,6 +20,7 @@ pub mod plan;
 mod session;
 mod string_test;
 mod table;
+mod waits;
 pub mod window;
 
 pub use error::{Error, Reason, Result};

@@ -8,6 +8,7 @@ mod sample;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
@@ -64,6 +65,8 @@ pub struct ShardColumn {
 const SHARD_ALIGNMENT_ROWS: u64 = 64;
 const BUFFER_ALIGNMENT_BYTES: u64 = 16;
 const OFFSET_BYTES: usize = size_of::<u64>();
+/// Bytes that are uploaded without looking whether the upload is cancelled.
+const UPLOAD_BYTES: usize = 256 << 20;
 /// Rows of a column that a download holds on the host beside the result.
 const DOWNLOAD_ROWS: usize = 1 << 20;
 
@@ -258,13 +261,14 @@ pub struct TableBuilder {
     session: Arc<Session>,
     schema: SchemaRef,
     encoder: TableEncoder,
+    cancel: Option<Arc<AtomicBool>>,
 }
 
 impl TableBuilder {
     /// A builder of a table of this schema, on the devices of `session`.
     pub fn new(session: &Arc<Session>, schema: SchemaRef) -> Self {
         let encoder = TableEncoder::new(schema.clone(), StringEncoding::default());
-        Self { session: session.clone(), schema, encoder }
+        Self { session: session.clone(), schema, encoder, cancel: None }
     }
 
     /// Chooses how string columns are stored. Call it before the first [`Self::push`]: it starts anew.
@@ -274,11 +278,19 @@ impl TableBuilder {
         self
     }
 
+    /// Once the flag is set, [`Self::push`] and [`Self::finish`] end with [`Error::Cancelled`].
+    #[must_use]
+    pub fn with_cancel(mut self, cancel: Arc<AtomicBool>) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+
     /// Takes the rows of a batch (rows x columns of the schema), after those taken before.
     ///
     /// # Errors
     /// As [`TableEncoder::push`].
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        check_cancelled(self.cancel.as_deref())?;
         self.encoder.push(batch)
     }
 
@@ -288,6 +300,8 @@ impl TableBuilder {
     /// As [`Self::push`], and when a device has too little memory.
     pub fn finish(self) -> Result<Table> {
         let streams = self.session.load_streams();
+        let cancel = self.cancel.as_deref();
+        check_cancelled(cancel)?;
         let rows = self.encoder.rows();
         let mut shards = cut(rows, streams.len());
         let (mut column_types, mut statistics, mut sample) = (vec![], vec![], TableSample::default());
@@ -296,7 +310,8 @@ impl TableBuilder {
             sample.push(&column);
             // From one thread, so that a simulation with a seed does the same each time.
             for (shard, stream) in shards.iter_mut().zip(streams) {
-                let uploaded = upload_column(stream, &column, shard)?;
+                check_cancelled(cancel)?;
+                let uploaded = upload_column(stream, &column, shard, cancel)?;
                 shard.columns.push(uploaded);
             }
             column_types.push(column.column_type);
@@ -334,33 +349,46 @@ fn cut(rows: u64, devices: usize) -> Vec<Shard> {
         .collect()
 }
 
-fn upload_column(stream: &Stream, column: &EncodedColumn, shard: &Shard) -> Result<ShardColumn> {
+fn check_cancelled(cancel: Option<&AtomicBool>) -> Result<()> {
+    if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) { Err(Error::Cancelled) } else { Ok(()) }
+}
+
+fn upload_column(
+    stream: &Stream,
+    column: &EncodedColumn,
+    shard: &Shard,
+    cancel: Option<&AtomicBool>,
+) -> Result<ShardColumn> {
+    let upload = |bytes: &[u8]| upload(stream, bytes, cancel);
     let (first, rows) = (shard.first_row as usize, shard.rows as usize);
     if rows == 0 {
         return Ok(ShardColumn { values: None, offsets: None, validity: None });
     }
-    let validity = column.validity.as_ref().map(|bits| upload(stream, &bits[first / 8..(first + rows).div_ceil(8)]));
+    let validity = column.validity.as_ref().map(|bits| upload(&bits[first / 8..(first + rows).div_ceil(8)]));
     let (values, offsets) = match &column.offsets {
         Some(offsets) => {
             let mut offsets = offsets[first * OFFSET_BYTES..(first + rows + 1) * OFFSET_BYTES].to_vec();
             let (start, end) = rebase_offsets(&mut offsets);
-            (Some(upload(stream, &column.values[start..end])?), Some(upload(stream, &offsets)?))
+            (Some(upload(&column.values[start..end])?), Some(upload(&offsets)?))
         }
         None => {
             let width = column.column_type.layout().width_bytes as usize;
             let bytes = &column.values[first * width..(first + rows) * width];
-            ((width > 0).then(|| upload(stream, bytes)).transpose()?, None)
+            ((width > 0).then(|| upload(bytes)).transpose()?, None)
         }
     };
     Ok(ShardColumn { values, offsets, validity: validity.transpose()? })
 }
 
 /// Uploads bytes, filled up with 0.
-fn upload(stream: &Stream, bytes: &[u8]) -> Result<Buffer> {
+fn upload(stream: &Stream, bytes: &[u8], cancel: Option<&AtomicBool>) -> Result<Buffer> {
     let filled = bytes.len() as u64;
     let padded = filled.next_multiple_of(BUFFER_ALIGNMENT_BYTES).max(BUFFER_ALIGNMENT_BYTES);
     let buffer = stream.alloc(padded)?;
-    stream.write(&buffer, 0, bytes)?;
+    for (number, piece) in bytes.chunks(UPLOAD_BYTES).enumerate() {
+        check_cancelled(cancel)?;
+        stream.write(&buffer, (number * UPLOAD_BYTES) as u64, piece)?;
+    }
     stream.fill(&buffer, filled, padded - filled, 0)?;
     Ok(buffer)
 }

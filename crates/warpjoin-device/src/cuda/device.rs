@@ -38,28 +38,15 @@ impl CudaDevice {
         Ok(Self { info, shared: Arc::new(Shared::new(context)?), nvrtc, target, cache })
     }
 
-    /// A module of the disk cache, if it is there and the driver takes it.
-    fn load_cached(&self, source: &ModuleSource, key: &str) -> Option<Vec<CudaKernel>> {
-        let image = self.cache.load(key, self.target.extension())?;
-        match module::load(&self.shared.context, &image, &source.entries) {
-            Ok(kernels) => Some(kernels),
-            Err(error) => {
-                log::warn!("kernel cache: {}: {error}; compiled again", source.name);
-                self.cache.remove(key, self.target.extension());
-                None
-            }
-        }
-    }
-
     fn load(&self, source: &ModuleSource) -> Result<Vec<CudaKernel>> {
-        let key = self.nvrtc.key(source, self.target);
-        if let Some(kernels) = self.load_cached(source, &key) {
+        let (key, extension) = (self.nvrtc.key(source, self.target), self.target.extension());
+        let load = |image: &[u8]| module::load(&self.shared.context, image, &source.entries);
+        if let Some(kernels) = self.cache.load_with(&key, extension, load)? {
             return Ok(kernels);
         }
         let image = self.nvrtc.compile(source, self.target)?;
-        let kernels =
-            module::load(&self.shared.context, &image, &source.entries).map_err(|error| self.with_versions(error))?;
-        self.cache.store(&key, self.target.extension(), &image);
+        let kernels = load(&image).map_err(|error| self.with_versions(error))?;
+        self.cache.store(&key, extension, &image);
         Ok(kernels)
     }
 
@@ -122,6 +109,10 @@ impl DeviceBackend for CudaDevice {
             result => from.check("cuCtxEnablePeerAccess", result)?,
         }
         peer.shared.pool.grant(from)
+    }
+
+    fn write_word(&self, address: u64, value: u64) -> Result<()> {
+        self.shared.write_word(address, value)
     }
 
     fn as_any(&self) -> &dyn Any {

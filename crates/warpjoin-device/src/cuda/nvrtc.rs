@@ -5,7 +5,7 @@
 
 use std::ffi::c_int;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use cudarc::nvrtc::sys::{self, nvrtcResult};
@@ -28,6 +28,8 @@ const OPTIONS: [&str; 4] = ["--std=c++17", "--device-int128", "--fmad=false", "-
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     version: (c_int, c_int),
+    /// Tells builds of one version apart.
+    build: String,
     /// Architectures that it compiles for, ascending: 90 is `sm_90`.
     known: Vec<u32>,
 }
@@ -85,7 +87,8 @@ impl Nvrtc {
             return Err(DeviceError::Driver { device: "nvrtc".into(), call: "nvrtcVersion", reason });
         }
         let known = known_architectures()?;
-        Ok(READY.get_or_init(|| Self { version: (major, minor), known }))
+        let build = build_of((major, minor), Self::path().as_deref());
+        Ok(READY.get_or_init(|| Self { version: (major, minor), build, known }))
     }
 
     /// Such as `13.0`.
@@ -139,8 +142,8 @@ impl Nvrtc {
     pub(super) fn key(&self, source: &ModuleSource, target: Target) -> String {
         static HEADERS_KEY: OnceLock<String> = OnceLock::new();
         let headers = HEADERS_KEY.get_or_init(|| KernelCache::key_of_files(HEADERS));
-        let (version, options) = (self.version(), options(source, target));
-        let mut parts = vec!["cuda", &version, &source.name, &source.text, headers, "options"];
+        let options = options(source, target);
+        let mut parts = vec!["cuda", &self.build, &source.name, &source.text, headers, "options"];
         parts.extend(options.iter().map(String::as_str));
         parts.push("entries");
         parts.extend(source.entries.iter().map(String::as_str));
@@ -210,6 +213,14 @@ fn copies() -> Result<&'static Copies> {
     Ok(COPIES.get_or_init(|| Copies::for_cores(library)))
 }
 
+/// The library tells its major and minor version only. Its file is named after the whole version in a toolkit, and not in a
+/// Python wheel; builds differ in length.
+fn build_of((major, minor): (c_int, c_int), file: Option<&Path>) -> String {
+    let name = file.and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let bytes = file.and_then(|file| std::fs::metadata(file).ok()).map_or(0, |metadata| metadata.len());
+    format!("{major}.{minor} {name} {bytes}")
+}
+
 fn known_architectures() -> Result<Vec<u32>> {
     let mut count: c_int = 0;
     // SAFETY: the library is present; `count` outlives the call.
@@ -244,7 +255,7 @@ mod tests {
     use super::*;
 
     fn nvrtc() -> Nvrtc {
-        Nvrtc { version: (13, 0), known: vec![75, 80, 90, 100, 103, 120] }
+        Nvrtc { version: (13, 0), build: build_of((13, 0), None), known: vec![75, 80, 90, 100, 103, 120] }
     }
 
     fn source() -> ModuleSource {
@@ -301,6 +312,15 @@ mod tests {
         }
         assert_ne!(key, nvrtc().key(&source(), Target::Cubin(80)));
         assert_ne!(key, nvrtc().key(&source(), Target::Ptx(90)));
-        assert_ne!(key, Nvrtc { version: (13, 1), ..nvrtc() }.key(&source(), Target::Cubin(90)));
+        let built = |build: String| Nvrtc { build, ..nvrtc() }.key(&source(), Target::Cubin(90));
+        assert_ne!(key, built(build_of((13, 1), None)));
+        let dir = tempfile::tempdir().unwrap();
+        let [one, other] = ["libnvrtc.so.13.0.48", "libnvrtc.so.13.0.88"].map(|name| dir.path().join(name));
+        std::fs::write(&one, [0; 10]).unwrap();
+        std::fs::write(&other, [0; 10]).unwrap();
+        let of_one = built(build_of((13, 0), Some(&one)));
+        assert_ne!(of_one, built(build_of((13, 0), Some(&other))), "another name");
+        std::fs::write(&one, [0; 11]).unwrap();
+        assert_ne!(of_one, built(build_of((13, 0), Some(&one))), "another length");
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Shared {
     pub(super) staging: Staging,
     pub(super) events: Arc<Events>,
     idle: Mutex<Vec<Lane>>,
+    /// For [`Self::write_word`]: never behind other work, so made when the device is opened.
+    beside: Mutex<BesideStream>,
     scratches: Mutex<Scratches>,
     pub(super) context: Arc<Context>,
 }
@@ -52,7 +54,13 @@ struct Scratches {
     free: Vec<Scratch>,
 }
 
+/// A stream that only writes words, each of which is waited for.
+#[derive(Debug)]
+struct BesideStream(CUstream);
+
 // SAFETY: a stream handle may be used by any number of threads; the driver locks.
+unsafe impl Send for BesideStream {}
+// SAFETY: as above.
 unsafe impl Send for Lane {}
 // SAFETY: as above; the rest is behind locks.
 unsafe impl Sync for Lane {}
@@ -63,7 +71,21 @@ impl Shared {
     pub(super) fn new(context: Arc<Context>) -> Result<Self> {
         let (pool, staging) = (Pool::new(context.clone())?, Staging::new(context.clone()));
         let events = Arc::new(Events::new(context.clone()));
-        Ok(Self { pool, staging, events, idle: Mutex::default(), scratches: Mutex::default(), context })
+        let beside = Mutex::new(BesideStream(create_stream(&context)?));
+        Ok(Self { pool, staging, events, idle: Mutex::default(), beside, scratches: Mutex::default(), context })
+    }
+
+    /// Writes 8 bytes of a live buffer while kernels run: a copy of this size goes with the command, and needs no
+    /// multiprocessor.
+    pub(super) fn write_word(&self, address: u64, value: u64) -> Result<()> {
+        let beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        self.context.make_current()?;
+        // SAFETY: the front end promises a live buffer; `value` outlives the wait below.
+        let copied = unsafe { sys::cuMemcpyHtoDAsync_v2(address, (&raw const value).cast(), 8, beside.0) };
+        // SAFETY: the stream lives as long as `self`.
+        let waited = unsafe { sys::cuStreamSynchronize(beside.0) };
+        self.context.check("cuMemcpyHtoDAsync", copied)?;
+        self.context.check("cuStreamSynchronize", waited)
     }
 
     /// An idle stream, or a new one, that does not synchronise with the null stream.
@@ -71,12 +93,7 @@ impl Shared {
         if let Some(lane) = self.idle().pop() {
             return Ok(lane);
         }
-        self.context.make_current()?;
-        let mut raw: CUstream = std::ptr::null_mut();
-        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: the context is current; `raw` outlives the call; `release` destroys once.
-        self.context.check("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut raw, flags) })?;
-        Ok(Lane { raw, blocks: Mutex::default(), scratch: Mutex::default() })
+        Ok(Lane { raw: create_stream(&self.context)?, blocks: Mutex::default(), scratch: Mutex::default() })
     }
 
     /// Pinned memory for a stream, if some is left.
@@ -145,6 +162,11 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let idle = std::mem::take(&mut *self.idle());
         idle.into_iter().for_each(|lane| self.release(lane));
+        if self.context.make_current().is_ok() {
+            let beside = self.beside.get_mut().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: made once in `new`; all its work was waited for.
+            self.context.note("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(beside.0) });
+        }
         let scratches = std::mem::take(&mut *self.scratches.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(Scratch(memory)) = scratches.memory
             && self.context.make_current().is_ok()
@@ -153,4 +175,14 @@ impl Drop for Shared {
             self.context.note("cuMemFreeHost", unsafe { sys::cuMemFreeHost(memory.cast()) });
         }
     }
+}
+
+/// A stream that does not synchronise with the null stream. Whoever asks for it destroys it, once.
+fn create_stream(context: &Context) -> Result<CUstream> {
+    context.make_current()?;
+    let mut raw: CUstream = std::ptr::null_mut();
+    let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+    // SAFETY: the context is current; `raw` outlives the call.
+    context.check("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut raw, flags) })?;
+    Ok(raw)
 }

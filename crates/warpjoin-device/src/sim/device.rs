@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::memory;
 use super::options::SimOptions;
 use super::simulation::Simulation;
 use super::stream::SimStream;
@@ -67,6 +68,11 @@ impl DeviceBackend for SimDevice {
                 to: "a device of another simulation".into(),
             }),
         }
+    }
+
+    fn write_word(&self, address: u64, value: u64) -> Result<()> {
+        memory::set_bits(address, value);
+        Ok(())
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -45,11 +45,7 @@ impl LibrarySource<'_> {
         if let Some(library) = loaded().as_ref().and_then(|map| map.get(&key)) {
             return Ok(library.clone());
         }
-        let cached = cache.load(&key, EXTENSION).and_then(|bytes| {
-            // One of another machine, say: compile anew.
-            open(&bytes).inspect_err(|error| log::warn!("cached kernel {}: {error}", self.name)).ok()
-        });
-        let library = match cached {
+        let library = match cache.load_with(&key, EXTENSION, open)? {
             Some(library) => library,
             None => {
                 let bytes = toolchain.compile(self.name, self.text, self.defines, self.purpose)?;
@@ -85,7 +81,8 @@ fn open(bytes: &[u8]) -> Result<Library> {
     // SAFETY: the library was compiled from the sources of this workspace, or was stored by such a
     // compilation and is whole by its checksum; it has no initialisers but the compiler's own.
     unsafe { Library::open(Some(&*path), RTLD_NOW | RTLD_LOCAL) }
-        .map_err(|error| DeviceError::File { path: path.to_path_buf(), reason: error.to_string() })
+        // One of another machine, say.
+        .map_err(|error| DeviceError::BadImage { device: "sim".into(), call: "dlopen", reason: error.to_string() })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! where each ends.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Alignment of every allocation, as CUDA's.
 const ALIGN_BYTES: usize = 256;
@@ -40,6 +41,13 @@ pub(super) unsafe fn free(address: u64, bytes: u64) {
 /// The pointer to an address that [`allocate`] gave, or to a byte behind it.
 pub(super) fn pointer(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// Sets the bits of `value` in 8 bytes that a kernel may be using.
+pub(super) fn set_bits(address: u64, value: u64) {
+    // SAFETY: the front end promises 8 aligned bytes of a live buffer, whose owner waits for this call. Kernels access a
+    // word that may be set meanwhile by atomics and volatile loads only.
+    unsafe { AtomicU64::from_ptr(pointer(address).cast()) }.fetch_or(value, Ordering::Relaxed);
 }
 
 fn layout(bytes: u64) -> Option<Layout> {

@@ -40,8 +40,10 @@ pub(crate) mod status {
     pub(crate) const CAST: u64 = 16;
     /// A group table has little room left: blocks stop, and go on when it was made larger.
     pub(crate) const GROW: u64 = 32;
+    /// Nobody wants the result any more. Set by the host, while the kernel runs.
+    pub(crate) const CANCELLED: u64 = 64;
     /// After these bits the rest of the launch is in vain.
-    pub(crate) const ABORT: u64 = FULL | DUPLICATE | OVERFLOW | DIVISION | CAST;
+    pub(crate) const ABORT: u64 = FULL | DUPLICATE | OVERFLOW | DIVISION | CAST | CANCELLED;
 }
 
 /// Threads of a block in the kernels that are not generated.

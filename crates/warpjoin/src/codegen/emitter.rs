@@ -174,6 +174,8 @@ pub(crate) struct Emitter {
     pub is_streaming: bool,
     /// How many rows are wanted, a parameter; the variable `is_full` says that the lane has seen them taken.
     pub wanted: Option<String>,
+    /// There is a loop over the matches of a row; the variable `is_vain` says that the warp has seen the launch fail.
+    pub has_lists: bool,
     /// Distinct strings from which on devices test them.
     pub tested_strings_min: usize,
     /// What the host evaluated so far.
@@ -214,6 +216,7 @@ impl Emitter {
             reads_all: false,
             is_streaming: false,
             wanted: None,
+            has_lists: false,
             tested_strings_min: usize::MAX,
             tabulated: Tabulations::default(),
             behind: vec![],

@@ -284,7 +284,8 @@ impl Matches<'_> {
         emitter.line(&format!("const MatchSides sides = {{{}}};", sides.join(", ")));
         emitter.open("for (u64 number = blockIdx.x;; number += gridDim.x)");
         emitter.line("const MatchItem unit = match_item(sides, number);");
-        emitter.line("if (unit.build_rows == 0) break;");
+        let control = emitter.params.once("u64*", Binding::Control);
+        emitter.line(&format!("if (unit.build_rows == 0 || is_block_aborted({control})) break;"));
     }
 
     /// Links the build rows of the item.

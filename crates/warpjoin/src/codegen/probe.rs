@@ -126,7 +126,15 @@ fn open_matches(emitter: &mut Emitter, kind: ProbeKind, alive: &str, found: &str
             if emitter.wanted.is_some() { format!("!is_full && ({more})") } else { more }
         }
     };
-    emitter.open(&format!("for (u64 {index} = 0; __any_sync(0xffffffffu, {more}); ++{index})"));
+    // A row may have very many matches: the loop ends where the launch is in vain, that of outer joins among them too.
+    let control = emitter.params.once("u64*", Binding::Control);
+    if !emitter.has_lists {
+        emitter.has_lists = true;
+        emitter.first("u32 match_turns = 0;");
+        emitter.first("bool is_vain = false;");
+    }
+    emitter.open(&format!("for (u64 {index} = 0; !is_vain && __any_sync(0xffffffffu, {more}); ++{index})"));
+    emitter.line(&format!("if (++match_turns % WJ_MATCH_TURNS == 0) is_vain = is_aborted({control});"));
     let in_turn = format!("alive{join}");
     emitter.line(&format!("bool {in_turn} = {more};"));
     emitter.alive = in_turn.clone();

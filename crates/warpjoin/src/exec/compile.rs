@@ -226,7 +226,8 @@ impl Query<'_> {
             for device in devices {
                 let begun = Instant::now();
                 let was_missing = !device.is_compiled(module);
-                kernels.push(device.compile(module)?.kernel(entry)?);
+                let compiled = device.compile_unless(module, Some(&self.options.cancel))?;
+                kernels.push(compiled.kernel(entry)?);
                 if was_missing {
                     note(module, begun, "waited for");
                 }
@@ -296,6 +297,8 @@ impl Query<'_> {
         let Mode::Run(facts) = &self.mode else { return Err(Error::internal("a dry run of a dry run")) };
         let facts = facts.iter().copied().collect();
         let mut dry = Query::new(self.session, self.inputs, self.options, self.plan)?;
+        // Nothing runs on its streams.
+        std::mem::take(&mut dry.last_wait).leave();
         dry.mode = Mode::Dry(DryRun { facts, expects_few, ..DryRun::default() });
         dry.shared = self.found();
         // Where it ends early, what it found until then is still right.

@@ -58,6 +58,7 @@ impl Query<'_> {
         }
         let total = rows.rows();
         let mut shards = vec![];
+        let mut waits = self.waits();
         for device in 0..self.devices() {
             let mut target = allocate(&self.streams[device], &rows.columns, total)?;
             target.rows = total;
@@ -75,7 +76,7 @@ impl Query<'_> {
             shards.push(target);
         }
         // The sources may go once every device has its copy.
-        self.synchronize()?;
+        waits.end()?;
         Ok(Intermediate { shards, ..rows })
     }
 
@@ -110,8 +111,9 @@ impl Query<'_> {
         // The owners' buffers exist in their streams' order: peers may write once that is reached.
         self.synchronize()?;
         let positions = self.route(&rows, "route_assign", owners, true)?.1;
+        let mut waits = self.waits();
         self.transpose(&rows, &shards, &counts, &positions)?;
-        self.synchronize()?;
+        waits.end()?;
         Ok(Intermediate { shards, ..rows })
     }
 

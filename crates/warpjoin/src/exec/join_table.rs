@@ -9,7 +9,7 @@ use warpjoin_device::{Arg, Buffer, DeviceInfo, Kernel, ModuleSource};
 
 use super::compile::Fact;
 use super::exchange::launch;
-use super::launch::read_report;
+use super::launch::{check_status, read_report};
 use super::metrics::PipelineMetrics;
 use super::options::JoinForm;
 use super::query::Query;
@@ -247,6 +247,7 @@ impl Query<'_> {
         for (stream, control) in self.streams.iter().zip(controls) {
             bits |= read_report(stream, control)?.status;
         }
+        check_status(bits)?;
         Ok(bits)
     }
 
@@ -314,11 +315,13 @@ impl Query<'_> {
         self.options.check_cancelled()?;
         let mut shards = vec![];
         let mut controls: Vec<Buffer> = vec![];
+        let mut aborts = vec![];
         for (device, rows) in build.rows.shards.iter().enumerate() {
             let stream = &self.streams[device];
             let windows = build.windows(rows.rows, self.options.first_capacity);
             let slots = stream.alloc_filled(windows * u64::from(build.lanes) * SLOT_BYTES, 0)?;
             let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            aborts.push(self.watch(&control)?);
             if let Some(keys) = &rows.columns[0].values {
                 // Values go into slots for unique keys with packed payload; else the row number does.
                 let values = match &build.shape.payload {

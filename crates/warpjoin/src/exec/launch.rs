@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Buffer, DeviceKind, Event, Kernel, Launch, Stream};
+use warpjoin_device::{AbortGuard, Arg, Buffer, DeviceKind, Event, Kernel, Launch, Stream};
 
 use super::group_estimate::SketchTarget;
 use super::group_target::GroupTarget;
@@ -41,6 +41,8 @@ pub(crate) struct Report {
 
 /// A launch under way on one device. Holds what the kernel reads until it has ended.
 pub(super) struct Flight {
+    /// Ends the kernel when the query is cancelled.
+    _abort: AbortGuard,
     control: Buffer,
     _lookups: Vec<Arc<UploadedColumn>>,
     /// Before and after the kernel.
@@ -101,6 +103,7 @@ impl Query<'_> {
         let lookups =
             generated.lookups.iter().map(|lookup| self.look_up(device, lookup)).collect::<Result<Vec<_>>>()?;
         let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+        let abort = self.watch(&control)?;
         let rows = relation.source.shard_rows(device);
         let binder = Binder { device, relation, target, lookups: &lookups, control: &control };
         let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
@@ -111,7 +114,12 @@ impl Query<'_> {
         stream.launch(kernel, launch, &args)?;
         self.metrics.launches += 1;
         let end = stream.record()?;
-        Ok(Flight { control, _lookups: lookups, events: (begin, end) })
+        Ok(Flight { _abort: abort, control, _lookups: lookups, events: (begin, end) })
+    }
+
+    /// Has the status of a control block set when the query is cancelled.
+    pub(super) fn watch(&self, control: &Buffer) -> Result<AbortGuard> {
+        Ok(self.abort.watch(control, control::STATUS as u64 * 8, status::CANCELLED)?)
     }
 
     fn look_up(&mut self, device: usize, lookup: &Lookup) -> Result<Arc<UploadedColumn>> {
@@ -178,8 +186,10 @@ pub(crate) fn read_report(stream: &Stream, control: &Buffer) -> Result<Report> {
 }
 
 /// Errors of the data, as opposed to tables that are too small.
-fn check_status(bits: u64) -> Result<()> {
-    if bits & status::OVERFLOW != 0 {
+pub(super) fn check_status(bits: u64) -> Result<()> {
+    if bits & status::CANCELLED != 0 {
+        Err(Error::Cancelled)
+    } else if bits & status::OVERFLOW != 0 {
         Err(Error::Overflow)
     } else if bits & status::DIVISION != 0 {
         Err(Error::DivisionByZero)

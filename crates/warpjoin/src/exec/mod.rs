@@ -82,7 +82,7 @@ pub struct QueryOutput {
 }
 
 /// Runs `plan` on all devices of `session`, and fetches the result. Blocks; [`ExecOptions::cancel`]
-/// stops it at the next launch. `inputs` are the tables of the plan's `Input` nodes, by index; all
+/// stops it. `inputs` are the tables of the plan's `Input` nodes, by index; all
 /// tables belong to `session`.
 ///
 /// # Errors
@@ -128,8 +128,8 @@ fn with_query<T>(
     let begun = query.record_events()?;
     let outcome = query.output(query.plan).and_then(|relation| finish(&mut query, relation));
     let ended = query.record_events();
-    // Whatever happened: nothing may still run when buffers go.
-    let synchronized = query.synchronize();
+    // Whatever happened: nothing may still run when buffers go. A panic leaves that to the query's drop.
+    let synchronized = query.last_wait.end();
     let result = outcome?;
     let ended = ended?;
     synchronized?;

@@ -15,7 +15,7 @@ pub struct ExecOptions {
     pub load_factor: Option<f64>,
     /// Rows of a result batch.
     pub batch_rows: usize,
-    /// Set it to stop the query at its next launch.
+    /// Set it to stop the query: at its next step on the host, and in kernels that may run long.
     pub cancel: Arc<AtomicBool>,
     /// How rows are brought together for joins on several devices.
     pub distribution: Distribution,

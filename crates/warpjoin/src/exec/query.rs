@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use warpjoin_device::{Buffer, Event, ModuleSource, Stream};
+use warpjoin_device::{Abort, Buffer, Event, ModuleSource, Stream};
 
 use super::compile::{Fact, Mode};
 use super::launch::UploadedColumn;
@@ -22,6 +22,7 @@ use crate::codegen::Step;
 use crate::column::EncodedColumn;
 use crate::compiler::Customer;
 use crate::plan::{Plan, PlanKind};
+use crate::waits::Waits;
 use crate::{Error, Result, Session, Table};
 
 /// One query under way. Owns one stream a device; a single thread drives it.
@@ -29,8 +30,12 @@ use crate::{Error, Result, Session, Table};
 /// Architecture invariant: everything that a stream still uses is kept until the query has waited
 /// for all its streams, so that no buffer is freed under a running kernel of another device.
 pub(crate) struct Query<'a> {
+    /// The first field, so that the wait comes before any buffer goes.
+    pub last_wait: Waits,
     pub session: &'a Arc<Session>,
     pub streams: Vec<Stream>,
+    /// Ends kernels that run, when the query is cancelled.
+    pub abort: Abort,
     pub plan: &'a Plan,
     pub inputs: &'a [Arc<Table>],
     pub options: &'a ExecOptions,
@@ -75,9 +80,12 @@ impl<'a> Query<'a> {
         options: &'a ExecOptions,
         plan: &'a Plan,
     ) -> Result<Self> {
+        let streams = session.query_streams()?;
         Ok(Self {
+            last_wait: Waits::of(&streams),
             session,
-            streams: session.query_streams()?,
+            streams,
+            abort: Abort::new(&options.cancel),
             plan,
             inputs,
             options,
@@ -106,9 +114,15 @@ impl<'a> Query<'a> {
         self.streams.len()
     }
 
-    /// Waits for everything that was enqueued on any device.
+    /// Waits for everything that was enqueued on any device, whatever fails; the first error.
     pub(crate) fn synchronize(&self) -> Result<()> {
-        self.streams.iter().try_for_each(Stream::synchronize).map_err(Error::from)
+        Waits::of(&self.streams).end()
+    }
+
+    /// Waits for all devices when it goes. Declared behind buffers that other devices use, it goes
+    /// before them on every path.
+    pub(crate) fn waits(&self) -> Waits {
+        Waits::of(&self.streams)
     }
 
     /// An event of each device after everything that was enqueued there.

@@ -13,6 +13,8 @@ use crate::{Error, Result};
 
 /// Rows of a column that one core decodes at a time.
 const DECODED_ROWS: usize = 1 << 16;
+/// Bytes that are read without looking whether the query is cancelled.
+const READ_BYTES: usize = 64 << 20;
 /// Rows that are decoded before other cores have begun to help.
 const ALONE_ROWS: usize = 1 << 9;
 
@@ -29,6 +31,22 @@ impl Query<'_> {
         self.metrics.rows = rows.rows();
         self.metrics.transfer_ns = started.elapsed().as_nanos() as u64;
         Ok(batches)
+    }
+
+    /// Reads buffers: all at once, or in pieces between which the query may be cancelled.
+    fn read_parts(&self, device: usize, parts: &mut [(&Buffer, u64, &mut [u8])]) -> Result<()> {
+        self.options.check_cancelled()?;
+        let stream = &self.streams[device];
+        if parts.iter().map(|(.., bytes)| bytes.len()).sum::<usize>() <= READ_BYTES {
+            return Ok(stream.read_all(parts)?);
+        }
+        for (buffer, first, bytes) in parts {
+            for (number, piece) in bytes.chunks_mut(READ_BYTES).enumerate() {
+                stream.read(buffer, *first + (number * READ_BYTES) as u64, piece)?;
+                self.options.check_cancelled()?;
+            }
+        }
+        Ok(())
     }
 
     fn download(&mut self, rows: &Intermediate, device: usize, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
@@ -51,12 +69,14 @@ impl Query<'_> {
             let validity = column.validity.as_ref().zip(validity.as_mut());
             parts.extend(validity.map(|(buffer, validity)| (buffer, 0, validity.as_mut_slice())));
         }
-        self.streams[device].read_all(&mut parts)?;
+        self.read_parts(device, &mut parts)?;
+        let options = self.options;
         // Pieces of columns are decoded on all cores: strings are looked up value by value.
         let pieces: Vec<(usize, usize)> =
             (0..count).step_by(DECODED_ROWS).map(|first| (first, DECODED_ROWS.min(count - first))).collect();
         let decode_piece =
             |(declared, values, validity): &(ColumnType, Vec<u8>, Option<Vec<u8>>), first: usize, rows: usize| {
+                options.check_cancelled()?;
                 let width = declared.layout().width_bytes as usize;
                 let validity = validity.as_ref().map(|bytes| Validity::Bytes(&bytes[first..first + rows]));
                 decode(declared, rows, &values[first * width..(first + rows) * width], None, validity)

@@ -313,6 +313,7 @@ impl Query<'_> {
         let stream = self.streams[0].clone();
         let mut target = allocate(&stream, &rows.columns, total)?;
         target.rows = total;
+        let mut waits = self.waits();
         let mut first = 0;
         for (peer, shard) in rows.shards.iter().enumerate() {
             for Part { from, to, width_bytes: width, .. } in parts(shard, &target, &stored(&rows.columns)) {
@@ -322,7 +323,7 @@ impl Query<'_> {
             first += shard.rows;
         }
         // The sources may go once their copies are there.
-        self.synchronize()?;
+        waits.end()?;
         let mut shards = vec![target];
         for stream in &self.streams[1..] {
             shards.push(allocate(stream, &rows.columns, 0)?);

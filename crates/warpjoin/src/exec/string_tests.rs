@@ -171,6 +171,7 @@ impl Query<'_> {
     /// Brings the share of each device to all others.
     fn share_results(&mut self, strings: &DeviceStrings, results: &[Buffer]) -> Result<()> {
         let ready = self.record_events()?;
+        let waits = self.waits();
         for (from, shard) in strings.shards.iter().enumerate() {
             let (start, bytes) = (shard.strings.start as u64, shard.strings.len() as u64);
             for to in (0..results.len()).filter(|&to| to != from) {
@@ -180,6 +181,8 @@ impl Query<'_> {
                 self.metrics.exchanged_bytes += bytes;
             }
         }
+        // The results are kept as long as the query.
+        waits.leave();
         Ok(())
     }
 

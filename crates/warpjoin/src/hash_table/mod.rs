@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 
+use crate::waits::Waits;
 use crate::{Error, Result, Session, Table};
 use buckets::{Buckets, Existing};
 pub(crate) use device::HashKernels;
@@ -332,10 +333,11 @@ impl HashTable {
         let mut state = self.state();
         let stream = &self.device.stream;
         let begun = stream.record()?;
+        // Whatever happens, a panic included: nothing may still run when the caller's buffers go.
+        let mut waits = Waits::of(std::slice::from_ref(stream));
         let outcome = operation(&self.parts(), &mut state);
         let ended = self.device.work_done();
-        // Whatever happened: nothing may still run when the caller's buffers go.
-        let synchronized = stream.synchronize();
+        let synchronized = waits.end();
         let result = outcome?;
         synchronized?;
         self.device_ns.store(ended?.elapsed_ns(&begun)?, Ordering::Relaxed);

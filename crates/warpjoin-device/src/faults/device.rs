@@ -1,0 +1,63 @@
+//! A device whose calls go by way of a plan.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::plan::{CallKind, FaultPlan};
+use super::stream::FaultyStream;
+use crate::backend::{DeviceBackend, Handle, StreamBackend};
+use crate::{DeviceError, DeviceInfo, ModuleSource, Result};
+
+pub(super) struct FaultyDevice {
+    inner: Arc<dyn DeviceBackend>,
+    plan: FaultPlan,
+    label: String,
+}
+
+impl FaultyDevice {
+    pub(super) fn new(inner: Arc<dyn DeviceBackend>, plan: FaultPlan) -> Self {
+        let label = format!("{}:{}", inner.info().kind, inner.info().ordinal);
+        Self { inner, plan, label }
+    }
+
+    fn begin(&self, kind: CallKind) -> Result<()> {
+        self.plan.begin(&self.label, kind)
+    }
+}
+
+impl DeviceBackend for FaultyDevice {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+
+    fn create_stream(&self) -> Result<Arc<dyn StreamBackend>> {
+        self.begin(CallKind::CreateStream)?;
+        let inner = self.inner.create_stream()?;
+        Ok(Arc::new(FaultyStream::new(inner, self.plan.clone(), self.label.clone())))
+    }
+
+    fn compile(&self, source: &ModuleSource) -> Result<Vec<Handle>> {
+        self.begin(CallKind::Compile)?;
+        self.plan.watching_files(|| self.inner.compile(source))
+    }
+
+    fn is_stored(&self, source: &ModuleSource) -> bool {
+        self.inner.is_stored(source)
+    }
+
+    fn open_peer_access(&self, peer: &dyn DeviceBackend) -> Result<()> {
+        self.begin(CallKind::OpenPeer)?;
+        let Some(peer) = peer.as_any().downcast_ref::<Self>() else {
+            return Err(DeviceError::NoPeerLink { from: self.label.clone(), to: "a device without faults".into() });
+        };
+        self.inner.open_peer_access(&*peer.inner)
+    }
+
+    fn write_word(&self, address: u64, value: u64) -> Result<()> {
+        self.inner.write_word(address, value)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

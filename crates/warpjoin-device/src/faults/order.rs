@@ -1,0 +1,200 @@
+//! Whether buffers live long enough: a happens-before check over the calls that streams get.
+//!
+//! Owns clocks; must not know what work computes. Each stream counts its work. A clock says of each stream how much of
+//! its work has ended for sure: by waiting for an event, or because the host has waited.
+
+use std::backtrace::Backtrace;
+use std::collections::{BTreeMap, HashMap};
+
+pub(super) type StreamId = u64;
+
+/// Of each stream: work that has ended.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Clock(HashMap<StreamId, u64>);
+
+impl Clock {
+    fn of(&self, stream: StreamId) -> u64 {
+        self.0.get(&stream).copied().unwrap_or(0)
+    }
+
+    fn join(&mut self, other: &Self) {
+        for (&stream, &work) in &other.0 {
+            let known = self.0.entry(stream).or_default();
+            *known = work.max(*known);
+        }
+    }
+}
+
+/// A live buffer.
+#[derive(Debug)]
+struct Allocation {
+    bytes: u64,
+    made: (StreamId, u64),
+    /// Of each stream: the last work that uses it.
+    uses: HashMap<StreamId, u64>,
+}
+
+impl Allocation {
+    /// All work of the stream has ended.
+    fn forget(&mut self, stream: StreamId) {
+        self.uses.remove(&stream);
+        if self.made.0 == stream {
+            self.made.1 = 0;
+        }
+    }
+}
+
+/// All streams and buffers of some devices.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// What a stream's next work comes after, its own work among it.
+    streams: HashMap<StreamId, Clock>,
+    opened: StreamId,
+    /// What the host's next call comes after. Threads count as one.
+    host: Clock,
+    /// By address.
+    live: BTreeMap<u64, Allocation>,
+    findings: Vec<String>,
+    /// Nothing runs any more.
+    pub(super) is_off: bool,
+}
+
+impl Order {
+    pub(super) fn open_stream(&mut self) -> StreamId {
+        self.opened += 1;
+        self.streams.insert(self.opened, Clock::default());
+        self.opened
+    }
+
+    /// No handle is left. A stream that the host has waited for needs no further notice.
+    pub(super) fn close_stream(&mut self, stream: StreamId) {
+        if self.streams.get(&stream).is_some_and(|clock| clock.of(stream) <= self.host.of(stream)) {
+            self.streams.remove(&stream);
+            self.host.0.remove(&stream);
+            self.live.values_mut().for_each(|allocation| allocation.forget(stream));
+        }
+    }
+
+    pub(super) fn take_findings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.findings)
+    }
+
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.live.values().map(|allocation| allocation.bytes).sum()
+    }
+
+    pub(super) fn alloc(&mut self, stream: StreamId, address: u64, bytes: u64) {
+        let made = (stream, self.advance(stream));
+        self.live.insert(address, Allocation { bytes, made, uses: HashMap::new() });
+    }
+
+    /// Work of a stream; of `words`, those that lie in live buffers are addresses.
+    pub(super) fn work(&mut self, stream: StreamId, words: &[u64]) {
+        let now = self.advance(stream);
+        let Some(clock) = self.streams.get(&stream) else { return };
+        for word in words {
+            let Some((_, allocation)) = self.live.range_mut(..=word).next_back().filter(|(start, allocation)| {
+                // The end too: an empty part of a buffer.
+                word - **start <= allocation.bytes
+            }) else {
+                continue;
+            };
+            allocation.uses.insert(stream, now);
+            let (maker, made) = allocation.made;
+            if clock.of(maker) < made && !self.is_off {
+                self.findings.push(format!("stream {stream} uses memory that stream {maker} may not have made yet"));
+            }
+        }
+    }
+
+    pub(super) fn free(&mut self, stream: StreamId, address: u64, label: &str) {
+        self.advance(stream);
+        let (Some(allocation), Some(clock)) = (self.live.remove(&address), self.streams.get(&stream)) else { return };
+        let early = allocation.uses.iter().find(|(user, work)| clock.of(**user) < **work);
+        if let Some((user, _)) = early.filter(|_| !self.is_off) {
+            let bytes = allocation.bytes;
+            let place = Backtrace::capture();
+            self.findings.push(format!(
+                "{bytes} bytes of {label} are freed on stream {stream} while stream {user} may use them\n{place}"
+            ));
+        }
+    }
+
+    pub(super) fn record(&mut self, stream: StreamId) -> Clock {
+        self.advance(stream);
+        self.streams.get(&stream).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn wait(&mut self, stream: StreamId, event: &Clock) {
+        self.advance(stream);
+        self.streams.entry(stream).or_default().join(event);
+    }
+
+    pub(super) fn host_waits(&mut self, stream: StreamId) {
+        if let Some(clock) = self.streams.get(&stream) {
+            self.host.join(clock);
+        }
+    }
+
+    /// The number of the stream's next work, which comes after all that the host has waited for.
+    fn advance(&mut self, stream: StreamId) -> u64 {
+        let clock = self.streams.entry(stream).or_default();
+        clock.join(&self.host);
+        let work = clock.0.entry(stream).or_default();
+        *work += 1;
+        *work
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two streams; the second one uses a buffer of the first.
+    fn shared() -> (Order, StreamId, StreamId) {
+        let mut order = Order::default();
+        let (first, second) = (order.open_stream(), order.open_stream());
+        order.alloc(first, 4096, 64);
+        order.host_waits(first);
+        order.work(second, &[7, 4100]);
+        (order, first, second)
+    }
+
+    #[test]
+    fn a_buffer_that_is_freed_too_early_is_found() {
+        let (mut order, first, _) = shared();
+        order.free(first, 4096, "sim:0");
+        assert_eq!((order.take_findings().len(), order.live_bytes()), (1, 0));
+        assert!(order.take_findings().is_empty());
+    }
+
+    #[test]
+    fn the_host_or_an_event_makes_it_right() {
+        let (mut order, first, second) = shared();
+        order.host_waits(second);
+        order.free(first, 4096, "sim:0");
+        let (mut by_event, first, second) = shared();
+        let event = by_event.record(second);
+        by_event.wait(first, &event);
+        by_event.free(first, 4096, "sim:0");
+        assert!(order.take_findings().is_empty() && by_event.take_findings().is_empty());
+        // An event from before the use does not.
+        let (mut order, first, second) = shared();
+        let event = order.record(second);
+        order.work(second, &[4096]);
+        order.wait(first, &event);
+        order.free(first, 4096, "sim:0");
+        assert_eq!(order.take_findings().len(), 1);
+    }
+
+    #[test]
+    fn a_buffer_that_is_used_before_it_is_there_is_found() {
+        let mut order = Order::default();
+        let (first, second) = (order.open_stream(), order.open_stream());
+        order.alloc(first, 4096, 64);
+        order.work(second, &[5000]);
+        assert!(order.take_findings().is_empty(), "another address");
+        order.work(second, &[4096]);
+        assert_eq!(order.take_findings().len(), 1);
+    }
+}

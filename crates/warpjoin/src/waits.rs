@@ -1,0 +1,43 @@
+//! The wait that work ends with, on every path: errors and panics included.
+//!
+//! A buffer is freed in the order of its own stream, so work of other streams that uses it must have ended before. Must
+//! not know what the work is.
+
+use warpjoin_device::Stream;
+
+use crate::{Error, Result};
+
+/// Waits for streams when it goes. Locals go in reverse order: one that is declared behind the buffers that other streams use
+/// goes before them.
+#[derive(Default)]
+#[must_use]
+pub(crate) struct Waits {
+    /// None once they were waited for.
+    streams: Vec<Stream>,
+}
+
+impl Waits {
+    pub(crate) fn of(streams: &[Stream]) -> Self {
+        Self { streams: streams.to_vec() }
+    }
+
+    /// Waits now for all streams, also behind one that failed; the first error.
+    pub(crate) fn end(&mut self) -> Result<()> {
+        let outcomes: Vec<_> = self.streams.iter().map(Stream::synchronize).collect();
+        self.streams.clear();
+        outcomes.into_iter().collect::<Result<(), _>>().map_err(Error::from)
+    }
+
+    /// Nobody needs to wait: what is under way is kept by somebody who waits.
+    pub(crate) fn leave(mut self) {
+        self.streams.clear();
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            log::debug!("a stream that is waited for after an error: {error}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Runs an operator once for each call that it makes to a device, with a fault at that call.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Once};
+
+use arrow::array::RecordBatch;
+use warpjoin::{Cause, Session, Table};
+use warpjoin_device::{CallKind, Device, Fault, FaultPlan, SimOptions, open_simulated, with_faults};
+
+use crate::common::case::{Case, upload};
+use crate::common::value::{Row, compare, rows_of};
+
+/// Rows of tables of the inputs; the flag cancels.
+type Work = Box<dyn Fn(&Arc<Session>, &[Arc<Table>], &Arc<AtomicBool>) -> warpjoin::Result<Vec<Row>> + Sync>;
+
+/// An operator, and how many devices it runs on.
+pub(crate) struct Scenario {
+    pub(crate) name: String,
+    pub(crate) devices: usize,
+    pub(crate) inputs: Vec<RecordBatch>,
+    pub(crate) work: Work,
+}
+
+impl Scenario {
+    /// A query.
+    pub(crate) fn of(name: &str, case: Case) -> Self {
+        let Case { inputs, plan, settings } = case;
+        let devices = settings.devices;
+        let work: Work = Box::new(move |session, tables, cancel| {
+            let options = warpjoin::ExecOptions { cancel: Arc::clone(cancel), ..settings.options() };
+            if settings.keeps {
+                let (table, _) = warpjoin::exec::run_to_table(session, &plan, tables, &options)?;
+                let all: Vec<usize> = (0..plan.schema.fields().len()).collect();
+                return Ok(rows_of(&table.download(&all, 100)?));
+            }
+            Ok(rows_of(&warpjoin::exec::run(session, &plan, tables, &options)?.batches))
+        });
+        Self { name: name.into(), devices, inputs, work }
+    }
+}
+
+/// What is made to happen at a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    OutOfMemory,
+    Driver,
+    DeviceLost,
+    Panic,
+    Cancel,
+}
+
+const EVENTS: [Event; 5] = [Event::OutOfMemory, Event::Driver, Event::DeviceLost, Event::Panic, Event::Cancel];
+
+/// Calls of an operator that are looked at, for each event, unless `WARPJOIN_FAULTS=all`.
+const POINTS: u64 = 24;
+
+/// Compilations of a first run that are looked at, for each event.
+const COMPILATIONS: u64 = 3;
+
+/// Numbers of calls: some, other ones for each event, or all of them.
+fn points(calls: u64, event: usize) -> Vec<u64> {
+    let stride = if std::env::var("WARPJOIN_FAULTS").is_ok_and(|value| value == "all") { 1 } else { calls / POINTS };
+    let stride = stride.max(1);
+    (event as u64 % stride..calls).step_by(stride as usize).collect()
+}
+
+/// A session on devices that fail on demand.
+struct Bench<'a> {
+    scenario: &'a Scenario,
+    plan: FaultPlan,
+    devices: Vec<Device>,
+    session: Arc<Session>,
+    tables: Vec<Arc<Table>>,
+    wanted: Vec<Row>,
+    /// On each device, and what the seam says.
+    used_bytes: (Vec<u64>, u64),
+}
+
+impl<'a> Bench<'a> {
+    /// Nothing has run yet.
+    fn open(scenario: &'a Scenario) -> Self {
+        be_quiet();
+        let plan = FaultPlan::default();
+        let options = SimOptions { devices: scenario.devices, threads: 1, ..SimOptions::default() };
+        let devices = with_faults(&open_simulated(&options).expect("devices"), &plan);
+        let session = Session::new(devices.clone()).expect("a session");
+        let tables = scenario.inputs.iter().map(|batch| upload(&session, batch)).collect();
+        let mut bench = Bench { scenario, plan, devices, session, tables, wanted: vec![], used_bytes: (vec![], 0) };
+        bench.used_bytes = bench.used_now();
+        bench
+    }
+
+    /// Everything is compiled afterwards.
+    fn new(scenario: &'a Scenario) -> Self {
+        let mut bench = Self::open(scenario);
+        bench.wanted = bench.run(&Arc::default()).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
+        bench.session.finish_compiling();
+        bench.used_bytes = bench.used_now();
+        bench
+    }
+
+    fn run(&self, cancel: &Arc<AtomicBool>) -> warpjoin::Result<Vec<Row>> {
+        (self.scenario.work)(&self.session, &self.tables, cancel)
+    }
+
+    fn used_now(&self) -> (Vec<u64>, u64) {
+        (self.devices.iter().map(|device| device.memory().used_bytes()).collect(), self.plan.live_bytes())
+    }
+
+    /// Calls of a run in which nothing fails.
+    fn calls(&self) -> u64 {
+        let before = self.plan.all_calls();
+        self.check_rows(self.run(&Arc::default())).expect("the same rows again");
+        self.plan.all_calls() - before
+    }
+
+    fn check_rows(&self, rows: warpjoin::Result<Vec<Row>>) -> Result<(), String> {
+        rows.map_err(|error| error.to_string()).and_then(|rows| compare(rows, self.wanted.clone()))
+    }
+
+    /// One run with a fault, and what must hold afterwards.
+    fn check(&self, kind: Option<CallKind>, nth: u64, event: Event) -> Result<(), String> {
+        let cancel = Arc::new(AtomicBool::new(false));
+        let (fault, cause) = match event {
+            Event::OutOfMemory => (Fault::OutOfMemory, Some(Cause::OutOfMemory)),
+            Event::Driver => (Fault::Driver, Some(Cause::Driver)),
+            Event::DeviceLost => (Fault::DeviceLost, Some(Cause::DeviceLost)),
+            Event::Panic => (Fault::Panic, None),
+            Event::Cancel => (Fault::Set(Arc::clone(&cancel)), Some(Cause::Cancelled)),
+        };
+        self.plan.arm(kind, nth, fault);
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.run(&cancel)));
+        self.plan.disarm();
+        // Kernels that were asked for ahead use streams of their own, and no buffers.
+        match outcome {
+            Ok(Ok(rows)) => compare(rows, self.wanted.clone())?,
+            Ok(Err(error)) if Some(error.cause()) == cause => {}
+            Ok(Err(error)) => return Err(format!("{:?}: {error}", error.cause())),
+            Err(_) if event == Event::Panic => {}
+            Err(_) => return Err("a panic".into()),
+        }
+        let disorder = self.plan.take_disorder();
+        if let Some(first) = disorder.first() {
+            return Err(format!("{} times: {first}", disorder.len()));
+        }
+        // What failed once is not told again of each run that follows.
+        let used_bytes = self.used_now();
+        if used_bytes != self.used_bytes {
+            return Err(format!("{used_bytes:?} bytes are left, {:?} were there before", self.used_bytes));
+        }
+        self.check_rows(self.run(&Arc::default())).map_err(|error| format!("the next query: {error}"))
+    }
+}
+
+/// Looks at faults of every kind, at calls of every kind, while nothing needs to be compiled.
+pub(crate) fn check(scenario: &Scenario) {
+    let bench = Bench::new(scenario);
+    let calls = bench.calls();
+    assert!(bench.plan.take_disorder().is_empty(), "{}: disorder without a fault", scenario.name);
+    let mut failures = vec![];
+    for (index, event) in EVENTS.into_iter().enumerate() {
+        for nth in points(calls, index) {
+            if let Err(failure) = bench.check(None, nth, event) {
+                failures.push(format!("{}: {event:?} at call {nth} of {calls}: {failure}", scenario.name));
+            }
+        }
+    }
+    report(&failures);
+}
+
+/// The same while kernels are compiled and loaded: every session begins with none.
+pub(crate) fn check_compilation(scenario: &Scenario) {
+    let wanted = Bench::new(scenario).wanted;
+    let mut failures = vec![];
+    for (index, event) in EVENTS.into_iter().enumerate() {
+        for nth in index as u64..index as u64 + COMPILATIONS {
+            if let Err(failure) = check_first_run(scenario, &wanted, nth, event) {
+                failures.push(format!("{}: {event:?} at compilation {nth}: {failure}", scenario.name));
+            }
+        }
+    }
+    report(&failures);
+}
+
+/// A first run, of which a compilation fails; and a second one.
+fn check_first_run(scenario: &Scenario, wanted: &[Row], nth: u64, event: Event) -> Result<(), String> {
+    let bench = Bench { wanted: wanted.to_vec(), ..Bench::open(scenario) };
+    bench.check(Some(CallKind::Compile), nth, event)
+}
+
+/// Panics that were asked for are not worth a line.
+fn be_quiet() {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !info.payload_as_str().is_some_and(|words| words.starts_with("injected")) {
+                usual(info);
+            }
+        }));
+    });
+}
+
+fn report(failures: &[String]) {
+    assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures[..failures.len().min(8)].join("\n\n"));
+}
