@@ -1,0 +1,147 @@
+//! Devices that fail in the midst of SQL: who answers, and what is told.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{physical, rows, shown, stock, warp_on};
+use datafusion::physical_plan::collect;
+use datafusion::prelude::SessionContext;
+use warpjoin::Session;
+use warpjoin_datafusion::{Cause, Devices, OnFault, Placement, WarpjoinOptions, WarpjoinRuntime, load_table};
+use warpjoin_device::{Fault, FaultPlan, SimOptions, open_simulated, with_faults};
+
+const SQL: &str =
+    "select a.g, count(*), sum(b.v) from t a join u b on a.id = b.id where b.v > 3 group by a.g order by a.g";
+const CREATE: [&str; 2] = [
+    "create table t as select value as id, value % 7 as g from generate_series(1, 3000) as numbers(value)",
+    "create table u as select value * 2 as id, value % 100 as v from generate_series(1, 2000) as numbers(value)",
+];
+
+/// A context on two devices of `plan`.
+async fn faulty(plan: &FaultPlan, on_fault: OnFault) -> SessionContext {
+    let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).unwrap();
+    let session = Session::new(with_faults(&devices, plan)).unwrap();
+    let context = warp_on(WarpjoinRuntime::new(session), |options| options.on_fault = on_fault);
+    create(&context).await;
+    context
+}
+
+async fn create(context: &SessionContext) {
+    for sql in CREATE {
+        context.sql(sql).await.unwrap().collect().await.unwrap();
+    }
+}
+
+async fn expected() -> Vec<String> {
+    let context = stock();
+    create(&context).await;
+    rows(&context.sql(SQL).await.unwrap().collect().await.unwrap(), true)
+}
+
+/// Device calls of the query, which is right.
+async fn calls_of_a_run(context: &SessionContext, plan: &FaultPlan, wanted: &[String]) -> u64 {
+    let before = plan.all_calls();
+    assert_eq!(rows(&context.sql(SQL).await.unwrap().collect().await.unwrap(), true), wanted);
+    plan.all_calls() - before
+}
+
+/// Whichever call fails: the CPU gives the right answer, EXPLAIN ANALYZE says why, and nothing stays on the devices. As an
+/// error it is one, unless memory was short.
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_are_told_from_what_is_expected() {
+    let wanted = expected().await;
+    for (fault, cause) in
+        [(Fault::Driver, Cause::Driver), (Fault::Panic, Cause::Internal), (Fault::OutOfMemory, Cause::OutOfMemory)]
+    {
+        for on_fault in [OnFault::Fallback, OnFault::Error] {
+            let plan = FaultPlan::default();
+            let context = faulty(&plan, on_fault).await;
+            calls_of_a_run(&context, &plan, &wanted).await;
+            let calls = calls_of_a_run(&context, &plan, &wanted).await;
+            let step = (calls / 12).max(1) as usize;
+            let (mut told, mut errors) = (0, 0);
+            for nth in (0..calls).step_by(step) {
+                let query = physical(&context, SQL).await;
+                plan.arm(None, nth, fault.clone());
+                let outcome = collect(Arc::clone(&query), context.task_ctx()).await;
+                let has_failed = !plan.disarm();
+                match outcome {
+                    Ok(batches) => {
+                        assert_eq!(rows(&batches, true), wanted, "{cause:?} at call {nth}");
+                        if let Some(fallback) = &Placement::of(&query).device[0].fallback {
+                            assert_eq!(fallback.cause, cause, "call {nth}: {fallback}");
+                            assert!(on_fault == OnFault::Fallback || !cause.is_fault(), "{fallback}");
+                            let text = shown(&query);
+                            assert!(
+                                text.contains("ran on the CPU: ") && text.contains(&format!("{cause:?}")),
+                                "{text}"
+                            );
+                            told += 1;
+                        }
+                    }
+                    Err(error) => {
+                        assert!(cause.is_fault() && on_fault == OnFault::Error, "call {nth}: {error}");
+                        assert!(error.to_string().contains("warpjoin.on_fault"), "{error}");
+                        errors += 1;
+                    }
+                }
+                assert!(has_failed, "call {nth} of {calls} never came");
+                assert_eq!(plan.live_bytes(), 0, "{cause:?} at call {nth}");
+            }
+            // A failure that is seen is told: some calls may fail unseen, such as those of timing.
+            assert!(told + errors > 3, "{cause:?}, {on_fault:?}: {told} told, {errors} errors");
+            calls_of_a_run(&context, &plan, &wanted).await;
+        }
+    }
+}
+
+/// A device that is lost is given up: later queries don't try it, and say why.
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_devices_are_not_tried_again() {
+    let wanted = expected().await;
+    let plan = FaultPlan::default();
+    let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).unwrap();
+    let runtime = WarpjoinRuntime::new(Session::new(with_faults(&devices, &plan)).unwrap());
+    let context = warp_on(Arc::clone(&runtime), |options| options.on_fault = OnFault::Fallback);
+    create(&context).await;
+    calls_of_a_run(&context, &plan, &wanted).await;
+    plan.arm(None, 9, Fault::DeviceLost);
+    let query = physical(&context, SQL).await;
+    let batches = collect(Arc::clone(&query), context.task_ctx()).await.unwrap();
+    assert_eq!(rows(&batches, true), wanted);
+    assert_eq!(Placement::of(&query).device[0].fallback.as_ref().unwrap().cause, Cause::DeviceLost);
+    let calls = plan.all_calls();
+    let query = physical(&context, SQL).await;
+    let batches = collect(Arc::clone(&query), context.task_ctx()).await.unwrap();
+    assert_eq!(rows(&batches, true), wanted);
+    assert_eq!(plan.all_calls(), calls, "the lost devices were asked again");
+    let text = shown(&query);
+    assert!(text.contains("no device is used") && text.contains("lost"), "{text}");
+    let options = WarpjoinOptions { minimum_rows: 0, ..WarpjoinOptions::default() };
+    assert!(matches!(runtime.devices(&options), Devices::None(_)));
+    // Asked for by name, there is an error that says what to do.
+    context.sql("set warpjoin.device = sim").await.unwrap();
+    let error = context.sql(SQL).await.unwrap().collect().await.unwrap_err().to_string();
+    assert!(error.contains("loaded again"), "{error}");
+}
+
+/// Tables that were on a lost device can't be read any more, which is said; other tables can.
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_lost_devices_say_so() {
+    let wanted = expected().await;
+    let plan = FaultPlan::default();
+    let context = faulty(&plan, OnFault::Fallback).await;
+    load_table(&context, "t").await.unwrap();
+    calls_of_a_run(&context, &plan, &wanted).await;
+    plan.arm(None, 9, Fault::DeviceLost);
+    let error = context.sql(SQL).await.unwrap().collect().await.unwrap_err().to_string();
+    assert!(error.contains("lost"), "{error}");
+    let count = context.sql("select count(*) from u").await.unwrap().collect().await.unwrap();
+    assert_eq!(rows(&count, true), ["2000"]);
+    context.deregister_table("t").unwrap();
+    create(&SessionContext::new()).await;
+    context.sql(CREATE[0]).await.unwrap().collect().await.unwrap();
+    assert_eq!(rows(&context.sql(SQL).await.unwrap().collect().await.unwrap(), true), wanted);
+}
