@@ -18,6 +18,7 @@
 //!
 //! Owns everything that knows both DataFusion and warpjoin. Must not know kernels or drivers.
 
+mod admission;
 mod config;
 mod error;
 mod exec;

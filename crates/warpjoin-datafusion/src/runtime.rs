@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use warpjoin::Session;
 use warpjoin_device::{CudaOptions, DeviceKind, SimOptions, cuda_status, open_cuda, open_simulated};
 
+use crate::admission::{Admission, QUERIES_DEFAULT};
 use crate::config::{DeviceChoice, WarpjoinOptions};
 
 /// Simulated devices that are opened when no number is given: enough to exercise the exchange.
@@ -30,6 +31,7 @@ pub struct WarpjoinRuntime {
     opened: Mutex<HashMap<SessionKey, Opened>>,
     /// Whether an option has changed a budget, so that the default has to be restored.
     budget_changed: AtomicBool,
+    admission: Admission,
 }
 
 /// A session that the caller opened.
@@ -70,16 +72,27 @@ impl WarpjoinRuntime {
     /// A runtime on devices that the caller opened. It serves every plan whose options
     /// ask for nothing else.
     pub fn new(session: Arc<Session>) -> Arc<Self> {
-        Self::with(Some(Given { session, lost: OnceLock::new() }))
+        Self::with(Some(Given { session, lost: OnceLock::new() }), QUERIES_DEFAULT)
     }
 
     /// A runtime that opens devices when a plan needs them, as the `warpjoin.*` options say.
     pub fn lazy() -> Arc<Self> {
-        Self::with(None)
+        Self::with(None, QUERIES_DEFAULT)
     }
 
-    fn with(given: Option<Given>) -> Arc<Self> {
-        Arc::new(Self { given, opened: Mutex::default(), budget_changed: AtomicBool::new(false) })
+    /// The same, where so many queries use the devices at once, 16 without this. Further ones wait their turn.
+    pub fn lazy_with_queries_max(queries_max: usize) -> Arc<Self> {
+        Self::with(None, queries_max)
+    }
+
+    fn with(given: Option<Given>, queries_max: usize) -> Arc<Self> {
+        let (opened, budget_changed) = (Mutex::default(), AtomicBool::new(false));
+        Arc::new(Self { given, opened, budget_changed, admission: Admission::new(queries_max) })
+    }
+
+    /// Where queries wait for their turn.
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.admission
     }
 
     /// The devices that `options` ask for, with their memory budget set.

@@ -125,6 +125,11 @@ impl Run {
     }
 
     async fn on_devices(&self) -> Result<QueryOutput, Failure> {
+        let runtime = self.context.session_config().get_extension::<WarpjoinRuntime>();
+        let _place = match &runtime {
+            Some(runtime) => Some(runtime.admission().admit(&self.context).await),
+            None => None,
+        };
         let cancel = Arc::new(AtomicBool::new(false));
         let _cancel_on_drop = CancelOnDrop(Arc::clone(&cancel));
         let (mut pumps, mut uploads) = (vec![], vec![]);

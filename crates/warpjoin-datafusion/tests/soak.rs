@@ -1,0 +1,241 @@
+//! Everything at once: queries, dropped queries, loads and faults at random, from many tasks on one set of devices.
+//!
+//! `WARPJOIN_SOAK_SECONDS` (default 30) says how long, `WARPJOIN_SOAK_SEED` from which seed, and `WARPJOIN_TEST_DEVICE=cuda`
+//! that the devices are GPUs, `WARPJOIN_TEST_DEVICES` of them (default 1). A line at the end tells what was done.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::queries::QUERIES;
+use common::{load_tpch, register_tpch, rows, stock, warp_on};
+use datafusion::physical_plan::{collect, execute_stream};
+use datafusion::prelude::SessionContext;
+use futures::StreamExt;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use warpjoin::Session;
+use warpjoin_datafusion::{Cause, OnFault, Placement, WarpjoinRuntime, load_table};
+use warpjoin_device::{CudaOptions, Fault, FaultPlan, SimOptions, open_cuda, open_simulated, with_faults};
+
+const SCALE: f64 = 0.01;
+/// Four times as many as queries that run at once.
+const TASKS: usize = 64;
+/// Literals of small queries.
+const LITERALS: u64 = 50;
+/// Growth of the process from a tenth of the time on that is not a leak.
+const GROWTH_MAX: f64 = 1.25;
+
+/// What was done.
+#[derive(Default)]
+struct Tally {
+    answers: AtomicU64,
+    fallbacks: AtomicU64,
+    dropped: AtomicU64,
+    loads: AtomicU64,
+    failed_loads: AtomicU64,
+    faults: AtomicU64,
+}
+
+fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+struct Soak {
+    context: SessionContext,
+    plan: FaultPlan,
+    /// Queries with their answers.
+    queries: Vec<(String, Vec<String>)>,
+    tally: Tally,
+    is_over: AtomicBool,
+}
+
+fn variable(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |value| value.parse().unwrap_or_else(|_| panic!("{name} takes a number")))
+}
+
+fn session(plan: &FaultPlan) -> Arc<Session> {
+    let devices = match std::env::var("WARPJOIN_TEST_DEVICE").as_deref() {
+        Ok("cuda") => {
+            let devices = variable("WARPJOIN_TEST_DEVICES", 1) as usize;
+            open_cuda(&CudaOptions { devices: Some(devices), ..CudaOptions::default() }).unwrap()
+        }
+        _ => open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).unwrap(),
+    };
+    Session::new(with_faults(&devices, plan)).unwrap()
+}
+
+/// Queries of all kinds, and small ones that differ in a literal.
+fn statements() -> Vec<String> {
+    let mut all: Vec<String> = QUERIES.iter().map(|(_, sql, ..)| (*sql).to_string()).collect();
+    for literal in 0..LITERALS {
+        all.push(format!("select count(*), sum(o_totalprice) from orders where o_custkey % 50 = {literal}"));
+        all.push(format!(
+            "select o_orderkey, rank() over (partition by o_custkey order by o_totalprice) r from orders \
+             where o_orderkey % 50 = {literal} order by o_orderkey limit 20"
+        ));
+    }
+    all
+}
+
+async fn answer(
+    context: &SessionContext,
+    sql: &str,
+) -> Result<(Vec<String>, Placement), datafusion::error::DataFusionError> {
+    let plan = context.sql(sql).await?.create_physical_plan().await?;
+    let batches = collect(Arc::clone(&plan), context.task_ctx()).await?;
+    Ok((rows(&batches, sql.contains("order by")), Placement::of(&plan)))
+}
+
+impl Soak {
+    async fn step(&self, random: &mut StdRng, number: u64) {
+        match random.random_range(0..100) {
+            0..70 => self.ask(random).await,
+            70..80 => self.give_up(random).await,
+            80..84 => self.load(random, number).await,
+            _ => self.fail(random),
+        }
+    }
+
+    async fn ask(&self, random: &mut StdRng) {
+        let (sql, wanted) = self.queries.choose(random).unwrap();
+        let (answer, placement) = answer(&self.context, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert_eq!(&answer, wanted, "{sql}");
+        add(&self.tally.answers);
+        for fallback in placement.device.iter().filter_map(|part| part.fallback.as_ref()) {
+            assert!(
+                matches!(fallback.cause, Cause::Driver | Cause::OutOfMemory | Cause::Internal),
+                "{sql}: {fallback}"
+            );
+            add(&self.tally.fallbacks);
+        }
+    }
+
+    /// Starts a query, and drops it somewhere.
+    async fn give_up(&self, random: &mut StdRng) {
+        let (sql, _) = self.queries.choose(random).unwrap();
+        let plan = self.context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+        let mut batches = execute_stream(plan, self.context.task_ctx()).unwrap();
+        let patience = Duration::from_micros(random.random_range(0..30_000));
+        let _ = tokio::time::timeout(patience, batches.next()).await;
+        add(&self.tally.dropped);
+    }
+
+    /// Loads a table of its own, reads it, and lets it go.
+    async fn load(&self, random: &mut StdRng, number: u64) {
+        let (name, values) = (format!("loaded_{number}"), random.random_range(0..2000));
+        let sql = format!(
+            "create table {name} as select value, value % 9 as g from generate_series(1, {values}) as n(value)"
+        );
+        self.context.sql(&sql).await.unwrap().collect().await.unwrap();
+        match load_table(&self.context, name.as_str()).await {
+            Ok(_) => add(&self.tally.loads),
+            // The table stays as it was.
+            Err(_) => add(&self.tally.failed_loads),
+        }
+        let sql = format!("select count(*), sum(g) from {name}");
+        // A fault may also hit the CPU's way to a resident table.
+        if let Ok((answer, _)) = answer(&self.context, &sql).await {
+            let sum: u64 = (1..=values).map(|value: u64| value % 9).sum();
+            let sum = if values == 0 { "NULL".to_string() } else { sum.to_string() };
+            assert_eq!(answer, [format!("{values}|{sum}")], "{sql}");
+        }
+        self.context.deregister_table(name.as_str()).unwrap();
+    }
+
+    fn fail(&self, random: &mut StdRng) {
+        let fault = match random.random_range(0..3) {
+            0 => Fault::Driver,
+            1 => Fault::OutOfMemory,
+            _ => Fault::Panic,
+        };
+        self.plan.arm(None, random.random_range(0..2000), fault);
+        add(&self.tally.faults);
+    }
+}
+
+/// Resident memory of the process, in MiB.
+fn resident_mib() -> f64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: f64 = pages.split_whitespace().nth(1).unwrap().parse().unwrap();
+    pages * 4096.0 / f64::from(1 << 20)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn everything_at_once_is_right_and_leaves_nothing() {
+    let time = Duration::from_secs(variable("WARPJOIN_SOAK_SECONDS", 30));
+    let seed = variable("WARPJOIN_SOAK_SEED", 1);
+    let expected = stock();
+    register_tpch(&expected, SCALE);
+    let mut queries = vec![];
+    for sql in statements() {
+        let (wanted, _) = answer(&expected, &sql).await.unwrap();
+        queries.push((sql, wanted));
+    }
+    let plan = FaultPlan::default();
+    let context = warp_on(WarpjoinRuntime::new(session(&plan)), |options| options.on_fault = OnFault::Fallback);
+    register_tpch(&context, SCALE);
+    load_tpch(&context).await;
+    let loaded_bytes = plan.live_bytes();
+    // Each kernel is compiled once before the clock starts.
+    for (sql, wanted) in &queries {
+        assert_eq!(&answer(&context, sql).await.unwrap().0, wanted, "{sql}");
+    }
+    // Faults by panic are on purpose: their messages would fill the log.
+    std::panic::set_hook(Box::new(|info| {
+        let text = info.to_string();
+        if !text.contains("injected") {
+            eprintln!("{text}");
+        }
+    }));
+    let soak = Arc::new(Soak { context, plan, queries, tally: Tally::default(), is_over: AtomicBool::new(false) });
+    let tasks: Vec<_> = (0..TASKS as u64)
+        .map(|task| {
+            let soak = Arc::clone(&soak);
+            tokio::spawn(async move {
+                let mut random = StdRng::seed_from_u64(seed << 32 | task);
+                let mut steps = 0;
+                while !soak.is_over.load(Ordering::Relaxed) {
+                    soak.step(&mut random, task << 40 | steps).await;
+                    steps += 1;
+                }
+            })
+        })
+        .collect();
+    let start = Instant::now();
+    tokio::time::sleep(time / 10).await;
+    let early_mib = resident_mib();
+    tokio::time::sleep(time.saturating_sub(start.elapsed())).await;
+    let late_mib = resident_mib();
+    soak.is_over.store(true, Ordering::Relaxed);
+    for task in tasks {
+        let task = tokio::time::timeout(Duration::from_secs(120), task).await;
+        task.expect("a task hangs").expect("a task failed");
+    }
+    soak.plan.disarm();
+    // Dropped queries end by themselves, soon.
+    for _ in 0..1000 {
+        if soak.plan.live_bytes() == loaded_bytes {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let Tally { answers, fallbacks, dropped, loads, failed_loads, faults } = &soak.tally;
+    let counts = [answers, fallbacks, dropped, loads, failed_loads, faults].map(|count| count.load(Ordering::Relaxed));
+    let [answers, fallbacks, dropped, loads, failed_loads, faults] = counts;
+    eprintln!(
+        "soak: {answers} answers, {fallbacks} of parts by the CPU, {dropped} dropped, {loads} loads, {failed_loads} failed, \
+         {faults} faults armed, {early_mib:.0} MiB after a tenth, {late_mib:.0} at the end, seed {seed}"
+    );
+    assert_eq!(soak.plan.live_bytes(), loaded_bytes, "device memory that nobody gave back");
+    assert!(soak.plan.take_disorder().is_empty());
+    assert!(answers > 0 && dropped > 0 && faults > 0, "nothing was done");
+    assert!(late_mib < early_mib * GROWTH_MAX + 64.0, "the process grew from {early_mib:.0} to {late_mib:.0} MiB");
+    for (sql, wanted) in &soak.queries {
+        assert_eq!(&answer(&soak.context, sql).await.unwrap().0, wanted, "{sql} at the end");
+    }
+}
