@@ -29,6 +29,14 @@ pub(crate) trait DeviceBackend: Send + Sync {
     /// Sets 8 aligned bytes of a live buffer to `value`, or at least the bits that are 1, at once: beside the work of all
     /// streams, kernels that run included. Returns when it is done.
     fn write_word(&self, address: u64, value: u64) -> Result<()>;
+    /// Gives back what is kept and not in use.
+    fn trim(&self) -> Result<()>;
+    /// What is taken from the device, in use or kept; `None`: not known.
+    fn held_bytes(&self) -> Option<u64>;
+    /// What the device has left for anybody; `None`: not known.
+    fn free_bytes(&self) -> Option<u64>;
+    /// What streams keep of freed buffers. Asked for by each allocation.
+    fn kept_bytes(&self) -> u64;
     /// For downcasting a peer to its own kind.
     fn as_any(&self) -> &dyn Any;
 }
@@ -44,6 +52,8 @@ pub(crate) trait StreamBackend: Send + Sync {
     }
     /// Frees an allocation once the work enqueued so far has ended.
     fn free(&self, address: u64, bytes: u64);
+    /// Makes buffers that this stream and idle ones keep for later available to all; waits for nothing.
+    fn release_kept(&self) {}
     /// Copies host bytes to the device. The host bytes may be reused on return.
     fn write(&self, address: u64, bytes: &[u8]) -> Result<()>;
     /// Waits for the stream, and copies device bytes to the host.

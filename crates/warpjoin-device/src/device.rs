@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::backend::DeviceBackend;
 use crate::modules::Modules;
@@ -77,16 +77,68 @@ pub struct Device {
 }
 
 struct DeviceInner {
+    /// No other device of the process has it, nor will have.
+    id: u64,
     backend: Arc<dyn DeviceBackend>,
-    memory: MemoryPool,
+    memory: Arc<MemoryPool>,
     modules: Modules,
-    peers: Mutex<HashSet<usize>>,
+    /// Ids of devices whose memory is within reach.
+    peers: Mutex<HashSet<u64>>,
+}
+
+/// A device that may have been closed.
+#[derive(Clone)]
+pub(crate) struct WeakDevice(Weak<DeviceInner>);
+
+impl WeakDevice {
+    pub(crate) fn upgrade(&self) -> Option<Device> {
+        self.0.upgrade().map(|inner| Device { inner })
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.strong_count() > 0
+    }
 }
 
 impl Device {
     pub(crate) fn new(backend: Arc<dyn DeviceBackend>) -> Self {
-        let memory = MemoryPool::new(backend.info().budget_bytes);
-        Self { inner: Arc::new(DeviceInner { backend, memory, modules: Modules::default(), peers: Mutex::default() }) }
+        let memory = Arc::new(MemoryPool::new(backend.info().budget_bytes));
+        Self::with_memory(backend, memory)
+    }
+
+    /// Another device on the same memory as `other`, with the same budget.
+    pub(crate) fn sharing_memory(backend: Arc<dyn DeviceBackend>, other: &Self) -> Self {
+        Self::with_memory(backend, Arc::clone(&other.inner.memory))
+    }
+
+    fn with_memory(backend: Arc<dyn DeviceBackend>, memory: Arc<MemoryPool>) -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let (modules, peers) = (Modules::default(), Mutex::default());
+        Self { inner: Arc::new(DeviceInner { id, backend, memory, modules, peers }) }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.inner.id
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakDevice {
+        WeakDevice(Arc::downgrade(&self.inner))
+    }
+
+    /// Gives memory that is kept for later and not in use back to the driver, for other processes: some milliseconds, and as
+    /// many again for whoever allocates next. An allocation that finds no memory does so by itself.
+    ///
+    /// # Errors
+    /// When the driver fails, or earlier work did.
+    pub fn trim(&self) -> Result<()> {
+        self.inner.backend.trim()
+    }
+
+    /// Memory that this process holds on the device, in bytes: buffers, and what is kept for later ones. `None` where the
+    /// driver does not say. Contexts and modules, some hundred MiB, are not counted.
+    pub fn held_bytes(&self) -> Option<u64> {
+        self.inner.backend.held_bytes()
     }
 
     /// For decorators.
@@ -196,23 +248,18 @@ impl Device {
             return Err(DeviceError::NoPeerLink { from: self.label(), to: peer.label() });
         }
         self.inner.backend.open_peer_access(&*peer.inner.backend)?;
-        locked(&self.inner.peers).insert(peer.key());
+        locked(&self.inner.peers).insert(peer.id());
         Ok(())
     }
 
     /// Whether work on this device may reach memory of `other`.
     pub fn can_reach(&self, other: &Device) -> bool {
-        self.is_same(other) || locked(&self.inner.peers).contains(&other.key())
+        self.is_same(other) || locked(&self.inner.peers).contains(&other.id())
     }
 
     /// Whether both are the same device.
     pub fn is_same(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
-    }
-
-    /// Identity while the device is open; `Buffer`s keep it open.
-    fn key(&self) -> usize {
-        Arc::as_ptr(&self.inner) as usize
     }
 }
 

@@ -58,7 +58,8 @@ pub enum DeviceError {
     },
     /// The device, or its budget, has too little memory.
     #[error(
-        "{device}: out of device memory: {asked_bytes} bytes asked, {free_bytes} free of a budget of {limit_bytes}; raise warpjoin.memory_budget or use more devices"
+        "{device}: out of device memory: {asked_bytes} bytes asked, {free_bytes} free of a budget of {limit_bytes}{}",
+        advice(*.asked_bytes, *.free_bytes, *.physical_free_bytes)
     )]
     OutOfDeviceMemory {
         /// Name of the device.
@@ -69,6 +70,16 @@ pub enum DeviceError {
         free_bytes: u64,
         /// The budget.
         limit_bytes: u64,
+        /// Bytes that the device has left for anybody; `None`: not known.
+        physical_free_bytes: Option<u64>,
+    },
+    /// A GPU that is there and cannot be used: too old, in exclusive use, one too many.
+    #[error("{device} cannot be used: {reason}")]
+    UnusableGpu {
+        /// Name of the device.
+        device: String,
+        /// Why.
+        reason: String,
     },
     /// The driver has no memory for something other than a buffer: a module, a stream, pinned host memory.
     #[error(
@@ -168,6 +179,7 @@ impl DeviceError {
             | Self::NoCompiler { .. }
             | Self::UnknownArchitecture { .. }
             | Self::NoPeerLink { .. }
+            | Self::UnusableGpu { .. }
             | Self::BadImage { .. } => Cause::Unavailable,
             Self::KernelCompile { .. } => Cause::Compile,
             Self::OutOfDeviceMemory { .. } | Self::OutOfDriverMemory { .. } => Cause::OutOfMemory,
@@ -178,5 +190,36 @@ impl DeviceError {
             Self::Cancelled => Cause::Cancelled,
             Self::NoPeerAccess { .. } | Self::Invalid(_) => Cause::Internal,
         }
+    }
+}
+
+/// What to do where memory is short: raising the budget helps only if the device has some.
+fn advice(asked_bytes: u64, free_bytes: u64, physical_free_bytes: Option<u64>) -> String {
+    match physical_free_bytes {
+        Some(physical) if free_bytes >= asked_bytes || physical < asked_bytes => format!(
+            "; the device itself has {physical} bytes free: end other processes that use it (nvidia-smi lists them), or use \
+             more devices"
+        ),
+        _ => "; raise warpjoin.memory_budget or use more devices".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_out_of_memory_learns_whose_it_is() {
+        let words = |asked_bytes, free_bytes, physical_free_bytes| {
+            let device = "cuda:0".into();
+            let limit_bytes = 1000;
+            DeviceError::OutOfDeviceMemory { device, asked_bytes, free_bytes, limit_bytes, physical_free_bytes }
+                .to_string()
+        };
+        assert!(words(500, 100, Some(9000)).ends_with("raise warpjoin.memory_budget or use more devices"));
+        assert!(words(500, 100, None).ends_with("raise warpjoin.memory_budget or use more devices"));
+        // Raising the budget would not help.
+        assert!(words(500, 100, Some(50)).contains("the device itself has 50 bytes free: end other processes"));
+        assert!(words(500, 800, Some(50)).contains("the device itself has 50 bytes free: end other processes"));
     }
 }

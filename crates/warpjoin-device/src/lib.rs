@@ -30,7 +30,9 @@ pub use abort::{Abort, AbortGuard};
 pub use buffer::Buffer;
 pub use cache::KernelCache;
 pub use cause::Cause;
-pub use cuda::{CudaOptions, CudaStatus, compile_for_architecture, cuda_status, open_cuda};
+pub use cuda::{
+    CudaOptions, CudaStatus, LeftOut, OpenedDevices, compile_for_architecture, cuda_status, open_cuda, open_usable_cuda,
+};
 pub use device::{Device, DeviceInfo, DeviceKind, Link};
 pub use error::{DeviceError, Result};
 pub use event::Event;
@@ -39,3 +41,6 @@ pub use kernel::{Arg, Kernel, Launch, Module, ModuleSource};
 pub use memory::MemoryPool;
 pub use sim::{SimOptions, open_simulated};
 pub use stream::Stream;
+
+/// Most devices that work together: those of one host.
+pub const DEVICES_MAX: usize = 8;

@@ -49,8 +49,14 @@ impl Stream {
             asked_bytes: bytes,
             free_bytes: memory.free_bytes(),
             limit_bytes: memory.limit_bytes(),
+            physical_free_bytes: self.device.backend().free_bytes(),
         };
         let charge = memory.charge(bytes).ok_or_else(out_of_memory)?;
+        // What streams keep counts, too: the device holds no more than the budget.
+        let kept_bytes = self.device.backend().kept_bytes();
+        if kept_bytes > memory.free_bytes() {
+            self.backend.release_kept();
+        }
         let address = allocate(&*self.backend).map_err(|error| error.unwrap_or_else(out_of_memory))?;
         charge.keep();
         Ok(Buffer::new(self.clone(), address, bytes))

@@ -3,10 +3,11 @@
 
 mod cuda_common;
 
-use cuda_common::{bytes_of, gpu, gpu_with_cache, gpus_with, kernel, launch, source, words};
+use cuda_common::{alone, bytes_of, gpu, gpu_with_cache, gpus_with, kernel, launch, source, words};
 use sha2::{Digest, Sha256};
 use warpjoin_device::{
-    Arg, CudaOptions, DeviceError, DeviceKind, Launch, ModuleSource, compile_for_architecture, cuda_status,
+    Arg, Cause, CudaOptions, DeviceError, DeviceKind, Launch, ModuleSource, compile_for_architecture, cuda_status,
+    open_usable_cuda,
 };
 
 /// More than 16 ms on a GPU of up to 2.5 GHz.
@@ -107,6 +108,7 @@ fn buffers_outlive_the_names_of_their_streams_and_give_memory_back() {
 #[test]
 fn the_budget_and_the_gpu_both_say_out_of_memory() {
     let test = "the_budget_and_the_gpu_both_say_out_of_memory";
+    let _alone = alone();
     let options = CudaOptions { devices: Some(1), memory_bytes: Some(1 << 20), kernel_cache: Some("off".into()) };
     let Some(devices) = gpus_with(test, &options) else { return };
     let (device, stream) = (&devices[0], devices[0].create_stream().expect("stream"));
@@ -308,6 +310,7 @@ fn threads_use_streams_of_their_own_and_one_together() {
 fn modules_come_from_the_disk_and_bad_ones_are_compiled_again() {
     let dir = tempfile::tempdir().expect("dir");
     let test = "modules_come_from_the_disk_and_bad_ones_are_compiled_again";
+    let _alone = alone();
     let Some(device) = gpu_with_cache(test, dir.path()) else { return };
     let file = || {
         let mut files: Vec<_> =
@@ -328,6 +331,8 @@ fn modules_come_from_the_disk_and_bad_ones_are_compiled_again() {
     let hashed = [&(name.len() as u64).to_le_bytes()[..], name.as_bytes(), &image].concat();
     wrong.extend(Sha256::digest(hashed));
     wrong.extend(&image);
+    // Opened anew below, with nothing in memory.
+    drop(device);
     for content in [wrong, whole[..whole.len() / 2].to_vec(), Vec::new()] {
         std::fs::write(file(), &content).expect("write");
         let device = gpu_with_cache(test, dir.path()).expect("a GPU, as before");
@@ -335,6 +340,42 @@ fn modules_come_from_the_disk_and_bad_ones_are_compiled_again() {
         stream.launch(&kernel(&device, "nothing"), launch(1, 32), &[]).expect("launch");
         stream.synchronize().expect("synchronize");
         assert_eq!(std::fs::read(file()).expect("read").len(), whole.len(), "stored again");
+    }
+}
+
+#[test]
+fn a_gpu_is_opened_once() {
+    let test = "a_gpu_is_opened_once";
+    let Some(device) = gpu(test) else { return };
+    let options = |budget| CudaOptions { devices: Some(1), memory_bytes: budget, kernel_cache: Some("off".into()) };
+    let again = gpus_with(test, &options(None)).expect("a GPU, as before").remove(0);
+    assert!(again.is_same(&device));
+    // With another kernel cache it is another device, on the same memory.
+    let dir = tempfile::tempdir().expect("dir");
+    let other = gpu_with_cache(test, dir.path()).expect("a GPU, as before");
+    let held = device.create_stream().expect("stream").alloc(1 << 20).expect("memory");
+    assert!(!other.is_same(&device) && other.memory().used_bytes() == device.memory().used_bytes());
+    assert!(other.held_bytes().expect("known") >= 1 << 20);
+    other.open_peer_access(&device).expect("the same GPU");
+    gpus_with(test, &options(Some(3 << 20))).expect("a GPU, as before");
+    assert_eq!(other.memory().limit_bytes(), 3 << 20, "the budget is shared");
+    // All that is kept goes back.
+    drop(held);
+    device.trim().expect("trimmed");
+    assert!(device.memory().used_bytes() == 0 && device.held_bytes().expect("known") <= 32 << 20);
+}
+
+#[test]
+fn gpus_that_can_be_used_are_opened() {
+    let _alone = alone();
+    match open_usable_cuda(&CudaOptions { kernel_cache: Some("off".into()), ..CudaOptions::default() }) {
+        Ok(opened) => {
+            assert!(opened.devices.len() + opened.left_out.len() >= 1);
+            for from in &opened.devices {
+                assert!(opened.devices.iter().all(|to| from.can_reach(to)));
+            }
+        }
+        Err(error) => assert_eq!(error.cause(), Cause::Unavailable, "{error}"),
     }
 }
 

@@ -69,6 +69,22 @@ fn rows_come_back_and_can_be_queried() {
 }
 
 #[test]
+fn nulls_are_counted_whatever_is_said_of_them() {
+    for devices in [1, 3] {
+        for said in [0, 1, 700] {
+            let session = session(devices);
+            let mut columns = columns();
+            columns[0].statistics.null_count = said;
+            let shards = (0..devices).map(|device| shard(&session, device, device as u64 * 3, 3)).collect();
+            let table = Table::from_shards(&session, fields(), columns, shards).unwrap();
+            // The third row of each shard; bits past the rows do not count.
+            assert_eq!(table.statistics()[0].null_count, devices as u64);
+            assert_eq!(table.statistics()[1].null_count, 0);
+        }
+    }
+}
+
+#[test]
 fn shards_without_rows_have_no_buffers() {
     let session = session(1);
     let column = || ShardColumn { values: None, offsets: None, validity: None };

@@ -8,6 +8,8 @@
 //! Owns addresses and whose they are; must not call the driver. Memory comes and goes through `take` and `put`.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Sizes are powers of two.
 const SMALLEST_BITS: u32 = 8;
@@ -37,6 +39,8 @@ pub(super) struct Blocks {
     large_bytes: u64,
     /// The last one is the one that pieces are taken from.
     slabs: Vec<Slab>,
+    /// What all streams of a GPU keep: kept and large bytes. Slabs, a few KiB, are not counted.
+    total_bytes: Arc<AtomicU64>,
 }
 
 /// A run of cleared pieces.
@@ -50,6 +54,31 @@ struct Slab {
 }
 
 impl Blocks {
+    /// Adds what it keeps to `total_bytes`.
+    pub(super) fn counted_in(total_bytes: Arc<AtomicU64>) -> Self {
+        Self { total_bytes, ..Self::default() }
+    }
+
+    fn keep(&mut self, bytes: u64) {
+        self.kept_bytes += bytes;
+        self.total_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn unkeep(&mut self, bytes: u64) {
+        self.kept_bytes -= bytes;
+        self.total_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn keep_large(&mut self, bytes: u64) {
+        self.large_bytes += bytes;
+        self.total_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn unkeep_large(&mut self, bytes: u64) {
+        self.large_bytes -= bytes;
+        self.total_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// The bytes to ask the driver for when so many are wanted.
     pub(super) fn size(bytes: u64) -> u64 {
         class_of(bytes).map_or(bytes, |class| 1 << (class as u32 + SMALLEST_BITS))
@@ -59,7 +88,7 @@ impl Blocks {
     pub(super) fn take(&mut self, bytes: u64) -> Option<u64> {
         let Some(class) = class_of(bytes) else { return self.take_large(bytes) };
         let address = self.free[class].pop()?;
-        self.kept_bytes -= Self::size(bytes);
+        self.unkeep(Self::size(bytes));
         Some(address)
     }
 
@@ -93,7 +122,7 @@ impl Blocks {
         let fits = self.large.iter().enumerate().filter(|(_, (_, kept))| (bytes..=most).contains(kept));
         let (at, _) = fits.min_by_key(|(_, (_, kept))| *kept)?;
         let (address, kept) = self.large.remove(at)?;
-        self.large_bytes -= kept;
+        self.unkeep_large(kept);
         Some(address)
     }
 
@@ -109,7 +138,7 @@ impl Blocks {
         if self.kept_bytes + Self::size(bytes) > KEPT_BYTES_MAX {
             return vec![address];
         }
-        self.kept_bytes += Self::size(bytes);
+        self.keep(Self::size(bytes));
         self.free[class].push(address);
         vec![]
     }
@@ -119,11 +148,11 @@ impl Blocks {
             return vec![address];
         }
         self.large.push_back((address, bytes));
-        self.large_bytes += bytes;
+        self.keep_large(bytes);
         let mut returned = vec![];
         while self.large.len() > LARGE_MAX || self.large_bytes > LARGE_BYTES_MAX {
             let Some((address, bytes)) = self.large.pop_front() else { break };
-            self.large_bytes -= bytes;
+            self.unkeep_large(bytes);
             returned.push(address);
         }
         returned
@@ -131,8 +160,8 @@ impl Blocks {
 
     /// Everything that is not in use, to be given back to the driver.
     pub(super) fn drain(&mut self) -> Vec<u64> {
-        self.kept_bytes = 0;
-        self.large_bytes = 0;
+        self.unkeep(self.kept_bytes);
+        self.unkeep_large(self.large_bytes);
         let mut addresses: Vec<u64> = self.free.iter_mut().flat_map(std::mem::take).collect();
         addresses.extend(self.large.drain(..).map(|(address, _)| address));
         while let Some(address) = self.unused_slab() {
@@ -170,6 +199,22 @@ mod tests {
         let mut blocks = Blocks::default();
         assert!(blocks.put(4096, 1000).is_empty());
         assert_eq!((blocks.take(512), blocks.take(513), blocks.take(1024)), (None, Some(4096), None));
+    }
+
+    #[test]
+    fn what_all_streams_keep_is_counted() {
+        let total = Arc::new(AtomicU64::new(0));
+        let [mut one, mut other] = [(); 2].map(|()| Blocks::counted_in(Arc::clone(&total)));
+        let kept = || total.load(Ordering::Relaxed);
+        assert!(one.put(4096, 1000).is_empty() && other.put(1 << 40, 80 << 20).is_empty());
+        assert_eq!(kept(), 1024 + (80 << 20));
+        assert_eq!(one.take(1024), Some(4096));
+        assert_eq!(kept(), 80 << 20);
+        // Larger ones come first, and push each other out.
+        (1..5).for_each(|n| drop(other.put(n << 41, 100 << 20)));
+        assert_eq!(kept(), other.large_bytes);
+        other.drain();
+        assert_eq!(kept(), 0);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cudarc::driver::sys::{self, CUresult};
 
@@ -15,7 +16,7 @@ use super::stream::CudaStream;
 use super::{CudaOptions, info};
 use crate::backend::{DeviceBackend, Handle, StreamBackend};
 use crate::cache::KernelCache;
-use crate::{DeviceError, DeviceInfo, ModuleSource, Result};
+use crate::{Device, DeviceError, DeviceInfo, ModuleSource, Result};
 
 /// An opened GPU.
 #[derive(Debug)]
@@ -29,13 +30,38 @@ pub(super) struct CudaDevice {
 
 impl CudaDevice {
     /// Opens GPU `ordinal`, one of `ordinals`.
-    pub(super) fn open(driver: Driver, ordinal: usize, ordinals: Range<usize>, options: &CudaOptions) -> Result<Self> {
+    pub(super) fn open(
+        driver: Driver,
+        ordinal: usize,
+        ordinals: Range<usize>,
+        options: &CudaOptions,
+        cache: KernelCache,
+    ) -> Result<Self> {
         let nvrtc = Nvrtc::get()?;
         let context = Arc::new(Context::retain(driver, ordinal)?);
         let info = info::read(&context, ordinal, ordinals, options.memory_bytes, nvrtc)?;
         let target = nvrtc.target(info.compute_capability)?;
-        let cache = KernelCache::open(options.kernel_cache.as_deref());
         Ok(Self { info, shared: Arc::new(Shared::new(context)?), nvrtc, target, cache })
+    }
+
+    /// The GPU behind a device.
+    pub(super) fn of(device: &Device) -> Option<&Self> {
+        device.backend().as_any().downcast_ref()
+    }
+
+    /// The same GPU, with the same context, pool and streams, and another disk cache.
+    pub(super) fn with_cache(&self, cache: KernelCache) -> Self {
+        let Self { info, shared, nvrtc, target, cache: _ } = self;
+        Self { info: info.clone(), shared: Arc::clone(shared), nvrtc, target: *target, cache }
+    }
+
+    pub(super) fn has_cache(&self, cache: &KernelCache) -> bool {
+        self.cache.dir() == cache.dir()
+    }
+
+    /// Whether the context still works.
+    pub(super) fn is_alive(&self) -> bool {
+        self.shared.is_alive()
     }
 
     fn load(&self, source: &ModuleSource) -> Result<Vec<CudaKernel>> {
@@ -113,6 +139,22 @@ impl DeviceBackend for CudaDevice {
 
     fn write_word(&self, address: u64, value: u64) -> Result<()> {
         self.shared.write_word(address, value)
+    }
+
+    fn trim(&self) -> Result<()> {
+        self.shared.trim_all()
+    }
+
+    fn held_bytes(&self) -> Option<u64> {
+        self.shared.pool.reserved_bytes().ok()
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        self.shared.context.memory_info().ok().map(|(free, _)| free)
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.shared.kept_bytes.load(Ordering::Relaxed)
     }
 
     fn as_any(&self) -> &dyn Any {

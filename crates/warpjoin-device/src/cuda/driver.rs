@@ -132,6 +132,23 @@ fn error_of(device: &str, call: &'static str, result: CUresult, reason: String) 
         | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
         | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
         | CUresult::CUDA_ERROR_NOT_FOUND => DeviceError::BadImage { device, call, reason },
+        // Nothing is wrong with the call: the GPU is in exclusive use, not permitted to us, or not ready.
+        CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
+        | CUresult::CUDA_ERROR_NO_DEVICE
+        | CUresult::CUDA_ERROR_INVALID_DEVICE
+        | CUresult::CUDA_ERROR_DEVICE_NOT_LICENSED
+        | CUresult::CUDA_ERROR_CONTEXT_ALREADY_IN_USE
+        | CUresult::CUDA_ERROR_NOT_PERMITTED
+        | CUresult::CUDA_ERROR_SYSTEM_NOT_READY
+        | CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+        | CUresult::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
+        | CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED
+        | CUresult::CUDA_ERROR_MPS_RPC_FAILURE
+        | CUresult::CUDA_ERROR_MPS_SERVER_NOT_READY
+        | CUresult::CUDA_ERROR_MPS_MAX_CLIENTS_REACHED
+        | CUresult::CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED => {
+            DeviceError::UnusableGpu { device, reason: format!("{call}: {reason}") }
+        }
         _ => DeviceError::Driver { device, call, reason },
     }
 }
@@ -188,6 +205,7 @@ mod tests {
             assert_eq!(cause(result), Cause::DeviceLost);
         }
         assert_eq!(cause(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU), Cause::Unavailable);
+        assert_eq!(cause(CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE), Cause::Unavailable);
         assert_eq!(cause(CUresult::CUDA_ERROR_INVALID_VALUE), Cause::Driver);
         assert_eq!(cause(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES), Cause::Driver);
     }

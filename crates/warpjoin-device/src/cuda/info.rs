@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 use cudarc::driver::sys::{self, CUdevice_P2PAttribute, CUdevice_attribute};
 
 use super::context::Context;
+use super::driver::check;
 use super::nvrtc::Nvrtc;
 use crate::{DeviceInfo, DeviceKind, Link, Result};
 
@@ -83,26 +84,54 @@ fn link(from: &Context, peer: usize) -> Result<Link> {
 }
 
 fn device(context: &Context, ordinal: usize) -> Result<sys::CUdevice> {
+    handle(context.label(), ordinal)
+}
+
+/// The driver's handle of a GPU. The driver is initialised: whoever asks has a [`super::driver::Driver`].
+fn handle(label: &str, ordinal: usize) -> Result<sys::CUdevice> {
     let mut device = 0;
     let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
     // SAFETY: the driver is initialised; `device` outlives the call.
-    context.check("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, number) })?;
+    check(label, "cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, number) })?;
     Ok(device)
 }
 
 fn attribute(context: &Context, attribute: CUdevice_attribute) -> Result<u32> {
+    attribute_by(context.label(), context.device(), attribute)
+}
+
+fn attribute_by(label: &str, device: sys::CUdevice, attribute: CUdevice_attribute) -> Result<u32> {
     let mut value: c_int = 0;
     // SAFETY: the GPU is the driver's; `value` outlives the call.
-    let result = unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, context.device()) };
-    context.check("cuDeviceGetAttribute", result)?;
+    check(label, "cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, device) })?;
     Ok(u32::try_from(value).unwrap_or(0))
 }
 
 fn name(context: &Context) -> Result<String> {
+    name_by(context.label(), context.device())
+}
+
+fn name_by(label: &str, device: sys::CUdevice) -> Result<String> {
     let mut bytes = [0_u8; 256];
     let length = bytes.len() as c_int;
     // SAFETY: the driver writes at most `length` bytes, a terminating zero among them.
-    let result = unsafe { sys::cuDeviceGetName(bytes.as_mut_ptr().cast::<c_char>(), length, context.device()) };
-    context.check("cuDeviceGetName", result)?;
+    let result = unsafe { sys::cuDeviceGetName(bytes.as_mut_ptr().cast::<c_char>(), length, device) };
+    check(label, "cuDeviceGetName", result)?;
     Ok(CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned())
+}
+
+/// The name of a GPU that may not be open.
+pub(super) fn name_of(ordinal: usize) -> Result<String> {
+    let label = format!("cuda:{ordinal}");
+    name_by(&label, handle(&label, ordinal)?)
+}
+
+/// The compute capability of a GPU that may not be open.
+pub(super) fn capability_of(ordinal: usize) -> Result<(u32, u32)> {
+    let label = format!("cuda:{ordinal}");
+    let device = handle(&label, ordinal)?;
+    Ok((
+        attribute_by(&label, device, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        attribute_by(&label, device, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    ))
 }

@@ -19,18 +19,18 @@ mod nvrtc;
 mod nvrtc_copies;
 mod nvrtc_library;
 mod nvrtc_process;
+mod open;
 mod pool;
 mod shared;
 mod staging;
 mod stream;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 pub use nvrtc::compile_for_architecture;
+pub use open::{LeftOut, OpenedDevices, open_cuda, open_usable_cuda};
 
-use crate::{Device, DeviceError, Result};
-use device::CudaDevice;
+use crate::DeviceError;
 use driver::Driver;
 use nvrtc::Nvrtc;
 
@@ -39,29 +39,10 @@ use nvrtc::Nvrtc;
 pub struct CudaOptions {
     /// The first so many GPUs; `None`: all that the driver shows.
     pub devices: Option<usize>,
-    /// Memory budget of each; `None`: 90 % of what is free when it is opened.
+    /// Memory budget of each; `None`: 90 % of what is free when it is first opened.
     pub memory_bytes: Option<u64>,
     /// Folder for compiled kernels; see [`crate::KernelCache::open`].
     pub kernel_cache: Option<PathBuf>,
-}
-
-/// Opens GPUs, ordinals 0 and on. Each is a [`Device`] with its own memory pool in the primary context.
-///
-/// # Errors
-/// [`DeviceError::NoDriver`], [`DeviceError::NoGpu`] (also when there are fewer than asked for),
-/// [`DeviceError::NoNvrtc`], [`DeviceError::UnknownArchitecture`], or a failed call of the driver.
-pub fn open_cuda(options: &CudaOptions) -> Result<Vec<Device>> {
-    let driver = Driver::get()?;
-    let gpus = driver.gpus()?;
-    let devices = options.devices.unwrap_or(gpus);
-    if gpus == 0 {
-        return Err(none_shown());
-    }
-    if devices == 0 || devices > gpus {
-        return Err(DeviceError::NoGpu { reason: format!("{devices} asked for, {gpus} there") });
-    }
-    let open = |ordinal| Ok(Device::new(Arc::new(CudaDevice::open(driver, ordinal, 0..devices, options)?)));
-    (0..devices).map(open).collect()
 }
 
 /// What this machine has for CUDA; see [`cuda_status`].

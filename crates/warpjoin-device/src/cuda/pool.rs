@@ -52,14 +52,29 @@ impl Pool {
         match self.try_alloc(bytes, stream)? {
             Some(address) => Ok(address),
             None => {
-                // Memory freed on another stream is not ours before that stream gets there, and
-                // free pieces join only when they go back to the driver.
-                self.context.synchronize()?;
-                // SAFETY: the pool lives; what is allocated is not touched by trimming.
-                self.context.check("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(self.raw, 0) })?;
+                self.trim()?;
                 self.try_alloc(bytes, stream)?.ok_or(None)
             }
         }
+    }
+
+    /// Gives all free memory back to the driver.
+    pub(super) fn trim(&self) -> Result<()> {
+        // Memory freed on another stream is not ours before that stream gets there, and free pieces join only when they go
+        // back to the driver.
+        self.context.synchronize()?;
+        // SAFETY: the pool lives; what is allocated is not touched by trimming.
+        self.context.check("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(self.raw, 0) })
+    }
+
+    /// What the pool has taken from the driver, allocated or free.
+    pub(super) fn reserved_bytes(&self) -> Result<u64> {
+        let mut bytes = 0_u64;
+        let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
+        self.context.make_current()?;
+        // SAFETY: the value of this attribute is a u64, which outlives the call.
+        let result = unsafe { sys::cuMemPoolGetAttribute(self.raw, attribute, (&raw mut bytes).cast()) };
+        self.context.check("cuMemPoolGetAttribute", result).map(|()| bytes)
     }
 
     fn try_alloc(&self, bytes: u64, stream: CUstream) -> Result<Option<u64>> {

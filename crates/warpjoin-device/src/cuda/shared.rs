@@ -1,9 +1,10 @@
 //! What the streams of one GPU share, idle streams among it: to make and destroy one takes 60 us.
 
 use std::ffi::c_void;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::{self, CUstream};
+use cudarc::driver::sys::{self, CUresult, CUstream};
 
 use super::blocks::Blocks;
 use super::context::Context;
@@ -27,6 +28,8 @@ pub(super) struct Shared {
     pub(super) pool: Pool,
     pub(super) staging: Staging,
     pub(super) events: Arc<Events>,
+    /// What all streams keep of freed buffers.
+    pub(super) kept_bytes: Arc<AtomicU64>,
     idle: Mutex<Vec<Lane>>,
     /// For [`Self::write_word`]: never behind other work, so made when the device is opened.
     beside: Mutex<BesideStream>,
@@ -72,7 +75,21 @@ impl Shared {
         let (pool, staging) = (Pool::new(context.clone())?, Staging::new(context.clone()));
         let events = Arc::new(Events::new(context.clone()));
         let beside = Mutex::new(BesideStream(create_stream(&context)?));
-        Ok(Self { pool, staging, events, idle: Mutex::default(), beside, scratches: Mutex::default(), context })
+        let (kept_bytes, idle, scratches) = (Arc::default(), Mutex::default(), Mutex::default());
+        Ok(Self { pool, staging, events, kept_bytes, idle, beside, scratches, context })
+    }
+
+    /// Whether the context still works: asks a stream on which nothing runs.
+    pub(super) fn is_alive(&self) -> bool {
+        let beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the stream lives as long as `self`.
+        self.context.make_current().is_ok() && unsafe { sys::cuStreamQuery(beside.0) } == CUresult::CUDA_SUCCESS
+    }
+
+    /// Gives memory that idle streams and the pool keep back to the driver.
+    pub(super) fn trim_all(&self) -> Result<()> {
+        self.trim_idle();
+        self.pool.trim()
     }
 
     /// Writes 8 bytes of a live buffer while kernels run: a copy of this size goes with the command, and needs no
@@ -93,7 +110,8 @@ impl Shared {
         if let Some(lane) = self.idle().pop() {
             return Ok(lane);
         }
-        Ok(Lane { raw: create_stream(&self.context)?, blocks: Mutex::default(), scratch: Mutex::default() })
+        let blocks = Mutex::new(Blocks::counted_in(Arc::clone(&self.kept_bytes)));
+        Ok(Lane { raw: create_stream(&self.context)?, blocks, scratch: Mutex::default() })
     }
 
     /// Pinned memory for a stream, if some is left.

@@ -51,8 +51,7 @@ impl CudaStream {
     fn alloc_new(&self, bytes: u64) -> Result<u64, Option<DeviceError>> {
         match self.shared.pool.alloc(bytes, self.lane.raw) {
             Err(None) => {
-                self.shared.trim(&self.lane);
-                self.shared.trim_idle();
+                self.release_kept();
                 self.shared.pool.alloc(bytes, self.lane.raw)
             }
             result => result,
@@ -105,6 +104,11 @@ impl StreamBackend for CudaStream {
         let mut blocks = self.blocks();
         blocks.add_slab(slab);
         blocks.take_cleared().ok_or_else(|| Some(DeviceError::Invalid("a new slab without room".into())))
+    }
+
+    fn release_kept(&self) {
+        self.shared.trim(&self.lane);
+        self.shared.trim_idle();
     }
 
     fn free(&self, address: u64, bytes: u64) {

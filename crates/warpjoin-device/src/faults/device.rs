@@ -57,6 +57,22 @@ impl DeviceBackend for FaultyDevice {
         self.inner.write_word(address, value)
     }
 
+    fn trim(&self) -> Result<()> {
+        self.inner.trim()
+    }
+
+    fn held_bytes(&self) -> Option<u64> {
+        self.inner.held_bytes()
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        self.inner.free_bytes()
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.inner.kept_bytes()
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -71,6 +71,10 @@ impl StreamBackend for FaultyStream {
         self.inner.free(address, bytes);
     }
 
+    fn release_kept(&self) {
+        self.inner.release_kept();
+    }
+
     fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
         self.begin(CallKind::Write)?;
         self.uses(&[address]);

@@ -75,6 +75,22 @@ impl DeviceBackend for SimDevice {
         Ok(())
     }
 
+    fn trim(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn held_bytes(&self) -> Option<u64> {
+        Some(self.used_bytes.load(Ordering::Relaxed))
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        Some(self.info.memory_bytes.saturating_sub(self.used_bytes.load(Ordering::Relaxed)))
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        0
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -50,9 +50,14 @@ impl Deref for Alone {
 }
 
 pub(crate) fn gpu(test: &str) -> Option<Alone> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = alone();
     Some(Alone { device: gpus(test)?.into_iter().next()?, _lock: lock })
+}
+
+/// While it is held no other test of the process uses a GPU, whose budget all devices on it share.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn random_bytes(bytes: usize, seed: u64) -> Vec<u8> {

@@ -132,13 +132,16 @@ pub(crate) fn zone_offset_seconds(zone: Option<&str>) -> Option<i128> {
         b'-' => -1,
         _ => return None,
     };
+    // A zone may hold any text: no slice but by characters, no number but of digits.
+    let digits = |range: std::ops::Range<usize>| -> Option<i128> {
+        zone.get(range).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
+    };
     let (hours, minutes) = match zone.len() {
-        3 => (&zone[1..3], "0"),
-        5 => (&zone[1..3], &zone[3..5]),
-        6 if zone.as_bytes()[3] == b':' => (&zone[1..3], &zone[4..6]),
+        3 => (digits(1..3)?, 0),
+        5 => (digits(1..3)?, digits(3..5)?),
+        6 if zone.as_bytes()[3] == b':' => (digits(1..3)?, digits(4..6)?),
         _ => return None,
     };
-    let (hours, minutes): (i128, i128) = (hours.parse().ok()?, minutes.parse().ok()?);
     (hours < 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
 }
 
@@ -362,4 +365,33 @@ fn float_to_decimal(emitter: &mut Emitter, value: &Value, to: &DataType, fault: 
     let code = emitter.temporary(range.c_type(), &format!("{fits} ? ({name})wide_of_double({code}) : ({name})0"));
     let value = Value::new(code, Kind::Int(range), to.clone()).with_valid(valid);
     Ok(fault.within(emitter, value, bounds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_may_be_a_zone() {
+        let seconds = |zone: &str| zone_offset_seconds(Some(zone));
+        assert_eq!(seconds("+05:30"), Some(19_800));
+        assert_eq!(seconds("-0800"), Some(-28_800));
+        assert_eq!(seconds("+02"), Some(7200));
+        // Bytes that are no characters of their own, signs within, other digits.
+        for zone in [
+            "+1\u{e9}2",
+            "+\u{e9}1",
+            "+\u{e9}",
+            "-1\u{e9}:0",
+            "+0\u{e9}30",
+            "++5",
+            "+-5:00",
+            "+05:+1",
+            "+\u{661}\u{662}",
+            "",
+            "+",
+        ] {
+            assert_eq!(seconds(zone), None, "{zone:?}");
+        }
+    }
 }

@@ -49,7 +49,7 @@ pub(crate) mod status {
 /// Threads of a block in the kernels that are not generated.
 pub(crate) const BLOCK_THREADS: u32 = 256;
 /// Most devices of a session.
-pub(crate) const DEVICES_MAX: usize = 8;
+pub(crate) const DEVICES_MAX: usize = warpjoin_device::DEVICES_MAX;
 
 /// Rows of a tile of a partition that one thread takes.
 pub(crate) const PARTITION_ITEMS: u32 = 16;

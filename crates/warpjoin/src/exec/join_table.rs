@@ -72,7 +72,16 @@ impl Query<'_> {
             let mut build = TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
             unique = match shape.slots {
                 Slots::Direct(slots) => self.build_direct(&build, slots)?,
-                Slots::Words(slots) => self.build_words(&mut build, slots)?,
+                Slots::Words(slots) => match self.build_words(&mut build, slots)? {
+                    WordTables::Made(shards) => Some(shards),
+                    WordTables::RepeatedKey => None,
+                    WordTables::TooLarge => {
+                        shape.slots = pairs;
+                        let mut build =
+                            TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
+                        self.build_unique(&mut build)?
+                    }
+                },
                 Slots::Pairs { .. } => self.build_unique(&mut build)?,
             };
         }
@@ -198,12 +207,16 @@ impl Query<'_> {
         Ok((build.is_set || is_unique).then_some(shards))
     }
 
-    /// Tables of unique keys in slots of one word; `None` when a key occurs twice.
-    fn build_words(&mut self, build: &mut TableBuild<'_>, slots: WordSlots) -> Result<Option<Vec<JoinShard>>> {
+    /// Tables of unique keys in slots of one word.
+    fn build_words(&mut self, build: &mut TableBuild<'_>, slots: WordSlots) -> Result<WordTables> {
         let (lanes, entry) = unique_entry(Slots::Words(slots), build.is_set);
         let kernels = self.compile(&build_module(lanes, self.options.hash_bits), &entry)?;
         loop {
             self.options.check_cancelled()?;
+            let counts = build.rows.shards.iter().map(|rows| build.windows(rows.rows, self.options.first_capacity));
+            if counts.max().unwrap_or(0) > self.options.word_slots_max.unwrap_or(WORD_SLOTS_MAX) {
+                return Ok(WordTables::TooLarge);
+            }
             let (mut shards, mut controls) = (vec![], vec![]);
             for (device, rows) in build.rows.shards.iter().enumerate() {
                 let stream = &self.streams[device];
@@ -234,8 +247,8 @@ impl Query<'_> {
                 controls.push(control);
             }
             match self.bits_of(&controls)? {
-                bits if bits & status::DUPLICATE != 0 => return Ok(None),
-                bits if bits & status::FULL == 0 => return Ok(Some(shards)),
+                bits if bits & status::DUPLICATE != 0 => return Ok(WordTables::RepeatedKey),
+                bits if bits & status::FULL == 0 => return Ok(WordTables::Made(shards)),
                 _ => build.grow()?,
             }
         }
@@ -348,6 +361,19 @@ impl Query<'_> {
     }
 }
 
+/// Most slots of one word: kernels count them in 32 bits, and the slot behind the last one has a number, too
+/// (`word_home` in `kernels/wj/key_table.cuh`).
+const WORD_SLOTS_MAX: u64 = u32::MAX as u64;
+
+/// What became of tables with slots of one word.
+enum WordTables {
+    Made(Vec<JoinShard>),
+    /// A key occurs twice.
+    RepeatedKey,
+    /// One has more than [`WORD_SLOTS_MAX`] slots, or would have once it has grown.
+    TooLarge,
+}
+
 /// What is known of the keys of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BuildKeys {
@@ -381,13 +407,9 @@ struct TableBuild<'a> {
 impl TableBuild<'_> {
     /// Windows of a table for `rows` keys.
     fn windows(&self, rows: u64, first_capacity: Option<u64>) -> u64 {
-        let asked = (rows as f64 / self.load_factor).ceil() as u64;
-        let slots = match first_capacity {
-            // A first guess that is too small, grown as often as the table was full.
-            Some(capacity) if self.steps_max == STEPS_MAX => capacity.min(asked),
-            _ => asked,
-        };
-        slots.max(32).div_ceil(u64::from(self.lanes))
+        // A first guess that is too small, grown as often as the table was full.
+        let guess = first_capacity.filter(|_| self.steps_max == STEPS_MAX);
+        windows_for(rows, self.load_factor, self.lanes, guess)
     }
 
     /// After a full table: half the load, and longer probes.
@@ -399,6 +421,12 @@ impl TableBuild<'_> {
         }
         Ok(())
     }
+}
+
+/// Windows of `lanes` slots for `rows` keys, of which `load_factor` of the slots are filled; `guess`: slots at most.
+fn windows_for(rows: u64, load_factor: f64, lanes: u32, guess: Option<u64>) -> u64 {
+    let asked = (rows as f64 / load_factor).ceil() as u64;
+    guess.map_or(asked, |guess| guess.min(asked)).max(32).div_ceil(u64::from(lanes))
 }
 
 /// Lanes of a probe group by load factor: more lanes pay when probes are long.
@@ -426,5 +454,30 @@ fn build_module(lanes: u32, hash_bits: u32) -> ModuleSource {
         text: file.text.into(),
         entries: BUILD_ENTRIES.map(String::from).to_vec(),
         defines: Constants { hash_bits, lanes }.defines(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_sized_by_load_factor_lanes_and_guess() {
+        assert_eq!(windows_for(0, 0.5, 1, None), 32);
+        assert_eq!(windows_for(1000, 0.5, 1, None), 2000);
+        assert_eq!(windows_for(1000, 0.5, 32, None), 63);
+        assert_eq!(windows_for(1000, 0.5, 1, Some(40)), 40);
+        assert_eq!(windows_for(1000, 0.5, 1, Some(1 << 40)), 2000);
+    }
+
+    #[test]
+    fn the_most_rows_of_slots_of_a_word() {
+        let fits = |rows: u64, load_factor: f64| windows_for(rows, load_factor, 1, None) <= WORD_SLOTS_MAX;
+        assert!(fits(0x7fff_ffff, 0.5) && !fits(0x8000_0000, 0.5));
+        // After a table was full.
+        assert!(fits(0x3fff_ffff, 0.25) && !fits(0x4000_0000, 0.25));
+        assert!(!fits(u64::from(u32::MAX), 0.7) && !fits(u64::MAX, 0.5));
+        // The slot behind the last one has a number of 32 bits.
+        assert!(u32::try_from(WORD_SLOTS_MAX).is_ok() && u32::try_from(WORD_SLOTS_MAX + 1).is_err());
     }
 }

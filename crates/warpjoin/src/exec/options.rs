@@ -53,6 +53,8 @@ pub struct ExecOptions {
     pub counts_rows: bool,
     /// Keeps only this many bits of every key hash, so that tests meet collisions.
     pub hash_bits: u32,
+    /// Slots of one word from which on a table has slots of two, so that tests meet it. `None`: 2^32.
+    pub word_slots_max: Option<u64>,
     /// First guess of a hash table's slots and of an output's rows, so that tests meet retries.
     pub first_capacity: Option<u64>,
 }
@@ -142,6 +144,7 @@ impl Default for ExecOptions {
             quick_kernels: None,
             counts_rows: false,
             hash_bits: 64,
+            word_slots_max: None,
             first_capacity: None,
         }
     }

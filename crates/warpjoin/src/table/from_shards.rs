@@ -11,6 +11,9 @@ use super::{BUFFER_ALIGNMENT_BYTES, OFFSET_BYTES, Shard, ShardColumn, Table};
 use crate::column::{ColumnStatistics, ColumnType, Domain, Physical, check_type, is_string, is_text};
 use crate::{Error, Result, Session};
 
+/// Rows whose validity is on the host at once: a multiple of 8.
+const COUNTED_ROWS: usize = 64 << 20;
+
 /// What a caller says of a column that is on the devices already.
 #[derive(Debug, Clone)]
 pub struct ResidentColumn {
@@ -41,7 +44,8 @@ impl Table {
     /// null rows do not count); one without brings none. Strings are codes of their dictionary, or
     /// offsets (u64, rows + 1 of them) and bytes.
     ///
-    /// What wrote the buffers must have ended: synchronize its stream first. Every value must lie in
+    /// What wrote the buffers must have ended: synchronize its stream first. Nulls are counted here, whatever
+    /// `statistics` say of them: validity bitmaps are read, an eighth of a byte a row. Every value must lie in
     /// its column's domain, every code in its dictionary, and what is said to be unique has to be: generated
     /// kernels rely on it, and nothing checks it here.
     ///
@@ -71,6 +75,7 @@ impl Table {
             }
             check_domain(facts).map_err(|error| named(field.name(), error))?;
         }
+        let mut columns = columns;
         let mut first_row = 0;
         for (shard, device) in shards.iter().zip(devices) {
             if shard.first_row != first_row || shard.columns.len() != columns.len() {
@@ -81,6 +86,9 @@ impl Table {
                     .map_err(|error| named(field.name(), error))?;
             }
             first_row += shard.rows;
+        }
+        for (index, column) in columns.iter_mut().enumerate() {
+            column.statistics.null_count = count_nulls(session, &shards, index)?;
         }
         let (column_types, statistics) = columns.into_iter().map(|c| (c.column_type, c.statistics)).unzip();
         Ok(Self::from_result(session.clone(), schema, column_types, statistics, shards))
@@ -156,6 +164,25 @@ fn check_buffer(what: &str, buffer: &Option<Buffer>, needed: Option<Option<u64>>
         return Err(invalid(format!("{what} on {}, not on {}", buffer.device().label(), device.label())));
     }
     Ok(())
+}
+
+/// Rows of a column that are null, by its validity bitmaps, whose buffers have been checked.
+fn count_nulls(session: &Session, shards: &[Shard], column: usize) -> Result<u64> {
+    let mut nulls = 0;
+    for (shard, stream) in shards.iter().zip(session.load_streams()) {
+        let Some(validity) = &shard.columns[column].validity else { continue };
+        let mut bits = vec![];
+        for first in (0..shard.rows).step_by(COUNTED_ROWS) {
+            let rows = (shard.rows - first).min(COUNTED_ROWS as u64);
+            bits.resize(rows.div_ceil(8) as usize, 0);
+            stream.read(validity, first / 8, &mut bits)?;
+            if let (Some(last), rest @ 1..) = (bits.last_mut(), rows % 8) {
+                *last &= (1 << rest) - 1;
+            }
+            nulls += rows - bits.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+        }
+    }
+    Ok(nulls)
 }
 
 fn invalid(message: String) -> Error {
