@@ -3,7 +3,8 @@
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table};
 use warpjoin_device::{
-    CudaOptions, CudaStatus, DeviceInfo, DeviceKind, KernelCache, SimOptions, cuda_status, open_cuda, open_simulated,
+    CudaOptions, CudaStatus, DeviceInfo, DeviceKind, KernelCache, OpenedDevices, SimOptions, cuda_status,
+    open_simulated, open_usable_cuda,
 };
 
 const HEADER: [&str; 9] = ["device", "name", "memory", "capability", "SMs", "L2", "links", "driver", "kernel compiler"];
@@ -14,9 +15,11 @@ pub fn describe_devices() -> String {
     table.load_preset(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(HEADER.map(|title| Cell::new(title).add_attribute(Attribute::Bold)));
     let mut notes = vec![describe_cuda(&cuda_status(), &mut table), describe_simulated(&mut table)];
-    notes.push(match KernelCache::open(None).dir() {
-        Some(dir) => format!("Kernel cache: {}", dir.display()),
-        None => "Kernel cache: off (set WARPJOIN_KERNEL_CACHE to a folder)".to_string(),
+    let cache = KernelCache::open(None);
+    notes.push(match (cache.dir(), cache.problem()) {
+        (_, Some(problem)) => format!("Kernel cache: not used: {problem}"),
+        (Some(dir), None) => format!("Kernel cache: {}", dir.display()),
+        (None, None) => "Kernel cache: off (set WARPJOIN_KERNEL_CACHE to a folder)".to_string(),
     });
     format!("{table}\n{}", notes.join("\n"))
 }
@@ -35,10 +38,13 @@ fn describe_cuda(status: &CudaStatus, table: &mut Table) -> String {
     if let Some(problem) = &status.problem {
         return format!("CUDA: can't be used: {problem}\n      ({versions})");
     }
-    match open_cuda(&CudaOptions::default()) {
-        Ok(devices) => {
+    match open_usable_cuda(&CudaOptions::default()) {
+        Ok(OpenedDevices { devices, left_out, .. }) => {
             devices.iter().for_each(|device| add_row(table, device.info()));
-            format!("CUDA: {versions}")
+            let left_out = left_out
+                .iter()
+                .map(|gpu| format!("\n      cuda:{} {} is not used: {}", gpu.ordinal, gpu.name, gpu.error));
+            format!("CUDA: {versions}{}", left_out.collect::<String>())
         }
         Err(error) => format!("CUDA: can't be used: {error}\n      ({versions})"),
     }

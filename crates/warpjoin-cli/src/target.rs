@@ -4,7 +4,7 @@ use clap::Args;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use warpjoin::Session;
-use warpjoin_datafusion::{DeviceChoice, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder};
+use warpjoin_datafusion::{DeviceChoice, OnFault, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder};
 use warpjoin_device::cuda_status;
 
 use crate::error::{CliError, Result};
@@ -21,9 +21,23 @@ pub struct TargetArgs {
     /// Memory that may be used on each device, such as 8GB
     #[arg(long, value_name = "BYTES")]
     pub memory_budget: Option<String>,
-    /// Make it an error if a join or aggregate stays on the CPU
+    /// Make it an error if work stays on the CPU: anything but reading, moving and writing rows
     #[arg(long)]
     pub strict: bool,
+    /// Rows that each node on the CPU may handle with --strict
+    #[arg(long, value_name = "ROWS", default_value_t = WarpjoinOptions::default().strict_rows)]
+    pub strict_rows: u64,
+    /// What a fault of the devices leads to: fallback (the CPU answers), or error
+    #[arg(long, value_parser = parse_on_fault)]
+    pub on_fault: Option<OnFault>,
+}
+
+fn parse_on_fault(text: &str) -> Result<OnFault, String> {
+    match text {
+        "fallback" => Ok(OnFault::Fallback),
+        "error" => Ok(OnFault::Error),
+        _ => Err("it takes fallback or error".to_string()),
+    }
 }
 
 fn parse_choice(text: &str) -> Result<DeviceChoice, String> {
@@ -40,6 +54,8 @@ impl TargetArgs {
             device: self.device,
             devices: self.devices.map_or(0, usize::from),
             strict: self.strict,
+            strict_rows: self.strict_rows,
+            on_fault: self.on_fault.unwrap_or_default(),
             ..WarpjoinOptions::default()
         };
         config = config.with_option_extension(options);
@@ -70,10 +86,16 @@ impl TargetArgs {
     }
 }
 
-/// DataFusion as it comes, on the same number of partitions.
-pub(crate) fn stock_session() -> SessionContext {
+/// DataFusion whose answers are taken for right: dynamic filters on dictionary keys give wrong ones
+/// (apache/datafusion #24587).
+pub(crate) fn oracle_session() -> SessionContext {
     let mut config = SessionConfig::new();
-    // Wrong answers on dictionary keys (apache/datafusion #24587): an oracle must not have them.
     config.options_mut().optimizer.enable_dynamic_filter_pushdown = false;
     SessionContext::new_with_state(SessionStateBuilder::new().with_config(config).with_default_features().build())
+}
+
+/// The tables of a session with the settings that DataFusion comes with: what its times are taken with.
+pub(crate) fn with_defaults(context: &SessionContext) -> SessionContext {
+    let state = SessionStateBuilder::new_from_existing(context.state()).with_config(SessionConfig::new());
+    SessionContext::new_with_state(state.build())
 }

@@ -48,7 +48,7 @@ impl PhysicalOptimizerRule for PlacementRule {
             }
         };
         // The nodes were rebuilt since the first rule: ask again, and keep the answers only.
-        let (_, declined) = rewrite(&plan, &session, &options)?;
+        let (_, declined) = rewrite(&plan, &session, &options, &[])?;
         let mut reasons: HashMap<usize, Reason> =
             declined.into_iter().map(|declined| (address(&declined.node), declined.reason)).collect();
         let plan = annotate(&plan, &mut reasons)?;

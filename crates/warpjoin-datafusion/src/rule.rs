@@ -52,7 +52,7 @@ impl PhysicalOptimizerRule for WarpjoinRule {
             Devices::None(_) => return Ok(plan),
             Devices::Refused(why) => return Ok(refused(plan, why)),
         };
-        let (rewritten, declined) = rewrite(&plan, &session, &options)?;
+        let (rewritten, declined) = rewrite(&plan, &session, &options, &self.runtime.left_out(&session))?;
         for Declined { node, reason, .. } in &declined {
             log::debug!("{} stays on the CPU: {reason}", node.name());
         }
@@ -73,9 +73,10 @@ pub(crate) fn rewrite(
     plan: &Arc<dyn ExecutionPlan>,
     session: &Arc<Session>,
     options: &WarpjoinOptions,
+    left_out: &[String],
 ) -> Result<(Arc<dyn ExecutionPlan>, Vec<Declined>)> {
     let minimum_rows = if options.strict { 0 } else { options.minimum_rows };
-    let make = |closed: Closed| Ok(Arc::new(WarpjoinExec::try_new(closed, Arc::clone(session), options)?));
+    let make = |closed: Closed| Ok(Arc::new(WarpjoinExec::try_new(closed, Arc::clone(session), options, left_out)?));
     Matcher::new(session, minimum_rows, options.strict, &make).rewrite(plan)
 }
 

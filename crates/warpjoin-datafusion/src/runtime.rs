@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use warpjoin::Session;
-use warpjoin_device::{CudaOptions, DeviceKind, SimOptions, cuda_status, open_cuda, open_simulated};
+use warpjoin_device::{
+    CudaOptions, Device, DeviceKind, LeftOut, SimOptions, cuda_status, open_simulated, open_usable_cuda,
+};
 
 use crate::admission::{Admission, QUERIES_DEFAULT};
 use crate::config::{DeviceChoice, WarpjoinOptions};
@@ -43,8 +45,8 @@ struct Given {
 
 /// What became of the devices of a key.
 enum Opened {
-    /// They are there.
-    Open(Arc<Session>),
+    /// They are there; with the GPUs that are not used, and why.
+    Open { session: Arc<Session>, left_out: Vec<String> },
     /// They could not be opened, or were lost.
     Failed { why: String, at: Instant },
 }
@@ -120,7 +122,19 @@ impl WarpjoinRuntime {
             return;
         }
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.retain(|_, opened| !matches!(opened, Opened::Open(open) if Arc::ptr_eq(open, session)));
+        let is_lost =
+            |opened: &Opened| matches!(opened, Opened::Open { session: open, .. } if Arc::ptr_eq(open, session));
+        opened.retain(|_, opened| !is_lost(opened));
+    }
+
+    /// GPUs that are not used beside those of `session`, each with the reason.
+    pub fn left_out(&self, session: &Arc<Session>) -> Vec<String> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_session = opened.values().find_map(|opened| match opened {
+            Opened::Open { session: open, left_out } if Arc::ptr_eq(open, session) => Some(left_out.clone()),
+            _ => None,
+        });
+        of_session.unwrap_or_default()
     }
 
     /// Sets the budget of every device; with 0, what an option changed is undone, and what the
@@ -166,17 +180,17 @@ impl WarpjoinRuntime {
         // The lock is held while opening, so that two queries do not open the same devices twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         match opened.get(&key) {
-            Some(Opened::Open(session)) => return Devices::Open(Arc::clone(session)),
+            Some(Opened::Open { session, .. }) => return Devices::Open(Arc::clone(session)),
             Some(Opened::Failed { why, at }) if at.elapsed() < RETRY_AFTER => return refused(why.clone()),
             _ => {}
         }
         match key.open() {
-            Ok(session) => {
-                opened.insert(key, Opened::Open(Arc::clone(&session)));
+            Ok((session, left_out)) => {
+                left_out.iter().for_each(|left_out| log::warn!("a GPU is not used: {left_out}"));
+                opened.insert(key, Opened::Open { session: Arc::clone(&session), left_out });
                 Devices::Open(session)
             }
-            Err(error) => {
-                let why = error.to_string();
+            Err(why) => {
                 log::warn!("devices can't be opened, the next try is in {} s: {why}", RETRY_AFTER.as_secs());
                 opened.insert(key, Opened::Failed { why: why.clone(), at: Instant::now() });
                 refused(why)
@@ -186,19 +200,43 @@ impl WarpjoinRuntime {
 }
 
 impl SessionKey {
-    fn open(&self) -> warpjoin::Result<Arc<Session>> {
-        let devices = match self.kind {
-            DeviceKind::Cuda => {
-                let devices = (self.devices > 0).then_some(self.devices);
-                open_cuda(&CudaOptions { devices, ..CudaOptions::default() })?
-            }
+    /// The devices, and GPUs that are left out; or why there are none.
+    fn open(&self) -> Result<(Arc<Session>, Vec<String>), String> {
+        let (devices, left_out) = match self.kind {
+            DeviceKind::Cuda => self.open_gpus()?,
             DeviceKind::Simulated => {
                 let options = SimOptions { devices: self.devices, seed: self.seed, ..SimOptions::default() };
-                open_simulated(&options)?
+                (open_simulated(&options).map_err(|error| error.to_string())?, vec![])
             }
         };
-        Session::new(devices)
+        let session = Session::new(devices).map_err(|error| error.to_string())?;
+        Ok((session, left_out))
     }
+
+    /// As many GPUs as can be used together. Where a number is asked for, it must be that many.
+    fn open_gpus(&self) -> Result<(Vec<Device>, Vec<String>), String> {
+        let devices = (self.devices > 0).then_some(self.devices);
+        let opened = open_usable_cuda(&CudaOptions { devices, ..CudaOptions::default() });
+        let opened = opened.map_err(|error| error.to_string())?;
+        // Those beyond the number that was asked for are nothing to tell.
+        let is_enough = devices.is_some_and(|wanted| opened.devices.len() >= wanted);
+        let left_out: Vec<String> = opened.left_out.iter().filter(|_| !is_enough).map(describe).collect();
+        match devices {
+            Some(wanted) if opened.devices.len() < wanted => Err(format!(
+                "warpjoin.devices asks for {wanted} GPUs, and {} can be used together: {}; SET warpjoin.devices = 0 takes \
+                 those that can",
+                opened.devices.len(),
+                left_out.join("; ")
+            )),
+            _ if opened.devices.is_empty() => Err(left_out.join("; ")),
+            _ => Ok((opened.devices, left_out)),
+        }
+    }
+}
+
+fn describe(left_out: &LeftOut) -> String {
+    let LeftOut { ordinal, name, error, .. } = left_out;
+    format!("cuda:{ordinal} {name}: {error}")
 }
 
 impl fmt::Debug for WarpjoinRuntime {

@@ -19,8 +19,10 @@ use crate::error::Result;
 pub(super) struct Measurement {
     /// With warpjoin.
     pub(super) device: SessionContext,
-    /// Without.
+    /// Without, for answers.
     pub(super) oracle: Option<SessionContext>,
+    /// Over the same tables with DataFusion's defaults, for times.
+    pub(super) stock: Option<SessionContext>,
     /// Whether the answers to the validation parameters are published.
     pub(super) published: bool,
     /// Hot runs, after the first.
@@ -42,7 +44,6 @@ struct TimedRun {
 struct Expected {
     answer: Answer,
     order: RowOrder,
-    median_ms: f64,
 }
 
 impl Measurement {
@@ -82,12 +83,14 @@ impl Measurement {
         report: &mut QueryReport,
     ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
         let expected = match &self.oracle {
-            Some(oracle) => Some(expect(oracle, sql, self.oracle_runs).await?),
+            Some(oracle) => Some(expect(oracle, sql).await?),
             None => None,
         };
+        if let Some(stock) = &self.stock {
+            report.datafusion_ms = Some(median_ms(stock, sql, self.oracle_runs).await?);
+        }
         if let Some(expected) = &expected {
             report.rows = expected.answer.rows();
-            report.datafusion_ms = Some(expected.median_ms);
             report.outcome = Outcome::Equal;
         }
         let mut hot = vec![];
@@ -136,13 +139,14 @@ impl Measurement {
             let parameters = Parameters::random(scale, seed);
             let Some(sql) = query_text(number, &parameters) else { continue };
             let run = timed_run(&self.device, &sql).await?;
+            report.total_ms.push(run.planning_ms + run.execution_ms);
             let compiled_modules = total_metrics(&Placement::of(&run.plan)).compiled_modules;
             if compiled_modules > 0 {
                 report.compiled_modules += compiled_modules;
                 report.compiled_with.push(parameters.values(number).join(", "));
             }
             if let Some(oracle) = &self.oracle {
-                let expected = expect(oracle, &sql, 0).await?;
+                let expected = expect(oracle, &sql).await?;
                 if let Some(difference) = difference(oracle, &sql, &run, &expected).await? {
                     report.different.push(format!("{}: {difference}", parameters.values(number).join(", ")));
                 }
@@ -158,18 +162,22 @@ async fn difference(oracle: &SessionContext, sql: &str, run: &TimedRun, expected
     Ok(actual.difference(&expected.answer, &expected.order, oracle, sql).await?)
 }
 
-/// The oracle's answer, and the median time of its hot runs (of its only run if there are none).
-async fn expect(oracle: &SessionContext, sql: &str, hot_runs: usize) -> Result<Expected> {
+/// The oracle's answer.
+async fn expect(oracle: &SessionContext, sql: &str) -> Result<Expected> {
     let order = RowOrder::of_query(oracle, sql).await?;
-    let first = timed_run(oracle, sql).await?;
+    let run = timed_run(oracle, sql).await?;
+    Ok(Expected { answer: Answer::new(run.schema, &run.batches)?, order })
+}
+
+/// The median time of hot runs, of which there is one at least. A run of the oracle came before: its tables are warm.
+async fn median_ms(stock: &SessionContext, sql: &str, hot_runs: usize) -> Result<f64> {
     let mut times_ms = vec![];
-    for _ in 0..hot_runs {
-        let run = timed_run(oracle, sql).await?;
+    for _ in 0..hot_runs.max(1) {
+        let run = timed_run(stock, sql).await?;
         times_ms.push(run.planning_ms + run.execution_ms);
     }
     times_ms.sort_by(f64::total_cmp);
-    let median_ms = times_ms.get(times_ms.len() / 2).copied().unwrap_or(first.planning_ms + first.execution_ms);
-    Ok(Expected { answer: Answer::new(first.schema, &first.batches)?, order, median_ms })
+    Ok(times_ms[times_ms.len() / 2])
 }
 
 async fn timed_run(context: &SessionContext, sql: &str) -> Result<TimedRun> {

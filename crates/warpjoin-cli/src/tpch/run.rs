@@ -6,7 +6,7 @@ use arrow::array::AsArray;
 use datafusion::arrow::temporal_conversions::timestamp_s_to_datetime;
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use warpjoin_datafusion::session_of;
+use warpjoin_datafusion::{OnFault, session_of};
 
 use super::arguments::TpchArgs;
 use super::columns::columns_read;
@@ -19,7 +19,7 @@ use super::report::{DeviceReport, Outcome, Report};
 use super::{save, table};
 use crate::error::{CliError, Result};
 use crate::output::print_line;
-use crate::target::stock_session;
+use crate::target::{oracle_session, with_defaults};
 
 /// Runs TPC-H as told; true when all answers are equal and `strict` holds.
 ///
@@ -29,7 +29,9 @@ use crate::target::stock_session;
 pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
     arguments.check()?;
     let texts = chosen_texts(arguments)?;
-    let target = arguments.target.clone().with_some_device();
+    let mut target = arguments.target.clone().with_some_device();
+    // A benchmark of the CPU would be none of the devices.
+    target.on_fault.get_or_insert(OnFault::Error);
     let mut config = SessionConfig::new();
     config.options_mut().explain.show_statistics = false;
     let device_context = target.session(config)?;
@@ -46,7 +48,7 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
         partitions: arguments.parts.map_or(cores, usize::from),
         session: Arc::clone(&session),
         device_context: device_context.clone(),
-        oracle_context: (!arguments.no_oracle).then(stock_session),
+        oracle_context: (!arguments.no_oracle).then(oracle_session),
         oracle_store: OracleStore::new(arguments.oracle_files.as_deref())?,
     };
     let sql: Vec<String> = texts.iter().map(|(_, text)| text.clone()).collect();
@@ -66,6 +68,7 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
     let measurement = Measurement {
         device: device_context,
         oracle: loading.oracle_context.clone(),
+        stock: loading.oracle_context.as_ref().map(with_defaults),
         published: arguments.scale == 1.0,
         hot_runs: arguments.runs,
         oracle_runs: if arguments.oracle_files.is_some() { 0 } else { arguments.runs },

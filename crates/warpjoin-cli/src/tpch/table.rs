@@ -6,7 +6,7 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Tab
 use super::report::{Outcome, PlacementReport, QueryReport, Report};
 use crate::devices::show_bytes;
 
-const HEADER: [&str; 11] = [
+const HEADER: [&str; 12] = [
     "query",
     "rows",
     "answer",
@@ -14,6 +14,7 @@ const HEADER: [&str; 11] = [
     "DataFusion ms",
     "first ms",
     "hot ms",
+    "new literals",
     "planning",
     "device",
     "transfer",
@@ -79,6 +80,7 @@ fn row(query: &QueryReport) -> Vec<Cell> {
         show_ms(query.datafusion_ms),
         show_ms(query.first.as_ref().map(|run| run.total_ms)),
         show_ms(hot.map(|run| run.total_ms)),
+        show_ms(new_literals_ms(query)),
         show_ms(hot.map(|run| run.planning_ms())),
         show_ms(hot.map(|run| run.device_ms)),
         show_ms(hot.map(|run| run.transfer_ms)),
@@ -104,11 +106,17 @@ fn totals(queries: &[QueryReport]) -> Vec<Cell> {
         show_ms(sum(&|query| query.datafusion_ms)),
         show_ms(sum(&|query| query.first.as_ref().map(|run| run.total_ms))),
         show_ms(sum(&hot_ms)),
+        show_ms(sum(&new_literals_ms)),
         show_ms(sum(&|query| query.hot.as_ref().map(|run| run.planning_ms()))),
         show_ms(sum(&|query| query.hot.as_ref().map(|run| run.device_ms))),
         show_ms(sum(&|query| query.hot.as_ref().map(|run| run.transfer_ms))),
         ratio(sum(&|query| both(query).map(|both| both.0)), sum(&|query| both(query).map(|both| both.1))),
     ]
+}
+
+/// The median over runs with other literals each, if there were some.
+fn new_literals_ms(query: &QueryReport) -> Option<f64> {
+    query.variants.as_ref()?.median_ms()
 }
 
 fn outcome(query: &QueryReport) -> Cell {
@@ -143,6 +151,9 @@ fn placement(placement: &PlacementReport) -> String {
         .collect();
     if !on_cpu.is_empty() || placement.device_nodes == 0 {
         words.push(format!("CPU {}", on_cpu.join(", ")).trim_end().to_string());
+    }
+    if on_cpu.is_empty() && !placement.host_work.is_empty() && placement.device_nodes > 0 {
+        words.push(format!("CPU {}", placement.host_work.join(", ")));
     }
     let mut text = words.join(", ");
     if !placement.reasons.is_empty() {

@@ -24,6 +24,9 @@ pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Res
     if node.sorts() > 0 {
         write!(f, ", sorts={}", node.sorts())?;
     }
+    for left_out in &node.part.left_out {
+        write!(f, "\n{indent}not used: {left_out}")?;
+    }
     for line in node.plan().to_string().lines() {
         write!(f, "\n{indent}| {line}")?;
     }

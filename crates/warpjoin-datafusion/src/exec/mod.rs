@@ -55,6 +55,8 @@ struct Part {
     session: Arc<Session>,
     /// What the session's settings say of how it runs.
     settings: ExecOptions,
+    /// GPUs that are not used, each with the reason.
+    left_out: Vec<String>,
     strict: bool,
     on_fault: OnFault,
     /// What the part stands for, as it stood in the plan: for estimates.
@@ -82,7 +84,12 @@ impl WarpjoinExec {
     ///
     /// # Errors
     /// When the part's schema is not the one of the nodes that it replaces.
-    pub(crate) fn try_new(closed: Closed, session: Arc<Session>, options: &WarpjoinOptions) -> Result<Self> {
+    pub(crate) fn try_new(
+        closed: Closed,
+        session: Arc<Session>,
+        options: &WarpjoinOptions,
+        left_out: &[String],
+    ) -> Result<Self> {
         let Closed { plan, inputs, template, original, operators } = closed;
         if plan.schema != original.schema() {
             return Err(DataFusionError::Internal(format!(
@@ -120,6 +127,7 @@ impl WarpjoinExec {
             operators,
             session,
             settings,
+            left_out: left_out.to_vec(),
             strict: options.strict,
             on_fault: options.on_fault,
             original,
