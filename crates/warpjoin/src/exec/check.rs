@@ -11,13 +11,47 @@ use crate::plan::{
 };
 use crate::window::{WindowCall, WindowFunction};
 
+/// Operators of a plan above each other, and operations of an expression. Deeper ones run on the CPU. Both fit a stack of
+/// 2 MiB in a debug build, all functions that walk them included (`tests/deep_plans.rs`).
+const PLAN_DEPTH_MAX: usize = 100;
+const EXPR_DEPTH_MAX: usize = 1000;
+
 /// Checks types, expressions, joins and aggregates of a plan, without looking at data.
 ///
 /// # Errors
 /// The first thing that devices can't do.
 pub fn check(plan: &Plan) -> Result<(), Reason> {
-    plan.inputs().into_iter().try_for_each(check)?;
+    check_depth(plan)?;
+    check_nodes(plan)
+}
+
+fn check_nodes(plan: &Plan) -> Result<(), Reason> {
+    plan.inputs().into_iter().try_for_each(check_nodes)?;
     check_node(plan)
+}
+
+/// Plans are walked by functions that call themselves, on threads with small stacks.
+fn check_depth(plan: &Plan) -> Result<(), Reason> {
+    let mut plans = vec![(plan, 1)];
+    while let Some((plan, depth)) = plans.pop() {
+        if depth > PLAN_DEPTH_MAX {
+            return Err(Reason::Limit(format!("a plan of more than {PLAN_DEPTH_MAX} nested operators")));
+        }
+        plans.extend(plan.inputs().into_iter().map(|input| (input, depth + 1)));
+    }
+    Ok(())
+}
+
+/// The same of an expression.
+fn check_expr(expr: &Expr) -> Result<(), Reason> {
+    let mut exprs = vec![(expr, 1)];
+    while let Some((expr, depth)) = exprs.pop() {
+        if depth > EXPR_DEPTH_MAX {
+            return Err(Reason::Limit(format!("an expression of more than {EXPR_DEPTH_MAX} nested operations")));
+        }
+        exprs.extend(expr.children().into_iter().map(|child| (child, depth + 1)));
+    }
+    check_operations(expr)
 }
 
 /// The same for the topmost node of a plan that grew over inputs which were checked.
@@ -245,9 +279,9 @@ fn check_distinct(call: &AggregateCall) -> Result<(), Reason> {
 
 /// Checks one expression and all below it.
 #[recursive::recursive]
-fn check_expr(expr: &Expr) -> Result<(), Reason> {
+fn check_operations(expr: &Expr) -> Result<(), Reason> {
     for child in expr.children() {
-        check_expr(child)?;
+        check_operations(child)?;
     }
     check_type(&expr.data_type)?;
     match &expr.kind {
