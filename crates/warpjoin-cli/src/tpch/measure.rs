@@ -12,7 +12,7 @@ use warpjoin_datafusion::{Placement, session_of};
 use super::parameters::Parameters;
 use super::queries::query_text;
 use super::report::{Outcome, PlacementReport, QueryReport, RunReport, VariantsReport, total_metrics};
-use crate::answers::{Answer, PublishedAnswer, RowOrder};
+use crate::answers::{Answer, PublishedAnswer, Reference};
 use crate::error::Result;
 
 /// The two sessions that answer the queries.
@@ -40,8 +40,7 @@ struct TimedRun {
 
 /// An answer of stock DataFusion.
 struct Expected {
-    answer: Answer,
-    order: RowOrder,
+    reference: Reference,
     median_ms: f64,
 }
 
@@ -86,7 +85,7 @@ impl Measurement {
             None => None,
         };
         if let Some(expected) = &expected {
-            report.rows = expected.answer.rows();
+            report.rows = expected.reference.answer().rows();
             report.datafusion_ms = Some(expected.median_ms);
             report.outcome = Outcome::Equal;
         }
@@ -99,7 +98,7 @@ impl Measurement {
             report.placement = PlacementReport::new(&placement);
             report.scanned_bytes = placement.device.iter().map(|part| part.scanned_bytes).sum();
             if let (Some(oracle), Some(expected)) = (&self.oracle, &expected)
-                && let Some(difference) = difference(oracle, sql, &run, expected).await?
+                && let Some(difference) = difference(oracle, &run, &expected.reference).await?
             {
                 report.outcome = Outcome::Different;
                 report.difference = Some(format!("run {number}: {difference}"));
@@ -142,8 +141,8 @@ impl Measurement {
                 report.compiled_with.push(parameters.values(number).join(", "));
             }
             if let Some(oracle) = &self.oracle {
-                let expected = expect(oracle, &sql, 0).await?;
-                if let Some(difference) = difference(oracle, &sql, &run, &expected).await? {
+                let expected = Reference::of(oracle, &sql).await?;
+                if let Some(difference) = difference(oracle, &run, &expected).await? {
                     report.different.push(format!("{}: {difference}", parameters.values(number).join(", ")));
                 }
             }
@@ -153,23 +152,21 @@ impl Measurement {
 }
 
 /// How an answer differs from what was expected; `None` if it does not.
-async fn difference(oracle: &SessionContext, sql: &str, run: &TimedRun, expected: &Expected) -> Result<Option<String>> {
+async fn difference(oracle: &SessionContext, run: &TimedRun, expected: &Reference) -> Result<Option<String>> {
     let actual = Answer::new(Arc::clone(&run.schema), &run.batches)?;
-    Ok(actual.difference(&expected.answer, &expected.order, oracle, sql).await?)
+    Ok(expected.difference(&actual, oracle).await?)
 }
 
-/// The oracle's answer, and the median time of its hot runs (of its only run if there are none).
-async fn expect(oracle: &SessionContext, sql: &str, hot_runs: usize) -> Result<Expected> {
-    let order = RowOrder::of_query(oracle, sql).await?;
-    let first = timed_run(oracle, sql).await?;
+/// The oracle's answer, and the median time of its runs after that, at least one.
+async fn expect(oracle: &SessionContext, sql: &str, runs: usize) -> Result<Expected> {
+    let reference = Reference::of(oracle, sql).await?;
     let mut times_ms = vec![];
-    for _ in 0..hot_runs {
+    for _ in 0..runs.max(1) {
         let run = timed_run(oracle, sql).await?;
         times_ms.push(run.planning_ms + run.execution_ms);
     }
     times_ms.sort_by(f64::total_cmp);
-    let median_ms = times_ms.get(times_ms.len() / 2).copied().unwrap_or(first.planning_ms + first.execution_ms);
-    Ok(Expected { answer: Answer::new(first.schema, &first.batches)?, order, median_ms })
+    Ok(Expected { reference, median_ms: times_ms[times_ms.len() / 2] })
 }
 
 async fn timed_run(context: &SessionContext, sql: &str) -> Result<TimedRun> {
