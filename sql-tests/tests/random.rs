@@ -52,12 +52,7 @@ impl Totals {
         self.some += usize::from(!coverage.on_devices.is_empty());
         coverage.on_cpu.into_iter().for_each(|reason| *self.reasons.entry(reason).or_default() += 1);
         coverage.on_devices.into_iter().for_each(|operator| *self.operators.entry(operator).or_default() += 1);
-        if let Some(difference) = difference {
-            let (seed, tables) = (case.seed, case.describe_tables());
-            let failure = format!("seed {seed} [{kind}]: {difference}\n{}\n{tables}", case.sql);
-            announce(&failure);
-            self.failures.push(failure);
-        }
+        self.failures.extend(difference.map(|difference| failure(case, kind, &difference)));
     }
 
     fn whole_share(&self) -> usize {
@@ -82,6 +77,10 @@ impl Totals {
     }
 }
 
+fn failure(case: &Case, kind: EngineKind, difference: &str) -> String {
+    format!("seed {} [{kind}]: {difference}\n{}\n{}", case.seed, case.sql, case.describe_tables())
+}
+
 /// Runs the cases of `seeds` on a few workers.
 fn run_seeds(name: &str, seeds: Vec<u64>) -> Totals {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().unwrap();
@@ -103,8 +102,10 @@ fn run_seeds(name: &str, seeds: Vec<u64>) -> Totals {
                 let case = Case::new(seed);
                 let engine = &engines[(seed % engines.len() as u64) as usize];
                 let result = case.run(engine, &stock).await.unwrap();
-                if result.difference.is_some() && setting("WARPJOIN_RANDOM_STOP") == Some(1) {
-                    stops.store(true, Ordering::Relaxed);
+                if let Some(difference) = &result.difference {
+                    // Told at once: a long run may be ended.
+                    announce(&failure(&case, engine.kind(), difference));
+                    stops.fetch_or(setting("WARPJOIN_RANDOM_STOP") == Some(1), Ordering::Relaxed);
                 }
                 totals.push((case, engine.kind(), result));
             }
