@@ -3,8 +3,9 @@
 #
 #   sql-tests/bugs/run.sh [NAME...]     all bugs, or these
 #
-# QUERIES (3000) is the most queries a bug gets, SEED (0) the first seed, SCRATCH the scratch copy. A failing query counts
-# only if it passes without the bug. Exit status: 0 if every bug was caught.
+# QUERIES (3000) is the most queries a bug gets, SEED (0) the first seed, SCRATCH the scratch copy, BUGS_TARGET_DIR where it
+# is built: never where another checkout is built, for cargo takes the crates of one for those of the other. A failing query
+# counts only if it passes without the bug. Exit status: 0 if every bug was caught.
 set -uo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 repository="$(cd "$here/../.." && pwd)"
@@ -12,11 +13,11 @@ scratch="${SCRATCH:-$repository/../$(basename "$repository")-bugs}"
 queries="${QUERIES:-3000}"
 seed="${SEED:-0}"
 log="$(mktemp -d)"
-export RUST_BACKTRACE=0 WARPJOIN_RANDOM_STOP=1
+export RUST_BACKTRACE=0 WARPJOIN_RANDOM_STOP=1 CARGO_TARGET_DIR="${BUGS_TARGET_DIR:-$scratch-target}"
 
-build() { # FOLDER: builds the test there and prints its path.
-    (cd "$1" && cargo test --workspace --no-run --test random 2>"$log/build") || return 1
-    sed -nE 's/.*Executable tests\/random\.rs \((.*)\)/\1/p' "$log/build"
+build() { # NAME: builds the test of the scratch copy as a binary of that name, and prints its path.
+    (cd "$scratch" && cargo test --workspace --no-run --test random 2>"$log/build") || return 1
+    cp "$(sed -nE 's/.*Executable tests\/random\.rs \((.*)\)/\1/p' "$log/build")" "$log/$1" && echo "$log/$1"
 }
 
 fails_at() { # BINARY SEED QUERIES: prints the seeds that fail.
@@ -46,7 +47,7 @@ cleanup() { git -C "$repository" worktree remove --force "$scratch" 2>/dev/null;
 trap cleanup EXIT
 cleanup
 git -C "$repository" worktree add --quiet --detach "$scratch" HEAD || exit 1
-sound="$(build "$repository")" || { cat "$log/build"; exit 1; }
+sound="$(build sound)" || { cat "$log/build"; exit 1; }
 
 missed=0
 names=("$@")
@@ -57,7 +58,7 @@ for name in "${names[@]}"; do
     if ! git -C "$scratch" apply "$here/$name.patch"; then
         echo "$name: does not apply"
         missed=$((missed + 1))
-    elif ! broken="$(build "$scratch")"; then
+    elif ! broken="$(build broken)"; then
         echo "$name: does not compile: $(grep -m1 '^error' "$log/build")"
         missed=$((missed + 1))
     elif caught="$(catch "$sound" "$broken")"; then

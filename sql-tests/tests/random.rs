@@ -2,7 +2,8 @@
 //!
 //! - `WARPJOIN_RANDOM_QUERIES=5000`: so many; `WARPJOIN_RANDOM_SEED=123`: from that seed, which replays a failure.
 //! - `WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1,2`: the engines, one of them a seed.
-//! - `WARPJOIN_RANDOM_STOP=1`: the first failure ends the run.
+//! - `WARPJOIN_RANDOM_STOP=1`: the first failure ends the run. `WARPJOIN_RANDOM_VERBOSE=1`: prints how long each took.
+//! - `WARPJOIN_RANDOM_SQL='SELECT ...'`: another query over the tables of the seed, to make a failure smaller.
 
 // Helpers outside #[test] functions may fail a test too.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -10,16 +11,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use warpjoin_sql_tests::random::{Case, CaseResult, GENERATOR_VERSION};
 use warpjoin_sql_tests::{Engine, EngineKind, announce};
 
-const QUERIES_DEFAULT: u64 = 120;
+const QUERIES_DEFAULT: u64 = 200;
 const DEVICE_COUNTS: [usize; 4] = [1, 2, 3, 4];
 /// Cases that run at a time.
 const WORKERS: usize = 2;
 /// Least percentage of the queries with operators that run wholly on devices; not asked of a few queries.
-const WHOLE_SHARE_LEAST: usize = 60;
+const WHOLE_SHARE_LEAST: usize = 70;
 const SHARE_QUERIES_LEAST: usize = 100;
 
 fn setting(name: &str) -> Option<u64> {
@@ -99,9 +101,16 @@ fn run_seeds(name: &str, seeds: Vec<u64>) -> Totals {
                 if stops.load(Ordering::Relaxed) {
                     break;
                 }
-                let case = Case::new(seed);
+                let mut case = Case::new(seed);
+                if let Ok(sql) = std::env::var("WARPJOIN_RANDOM_SQL") {
+                    case.sql = sql;
+                }
+                let start = Instant::now();
                 let engine = &engines[(seed % engines.len() as u64) as usize];
                 let result = case.run(engine, &stock).await.unwrap();
+                if setting("WARPJOIN_RANDOM_VERBOSE") == Some(1) {
+                    announce(&format!("{seed}: {:.1} s", start.elapsed().as_secs_f64()));
+                }
                 if let Some(difference) = &result.difference {
                     // Told at once: a long run may be ended.
                     announce(&failure(&case, engine.kind(), difference));
