@@ -24,23 +24,44 @@ pub enum EngineKind {
     Cuda(usize),
 }
 
+/// Which options an engine's sessions have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settings {
+    /// The defaults, except that tables of any size go to the devices.
+    Defaults,
+    /// What data of a test's size would seldom make the engine choose: runtime filters always, with several devices
+    /// another join order and late columns, too.
+    Forced,
+}
+
 /// An engine: a source of fresh sessions that share devices and compiled kernels.
 #[derive(Debug, Clone)]
 pub struct Engine {
     kind: EngineKind,
     runtime: Arc<WarpjoinRuntime>,
+    settings: Settings,
     schedule_seed: Option<u64>,
 }
 
 impl Engine {
-    /// Opens nothing yet.
+    /// An engine of forced settings. Opens no device yet.
     pub fn new(kind: EngineKind) -> Self {
-        Self { kind, runtime: WarpjoinRuntime::lazy(), schedule_seed: None }
+        Self { kind, runtime: WarpjoinRuntime::lazy(), settings: Settings::Forced, schedule_seed: None }
     }
 
-    /// The same on devices of its own, whose lanes, blocks and streams run in an order of `seed`.
+    /// The same devices with other settings.
+    pub fn with_settings(&self, settings: Settings) -> Self {
+        Self { settings, ..self.clone() }
+    }
+
+    /// The same on devices of its own, whose lanes, blocks and streams run in an order of `seed`. GPUs have no seed.
     pub fn with_schedule(&self, seed: u64) -> Self {
-        Self { kind: self.kind, runtime: WarpjoinRuntime::lazy(), schedule_seed: Some(seed) }
+        match self.kind {
+            EngineKind::Simulated(_) => {
+                Self { runtime: WarpjoinRuntime::lazy(), schedule_seed: Some(seed), ..self.clone() }
+            }
+            EngineKind::Stock | EngineKind::Cuda(_) => self.clone(),
+        }
     }
 
     /// Its kind.
@@ -61,23 +82,16 @@ impl Engine {
             EngineKind::Simulated(devices) => (DeviceChoice::Simulated, devices),
             EngineKind::Cuda(devices) => (DeviceChoice::Cuda, devices),
         };
-        // Whatever the order, the answer is the same: each number of devices tries another one, and other filters.
-        let join_order = if devices == 1 { JoinOrder::Auto } else { JoinOrder::Seeded(devices as u64) };
-        // With several devices columns are read late wherever they can be, most of them on another device.
-        let materialization = if devices == 1 { Materialization::Auto } else { Materialization::Late };
-        let options = WarpjoinOptions {
+        let defaults = WarpjoinOptions {
             device,
             devices,
             minimum_rows: 0,
             simulate_seed: self.schedule_seed,
-            join_order,
-            runtime_filters: match devices {
-                1 => RuntimeFilters::Always,
-                2 => RuntimeFilters::AlwaysBy(FilterForm::Bitmap),
-                _ => RuntimeFilters::AlwaysBy(FilterForm::Bloom),
-            },
-            materialization,
             ..WarpjoinOptions::default()
+        };
+        let options = match self.settings {
+            Settings::Defaults => defaults,
+            Settings::Forced => forced(defaults),
         };
         let state = SessionStateBuilder::new()
             .with_config(config.with_option_extension(options))
@@ -85,6 +99,47 @@ impl Engine {
             .with_warpjoin(Arc::clone(&self.runtime))
             .build();
         SessionContext::new_with_state(state)
+    }
+}
+
+/// Whatever the order and the filters, the answer is the same: each number of devices tries others.
+fn forced(defaults: WarpjoinOptions) -> WarpjoinOptions {
+    let devices = defaults.devices;
+    WarpjoinOptions {
+        join_order: if devices == 1 { JoinOrder::Auto } else { JoinOrder::Seeded(devices as u64) },
+        runtime_filters: match devices {
+            1 => RuntimeFilters::Always,
+            2 => RuntimeFilters::AlwaysBy(FilterForm::Bitmap),
+            _ => RuntimeFilters::AlwaysBy(FilterForm::Bloom),
+        },
+        // With several devices columns are read late wherever they can be, most of them on another device.
+        materialization: if devices == 1 { Materialization::Auto } else { Materialization::Late },
+        ..defaults
+    }
+}
+
+impl EngineKind {
+    /// The kinds that `WARPJOIN_TEST_DEVICE` (`sim` or `cuda`) and `WARPJOIN_TEST_DEVICES` (such as `1` or `1,2`) name;
+    /// without the first, simulated devices of `default_counts`.
+    ///
+    /// # Errors
+    /// When a variable has another value.
+    pub fn from_environment(default_counts: &[usize]) -> Result<Vec<Self>, String> {
+        let kind = match std::env::var("WARPJOIN_TEST_DEVICE").as_deref() {
+            Err(_) | Ok("sim") => Self::Simulated,
+            Ok("cuda") => Self::Cuda,
+            Ok(other) => return Err(format!("WARPJOIN_TEST_DEVICE is sim or cuda, not {other}")),
+        };
+        let counts = match std::env::var("WARPJOIN_TEST_DEVICES") {
+            Err(_) => default_counts.to_vec(),
+            Ok(list) => list
+                .split(',')
+                .map(|count| {
+                    count.trim().parse().map_err(|_| format!("WARPJOIN_TEST_DEVICES is a list of numbers, not {list}"))
+                })
+                .collect::<Result<_, _>>()?,
+        };
+        Ok(counts.into_iter().map(kind).collect())
     }
 }
 

@@ -1,16 +1,30 @@
-//! SQL tests: .slt files and random queries, on stock DataFusion and on devices.
+//! SQL tests: .slt files, DataFusion's own files and random queries, on stock DataFusion and on devices.
 //!
-//! Owns the harness; the cases are in `slt/` and in [`random`]. Must not know how warpjoin works:
-//! it sees SQL, answers and [`warpjoin_datafusion::Placement`].
+//! Owns the harness; the cases are in `slt/` and in [`random`]. Must not know how warpjoin works: it sees SQL, answers,
+//! and which operators of a plan are on devices ([`Coverage`]).
+//!
+//! The tests `datafusion_files` and `random` need neither cargo nor a network: built by `cargo test --no-run` they are
+//! binaries that run on a host with GPUs, with DataFusion's files beside them.
+//!
+//! ```text
+//! WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1 WARPJOIN_SLT_DIR=test_files WARPJOIN_FILES_ALL=1 ./datafusion_files
+//! WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1,2 WARPJOIN_RANDOM_QUERIES=20000 ./random random_queries
+//! ```
+//!
+//! `bugs/run.sh` plants known bugs and says which of them random queries catch.
 
+mod coverage;
 mod engine;
 mod files;
+mod outcome;
 pub mod random;
 mod runner;
 mod text;
 
-pub use engine::{Engine, EngineKind};
-pub use files::{FileResult, datafusion_files, run_datafusion_file};
+pub use coverage::Coverage;
+pub use engine::{Engine, EngineKind, Settings};
+pub use files::{Expectations, FileResult, FileRule, Slice, datafusion_files, list_files, run_datafusion_file};
+pub use outcome::{ErrorKind, Failure, Outcome};
 pub use runner::{SltError, complete_file, run_file};
 
 use std::io::Write;

@@ -1,25 +1,114 @@
-//! DataFusion's own .slt files on joins, aggregates, subqueries and more, against stock DataFusion on simulated devices.
+//! DataFusion's own .slt files, all of them, against stock DataFusion.
 //!
-//! `WARPJOIN_FILES_ALL=1` runs every query, and not a part that changes from hour to hour; `WARPJOIN_SLT_FILE=joins` runs
-//! files of that name; `WARPJOIN_FILES_PLAN=1` plans queries on devices, runs none and compares nothing; `WARPJOIN_FILES_COMPLETE=1`, with all queries, writes the shares that the test keeps from falling.
+//! Every query is planned, so that the shares on devices are checked each time; a part of them, another one each hour,
+//! runs on both engines. Variables:
+//!
+//! - `WARPJOIN_FILES_ALL=1`: every query runs. `WARPJOIN_FILES_EVERY=n`: one of n runs; 0: none.
+//! - `WARPJOIN_SLT_FILE=joins`: files with that in their name.
+//! - `WARPJOIN_SLT_DIR=folder`: where the files are, for hosts without cargo.
+//! - `WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1`: the engine; two simulated devices by default.
+//! - `WARPJOIN_FILES_COMPLETE=1`: writes `datafusion_files.txt` with the shares of this run.
+//! - `WARPJOIN_FILES_REASONS=1`: prints all reasons for which operators stay on the CPU.
 
 // Helpers outside #[test] functions may fail a test too.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use warpjoin_sql_tests::{Engine, EngineKind, announce, datafusion_files, run_datafusion_file};
+use warpjoin_sql_tests::{
+    Engine, EngineKind, Expectations, FileResult, FileRule, Slice, announce, datafusion_files, list_files,
+    run_datafusion_file,
+};
 
 /// A run of CI takes one of so many queries.
-const EVERY: usize = 8;
-/// File and least percentage of its queries with joins or aggregates that have one on a device.
-const SHARES: &str = include_str!("../datafusion_files.txt");
+const EVERY: usize = 24;
+/// Files that run at a time.
+const WORKERS: usize = 2;
 
 fn is_set(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| value == "1")
+}
+
+fn slice() -> Slice {
+    let every = match std::env::var("WARPJOIN_FILES_EVERY") {
+        Ok(every) => every.parse().unwrap(),
+        Err(_) if is_set("WARPJOIN_FILES_ALL") => 1,
+        Err(_) => EVERY,
+    };
+    let hours = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 3600;
+    Slice { first: usize::try_from(hours).unwrap(), every }
+}
+
+/// Runs `files` on a few workers; results in the order of `files`.
+fn run_files(folder: &Path, files: &[String], slice: Slice) -> Vec<FileResult> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().unwrap();
+    let kind = EngineKind::from_environment(&[2]).unwrap()[0];
+    let (engine, stock) = (Engine::new(kind), Engine::new(EngineKind::Stock));
+    let (files, folder): (Arc<Vec<String>>, Arc<Path>) = (Arc::new(files.to_vec()), Arc::from(folder));
+    let next = Arc::new(AtomicUsize::new(0));
+    let worker = || {
+        let (files, folder, next) = (Arc::clone(&files), Arc::clone(&folder), Arc::clone(&next));
+        let (engine, stock) = (engine.clone(), stock.clone());
+        async move {
+            let mut results = vec![];
+            while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&at| at < files.len()) {
+                let start = Instant::now();
+                let result = run_datafusion_file(&folder, &files[at], &engine, &stock, slice).await.unwrap();
+                announce(&format!("{}  {:.1} s", line(&files[at], &result), start.elapsed().as_secs_f64()));
+                results.push((at, result));
+            }
+            results
+        }
+    };
+    let handles: Vec<_> = (0..WORKERS).map(|_| runtime.spawn(worker())).collect();
+    let mut results: Vec<_> = handles.into_iter().flat_map(|handle| runtime.block_on(handle).unwrap()).collect();
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+const COLUMNS: &str =
+    "file: queries, refused; with operators, wholly on devices, in part; ran, both fail, ambiguous, wrong; skipped";
+
+fn line(name: &str, result: &FileResult) -> String {
+    let skipped: Vec<String> = result.skipped.iter().map(|(why, count)| format!("{count} {why}")).collect();
+    format!(
+        "{name}: {} {}; {} {}% {}%; {} {} {} {}; {}",
+        result.queries,
+        result.refused,
+        result.with_operators,
+        result.share(result.whole),
+        result.share(result.some),
+        result.ran,
+        result.both_fail,
+        result.ambiguous,
+        result.failures.len(),
+        skipped.join(", ")
+    )
+}
+
+/// What a file's shares fall short of.
+fn shortfall(name: &str, result: &FileResult, rule: Option<&FileRule>) -> Option<String> {
+    let (whole, some) = (result.share(result.whole), result.share(result.some));
+    match rule {
+        None => Some(format!("{name} is not in datafusion_files.txt: give its shares, {whole} {some}, or skip it")),
+        Some(&FileRule::Floor { whole: least, some: least_some }) if whole < least || some < least_some => {
+            Some(format!("{name}: {whole}% wholly and {some}% in part on devices; {least}% and {least_some}% before"))
+        }
+        Some(_) => None,
+    }
+}
+
+fn announce_reasons(total: &FileResult) {
+    let mut reasons: Vec<_> = total.reasons.iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let shown = if is_set("WARPJOIN_FILES_REASONS") { usize::MAX } else { 12 };
+    for (reason, count) in reasons.into_iter().take(shown) {
+        announce(&format!("  {count} x {reason}"));
+    }
 }
 
 #[test]
@@ -33,46 +122,38 @@ fn answers_are_stock_datafusions() {
         }
     };
     let only = std::env::var("WARPJOIN_SLT_FILE").unwrap_or_default();
-    let shares: BTreeMap<&str, usize> = SHARES
-        .lines()
-        .filter_map(|line| line.split_once(' '))
-        .map(|(file, share)| (file, share.trim().parse().unwrap()))
-        .collect();
-    let every = if is_set("WARPJOIN_FILES_ALL") { 1 } else { EVERY };
-    let hours = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 3600;
-    let (engine, stock) = (Engine::new(EngineKind::Simulated(2)), Engine::new(EngineKind::Stock));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let (mut failures, mut lines, mut total, mut device) = (vec![], String::new(), 0, 0);
-    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    for (file, least) in shares.into_iter().filter(|(file, _)| file.contains(&only)) {
-        let path = folder.join(Path::new(file));
-        let part = (hours as usize, every);
-        let result = runtime.block_on(run_datafusion_file(&path, &engine, &stock, part)).unwrap();
-        let share = result.on_devices * 100 / result.with_operators.max(1);
-        announce(&format!(
-            "{file}: {} queries, {} with joins or aggregates, {share}% on devices, {} ambiguous, {} wrong",
-            result.queries,
-            result.with_operators,
-            result.ambiguous,
-            result.failures.len()
-        ));
-        (total, device) = (total + result.with_operators, device + result.on_devices);
-        result.reasons.into_iter().for_each(|(reason, count)| *reasons.entry(reason).or_default() += count);
-        let is_counted = every == 1 && !is_set("WARPJOIN_FILES_COMPLETE") && !is_set("WARPJOIN_FILES_PLAN");
-        if is_counted && share < least {
-            failures.push(format!("{file}: {share}% on devices, {least}% before"));
+    let mut expectations = Expectations::parse(include_str!("../datafusion_files.txt")).unwrap();
+    let mut skipped: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut files = vec![];
+    for file in list_files(&folder).unwrap().into_iter().filter(|file| file.contains(&only)) {
+        match expectations.rule(&file) {
+            Some(FileRule::Skip(why)) => *skipped.entry(why).or_default() += 1,
+            _ => files.push(file),
         }
-        writeln!(lines, "{file} {share}").unwrap();
-        failures.extend(result.failures);
     }
-    announce(&format!("DataFusion's files: {device} of {total} queries with joins or aggregates have one on a device"));
-    let mut reasons: Vec<_> = reasons.into_iter().collect();
-    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    for (reason, count) in reasons.iter().take(if is_set("WARPJOIN_FILES_PLAN") { usize::MAX } else { 12 }) {
-        announce(&format!("  {count} x {reason}"));
+    announce(COLUMNS);
+    let results = run_files(&folder, &files, slice());
+    let (mut total, mut failures) = (FileResult::default(), vec![]);
+    for (file, result) in files.iter().zip(&results) {
+        total.add(result);
+        failures.extend(shortfall(file, result, expectations.rule(file)));
     }
-    if is_set("WARPJOIN_FILES_COMPLETE") && every == 1 && only.is_empty() {
-        std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("datafusion_files.txt"), lines).unwrap();
+    announce(&line(&format!("total of {} files", files.len()), &total));
+    skipped.into_iter().for_each(|(why, count)| announce(&format!("  {count} files skipped: {why}")));
+    announce_reasons(&total);
+    if is_set("WARPJOIN_FILES_COMPLETE") {
+        for (file, result) in files.iter().zip(&results) {
+            let rule = FileRule::Floor { whole: result.share(result.whole), some: result.share(result.some) };
+            expectations.rules.insert(file.clone(), rule);
+        }
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("datafusion_files.txt");
+        std::fs::write(path, expectations.to_text()).unwrap();
+        failures.clear();
     }
+    let most = expectations.ambiguous_max;
+    if total.ambiguous > most {
+        failures.push(format!("{} ambiguous queries, at most {most} before", total.ambiguous));
+    }
+    failures.extend(total.failures);
     assert!(failures.is_empty(), "{} failures:\n\n{}", failures.len(), failures.join("\n\n"));
 }

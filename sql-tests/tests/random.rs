@@ -1,81 +1,169 @@
-//! Random queries on simulated devices, against stock DataFusion.
+//! Random queries against stock DataFusion: by default on one to four simulated devices.
 //!
-//! `WARPJOIN_RANDOM_QUERIES=5000 cargo test -p warpjoin-sql-tests --test random` runs more of them;
-//! `WARPJOIN_RANDOM_SEED=123 WARPJOIN_RANDOM_QUERIES=1` replays one.
+//! - `WARPJOIN_RANDOM_QUERIES=5000`: so many; `WARPJOIN_RANDOM_SEED=123`: from that seed, which replays a failure.
+//! - `WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1,2`: the engines, one of them a seed.
+//! - `WARPJOIN_RANDOM_STOP=1`: the first failure ends the run. `WARPJOIN_RANDOM_VERBOSE=1`: prints how long each took.
+//! - `WARPJOIN_RANDOM_SQL='SELECT ...'`: another query over the tables of the seed, to make a failure smaller.
 
 // Helpers outside #[test] functions may fail a test too.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
-use warpjoin_sql_tests::random::Case;
+use warpjoin_sql_tests::random::{Case, CaseResult, GENERATOR_VERSION};
 use warpjoin_sql_tests::{Engine, EngineKind, announce};
 
-const QUERIES_DEFAULT: u64 = 40;
+const QUERIES_DEFAULT: u64 = 200;
 const DEVICE_COUNTS: [usize; 4] = [1, 2, 3, 4];
-/// Of so many queries on each number of devices, one runs under a schedule drawn from its seed: slow, and true.
-const SCHEDULED_EVERY: u64 = 8;
+/// Cases that run at a time.
+const WORKERS: usize = 2;
+/// Least percentage of the queries with operators that run wholly on devices; not asked of a few queries.
+const WHOLE_SHARE_LEAST: usize = 70;
+const SHARE_QUERIES_LEAST: usize = 100;
 
 fn setting(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
 }
 
-/// Other seeds every hour, so that each run of CI tries new ones.
-fn first_seed() -> u64 {
-    let hours = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 3600;
-    setting("WARPJOIN_RANDOM_SEED").unwrap_or(hours * 100_000)
+/// What became of all cases.
+#[derive(Default)]
+struct Totals {
+    cases: usize,
+    with_rows: usize,
+    errors: usize,
+    with_operators: usize,
+    whole: usize,
+    some: usize,
+    reasons: BTreeMap<String, usize>,
+    operators: BTreeMap<String, usize>,
+    failures: Vec<String>,
 }
 
-fn run_seeds(name: &str, seeds: impl Iterator<Item = u64>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+impl Totals {
+    fn add(&mut self, case: &Case, kind: EngineKind, result: CaseResult) {
+        let CaseResult { difference, rows, error, coverage } = result;
+        self.cases += 1;
+        self.with_rows += usize::from(rows.is_some_and(|rows| rows > 0));
+        self.errors += usize::from(error.is_some());
+        self.with_operators += usize::from(coverage.has_operators());
+        self.whole += usize::from(coverage.is_whole());
+        self.some += usize::from(!coverage.on_devices.is_empty());
+        coverage.on_cpu.into_iter().for_each(|reason| *self.reasons.entry(reason).or_default() += 1);
+        coverage.on_devices.into_iter().for_each(|operator| *self.operators.entry(operator).or_default() += 1);
+        self.failures.extend(difference.map(|difference| failure(case, kind, &difference)));
+    }
+
+    fn whole_share(&self) -> usize {
+        self.whole * 100 / self.with_operators.max(1)
+    }
+
+    fn announce(&self, name: &str) {
+        let Self { cases, with_rows, errors, with_operators, whole, some, reasons, operators, failures } = self;
+        announce(&format!(
+            "{name}: {cases} queries, {with_rows} with rows, {errors} errors; {with_operators} with operators, {whole} ({}%) \
+             wholly on devices, {some} in part; {} wrong",
+            self.whole_share(),
+            failures.len()
+        ));
+        let hits: Vec<String> = operators.iter().map(|(operator, count)| format!("{operator} {count}")).collect();
+        announce(&format!("{name}, on devices: {}", hits.join("; ")));
+        let mut reasons: Vec<_> = reasons.iter().collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        for (reason, count) in reasons.into_iter().take(25) {
+            announce(&format!("  {count} x {reason}"));
+        }
+    }
+}
+
+fn failure(case: &Case, kind: EngineKind, difference: &str) -> String {
+    format!("seed {} [{kind}]: {difference}\n{}\n{}", case.seed, case.sql, case.describe_tables())
+}
+
+/// Runs the cases of `seeds` on a few workers.
+fn run_seeds(name: &str, seeds: Vec<u64>) -> Totals {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().unwrap();
+    let kinds = EngineKind::from_environment(&DEVICE_COUNTS).unwrap();
+    let engines: Arc<Vec<Engine>> = Arc::new(kinds.into_iter().map(Engine::new).collect());
     let stock = Engine::new(EngineKind::Stock);
-    let engines = DEVICE_COUNTS.map(|devices| Engine::new(EngineKind::Simulated(devices)));
-    let (mut cases, mut on_devices, mut with_rows, mut failures) = (0, 0, 0, vec![]);
-    let (mut reasons, mut operators) = (BTreeMap::<String, usize>::new(), BTreeMap::<String, usize>::new());
-    for seed in seeds {
-        let mut engine = engines[(seed % 4) as usize].clone();
-        if seed / 4 % SCHEDULED_EVERY == 0 {
-            engine = engine.with_schedule(seed);
+    let (seeds, next) = (Arc::new(seeds), Arc::new(AtomicUsize::new(0)));
+    let stops = Arc::new(AtomicBool::new(false));
+    let worker = || {
+        let (seeds, next, engines, stock) =
+            (Arc::clone(&seeds), Arc::clone(&next), Arc::clone(&engines), stock.clone());
+        let stops = Arc::clone(&stops);
+        async move {
+            let mut totals = vec![];
+            while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if stops.load(Ordering::Relaxed) {
+                    break;
+                }
+                let mut case = Case::new(seed);
+                if let Ok(sql) = std::env::var("WARPJOIN_RANDOM_SQL") {
+                    case.sql = sql;
+                }
+                let start = Instant::now();
+                let engine = &engines[(seed % engines.len() as u64) as usize];
+                let result = case.run(engine, &stock).await.unwrap();
+                if setting("WARPJOIN_RANDOM_VERBOSE") == Some(1) {
+                    announce(&format!("{seed}: {:.1} s", start.elapsed().as_secs_f64()));
+                }
+                if let Some(difference) = &result.difference {
+                    // Told at once: a long run may be ended.
+                    announce(&failure(&case, engine.kind(), difference));
+                    stops.fetch_or(setting("WARPJOIN_RANDOM_STOP") == Some(1), Ordering::Relaxed);
+                }
+                totals.push((case, engine.kind(), result));
+            }
+            totals
         }
-        let case = Case::new(seed);
-        let result = runtime.block_on(case.run(&engine, &stock)).unwrap();
-        for operator in result.operators {
-            *operators.entry(operator).or_default() += 1;
-        }
-        cases += 1;
-        on_devices += usize::from(result.on_devices);
-        with_rows += usize::from(result.rows.is_some_and(|rows| rows > 0));
-        if !result.remaining.is_empty() {
-            *reasons.entry(result.remaining).or_default() += 1;
-        }
-        if let Some(difference) = result.difference {
-            let kind = engine.kind();
-            let tables = case.describe_tables();
-            failures.push(format!("seed {seed} [{kind}]: {difference}\n{}\n{tables}", case.sql));
-        }
+    };
+    let handles: Vec<_> = (0..WORKERS).map(|_| runtime.spawn(worker())).collect();
+    let mut totals = Totals::default();
+    for (case, kind, result) in handles.into_iter().flat_map(|handle| runtime.block_on(handle).unwrap()) {
+        totals.add(&case, kind, result);
     }
-    let wrong = failures.len();
-    announce(&format!("{name}: {cases} queries, {with_rows} with rows, {on_devices} wholly on devices, {wrong} wrong"));
-    let hits: Vec<String> = operators.iter().map(|(operator, count)| format!("{operator} {count}")).collect();
-    announce(&format!("{name}, on devices: {}", hits.join("; ")));
-    for (reason, count) in reasons {
-        announce(&format!("  {count} x {reason}"));
-    }
+    totals.announce(name);
+    totals
+}
+
+fn check(totals: &Totals) {
+    let wrong = totals.failures.len();
     let replay = "replay one with WARPJOIN_RANDOM_SEED=... WARPJOIN_RANDOM_QUERIES=1";
-    assert!(failures.is_empty(), "{wrong} wrong; {replay}\n\n{}", failures.join("\n"));
+    assert!(
+        totals.failures.is_empty(),
+        "{wrong} wrong; {replay}; add it to regressions.txt as `{GENERATOR_VERSION} SEED`\n\n{}",
+        totals.failures.join("\n")
+    );
 }
 
 #[test]
 fn random_queries() {
-    let (first, count) = (first_seed(), setting("WARPJOIN_RANDOM_QUERIES").unwrap_or(QUERIES_DEFAULT));
-    run_seeds(&format!("random queries from seed {first}"), first..first + count);
+    let (first, count) =
+        (setting("WARPJOIN_RANDOM_SEED").unwrap_or(0), setting("WARPJOIN_RANDOM_QUERIES").unwrap_or(QUERIES_DEFAULT));
+    let totals = run_seeds(&format!("random queries from seed {first}"), (first..first + count).collect());
+    check(&totals);
+    let share = totals.whole_share();
+    assert!(
+        totals.with_operators < SHARE_QUERIES_LEAST || share >= WHOLE_SHARE_LEAST,
+        "{share}% of the queries are wholly on devices, {WHOLE_SHARE_LEAST}% are expected"
+    );
 }
 
 #[test]
 fn regressions() {
     let lines = include_str!("../regressions.txt").lines();
-    let seeds = lines.map(|line| line.split('#').next().unwrap_or_default().trim()).filter(|line| !line.is_empty());
-    run_seeds("regressions", seeds.map(|seed| seed.parse().unwrap()));
+    let entries = lines.map(|line| line.split('#').next().unwrap_or_default().trim()).filter(|line| !line.is_empty());
+    let seeds: Vec<u64> = entries
+        .map(|entry| {
+            let (version, seed) = entry.split_once(' ').unwrap();
+            // A seed means nothing to another generator.
+            assert_eq!(version.parse(), Ok(GENERATOR_VERSION), "{entry}: make it a case in slt/ and remove it");
+            seed.parse().unwrap()
+        })
+        .collect();
+    check(&run_seeds("regressions", seeds));
 }

@@ -96,6 +96,8 @@ pub(crate) fn oracle_session() -> SessionContext {
 
 /// The tables of a session with the settings that DataFusion comes with: what its times are taken with.
 pub(crate) fn with_defaults(context: &SessionContext) -> SessionContext {
-    let state = SessionStateBuilder::new_from_existing(context.state()).with_config(SessionConfig::new());
+    // The catalog is there, with its tables.
+    let config = SessionConfig::new().with_create_default_catalog_and_schema(false);
+    let state = SessionStateBuilder::new_from_existing(context.state()).with_config(config);
     SessionContext::new_with_state(state.build())
 }

@@ -3,204 +3,220 @@
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::data::{ColumnData, ColumnRole};
+use super::data::ColumnData;
+use super::domain::ColumnRole;
+use super::predicate::predicate;
 
-/// A column of that role.
-pub(super) fn of_role<'a>(rng: &mut StdRng, columns: &'a [ColumnData], role: ColumnRole) -> &'a ColumnData {
-    let fitting: Vec<&ColumnData> = columns.iter().filter(|column| column.role == role).collect();
-    fitting[rng.random_range(0..fitting.len())]
-}
-
-pub(super) fn integer(rng: &mut StdRng, columns: &[ColumnData]) -> String {
-    of_role(rng, columns, ColumnRole::Integer).name.clone()
-}
-
+/// One of `columns`.
 pub(super) fn any<'a>(rng: &mut StdRng, columns: &[&'a ColumnData]) -> &'a ColumnData {
     columns[rng.random_range(0..columns.len())]
 }
 
+/// One of `choices`.
+pub(super) fn pick(rng: &mut StdRng, choices: &[String]) -> String {
+    choices[rng.random_range(0..choices.len())].clone()
+}
+
+/// One of the columns with one of `roles`.
+pub(super) fn of_roles<'a>(rng: &mut StdRng, columns: &[&'a ColumnData], roles: &[ColumnRole]) -> &'a ColumnData {
+    let fitting: Vec<&ColumnData> = columns.iter().filter(|column| roles.contains(&column.role)).copied().collect();
+    any(rng, &fitting)
+}
+
+/// The name of a column of small integers.
+pub(super) fn integer(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
+    of_roles(rng, columns, &[ColumnRole::Integer]).name.clone()
+}
+
+/// A column of numbers whose sums are exact; one in many with NaN and infinities.
 pub(super) fn numeric<'a>(rng: &mut StdRng, columns: &[&'a ColumnData]) -> &'a ColumnData {
-    let is_numeric =
-        |column: &&&ColumnData| matches!(column.role, ColumnRole::Integer | ColumnRole::Decimal | ColumnRole::Float);
+    let takes_nan = rng.random_bool(0.1);
+    let is_numeric = |column: &&&ColumnData| {
+        matches!(column.role, ColumnRole::Integer | ColumnRole::Decimal | ColumnRole::Float)
+            && (takes_nan || !column.has_nan)
+    };
     let fitting: Vec<&ColumnData> = columns.iter().filter(is_numeric).copied().collect();
     any(rng, &fitting)
 }
 
-pub(super) fn predicate(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
-    let column = any(rng, columns);
-    let name = &column.name;
-    // Small numbers are in every column, large ones in few.
-    let number: i32 = if rng.random_bool(0.8) { rng.random_range(-3..6) } else { rng.random_range(-5..60) };
-    if rng.random_bool(0.15) {
-        return computed_predicate(rng, column, columns);
-    }
-    if rng.random_bool(0.1) {
-        return format!("{name} IS {}NULL", ["", "NOT "][rng.random_range(0..2)]);
-    }
-    let compare = ["=", "<>", "<>", "<", "<=", ">", ">=", ">="][rng.random_range(0..8)];
-    match column.role {
-        ColumnRole::Integer => match rng.random_range(0..4) {
-            0 => {
-                format!("{name} {}IN ({number}, {}, {})", ["", "NOT "][rng.random_range(0..2)], number + 1, number + 7)
-            }
-            1 => format!("{name} BETWEEN {number} AND {}", number + 15),
-            2 => format!("NOT ({name} {compare} {number})"),
-            _ => format!("{name} {compare} {number}"),
-        },
-        ColumnRole::Text => match rng.random_range(0..4) {
-            0 => format!("{name} LIKE 'v{}%'", number.rem_euclid(5)),
-            1 => format!("{name} IN ('', 'v1', 'v{}')", number.abs()),
-            2 => format!("{name} NOT LIKE '%{}'", number.rem_euclid(10)),
-            _ => format!("{name} {compare} 'v{}'", number.abs()),
-        },
-        ColumnRole::Date => format!("{name} {compare} DATE '1994-08-{}'", number.rem_euclid(9) + 23),
-        ColumnRole::Decimal => format!("{name} {compare} {number}.25"),
-        ColumnRole::Float if number.rem_euclid(3) == 0 => format!("{name} {compare} 0.0"),
-        ColumnRole::Float => format!("{name} {compare} {}.125", number.rem_euclid(5)),
-        ColumnRole::Boolean => [name.clone(), format!("NOT {name}")][rng.random_range(0..2)].clone(),
-    }
-}
-
-/// A condition on something computed.
-fn computed_predicate(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnData]) -> String {
-    let (name, function) = (&column.name, scalar(rng, column, columns));
-    let same: Vec<&ColumnData> = columns.iter().filter(|other| other.role == column.role).copied().collect();
-    let other = &any(rng, &same).name;
-    let is = ["TRUE", "NOT TRUE", "FALSE", "NOT FALSE", "UNKNOWN", "NOT UNKNOWN"][rng.random_range(0..6)];
-    match (rng.random_range(0..4), column.role) {
-        (0, ColumnRole::Boolean) => format!("{name} IS {is}"),
-        (0, _) => format!("({name} {} {other}) IS {is}", ["=", "<", ">="][rng.random_range(0..3)]),
-        (1, _) => format!("{name} IS {}DISTINCT FROM {other}", ["", "NOT "][rng.random_range(0..2)]),
-        (2, _) => format!("{function} IS NOT NULL"),
-        _ => format!("{name} {} {other}", ["=", "<>", "<", ">="][rng.random_range(0..4)]),
-    }
+/// The name of a column that can be compared with `column`.
+pub(super) fn of_same_role(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnData]) -> String {
+    of_roles(rng, columns, &[column.role]).name.clone()
 }
 
 /// A function of a column, by its role.
-fn scalar(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnData]) -> String {
+pub(super) fn scalar(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnData]) -> String {
     let name = &column.name;
     let small = rng.random_range(1..6);
-    let pick = |rng: &mut StdRng, choices: &[String]| choices[rng.random_range(0..choices.len())].clone();
-    match column.role {
-        ColumnRole::Integer => {
-            let other = of_same_role(rng, column, columns);
-            let choices = [
-                format!("abs(CAST({name} AS BIGINT))"),
-                format!("-CAST({name} AS BIGINT)"),
-                format!("greatest({name}, {small})"),
-                format!("least({name}, {other})"),
-                format!("{name} & {small}"),
-                format!("CAST({name} AS BIGINT) | {small}"),
-                format!("CAST({name} AS BIGINT) >> 1"),
-                format!("round(CAST({name} AS BIGINT), -1)"),
-                format!("nullif({name}, {small})"),
-                format!("coalesce({name}, {other}, {small})"),
-                format!("TRY_CAST(CAST({name} AS BIGINT) * 40 AS TINYINT)"),
-                format!("CAST({name} AS DECIMAL(12, 2))"),
-                format!("character_length(CAST({name} AS VARCHAR) || '{small}')"),
-            ];
-            pick(rng, &choices)
+    let other = of_same_role(rng, column, columns);
+    let choices = match column.role {
+        ColumnRole::Integer | ColumnRole::Id => integer_functions(name, &other, small),
+        ColumnRole::Decimal => decimal_functions(name, small),
+        ColumnRole::Float => float_functions(name, small),
+        ColumnRole::Date => date_functions(rng, name, small),
+        ColumnRole::Text => text_functions(rng, name, &other, small, columns),
+        ColumnRole::Boolean => vec![format!("coalesce({name}, false)"), format!("NOT {name}")],
+        ColumnRole::ExtremeInteger | ColumnRole::ExtremeDate | ColumnRole::ExtremeDecimal => {
+            let limit = column.extreme(rng).unwrap_or_default();
+            vec![
+                format!("nullif({name}, {limit})"),
+                format!("coalesce({name}, {limit})"),
+                format!("greatest({name}, {limit})"),
+                format!("CASE WHEN {name} < {limit} THEN {name} END"),
+            ]
         }
-        ColumnRole::Decimal => {
-            let choices = ["abs", "ceil", "floor", "round", "trunc"].map(|function| format!("{function}({name})"));
-            let more = [
-                format!("round({name}, 1)"),
-                format!("round({name}, -1)"),
-                format!("trunc({name}, 1)"),
-                format!("TRY_CAST({name} * 10 AS TINYINT)"),
-                format!("CAST({name} AS DECIMAL(14, 4)) * {small}"),
-                format!("{name} % {small}"),
-            ];
-            pick(rng, &[&choices[..], &more[..]].concat())
+        // DataFusion's greatest and least have their own opinion of NaN.
+        ColumnRole::ExtremeFloat => {
+            let limit = column.extreme(rng).unwrap_or_default();
+            vec![format!("coalesce({name}, {limit})"), format!("CASE WHEN {name} < {limit} THEN {name} END")]
         }
-        ColumnRole::Float => {
-            let choices = [
-                format!("floor({name})"),
-                format!("ceil({name})"),
-                format!("round({name})"),
-                format!("round({name}, 2)"),
-                format!("trunc({name}, 1)"),
-                format!("sqrt(abs({name}))"),
-                format!("signum({name} - {small})"),
-                format!("{name} % 0.375"),
-                format!("CAST({name} AS DECIMAL(12, 2))"),
-                format!("greatest({name}, {small}.5)"),
-            ];
-            pick(rng, &choices)
-        }
-        ColumnRole::Date => {
-            let part = ["year", "month", "day", "dow", "doy", "week", "quarter", "hour"][rng.random_range(0..8)];
-            let unit = ["year", "month", "week", "day"][rng.random_range(0..4)];
-            let choices = [
-                format!("extract({part} FROM {name})"),
-                format!("date_trunc('{unit}', {name})"),
-                format!("{name} + INTERVAL '{small} month'"),
-                format!("{name} - INTERVAL '{small} days'"),
-                format!("CAST({name} AS DATE)"),
-                format!("CAST({name} AS DATE) - DATE '1994-08-27'"),
-                format!("CAST(extract(month FROM {name}) AS VARCHAR) || '/' || CAST(CAST({name} AS DATE) AS VARCHAR)"),
-            ];
-            pick(rng, &choices)
-        }
-        ColumnRole::Text => {
-            let other = of_same_role(rng, column, columns);
-            let choices = [
-                format!("upper({name})"),
-                format!("substr({name}, 1, {small})"),
-                format!("character_length({name})"),
-                format!("{name} || '!'"),
-                format!("coalesce({name}, {other}, 'none')"),
-                format!("CASE WHEN {} THEN {name} ELSE 'other' END", predicate(rng, columns)),
-                format!("CASE WHEN {} THEN {name} ELSE {other} END", predicate(rng, columns)),
-                format!("upper(coalesce({name}, {other}))"),
-                format!("{name} || {other}"),
-                format!("concat(substr({name}, 1, {small}), '-', {other})"),
-                format!("CASE WHEN {name} LIKE {other} || '%' THEN {other} || '!' ELSE {name} END"),
-            ];
-            pick(rng, &choices)
-        }
-        ColumnRole::Boolean => format!("coalesce({name}, false)"),
-    }
+    };
+    pick(rng, &choices)
 }
 
-fn of_same_role(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnData]) -> String {
-    let same: Vec<&ColumnData> = columns.iter().filter(|other| other.role == column.role).copied().collect();
-    any(rng, &same).name.clone()
+fn integer_functions(name: &str, other: &str, small: i32) -> Vec<String> {
+    vec![
+        format!("abs(CAST({name} AS BIGINT))"),
+        format!("-CAST({name} AS BIGINT)"),
+        format!("greatest({name}, {small})"),
+        format!("least({name}, {other})"),
+        format!("{name} & {small}"),
+        format!("CAST({name} AS BIGINT) | {small}"),
+        format!("CAST({name} AS BIGINT) >> 1"),
+        format!("round(CAST({name} AS BIGINT), -1)"),
+        format!("nullif({name}, {small})"),
+        format!("coalesce({name}, {other}, {small})"),
+        format!("CAST({name} AS BIGINT) / {small}"),
+        format!("CAST({name} AS DOUBLE) / {small}"),
+        format!("TRY_CAST(CAST({name} AS BIGINT) * 40 AS TINYINT)"),
+        format!("CAST({name} AS DECIMAL(12, 2))"),
+        format!("character_length(CAST({name} AS VARCHAR) || '{small}')"),
+    ]
+}
+
+fn decimal_functions(name: &str, small: i32) -> Vec<String> {
+    let mut choices = ["abs", "ceil", "floor", "round", "trunc"].map(|function| format!("{function}({name})")).to_vec();
+    choices.extend([
+        format!("round({name}, 1)"),
+        format!("round({name}, -1)"),
+        format!("trunc({name}, 1)"),
+        format!("TRY_CAST({name} * 10 AS TINYINT)"),
+        format!("CAST({name} AS DECIMAL(14, 4)) * {small}"),
+        format!("{name} * {name}"),
+        format!("{name} + {small}.125"),
+        format!("CAST({name} AS DECIMAL(12, 1))"),
+        format!("{name} % {small}"),
+    ]);
+    choices
+}
+
+fn float_functions(name: &str, small: i32) -> Vec<String> {
+    vec![
+        format!("floor({name})"),
+        format!("ceil({name})"),
+        format!("round({name})"),
+        format!("round({name}, 2)"),
+        format!("trunc({name}, 1)"),
+        format!("sqrt(abs({name}))"),
+        format!("signum({name} - {small})"),
+        format!("{name} % 0.375"),
+        format!("{name} + {small}"),
+        format!("nullif({name}, 0.0)"),
+    ]
+}
+
+fn date_functions(rng: &mut StdRng, name: &str, small: i32) -> Vec<String> {
+    let part = ["year", "month", "day", "dow", "doy", "week", "quarter", "hour"][rng.random_range(0..8)];
+    let unit = ["year", "quarter", "month", "week", "day"][rng.random_range(0..5)];
+    vec![
+        format!("extract({part} FROM {name})"),
+        format!("date_trunc('{unit}', {name})"),
+        format!("{name} + INTERVAL '{small} month'"),
+        format!("{name} - INTERVAL '{small} days'"),
+        format!("CAST({name} AS DATE)"),
+        format!("CAST({name} AS DATE) - DATE '1994-08-27'"),
+        format!("CAST(extract(month FROM {name}) AS VARCHAR) || '/' || CAST(CAST({name} AS DATE) AS VARCHAR)"),
+    ]
+}
+
+fn text_functions(rng: &mut StdRng, name: &str, other: &str, small: i32, columns: &[&ColumnData]) -> Vec<String> {
+    vec![
+        format!("upper({name})"),
+        format!("substr({name}, 1, {small})"),
+        format!("character_length({name})"),
+        format!("{name} || '!'"),
+        format!("nullif({name}, 'v{small}')"),
+        format!("coalesce({name}, {other}, 'none')"),
+        format!("CASE WHEN {} THEN {name} ELSE 'other' END", predicate(rng, columns)),
+    ]
 }
 
 /// An output expression.
 pub(super) fn value(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
-    let column = numeric(rng, columns);
-    match rng.random_range(0..8) {
+    match rng.random_range(0..10) {
         0 => arithmetic(rng, columns),
+        1 => format!("CASE WHEN {} THEN {} END", predicate(rng, columns), numeric(rng, columns).name),
         2 | 3 => {
             let column = any(rng, columns);
             scalar(rng, column, columns)
         }
-        1 => format!("CASE WHEN {} THEN {} END", predicate(rng, columns), column.name),
+        4 => case(rng, columns),
         _ => any(rng, columns).name.clone(),
     }
 }
 
+/// A CASE of several branches.
+fn case(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
+    let column = any(rng, columns);
+    let other = of_same_role(rng, column, columns);
+    let (first, second) = (predicate(rng, columns), predicate(rng, columns));
+    format!("CASE WHEN {first} THEN {} WHEN {second} THEN NULL ELSE {other} END", column.name)
+}
+
+/// A number computed of one or two columns.
 pub(super) fn arithmetic(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     let names: Vec<&str> = (0..2).map(|_| numeric(rng, columns).name.as_str()).collect();
-    // Of 64 bits, so that no small type wraps where another would not.
-    match rng.random_range(0..5) {
-        3 | 4 => {
+    match rng.random_range(0..20) {
+        0..=7 => {
             let column = numeric(rng, columns);
-            scalar(rng, column, columns)
+            let role = [ColumnRole::Integer, ColumnRole::Decimal, ColumnRole::Float];
+            let column = if role.contains(&column.role) { column } else { of_roles(rng, columns, &role) };
+            number_of(rng, column, columns)
         }
-        0 => format!("CAST({} AS DOUBLE) + {}", names[0], rng.random_range(1..9)),
-        1 => format!("CAST({} AS BIGINT) * 3 - CAST({} AS BIGINT)", names[0], names[1]),
+        8..=11 => format!("CAST({} AS DOUBLE) + {}", names[0], rng.random_range(1..9)),
+        // Of 64 bits, so that no small type wraps where another would not.
+        12..=14 => format!("CAST({} AS BIGINT) * 3 - CAST({} AS BIGINT)", names[0], names[1]),
         _ => format!("CAST({} AS BIGINT) % {}", names[0], rng.random_range(2..9)),
     }
 }
 
+/// An expression that fails on some rows: division by zero, overflow or a cast, one of them in a query.
+pub(super) fn fault(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
+    let (a, b) = (integer(rng, columns), integer(rng, columns));
+    let limit = of_roles(rng, columns, &[ColumnRole::ExtremeInteger]);
+    let choices = [
+        format!("CAST({a} AS BIGINT) / CAST({b} AS BIGINT)"),
+        format!("CAST({a} AS BIGINT) % CAST({b} AS BIGINT)"),
+        format!("CAST({a} AS BIGINT) + 9223372036854775800"),
+        format!("CAST({a} AS BIGINT) * 4611686018427387904"),
+        format!("CAST(CAST({a} AS BIGINT) * 40 AS TINYINT)"),
+        format!("CAST({} AS SMALLINT)", limit.name),
+    ];
+    pick(rng, &choices)
+}
+
+/// A function of a column that is a number.
+fn number_of(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnData]) -> String {
+    let text = scalar(rng, column, columns);
+    if text.contains("VARCHAR") { format!("CAST({} AS DOUBLE)", column.name) } else { text }
+}
+
+/// What rows are grouped or partitioned by.
 pub(super) fn group_key(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     match rng.random_range(0..8) {
         0 => format!("{} IS NULL", any(rng, columns).name),
         1 => format!("CASE WHEN {} THEN 1 ELSE 2 END", predicate(rng, columns)),
-        2 => format!("CAST({} AS BIGINT) % {}", numeric(rng, columns).name, rng.random_range(2..9)),
+        2 => format!("CAST({} AS BIGINT) % {}", integer(rng, columns), rng.random_range(2..9)),
         3 | 4 => {
             let column = any(rng, columns);
             scalar(rng, column, columns)

@@ -2,200 +2,258 @@
 
 use rand::Rng;
 use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
 
-use super::data::{ColumnData, ColumnRole, TableData};
-use super::expression::{any, arithmetic, group_key, integer, numeric, of_role, predicate, value};
-use super::window::windows;
+use super::aggregate::{Aggregates, aggregate, aggregates};
+use super::data::{ColumnData, TableData};
+use super::expression::{any, arithmetic, fault, group_key, integer, value};
+use super::join::{From, from_clause, of_one_role, scalar_subquery, subquery};
+use super::order::ordered;
+use super::predicate::predicate;
+use super::window::{window, windows};
 
-/// A query that joins all `tables` and then filters, projects or groups.
+/// FROM and WHERE of a query.
+struct Source<'a> {
+    sql: String,
+    columns: Vec<&'a ColumnData>,
+    /// A table that a subquery of the select list may read.
+    first_table: &'a TableData,
+    tables: usize,
+}
+
+/// A query that reads all `tables`.
 pub(super) fn random_query(rng: &mut StdRng, tables: &[TableData]) -> String {
+    match rng.random_range(0..24) {
+        0 | 1 => set_operation(rng, tables),
+        2 | 3 => shared(rng, tables),
+        4 => twins(rng, tables),
+        form => {
+            let source = source(rng, tables);
+            match form {
+                // Rows of one table alone would be the business of its scan.
+                5..=8 if source.tables > 1 => rows(rng, &source),
+                9..=12 => rows_with_windows(rng, &source),
+                13 | 14 => one_group(rng, &source),
+                _ => groups(rng, &source),
+            }
+        }
+    }
+}
+
+/// Joins all tables and filters their rows.
+fn source<'a>(rng: &mut StdRng, tables: &'a [TableData]) -> Source<'a> {
     // The last table may stand in a subquery, where only its presence counts.
     let is_subquery = tables.len() > 1 && rng.random_bool(0.25);
-    let (tables, last) = tables.split_at(if is_subquery { tables.len() - 1 } else { tables.len() });
-    let columns: Vec<&ColumnData> = tables.iter().flat_map(|table| &table.columns).collect();
-    let mut sql = from_clause(rng, tables);
-    let mut filters: Vec<String> = (0..rng.random_range(0..3)).map(|_| predicate(rng, &columns)).collect();
+    let (joined, last) = tables.split_at(if is_subquery { tables.len() - 1 } else { tables.len() });
+    let From { mut sql, columns } = from_clause(rng, joined);
+    let mut filters: Vec<String> =
+        (0..[0, 0, 1, 1, 2][rng.random_range(0..5)]).map(|_| predicate(rng, &columns)).collect();
     if let [last] = last {
-        let subquery = subquery(rng, tables, last);
+        let subquery = subquery(rng, &columns, last);
         // Alone it becomes a semi or anti join, beside another condition a mark.
         filters.truncate(if rng.random_bool(0.7) { 0 } else { 1 });
         filters.push(subquery);
     }
     if !filters.is_empty() {
-        sql.push_str(&format!(" WHERE {}", filters.join([" AND ", " OR ", " OR "][rng.random_range(0..3)])));
+        sql.push_str(&format!(" WHERE {}", filters.join([" AND ", " AND ", " OR "][rng.random_range(0..3)])));
     }
-    match rng.random_range(0..12) {
-        // Rows with what windows say of them.
-        10 | 11 => {
-            let count = rng.random_range(0..=3);
-            let shown: Vec<String> = (0..count).map(|at| format!("{} AS o{at}", any(rng, &columns).name)).collect();
-            format!("SELECT {} {sql}", [shown, windows(rng, &columns)].concat().join(", "))
+    Source { sql, columns, first_table: &tables[0], tables: tables.len() }
+}
+
+fn named(prefix: char, values: &[String]) -> Vec<String> {
+    values.iter().enumerate().map(|(at, value)| format!("{value} AS {prefix}{at}")).collect()
+}
+
+fn names(prefix: char, count: usize) -> Vec<String> {
+    (0..count).map(|at| format!("{prefix}{at}")).collect()
+}
+
+fn rows(rng: &mut StdRng, source: &Source) -> String {
+    let Source { sql, columns, first_table, .. } = source;
+    let mut values: Vec<String> = (0..rng.random_range(1..=5)).map(|_| value(rng, columns)).collect();
+    match rng.random_range(0..16) {
+        0 => values.push(fault(rng, columns)),
+        1 => values.push(scalar_subquery(rng, columns, first_table)),
+        _ => {}
+    }
+    let select = named('o', &values).join(", ");
+    let mut keys = names('o', values.len());
+    if rng.random_bool(0.2) {
+        return ordered(rng, format!("SELECT DISTINCT {select} {sql}"), &keys);
+    }
+    keys.extend((0..2).map(|_| any(rng, columns).name.clone()));
+    keys.push(group_key(rng, columns));
+    ordered(rng, format!("SELECT {select} {sql}"), &keys)
+}
+
+/// Rows with what windows say of them, sometimes only those of which it is something.
+fn rows_with_windows(rng: &mut StdRng, source: &Source) -> String {
+    let Source { sql, columns, .. } = source;
+    let shown: Vec<String> = (0..rng.random_range(0..=3)).map(|_| any(rng, columns).name.clone()).collect();
+    let calls = windows(rng, columns);
+    let mut keys = names('o', shown.len());
+    keys.extend(names('w', calls.len()));
+    let rows = format!("SELECT {} {sql}", [named('o', &shown), calls].concat().join(", "));
+    match rng.random_range(0..10) {
+        0 => format!("SELECT count(*) AS n, count(w0) AS m FROM ({rows}) AS r WHERE w0 IS NOT NULL"),
+        // First rows of each partition.
+        1 => {
+            let (partition, order) = (group_key(rng, columns), super::aggregate::total_order(rng, columns));
+            let function = ["row_number", "rank", "dense_rank"][rng.random_range(0..3)];
+            let call = format!("{function}() OVER (PARTITION BY {partition} ORDER BY {order})");
+            format!(
+                "SELECT * FROM (SELECT {} AS o0, {call} AS w0 {sql}) AS r WHERE w0 <= {}",
+                any(rng, columns).name,
+                rng.random_range(1..4)
+            )
         }
-        // Rows.
-        0..=2 if tables.len() > 1 => {
-            let count = rng.random_range(1..=5);
-            let values: Vec<String> = (0..count).map(|_| value(rng, &columns)).collect();
-            let named: Vec<String> = values.iter().enumerate().map(|(at, value)| format!("{value} AS o{at}")).collect();
-            let rows = format!("SELECT {} {sql}", named.join(", "));
-            match rng.random_range(0..8) {
-                0 => format!("SELECT DISTINCT{}", &rows["SELECT".len()..]),
-                1 => {
-                    let from = from_clause(rng, tables);
-                    let filter = predicate(rng, &columns);
-                    format!("{rows} UNION ALL SELECT {} {from} WHERE {filter}", named.join(", "))
-                }
-                _ => ordered(rng, rows, 'o', &values),
-            }
-        }
-        // One group.
-        3 => format!("SELECT {} {sql}", aggregates(rng, &columns).join(", ")),
-        // Groups, perhaps with HAVING, perhaps grouped again.
-        _ => {
-            let count = rng.random_range(1..=3);
-            let keys: Vec<String> = (0..count).map(|_| group_key(rng, &columns)).collect();
-            let named: Vec<String> = keys.iter().enumerate().map(|(at, key)| format!("{key} AS k{at}")).collect();
-            let having = if rng.random_bool(0.2) { " HAVING count(*) > 1" } else { "" };
-            let sets = match rng.random_range(0..12) {
-                0 => format!("ROLLUP ({})", keys.join(", ")),
-                1 => format!("CUBE ({})", keys.join(", ")),
-                2 => format!("GROUPING SETS (({}), (), ({}))", keys.join(", "), keys[0]),
-                _ => keys.join(", "),
-            };
-            let calls = aggregates(rng, &columns);
-            // The last bits of moments differ, and with them the groups.
-            let is_exact = !calls[0].starts_with("stddev") && !calls[0].starts_with("var");
-            let grouped = format!("SELECT {}, {} {sql} GROUP BY {sets}{having}", named.join(", "), calls.join(", "));
-            if rng.random_bool(0.15) && is_exact {
-                format!("SELECT a0, count(*) AS n, count(k0) AS m FROM ({grouped}) GROUP BY a0")
-            } else {
-                ordered(rng, grouped, 'k', &keys)
-            }
-        }
+        2..=4 => ordered(rng, rows, &keys),
+        _ => rows,
     }
 }
 
-/// The query, sometimes in an order: of output columns whose values are the same bits on both sides.
-fn ordered(rng: &mut StdRng, sql: String, prefix: char, values: &[String]) -> String {
-    let is_plain =
-        |value: &String| value.chars().all(|c| c.is_alphanumeric() || c == '_') || value.ends_with("IS NULL");
-    let mut keys: Vec<usize> = (0..values.len()).filter(|&at| is_plain(&values[at])).collect();
-    if keys.is_empty() || rng.random_bool(0.6) {
-        return sql;
+fn one_group(rng: &mut StdRng, source: &Source) -> String {
+    let Source { sql, columns, .. } = source;
+    let mut calls = aggregates(rng, columns, false).calls;
+    if rng.random_bool(0.06) {
+        calls.push(format!("sum({}) AS fault", fault(rng, columns)));
     }
-    keys.shuffle(rng);
-    let shown = rng.random_range(1..=keys.len());
-    let key = |rng: &mut StdRng, at: usize| {
-        let direction = ["", " DESC"][rng.random_range(0..2)];
-        let nulls = ["", " NULLS FIRST", " NULLS LAST"][rng.random_range(0..3)];
-        format!("{prefix}{at}{direction}{nulls}")
-    };
-    let order: Vec<String> = keys[..shown].iter().map(|&at| key(rng, at)).collect();
-    // An OFFSET would cut through rows that tie, too: which ones then come out is open.
-    let limit = match rng.random_range(0..3) {
-        0 => format!(" LIMIT {}", [0, 1, 7, 40][rng.random_range(0..4)]),
+    format!("SELECT {} {sql}", calls.join(", "))
+}
+
+/// Groups, perhaps with HAVING, perhaps of several sets, perhaps grouped again.
+fn groups(rng: &mut StdRng, source: &Source) -> String {
+    let Source { sql, columns, .. } = source;
+    let keys: Vec<String> = (0..rng.random_range(1..=3)).map(|_| group_key(rng, columns)).collect();
+    let having = match rng.random_range(0..10) {
+        0 => " HAVING count(*) > 1".to_string(),
+        1 => format!(" HAVING {} IS NOT NULL", aggregate(rng, columns, true)),
+        2 => format!(" HAVING sum({}) >= {}", integer(rng, columns), rng.random_range(-2..9)),
         _ => String::new(),
     };
-    format!("{sql} ORDER BY {}{limit}", order.join(", "))
-}
-
-fn from_clause(rng: &mut StdRng, tables: &[TableData]) -> String {
-    let mut sql = format!("FROM {}", tables[0].name);
-    for (at, table) in tables.iter().enumerate().skip(1) {
-        let kind = match rng.random_range(0..20) {
-            0..=2 => "LEFT JOIN",
-            3 | 4 => "RIGHT JOIN",
-            5 => "FULL JOIN",
-            _ => "JOIN",
-        };
-        let earlier = &tables[rng.random_range(0..at)];
-        let keys: Vec<String> =
-            (0..[1, 1, 1, 1, 1, 1, 2, 3][rng.random_range(0..8)]).map(|_| key_pair(rng, earlier, table)).collect();
-        let mut on = keys.join(" AND ");
-        if rng.random_bool(0.2) {
-            let (l, r) = (integer(rng, &earlier.columns), integer(rng, &table.columns));
-            on.push_str(&format!(" AND {l} {} {r}", ["<", ">=", "<>"][rng.random_range(0..3)]));
-        }
-        sql.push_str(&format!(" {kind} {} ON {on}", table.name));
-    }
-    sql
-}
-
-/// A condition on whether `last` has a row that matches one of the `tables`.
-fn subquery(rng: &mut StdRng, tables: &[TableData], last: &TableData) -> String {
-    let outer = &tables[rng.random_range(0..tables.len())];
-    let not = ["", "NOT "][rng.random_range(0..2)];
-    let of_last: Vec<&ColumnData> = last.columns.iter().collect();
-    if rng.random_bool(0.4) {
-        let (l, r) = key_columns(rng, outer, last);
-        let filter = if rng.random_bool(0.5) { format!(" WHERE {}", predicate(rng, &of_last)) } else { String::new() };
-        return format!("{l} {not}IN (SELECT {r} FROM {}{filter})", last.name);
-    }
-    let mut condition = key_pair(rng, outer, last);
-    if rng.random_bool(0.3) {
-        let (l, r) = (integer(rng, &outer.columns), integer(rng, &last.columns));
-        condition.push_str(&format!(" AND {l} {} {r}", ["<", ">=", "<>"][rng.random_range(0..3)]));
-    }
-    format!("{not}EXISTS (SELECT 1 FROM {} WHERE {condition})", last.name)
-}
-
-/// An equality of two columns; mostly of columns with few values, so that rows match.
-fn key_pair(rng: &mut StdRng, left: &TableData, right: &TableData) -> String {
-    let (l, r) = key_columns(rng, left, right);
-    format!("{l} = {r}")
-}
-
-/// Two sides of such an equality.
-fn key_columns(rng: &mut StdRng, left: &TableData, right: &TableData) -> (String, String) {
-    use ColumnRole::{Date, Decimal, Integer, Text};
-    let mut draw = || {
-        let role = [Integer, Integer, Text, Date, Decimal][rng.random_range(0..5)];
-        (role, of_role(rng, &left.columns, role), of_role(rng, &right.columns, role))
+    let sets = match rng.random_range(0..12) {
+        0 => format!("ROLLUP ({})", keys.join(", ")),
+        1 => format!("CUBE ({})", keys.join(", ")),
+        2 => format!("GROUPING SETS (({}), (), ({}))", keys.join(", "), keys[0]),
+        _ => keys.join(", "),
     };
-    let (first, second) = (draw(), draw());
-    let rarity = |pair: &(ColumnRole, &ColumnData, &ColumnData)| pair.1.rarity().max(pair.2.rarity());
-    let (role, l, r) = if rarity(&first) <= rarity(&second) { first } else { second };
-    match role {
-        Integer if rng.random_bool(0.15) => (format!("{} + {}", l.name, rng.random_range(0..4)), r.name.clone()),
-        _ => (l.name.clone(), r.name.clone()),
+    let Aggregates { calls, is_first_exact } = aggregates(rng, columns, true);
+    let key_columns = named('k', &keys).join(", ");
+    let grouped = format!("SELECT {key_columns}, {} {sql} GROUP BY {sets}{having}", calls.join(", "));
+    // The last bits of moments differ, and with them the groups.
+    match rng.random_range(0..20) {
+        0 | 1 if is_first_exact => {
+            format!("SELECT a0, count(*) AS n, count(k0) AS m FROM ({grouped}) AS g GROUP BY a0")
+        }
+        2 if sets.starts_with(&keys[0]) => format!("SELECT DISTINCT {key_columns} {sql}"),
+        3 if is_first_exact => {
+            format!("SELECT k0, a0, rank() OVER (ORDER BY a0) AS w0 FROM ({grouped}) AS g")
+        }
+        _ => {
+            let mut order = [names('k', keys.len()), names('a', calls.len())].concat();
+            if !sets.contains("(") {
+                order.push(format!("count({})", any(rng, columns).name));
+            }
+            ordered(rng, grouped, &order)
+        }
     }
 }
 
-/// A column of integers.
-fn whole(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
-    let fitting: Vec<&ColumnData> =
-        columns.iter().filter(|column| column.role == ColumnRole::Integer).copied().collect();
-    any(rng, &fitting).name.clone()
+/// Two lists of rows of one or two tables, put together.
+fn set_operation(rng: &mut StdRng, tables: &[TableData]) -> String {
+    let (first, last) = (&tables[0], &tables[tables.len() - 1]);
+    let (left, right): (Vec<&ColumnData>, Vec<&ColumnData>) =
+        (first.columns.iter().collect(), last.columns.iter().collect());
+    let pairs: Vec<_> = (0..rng.random_range(1..=3)).map(|_| of_one_role(rng, &left, &right)).collect();
+    let operation =
+        ["UNION", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"][rng.random_range(0..6)];
+    let list = |side: Vec<&str>| {
+        let named: Vec<String> = side.iter().enumerate().map(|(at, name)| format!("{name} AS o{at}")).collect();
+        named.join(", ")
+    };
+    let (l, r) = (
+        list(pairs.iter().map(|(left, _)| &*left.name).collect()),
+        list(pairs.iter().map(|(_, right)| &*right.name).collect()),
+    );
+    let mut filter = |columns: &[&ColumnData]| match rng.random_bool(0.6) {
+        true => format!(" WHERE {}", predicate(rng, columns)),
+        false => String::new(),
+    };
+    let (on_left, on_right) = (filter(&left), filter(&right));
+    let sql = format!("SELECT {l} FROM {}{on_left} {operation} SELECT {r} FROM {}{on_right}", first.name, last.name);
+    match rng.random_range(0..4) {
+        0 => format!("SELECT o0, count(*) AS n FROM ({sql}) AS u GROUP BY o0"),
+        1 => format!("SELECT count(*) AS n, count(o0) AS m FROM ({sql}) AS u"),
+        _ => ordered(rng, sql, &names('o', pairs.len())),
+    }
 }
 
-/// One to four aggregates, named `a0` and on.
-fn aggregates(rng: &mut StdRng, columns: &[&ColumnData]) -> Vec<String> {
-    let count = rng.random_range(1..=4);
-    let mut calls = vec![];
-    for at in 0..count {
-        let number = numeric(rng, columns).name.clone();
-        let call = match rng.random_range(0..14) {
-            0 => "count(*)".to_string(),
-            1 => format!("count({})", any(rng, columns).name),
-            2 | 3 => format!("sum({number})"),
-            4 => format!("avg({number})"),
-            5 => format!("sum({})", arithmetic(rng, columns)),
-            6 => format!("sum(CASE WHEN {} THEN {number} ELSE 0 END)", predicate(rng, columns)),
-            7 => format!("min({number})"),
-            8 => format!("count(DISTINCT {})", group_key(rng, columns)),
-            // Stock DataFusion 55.2 fails at bit_xor(DISTINCT).
-            9 => format!("{}(DISTINCT {})", ["sum", "avg"][rng.random_range(0..2)], whole(rng, columns)),
-            10 => format!("{}({})", ["bit_and", "bit_or", "bit_xor"][rng.random_range(0..3)], whole(rng, columns)),
-            11 => format!("{}({})", ["bool_and", "bool_or"][rng.random_range(0..2)], predicate(rng, columns)),
-            12 => format!("sum({number}) FILTER (WHERE {})", predicate(rng, columns)),
-            13 => format!(
-                "{}({})",
-                ["stddev", "var_pop", "stddev_pop", "var"][rng.random_range(0..4)],
-                whole(rng, columns)
-            ),
-            _ => format!("max({number})"),
-        };
-        calls.push(format!("{call} AS a{at}"));
-    }
-    calls
+/// A common table that is read twice.
+fn shared(rng: &mut StdRng, tables: &[TableData]) -> String {
+    let source = source(rng, tables);
+    let Source { sql, columns, .. } = &source;
+    let key = if rng.random_bool(0.5) { integer(rng, columns) } else { any(rng, columns).name.clone() };
+    let calls = [integer(rng, columns), integer(rng, columns)];
+    let common = match rng.random_bool(0.7) {
+        true => format!("SELECT {key} AS k, sum({}) AS s, count({}) AS c {sql} GROUP BY {key}", calls[0], calls[1]),
+        false => format!("SELECT DISTINCT {key} AS k, {} AS s, {} AS c {sql}", calls[0], calls[1]),
+    };
+    let query = match rng.random_range(0..4) {
+        0 => "SELECT a.k AS o0, a.s AS o1, b.c AS o2 FROM x AS a JOIN x AS b ON a.k = b.k".to_string(),
+        1 => "SELECT a.k AS o0, a.c AS o1, b.s AS o2 FROM x AS a LEFT JOIN x AS b ON a.c = b.s".to_string(),
+        2 => "SELECT k AS o0, s AS o1, c AS o2 FROM x WHERE c > 1 UNION ALL SELECT k, c, s FROM x WHERE s < 9"
+            .to_string(),
+        _ => "SELECT k AS o0, s AS o1, c AS o2 FROM x WHERE s >= (SELECT avg(s) FROM x)".to_string(),
+    };
+    ordered(rng, format!("WITH x AS ({common}) {query}"), &names('o', 3))
+}
+
+/// Two subqueries that differ in one detail, which must not be taken for one.
+fn twins(rng: &mut StdRng, tables: &[TableData]) -> String {
+    let source = source(rng, tables);
+    let Source { sql, columns, .. } = &source;
+    let (argument, order) = (any(rng, columns).name.clone(), super::aggregate::total_order(rng, columns));
+    let key = any(rng, columns).name.clone();
+    let number = integer(rng, columns);
+    let (first, second) = match rng.random_range(0..7) {
+        0 => {
+            let function = ["lag", "lead", "first_value", "last_value"][rng.random_range(0..4)];
+            let call =
+                |nulls: &str| format!("{function}({argument}){nulls} OVER (PARTITION BY {key} ORDER BY {order})");
+            (call(" IGNORE NULLS"), call(""))
+        }
+        1 => {
+            let call = |far: i32| {
+                format!(
+                    "sum({number}) OVER (PARTITION BY {key} ORDER BY {order} ROWS BETWEEN {far} PRECEDING AND CURRENT ROW)"
+                )
+            };
+            (call(1), call(2))
+        }
+        2 => {
+            let call =
+                |distance: i32| format!("lag({argument}, {distance}) OVER (PARTITION BY {key} ORDER BY {order})");
+            (call(1), call(2))
+        }
+        3 => (window(rng, columns), window(rng, columns)),
+        4 => {
+            let grouped = |distinct: &str| format!("SELECT sum({distinct}{number}) AS v {sql} GROUP BY {key}");
+            return both(&grouped(""), &grouped("DISTINCT "));
+        }
+        5 => {
+            let filter = predicate(rng, columns);
+            let grouped = |filter: &str| format!("SELECT count({argument}){filter} AS v {sql} GROUP BY {key}");
+            return both(&grouped(""), &grouped(&format!(" FILTER (WHERE {filter})")));
+        }
+        _ => {
+            let value = arithmetic(rng, columns);
+            let grouped = |function: &str| format!("SELECT {function}({value}) AS v {sql} GROUP BY {key}");
+            return both(&grouped("min"), &grouped("max"));
+        }
+    };
+    both(&format!("SELECT {first} AS v {sql}"), &format!("SELECT {second} AS v {sql}"))
+}
+
+fn both(first: &str, second: &str) -> String {
+    let summary = "count(*) AS n, count(v) AS m, count(DISTINCT v) AS d";
+    format!("SELECT {summary} FROM ({first}) AS x UNION ALL SELECT {summary} FROM ({second}) AS y")
 }

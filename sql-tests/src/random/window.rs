@@ -1,58 +1,127 @@
-//! Random window functions, of frames that rows which tie in the order have in common.
+//! Random window functions, of all kinds of frames.
+//!
+//! ROWS frames and functions of positions get a total order. RANGE and GROUPS frames get one column, so that rows tie.
 
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::data::{ColumnData, ColumnRole};
-use super::expression::{any, predicate};
+use super::aggregate::total_order;
+use super::data::ColumnData;
+use super::domain::ColumnRole;
+use super::expression::{any, of_roles};
+use super::predicate::predicate;
 
 /// One to three calls, named `w0` and on.
 pub(super) fn windows(rng: &mut StdRng, columns: &[&ColumnData]) -> Vec<String> {
     let count = rng.random_range(1..=3);
-    (0..count).map(|at| format!("{} AS w{at}", call(rng, columns))).collect()
+    (0..count).map(|at| format!("{} AS w{at}", window(rng, columns))).collect()
 }
 
-fn call(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
-    let partitions: Vec<String> = (0..[0, 1, 1, 2][rng.random_range(0..4)])
-        .map(|_| any(rng, &of_roles(columns, &[ColumnRole::Integer, ColumnRole::Text, ColumnRole::Date])).name.clone())
+/// One call, without a name.
+pub(super) fn window(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
+    let partition = partition(rng, columns);
+    match rng.random_range(0..10) {
+        0 | 1 => ranking(rng, columns, &partition),
+        2 | 3 => navigation(rng, columns, &partition),
+        4 | 5 => {
+            let order = total_order(rng, columns);
+            let frame = rows_frame(rng);
+            format!("{} OVER ({partition}ORDER BY {order}{frame})", aggregate(rng, columns))
+        }
+        _ => {
+            let key = of_roles(rng, columns, &[ColumnRole::Integer, ColumnRole::Date, ColumnRole::Decimal]);
+            let order = order_by(rng, key);
+            let frame = range_frame(rng, key);
+            format!("{} OVER ({partition}{order}{frame})", aggregate(rng, columns))
+        }
+    }
+}
+
+fn partition(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
+    let roles = [ColumnRole::Integer, ColumnRole::Text, ColumnRole::Date, ColumnRole::Boolean, ColumnRole::Float];
+    let keys: Vec<String> = (0..[0, 1, 1, 2][rng.random_range(0..4)])
+        .map(|_| match rng.random_bool(0.8) {
+            true => of_roles(rng, columns, &roles).name.clone(),
+            false => any(rng, columns).name.clone(),
+        })
         .collect();
-    let partition =
-        if partitions.is_empty() { String::new() } else { format!("PARTITION BY {} ", partitions.join(", ")) };
-    let key = any(rng, &of_roles(columns, &[ColumnRole::Integer, ColumnRole::Date, ColumnRole::Decimal]));
-    let order = format!(
+    if keys.is_empty() { String::new() } else { format!("PARTITION BY {} ", keys.join(", ")) }
+}
+
+fn order_by(rng: &mut StdRng, key: &ColumnData) -> String {
+    format!(
         "ORDER BY {}{}{}",
         key.name,
         ["", " DESC"][rng.random_range(0..2)],
         ["", " NULLS FIRST", " NULLS LAST"][rng.random_range(0..3)]
-    );
-    if rng.random_bool(0.25) {
-        let function = ["rank", "dense_rank", "percent_rank", "cume_dist"][rng.random_range(0..4)];
-        return format!("{function}() OVER ({partition}{order})");
+    )
+}
+
+fn ranking(rng: &mut StdRng, columns: &[&ColumnData], partition: &str) -> String {
+    match rng.random_range(0..6) {
+        0 => format!("row_number() OVER ({partition}ORDER BY {})", total_order(rng, columns)),
+        1 => {
+            let order = total_order(rng, columns);
+            format!("ntile({}) OVER ({partition}ORDER BY {order})", rng.random_range(1..6))
+        }
+        kind => {
+            let function = ["rank", "dense_rank", "percent_rank", "cume_dist"][kind - 2];
+            let key = any(rng, columns);
+            format!("{function}() OVER ({partition}{})", order_by(rng, key))
+        }
     }
-    let frame = frame(rng, key);
+}
+
+/// Values of other rows.
+fn navigation(rng: &mut StdRng, columns: &[&ColumnData], partition: &str) -> String {
+    let argument = &any(rng, columns).name;
+    let nulls = ["", "", " IGNORE NULLS"][rng.random_range(0..3)];
+    let order = total_order(rng, columns);
+    match rng.random_range(0..5) {
+        0 | 1 => {
+            let function = ["lag", "lead"][rng.random_range(0..2)];
+            let distance = [0, 1, 1, 2, 5][rng.random_range(0..5)];
+            format!("{function}({argument}, {distance}){nulls} OVER ({partition}ORDER BY {order})")
+        }
+        2 => {
+            let (at, frame) = (rng.random_range(1..4), rows_frame(rng));
+            format!("nth_value({argument}, {at}) OVER ({partition}ORDER BY {order}{frame})")
+        }
+        _ => {
+            let function = ["first_value", "last_value"][rng.random_range(0..2)];
+            let frame = rows_frame(rng);
+            format!("{function}({argument}){nulls} OVER ({partition}ORDER BY {order}{frame})")
+        }
+    }
+}
+
+/// An aggregate over a frame.
+fn aggregate(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     // What floats come to is open in the last digits, which taking values out again brings to the front.
-    let argument = &any(rng, &of_roles(columns, &[ColumnRole::Integer, ColumnRole::Decimal])).name;
+    let argument = of_roles(rng, columns, &[ColumnRole::Integer, ColumnRole::Decimal]).name.clone();
+    let filter =
+        if rng.random_bool(0.2) { format!(" FILTER (WHERE {})", predicate(rng, columns)) } else { String::new() };
+    let without_nan: Vec<&ColumnData> = columns.iter().filter(|column| !column.has_nan).copied().collect();
+    let extremum = ["min", "max"][rng.random_range(0..2)];
     let function = match rng.random_range(0..7) {
         0 => "count(*)".to_string(),
         1 => format!("count({})", any(rng, columns).name),
-        2 => format!("{}({})", ["min", "max"][rng.random_range(0..2)], any(rng, &of_roles(columns, &VALUES)).name),
+        2 => format!("{extremum}({})", any(rng, &without_nan).name),
         3 => format!("avg({argument})"),
-        4 => format!("{}({argument})", ["min", "max"][rng.random_range(0..2)]),
+        4 => format!("{extremum}({argument})"),
         _ => format!("sum({argument})"),
     };
-    let filter =
-        if rng.random_bool(0.2) { format!(" FILTER (WHERE {})", predicate(rng, columns)) } else { String::new() };
-    format!("{function}{filter} OVER ({partition}{order}{frame})")
+    format!("{function}{filter}")
 }
 
-const VALUES: [ColumnRole; 3] = [ColumnRole::Text, ColumnRole::Float, ColumnRole::Date];
-
-fn of_roles<'a>(columns: &[&'a ColumnData], roles: &[ColumnRole]) -> Vec<&'a ColumnData> {
-    columns.iter().filter(|column| roles.contains(&column.role)).copied().collect()
+fn rows_frame(rng: &mut StdRng) -> String {
+    let mut distance = || [0, 1, 2, 5, 40][rng.random_range(0..5)].to_string();
+    let (near, far) = (distance(), distance());
+    bounds(rng, "ROWS", &near, &far)
 }
 
 /// A frame by the distance of keys, by peers, or none.
-fn frame(rng: &mut StdRng, key: &ColumnData) -> String {
+fn range_frame(rng: &mut StdRng, key: &ColumnData) -> String {
     let is_range = rng.random_bool(0.6);
     let mut distance = || {
         let number = [0, 1, 2, 5, 20][rng.random_range(0..5)];
@@ -65,13 +134,18 @@ fn frame(rng: &mut StdRng, key: &ColumnData) -> String {
         }
     };
     let (near, far) = (distance(), distance());
-    let bounds = match rng.random_range(0..7) {
+    bounds(rng, if is_range { "RANGE" } else { "GROUPS" }, &near, &far)
+}
+
+fn bounds(rng: &mut StdRng, unit: &str, near: &str, far: &str) -> String {
+    let bounds = match rng.random_range(0..8) {
         0 => return String::new(),
         1 => format!("UNBOUNDED PRECEDING AND {far} FOLLOWING"),
         2 => format!("{near} PRECEDING AND UNBOUNDED FOLLOWING"),
         3 => format!("{near} PRECEDING AND CURRENT ROW"),
         4 => format!("CURRENT ROW AND {far} FOLLOWING"),
+        5 => "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING".to_string(),
         _ => format!("{near} PRECEDING AND {far} FOLLOWING"),
     };
-    format!(" {} BETWEEN {bounds}", if is_range { "RANGE" } else { "GROUPS" })
+    format!(" {unit} BETWEEN {bounds}")
 }

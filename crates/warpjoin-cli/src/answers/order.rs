@@ -1,66 +1,99 @@
-//! What a query says about the order of its rows.
+//! What a query says about the order of its rows, as plans that show it.
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::common::{Column, DFSchema, Result, plan_err};
+use datafusion::logical_expr::{Expr, Limit, LogicalPlan, Projection, SkipType, Sort};
 
-/// The order that a query fixes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RowOrder {
-    /// Output columns by which rows are sorted; empty when their order is open.
-    pub keys: Vec<usize>,
-    /// Whether a LIMIT may cut through rows of equal keys.
-    pub limited: bool,
-}
-
-impl RowOrder {
-    /// Reads it off a logical plan that was not optimised yet.
-    pub fn of(plan: &LogicalPlan) -> Self {
-        let names: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
-        let mut order = Self::default();
-        order.descend(plan, names);
-        order
-    }
-
-    /// `outputs`: what stands for each output column at this node.
-    fn descend(&mut self, plan: &LogicalPlan, outputs: Vec<Expr>) {
-        match plan {
-            LogicalPlan::Limit(limit) => {
-                self.limited = true;
-                self.descend(&limit.input, outputs);
-            }
-            LogicalPlan::Projection(projection) => {
-                let columns = projection.schema.columns();
-                let below = outputs.iter().map(|output| {
-                    let at = columns.iter().position(|column| matches!(output, Expr::Column(c) if c == column));
-                    at.map_or_else(|| output.clone(), |at| projection.expr[at].clone().unalias())
-                });
-                self.descend(&projection.input, below.collect());
-            }
-            LogicalPlan::Sort(sort) => {
-                self.limited |= sort.fetch.is_some();
-                let position = |key: &Expr| outputs.iter().position(|output| output == key);
-                self.keys = sort.expr.iter().map_while(|key| position(&key.expr)).collect();
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The same query without the LIMIT at its top.
+/// A query whose rows bring the values that they are sorted by.
 ///
-/// # Errors
-/// When DataFusion refuses the smaller plan.
-pub fn without_limit(plan: &LogicalPlan) -> Result<LogicalPlan> {
+/// A sort key need not be an output column (`SELECT a FROM t ORDER BY b + 1`), so the plan puts out all keys as further
+/// columns. Only the outermost sort counts: SQL gives no meaning to those of subqueries.
+#[derive(Debug, Clone)]
+pub(super) struct OrderedQuery {
+    /// The query with its sort keys after its own columns.
+    pub(super) plan: LogicalPlan,
+    /// Its own columns; what follows are sort keys.
+    pub(super) columns: usize,
+    /// What its LIMIT and OFFSET cut from, where it has one.
+    pub(super) uncut: Option<Uncut>,
+}
+
+/// A query without its LIMIT and OFFSET.
+#[derive(Debug, Clone)]
+pub(super) struct Uncut {
+    /// The query, with its sort keys after its own columns.
+    pub(super) plan: LogicalPlan,
+    /// Rows that OFFSET skips.
+    pub(super) skip: usize,
+}
+
+impl OrderedQuery {
+    /// Reads it off a logical plan that was not optimized yet.
+    ///
+    /// # Errors
+    /// When DataFusion refuses one of the plans, or an OFFSET is no literal.
+    pub(super) fn of(plan: &LogicalPlan) -> Result<Self> {
+        let columns = plan.schema().fields().len();
+        let skip = skip_of(plan)?;
+        let uncut = match skip {
+            Some(skip) => Some(Uncut { plan: with_keys(&without_limit(plan)?)?.0, skip }),
+            None => None,
+        };
+        Ok(Self { plan: with_keys(plan)?.0, columns, uncut })
+    }
+}
+
+/// The plan with the keys of its outermost sort as its last columns, and their number.
+fn with_keys(plan: &LogicalPlan) -> Result<(LogicalPlan, usize)> {
+    match plan {
+        LogicalPlan::Limit(limit) => {
+            let (input, keys) = with_keys(&limit.input)?;
+            Ok((LogicalPlan::Limit(Limit { input: Arc::new(input), ..limit.clone() }), keys))
+        }
+        LogicalPlan::Projection(projection) => {
+            let (input, keys) = with_keys(&projection.input)?;
+            if keys == 0 {
+                return Ok((plan.clone(), 0));
+            }
+            let all = columns_of(input.schema());
+            let exprs = [&projection.expr[..], &all[all.len() - keys..]].concat();
+            Ok((LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?), keys))
+        }
+        LogicalPlan::Sort(sort) => {
+            let key = |(at, key): (usize, &datafusion::logical_expr::SortExpr)| {
+                key.expr.clone().alias(format!("__sort_key_{at}"))
+            };
+            let keys: Vec<Expr> = sort.expr.iter().enumerate().map(key).collect();
+            let exprs = [&columns_of(sort.input.schema())[..], &keys].concat();
+            Ok((LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan.clone()))?), keys.len()))
+        }
+        _ => Ok((plan.clone(), 0)),
+    }
+}
+
+fn columns_of(schema: &DFSchema) -> Vec<Expr> {
+    schema.iter().map(|field| Expr::Column(Column::from(field))).collect()
+}
+
+/// Rows that the LIMITs at the top of a plan skip; `None` without one.
+fn skip_of(plan: &LogicalPlan) -> Result<Option<usize>> {
+    match plan {
+        LogicalPlan::Limit(limit) => match limit.get_skip_type()? {
+            SkipType::Literal(skip) => Ok(Some(skip + skip_of(&limit.input)?.unwrap_or(0))),
+            SkipType::UnsupportedExpr => plan_err!("the OFFSET of a compared query must be a literal"),
+        },
+        LogicalPlan::Projection(projection) => skip_of(&projection.input),
+        LogicalPlan::Sort(sort) => Ok(sort.fetch.map(|_| 0)),
+        _ => Ok(None),
+    }
+}
+
+/// The same query without the LIMIT and OFFSET at its top.
+fn without_limit(plan: &LogicalPlan) -> Result<LogicalPlan> {
     match plan {
         LogicalPlan::Limit(limit) => without_limit(&limit.input),
-        LogicalPlan::Sort(sort) => {
-            let mut sort = sort.clone();
-            sort.fetch = None;
-            sort.input = Arc::new(without_limit(&sort.input)?);
-            Ok(LogicalPlan::Sort(sort))
-        }
+        LogicalPlan::Sort(sort) => Ok(LogicalPlan::Sort(Sort { fetch: None, ..sort.clone() })),
         LogicalPlan::Projection(projection) => {
             plan.with_new_exprs(projection.expr.clone(), vec![without_limit(&projection.input)?])
         }
@@ -74,31 +107,29 @@ mod tests {
 
     use super::*;
 
-    async fn order(sql: &str) -> RowOrder {
+    /// Names of a query's columns with its sort keys, and rows that are skipped if there is a limit.
+    async fn shape(sql: &str) -> (usize, usize, Option<usize>) {
         let context = SessionContext::new();
         context.sql("create table t as values (1, 2, 3)").await.unwrap().collect().await.unwrap();
         let plan = context.state().create_logical_plan(sql).await.unwrap();
-        let order = RowOrder::of(&plan);
-        let full = RowOrder::of(&without_limit(&plan).unwrap());
-        assert_eq!(full, RowOrder { keys: order.keys.clone(), limited: false });
-        order
+        let query = OrderedQuery::of(&plan).unwrap();
+        let all = context.execute_logical_plan(query.plan.clone()).await.unwrap().schema().fields().len();
+        (query.columns, all - query.columns, query.uncut.map(|uncut| uncut.skip))
     }
 
     #[tokio::test]
-    async fn keys_are_output_columns() {
-        let keys = |keys: &[usize], limited| RowOrder { keys: keys.to_vec(), limited };
-        assert_eq!(order("select column1, column2 from t").await, keys(&[], false));
-        assert_eq!(order("select column1, column2 from t order by column2, 1").await, keys(&[1, 0], false));
-        assert_eq!(order("select column1 as a from t order by a limit 3").await, keys(&[0], true));
-        assert_eq!(order("select column1 as a from t order by column1, column3").await, keys(&[0], false));
-        assert_eq!(order("select column1 from t limit 3").await, keys(&[], true));
+    async fn every_sort_key_becomes_a_column() {
+        assert_eq!(shape("select column1, column2 from t").await, (2, 0, None));
+        assert_eq!(shape("select column1, column2 from t order by column2, 1").await, (2, 2, None));
+        assert_eq!(shape("select column1 from t order by column3 desc, column1 + column2").await, (1, 2, None));
+        assert_eq!(shape("select column1 from t order by column3 limit 3 offset 2").await, (1, 1, Some(2)));
+        assert_eq!(shape("select column1 from t limit 3").await, (1, 0, Some(0)));
         assert_eq!(
-            order("select column1 a, sum(column2) s from t group by a order by s desc").await,
-            keys(&[1], false)
+            shape("select column1 a, sum(column2) s from t group by a order by max(column3)").await,
+            (2, 1, None)
         );
-        assert_eq!(
-            order("select column1 a, sum(column2) s from t group by a order by sum(column2)").await,
-            keys(&[1], false)
-        );
+        assert_eq!(shape("select distinct column1 from t order by column1").await, (1, 1, None));
+        assert_eq!(shape("select column1 from t union all select column2 from t order by 1").await, (1, 1, None));
+        assert_eq!(shape("select * from (select column1 from t order by column2) s").await, (1, 0, None));
     }
 }

@@ -12,7 +12,7 @@ use warpjoin_datafusion::{Placement, session_of};
 use super::parameters::Parameters;
 use super::queries::query_text;
 use super::report::{Outcome, PlacementReport, QueryReport, RunReport, VariantsReport, total_metrics};
-use crate::answers::{Answer, PublishedAnswer, RowOrder};
+use crate::answers::{Answer, PublishedAnswer, Reference};
 use crate::error::Result;
 
 /// The two sessions that answer the queries.
@@ -38,12 +38,6 @@ struct TimedRun {
     plan: Arc<dyn ExecutionPlan>,
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
-}
-
-/// An answer of stock DataFusion.
-struct Expected {
-    answer: Answer,
-    order: RowOrder,
 }
 
 impl Measurement {
@@ -83,14 +77,14 @@ impl Measurement {
         report: &mut QueryReport,
     ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
         let expected = match &self.oracle {
-            Some(oracle) => Some(expect(oracle, sql).await?),
+            Some(oracle) => Some(Reference::of(oracle, sql).await?),
             None => None,
         };
         if let Some(stock) = &self.stock {
             report.datafusion_ms = Some(median_ms(stock, sql, self.oracle_runs).await?);
         }
         if let Some(expected) = &expected {
-            report.rows = expected.answer.rows();
+            report.rows = expected.answer().rows();
             report.outcome = Outcome::Equal;
         }
         let mut hot = vec![];
@@ -102,7 +96,7 @@ impl Measurement {
             report.placement = PlacementReport::new(&placement);
             report.scanned_bytes = placement.device.iter().map(|part| part.scanned_bytes).sum();
             if let (Some(oracle), Some(expected)) = (&self.oracle, &expected)
-                && let Some(difference) = difference(oracle, sql, &run, expected).await?
+                && let Some(difference) = difference(oracle, &run, expected).await?
             {
                 report.outcome = Outcome::Different;
                 report.difference = Some(format!("run {number}: {difference}"));
@@ -146,8 +140,8 @@ impl Measurement {
                 report.compiled_with.push(parameters.values(number).join(", "));
             }
             if let Some(oracle) = &self.oracle {
-                let expected = expect(oracle, &sql).await?;
-                if let Some(difference) = difference(oracle, &sql, &run, &expected).await? {
+                let expected = Reference::of(oracle, &sql).await?;
+                if let Some(difference) = difference(oracle, &run, &expected).await? {
                     report.different.push(format!("{}: {difference}", parameters.values(number).join(", ")));
                 }
             }
@@ -157,16 +151,9 @@ impl Measurement {
 }
 
 /// How an answer differs from what was expected; `None` if it does not.
-async fn difference(oracle: &SessionContext, sql: &str, run: &TimedRun, expected: &Expected) -> Result<Option<String>> {
+async fn difference(oracle: &SessionContext, run: &TimedRun, expected: &Reference) -> Result<Option<String>> {
     let actual = Answer::new(Arc::clone(&run.schema), &run.batches)?;
-    Ok(actual.difference(&expected.answer, &expected.order, oracle, sql).await?)
-}
-
-/// The oracle's answer.
-async fn expect(oracle: &SessionContext, sql: &str) -> Result<Expected> {
-    let order = RowOrder::of_query(oracle, sql).await?;
-    let run = timed_run(oracle, sql).await?;
-    Ok(Expected { answer: Answer::new(run.schema, &run.batches)?, order })
+    Ok(expected.difference(&actual, oracle).await?)
 }
 
 /// The median time of hot runs, of which there is one at least. A run of the oracle came before: its tables are warm.

@@ -36,7 +36,7 @@ fn of_argument(
     (calls, own): (&[AggregateCall], &[usize]),
 ) -> (Part, [Plan; 2]) {
     let count = keys.len();
-    let mut rows = project(input.clone(), keys.iter().chain([argument]).cloned().collect());
+    let mut rows = project(input.clone(), keys.iter().map(with_one_zero).chain([argument.clone()]).collect());
     if argument.nullable {
         let value = column(&rows, count);
         rows = filter(rows, not(is_null(&value)));
@@ -148,6 +148,14 @@ fn between(function: AggregateFunction, lower: &Expr, upper: &Expr, weight: &Exp
             let kind = ExprKind::Average(Box::new(sum), Box::new(int(2)));
             Expr { kind, data_type: data_type.clone(), nullable: true }
         }
+    }
+}
+
+/// A group key. Both zeros are one group, but stand apart in an order: a sum with 0 is never the negative one.
+fn with_one_zero(key: &Expr) -> Expr {
+    match key.data_type.is_floating() {
+        true => arithmetic(ArithmeticOp::Add, key.clone(), Expr::literal(Scalar::Float(0.0), key.data_type.clone())),
+        false => key.clone(),
     }
 }
 

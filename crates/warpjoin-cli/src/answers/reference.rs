@@ -1,0 +1,212 @@
+//! A query's answer on stock DataFusion, and which other answers are as right.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::Result;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::collect;
+use datafusion::prelude::SessionContext;
+
+use super::compare::{exact_cells, multiset_difference, same_cell, same_row, show_row};
+use super::order::{OrderedQuery, Uncut};
+use super::{Answer, Cell};
+
+/// The answer of stock DataFusion, with the sort key of each row.
+///
+/// Rows of equal sort keys may come in any order, all rows where there is no ORDER BY. Of those that a LIMIT or OFFSET
+/// cuts through, any may be in the answer.
+#[derive(Debug)]
+pub struct Reference {
+    rows: KeyedRows,
+    uncut: Option<Uncut>,
+}
+
+/// Rows in the order of their sort keys.
+#[derive(Debug)]
+struct KeyedRows {
+    answer: Answer,
+    /// One a row; empty without ORDER BY.
+    keys: Vec<Vec<Cell>>,
+}
+
+impl Reference {
+    /// Runs `sql` on `stock`, with its sort keys as further columns.
+    ///
+    /// # Errors
+    /// When `stock` can't run the query.
+    pub async fn of(stock: &SessionContext, sql: &str) -> Result<Self> {
+        let OrderedQuery { plan, columns, uncut } = OrderedQuery::of(&stock.state().create_logical_plan(sql).await?)?;
+        Ok(Self { rows: KeyedRows::of(stock, plan, columns).await?, uncut })
+    }
+
+    /// The answer without sort keys.
+    pub fn answer(&self) -> &Answer {
+        &self.rows.answer
+    }
+
+    /// How `actual` differs from all right answers; `None` if it is one. `stock` must be the session that made this reference.
+    ///
+    /// # Errors
+    /// When `stock` can't run the query without its LIMIT.
+    pub async fn difference(&self, actual: &Answer, stock: &SessionContext) -> Result<Option<String>> {
+        let expected = &self.rows.answer;
+        if let Some(difference) = actual.schema_difference(expected) {
+            return Ok(Some(difference));
+        }
+        if actual.rows() != expected.rows() {
+            return Ok(Some(format!("{} rows instead of {}", actual.rows(), expected.rows())));
+        }
+        let mut is_cut = false;
+        for ties in self.rows.ties() {
+            let Some(difference) = multiset_difference(&actual.rows[ties.clone()], &expected.rows[ties.clone()]) else {
+                continue;
+            };
+            // Only the first and the last rows can tie with rows that were cut off.
+            if self.uncut.is_none() || (ties.start > 0 && ties.end < actual.rows()) {
+                return Ok(Some(self.at(&ties, &difference)));
+            }
+            is_cut = true;
+        }
+        match &self.uncut {
+            Some(uncut) if is_cut => {
+                let columns = actual.schema.fields().len();
+                let all = KeyedRows::of(stock, uncut.plan.clone(), columns).await?;
+                Ok(all.cut_difference(actual, uncut.skip))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Says where in the order a difference is.
+    fn at(&self, ties: &Range<usize>, difference: &str) -> String {
+        match self.rows.keys.get(ties.start) {
+            Some(key) => format!("row {} and on, of sort key ({}): {difference}", ties.start, show_row(key)),
+            None => difference.to_string(),
+        }
+    }
+}
+
+impl KeyedRows {
+    /// Runs `plan`, whose first `columns` columns are the answer's.
+    async fn of(stock: &SessionContext, plan: LogicalPlan, columns: usize) -> Result<Self> {
+        let frame = stock.execute_logical_plan(plan).await?;
+        let task = Arc::new(frame.task_ctx());
+        let plan = frame.create_physical_plan().await?;
+        let batches = collect(Arc::clone(&plan), task).await?;
+        let mut all = Answer::new(plan.schema(), &batches)?;
+        let keys = all.rows.iter_mut().map(|row| row.split_off(columns)).filter(|key| !key.is_empty()).collect();
+        let fields: Vec<_> = all.schema.fields().iter().take(columns).cloned().collect();
+        all.schema = SchemaRef::new(Schema::new(fields));
+        Ok(Self { answer: all, keys })
+    }
+
+    /// Runs of rows with equal sort keys.
+    fn ties(&self) -> Vec<Range<usize>> {
+        let rows = self.answer.rows();
+        let starts_anew = |row: usize| {
+            self.keys.get(row).is_some_and(|key| !key.iter().zip(&self.keys[row - 1]).all(|(a, b)| same_cell(a, b)))
+        };
+        let mut starts: Vec<usize> = (0..rows).filter(|&row| row == 0 || starts_anew(row)).collect();
+        starts.push(rows);
+        starts.windows(2).map(|pair| pair[0]..pair[1]).collect()
+    }
+
+    /// How `actual` differs from any right cut of these rows that skips `skip` of them.
+    fn cut_difference(&self, actual: &Answer, skip: usize) -> Option<String> {
+        let end = skip + actual.rows();
+        for ties in self.ties() {
+            let (first, last) = (ties.start.max(skip), ties.end.min(end));
+            if first >= last {
+                continue;
+            }
+            let mut open: HashMap<Vec<String>, Vec<&Vec<Cell>>> = HashMap::new();
+            for row in &self.answer.rows[ties.clone()] {
+                open.entry(exact_cells(row)).or_default().push(row);
+            }
+            for row in &actual.rows[first - skip..last - skip] {
+                let candidates = open.entry(exact_cells(row)).or_default();
+                match candidates.iter().position(|candidate| same_row(row, candidate)) {
+                    Some(at) => drop(candidates.swap_remove(at)),
+                    None => {
+                        let (row, first) = (show_row(row), ties.start);
+                        return Some(format!(
+                            "row ({row}) is not among rows {first} to {} of the answer without LIMIT, or too often",
+                            ties.end - 1
+                        ));
+                    }
+                }
+            }
+        }
+        (end > self.answer.rows()).then(|| format!("{end} rows with the OFFSET, {} without LIMIT", self.answer.rows()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How the answer to `sql` differs where `expected` is asked for; both over the same rows.
+    async fn difference(sql: &str, expected: &str) -> Option<String> {
+        let context = SessionContext::new();
+        let rows = "(1, 10, 'a'), (2, 20, 'b'), (2, 20, 'c'), (2, 30, 'd'), (3, 5, 'e'), (null, 7, 'f')";
+        context.sql(&format!("create table t as values {rows}")).await.unwrap().collect().await.unwrap();
+        let frame = context.sql(sql).await.unwrap();
+        let schema = Arc::clone(frame.schema().inner());
+        let actual = Answer::new(schema, &frame.collect().await.unwrap()).unwrap();
+        let reference = Reference::of(&context, expected).await.unwrap();
+        reference.difference(&actual, &context).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn order_counts_where_the_query_has_one() {
+        let by = |order: &str| format!("select column3 from t {order}");
+        assert_eq!(difference(&by("order by column3 desc"), &by("")).await, None);
+        assert_eq!(
+            difference(&by("order by column1, column2, column3 desc"), &by("order by column1, column2")).await,
+            None
+        );
+        // Neither key is an output column.
+        assert!(difference(&by("order by column1, column2 desc"), &by("order by column1, column2")).await.is_some());
+        assert!(difference(&by("order by column1 nulls first"), &by("order by column1")).await.is_some());
+        assert!(difference(&by("order by column1 desc nulls last"), &by("order by column1")).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn rows_that_a_limit_cuts_through_may_be_any() {
+        let by = |order: &str| format!("select column3 from t {order}");
+        let two = by("order by column1 limit 2");
+        assert_eq!(difference(&by("order by column1, column3 desc limit 2"), &two).await, None);
+        assert_eq!(
+            difference(
+                &by("order by column1, column3 desc limit 2 offset 2"),
+                &by("order by column1 limit 2 offset 2")
+            )
+            .await,
+            None
+        );
+        assert_eq!(difference(&by("limit 2 offset 3"), &by("limit 2")).await, None);
+        assert!(difference(&by("order by column1 limit 2 offset 1"), &two).await.is_some());
+        assert!(difference(&by("order by column1 desc limit 2"), &two).await.is_some());
+        assert!(difference("select 'a' as column3 from t limit 2", &by("limit 2")).await.is_some());
+        assert!(difference(&by("order by column1 limit 3"), &two).await.is_some());
+        // The second of the skipped rows is no tie of the third.
+        assert!(
+            difference(&by("order by column1 limit 1 offset 4"), &by("order by column1 limit 1 offset 3"))
+                .await
+                .is_some()
+        );
+    }
+
+    #[tokio::test]
+    async fn floats_have_a_tolerance_and_nothing_else_has() {
+        assert_eq!(difference("select 1e15 + 1 as x", "select 1e15 as x").await, None);
+        assert_eq!(difference("select 'NaN'::double as x", "select 'NaN'::double as x").await, None);
+        assert!(difference("select 1e15 + 1e7 as x", "select 1e15 as x").await.is_some());
+        assert!(difference("select 1000000000001 as x", "select 1000000000000 as x").await.is_some());
+        assert!(difference("select null::double as x", "select 0.0::double as x").await.is_some());
+        assert!(difference("select 1::int as x", "select 1::bigint as x").await.is_some());
+    }
+}

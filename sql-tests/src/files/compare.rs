@@ -1,0 +1,88 @@
+//! Whether an engine's outcome of a query is one that stock DataFusion may have, too.
+
+use datafusion::prelude::SessionContext;
+use warpjoin_cli::answers::{Answer, Reference};
+
+use crate::outcome::Outcome;
+
+/// What a comparison of two outcomes found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The same answer, or errors of the same kind.
+    Equal,
+    /// No answer on either side; nothing was compared but the kind of the error.
+    BothFail,
+    /// Stock DataFusion itself has another answer with other partitions or batches.
+    Ambiguous,
+    /// Another outcome, in words.
+    Different(String),
+}
+
+/// Compares an engine's outcome of `sql` with that of the session `stock`.
+pub(super) async fn compare(stock: &SessionContext, sql: &str, actual: &Outcome) -> Verdict {
+    let expected = Outcome::of(stock, sql).await;
+    let answer = match (&expected.answer, &actual.answer) {
+        (Ok(_), Ok(answer)) => answer,
+        (Ok(_), Err(failure)) => return Verdict::Different(format!("an error: {}", failure.text)),
+        (Err(failure), Ok(_)) => return Verdict::Different(format!("no error; stock DataFusion: {}", failure.text)),
+        (Err(wanted), Err(failure)) if wanted.kind == failure.kind => return Verdict::BothFail,
+        (Err(wanted), Err(failure)) => {
+            return Verdict::Different(format!("another error: {}; stock DataFusion: {}", failure.text, wanted.text));
+        }
+    };
+    match difference(stock, sql, answer, &expected).await {
+        None => Verdict::Equal,
+        Some(_) if is_ambiguous(stock, sql).await => Verdict::Ambiguous,
+        Some(difference) => Verdict::Different(difference),
+    }
+}
+
+/// How an answer differs from all that the query allows. A statement that is no query has no order.
+async fn difference(stock: &SessionContext, sql: &str, answer: &Answer, expected: &Outcome) -> Option<String> {
+    let wanted = expected.answer.as_ref().ok()?;
+    let is_query = stock.state().create_logical_plan(sql).await.is_ok_and(|plan| !plan.schema().fields().is_empty());
+    if !is_query || changes_state(sql) {
+        return (answer.rows() != wanted.rows())
+            .then(|| format!("{} rows instead of {}", answer.rows(), wanted.rows()));
+    }
+    match Reference::of(stock, sql).await {
+        Ok(reference) => match reference.difference(answer, stock).await {
+            Ok(difference) => difference,
+            Err(error) => Some(format!("the answer without LIMIT: {}", error.strip_backtrace())),
+        },
+        Err(error) => Some(format!("the answer with sort keys: {}", error.strip_backtrace())),
+    }
+}
+
+/// Whether running it again would change tables or files.
+pub(super) fn changes_state(sql: &str) -> bool {
+    let start = sql.trim_start().to_lowercase();
+    ["insert", "copy", "create", "drop", "set ", "reset", "delete", "update", "prepare", "deallocate", "truncate"]
+        .iter()
+        .any(|word| start.starts_with(word))
+}
+
+/// Whether stock DataFusion itself gives other answers with other partitions or batches. Failures and timeouts tell nothing.
+async fn is_ambiguous(context: &SessionContext, sql: &str) -> bool {
+    let Ok(reference) = Reference::of(context, sql).await else { return false };
+    let partitions = context.state().config().target_partitions();
+    let batch_rows = context.state().config().batch_size();
+    let mut differs = false;
+    for (count, rows) in [(1, batch_rows), (2, 3), (5, 7)] {
+        set(context, count, rows).await;
+        let outcome = Outcome::of(context, sql).await;
+        set(context, partitions, batch_rows).await;
+        differs |= match outcome.answer {
+            Ok(answer) => reference.difference(&answer, context).await.is_ok_and(|difference| difference.is_some()),
+            Err(_) => false,
+        };
+    }
+    differs
+}
+
+async fn set(context: &SessionContext, partitions: usize, batch_rows: usize) {
+    for (name, value) in [("target_partitions", partitions), ("batch_size", batch_rows)] {
+        // Both settings exist, so this can't fail.
+        let _ = context.sql(&format!("set datafusion.execution.{name} = {value}")).await;
+    }
+}

@@ -1,0 +1,70 @@
+//! Which statements of DataFusion's files run here, and with which text.
+
+use std::path::Path;
+
+use datafusion::sql::parser::{DFParser, Statement};
+
+use super::data;
+
+/// Where DataFusion's files write.
+const SCRATCH: &str = "test_files/scratch";
+
+/// What becomes of a statement.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Prepared {
+    /// It runs, as this text.
+    Run(String),
+    /// It does not, and why.
+    Skip(&'static str),
+}
+
+/// Starts of statements whose answer describes the session or the plan, which differ between engines, and why.
+const SKIPPED: [(&str, &str); 4] = [
+    ("explain", "EXPLAIN"),
+    ("show all", "lists settings"),
+    ("create unbounded", "unbounded table"),
+    ("create function", "CREATE FUNCTION"),
+];
+/// Words of queries whose answer is another one each time, and why.
+const NONDETERMINISTIC: [(&str, &str); 8] = [
+    ("random()", "not deterministic"),
+    ("uuid()", "not deterministic"),
+    ("now()", "not deterministic"),
+    ("current_timestamp", "not deterministic"),
+    ("current_date", "not deterministic"),
+    ("current_time", "not deterministic"),
+    ("df_settings", "lists settings"),
+    ("information_schema", "lists the session"),
+];
+
+/// The text of a statement with its files in `scratch`, which is one engine's own.
+pub(super) fn prepare(sql: &str, scratch: &Path) -> Prepared {
+    let lower = sql.trim_start().to_lowercase();
+    if let Some((_, why)) = SKIPPED.iter().find(|(start, _)| lower.starts_with(start)) {
+        return Prepared::Skip(why);
+    }
+    if let Some((_, why)) = NONDETERMINISTIC.iter().find(|(word, _)| lower.contains(word)) {
+        return Prepared::Skip(why);
+    }
+    let moved = sql.replace(SCRATCH, &scratch.to_string_lossy());
+    if !lower.starts_with("create external") {
+        return Prepared::Run(moved);
+    }
+    let Ok(mut statements) = DFParser::parse_sql(&moved) else { return Prepared::Run(moved) };
+    match statements.pop_front() {
+        Some(Statement::CreateExternalTable(table)) => match table.locations.as_slice() {
+            [location] if Path::new(location).exists() || is_written(location, scratch) => Prepared::Run(moved),
+            [location] => match data::stand_in(&table, location, scratch) {
+                Some(file) => Prepared::Run(moved.replace(location, &file.to_string_lossy())),
+                None => Prepared::Skip("data not in the package"),
+            },
+            _ => Prepared::Skip("data not in the package"),
+        },
+        _ => Prepared::Run(moved),
+    }
+}
+
+/// Whether a location is one that the file's own statements fill.
+fn is_written(location: &str, scratch: &Path) -> bool {
+    Path::new(location).starts_with(scratch)
+}
