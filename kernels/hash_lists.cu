@@ -158,7 +158,7 @@ WJ_ENTRY(row_offsets, SumParams, WJ_BLOCK_THREADS) {
     u64 running = block_exclusive_sum(sums, load_tile(p, values, first)) + p.tiles[blockIdx.x];
 WJ_UNROLL
     for (u32 k = 0; k < TILE_EACH; ++k) {
-        if (first + k <= p.count) p.offsets[first + k] = running;
+        if (first + k < p.count) p.offsets[first + k] = running;
         running += values[k];
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) p.offsets[p.count] = p.tiles[p.tile_count];

@@ -130,7 +130,7 @@ WJ_DEVICE bool finish_insert(const InsertParams& p, InsertOutcome outcome, KeyWo
 // The row of the one key that looks like an empty slot.
 WJ_DEVICE bool insert_row_beside(const InsertParams& p, u64 value) {
     const bool is_new = insert_beside(p.table, value);
-    if (!is_new && p.assigns) p.table.side[1] = value;
+    if (!is_new && p.assigns) store_relaxed(&p.table.side[1], value);
     return is_new;
 }
 
@@ -314,12 +314,12 @@ WJ_DEVICE KeyRange range_of_block(const KeyBins& bins, u64 count, u64* control) 
 }
 
 // The first step of the keys of a lane from `row` on.
-template <bool STREAMS, bool IS_WHOLE, u32 KEYS, class OnKey>
+template <BucketLoad LOADS, bool IS_WHOLE, u32 KEYS, class OnKey>
 WJ_DEVICE void search_round(const Buckets& table, const RowWords& wanted, u64 row, u64 end, QueuedKey* queue, u32& queued,
                             OnKey on_key) {
     Probe probes[KEYS];
     start_probes<IS_WHOLE>(table, wanted, row, end, probes);
-    probe_step<KEYS, true, STREAMS>(table, wanted, probes);
+    probe_step<KEYS, true, LOADS>(table, wanted, probes);
     find_beside<IS_WHOLE>(table, wanted, row, end, probes);
 WJ_UNROLL
     for (u32 k = 0; k < KEYS; ++k) {
@@ -330,7 +330,7 @@ WJ_UNROLL
 
 // Looks for the keys of a range: on_key(probe, row, whether there is such a row) after the first step, then on_queued(probe)
 // for keys that had to look further. The warp calls both together.
-template <bool STREAMS, class OnKey, class OnQueued>
+template <BucketLoad LOADS, class OnKey, class OnQueued>
 WJ_DEVICE void search_keys(const Buckets& table, const RowWords& wanted, const KeyRange& range, QueuedKey* queue,
                            OnKey on_key, OnQueued on_queued) {
     u32 queued = 0;
@@ -342,22 +342,22 @@ WJ_DEVICE void search_keys(const Buckets& table, const RowWords& wanted, const K
     for (u64 round = 0; round < rounds; ++round, row += stride) {
         // The same for all lanes of the warp.
         if (row - lane + 32 * LANE_KEYS <= range.end) {
-            search_round<STREAMS, true, LANE_KEYS>(table, wanted, row, range.end, queue, queued, on_key);
+            search_round<LOADS, true, LANE_KEYS>(table, wanted, row, range.end, queue, queued, on_key);
         } else {
             for (u32 k = 0; k < LANE_KEYS; ++k) {
-                search_round<STREAMS, false, 1>(table, wanted, row + k * 32, range.end, queue, queued, on_key);
+                search_round<LOADS, false, 1>(table, wanted, row + k * 32, range.end, queue, queued, on_key);
             }
         }
         // Room for the next round.
         for (u64 turn = 0; turn < queue_turns_max(table) && queued >= 32; ++turn) {
             Probe next[1];
-            probe_queued<STREAMS>(table, wanted, queue, queued, next);
+            probe_queued<LOADS>(table, wanted, queue, queued, next);
             on_queued(next[0]);
         }
     }
     for (u64 turn = 0; turn < queue_turns_max(table) && queued > 0; ++turn) {
         Probe next[1];
-        probe_queued<STREAMS>(table, wanted, queue, queued, next);
+        probe_queued<LOADS>(table, wanted, queue, queued, next);
         on_queued(next[0]);
     }
 }
@@ -384,11 +384,10 @@ WJ_DEVICE u32 put_queued(const FindParams& p, const Probe& probe) {
     return 1;
 }
 
-// STREAMS: buckets are not read again soon.
-template <bool STREAMS>
+template <BucketLoad LOADS>
 WJ_DEVICE void find_range(const FindParams& p, const KeyRange& range) {
     u32 hits = 0;
-    search_keys<STREAMS>(
+    search_keys<LOADS>(
         p.table, p.wanted, range, warp_queue(0),
         [&](const Probe& probe, u64 row, bool exists) {
             const u32 bits = __ballot_sync(WJ_ALL_LANES, probe.found);
@@ -403,12 +402,12 @@ WJ_DEVICE void find_range(const FindParams& p, const KeyRange& range) {
 }
 
 WJ_ENTRY_RESIDENT(find_rows, FindParams, WJ_BLOCK_THREADS, 4) {
-    find_range<WJ_TABLE_STREAMS>(p, KeyRange{0, p.count, blockIdx.x, gridDim.x});
+    find_range<WJ_TABLE_STREAMS ? LOADS_ONCE : LOADS_USUAL>(p, KeyRange{0, p.count, blockIdx.x, gridDim.x});
 }
 
 #if WJ_KEY_BYTES != 0
 WJ_ENTRY_RESIDENT(find_bins, FindParams, WJ_BLOCK_THREADS, 4) {
-    find_range<false>(p, range_of_block(p.bins, p.count, p.control));
+    find_range<LOADS_USUAL>(p, range_of_block(p.bins, p.count, p.control));
 }
 #endif
 
@@ -429,7 +428,7 @@ WJ_DEVICE bool erase_found(const Buckets& table, const Probe& probe) {
 
 WJ_ENTRY(erase_rows, EraseParams, WJ_BLOCK_THREADS) {
     u32 erased = 0;
-    search_keys<false>(
+    search_keys<LOADS_UNORDERED>(
         p.table, p.wanted, KeyRange{0, p.count, blockIdx.x, gridDim.x}, warp_queue(0),
         [&](const Probe& probe, u64, bool) { erased += erase_found(p.table, probe); },
         [&](const Probe& probe) { erased += erase_found(p.table, probe); });
@@ -496,7 +495,7 @@ WJ_ENTRY(probe_rows, ProbeParams, WJ_BLOCK_THREADS) {
     FoundRows& staged = reinterpret_cast<FoundRows*>(&shared_as<u64>())[threadIdx.x / 32];
     QueuedKey* queue = warp_queue(blockDim.x / 32 * sizeof(FoundRows));
     u32 count = 0;
-    search_keys<false>(
+    search_keys<LOADS_USUAL>(
         p.table, p.wanted, range_of_block(p.bins, p.count, p.control), queue,
         [&](const Probe& probe, u64, bool) { put_found(p, staged, count, probe); },
         [&](const Probe& probe) { put_found(p, staged, count, probe); });

@@ -91,7 +91,7 @@ WJ_DEVICE void choose_digit(const TopKParams& p) {
             p.state[WJ_TOP_K_WITHIN] = count;
             p.state[WJ_TOP_K_DONE] = shift == 0 || below + before + count <= p.capacity;
         });
-    if (threadIdx.x == 0) p.state[WJ_TOP_K_FINISHED] = 0;
+    if (threadIdx.x == 0) store_relaxed(&p.state[WJ_TOP_K_FINISHED], u64(0));
 }
 
 WJ_ENTRY(top_k_digit_4, TopKParams, 512) { choose_digit<u32>(p); }

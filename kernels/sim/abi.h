@@ -51,6 +51,17 @@ enum WjWarpOp : unsigned {
     WJ_XOR,
 };
 
+// Whom an atomic or a fence is for.
+enum WjScope : unsigned { WJ_BLOCK_SCOPE, WJ_DEVICE_SCOPE, WJ_SYSTEM_SCOPE, WJ_SCOPES };
+
+// Atomic accesses, as the race detector sees them. WJ_OBSERVE: a compare-and-swap that does not store.
+enum WjAtomic : unsigned { WJ_LOAD, WJ_OBSERVE, WJ_STORE, WJ_READ_MODIFY_WRITE };
+
+// Flags of an access; an atomic one's scope lies above them.
+#define WJ_ACCESS_WRITE 1u
+#define WJ_ACCESS_ATOMIC 2u
+#define WJ_ACCESS_SCOPE 4u
+
 enum WjBlockOp : unsigned { WJ_BARRIER, WJ_BARRIER_COUNT, WJ_BARRIER_OR, WJ_BARRIER_AND };
 
 // The scheduler's functions, given to each library by wj_sim_bind.
@@ -66,6 +77,12 @@ struct WjRuntime {
     unsigned (*block)(WjLane* lane, WjBlockOp op, unsigned predicate, int line);
     // Ends the kernel with an error; does not return.
     void (*fail)(WjLane* lane, const char* reason, int line);
+    // Kernels compiled to find races call these just before an access, with the address of its code.
+    void (*access)(WjLane* lane, const void* address, unsigned bytes, unsigned flags, const void* pc);
+    // True: a WJ_LOAD gives `*stale` rather than what memory holds.
+    bool (*atomic)(WjLane* lane, const void* address, unsigned bytes, WjAtomic kind, WjScope scope, const void* pc,
+                   unsigned long long* stale);
+    void (*fence)(WjLane* lane, WjScope scope);
 };
 
 // What a library tells about an entry, under the entry's name with `_wj_info` appended.
@@ -93,4 +110,17 @@ struct WjSimLaunch {
     unsigned failed;
     // Blocks taken so far.
     unsigned long long taken;
+    // Of `params`.
+    unsigned param_bytes;
+    // The launch in the race detector, which is null when nobody looks for races.
+    unsigned operation;
+    void* races;
+};
+
+// One of the two accesses of a race. `pc` is 0 for the host's.
+struct WjRaceSide {
+    unsigned operation, block, thread, pc, flags;
+};
+struct WjRace {
+    WjRaceSide sides[2];
 };

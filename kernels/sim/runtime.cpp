@@ -1,6 +1,6 @@
 // The scheduler of the simulated device: collectives, the life of a lane, and the interface to
 // the host. Compiled once, not with every kernel.
-#include "sim/worker.h"
+#include "sim/race_calls.h"
 
 static unsigned lowest_bit(unsigned mask) { return static_cast<unsigned>(__builtin_ctz(mask)); }
 
@@ -142,6 +142,7 @@ static unsigned long long warp_collective(WjLane* lane, WjWarpOp op, unsigned ma
     if (group.arrived == mask) {
         warp.used &= ~(1u << (&group - warp.groups));
         complete_warp(w, warp, mask, op);
+        if (op == WJ_SYNC && w->launch->races) race_sync_warp(w, lane->id - index, mask);
         for (unsigned rest = mask & ~(1u << index); rest; rest &= rest - 1) {
             make_ready(w, lane->id - index + lowest_bit(rest));
         }
@@ -170,6 +171,7 @@ static unsigned block_barrier(WjLane* lane, WjBlockOp op, unsigned predicate, in
     block.count += predicate;
     if (++block.waiting == w->launch->block_threads) {
         block.waiting = 0;
+        if (w->launch->races) race_sync_block(w, lane->id / kBlockThreadsMax);
         block.result = op == WJ_BARRIER_COUNT ? block.count
                        : op == WJ_BARRIER_OR  ? block.count != 0
                                               : block.count == w->launch->block_threads;
@@ -271,6 +273,7 @@ static bool prepare(Worker* w, WjSimLaunch* launch) {
     w->host_bottom = nullptr;
     w->failed = false;
     w->error[0] = 0;
+    if (launch->races && !w->race_lanes) w->race_lanes = static_cast<RaceLanes*>(race_calloc(1, sizeof(RaceLanes)));
     for (unsigned slot = 0; slot < kResidentMax; ++slot) w->shared_memory[slot] = nullptr;
     if (launch->shared_bytes == 0) return true;
     // AddressSanitizer watches what lies behind the allocation; else a canary does.
@@ -292,9 +295,8 @@ static const char* finish(Worker* w, const char* error) {
     return error;
 }
 
-static const WjRuntime runtime = {yield_lane, yield_lane_plain, warp_collective, block_barrier, lane_fails};
-
-#define WJ_EXPORT extern "C" __attribute__((visibility("default")))
+static const WjRuntime runtime = {yield_lane, yield_lane_plain, warp_collective, block_barrier,
+                                  lane_fails, lane_accesses,    lane_atomic,     lane_fences};
 
 WJ_EXPORT const WjRuntime* wj_sim_runtime() { return &runtime; }
 

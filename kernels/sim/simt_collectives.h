@@ -118,9 +118,13 @@ static inline __attribute__((noreturn)) void __trap(int line = __builtin_LINE())
 }
 
 // A fence orders this lane's accesses; it waits for nobody.
-WJ_SIM_ATOMIC void __threadfence() {
+WJ_SIM_ATOMIC void wj_sim_fence(WjScope scope) {
     WjObservable observable;
+#if defined(WJ_SIM_RACES)
+    wj_sim_runtime->fence(&wj_sim_lane(), scope);
+#endif
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
-WJ_SIM_INLINE void __threadfence_block() { __threadfence(); }
-WJ_SIM_INLINE void __threadfence_system() { __threadfence(); }
+WJ_SIM_INLINE void __threadfence() { wj_sim_fence(WJ_DEVICE_SCOPE); }
+WJ_SIM_INLINE void __threadfence_block() { wj_sim_fence(WJ_BLOCK_SCOPE); }
+WJ_SIM_INLINE void __threadfence_system() { wj_sim_fence(WJ_SYSTEM_SCOPE); }

@@ -13,14 +13,14 @@
 #define __align__(n) __attribute__((aligned(n)))
 #define WJ_SIM_INLINE static inline __attribute__((always_inline))
 #if defined(__SANITIZE_THREAD__)
-#define WJ_SIM_PLAIN_YIELDS 1
+#define WJ_SIM_PLAIN_CALLS 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define WJ_SIM_PLAIN_YIELDS 1
+#define WJ_SIM_PLAIN_CALLS 1
 #endif
 #endif
-// Around accesses that yield by themselves.
-#if defined(WJ_SIM_PLAIN_YIELDS)
+// Around accesses that are no plain ones: they yield, and tell the race detector, by themselves.
+#if defined(WJ_SIM_PLAIN_CALLS)
 #define WJ_SIM_ATOMIC static __attribute__((noinline, no_sanitize("thread")))
 #else
 #define WJ_SIM_ATOMIC WJ_SIM_INLINE
@@ -74,6 +74,17 @@ struct WjObservable {
     __forceinline__ ~WjObservable() { wj_sim_yield_point(); }
 };
 
+// Tells the race detector (with WJ_SIM_RACES) of the atomic access that follows; true if a load must
+// give `*stale`. Its caller is not inlined, so the return address is that of the access.
+template <class T>
+WJ_SIM_INLINE bool wj_sim_atomic(const T* address, WjAtomic kind, WjScope scope, unsigned long long* stale = nullptr) {
+#if defined(WJ_SIM_RACES)
+    return wj_sim_runtime->atomic(&wj_sim_lane(), address, sizeof(T), kind, scope, __builtin_return_address(0), stale);
+#else
+    return false;
+#endif
+}
+
 // The block's dynamic shared memory, seen as a T. Its size comes with the launch.
 template <class T>
 static inline T& shared_as() {
@@ -86,6 +97,12 @@ static inline T& shared_as() {
 template <class T>
 WJ_SIM_ATOMIC T load_relaxed(const T* address) {
     WjObservable observable;
+    unsigned long long stale;
+    if (sizeof(T) <= 8 && wj_sim_atomic(address, WJ_LOAD, WJ_SYSTEM_SCOPE, &stale)) {
+        T value;
+        __builtin_memcpy(&value, &stale, sizeof(T));
+        return value;
+    }
     return *const_cast<const volatile T*>(address);
 }
 
@@ -93,7 +110,19 @@ WJ_SIM_ATOMIC T load_relaxed(const T* address) {
 template <class T>
 WJ_SIM_ATOMIC void store_relaxed(T* address, T value) {
     WjObservable observable;
+    wj_sim_atomic(address, WJ_STORE, WJ_SYSTEM_SCOPE);
     *const_cast<volatile T*>(address) = value;
+}
+
+// A load of 8 or 16 bytes beside atomics of other threads: each 8 bytes have some value that they had. Whoever decides by it
+// must look again with an atomic.
+template <class T>
+WJ_SIM_INLINE T load_unordered(const T* address) {
+    unsigned long long words[sizeof(T) / 8];
+    for (unsigned i = 0; i < sizeof(T) / 8; ++i) words[i] = load_relaxed(reinterpret_cast<const unsigned long long*>(address) + i);
+    T value;
+    __builtin_memcpy(&value, words, sizeof(T));
+    return value;
 }
 
 // The host's caches take no hints.
@@ -110,6 +139,6 @@ WJ_SIM_INLINE void store_once(T* address, T value) {
 #include "sim/simt_collectives.h"
 #include "sim/simt_atomics.h"
 #include "sim/simt_math.h"
-#if defined(WJ_SIM_PLAIN_YIELDS)
+#if defined(WJ_SIM_PLAIN_CALLS)
 #include "sim/simt_plain.h"
 #endif

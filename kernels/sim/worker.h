@@ -74,6 +74,8 @@ struct Worker {
     char error[1024];
     unsigned char poison[kPoisonBytes];
     StackPool stacks;
+    // Made for the first launch that looks for races.
+    struct RaceLanes* race_lanes;
 };
 
 static inline Worker* worker_of(WjLane* lane) { return static_cast<Worker*>(lane->worker); }
@@ -153,6 +155,8 @@ static inline void bind_lane(Worker* w, WjLane* lane, unsigned id) {
 }
 
 static void fibre_main();
+// A block takes its place: for the race detector.
+static void race_begin_block(Worker* w, unsigned slot);
 
 // Where `id` continues; a lane that has not started gets a stack.
 static inline void* context_of(Worker* w, unsigned id) {
@@ -232,6 +236,7 @@ static bool admit_block(Worker* w, unsigned slot) {
     block.shared = w->shared_memory[slot];
     for (unsigned i = 0; i < launch->block_threads / 32; ++i) block.warps[i].exited = block.warps[i].used = 0;
     if (block.shared) poison_shared(w, block);
+    if (launch->races) race_begin_block(w, slot);
     for (unsigned thread = 0; thread < launch->block_threads; ++thread) {
         unsigned id = slot * kBlockThreadsMax + thread;
         w->context[id] = nullptr;

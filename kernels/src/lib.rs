@@ -96,7 +96,17 @@ pub const SIMULATION_HEADERS: &[KernelFile] = files![
 
 /// The fibre scheduler of the simulated device, compiled once and not with every kernel: the first
 /// file, and what it includes.
-pub const SIMULATION_RUNTIME: &[KernelFile] = files!["sim/runtime.cpp", "sim/worker.h", "sim/fibre.h", "sim/abi.h"];
+pub const SIMULATION_RUNTIME: &[KernelFile] = files![
+    "sim/runtime.cpp",
+    "sim/race_calls.h",
+    "sim/races.h",
+    "sim/race_order.h",
+    "sim/race_shadow.h",
+    "sim/race_clock.h",
+    "sim/worker.h",
+    "sim/fibre.h",
+    "sim/abi.h",
+];
 
 /// Validity bytes to bitmaps.
 pub const VALIDITY: KernelFile = KernelFile { name: "validity.cu", text: include_str!("../validity.cu") };

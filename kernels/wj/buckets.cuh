@@ -141,13 +141,14 @@ WJ_DEVICE bool is_beside(KeyWord key) { return WJ_KEY_BYTES != 0 && key == 0; }
 // Inserts the key beside the table; whether it was not there.
 WJ_DEVICE bool insert_beside(const Buckets& table, u64 value) {
     const bool is_new = atomicCAS(&table.side[0], 0ULL, 1ULL) == 0;
-    if (is_new) table.side[1] = value;
+    if (is_new) store_relaxed(&table.side[1], value);
     return is_new;
 }
 
-// Stores the value of a slot whose word does not hold it.
+// Stores the value of a slot whose word does not hold it. Rows of equal keys may do so at once: one of them wins.
 WJ_DEVICE void store_value(u8* slots, u64 place, u64 value) {
-    if (WJ_KEY_BYTES != 0 && WJ_VALUE_BYTES == 8) reinterpret_cast<u64*>(slots + place * SLOT_BYTES)[SLOT_BYTES / 8 - 1] = value;
+    if (WJ_KEY_BYTES == 0 || WJ_VALUE_BYTES != 8) return;
+    store_relaxed(&reinterpret_cast<u64*>(slots + place * SLOT_BYTES)[SLOT_BYTES / 8 - 1], value);
 }
 
 // ---------------------------------------------------------------- one lane
@@ -251,19 +252,31 @@ struct BucketPart {
     u64 words[LANE_WORDS];
 };
 
-// STREAMS: the bucket is not read again soon.
-template <bool STREAMS>
+// How buckets are loaded.
+enum BucketLoad {
+    LOADS_USUAL,
+    LOADS_ONCE,     // they are not read again soon
+    LOADS_UNORDERED // other threads erase keys meanwhile
+};
+
+template <BucketLoad LOADS, class T>
+WJ_DEVICE T load_words(const T* from) {
+    if (LOADS == LOADS_UNORDERED) return load_unordered(from);
+    return LOADS == LOADS_ONCE ? load_once(from) : *from;
+}
+
+template <BucketLoad LOADS>
 WJ_DEVICE BucketPart load_part(const u8* slots, u64 bucket, u32 rank) {
     BucketPart part;
     const u8* from = slots + bucket * WJ_BUCKET_BYTES + rank * LANE_WORDS * 8;
     if (LANE_WORDS == 1) {
         const u64* word = reinterpret_cast<const u64*>(from);
-        part.words[0] = STREAMS ? load_once(word) : *word;
+        part.words[0] = load_words<LOADS>(word);
     } else {
 WJ_UNROLL
         for (u32 pair = 0; pair < LANE_WORDS / 2; ++pair) {
             const ulonglong2* words = reinterpret_cast<const ulonglong2*>(from) + pair;
-            const ulonglong2 two = STREAMS ? load_once(words) : *words;
+            const ulonglong2 two = load_words<LOADS>(words);
             part.words[pair * 2] = two.x;
             part.words[pair * 2 + 1] = two.y;
         }
@@ -317,7 +330,7 @@ WJ_DEVICE u64 hash_of_probe(const Buckets& table, const Probe& probe) {
 
 // Looks at one bucket for each key of the warp, that of every lane by its probe group. All lanes call it.
 // FIRST_STEP: all keys are at their home buckets.
-template <u32 KEYS, bool FIRST_STEP, bool STREAMS>
+template <u32 KEYS, bool FIRST_STEP, BucketLoad LOADS>
 WJ_DEVICE void probe_step(const Buckets& table, const RowWords& wanted, Probe (&probes)[KEYS]) {
     constexpr u32 turns = WJ_LANES * KEYS;
     const u32 lane = threadIdx.x & 31;
@@ -335,7 +348,7 @@ WJ_UNROLL
 WJ_UNROLL
     for (u32 turn = 0; turn < turns; ++turn) {
         // Lanes without a key read some bucket: it exists, and no branch is waited for.
-        parts[turn] = load_part<STREAMS>(table.slots, from_lane(buckets[turn / WJ_LANES], first + turn % WJ_LANES), rank);
+        parts[turn] = load_part<LOADS>(table.slots, from_lane(buckets[turn / WJ_LANES], first + turn % WJ_LANES), rank);
     }
 WJ_UNROLL
     for (u32 turn = 0; turn < turns; ++turn) {
@@ -407,7 +420,7 @@ WJ_DEVICE void push_pending(QueuedKey* queue, u32& queued, const Probe& probe) {
 }
 
 // Takes up to 32 keys off the queue and looks at their next buckets. All lanes call it.
-template <bool STREAMS>
+template <BucketLoad LOADS>
 WJ_DEVICE void probe_queued(const Buckets& table, const RowWords& wanted, QueuedKey* queue, u32& queued, Probe (&probes)[1]) {
     const u32 lane = threadIdx.x & 31;
     const u32 taken = queued < 32 ? queued : 32;
@@ -422,6 +435,6 @@ WJ_DEVICE void probe_queued(const Buckets& table, const RowWords& wanted, Queued
         probe.step = next.step;
     }
     __syncwarp();
-    probe_step<1, false, STREAMS>(table, wanted, probes);
+    probe_step<1, false, LOADS>(table, wanted, probes);
     push_pending(queue, queued, probe);
 }

@@ -204,7 +204,7 @@ WJ_UNROLL
         const u32 other_next = bucket_in_segment(p.table, hashes[slot], 1);
         if (place_in(build, other_next, key_of(words[slot]), words[slot], other_value) != INSERT_NEW) continue;
         mark_passed(build.passed, hashes[slot], home);
-        *const_cast<volatile SlotWord*>(at) = slot_word(key, value);
+        store_relaxed(at, slot_word(key, value));
         store_value(build.slots, home * BUCKET_SLOTS + slot, value);
         ++keys;
         return true;
@@ -239,7 +239,7 @@ WJ_DEVICE void place_all_late(const BuildParams& p, const SegmentBuild& build, u
             link = build.next[index];
             const u64 value = WJ_VALUE_BYTES == 0 ? 0 : load_word(p.rows, 1, row);
             if (place_late(p, build, home, (KeyWord)load_key(p.rows, row), value, keys)) continue;
-            build.next[index] = homeless;
+            store_relaxed(&build.next[index], homeless);
             homeless = index + 1;
         }
         build.filled[home] = homeless;

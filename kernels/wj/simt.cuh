@@ -69,6 +69,13 @@ __device__ __forceinline__ void store_relaxed(T* address, T value) {
     *const_cast<volatile T*>(address) = value;
 }
 
+// A load of 8 or 16 bytes beside atomics of other threads: each 8 bytes have some value that they had. Whoever decides by it
+// must look again with an atomic.
+template <class T>
+__device__ __forceinline__ T load_unordered(const T* address) {
+    return *address;
+}
+
 // A load of what is read once, and a store of what is not read soon: they leave the L2 cache to others.
 template <class T>
 __device__ __forceinline__ T load_once(const T* address) {

@@ -62,12 +62,22 @@ pub struct DeviceInfo {
     pub memory_bytes_per_s: u64,
     /// Most shared memory a block can ask for.
     pub shared_bytes_per_block_max: u32,
+    /// Most threads of blocks that may have any number of them; 1,024 of GPUs. Few of simulated devices, of which a lane
+    /// costs far more than a row.
+    pub block_threads_max: u32,
     /// Driver version or compiler in words.
     pub driver: String,
     /// Version of the run-time compiler in words.
     pub compiler: String,
     /// Ways to the other devices of the kind.
     pub links: Vec<Link>,
+}
+
+impl DeviceInfo {
+    /// Threads of a block that should have so many, and may have fewer.
+    pub fn block_threads(&self, wanted: u32) -> u32 {
+        wanted.min(self.block_threads_max)
+    }
 }
 
 /// A device. Cheap to clone; clones are the same device.

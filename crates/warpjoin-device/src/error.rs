@@ -1,8 +1,9 @@
 //! The one error type of this crate: what went wrong, and what the user can do about it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use crate::Cause;
+use crate::{Cause, RaceReport};
 
 /// Result of a device operation.
 pub type Result<T, E = DeviceError> = std::result::Result<T, E>;
@@ -156,6 +157,14 @@ pub enum DeviceError {
     /// Nobody wants the result any more.
     #[error("cancelled")]
     Cancelled,
+    /// The race detector of simulated devices ([`crate::SimOptions::races`]) found a race. A defect of warpjoin.
+    #[error("{device}: {report}")]
+    Race {
+        /// Name of the device.
+        device: String,
+        /// The two accesses.
+        report: Arc<RaceReport>,
+    },
     /// A file of the kernel cache or a scratch file could not be used.
     #[error("{path}: {reason}")]
     File {
@@ -185,7 +194,7 @@ impl DeviceError {
             Self::OutOfDeviceMemory { .. } | Self::OutOfDriverMemory { .. } => Cause::OutOfMemory,
             Self::Driver { .. } => Cause::Driver,
             Self::DeviceLost { .. } => Cause::DeviceLost,
-            Self::Kernel { .. } => Cause::Kernel,
+            Self::Kernel { .. } | Self::Race { .. } => Cause::Kernel,
             Self::File { .. } => Cause::File,
             Self::Cancelled => Cause::Cancelled,
             Self::NoPeerAccess { .. } | Self::Invalid(_) => Cause::Internal,

@@ -23,6 +23,7 @@ mod faults;
 mod kernel;
 mod memory;
 mod modules;
+mod race;
 mod sim;
 mod stream;
 
@@ -39,7 +40,8 @@ pub use event::Event;
 pub use faults::{CallKind, Fault, FaultPlan, with_faults};
 pub use kernel::{Arg, Kernel, Launch, Module, ModuleSource};
 pub use memory::MemoryPool;
-pub use sim::{SimOptions, open_simulated};
+pub use race::{RaceAccess, RaceReport};
+pub use sim::{ChangedFile, SimOptions, open_simulated};
 pub use stream::Stream;
 
 /// Most devices that work together: those of one host.

@@ -33,6 +33,7 @@ pub(super) fn read(
         multiprocessors: attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         l2_bytes: attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
         memory_bytes_per_s: memory_bytes_per_s(context),
+        block_threads_max: 1024,
         shared_bytes_per_block_max: attribute(
             context,
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,

@@ -32,6 +32,7 @@ impl SimDevice {
             l2_bytes: options.l2_bytes,
             memory_bytes_per_s: 0,
             shared_bytes_per_block_max: options.shared_bytes_per_block_max,
+            block_threads_max: options.block_threads_max,
             driver: simulation.compiler().to_string(),
             compiler: simulation.compiler().to_string(),
             links,

@@ -1,10 +1,11 @@
 //! A kernel launch: checked, then run by one or more OS threads.
 
 use std::cell::UnsafeCell;
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use libloading::os::unix::Library;
-
+use super::library::KernelLibrary;
+use super::lines;
 use super::runtime::{EntryFunction, EntryInfo, RawLaunch, Runtime, symbol};
 use crate::{DeviceError, Launch, Result};
 
@@ -17,19 +18,31 @@ pub(super) struct SimKernel {
     pub(super) device_key: (usize, usize),
     entry: EntryFunction,
     info: EntryInfo,
-    _library: Arc<Library>,
+    library: Arc<KernelLibrary>,
 }
 
 impl SimKernel {
     /// Finds `name` in a library; `device_key` says which device of which simulation may run it.
-    pub(super) fn find(library: &Arc<Library>, name: &str, device_key: (usize, usize)) -> Result<Self> {
-        // SAFETY: WJ_ENTRY of `sim/simt_cpu.h` gives both names these types; `_library` keeps the
+    pub(super) fn find(library: &Arc<KernelLibrary>, name: &str, device_key: (usize, usize)) -> Result<Self> {
+        // SAFETY: WJ_ENTRY of `sim/simt_cpu.h` gives both names these types; `library` keeps the
         // function loaded for as long as this value lives.
         let (entry, info) = unsafe {
             let info = symbol::<*const EntryInfo>(library, &format!("{name}_wj_info"))?;
             (symbol::<EntryFunction>(library, name)?, *info)
         };
-        Ok(Self { name: name.to_string(), device_key, entry, info, _library: library.clone() })
+        Ok(Self { name: name.to_string(), device_key, entry, info, library: library.clone() })
+    }
+
+    /// The source lines of an instruction, of whose address the lower half is given: its own, then those
+    /// of the calls inlined around it.
+    pub(super) fn lines(&self, pc: u32) -> Vec<String> {
+        type BaseFunction = unsafe extern "C" fn() -> *const std::ffi::c_void;
+        // SAFETY: `sim/simt_plain.h` gives the name this type; the library is loaded.
+        let base = unsafe { symbol::<BaseFunction>(&self.library, "wj_sim_base").map(|base| base()) };
+        // A return address: the access is the instruction before.
+        base.map_or(vec![], |base| {
+            lines::of(&self.library.image, pc.wrapping_sub(base as usize as u32).wrapping_sub(1))
+        })
     }
 
     /// Whether the kernel takes a launch of this shape with so many parameters.
@@ -66,13 +79,14 @@ unsafe impl Send for LaunchRun {}
 unsafe impl Sync for LaunchRun {}
 
 impl LaunchRun {
-    /// `explore`: lanes switch at every yield point, in an order of the seed.
+    /// `races` and `operation`: the detector, which lives as long, and the launch in it; or null and 0.
     pub(super) fn new(
         runtime: Arc<Runtime>,
         kernel: Arc<SimKernel>,
         launch: Launch,
         params: Vec<u64>,
         order: Order,
+        (races, operation): (*mut c_void, u32),
     ) -> Self {
         let raw = RawLaunch {
             entry: kernel.entry,
@@ -85,6 +99,9 @@ impl LaunchRun {
             explore: u32::from(order.explore),
             failed: 0,
             taken: 0,
+            param_bytes: size_of_val(params.as_slice()) as u32,
+            operation,
+            races,
         };
         Self { raw: UnsafeCell::new(raw), runtime, kernel, _params: params, error: Mutex::new(None) }
     }

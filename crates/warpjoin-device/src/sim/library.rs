@@ -8,14 +8,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
+use super::options::ChangedFile;
 use super::toolchain::{self, Purpose, Toolchain};
 use crate::{DeviceError, KernelCache, Result};
 
 const EXTENSION: &str = "so";
 
+/// A loaded library.
+pub(super) struct KernelLibrary {
+    pub(super) library: Library,
+    /// Its file's bytes, where source lines may be asked for; else empty.
+    pub(super) image: Vec<u8>,
+}
+
 /// Kernel libraries that this process has loaded, by key. Tests open hundreds of simulations that
 /// run the same few kernels.
-static LOADED: Mutex<Option<HashMap<String, Arc<Library>>>> = Mutex::new(None);
+static LOADED: Mutex<Option<HashMap<String, Arc<KernelLibrary>>>> = Mutex::new(None);
 const LOADED_MAX: usize = 512;
 
 /// What to make a library of.
@@ -24,6 +32,8 @@ pub(super) struct LibrarySource<'a> {
     pub(super) text: &'a str,
     pub(super) defines: &'a [String],
     pub(super) purpose: Purpose,
+    /// A header with another text.
+    pub(super) header: Option<&'a ChangedFile>,
 }
 
 impl LibrarySource<'_> {
@@ -31,6 +41,7 @@ impl LibrarySource<'_> {
         let identity = toolchain.identity(self.purpose);
         let mut parts = vec!["sim", self.name, self.text, &identity, toolchain::headers_key(self.purpose)];
         parts.extend(self.defines.iter().map(String::as_str));
+        parts.extend(self.header.iter().flat_map(|header| [header.file.name, header.text.as_str()]));
         KernelCache::key(&parts)
     }
 
@@ -40,21 +51,23 @@ impl LibrarySource<'_> {
     }
 
     /// The loaded library: from memory, from the disk cache, or compiled.
-    pub(super) fn load(&self, toolchain: &Toolchain, cache: &KernelCache) -> Result<Arc<Library>> {
+    pub(super) fn load(&self, toolchain: &Toolchain, cache: &KernelCache) -> Result<Arc<KernelLibrary>> {
         let key = self.key(toolchain);
         if let Some(library) = loaded().as_ref().and_then(|map| map.get(&key)) {
             return Ok(library.clone());
         }
-        let library = match cache.load_with(&key, EXTENSION, open)? {
-            Some(library) => library,
+        let keep = |bytes: &[u8]| open(bytes).map(|library| (library, bytes.to_vec()));
+        let (library, bytes) = match cache.load_with(&key, EXTENSION, keep)? {
+            Some(cached) => cached,
             None => {
-                let bytes = toolchain.compile(self.name, self.text, self.defines, self.purpose)?;
+                let bytes = toolchain.compile(self)?;
                 let library = open(&bytes)?;
                 cache.store(&key, EXTENSION, &bytes);
-                library
+                (library, bytes)
             }
         };
-        let library = Arc::new(library);
+        let image = if self.purpose == Purpose::RacingKernels { bytes } else { vec![] };
+        let library = Arc::new(KernelLibrary { library, image });
         let mut map = loaded();
         let map = map.get_or_insert_default();
         if map.len() >= LOADED_MAX {
@@ -66,7 +79,7 @@ impl LibrarySource<'_> {
     }
 }
 
-fn loaded() -> std::sync::MutexGuard<'static, Option<HashMap<String, Arc<Library>>>> {
+fn loaded() -> std::sync::MutexGuard<'static, Option<HashMap<String, Arc<KernelLibrary>>>> {
     LOADED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -96,12 +109,12 @@ mod tests {
         let cache = KernelCache::open(Some(dir.path()));
         let toolchain = Toolchain::find().unwrap();
         let text = "extern \"C\" __attribute__((visibility(\"default\"))) int seven() { return 7; }";
-        let source = LibrarySource { name: "seven.cpp", text, defines: &[], purpose: Purpose::Kernels };
+        let source = LibrarySource { name: "seven.cpp", text, defines: &[], purpose: Purpose::Kernels, header: None };
         let key = source.key(&toolchain);
         cache.store(&key, EXTENSION, b"no library");
         let library = source.load(&toolchain, &cache).unwrap();
         // SAFETY: the type is the one in the text above.
-        let seven = unsafe { library.get::<extern "C" fn() -> i32>(b"seven\0") }.unwrap();
+        let seven = unsafe { library.library.get::<extern "C" fn() -> i32>(b"seven\0") }.unwrap();
         assert_eq!(seven(), 7);
         assert!(open(&cache.load(&key, EXTENSION).unwrap()).is_ok(), "and stored");
     }

@@ -2,7 +2,8 @@
 //!
 //! Owns how kernels are compiled for the CPU ([`toolchain`], [`library`]), the fibre scheduler
 //! ([`runtime`], and `kernels/sim`), and the order in which the work of all streams is executed
-//! ([`schedule`]). Must not know what any kernel computes.
+//! ([`schedule`]). With [`SimOptions::races`] every access is checked against those that nothing orders
+//! it after ([`races`], and `kernels/sim/races.h`). Must not know what any kernel computes.
 //!
 //! Architecture invariant: with a seed, every choice (which stream goes next, which block, which
 //! lane at every yield point, what unwritten memory holds) is drawn from that seed, on one OS
@@ -11,9 +12,11 @@
 mod device;
 mod launch;
 mod library;
+mod lines;
 mod memory;
 mod options;
 mod pool;
+mod races;
 mod random;
 mod runtime;
 mod schedule;
@@ -22,4 +25,4 @@ mod stream;
 mod toolchain;
 mod work;
 
-pub use options::{SimOptions, open_simulated};
+pub use options::{ChangedFile, SimOptions, open_simulated};

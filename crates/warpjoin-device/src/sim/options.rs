@@ -7,6 +7,8 @@ use std::sync::Arc;
 use super::device::SimDevice;
 use super::simulation::Simulation;
 use super::toolchain;
+use warpjoin_kernels::KernelFile;
+
 use crate::backend::DeviceBackend;
 use crate::{Device, DeviceError, Result};
 
@@ -22,6 +24,12 @@ pub struct SimOptions {
     /// With a seed, and without `sanitize`: lanes also switch at some plain loads and stores, so
     /// that races which involve no atomic show as well. Kernels are compiled apart for it.
     pub yield_at_plain_accesses: bool,
+    /// With a seed, and without `sanitize`: finds races ([`DeviceError::Race`]): accesses of lanes, launches, copies
+    /// and the host to the same bytes that neither barriers and fences nor streams, events and waits order
+    /// (`kernels/sim/race_order.h` says how). Relaxed loads may give values from before stores that nothing orders
+    /// before them. Kernels are compiled apart for it; tests of operators take about 1.2
+    /// times the CPU time.
+    pub races: bool,
     /// Memory of each device, and its first budget, in bytes.
     pub memory_bytes: u64,
     /// OS threads that run blocks when there is no seed; 0 takes one per core.
@@ -31,8 +39,13 @@ pub struct SimOptions {
     pub sanitize: bool,
     /// Folder of compiled kernels; see [`crate::KernelCache::open`].
     pub kernel_cache: Option<PathBuf>,
+    /// For tests: takes the place of one kernel file, in whatever is compiled.
+    pub changed_file: Option<ChangedFile>,
     /// Most shared memory that a block can ask for, in bytes; that of an H100 by default.
     pub shared_bytes_per_block_max: u32,
+    /// Most threads of blocks that may have any number of them: few, as a lane costs far more than a row. 1,024 makes
+    /// blocks as large as on GPUs.
+    pub block_threads_max: u32,
     /// Streaming multiprocessors that the device reports. Few, so that kernels that size their
     /// grid by it run their grid-stride loops.
     pub multiprocessors: u32,
@@ -41,17 +54,29 @@ pub struct SimOptions {
     pub l2_bytes: u64,
 }
 
+/// Another text for a file of `warpjoin_kernels`.
+#[derive(Debug, Clone)]
+pub struct ChangedFile {
+    /// The file.
+    pub file: KernelFile,
+    /// Its other text.
+    pub text: String,
+}
+
 impl Default for SimOptions {
     fn default() -> Self {
         Self {
             devices: 1,
             seed: None,
             yield_at_plain_accesses: false,
+            races: false,
             memory_bytes: 4 << 30,
             threads: 0,
             sanitize: false,
             kernel_cache: None,
+            changed_file: None,
             shared_bytes_per_block_max: 227 << 10,
+            block_threads_max: 64,
             multiprocessors: 4,
             l2_bytes: 4 << 20,
         }
@@ -80,12 +105,18 @@ impl SimOptions {
 /// each other, and wait for each other's events.
 ///
 /// # Errors
-/// When there is no C++ compiler, or `sanitize` is asked in a process that was not started for it.
+/// When there is no C++ compiler, when `sanitize` is asked in a process that was not started for it, or when
+/// options do not go together.
 pub fn open_simulated(options: &SimOptions) -> Result<Vec<Device>> {
     if options.sanitize && !SimOptions::sanitizer_is_loaded() {
         return Err(DeviceError::Invalid(
             "sanitize: AddressSanitizer must be loaded first; set the variables of SimOptions::sanitizer_environment"
                 .into(),
+        ));
+    }
+    if options.races && (options.seed.is_none() || options.sanitize || options.yield_at_plain_accesses) {
+        return Err(DeviceError::Invalid(
+            "races: takes a seed, and neither sanitizers nor yields at plain accesses".into(),
         ));
     }
     let simulation = Arc::new(Simulation::new(options)?);

@@ -6,9 +6,7 @@ use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use libloading::os::unix::Library;
-
-use super::library::LibrarySource;
+use super::library::{KernelLibrary, LibrarySource};
 use super::toolchain::{self, Purpose, Toolchain};
 use crate::{DeviceError, KernelCache, Result};
 
@@ -32,6 +30,47 @@ pub(super) struct RawLaunch {
     pub(super) explore: c_uint,
     pub(super) failed: c_uint,
     pub(super) taken: u64,
+    pub(super) param_bytes: c_uint,
+    pub(super) operation: c_uint,
+    pub(super) races: *mut c_void,
+}
+
+/// `WjRaceSide` of `sim/abi.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RawRaceSide {
+    pub(super) operation: c_uint,
+    pub(super) block: c_uint,
+    pub(super) thread: c_uint,
+    pub(super) pc: c_uint,
+    pub(super) flags: c_uint,
+}
+
+/// `WjRace` of `sim/abi.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RawRace {
+    pub(super) sides: [RawRaceSide; 2],
+}
+
+/// The functions of the race detector, as `sim/race_calls.h` declares them.
+#[derive(Clone, Copy)]
+pub(super) struct RaceFunctions {
+    pub(super) create: unsafe extern "C" fn(devices: c_uint, seed: u64) -> *mut c_void,
+    pub(super) destroy: unsafe extern "C" fn(races: *mut c_void),
+    pub(super) begin: unsafe extern "C" fn(
+        races: *mut c_void,
+        device: c_uint,
+        stream: c_uint,
+        before: *const u64,
+        streams: c_uint,
+        lanes: c_uint,
+        block_threads: c_uint,
+    ) -> c_uint,
+    pub(super) access:
+        unsafe extern "C" fn(races: *mut c_void, operation: c_uint, address: u64, bytes: u64, writes: bool) -> bool,
+    pub(super) clear: unsafe extern "C" fn(races: *mut c_void, address: u64, bytes: u64),
+    pub(super) take: unsafe extern "C" fn(races: *mut c_void, race: *mut RawRace) -> bool,
 }
 
 /// `WjEntryInfo` of `sim/abi.h`.
@@ -49,7 +88,7 @@ pub(super) struct Runtime {
     run: RunFunction,
     /// Workers that no launch uses, with the stacks they have made.
     workers: Mutex<Vec<Worker>>,
-    _library: Arc<Library>,
+    library: Arc<KernelLibrary>,
 }
 
 /// Owns a `Worker` of the runtime.
@@ -58,7 +97,7 @@ struct Worker(NonNull<c_void>);
 // SAFETY: a worker has no tie to the OS thread that made it, and is used by one thread at a time:
 // whoever took it out of `Runtime::workers`.
 unsafe impl Send for Worker {}
-// SAFETY: `table` points to constant data of the library, which `_library` keeps loaded; the
+// SAFETY: `table` points to constant data of the library, which `library` keeps loaded; the
 // functions may be called by any thread.
 unsafe impl Send for Runtime {}
 // SAFETY: as above; all that changes is behind the mutex.
@@ -79,7 +118,8 @@ impl Runtime {
 
     fn load(toolchain: &Toolchain, cache: &KernelCache) -> Result<Self> {
         let file = toolchain::runtime_source().ok_or_else(|| DeviceError::Invalid("no simulation runtime".into()))?;
-        let source = LibrarySource { name: file.name, text: file.text, defines: &[], purpose: Purpose::Runtime };
+        let source =
+            LibrarySource { name: file.name, text: file.text, defines: &[], purpose: Purpose::Runtime, header: None };
         let library = source.load(toolchain, cache)?;
         // SAFETY: the types are those that `sim/runtime.cpp` declares for these names.
         let (table, create, run) = unsafe {
@@ -90,11 +130,28 @@ impl Runtime {
                 symbol::<RunFunction>(&library, "wj_sim_run")?,
             )
         };
-        Ok(Self { table, create, run, workers: Mutex::default(), _library: library })
+        Ok(Self { table, create, run, workers: Mutex::default(), library })
+    }
+
+    /// The race detector's functions.
+    pub(super) fn races(&self) -> Result<RaceFunctions> {
+        let library = &*self.library;
+        // SAFETY: the types are those that `sim/race_calls.h` declares for these names; whoever has the
+        // functions keeps this runtime, and so the library.
+        unsafe {
+            Ok(RaceFunctions {
+                create: symbol(library, "wj_sim_races_create")?,
+                destroy: symbol(library, "wj_sim_races_destroy")?,
+                begin: symbol(library, "wj_sim_races_begin")?,
+                access: symbol(library, "wj_sim_races_access")?,
+                clear: symbol(library, "wj_sim_races_clear")?,
+                take: symbol(library, "wj_sim_races_take")?,
+            })
+        }
     }
 
     /// Gives a kernel library the functions of the scheduler. Again and again is harmless.
-    pub(super) fn bind(&self, library: &Library) -> Result<()> {
+    pub(super) fn bind(&self, library: &KernelLibrary) -> Result<()> {
         // SAFETY: the type is the one that `sim/simt_cpu.h` declares. The call stores a pointer to
         // constant data that is never unloaded; all callers store the same.
         unsafe { symbol::<BindFunction>(library, "wj_sim_bind")?(self.table) };
@@ -134,8 +191,8 @@ impl Runtime {
 ///
 /// # Safety
 /// `T` is a pointer type that fits what the name stands for. It is used while the library is loaded.
-pub(super) unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T> {
+pub(super) unsafe fn symbol<T: Copy>(library: &KernelLibrary, name: &str) -> Result<T> {
     // SAFETY: passed on to the caller.
-    let found = unsafe { library.get::<T>(format!("{name}\0").as_bytes()) };
+    let found = unsafe { library.library.get::<T>(format!("{name}\0").as_bytes()) };
     found.map(|symbol| *symbol).map_err(|error| DeviceError::Invalid(format!("{name}: {error}")))
 }

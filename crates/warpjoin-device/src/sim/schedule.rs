@@ -10,19 +10,20 @@
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
+use super::races::Before;
 use super::random::Random;
-use super::work::Work;
+use super::work::{StreamError, Work};
 
 /// The queue of one stream.
 #[derive(Default)]
 pub(super) struct Queue {
-    work: VecDeque<Work>,
+    /// Each with what the host had waited for when it enqueued it.
+    work: VecDeque<(Work, Before)>,
     enqueued: u64,
     executed: u64,
     /// The first error: what comes after it is skipped, and every `synchronize` tells it.
-    error: Option<Arc<str>>,
+    error: Option<StreamError>,
     /// No handle is left: the queue goes when it is empty.
     closed: bool,
 }
@@ -46,7 +47,7 @@ pub(super) enum Next {
     /// Another thread executes work: wait for it.
     Busy,
     /// Execute this, of that stream, then call [`Schedule::executed`].
-    Execute(u64, Work),
+    Execute(u64, Work, Before),
     /// Nothing can go on.
     Stuck,
 }
@@ -75,12 +76,12 @@ impl Schedule {
         self.remove_if_done(stream);
     }
 
-    pub(super) fn enqueue(&mut self, stream: u64, work: Work) {
+    pub(super) fn enqueue(&mut self, stream: u64, work: Work, before: Before) {
         if let Some(queue) = self.queues.get_mut(&stream) {
             self.pending += 1;
             self.pending_host_bytes += work.host_bytes();
             queue.enqueued += 1;
-            queue.work.push_back(work);
+            queue.work.push_back((work, before));
         }
     }
 
@@ -94,7 +95,7 @@ impl Schedule {
         (self.pending, self.pending_host_bytes)
     }
 
-    pub(super) fn error(&self, stream: u64) -> Option<Arc<str>> {
+    pub(super) fn error(&self, stream: u64) -> Option<StreamError> {
         self.queues.get(&stream).and_then(|queue| queue.error.clone())
     }
 
@@ -106,25 +107,25 @@ impl Schedule {
         if self.executing {
             return Next::Busy;
         }
-        let is_ready = |queue: &Queue| queue.work.front().is_some_and(|work| !work.is_blocked());
+        let is_ready = |queue: &Queue| queue.work.front().is_some_and(|(work, _)| !work.is_blocked());
         let ready: Vec<u64> = self.queues.iter().filter(|(_, queue)| is_ready(queue)).map(|(&id, _)| id).collect();
         if ready.is_empty() {
             return Next::Stuck;
         }
         let chosen = ready[self.random.below(ready.len())];
         match self.queues.get_mut(&chosen).and_then(|queue| queue.work.pop_front()) {
-            Some(work) => {
+            Some((work, before)) => {
                 self.executing = true;
                 self.pending -= 1;
                 self.pending_host_bytes -= work.host_bytes();
-                Next::Execute(chosen, work)
+                Next::Execute(chosen, work, before)
             }
             None => Next::Stuck,
         }
     }
 
     /// The work taken from `stream` has ended, and how.
-    pub(super) fn executed(&mut self, stream: u64, error: Option<Arc<str>>) {
+    pub(super) fn executed(&mut self, stream: u64, error: Option<StreamError>) {
         self.executing = false;
         if let Some(queue) = self.queues.get_mut(&stream) {
             queue.executed += 1;
@@ -137,7 +138,7 @@ impl Schedule {
 
     /// Takes all work that was never executed.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Work> {
-        std::mem::take(&mut self.queues).into_values().flat_map(|queue| queue.work)
+        std::mem::take(&mut self.queues).into_values().flat_map(|queue| queue.work).map(|(work, _)| work)
     }
 
     fn remove_if_done(&mut self, stream: u64) {

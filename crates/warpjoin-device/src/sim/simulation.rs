@@ -1,5 +1,6 @@
 //! What the devices of one `open_simulated` call share: the schedule, the threads, the compiler.
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -7,13 +8,14 @@ use std::time::Instant;
 use super::launch::{LaunchRun, Order, SimKernel};
 use super::library::LibrarySource;
 use super::memory;
-use super::options::SimOptions;
+use super::options::{ChangedFile, SimOptions};
 use super::pool::Pool;
+use super::races::{Before, Races};
 use super::runtime::Runtime;
 use super::schedule::{Next, Schedule};
-use super::toolchain::{Purpose, Toolchain};
-use super::work::{self, Reached, SimEvent, Work};
-use crate::{DeviceError, KernelCache, ModuleSource, Result};
+use super::toolchain::{self, Purpose, Toolchain};
+use super::work::{self, Reached, SimEvent, StreamError, Work};
+use crate::{DeviceError, KernelCache, Launch, ModuleSource, Result};
 
 /// Work and host bytes that may wait before an enqueuing thread executes some.
 const PENDING_MAX: u64 = 4096;
@@ -32,6 +34,8 @@ pub(super) struct Simulation {
     cache: KernelCache,
     kernels: Purpose,
     runtime: Arc<Runtime>,
+    races: Option<Races>,
+    changed_file: Option<ChangedFile>,
 }
 
 impl Simulation {
@@ -40,6 +44,10 @@ impl Simulation {
         let toolchain = Toolchain::find()?;
         let cache = KernelCache::open(options.kernel_cache.as_deref());
         let runtime = Runtime::get(&toolchain, &cache)?;
+        let races = match options.seed.filter(|_| options.races) {
+            Some(seed) => Some(Races::new(&runtime, options.devices, seed)?),
+            None => None,
+        };
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -54,11 +62,14 @@ impl Simulation {
             toolchain,
             cache,
             kernels: match (options.sanitize, options.seed) {
+                _ if races.is_some() => Purpose::RacingKernels,
                 (true, _) => Purpose::SanitizedKernels,
                 (false, Some(_)) if options.yield_at_plain_accesses => Purpose::YieldingKernels,
                 _ => Purpose::Kernels,
             },
             runtime,
+            races,
+            changed_file: options.changed_file.clone(),
         })
     }
 
@@ -77,12 +88,20 @@ impl Simulation {
         self.library_of(source).is_stored(&self.toolchain, &self.cache)
     }
 
-    fn library_of<'a>(&self, source: &'a ModuleSource) -> LibrarySource<'a> {
-        LibrarySource { name: &source.name, text: &source.text, defines: &source.defines, purpose: self.kernels }
+    fn library_of<'a>(&'a self, source: &'a ModuleSource) -> LibrarySource<'a> {
+        let ModuleSource { name, text, defines, .. } = source;
+        let changed = self.changed_file.as_ref();
+        let text = changed.filter(|changed| changed.file.text == *text).map_or(text, |changed| &changed.text);
+        let header = changed.filter(|changed| toolchain::includes(text, &changed.file));
+        LibrarySource { name, text, defines, purpose: self.kernels, header }
     }
 
-    pub(super) fn open_stream(&self) -> u64 {
-        self.schedule().open()
+    pub(super) fn open_stream(&self, device: usize) -> u64 {
+        let stream = self.schedule().open();
+        if let Some(races) = &self.races {
+            races.open_stream(stream, device);
+        }
+        stream
     }
 
     pub(super) fn close_stream(&self, stream: u64) {
@@ -102,8 +121,9 @@ impl Simulation {
     /// Puts work at the end of a stream. When exploring, it is executed once someone needs the
     /// result; else at once.
     pub(super) fn enqueue(&self, stream: u64, work: Work) -> Result<()> {
+        let before = self.races.as_ref().map(Races::host).unwrap_or_default();
         let mut schedule = self.schedule();
-        schedule.enqueue(stream, work);
+        schedule.enqueue(stream, work, before);
         let (pending, pending_host_bytes) = schedule.pending();
         if self.explore && pending <= PENDING_MAX && pending_host_bytes <= PENDING_HOST_BYTES_MAX {
             return Ok(());
@@ -120,9 +140,30 @@ impl Simulation {
     /// Executes work until all that `stream` of `device` holds now is done; its error, if it failed.
     pub(super) fn synchronize(&self, stream: u64, device: usize) -> Result<()> {
         self.advance(stream)?;
-        let failed =
-            |reason: Arc<str>| Err(DeviceError::Kernel { device: format!("sim:{device}"), reason: reason.to_string() });
-        self.schedule().error(stream).map_or(Ok(()), failed)
+        if let Some(races) = &self.races {
+            races.host_waited(stream);
+        }
+        self.schedule().error(stream).map_or(Ok(()), |error| Err(error.of_device(device)))
+    }
+
+    /// Tells the race detector that `stream` has new memory.
+    pub(super) fn allocated(&self, stream: u64, address: u64, bytes: u64) -> Result<()> {
+        let Some(races) = &self.races else {
+            return Ok(());
+        };
+        races.clear(address, bytes);
+        self.enqueue(stream, Work::Alloc { address, bytes })
+    }
+
+    /// Whether the host may read device bytes, now that it has waited for `stream` of `device`.
+    pub(super) fn check_read(&self, stream: u64, device: usize, address: u64, bytes: u64) -> Result<()> {
+        let Some(races) = &self.races else {
+            return Ok(());
+        };
+        races.order_after(stream, &races.host());
+        let outcome = races.access(stream, "read", &[(address, bytes, false)]);
+        races.host_waited(stream);
+        outcome.map_err(|failure| StreamError::from(failure).of_device(device))
     }
 
     /// Executes work, of any stream, until all that `stream` holds now is done.
@@ -136,10 +177,10 @@ impl Simulation {
                     schedule = self.progress.wait(schedule).unwrap_or_else(PoisonError::into_inner);
                 }
                 Next::Stuck => return Err(DeviceError::Invalid("streams wait for events in a circle".into())),
-                Next::Execute(from, work) => {
+                Next::Execute(from, work, before) => {
                     let (earlier, seed) = (schedule.error(from), schedule.random().next());
                     drop(schedule);
-                    let error = self.execute(work, earlier, seed);
+                    let error = self.execute((from, work, before), earlier, seed);
                     schedule = self.schedule();
                     schedule.executed(from, error);
                     self.progress.notify_all();
@@ -148,25 +189,88 @@ impl Simulation {
         }
     }
 
-    /// Does one piece of work; gives the error that it leaves its stream with.
-    fn execute(&self, work: Work, earlier: Option<Arc<str>>, seed: u64) -> Option<Arc<str>> {
+    /// Does one piece of work of a stream; gives the error that it leaves the stream with.
+    fn execute(
+        &self,
+        (stream, work, before): (u64, Work, Before),
+        earlier: Option<StreamError>,
+        seed: u64,
+    ) -> Option<StreamError> {
+        if let Some(races) = &self.races {
+            races.order_after(stream, &before);
+        }
+        let raced = if earlier.is_none() { self.check(stream, &work) } else { None };
         match work {
             // Bookkeeping goes on after an error, so that nobody waits forever and nothing leaks.
-            Work::Record(event) => event.set(Reached { instant: Instant::now(), error: earlier.clone() }),
-            Work::Wait(event) => return earlier.or_else(|| event.reached().and_then(|reached| reached.error)),
-            Work::Free { address, bytes } => free(address, bytes),
-            _ if earlier.is_some() => {}
+            Work::Record(event) => {
+                let before = self.races.as_ref().map(|races| races.reached(stream)).unwrap_or_default();
+                event.set(Reached { instant: Instant::now(), error: earlier.clone(), before });
+            }
+            Work::Wait(event) => {
+                let reached = event.reached();
+                if let (Some(races), Some(reached)) = (&self.races, &reached) {
+                    races.order_after(stream, &reached.before);
+                }
+                return earlier.or_else(|| reached.and_then(|reached| reached.error));
+            }
+            Work::Free { address, bytes } => {
+                if let Some(races) = &self.races {
+                    races.clear(address, bytes);
+                }
+                free(address, bytes);
+            }
+            Work::Alloc { .. } => {}
+            _ if earlier.is_some() || raced.is_some() => {}
             Work::Write { address, bytes } => work::write(address, &bytes),
             Work::Fill { address, bytes, value } => work::fill(address, bytes, value),
             Work::Copy { source, target, bytes } => work::copy(source, target, bytes),
-            Work::Launch { kernel, launch, params } => {
-                let order = Order { explore: self.explore, seed };
-                let run = Arc::new(LaunchRun::new(self.runtime.clone(), kernel, launch, params, order));
-                self.pool.run(&run, launch.blocks);
-                return run.finish().err().map(Arc::from);
-            }
+            Work::Launch { kernel, launch, params } => return self.launch(stream, kernel, launch, params, seed).err(),
         }
-        earlier
+        earlier.or(raced)
+    }
+
+    /// The race of what the host, or the copy engine, is about to do.
+    fn check(&self, stream: u64, work: &Work) -> Option<StreamError> {
+        let races = self.races.as_ref()?;
+        let outcome = match *work {
+            Work::Write { address, ref bytes } => races.access(stream, "write", &[(address, bytes.len() as u64, true)]),
+            Work::Fill { address, bytes, .. } => races.access(stream, "fill", &[(address, bytes, true)]),
+            Work::Copy { source, target, bytes } => {
+                races.access(stream, "copy", &[(source, bytes, false), (target, bytes, true)])
+            }
+            Work::Alloc { address, bytes } => races.access(stream, "alloc", &[(address, bytes, true)]),
+            Work::Free { address, bytes } => races.access(stream, "free", &[(address, bytes, true)]),
+            Work::Launch { .. } | Work::Record(_) | Work::Wait(_) => Ok(()),
+        };
+        outcome.err().map(|failure| {
+            let error = StreamError::from(failure);
+            if let (Work::Free { .. }, StreamError::Race(report)) = (work, &error) {
+                // Maybe nobody waits for the stream any more.
+                log::error!("simulated device: {report}");
+            }
+            error
+        })
+    }
+
+    fn launch(
+        &self,
+        stream: u64,
+        kernel: Arc<SimKernel>,
+        launch: Launch,
+        params: Vec<u64>,
+        seed: u64,
+    ) -> std::result::Result<(), StreamError> {
+        let order = Order { explore: self.explore, seed };
+        let run = |detector: (*mut c_void, u32)| {
+            let run = Arc::new(LaunchRun::new(self.runtime.clone(), kernel.clone(), launch, params, order, detector));
+            self.pool.run(&run, launch.blocks);
+            run.finish()
+        };
+        let outcome = match &self.races {
+            Some(races) => races.launch(stream, &kernel, launch, |races, operation| run((races, operation)))?,
+            None => run((std::ptr::null_mut(), 0)),
+        };
+        outcome.map_err(|error| StreamError::Failed(error.into()))
     }
 
     fn schedule(&self) -> MutexGuard<'_, Schedule> {

@@ -19,7 +19,7 @@ pub(super) struct SimStream {
 
 impl SimStream {
     pub(super) fn new(simulation: Arc<Simulation>, device: usize, memory: MemoryUse) -> Self {
-        let id = simulation.open_stream();
+        let id = simulation.open_stream(device);
         Self { simulation, id, device, memory }
     }
 
@@ -46,9 +46,13 @@ impl StreamBackend for SimStream {
             // Frees that were still waiting may have made room.
             address = memory::allocate(bytes, poison);
         }
-        address.ok_or_else(|| {
+        let Some(address) = address else {
             self.memory.remove(bytes);
-            None
+            return Err(None);
+        };
+        self.simulation.allocated(self.id, address, bytes).map(|()| address).map_err(|error| {
+            self.free(address, bytes);
+            Some(error)
         })
     }
 
@@ -71,6 +75,7 @@ impl StreamBackend for SimStream {
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
         self.simulation.synchronize(self.id, self.device)?;
+        self.simulation.check_read(self.id, self.device, address, bytes.len() as u64)?;
         work::read(address, bytes);
         Ok(())
     }

@@ -11,6 +11,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use tempfile::TempDir;
 use warpjoin_kernels::{HEADERS, KernelFile, SIMULATION_HEADERS, SIMULATION_RUNTIME};
 
+use super::library::LibrarySource;
+use super::options::ChangedFile;
 use crate::{DeviceError, KernelCache, Result};
 
 /// What a library is for.
@@ -22,6 +24,8 @@ pub(super) enum Purpose {
     SanitizedKernels,
     /// A module of kernels whose plain loads and stores are yield points too.
     YieldingKernels,
+    /// A module of kernels that tell the race detector of each access.
+    RacingKernels,
     /// The fibre scheduler: compiled once, so well.
     Runtime,
 }
@@ -65,8 +69,9 @@ impl Toolchain {
 
     /// Compiles `text` to the bytes of a shared library. Threads may do so at once. Its files lie in a
     /// folder of its own, which goes with the call: devices kept in a static leave no folder behind.
-    pub(super) fn compile(&self, name: &str, text: &str, defines: &[String], purpose: Purpose) -> Result<Vec<u8>> {
-        let scratch = write_headers().map_err(|error| file_error(&std::env::temp_dir(), &error))?;
+    pub(super) fn compile(&self, library: &LibrarySource<'_>) -> Result<Vec<u8>> {
+        let &LibrarySource { name, text, defines, purpose, header } = library;
+        let scratch = write_headers(header).map_err(|error| file_error(&std::env::temp_dir(), &error))?;
         let source = scratch.path().join("module.cpp");
         let library = scratch.path().join("module.so");
         fs::write(&source, format!("#line 1 \"{}\"\n{text}", name.replace(['"', '\\', '\n'], "_")))
@@ -75,6 +80,10 @@ impl Toolchain {
         command.args(&self.command[1..]).args(flags(purpose)).arg("-I").arg(scratch.path());
         command.args(defines.iter().map(|define| format!("-D{define}")));
         command.arg(&source).args(link_flags(purpose)).arg("-o").arg(&library).stdin(Stdio::null());
+        if purpose == Purpose::RacingKernels {
+            // Source lines are told relative to it.
+            command.current_dir(scratch.path());
+        }
         // The sanitizer is for this process, not for its compiler.
         command.env_remove("LD_PRELOAD").env_remove("ASAN_OPTIONS").env("LC_ALL", "C");
         let output = command
@@ -101,6 +110,20 @@ pub(super) fn headers_key(purpose: Purpose) -> &'static str {
         _ => (&KEYS[1], [HEADERS, SIMULATION_HEADERS]),
     };
     key.get_or_init(|| KernelCache::key_of_files(files.into_iter().flatten()))
+}
+
+/// Whether a text includes a header, itself or by others.
+pub(super) fn includes(text: &str, header: &KernelFile) -> bool {
+    let mut found: Vec<&KernelFile> = vec![];
+    let mut texts = vec![text];
+    while let Some(text) = texts.pop() {
+        let included =
+            |file: &&KernelFile| text.contains(&format!("#include \"{}\"", file.name)) && !found.contains(file);
+        let more: Vec<&KernelFile> = HEADERS.iter().filter(included).collect();
+        texts.extend(more.iter().map(|file| file.text));
+        found.extend(more);
+    }
+    found.contains(&header)
 }
 
 /// AddressSanitizer's run-time library of the compiler that would be used.
@@ -165,6 +188,7 @@ fn flags(purpose: Purpose) -> Vec<&'static str> {
         Purpose::Kernels => &["-O1", "-nostdlib"][..],
         // ThreadSanitizer's calls, which `sim/simt_plain.h` answers; its library is not linked.
         Purpose::YieldingKernels => &["-O1", "-nostdlib", "-fsanitize=thread"][..],
+        Purpose::RacingKernels => &["-O1", "-g1", "-nostdlib", "-fsanitize=thread", "-DWJ_SIM_RACES=1"][..],
         Purpose::SanitizedKernels => &["-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"][..],
         Purpose::Runtime => &["-O2"][..],
     });
@@ -173,19 +197,20 @@ fn flags(purpose: Purpose) -> Vec<&'static str> {
 
 fn link_flags(purpose: Purpose) -> &'static [&'static str] {
     match purpose {
-        Purpose::Kernels | Purpose::YieldingKernels => &["-lm", "-lgcc"],
+        Purpose::Kernels | Purpose::YieldingKernels | Purpose::RacingKernels => &["-lm", "-lgcc"],
         Purpose::SanitizedKernels | Purpose::Runtime => &["-lm"],
     }
 }
 
-fn write_headers() -> std::io::Result<TempDir> {
+fn write_headers(changed: Option<&ChangedFile>) -> std::io::Result<TempDir> {
     let dir = tempfile::Builder::new().prefix("warpjoin-sim-").tempdir()?;
     for file in [HEADERS, SIMULATION_HEADERS, SIMULATION_RUNTIME].into_iter().flatten() {
         let path = dir.path().join(file.name);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::write(path, file.text)?;
+        let changed = changed.filter(|changed| changed.file == *file);
+        fs::write(path, changed.map_or(file.text, |changed| &changed.text))?;
     }
     Ok(dir)
 }

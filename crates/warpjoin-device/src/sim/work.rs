@@ -5,18 +5,68 @@ use std::time::Instant;
 
 use super::launch::SimKernel;
 use super::memory;
-use crate::Launch;
+use super::races::{Before, Failure};
+use crate::{DeviceError, Launch, RaceReport};
 
 /// One piece of work. Addresses were checked by the front end when it was enqueued, and stay
 /// allocated until it ends, since `Free` comes after it.
 pub(super) enum Work {
-    Write { address: u64, bytes: Box<[u8]> },
-    Fill { address: u64, bytes: u64, value: u8 },
-    Copy { source: u64, target: u64, bytes: u64 },
-    Launch { kernel: Arc<SimKernel>, launch: Launch, params: Vec<u64> },
+    Write {
+        address: u64,
+        bytes: Box<[u8]>,
+    },
+    Fill {
+        address: u64,
+        bytes: u64,
+        value: u8,
+    },
+    Copy {
+        source: u64,
+        target: u64,
+        bytes: u64,
+    },
+    Launch {
+        kernel: Arc<SimKernel>,
+        launch: Launch,
+        params: Vec<u64>,
+    },
     Record(Arc<SimEvent>),
     Wait(Arc<SimEvent>),
-    Free { address: u64, bytes: u64 },
+    Free {
+        address: u64,
+        bytes: u64,
+    },
+    /// Memory is there from here on: only the race detector cares.
+    Alloc {
+        address: u64,
+        bytes: u64,
+    },
+}
+
+/// The first error of a stream.
+#[derive(Debug, Clone)]
+pub(super) enum StreamError {
+    Failed(Arc<str>),
+    Race(Arc<RaceReport>),
+}
+
+impl StreamError {
+    pub(super) fn of_device(self, device: usize) -> DeviceError {
+        let device = format!("sim:{device}");
+        match self {
+            Self::Failed(reason) => DeviceError::Kernel { device, reason: reason.to_string() },
+            Self::Race(report) => DeviceError::Race { device, report },
+        }
+    }
+}
+
+impl From<Failure> for StreamError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Race(report) => Self::Race(report),
+            Failure::TooManyLanes => Self::Failed("the race detector has no more numbers for lanes".into()),
+        }
+    }
 }
 
 impl Work {
@@ -46,7 +96,9 @@ pub(super) struct SimEvent {
 pub(super) struct Reached {
     pub(super) instant: Instant,
     /// The stream had failed: so has whoever waits for it.
-    pub(super) error: Option<Arc<str>>,
+    pub(super) error: Option<StreamError>,
+    /// What has happened before, for the race detector.
+    pub(super) before: Before,
 }
 
 impl SimEvent {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{AbortGuard, Arg, Buffer, DeviceKind, Event, Kernel, Launch, Stream};
+use warpjoin_device::{AbortGuard, Arg, Buffer, Event, Kernel, Launch, Stream};
 
 use super::group_estimate::SketchTarget;
 use super::group_target::GroupTarget;
@@ -230,7 +230,7 @@ pub(super) fn launch_shape(
             (tiles.min(u64::from(info.multiprocessors * BATCH_BLOCKS)), block_threads, shared_bytes)
         }
         Grid::Count => {
-            let threads = if info.kind == DeviceKind::Simulated { 64 } else { PARTITION_THREADS_MANY };
+            let threads = info.block_threads(PARTITION_THREADS_MANY);
             let shared_bytes = 4 << bits;
             let tiles = rows.div_ceil(u64::from(threads * PARTITION_ITEMS));
             (tiles.min(fill(threads, shared_bytes)), threads, shared_bytes)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Buffer, DeviceInfo, DeviceKind, Launch};
+use warpjoin_device::{Arg, Buffer, DeviceInfo, Launch};
 
 use super::compile::Fact;
 use super::join::needed;
@@ -80,11 +80,8 @@ fn item_table(build: &RowShape, form: MatchForm, chain_bits: u32, capacity: u32)
 /// on a multiprocessor, one builds while the other writes.
 pub(crate) fn threads_of(info: &DeviceInfo, form: MatchForm, shared_bytes: u32) -> u32 {
     let threads = match_threads(form);
-    match (info.kind, form) {
-        (DeviceKind::Simulated, _) => 64,
-        (_, MatchForm::Lists) if 2 * (shared_bytes + 1024) <= info.shared_bytes_per_block_max => threads / 2,
-        _ => threads,
-    }
+    let fits_twice = 2 * (shared_bytes + 1024) <= info.shared_bytes_per_block_max;
+    info.block_threads(if form == MatchForm::Lists && fits_twice { threads / 2 } else { threads })
 }
 
 impl Query<'_> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Buffer, DeviceInfo, DeviceKind, Event, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_device::{Arg, Buffer, DeviceInfo, Event, Kernel, Launch, ModuleSource, Stream};
 
 use super::launch::{Flight, Target};
 use super::metrics::PipelineMetrics;
@@ -314,8 +314,7 @@ pub(crate) fn partition_launch(info: &DeviceInfo, bits: u32, threads_max: u32) -
         let shared_bytes = threads * PARTITION_ITEMS * 10 + (8 << bits) + 34 * 4;
         TileLaunch { threads, shared_bytes }
     };
-    // Few lanes: a simulated one costs far more than a row.
-    let threads_max = if info.kind == DeviceKind::Simulated { 64 } else { threads_max };
+    let threads_max = info.block_threads(threads_max);
     let fits = |threads: &u32| of(*threads).shared_bytes <= info.shared_bytes_per_block_max;
     of([threads_max, 512, 256, 128].into_iter().filter(|&threads| threads <= threads_max).find(fits).unwrap_or(64))
 }
@@ -332,8 +331,8 @@ pub(crate) fn pass_entry(is_wide: bool, notes_places: bool) -> &'static str {
 
 /// A launch of one block of as many threads as a partition's kernels take.
 pub(crate) fn one_block(stream: &Stream) -> Launch {
-    let threads = if stream.device().info().kind == DeviceKind::Simulated { 64 } else { PARTITION_THREADS_MANY };
-    Launch { blocks: 1, block_threads: threads, shared_bytes: 0 }
+    let block_threads = stream.device().info().block_threads(PARTITION_THREADS_MANY);
+    Launch { blocks: 1, block_threads, shared_bytes: 0 }
 }
 
 fn allocate_words(stream: &Stream, shape: &RowShape, rows: u64) -> Result<Vec<Buffer>> {

@@ -1,6 +1,6 @@
 //! Launches of the kernels that find an order: `sort.cu` and `top_k.cu`.
 
-use warpjoin_device::{Arg, Buffer, DeviceKind, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_device::{Arg, Buffer, Kernel, Launch, ModuleSource, Stream};
 
 use super::entry_kernels::EntryKernels;
 use super::query::Query;
@@ -139,13 +139,8 @@ impl SortLaunches<'_> {
         Ok(())
     }
 
-    fn is_simulated(&self) -> bool {
-        self.stream.device().info().kind == DeviceKind::Simulated
-    }
-
-    /// Few lanes: a simulated one costs far more than a row.
     fn threads(&self, threads: u32) -> u32 {
-        if self.is_simulated() { threads.min(64) } else { threads }
+        self.stream.device().info().block_threads(threads)
     }
 
     /// A grid that strides over the rows, and counts in shared memory.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use warpjoin_device::{Arg, Buffer, DeviceKind, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_device::{Arg, Buffer, Kernel, Launch, ModuleSource, Stream};
 
 use super::entry_kernels::EntryKernels;
 use super::query::Query;
@@ -167,10 +167,8 @@ impl WindowLaunches<'_> {
         self.kernels.get(entry, self.device)
     }
 
-    /// Few lanes: a simulated one costs far more than a row.
     fn threads(&self) -> u32 {
-        let is_simulated = self.stream.device().info().kind == DeviceKind::Simulated;
-        if is_simulated { 64 } else { BLOCK_THREADS }
+        self.stream.device().info().block_threads(BLOCK_THREADS)
     }
 
     fn tiles(&self, width_bytes: u64) -> Result<Tiles> {

@@ -197,7 +197,7 @@ impl Buckets {
         ]);
         let launch = Launch {
             blocks: 1 << self.segments.bits,
-            block_threads: self.segments.block_threads(self.form, self.shape, device.is_simulated()),
+            block_threads: device.info().block_threads(self.segments.block_threads(self.form, self.shape)),
             shared_bytes: self.segments.shared_bytes(self.form, self.shape),
         };
         device.launch(&self.kernel(device, "build_segments")?, launch, &args)?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use warpjoin_device::{Arg, Buffer, DeviceKind, Event, Kernel, Launch, Stream};
+use warpjoin_device::{Arg, Buffer, DeviceInfo, Event, Kernel, Launch, Stream};
 
 use super::slots::TableModule;
 use crate::codegen::{BLOCK_THREADS, control, status};
@@ -61,8 +61,8 @@ impl TableDevice {
         Ok(kernel)
     }
 
-    pub(super) fn is_simulated(&self) -> bool {
-        self.stream.device().info().kind == DeviceKind::Simulated
+    pub(super) fn info(&self) -> &DeviceInfo {
+        self.stream.device().info()
     }
 
     /// A buffer whose last bytes, those past `bytes`, are 0.
@@ -135,7 +135,6 @@ impl TableDevice {
 
     /// Threads of a block of a kernel that takes rows.
     pub(super) fn block_threads(&self) -> u32 {
-        // Few lanes: a simulated one costs far more than a row.
-        if self.is_simulated() { 64 } else { BLOCK_THREADS }
+        self.stream.device().info().block_threads(BLOCK_THREADS)
     }
 }

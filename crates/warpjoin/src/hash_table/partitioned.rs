@@ -208,7 +208,7 @@ impl TableDevice {
         let info = self.stream.device().info();
         let mut args = rows.args();
         args.extend([Arg::U64(count), Arg::U64(bits.into()), Arg::Buffer(counts)]);
-        let block_threads = if self.is_simulated() { 64 } else { PARTITION_THREADS_MANY };
+        let block_threads = info.block_threads(PARTITION_THREADS_MANY);
         let shared_bytes = 4u32 << bits;
         let resident = if shared_bytes > info.shared_bytes_per_block_max / 2 { 1 } else { 2 };
         let fill = u64::from(info.multiprocessors * resident);

@@ -114,10 +114,7 @@ fn bytes_of_bucket(form: SlotForm, shape: BucketShape) -> u32 {
 
 impl Segments {
     /// Threads of a block that builds a segment.
-    pub(super) fn block_threads(self, form: SlotForm, shape: BucketShape, is_simulated: bool) -> u32 {
-        if is_simulated {
-            return 64;
-        }
+    pub(super) fn block_threads(self, form: SlotForm, shape: BucketShape) -> u32 {
         (self.shared_bytes(form, shape) / BYTES_PER_THREAD).next_power_of_two().clamp(128, BUILD_THREADS_MAX)
     }
 }

@@ -1,5 +1,6 @@
 //! Joins that put out rows by whether they match: semi, anti, NOT IN, mark, outer.
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr};
 use warpjoin::plan::{JoinKind, JoinPlan, PlanKind};
@@ -26,9 +27,15 @@ fn all_columns(kind: JoinKind, width: usize) -> Vec<usize> {
 }
 
 /// The join of two tables of key columns and a number.
-fn of_kind(kind: JoinKind, build: &arrow::array::RecordBatch, probe: &arrow::array::RecordBatch) -> JoinPlan {
+fn of_kind(kind: JoinKind, build: &RecordBatch, probe: &RecordBatch) -> JoinPlan {
     let width = build.num_columns();
     JoinPlan { kind, output: all_columns(kind, width), ..join(build, probe, width - 1) }
+}
+
+/// The case of a join of any kind.
+pub(crate) fn join_of_kind(name: &str, kind: JoinKind, build: RecordBatch, probe: RecordBatch) -> Edge {
+    let plan = join_node(of_kind(kind, &build, &probe));
+    equal(name, vec![build, probe], plan)
 }
 
 /// Keys of both sides: what each of them has, and how.

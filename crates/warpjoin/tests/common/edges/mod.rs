@@ -12,6 +12,7 @@ mod sorts;
 mod windows;
 
 pub(crate) use groups::sum_behind_duplicates;
+pub(crate) use join_kinds::join_of_kind;
 pub(crate) use sorts::{settings as sort_settings, sort_of};
 pub(crate) use windows::{aggregates as window_aggregates, frames_of, window, window_of};
 

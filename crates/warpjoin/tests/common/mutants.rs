@@ -1,0 +1,145 @@
+//! Mistakes of synchronization, made one at a time in the texts of the kernels: a barrier or a fence that is missing, a
+//! fence for too small a scope, an atomic that is a plain load and store.
+//!
+//! Must not know who looks for them.
+
+use std::collections::HashMap;
+
+use warpjoin_device::ChangedFile;
+use warpjoin_kernels::{
+    EXCHANGE, HASH_LISTS, HASH_TABLE, HEADERS, JOIN_BUILD, KernelFile, PARTITION, RUNTIME_FILTER, SORT, STRINGS, TOP_K,
+    VALIDITY, WINDOW, WINDOW_FRAMES, WORDS,
+};
+
+/// Files of entries; the headers come beside them.
+const SOURCES: [KernelFile; 13] = [
+    EXCHANGE,
+    HASH_LISTS,
+    HASH_TABLE,
+    JOIN_BUILD,
+    PARTITION,
+    RUNTIME_FILTER,
+    SORT,
+    STRINGS,
+    TOP_K,
+    VALIDITY,
+    WINDOW,
+    WINDOW_FRAMES,
+    WORDS,
+];
+
+/// What takes the place of atomics: right for one lane alone.
+const PLAIN: &str = "
+#define WJ_PLAIN(name, result) \\
+    template <class T, class V> static inline T plain##name(T* word, V value) { T seen = *word; *word = (T)(result); return seen; }
+WJ_PLAIN(Add, seen + value) WJ_PLAIN(Sub, seen - value) WJ_PLAIN(Exch, value) WJ_PLAIN(And, seen & value)
+WJ_PLAIN(Or, seen | value) WJ_PLAIN(Xor, seen ^ value)
+WJ_PLAIN(Min, (T)value < seen ? (T)value : seen) WJ_PLAIN(Max, seen < (T)value ? (T)value : seen)
+template <class T, class E, class V> static inline T plainCAS(T* word, E expected, V value) {
+    T seen = *word;
+    if (seen == (T)expected) *word = (T)value;
+    return seen;
+}
+template <class T> static inline T plain_load(const T* word) { return *word; }
+template <class T, class V> static inline void plain_store(T* word, V value) { *word = (T)value; }
+";
+
+/// A mistake in one file.
+pub(crate) struct Mutant {
+    /// `file: text of the line: mistake`; a number behind it where a file has several such.
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    pub(crate) change: ChangedFile,
+}
+
+/// What a call is replaced with.
+enum Mistake {
+    /// The whole statement goes.
+    Missing,
+    /// Another function is called.
+    Calls(String),
+}
+
+/// Mistakes of the call `name(`, in words.
+fn mistakes(name: &str) -> Vec<(String, Mistake)> {
+    let missing = || ("missing".to_string(), Mistake::Missing);
+    let calls = |what: &str, name: &str| (what.to_string(), Mistake::Calls(name.to_string()));
+    match name {
+        "__syncthreads" | "__syncwarp" | "__threadfence_block" => vec![missing()],
+        "__threadfence" => vec![missing(), calls("of the block only", "__threadfence_block")],
+        "__threadfence_system" => vec![missing(), calls("of the device only", "__threadfence")],
+        "load_relaxed" => vec![calls("plain", "plain_load")],
+        "store_relaxed" => vec![calls("plain", "plain_store")],
+        _ => match name.strip_prefix("atomic") {
+            Some(operation) if operation.chars().all(char::is_alphabetic) => {
+                vec![calls("plain", &format!("plain{operation}"))]
+            }
+            _ => vec![],
+        },
+    }
+}
+
+/// Whether a module is of a file, or includes it, itself or by others.
+pub(crate) fn uses(text: &str, file: &KernelFile) -> bool {
+    let includes = |name: &str| text.contains(&format!("#include \"{name}\""));
+    text == file.text
+        || HEADERS.iter().any(|header| includes(header.name) && (header == file || uses(header.text, file)))
+}
+
+/// All mutants of all files, in the order of their lines.
+pub(crate) fn all() -> Vec<Mutant> {
+    HEADERS
+        .iter()
+        .filter(|file| file.name != "wj/simt.cuh")
+        .chain(&SOURCES)
+        .flat_map(|file| mutants_of(*file))
+        .collect()
+}
+
+fn mutants_of(file: KernelFile) -> Vec<Mutant> {
+    let mut mutants = vec![];
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut start = 0;
+    for (index, line) in file.text.lines().enumerate() {
+        let code = line.split("//").next().unwrap_or("");
+        for (from, name) in calls(code) {
+            for (what, mistake) in mistakes(name) {
+                let Some(text) = changed(file.text, start + from, name, &mistake) else { continue };
+                let title = format!("{}: {}: {name} {what}", file.name, code.trim());
+                let count = seen.entry(title.clone()).or_default();
+                *count += 1;
+                let name = if *count == 1 { title } else { format!("{title} ({count})") };
+                mutants.push(Mutant { name, line: index + 1, change: ChangedFile { file, text } });
+            }
+        }
+        start += line.len() + 1;
+    }
+    mutants
+}
+
+/// Names that are followed by a parenthesis, and where they begin.
+fn calls(code: &str) -> Vec<(usize, &str)> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let ends = code.match_indices('(').map(|(at, _)| at);
+    let name_before = |end: usize| {
+        let from = code[..end].rfind(|c| !is_name(c)).map_or(0, |at| at + 1);
+        (from < end).then(|| (from, &code[from..end]))
+    };
+    ends.filter_map(name_before).collect()
+}
+
+/// The text with the mistake in the call at `from`; `None` where it is no statement that could be missing.
+fn changed(text: &str, from: usize, name: &str, mistake: &Mistake) -> Option<String> {
+    let (before, rest) = text.split_at(from);
+    Some(match mistake {
+        Mistake::Missing => {
+            let end = rest.find(");")? + 2;
+            format!("{before};{}", &rest[end..])
+        }
+        Mistake::Calls(other) => {
+            let before = before.replacen("#pragma once\n", &format!("#pragma once\n{PLAIN}"), 1);
+            let head = if before.contains(PLAIN) { "" } else { PLAIN };
+            format!("{head}{before}{other}{}", &rest[name.len()..])
+        }
+    })
+}

@@ -1,0 +1,199 @@
+//! Cases of every operator, run in schedules drawn from seeds: small tables, keys that collide, and settings that force
+//! each form of a join, a group-by, a sort and a filter.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
+use warpjoin::JoinForm;
+use warpjoin::exec::{Distribution, GroupByForm, Materialization, RuntimeFilters};
+use warpjoin::plan::{FilterForm, JoinKind};
+use warpjoin_device::{ModuleSource, SimOptions};
+
+use super::case::{Case, Outcome};
+use super::edges::{Edge, group_of, ints, join_of, join_of_kind, keyed, sort_of, window_of};
+use super::sessions::{Opener, Simulated, in_threads};
+use super::settings::Settings;
+
+/// A case, and what it changes of the settings that a seed gives.
+pub(crate) struct Scheduled {
+    pub(crate) name: String,
+    case: Case,
+    change: Box<dyn Fn(&mut Settings) + Sync>,
+}
+
+/// How many seeds a test explores: `WARPJOIN_SEEDS`, or so many.
+pub(crate) fn seeds(usual: u64) -> Vec<u64> {
+    let number = std::env::var("WARPJOIN_SEEDS").ok().and_then(|text| text.parse().ok());
+    (0..number.unwrap_or(usual)).collect()
+}
+
+/// One to three devices, and what else a seed decides.
+fn settings(seed: u64) -> Settings {
+    Settings {
+        devices: 1 + (seed % 3) as usize,
+        lanes: Some(1 << (seed % 4)),
+        distribution: if seed.is_multiple_of(2) { Distribution::Exchange } else { Distribution::Broadcast },
+        hash_bits: 4,
+        load_factor: Some(0.9),
+        ..Settings::default()
+    }
+}
+
+impl Scheduled {
+    /// Runs the case with a seed; what is wrong, in words.
+    pub(crate) fn run(&self, seed: u64, options: &SimOptions) -> Option<String> {
+        self.run_and_list(seed, options).0
+    }
+
+    /// The same, with the modules that were compiled.
+    pub(crate) fn run_and_list(&self, seed: u64, options: &SimOptions) -> (Option<String>, Vec<ModuleSource>) {
+        let mut settings = settings(seed);
+        (self.change)(&mut settings);
+        let session =
+            Simulated(SimOptions { seed: Some(seed), ..options.clone() }).open(settings.devices).expect("devices");
+        let wrong = match self.case.check_against(&self.case.verdict(), &session, &settings) {
+            Ok(Outcome::Equal) => None,
+            other => Some(format!("{}, seed {seed}: {other:?}", self.name)),
+        };
+        (wrong, session.devices()[0].compiled_sources())
+    }
+
+    /// Runs the case with every seed.
+    pub(crate) fn explore(&self, seeds: &[u64], options: &SimOptions) {
+        explore(std::slice::from_ref(self), seeds, options);
+    }
+}
+
+/// Runs all cases with every seed; fails with the first failure and how many there are.
+pub(crate) fn explore(cases: &[Scheduled], seeds: &[u64], options: &SimOptions) {
+    let runs: Vec<(&Scheduled, u64)> =
+        seeds.iter().flat_map(|&seed| cases.iter().map(move |case| (case, seed))).collect();
+    let failures = in_threads(&runs, |&(case, seed)| case.run(seed, options));
+    let failures: Vec<String> = failures.into_iter().flatten().collect();
+    assert!(failures.is_empty(), "{} of {} schedules fail\n{}", failures.len(), runs.len(), failures[0]);
+}
+
+/// An Int64 key column and the row number, `rows` times.
+fn table(rows: i128, key: impl Fn(i128) -> i128) -> RecordBatch {
+    keyed(&[ints((0..rows).map(|row| Some(key(row))))], &DataType::Int64)
+}
+
+fn with(edge: Edge, change: impl Fn(&mut Settings) + Sync + 'static) -> Scheduled {
+    Scheduled { name: edge.name, case: edge.case, change: Box::new(change) }
+}
+
+fn plain(edge: Edge) -> Scheduled {
+    with(edge, |_| {})
+}
+
+/// The case of that name.
+pub(crate) fn named(name: &str) -> Scheduled {
+    all().into_iter().find(|case| case.name == name).expect("a case of that name")
+}
+
+/// All cases.
+pub(crate) fn all() -> Vec<Scheduled> {
+    [tables(), joins(), filters(), groups(), orders()].into_iter().flatten().collect()
+}
+
+/// Joins by one table.
+fn tables() -> Vec<Scheduled> {
+    let long = |r: i128| (r % 11 - 5) * (i128::from(i64::MAX) / 5);
+    vec![
+        plain(join_of("unique keys", table(50, |r| r * 3), table(70, |r| r * 2), 1)),
+        plain(join_of("duplicate keys", table(60, |r| r % 9), table(40, |r| r % 12), 1)),
+        plain(join_of("long keys", table(40, long), table(40, long), 1)),
+        with(join_of("direct table", table(60, |r| r * 5 % 61), table(70, |r| r), 1), |settings| {
+            settings.join_form = Some(JoinForm::Direct);
+        }),
+        with(join_of("direct table of lists", table(60, |r| r % 20), table(40, |r| r), 1), |settings| {
+            settings.join_form = Some(JoinForm::Direct);
+        }),
+        with(join_of("hash table", table(60, |r| r * 1_000_003), table(70, |r| r * 1_000_003), 1), |settings| {
+            settings.join_form = Some(JoinForm::HashTable);
+            settings.first_capacity = Some(1);
+        }),
+        with(join_of("late columns", table(60, |r| r % 30), table(40, |r| r), 1), |settings| {
+            settings.materialization = Materialization::Late;
+        }),
+    ]
+}
+
+/// Partitioned joins, and joins of other kinds.
+fn joins() -> Vec<Scheduled> {
+    let partitioned = |settings: &mut Settings| {
+        settings.join_form = Some(JoinForm::Partitioned);
+        settings.devices = 1;
+    };
+    let small = move |settings: &mut Settings| {
+        partitioned(settings);
+        settings.partition_rows = Some(20);
+    };
+    let sides = || (table(90, |r| r % 45), table(70, |r| r * 2));
+    let kind = |name: &str, kind| {
+        let (build, probe) = sides();
+        join_of_kind(name, kind, build, probe)
+    };
+    vec![
+        with(join_of("partitioned", table(300, |r| r * 7), table(400, |r| r * 3), 1), partitioned),
+        with(join_of("partitioned, duplicate keys", table(300, |r| r % 60), table(100, |r| r), 1), small),
+        with(join_of("partitioned, one key", table(150, |_| 7), table(60, |r| r % 9), 1), small),
+        with(kind("partitioned semi join", JoinKind::ProbeSemi), small),
+        with(kind("partitioned outer join", JoinKind::ProbeOuter), small),
+        plain(kind("semi join", JoinKind::ProbeSemi)),
+        plain(kind("anti join", JoinKind::ProbeAnti)),
+        plain(kind("not in", JoinKind::NotIn)),
+        plain(kind("mark join", JoinKind::ProbeMark)),
+        plain(kind("outer join", JoinKind::ProbeOuter)),
+        plain(kind("full join", JoinKind::Full)),
+        with(kind("reduced outer join", JoinKind::ProbeOuter), |settings| settings.reduced_rows_min = Some(0)),
+    ]
+}
+
+/// Joins behind runtime filters.
+fn filters() -> Vec<Scheduled> {
+    let by = |name: &str, form| {
+        let edge = join_of(name, table(40, |r| r * 5), table(200, |r| r), 1);
+        with(edge, move |settings| settings.runtime_filters = RuntimeFilters::AlwaysBy(form))
+    };
+    vec![
+        by("filter by table", FilterForm::Table),
+        by("bitmap", FilterForm::Bitmap),
+        by("bloom filter", FilterForm::Bloom),
+    ]
+}
+
+fn groups() -> Vec<Scheduled> {
+    let words = |row: i128| (row % 13 - 6) * (i128::from(i64::MAX) / 6);
+    let two = [ints((0..100).map(|row| Some(words(row)))), ints((0..100).map(|row| Some(words(row / 2))))];
+    vec![
+        plain(group_of("groups in shared memory", table(300, |r| r % 3), 1, 1)),
+        plain(group_of("groups by row number", table(100, |r| r * 7 % 300), 1, 1)),
+        plain(group_of("groups by short key", table(100, |r| r % 13 * 1_000_000_007), 1, 1)),
+        plain(group_of("groups by long key", table(100, words), 1, 1)),
+        plain(group_of("groups by two words", keyed(&two, &DataType::Int64), 2, 2)),
+        plain(group_of("one group of all rows", table(300, |r| r), 0, 1)),
+        with(group_of("groups that grow", table(2000, |r| r * r % 700 * 1_000_000_007), 1, 1), |settings| {
+            settings.first_capacity = Some(0);
+            settings.block_table_slots = Some(0);
+        }),
+        with(group_of("groups by partition", table(500, |r| r * r % 90 * 1_000_000_007), 1, 1), |settings| {
+            settings.group_by_form = Some(GroupByForm::Partitioned);
+        }),
+        with(group_of("groups by block table", table(500, |r| r * r % 90 * 1_000_000_007), 1, 1), |settings| {
+            settings.group_by_form = Some(GroupByForm::BlockTable);
+        }),
+    ]
+}
+
+/// Sorts, first rows and windows.
+fn orders() -> Vec<Scheduled> {
+    let all_rows = |settings: &mut Settings| settings.sort_few_rows = Some(0);
+    let sorted = ints((0..2500).map(|row| Some(row * 7919 % 2503 * 1_000_003)));
+    let tied = ints((0..2500).map(|row| Some(row * row % 40 * 1_000_000_007)));
+    vec![
+        with(sort_of("sort by digits", sorted, 0, None), all_rows),
+        with(sort_of("first rows", tied, 3, Some(300)), all_rows),
+        plain(sort_of("sort of few rows", ints((0..300).map(|row| Some(row * 7 % 100))), 2, Some(200))),
+        plain(window_of("windows", 1300, 400)),
+    ]
+}
