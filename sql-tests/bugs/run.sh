@@ -16,12 +16,12 @@ log="$(mktemp -d)"
 export RUST_BACKTRACE=0 WARPJOIN_RANDOM_STOP=1 CARGO_TARGET_DIR="${BUGS_TARGET_DIR:-$scratch-target}"
 
 build() { # NAME: builds the test of the scratch copy as a binary of that name, and prints its path.
-    (cd "$scratch" && cargo test --workspace --no-run --test random 2>"$log/build") || return 1
-    cp "$(sed -nE 's/.*Executable tests\/random\.rs \((.*)\)/\1/p' "$log/build")" "$log/$1" && echo "$log/$1"
+    (cd "$scratch" && cargo test --workspace --no-run --test sql 2>"$log/build") || return 1
+    cp "$(sed -nE 's/.*Executable tests\/sql\/main\.rs \((.*)\)/\1/p' "$log/build")" "$log/$1" && echo "$log/$1"
 }
 
 fails_at() { # BINARY SEED QUERIES: prints the seeds that fail.
-    WARPJOIN_RANDOM_SEED="$2" WARPJOIN_RANDOM_QUERIES="$3" "$1" --exact random_queries 2>&1 | tee "$log/run" |
+    WARPJOIN_RANDOM_SEED="$2" WARPJOIN_RANDOM_QUERIES="$3" "$1" --exact random::random_queries 2>&1 | tee "$log/run" |
         sed -nE 's/^seed ([0-9]+) .*/\1/p' | sort -nu
 }
 

@@ -29,15 +29,6 @@ const NO_OPERATORS: [&str; 15] = [
     "LazyMemoryExec",
     "WorkTableExec",
 ];
-/// Fallbacks that are no defect: the CPU says what is wrong with the data, or does what devices can't.
-const LEGAL_FALLBACKS: [&str; 5] = [
-    "not supported on the device",
-    "arithmetic overflow on the device",
-    "division by zero on the device",
-    "cast failed on the device",
-    "out of device memory",
-];
-
 /// What of a plan ran where.
 #[derive(Debug, Default)]
 pub struct Coverage {
@@ -77,9 +68,8 @@ impl Coverage {
             Some(device) => match device.last_fallback() {
                 None => self.collect(device.plan()),
                 Some(why) => {
-                    // Before typed causes: the text of `warpjoin::Error`.
-                    if !LEGAL_FALLBACKS.iter().any(|legal| why.contains(legal)) {
-                        self.defects.push(why.clone());
+                    if why.is_fault() {
+                        self.defects.push(why.to_string());
                     }
                     self.on_cpu.push(format!("a device part fell back: {why}"));
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use warpjoin_datafusion::{
-    DeviceChoice, FilterForm, JoinOrder, Materialization, RuntimeFilters, WarpjoinOptions, WarpjoinRuntime,
+    DeviceChoice, FilterForm, JoinOrder, Materialization, OnFault, RuntimeFilters, WarpjoinOptions, WarpjoinRuntime,
     WarpjoinSessionStateBuilder,
 };
 
@@ -86,6 +86,9 @@ impl Engine {
             device,
             devices,
             minimum_rows: 0,
+            strict_rows: 0,
+            // A fault is a failure of the test, not a slower answer.
+            on_fault: OnFault::Error,
             simulate_seed: self.schedule_seed,
             ..WarpjoinOptions::default()
         };

@@ -3,12 +3,14 @@
 //! Owns the harness; the cases are in `slt/` and in [`random`]. Must not know how warpjoin works: it sees SQL, answers,
 //! and which operators of a plan are on devices ([`Coverage`]).
 //!
-//! The tests `datafusion_files` and `random` need neither cargo nor a network: built by `cargo test --no-run` they are
-//! binaries that run on a host with GPUs, with DataFusion's files beside them.
+//! The test binary `sql` needs neither cargo nor a network: built by `cargo test --no-run` it runs on a host with GPUs,
+//! with the files beside it.
 //!
 //! ```text
-//! WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1 WARPJOIN_SLT_DIR=test_files WARPJOIN_FILES_ALL=1 ./datafusion_files
-//! WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1,2 WARPJOIN_RANDOM_QUERIES=20000 ./random random_queries
+//! export WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1,2
+//! WARPJOIN_SLT_DIR=test_files WARPJOIN_FILES_ALL=1 ./sql files::
+//! WARPJOIN_OWN_SLT_DIR=slt ./sql slt::cuda
+//! WARPJOIN_RANDOM_QUERIES=20000 ./sql random::random_queries
 //! ```
 //!
 //! `bugs/run.sh` plants known bugs and says which of them random queries catch.
@@ -26,6 +28,7 @@ pub use engine::{Engine, EngineKind, Settings};
 pub use files::{Expectations, FileResult, FileRule, Slice, datafusion_files, list_files, run_datafusion_file};
 pub use outcome::{ErrorKind, Failure, Outcome};
 pub use runner::{SltError, complete_file, run_file};
+pub use text::lines;
 
 use std::io::Write;
 

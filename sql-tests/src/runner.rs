@@ -1,9 +1,9 @@
 //! Runs .slt files on an engine, and checks where their queries ran.
 //!
-//! A comment of the form `# device: all`, `# device: cpu` or `# device: any` says where the joins and
-//! aggregates of the queries after it must be: all on devices, some on the CPU (something in them is
-//! known not to be supported: the test fails once it is), or wherever they like. At the start of a
-//! file it is `all`. Stock DataFusion has no devices and ignores it.
+//! A comment of the form `# device: all`, `# device: cpu` or `# device: any` says where the work of the queries after it must
+//! be: all on devices (they run with `warpjoin.strict`, and no row for the CPU), some on the CPU (something in them is known
+//! not to be supported: the test fails once it is), or wherever it likes. At the start of a file it is `all`. Stock DataFusion
+//! has no devices and ignores it.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,7 +91,8 @@ pub async fn run_file(engine: &Engine, path: &Path) -> Result<Vec<String>, SltEr
     let records: Vec<Record<DefaultColumnType>> =
         parse_file(path).map_err(|error| SltError::File(error.to_string()))?;
     let last = LastPlacement::default();
-    let mut runner = runner(engine, &last);
+    let context = engine.session();
+    let mut runner = runner(engine.kind(), &context, &last);
     let mut expectation = Expectation::AllOnDevices;
     let mut failures = vec![];
     for record in records {
@@ -106,6 +107,10 @@ pub async fn run_file(engine: &Engine, path: &Path) -> Result<Vec<String>, SltEr
             Record::Query { loc, sql, .. } => Some(format!("{loc}\n{sql}")),
             _ => None,
         };
+        if engine.kind() != EngineKind::Stock {
+            let is_strict = query.is_some() && expectation == Expectation::AllOnDevices;
+            context.sql(&format!("SET warpjoin.strict = {is_strict}")).await?.collect().await?;
+        }
         if let Err(error) = runner.run_async(record).await {
             failures.push(format!("[{}] {}", engine.kind(), error.display(false)));
         } else if let Some(query) = query
@@ -124,17 +129,20 @@ pub async fn run_file(engine: &Engine, path: &Path) -> Result<Vec<String>, SltEr
 /// # Errors
 /// When the file can't be parsed or written.
 pub async fn complete_file(engine: &Engine, path: &Path) -> Result<(), SltError> {
-    let mut runner = runner(engine, &LastPlacement::default());
+    let mut runner = runner(engine.kind(), &engine.session(), &LastPlacement::default());
     runner
         .update_test_file(path, " ", default_validator, default_normalizer, strict_column_validator)
         .await
         .map_err(|error| SltError::File(error.to_string()))
 }
 
-fn runner(engine: &Engine, last: &LastPlacement) -> Runner<Connection, impl MakeConnection<Conn = Connection> + use<>> {
-    let context = engine.session();
-    let name = if engine.kind() == EngineKind::Stock { "stock" } else { "device" };
-    let last = Arc::clone(last);
+fn runner(
+    kind: EngineKind,
+    context: &SessionContext,
+    last: &LastPlacement,
+) -> Runner<Connection, impl MakeConnection<Conn = Connection> + use<>> {
+    let name = if kind == EngineKind::Stock { "stock" } else { "device" };
+    let (context, last) = (context.clone(), Arc::clone(last));
     let mut runner = Runner::new(move || {
         let connection = Connection { context: context.clone(), name, last: Arc::clone(&last) };
         async move { Ok(connection) }
@@ -156,10 +164,9 @@ fn directive(comment: &str) -> Result<Option<Expectation>, SltError> {
 
 /// How a placement breaks what was expected.
 fn misplaced(expectation: Expectation, placement: &Placement) -> Option<String> {
-    let any = placement.joins() + placement.aggregates() + placement.cpu.iter().filter(|node| node.is_operator).count();
     match expectation {
-        Expectation::AllOnDevices if !placement.is_on_devices() => Some(describe(placement)),
-        Expectation::SomeOnCpu if any > 0 && placement.is_on_devices() => {
+        Expectation::AllOnDevices if !placement.is_wholly_on_devices() => Some(describe(placement)),
+        Expectation::SomeOnCpu if !placement.device.is_empty() && placement.is_wholly_on_devices() => {
             Some("all of it is on devices now: say `# device: all`".to_string())
         }
         _ => None,
@@ -167,16 +174,11 @@ fn misplaced(expectation: Expectation, placement: &Placement) -> Option<String> 
 }
 
 /// What is on the CPU, and why.
-pub(crate) fn describe(placement: &Placement) -> String {
+fn describe(placement: &Placement) -> String {
     let mut words = vec![];
     for part in &placement.device {
         words.extend(part.fallback.iter().map(|why| format!("fell back to the CPU: {why}")));
     }
-    for node in placement.cpu.iter().filter(|node| node.is_operator) {
-        match &node.reason {
-            Some(reason) => words.push(format!("{} is on the CPU: {reason}", node.name)),
-            None => words.push(format!("{} is on the CPU", node.name)),
-        }
-    }
+    words.extend(placement.host_work.iter().map(|work| format!("on the CPU: {work}")));
     words.join("; ")
 }

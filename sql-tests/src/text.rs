@@ -33,6 +33,14 @@ pub(crate) fn rows(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>, ArrowErr
     Ok(rows)
 }
 
+/// One line a row, its values between `|`.
+///
+/// # Errors
+/// When Arrow can't format a type.
+pub fn lines(batches: &[RecordBatch]) -> Result<Vec<String>, ArrowError> {
+    Ok(rows(batches)?.iter().map(|row| row.join("|")).collect())
+}
+
 fn texts(column: &ArrayRef) -> Result<Vec<String>, ArrowError> {
     let nulls = column.logical_nulls();
     let text = |row: usize, value: &dyn Fn() -> String| match &nulls {

@@ -134,6 +134,10 @@ fn tpch_answers_are_equal_on_simulated_devices() {
         "--strict",
         "--variants",
         "1",
+        "--clients",
+        "1,5",
+        "--client-seconds",
+        "1",
         "--json",
         json.to_str().unwrap(),
         "--save-answers",
@@ -142,6 +146,7 @@ fn tpch_answers_are_equal_on_simulated_devices() {
     let output = warpjoin(&arguments);
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
     assert!(stdout(&output).contains("22 of 22 equal"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("queries/s"), "{}", stdout(&output));
     assert_eq!(std::fs::read_to_string(answers.join("q01.csv")).unwrap().lines().count(), 5);
     let plot = folder.join("plot.svg");
     let table = warpjoin(&["tpch-report", json.to_str().unwrap(), "--plot", plot.to_str().unwrap()]);
@@ -152,7 +157,9 @@ fn tpch_answers_are_equal_on_simulated_devices() {
     assert!(plot.matches("<rect").count() >= 46, "{plot}");
     refused(&["tpch-report", "Cargo.toml"], &["is no report of this version", "--json"]);
     let report = std::fs::read_to_string(json).unwrap();
-    for word in ["\"kernel_ms\"", "\"sim:1\"", "\"compiled_modules\"", "\"outcome\": \"equal\""] {
+    for word in
+        ["\"kernel_ms\"", "\"clients\": 5", "\"p99_ms\"", "\"sim:1\"", "\"compiled_modules\"", "\"outcome\": \"equal\""]
+    {
         assert!(report.contains(word), "the report has no {word}");
     }
 }

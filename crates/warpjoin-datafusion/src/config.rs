@@ -27,7 +27,8 @@ pub struct WarpjoinOptions {
     pub device: DeviceChoice,
     /// Number of devices; 0: all GPUs of the host, or two simulated devices.
     pub devices: usize,
-    /// Budget per device in bytes; 0: what the device starts with.
+    /// The most that may be in use on a device for this session's queries and loads to allocate more; 0, and all that is
+    /// more: what the device starts with.
     pub memory_budget_bytes: u64,
     /// Lanes that probe a hash table together, a power of two from 1 to 32; 0: chosen per table.
     pub group_size_lanes: u32,
@@ -130,6 +131,13 @@ impl Default for WarpjoinOptions {
             count_rows: false,
             quick_kernels: None,
         }
+    }
+}
+
+impl WarpjoinOptions {
+    /// The budget as a limit.
+    pub(crate) fn memory_budget(&self) -> u64 {
+        if self.memory_budget_bytes == 0 { u64::MAX } else { self.memory_budget_bytes }
     }
 }
 

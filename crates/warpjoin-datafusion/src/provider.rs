@@ -1,7 +1,6 @@
 //! Tables whose columns stay on the devices, as DataFusion tables.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -23,7 +22,7 @@ use crate::error::to_datafusion;
 use crate::runtime::{Devices, WarpjoinRuntime};
 use crate::scan::DeviceScanExec;
 use crate::statistics::table_statistics;
-use crate::thread::{on_thread, pump, receive_table, upload_channel};
+use crate::thread::{CancelOnDrop, on_thread, pump, receive_table, upload_channel};
 
 /// A table that stays on the devices across queries. It claims no filters, so that they stay
 /// visible to the optimizer rule, and it knows
@@ -44,11 +43,22 @@ impl DeviceTableProvider {
     /// # Errors
     /// Those of the stream; when a type is not supported on devices or their memory does not suffice.
     pub async fn load(session: &Arc<Session>, stream: SendableRecordBatchStream) -> Result<Self> {
+        Self::load_within(session, stream, u64::MAX).await
+    }
+
+    /// The same, where no more than a budget may be in use on each device.
+    async fn load_within(
+        session: &Arc<Session>,
+        stream: SendableRecordBatchStream,
+        memory_budget_bytes: u64,
+    ) -> Result<Self> {
         let schema = stream.schema();
         let session = Arc::clone(session);
         let (sender, receiver) = upload_channel();
-        let table =
-            on_thread("warpjoin-load", move || receive_table(&session, &schema, receiver, &AtomicBool::new(false)))?;
+        let cancel = CancelOnDrop::default();
+        let flag = cancel.flag();
+        let receive = move || receive_table(&session, &schema, receiver, &flag, memory_budget_bytes);
+        let table = on_thread("warpjoin-load", receive)?;
         let (pumped, table) = futures::join!(pump(stream, sender), table);
         pumped?;
         Ok(Self::new(Arc::new(table?.map_err(to_datafusion)?)))
@@ -74,10 +84,15 @@ pub async fn load_table(context: &SessionContext, name: impl Into<TableReference
     let frame = context.table(name.clone()).await?;
     let task = Arc::new(frame.task_ctx());
     let stream = in_order(frame.create_physical_plan().await?, task)?;
-    let provider = Arc::new(DeviceTableProvider::load(&session, stream).await?);
+    let provider = Arc::new(DeviceTableProvider::load_within(&session, stream, budget_of(context)).await?);
     context.deregister_table(name.clone())?;
     context.register_table(name, Arc::clone(&provider) as Arc<dyn TableProvider>)?;
     Ok(provider)
+}
+
+fn budget_of(context: &SessionContext) -> u64 {
+    let config = context.copied_config();
+    config.options().extensions.get::<WarpjoinOptions>().map_or(u64::MAX, WarpjoinOptions::memory_budget)
 }
 
 /// Partitions that are read ahead of their turn have so many batches ready.

@@ -12,6 +12,7 @@ use warpjoin::Session;
 
 use crate::config::WarpjoinOptions;
 use crate::exec::WarpjoinExec;
+use crate::host_work::host_work;
 use crate::matcher::{Closed, Declined, Matcher, is_window};
 use crate::provider::no_device_message;
 use crate::runtime::{Devices, WarpjoinRuntime};
@@ -42,7 +43,7 @@ impl WarpjoinRule {
 impl PhysicalOptimizerRule for WarpjoinRule {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let options = config.extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default();
-        if !options.enabled || !concerns_devices(&plan)? {
+        if !options.enabled || !concerns_devices(&plan, &options)? {
             return Ok(plan);
         }
         let session = match self.runtime.devices(&options) {
@@ -85,11 +86,12 @@ fn refused(plan: Arc<dyn ExecutionPlan>, why: String) -> Arc<dyn ExecutionPlan> 
     Arc::new(RefusedExec::new(plan, Refusal::Devices(why)))
 }
 
-/// Whether there is anything to put on devices, so that a plan without it opens none.
-pub(crate) fn concerns_devices(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
-    plan.exists(|node| {
+/// Whether there is anything to put on devices, so that a plan without it opens none: with strict, all work.
+pub(crate) fn concerns_devices(plan: &Arc<dyn ExecutionPlan>, options: &WarpjoinOptions) -> Result<bool> {
+    let is_device_work = plan.exists(|node| {
         Ok(is_operator(node) || is_window(node) || node.is::<DeviceScanExec>() || node.is::<WarpjoinExec>())
-    })
+    })?;
+    Ok(is_device_work || options.strict && !host_work(plan).is_empty())
 }
 
 /// Whether the node is a join or an aggregate.

@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,8 +30,6 @@ pub struct WarpjoinRuntime {
     /// Session given by the caller. It answers whenever the options do not contradict it.
     given: Option<Given>,
     opened: Mutex<HashMap<SessionKey, Opened>>,
-    /// Whether an option has changed a budget, so that the default has to be restored.
-    budget_changed: AtomicBool,
     admission: Admission,
 }
 
@@ -88,8 +85,7 @@ impl WarpjoinRuntime {
     }
 
     fn with(given: Option<Given>, queries_max: usize) -> Arc<Self> {
-        let (opened, budget_changed) = (Mutex::default(), AtomicBool::new(false));
-        Arc::new(Self { given, opened, budget_changed, admission: Admission::new(queries_max) })
+        Arc::new(Self { given, opened: Mutex::default(), admission: Admission::new(queries_max) })
     }
 
     /// Where queries wait for their turn.
@@ -97,20 +93,16 @@ impl WarpjoinRuntime {
         &self.admission
     }
 
-    /// The devices that `options` ask for, with their memory budget set.
+    /// The devices that `options` ask for.
     pub fn devices(&self, options: &WarpjoinOptions) -> Devices {
-        let devices = match self.given_for(options) {
+        match self.given_for(options) {
             Some(given) => match given.lost.get() {
                 None => Devices::Open(Arc::clone(&given.session)),
                 Some(why) if options.device == DeviceChoice::Auto => Devices::None(why.clone()),
                 Some(why) => Devices::Refused(why.clone()),
             },
             None => self.opened_for(options),
-        };
-        if let Devices::Open(session) = &devices {
-            self.set_budget(session, options.memory_budget_bytes);
         }
-        devices
     }
 
     /// Gives up devices that were lost: later queries open them anew, or run without them.
@@ -135,19 +127,6 @@ impl WarpjoinRuntime {
             _ => None,
         });
         of_session.unwrap_or_default()
-    }
-
-    /// Sets the budget of every device; with 0, what an option changed is undone, and what the
-    /// devices' owner chose stays.
-    fn set_budget(&self, session: &Session, budget_bytes: u64) {
-        if budget_bytes == 0 && !self.budget_changed.swap(false, Ordering::Relaxed) {
-            return;
-        }
-        self.budget_changed.store(budget_bytes != 0, Ordering::Relaxed);
-        for device in session.devices() {
-            let limit_bytes = if budget_bytes == 0 { device.info().budget_bytes } else { budget_bytes };
-            device.memory().set_limit_bytes(limit_bytes);
-        }
     }
 
     fn given_for(&self, options: &WarpjoinOptions) -> Option<&Given> {

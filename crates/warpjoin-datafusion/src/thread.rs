@@ -70,6 +70,23 @@ pub(crate) async fn pump(mut stream: SendableRecordBatchStream, upload: mpsc::Se
     Ok(())
 }
 
+/// Tells work on another thread, once this is dropped, that nobody waits any more.
+#[derive(Debug, Default)]
+pub(crate) struct CancelOnDrop(Arc<AtomicBool>);
+
+impl CancelOnDrop {
+    /// What is set then.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Puts what arrives on the session's devices. Blocks: call it on a thread of its own.
 ///
 /// # Errors
@@ -78,12 +95,13 @@ pub(crate) fn receive_table(
     session: &Arc<Session>,
     schema: &SchemaRef,
     mut batches: mpsc::Receiver<Upload>,
-    cancel: &AtomicBool,
+    cancel: &Arc<AtomicBool>,
+    memory_budget_bytes: u64,
 ) -> warpjoin::Result<Table> {
-    let mut builder = TableBuilder::new(session, Arc::clone(schema));
+    let builder = TableBuilder::new(session, Arc::clone(schema));
+    let mut builder = builder.with_cancel(Arc::clone(cancel)).with_memory_budget(memory_budget_bytes);
     loop {
         match batches.blocking_recv() {
-            Some(Upload::Batch(_)) if cancel.load(Ordering::Relaxed) => return Err(warpjoin::Error::Cancelled),
             Some(Upload::Batch(batch)) => builder.push(&with_schema(batch, schema)?)?,
             Some(Upload::End) => return builder.finish(),
             None => return Err(warpjoin::Error::Cancelled),

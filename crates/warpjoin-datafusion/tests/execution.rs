@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::queries::{Q1, Q3, Q5, Q12, Q17, QUERIES};
-use common::{assert_same, physical, register_tpch, rows, run, shown, stock, warp};
+use common::{assert_same, physical, register_tpch, rows, run, shown, stock, warp, warp_on};
 use datafusion::arrow::array::{Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
@@ -246,6 +246,33 @@ async fn too_little_memory_falls_back_to_the_cpu() {
     assert!(error.contains("warpjoin.memory_budget") && error.contains("warpjoin.strict"), "{error}");
     context.sql("set warpjoin.memory_budget = 0").await.unwrap();
     assert_on_devices(&assert_same(&expected, &context, Q3).await, Q3);
+}
+
+/// Sessions that share devices have budgets of their own, queries that were planned before among them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_is_its_sessions_own() {
+    let expected = expected();
+    let session = Session::new(open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).unwrap()).unwrap();
+    let runtime = WarpjoinRuntime::new(Arc::clone(&session));
+    let [tight, free] = [1000, 0].map(|bytes| {
+        let context = warp_on(Arc::clone(&runtime), |options| options.memory_budget_bytes = bytes);
+        register_tpch(&context, SCALE);
+        context
+    });
+    let limits: Vec<u64> = session.devices().iter().map(|device| device.memory().limit_bytes()).collect();
+    let plan_of = async |context: &SessionContext| physical(context, Q3).await;
+    let (first, second) = (plan_of(&free).await, plan_of(&tight).await);
+    let fallback = async |plan: Arc<dyn ExecutionPlan>, context: &SessionContext| {
+        collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
+        Placement::of(&plan).device[0].fallback.as_ref().map(|fallback| fallback.cause)
+    };
+    assert_eq!(fallback(second, &tight).await, Some(warpjoin_datafusion::Cause::OutOfMemory));
+    assert_eq!(fallback(first, &free).await, None);
+    assert_on_devices(&assert_same(&expected, &free, Q3).await, Q3);
+    let error = load_table(&tight, "orders").await.unwrap_err().to_string();
+    assert!(error.contains("warpjoin.memory_budget"), "{error}");
+    load_table(&free, "orders").await.unwrap();
+    assert_eq!(limits, session.devices().iter().map(|device| device.memory().limit_bytes()).collect::<Vec<_>>());
 }
 
 /// Orders that leave nothing open, on the devices and where the CPU takes over.

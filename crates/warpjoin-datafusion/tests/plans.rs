@@ -413,6 +413,7 @@ async fn strict_sees_all_work_of_the_cpu() {
     let (expected, context) = (stock(), warp(1, |_| {}));
     for context in [&expected, &context] {
         context.sql(create).await.unwrap().collect().await.unwrap();
+        context.sql("create table h as select * from t").await.unwrap().collect().await.unwrap();
     }
     load_table(&context, "t").await.unwrap();
     context.sql("set warpjoin.strict = true").await.unwrap();
@@ -437,9 +438,18 @@ async fn strict_sees_all_work_of_the_cpu() {
         "select g, sum(f) from t group by g order by g limit 5 offset 1",
         "select id from t union all select g from t",
         "select id, lag(id) over (order by id) from t",
+        // Not on the devices before, and without a join or group-by that would take them there.
+        "select id from h where g = 3",
+        "select id + 1, s from h",
+        "select id, s from h order by s desc, id limit 7",
+        "select id from h union all select g from h where id < 5",
     ] {
         let (plan, placed) = run(&context, sql).await;
         assert!(placed.is_wholly_on_devices(), "{sql}: {placed:?}");
+        if sql.contains("from h") {
+            let wanted = expected.sql(sql).await.unwrap().collect().await.unwrap();
+            assert_eq!(rows(&plan, sql.contains("order by")), rows(&wanted, sql.contains("order by")), "{sql}");
+        }
         assert!(plan.iter().map(|batch| batch.num_rows()).sum::<usize>() > 0);
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! `WARPJOIN_SOAK_SECONDS` (default 30) says how long, `WARPJOIN_SOAK_SEED` from which seed, and `WARPJOIN_TEST_DEVICE=cuda`
 //! that the devices are GPUs, `WARPJOIN_TEST_DEVICES` of them (default 1). A line at the end tells what was done.
+//!
+//! And small queries, each another text: `WARPJOIN_SMALL_QUERIES` (default 400) of them.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod common;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::queries::QUERIES;
@@ -238,4 +241,113 @@ async fn everything_at_once_is_right_and_leaves_nothing() {
     for (sql, wanted) in &soak.queries {
         assert_eq!(&answer(&soak.context, sql).await.unwrap().0, wanted, "{sql} at the end");
     }
+}
+
+/// Rows of the table of small queries. Keys are 0 and on; values are the keys in another order.
+const SMALL_ROWS: u64 = 10_000;
+const SMALL_GROUPS: u64 = 7;
+const SMALL_CLIENTS: u64 = 32;
+
+fn value_of(key: u64) -> u64 {
+    key * 7919 % SMALL_ROWS
+}
+
+/// A query whose text hardly ever comes again, and its answer.
+fn small_query(random: &mut StdRng) -> (String, Vec<String>) {
+    let keys = || 0..SMALL_ROWS;
+    let (low, high) = (random.random_range(keys()), random.random_range(keys()));
+    let group = random.random_range(0..SMALL_GROUPS);
+    let null_or = |sum: Option<u64>| sum.map_or_else(|| "NULL".to_string(), |sum| sum.to_string());
+    match random.random_range(0..6) {
+        0 => {
+            let values: Vec<u64> = (low..high).map(value_of).collect();
+            let sum = (!values.is_empty()).then(|| values.iter().sum());
+            let sql = format!("select count(*), sum(v) from small where k >= {low} and k < {high}");
+            (sql, vec![format!("{}|{}", values.len(), null_or(sum))])
+        }
+        1 => {
+            let mut counts = BTreeMap::<u64, u64>::new();
+            (0..low)
+                .filter(|key| value_of(*key) >= high)
+                .for_each(|key| *counts.entry(key % SMALL_GROUPS).or_default() += 1);
+            let sql = format!("select g, count(*) from small where k < {low} and v >= {high} group by g order by g");
+            (sql, counts.iter().map(|(group, count)| format!("{group}|{count}")).collect())
+        }
+        2 => {
+            let wanted = (0..SMALL_ROWS).rev().filter(|key| value_of(*key) < low).take(10);
+            let sql = format!("select k, v from small where v < {low} order by k desc limit 10");
+            (sql, wanted.map(|key| format!("{key}|{}", value_of(key))).collect())
+        }
+        3 => {
+            // Every key is a value once.
+            let matches = (low..SMALL_ROWS).filter(|key| key % SMALL_GROUPS == group).count();
+            let sql =
+                format!("select count(*) from small a join small b on a.k = b.v where a.g = {group} and a.k >= {low}");
+            (sql, vec![matches.to_string()])
+        }
+        4 => {
+            let most = (0..=low).filter(|key| key % SMALL_GROUPS == group).map(value_of).max();
+            let sql = format!("select max(v) from small where s = 'group {group}' and k <= {low}");
+            (sql, vec![null_or(most)])
+        }
+        _ => {
+            // Names differ, too.
+            let name = format!("n_{low}_{high}");
+            let sql =
+                format!("select sum({name}) from (select v + {high} as {name} from small where k = {low}) as t_{high}");
+            (sql, vec![(value_of(low) + high).to_string()])
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn small_queries_leave_nothing() {
+    let count = variable("WARPJOIN_SMALL_QUERIES", 400);
+    let seed = variable("WARPJOIN_SOAK_SEED", 1);
+    let plan = FaultPlan::default();
+    let context = warp_on(WarpjoinRuntime::new(session(&plan)), |_| {});
+    let sql = format!(
+        "create table small as select cast(k as bigint) as k, cast(k * 7919 % {SMALL_ROWS} as bigint) as v, \
+         cast(k % {SMALL_GROUPS} as int) as g, concat('group ', k % {SMALL_GROUPS}) as s \
+         from generate_series(0, {}) as n(k)",
+        SMALL_ROWS - 1
+    );
+    context.sql(&sql).await.unwrap().collect().await.unwrap();
+    load_table(&context, "small").await.unwrap();
+    let (loaded_bytes, started) = (plan.live_bytes(), AtomicU64::new(0));
+    let shared = Arc::new((context, started, Mutex::new(None)));
+    let start = Instant::now();
+    let clients: Vec<_> = (0..SMALL_CLIENTS)
+        .map(|client| {
+            let shared = Arc::clone(&shared);
+            tokio::spawn(async move {
+                let (context, started, early_mib) = &*shared;
+                let mut random = StdRng::seed_from_u64(seed << 32 | client);
+                loop {
+                    let number = started.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        return;
+                    }
+                    if number == count / 10 {
+                        *early_mib.lock().unwrap() = Some(resident_mib());
+                    }
+                    let (sql, wanted) = small_query(&mut random);
+                    let (answer, placement) =
+                        answer(context, &sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+                    assert_eq!(answer, wanted, "{sql}");
+                    assert!(!placement.device.is_empty(), "{sql}");
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.expect("a client failed");
+    }
+    let (early_mib, late_mib) = (shared.2.lock().unwrap().unwrap(), resident_mib());
+    let seconds = start.elapsed().as_secs_f64();
+    eprintln!(
+        "soak: {count} small queries in {seconds:.1} s, {early_mib:.0} MiB after a tenth, {late_mib:.0} at the end, seed {seed}"
+    );
+    assert_eq!(plan.live_bytes(), loaded_bytes, "device memory that nobody gave back");
+    assert!(late_mib < early_mib * GROWTH_MAX + 64.0, "the process grew from {early_mib:.0} to {late_mib:.0} MiB");
 }

@@ -23,7 +23,7 @@ pub enum DeviceError {
     },
     /// The driver is there and the run-time compiler is not.
     #[error(
-        "libnvrtc not found: the driver does not bring it; install the CUDA toolkit 12.8 or later, or \
+        "libnvrtc not found: the driver does not bring it; install the CUDA toolkit 12.0 or later, or \
          the Python wheel nvidia-cuda-nvrtc, and put its lib folder on LD_LIBRARY_PATH"
     )]
     NoNvrtc,

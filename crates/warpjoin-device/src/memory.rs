@@ -35,6 +35,11 @@ impl MemoryPool {
         self.limit_bytes().saturating_sub(self.used_bytes())
     }
 
+    /// What a budget still allows that is no larger than this device's.
+    pub(crate) fn free_within(&self, budget_bytes: u64) -> u64 {
+        budget_bytes.saturating_sub(self.used_bytes())
+    }
+
     /// The most that was allocated at once since the last [`Self::reset_peak`].
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.load(Ordering::Relaxed)
@@ -45,9 +50,9 @@ impl MemoryPool {
         self.peak_bytes.store(self.used_bytes(), Ordering::Relaxed);
     }
 
-    /// Charges `bytes`, or nothing and false if the budget does not allow them.
-    pub(crate) fn try_charge(&self, bytes: u64) -> bool {
-        let limit_bytes = self.limit_bytes();
+    /// Charges `bytes`, or nothing and false if the budget or `budget_bytes` does not allow them.
+    pub(crate) fn try_charge(&self, bytes: u64, budget_bytes: u64) -> bool {
+        let limit_bytes = self.limit_bytes().min(budget_bytes);
         let charged = self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             used.checked_add(bytes).filter(|&total| total <= limit_bytes)
         });
@@ -61,8 +66,8 @@ impl MemoryPool {
     }
 
     /// As [`Self::try_charge`]; given back on drop, unless it is kept: on every path, a panic of a backend included.
-    pub(crate) fn charge(&self, bytes: u64) -> Option<Charge<'_>> {
-        self.try_charge(bytes).then(|| Charge { memory: self, bytes })
+    pub(crate) fn charge(&self, bytes: u64, budget_bytes: u64) -> Option<Charge<'_>> {
+        self.try_charge(bytes, budget_bytes).then(|| Charge { memory: self, bytes })
     }
 
     pub(crate) fn release(&self, bytes: u64) {

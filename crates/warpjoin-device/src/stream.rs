@@ -11,11 +11,24 @@ use crate::{Arg, Buffer, Device, DeviceError, Event, Kernel, Launch, Result};
 pub struct Stream {
     device: Device,
     backend: Arc<dyn StreamBackend>,
+    /// The most that may be in use on the device after an allocation here.
+    budget_bytes: u64,
 }
 
 impl Stream {
     pub(crate) fn new(device: Device, backend: Arc<dyn StreamBackend>) -> Self {
-        Self { device, backend }
+        Self { device, backend, budget_bytes: u64::MAX }
+    }
+
+    /// The same queue, whose allocations end where that much of the device is in use, whoever uses it.
+    #[must_use]
+    pub fn within(self, budget_bytes: u64) -> Self {
+        Self { budget_bytes, ..self }
+    }
+
+    /// The budget of allocations here: its own or its device's, whichever is less.
+    pub fn budget_bytes(&self) -> u64 {
+        self.budget_bytes.min(self.device.memory().limit_bytes())
     }
 
     /// The device that the work runs on.
@@ -47,11 +60,11 @@ impl Stream {
         let out_of_memory = || DeviceError::OutOfDeviceMemory {
             device: self.device.label(),
             asked_bytes: bytes,
-            free_bytes: memory.free_bytes(),
-            limit_bytes: memory.limit_bytes(),
+            free_bytes: memory.free_within(self.budget_bytes()),
+            limit_bytes: self.budget_bytes(),
             physical_free_bytes: self.device.backend().free_bytes(),
         };
-        let charge = memory.charge(bytes).ok_or_else(out_of_memory)?;
+        let charge = memory.charge(bytes, self.budget_bytes).ok_or_else(out_of_memory)?;
         // What streams keep counts, too: the device holds no more than the budget.
         let kept_bytes = self.device.backend().kept_bytes();
         if kept_bytes > memory.free_bytes() {

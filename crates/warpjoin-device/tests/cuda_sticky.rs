@@ -3,21 +3,23 @@
 
 mod cuda_common;
 
-use cuda_common::{gpu, kernel, launch};
-use warpjoin_device::{Arg, DeviceError};
+use std::io::Write;
+
+use cuda_common::{bytes_of, gpu, kernel, launch, words};
+use warpjoin_device::{Arg, CudaOptions, DeviceError, open_cuda};
 
 #[test]
-fn an_illegal_address_comes_out_as_an_error_from_then_on() {
-    let Some(device) = gpu("an_illegal_address_comes_out_as_an_error_from_then_on") else { return };
+fn a_trap_comes_out_as_an_error_from_then_on() {
+    let Some(device) = gpu("a_trap_comes_out_as_an_error_from_then_on") else { return };
     let stream = device.create_stream().expect("stream");
     let buffer = stream.alloc_filled(100 << 20, 1).expect("alloc");
-    let poke = kernel(&device, "poke");
+    let trap = kernel(&device, "trap");
     stream.synchronize().expect("all is well");
-    stream.launch(&poke, launch(1, 32), &[Arg::U64(8)]).expect("the launch itself is fine");
+    stream.launch(&trap, launch(1, 32), &[]).expect("the launch itself is fine");
     match stream.synchronize() {
         Err(DeviceError::DeviceLost { device, reason, .. }) => {
             assert_eq!(device, "cuda:0");
-            assert!(reason.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{reason}");
+            assert!(reason.contains("CUDA_ERROR_"), "{reason}");
         }
         other => panic!("{other:?}"),
     }
@@ -29,7 +31,7 @@ fn an_illegal_address_comes_out_as_an_error_from_then_on() {
         stream.read(&buffer, 0, &mut [0; 8]),
         stream.fill(&buffer, 0, 8, 0),
         stream.copy((&buffer, 0), (&buffer, 8), 8),
-        stream.launch(&poke, launch(1, 32), &[Arg::U64(8)]),
+        stream.launch(&trap, launch(1, 32), &[]),
         stream.synchronize(),
     ] {
         assert!(matches!(result, Err(DeviceError::DeviceLost { .. })), "{result:?}");
@@ -37,4 +39,29 @@ fn an_illegal_address_comes_out_as_an_error_from_then_on() {
     for result in [stream.record().map(|_| ()), stream.alloc(1 << 20).map(|_| ()), device.create_stream().map(|_| ())] {
         assert!(matches!(result, Ok(()) | Err(DeviceError::DeviceLost { .. })), "{result:?}");
     }
+
+    // A new context is tried, while all of the broken one is still held. It works, or the GPU is lost: nothing between.
+    let options = CudaOptions { devices: Some(1), kernel_cache: Some("off".into()), ..CudaOptions::default() };
+    let outcome = match open_cuda(&options) {
+        Ok(devices) => {
+            let device = &devices[0];
+            let stream = device.create_stream().expect("stream");
+            let input: Vec<u64> = (0..100_000).collect();
+            let rows = input.len() as u64;
+            let from = stream.alloc_filled(8 * rows, 0xff).expect("alloc");
+            let to = stream.alloc_filled(8 * rows, 0xff).expect("alloc");
+            stream.write(&from, 0, &bytes_of(&input)).expect("write");
+            let scale = kernel(device, "scale");
+            let args = [Arg::Buffer(&from), Arg::Buffer(&to), Arg::U64(rows), Arg::U64(3)];
+            stream.launch(&scale, launch(64, 256), &args).expect("launch");
+            let mut output = vec![0; 8 * input.len()];
+            stream.read(&to, 0, &mut output).expect("read");
+            let expected: Vec<u64> = input.iter().map(|value| value * 3 + 5).collect();
+            assert!(words(&output) == expected);
+            "works".to_string()
+        }
+        Err(error @ DeviceError::DeviceLost { .. }) => error.to_string(),
+        Err(error) => panic!("{error}"),
+    };
+    let _ = writeln!(std::io::stderr(), "a new context after a trap: {outcome}");
 }

@@ -94,8 +94,9 @@ impl Session {
     }
 
     /// Fresh streams for one query, one a device.
-    pub(crate) fn query_streams(&self) -> Result<Vec<Stream>> {
-        Ok(self.devices.iter().map(Device::create_stream).collect::<Result<_, _>>()?)
+    pub(crate) fn query_streams(&self, memory_budget_bytes: u64) -> Result<Vec<Stream>> {
+        let stream = |device: &Device| Ok(device.create_stream()?.within(memory_budget_bytes));
+        self.devices.iter().map(stream).collect()
     }
 }
 

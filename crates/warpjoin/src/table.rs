@@ -262,13 +262,14 @@ pub struct TableBuilder {
     schema: SchemaRef,
     encoder: TableEncoder,
     cancel: Option<Arc<AtomicBool>>,
+    memory_budget_bytes: u64,
 }
 
 impl TableBuilder {
     /// A builder of a table of this schema, on the devices of `session`.
     pub fn new(session: &Arc<Session>, schema: SchemaRef) -> Self {
         let encoder = TableEncoder::new(schema.clone(), StringEncoding::default());
-        Self { session: session.clone(), schema, encoder, cancel: None }
+        Self { session: session.clone(), schema, encoder, cancel: None, memory_budget_bytes: u64::MAX }
     }
 
     /// Chooses how string columns are stored. Call it before the first [`Self::push`]: it starts anew.
@@ -282,6 +283,13 @@ impl TableBuilder {
     #[must_use]
     pub fn with_cancel(mut self, cancel: Arc<AtomicBool>) -> Self {
         self.cancel = Some(cancel);
+        self
+    }
+
+    /// [`Self::finish`] fails where more than that would be in use on a device.
+    #[must_use]
+    pub fn with_memory_budget(mut self, bytes: u64) -> Self {
+        self.memory_budget_bytes = bytes;
         self
     }
 
@@ -299,7 +307,8 @@ impl TableBuilder {
     /// # Errors
     /// As [`Self::push`], and when a device has too little memory.
     pub fn finish(self) -> Result<Table> {
-        let streams = self.session.load_streams();
+        let streams = self.session.load_streams().iter().cloned();
+        let streams: Vec<Stream> = streams.map(|stream| stream.within(self.memory_budget_bytes)).collect();
         let cancel = self.cancel.as_deref();
         check_cancelled(cancel)?;
         let rows = self.encoder.rows();
@@ -309,7 +318,7 @@ impl TableBuilder {
             let column = column?;
             sample.push(&column);
             // From one thread, so that a simulation with a seed does the same each time.
-            for (shard, stream) in shards.iter_mut().zip(streams) {
+            for (shard, stream) in shards.iter_mut().zip(&streams) {
                 check_cancelled(cancel)?;
                 let uploaded = upload_column(stream, &column, shard, cancel)?;
                 shard.columns.push(uploaded);

@@ -19,6 +19,16 @@ fn edges_equal_the_oracle_on_gpus() {
     }
 }
 
+/// What the tools of compute-sanitizer are run on: they take many times as long.
+#[test]
+fn small_inputs_equal_the_oracle_on_gpus() {
+    if let Some(gpus) = gpus("small_inputs_equal_the_oracle_on_gpus") {
+        edges::check(&gpus, &edges::all(true), &edges::settings());
+        edges::check(&gpus, &edges::of_sorts(), &edges::sort_settings());
+        edges::check(&gpus, &edges::of_windows(), &edges::sort_settings());
+    }
+}
+
 #[test]
 fn random_plans_equal_the_oracle_on_gpus() {
     if let Some(gpus) = gpus("random_plans_equal_the_oracle_on_gpus") {

@@ -1,4 +1,4 @@
-//! Every kernel file, and all kernels that the operators' cases generate, through NVRTC.
+//! Every kernel file, and kernels that the operators' cases generate, through NVRTC: a third of those in a run.
 //!
 //! Without libnvrtc the test prints SKIP and passes; `WARPJOIN_REQUIRE_NVRTC=1` makes that a failure.
 
@@ -9,7 +9,7 @@ mod tables_common;
 use std::collections::HashSet;
 
 use common::case::Case;
-use common::sessions::{Opener, in_threads, is_set, say, simulated};
+use common::sessions::{Opener, in_threads, in_turn, is_set, say, simulated};
 use common::settings::Settings;
 use common::{edges, join_trees, random};
 use warpjoin::exec::RuntimeFilters;
@@ -66,6 +66,9 @@ fn corpus() -> HashSet<ModuleSource> {
     sources.into_iter().chain(tables).flatten().chain(strings).collect()
 }
 
+/// All pipelines are compiled in so many runs.
+const PIPELINE_RUNS: usize = 3;
+
 /// Of so many pipelines one is compiled for another architecture as well.
 const OTHERS_SHARE: usize = 8;
 
@@ -79,7 +82,7 @@ fn work_of(sources: &[ModuleSource]) -> Vec<(&'static str, ModuleSource)> {
         work.extend(source.entries.iter().map(|entry| (first, source.of_entry(entry))));
         work.push((other, source.clone()));
     }
-    for (index, source) in pipelines.into_iter().enumerate() {
+    for (index, source) in in_turn(pipelines, PIPELINE_RUNS).into_iter().enumerate() {
         work.push((first, source.clone()));
         if index % OTHERS_SHARE == 0 {
             work.push((others[index / OTHERS_SHARE % others.len()], source.clone()));
@@ -96,7 +99,9 @@ fn kernels_compile_for_every_architecture() {
         say(&format!("SKIP {NAME}: no libnvrtc (put its folder on LD_LIBRARY_PATH)"));
         return;
     }
-    let sources: Vec<ModuleSource> = corpus().into_iter().collect();
+    let mut sources: Vec<ModuleSource> = corpus().into_iter().collect();
+    // So that turns meet all of them.
+    sources.sort_by(|a, b| a.text.cmp(&b.text));
     for file in [
         warpjoin_kernels::JOIN_BUILD,
         warpjoin_kernels::RUNTIME_FILTER,

@@ -5,7 +5,7 @@ mod common;
 mod tables_common;
 
 use common::sanitized::{is_child, run_again};
-use common::sessions::Simulated;
+use common::sessions::{Simulated, in_turn};
 use common::{edges, random};
 use warpjoin_device::SimOptions;
 
@@ -30,7 +30,7 @@ fn edges_are_clean() {
 fn sorts_are_clean() {
     let is_small = |edge: &edges::Edge| edge.case.inputs.iter().all(|batch| batch.num_rows() <= 400);
     sanitized("sorts_are_clean", |devices| {
-        let some: Vec<_> = edges::of_sorts().into_iter().filter(is_small).step_by(4).collect();
+        let some = in_turn(edges::of_sorts().into_iter().filter(is_small), 12);
         edges::check(devices, &some, &edges::sort_settings()[1..4]);
     });
 }
@@ -40,14 +40,14 @@ fn sorts_are_clean() {
 fn windows_are_clean() {
     let is_small = |edge: &edges::Edge| edge.case.inputs.iter().all(|batch| batch.num_rows() <= 200);
     sanitized("windows_are_clean", |devices| {
-        let some: Vec<_> = edges::of_windows().into_iter().filter(is_small).step_by(9).collect();
+        let some = in_turn(edges::of_windows().into_iter().filter(is_small), 27);
         edges::check(devices, &some, &edges::sort_settings()[1..4]);
     });
 }
 
-/// Every fifth edge of few rows, and of functions: compiling for the sanitizers takes long.
+/// A share of the edges of few rows, and of functions: compiling for the sanitizers takes long.
 fn some_edges() -> Vec<edges::Edge> {
-    edges::all(true).into_iter().chain(edges::of_functions()).step_by(5).collect()
+    in_turn(edges::all(true).into_iter().chain(edges::of_functions()), 15)
 }
 
 #[test]

@@ -192,7 +192,13 @@ impl FileRun<'_> {
         if !changes_state(sql) {
             let coverage = match plan_of(&self.engine, &for_engine).await {
                 Ok(plan) => Coverage::of(&plan),
-                Err(_) => return self.result.refused += 1,
+                Err(error) => {
+                    // What stock DataFusion plans must be planned.
+                    if plan_of(&self.stock, &for_stock).await.is_ok() {
+                        self.fail(sql, line, &format!("not planned: {error}"));
+                    }
+                    return self.result.refused += 1;
+                }
             };
             let every = slice.every * if coverage.on_devices.is_empty() { CPU_ONLY_EVERY } else { 1 };
             self.result.count(&coverage);

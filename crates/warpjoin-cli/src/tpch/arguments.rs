@@ -36,7 +36,7 @@ pub struct TpchArgs {
     #[arg(long)]
     pub no_oracle: bool,
     /// Keep stock DataFusion's copy of the data in Parquet files under a folder, for scales at which it has no room in
-    /// memory; they go with the command. Each query then runs once there
+    /// memory; they go with the command. Each query is then timed once there
     #[arg(long, value_name = "DIR", conflicts_with = "no_oracle")]
     pub oracle_files: Option<PathBuf>,
     /// Write everything measured to a JSON file
@@ -57,6 +57,12 @@ pub struct TpchArgs {
     /// Run each query also with so many random parameters: they must compile nothing
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub variants: u32,
+    /// Afterwards, so many clients at once, such as 1,4,16,64: each sends one query after the other, drawn at random
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub clients: Vec<u16>,
+    /// Seconds that they do so
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..), requires = "clients")]
+    pub client_seconds: u16,
 }
 
 /// Numbers of queries, in the order in which they are run.

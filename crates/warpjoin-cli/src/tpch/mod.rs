@@ -1,6 +1,7 @@
 //! `warpjoin tpch`: TPC-H in process, through warpjoin and through stock DataFusion.
 
 mod arguments;
+mod clients;
 mod columns;
 mod generate;
 mod load;
@@ -18,6 +19,7 @@ mod table;
 mod tables;
 
 pub use arguments::TpchArgs;
+pub use clients::{ClientsReport, Throughput};
 pub use columns::columns_read;
 pub use generate::Generation;
 pub use load::LoadReport;

@@ -5,6 +5,7 @@ use warpjoin::QueryMetrics;
 use warpjoin_datafusion::Placement;
 use warpjoin_device::DeviceInfo;
 
+use super::clients::ClientsReport;
 use super::load::LoadReport;
 
 /// A whole run.
@@ -30,6 +31,9 @@ pub struct Report {
     pub tables: Vec<LoadReport>,
     /// One entry a query.
     pub queries: Vec<QueryReport>,
+    /// Many clients at once, if asked for.
+    #[serde(default)]
+    pub clients: Vec<ClientsReport>,
 }
 
 /// A device that took part.

@@ -1,6 +1,7 @@
 //! The order of things: choose columns, load, run each query, report.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::AsArray;
 use datafusion::arrow::temporal_conversions::timestamp_s_to_datetime;
@@ -9,6 +10,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use warpjoin_datafusion::{OnFault, session_of};
 
 use super::arguments::TpchArgs;
+use super::clients::Clients;
 use super::columns::columns_read;
 use super::load::Loading;
 use super::measure::Measurement;
@@ -64,6 +66,7 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
         devices: session.devices().iter().map(|device| DeviceReport::new(device.info())).collect(),
         tables,
         queries: vec![],
+        clients: vec![],
     };
     let measurement = Measurement {
         device: device_context,
@@ -74,6 +77,7 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
         oracle_runs: if arguments.oracle_files.is_some() { 0 } else { arguments.runs },
     };
     run_queries(arguments, &texts, &measurement, &mut report).await?;
+    run_clients(arguments, &measurement, &mut report).await?;
     report.date = now_utc();
     print_line(&table::render(&report))?;
     if let Some(path) = &arguments.json {
@@ -110,6 +114,19 @@ async fn run_queries(
             }
         }
         report.queries.push(query);
+    }
+    Ok(())
+}
+
+async fn run_clients(arguments: &TpchArgs, measurement: &Measurement, report: &mut Report) -> Result<()> {
+    if arguments.clients.is_empty() {
+        return Ok(());
+    }
+    let Measurement { device, stock, .. } = measurement;
+    let clients = Clients::new(device, stock.as_ref(), &arguments.queries.0, arguments.scale).await?;
+    let time = Duration::from_secs(arguments.client_seconds.into());
+    for &number in &arguments.clients {
+        report.clients.push(clients.run(number.into(), time).await?);
     }
     Ok(())
 }

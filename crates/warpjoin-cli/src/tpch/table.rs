@@ -3,6 +3,7 @@
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
+use super::clients::ClientsReport;
 use super::report::{Outcome, PlacementReport, QueryReport, Report};
 use crate::devices::show_bytes;
 
@@ -20,6 +21,9 @@ const HEADER: [&str; 12] = [
     "transfer",
     "ratio",
 ];
+
+const CLIENTS_HEADER: [&str; 7] =
+    ["clients", "queries/s", "median ms", "99 % ms", "DataFusion queries/s", "its median ms", "its 99 % ms"];
 
 /// Renders the table of queries, the totals and the differences.
 pub(super) fn render(report: &Report) -> String {
@@ -52,7 +56,32 @@ pub(super) fn render(report: &Report) -> String {
             variants.different.iter().for_each(|difference| text.push_str(&format!("\n  {difference}")));
         }
     }
+    if !report.clients.is_empty() {
+        text.push_str(&format!("\n{}", clients(&report.clients)));
+    }
     text
+}
+
+/// Answers a second for many clients, and how long one query takes then.
+fn clients(reports: &[ClientsReport]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_FULL_CONDENSED).set_header(CLIENTS_HEADER);
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for report in reports {
+        let stock = report.datafusion.as_ref();
+        table.add_row(vec![
+            Cell::new(report.clients),
+            Cell::new(format!("{:.1}", report.device.queries_per_second())),
+            show_ms(Some(report.device.median_ms)),
+            show_ms(Some(report.device.p99_ms)),
+            Cell::new(stock.map_or_else(|| "-".to_string(), |stock| format!("{:.1}", stock.queries_per_second()))),
+            show_ms(stock.map(|stock| stock.median_ms)),
+            show_ms(stock.map(|stock| stock.p99_ms)),
+        ]);
+    }
+    table
 }
 
 /// Scale, devices, and what loading took.

@@ -117,6 +117,7 @@ impl WarpjoinExec {
             counts_rows: options.count_rows,
             quick_kernels: options.quick_kernels,
             group_by_form: options.group_by_form,
+            memory_budget_bytes: options.memory_budget(),
             ..ExecOptions::default()
         };
         let part = Part {

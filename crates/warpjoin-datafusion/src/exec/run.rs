@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
@@ -29,7 +29,7 @@ use crate::error::to_datafusion;
 use crate::fallback::Fallback;
 use crate::runtime::WarpjoinRuntime;
 use crate::template::fill;
-use crate::thread::{Upload, on_thread, pump, receive_table, upload_channel, with_schema};
+use crate::thread::{CancelOnDrop, Upload, on_thread, pump, receive_table, upload_channel, with_schema};
 
 /// What an execution needs, apart from the node, which may be dropped before it.
 struct Run {
@@ -46,15 +46,6 @@ enum Failure {
     Device(warpjoin::Error),
     /// A child or the host; the CPU would meet the same.
     Host(DataFusionError),
-}
-
-/// Tells the driver thread that nobody waits any more.
-struct CancelOnDrop(Arc<AtomicBool>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 impl From<DataFusionError> for Failure {
@@ -130,8 +121,8 @@ impl Run {
             Some(runtime) => Some(runtime.admission().admit(&self.context).await),
             None => None,
         };
-        let cancel = Arc::new(AtomicBool::new(false));
-        let _cancel_on_drop = CancelOnDrop(Arc::clone(&cancel));
+        let cancel_on_drop = CancelOnDrop::default();
+        let cancel = cancel_on_drop.flag();
         let (mut pumps, mut uploads) = (vec![], vec![]);
         for child in &self.children {
             let (sender, receiver) = upload_channel();
@@ -188,7 +179,13 @@ fn drive(
     let start = Instant::now();
     let mut inputs = Vec::with_capacity(uploads.len());
     for (schema, batches) in uploads {
-        inputs.push(Arc::new(receive_table(&part.session, &schema, batches, &cancel)?));
+        inputs.push(Arc::new(receive_table(
+            &part.session,
+            &schema,
+            batches,
+            &cancel,
+            part.settings.memory_budget_bytes,
+        )?));
     }
     let upload_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let options = ExecOptions { batch_rows, cancel, ..part.settings.clone() };

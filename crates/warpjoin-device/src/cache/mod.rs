@@ -72,9 +72,10 @@ impl KernelCache {
     }
 
     /// A name for what `parts` determine: SHA-256 in hexadecimal. Each part goes in with its
-    /// length, so that bytes cannot move from one part to the next unnoticed.
+    /// length, so that bytes cannot move from one part to the next unnoticed. Files of another format have other names:
+    /// versions of the library that share a folder leave each other's files alone.
     pub(crate) fn key(parts: &[&str]) -> String {
-        let mut hash = Sha256::new();
+        let mut hash = Sha256::new_with_prefix(MAGIC);
         for part in parts {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());

@@ -1,4 +1,4 @@
-//! The primary context of one GPU, held open.
+//! The context of one GPU, held open: the primary one, or another where a kernel broke that.
 //!
 //! Everything that belongs to the GPU (pool, streams, events, modules, pinned memory) keeps an
 //! `Arc` of it, so that the context is released last. Each call into the driver goes through
@@ -8,16 +8,20 @@ use std::ffi::c_int;
 
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUresult};
 
-use super::driver::{Driver, check};
-use crate::Result;
+use super::driver::{Driver, DriverVersion, check};
+use crate::{DeviceError, Result};
 
-/// A retained primary context.
+/// The first driver that makes contexts beside the primary one by the call used here.
+const MAKES_CONTEXTS: DriverVersion = DriverVersion(12_050);
+
+/// A context that is kept until this is dropped.
 #[derive(Debug)]
 pub(super) struct Context {
     driver: Driver,
     device: CUdevice,
     raw: CUcontext,
     label: String,
+    is_primary: bool,
 }
 
 // SAFETY: a context handle may be used by any number of threads; the driver locks.
@@ -26,8 +30,26 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
+    /// The primary context of GPU `ordinal`; a new one where a kernel of this process has broken that.
+    ///
+    /// # Errors
+    /// [`DeviceError::DeviceLost`] where the new one does not work either.
+    pub(super) fn open(driver: Driver, ordinal: usize) -> Result<Self> {
+        let primary = Self::retain(driver, ordinal)?;
+        let Err(lost @ DeviceError::DeviceLost { .. }) = primary.synchronize() else { return Ok(primary) };
+        if driver.version() < MAKES_CONTEXTS {
+            return Err(lost);
+        }
+        let created = primary.create_another().and_then(|created| created.synchronize().map(|()| created));
+        match &created {
+            Ok(_) => log::warn!("{lost}; a new context on the GPU works"),
+            Err(error) => log::warn!("{error}: a new context on a lost GPU"),
+        }
+        created.map_err(|_| lost)
+    }
+
     /// Retains the primary context of GPU `ordinal`.
-    pub(super) fn retain(driver: Driver, ordinal: usize) -> Result<Self> {
+    fn retain(driver: Driver, ordinal: usize) -> Result<Self> {
         let label = format!("cuda:{ordinal}");
         let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
         let (mut device, mut raw): (CUdevice, CUcontext) = (0, std::ptr::null_mut());
@@ -35,7 +57,17 @@ impl Context {
         check(&label, "cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, number) })?;
         // SAFETY: `device` is the driver's; `raw` outlives the call; `drop` releases once.
         check(&label, "cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) })?;
-        Ok(Self { driver, device, raw, label })
+        Ok(Self { driver, device, raw, label, is_primary: true })
+    }
+
+    /// A context beside this one, on the same GPU.
+    fn create_another(&self) -> Result<Self> {
+        let mut raw: CUcontext = std::ptr::null_mut();
+        // SAFETY: the device is the driver's; without parameters it is an ordinary context; `raw` outlives the call; `drop`
+        // destroys once.
+        let result = unsafe { sys::cuCtxCreate_v4(&mut raw, std::ptr::null_mut(), 0, self.device) };
+        self.check("cuCtxCreate", result)?;
+        Ok(Self { driver: self.driver, device: self.device, raw, label: self.label.clone(), is_primary: false })
     }
 
     /// The driver it belongs to.
@@ -98,8 +130,13 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: retained once in `retain`; everything made in the context held an `Arc` of
-        // `self`, so it is gone by now.
-        self.note("cuDevicePrimaryCtxRelease", unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) });
+        // Everything made in the context held an `Arc` of `self`, so it is gone by now.
+        if self.is_primary {
+            // SAFETY: retained once in `retain`.
+            self.note("cuDevicePrimaryCtxRelease", unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) });
+        } else {
+            // SAFETY: made once in `create_another`.
+            self.note("cuCtxDestroy", unsafe { sys::cuCtxDestroy_v2(self.raw) });
+        }
     }
 }

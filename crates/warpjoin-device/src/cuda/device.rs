@@ -38,7 +38,7 @@ impl CudaDevice {
         cache: KernelCache,
     ) -> Result<Self> {
         let nvrtc = Nvrtc::get()?;
-        let context = Arc::new(Context::retain(driver, ordinal)?);
+        let context = Arc::new(Context::open(driver, ordinal)?);
         let info = info::read(&context, ordinal, ordinals, options.memory_bytes, nvrtc)?;
         let target = nvrtc.target(info.compute_capability)?;
         Ok(Self { info, shared: Arc::new(Shared::new(context)?), nvrtc, target, cache })

@@ -17,7 +17,7 @@ const OLDEST: DriverVersion = DriverVersion(12_040);
 
 /// The CUDA version that a driver serves, as the driver writes it: 1000 * major + 10 * minor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct DriverVersion(c_int);
+pub(super) struct DriverVersion(pub(super) c_int);
 
 impl DriverVersion {
     /// Major and minor.

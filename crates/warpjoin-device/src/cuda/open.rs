@@ -34,9 +34,10 @@ pub struct LeftOut {
     pub error: DeviceError,
 }
 
-/// Opens GPUs, ordinals 0 and on. Each is a [`Device`] with its own memory pool in the primary context. A GPU that is open in
-/// this process already is not opened again: the devices share context, memory pool and budget, and are the same if they have
-/// the same kernel cache. [`CudaOptions::memory_bytes`] then sets the budget that is shared.
+/// Opens GPUs, ordinals 0 and on. Each is a [`Device`] with its own memory pool in the primary context, or in a new one where
+/// a kernel of this process has broken that. A GPU that is open in this process already is not opened again: the devices share
+/// context, memory pool and budget, and are the same if they have the same kernel cache. [`CudaOptions::memory_bytes`] then
+/// sets the budget that is shared.
 ///
 /// # Errors
 /// [`DeviceError::NoDriver`], [`DeviceError::NoGpu`] (also when there are fewer than asked for),

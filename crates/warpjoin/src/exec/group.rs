@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_device::Stream;
 
 use super::compile::Fact;
 use super::group_estimate::{Estimate, PartitionChoice, leaves_other_forms};
@@ -232,8 +233,8 @@ impl Query<'_> {
 
     /// Whether rows come in the order of a key whose values may have a row each in the group table.
     fn is_in_order(&self, relation: &Relation, keys: &[Expr], accumulators: &[Accumulator]) -> bool {
-        let limits = self.session.devices().iter().map(|device| device.memory().limit_bytes());
-        let room = u128::from(limits.min().unwrap_or(0) / SORTED_TABLE_SHARE);
+        let budgets = self.streams.iter().map(Stream::budget_bytes);
+        let room = u128::from(budgets.min().unwrap_or(0) / SORTED_TABLE_SHARE);
         // A word for the group, and two for each accumulator at most.
         let row_bytes = 8 * (1 + 2 * accumulators.len()) as u128;
         let span_min = u128::from(self.options.ordered_span_min.unwrap_or(ORDERED_SPAN_MIN));

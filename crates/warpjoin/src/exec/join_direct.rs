@@ -48,7 +48,7 @@ impl Query<'_> {
         let span = shape.packing.span().unwrap_or(0);
         let bytes = span * u64::from(slots.bytes);
         // The rows are only estimated: what they turn out to be must not make the query fail for lack of memory.
-        if bytes > self.session.devices()[0].memory().limit_bytes() / 8 {
+        if bytes > self.streams[0].budget_bytes() / 8 {
             return Ok(Filled::Not);
         }
         let shape = Arc::new(shape.clone());

@@ -17,6 +17,9 @@ pub struct ExecOptions {
     pub batch_rows: usize,
     /// Set it to stop the query: at its next step on the host, and in kernels that may run long.
     pub cancel: Arc<AtomicBool>,
+    /// The most that may be in use on each device for the query to allocate more, tables and other queries included.
+    /// `u64::MAX`: the device's own budget.
+    pub memory_budget_bytes: u64,
     /// How rows are brought together for joins on several devices.
     pub distribution: Distribution,
     /// How group-bys accumulate; `None`: by the keys.
@@ -127,6 +130,7 @@ impl Default for ExecOptions {
             load_factor: None,
             batch_rows: 8192,
             cancel: Arc::default(),
+            memory_budget_bytes: u64::MAX,
             distribution: Distribution::Auto,
             group_by_form: None,
             block_table_slots: None,

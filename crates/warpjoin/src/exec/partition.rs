@@ -275,7 +275,7 @@ impl Query<'_> {
     /// driver then maps anew in each query.
     fn set_aside(&mut self, stream: &Stream, buffers: Vec<Buffer>) {
         let bytes: u64 = self.kept.iter().chain(&buffers).map(Buffer::bytes).sum();
-        if bytes <= stream.device().memory().limit_bytes() / KEPT_SHARE {
+        if bytes <= stream.budget_bytes() / KEPT_SHARE {
             self.kept.extend(buffers);
         }
     }

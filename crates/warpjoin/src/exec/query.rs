@@ -80,7 +80,7 @@ impl<'a> Query<'a> {
         options: &'a ExecOptions,
         plan: &'a Plan,
     ) -> Result<Self> {
-        let streams = session.query_streams()?;
+        let streams = session.query_streams(options.memory_budget_bytes)?;
         Ok(Self {
             last_wait: Waits::of(&streams),
             session,

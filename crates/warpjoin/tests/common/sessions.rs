@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use warpjoin::Session;
 use warpjoin_device::{CudaOptions, Device, SimOptions, open_cuda, open_simulated};
@@ -62,6 +63,20 @@ pub(crate) fn gpus(test: &str) -> Option<Gpus> {
 /// Whether a variable of the environment is 1.
 pub(crate) fn is_set(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| value == "1")
+}
+
+/// What takes long is tried in so many runs: in this one the items whose number has this rest. Another one each hour, or
+/// `WARPJOIN_RANDOM_SEED`'s.
+pub(crate) fn turn(runs: usize) -> usize {
+    let hours = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() / 3600);
+    let seed = std::env::var("WARPJOIN_RANDOM_SEED").ok().and_then(|seed| seed.parse().ok());
+    (seed.unwrap_or_else(hours) % runs as u64) as usize
+}
+
+/// The items of this run's turn; with `WARPJOIN_EDGES_ALL=1` all.
+pub(crate) fn in_turn<T>(items: impl IntoIterator<Item = T>, runs: usize) -> Vec<T> {
+    let items = items.into_iter();
+    if is_set("WARPJOIN_EDGES_ALL") { items.collect() } else { items.skip(turn(runs)).step_by(runs).collect() }
 }
 
 /// A line past the capture of the test harness, so that it is seen.

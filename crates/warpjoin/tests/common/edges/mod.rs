@@ -16,7 +16,6 @@ pub(crate) use join_kinds::join_of_kind;
 pub(crate) use sorts::{settings as sort_settings, sort_of};
 pub(crate) use windows::{aggregates as window_aggregates, frames_of, window, window_of};
 
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
@@ -28,7 +27,7 @@ use warpjoin::plan::{AggregateCall, AggregateFunction, FilterForm, JoinKind, Joi
 use super::case::{Case, Outcome};
 use super::data::batch;
 use super::random::{aggregate_call, input, node, put_out};
-use super::sessions::{Opener, in_threads, is_set};
+use super::sessions::{Opener, in_threads, is_set, turn};
 use super::settings::Settings;
 use super::value::V;
 
@@ -159,14 +158,12 @@ pub(crate) fn settings() -> Vec<Settings> {
 }
 
 /// Of so many settings behind the first one, a case meets one in a run; `WARPJOIN_EDGES_ALL=1`: all.
-const SETTINGS_SHARE: usize = 8;
+const SETTINGS_SHARE: usize = 24;
 
 /// Runs every case with the first setting and a share of the others, for which there are enough devices: another share for
 /// each case, and every hour. Compiling for all of them takes most of an hour.
 pub(crate) fn check(opener: &dyn Opener, edges: &[Edge], settings: &[Settings]) {
-    let hours = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() / 3600);
-    let seed = std::env::var("WARPJOIN_RANDOM_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = (seed.unwrap_or_else(hours) % SETTINGS_SHARE as u64) as usize;
+    let seed = turn(SETTINGS_SHARE);
     let runs_all = is_set("WARPJOIN_EDGES_ALL");
     let numbered: Vec<(usize, &Edge)> = edges.iter().enumerate().collect();
     let failures = in_threads(&numbered, |&(number, edge)| {

@@ -1,10 +1,9 @@
 //! Every .slt file, on stock DataFusion, on 1, 2 and 4 simulated devices, and on GPUs.
 //!
-//! `WARPJOIN_SLT_COMPLETE=1 cargo test -p warpjoin-sql-tests --test slt stock` writes stock
-//! DataFusion's answers into the files.
-
-// Helpers outside #[test] functions may fail a test too.
-#![allow(clippy::unwrap_used, clippy::panic)]
+//! - `WARPJOIN_SLT_COMPLETE=1 cargo test --workspace --test sql slt::stock`: writes stock DataFusion's answers into the
+//!   files.
+//! - `WARPJOIN_OWN_SLT_DIR=folder`: where the files are, for hosts without cargo.
+//! - `WARPJOIN_SLT_FILE=joins`: files with that in their name.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,8 @@ use warpjoin_device::cuda_status;
 use warpjoin_sql_tests::{Engine, EngineKind, announce, complete_file, run_file};
 
 fn files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("slt");
+    let folder = std::env::var_os("WARPJOIN_OWN_SLT_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("slt"), PathBuf::from);
     let only = std::env::var("WARPJOIN_SLT_FILE").unwrap_or_default();
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .unwrap()

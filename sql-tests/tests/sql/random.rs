@@ -5,9 +5,6 @@
 //! - `WARPJOIN_RANDOM_STOP=1`: the first failure ends the run. `WARPJOIN_RANDOM_VERBOSE=1`: prints how long each took.
 //! - `WARPJOIN_RANDOM_SQL='SELECT ...'`: another query over the tables of the seed, to make a failure smaller.
 
-// Helpers outside #[test] functions may fail a test too.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -155,7 +152,7 @@ fn random_queries() {
 
 #[test]
 fn regressions() {
-    let lines = include_str!("../regressions.txt").lines();
+    let lines = include_str!("../../regressions.txt").lines();
     let entries = lines.map(|line| line.split('#').next().unwrap_or_default().trim()).filter(|line| !line.is_empty());
     let seeds: Vec<u64> = entries
         .map(|entry| {
