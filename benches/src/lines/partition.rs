@@ -78,7 +78,7 @@ pub(super) fn lines(scale: Scale) -> Vec<Line> {
     let spec = |bytes, bits| PartitionSpec { rows: scale.rows(27), bytes, bits };
     let mut lines = vec![
         spec(&[4, 4], 8).line().against(Unit::GigaRowsPerSecond, 100.0, Some((107.0, "CUB"))),
-        spec(&[8, 8], 8).line().against(Unit::GigaRowsPerSecond, 55.0, Some((55.0, "CUB"))),
+        spec(&[8, 8], 8).line().against(Unit::GigaRowsPerSecond, 55.0, None),
         spec(&[4, 8], 8).line(),
         spec(&[8, 8, 8], 8).line(),
     ];

@@ -36,11 +36,11 @@ impl Context {
     /// [`DeviceError::DeviceLost`] where the new one does not work either.
     pub(super) fn open(driver: Driver, ordinal: usize) -> Result<Self> {
         let primary = Self::retain(driver, ordinal)?;
-        let Err(lost @ DeviceError::DeviceLost { .. }) = primary.synchronize() else { return Ok(primary) };
+        let Err(lost @ DeviceError::DeviceLost { .. }) = primary.probe() else { return Ok(primary) };
         if driver.version() < MAKES_CONTEXTS {
             return Err(lost);
         }
-        let created = primary.create_another().and_then(|created| created.synchronize().map(|()| created));
+        let created = primary.create_another().and_then(|created| created.probe().map(|()| created));
         match &created {
             Ok(_) => log::warn!("{lost}; a new context on the GPU works"),
             Err(error) => log::warn!("{error}: a new context on a lost GPU"),
@@ -101,6 +101,16 @@ impl Context {
         self.make_current()?;
         // SAFETY: the context is current.
         self.check("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() })
+    }
+
+    /// Whether the context still works; waits for nobody's work.
+    fn probe(&self) -> Result<()> {
+        self.make_current()?;
+        // SAFETY: the context is current; null is its default stream.
+        match unsafe { sys::cuStreamQuery(std::ptr::null_mut()) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(()),
+            result => self.check("cuStreamQuery", result),
+        }
     }
 
     /// Free and total bytes of the GPU's memory.

@@ -16,7 +16,6 @@ pub(crate) use join_kinds::join_of_kind;
 pub(crate) use sorts::{settings as sort_settings, sort_of};
 pub(crate) use windows::{aggregates as window_aggregates, frames_of, window, window_of};
 
-
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use warpjoin::JoinForm;
