@@ -253,7 +253,10 @@ WJ_UNROLL
         places[k] = IS_WHOLE || mine < rows ? load_once(&from[mine]) : 0;
     }
 WJ_UNROLL
-    for (u32 k = 0; k < RESTORED_ROWS; ++k) values[k] = HAS_VALUES ? values_from[places[k]] : T(0);
+    for (u32 k = 0; k < RESTORED_ROWS; ++k) {
+        const bool exists = IS_WHOLE || offset + k * blockDim.x < rows;
+        values[k] = HAS_VALUES && exists ? values_from[places[k]] : T(0);
+    }
     if (HAS_VALUES) {
 WJ_UNROLL
         for (u32 k = 0; k < RESTORED_ROWS; ++k) {
@@ -268,7 +271,7 @@ WJ_UNROLL
         const bool exists = IS_WHOLE || mine < rows;
         // A value that is not 0 was found.
         bool found = HAS_VALUES && values[k] != 0;
-        if (!found) found = (p.found[places[k] / 32] >> (places[k] & 31) & 1) != 0;
+        if (!found && exists) found = (p.found[places[k] / 32] >> (places[k] & 31) & 1) != 0;
         const u32 bits = __ballot_sync(0xffffffffu, found && exists);
         if (p.found_bits != nullptr && (threadIdx.x & 31) == 0 && exists) p.found_bits[(first + mine) / 32] = bits;
         if (p.found_bytes != nullptr && exists) p.found_bytes[first + mine] = found;

@@ -33,6 +33,9 @@ const LITERALS: u64 = 50;
 /// Growth of the process from a tenth of the time on that is not a leak.
 const GROWTH_MAX: f64 = 1.25;
 
+/// Held by the test that runs: each watches the memory of the process.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// What was done.
 #[derive(Default)]
 struct Tally {
@@ -170,6 +173,7 @@ fn resident_mib() -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn everything_at_once_is_right_and_leaves_nothing() {
+    let _alone = ALONE.lock().await;
     let time = Duration::from_secs(variable("WARPJOIN_SOAK_SECONDS", 30));
     let seed = variable("WARPJOIN_SOAK_SEED", 1);
     let expected = stock();
@@ -302,6 +306,7 @@ fn small_query(random: &mut StdRng) -> (String, Vec<String>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn small_queries_leave_nothing() {
+    let _alone = ALONE.lock().await;
     let count = variable("WARPJOIN_SMALL_QUERIES", 400);
     let seed = variable("WARPJOIN_SOAK_SEED", 1);
     let plan = FaultPlan::default();

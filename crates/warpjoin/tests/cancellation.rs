@@ -78,8 +78,8 @@ fn forms() -> Vec<(&'static str, Settings)> {
     ]
 }
 
-fn check(opener: &dyn Opener, rows: usize, delay: Duration, most: Duration) {
-    for counts in [true, false] {
+fn check(opener: &dyn Opener, rows: usize, all_counts: &[bool], delay: Duration, most: Duration) {
+    for &counts in all_counts {
         for (name, settings) in forms() {
             let Some(session) = opener.open(settings.devices) else { continue };
             let case = endless(rows, counts, settings);
@@ -96,13 +96,14 @@ fn check(opener: &dyn Opener, rows: usize, delay: Duration, most: Duration) {
 
 #[test]
 fn running_kernels_stop() {
-    check(&simulated(), 300_000, Duration::from_millis(300), Duration::from_secs(20));
+    check(&simulated(), 300_000, &[true, false], Duration::from_millis(300), Duration::from_secs(20));
 }
 
 #[test]
 fn running_kernels_stop_on_gpus() {
     if let Some(gpus) = gpus("running_kernels_stop_on_gpus") {
-        check(&gpus, 4_000_000, Duration::from_millis(300), Duration::from_millis(100));
+        // The rows themselves would have no room, which a GPU finds out before the delay is over.
+        check(&gpus, 4_000_000, &[true], Duration::from_millis(300), Duration::from_millis(100));
     }
 }
 

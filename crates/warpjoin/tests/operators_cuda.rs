@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::sessions::{Opener, gpus, say};
+use common::sessions::{Opener, gpus, in_turn, say};
 use common::settings::Settings;
 use common::{edges, random};
 
@@ -19,13 +19,14 @@ fn edges_equal_the_oracle_on_gpus() {
     }
 }
 
-/// What the tools of compute-sanitizer are run on: they take many times as long.
+/// What the tools of compute-sanitizer are run on: they take many times as long. `WARPJOIN_SMALL_RUNS=8`: an eighth of it.
 #[test]
 fn small_inputs_equal_the_oracle_on_gpus() {
+    let runs = std::env::var("WARPJOIN_SMALL_RUNS").map_or(1, |runs| runs.parse().expect("a number"));
     if let Some(gpus) = gpus("small_inputs_equal_the_oracle_on_gpus") {
-        edges::check(&gpus, &edges::all(true), &edges::settings());
-        edges::check(&gpus, &edges::of_sorts(), &edges::sort_settings());
-        edges::check(&gpus, &edges::of_windows(), &edges::sort_settings());
+        edges::check(&gpus, &in_turn(edges::all(true), runs), &edges::settings());
+        edges::check(&gpus, &in_turn(edges::of_sorts(), runs), &edges::sort_settings());
+        edges::check(&gpus, &in_turn(edges::of_windows(), runs), &edges::sort_settings());
     }
 }
 

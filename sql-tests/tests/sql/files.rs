@@ -21,10 +21,10 @@ use warpjoin_sql_tests::{
     run_datafusion_file,
 };
 
+use super::workers;
+
 /// A run of CI takes one of so many queries.
 const EVERY: usize = 24;
-/// Files that run at a time.
-const WORKERS: usize = 2;
 
 fn is_set(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| value == "1")
@@ -42,7 +42,7 @@ fn slice() -> Slice {
 
 /// Runs `files` on a few workers; results in the order of `files`.
 fn run_files(folder: &Path, files: &[String], slice: Slice) -> Vec<FileResult> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build().unwrap();
     let kind = EngineKind::from_environment(&[2]).unwrap()[0];
     let (engine, stock) = (Engine::new(kind), Engine::new(EngineKind::Stock));
     let (files, folder): (Arc<Vec<String>>, Arc<Path>) = (Arc::new(files.to_vec()), Arc::from(folder));
@@ -61,7 +61,7 @@ fn run_files(folder: &Path, files: &[String], slice: Slice) -> Vec<FileResult> {
             results
         }
     };
-    let handles: Vec<_> = (0..WORKERS).map(|_| runtime.spawn(worker())).collect();
+    let handles: Vec<_> = (0..workers()).map(|_| runtime.spawn(worker())).collect();
     let mut results: Vec<_> = handles.into_iter().flat_map(|handle| runtime.block_on(handle).unwrap()).collect();
     results.sort_by_key(|(at, _)| *at);
     results.into_iter().map(|(_, result)| result).collect()

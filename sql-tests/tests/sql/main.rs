@@ -7,3 +7,8 @@ mod files;
 mod large;
 mod random;
 mod slt;
+
+/// Cases that run at a time: two, and more where there are cores to spare.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(2, |cores| (cores.get() / 2).max(2))
+}

@@ -13,10 +13,10 @@ use std::time::Instant;
 use warpjoin_sql_tests::random::{Case, CaseResult, GENERATOR_VERSION};
 use warpjoin_sql_tests::{Engine, EngineKind, announce};
 
+use super::workers;
+
 const QUERIES_DEFAULT: u64 = 200;
 const DEVICE_COUNTS: [usize; 4] = [1, 2, 3, 4];
-/// Cases that run at a time.
-const WORKERS: usize = 2;
 /// Least percentage of the queries with operators that run wholly on devices; not asked of a few queries.
 const WHOLE_SHARE_LEAST: usize = 70;
 const SHARE_QUERIES_LEAST: usize = 100;
@@ -82,7 +82,7 @@ fn failure(case: &Case, kind: EngineKind, difference: &str) -> String {
 
 /// Runs the cases of `seeds` on a few workers.
 fn run_seeds(name: &str, seeds: Vec<u64>) -> Totals {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build().unwrap();
     let kinds = EngineKind::from_environment(&DEVICE_COUNTS).unwrap();
     let engines: Arc<Vec<Engine>> = Arc::new(kinds.into_iter().map(Engine::new).collect());
     let stock = Engine::new(EngineKind::Stock);
@@ -118,7 +118,7 @@ fn run_seeds(name: &str, seeds: Vec<u64>) -> Totals {
             totals
         }
     };
-    let handles: Vec<_> = (0..WORKERS).map(|_| runtime.spawn(worker())).collect();
+    let handles: Vec<_> = (0..workers()).map(|_| runtime.spawn(worker())).collect();
     let mut totals = Totals::default();
     for (case, kind, result) in handles.into_iter().flat_map(|handle| runtime.block_on(handle).unwrap()) {
         totals.add(&case, kind, result);
