@@ -70,7 +70,9 @@ impl Order {
     pub(super) fn close_stream(&mut self, stream: StreamId) {
         if self.streams.get(&stream).is_some_and(|clock| clock.of(stream) <= self.host.of(stream)) {
             self.streams.remove(&stream);
+            // Else each clock would know all streams that there ever were.
             self.host.0.remove(&stream);
+            self.streams.values_mut().for_each(|clock| drop(clock.0.remove(&stream)));
             self.live.values_mut().for_each(|allocation| allocation.forget(stream));
         }
     }
@@ -127,7 +129,10 @@ impl Order {
 
     pub(super) fn wait(&mut self, stream: StreamId, event: &Clock) {
         self.advance(stream);
-        self.streams.entry(stream).or_default().join(event);
+        // The event may know of streams that are closed.
+        let known = event.0.iter().filter(|(stream, _)| self.streams.contains_key(stream));
+        let known = Clock(known.map(|(stream, work)| (*stream, *work)).collect());
+        self.streams.entry(stream).or_default().join(&known);
     }
 
     pub(super) fn host_waits(&mut self, stream: StreamId) {
@@ -149,6 +154,23 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn closed_streams_are_forgotten() {
+        let mut order = Order::default();
+        let lasting = order.open_stream();
+        let mut event = Clock::default();
+        for _ in 0..100 {
+            let stream = order.open_stream();
+            event = order.record(stream);
+            order.wait(lasting, &event);
+            order.host_waits(stream);
+            order.close_stream(stream);
+        }
+        order.wait(lasting, &event);
+        order.host_waits(lasting);
+        assert_eq!((order.streams.len(), order.streams[&lasting].0.len(), order.host.0.len()), (1, 1, 1));
+    }
 
     /// Two streams; the second one uses a buffer of the first.
     fn shared() -> (Order, StreamId, StreamId) {
