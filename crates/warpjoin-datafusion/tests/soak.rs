@@ -350,7 +350,7 @@ async fn small_queries_leave_nothing() {
                     assert_eq!(answer, wanted, "{sql}");
                     assert!(!placement.device.is_empty(), "{sql}");
                     let modules = placement.device.iter().filter_map(|part| part.metrics.as_ref());
-                    let modules: u64 = modules.map(|metrics| metrics.compiled_modules as u64).sum();
+                    let modules: u64 = modules.map(|metrics| metrics.compiled_modules).sum();
                     compiled.fetch_add(modules, Ordering::Relaxed);
                 }
             })

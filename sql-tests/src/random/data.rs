@@ -80,7 +80,7 @@ impl TableData {
             1 => 1,
             2 => most.min(31 + rng.random_range(0..4)),
             // Mostly small: what is large takes long.
-            3..20 => rng.random_range(2..=most.min(400).max(2)),
+            3..20 => rng.random_range(2..=most.clamp(2, 400)),
             _ => rng.random_range(2..=most.max(2)),
         };
         let columns = ROLES

@@ -197,7 +197,7 @@ fn text(number: i64) -> String {
 fn float(row: usize, number: i64, has_specials: bool) -> f64 {
     match number {
         // Both zeros, which are equal.
-        0 if row % 3 == 0 => -0.0,
+        0 if row.is_multiple_of(3) => -0.0,
         _ if has_specials && row % 7 == 3 => [f64::NAN, f64::INFINITY, f64::NEG_INFINITY][(number % 3) as usize],
         number => (number % 4000) as f64 / 8.0,
     }

@@ -73,7 +73,7 @@ impl Case {
 
     /// The engine that runs it, made from one of a kind: with default settings in a third of all cases.
     pub fn engine(&self, engine: &Engine) -> Engine {
-        let settings = if (self.seed / 12) % 3 == 0 { Settings::Defaults } else { Settings::Forced };
+        let settings = if (self.seed / 12).is_multiple_of(3) { Settings::Defaults } else { Settings::Forced };
         let engine = engine.with_settings(settings);
         if (self.seed / 4) % SCHEDULED_EVERY == 5 { engine.with_schedule(self.seed) } else { engine }
     }

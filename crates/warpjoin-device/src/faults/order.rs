@@ -72,7 +72,9 @@ impl Order {
             self.streams.remove(&stream);
             // Else each clock would know all streams that there ever were.
             self.host.0.remove(&stream);
-            self.streams.values_mut().for_each(|clock| drop(clock.0.remove(&stream)));
+            for clock in self.streams.values_mut() {
+                clock.0.remove(&stream);
+            }
             self.live.values_mut().for_each(|allocation| allocation.forget(stream));
         }
     }
