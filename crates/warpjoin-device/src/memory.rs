@@ -32,7 +32,7 @@ impl MemoryPool {
 
     /// What the budget still allows.
     pub fn free_bytes(&self) -> u64 {
-        self.limit_bytes().saturating_sub(self.used_bytes())
+        self.free_within(self.limit_bytes())
     }
 
     /// What a budget still allows that is no larger than this device's.

@@ -67,7 +67,7 @@ impl Stream {
         let charge = memory.charge(bytes, self.budget_bytes).ok_or_else(out_of_memory)?;
         // What streams keep counts, too: the device holds no more than the budget.
         let kept_bytes = self.device.backend().kept_bytes();
-        if kept_bytes > memory.free_bytes() {
+        if kept_bytes > memory.free_within(self.budget_bytes()) {
             self.backend.release_kept();
         }
         let address = allocate(&*self.backend).map_err(|error| error.unwrap_or_else(out_of_memory))?;
