@@ -1,11 +1,13 @@
 //! One run of one query, and when two failures are the same.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
+use futures::FutureExt;
 use warpjoin_cli::answers::Answer;
 
 use crate::coverage::Coverage;
@@ -26,6 +28,10 @@ pub enum ErrorKind {
     Cardinality,
     /// The query took too long.
     Time,
+    /// DataFusion's memory pool is exhausted, which devices do not use.
+    Resources,
+    /// A panic, or an error that says of itself that it is a bug.
+    Bug,
     /// Everything else: refused by the parser, the planner or a function.
     Other,
 }
@@ -35,7 +41,11 @@ impl ErrorKind {
     pub fn of(error: &str) -> Self {
         let text = error.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-        if has(&["divide by zero", "division by zero"]) {
+        if has(&["panicked", "internal error", "must match number of fields"]) {
+            Self::Bug
+        } else if has(&["resources exhausted"]) {
+            Self::Resources
+        } else if has(&["divide by zero", "division by zero"]) {
             Self::DivisionByZero
         } else if has(&["overflow", "out of range", "exceeds maximum", "too large to store", "too small to store"]) {
             Self::Overflow
@@ -80,15 +90,15 @@ impl Failure {
 impl Outcome {
     /// Plans and runs `sql`.
     pub async fn of(context: &SessionContext, sql: &str) -> Self {
-        let plan = match tokio::time::timeout(QUERY_TIME_MAX, plan_of(context, sql)).await {
+        let plan = match tokio::time::timeout(QUERY_TIME_MAX, no_panic(plan_of(context, sql))).await {
             Ok(Ok(plan)) => plan,
             Ok(Err(error)) => return Self::failed(Failure::new(&error)),
             Err(_) => return Self::failed(too_slow()),
         };
-        let answer = async {
+        let answer = no_panic(async {
             let batches = collect(Arc::clone(&plan), context.task_ctx()).await?;
             Ok(Answer::new(plan.schema(), &batches)?)
-        };
+        });
         let answer = match tokio::time::timeout(QUERY_TIME_MAX, answer).await {
             Ok(answer) => answer.map_err(|error: DataFusionError| Failure::new(&error)),
             Err(_) => Err(too_slow()),
@@ -99,6 +109,15 @@ impl Outcome {
     fn failed(failure: Failure) -> Self {
         Self { answer: Err(failure), coverage: Coverage::default() }
     }
+}
+
+/// The same, with an error for a panic: DataFusion passes those of its tasks on.
+pub(crate) async fn no_panic<T>(work: impl Future<Output = Result<T, DataFusionError>>) -> Result<T, DataFusionError> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
+        let words = panic.downcast_ref::<String>().cloned();
+        let words = words.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
+        Err(DataFusionError::Execution(format!("panicked: {words}")))
+    })
 }
 
 /// The physical plan of a query or statement.
@@ -125,7 +144,9 @@ mod tests {
             ("Cast error: Can't cast value 300 to type Int8", ErrorKind::Cast),
             ("Arrow error: Cast error: Cannot cast string 'x' to value of Int64 type", ErrorKind::Cast),
             ("Execution error: Scalar subquery returned more than one row", ErrorKind::Cardinality),
+            ("Resources exhausted: Failed to allocate additional 6.6 KB", ErrorKind::Resources),
             ("Schema error: No field named x", ErrorKind::Other),
+            ("Execution error: panicked: assertion `left == right` failed", ErrorKind::Bug),
         ] {
             assert_eq!(ErrorKind::of(text), kind, "{text}");
         }

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use warpjoin::{Cause, Error};
+use datafusion::common::DataFusionError;
+use warpjoin::{Cause, Error, cause_of_arrow};
 
 /// What made the devices give up. The answer is right all the same: the CPU gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,15 @@ pub struct Fallback {
 impl Fallback {
     pub(crate) fn new(error: &Error) -> Self {
         Self { cause: error.cause(), message: error.to_string() }
+    }
+
+    /// Of an input that could not be computed.
+    pub(crate) fn of_input(error: &DataFusionError) -> Self {
+        let cause = match error.find_root() {
+            DataFusionError::ArrowError(error, _) => cause_of_arrow(error),
+            _ => Cause::InvalidInput,
+        };
+        Self { cause, message: format!("an input failed: {}", error.strip_backtrace()) }
     }
 
     /// Whether it should be reported; see [`Cause::is_fault`].

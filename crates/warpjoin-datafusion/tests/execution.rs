@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::queries::{Q1, Q3, Q5, Q12, Q17, QUERIES};
 use common::{assert_same, physical, register_tpch, rows, run, shown, stock, warp, warp_on};
-use datafusion::arrow::array::{Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::{ArrayRef, Date32Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -317,6 +317,39 @@ async fn errors_of_the_data_are_datafusions_own() {
         });
         assert_eq!(actual.await, expected.await, "{sql}");
     }
+}
+
+/// DataFusion's join does not read one side if the other is empty, so what can't be computed there is no error.
+#[tokio::test(flavor = "multi_thread")]
+async fn inputs_that_fail_count_only_where_datafusion_reads_them() {
+    let contexts = [stock(), warp(2, |_| {})];
+    for context in &contexts {
+        let (keys, days) = (Arc::new(Int64Array::from(vec![1, 2])), Arc::new(Date32Array::from(vec![-719_162, 0])));
+        let days = RecordBatch::try_from_iter([("k", keys as ArrayRef), ("d", days as ArrayRef)]).unwrap();
+        context.register_batch("days", days).unwrap();
+        context.sql("set datafusion.optimizer.join_reordering = false").await.unwrap();
+        for (name, times) in [("none", vec![]), ("times", vec![0; 3])] {
+            let times = TimestampNanosecondArray::from(times);
+            let times = RecordBatch::try_from_iter([("t", Arc::new(times) as ArrayRef)]).unwrap();
+            context.register_batch(name, times).unwrap();
+        }
+    }
+    let [expected, actual] = &contexts;
+    let join = |times: &str| format!("select count(*), sum(k) from {times} join days on t = d");
+    assert!(
+        actual
+            .sql(&join("times"))
+            .await
+            .unwrap()
+            .create_physical_plan()
+            .await
+            .is_ok_and(|plan| shown(&plan).contains("HashJoin"))
+    );
+    assert_same(expected, actual, &join("none")).await;
+    let [expected, actual] = [expected, actual].map(|context| async {
+        context.sql(&join("times")).await.unwrap().collect().await.unwrap_err().strip_backtrace()
+    });
+    assert_eq!(actual.await, expected.await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

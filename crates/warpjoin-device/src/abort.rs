@@ -9,15 +9,16 @@
 //! ```
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use crate::sync::{self, Mutex, MutexGuard, thread};
 use crate::{Buffer, Device, DeviceError, Result};
 
 /// How often flags are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Without anything to look at the thread sleeps until it is woken, which costs a query microseconds.
-const IDLE_MAX: Duration = Duration::from_millis(500);
+/// Without anything to look at for so long the thread ends; to start another costs a query some 30 us.
+const IDLE_MAX: Duration = if cfg!(feature = "shuttle") { Duration::ZERO } else { Duration::from_secs(5) };
 
 /// Words that are set once a flag is.
 #[derive(Debug)]
@@ -49,8 +50,13 @@ pub struct AbortGuard {
 impl Abort {
     /// Nothing is set before `flag` is.
     pub fn new(flag: &Arc<AtomicBool>) -> Self {
+        static WATCHDOG: OnceLock<Arc<Watchdog>> = OnceLock::new();
+        Self::looked_at_by(WATCHDOG.get_or_init(Arc::default), flag)
+    }
+
+    pub(crate) fn looked_at_by(watchdog: &Arc<Watchdog>, flag: &Arc<AtomicBool>) -> Self {
         let watched = Arc::new(Watched { flag: Arc::clone(flag), words: Mutex::default() });
-        Watchdog::get().add(&watched);
+        watchdog.add(&watched);
         Self { watched }
     }
 
@@ -71,7 +77,7 @@ impl Abort {
 
 impl Watched {
     fn words(&self) -> MutexGuard<'_, Vec<Word>> {
-        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::locked(&self.words)
     }
 
     /// Sets words whose flag is set: each time, as the clearing of a new buffer may come behind it. Their guards wait
@@ -97,38 +103,29 @@ impl Drop for AbortGuard {
     }
 }
 
-/// The one thread of the process that looks at flags.
+/// Looks at flags, in one thread as long as there is one to look at.
 #[derive(Default)]
-struct Watchdog {
+pub(crate) struct Watchdog {
     state: Mutex<State>,
-    woken: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     watched: Vec<Weak<Watched>>,
     has_thread: bool,
-    /// The thread waits until somebody wakes it.
-    sleeps: bool,
 }
 
 impl Watchdog {
-    fn get() -> &'static Self {
-        static WATCHDOG: OnceLock<Watchdog> = OnceLock::new();
-        WATCHDOG.get_or_init(Self::default)
-    }
-
-    fn add(&'static self, watched: &Arc<Watched>) {
+    fn add(self: &Arc<Self>, watched: &Arc<Watched>) {
         let mut state = self.state();
         state.watched.push(Arc::downgrade(watched));
-        if !state.has_thread {
-            let thread = std::thread::Builder::new().name("warpjoin-abort".into());
-            match thread.spawn(|| self.run()) {
-                Ok(_) => state.has_thread = true,
-                Err(error) => log::warn!("kernels that run are not stopped when a query is cancelled: {error}"),
-            }
-        } else if state.sleeps {
-            self.woken.notify_one();
+        if state.has_thread {
+            return;
+        }
+        let watchdog = Arc::clone(self);
+        match thread::Builder::new().name("warpjoin-abort".into()).spawn(move || watchdog.run()) {
+            Ok(_) => state.has_thread = true,
+            Err(error) => log::warn!("kernels that run are not stopped when a query is cancelled: {error}"),
         }
     }
 
@@ -141,22 +138,19 @@ impl Watchdog {
             state.watched.retain(|watched| watched.strong_count() > 0);
             if !watched.is_empty() {
                 last_seen = Instant::now();
-            } else if last_seen.elapsed() > IDLE_MAX {
-                state.sleeps = true;
-                while state.watched.is_empty() {
-                    state = self.woken.wait(state).unwrap_or_else(PoisonError::into_inner);
-                }
-                state.sleeps = false;
-                continue;
+            } else if last_seen.elapsed() >= IDLE_MAX {
+                // Under the lock: what comes now finds no thread, and starts one.
+                state.has_thread = false;
+                return;
             }
             drop(state);
             watched.iter().for_each(|watched| watched.look());
             drop(watched);
-            std::thread::sleep(LOOK_EVERY);
+            thread::sleep(LOOK_EVERY);
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::locked(&self.state)
     }
 }

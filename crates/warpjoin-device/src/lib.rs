@@ -21,11 +21,16 @@ mod error;
 mod event;
 mod faults;
 mod kernel;
+mod lending;
 mod memory;
 mod modules;
 mod race;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 mod sim;
 mod stream;
+#[doc(hidden)]
+pub mod sync;
 
 pub use abort::{Abort, AbortGuard};
 pub use buffer::Buffer;

@@ -1,6 +1,6 @@
 //! The memory budget of one device.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts what is allocated on one device against a budget. Bytes throughout.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use crate::{DeviceError, Module, ModuleSource, Result};
 
 /// Modules that stay in memory. A process may run any number of queries, and each module takes memory of its device, and
@@ -84,8 +84,7 @@ impl Modules {
                 Some(State::Ready { module, .. }) => return Ok(module.clone()),
                 _ if is_cancelled() => return Err(DeviceError::Cancelled),
                 Some(State::UnderWay) => {
-                    let waited = self.ended.wait_timeout(states, LOOK_EVERY);
-                    states = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    states = sync::wait_for(&self.states, &self.ended, states, LOOK_EVERY);
                 }
                 None => break,
             }
@@ -128,9 +127,8 @@ impl Modules {
         self.locked().ready().map(|(source, _)| source.clone()).collect()
     }
 
-    /// A panic elsewhere leaves the map whole, so poison is ignored.
     fn locked(&self) -> MutexGuard<'_, States> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::locked(&self.states)
     }
 }
 

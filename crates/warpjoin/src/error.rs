@@ -73,8 +73,8 @@ impl Error {
     }
 }
 
-/// Arrow evaluates functions of the host and checks the caller's arrays.
-fn cause_of_arrow(error: &ArrowError) -> Cause {
+/// What kind of error one of Arrow is, which evaluates functions of the host and checks the caller's arrays.
+pub fn cause_of_arrow(error: &ArrowError) -> Cause {
     match error {
         ArrowError::NotYetImplemented(_) => Cause::Unsupported,
         ArrowError::CastError(_) | ArrowError::ParseError(_) => Cause::Cast,

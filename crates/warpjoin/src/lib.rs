@@ -23,7 +23,7 @@ mod table;
 mod waits;
 pub mod window;
 
-pub use error::{Error, Reason, Result};
+pub use error::{Error, Reason, Result, cause_of_arrow};
 pub use exec::{ExecOptions, JoinForm, QueryMetrics, QueryOutput};
 pub use hash_table::HashTable;
 pub use operators::{group_by::GroupBy, hash_join::HashJoin};

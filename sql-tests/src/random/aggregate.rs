@@ -13,8 +13,8 @@ use super::predicate::predicate;
 pub(super) struct Aggregates {
     /// Such as `sum(t0_c1) AS a0`.
     pub(super) calls: Vec<String>,
-    /// Whether the first one is the same to the last bit, whatever the order of rows.
-    pub(super) is_first_exact: bool,
+    /// Which ones are the same to the last bit, whatever the order of rows.
+    pub(super) is_exact: Vec<bool>,
 }
 
 /// One to four aggregates; `is_grouped`: of groups, not of all rows.
@@ -22,8 +22,8 @@ pub(super) fn aggregates(rng: &mut StdRng, columns: &[&ColumnData], is_grouped: 
     let count = rng.random_range(1..=4);
     let calls: Vec<String> = (0..count).map(|at| format!("{} AS a{at}", aggregate(rng, columns, is_grouped))).collect();
     let inexact = ["stddev", "var", "covar", "corr", "median", "percentile"];
-    let is_first_exact = !inexact.iter().any(|name| calls[0].starts_with(name));
-    Aggregates { calls, is_first_exact }
+    let is_exact = calls.iter().map(|call| !inexact.iter().any(|name| call.starts_with(name))).collect();
+    Aggregates { calls, is_exact }
 }
 
 /// One call, without a name.

@@ -13,8 +13,10 @@ mod predicate;
 mod query;
 mod window;
 
+use std::fmt::Display;
 use std::sync::Arc;
 
+use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::MemTable;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
@@ -25,11 +27,11 @@ use warpjoin_datafusion::load_table;
 
 use crate::coverage::Coverage;
 use crate::engine::{Engine, Settings};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{ErrorKind, Failure, Outcome, no_panic};
 use data::{TableData, random_tables};
 
 /// Changes whenever a seed comes to mean another case.
-pub const GENERATOR_VERSION: u32 = 2;
+pub const GENERATOR_VERSION: u32 = 3;
 /// Of so many cases, one runs on devices whose schedule is drawn from the seed: slow, and true.
 const SCHEDULED_EVERY: u64 = 16;
 
@@ -52,6 +54,8 @@ pub struct CaseResult {
     pub rows: Option<usize>,
     /// The error of both, in words of stock DataFusion.
     pub error: Option<String>,
+    /// Stock DataFusion's bug that leaves nothing to compare with.
+    pub no_oracle: Option<String>,
     /// What of it ran where.
     pub coverage: Coverage,
 }
@@ -84,7 +88,7 @@ impl Case {
     /// When the tables can't be registered or loaded; what the query does is in the result.
     pub async fn run(&self, engine: &Engine, stock: &Engine) -> Result<CaseResult, DataFusionError> {
         let stock = self.session(stock)?;
-        let expected = Reference::of(&stock, &self.sql).await;
+        let expected = no_panic(Reference::of(&stock, &self.sql)).await;
         let context = self.session(&self.engine(engine))?;
         if self.has_resident_tables() {
             for table in &self.tables {
@@ -93,15 +97,19 @@ impl Case {
         }
         let Outcome { answer: actual, coverage } = Outcome::of(&context, &self.sql).await;
         let rows = expected.as_ref().ok().map(|expected| expected.answer().rows());
+        let bug = expected.as_ref().err().map(Failure::new).filter(|failure| failure.kind == ErrorKind::Bug);
+        if let Some(Failure { text, .. }) = bug {
+            return Ok(CaseResult { no_oracle: Some(text), coverage, ..CaseResult::default() });
+        }
         let (difference, error) = match (expected, actual) {
             (Ok(expected), Ok(actual)) => (expected.difference(&actual, &stock).await?, None),
             (Ok(_), Err(failure)) => {
                 let expected = format!("an error: {}", failure.text);
-                (self.unless_stock_may(&stock, Err(failure), expected).await, None)
+                (self.unless_stock_may(&stock, &context, Err(failure), expected).await, None)
             }
             (Err(error), Ok(actual)) => {
                 let expected = format!("no error; stock DataFusion: {}", error.strip_backtrace());
-                (self.unless_stock_may(&stock, Ok(actual), expected).await, None)
+                (self.unless_stock_may(&stock, &context, Ok(actual), expected).await, None)
             }
             (Err(error), Err(failure)) => {
                 let wanted = Failure::new(&error);
@@ -109,43 +117,66 @@ impl Case {
                     None
                 } else {
                     let words = format!("another error: {}; stock DataFusion: {}", failure.text, wanted.text);
-                    self.unless_stock_may(&stock, Err(failure), words).await
+                    self.unless_stock_may(&stock, &context, Err(failure), words).await
                 };
                 (difference, Some(wanted.text))
             }
         };
         let defect = coverage.defects.first().map(|defect| format!("fell back to the CPU: {defect}"));
-        Ok(CaseResult { difference: difference.or(defect), rows, error, coverage })
+        Ok(CaseResult { difference: difference.or(defect), rows, error, no_oracle: None, coverage })
     }
 
     /// The difference, unless stock DataFusion has the same outcome with other partitions and batches.
     ///
     /// DataFusion evaluates AND, OR and CASE lazily by batch, and a LIMIT stops its input early: whether a row that fails is
     /// evaluated at all depends on which rows it shares a batch with. So an outcome that stock DataFusion has for any
-    /// partitioning is right.
+    /// partitioning is right. So is what DataFusion alone makes of the tables of `context`: what resident tables know of
+    /// their values makes other joins of theirs, which read other rows.
     async fn unless_stock_may(
         &self,
         stock: &SessionContext,
+        context: &SessionContext,
         actual: Result<Answer, Failure>,
         difference: String,
     ) -> Option<String> {
+        set(context, "warpjoin.enabled", false).await;
+        if self.is_same(context, &actual).await {
+            return None;
+        }
         for (partitions, batch_rows) in [(1, 8192), (1, 1), (4, 3)] {
-            for (name, value) in [("target_partitions", partitions), ("batch_size", batch_rows)] {
-                // Both settings exist, so this can't fail.
-                let _ = stock.sql(&format!("set datafusion.execution.{name} = {value}")).await;
-            }
-            let is_same = match (&actual, Reference::of(stock, &self.sql).await) {
-                (Ok(actual), Ok(expected)) => {
-                    expected.difference(actual, stock).await.is_ok_and(|difference| difference.is_none())
-                }
-                (Err(actual), Err(expected)) => actual.kind == Failure::new(&expected).kind,
-                _ => false,
-            };
-            if is_same {
+            set(stock, "datafusion.execution.target_partitions", partitions).await;
+            set(stock, "datafusion.execution.batch_size", batch_rows).await;
+            if self.is_same(stock, &actual).await {
                 return None;
             }
         }
         Some(difference)
+    }
+
+    /// Whether a session has this outcome, too.
+    async fn is_same(&self, context: &SessionContext, actual: &Result<Answer, Failure>) -> bool {
+        match (actual, no_panic(Reference::of(context, &self.sql)).await) {
+            (Ok(actual), Ok(expected)) => {
+                expected.difference(actual, context).await.is_ok_and(|difference| difference.is_none())
+            }
+            (Err(actual), Err(expected)) => actual.kind == Failure::new(&expected).kind,
+            _ => false,
+        }
+    }
+
+    /// The plans of `engine` in words, to look into a failure.
+    pub async fn explain(&self, engine: &Engine) -> String {
+        let explained = async {
+            let context = self.session(&self.engine(engine))?;
+            if self.has_resident_tables() {
+                for table in &self.tables {
+                    load_table(&context, &table.name).await?;
+                }
+            }
+            let batches = context.sql(&format!("EXPLAIN VERBOSE {}", self.sql)).await?.collect().await?;
+            Ok::<_, DataFusionError>(pretty_format_batches(&batches)?.to_string())
+        };
+        explained.await.unwrap_or_else(|error| error.to_string())
     }
 
     /// The tables in words, for a message.
@@ -161,6 +192,11 @@ impl Case {
         }
         Ok(context)
     }
+}
+
+async fn set(context: &SessionContext, name: &str, value: impl Display) {
+    // The settings exist, so this can't fail.
+    let _ = context.sql(&format!("set {name} = {value}")).await;
 }
 
 #[cfg(test)]

@@ -136,20 +136,24 @@ fn groups(rng: &mut StdRng, source: &Source) -> String {
         2 => format!("GROUPING SETS (({}), (), ({}))", keys.join(", "), keys[0]),
         _ => keys.join(", "),
     };
-    let Aggregates { calls, is_first_exact } = aggregates(rng, columns, true);
+    let Aggregates { calls, is_exact } = aggregates(rng, columns, true);
     let key_columns = named('k', &keys).join(", ");
     let grouped = format!("SELECT {key_columns}, {} {sql} GROUP BY {sets}{having}", calls.join(", "));
-    // The last bits of moments differ, and with them the groups.
+    // The last bits of moments differ, and with them groups and orders.
     match rng.random_range(0..20) {
-        0 | 1 if is_first_exact => {
+        0 | 1 if is_exact[0] => {
             format!("SELECT a0, count(*) AS n, count(k0) AS m FROM ({grouped}) AS g GROUP BY a0")
         }
         2 if sets.starts_with(&keys[0]) => format!("SELECT DISTINCT {key_columns} {sql}"),
-        3 if is_first_exact => {
+        3 if is_exact[0] => {
             format!("SELECT k0, a0, rank() OVER (ORDER BY a0) AS w0 FROM ({grouped}) AS g")
         }
         _ => {
-            let mut order = [names('k', keys.len()), names('a', calls.len())].concat();
+            let exact = names('a', calls.len())
+                .into_iter()
+                .zip(is_exact)
+                .filter_map(|(name, is_exact)| is_exact.then_some(name));
+            let mut order: Vec<String> = names('k', keys.len()).into_iter().chain(exact).collect();
             if !sets.contains("(") {
                 order.push(format!("count({})", any(rng, columns).name));
             }

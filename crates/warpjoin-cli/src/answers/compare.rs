@@ -92,7 +92,9 @@ pub(super) fn same_cell(a: &Cell, b: &Cell) -> bool {
 }
 
 fn same_float(a: f64, b: f64) -> bool {
-    a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= FLOAT_TOLERANCE * a.abs().max(b.abs())
+    let is_close = || (a - b).abs() <= FLOAT_TOLERANCE * a.abs().max(b.abs());
+    // An infinity would be close to everything.
+    a == b || (a.is_nan() && b.is_nan()) || (a.is_finite() && b.is_finite() && is_close())
 }
 
 pub(super) fn show(cell: &Cell) -> String {

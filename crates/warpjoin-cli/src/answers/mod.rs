@@ -20,6 +20,8 @@ pub use reference::Reference;
 
 /// Largest relative difference of two floats that count as equal: sums add in another order.
 pub const FLOAT_TOLERANCE: f64 = 1e-9;
+/// Where variances and their kin are asked for, floats nearer to zero than this are zero.
+const MOMENT_TOLERANCE: f64 = 1e-9;
 
 /// The rows of an answer, ready to be compared.
 #[derive(Debug, Clone)]
@@ -55,6 +57,16 @@ impl Answer {
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows.len()
+    }
+
+    /// The same with zeros in the place of what may be a rounding error of a variance.
+    fn with_rounded_zeros(mut self) -> Self {
+        for cell in self.rows.iter_mut().flatten() {
+            if matches!(cell, Cell::Float(value) if value.abs() < MOMENT_TOLERANCE) {
+                *cell = Cell::Float(0.0);
+            }
+        }
+        self
     }
 
     /// The first difference in names and types of columns.

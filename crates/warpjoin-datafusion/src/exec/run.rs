@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{Distribution, OrderingRequirements};
@@ -44,7 +45,10 @@ struct Run {
 enum Failure {
     /// The devices; the CPU may do better.
     Device(warpjoin::Error),
-    /// A child or the host; the CPU would meet the same.
+    /// A child could not compute a row, which DataFusion's own plan may never ask for: its joins do not read one side if
+    /// the other is empty, and limits end what is below them.
+    Input(DataFusionError),
+    /// Anything else; the CPU would meet the same.
     Host(DataFusionError),
 }
 
@@ -78,6 +82,8 @@ impl Run {
                 Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
             }
             Err(Failure::Host(error)) => Err(error),
+            Err(Failure::Input(error)) if self.part.strict => Err(error),
+            Err(Failure::Input(error)) => self.instead(Fallback::of_input(&error)),
             Err(Failure::Device(error)) => {
                 if error.cause() == Cause::DeviceLost
                     && let Some(runtime) = self.context.session_config().get_extension::<WarpjoinRuntime>()
@@ -96,11 +102,16 @@ impl Run {
             None => {
                 let fallback = Fallback::new(&error);
                 fallback.log();
-                report::record_fallback(&self.metrics, &fallback);
-                self.state.fell_back(fallback);
-                self.on_cpu()
+                self.instead(fallback)
             }
         }
+    }
+
+    /// The CPU takes over.
+    fn instead(self, fallback: Fallback) -> Result<SendableRecordBatchStream> {
+        report::record_fallback(&self.metrics, &fallback);
+        self.state.fell_back(fallback);
+        self.on_cpu()
     }
 
     /// The setting that makes this error the query's own.
@@ -133,7 +144,7 @@ impl Run {
         let batch_rows = self.context.session_config().batch_size();
         let driver = on_thread("warpjoin-query", move || drive(&part, uploads, batch_rows, cancel, &metrics))?;
         let (pumped, output) = futures::join!(try_join_all(pumps), driver);
-        pumped?;
+        pumped.map_err(|error| if is_of_data(&error) { Failure::Input(error) } else { Failure::Host(error) })?;
         // A driver that panicked is a defect of the device side.
         let output = output.map_err(|error| Failure::Device(warpjoin::Error::Internal(error.to_string())))?;
         let output = output.map_err(Failure::Device)?;
@@ -156,6 +167,17 @@ impl Run {
         let fixed = Arc::clone(&schema);
         let batches = batches.map(move |batch| Ok(with_schema(batch?, &fixed)?));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+}
+
+/// Whether an error comes from computing values: not from reading them, from limits, or from devices.
+fn is_of_data(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::ArrowError(error, _) => {
+            !matches!(**error, ArrowError::IoError(..) | ArrowError::ExternalError(_))
+        }
+        DataFusionError::Execution(_) => true,
+        _ => false,
     }
 }
 

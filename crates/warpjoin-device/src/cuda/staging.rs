@@ -2,26 +2,16 @@
 //!
 //! The driver's own staging moves 7 GB/s, the bus 55. One core copies about 10 GB/s into pinned
 //! memory, so several threads copy, each a chunk at a time, while the bus moves the chunks that
-//! are full. Owns the chunks of one GPU, shared by all its streams.
-//!
-//! A chunk is *idle*, or *held* by a thread, or *in flight*: a copy of the GPU uses it until its
-//! event is reached.
-//!
-//! ```text
-//!        take                give_back (write: an event recorded behind the copy)
-//!  idle ------> held ---------------------------------------------> in flight
-//!    ^            | give_back (read: the copy has been waited for)       |
-//!    +------------+                              take, event reached     |
-//!                 ^------------------------------------------------------+
-//! ```
+//! are full. Owns the chunks of one GPU, shared by all its streams and lent by `Lending`; one that is free is in use until the
+//! event behind its last copy is reached.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::{self, CUstream};
 
 use super::context::Context;
 use super::event::CudaEvent;
+use crate::lending::{Lending, Lent};
 use crate::{DeviceError, Result};
 
 /// Size of a chunk: large enough for nine tenths of the bus, small enough to share 16 MiB among threads.
@@ -37,16 +27,7 @@ const CHUNKS_PER_THREAD: usize = 2;
 #[derive(Debug)]
 pub(super) struct Staging {
     context: Arc<Context>,
-    chunks: Mutex<Chunks>,
-    given_back: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Chunks {
-    /// Idle, or in flight when their event is not reached; the oldest first.
-    free: VecDeque<Chunk>,
-    /// Free and held ones together.
-    made: usize,
+    chunks: Lending<Chunk>,
 }
 
 /// Pinned memory, and the event behind its last use.
@@ -62,7 +43,7 @@ unsafe impl Send for Chunk {}
 
 impl Staging {
     pub(super) fn new(context: Arc<Context>) -> Self {
-        Self { context, chunks: Mutex::default(), given_back: Condvar::new() }
+        Self { context, chunks: Lending::new(CHUNKS_MAX) }
     }
 
     /// Enqueues a copy of `bytes` to `address`; they may be reused on return.
@@ -157,62 +138,21 @@ impl Staging {
         })
     }
 
-    /// Runs `work` with a chunk that nothing else uses. A chunk whose work failed may still be in
-    /// use by a copy without an event, so it is waited for, and lost if that fails too.
+    /// Runs `work` with a chunk that nothing else uses. A chunk whose work failed may still be in use by a copy without an
+    /// event, so the device is waited for.
     fn with_chunk(&self, work: impl FnOnce(&mut Chunk) -> Result<()>) -> Result<()> {
         self.context.make_current()?;
-        let mut chunk = self.take()?;
-        let result = work(&mut chunk);
-        let usable = result.is_ok() || self.context.synchronize().is_ok();
-        let mut chunks = self.locked();
-        if usable {
-            chunks.free.push_back(chunk);
-        } else {
-            chunks.made -= 1;
-            std::mem::forget(chunk);
-        }
-        drop(chunks);
-        self.given_back.notify_one();
-        result
+        self.chunks.with(|| Chunk::new(&self.context), work, || self.context.synchronize().is_ok())
+    }
+}
+
+impl Lent for Chunk {
+    fn is_idle(&self) -> bool {
+        self.event.is_reached()
     }
 
-    /// A chunk that is in use nowhere: an idle one, else a new one, else the next to become idle.
-    fn take(&self) -> Result<Chunk> {
-        let mut chunks = self.locked();
-        loop {
-            if let Some(at) = chunks.free.iter().position(|chunk| chunk.event.is_reached())
-                && let Some(chunk) = chunks.free.remove(at)
-            {
-                return Ok(chunk);
-            }
-            if chunks.made < CHUNKS_MAX {
-                chunks.made += 1;
-                drop(chunks);
-                return Chunk::new(&self.context).inspect_err(|_| {
-                    self.locked().made -= 1;
-                    self.given_back.notify_one();
-                });
-            }
-            if let Some(chunk) = chunks.free.pop_front() {
-                drop(chunks);
-                return match chunk.event.synchronize() {
-                    Ok(()) => Ok(chunk),
-                    Err(error) => {
-                        // The context is broken: every later call fails as well.
-                        self.locked().made -= 1;
-                        std::mem::forget(chunk);
-                        self.given_back.notify_one();
-                        Err(error)
-                    }
-                };
-            }
-            // All are held, and each holder gives its chunk back.
-            chunks = self.given_back.wait(chunks).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Chunks> {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn wait_idle(&self) -> Result<()> {
+        self.event.synchronize()
     }
 }
 
@@ -231,8 +171,8 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // A copy under way still uses the memory. If waiting fails, the memory is lost instead.
-        if self.event.synchronize().is_ok() {
+        // A copy under way still uses the memory, perhaps one without an event. If waiting fails, the memory is lost instead.
+        if self.context.synchronize().is_ok() {
             // SAFETY: allocated once in `new`, and no copy uses it any more.
             self.context.note("cuMemFreeHost", unsafe { sys::cuMemFreeHost(self.memory.cast()) });
         }

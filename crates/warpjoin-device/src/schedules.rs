@@ -1,0 +1,193 @@
+//! What threads share, under chosen schedules: nobody waits for ever, and nothing is lost or made twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::abort::Watchdog;
+use crate::lending::{Lending, Lent};
+use crate::modules::Modules;
+use crate::sync::{self, thread};
+use crate::{Abort, DeviceError, MemoryPool, Module, ModuleSource, Result, SimOptions, open_simulated};
+
+fn source(number: usize) -> ModuleSource {
+    ModuleSource { name: "m".into(), text: number.to_string(), entries: vec![], defines: vec![] }
+}
+
+fn spawn_all(threads: usize, work: impl Fn(usize) + Send + Sync + 'static) {
+    let work = Arc::new(work);
+    let spawn = |at| {
+        let work = Arc::clone(&work);
+        thread::spawn(move || work(at))
+    };
+    let threads: Vec<_> = (0..threads).map(spawn).collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+}
+
+/// Work that notices if somebody else does the same at the same time.
+#[derive(Default)]
+struct Alone(AtomicBool);
+
+impl Alone {
+    fn work(&self) {
+        assert!(!self.0.swap(true, Ordering::SeqCst), "two at once");
+        thread::yield_now();
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_module_is_compiled_by_one_thread_at_a_time_and_once() {
+    sync::under_schedules(|| {
+        let (modules, alone) = (Arc::new(Modules::default()), Arc::new([Alone::default(), Alone::default()]));
+        let (compiled, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let cancel = Arc::new(AtomicBool::new(false));
+        let shared = (Arc::clone(&modules), Arc::clone(&compiled), Arc::clone(&failed), Arc::clone(&cancel));
+        spawn_all(5, move |at| {
+            let (modules, compiled, failed, cancel) = &shared;
+            // Four want one module, of which the first one fails to compile it; the last one wants another and gives up.
+            let which = at / 4;
+            if at == 4 {
+                cancel.store(true, Ordering::SeqCst);
+            }
+            let compile = || {
+                alone[which].work();
+                if at == 0 {
+                    return Err(DeviceError::NoNvrtc);
+                }
+                compiled.fetch_add(1, Ordering::SeqCst);
+                Ok(Module::new(&source(which), vec![]))
+            };
+            let cancel = (at == 3).then_some(&**cancel);
+            match modules.get_or_compile(&source(which), cancel, compile) {
+                Ok(_) => assert!(modules.has(&source(which)) && modules.get(&source(which)).is_some()),
+                Err(DeviceError::Cancelled) => assert_eq!(at, 3),
+                Err(_) => {
+                    assert_eq!(at, 0, "the failure of another is not mine");
+                    failed.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        });
+        assert_eq!((compiled.load(Ordering::SeqCst), modules.len()), (2, 2));
+        assert!(failed.load(Ordering::SeqCst) <= 1);
+    });
+}
+
+#[test]
+fn budgets_hold_whoever_charges() {
+    sync::under_schedules(|| {
+        let memory = Arc::new(MemoryPool::new(10));
+        let kept = Arc::new(AtomicUsize::new(0));
+        let shared = (Arc::clone(&memory), Arc::clone(&kept));
+        spawn_all(4, move |at| {
+            let (memory, kept) = &shared;
+            // Of a session of 6 and one of 20.
+            let (bytes, budget) = (at as u64 + 2, if at % 2 == 0 { 6 } else { 20 });
+            for _ in 0..2 {
+                if let Some(charge) = memory.charge(bytes, budget) {
+                    let used = memory.used_bytes();
+                    assert!((bytes..=10).contains(&used), "{used} of 10 are used");
+                    assert!(memory.peak_bytes() >= bytes);
+                    if at == 1 && kept.fetch_add(1, Ordering::SeqCst) == 0 {
+                        charge.keep();
+                    }
+                }
+            }
+        });
+        let left = if kept.load(Ordering::SeqCst) > 0 { 3 } else { 0 };
+        assert_eq!(memory.used_bytes(), left);
+        assert!(memory.try_charge(10 - left, 20) && !memory.try_charge(1, 20));
+        assert_eq!(memory.peak_bytes(), 10);
+    });
+}
+
+#[test]
+fn words_are_set_once_the_flag_is_and_never_after_their_guard() {
+    sync::under_fair_schedules(|| {
+        let device = open_simulated(&SimOptions { devices: 1, ..SimOptions::default() }).expect("a device").remove(0);
+        let stream = device.create_stream().expect("a stream");
+        let (watchdog, flag) = (Arc::<Watchdog>::default(), Arc::new(AtomicBool::new(false)));
+        // One before, whose thread may be about to end when the next one comes.
+        drop(Abort::looked_at_by(&watchdog, &Arc::new(AtomicBool::new(true))));
+        let abort = Abort::looked_at_by(&watchdog, &flag);
+        let buffer = stream.alloc_filled(16, 0).expect("memory");
+        let value = || {
+            let mut bytes = [0_u8; 16];
+            stream.read(&buffer, 0, &mut bytes).expect("a copy");
+            u64::from_le_bytes(bytes[8..].try_into().expect("8 bytes"))
+        };
+        let guard = abort.watch(&buffer, 8, 7).expect("a word");
+        assert_eq!(value(), 0);
+        let setter = thread::spawn(move || flag.store(true, Ordering::Relaxed));
+        // Comes to an end if the thread looks.
+        while value() != 7 {
+            thread::yield_now();
+        }
+        drop(guard);
+        stream.write(&buffer, 0, &[0; 16]).expect("a copy");
+        for _ in 0..3 {
+            thread::yield_now();
+        }
+        assert_eq!(value(), 0, "set after its guard went");
+        setter.join().expect("no panic");
+    });
+}
+
+/// A thing that is in use for a while after it was given back.
+struct Thing {
+    alone: Alone,
+    idle: AtomicBool,
+    made: Arc<AtomicUsize>,
+}
+
+impl Lent for Thing {
+    fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::SeqCst)
+    }
+
+    fn wait_idle(&self) -> Result<()> {
+        thread::yield_now();
+        self.idle.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+impl Drop for Thing {
+    fn drop(&mut self) {
+        self.made.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn what_is_lent_has_one_holder_and_comes_back() {
+    sync::under_schedules(|| {
+        let (lending, made) = (Arc::new(Lending::<Thing>::new(2)), Arc::new(AtomicUsize::new(0)));
+        let shared = (Arc::clone(&lending), Arc::clone(&made));
+        spawn_all(4, move |at| {
+            let (lending, made) = &shared;
+            for round in 0..2 {
+                let make = || {
+                    if at == 3 && round == 0 {
+                        return Err(DeviceError::Invalid("no memory".into()));
+                    }
+                    assert!(made.fetch_add(1, Ordering::SeqCst) < 2, "more than there may be");
+                    Ok(Thing { alone: Alone::default(), idle: AtomicBool::new(true), made: Arc::clone(made) })
+                };
+                let work = |thing: &mut Thing| {
+                    thing.alone.work();
+                    thing.idle.store(false, Ordering::SeqCst);
+                    if at == 2 { Err(DeviceError::Cancelled) } else { Ok(()) }
+                };
+                // What failed once is thrown away, then kept.
+                let result = lending.with(make, work, || round > 0);
+                assert_eq!(result.is_ok(), at < 2 || (at == 3 && !matches!(result, Err(DeviceError::Invalid(_)))));
+            }
+        });
+        // Both are to be had at once, so none was lost.
+        let make = || {
+            made.fetch_add(1, Ordering::SeqCst);
+            Ok(Thing { alone: Alone::default(), idle: AtomicBool::new(true), made: Arc::clone(&made) })
+        };
+        let both = lending.with(make, |_| lending.with(make, |_| Ok(()), || true), || true);
+        assert!(both.is_ok() && made.load(Ordering::SeqCst) == 2);
+    });
+}
