@@ -4,10 +4,11 @@
 //! from starting. Must not know what queries need: memory is not looked at here.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use datafusion::execution::TaskContext;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use warpjoin_device::sync::{Mutex, locked};
 
 /// Queries that use the devices of a runtime at once. A GPU is busy with a few; each has a thread and working memory.
 pub(crate) const QUERIES_DEFAULT: usize = 16;
@@ -15,6 +16,8 @@ pub(crate) const QUERIES_DEFAULT: usize = 16;
 /// The places of a runtime.
 pub(crate) struct Admission {
     places: Arc<Semaphore>,
+    #[cfg(test)]
+    places_max: usize,
     /// Queries that have a place or wait for one, by the address of their context.
     queries: Arc<Queries>,
 }
@@ -30,7 +33,13 @@ pub(crate) struct Place {
 
 impl Admission {
     pub(crate) fn new(queries_max: usize) -> Self {
-        Self { places: Arc::new(Semaphore::new(queries_max.max(1))), queries: Arc::default() }
+        let places_max = queries_max.max(1);
+        Self {
+            places: Arc::new(Semaphore::new(places_max)),
+            #[cfg(test)]
+            places_max,
+            queries: Arc::default(),
+        }
     }
 
     /// Waits for a place for the query of `context`, unless a part of it has one. Dropping the future stops waiting.
@@ -40,6 +49,12 @@ impl Admission {
         // The semaphore is never closed; if it were, queries would run unlimited.
         let _ = place.permit.get_or_try_init(permit).await;
         place
+    }
+
+    /// Whether no query has a place or waits for one.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        locked(&self.queries).is_empty() && self.places.available_permits() == self.places_max
     }
 
     fn place_of(&self, key: usize) -> Arc<Place> {
@@ -61,11 +76,6 @@ impl Drop for Place {
             queries.remove(&self.key);
         }
     }
-}
-
-fn locked(queries: &Queries) -> MutexGuard<'_, HashMap<usize, Weak<Place>>> {
-    // A panic elsewhere leaves the map whole.
-    queries.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -94,8 +104,7 @@ mod tests {
         drop(lower);
         let third = is_admitted(&admission, &contexts[2]).await.expect("a place");
         drop((other, third));
-        assert!(locked(&admission.queries).is_empty());
-        assert_eq!(admission.places.available_permits(), 2);
+        assert!(admission.is_idle());
     }
 
     #[tokio::test]
@@ -117,6 +126,6 @@ mod tests {
             places.push(tokio::time::timeout(Duration::from_secs(5), place).await.expect("no hang").expect("a place"));
         }
         drop(places);
-        assert_eq!(admission.places.available_permits(), 1);
+        assert!(admission.is_idle());
     }
 }

@@ -33,6 +33,8 @@ mod reason;
 mod rule;
 mod runtime;
 mod scan;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 mod statistics;
 mod strict;
 mod subqueries;

@@ -13,9 +13,12 @@
 //! ```
 
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+
+use warpjoin_device::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use warpjoin_device::sync::thread::{self, ThreadId};
+use warpjoin_device::sync::{self, Mutex, MutexGuard};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -27,13 +30,16 @@ const IDLE_TIME: Duration = Duration::from_secs(30);
 const STACK_BYTES: usize = 64 << 20;
 
 /// Threads that wait: whoever takes one out of the list sends it one job.
-static IDLE: Mutex<Vec<Worker>> = Mutex::new(vec![]);
+#[derive(Default)]
+pub(crate) struct Workers {
+    idle: Mutex<Vec<Worker>>,
+}
 
 struct Worker {
     /// The thread's name: each kind of work has its own.
     kind: &'static str,
     jobs: Sender<Job>,
-    id: std::thread::ThreadId,
+    id: ThreadId,
 }
 
 /// Runs `job` on a thread of this name, one that waits or else a new one. There may be any number of them.
@@ -41,97 +47,103 @@ struct Worker {
 /// # Errors
 /// When the system gives no thread.
 pub(crate) fn run(kind: &'static str, job: Job) -> io::Result<()> {
-    let mut job = job;
-    while let Some(worker) = take(kind) {
-        match worker.jobs.send(job) {
-            Ok(()) => return Ok(()),
-            // Cannot be while a thread in the list still waits; then there are other threads.
-            Err(refused) => job = refused.0,
-        }
-    }
-    let thread = std::thread::Builder::new().name(kind.to_string()).stack_size(STACK_BYTES);
-    thread.spawn(move || work(kind, job))?;
-    Ok(())
+    static WORKERS: LazyLock<Arc<Workers>> = LazyLock::new(Arc::default);
+    WORKERS.run(kind, job)
 }
 
-/// The thread that waited last, whose memory is the warmest.
-fn take(kind: &str) -> Option<Worker> {
-    let mut idle = idle();
-    let at = idle.iter().rposition(|worker| worker.kind == kind)?;
-    Some(idle.remove(at))
-}
-
-fn work(kind: &'static str, first: Job) {
-    let (sender, jobs) = channel();
-    let mut job = first;
-    loop {
-        job();
-        {
-            let mut idle = idle();
-            if idle.len() >= IDLE_MAX {
-                return;
+impl Workers {
+    pub(crate) fn run(self: &Arc<Self>, kind: &'static str, job: Job) -> io::Result<()> {
+        let mut job = job;
+        while let Some(worker) = self.take(kind) {
+            match worker.jobs.send(job) {
+                Ok(()) => return Ok(()),
+                // Cannot be while a thread in the list still waits; then there are other threads.
+                Err(refused) => job = refused.0,
             }
-            idle.push(Worker { kind, jobs: sender.clone(), id: std::thread::current().id() });
         }
-        match next(&jobs) {
-            Some(next) => job = next,
-            None => return,
+        let workers = Arc::clone(self);
+        let thread = thread::Builder::new().name(kind.to_string()).stack_size(STACK_BYTES);
+        thread.spawn(move || workers.work(kind, job))?;
+        Ok(())
+    }
+
+    /// The thread that waited last, whose memory is the warmest.
+    fn take(&self, kind: &str) -> Option<Worker> {
+        let mut idle = self.idle();
+        let at = idle.iter().rposition(|worker| worker.kind == kind)?;
+        Some(idle.remove(at))
+    }
+
+    fn work(&self, kind: &'static str, first: Job) {
+        let (sender, jobs) = channel();
+        let mut job = first;
+        loop {
+            job();
+            {
+                let mut idle = self.idle();
+                if idle.len() >= IDLE_MAX {
+                    return;
+                }
+                idle.push(Worker { kind, jobs: sender.clone(), id: thread::current().id() });
+            }
+            match self.next(&jobs) {
+                Some(next) => job = next,
+                None => return,
+            }
         }
     }
-}
 
-/// The next job; `None`: there was none for long, and the thread is not in the list any more.
-fn next(jobs: &Receiver<Job>) -> Option<Job> {
-    match jobs.recv_timeout(IDLE_TIME) {
-        Ok(job) => return Some(job),
-        Err(RecvTimeoutError::Disconnected) => return None,
-        Err(RecvTimeoutError::Timeout) => {}
+    /// The next job; `None`: there was none for long, and the thread is not in the list any more.
+    fn next(&self, jobs: &Receiver<Job>) -> Option<Job> {
+        match sync::receive_for(jobs, IDLE_TIME) {
+            Ok(job) => return Some(job),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let me = thread::current().id();
+        let mut idle = self.idle();
+        if let Some(at) = idle.iter().position(|worker| worker.id == me) {
+            idle.remove(at);
+            return None;
+        }
+        drop(idle);
+        // Somebody has taken it out meanwhile, to send a job: it is there, or about to be.
+        jobs.recv().ok()
     }
-    let me = std::thread::current().id();
-    let mut idle = idle();
-    if let Some(at) = idle.iter().position(|worker| worker.id == me) {
-        idle.remove(at);
-        return None;
-    }
-    drop(idle);
-    // Somebody has taken it out meanwhile, to send a job: it is there, or about to be.
-    jobs.recv().ok()
-}
 
-fn idle() -> MutexGuard<'static, Vec<Worker>> {
-    // A panic elsewhere leaves the list whole.
-    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Threads that wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self, kind: &str) -> usize {
+        self.idle().iter().filter(|worker| worker.kind == kind).count()
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Worker>> {
+        sync::locked(&self.idle)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Arc, Barrier};
+    use std::sync::Barrier;
+    use std::sync::mpsc::channel;
     use std::thread::{ThreadId, current};
 
-    fn ran_on(kind: &'static str) -> ThreadId {
+    fn ran_on(workers: &Arc<Workers>, kind: &'static str) -> ThreadId {
         let (sender, receiver) = channel();
-        run(kind, Box::new(move || sender.send(current().id()).unwrap())).unwrap();
+        workers.run(kind, Box::new(move || sender.send(current().id()).unwrap())).unwrap();
         receiver.recv().unwrap()
-    }
-
-    /// Waits until a thread of `kind` is in the list.
-    fn wait_idle(kind: &str) {
-        for _ in 0..10_000 {
-            if idle().iter().any(|worker| worker.kind == kind) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        panic!("no thread came back");
     }
 
     #[test]
     fn a_thread_that_waits_takes_the_next_job() {
-        let first = ran_on("test-again");
-        wait_idle("test-again");
-        assert_eq!(ran_on("test-again"), first);
-        assert_ne!(ran_on("test-other"), first, "another kind has threads of its own");
+        let workers = Arc::<Workers>::default();
+        let first = ran_on(&workers, "test-again");
+        while workers.waiting("test-again") == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(ran_on(&workers, "test-again"), first);
+        assert_ne!(ran_on(&workers, "test-other"), first, "another kind has threads of its own");
     }
 
     #[test]
@@ -160,6 +172,6 @@ mod tests {
         )
         .unwrap();
         assert!(receiver.recv().is_err(), "what the job owned is gone");
-        ran_on("test-panic");
+        ran_on(&Arc::default(), "test-panic");
     }
 }

@@ -4,11 +4,12 @@
 //! that wants a module compiles it by itself if nobody has begun, so nothing waits for a place in the queue.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Instant;
 
+use warpjoin_device::sync::thread::{self, JoinHandle};
+use warpjoin_device::sync::{self, Condvar, Mutex, MutexGuard};
 use warpjoin_device::{Device, ModuleSource};
 
 /// Whose modules they are: the queue forgets those of a query that has ended.
@@ -43,6 +44,8 @@ struct Queue {
     running: usize,
     /// Threads of these that compile what is better.
     improving: usize,
+    /// Nothing begins any more.
+    is_closed: bool,
 }
 
 impl Queue {
@@ -73,7 +76,7 @@ struct Shared {
 
 impl Shared {
     fn locked(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::locked(&self.queue)
     }
 }
 
@@ -107,7 +110,7 @@ impl Compiler {
     pub(crate) fn finish(&self) {
         let mut queue = self.shared.locked();
         while queue.running > 0 {
-            queue = self.shared.ended.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = sync::wait(&self.shared.ended, queue);
         }
     }
 
@@ -122,6 +125,7 @@ impl Compiler {
 impl Drop for Compiler {
     fn drop(&mut self) {
         let mut queue = self.shared.locked();
+        queue.is_closed = true;
         queue.jobs.clear();
         queue.spare.clear();
         queue.better.clear();
@@ -140,10 +144,10 @@ fn cores() -> usize {
 
 /// As many as there are jobs and cores for. Where no thread can be had, whoever wants a module compiles it.
 fn start_threads(queue: &mut Queue, shared: &Arc<Shared>) {
-    queue.threads.retain(|thread| !thread.is_finished());
+    queue.threads.retain(|thread| !sync::has_ended(thread));
     for _ in queue.running..cores().min(queue.running + queue.waiting()) {
         let shared_by_thread = Arc::clone(shared);
-        let thread = std::thread::Builder::new().name("warpjoin-compile".into());
+        let thread = thread::Builder::new().name("warpjoin-compile".into());
         match thread.spawn(move || work(&shared_by_thread)) {
             Ok(thread) => {
                 queue.running += 1;
@@ -189,6 +193,9 @@ fn work(shared: &Arc<Shared>) {
         }
         // One device first: the others then find its kernel in the disk cache.
         let mut queue = shared.locked();
+        if queue.is_closed {
+            continue;
+        }
         let rest = if is_better { &mut queue.better } else { &mut queue.jobs };
         for device in others {
             let (customer, module) = (job.customer, job.module.clone());

@@ -17,6 +17,8 @@ mod operators;
 mod optimize;
 mod pipelines;
 pub mod plan;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 mod session;
 mod string_test;
 mod table;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::compute::SortOptions;
 use datafusion::common::{Column, DFSchema, Result, plan_err};
 use datafusion::logical_expr::{Expr, Limit, LogicalPlan, Projection, SkipType, Sort};
 
@@ -15,6 +16,8 @@ pub(super) struct OrderedQuery {
     pub(super) plan: LogicalPlan,
     /// Its own columns; what follows are sort keys.
     pub(super) columns: usize,
+    /// How each key is sorted.
+    pub(super) options: Vec<SortOptions>,
     /// What its LIMIT and OFFSET cut from, where it has one.
     pub(super) uncut: Option<Uncut>,
 }
@@ -40,12 +43,13 @@ impl OrderedQuery {
             Some(skip) => Some(Uncut { plan: with_keys(&without_limit(plan)?)?.0, skip }),
             None => None,
         };
-        Ok(Self { plan: with_keys(plan)?.0, columns, uncut })
+        let (plan, options) = with_keys(plan)?;
+        Ok(Self { plan, columns, options, uncut })
     }
 }
 
-/// The plan with the keys of its outermost sort as its last columns, and their number.
-fn with_keys(plan: &LogicalPlan) -> Result<(LogicalPlan, usize)> {
+/// The plan with the keys of its outermost sort as its last columns, and how each is sorted.
+fn with_keys(plan: &LogicalPlan) -> Result<(LogicalPlan, Vec<SortOptions>)> {
     match plan {
         LogicalPlan::Limit(limit) => {
             let (input, keys) = with_keys(&limit.input)?;
@@ -53,11 +57,11 @@ fn with_keys(plan: &LogicalPlan) -> Result<(LogicalPlan, usize)> {
         }
         LogicalPlan::Projection(projection) => {
             let (input, keys) = with_keys(&projection.input)?;
-            if keys == 0 {
-                return Ok((plan.clone(), 0));
+            if keys.is_empty() {
+                return Ok((plan.clone(), keys));
             }
             let all = columns_of(input.schema());
-            let exprs = [&projection.expr[..], &all[all.len() - keys..]].concat();
+            let exprs = [&projection.expr[..], &all[all.len() - keys.len()..]].concat();
             Ok((LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?), keys))
         }
         LogicalPlan::Sort(sort) => {
@@ -66,9 +70,10 @@ fn with_keys(plan: &LogicalPlan) -> Result<(LogicalPlan, usize)> {
             };
             let keys: Vec<Expr> = sort.expr.iter().enumerate().map(key).collect();
             let exprs = [&columns_of(sort.input.schema())[..], &keys].concat();
-            Ok((LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan.clone()))?), keys.len()))
+            let options = sort.expr.iter().map(|key| SortOptions::new(!key.asc, key.nulls_first)).collect();
+            Ok((LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan.clone()))?), options))
         }
-        _ => Ok((plan.clone(), 0)),
+        _ => Ok((plan.clone(), vec![])),
     }
 }
 

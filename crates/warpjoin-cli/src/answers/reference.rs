@@ -1,12 +1,16 @@
 //! A query's answer on stock DataFusion, and which other answers are as right.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::array::{RecordBatch, make_comparator};
+use arrow::compute::{SortOptions, concat_batches};
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::Result;
+
 use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
@@ -23,6 +27,16 @@ use super::{Answer, Cell};
 pub struct Reference {
     rows: KeyedRows,
     uncut: Option<Uncut>,
+    shape: Shape,
+}
+
+/// What is known of a query's rows.
+#[derive(Debug)]
+struct Shape {
+    /// Columns of the answer; what follows are sort keys.
+    columns: usize,
+    /// How each key is sorted.
+    options: Vec<SortOptions>,
     /// Values so close to zero that they may be rounding errors count as zero.
     has_moments: bool,
 }
@@ -43,8 +57,9 @@ impl Reference {
     pub async fn of(stock: &SessionContext, sql: &str) -> Result<Self> {
         let plan = stock.state().create_logical_plan(sql).await?;
         let has_moments = has_moments(&plan)?;
-        let OrderedQuery { plan, columns, uncut } = OrderedQuery::of(&plan)?;
-        Ok(Self { rows: KeyedRows::of(stock, plan, columns, has_moments).await?, uncut, has_moments })
+        let OrderedQuery { plan, columns, options, uncut } = OrderedQuery::of(&plan)?;
+        let shape = Shape { columns, options, has_moments };
+        Ok(Self { rows: KeyedRows::of(stock, plan, &shape).await?, uncut, shape })
     }
 
     /// The answer without sort keys.
@@ -59,7 +74,7 @@ impl Reference {
     pub async fn difference(&self, actual: &Answer, stock: &SessionContext) -> Result<Option<String>> {
         let expected = &self.rows.answer;
         let rounded;
-        let actual = if self.has_moments {
+        let actual = if self.shape.has_moments {
             rounded = actual.clone().with_rounded_zeros();
             &rounded
         } else {
@@ -84,8 +99,7 @@ impl Reference {
         }
         match &self.uncut {
             Some(uncut) if is_cut => {
-                let columns = actual.schema.fields().len();
-                let all = KeyedRows::of(stock, uncut.plan.clone(), columns, self.has_moments).await?;
+                let all = KeyedRows::of(stock, uncut.plan.clone(), &self.shape).await?;
                 Ok(all.cut_difference(actual, uncut.skip))
             }
             _ => Ok(None),
@@ -102,18 +116,19 @@ impl Reference {
 }
 
 impl KeyedRows {
-    /// Runs `plan`, whose first `columns` columns are the answer's.
-    async fn of(stock: &SessionContext, plan: LogicalPlan, columns: usize, has_moments: bool) -> Result<Self> {
+    /// Runs `plan`.
+    async fn of(stock: &SessionContext, plan: LogicalPlan, shape: &Shape) -> Result<Self> {
         let frame = stock.execute_logical_plan(plan).await?;
         let task = Arc::new(frame.task_ctx());
         let plan = frame.create_physical_plan().await?;
         let batches = collect(Arc::clone(&plan), task).await?;
+        check_order(&plan.schema(), &batches, shape)?;
         let mut all = Answer::new(plan.schema(), &batches)?;
-        if has_moments {
+        if shape.has_moments {
             all = all.with_rounded_zeros();
         }
-        let keys = all.rows.iter_mut().map(|row| row.split_off(columns)).filter(|key| !key.is_empty()).collect();
-        let fields: Vec<_> = all.schema.fields().iter().take(columns).cloned().collect();
+        let keys = all.rows.iter_mut().map(|row| row.split_off(shape.columns)).filter(|key| !key.is_empty()).collect();
+        let fields: Vec<_> = all.schema.fields().iter().take(shape.columns).cloned().collect();
         all.schema = SchemaRef::new(Schema::new(fields));
         Ok(Self { answer: all, keys })
     }
@@ -156,6 +171,21 @@ impl KeyedRows {
             }
         }
         (end > self.answer.rows()).then(|| format!("{end} rows with the OFFSET, {} without LIMIT", self.answer.rows()))
+    }
+}
+
+/// DataFusion takes some sorts for needless that are not: by a key that is constant but for the rows of grouping sets, say.
+///
+/// # Errors
+/// When the rows are not in the order of their keys: then they are no reference.
+fn check_order(schema: &SchemaRef, batches: &[RecordBatch], shape: &Shape) -> Result<()> {
+    let all = concat_batches(schema, batches)?;
+    let keys = all.columns().iter().skip(shape.columns).zip(&shape.options);
+    let by_key = keys.map(|(key, options)| make_comparator(key, key, *options)).collect::<Result<Vec<_>, _>>()?;
+    let order = |row: usize| by_key.iter().map(|compare| compare(row - 1, row)).find(|order| order.is_ne());
+    match (1..all.num_rows()).find(|&row| order(row) == Some(Ordering::Greater)) {
+        Some(row) => internal_err!("stock DataFusion does not sort as the query says: see rows {} and {row}", row - 1),
+        None => Ok(()),
     }
 }
 

@@ -7,9 +7,12 @@ use std::sync::{Arc, Once};
 
 use arrow::array::RecordBatch;
 use warpjoin::{Cause, Session, Table};
-use warpjoin_device::{CallKind, Device, Fault, FaultPlan, SimOptions, open_simulated, with_faults};
+use warpjoin_device::{
+    CallKind, CudaOptions, Device, Fault, FaultPlan, SimOptions, open_cuda, open_simulated, with_faults,
+};
 
 use crate::common::case::{Case, upload};
+use crate::common::sessions::say;
 use crate::common::value::{Row, compare, rows_of};
 
 /// Rows of tables of the inputs; the flag cancels.
@@ -79,26 +82,25 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Nothing has run yet.
-    fn open(scenario: &'a Scenario) -> Self {
+    /// Nothing has run yet. `None` where there are not so many GPUs, if it is GPUs that are asked for.
+    fn open(scenario: &'a Scenario) -> Option<Self> {
         be_quiet();
         let plan = FaultPlan::default();
-        let options = SimOptions { devices: scenario.devices, threads: 1, ..SimOptions::default() };
-        let devices = with_faults(&open_simulated(&options).expect("devices"), &plan);
+        let devices = with_faults(&devices(&scenario.name, scenario.devices)?, &plan);
         let session = Session::new(devices.clone()).expect("a session");
         let tables = scenario.inputs.iter().map(|batch| upload(&session, batch)).collect();
         let mut bench = Bench { scenario, plan, devices, session, tables, wanted: vec![], used_bytes: (vec![], 0) };
         bench.used_bytes = bench.used_now();
-        bench
+        Some(bench)
     }
 
     /// Everything is compiled afterwards.
-    fn new(scenario: &'a Scenario) -> Self {
-        let mut bench = Self::open(scenario);
+    fn new(scenario: &'a Scenario) -> Option<Self> {
+        let mut bench = Self::open(scenario)?;
         bench.wanted = bench.run(&Arc::default()).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
         bench.session.finish_compiling();
         bench.used_bytes = bench.used_now();
-        bench
+        Some(bench)
     }
 
     fn run(&self, cancel: &Arc<AtomicBool>) -> warpjoin::Result<Vec<Row>> {
@@ -156,7 +158,7 @@ impl<'a> Bench<'a> {
 
 /// Looks at faults of every kind, at calls of every kind, while nothing needs to be compiled.
 pub(crate) fn check(scenario: &Scenario) {
-    let bench = Bench::new(scenario);
+    let Some(bench) = Bench::new(scenario) else { return };
     let calls = bench.calls();
     assert!(bench.plan.take_disorder().is_empty(), "{}: disorder without a fault", scenario.name);
     let mut failures = vec![];
@@ -172,7 +174,7 @@ pub(crate) fn check(scenario: &Scenario) {
 
 /// The same while kernels are compiled and loaded: every session begins with none.
 pub(crate) fn check_compilation(scenario: &Scenario) {
-    let wanted = Bench::new(scenario).wanted;
+    let Some(Bench { wanted, .. }) = Bench::new(scenario) else { return };
     let mut failures = vec![];
     for (index, event) in EVENTS.into_iter().enumerate() {
         for nth in index as u64..index as u64 + COMPILATIONS {
@@ -186,8 +188,23 @@ pub(crate) fn check_compilation(scenario: &Scenario) {
 
 /// A first run, of which a compilation fails; and a second one.
 fn check_first_run(scenario: &Scenario, wanted: &[Row], nth: u64, event: Event) -> Result<(), String> {
-    let bench = Bench { wanted: wanted.to_vec(), ..Bench::open(scenario) };
+    let bench = Bench::open(scenario).expect("as many devices as before");
+    let bench = Bench { wanted: wanted.to_vec(), ..bench };
     bench.check(Some(CallKind::Compile), nth, event)
+}
+
+/// Simulated devices; GPUs with `WARPJOIN_TEST_DEVICE=cuda`, whose tests must run one after the other, as they share the GPUs.
+fn devices(test: &str, count: usize) -> Option<Vec<Device>> {
+    if std::env::var("WARPJOIN_TEST_DEVICE").is_ok_and(|kind| kind == "cuda") {
+        let all = open_cuda(&CudaOptions::default()).expect("GPUs");
+        let some = all.get(..count).map(<[Device]>::to_vec);
+        if some.is_none() {
+            say(&format!("SKIP {test}: {} GPUs", all.len()));
+        }
+        return some;
+    }
+    let options = SimOptions { devices: count, threads: 1, ..SimOptions::default() };
+    Some(open_simulated(&options).expect("devices"))
 }
 
 /// Panics that were asked for are not worth a line.

@@ -1,0 +1,58 @@
+//! What threads of a session share, under chosen schedules.
+
+use std::sync::Arc;
+
+use warpjoin_device::sync::{self, thread};
+use warpjoin_device::{ModuleSource, SimOptions, open_simulated};
+
+use crate::compiler::{Compiler, Customer};
+
+fn module(number: usize) -> ModuleSource {
+    let text =
+        format!("#include \"wj/simt.cuh\"\nstruct P {{ u64* a; }};\nWJ_ENTRY(entry, P, 32) {{ p.a[0] = {number}; }}\n");
+    ModuleSource { name: "job".into(), text, entries: vec!["entry".into()], defines: vec![] }
+}
+
+#[test]
+fn all_that_is_asked_for_is_compiled_and_nobody_waits_for_ever() {
+    sync::under_schedules(|| {
+        let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).expect("devices");
+        let compiler = Arc::new(Compiler::default());
+        let customers = [(); 3].map(|()| Customer::new());
+        let asks = |at: usize| {
+            let (compiler, devices) = (Arc::clone(&compiler), devices.clone());
+            thread::spawn(move || match at {
+                0 => compiler.enqueue(customers[0], vec![module(1), module(2)], &devices, false),
+                1 => compiler.improve(customers[1], vec![module(2), module(3)], &devices),
+                _ => {
+                    compiler.enqueue(customers[2], vec![module(4)], &devices, true);
+                    compiler.forget(customers[2]);
+                }
+            })
+        };
+        let threads: Vec<_> = (0..3).map(asks).collect();
+        // While the others ask.
+        compiler.finish();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        compiler.finish();
+        for number in 1..=3 {
+            assert!(devices.iter().all(|device| device.is_compiled(&module(number))), "module {number}");
+        }
+    });
+}
+
+#[test]
+fn a_compiler_that_is_dropped_ends_its_threads() {
+    sync::under_schedules(|| {
+        let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).expect("devices");
+        let compiler = Compiler::default();
+        compiler.enqueue(Customer::new(), vec![module(1), module(2)], &devices, false);
+        compiler.improve(Customer::new(), vec![module(3)], &devices);
+        drop(compiler);
+        let compiled = || devices.iter().map(|device| device.compiled_modules()).sum::<usize>();
+        // What had not begun was forgotten, and no thread goes on.
+        let then = compiled();
+        thread::yield_now();
+        assert_eq!(compiled(), then);
+    });
+}
