@@ -3,9 +3,16 @@
 mod cuda_common;
 
 use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cuda_common::{bytes_of, gpus, kernel, launch, random_bytes, words};
 use warpjoin_device::{Arg, Device, DeviceError};
+
+/// A GPU is opened once a process, with the peers that are open to it: held while a test has some, so that each begins anew.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Two GPUs, the first of which can reach the second.
 fn pair(test: &str) -> Option<(Device, Device)> {
@@ -21,6 +28,7 @@ fn pair(test: &str) -> Option<(Device, Device)> {
 
 #[test]
 fn links_name_every_other_gpu() {
+    let _alone = alone();
     let Some(devices) = gpus("links_name_every_other_gpu") else { return };
     for device in &devices {
         let peers: Vec<usize> = device.info().links.iter().map(|link| link.peer).collect();
@@ -31,6 +39,7 @@ fn links_name_every_other_gpu() {
 
 #[test]
 fn memory_of_a_peer_is_reached_once_opened_and_not_before() {
+    let _alone = alone();
     let Some((near, far)) = pair("memory_of_a_peer_is_reached_once_opened_and_not_before") else { return };
     let (stream, far_stream) = (near.create_stream().expect("stream"), far.create_stream().expect("stream"));
     let content = random_bytes(9_000_000, 1);
@@ -64,6 +73,7 @@ fn memory_of_a_peer_is_reached_once_opened_and_not_before() {
 
 #[test]
 fn both_ways_at_once() {
+    let _alone = alone();
     let Some((near, far)) = pair("both_ways_at_once") else { return };
     near.open_peer_access(&far).expect("open");
     if far.open_peer_access(&near).is_err() {
@@ -87,6 +97,7 @@ fn both_ways_at_once() {
 
 #[test]
 fn kernels_stay_on_the_gpu_they_were_compiled_for() {
+    let _alone = alone();
     let Some((near, far)) = pair("kernels_stay_on_the_gpu_they_were_compiled_for") else { return };
     let nothing = kernel(&near, "nothing");
     let refused = far.create_stream().expect("stream").launch(&nothing, launch(1, 32), &[]);

@@ -12,7 +12,7 @@ pub(super) enum Verdict {
     Equal,
     /// No answer on either side; nothing was compared but the kind of the error.
     BothFail,
-    /// Stock DataFusion itself has another answer with other partitions, batches or memory.
+    /// Stock DataFusion itself has another answer with other partitions, batches or memory, or does not sort as it is told.
     Ambiguous,
     /// Another outcome, in words.
     Different(String),
@@ -68,7 +68,10 @@ async fn is_ambiguous(context: &SessionContext, sql: &str) -> bool {
     if sql.to_lowercase().contains("any_value(") {
         return true;
     }
-    let Ok(reference) = Reference::of(context, sql).await else { return false };
+    let reference = match Reference::of(context, sql).await {
+        Ok(reference) => reference,
+        Err(error) => return Failure::new(&error).kind == ErrorKind::Bug,
+    };
     let partitions = context.state().config().target_partitions();
     let batch_rows = context.state().config().batch_size();
     let mut differs = false;
