@@ -4,6 +4,7 @@
 //! that wants a module compiles it by itself if nobody has begun, so nothing waits for a place in the queue.
 
 use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -37,8 +38,9 @@ struct Queue {
     spare: VecDeque<Job>,
     /// What is to take the place of quick forms.
     better: VecDeque<Job>,
-    /// All that was ever in `better`: what fails is not tried again.
-    improved: HashSet<ModuleSource>,
+    /// Hashes of all that was ever in `better`: what fails is not tried again. Their texts would fill the memory of a process
+    /// that runs for long; of two with one hash, one stays quick.
+    improved: HashSet<u64>,
     threads: Vec<JoinHandle<()>>,
     /// Threads that take jobs.
     running: usize,
@@ -99,7 +101,7 @@ impl Compiler {
     pub(crate) fn improve(&self, customer: Customer, modules: Vec<ModuleSource>, devices: &[Device]) {
         let mut queue = self.shared.locked();
         for module in modules {
-            if queue.improved.insert(module.clone()) {
+            if queue.improved.insert(BuildHasherDefault::<DefaultHasher>::default().hash_one(&module)) {
                 queue.better.push_back(Job { customer, module, devices: devices.to_vec() });
             }
         }

@@ -35,6 +35,11 @@ struct Allocation {
 }
 
 impl Allocation {
+    /// Whether it matters to others if the stream's work has ended, of which the first `ended` has for sure.
+    fn concerns(&self, stream: StreamId, ended: u64) -> bool {
+        self.uses.get(&stream).is_some_and(|used| *used > ended) || (self.made.0 == stream && self.made.1 > ended)
+    }
+
     /// All work of the stream has ended.
     fn forget(&mut self, stream: StreamId) {
         self.uses.remove(&stream);
@@ -50,6 +55,8 @@ pub(super) struct Order {
     /// What a stream's next work comes after, its own work among it.
     streams: HashMap<StreamId, Clock>,
     opened: StreamId,
+    /// Streams without a handle whose work may go on.
+    closing: Vec<StreamId>,
     /// What the host's next call comes after. Threads count as one.
     host: Clock,
     /// By address.
@@ -66,11 +73,18 @@ impl Order {
         self.opened
     }
 
-    /// No handle is left. A stream that the host has waited for needs no further notice.
+    /// No handle is left. A stream is forgotten, else each clock would know all streams that there ever were: at once, or with
+    /// a later one, when no live buffer waits for its work any more.
     pub(super) fn close_stream(&mut self, stream: StreamId) {
-        if self.streams.get(&stream).is_some_and(|clock| clock.of(stream) <= self.host.of(stream)) {
+        self.closing.push(stream);
+        let is_done = |stream: StreamId| {
+            let ended = self.host.of(stream);
+            !self.live.values().any(|allocation| allocation.concerns(stream, ended))
+        };
+        let (done, closing): (Vec<_>, Vec<_>) = self.closing.iter().copied().partition(|&stream| is_done(stream));
+        self.closing = closing;
+        for stream in done {
             self.streams.remove(&stream);
-            // Else each clock would know all streams that there ever were.
             self.host.0.remove(&stream);
             for clock in self.streams.values_mut() {
                 clock.0.remove(&stream);
@@ -163,15 +177,26 @@ mod tests {
         let lasting = order.open_stream();
         let mut event = Clock::default();
         for _ in 0..100 {
-            let stream = order.open_stream();
+            let (stream, dropped) = (order.open_stream(), order.open_stream());
+            order.alloc(stream, 4096, 64);
+            order.alloc(dropped, 8192, 64);
+            order.work(stream, &[4096]);
+            order.work(dropped, &[8192]);
             event = order.record(stream);
             order.wait(lasting, &event);
             order.host_waits(stream);
+            // Buffers go after the last wait, some of them after their stream.
+            order.free(stream, 4096, "sim:0");
+            order.close_stream(dropped);
             order.close_stream(stream);
+            order.free(lasting, 8192, "sim:0");
         }
+        let last = order.open_stream();
+        order.close_stream(last);
         order.wait(lasting, &event);
         order.host_waits(lasting);
         assert_eq!((order.streams.len(), order.streams[&lasting].0.len(), order.host.0.len()), (1, 1, 1));
+        assert!(order.closing.is_empty() && order.take_findings().len() == 100);
     }
 
     /// Two streams; the second one uses a buffer of the first.
