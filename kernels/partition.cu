@@ -233,15 +233,16 @@ struct RestoreParams {
     u8* restored;         // rows: values
     u32* found_bits;      // a bit a row, or null
     u8* found_bytes;      // a byte a row, or null
+    const u64* control;   // of the launch that found them; its status is FULL where a bin was, whose answers don't count
 };
 
 // Rows of a thread whose reads are under way together; a thread has WJ_PARTITION_ITEMS of the tile.
 constexpr u32 RESTORED_ROWS = 8;
 
 // Brings back what was found for rows `offset`, `offset` + blockDim.x, ... of the tile from `first` on. IS_WHOLE: all of these
-// exist, else those below `rows`.
+// exist, else those below `rows`. `is_lost`: a bin was full, and nothing was put out for its rows.
 template <class T, bool HAS_VALUES, bool IS_WHOLE>
-WJ_DEVICE void restore_round(const RestoreParams& p, u64 first, u32 offset, u32 rows) {
+WJ_DEVICE void restore_round(const RestoreParams& p, u64 first, u32 offset, u32 rows, bool is_lost) {
     const u32* from = p.places + first;
     const T* values_from = reinterpret_cast<const T*>(p.values);
     T* restored = reinterpret_cast<T*>(p.restored) + first;
@@ -255,7 +256,7 @@ WJ_UNROLL
 WJ_UNROLL
     for (u32 k = 0; k < RESTORED_ROWS; ++k) {
         const bool exists = IS_WHOLE || offset + k * blockDim.x < rows;
-        values[k] = HAS_VALUES && exists ? values_from[places[k]] : T(0);
+        values[k] = HAS_VALUES && exists && !is_lost ? values_from[places[k]] : T(0);
     }
     if (HAS_VALUES) {
 WJ_UNROLL
@@ -271,7 +272,7 @@ WJ_UNROLL
         const bool exists = IS_WHOLE || mine < rows;
         // A value that is not 0 was found.
         bool found = HAS_VALUES && values[k] != 0;
-        if (!found && exists) found = (p.found[places[k] / 32] >> (places[k] & 31) & 1) != 0;
+        if (!found && exists && !is_lost) found = (p.found[places[k] / 32] >> (places[k] & 31) & 1) != 0;
         const u32 bits = __ballot_sync(0xffffffffu, found && exists);
         if (p.found_bits != nullptr && (threadIdx.x & 31) == 0 && exists) p.found_bits[(first + mine) / 32] = bits;
         if (p.found_bytes != nullptr && exists) p.found_bytes[first + mine] = found;
@@ -284,13 +285,14 @@ WJ_DEVICE void restore_tile(const RestoreParams& p) {
     const u32 tile_rows = blockDim.x * WJ_PARTITION_ITEMS;
     const u64 first = (u64)blockIdx.x * tile_rows;
     const u32 rows = rows_of_tile(p.rows - first);
+    const bool is_lost = (p.control[WJ_CONTROL_STATUS] & WJ_STATUS_FULL) != 0;
 #pragma unroll 1
     for (u32 item = 0; item < WJ_PARTITION_ITEMS; item += RESTORED_ROWS) {
         const u32 offset = item * blockDim.x + threadIdx.x;
         if (rows == tile_rows) {
-            restore_round<T, HAS_VALUES, true>(p, first, offset, rows);
+            restore_round<T, HAS_VALUES, true>(p, first, offset, rows, is_lost);
         } else {
-            restore_round<T, HAS_VALUES, false>(p, first, offset, rows);
+            restore_round<T, HAS_VALUES, false>(p, first, offset, rows, is_lost);
         }
     }
 }

@@ -5,7 +5,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use warpjoin::Session;
 use warpjoin_datafusion::{DeviceChoice, OnFault, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder};
-use warpjoin_device::cuda_status;
+use warpjoin_device::cuda_problem;
 
 use crate::error::{CliError, Result};
 
@@ -77,7 +77,7 @@ impl TargetArgs {
     #[must_use]
     pub fn with_some_device(mut self) -> Self {
         if self.device == DeviceChoice::Auto {
-            self.device = match cuda_status().problem {
+            self.device = match cuda_problem() {
                 None => DeviceChoice::Cuda,
                 Some(_) => DeviceChoice::Simulated,
             };

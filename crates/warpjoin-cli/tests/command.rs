@@ -66,7 +66,7 @@ fn wrong_flags_are_explained() {
 
 #[test]
 fn a_missing_driver_is_explained() {
-    if warpjoin_device::cuda_status().problem.is_none() {
+    if warpjoin_device::cuda_problem().is_none() {
         return;
     }
     refused(&["tpch", "--scale", "0.001", "--device", "cuda"], &["CUDA"]);

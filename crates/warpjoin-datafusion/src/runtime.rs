@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use warpjoin::Session;
 use warpjoin_device::{
-    CudaOptions, Device, DeviceKind, LeftOut, SimOptions, cuda_status, open_simulated, open_usable_cuda,
+    CudaOptions, Device, DeviceKind, LeftOut, SimOptions, cuda_problem, open_simulated, open_usable_cuda,
 };
 
 use crate::admission::{Admission, QUERIES_DEFAULT};
@@ -146,9 +146,6 @@ impl WarpjoinRuntime {
         let refused = |why: String| if is_auto { Devices::None(why) } else { Devices::Refused(why) };
         let key = match options.device {
             DeviceChoice::Auto | DeviceChoice::Cuda => {
-                if let Some(problem) = cuda_status().problem {
-                    return refused(problem.to_string());
-                }
                 SessionKey { kind: DeviceKind::Cuda, devices: options.devices, seed: None }
             }
             DeviceChoice::Simulated => {
@@ -162,6 +159,12 @@ impl WarpjoinRuntime {
             Some(Opened::Open { session, .. }) => return Devices::Open(Arc::clone(session)),
             Some(Opened::Failed { why, at }) if at.elapsed() < RETRY_AFTER => return refused(why.clone()),
             _ => {}
+        }
+        // Without a driver there is nothing to try, nor to warn of.
+        if key.kind == DeviceKind::Cuda
+            && let Some(problem) = cuda_problem()
+        {
+            return refused(problem.to_string());
         }
         match key.open() {
             Ok((session, left_out)) => {

@@ -475,7 +475,7 @@ async fn options_are_set_and_shown() {
 
 #[tokio::test]
 async fn without_a_gpu_plans_are_datafusions_own() {
-    if warpjoin_device::cuda_status().problem.is_none() {
+    if warpjoin_device::cuda_problem().is_none() {
         return;
     }
     let context = warp_on(WarpjoinRuntime::lazy(), |_| {});

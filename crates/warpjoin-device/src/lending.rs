@@ -23,7 +23,7 @@ pub(crate) struct Lending<T> {
     things: Mutex<Things<T>>,
     /// One was given back, or is no more.
     given_back: Condvar,
-    /// So many are made at most.
+    /// The most that are made.
     max: usize,
 }
 
@@ -77,9 +77,11 @@ impl<T: Lent> Lending<T> {
                 let thing = make()?;
                 return Ok((place, thing));
             }
-            if let Some(thing) = things.free.pop_front() {
+            if let Some(first) = things.free.pop_front() {
                 drop(things);
+                // In this order, as in `with`.
                 let place = Place { lending: self };
+                let thing = first;
                 thing.wait_idle()?;
                 return Ok((place, thing));
             }

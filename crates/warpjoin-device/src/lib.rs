@@ -37,7 +37,8 @@ pub use buffer::Buffer;
 pub use cache::KernelCache;
 pub use cause::Cause;
 pub use cuda::{
-    CudaOptions, CudaStatus, LeftOut, OpenedDevices, compile_for_architecture, cuda_status, open_cuda, open_usable_cuda,
+    CudaOptions, CudaStatus, LeftOut, OpenedDevices, compile_for_architecture, cuda_problem, cuda_status, open_cuda,
+    open_usable_cuda,
 };
 pub use device::{Device, DeviceInfo, DeviceKind, Link};
 pub use error::{DeviceError, Result};

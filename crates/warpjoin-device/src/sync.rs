@@ -27,28 +27,25 @@ pub fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a
     condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As [`wait`], for `time` at most.
-#[cfg(not(feature = "shuttle"))]
+/// As [`wait`], for `time` at most. Shuttle has no time: every schedule decides anew when it is over.
 pub fn wait_for<'a, T>(
-    _mutex: &'a Mutex<T>,
+    mutex: &'a Mutex<T>,
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
     time: Duration,
 ) -> MutexGuard<'a, T> {
-    condvar.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner).0
-}
-
-/// As [`wait`], for some time at most. Shuttle has no time: every schedule decides anew when it is over.
-#[cfg(feature = "shuttle")]
-pub fn wait_for<'a, T>(
-    mutex: &'a Mutex<T>,
-    _condvar: &Condvar,
-    guard: MutexGuard<'a, T>,
-    _time: Duration,
-) -> MutexGuard<'a, T> {
-    drop(guard);
-    thread::yield_now();
-    locked(mutex)
+    #[cfg(not(feature = "shuttle"))]
+    {
+        let _ = mutex;
+        condvar.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner).0
+    }
+    #[cfg(feature = "shuttle")]
+    {
+        let _ = (condvar, time);
+        drop(guard);
+        thread::yield_now();
+        locked(mutex)
+    }
 }
 
 /// The next of a channel, for `time` at most.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, make_comparator};
 use arrow::compute::{SortOptions, concat_batches};
 use arrow::datatypes::{Schema, SchemaRef};
-
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::LogicalPlan;

@@ -37,7 +37,7 @@ use nvrtc::Nvrtc;
 /// How GPUs are opened.
 #[derive(Debug, Clone, Default)]
 pub struct CudaOptions {
-    /// The first so many GPUs; `None`: all that the driver shows.
+    /// How many GPUs, the first ones; `None`: all that the driver shows.
     pub devices: Option<usize>,
     /// Memory budget of each; `None`: 90 % of what is free when it is first opened.
     pub memory_bytes: Option<u64>,
@@ -62,18 +62,25 @@ pub struct CudaStatus {
 }
 
 /// Looks for the driver, GPUs and the run-time compiler, without opening a GPU. Never fails.
+///
+/// Reads the list of loaded libraries, which takes 0.1 ms and more: for each query, ask [`cuda_problem`].
 pub fn cuda_status() -> CudaStatus {
-    let (driver, gpus, nvrtc) = (driver::version(), Driver::get().and_then(Driver::gpus), Nvrtc::get());
+    let nvrtc = Nvrtc::get().ok();
     CudaStatus {
-        driver: driver.ok().map(|version| version.to_string()),
-        gpus: gpus.as_ref().copied().unwrap_or(0),
-        nvrtc: nvrtc.as_ref().ok().map(|nvrtc| nvrtc.version()),
-        nvrtc_path: nvrtc.is_ok().then(Nvrtc::path).flatten(),
-        problem: match gpus {
-            Err(error) => Some(error),
-            Ok(0) => Some(none_shown()),
-            Ok(_) => nvrtc.err(),
-        },
+        driver: driver::version().ok().map(|version| version.to_string()),
+        gpus: Driver::get().and_then(Driver::gpus).unwrap_or(0),
+        nvrtc: nvrtc.map(Nvrtc::version),
+        nvrtc_path: nvrtc.and_then(|_| Nvrtc::path()),
+        problem: cuda_problem(),
+    }
+}
+
+/// Why GPUs can't be used; `None` when [`open_cuda`] should succeed.
+pub fn cuda_problem() -> Option<DeviceError> {
+    match Driver::get().and_then(Driver::gpus) {
+        Err(error) => Some(error),
+        Ok(0) => Some(none_shown()),
+        Ok(_) => Nvrtc::get().err(),
     }
 }
 

@@ -236,7 +236,9 @@ impl Query<'_> {
             let end =
                 starts.partition_point(|&start| start <= starts[first] + PIECE_BYTES).clamp(first + 2, starts.len())
                     - 1;
-            let mut piece = vec![0u8; (starts[end] - starts[first]) as usize];
+            // What follows the last string is read with it, and must not be left from elsewhere.
+            let padding = if end == tiles.len() { PADDING_BYTES } else { 0 };
+            let mut piece = vec![0u8; (starts[end] - starts[first] + padding) as usize];
             let mut rest = piece.as_mut_slice();
             let mut targets = Vec::with_capacity(end - first);
             for (tile, bytes) in tiles[first..end].iter().zip(&tile_bytes[first..end]) {

@@ -248,7 +248,7 @@ impl Buckets {
         let args = self.find_args(&words, &words, count, (&by_place, &control), bins);
         let kernel = self.kernel(device, "find_bins")?;
         self.launch_keys(device, &kernel, (count, bins), self.queue_bytes(device), &args)?;
-        device.restore(wanted, count, (&by_place, is_wide), outputs)?;
+        device.restore(wanted, count, (&by_place, is_wide), outputs, &control)?;
         device.report(&control)
     }
 

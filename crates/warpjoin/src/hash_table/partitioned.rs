@@ -180,13 +180,14 @@ impl TableDevice {
     }
 
     /// Brings what was found for partitioned rows back to the rows: `by_place` has values (or places of slots) and bits where
-    /// the rows went.
+    /// the rows went. `control` is that of the launch that found them.
     pub(super) fn restore(
         &self,
         rows: &PartitionedWords,
         count: u64,
         (by_place, is_wide): (&FindOutputs<'_>, bool),
         by_row: &FindOutputs<'_>,
+        control: &Buffer,
     ) -> Result<()> {
         let tile = self.tile(rows.bits, count);
         let args = [
@@ -198,6 +199,7 @@ impl TableDevice {
             Arg::or_null(by_row.values.or(by_row.places)),
             Arg::or_null(by_row.bits),
             Arg::or_null(by_row.bytes),
+            Arg::Buffer(control),
         ];
         let blocks = u32::try_from(count.div_ceil(tile.tile_rows()).max(1)).unwrap_or(u32::MAX);
         let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: 0 };
