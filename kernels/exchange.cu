@@ -32,7 +32,7 @@ struct RouteShared {
 };
 
 // Counts the rows of the block's tile by owner in shared memory; returns the caller's place among
-// those of its owner. All threads of the block call it.
+// those of its owner. All threads of the block call it; thread n alone reads count n, and may until it calls it again.
 WJ_DEVICE u32 rank_in_tile(RouteShared& shared, u32 owner, bool active) {
     if (threadIdx.x < WJ_DEVICES_MAX) shared.counts[threadIdx.x] = 0;
     __syncthreads();
@@ -57,7 +57,6 @@ WJ_ENTRY(route_count, RouteParams, WJ_BLOCK_THREADS) {
         if (threadIdx.x < p.devices && shared.counts[threadIdx.x] != 0) {
             atomicAdd(&p.counts[threadIdx.x], (u64)shared.counts[threadIdx.x]);
         }
-        __syncthreads();
     }
 }
 
@@ -74,7 +73,6 @@ WJ_ENTRY(route_assign, RouteParams, WJ_BLOCK_THREADS) {
         }
         __syncthreads();
         if (active) p.positions[row] = (u64)owner << 56 | (shared.firsts[owner] + rank);
-        __syncthreads();
     }
 }
 
@@ -94,7 +92,6 @@ WJ_DEVICE void scatter(const ScatterParams& p) {
         T* target = reinterpret_cast<T*>(p.targets[position >> 56]);
         target[position & 0xffffffffffffffULL] = source[row];
     }
-    __threadfence_system();
 }
 
 WJ_ENTRY(scatter_1, ScatterParams, WJ_BLOCK_THREADS) { scatter<u8>(p); }

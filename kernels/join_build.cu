@@ -79,7 +79,6 @@ WJ_ENTRY(build_offsets, OffsetsParams, WJ_BLOCK_THREADS) {
         const u64 first = reserve_of_block(shared, &p.control[WJ_CONTROL_ROWS], warp_count) + (inclusive - count);
         // The end of the list: filling it counts down to where it begins.
         if (count != 0) p.slots[slot].value = (first + count) << 32 | count;
-        __syncthreads();
     }
 }
 

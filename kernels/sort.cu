@@ -94,7 +94,6 @@ WJ_UNROLL
         u64* digits = p.sums + pass * WJ_SORT_DIGITS;
         block_scan<u64>(sums, WJ_SORT_DIGITS, [&](u64 digit) { return load_relaxed(&digits[digit]); },
                         [&](u64 digit, u64 before) { digits[digit] = before; });
-        __syncthreads();
     }
 }
 

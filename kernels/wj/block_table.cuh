@@ -63,7 +63,7 @@ WJ_DEVICE void clear_block_table(const BlockTable<Key>& table, u32 words) {
     for (u32 word = threadIdx.x; word < count; word += blockDim.x) all[word] = 0;
 }
 
-// An empty table. All threads of the block call it.
+// An empty table. All threads of the block call it; a barrier must follow.
 template <class Key>
 WJ_DEVICE BlockTable<Key> open_block_table(u64* shared, u32 slots, u32 words) {
     BlockTable<Key> table;
@@ -78,7 +78,6 @@ WJ_DEVICE BlockTable<Key> open_block_table(u64* shared, u32 slots, u32 words) {
     block_replicas(table, 0);
     if (threadIdx.x == 0) *table.misses = 0;
     clear_block_table(table, words);
-    __syncthreads();
     return table;
 }
 
@@ -173,16 +172,13 @@ WJ_DEVICE void block_restart(BlockTable<Key>& table) {
     if (threadIdx.x == 0) *table.misses = 0;
 }
 
-// Looks at the counters; whether the table is to be flushed now, as it is at the end. `rows` have been seen
-// since the last call, and up to `misses_max` may have found no slot. All threads of the block call it, with the same
-// arguments.
+// Looks at the counters; whether the table is to be flushed now, behind a barrier, as it is at the end. `rows` have been
+// seen since the last call, and up to `misses_max` may have found no slot. All threads of the block call it, with the same
+// arguments; but at the end, behind a barrier.
 template <class Key>
 WJ_DEVICE bool block_step(BlockTable<Key>& table, u32 rows, u32 misses_max, bool is_last) {
     const u32 turn = table.turns++;
-    if (is_last) {
-        __syncthreads();
-        return table.is_on;
-    }
+    if (is_last) return table.is_on;
     if (!table.is_on) {
         if (turn < WJ_BLOCK_REST_TURNS) return false;
         table.is_on = true;
@@ -190,7 +186,6 @@ WJ_DEVICE bool block_step(BlockTable<Key>& table, u32 rows, u32 misses_max, bool
         return false;
     }
     if (turn == 0) return false;
-    __syncthreads();
     const u32 misses = *table.misses;
     __syncthreads();
     // A row without a slot costs what flushing a slot costs, or far more where its group is a frequent one.
@@ -219,7 +214,6 @@ template <class Key>
 WJ_DEVICE bool block_step_keyed(BlockTable<Key>& table, bool is_last) {
     if (!is_last && table.turns++ < WJ_BLOCK_FLUSH_TURNS) return false;
     table.turns = 1;
-    __syncthreads();
     return true;
 }
 

@@ -53,10 +53,12 @@ struct BlockReservation {
 };
 
 // A place for `count` rows of the caller's warp; one atomic a block: few enough for the one address that
-// all blocks add to. All threads of the block call it, those of a warp with the same count.
+// all blocks add to. All threads of the block call it, those of a warp with the same count; again at once, if they want.
 WJ_DEVICE u64 reserve_of_block(BlockReservation& shared, u64* counter, u32 warp_count) {
     const u32 lane = threadIdx.x & 31;
     const u32 warp = threadIdx.x >> 5;
+    // The other lanes may still read the word of the warp from the time before.
+    __syncwarp();
     if (lane == 0) shared.sums[warp] = warp_count;
     __syncthreads();
     if (warp == 0) {

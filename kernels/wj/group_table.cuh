@@ -113,7 +113,8 @@ WJ_UNROLL
             seen = atomicCAS(&table.index[place], 0ULL, mine);
             if (seen == 0) {
                 spare.reserved = false;
-                atomicExch(table.rows + spare.number * stride, 1ULL);
+                // Nobody reads it before the launch has ended.
+                table.rows[spare.number * stride] = 1;
                 return spare.number;
             }
         }

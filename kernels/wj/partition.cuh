@@ -79,7 +79,7 @@ WJ_DEVICE T block_exclusive_sum(T* sums, T value) {
 }
 
 // Exclusive sums of `count` values by one block, several a thread: value_at(index) is added up, and
-// put(index, sum of those before) called. Returns the total.
+// put(index, sum of those before) called. Returns the total. The next one may follow at once.
 template <class T, class ValueAt, class Put>
 WJ_DEVICE T block_scan(T* sums, u64 count, ValueAt value_at, Put put) {
     constexpr u32 each = 8;

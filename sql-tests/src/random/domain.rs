@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit};
+use chrono::{Months, NaiveDate};
 use rand::Rng;
 use rand::rngs::StdRng;
 
@@ -90,6 +91,17 @@ impl ColumnRole {
     }
 }
 
+/// Days from 1994-08-23 on; every fourth is the last one of a month instead, of 1994 and later.
+fn day(number: i64) -> i64 {
+    let month_end = |month: i64| {
+        let months = Months::new(u32::try_from(month).ok()?);
+        let first = NaiveDate::from_ymd_opt(1994, 2, 1)?.checked_add_months(months)?;
+        Some(i64::from(first.to_epoch_days()) - 1)
+    };
+    let plain = 9000 + number % 20_000;
+    if number.rem_euclid(4) == 3 { month_end(number.rem_euclid(2400) / 4).unwrap_or(plain) } else { plain }
+}
+
 fn texts(values: &[&str]) -> Vec<String> {
     values.iter().map(|value| (*value).to_string()).collect()
 }
@@ -160,7 +172,7 @@ pub(super) fn array_of(
         ColumnRole::Integer => mapped(&|n| if data_type.is_signed_integer() { n % 120 - 2 } else { n % 120 }),
         ColumnRole::Text => Arc::new(numbers.iter().map(|number| number.map(text)).collect::<StringArray>()),
         ColumnRole::Date => {
-            let dates = mapped(&|n| 9000 + n % 20_000);
+            let dates = mapped(&|n| day(n));
             let dates = cast(&dates, &DataType::Int32).and_then(|dates| cast(&dates, &DataType::Date32));
             dates.unwrap_or_else(|_| mapped(&|n| n))
         }

@@ -127,11 +127,13 @@ fn float_functions(name: &str, small: i32) -> Vec<String> {
 
 fn date_functions(rng: &mut StdRng, name: &str, small: i32) -> Vec<String> {
     let part = ["year", "month", "day", "dow", "doy", "week", "quarter", "hour"][rng.random_range(0..8)];
-    let unit = ["year", "quarter", "month", "week", "day"][rng.random_range(0..5)];
+    let (long, short) = (["year", "quarter", "month"][rng.random_range(0..3)], ["week", "day"][rng.random_range(0..2)]);
     vec![
         format!("extract({part} FROM {name})"),
-        format!("date_trunc('{unit}', {name})"),
+        format!("date_trunc('{long}', {name})"),
+        format!("date_trunc('{short}', {name})"),
         format!("{name} + INTERVAL '{small} month'"),
+        format!("{name} - INTERVAL '{small} month'"),
         format!("{name} - INTERVAL '{small} days'"),
         format!("CAST({name} AS DATE)"),
         format!("CAST({name} AS DATE) - DATE '1994-08-27'"),
@@ -157,7 +159,9 @@ pub(super) fn value(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
         0 => arithmetic(rng, columns),
         1 => format!("CASE WHEN {} THEN {} END", predicate(rng, columns), numeric(rng, columns).name),
         2 | 3 => {
-            let column = any(rng, columns);
+            // Dates have the most functions.
+            let is_date = rng.random_bool(0.4);
+            let column = if is_date { of_roles(rng, columns, &[ColumnRole::Date]) } else { any(rng, columns) };
             scalar(rng, column, columns)
         }
         4 => case(rng, columns),

@@ -31,7 +31,7 @@ use crate::outcome::{ErrorKind, Failure, Outcome, no_panic};
 use data::{TableData, random_tables};
 
 /// Changes whenever a seed comes to mean another case.
-pub const GENERATOR_VERSION: u32 = 3;
+pub const GENERATOR_VERSION: u32 = 4;
 /// Of so many cases, one runs on devices whose schedule is drawn from the seed: slow, and true.
 const SCHEDULED_EVERY: u64 = 16;
 

@@ -9,9 +9,11 @@ use warpjoin::plan::{FilterForm, JoinKind};
 use warpjoin_device::{ModuleSource, SimOptions};
 
 use super::case::{Case, Outcome};
+use super::data::batch;
 use super::edges::{Edge, group_of, ints, join_of, join_of_kind, keyed, sort_of, window_of};
 use super::sessions::{Opener, Simulated, in_threads};
 use super::settings::Settings;
+use super::value::V;
 
 /// A case, and what it changes of the settings that a seed gives.
 pub(crate) struct Scheduled {
@@ -77,6 +79,12 @@ fn table(rows: i128, key: impl Fn(i128) -> i128) -> RecordBatch {
     keyed(&[ints((0..rows).map(|row| Some(key(row))))], &DataType::Int64)
 }
 
+/// An Int64 key column, and values of a type.
+fn valued(rows: i128, key: impl Fn(i128) -> i128, value: impl Fn(i128) -> V, data_type: &DataType) -> RecordBatch {
+    let columns = [ints((0..rows).map(|row| Some(key(row)))), (0..rows).map(value).collect()];
+    batch(&columns, &[DataType::Int64, data_type.clone()], true)
+}
+
 fn with(edge: Edge, change: impl Fn(&mut Settings) + Sync + 'static) -> Scheduled {
     Scheduled { name: edge.name, case: edge.case, change: Box::new(change) }
 }
@@ -98,16 +106,14 @@ pub(crate) fn all() -> Vec<Scheduled> {
 /// Joins by one table.
 fn tables() -> Vec<Scheduled> {
     let long = |r: i128| (r % 11 - 5) * (i128::from(i64::MAX) / 5);
+    let direct = |settings: &mut Settings| settings.join_form = Some(JoinForm::Direct);
     vec![
         plain(join_of("unique keys", table(50, |r| r * 3), table(70, |r| r * 2), 1)),
         plain(join_of("duplicate keys", table(60, |r| r % 9), table(40, |r| r % 12), 1)),
         plain(join_of("long keys", table(40, long), table(40, long), 1)),
-        with(join_of("direct table", table(60, |r| r * 5 % 61), table(70, |r| r), 1), |settings| {
-            settings.join_form = Some(JoinForm::Direct);
-        }),
-        with(join_of("direct table of lists", table(60, |r| r % 20), table(40, |r| r), 1), |settings| {
-            settings.join_form = Some(JoinForm::Direct);
-        }),
+        with(join_of("direct table", table(60, |r| r * 5 % 61), table(70, |r| r), 1), direct),
+        with(join_of("direct table of lists", table(900, |r| r % 300), table(400, |r| r), 1), direct),
+        with(join_of_kind("direct set", JoinKind::ProbeSemi, table(900, |r| r % 300), table(400, |r| r)), direct),
         with(join_of("hash table", table(60, |r| r * 1_000_003), table(70, |r| r * 1_000_003), 1), |settings| {
             settings.join_form = Some(JoinForm::HashTable);
             settings.first_capacity = Some(1);
@@ -128,11 +134,8 @@ fn joins() -> Vec<Scheduled> {
         partitioned(settings);
         settings.partition_rows = Some(20);
     };
-    let sides = || (table(90, |r| r % 45), table(70, |r| r * 2));
-    let kind = |name: &str, kind| {
-        let (build, probe) = sides();
-        join_of_kind(name, kind, build, probe)
-    };
+    let kind = |name: &str, kind| join_of_kind(name, kind, table(90, |r| r % 45), table(70, |r| r * 2));
+    let kind_of = |name: &str, kind, rows| join_of_kind(name, kind, table(rows, |r| r), table(rows, |r| r * 2));
     vec![
         with(join_of("partitioned", table(300, |r| r * 7), table(400, |r| r * 3), 1), partitioned),
         with(join_of("partitioned, duplicate keys", table(300, |r| r % 60), table(100, |r| r), 1), small),
@@ -145,6 +148,7 @@ fn joins() -> Vec<Scheduled> {
         plain(kind("mark join", JoinKind::ProbeMark)),
         plain(kind("outer join", JoinKind::ProbeOuter)),
         plain(kind("full join", JoinKind::Full)),
+        with(kind_of("full join that is kept", JoinKind::Full, 600), |settings| settings.keeps = true),
         with(kind("reduced outer join", JoinKind::ProbeOuter), |settings| settings.reduced_rows_min = Some(0)),
     ]
 }
@@ -162,26 +166,60 @@ fn filters() -> Vec<Scheduled> {
     ]
 }
 
+/// Group-bys: by one block each, by several blocks that meet in groups, and over many turns of a block.
 fn groups() -> Vec<Scheduled> {
     let words = |row: i128| (row % 13 - 6) * (i128::from(i64::MAX) / 6);
-    let two = [ints((0..100).map(|row| Some(words(row)))), ints((0..100).map(|row| Some(words(row / 2))))];
+    let two = |rows: i128| {
+        let columns = [ints((0..rows).map(|row| Some(words(row)))), ints((0..rows).map(|row| Some(words(row / 2))))];
+        keyed(&columns, &DataType::Int64)
+    };
+    let spread = |row: i128| row * row % 90 * 1_000_000_007;
+    let block_table = |settings: &mut Settings| {
+        settings.group_by_form = Some(GroupByForm::BlockTable);
+        settings.devices = 1;
+    };
+    let global = |settings: &mut Settings| {
+        settings.group_by_form = Some(GroupByForm::Global);
+        settings.devices = 1;
+    };
+    let by_partition = |settings: &mut Settings| settings.group_by_form = Some(GroupByForm::Partitioned);
+    // The least and the largest key: the word of one of them is 0.
+    let extremes = |row: i128| [i64::MIN, 0, i64::MAX][row as usize % 3].into();
+    let decimals = || valued(700, spread, |row| V::Int(row << 70), &DataType::Decimal128(38, 0));
+    let floats = || valued(700, spread, |row| V::Float(row as f64), &DataType::Float64);
+    // More groups at a time than there are slots, and others later.
+    let passing = table(7000, |r| (r / 900 * 150 + r % 170) * 1_000_000_007);
+    let many_turns = group_of("groups by block table in many turns", passing, 1, 1);
+    let long = || valued(700, spread, |row| V::Int(row << 34), &DataType::Int64);
     vec![
         plain(group_of("groups in shared memory", table(300, |r| r % 3), 1, 1)),
         plain(group_of("groups by row number", table(100, |r| r * 7 % 300), 1, 1)),
         plain(group_of("groups by short key", table(100, |r| r % 13 * 1_000_000_007), 1, 1)),
         plain(group_of("groups by long key", table(100, words), 1, 1)),
-        plain(group_of("groups by two words", keyed(&two, &DataType::Int64), 2, 2)),
+        plain(group_of("groups by two words", two(100), 2, 2)),
+        with(group_of("groups by two words in all blocks", two(1500), 2, 2), global),
         plain(group_of("one group of all rows", table(300, |r| r), 0, 1)),
         with(group_of("groups that grow", table(2000, |r| r * r % 700 * 1_000_000_007), 1, 1), |settings| {
             settings.first_capacity = Some(0);
             settings.block_table_slots = Some(0);
         }),
-        with(group_of("groups by partition", table(500, |r| r * r % 90 * 1_000_000_007), 1, 1), |settings| {
-            settings.group_by_form = Some(GroupByForm::Partitioned);
+        with(group_of("groups by partition", table(500, spread), 1, 1), by_partition),
+        with(
+            group_of("groups by partition in all blocks", table(6000, |r| r * 7919 % 1500 * 1_000_000_007), 1, 1),
+            by_partition,
+        ),
+        with(group_of("groups by block table", table(500, spread), 1, 1), block_table),
+        with(many_turns, move |settings| {
+            block_table(settings);
+            settings.block_table_slots = Some(100);
         }),
-        with(group_of("groups by block table", table(500, |r| r * r % 90 * 1_000_000_007), 1, 1), |settings| {
-            settings.group_by_form = Some(GroupByForm::BlockTable);
-        }),
+        with(group_of("extreme keys by block table", table(500, extremes), 1, 1), block_table),
+        with(group_of("extreme keys", table(500, extremes), 1, 1), global),
+        with(group_of("sums of decimals by block table", decimals(), 1, 1), block_table),
+        with(group_of("sums of decimals", decimals(), 1, 1), global),
+        with(group_of("sums of floats by block table", floats(), 1, 1), block_table),
+        with(group_of("sums of floats", floats(), 1, 1), global),
+        with(group_of("sums of long values by block table", long(), 1, 1), block_table),
     ]
 }
 
