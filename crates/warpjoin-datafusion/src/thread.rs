@@ -3,7 +3,9 @@
 //! Device work may take long and must not occupy an async runtime's threads, the blocking pool
 //! included: that one is bounded and shared with file reading.
 
+use std::any::Any;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,7 +35,7 @@ pub(crate) fn upload_channel() -> (mpsc::Sender<Upload>, mpsc::Receiver<Upload>)
     mpsc::channel(WAITING_BATCHES_MAX)
 }
 
-/// Runs `work` on a thread of its own; the future gives its result, or an error if it panicked.
+/// Runs `work` on a thread of its own; the future gives its result, or an error that says with what it panicked.
 ///
 /// # Errors
 /// When the system gives no thread.
@@ -43,16 +45,25 @@ pub(crate) fn on_thread<T: Send + 'static>(
 ) -> Result<impl Future<Output = Result<T>> + Send + 'static> {
     let (sender, receiver) = oneshot::channel();
     let job = move || {
+        let result = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| words_of(&*panic));
         // Nobody listens when the stream was dropped.
-        let _ = sender.send(work());
+        let _ = sender.send(result);
     };
     worker::run(name, Box::new(job))
         .map_err(|error| DataFusionError::Execution(format!("no thread for device work: {error}")))?;
     Ok(async move {
-        receiver
-            .await
-            .map_err(|_| DataFusionError::Execution(format!("the device thread {name} panicked; see its message")))
+        let panicked = |words: &str| DataFusionError::Execution(format!("the device thread {name} panicked: {words}"));
+        match receiver.await {
+            Ok(result) => result.map_err(|words| panicked(&words)),
+            Err(_) => Err(panicked("it is gone")),
+        }
     })
+}
+
+/// What a panic says.
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let fixed = panic.downcast_ref::<&str>().map(ToString::to_string);
+    fixed.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_string())
 }
 
 /// Sends all of `stream` to an upload. Ends early, without an error, when the upload gave up.

@@ -45,6 +45,7 @@ cases! {
     long_keys: "long keys",
     direct_table: "direct table",
     direct_table_of_lists: "direct table of lists",
+    direct_table_with_keys_that_come_twice: "direct table with keys that come twice",
     direct_set: "direct set",
     hash_table: "hash table",
     late_columns: "late columns",
@@ -85,6 +86,7 @@ cases! {
     sums_of_long_values_by_block_table: "sums of long values by block table",
     sort_by_digits: "sort by digits",
     first_rows: "first rows",
+    first_rows_of_many_equal_ones: "first rows of many equal ones",
     sort_of_few_rows: "sort of few rows",
     windows: "windows",
 }

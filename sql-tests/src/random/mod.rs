@@ -108,8 +108,13 @@ impl Case {
                 (self.unless_stock_may(&stock, &context, Err(failure), expected).await, None)
             }
             (Err(error), Ok(actual)) => {
-                let expected = format!("no error; stock DataFusion: {}", error.strip_backtrace());
-                (self.unless_stock_may(&stock, &context, Ok(actual), expected).await, None)
+                let text = error.strip_backtrace();
+                let expected = format!("no error; stock DataFusion: {text}");
+                let difference = self.unless_stock_may(&stock, &context, Ok(actual), expected).await;
+                if difference.is_some() && is_of_coercion(&text) {
+                    return Ok(CaseResult { no_oracle: Some(text), coverage, ..CaseResult::default() });
+                }
+                (difference, None)
             }
             (Err(error), Err(failure)) => {
                 let wanted = Failure::new(&error);
@@ -192,6 +197,12 @@ impl Case {
         }
         Ok(context)
     }
+}
+
+/// Whether timestamps could not be brought to one unit. No query asks for that: DataFusion does it for all pairs of rows
+/// that a join's filter looks at, also where another condition of the filter is false.
+fn is_of_coercion(error: &str) -> bool {
+    error.contains("Cannot cast Timestamp") && error.contains("exceeds the representable")
 }
 
 async fn set(context: &SessionContext, name: &str, value: impl Display) {

@@ -81,6 +81,8 @@ fn navigation(rng: &mut StdRng, columns: &[&ColumnData], partition: &str) -> Str
         0 | 1 => {
             let function = ["lag", "lead"][rng.random_range(0..2)];
             let distance = [0, 1, 1, 2, 5][rng.random_range(0..5)];
+            // Stock DataFusion loses values from one batch to the next where it looks further ahead.
+            let distance = if function == "lead" && !nulls.is_empty() { distance.min(1) } else { distance };
             format!("{function}({argument}, {distance}){nulls} OVER ({partition}ORDER BY {order})")
         }
         2 => {

@@ -107,12 +107,21 @@ pub(crate) fn all() -> Vec<Scheduled> {
 fn tables() -> Vec<Scheduled> {
     let long = |r: i128| (r % 11 - 5) * (i128::from(i64::MAX) / 5);
     let direct = |settings: &mut Settings| settings.join_form = Some(JoinForm::Direct);
+    // Of two columns that are thought to be a key together; the last 30 of 900 are not.
+    let pairs = |rows: i128| {
+        let column = |values: i128| ints((0..rows).map(|row| Some(row % values)));
+        keyed(&[column(30), column(29)], &DataType::Int64)
+    };
     vec![
         plain(join_of("unique keys", table(50, |r| r * 3), table(70, |r| r * 2), 1)),
         plain(join_of("duplicate keys", table(60, |r| r % 9), table(40, |r| r % 12), 1)),
         plain(join_of("long keys", table(40, long), table(40, long), 1)),
         with(join_of("direct table", table(60, |r| r * 5 % 61), table(70, |r| r), 1), direct),
         with(join_of("direct table of lists", table(900, |r| r % 300), table(400, |r| r), 1), direct),
+        with(join_of("direct table with keys that come twice", pairs(900), pairs(400), 2), move |settings| {
+            direct(settings);
+            settings.devices = 1;
+        }),
         with(join_of_kind("direct set", JoinKind::ProbeSemi, table(900, |r| r % 300), table(400, |r| r)), direct),
         with(join_of("hash table", table(60, |r| r * 1_000_003), table(70, |r| r * 1_000_003), 1), |settings| {
             settings.join_form = Some(JoinForm::HashTable);
@@ -187,8 +196,9 @@ fn groups() -> Vec<Scheduled> {
     let extremes = |row: i128| [i64::MIN, 0, i64::MAX][row as usize % 3].into();
     let decimals = || valued(700, spread, |row| V::Int(row << 70), &DataType::Decimal128(38, 0));
     let floats = || valued(700, spread, |row| V::Float(row as f64), &DataType::Float64);
+    let all_blocks = table(6000, |r| r * 7919 % 1500 * 1_000_000_007);
     // More groups at a time than there are slots, and others later.
-    let passing = table(7000, |r| (r / 900 * 150 + r % 170) * 1_000_000_007);
+    let passing = table(40_000, |r| (r / 5000 * 150 + r % 170) * 1_000_000_007);
     let many_turns = group_of("groups by block table in many turns", passing, 1, 1);
     let long = || valued(700, spread, |row| V::Int(row << 34), &DataType::Int64);
     vec![
@@ -204,10 +214,10 @@ fn groups() -> Vec<Scheduled> {
             settings.block_table_slots = Some(0);
         }),
         with(group_of("groups by partition", table(500, spread), 1, 1), by_partition),
-        with(
-            group_of("groups by partition in all blocks", table(6000, |r| r * 7919 % 1500 * 1_000_000_007), 1, 1),
-            by_partition,
-        ),
+        with(group_of("groups by partition in all blocks", all_blocks, 1, 1), move |settings| {
+            by_partition(settings);
+            settings.block_table_slots = Some(100);
+        }),
         with(group_of("groups by block table", table(500, spread), 1, 1), block_table),
         with(many_turns, move |settings| {
             block_table(settings);
@@ -231,6 +241,10 @@ fn orders() -> Vec<Scheduled> {
     vec![
         with(sort_of("sort by digits", sorted, 0, None), all_rows),
         with(sort_of("first rows", tied, 3, Some(300)), all_rows),
+        with(
+            sort_of("first rows of many equal ones", ints((0..2500).map(|row| Some(row % 3))), 3, Some(300)),
+            all_rows,
+        ),
         plain(sort_of("sort of few rows", ints((0..300).map(|row| Some(row * 7 % 100))), 2, Some(200))),
         plain(window_of("windows", 1300, 400)),
     ]
