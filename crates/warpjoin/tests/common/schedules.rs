@@ -144,7 +144,7 @@ fn joins() -> Vec<Scheduled> {
         settings.partition_rows = Some(20);
     };
     let kind = |name: &str, kind| join_of_kind(name, kind, table(90, |r| r % 45), table(70, |r| r * 2));
-    let kind_of = |name: &str, kind, rows| join_of_kind(name, kind, table(rows, |r| r), table(rows, |r| r * 2));
+    let kept = join_of_kind("full join that is kept", JoinKind::Full, table(600, |r| r), table(600, |r| r * 2));
     vec![
         with(join_of("partitioned", table(300, |r| r * 7), table(400, |r| r * 3), 1), partitioned),
         with(join_of("partitioned, duplicate keys", table(300, |r| r % 60), table(100, |r| r), 1), small),
@@ -157,7 +157,7 @@ fn joins() -> Vec<Scheduled> {
         plain(kind("mark join", JoinKind::ProbeMark)),
         plain(kind("outer join", JoinKind::ProbeOuter)),
         plain(kind("full join", JoinKind::Full)),
-        with(kind_of("full join that is kept", JoinKind::Full, 600), |settings| settings.keeps = true),
+        with(kept, |settings| settings.keeps = true),
         with(kind("reduced outer join", JoinKind::ProbeOuter), |settings| settings.reduced_rows_min = Some(0)),
     ]
 }
