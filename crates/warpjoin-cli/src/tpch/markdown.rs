@@ -4,6 +4,20 @@ use std::fmt::Write;
 
 use super::report::{QueryReport, Report, RunReport};
 
+const HEADER: [&str; 11] = [
+    "query",
+    "DataFusion",
+    "warpjoin",
+    "new literals",
+    "planning",
+    "device",
+    "transfer",
+    "kernels",
+    "floor",
+    "kernels / floor",
+    "first run",
+];
+
 /// Decimal places of a figure: enough to tell two digits apart.
 fn show(ms: f64) -> String {
     match ms {
@@ -20,14 +34,12 @@ impl Report {
         let bandwidth = self.memory_bytes_per_s();
         // Writing to a string can't fail.
         let _ = writeln!(text, "{}\n", self.sentence(bandwidth));
-        text.push_str(
-            "| query | DataFusion | warpjoin | planning | device | transfer | kernels | floor | kernels / floor | first run |\n",
-        );
-        text.push_str("|---|---|---|---|---|---|---|---|---|---|\n");
-        for query in &self.queries {
-            let _ = writeln!(text, "| {} |", self.row(query, bandwidth).join(" | "));
+        let _ = writeln!(text, "| {} |\n|{}", HEADER.join(" | "), "---|".repeat(HEADER.len()));
+        let all: Vec<Figures> = self.queries.iter().map(|query| Figures::of(query, bandwidth)).collect();
+        for (query, figures) in self.queries.iter().zip(&all) {
+            let _ = writeln!(text, "| {} |", figures.cells(query.query.to_string()).join(" | "));
         }
-        let _ = writeln!(text, "| {} |", self.totals(bandwidth).join(" | "));
+        let _ = writeln!(text, "| {} |", Figures::sum(&all).cells("total".into()).join(" | "));
         text
     }
 
@@ -51,7 +63,7 @@ impl Report {
         );
         format!(
             "TPC-H scale {}, resident on {} x {name}, hot, median of {} runs, from SQL text to Arrow batches on the host; \
-             milliseconds; {day}. Stock DataFusion {} with its tables in memory, on the same {} cores. {floor} \"First run\": \
+             milliseconds; {day}. \"New literals\": with others than before, hot too. Stock DataFusion {} with its tables in memory, on the same {} cores. {floor} \"First run\": \
              with the kernels that it had to compile.",
             self.scale,
             self.devices.len(),
@@ -60,42 +72,67 @@ impl Report {
             self.cores
         )
     }
+}
 
-    fn row(&self, query: &QueryReport, bandwidth: Option<f64>) -> Vec<String> {
+/// What the table shows of a query, milliseconds; `None` where it was not measured.
+struct Figures {
+    datafusion: Option<f64>,
+    hot: Option<f64>,
+    new_literals: Option<f64>,
+    planning: Option<f64>,
+    device: Option<f64>,
+    transfer: Option<f64>,
+    kernels: Option<f64>,
+    floor: Option<f64>,
+    first: Option<f64>,
+}
+
+impl Figures {
+    fn of(query: &QueryReport, bandwidth: Option<f64>) -> Self {
         let hot = query.hot.as_ref();
-        let cell = |ms: Option<f64>| ms.map_or_else(|| "-".to_string(), show);
-        let kernel_ms = hot.map(|run| run.kernel_ms);
-        let floor_ms = floor_ms(query, bandwidth);
-        vec![
-            query.query.to_string(),
-            cell(query.datafusion_ms),
-            cell(hot.map(|run| run.total_ms)),
-            cell(hot.map(RunReport::planning_ms)),
-            cell(hot.map(|run| run.device_ms)),
-            cell(hot.map(|run| run.transfer_ms)),
-            cell(kernel_ms),
-            cell(floor_ms),
-            ratio(kernel_ms, floor_ms),
-            cell(query.first.as_ref().map(|run| run.total_ms)),
-        ]
+        Self {
+            datafusion: query.datafusion_ms,
+            hot: hot.map(|run| run.total_ms),
+            new_literals: query.new_literals_ms(),
+            planning: hot.map(RunReport::planning_ms),
+            device: hot.map(|run| run.device_ms),
+            transfer: hot.map(|run| run.transfer_ms),
+            kernels: hot.map(|run| run.kernel_ms),
+            floor: floor_ms(query, bandwidth),
+            first: query.first.as_ref().map(|run| run.total_ms),
+        }
     }
 
-    fn totals(&self, bandwidth: Option<f64>) -> Vec<String> {
-        let sum = |figure: &dyn Fn(&QueryReport) -> Option<f64>| self.queries.iter().map(figure).sum::<Option<f64>>();
-        let hot = |figure: fn(&RunReport) -> f64| sum(&|query| query.hot.as_ref().map(figure));
+    /// Of all queries together; `None` where one was not measured.
+    fn sum(all: &[Self]) -> Self {
+        let sum = |figure: fn(&Self) -> Option<f64>| all.iter().map(figure).sum::<Option<f64>>();
+        Self {
+            datafusion: sum(|query| query.datafusion),
+            hot: sum(|query| query.hot),
+            new_literals: sum(|query| query.new_literals),
+            planning: sum(|query| query.planning),
+            device: sum(|query| query.device),
+            transfer: sum(|query| query.transfer),
+            kernels: sum(|query| query.kernels),
+            floor: sum(|query| query.floor),
+            first: sum(|query| query.first),
+        }
+    }
+
+    fn cells(&self, name: String) -> [String; HEADER.len()] {
         let cell = |ms: Option<f64>| ms.map_or_else(|| "-".to_string(), show);
-        let (kernel_ms, floor_ms) = (hot(|run| run.kernel_ms), sum(&|query| floor_ms(query, bandwidth)));
-        vec![
-            "total".to_string(),
-            cell(sum(&|query| query.datafusion_ms)),
-            cell(hot(|run| run.total_ms)),
-            cell(hot(RunReport::planning_ms)),
-            cell(hot(|run| run.device_ms)),
-            cell(hot(|run| run.transfer_ms)),
-            cell(kernel_ms),
-            cell(floor_ms),
-            ratio(kernel_ms, floor_ms),
-            cell(sum(&|query| query.first.as_ref().map(|run| run.total_ms))),
+        [
+            name,
+            cell(self.datafusion),
+            cell(self.hot),
+            cell(self.new_literals),
+            cell(self.planning),
+            cell(self.device),
+            cell(self.transfer),
+            cell(self.kernels),
+            cell(self.floor),
+            ratio(self.kernels, self.floor),
+            cell(self.first),
         ]
     }
 }

@@ -190,6 +190,13 @@ pub struct VariantsReport {
     pub total_ms: Vec<f64>,
 }
 
+impl QueryReport {
+    /// The median over runs with other literals each, if there were some.
+    pub(super) fn new_literals_ms(&self) -> Option<f64> {
+        self.variants.as_ref()?.median_ms()
+    }
+}
+
 impl VariantsReport {
     /// Median of the runs: a hot query with literals that it has not seen before.
     pub fn median_ms(&self) -> Option<f64> {

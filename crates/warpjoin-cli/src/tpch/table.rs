@@ -109,7 +109,7 @@ fn row(query: &QueryReport) -> Vec<Cell> {
         show_ms(query.datafusion_ms),
         show_ms(query.first.as_ref().map(|run| run.total_ms)),
         show_ms(hot.map(|run| run.total_ms)),
-        show_ms(new_literals_ms(query)),
+        show_ms(query.new_literals_ms()),
         show_ms(hot.map(|run| run.planning_ms())),
         show_ms(hot.map(|run| run.device_ms)),
         show_ms(hot.map(|run| run.transfer_ms)),
@@ -135,17 +135,12 @@ fn totals(queries: &[QueryReport]) -> Vec<Cell> {
         show_ms(sum(&|query| query.datafusion_ms)),
         show_ms(sum(&|query| query.first.as_ref().map(|run| run.total_ms))),
         show_ms(sum(&hot_ms)),
-        show_ms(sum(&new_literals_ms)),
+        show_ms(sum(&QueryReport::new_literals_ms)),
         show_ms(sum(&|query| query.hot.as_ref().map(|run| run.planning_ms()))),
         show_ms(sum(&|query| query.hot.as_ref().map(|run| run.device_ms))),
         show_ms(sum(&|query| query.hot.as_ref().map(|run| run.transfer_ms))),
         ratio(sum(&|query| both(query).map(|both| both.0)), sum(&|query| both(query).map(|both| both.1))),
     ]
-}
-
-/// The median over runs with other literals each, if there were some.
-fn new_literals_ms(query: &QueryReport) -> Option<f64> {
-    query.variants.as_ref()?.median_ms()
 }
 
 fn outcome(query: &QueryReport) -> Cell {

@@ -19,6 +19,7 @@ mod window_frame;
 use std::sync::Arc;
 
 use datafusion::common::Result;
+use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -96,6 +97,9 @@ impl<'a> Matcher<'a> {
                 Outcome::Host(input) => Outcome::Host(replace_children_if_necessary(Arc::clone(node), vec![input])?),
             });
         }
+        if let Some(required) = node.downcast_ref::<OutputRequirementExec>() {
+            return self.output_requirement(node, required);
+        }
         if node.is::<WarpjoinExec>() {
             // A finished plan is only asked for reasons: what stands above a part is judged as it
             // was when the part could have grown by it.
@@ -136,6 +140,22 @@ impl<'a> Matcher<'a> {
             self.decline(node, Reason::Node(node.name().to_string()));
         }
         self.keep(node)
+    }
+
+    /// What a query's answer must be, said above the query's last sort: a limit over it can join the part below, whose order
+    /// nothing takes away.
+    fn output_requirement(
+        &mut self,
+        node: &Arc<dyn ExecutionPlan>,
+        required: &OutputRequirementExec,
+    ) -> Result<Outcome> {
+        let has_order = required.required_input_ordering().iter().any(Option::is_some);
+        match self.visit(&required.input())? {
+            Outcome::Device(candidate) if !has_order || candidate.relation.plan.is_ordered() => {
+                Ok(Outcome::Device(Box::new(candidate.at(node))))
+            }
+            outcome => self.keep_over(node, vec![outcome]),
+        }
     }
 
     /// The node stays; whatever is below it is closed.
