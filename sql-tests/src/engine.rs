@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use warpjoin::Session;
 use warpjoin_datafusion::{
     DeviceChoice, FilterForm, JoinOrder, Materialization, OnFault, RuntimeFilters, WarpjoinOptions, WarpjoinRuntime,
     WarpjoinSessionStateBuilder,
 };
+use warpjoin_device::{CudaOptions, FaultPlan, SimOptions, open_cuda, open_simulated, with_faults};
 
 /// Partitions of a session: enough to exercise repartitioning, few enough for small machines.
 const PARTITIONS: usize = 3;
@@ -62,6 +64,20 @@ impl Engine {
             }
             EngineKind::Stock | EngineKind::Cuda(_) => self.clone(),
         }
+    }
+
+    /// The same on devices of its own that can't reach each other's memory.
+    ///
+    /// # Errors
+    /// When they can't be opened.
+    pub fn without_peers(&self) -> Result<Self, warpjoin::Error> {
+        let devices = match self.kind {
+            EngineKind::Stock => return Ok(self.clone()),
+            EngineKind::Simulated(devices) => open_simulated(&SimOptions { devices, ..SimOptions::default() }),
+            EngineKind::Cuda(devices) => open_cuda(&CudaOptions { devices: Some(devices), ..CudaOptions::default() }),
+        };
+        let session = Session::new(with_faults(&devices?, &FaultPlan::without_peers()))?;
+        Ok(Self { runtime: WarpjoinRuntime::new(session), ..self.clone() })
     }
 
     /// Its kind.

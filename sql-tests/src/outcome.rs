@@ -41,7 +41,7 @@ impl ErrorKind {
     pub fn of(error: &str) -> Self {
         let text = error.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-        if has(&["panicked", "internal error", "must match number of fields"]) {
+        if has(&["panicked", "internal error", "must match number of fields", "sanitycheckplan"]) {
             Self::Bug
         } else if has(&["resources exhausted"]) {
             Self::Resources

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use warpjoin::Session;
 use warpjoin_device::{
-    CudaOptions, Device, DeviceKind, LeftOut, SimOptions, cuda_problem, open_simulated, open_usable_cuda,
+    CudaOptions, Device, DeviceError, DeviceKind, LeftOut, SimOptions, cuda_problem, open_simulated, open_usable_cuda,
 };
 
 use crate::admission::{Admission, QUERIES_DEFAULT};
@@ -218,7 +218,13 @@ impl SessionKey {
 
 fn describe(left_out: &LeftOut) -> String {
     let LeftOut { ordinal, name, error, .. } = left_out;
-    format!("cuda:{ordinal} {name}: {error}")
+    let hint = match error {
+        DeviceError::NoPeerLink { .. } => {
+            "; asked for by its number (SET warpjoin.devices), it gets its rows through the host"
+        }
+        _ => "",
+    };
+    format!("cuda:{ordinal} {name}: {error}{hint}")
 }
 
 impl fmt::Debug for WarpjoinRuntime {

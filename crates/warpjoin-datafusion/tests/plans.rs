@@ -6,8 +6,9 @@ mod common;
 use common::queries::QUERIES;
 use common::{physical, placement, register_tpch, rows, run, shown, stock, warp, warp_on};
 use datafusion::prelude::SessionContext;
-use warpjoin::Reason;
+use warpjoin::{Reason, Session};
 use warpjoin_datafusion::{WarpjoinRuntime, load_table};
+use warpjoin_device::{FaultPlan, SimOptions, open_simulated, with_faults};
 
 const SCALE: f64 = 0.001;
 
@@ -60,6 +61,31 @@ async fn explain_indents_the_device_plan_under_its_node() {
     assert_eq!(indent(lines[at + 1]), indent(lines[at]) + 4, "{text}");
     assert!(lines[at + 1..].iter().any(|line| line.contains("HashJoin: Inner")), "{text}");
     assert!(lines[at + 1..].iter().any(|line| line.trim_start().starts_with("pipeline 1: ")), "{text}");
+}
+
+/// DataFusion says what the answer's order must be between a query's sort and its limit.
+#[tokio::test]
+async fn a_limit_with_an_offset_joins_the_part_of_its_sort() {
+    for context in [resident().await, uploaded()] {
+        let sql = "select o_custkey, count(*) as n from orders group by o_custkey order by n desc, o_custkey limit 5 offset 3";
+        let plan = physical(&context, sql).await;
+        let placement = warpjoin_datafusion::Placement::of(&plan);
+        let on_cpu = placement.cpu.iter().filter(|node| node.is_operator).count();
+        assert_eq!((placement.device.len(), on_cpu), (1, 0), "{}", shown(&plan));
+        assert!(shown(&plan).contains("Limit: skip=3, fetch=5"), "{}", shown(&plan));
+    }
+}
+
+#[tokio::test]
+async fn explain_says_that_rows_go_through_the_host() {
+    let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).unwrap();
+    for (devices, is_said) in [(with_faults(&devices, &FaultPlan::without_peers()), true), (devices, false)] {
+        let runtime = WarpjoinRuntime::new(Session::new(devices).unwrap());
+        let context = warp_on(runtime, |_| {});
+        register_tpch(&context, SCALE);
+        let text = shown(&physical(&context, common::queries::Q3).await);
+        assert_eq!(text.contains("exchange: through the host"), is_said, "{text}");
+    }
 }
 
 /// Queries with something that is declined, and how the reason reads.

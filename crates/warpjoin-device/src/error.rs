@@ -96,9 +96,7 @@ pub enum DeviceError {
         reason: String,
     },
     /// The hardware, or the system, does not let one device reach the memory of another.
-    #[error(
-        "{from} cannot reach the memory of {to}: use one of them, or GPUs that NVLink or PCIe peer access connects"
-    )]
+    #[error("{from} cannot reach the memory of {to}: neither NVLink nor PCIe peer access connects them")]
     NoPeerLink {
         /// Device that would execute.
         from: String,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use warpjoin_device::{Device, DeviceKind, Stream};
+use warpjoin_device::{Device, DeviceError, DeviceKind, Stream};
 
 use crate::compiler::Compiler;
 use crate::hash_table::HashKernels;
@@ -11,10 +11,11 @@ use crate::optimize::Orders;
 use crate::pipelines::Pipelines;
 use crate::{Error, Result};
 
-/// A set of devices of one kind that can reach each other's memory. Tables belong to a session,
-/// sharded over its devices; queries run on all of them.
+/// A set of devices of one kind. Tables belong to a session, sharded over its devices; queries run on all of them. Rows go
+/// from device to device directly, or through the host's memory between two that can't reach each other.
 pub struct Session {
     devices: Vec<Device>,
+    has_peer_access: bool,
     /// One stream a device for what outlives queries: tables.
     load_streams: Vec<Stream>,
     hash_kernels: HashKernels,
@@ -27,23 +28,32 @@ impl Session {
     /// Most devices of a session: those of one host.
     pub const DEVICES_MAX: usize = crate::codegen::DEVICES_MAX;
 
-    /// Opens a session on `devices` (1 to [`Self::DEVICES_MAX`] of one kind), and peer access between all of them.
+    /// Opens a session on `devices` (1 to [`Self::DEVICES_MAX`] of one kind), and peer access between all that have it.
     ///
     /// # Errors
-    /// When there is no device, they are of different kinds, or one can't reach another.
+    /// When there is no device, they are of different kinds, or opening access fails.
     pub fn new(devices: Vec<Device>) -> Result<Arc<Self>> {
         if devices.is_empty() || devices.len() > Self::DEVICES_MAX {
             let (max, asked) = (Self::DEVICES_MAX, devices.len());
             return Err(Error::InvalidArgument(format!("a session takes 1 to {max} devices, not {asked}")));
         }
+        if let Some(other) = devices.iter().find(|device| device.info().kind != devices[0].info().kind) {
+            return Err(Error::InvalidArgument(format!("a session of {} and {other:?}", devices[0].info().kind)));
+        }
+        let mut has_peer_access = true;
         for from in &devices {
             for to in &devices {
-                from.open_peer_access(to)?;
+                match from.open_peer_access(to) {
+                    Ok(()) => {}
+                    Err(DeviceError::NoPeerLink { .. }) => has_peer_access = false,
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         let load_streams = devices.iter().map(Device::create_stream).collect::<Result<_, _>>()?;
         Ok(Arc::new(Self {
             devices,
+            has_peer_access,
             load_streams,
             hash_kernels: HashKernels::default(),
             orders: Orders::default(),
@@ -55,6 +65,11 @@ impl Session {
     /// The devices, in shard order.
     pub fn devices(&self) -> &[Device] {
         &self.devices
+    }
+
+    /// Whether each device can reach the memory of all others. Between two that can't, rows go through the host's memory.
+    pub fn has_peer_access(&self) -> bool {
+        self.has_peer_access
     }
 
     /// Kind of all its devices.

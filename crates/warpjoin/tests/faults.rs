@@ -62,6 +62,7 @@ fn joins_on_several_devices_survive_faults() {
     let filters = RuntimeFilters::AlwaysBy(FilterForm::Bloom);
     check(&joined("filtered", 1, Settings { runtime_filters: filters, ..exchanging() }));
     check(&joined("late columns", 1, Settings { materialization: Materialization::Late, ..exchanging() }));
+    check(&Scenario { has_peers: false, ..joined("exchanged through the host", 2, exchanging()) });
     check(&joined("reduced", 1, Settings { reduced_rows_min: Some(0), ..exchanging() }));
 }
 
@@ -122,7 +123,13 @@ fn hash_tables_survive_faults() {
             let all: Vec<usize> = (0..found.schema().fields().len()).collect();
             Ok(rows_of(&found.download(&all, 64)?))
         };
-        check(&Scenario { name: name.into(), devices: 1, inputs: vec![rows, keys], work: Box::new(work) });
+        check(&Scenario {
+            name: name.into(),
+            devices: 1,
+            has_peers: true,
+            inputs: vec![rows, keys],
+            work: Box::new(work),
+        });
     };
     of("map", TableKind::Map);
     of("multimap", TableKind::Multimap);
@@ -137,7 +144,7 @@ fn loading_tables_survives_faults() {
         let table = builder.finish()?;
         Ok(rows_of(&table.download(&[0, 1], 500)?))
     };
-    check(&Scenario { name: "load".into(), devices: 3, inputs: vec![], work: Box::new(work) });
+    check(&Scenario { name: "load".into(), devices: 3, has_peers: true, inputs: vec![], work: Box::new(work) });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::sessions::{Opener, gpus, in_turn, say};
+use common::sessions::{Opener, WithoutPeers, gpus, in_turn, say};
 use common::settings::Settings;
 use common::{edges, random};
 
@@ -27,6 +27,21 @@ fn small_inputs_equal_the_oracle_on_gpus() {
         edges::check(&gpus, &in_turn(edges::all(true), runs), &edges::settings());
         edges::check(&gpus, &in_turn(edges::of_sorts(), runs), &edges::sort_settings());
         edges::check(&gpus, &in_turn(edges::of_windows(), runs), &edges::sort_settings());
+    }
+}
+
+/// Rows go through the host's memory.
+#[test]
+fn gpus_that_cannot_reach_each_other_equal_the_oracle() {
+    if let Some(gpus) = gpus("gpus_that_cannot_reach_each_other_equal_the_oracle") {
+        let gpus = WithoutPeers(gpus);
+        let several: Vec<Settings> = (2..=8)
+            .filter(|&devices| gpus.open(devices).is_some())
+            .map(|devices| Settings { devices, ..Settings::default() })
+            .collect();
+        edges::check(&gpus, &edges::all(true), &several);
+        edges::check(&gpus, &edges::of_sorts(), &several);
+        say(&format!("random plans on GPUs apart: {:?}", random::check(&gpus, &(0..200).collect::<Vec<u64>>())));
     }
 }
 

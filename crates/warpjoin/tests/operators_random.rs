@@ -8,8 +8,9 @@ mod common;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use common::case::Outcome;
-use common::random;
-use common::sessions::{say, simulated};
+use common::sessions::{WithoutPeers, in_turn, say, simulated};
+use common::settings::Settings;
+use common::{edges, random};
 
 /// Cases of a run that asks for no number: less than a minute on two cores without optimisation.
 const CASES: u64 = 100;
@@ -37,6 +38,18 @@ fn random_plans_equal_the_oracle() {
         let equal = outcomes.get(&Outcome::Equal).copied().unwrap_or(0);
         assert!(equal * 2 > cases as usize, "few cases say something: {outcomes:?}");
     }
+}
+
+/// Rows go through the host's memory.
+#[test]
+fn devices_that_cannot_reach_each_other_equal_the_oracle() {
+    let (devices, runs) = (WithoutPeers(simulated()), 8);
+    let several = [2, 3].map(|devices| Settings { devices, ..Settings::default() });
+    edges::check(&devices, &in_turn(edges::all(true), runs), &several);
+    edges::check(&devices, &in_turn(edges::of_sorts(), runs), &several);
+    edges::check(&devices, &in_turn(edges::of_windows(), runs), &several);
+    let seeds: Vec<u64> = (0..200).filter(|&seed| random::case(seed).settings.devices > 1).collect();
+    say(&format!("random plans on devices apart: {:?}", random::check(&devices, &in_turn(seeds, runs))));
 }
 
 #[test]

@@ -32,7 +32,8 @@ use data::{TableData, random_tables};
 
 /// Changes whenever a seed comes to mean another case.
 pub const GENERATOR_VERSION: u32 = 4;
-/// Of so many cases, one runs on devices whose schedule is drawn from the seed: slow, and true.
+/// Of so many cases, one runs on devices whose schedule is drawn from the seed: slow, and true; and one on devices that can't
+/// reach each other.
 const SCHEDULED_EVERY: u64 = 16;
 
 /// A random query and its tables.
@@ -76,10 +77,17 @@ impl Case {
     }
 
     /// The engine that runs it, made from one of a kind: with default settings in a third of all cases.
-    pub fn engine(&self, engine: &Engine) -> Engine {
+    ///
+    /// # Errors
+    /// When its devices can't be opened.
+    pub fn engine(&self, engine: &Engine) -> Result<Engine, DataFusionError> {
         let settings = if (self.seed / 12).is_multiple_of(3) { Settings::Defaults } else { Settings::Forced };
         let engine = engine.with_settings(settings);
-        if (self.seed / 4) % SCHEDULED_EVERY == 5 { engine.with_schedule(self.seed) } else { engine }
+        match (self.seed / 4) % SCHEDULED_EVERY {
+            5 => Ok(engine.with_schedule(self.seed)),
+            9 => engine.without_peers().map_err(|error| DataFusionError::External(Box::new(error))),
+            _ => Ok(engine),
+        }
     }
 
     /// Runs it on `engine` and on `stock`.
@@ -89,7 +97,7 @@ impl Case {
     pub async fn run(&self, engine: &Engine, stock: &Engine) -> Result<CaseResult, DataFusionError> {
         let stock = self.session(stock)?;
         let expected = no_panic(Reference::of(&stock, &self.sql)).await;
-        let context = self.session(&self.engine(engine))?;
+        let context = self.session(&self.engine(engine)?)?;
         if self.has_resident_tables() {
             for table in &self.tables {
                 load_table(&context, &table.name).await?;
@@ -172,7 +180,7 @@ impl Case {
     /// The plans of `engine` in words, to look into a failure.
     pub async fn explain(&self, engine: &Engine) -> String {
         let explained = async {
-            let context = self.session(&self.engine(engine))?;
+            let context = self.session(&self.engine(engine)?)?;
             if self.has_resident_tables() {
                 for table in &self.tables {
                     load_table(&context, &table.name).await?;

@@ -24,6 +24,9 @@ pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Res
     if node.sorts() > 0 {
         write!(f, ", sorts={}", node.sorts())?;
     }
+    if !node.session().has_peer_access() {
+        write!(f, "\n{indent}exchange: through the host, for the devices can't reach each other")?;
+    }
     for left_out in &node.part.left_out {
         write!(f, "\n{indent}not used: {left_out}")?;
     }

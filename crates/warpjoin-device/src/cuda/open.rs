@@ -16,7 +16,7 @@ const OLDEST_CAPABILITY: (u32, u32) = (8, 0);
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OpenedDevices {
-    /// In the order of their ordinals. Each can reach the memory of all others.
+    /// In the order of their ordinals. Each can reach the memory of all others, unless a number of them was asked for.
     pub devices: Vec<Device>,
     /// GPUs that the driver shows and that are not used, each with the reason.
     pub left_out: Vec<LeftOut>,
@@ -56,8 +56,9 @@ pub fn open_cuda(options: &CudaOptions) -> Result<Vec<Device>> {
     (0..devices).map(|ordinal| open(driver, ordinal, gpus, options)).collect()
 }
 
-/// Opens the GPUs that a session can use together, ordinals 0 and on: at most [`DEVICES_MAX`], or [`CudaOptions::devices`],
-/// that can be opened and that can reach each other's memory. The others are left out, each with the reason.
+/// Opens the GPUs that a session can use together, ordinals 0 and on: at most [`DEVICES_MAX`], that can be opened and that can
+/// reach each other's memory. Where [`CudaOptions::devices`] asks for a number of them, they need not reach each other: what
+/// goes between two that don't has to be brought through the host. The others are left out, each with the reason.
 ///
 /// # Errors
 /// Where no GPU can be used, whichever it is: [`DeviceError::NoDriver`], [`DeviceError::NoGpu`], [`DeviceError::NoNvrtc`].
@@ -69,7 +70,10 @@ pub fn open_usable_cuda(options: &CudaOptions) -> Result<OpenedDevices> {
     }
     super::Nvrtc::get()?;
     let devices_max = options.devices.unwrap_or(DEVICES_MAX).min(DEVICES_MAX);
-    let reach = |from: &Device, to: &Device| from.open_peer_access(to);
+    let reach = |from: &Device, to: &Device| match from.open_peer_access(to) {
+        Err(DeviceError::NoPeerLink { .. }) if options.devices.is_some() => Ok(()),
+        opened => opened,
+    };
     let (devices, left_out) = select(gpus, devices_max, |ordinal| open(driver, ordinal, gpus, options), reach);
     let named = |(ordinal, error)| LeftOut { ordinal, name: info::name_of(ordinal).unwrap_or_default(), error };
     Ok(OpenedDevices { devices, left_out: left_out.into_iter().map(named).collect() })

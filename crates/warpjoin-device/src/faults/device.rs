@@ -50,6 +50,9 @@ impl DeviceBackend for FaultyDevice {
         let Some(peer) = peer.as_any().downcast_ref::<Self>() else {
             return Err(DeviceError::NoPeerLink { from: self.label.clone(), to: "a device without faults".into() });
         };
+        if !self.plan.has_peers() {
+            return Err(DeviceError::NoPeerLink { from: self.label.clone(), to: peer.label.clone() });
+        }
         self.inner.open_peer_access(&*peer.inner)
     }
 

@@ -102,6 +102,7 @@ struct State {
     calls: [u64; CallKind::ALL.len()],
     armed: Option<Armed>,
     is_lost: bool,
+    has_no_peers: bool,
     order: Order,
 }
 
@@ -115,6 +116,18 @@ struct Armed {
 }
 
 impl FaultPlan {
+    /// A plan for devices that can't reach each other's memory.
+    pub fn without_peers() -> Self {
+        let plan = Self::default();
+        plan.locked().has_no_peers = true;
+        plan
+    }
+
+    /// Whether devices may reach each other.
+    pub(super) fn has_peers(&self) -> bool {
+        !self.locked().has_no_peers
+    }
+
     /// Makes call number `nth` from now on fail, counted from 0: of `kind`, or of any.
     pub fn arm(&self, kind: Option<CallKind>, nth: u64, fault: Fault) {
         self.locked().armed = Some(Armed { kind, left: nth, fault });

@@ -11,6 +11,9 @@ use crate::{Error, Result};
 /// Bytes of shared memory of the routing kernels: a 64-bit and a 32-bit word a device.
 const ROUTE_SHARED_BYTES: u32 = DEVICES_MAX as u32 * 12;
 
+/// Most bytes that the host holds at once of what it brings from device to device.
+const HOST_PIECE_BYTES: u64 = 32 << 20;
+
 /// Which device owns a row.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Owners<'a> {
@@ -67,7 +70,7 @@ impl Query<'_> {
                 for (peer, shard) in rows.shards.iter().enumerate() {
                     let bytes = shard.rows * part.width_bytes;
                     if let (Some(from), Some(to)) = (part.of(shard), part.of(&target)) {
-                        self.streams[device].copy((from, 0), (to, first), bytes)?;
+                        self.copy_across((peer, from, 0), (device, to, first), bytes)?;
                     }
                     first += bytes;
                     self.metrics.exchanged_bytes += if peer == device { 0 } else { bytes };
@@ -78,6 +81,30 @@ impl Query<'_> {
         // The sources may go once every device has its copy.
         waits.end()?;
         Ok(Intermediate { shards, ..rows })
+    }
+
+    /// Enqueues a copy from `(device, buffer, offset)` to another device, which happens through the host where that device
+    /// can't reach the first one's memory. What writes the source must be done, or waited for by the second one's stream.
+    pub(super) fn copy_across(
+        &self,
+        (from_device, from, from_offset): (usize, &Buffer, u64),
+        (to_device, to, to_offset): (usize, &Buffer, u64),
+        bytes: u64,
+    ) -> Result<()> {
+        let (source, target) = (&self.streams[from_device], &self.streams[to_device]);
+        if target.device().can_reach(source.device()) {
+            return Ok(target.copy((from, from_offset), (to, to_offset), bytes)?);
+        }
+        let mut piece = vec![0; bytes.min(HOST_PIECE_BYTES) as usize];
+        let mut done = 0;
+        while done < bytes {
+            self.options.check_cancelled()?;
+            let piece = &mut piece[..(bytes - done).min(HOST_PIECE_BYTES) as usize];
+            source.read(from, from_offset + done, piece)?;
+            target.write(to, to_offset + done, piece)?;
+            done += piece.len() as u64;
+        }
+        Ok(())
     }
 
     /// Sends every row to the device that owns the hash of its key word, which is column 0.
@@ -161,7 +188,8 @@ impl Query<'_> {
     }
 
     /// Writes all columns to their owners. Runs of one source lie side by side at the owner, in the
-    /// order of sources: their starts are prefix sums over the table of counts.
+    /// order of sources: their starts are prefix sums over the table of counts. A run for an owner that
+    /// the source can't reach is written beside the source, and copied from there.
     fn transpose(
         &mut self,
         rows: &Intermediate,
@@ -172,29 +200,54 @@ impl Query<'_> {
         let module = exchange_module(self.options.hash_bits);
         for part in Part::all(rows) {
             let kernels = self.compile(&module, &format!("scatter_{}", part.width_bytes))?;
+            let mut runs: Vec<Run> = vec![];
             for (device, shard) in rows.shards.iter().enumerate().filter(|(_, shard)| shard.rows > 0) {
+                let stream = &self.streams[device];
                 let source = part.of(shard).ok_or_else(|| Error::internal("a column without values"))?;
+                let first_of = |owner: usize| {
+                    let before: u64 = counts[..device].iter().map(|from| from[owner]).sum();
+                    before * part.width_bytes
+                };
+                let own = runs.len();
+                for (owner, _) in targets.iter().enumerate().filter(|(_, target)| part.of(target).is_some()) {
+                    if !stream.device().can_reach(self.streams[owner].device()) {
+                        let bytes = counts[device][owner] * part.width_bytes;
+                        runs.push(Run { device, owner, first: first_of(owner), bytes, buffer: stream.alloc(bytes)? });
+                    }
+                }
                 let mut args = vec![Arg::U64(shard.rows), Arg::Buffer(source), Arg::Buffer(&positions[device])];
                 for owner in 0..DEVICES_MAX {
-                    let target = targets.get(owner).and_then(|target| part.of(target));
-                    args.push(match target {
-                        Some(buffer) => {
-                            let first: u64 = counts[..device].iter().map(|from| from[owner]).sum();
-                            Arg::BufferAt(buffer, first * part.width_bytes)
-                        }
-                        None => Arg::Null,
+                    let run = runs[own..].iter().find(|run| run.owner == owner);
+                    args.push(match (run, targets.get(owner).and_then(|target| part.of(target))) {
+                        (Some(run), _) => Arg::Buffer(&run.buffer),
+                        (None, Some(buffer)) => Arg::BufferAt(buffer, first_of(owner)),
+                        (None, None) => Arg::Null,
                     });
                 }
-                let stream = &self.streams[device];
                 stream.launch(&kernels[device], launch(shard.rows, stream, 0), &args)?;
                 self.metrics.launches += 1;
                 let sent: u64 =
                     (0..targets.len()).filter(|&owner| owner != device).map(|owner| counts[device][owner]).sum();
                 self.metrics.exchanged_bytes += sent * part.width_bytes;
             }
+            for Run { device, owner, first, bytes, buffer } in &runs {
+                if let Some(target) = part.of(&targets[*owner]) {
+                    self.copy_across((*device, buffer, 0), (*owner, target, *first), *bytes)?;
+                }
+            }
         }
         Ok(())
     }
+}
+
+/// The rows of one column that a device has for another one, which it can't reach.
+struct Run {
+    device: usize,
+    owner: usize,
+    /// Where they belong in the owner's buffer, in bytes.
+    first: u64,
+    bytes: u64,
+    buffer: Buffer,
 }
 
 fn exchange_module(hash_bits: u32) -> ModuleSource {

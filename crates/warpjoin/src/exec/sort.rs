@@ -317,7 +317,7 @@ impl Query<'_> {
         let mut first = 0;
         for (peer, shard) in rows.shards.iter().enumerate() {
             for Part { from, to, width_bytes: width, .. } in parts(shard, &target, &stored(&rows.columns)) {
-                stream.copy((from, 0), (to, first * width), shard.rows * width)?;
+                self.copy_across((peer, from, 0), (0, to, first * width), shard.rows * width)?;
                 self.metrics.exchanged_bytes += if peer == 0 { 0 } else { shard.rows * width };
             }
             first += shard.rows;

@@ -175,9 +175,8 @@ impl Query<'_> {
         for (from, shard) in strings.shards.iter().enumerate() {
             let (start, bytes) = (shard.strings.start as u64, shard.strings.len() as u64);
             for to in (0..results.len()).filter(|&to| to != from) {
-                let stream = &self.streams[to];
-                stream.wait(&ready[from])?;
-                stream.copy((&results[from], start), (&results[to], start), bytes)?;
+                self.streams[to].wait(&ready[from])?;
+                self.copy_across((from, &results[from], start), (to, &results[to], start), bytes)?;
                 self.metrics.exchanged_bytes += bytes;
             }
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use warpjoin::Session;
-use warpjoin_device::{CudaOptions, Device, SimOptions, open_cuda, open_simulated};
+use warpjoin_device::{CudaOptions, Device, FaultPlan, SimOptions, open_cuda, open_simulated, with_faults};
 
 /// Opens sessions on so many devices.
 pub(crate) trait Opener: Sync {
@@ -31,6 +31,22 @@ impl Opener for Simulated {
 /// Simulated devices as they come.
 pub(crate) fn simulated() -> Simulated {
     Simulated(SimOptions::default())
+}
+
+/// The devices of another opener, none of which can reach the memory of another.
+pub(crate) struct WithoutPeers<O>(pub(crate) O);
+
+impl<O: Opener> Opener for WithoutPeers<O> {
+    fn open(&self, devices: usize) -> Option<Arc<Session>> {
+        let apart = with_faults(self.0.open(devices)?.devices(), &FaultPlan::without_peers());
+        let session = Session::new(apart).expect("a session");
+        assert_eq!(session.has_peer_access(), devices == 1);
+        Some(session)
+    }
+
+    fn has_own_devices(&self) -> bool {
+        self.0.has_own_devices()
+    }
 }
 
 /// The GPUs of this machine.

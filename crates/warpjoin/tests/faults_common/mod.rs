@@ -22,6 +22,8 @@ type Work = Box<dyn Fn(&Arc<Session>, &[Arc<Table>], &Arc<AtomicBool>) -> warpjo
 pub(crate) struct Scenario {
     pub(crate) name: String,
     pub(crate) devices: usize,
+    /// Whether the devices reach each other.
+    pub(crate) has_peers: bool,
     pub(crate) inputs: Vec<RecordBatch>,
     pub(crate) work: Work,
 }
@@ -40,7 +42,7 @@ impl Scenario {
             }
             Ok(rows_of(&warpjoin::exec::run(session, &plan, tables, &options)?.batches))
         });
-        Self { name: name.into(), devices, inputs, work }
+        Self { name: name.into(), devices, has_peers: true, inputs, work }
     }
 }
 
@@ -85,7 +87,7 @@ impl<'a> Bench<'a> {
     /// Nothing has run yet. `None` where there are not so many GPUs, if it is GPUs that are asked for.
     fn open(scenario: &'a Scenario) -> Option<Self> {
         be_quiet();
-        let plan = FaultPlan::default();
+        let plan = if scenario.has_peers { FaultPlan::default() } else { FaultPlan::without_peers() };
         let devices = with_faults(&devices(&scenario.name, scenario.devices)?, &plan);
         let session = Session::new(devices.clone()).expect("a session");
         let tables = scenario.inputs.iter().map(|batch| upload(&session, batch)).collect();

@@ -114,6 +114,10 @@ pub(super) fn place(plan: Plan, context: Context<'_>, notes: &mut Vec<String>) -
     if context.options.materialization == Materialization::Early || !has_breaker(&plan) {
         return plan;
     }
+    // Kernels read rows where they are.
+    if !context.session.has_peer_access() {
+        return plan;
+    }
     let mut scans = vec![];
     let (root, _) = Node::of(&plan, context.inputs, &mut scans);
     let mut often = HashSet::new();
