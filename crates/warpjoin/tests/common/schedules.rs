@@ -197,6 +197,7 @@ fn groups() -> Vec<Scheduled> {
     let decimals = || valued(700, spread, |row| V::Int(row << 70), &DataType::Decimal128(38, 0));
     let floats = || valued(700, spread, |row| V::Float(row as f64), &DataType::Float64);
     let all_blocks = table(6000, |r| r * 7919 % 1500 * 1_000_000_007);
+    let few_each = table(6000, |r| r * 7919 % 3000 * 1_000_000_007);
     // More groups at a time than there are slots, and others later.
     let passing = table(40_000, |r| (r / 5000 * 150 + r % 170) * 1_000_000_007);
     let many_turns = group_of("groups by block table in many turns", passing, 1, 1);
@@ -217,6 +218,11 @@ fn groups() -> Vec<Scheduled> {
         with(group_of("groups by partition in all blocks", all_blocks, 1, 1), move |settings| {
             by_partition(settings);
             settings.block_table_slots = Some(100);
+        }),
+        with(group_of("groups that partitions have to themselves", few_each, 1, 1), move |settings| {
+            by_partition(settings);
+            settings.hash_bits = 64;
+            settings.block_table_slots = Some(300);
         }),
         with(group_of("groups by block table", table(500, spread), 1, 1), block_table),
         with(many_turns, move |settings| {
