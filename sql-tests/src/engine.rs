@@ -43,12 +43,14 @@ pub struct Engine {
     runtime: Arc<WarpjoinRuntime>,
     settings: Settings,
     schedule_seed: Option<u64>,
+    has_resident_tables: bool,
 }
 
 impl Engine {
     /// An engine of forced settings. Opens no device yet.
     pub fn new(kind: EngineKind) -> Self {
-        Self { kind, runtime: WarpjoinRuntime::lazy(), settings: Settings::Forced, schedule_seed: None }
+        let runtime = WarpjoinRuntime::lazy();
+        Self { kind, runtime, settings: Settings::Forced, schedule_seed: None, has_resident_tables: false }
     }
 
     /// The same devices with other settings.
@@ -78,6 +80,16 @@ impl Engine {
         };
         let session = Session::new(with_faults(&devices?, &FaultPlan::without_peers()))?;
         Ok(Self { runtime: WarpjoinRuntime::new(session), ..self.clone() })
+    }
+
+    /// The same; tables of files of tests are brought to the devices as soon as they are created.
+    pub fn with_resident_tables(&self) -> Self {
+        Self { has_resident_tables: true, ..self.clone() }
+    }
+
+    /// See [`Self::with_resident_tables`].
+    pub fn has_resident_tables(&self) -> bool {
+        self.has_resident_tables
     }
 
     /// Its kind.

@@ -16,7 +16,7 @@ use sqllogictest::{
     AsyncDB, DBOutput, DefaultColumnType, MakeConnection, Record, Runner, default_normalizer, default_validator,
     parse_file, strict_column_validator,
 };
-use warpjoin_datafusion::Placement;
+use warpjoin_datafusion::{Placement, load_table};
 
 use crate::engine::{Engine, EngineKind};
 use crate::text;
@@ -96,8 +96,13 @@ pub async fn run_file(engine: &Engine, path: &Path) -> Result<Vec<String>, SltEr
     let mut expectation = Expectation::AllOnDevices;
     let mut failures = vec![];
     for record in records {
+        let mut created = None;
         let query = match &record {
             Record::Halt { .. } => break,
+            Record::Statement { sql, .. } if engine.has_resident_tables() => {
+                created = created_table(sql);
+                None
+            }
             Record::Comment(lines) => {
                 for line in lines {
                     expectation = directive(line)?.unwrap_or(expectation);
@@ -116,9 +121,11 @@ pub async fn run_file(engine: &Engine, path: &Path) -> Result<Vec<String>, SltEr
         } else if let Some(query) = query
             && let Some(placement) = last.lock().unwrap_or_else(PoisonError::into_inner).take()
             && engine.kind() != EngineKind::Stock
-            && let Some(failure) = misplaced(expectation, &placement)
+            && let Some(failure) = misplaced(expectation_of(expectation, engine), &placement)
         {
             failures.push(format!("[{}] {failure}\nat {query}", engine.kind()));
+        } else if let Some(table) = created {
+            load_table(&context, table).await?;
         }
     }
     Ok(failures)
@@ -149,6 +156,17 @@ fn runner(
     });
     runner.with_column_validator(strict_column_validator);
     runner
+}
+
+/// The table that a statement creates.
+fn created_table(sql: &str) -> Option<String> {
+    let name = sql.trim_start().strip_prefix("CREATE TABLE ")?.split_whitespace().next()?;
+    Some(name.to_string())
+}
+
+/// Of resident tables more is known, so that devices do more.
+fn expectation_of(expectation: Expectation, engine: &Engine) -> Expectation {
+    if engine.has_resident_tables() && expectation == Expectation::SomeOnCpu { Expectation::Any } else { expectation }
 }
 
 fn directive(comment: &str) -> Result<Option<Expectation>, SltError> {

@@ -19,7 +19,7 @@ use super::workers;
 const QUERIES_DEFAULT: u64 = 200;
 const DEVICE_COUNTS: [usize; 4] = [1, 2, 3, 4];
 /// Least percentage of the queries with operators that run wholly on devices; not asked of a few queries.
-const WHOLE_SHARE_LEAST: usize = 70;
+const WHOLE_SHARE_LEAST: usize = 85;
 const SHARE_QUERIES_LEAST: usize = 100;
 /// Most of a hundred queries, and some more, of which stock DataFusion's own bugs leave no answer to compare with.
 const NO_ORACLE_PERCENT_MAX: usize = 1;

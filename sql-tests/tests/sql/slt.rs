@@ -30,17 +30,25 @@ fn completing() -> bool {
 }
 
 fn run_on(kind: EngineKind) {
-    if completing() && kind != EngineKind::Stock {
-        return;
+    if !completing() || kind == EngineKind::Stock {
+        run_by(&Engine::new(kind));
     }
-    let engine = Engine::new(kind);
+}
+
+fn run_resident(kind: EngineKind) {
+    if !completing() {
+        run_by(&Engine::new(kind).with_resident_tables());
+    }
+}
+
+fn run_by(engine: &Engine) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut failures = vec![];
     for file in files() {
         if completing() {
-            runtime.block_on(complete_file(&engine, &file)).unwrap();
+            runtime.block_on(complete_file(engine, &file)).unwrap();
         } else {
-            failures.extend(runtime.block_on(run_file(&engine, &file)).unwrap());
+            failures.extend(runtime.block_on(run_file(engine, &file)).unwrap());
         }
     }
     assert!(failures.is_empty(), "{} failures:\n\n{}", failures.len(), failures.join("\n\n"));
@@ -67,6 +75,16 @@ fn simulated_4() {
 }
 
 #[test]
+fn simulated_1_resident() {
+    run_resident(EngineKind::Simulated(1));
+}
+
+#[test]
+fn simulated_2_resident() {
+    run_resident(EngineKind::Simulated(2));
+}
+
+#[test]
 fn cuda() {
     let status = cuda_status();
     if let Some(problem) = status.problem {
@@ -77,5 +95,6 @@ fn cuda() {
     }
     for devices in [1, 2, 4, 8].into_iter().filter(|&devices| devices <= status.gpus) {
         run_on(EngineKind::Cuda(devices));
+        run_resident(EngineKind::Cuda(devices));
     }
 }
