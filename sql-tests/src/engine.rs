@@ -10,7 +10,7 @@ use warpjoin_datafusion::{
     DeviceChoice, FilterForm, JoinOrder, Materialization, OnFault, RuntimeFilters, WarpjoinOptions, WarpjoinRuntime,
     WarpjoinSessionStateBuilder,
 };
-use warpjoin_device::{CudaOptions, FaultPlan, SimOptions, open_cuda, open_simulated, with_faults};
+use warpjoin_device::{CudaOptions, FaultPlan, Recording, SimOptions, open_cuda, open_simulated, with_faults};
 
 /// Partitions of a session: enough to exercise repartitioning, few enough for small machines.
 const PARTITIONS: usize = 3;
@@ -44,13 +44,23 @@ pub struct Engine {
     settings: Settings,
     schedule_seed: Option<u64>,
     has_resident_tables: bool,
+    partitions: usize,
+    recorder: Option<FaultPlan>,
 }
 
 impl Engine {
     /// An engine of forced settings. Opens no device yet.
     pub fn new(kind: EngineKind) -> Self {
         let runtime = WarpjoinRuntime::lazy();
-        Self { kind, runtime, settings: Settings::Forced, schedule_seed: None, has_resident_tables: false }
+        Self {
+            kind,
+            runtime,
+            settings: Settings::Forced,
+            schedule_seed: None,
+            has_resident_tables: false,
+            partitions: PARTITIONS,
+            recorder: None,
+        }
     }
 
     /// The same devices with other settings.
@@ -66,6 +76,24 @@ impl Engine {
             }
             EngineKind::Stock | EngineKind::Cuda(_) => self.clone(),
         }
+    }
+
+    /// warpjoin with its defaults on so many simulated devices that record what they are asked for: the same each time, as
+    /// nothing runs in parallel.
+    ///
+    /// # Errors
+    /// When they can't be opened.
+    pub fn recorded(devices: usize) -> Result<Self, warpjoin::Error> {
+        let plan = FaultPlan::default();
+        let simulated = open_simulated(&SimOptions { devices, threads: 1, ..SimOptions::default() })?;
+        let runtime = WarpjoinRuntime::new(Session::new(with_faults(&simulated, &plan))?);
+        let engine = Self::new(EngineKind::Simulated(devices)).with_settings(Settings::Defaults);
+        Ok(Self { runtime, partitions: 1, recorder: Some(plan), ..engine })
+    }
+
+    /// What the devices were asked for since this was called last, if they record it.
+    pub fn take_recording(&self) -> Option<Recording> {
+        self.recorder.as_ref().map(FaultPlan::take_recording)
     }
 
     /// The same on devices of its own that can't reach each other's memory.
@@ -92,6 +120,14 @@ impl Engine {
         self.has_resident_tables
     }
 
+    /// Number of its devices.
+    pub fn devices(&self) -> usize {
+        match self.kind {
+            EngineKind::Stock => 0,
+            EngineKind::Simulated(devices) | EngineKind::Cuda(devices) => devices,
+        }
+    }
+
     /// Its kind.
     pub fn kind(&self) -> EngineKind {
         self.kind
@@ -99,7 +135,7 @@ impl Engine {
 
     /// A session without tables.
     pub fn session(&self) -> SessionContext {
-        let mut config = SessionConfig::new().with_target_partitions(PARTITIONS).with_information_schema(true);
+        let mut config = SessionConfig::new().with_target_partitions(self.partitions).with_information_schema(true);
         // Wrong answers on dictionary keys (apache/datafusion #24587): an oracle must not have them.
         config.options_mut().optimizer.enable_dynamic_filter_pushdown = false;
         let (device, devices) = match self.kind {

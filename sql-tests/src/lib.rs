@@ -18,6 +18,7 @@
 mod coverage;
 mod engine;
 mod files;
+mod golden;
 mod outcome;
 pub mod random;
 mod runner;
@@ -26,8 +27,9 @@ mod text;
 pub use coverage::Coverage;
 pub use engine::{Engine, EngineKind, Settings};
 pub use files::{Expectations, FileResult, FileRule, Slice, datafusion_files, list_files, run_datafusion_file};
+pub use golden::{Golden, GoldenLine};
 pub use outcome::{ErrorKind, Failure, Outcome};
-pub use runner::{SltError, complete_file, run_file};
+pub use runner::{SltError, complete_file, run_file, run_recorded};
 pub use text::lines;
 
 use std::io::Write;

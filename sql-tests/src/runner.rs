@@ -17,6 +17,7 @@ use sqllogictest::{
     parse_file, strict_column_validator,
 };
 use warpjoin_datafusion::{Placement, load_table};
+use warpjoin_device::Recording;
 
 use crate::engine::{Engine, EngineKind};
 use crate::text;
@@ -88,6 +89,18 @@ impl AsyncDB for Connection {
 /// # Errors
 /// When the file can't be parsed.
 pub async fn run_file(engine: &Engine, path: &Path) -> Result<Vec<String>, SltError> {
+    run_recorded(engine, path, |_, _| {}).await
+}
+
+/// As [`run_file`]; `each` gets every query that gave its answer, and what the devices were asked for by it.
+///
+/// # Errors
+/// When the file can't be parsed.
+pub async fn run_recorded(
+    engine: &Engine,
+    path: &Path,
+    mut each: impl FnMut(&str, Recording),
+) -> Result<Vec<String>, SltError> {
     let records: Vec<Record<DefaultColumnType>> =
         parse_file(path).map_err(|error| SltError::File(error.to_string()))?;
     let last = LastPlacement::default();
@@ -109,21 +122,27 @@ pub async fn run_file(engine: &Engine, path: &Path) -> Result<Vec<String>, SltEr
                 }
                 None
             }
-            Record::Query { loc, sql, .. } => Some(format!("{loc}\n{sql}")),
+            Record::Query { loc, sql, .. } => Some((format!("{loc}\n{sql}"), sql.clone())),
             _ => None,
         };
         if engine.kind() != EngineKind::Stock {
             let is_strict = query.is_some() && expectation == Expectation::AllOnDevices;
             context.sql(&format!("SET warpjoin.strict = {is_strict}")).await?.collect().await?;
         }
+        engine.take_recording();
         if let Err(error) = runner.run_async(record).await {
             failures.push(format!("[{}] {}", engine.kind(), error.display(false)));
-        } else if let Some(query) = query
-            && let Some(placement) = last.lock().unwrap_or_else(PoisonError::into_inner).take()
-            && engine.kind() != EngineKind::Stock
-            && let Some(failure) = misplaced(expectation_of(expectation, engine), &placement)
-        {
-            failures.push(format!("[{}] {failure}\nat {query}", engine.kind()));
+        } else if let Some((query, sql)) = query {
+            // A query that fails as it should has no place.
+            let Some(placement) = last.lock().unwrap_or_else(PoisonError::into_inner).take() else { continue };
+            if engine.kind() != EngineKind::Stock
+                && let Some(failure) = misplaced(expectation_of(expectation, engine), &placement)
+            {
+                failures.push(format!("[{}] {failure}\nat {query}", engine.kind()));
+            }
+            if let Some(recording) = engine.take_recording() {
+                each(&sql, recording);
+            }
         } else if let Some(table) = created {
             load_table(&context, table).await?;
         }

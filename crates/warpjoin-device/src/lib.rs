@@ -43,7 +43,7 @@ pub use cuda::{
 pub use device::{Device, DeviceInfo, DeviceKind, Link};
 pub use error::{DeviceError, Result};
 pub use event::Event;
-pub use faults::{CallKind, Fault, FaultPlan, with_faults};
+pub use faults::{CallKind, Fault, FaultPlan, Recording, with_faults};
 pub use kernel::{Arg, Kernel, Launch, Module, ModuleSource};
 pub use memory::MemoryPool;
 pub use race::{RaceAccess, RaceReport};

@@ -84,3 +84,21 @@ fn a_full_disk_costs_the_entry_and_nothing_else() {
     assert_eq!(run(&devices[0], 7003).unwrap(), 7003);
     assert_eq!(entries(), before + 1);
 }
+
+#[test]
+fn a_recording_begins_where_the_last_one_ended() {
+    let (devices, plan) = open(&SimOptions::default());
+    let stream = devices[0].create_stream().unwrap();
+    let lasting = stream.alloc(100).unwrap();
+    plan.take_recording();
+    run(&devices[0], 41).unwrap();
+    run(&devices[0], 41).unwrap();
+    let first = plan.take_recording();
+    assert_eq!((first.launches, first.host_waits, first.peak_bytes), (2, 2, 8));
+    assert_eq!(first.kernels.values().copied().collect::<Vec<_>>(), [2]);
+    run(&devices[0], 42).unwrap();
+    let second = plan.take_recording();
+    assert_eq!((second.launches, second.kernels.len()), (1, 1));
+    assert_ne!(first.digest_of_kernels(), second.digest_of_kernels(), "another text");
+    drop(lasting);
+}

@@ -27,6 +27,7 @@ use warpjoin_datafusion::load_table;
 
 use crate::coverage::Coverage;
 use crate::engine::{Engine, Settings};
+use crate::golden::GoldenLine;
 use crate::outcome::{ErrorKind, Failure, Outcome, no_panic};
 use data::{TableData, random_tables};
 
@@ -71,6 +72,16 @@ impl Case {
         Self { seed, sql, tables }
     }
 
+    /// What it asks of devices that record; `None` if `engine`'s do not.
+    ///
+    /// # Errors
+    /// When the tables can't be registered or loaded.
+    pub async fn record(&self, engine: &Engine) -> Result<Option<GoldenLine>, DataFusionError> {
+        let context = self.session(engine)?;
+        self.load_tables(&context).await?;
+        Ok(GoldenLine::of(engine, &context, format!("seed {}", self.seed), &self.sql).await)
+    }
+
     /// Whether its tables are brought to the devices before it runs: what loading finds out about them makes other plans.
     pub fn has_resident_tables(&self) -> bool {
         (self.seed / 4) % 3 == 1
@@ -98,11 +109,7 @@ impl Case {
         let stock = self.session(stock)?;
         let expected = no_panic(Reference::of(&stock, &self.sql)).await;
         let context = self.session(&self.engine(engine)?)?;
-        if self.has_resident_tables() {
-            for table in &self.tables {
-                load_table(&context, &table.name).await?;
-            }
-        }
+        self.load_tables(&context).await?;
         let Outcome { answer: actual, coverage } = Outcome::of(&context, &self.sql).await;
         let rows = expected.as_ref().ok().map(|expected| expected.answer().rows());
         let bug = expected.as_ref().err().map(Failure::new).filter(|failure| failure.kind == ErrorKind::Bug);
@@ -181,11 +188,7 @@ impl Case {
     pub async fn explain(&self, engine: &Engine) -> String {
         let explained = async {
             let context = self.session(&self.engine(engine)?)?;
-            if self.has_resident_tables() {
-                for table in &self.tables {
-                    load_table(&context, &table.name).await?;
-                }
-            }
+            self.load_tables(&context).await?;
             let batches = context.sql(&format!("EXPLAIN VERBOSE {}", self.sql)).await?.collect().await?;
             Ok::<_, DataFusionError>(pretty_format_batches(&batches)?.to_string())
         };
@@ -195,6 +198,14 @@ impl Case {
     /// The tables in words, for a message.
     pub fn describe_tables(&self) -> String {
         self.tables.iter().map(|table| format!("{table}\n")).collect()
+    }
+
+    /// Brings its tables to the devices, if they belong there.
+    async fn load_tables(&self, context: &SessionContext) -> Result<(), DataFusionError> {
+        for table in self.tables.iter().filter(|_| self.has_resident_tables()) {
+            load_table(context, &table.name).await?;
+        }
+        Ok(())
     }
 
     fn session(&self, engine: &Engine) -> Result<SessionContext, DataFusionError> {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod files;
+mod golden;
 mod large;
 mod random;
 mod slt;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use warpjoin_device::cuda_status;
 use warpjoin_sql_tests::{Engine, EngineKind, announce, complete_file, run_file};
 
-fn files() -> Vec<PathBuf> {
+pub(super) fn files() -> Vec<PathBuf> {
     let folder = std::env::var_os("WARPJOIN_OWN_SLT_DIR")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("slt"), PathBuf::from);
     let only = std::env::var("WARPJOIN_SLT_FILE").unwrap_or_default();

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::plan::{CallKind, FaultPlan};
+use super::recording::named;
 use super::stream::FaultyStream;
 use crate::backend::{DeviceBackend, Handle, StreamBackend};
 use crate::{DeviceError, DeviceInfo, ModuleSource, Result};
@@ -38,7 +39,8 @@ impl DeviceBackend for FaultyDevice {
 
     fn compile(&self, source: &ModuleSource) -> Result<Vec<Handle>> {
         self.begin(CallKind::Compile)?;
-        self.plan.watching_files(|| self.inner.compile(source))
+        let kernels = self.plan.watching_files(|| self.inner.compile(source))?;
+        Ok(named(source, kernels))
     }
 
     fn is_stored(&self, source: &ModuleSource) -> bool {

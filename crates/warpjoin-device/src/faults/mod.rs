@@ -1,17 +1,20 @@
 //! Faults on demand: devices whose n-th call of some kind fails, panics or cancels a query.
 //!
-//! Owns a decorator around the seam (`backend.rs`), so that it works for every kind of device, and a check that no
-//! buffer is freed while another stream may still use it ([`order`]). Must not know what a query is. For tests.
+//! Owns a decorator around the seam (`backend.rs`), so that it works for every kind of device, a check that no
+//! buffer is freed while another stream may still use it ([`order`]), and a record of what was asked for ([`Recording`]).
+//! Must not know what a query is. For tests.
 
 mod device;
 mod order;
 mod plan;
+mod recording;
 mod stream;
 
 use std::sync::Arc;
 
 pub(crate) use plan::fail_file_write;
 pub use plan::{CallKind, Fault, FaultPlan};
+pub use recording::Recording;
 
 use crate::Device;
 use device::FaultyDevice;

@@ -61,6 +61,7 @@ pub(super) struct Order {
     host: Clock,
     /// By address.
     live: BTreeMap<u64, Allocation>,
+    live_bytes: u64,
     findings: Vec<String>,
     /// Nothing runs any more.
     pub(super) is_off: bool,
@@ -98,12 +99,15 @@ impl Order {
     }
 
     pub(super) fn live_bytes(&self) -> u64 {
-        self.live.values().map(|allocation| allocation.bytes).sum()
+        self.live_bytes
     }
 
     pub(super) fn alloc(&mut self, stream: StreamId, address: u64, bytes: u64) {
         let made = (stream, self.advance(stream));
-        self.live.insert(address, Allocation { bytes, made, uses: HashMap::new() });
+        self.live_bytes += bytes;
+        if let Some(replaced) = self.live.insert(address, Allocation { bytes, made, uses: HashMap::new() }) {
+            self.live_bytes -= replaced.bytes;
+        }
     }
 
     /// Work of a stream; of `words`, those that lie in live buffers are addresses.
@@ -127,7 +131,9 @@ impl Order {
 
     pub(super) fn free(&mut self, stream: StreamId, address: u64, label: &str) {
         self.advance(stream);
-        let (Some(allocation), Some(clock)) = (self.live.remove(&address), self.streams.get(&stream)) else { return };
+        let Some(allocation) = self.live.remove(&address) else { return };
+        self.live_bytes -= allocation.bytes;
+        let Some(clock) = self.streams.get(&stream) else { return };
         let early = allocation.uses.iter().find(|(user, work)| clock.of(**user) < **work);
         if let Some((user, _)) = early.filter(|_| !self.is_off) {
             let bytes = allocation.bytes;

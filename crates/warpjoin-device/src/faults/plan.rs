@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::order::Order;
+use super::recording::Recording;
 use crate::{DeviceError, Result};
 
 /// What is called.
@@ -104,6 +105,9 @@ struct State {
     is_lost: bool,
     has_no_peers: bool,
     order: Order,
+    recording: Recording,
+    /// Bytes that lived when the recording began.
+    recorded_from_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -161,10 +165,31 @@ impl FaultPlan {
         self.locked().order.live_bytes()
     }
 
+    /// What was asked for since this was called last. Calls that failed count.
+    pub fn take_recording(&self) -> Recording {
+        let mut state = self.locked();
+        state.recorded_from_bytes = state.order.live_bytes();
+        std::mem::take(&mut state.recording)
+    }
+
+    /// Notes a launch.
+    pub(super) fn launched(&self, kernel: &str) {
+        let mut state = self.locked();
+        match state.recording.kernels.get_mut(kernel) {
+            Some(launches) => *launches += 1,
+            None => drop(state.recording.kernels.insert(kernel.to_string(), 1)),
+        }
+    }
+
     /// Counts a call; fails where it is the chosen one.
     pub(super) fn begin(&self, device: &str, kind: CallKind) -> Result<()> {
         let mut state = self.locked();
         state.calls[kind as usize] += 1;
+        match kind {
+            CallKind::Launch => state.recording.launches += 1,
+            CallKind::Read | CallKind::Synchronize => state.recording.host_waits += 1,
+            _ => {}
+        }
         if state.is_lost && kind != CallKind::StoreFile {
             return Err(lost(device, kind));
         }
@@ -197,7 +222,10 @@ impl FaultPlan {
     pub(super) fn with_order<R>(&self, look: impl FnOnce(&mut Order) -> R) -> R {
         let mut state = self.locked();
         state.order.is_off = state.is_lost;
-        look(&mut state.order)
+        let result = look(&mut state.order);
+        let bytes = state.order.live_bytes().saturating_sub(state.recorded_from_bytes);
+        state.recording.peak_bytes = state.recording.peak_bytes.max(bytes);
+        result
     }
 
     /// Runs `work` on this thread, whose writes of cache files count as calls of this plan.

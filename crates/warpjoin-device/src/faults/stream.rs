@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::order::{Clock, StreamId};
 use super::plan::{CallKind, FaultPlan};
+use super::recording::NamedKernel;
 use crate::backend::{Handle, StreamBackend};
 use crate::{DeviceError, Launch, Result};
 
@@ -113,7 +114,10 @@ impl StreamBackend for FaultyStream {
     fn launch(&self, kernel: &Handle, launch: Launch, params: &[u64]) -> Result<()> {
         self.begin(CallKind::Launch)?;
         self.uses(params);
-        self.inner.launch(kernel, launch, params)
+        let kernel: &NamedKernel =
+            kernel.downcast_ref().ok_or_else(|| DeviceError::Invalid("a kernel of a device without faults".into()))?;
+        self.plan.launched(&kernel.name);
+        self.inner.launch(&kernel.inner, launch, params)
     }
 
     fn record(&self) -> Result<Handle> {

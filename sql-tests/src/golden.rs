@@ -1,0 +1,213 @@
+//! The golden record: what queries ask of devices, kept in files, so that a change that should change nothing can be seen to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use datafusion::error::DataFusionError;
+use datafusion::prelude::SessionContext;
+use sha2::{Digest, Sha256};
+use warpjoin_device::Recording;
+
+use crate::engine::Engine;
+use crate::outcome::{Failure, no_panic};
+use crate::text;
+
+const HEAD: &str = "# query | devices | launches | host waits | peak bytes | kernels | answer";
+/// Stands for a figure that is not the same in each run: DataFusion plans some queries in one of several ways.
+const VARIES: &str = "-";
+/// Most lines that a message shows.
+const SHOWN_LINES_MAX: usize = 20;
+
+/// What one query asked for.
+#[derive(Debug)]
+pub struct GoldenLine {
+    /// Names it in its file.
+    pub query: String,
+    /// Number of devices.
+    pub devices: usize,
+    /// What they did.
+    pub recording: Recording,
+    /// Digest of the answer, or the kind of its error; `-`: something else looks at it.
+    pub answer: String,
+}
+
+/// Launches, host waits, peak bytes, kernels, answer.
+type Figures = [String; 5];
+
+impl GoldenLine {
+    /// Runs `sql` on devices that record; `None` if `engine`'s do not.
+    pub async fn of(engine: &Engine, context: &SessionContext, query: String, sql: &str) -> Option<Self> {
+        engine.take_recording();
+        let answer = match no_panic(answer_lines(context, sql)).await {
+            Ok(rows) => digest(&rows.join("\n")),
+            Err(error) => format!("{:?}", Failure::new(&error).kind),
+        };
+        Some(Self { query, devices: engine.devices(), recording: engine.take_recording()?, answer })
+    }
+
+    /// A name for a query of a file, which stays when others come before it.
+    pub fn name_of(file: &Path, sql: &str) -> String {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        format!("{stem} {}", digest(sql))
+    }
+
+    fn name(&self) -> String {
+        format!("{} | {}", self.query, self.devices)
+    }
+
+    fn figures(&self) -> Figures {
+        let Recording { launches, host_waits, peak_bytes, .. } = &self.recording;
+        let kernels = self.recording.digest_of_kernels();
+        [launches.to_string(), host_waits.to_string(), peak_bytes.to_string(), kernels, self.answer.clone()]
+    }
+}
+
+/// One file of the record.
+#[derive(Debug)]
+pub struct Golden {
+    path: PathBuf,
+    /// What was recorded before, in the order of the file.
+    known: Vec<(String, Figures)>,
+}
+
+impl Golden {
+    /// Reads the file; one that is not there yet is empty.
+    ///
+    /// # Errors
+    /// When it can't be read.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let text = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            text => text?,
+        };
+        Ok(Self { path: path.to_path_buf(), known: text.lines().skip(1).filter_map(parse).collect() })
+    }
+
+    /// Writes `lines` in place of what was there. What varies for a query stays so.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn write(&self, lines: &[GoldenLine]) -> io::Result<()> {
+        self.write_where(lines, |old, _| old == VARIES)
+    }
+
+    /// Marks figures that `lines` have other than the file: they vary.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn mark_what_varies(&self, lines: &[GoldenLine]) -> io::Result<()> {
+        self.write_where(lines, |old, new| old != new)
+    }
+
+    fn write_where(&self, lines: &[GoldenLine], varies: impl Fn(&str, &str) -> bool) -> io::Result<()> {
+        let mut text = format!("{HEAD}\n");
+        for (line, old) in lines.iter().zip(self.matching(lines)) {
+            let mut figures = line.figures();
+            for (new, old) in figures.iter_mut().zip(old.into_iter().flatten()) {
+                if varies(old, new) {
+                    *new = VARIES.into();
+                }
+            }
+            // Writing to a string can't fail.
+            let _ = writeln!(text, "{} | {}", line.name(), figures.join(" | "));
+        }
+        if let Some(folder) = self.path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        std::fs::write(&self.path, text)
+    }
+
+    /// Of each line what was recorded under its name; of several of a name, in their order.
+    fn matching(&self, lines: &[GoldenLine]) -> Vec<Option<&Figures>> {
+        let mut known: BTreeMap<&str, VecDeque<&Figures>> = BTreeMap::new();
+        for (name, figures) in &self.known {
+            known.entry(name).or_default().push_back(figures);
+        }
+        lines.iter().map(|line| known.get_mut(line.name().as_str())?.pop_front()).collect()
+    }
+
+    /// How `lines` differ from the record, in words; `None` if they do not.
+    pub fn difference(&self, lines: &[GoldenLine]) -> Option<String> {
+        let matching = self.matching(lines);
+        let gone = self.known.len() - matching.iter().flatten().count();
+        let mut differences = vec![];
+        for (line, old) in lines.iter().zip(matching) {
+            let new = line.figures();
+            let is_same = |old: &Figures| old.iter().zip(&new).all(|(old, new)| old == VARIES || old == new);
+            if !old.is_some_and(is_same) {
+                let old = old.map_or_else(|| "nothing".to_string(), |old| old.join(" | "));
+                differences.push(format!("{}\n  was {old}\n  is  {}", line.name(), new.join(" | ")));
+            }
+        }
+        if gone > 0 {
+            differences.push(format!("{gone} lines of the record are of no query any more"));
+        }
+        let first = differences.iter().take(SHOWN_LINES_MAX).map(String::as_str).collect::<Vec<_>>().join("\n");
+        let (count, path) = (differences.len(), self.path.display());
+        (count > 0).then(|| format!("{count} of {} lines differ from {path}\n{HEAD}\n{first}", lines.len()))
+    }
+}
+
+/// A line of the file: name and figures.
+fn parse(line: &str) -> Option<(String, Figures)> {
+    let parts: [&str; 7] = line.split(" | ").collect::<Vec<_>>().try_into().ok()?;
+    let [query, devices, figures @ ..] = parts;
+    Some((format!("{query} | {devices}"), figures.map(String::from)))
+}
+
+/// The rows of an answer, which may come in any order.
+async fn answer_lines(context: &SessionContext, sql: &str) -> Result<Vec<String>, DataFusionError> {
+    let mut lines = text::lines(&context.sql(sql).await?.collect().await?)?;
+    lines.sort_unstable();
+    Ok(lines)
+}
+
+fn digest(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(launches: &[(&str, usize)]) -> Vec<GoldenLine> {
+        let line = |&(query, devices): &(&str, usize)| GoldenLine {
+            query: query.into(),
+            devices,
+            recording: Recording::default(),
+            answer: "a".into(),
+        };
+        launches.iter().map(line).collect()
+    }
+
+    #[test]
+    fn what_was_written_is_no_difference_and_anything_else_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("golden/some.txt");
+        let open = || Golden::open(&path).unwrap();
+        let queries = [("a", 1), ("a", 1), ("b", 2)];
+        let changed = |answer: &str| {
+            let mut changed = lines(&queries);
+            changed[1].answer = answer.into();
+            changed
+        };
+        assert!(open().difference(&lines(&queries)).unwrap().starts_with("3 of 3 lines differ"));
+        open().write(&lines(&queries)).unwrap();
+        assert_eq!(open().difference(&lines(&queries)), None);
+        assert!(open().difference(&changed("b")).unwrap().starts_with("1 of 3 lines differ"));
+        assert!(open().difference(&lines(&queries[1..])).unwrap().contains("1 lines of the record are of no query"));
+        assert!(
+            open().difference(&lines(&[queries.as_slice(), &[("c", 1)]].concat())).unwrap().contains("was nothing")
+        );
+
+        open().mark_what_varies(&changed("b")).unwrap();
+        assert_eq!(open().difference(&changed("c")), None);
+        open().write(&changed("d")).unwrap();
+        assert_eq!(open().difference(&lines(&queries)), None, "it still varies");
+        let mut others = changed("d");
+        others[0].answer = "d".into();
+        assert!(open().difference(&others).is_some());
+    }
+}

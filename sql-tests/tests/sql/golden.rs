@@ -1,0 +1,99 @@
+//! The golden record on one and two simulated devices: TPC-H, our .slt files, and random queries.
+//!
+//! A change that means to change nothing leaves it alone. `WARPJOIN_GOLDEN=write` writes what is so now: say in the commit why
+//! it differs. `WARPJOIN_GOLDEN=vary`, some times after that, marks what is not the same in each run.
+
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use datafusion::datasource::MemTable;
+use tokio::runtime::{Builder, Runtime};
+use warpjoin_cli::tpch::{Generation, Parameters, QUERY_COUNT, TpchTable, query_text};
+use warpjoin_datafusion::load_table;
+use warpjoin_sql_tests::random::Case;
+use warpjoin_sql_tests::{Engine, Golden, GoldenLine, announce, run_recorded};
+
+use super::slt;
+
+const DEVICES: [usize; 2] = [1, 2];
+const TPCH_SCALE: f64 = 0.01;
+const RANDOM_SEEDS: u64 = 300;
+
+/// Nothing runs in parallel.
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Compares with the file of that name, or writes it.
+fn check(name: &str, lines: &[GoldenLine]) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(name);
+    let golden = Golden::open(&path).unwrap();
+    match std::env::var("WARPJOIN_GOLDEN").as_deref() {
+        Ok("write") => return golden.write(lines).unwrap(),
+        Ok("vary") => return golden.mark_what_varies(lines).unwrap(),
+        Ok(other) => panic!("WARPJOIN_GOLDEN is write or vary, not {other}"),
+        Err(_) => {}
+    }
+    let launches: u64 = lines.iter().map(|line| line.recording.launches).sum();
+    let waits: u64 = lines.iter().map(|line| line.recording.host_waits).sum();
+    announce(&format!("golden {name}: {} queries, {launches} launches, {waits} host waits", lines.len()));
+    if let Some(difference) = golden.difference(lines) {
+        panic!("{difference}\nif that is meant, run again with WARPJOIN_GOLDEN=write and say why in the commit");
+    }
+}
+
+#[test]
+fn tpch() {
+    let mut lines = vec![];
+    for devices in DEVICES {
+        let engine = Engine::recorded(devices).unwrap();
+        runtime().block_on(async {
+            let context = engine.session();
+            for table in TpchTable::ALL {
+                let projection = (0..table.schema().fields().len()).collect();
+                let mut all: Vec<RecordBatch> = vec![];
+                let generation = Generation { table, scale: TPCH_SCALE, projection, threads: 1 };
+                generation.run(|_, batches| Ok(all.extend(batches))).unwrap();
+                let provider = MemTable::try_new(table.schema(), vec![all]).unwrap();
+                context.register_table(table.name(), std::sync::Arc::new(provider)).unwrap();
+                load_table(&context, table.name()).await.unwrap();
+            }
+            for number in 1..=QUERY_COUNT {
+                let sql = query_text(number, &Parameters::validation(TPCH_SCALE)).unwrap();
+                lines.extend(GoldenLine::of(&engine, &context, format!("Q{number}"), &sql).await);
+            }
+        });
+    }
+    assert_eq!(lines.len(), DEVICES.len() * QUERY_COUNT as usize);
+    check("tpch.txt", &lines);
+}
+
+/// The answers stand in the files.
+#[test]
+fn slt_files() {
+    let mut lines = vec![];
+    for devices in DEVICES {
+        for file in slt::files() {
+            let engine = Engine::recorded(devices).unwrap();
+            let query = |sql: &str| GoldenLine::name_of(Path::new(&file), sql);
+            let failures = runtime().block_on(run_recorded(&engine, &file, |sql, recording| {
+                lines.push(GoldenLine { query: query(sql), devices, recording, answer: "-".into() });
+            }));
+            assert_eq!(failures.unwrap(), Vec::<String>::new());
+        }
+    }
+    check("slt.txt", &lines);
+}
+
+#[test]
+fn random() {
+    let mut lines = vec![];
+    for devices in DEVICES {
+        let engine = Engine::recorded(devices).unwrap();
+        for seed in (0..RANDOM_SEEDS).filter(|seed| seed % 2 == devices as u64 % 2) {
+            lines.extend(runtime().block_on(Case::new(seed).record(&engine)).unwrap());
+        }
+    }
+    assert_eq!(lines.len() as u64, RANDOM_SEEDS);
+    check("random.txt", &lines);
+}
