@@ -91,6 +91,11 @@ impl Engine {
         Ok(Self { runtime, partitions: 1, recorder: Some(plan), ..engine })
     }
 
+    /// Whether its devices record.
+    pub fn is_recorded(&self) -> bool {
+        self.recorder.is_some()
+    }
+
     /// What the devices were asked for since this was called last, if they record it.
     pub fn take_recording(&self) -> Option<Recording> {
         self.recorder.as_ref().map(FaultPlan::take_recording)

@@ -22,7 +22,7 @@ impl<'a> OperatorCase<'a> {
     }
 
     fn sample(metrics: &QueryMetrics) -> Sample {
-        Sample { device_ns: metrics.device_event_ns, kernel_ns: metrics.kernel_ns }
+        Sample { device_ns: metrics.device_ns, kernel_ns: metrics.kernel_ns }
     }
 }
 

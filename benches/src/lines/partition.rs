@@ -108,7 +108,7 @@ impl Case for PartitionCase<'_> {
     fn run(&mut self) -> Result<Sample> {
         let (rows, metrics) = partition_table(&self.input, &[0], self.bits, &ExecOptions::default())?;
         self.last = Some(rows);
-        Ok(Sample { device_ns: metrics.device_event_ns, kernel_ns: metrics.kernel_ns })
+        Ok(Sample { device_ns: metrics.device_ns, kernel_ns: metrics.kernel_ns })
     }
 
     fn check(&mut self) -> Result<()> {

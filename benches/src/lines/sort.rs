@@ -122,7 +122,7 @@ impl Case for SortCase<'_> {
     fn run(&mut self) -> Result<Sample> {
         let (table, metrics) = exec::run_to_table(self.bench.session(), &self.plan, &[], &ExecOptions::default())?;
         self.last = Some(table);
-        Ok(Sample { device_ns: metrics.device_event_ns, kernel_ns: metrics.kernel_ns })
+        Ok(Sample { device_ns: metrics.device_ns, kernel_ns: metrics.kernel_ns })
     }
 
     fn check(&mut self) -> Result<()> {

@@ -204,6 +204,8 @@ impl Query<'_> {
         if let Some(known) = modules.iter().zip(wanted).map(known).collect::<Option<Vec<_>>>() {
             let kernels = known.into_iter().map(|kernels| kernels.into_iter().collect()).collect::<Result<_, _>>();
             self.metrics.compile_ns += started.elapsed().as_nanos() as u64;
+            // Whatever is enqueued needs a kernel.
+            self.note_first_work()?;
             return Ok(kernels?);
         }
         let forms: Vec<_> = modules.iter().map(|module| self.runnable(module)).collect();
@@ -234,6 +236,7 @@ impl Query<'_> {
             }
         }
         self.metrics.compile_ns += started.elapsed().as_nanos() as u64;
+        self.note_first_work()?;
         Ok(kernels)
     }
 

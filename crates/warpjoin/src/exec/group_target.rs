@@ -206,7 +206,7 @@ impl Query<'_> {
             let end = stream.record()?;
             self.metrics.launches += 1;
             read_report(&stream, &control)?;
-            self.metrics.kernel_ns += end.elapsed_ns(&begin)?;
+            self.add_kernels([(device, &begin, &end)])?;
             new.cursors = old.cursors;
             new.finished = old.finished;
             new.finished_rows = old.finished_rows;

@@ -98,13 +98,10 @@ impl Query<'_> {
                 self.build_lists(&mut build)?
             }
         };
-        let mut kernel_ns = 0;
-        for (stream, started) in self.streams.iter().zip(&started) {
-            let ended = stream.record()?;
-            stream.synchronize()?;
-            kernel_ns = kernel_ns.max(ended.elapsed_ns(started)?);
-        }
-        self.metrics.kernel_ns += kernel_ns;
+        let ended = self.record_events()?;
+        self.synchronize()?;
+        let spans = started.iter().zip(&ended).enumerate();
+        let kernel_ns = self.add_kernels(spans.map(|(device, (started, ended))| (device, started, ended)))?;
         self.metrics.pipelines.push(PipelineMetrics {
             name: format!("BuildRows -> {}", shape.describe()),
             rows_in: rows.rows(),

@@ -79,11 +79,12 @@ impl Query<'_> {
             flights.push(self.launch_on(device, &kernels[device], relation, generated, target)?);
         }
         let mut reports = vec![];
-        let mut kernel_ns = 0;
-        for (device, flight) in flights.into_iter().enumerate() {
-            reports.push(read_report(&self.streams[device], &flight.control)?);
-            kernel_ns = kernel_ns.max(flight.events.1.elapsed_ns(&flight.events.0)?);
+        for (stream, flight) in self.streams.iter().zip(&flights) {
+            reports.push(read_report(stream, &flight.control)?);
         }
+        let spans = flights.iter().enumerate().map(|(device, flight)| (device, &flight.events.0, &flight.events.1));
+        let kernel_ns = self.add_kernels(spans)?;
+        drop(flights);
         self.settle()?;
         let bits = reports.iter().fold(0, |bits, report| bits | report.status);
         self.note_pipeline(relation, generated, sink_name, &reports, kernel_ns);
@@ -159,7 +160,6 @@ impl Query<'_> {
                 _ => {}
             }
         }
-        self.metrics.kernel_ns += kernel_ns;
         self.metrics.pipelines.push(PipelineMetrics {
             name: format!("{} -> {sink_name}", relation.describe()),
             rows_in,

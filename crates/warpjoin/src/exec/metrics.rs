@@ -1,7 +1,6 @@
 //! What a query cost, measured in production.
 
-/// What a query cost. Times are nanoseconds; kernel times come from device events, summed over
-/// the devices' critical path (the slowest device of each pipeline).
+/// What a query cost. Times are nanoseconds; those of devices and kernels come from device events.
 #[derive(Debug, Clone, Default)]
 pub struct QueryMetrics {
     /// Ordering joins and placing runtime filters, on the host.
@@ -19,13 +18,10 @@ pub struct QueryMetrics {
     pub compiled_modules: u64,
     /// Kernels that ran in their quick form ([`crate::ExecOptions::quick_kernels`]), as the better one was not ready.
     pub quick_kernels: u64,
-    /// Device time of kernels.
+    /// All kernels of a device together, of the device with most.
     pub kernel_ns: u64,
-    /// Device time by events from the query's start to its end, of the slowest device: kernels,
-    /// clearing, copies, and the gaps between them in which the host generates, compiles and looks
-    /// at results.
-    pub device_event_ns: u64,
-    /// From the first launch to the result on the devices, wall clock, without compiling.
+    /// From the first work to the result on the devices, of the slowest device: kernels, clearing, copies, and the gaps
+    /// between them in which the host generates, compiles and looks at results. 0 where nothing runs there.
     pub device_ns: u64,
     /// Fetching and decoding the result, wall clock.
     pub transfer_ns: u64,

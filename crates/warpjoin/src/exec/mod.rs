@@ -44,6 +44,7 @@ mod shared;
 mod sort;
 mod sort_kernels;
 mod string_tests;
+mod times;
 mod union;
 mod window;
 mod window_calls;
@@ -125,18 +126,13 @@ fn with_query<T>(
     let mut query = Query::new(session, inputs, options, &optimized.plan)?;
     query.metrics.optimizer_ns = optimized.elapsed_ns;
     query.metrics.decisions = optimized.notes;
-    let begun = query.record_events()?;
     let outcome = query.output(query.plan).and_then(|relation| finish(&mut query, relation));
-    let ended = query.record_events();
     // Whatever happened: nothing may still run when buffers go. A panic leaves that to the query's drop.
     let synchronized = query.last_wait.end();
     let result = outcome?;
-    let ended = ended?;
     synchronized?;
     query.settle()?;
-    for (ended, begun) in ended.iter().zip(&begun) {
-        query.metrics.device_event_ns = query.metrics.device_event_ns.max(ended.elapsed_ns(begun)?);
-    }
+    query.settle_times()?;
     let mut metrics = std::mem::take(&mut query.metrics);
     metrics.peak_bytes = session.devices().iter().map(|device| device.memory().peak_bytes()).max().unwrap_or(0);
     Ok((result, metrics))

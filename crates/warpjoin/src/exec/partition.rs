@@ -163,13 +163,10 @@ impl Query<'_> {
     /// data are errors.
     pub(crate) fn settle(&mut self) -> Result<()> {
         for Deferred { pipeline, flights } in std::mem::take(&mut self.deferred) {
-            let mut kernel_ns = 0;
             for (stream, flight) in self.streams.iter().zip(&flights) {
                 flight.scattering.check(stream)?;
-                kernel_ns = kernel_ns.max(flight.end.elapsed_ns(&flight.begin)?);
             }
-            self.metrics.kernel_ns += kernel_ns;
-            self.metrics.pipelines[pipeline].kernel_ns = kernel_ns;
+            self.add_pipeline(pipeline, flights.iter().map(|flight| (&flight.begin, &flight.end)))?;
         }
         self.settle_filters()?;
         self.settle_tests()?;

@@ -2,9 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
 
-use warpjoin_device::{Abort, Buffer, Event, ModuleSource, Stream};
+use warpjoin_device::{Abort, Buffer, ModuleSource, Stream};
 
 use super::compile::{Fact, Mode};
 use super::launch::UploadedColumn;
@@ -17,6 +16,7 @@ use super::runtime_filter::{FilterFlights, Published};
 use super::shared::SharedRelations;
 use super::sort::SortFlights;
 use super::string_tests::TestResults;
+use super::times::Times;
 use super::window::WindowNode;
 use crate::codegen::Step;
 use crate::column::EncodedColumn;
@@ -40,7 +40,7 @@ pub(crate) struct Query<'a> {
     pub inputs: &'a [Arc<Table>],
     pub options: &'a ExecOptions,
     pub metrics: QueryMetrics,
-    pub started: Instant,
+    pub times: Times,
     pub mode: Mode,
     /// What the last dry run took for facts, so that it can be said what was wrong.
     pub guessed: Vec<Fact>,
@@ -90,7 +90,7 @@ impl<'a> Query<'a> {
             inputs,
             options,
             metrics: QueryMetrics::default(),
-            started: Instant::now(),
+            times: Times::default(),
             mode: Mode::Run(vec![]),
             guessed: vec![],
             asked: HashSet::new(),
@@ -123,11 +123,6 @@ impl<'a> Query<'a> {
     /// before them on every path.
     pub(crate) fn waits(&self) -> Waits {
         Waits::of(&self.streams)
-    }
-
-    /// An event of each device after everything that was enqueued there.
-    pub(crate) fn record_events(&self) -> Result<Vec<Event>> {
-        Ok(self.streams.iter().map(Stream::record).collect::<Result<_, _>>()?)
     }
 
     /// The relation of the whole plan, in its order if it has one.

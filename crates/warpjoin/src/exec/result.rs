@@ -22,7 +22,7 @@ impl Query<'_> {
     /// Runs the last pipeline and fetches its rows, device after device.
     pub(crate) fn fetch(&mut self, relation: Relation, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
         let rows = self.result_rows(relation)?;
-        self.metrics.device_ns = self.started.elapsed().as_nanos() as u64 - self.metrics.compile_ns;
+        self.note_result()?;
         let started = std::time::Instant::now();
         let mut batches = vec![];
         for device in 0..self.devices() {

@@ -208,12 +208,7 @@ impl Query<'_> {
     /// Looks how long filters took that were filled meanwhile, now that the streams have been waited for.
     pub(super) fn settle_filters(&mut self) -> Result<()> {
         for FilterFlights { pipeline, events } in std::mem::take(&mut self.filters) {
-            let mut kernel_ns = 0;
-            for (begin, end) in &events {
-                kernel_ns = kernel_ns.max(end.elapsed_ns(begin)?);
-            }
-            self.metrics.kernel_ns += kernel_ns;
-            self.metrics.pipelines[pipeline].kernel_ns = kernel_ns;
+            self.add_pipeline(pipeline, events.iter().map(|(begin, end)| (begin, end)))?;
         }
         Ok(())
     }

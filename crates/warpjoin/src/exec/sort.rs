@@ -286,8 +286,7 @@ impl Query<'_> {
     /// Looks at sorts that were enqueued, now that the streams have been waited for.
     pub(crate) fn settle_sorts(&mut self) -> Result<()> {
         for SortFlights { pipeline, flights } in std::mem::take(&mut self.sorts) {
-            let mut kernel_ns = 0;
-            for (stream, (control, begin, end)) in self.streams.iter().zip(&flights) {
+            for (stream, (control, ..)) in self.streams.iter().zip(&flights) {
                 let bits = read_report(stream, control)?.status;
                 if bits & status::FULL != 0 {
                     return Err(Error::kernel_bound("a sort or window waited in vain for the blocks before"));
@@ -297,10 +296,8 @@ impl Query<'_> {
                         Reason::Aggregate("of a frame beyond all keys of a type, where nulls are".into()).into()
                     );
                 }
-                kernel_ns = kernel_ns.max(end.elapsed_ns(begin)?);
             }
-            self.metrics.kernel_ns += kernel_ns;
-            self.metrics.pipelines[pipeline].kernel_ns = kernel_ns;
+            self.add_pipeline(pipeline, flights.iter().map(|(_, begin, end)| (begin, end)))?;
         }
         Ok(())
     }

@@ -103,12 +103,7 @@ impl Query<'_> {
     /// Adds up the times of tests, now that the streams have been waited for.
     pub(super) fn settle_tests(&mut self) -> Result<()> {
         for (pipeline, spans) in std::mem::take(&mut self.tests.timed) {
-            let mut kernel_ns = 0;
-            for (begin, end) in &spans {
-                kernel_ns = kernel_ns.max(end.elapsed_ns(begin)?);
-            }
-            self.metrics.kernel_ns += kernel_ns;
-            self.metrics.pipelines[pipeline].kernel_ns = kernel_ns;
+            self.add_pipeline(pipeline, spans.iter().map(|(begin, end)| (begin, end)))?;
         }
         Ok(())
     }
