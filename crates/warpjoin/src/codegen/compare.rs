@@ -52,12 +52,12 @@ pub(crate) fn compare(emitter: &mut Emitter, op: CompareOp, left: &Value, right:
 /// Both sides in one scale; strings as codes that compare like them.
 fn comparable(emitter: &mut Emitter, op: CompareOp, left: &Value, right: &Value) -> Result<(Value, Value)> {
     if is_string(&left.data_type) {
-        let both = lookup::unify(emitter, &[left.clone(), right.clone()])?;
-        let is_sorted = both[0].dictionary.as_ref().is_some_and(|dictionary| dictionary.is_sorted());
-        if !is_sorted && !matches!(op, CompareOp::Equal | CompareOp::Identical | CompareOp::NotEqual) {
-            return Err(Reason::Limit("the order of strings of a large dictionary".into()).into());
-        }
-        return Ok((both[0].clone(), both[1].clone()));
+        let common = lookup::common_dictionary(&[left.clone(), right.clone()])?;
+        let common = match op {
+            CompareOp::Equal | CompareOp::Identical | CompareOp::NotEqual => common,
+            _ => common.sorted()?,
+        };
+        return Ok((lookup::recode(emitter, left, &common)?, lookup::recode(emitter, right, &common)?));
     }
     let scale = left.scale().max(right.scale());
     Ok((cast::rescale_up(emitter, left, scale, OVERFLOW)?, cast::rescale_up(emitter, right, scale, OVERFLOW)?))
