@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// warpjoin with its defaults on so many simulated devices that record what they are asked for: the same each time, as
+    /// warpjoin with its defaults on `devices` simulated devices that record what they are asked for: the same each time, as
     /// nothing runs in parallel.
     ///
     /// # Errors

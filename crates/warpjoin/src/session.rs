@@ -37,8 +37,11 @@ impl Session {
             let (max, asked) = (Self::DEVICES_MAX, devices.len());
             return Err(Error::InvalidArgument(format!("a session takes 1 to {max} devices, not {asked}")));
         }
-        if let Some(other) = devices.iter().find(|device| device.info().kind != devices[0].info().kind) {
-            return Err(Error::InvalidArgument(format!("a session of {} and {other:?}", devices[0].info().kind)));
+        let first = devices[0].info().kind;
+        if let Some(other) = devices.iter().map(|device| device.info().kind).find(|kind| *kind != first) {
+            return Err(Error::InvalidArgument(format!(
+                "a session takes devices of one kind, not {first} and {other}"
+            )));
         }
         let mut has_peer_access = true;
         for from in &devices {

@@ -33,8 +33,8 @@ use data::{TableData, random_tables};
 
 /// Changes whenever a seed comes to mean another case.
 pub const GENERATOR_VERSION: u32 = 4;
-/// Of so many cases, one runs on devices whose schedule is drawn from the seed: slow, and true; and one on devices that can't
-/// reach each other.
+/// One case of 16 runs on devices whose schedule is drawn from the seed: slow, and true; and one on devices that can't reach
+/// each other.
 const SCHEDULED_EVERY: u64 = 16;
 
 /// A random query and its tables.
