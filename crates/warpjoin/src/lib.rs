@@ -15,6 +15,7 @@ pub mod hash_table;
 mod identity;
 mod operators;
 mod optimize;
+mod options;
 mod pipelines;
 pub mod plan;
 #[cfg(all(test, feature = "shuttle"))]
@@ -26,9 +27,10 @@ mod waits;
 pub mod window;
 
 pub use error::{Error, Reason, Result, cause_of_arrow};
-pub use exec::{ExecOptions, JoinForm, QueryMetrics, QueryOutput};
+pub use exec::{QueryMetrics, QueryOutput};
 pub use hash_table::HashTable;
 pub use operators::{group_by::GroupBy, hash_join::HashJoin};
+pub use options::{ExecOptions, JoinForm};
 pub use session::Session;
 pub use table::{ResidentColumn, Shard, ShardColumn, Table, TableBuilder};
 pub use warpjoin_device::Cause;

@@ -4,6 +4,8 @@
 //! [`crate::exec`]. Columns are positions; names only label the output schema.
 
 mod aggregate;
+pub(crate) mod build;
+mod marks;
 mod values;
 mod words;
 

@@ -15,7 +15,7 @@ use syn::{Item, ItemMod, UseTree};
 const LAYERS: [&[&str]; 7] = [
     &["error", "hash"],
     &["column"],
-    &["expr", "function", "identity", "optimize", "plan", "string_test", "window"],
+    &["expr", "function", "identity", "optimize", "options", "plan", "string_test", "window"],
     &["codegen"],
     &["compiler", "pipelines", "session", "table", "waits"],
     &["exec", "hash_table"],

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use warpjoin_device::DeviceKind;
 
 use super::join::is_ordered;
-use super::options::{ExecOptions, JoinForm};
 use super::partition::PASS_BITS_MAX;
 use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::Step;
 use crate::expr::ExprKind;
+use crate::options::{ExecOptions, JoinForm};
 use crate::plan::{FilterForm, JoinPlan};
 use crate::{Session, Table};
 
@@ -187,7 +187,7 @@ fn row_bytes(plan: &JoinPlan) -> (f64, f64) {
     let build_width = plan.build.schema.fields().len();
     let keys: f64 = plan.on.iter().map(|(key, _)| bytes(&key.data_type)).sum();
     let mut sides = (keys, keys);
-    for column in super::join::needed(plan) {
+    for column in plan.needed_columns() {
         let is_key = |key: &crate::expr::Expr, column: usize| matches!(key.kind, ExprKind::Column(c) if c == column);
         match column.checked_sub(build_width) {
             None if !plan.on.iter().any(|(key, _)| is_key(key, column)) => {

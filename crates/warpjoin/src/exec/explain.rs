@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use super::cost::prefers_partition;
-use super::marked::{published, waits_for};
-use super::options::{ExecOptions, JoinForm};
 use super::ordered::{Ordered, RowWise, Window};
 use super::shared::SharedKey;
 use crate::Session;
 use crate::optimize::optimize;
+use crate::options::{ExecOptions, JoinForm};
 use crate::plan::{JoinPlan, Mark, Plan, PlanKind, Share};
 
 /// A plan in words.
@@ -60,10 +59,10 @@ impl Explain<'_> {
             PlanKind::Filter { input, .. } => format!("{} -> Filter", self.open(input)),
             PlanKind::Project { input, .. } => format!("{} -> Project", self.open(input)),
             PlanKind::Marked { input, mark } => self.open_marked(input, mark),
-            PlanKind::Join(join) if published(&join.build).is_some() => self.open_published(join),
+            PlanKind::Join(join) if join.build.published().is_some() => self.open_published(join),
             PlanKind::Join(join) => {
                 let form = self.form(join);
-                let first = waits_for(&join.build, &join.probe).then(|| self.open(&join.probe));
+                let first = join.build.reads_tables_of(&join.probe).then(|| self.open(&join.probe));
                 let build = self.open(&join.build);
                 match form {
                     Form::Table(table) => {
@@ -144,8 +143,8 @@ impl Explain<'_> {
 
     /// A join whose table is there before its probe side is read.
     fn open_published(&mut self, join: &JoinPlan) -> String {
-        let first = waits_for(&join.build, &join.probe).then(|| self.open(&join.probe));
-        let number = published(&join.build).unwrap_or_default();
+        let first = join.build.reads_tables_of(&join.probe).then(|| self.open(&join.probe));
+        let number = join.build.published().unwrap_or_default();
         let build = match self.tables.get(&number) {
             Some(&made) => made,
             None => {

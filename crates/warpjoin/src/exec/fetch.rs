@@ -25,7 +25,7 @@ impl Query<'_> {
         // As close as bounds of a column are, so that a number packs into as few bits.
         let kind = ExprKind::RowNumber { max: table.rows().saturating_sub(1) };
         let number = Expr { kind, data_type: DataType::UInt64, nullable: false };
-        let mut exprs = super::plans::columns(input, relation.width);
+        let mut exprs = crate::plan::build::columns(input, relation.width);
         exprs.push(number);
         relation.width = exprs.len();
         relation.steps.push(Step::Project(exprs));

@@ -9,13 +9,13 @@ use super::compile::Fact;
 use super::group_estimate::{Estimate, PartitionChoice, leaves_other_forms};
 use super::group_target::{GroupRoom, GroupTarget};
 use super::launch::{Target, launch_shape};
-use super::plans::where_not_null;
 use super::query::Query;
 use super::relation::{GroupShard, GroupTable, Relation, Source};
 use crate::codegen::{
     Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step, Term, status,
 };
 use crate::expr::{Expr, ExprKind};
+use crate::plan::build::where_not_null;
 use crate::plan::{AggregateCall, AggregateFunction, Moment, Plan};
 use crate::{Error, Reason, Result};
 

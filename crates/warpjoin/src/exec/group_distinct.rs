@@ -6,8 +6,8 @@
 use arrow::datatypes::DataType;
 
 use super::group::sum_type;
-use super::plans::{aggregate, column_of, or_zero, result_of};
 use crate::expr::{Expr, ExprKind};
+use crate::plan::build::{aggregate, column_of, or_zero, result_of};
 use crate::plan::{AggregateCall, AggregateFunction, Plan};
 
 /// The different arguments of DISTINCT.

@@ -6,9 +6,9 @@
 use arrow::datatypes::DataType;
 
 use super::group_split::Part;
-use super::plans::{ExprList, aggregate, case, column, columns, compare, join, project, where_not_null};
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use crate::identity::Identity;
+use crate::plan::build::{ExprList, aggregate, case, column, columns, compare, join, project, where_not_null};
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Moment, Plan};
 
 /// Aggregates of an argument in the first pass: count, sum, minimum, maximum.

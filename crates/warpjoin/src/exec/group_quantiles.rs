@@ -4,9 +4,11 @@
 use arrow::datatypes::DataType;
 
 use super::group_split::Part;
-use super::plans::{aggregate, case, column, columns, compare, filter, is_null, join, not, numbered, project, sort};
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 use crate::function::Function;
+use crate::plan::build::{
+    aggregate, case, column, columns, compare, filter, is_null, join, not, numbered, project, sort,
+};
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, SortKey};
 
 /// Parts of a distance between two values that DataFusion tells apart.

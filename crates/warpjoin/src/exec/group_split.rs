@@ -5,10 +5,10 @@
 use super::group_distinct::{distinct_arguments, of_one_argument};
 use super::group_moments::moments_of_doubles;
 use super::group_quantiles::quantiles;
-use super::plans::{aggregate, column, columns, join, project, result_of};
 use super::query::Query;
 use super::relation::Relation;
 use crate::expr::Expr;
+use crate::plan::build::{aggregate, column, columns, join, project, result_of};
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan};
 use crate::{Error, Result};
 

@@ -1,11 +1,11 @@
 //! Minima and maxima of integers and decimals that span more than 64 bits, which no accumulator holds: the first
 //! value in their order.
 
-use super::plans::{is_null, not};
 use super::query::Query;
 use super::relation::Relation;
 use crate::Result;
 use crate::codegen::{Sink, SinkShape};
+use crate::plan::build::{is_null, not};
 use crate::plan::{AggregateCall, AggregateFunction, SortKey};
 
 impl Query<'_> {

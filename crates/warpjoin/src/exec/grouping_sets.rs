@@ -8,11 +8,11 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema};
 
 use super::group::{Aggregation, merging};
-use super::plans::or_zero;
 use super::query::Query;
 use super::relation::{GroupTable, Relation, Source};
 use crate::codegen::Step;
 use crate::expr::{Expr, ExprKind, Scalar};
+use crate::plan::build::or_zero;
 use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, Plan, PlanKind};
 use crate::{Error, Reason, Result};
 

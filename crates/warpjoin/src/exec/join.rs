@@ -8,12 +8,11 @@ use super::compile::Fact;
 use super::group_estimate::leaves_other_forms;
 use super::join_direct::Filled;
 use super::join_table::{BuildKeys, TableGuess};
-use super::marked::{published, waits_for};
-use super::options::Distribution;
 use super::query::Query;
 use super::relation::{Intermediate, JoinTable, Relation, Source};
 use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
 use crate::expr::{Expr, ExprKind, Scalar};
+use crate::options::Distribution;
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 use crate::{Error, Reason, Result, Table};
 
@@ -21,11 +20,11 @@ impl Query<'_> {
     /// Runs the build side, builds the tables, and appends the probe to the probe side.
     pub(crate) fn join(&mut self, plan: &JoinPlan) -> Result<Relation> {
         let wanted = self.wanted_rows.take();
-        if let Some(number) = published(&plan.build) {
+        if let Some(number) = plan.build.published() {
             return self.published_join(plan, number);
         }
         // What the build side reads may be made by the probe side.
-        let (build, probe) = if waits_for(&plan.build, &plan.probe) {
+        let (build, probe) = if plan.build.reads_tables_of(&plan.probe) {
             let probe = self.wanted_relation(&plan.probe, wanted)?;
             (self.relation(&plan.build)?, probe)
         } else {
@@ -92,7 +91,7 @@ impl Query<'_> {
             sides?
         };
         let build_width = plan.build.schema.fields().len();
-        let mut payload = needed(plan);
+        let mut payload = plan.needed_columns();
         payload.retain(|&column| column < build_width);
         let has_null = plan.kind == JoinKind::NotIn && self.has_null_key(plan, &build)?;
         if self.prefers_partition(plan, &build, &probe, wanted) {
@@ -147,7 +146,7 @@ impl Query<'_> {
         needs_rows: bool,
     ) -> Result<(Arc<JoinTable>, Vec<Option<usize>>)> {
         let build_width = plan.build.schema.fields().len();
-        let mut payload = needed(plan);
+        let mut payload = plan.needed_columns();
         payload.retain(|&column| column < build_width);
         let filled = if needs_rows { Filled::Not } else { self.filled_directly(plan, build, &payload)? };
         if let Filled::Table(table) = filled {
@@ -248,7 +247,7 @@ impl Query<'_> {
         payload_of: Vec<Option<usize>>,
     ) -> Result<Relation> {
         let build_width = payload_of.len();
-        let mut columns = needed(plan);
+        let mut columns = plan.needed_columns();
         columns.retain(|&column| column >= build_width);
         let columns: Vec<usize> = columns.into_iter().map(|column| column - build_width).collect();
         let sink = Sink::Route {
@@ -331,19 +330,6 @@ fn not_in_filter(plan: &JoinPlan, has_null: bool, has_rows: bool) -> Vec<Step> {
     let keys = plan.on.iter().map(|(_, key)| key).filter(|key| key.nullable && has_rows);
     let not = |expr: Expr| Expr { kind: ExprKind::Not(Box::new(expr)), data_type: DataType::Boolean, nullable: false };
     keys.map(|key| Step::Filter(not(is_null(key)))).collect()
-}
-
-/// Columns of both sides that the join's output or residual reads, in order.
-pub(crate) fn needed(plan: &JoinPlan) -> Vec<usize> {
-    let width = plan.build.schema.fields().len() + plan.probe.schema.fields().len();
-    let mut columns = plan.output.clone();
-    columns.retain(|&column| column < width);
-    if let Some(residual) = &plan.residual {
-        residual.visit_columns(&mut |column| columns.push(column));
-    }
-    columns.sort_unstable();
-    columns.dedup();
-    columns
 }
 
 /// Appends the probe to a relation whose rows stay where they are.

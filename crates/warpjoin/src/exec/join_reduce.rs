@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use super::join::needed;
 use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::Result;
@@ -69,7 +68,8 @@ impl Query<'_> {
 /// Columns of a side that keys, residual or output read.
 fn read_columns(plan: &JoinPlan, of_build: bool) -> Vec<usize> {
     let build_width = plan.build.schema.fields().len();
-    let mut columns: Vec<usize> = needed(plan)
+    let mut columns: Vec<usize> = plan
+        .needed_columns()
         .into_iter()
         .filter(|&column| (column < build_width) == of_build)
         .map(|column| if of_build { column } else { column - build_width })

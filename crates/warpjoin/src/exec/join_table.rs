@@ -11,12 +11,12 @@ use super::compile::Fact;
 use super::exchange::launch;
 use super::launch::{check_status, read_report};
 use super::metrics::PipelineMetrics;
-use super::options::JoinForm;
 use super::query::Query;
 use super::relation::{Intermediate, JoinShard, JoinTable};
 use crate::codegen::{
     Constants, DirectSlots, JoinShape, PayloadForm, RESERVATION_BYTES, Slots, WordSlots, control, status,
 };
+use crate::options::JoinForm;
 use crate::{Error, Reason, Result};
 
 /// Load factor where nothing else is asked for: one lane a key is as fast as two up to here. A denser

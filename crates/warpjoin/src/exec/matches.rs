@@ -5,7 +5,6 @@ use std::sync::Arc;
 use warpjoin_device::{Arg, Buffer, DeviceInfo, Launch};
 
 use super::compile::Fact;
-use super::join::needed;
 use super::partition::{PARTITION_BITS_MAX, PartitionedRows, PassBits, one_block, partition_module, row_words};
 use super::query::Query;
 use super::relation::{Relation, Source};
@@ -94,7 +93,7 @@ impl Query<'_> {
         probe: Relation,
     ) -> Result<Option<Relation>> {
         let build_width = build.width;
-        let columns = needed(plan);
+        let columns = plan.needed_columns();
         let (of_build, of_probe): (Vec<usize>, Vec<usize>) = columns.iter().partition(|&&column| column < build_width);
         let rows = build.source.shard_rows_max(self.devices());
         let partition_rows = self.options.partition_rows.map_or(PARTITION_ROWS, u64::from);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use warpjoin_device::Buffer;
 
 use super::metrics::QueryMetrics;
-use super::options::ExecOptions;
 use super::partition::{PASS_BITS_MAX, PartitionedShard, PassBits};
 use super::with_query;
 use crate::codegen::{Constants, RowSpec};
 use crate::expr::Expr;
 use crate::operators::hash_join::scan;
+use crate::options::ExecOptions;
 use crate::{Error, Result, Table};
 
 /// The rows of a table by partition, on each device by itself.

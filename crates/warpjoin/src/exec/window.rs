@@ -10,7 +10,6 @@ use warpjoin_device::Buffer;
 
 use super::entry_kernels::EntryKernels;
 use super::ordered::Ordered;
-use super::plans::{ExprList, columns};
 use super::query::Query;
 use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
 use super::rows::allocate;
@@ -22,6 +21,7 @@ use super::window_kernels::{
 use crate::codegen::{Sink, SinkShape, SortShape, Step, WINDOW_WORDS, WindowKeys, window_kind as kind};
 use crate::column::{ColumnType, Domain};
 use crate::expr::{Expr, ExprKind};
+use crate::plan::build::{ExprList, columns};
 use crate::plan::{Plan, PlanKind, SortKey};
 use crate::window::{Frame, FrameBound, WindowCall};
 use crate::{Error, Reason, Result};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::estimate::{estimate, values_of};
 use super::safety::never_fails;
 use crate::Table;
-use crate::exec::plans::{aggregate, case, column, is_null, or_zero, project};
 use crate::expr::{Expr, ExprKind, Scalar};
+use crate::plan::build::{aggregate, case, column, is_null, or_zero, project};
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
 
 /// Build rows of a key from which on it pays, and build rows.

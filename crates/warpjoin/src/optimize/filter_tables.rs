@@ -6,7 +6,6 @@ use super::cost::BuildSide;
 use super::estimate::{ColumnEstimate, Estimate, estimate, match_share, stored_bytes};
 use super::filters::{Placing, Wish, column_expr, column_keys, marked};
 use super::first_column;
-use crate::exec::needed_columns;
 use crate::plan::{FilterForm, JoinPlan, Mark, Plan, PlanKind, ReductionTest};
 
 /// A filter must save so many times what it costs.
@@ -41,7 +40,7 @@ impl TableFacts {
     /// Of a join's build side, by these pairs of columns; `matches` are the rows of the join for each of the probe side.
     pub(super) fn of(join: &JoinPlan, keys: &[(usize, usize)], build: &Estimate, matches: f64) -> Self {
         let width = join.build.schema.fields().len();
-        let payload = needed_columns(join).into_iter().filter(|&column| column < width);
+        let payload = join.needed_columns().into_iter().filter(|&column| column < width);
         let is_set = join.kind.is_existence() && join.residual.is_none();
         let is_key = keys.iter().any(|&(column, _)| build.columns[column].unique);
         Self {

@@ -18,8 +18,8 @@ use super::graph::Graph;
 use super::safety::{is_plain, is_plain_expr};
 use crate::Table;
 use crate::exec::join_reduce::{BUILD_ROWS_MIN, RATIO_MIN};
-use crate::exec::{RuntimeFilters, published};
 use crate::expr::{Expr, ExprKind};
+use crate::options::RuntimeFilters;
 use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind};
 
 /// A row that a group-by takes in.
@@ -139,7 +139,7 @@ impl Placing<'_> {
 
     fn push_join(&mut self, join: &mut JoinPlan, wishes: &[Wish]) {
         let (mut to_build, mut to_probe) = split(join, wishes);
-        let own = published(&join.build);
+        let own = join.build.published();
         // What the join drops anyway saves its probe only.
         let kept = own.map_or(1.0, |table| self.tables[table].kept);
         let far = own.map(|table| self.tables[table].side()).filter(|side| !self.costs.is_near(side));
@@ -276,7 +276,7 @@ fn offers(plan: &Plan) -> Vec<Wish> {
             if is_inner {
                 offered.extend(through(&offers(&join.build), equal));
             }
-            if let (Some(table), Some(keys)) = (published(&join.build), key_columns(join)) {
+            if let (Some(table), Some(keys)) = (join.build.published(), key_columns(join)) {
                 let columns = keys.iter().map(|&(_, probe)| probe).collect();
                 let own = Wish { table, columns, row_ps: None };
                 offered.extend(through(&[own], |column| {

@@ -25,8 +25,8 @@ mod share;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::exec::{ExecOptions, JoinOrder, RuntimeFilters};
 use crate::expr::Expr;
+use crate::options::{ExecOptions, JoinOrder, RuntimeFilters};
 use crate::plan::{Plan, PlanKind};
 use crate::{Session, Table};
 use cost::Costs;

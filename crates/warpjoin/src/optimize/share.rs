@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::estimate::estimate;
 use super::first_column;
 use crate::Table;
-use crate::exec::{HandOver, needed_columns, published};
+use crate::exec::HandOver;
 use crate::expr::Expr;
 use crate::identity::{Identity, Node, Scope};
 use crate::plan::{JoinKind, JoinPlan, Mark, Plan, PlanKind, Share};
@@ -200,7 +200,7 @@ fn count_tables(plan: &Plan, ids: &mut PlanIds, seen: &mut HashMap<Identity, usi
 }
 
 fn first_free(plan: &Plan) -> usize {
-    let own = published(plan).map_or(0, |number| number + 1);
+    let own = plan.published().map_or(0, |number| number + 1);
     plan.inputs().into_iter().map(first_free).fold(own, usize::max)
 }
 
@@ -212,7 +212,7 @@ fn table_identity(join: &JoinPlan, ids: &mut PlanIds) -> Option<Identity> {
         return None;
     }
     let build_width = build.schema.fields().len();
-    let mut payload = needed_columns(join);
+    let mut payload = join.needed_columns();
     payload.retain(|&column| column < build_width);
     let keys: Vec<&Expr> = on.iter().map(|(build, _)| build).collect();
     let is_set = kind.is_existence();

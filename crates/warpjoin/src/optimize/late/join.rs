@@ -8,7 +8,7 @@ use arrow::datatypes::FieldRef;
 use super::Node;
 use super::lift::{Lift, Once, remapped, row_field};
 use super::slots::{Lifted, Read, RowNumber, Slot, Width};
-use crate::exec::{prefers_partition, published};
+use crate::exec::prefers_partition;
 use crate::expr::{Expr, ExprKind};
 use crate::optimize::cost::{BuildSide, ProbeSide};
 use crate::plan::{JoinKind, JoinPlan, Mark, Plan, PlanKind};
@@ -19,7 +19,7 @@ const WORD_BITS: f64 = 64.0;
 impl Lift<'_> {
     pub(super) fn join(&mut self, node: &Node<'_>, join: &JoinPlan) -> Lifted {
         let (build_node, probe_node) = (&node.below[0], &node.below[1]);
-        let number = published(&join.build);
+        let number = join.build.published();
         let mut build = match number {
             Some(number) if self.is_shared_table(number) => self.once(Once::Table(number), build_node),
             // The mark goes on what is fetched for the keys.
@@ -32,7 +32,7 @@ impl Lift<'_> {
         let build_width = join.build.schema.fields().len();
         self.need_of_residual(join, (&mut build, &mut probe), (build_node, probe_node));
         if let Some(number) = number {
-            build.plan = build.plan.take().map(|plan| match published(&plan) {
+            build.plan = build.plan.take().map(|plan| match plan.published() {
                 Some(_) => plan,
                 None => {
                     let schema = Arc::clone(&plan.schema);
@@ -157,7 +157,7 @@ impl Lift<'_> {
     fn partition_sides(&mut self, node: &Node<'_>, join: &JoinPlan, (build, probe): (&mut Lifted, &mut Lifted)) {
         let costs = self.context.costs;
         let build_width = join.build.schema.fields().len();
-        let needed = crate::exec::needed_columns(join);
+        let needed = join.needed_columns();
         for (side, first, of_side) in
             [(build, 0, &node.below[0].estimate), (probe, build_width, &node.below[1].estimate)]
         {
@@ -243,7 +243,7 @@ impl Lift<'_> {
 
 /// Columns of the build side that a join puts out or looks at, and that are there.
 fn payload(join: &JoinPlan, build: &Lifted) -> BTreeSet<usize> {
-    let needed = crate::exec::needed_columns(join);
+    let needed = join.needed_columns();
     let is_there = |column: &usize| build.slots.get(*column).is_some_and(|slot| slot.at.is_some());
     needed.into_iter().filter(is_there).collect()
 }

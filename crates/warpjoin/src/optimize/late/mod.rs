@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::cost::Costs;
 use super::estimate::{ColumnEstimate, Estimate, estimate_node};
 use crate::column::Domain;
-use crate::exec::{ExecOptions, Materialization, published};
+use crate::options::{ExecOptions, Materialization};
 use crate::plan::{Plan, PlanKind};
 use crate::{Session, Table};
 use lift::{Lift, Moved};
@@ -140,7 +140,7 @@ fn has_breaker(plan: &Plan) -> bool {
 /// Numbers of tables that several joins probe: their build sides stay equal.
 fn published_often(plan: &Plan, seen: &mut HashSet<usize>, often: &mut HashSet<usize>) {
     if let PlanKind::Join(join) = &plan.kind
-        && let Some(number) = published(&join.build)
+        && let Some(number) = join.build.published()
         && !seen.insert(number)
     {
         often.insert(number);

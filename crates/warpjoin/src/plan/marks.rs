@@ -1,0 +1,61 @@
+//! What the optimizer has marked in a plan: tables that several joins probe, and the filters that are made of them.
+
+use super::{FilterForm, JoinPlan, Mark, Plan, PlanKind};
+
+impl Plan {
+    /// The number under which a build side's table is published.
+    pub(crate) fn published(&self) -> Option<usize> {
+        match self.kind {
+            PlanKind::Marked { mark: Mark::Published(number), .. } => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Whether filters are made of the keys of a published table.
+    pub(crate) fn has_filters_of(&self, number: usize) -> bool {
+        let mut has_filters = false;
+        self.visit_marks(&mut |mark| {
+            if let Mark::Reduced { table, test, .. } = mark {
+                has_filters |= *table == number && (test.form != FilterForm::Table || test.has_bounds);
+            }
+        });
+        has_filters
+    }
+
+    /// Whether a part of this plan reads a table that a part of `other` publishes.
+    pub(crate) fn reads_tables_of(&self, other: &Plan) -> bool {
+        let mut read = vec![];
+        self.visit_marks(&mut |mark| {
+            if let Mark::Reduced { table, .. } = mark {
+                read.push(*table);
+            }
+        });
+        let mut is_made = false;
+        if !read.is_empty() {
+            other.visit_marks(&mut |mark| is_made |= matches!(mark, Mark::Published(number) if read.contains(number)));
+        }
+        is_made
+    }
+
+    fn visit_marks(&self, see: &mut dyn FnMut(&Mark)) {
+        if let PlanKind::Marked { mark, .. } = &self.kind {
+            see(mark);
+        }
+        self.inputs().into_iter().for_each(|input| input.visit_marks(see));
+    }
+}
+
+impl JoinPlan {
+    /// Columns of both sides that the join's output or residual reads, in order.
+    pub(crate) fn needed_columns(&self) -> Vec<usize> {
+        let width = self.build.schema.fields().len() + self.probe.schema.fields().len();
+        let mut columns = self.output.clone();
+        columns.retain(|&column| column < width);
+        if let Some(residual) = &self.residual {
+            residual.visit_columns(&mut |column| columns.push(column));
+        }
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+}
