@@ -196,6 +196,17 @@ pub trait HostFunction: Any + fmt::Debug + fmt::Display + Send + Sync {
 }
 
 impl Expr {
+    /// Adds the conditions that this one is the conjunction of.
+    pub(crate) fn add_conjuncts<'a>(&'a self, into: &mut Vec<&'a Expr>) {
+        match &self.kind {
+            ExprKind::And(left, right) => {
+                left.add_conjuncts(into);
+                right.add_conjuncts(into);
+            }
+            _ => into.push(self),
+        }
+    }
+
     /// Column `index` of the input.
     pub fn column(index: usize, data_type: DataType, nullable: bool) -> Self {
         Self { kind: ExprKind::Column(index), data_type, nullable }

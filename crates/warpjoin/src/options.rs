@@ -23,7 +23,7 @@ pub struct ExecOptions {
     /// How rows are brought together for joins on several devices.
     pub distribution: Distribution,
     /// How group-bys accumulate; `None`: by the keys.
-    pub group_by_form: Option<crate::codegen::GroupByForm>,
+    pub group_by_form: Option<GroupByForm>,
     /// Slots of the group table in each block's shared memory. `None`: what fits.
     pub block_table_slots: Option<u32>,
     /// How joins find matches; `None`: by the cost rule.
@@ -174,4 +174,15 @@ impl ExecOptions {
     pub(crate) fn check_cancelled(&self) -> Result<()> {
         if self.cancel.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
     }
+}
+
+/// How a group-by accumulates. What a form can't do for the keys at hand is done by another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GroupByForm {
+    /// Straight into the group table in global memory.
+    Global,
+    /// In a hash table in each block's shared memory first.
+    BlockTable,
+    /// Rows are partitioned by key hash; then as `BlockTable`.
+    Partitioned,
 }

@@ -6,6 +6,7 @@
 mod aggregate;
 pub(crate) mod build;
 mod marks;
+mod trace;
 mod values;
 mod words;
 

@@ -3,9 +3,10 @@
 use super::aggregate::{AggregateOutput, find_row, merge_row};
 use super::aggregate_slot::{Slot, Slots};
 use super::emitter::Emitter;
-use super::group_shapes::{Front, GroupByForm, GroupLimits, GroupMode, GroupShape};
+use super::group_shapes::{Front, GroupLimits, GroupMode, GroupShape};
 use super::packing::Packing;
 use super::params::{Binding, GroupPart};
+use crate::options::GroupByForm;
 
 /// Threads of a block with a table: two such blocks fill a multiprocessor at up to 42 registers a thread.
 pub(super) const BLOCK_THREADS: u32 = 768;

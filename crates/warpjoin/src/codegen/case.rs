@@ -5,7 +5,8 @@ use arrow::datatypes::DataType;
 use super::emitter::{Emitter, Environment};
 use super::expr::evaluate;
 use super::lookup;
-use super::value::{Kind, Value, is_string};
+use super::value::{Kind, Value};
+use crate::column::holds_strings;
 use crate::expr::{Expr, Scalar};
 use crate::{Error, Result};
 
@@ -39,7 +40,7 @@ pub(crate) fn case(
         results.push(capture(emitter, then)?);
     }
     results.push(capture(emitter, otherwise.unwrap_or(&null))?);
-    if is_string(data_type) {
+    if holds_strings(data_type) {
         recode_results(emitter, &mut results)?;
     }
     write_case(emitter, &conditions, &results, data_type)

@@ -7,7 +7,8 @@ use super::emitter::{Emitter, Environment};
 use super::expr::{both_valid, evaluate, literal};
 use super::fault::OVERFLOW;
 use super::lookup;
-use super::value::{CType, Kind, Value, is_string};
+use super::value::{CType, Kind, Value};
+use crate::column::holds_strings;
 use crate::expr::{CompareOp, Expr, Scalar};
 use crate::{Reason, Result};
 
@@ -51,7 +52,7 @@ pub(crate) fn compare(emitter: &mut Emitter, op: CompareOp, left: &Value, right:
 
 /// Both sides in one scale; strings as codes that compare like them.
 fn comparable(emitter: &mut Emitter, op: CompareOp, left: &Value, right: &Value) -> Result<(Value, Value)> {
-    if is_string(&left.data_type) {
+    if holds_strings(&left.data_type) {
         let common = lookup::common_dictionary(&[left.clone(), right.clone()])?;
         let common = match op {
             CompareOp::Equal | CompareOp::Identical | CompareOp::NotEqual => common,

@@ -2,9 +2,10 @@
 
 use super::emitter::{Emitter, Environment};
 use super::params::Binding;
-use super::value::{CType, Kind, Range, Value, is_string};
+use super::value::{CType, Kind, Range, Value};
 use super::{arithmetic, case, cast, compare, fault, functions, lookup, moments, order, tabulated};
 use crate::Result;
+use crate::column::holds_strings;
 use crate::expr::{Expr, ExprKind, Scalar};
 use arrow::datatypes::DataType;
 
@@ -79,17 +80,6 @@ pub(crate) fn evaluate(emitter: &mut Emitter, expr: &Expr, environment: &Environ
     }
 }
 
-/// Conditions joined by AND, flattened.
-pub(crate) fn conjuncts<'a>(expr: &'a Expr, into: &mut Vec<&'a Expr>) {
-    match &expr.kind {
-        ExprKind::And(left, right) => {
-            conjuncts(left, into);
-            conjuncts(right, into);
-        }
-        _ => into.push(expr),
-    }
-}
-
 /// Kind of null and of other values of a type whose bounds nobody knows.
 fn empty_kind(data_type: &DataType) -> Kind {
     match data_type {
@@ -105,7 +95,7 @@ pub(crate) fn literal(emitter: &mut Emitter, scalar: &Scalar, data_type: &DataTy
     Ok(match scalar {
         Scalar::Null => {
             let value = Value::new("0", empty_kind(data_type), data_type.clone());
-            let dictionary = is_string(data_type).then(|| lookup::dictionary_of(data_type, None)).transpose()?;
+            let dictionary = holds_strings(data_type).then(|| lookup::dictionary_of(data_type, None)).transpose()?;
             Value { valid: Some("false".into()), dictionary, ..value }
         }
         Scalar::Bytes(bytes) => {

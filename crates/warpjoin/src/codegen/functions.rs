@@ -11,7 +11,8 @@ use super::expr::both_valid;
 use super::fault::OVERFLOW;
 use super::lookup;
 use super::params::Binding;
-use super::value::{CType, Kind, Range, Value, bits, is_string, range_of_type};
+use super::value::{CType, Kind, Range, Value, bits, range_of_type};
+use crate::column::holds_strings;
 use crate::expr::Expr;
 use crate::function::Function;
 use crate::{Error, Reason, Result};
@@ -210,7 +211,7 @@ fn bitwise(emitter: &mut Emitter, function: Function, left: &Value, right: &Valu
 
 /// The greatest or least argument; null where all are.
 fn extremum(emitter: &mut Emitter, function: Function, arguments: &[Value], to: &DataType) -> Result<Value> {
-    let arguments = if is_string(to) { lookup::unify(emitter, arguments)? } else { arguments.to_vec() };
+    let arguments = if holds_strings(to) { lookup::unify(emitter, arguments)? } else { arguments.to_vec() };
     if arguments.iter().any(|value| value.dictionary.as_ref().is_some_and(|dictionary| !dictionary.is_sorted())) {
         return Err(Reason::Limit(format!("{function} of strings without an order")).into());
     }

@@ -8,6 +8,7 @@ use super::packing::Packing;
 use super::value::Kind;
 use crate::column::Dictionary;
 use crate::expr::Expr;
+use crate::options::GroupByForm;
 use crate::plan::AggregateFunction;
 
 /// What decides how a group-by accumulates.
@@ -93,17 +94,6 @@ impl Front {
             Self::Keyed { slots, .. } | Self::Hashed { slots } => slots,
         }
     }
-}
-
-/// How a group-by accumulates. What a form can't do for the keys at hand is done by another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum GroupByForm {
-    /// Straight into the group table in global memory.
-    Global,
-    /// In a hash table in each block's shared memory first.
-    BlockTable,
-    /// Rows are partitioned by key hash; then as `BlockTable`.
-    Partitioned,
 }
 
 impl GroupMode {

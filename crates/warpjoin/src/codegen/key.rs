@@ -5,8 +5,7 @@
 
 use super::emitter::ValidityForm;
 use super::group_shapes::{
-    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupByForm, GroupLimits, GroupMode, GroupShape,
-    ResultType, Term,
+    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupLimits, GroupMode, GroupShape, ResultType, Term,
 };
 use super::pipeline::GenerateOptions;
 use super::shapes::{
@@ -16,6 +15,7 @@ use super::shapes::{
 use super::value::{Kind, Value};
 use crate::column::{ColumnType, Domain};
 use crate::identity::{Identify, Identity, Scope, identify_by_hash, identify_fields, one_of};
+use crate::options::GroupByForm;
 
 /// The key of a pipeline.
 #[derive(Debug, PartialEq)]

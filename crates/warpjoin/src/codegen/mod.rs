@@ -55,9 +55,7 @@ pub(crate) use constants::{
     top_k_state, window_defines, window_kind,
 };
 pub(crate) use emitter::ValidityForm;
-pub(crate) use expr::conjuncts;
 pub(crate) use functions::check as check_function;
-pub use group_shapes::GroupByForm;
 pub(crate) use group_shapes::{Accumulator, GroupLimits, GroupMode, GroupShape, Term};
 pub(crate) use key::PipelineKey;
 pub(crate) use lookup::{DictionaryTest, Lookup};
@@ -70,4 +68,4 @@ pub(crate) use shapes::{
     ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape, SourceShape, Step, StoredKey, WindowKeys, WordSlots,
 };
 pub(crate) use store::{RESERVATION_BYTES, common_columns};
-pub(crate) use value::{Kind, Range, is_string, range_of_type};
+pub(crate) use value::{Kind, Range, range_of_type};

@@ -122,7 +122,7 @@ fn with_ordered_codes(emitter: &mut Emitter, value: Value) -> Result<Value> {
             let sorted = dictionary.sorted()?;
             lookup::recode(emitter, &value, &sorted)
         }
-        None if super::value::is_string(&value.data_type) => {
+        None if crate::column::holds_strings(&value.data_type) => {
             Err(Reason::Expression("an order of strings without a dictionary".into()).into())
         }
         None => Ok(value),

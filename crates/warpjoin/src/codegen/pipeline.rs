@@ -9,7 +9,7 @@ use super::aggregate_walk;
 use super::batch::{BATCH_BLOCKS, Batch};
 use super::constants::{Constants, PARTITION_THREADS_MANY};
 use super::emitter::{Cell, Emitter, Environment};
-use super::expr::{conjuncts, evaluate};
+use super::expr::evaluate;
 use super::group_shapes::{GroupLimits, GroupMode, GroupShape};
 use super::lookup::Lookup;
 use super::matches::{self, Matches};
@@ -315,7 +315,7 @@ pub(super) fn emit_step(
         Step::Filter(predicate) => {
             // One section a condition: a column is loaded only for rows that passed those before.
             let mut conditions = vec![];
-            conjuncts(predicate, &mut conditions);
+            predicate.add_conjuncts(&mut conditions);
             for condition in conditions {
                 let value = evaluate(emitter, condition, environment)?;
                 emitter.narrow(&value.is_true());

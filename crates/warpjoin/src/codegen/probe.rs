@@ -61,7 +61,7 @@ pub(crate) fn probe(
         let seen = if is_narrowing { environment.clone() } else { environment.apart() };
         let both = both_sides(&seen, step, join)?;
         let mut conditions = vec![];
-        super::expr::conjuncts(residual, &mut conditions);
+        residual.add_conjuncts(&mut conditions);
         for condition in conditions {
             let value = evaluate(emitter, condition, &both)?;
             emitter.narrow(&value.is_true());

@@ -8,9 +8,10 @@ use super::lookup;
 use super::packing::{Packing, lower};
 use super::params::Binding;
 use super::shapes::{DirectSlots, JoinShape, PayloadForm, Slots, is_hashed};
-use super::value::{CType, Kind, Range, Value, is_string};
+use super::value::{CType, Kind, Range, Value};
 use crate::Result;
 use crate::column::ColumnType;
+use crate::column::holds_strings;
 use crate::expr::Expr;
 
 /// Shared memory of a block that reserves places together.
@@ -139,7 +140,7 @@ pub(crate) fn common_columns(parts: &[Vec<ColumnType>]) -> Result<Vec<ColumnType
                 .collect::<Result<Vec<_>>>()?;
             let has_nulls = parts.iter().any(|part| part[index].has_nulls);
             let first = &values[0];
-            let (kind, dictionary) = if is_string(&first.data_type) {
+            let (kind, dictionary) = if holds_strings(&first.data_type) {
                 let dictionary = lookup::common_dictionary(&values)?;
                 let codes = i128::try_from(dictionary.len()).unwrap_or(i128::MAX).max(1);
                 (Kind::Int(Range::new(0, codes - 1)), Some(dictionary))

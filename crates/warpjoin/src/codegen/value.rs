@@ -232,14 +232,6 @@ pub(crate) fn range_of_type(data_type: &DataType) -> Option<Range> {
     }
 }
 
-/// Whether values of a type are codes of a dictionary.
-pub(crate) fn is_string(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Dictionary(_, value) => is_string(value),
-        other => crate::column::is_string(other),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -110,6 +110,14 @@ pub(crate) fn is_string(data_type: &DataType) -> bool {
     is_binary || is_text(data_type)
 }
 
+/// Whether values are strings, those of a dictionary among them.
+pub(crate) fn holds_strings(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, value) => holds_strings(value),
+        other => is_string(other),
+    }
+}
+
 /// The number type in which Arrow keeps the values of a primitive type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Physical {

@@ -3,8 +3,9 @@
 use arrow::datatypes::DataType;
 
 use crate::Reason;
-use crate::codegen::{IN_LIST_MAX, check_cast, check_function, is_string};
+use crate::codegen::{IN_LIST_MAX, check_cast, check_function};
 use crate::column::check_type;
+use crate::column::holds_strings;
 use crate::expr::{ArithmeticOp, Expr, ExprKind};
 use crate::plan::{
     AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Mark, Moment, Plan, PlanKind, Share, SortKey,
@@ -177,7 +178,8 @@ fn check_join(join: &JoinPlan) -> Result<(), Reason> {
     for (build, probe) in &join.on {
         check_expr(build)?;
         check_expr(probe)?;
-        let is_same = build.data_type == probe.data_type || is_string(&build.data_type) && is_string(&probe.data_type);
+        let is_same =
+            build.data_type == probe.data_type || holds_strings(&build.data_type) && holds_strings(&probe.data_type);
         if !is_same {
             return Err(Reason::Join(format!("of {} with {}", build.data_type, probe.data_type)));
         }
@@ -205,7 +207,9 @@ fn check_aggregate(call: &AggregateCall) -> Result<(), Reason> {
     match call.function {
         AggregateFunction::Count => Ok(()),
         AggregateFunction::Min | AggregateFunction::Max if *data_type == call.data_type => Ok(()),
-        AggregateFunction::Sum | AggregateFunction::Avg if is_string(data_type) || *data_type == DataType::Boolean => {
+        AggregateFunction::Sum | AggregateFunction::Avg
+            if holds_strings(data_type) || *data_type == DataType::Boolean =>
+        {
             declined()
         }
         AggregateFunction::Sum => match (data_type, &call.data_type) {
@@ -296,7 +300,7 @@ fn check_operations(expr: &Expr) -> Result<(), Reason> {
         }
         ExprKind::Compare(op, left, right) => {
             let both = |is_it: fn(&DataType) -> bool| is_it(&left.data_type) && is_it(&right.data_type);
-            if left.data_type == right.data_type || both(DataType::is_decimal) || both(is_string) {
+            if left.data_type == right.data_type || both(DataType::is_decimal) || both(holds_strings) {
                 Ok(())
             } else {
                 Err(Reason::Expression(format!("{} {op} {}", left.data_type, right.data_type)))

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::cost::prefers_partition;
 use super::ordered::{Ordered, RowWise, Window};
 use super::shared::SharedKey;
 use crate::Session;
+use crate::optimize::device_cost::prefers_partition;
 use crate::optimize::optimize;
 use crate::options::{ExecOptions, JoinForm};
 use crate::plan::{JoinPlan, Mark, Plan, PlanKind, Share};

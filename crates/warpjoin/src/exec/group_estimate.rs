@@ -10,12 +10,13 @@ use super::partition::{PARTITION_BITS_MAX, PassBits};
 use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::{
-    Accumulator, GroupByForm, GroupShape, RowSpec, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, Sink, Step,
-    key_bytes, partition_slots,
+    Accumulator, GroupShape, RowSpec, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, Sink, Step, key_bytes,
+    partition_slots,
 };
 use crate::expr::Expr;
 use crate::identity::Identity;
 use crate::optimize::expected_groups;
+use crate::options::GroupByForm;
 use crate::plan::Plan;
 use crate::{Error, Result};
 

@@ -12,11 +12,36 @@ use super::query::Query;
 use super::relation::{Intermediate, JoinTable, Relation, Source};
 use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
 use crate::expr::{Expr, ExprKind, Scalar};
+use crate::optimize::device_cost::prefers_partition;
 use crate::options::Distribution;
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
-use crate::{Error, Reason, Result, Table};
+use crate::{Error, Reason, Result};
+
+/// A join of which less than this part of the probe rows are wanted is not partitioned.
+const WANTED_SHARE: u64 = 16;
 
 impl Query<'_> {
+    /// Whether both sides should be partitioned, rather than one table be probed by the pipeline.
+    /// `wanted` rows of the result, if not all are.
+    pub(crate) fn prefers_partition(
+        &self,
+        plan: &JoinPlan,
+        build: &Relation,
+        probe: &Relation,
+        wanted: Option<u64>,
+    ) -> bool {
+        // A pipeline stops early, a partition goes over all rows first.
+        if self.options.join_form.is_none() && wanted.is_some_and(|wanted| wanted < probe.rows_max / WANTED_SHARE) {
+            return false;
+        }
+        let is_plain = |relation: &Relation| {
+            matches!(relation.source, Source::Table(..) | Source::Intermediate(_))
+                && relation.steps.iter().all(|step| matches!(step, Step::Project(_)))
+        };
+        let rows = (is_plain(build) && is_plain(probe)).then_some((build.rows_max, probe.rows_max));
+        prefers_partition(plan, rows, self.session, self.inputs, self.options)
+    }
+
     /// Runs the build side, builds the tables, and appends the probe to the probe side.
     pub(crate) fn join(&mut self, plan: &JoinPlan) -> Result<Relation> {
         let wanted = self.wanted_rows.take();
@@ -224,7 +249,7 @@ impl Query<'_> {
     }
 
     fn is_distinct(&self, plan: &Plan, column: usize) -> bool {
-        traces(self.inputs, plan, column, true, &|table, column| table.statistics()[column].unique == Some(true))
+        plan.traces(self.inputs, column, true, &|table, column| table.statistics()[column].unique == Some(true))
     }
 
     /// Whether both sides are partitioned by key rather than the build side copied to all devices.
@@ -361,58 +386,4 @@ pub(super) fn append_probe(mut relation: Relation, step: ProbeStep, table: Arc<J
     relation.steps.push(Step::Probe(step));
     relation.joins.push(table);
     relation
-}
-
-/// Whether the rows of a side come in the order of a column of a table.
-pub(super) fn is_ordered(inputs: &[Arc<Table>], plan: &Plan, column: usize) -> bool {
-    traces(inputs, plan, column, false, &|table, column| table.statistics()[column].sorted)
-}
-
-/// Whether a column is one of a table for which `holds`; `of_group` answers for a single group key.
-fn traces(
-    inputs: &[Arc<Table>],
-    plan: &Plan,
-    column: usize,
-    of_group: bool,
-    holds: &dyn Fn(&Table, usize) -> bool,
-) -> bool {
-    match &plan.kind {
-        PlanKind::Scan { table, projection } => holds(table, projection[column]),
-        PlanKind::Input { index } => inputs.get(*index).is_some_and(|table| holds(table, column)),
-        PlanKind::Filter { input, .. }
-        | PlanKind::Marked { input, .. }
-        | PlanKind::Sort { input, .. }
-        | PlanKind::Limit { input, .. } => traces(inputs, input, column, of_group, holds),
-        PlanKind::Project { input, exprs } => match exprs[column].kind {
-            ExprKind::Column(column) => traces(inputs, input, column, of_group, holds),
-            _ => false,
-        },
-        // Right as long as no row of that side matches twice, which a guess may suppose.
-        PlanKind::Join(join) => {
-            let build_width = join.build.schema.fields().len();
-            match join.output[column].checked_sub(build_width) {
-                None => traces(inputs, &join.build, join.output[column], of_group, holds),
-                // A mark.
-                Some(probe_column) if probe_column >= join.probe.schema.fields().len() => false,
-                Some(probe_column) => traces(inputs, &join.probe, probe_column, of_group, holds),
-            }
-        }
-        PlanKind::Aggregate { group_by, .. } => of_group && group_by.len() == 1 && column == 0,
-        PlanKind::Shared(plan) => traces(inputs, plan, column, of_group, holds),
-        PlanKind::Numbered { input } | PlanKind::RowNumbers { input } | PlanKind::Window { input, .. }
-            if column < input.schema.fields().len() =>
-        {
-            traces(inputs, input, column, of_group, holds)
-        }
-        // As the table's own column, where a row is as seldom read twice.
-        PlanKind::Fetch(fetch) => match column.checked_sub(fetch.input.schema.fields().len()) {
-            None => traces(inputs, &fetch.input, column, of_group, holds),
-            Some(fetched) => {
-                holds(&fetch.table, fetch.columns[fetched]) && traces(inputs, &fetch.input, fetch.row, of_group, holds)
-            }
-        },
-        // The number itself.
-        PlanKind::Numbered { .. } | PlanKind::RowNumbers { .. } => true,
-        PlanKind::GroupingSets { .. } | PlanKind::Union { .. } | PlanKind::Window { .. } => false,
-    }
 }

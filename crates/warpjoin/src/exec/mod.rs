@@ -5,7 +5,6 @@
 
 mod check;
 mod compile;
-pub(crate) mod cost;
 mod entry_kernels;
 mod exchange;
 mod explain;
@@ -53,10 +52,10 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-pub use crate::codegen::GroupByForm;
-pub use crate::options::{Distribution, ExecOptions, JoinForm, JoinOrder, Materialization, RuntimeFilters};
+pub use crate::options::{
+    Distribution, ExecOptions, GroupByForm, JoinForm, JoinOrder, Materialization, RuntimeFilters,
+};
 pub use check::{check, check_node};
-pub(crate) use cost::prefers_partition;
 pub use explain::{Explanation, explain};
 pub use metrics::{PipelineMetrics, QueryMetrics};
 pub use partition_table::{PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
@@ -123,9 +122,12 @@ fn with_query<T>(
     query.metrics.optimizer_ns = optimized.elapsed_ns;
     query.metrics.decisions = optimized.notes;
     let outcome = query.output(query.plan).and_then(|relation| finish(&mut query, relation));
+    // Of what stays on the devices nobody has said it yet.
+    let noted = query.note_result();
     // Whatever happened: nothing may still run when buffers go. A panic leaves that to the query's drop.
     let synchronized = query.last_wait.end();
     let result = outcome?;
+    noted?;
     synchronized?;
     query.settle()?;
     query.settle_times()?;

@@ -13,6 +13,7 @@ use crate::codegen::{
     Constants, GeneratedPipeline, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY,
     PARTITION_THREADS_WORD, PartitionStage, ROW_WORDS_MAX, RowShape, RowSpec, Sink, SinkShape, Step,
 };
+use crate::optimize::device_cost::PASS_BITS_MAX;
 use crate::{Error, Reason, Result};
 
 /// Bits of a pass from which on its tiles are large.
@@ -21,8 +22,6 @@ const MANY_BITS: u32 = 8;
 const PASS_MULTIPLE: &str = "partition_pass_multiple";
 /// What brings answers back to where rows came from.
 pub(crate) const RESTORE: &str = "restore_rows";
-/// Most bits of one pass: with more, runs get shorter than the memory's sectors.
-pub(crate) const PASS_BITS_MAX: u32 = 11;
 /// Most bits of a partition: a block counts all partitions in shared memory.
 pub(crate) const PARTITION_BITS_MAX: u32 = 15;
 

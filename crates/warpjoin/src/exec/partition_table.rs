@@ -5,11 +5,12 @@ use std::sync::Arc;
 use warpjoin_device::Buffer;
 
 use super::metrics::QueryMetrics;
-use super::partition::{PASS_BITS_MAX, PartitionedShard, PassBits};
+use super::partition::{PartitionedShard, PassBits};
 use super::with_query;
 use crate::codegen::{Constants, RowSpec};
 use crate::expr::Expr;
 use crate::operators::hash_join::scan;
+use crate::optimize::device_cost::PASS_BITS_MAX;
 use crate::options::ExecOptions;
 use crate::{Error, Result, Table};
 

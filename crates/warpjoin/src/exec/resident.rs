@@ -48,7 +48,6 @@ impl Query<'_> {
             .into_iter()
             .map(|null_count| ColumnStatistics { null_count, distinct: None, sorted: false, unique: None })
             .collect();
-        self.note_result()?;
         Ok(Table::from_result(self.session.clone(), schema.clone(), column_types, statistics, table_shards))
     }
 

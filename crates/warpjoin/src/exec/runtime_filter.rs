@@ -8,7 +8,6 @@ use std::sync::Arc;
 use warpjoin_device::{Arg, Event, Kernel, ModuleSource};
 
 use super::compile::Fact;
-use super::cost::{FilteredTable, bloom_bits, filter_form, probe_ps};
 use super::exchange::launch;
 use super::group_estimate::leaves_other_forms;
 use super::join::append_probe;
@@ -17,6 +16,7 @@ use super::query::Query;
 use super::relation::{JoinShard, JoinTable, Relation};
 use crate::codegen::{Constants, FilterTest, ProbeKey, ProbeKind, ProbeStep, Slots};
 use crate::expr::Expr;
+use crate::optimize::device_cost::{FilteredTable, bloom_bits, filter_form, probe_ps};
 use crate::plan::{FilterForm, ReductionTest};
 use crate::{Error, Result};
 

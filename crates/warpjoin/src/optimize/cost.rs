@@ -1,7 +1,7 @@
-//! What a join costs on a device: picoseconds by the rates of [`crate::exec::cost`].
+//! What a join costs on a device: picoseconds by the rates of [`crate::optimize::device_cost`].
 
 use crate::Session;
-use crate::exec::cost::{
+use crate::optimize::device_cost::{
     BUILD_ROWS_PS_PER_BYTE, CLEAR_PS_PER_BYTE, FilteredTable, INSERT_PS, MATCH_PS_PER_BYTE, NEAR_PS, ORDERED_INSERT_PS,
     PASS_PS_PER_BYTE, filter_form, probe_ps,
 };
@@ -196,7 +196,7 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::cost::LAUNCH_PS;
+    use crate::optimize::device_cost::LAUNCH_PS;
 
     /// An H100.
     const COSTS: Costs = Costs { l2_bytes: 5e7, launch_ps: LAUNCH_PS, devices: 1 };

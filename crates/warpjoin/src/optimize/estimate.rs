@@ -164,7 +164,7 @@ impl Estimate {
     /// After a filter.
     fn filter(mut self, predicate: &Expr) -> Self {
         let mut conditions = vec![];
-        crate::codegen::conjuncts(predicate, &mut conditions);
+        predicate.add_conjuncts(&mut conditions);
         for condition in conditions {
             if self.view.as_mut().is_none_or(|view| view.filter(condition).is_none()) {
                 self.guessed *= guessed_share(condition);

@@ -11,7 +11,6 @@ use super::estimate::{Estimate, estimate};
 use super::order::Tree;
 use super::safety::{is_plain_expr, never_fails};
 use crate::Table;
-use crate::codegen::conjuncts;
 use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 
@@ -313,7 +312,7 @@ impl Flattening<'_> {
 
     fn add_conditions(&mut self, predicate: &Expr) {
         let mut conditions = vec![];
-        conjuncts(predicate, &mut conditions);
+        predicate.add_conjuncts(&mut conditions);
         for condition in conditions {
             match self.graph.relations_of(condition).count_ones() {
                 // A condition over nothing has no relation: the joins then stay as they are.

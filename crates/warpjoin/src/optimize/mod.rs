@@ -9,6 +9,7 @@
 //! estimated. What may fail is not moved (`safety.rs`).
 
 mod cost;
+pub(crate) mod device_cost;
 mod eager;
 mod estimate;
 mod filter_tables;

@@ -4,8 +4,8 @@
 use arrow::datatypes::DataType;
 
 use super::{AggregateFunction, Plan, PlanKind};
-use crate::codegen::is_string;
 use crate::column::Domain;
+use crate::column::holds_strings;
 use crate::expr::{Expr, ExprKind};
 
 /// Columns and expressions that are looked at for one answer: those of a plan may refer to each other twice, layer by layer.
@@ -76,7 +76,7 @@ impl Plan {
             ExprKind::Column(column) => self.values(*column, steps),
             _ if expr.data_type == DataType::Boolean => Some(2),
             // All numbers between two count, and only columns have bounds here.
-            _ if !is_string(&expr.data_type) => None,
+            _ if !holds_strings(&expr.data_type) => None,
             ExprKind::Literal(_) => Some(1),
             ExprKind::Tabulated { operands, .. } => self.combinations(operands, steps),
             ExprKind::Case { branches, otherwise } => {

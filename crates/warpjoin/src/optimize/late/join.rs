@@ -8,9 +8,9 @@ use arrow::datatypes::FieldRef;
 use super::Node;
 use super::lift::{Lift, Once, remapped, row_field};
 use super::slots::{Lifted, Read, RowNumber, Slot, Width};
-use crate::exec::prefers_partition;
 use crate::expr::{Expr, ExprKind};
 use crate::optimize::cost::{BuildSide, ProbeSide};
+use crate::optimize::device_cost::prefers_partition;
 use crate::plan::{JoinKind, JoinPlan, Mark, Plan, PlanKind};
 
 /// Bits of a word: more payload, and floats, have columns of their own.

@@ -3,7 +3,8 @@
 use arrow::datatypes::{DataType, FieldRef};
 
 use crate::Table;
-use crate::codegen::{Kind, is_string};
+use crate::codegen::Kind;
+use crate::column::holds_strings;
 use crate::optimize::estimate::stored_bytes;
 use crate::plan::Plan;
 
@@ -68,7 +69,7 @@ impl Width {
 
     /// Of something of which only the type is known.
     pub(super) fn of_type(data_type: &DataType) -> Self {
-        let bytes = if is_string(data_type) { 4.0 } else { stored_bytes(data_type) };
+        let bytes = if holds_strings(data_type) { 4.0 } else { stored_bytes(data_type) };
         Self { bits: bytes * 8.0, bytes, is_float: data_type.is_floating() }
     }
 

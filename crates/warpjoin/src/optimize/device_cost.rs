@@ -8,11 +8,6 @@ use std::sync::Arc;
 
 use warpjoin_device::DeviceKind;
 
-use super::join::is_ordered;
-use super::partition::PASS_BITS_MAX;
-use super::query::Query;
-use super::relation::{Relation, Source};
-use crate::codegen::Step;
 use crate::expr::ExprKind;
 use crate::options::{ExecOptions, JoinForm};
 use crate::plan::{FilterForm, JoinPlan};
@@ -20,8 +15,8 @@ use crate::{Session, Table};
 
 /// Joins of fewer rows are over before a partition has started.
 const PARTITIONED_ROWS_MIN: u64 = 1 << 22;
-/// A join of which less than this part of the probe rows are wanted is not partitioned.
-const WANTED_SHARE: u64 = 16;
+/// Most bits of one pass of a partition: with more, runs get shorter than the memory's sectors.
+pub(crate) const PASS_BITS_MAX: u32 = 11;
 /// One pass of a partition, a byte of a row: read, written, its key read once more.
 pub(crate) const PASS_PS_PER_BYTE: f64 = 1.1;
 /// Matching in shared memory, a byte of both rows: read, looked up, written.
@@ -101,29 +96,6 @@ impl Session {
     }
 }
 
-impl Query<'_> {
-    /// Whether both sides should be partitioned, rather than one table be probed by the pipeline.
-    /// `wanted` rows of the result, if not all are.
-    pub(crate) fn prefers_partition(
-        &self,
-        plan: &JoinPlan,
-        build: &Relation,
-        probe: &Relation,
-        wanted: Option<u64>,
-    ) -> bool {
-        // A pipeline stops early, a partition goes over all rows first.
-        if self.options.join_form.is_none() && wanted.is_some_and(|wanted| wanted < probe.rows_max / WANTED_SHARE) {
-            return false;
-        }
-        let is_plain = |relation: &Relation| {
-            matches!(relation.source, Source::Table(..) | Source::Intermediate(_))
-                && relation.steps.iter().all(|step| matches!(step, Step::Project(_)))
-        };
-        let rows = (is_plain(build) && is_plain(probe)).then_some((build.rows_max, probe.rows_max));
-        prefers_partition(plan, rows, self.session, self.inputs, self.options)
-    }
-}
-
 /// Whether both sides should be partitioned; `rows` are those of build and probe side, if both are columns that
 /// lie there and are read whole.
 pub(crate) fn prefers_partition(
@@ -154,7 +126,7 @@ pub(crate) fn prefers_partition(
     let partitioned = (build_rows * build_bytes + probe_rows * probe_bytes) * passes * PASS_PS_PER_BYTE
         + probe_rows * (build_bytes + probe_bytes) * MATCH_PS_PER_BYTE;
     let is_ordered = match plan.on.as_slice() {
-        [(key, _)] => matches!(key.kind, ExprKind::Column(column) if is_ordered(inputs, &plan.build, column)),
+        [(key, _)] => matches!(key.kind, ExprKind::Column(column) if plan.build.is_in_order_of(column, inputs)),
         _ => false,
     };
     partitioned < table_ps(plan, (build_rows, probe_rows), device.info().l2_bytes as f64, is_ordered)
