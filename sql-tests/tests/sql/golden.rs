@@ -53,7 +53,11 @@ fn tpch() {
                 let projection = (0..table.schema().fields().len()).collect();
                 let mut all: Vec<RecordBatch> = vec![];
                 let generation = Generation { table, scale: TPCH_SCALE, projection, threads: 1 };
-                generation.run(|_, batches| Ok(all.extend(batches))).unwrap();
+                let add = |_, batches: Vec<RecordBatch>| {
+                    all.extend(batches);
+                    Ok(())
+                };
+                generation.run(add).unwrap();
                 let provider = MemTable::try_new(table.schema(), vec![all]).unwrap();
                 context.register_table(table.name(), std::sync::Arc::new(provider)).unwrap();
                 load_table(&context, table.name()).await.unwrap();
