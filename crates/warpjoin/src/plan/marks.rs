@@ -22,14 +22,16 @@ impl Plan {
         has_filters
     }
 
-    /// Whether a part of this plan reads a table that a part of `other` publishes.
+    /// Whether a part of this plan reads a table that a part of `other` publishes, and this plan does not. Parts that are run
+    /// once stand in both, with the tables that they publish and read.
     pub(crate) fn reads_tables_of(&self, other: &Plan) -> bool {
-        let mut read = vec![];
-        self.visit_marks(&mut |mark| {
-            if let Mark::Reduced { table, .. } = mark {
-                read.push(*table);
-            }
+        let (mut read, mut own) = (vec![], vec![]);
+        self.visit_marks(&mut |mark| match mark {
+            Mark::Reduced { table, .. } => read.push(*table),
+            Mark::Published(number) => own.push(*number),
+            Mark::Shared(_) => {}
         });
+        read.retain(|table| !own.contains(table));
         let mut is_made = false;
         if !read.is_empty() {
             other.visit_marks(&mut |mark| is_made |= matches!(mark, Mark::Published(number) if read.contains(number)));
