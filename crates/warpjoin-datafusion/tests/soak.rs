@@ -220,10 +220,12 @@ async fn everything_at_once_is_right_and_leaves_nothing() {
         })
         .collect();
     let start = Instant::now();
-    tokio::time::sleep(time / 10).await;
-    let early_mib = resident_mib();
-    tokio::time::sleep(time.saturating_sub(start.elapsed())).await;
-    let late_mib = resident_mib();
+    let mut mib = vec![];
+    for tenth in 1..=10 {
+        tokio::time::sleep((time * tenth / 10).saturating_sub(start.elapsed())).await;
+        mib.push(resident_mib());
+    }
+    let (early_mib, late_mib) = (mib[0], mib[9]);
     soak.is_over.store(true, Ordering::Relaxed);
     for task in tasks {
         let task = tokio::time::timeout(Duration::from_secs(120), task).await;
@@ -243,7 +245,7 @@ async fn everything_at_once_is_right_and_leaves_nothing() {
         counts.map(|count| count.load(Ordering::Relaxed));
     eprintln!(
         "soak: {answers} answers, {fallbacks} of parts by the CPU, {errors} told a fault, {dropped} dropped, {loads} loads, {failed_loads} failed, \
-         {faults} faults armed, {early_mib:.0} MiB after a tenth, {late_mib:.0} at the end, seed {seed}"
+         {faults} faults armed, MiB after each tenth {mib:.0?}, seed {seed}"
     );
     assert_eq!(soak.plan.live_bytes(), loaded_bytes, "device memory that nobody gave back");
     assert!(soak.plan.take_disorder().is_empty());
