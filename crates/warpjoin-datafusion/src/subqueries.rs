@@ -10,6 +10,7 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use warpjoin::exec::HandedOver;
 use warpjoin::plan::{Plan, share_between};
 
 use crate::exec::WarpjoinExec;
@@ -32,10 +33,13 @@ pub(crate) fn share(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPla
     if changed.is_empty() {
         return Ok(plan);
     }
+    let handed_over = HandedOver::default();
     plan.transform_down(|node| {
         let plan = changed.get(&address(&node)).cloned();
         Ok(match (plan, node.downcast_ref::<WarpjoinExec>()) {
-            (Some(plan), Some(part)) => Transformed::yes(Arc::new(part.with_plan(plan)) as Arc<dyn ExecutionPlan>),
+            (Some(plan), Some(part)) => {
+                Transformed::yes(Arc::new(part.with_plan(plan, &handed_over)) as Arc<dyn ExecutionPlan>)
+            }
             _ => Transformed::no(node),
         })
     })

@@ -12,11 +12,11 @@ mod words;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::datatypes::SchemaRef;
 
 use crate::Table;
-use crate::exec::HandOver;
 use crate::expr::Expr;
 use crate::identity::Identity;
 use crate::window::WindowCall;
@@ -209,7 +209,7 @@ pub enum Mark {
 }
 
 /// Where the other places are that read a part of a plan which is run once.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Share {
     /// In the same plan; equal parts have one number.
     Within(usize),
@@ -217,6 +217,18 @@ pub enum Share {
     Left(HandOver),
     /// In a plan that ran before; where that has left nothing, the part runs here.
     Found(HandOver),
+}
+
+/// Names rows that one plan leaves on the devices for another one, which runs later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HandOver(u64);
+
+impl HandOver {
+    /// One that no other plan of this process has.
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 /// How rows are tested for a match in a published table.

@@ -21,7 +21,7 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
-use warpjoin::exec::Explanation;
+use warpjoin::exec::{Explanation, HandedOver};
 use warpjoin::plan::Plan;
 use warpjoin::{ExecOptions, QueryMetrics, Session};
 
@@ -45,6 +45,8 @@ pub struct WarpjoinExec {
 #[derive(Debug, Clone)]
 struct Part {
     plan: Plan,
+    /// Rows that parts of the same query leave for each other.
+    handed_over: HandedOver,
     /// How it would run, once somebody asked.
     explanation: OnceLock<Explanation>,
     /// The same on the CPU, with holes where the children belong.
@@ -123,6 +125,7 @@ impl WarpjoinExec {
         let part = Part {
             explanation: OnceLock::new(),
             plan,
+            handed_over: HandedOver::default(),
             template,
             ordering,
             operators,
@@ -179,9 +182,11 @@ impl WarpjoinExec {
         self.part.operators.sorts
     }
 
-    /// The same part with another device plan, which has the same rows.
-    pub(crate) fn with_plan(&self, plan: Plan) -> Self {
-        let part = Part { plan, explanation: OnceLock::new(), ..(*self.part).clone() };
+    /// The same part with another device plan, which has the same rows, and may take over some of another part, or leave it
+    /// some.
+    pub(crate) fn with_plan(&self, plan: Plan, handed_over: &HandedOver) -> Self {
+        let handed_over = handed_over.clone();
+        let part = Part { plan, handed_over, explanation: OnceLock::new(), ..(*self.part).clone() };
         Self { part: Arc::new(part), ..self.clone() }
     }
 

@@ -21,6 +21,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, coop};
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
+use warpjoin::exec::Inputs;
 use warpjoin::{Cause, ExecOptions, QueryOutput};
 
 use super::report::{self, NodeState};
@@ -199,9 +200,9 @@ fn drive(
     metrics: &ExecutionPlanMetricsSet,
 ) -> warpjoin::Result<QueryOutput> {
     let start = Instant::now();
-    let mut inputs = Vec::with_capacity(uploads.len());
+    let mut tables = Vec::with_capacity(uploads.len());
     for (schema, batches) in uploads {
-        inputs.push(Arc::new(receive_table(
+        tables.push(Arc::new(receive_table(
             &part.session,
             &schema,
             batches,
@@ -211,8 +212,9 @@ fn drive(
     }
     let upload_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let options = ExecOptions { batch_rows, cancel, ..part.settings.clone() };
-    let mut output = warpjoin::exec::run(&part.session, &part.plan, &inputs, &options)?;
-    output.metrics.uploaded_bytes += inputs.iter().map(|table| table.resident_bytes()).sum::<u64>();
+    let inputs = Inputs { tables, handed_over: part.handed_over.clone() };
+    let mut output = warpjoin::exec::run_with(&part.session, &part.plan, &inputs, &options)?;
+    output.metrics.uploaded_bytes += inputs.tables.iter().map(|table| table.resident_bytes()).sum::<u64>();
     output.batches =
         output.batches.into_iter().map(|batch| with_schema(batch, &part.plan.schema)).collect::<Result<_, _>>()?;
     report::record(metrics, &output.metrics, upload_ns);

@@ -144,7 +144,7 @@ impl Query<'_> {
     pub(crate) fn expected_rows(&self, plan: &Plan, rows_max: u64) -> u64 {
         match &self.mode {
             Mode::Dry(dry) if dry.facts.is_empty() => {
-                let rows = expected_rows(plan, self.inputs) as u64;
+                let rows = expected_rows(plan, &self.inputs.tables) as u64;
                 rows_max.min(if dry.expects_few { rows / FEW_SHARE } else { rows })
             }
             _ => rows_max,

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::ordered::{Ordered, RowWise, Window};
-use super::shared::SharedKey;
 use crate::Session;
 use crate::optimize::device_cost::prefers_partition;
 use crate::optimize::optimize;
@@ -39,7 +38,7 @@ struct Explain<'a> {
     /// Pipelines that make published tables.
     tables: HashMap<usize, usize>,
     /// What is left open of shared relations.
-    shared: HashMap<SharedKey, String>,
+    shared: HashMap<Share, String>,
 }
 
 /// How the matches of a join will be found.
@@ -166,7 +165,7 @@ impl Explain<'_> {
                 format!("{input} -> RuntimeFilter[pipeline {pipeline}, {test}]")
             }
             Mark::Shared(share) => {
-                if let Some(open) = self.shared.get(&share.key()) {
+                if let Some(open) = self.shared.get(share) {
                     return open.clone();
                 }
                 if let Share::Found(_) = share {
@@ -177,7 +176,7 @@ impl Explain<'_> {
                     Some(rest) if !rest.contains("Filter") && !rest.contains("Probe") => input,
                     _ => format!("Rows[pipeline {}]", self.close(format!("{input} -> Materialise"))),
                 };
-                self.shared.insert(share.key(), open.clone());
+                self.shared.insert(*share, open.clone());
                 open
             }
         }

@@ -39,7 +39,7 @@ impl Query<'_> {
                 && relation.steps.iter().all(|step| matches!(step, Step::Project(_)))
         };
         let rows = (is_plain(build) && is_plain(probe)).then_some((build.rows_max, probe.rows_max));
-        prefers_partition(plan, rows, self.session, self.inputs, self.options)
+        prefers_partition(plan, rows, self.session, &self.inputs.tables, self.options)
     }
 
     /// Runs the build side, builds the tables, and appends the probe to the probe side.
@@ -249,7 +249,7 @@ impl Query<'_> {
     }
 
     fn is_distinct(&self, plan: &Plan, column: usize) -> bool {
-        plan.traces(self.inputs, column, true, &|table, column| table.statistics()[column].unique == Some(true))
+        plan.traces(&self.inputs.tables, column, true, &|table, column| table.statistics()[column].unique == Some(true))
     }
 
     /// Whether both sides are partitioned by key rather than the build side copied to all devices.

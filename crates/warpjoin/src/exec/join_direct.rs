@@ -41,7 +41,7 @@ impl Query<'_> {
         let sink = Sink::Direct { keys, null_equals_null, payload: payload.to_vec(), is_set };
         let generated = self.generate(build, &sink)?;
         let SinkShape::Direct(Some(shape)) = &generated.sink else { return Ok(Filled::Not) };
-        let inputs = self.inputs;
+        let inputs = &self.inputs.tables;
         let Some(slots) = self.direct_slots(shape, || expected_rows(&plan.build, inputs) as u64) else {
             return Ok(Filled::Not);
         };

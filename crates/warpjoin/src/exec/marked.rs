@@ -16,7 +16,7 @@ impl Query<'_> {
                 let relation = self.relation(input)?;
                 self.reduced(relation, *table, keys, *test)
             }
-            Mark::Shared(share) => self.shared_subplan(input, share),
+            Mark::Shared(share) => self.shared_subplan(input, *share),
         }
     }
 

@@ -59,8 +59,7 @@ pub use check::{check, check_node};
 pub use explain::{Explanation, explain};
 pub use metrics::{PipelineMetrics, QueryMetrics};
 pub use partition_table::{PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
-pub use shared::HandOver;
-pub(crate) use shared::SharedKey;
+pub use shared::HandedOver;
 
 use crate::optimize::optimize;
 use crate::plan::Plan;
@@ -77,14 +76,36 @@ pub struct QueryOutput {
     pub metrics: QueryMetrics,
 }
 
-/// Runs `plan` on all devices of `session`, and fetches the result. Blocks; [`ExecOptions::cancel`]
-/// stops it. `inputs` are the tables of the plan's `Input` nodes, by index; all
-/// tables belong to `session`.
+/// What a plan is run with. Tables belong to the session of the run.
+#[derive(Debug, Clone, Default)]
+pub struct Inputs {
+    /// The tables of the plan's `Input` nodes, by index.
+    pub tables: Vec<Arc<Table>>,
+    /// What other plans of the same query have left, and where this one leaves rows for them.
+    pub handed_over: HandedOver,
+}
+
+impl From<&[Arc<Table>]> for Inputs {
+    fn from(tables: &[Arc<Table>]) -> Self {
+        Self { tables: tables.to_vec(), handed_over: HandedOver::default() }
+    }
+}
+
+/// Runs `plan` on all devices of `session`, and fetches the result, as [`run_with`] does. `inputs` are the tables of the
+/// plan's `Input` nodes, by index.
+///
+/// # Errors
+/// As [`run_with`].
+pub fn run(session: &Arc<Session>, plan: &Plan, inputs: &[Arc<Table>], options: &ExecOptions) -> Result<QueryOutput> {
+    run_with(session, plan, &inputs.into(), options)
+}
+
+/// Runs `plan` on all devices of `session`, and fetches the result. Blocks; [`ExecOptions::cancel`] stops it.
 ///
 /// # Errors
 /// When a device fails or has no memory, the data overflows, divides by zero or can't be cast, the
 /// plan needs something that devices can't do, or the query is cancelled. All memory is given back.
-pub fn run(session: &Arc<Session>, plan: &Plan, inputs: &[Arc<Table>], options: &ExecOptions) -> Result<QueryOutput> {
+pub fn run_with(session: &Arc<Session>, plan: &Plan, inputs: &Inputs, options: &ExecOptions) -> Result<QueryOutput> {
     with_query(session, plan, inputs, options, |query, relation| {
         let batches = query.fetch(relation, &plan.schema)?;
         Ok(QueryOutput { batches, metrics: QueryMetrics::default() })
@@ -95,21 +116,21 @@ pub fn run(session: &Arc<Session>, plan: &Plan, inputs: &[Arc<Table>], options: 
 /// Runs `plan` as [`run`] does, and leaves the result on the devices; with what it cost.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`run_with`].
 pub fn run_to_table(
     session: &Arc<Session>,
     plan: &Plan,
     inputs: &[Arc<Table>],
     options: &ExecOptions,
 ) -> Result<(Table, QueryMetrics)> {
-    with_query(session, plan, inputs, options, |query, relation| query.keep(relation, &plan.schema))
+    with_query(session, plan, &inputs.into(), options, |query, relation| query.keep(relation, &plan.schema))
 }
 
 /// Runs a plan up to its last pipeline, and hands that to `finish`.
 fn with_query<T>(
     session: &Arc<Session>,
     plan: &Plan,
-    inputs: &[Arc<Table>],
+    inputs: &Inputs,
     options: &ExecOptions,
     finish: impl FnOnce(&mut Query<'_>, Relation) -> Result<T>,
 ) -> Result<(T, QueryMetrics)> {
@@ -117,7 +138,7 @@ fn with_query<T>(
     for device in session.devices() {
         device.memory().reset_peak();
     }
-    let optimized = optimize(plan, inputs, session, options);
+    let optimized = optimize(plan, &inputs.tables, session, options);
     let mut query = Query::new(session, inputs, options, &optimized.plan)?;
     query.metrics.optimizer_ns = optimized.elapsed_ns;
     query.metrics.decisions = optimized.notes;

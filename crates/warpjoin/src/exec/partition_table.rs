@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use warpjoin_device::Buffer;
 
+use super::Inputs;
 use super::metrics::QueryMetrics;
 use super::partition::{PartitionedShard, PassBits};
 use super::with_query;
@@ -63,7 +64,7 @@ pub fn partition_table(
         keeps_null_keys: false,
         payload: (0..columns).filter(|column| !keys.contains(column)).collect(),
     };
-    with_query(table.session(), &plan, &[], options, |query, relation| {
+    with_query(table.session(), &plan, &Inputs::default(), options, |query, relation| {
         let rows = query.partition(relation, spec, PassBits::of(bits))?;
         let word_bytes = rows.shape.word_bytes();
         let shard = |PartitionedShard { words, offsets, .. }| PartitionedTableShard { words, offsets };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use warpjoin_device::{Abort, Buffer, ModuleSource, Stream};
 
+use super::Inputs;
 use super::compile::{Fact, Mode};
 use super::launch::UploadedColumn;
 use super::metrics::QueryMetrics;
@@ -37,7 +38,7 @@ pub(crate) struct Query<'a> {
     /// Ends kernels that run, when the query is cancelled.
     pub abort: Abort,
     pub plan: &'a Plan,
-    pub inputs: &'a [Arc<Table>],
+    pub inputs: &'a Inputs,
     pub options: &'a ExecOptions,
     pub metrics: QueryMetrics,
     pub times: Times,
@@ -76,7 +77,7 @@ pub(crate) struct Query<'a> {
 impl<'a> Query<'a> {
     pub(crate) fn new(
         session: &'a Arc<Session>,
-        inputs: &'a [Arc<Table>],
+        inputs: &'a Inputs,
         options: &'a ExecOptions,
         plan: &'a Plan,
     ) -> Result<Self> {
@@ -141,7 +142,8 @@ impl<'a> Query<'a> {
                 Ok(Relation::new(Source::Table(table.clone(), projection.clone())))
             }
             PlanKind::Input { index } => {
-                let table = self.inputs.get(*index).ok_or_else(|| Error::internal(format!("no input {index}")))?;
+                let table =
+                    self.inputs.tables.get(*index).ok_or_else(|| Error::internal(format!("no input {index}")))?;
                 self.check_table(table)?;
                 let projection = (0..table.column_types().len()).collect();
                 Ok(Relation::new(Source::Table(table.clone(), projection)))

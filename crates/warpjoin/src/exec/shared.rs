@@ -7,25 +7,16 @@ use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::Result;
 use crate::codegen::Step;
-use crate::plan::{Plan, PlanKind, Share};
+use crate::plan::{HandOver, Plan, PlanKind, Share};
 
-/// Rows that one plan leaves on the devices for another one, which runs later. Whoever reads them takes them along.
+/// Rows that plans leave on the devices for plans of the same query, which run later. Whoever reads them takes them along.
+/// Clones are one.
 #[derive(Debug, Clone, Default)]
-pub struct HandOver(Arc<Mutex<Option<Relation>>>);
+pub struct HandedOver(Arc<Mutex<HashMap<HandOver, Relation>>>);
 
-impl HandOver {
-    fn locked<T>(&self, with: impl FnOnce(&mut Option<Relation>) -> T) -> T {
+impl HandedOver {
+    fn locked<T>(&self, with: impl FnOnce(&mut HashMap<HandOver, Relation>) -> T) -> T {
         with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Share {
-    pub(crate) fn key(&self) -> SharedKey {
-        match self {
-            Self::Within(number) => SharedKey::Marked(*number),
-            Self::Left(hand_over) => SharedKey::Left(Arc::as_ptr(&hand_over.0).addr()),
-            Self::Found(hand_over) => SharedKey::Found(Arc::as_ptr(&hand_over.0).addr()),
-        }
     }
 }
 
@@ -39,15 +30,11 @@ impl Plan {
 
 /// By what a plan that has run is found again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum SharedKey {
+enum SharedKey {
     /// The address of a plan that was made while the query runs, and is kept.
     Made(usize),
-    /// The number that the optimiser gave to equal plans.
-    Marked(usize),
-    /// The address of what is handed over to a later plan.
-    Left(usize),
-    /// The address of what was handed over by an earlier one.
-    Found(usize),
+    /// What the optimizer has marked.
+    Marked(Share),
 }
 
 /// What plans with several readers gave.
@@ -61,24 +48,27 @@ impl Query<'_> {
     }
 
     /// The relation of a plan that the optimiser has found in several places.
-    pub(super) fn shared_subplan(&mut self, plan: &Plan, share: &Share) -> Result<Relation> {
-        if let Share::Found(hand_over) = share
-            && let Some(found) = hand_over.locked(|rows| if self.is_dry() { rows.clone() } else { rows.take() })
+    pub(super) fn shared_subplan(&mut self, plan: &Plan, share: Share) -> Result<Relation> {
+        let (key, is_dry) = (SharedKey::Marked(share), self.is_dry());
+        let handed_over = &self.inputs.handed_over;
+        if let Share::Found(name) = share
+            && let Some(found) =
+                handed_over.locked(|rows| if is_dry { rows.get(&name).cloned() } else { rows.remove(&name) })
         {
-            self.shared.0.insert(share.key(), (None, found));
+            self.shared.0.insert(key, (None, found));
         }
-        let relation = self.run_once(share.key(), plan, None)?;
-        if let Share::Left(hand_over) = share
-            && !self.is_dry()
+        let relation = self.run_once(key, plan, None)?;
+        if let Share::Left(name) = share
+            && !is_dry
         {
-            hand_over.locked(|rows| *rows = Some(relation.clone()));
+            self.inputs.handed_over.locked(|rows| rows.insert(name, relation.clone()));
         }
         Ok(relation)
     }
 
     /// What earlier plans have left to this one, for its dry runs.
     pub(super) fn found(&self) -> SharedRelations {
-        let is_found = |(key, _): &(&SharedKey, _)| matches!(key, SharedKey::Found(_));
+        let is_found = |(key, _): &(&SharedKey, _)| matches!(key, SharedKey::Marked(Share::Found(_)));
         SharedRelations(self.shared.0.iter().filter(is_found).map(|(key, kept)| (*key, kept.clone())).collect())
     }
 

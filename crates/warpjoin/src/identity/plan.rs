@@ -8,10 +8,9 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 
 use super::{Identify, Identity, address, identify_by_hash, one_of};
-use crate::exec::SharedKey;
-use crate::plan::{FetchPlan, FilterForm, JoinKind, JoinPlan, Mark, Plan, PlanKind, ReductionTest};
+use crate::plan::{FetchPlan, FilterForm, HandOver, JoinKind, JoinPlan, Mark, Plan, PlanKind, ReductionTest, Share};
 
-identify_by_hash!(JoinKind, FilterForm, SharedKey);
+identify_by_hash!(JoinKind, FilterForm, HandOver);
 super::identify_fields! { ReductionTest { form, has_bounds, rows } }
 
 /// A plan node without its inputs. Names of columns don't count.
@@ -85,7 +84,17 @@ impl Identify for Mark {
         match self {
             Self::Published(number) => one_of(identity, 0, &[number]),
             Self::Reduced { table, keys, test } => one_of(identity, 1, &[table, keys, test]),
-            Self::Shared(share) => one_of(identity, 2, &[&share.key()]),
+            Self::Shared(share) => one_of(identity, 2, &[share]),
+        }
+    }
+}
+
+impl Identify for Share {
+    fn identify(&self, identity: &mut Identity) {
+        match self {
+            Self::Within(number) => one_of(identity, 0, &[number]),
+            Self::Left(hand_over) => one_of(identity, 1, &[hand_over]),
+            Self::Found(hand_over) => one_of(identity, 2, &[hand_over]),
         }
     }
 }

@@ -11,8 +11,8 @@ use super::{Identify, Identity, Node};
 use crate::expr::{ArithmeticOp, CompareOp, DeferredScalar, Expr, ExprKind, HostFunction, Scalar};
 use crate::function::{DatePart, Function};
 use crate::plan::{
-    AggregateCall, AggregateFunction, FetchPlan, FilterForm, GroupingSet, JoinKind, JoinPlan, Mark, Moment, Plan,
-    PlanKind, ReductionTest, Share, SortKey,
+    AggregateCall, AggregateFunction, FetchPlan, FilterForm, GroupingSet, HandOver, JoinKind, JoinPlan, Mark, Moment,
+    Plan, PlanKind, ReductionTest, Share, SortKey,
 };
 use crate::window::{Distance, Frame, FrameBound, WindowCall, WindowFunction};
 use crate::{Session, Table, TableBuilder};
@@ -384,9 +384,9 @@ fn nodes() -> Vec<Plan> {
         reduced(0, 1, tests[0]),
         Mark::Shared(Share::Within(0)),
         Mark::Shared(Share::Within(1)),
-        Mark::Shared(Share::Left(Default::default())),
-        Mark::Shared(Share::Left(Default::default())),
-        Mark::Shared(Share::Found(Default::default())),
+        Mark::Shared(Share::Left(HandOver::new())),
+        Mark::Shared(Share::Left(HandOver::new())),
+        Mark::Shared(Share::Found(HandOver::new())),
     ];
     let marks = marks.into_iter().chain(tests.iter().map(|&test| reduced(0, 0, test)));
     let call = |argument| AggregateCall::new(AggregateFunction::Sum, Some(column(argument)), DataType::Int64);

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use super::estimate::estimate;
 use super::first_column;
 use crate::Table;
-use crate::exec::HandOver;
 use crate::expr::Expr;
 use crate::identity::{Identity, Node, Scope};
-use crate::plan::{JoinKind, JoinPlan, Mark, Plan, PlanKind, Share};
+use crate::plan::{HandOver, JoinKind, JoinPlan, Mark, Plan, PlanKind, Share};
 
 /// Rows that a join goes over for each that it puts out, so that writing these down costs less than going over them again.
 const SOURCE_ROWS_MIN: f64 = 2.0;
@@ -52,18 +51,18 @@ pub(super) fn share_tables(plan: Plan, inputs: &[Arc<Table>], notes: &mut Vec<St
 pub fn share_between(first: &mut Plan, later: &mut Plan) -> bool {
     let (mut ids, mut seen) = (PlanIds::default(), HashMap::new());
     groups(first, &mut ids, &mut |id, _| {
-        seen.insert(id, HandOver::default());
+        seen.insert(id, HandOver::new());
     });
     let mut shared = HashMap::new();
     groups(later, &mut ids, &mut |id, plan| {
-        if let Some(hand_over) = seen.get(&id) {
-            let hand_over = shared.entry(id).or_insert(hand_over).clone();
+        if let Some(&hand_over) = seen.get(&id) {
+            shared.insert(id, hand_over);
             plan.replace(|plan| shared_by(plan, Share::Found(hand_over)));
         }
     });
     groups(first, &mut ids, &mut |id, plan| {
         if let Some(&hand_over) = shared.get(&id) {
-            plan.replace(|plan| shared_by(plan, Share::Left(hand_over.clone())));
+            plan.replace(|plan| shared_by(plan, Share::Left(hand_over)));
         }
     });
     !shared.is_empty()

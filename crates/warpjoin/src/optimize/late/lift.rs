@@ -8,9 +8,8 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 
 use super::slots::{Lifted, Read, RowNumber, Slot, Width};
 use super::{Choice, Columns, Context, Node, Scanned};
-use crate::exec::SharedKey;
 use crate::expr::{Expr, ExprKind};
-use crate::plan::{FetchPlan, Mark, Plan, PlanKind, SortKey};
+use crate::plan::{FetchPlan, Mark, Plan, PlanKind, Share, SortKey};
 
 /// What a choice comes to.
 #[derive(Debug, Clone, Default)]
@@ -33,7 +32,7 @@ pub(super) enum Once {
     /// The build side of a published table.
     Table(usize),
     /// A shared part of the plan.
-    Part(SharedKey),
+    Part(Share),
 }
 
 /// Rewrites one plan.
@@ -135,7 +134,7 @@ impl<'a> Lift<'a> {
                 });
                 below
             }
-            PlanKind::Marked { mark: Mark::Shared(share), .. } => self.once(Once::Part(share.key()), node),
+            PlanKind::Marked { mark: Mark::Shared(share), .. } => self.once(Once::Part(*share), node),
             PlanKind::Marked { mark: Mark::Published(_), .. } => self.opaque(node),
             _ => self.opaque(node),
         }
