@@ -156,6 +156,18 @@ pub enum Scalar {
     Float(f64),
     /// A string, or bytes.
     Bytes(Arc<[u8]>),
+    /// What an execution of a physical plan binds, by its position among the plan's constants. Not part of plans that are
+    /// handed in.
+    Parameter(usize),
+}
+
+/// What stands at the end of an expression.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Leaf<'a> {
+    /// An input column.
+    Column(usize),
+    /// A literal, or a constant that is known when the plan runs.
+    Constant(&'a ExprKind),
 }
 
 /// A constant that is known when the plan runs: a parameter, the result of a subquery.
@@ -229,11 +241,20 @@ impl Expr {
     /// The expression with every input column replaced by `column(position)`.
     #[must_use]
     pub fn remap(&self, column: &impl Fn(usize) -> usize) -> Self {
-        let boxed = |e: &Expr| Box::new(e.remap(column));
+        self.rebuilt(&|leaf| match leaf {
+            Leaf::Column(position) => ExprKind::Column(column(position)),
+            Leaf::Constant(kind) => kind.clone(),
+        })
+    }
+
+    /// The expression with what `of_leaf` makes of its columns and constants, those of lists one by one.
+    #[must_use]
+    pub(crate) fn rebuilt(&self, of_leaf: &dyn Fn(Leaf<'_>) -> ExprKind) -> Self {
+        let part = |expr: &Expr| expr.rebuilt(of_leaf);
+        let boxed = |expr: &Expr| Box::new(part(expr));
         let kind = match &self.kind {
-            ExprKind::Column(index) => ExprKind::Column(column(*index)),
-            ExprKind::Literal(value) => ExprKind::Literal(value.clone()),
-            ExprKind::Deferred(value) => ExprKind::Deferred(value.clone()),
+            ExprKind::Column(index) => of_leaf(Leaf::Column(*index)),
+            ExprKind::Literal(_) | ExprKind::Deferred(_) => of_leaf(Leaf::Constant(&self.kind)),
             ExprKind::Arithmetic(op, a, b) => ExprKind::Arithmetic(*op, boxed(a), boxed(b)),
             ExprKind::Compare(op, a, b) => ExprKind::Compare(*op, boxed(a), boxed(b)),
             ExprKind::And(a, b) => ExprKind::And(boxed(a), boxed(b)),
@@ -244,30 +265,31 @@ impl Expr {
             ExprKind::Cast(a) => ExprKind::Cast(boxed(a)),
             ExprKind::TryCast(a) => ExprKind::TryCast(boxed(a)),
             ExprKind::Function(function, arguments) => {
-                ExprKind::Function(*function, arguments.iter().map(|a| a.remap(column)).collect())
+                ExprKind::Function(*function, arguments.iter().map(part).collect())
             }
             ExprKind::Average(a, b) => ExprKind::Average(boxed(a), boxed(b)),
             ExprKind::OrderWord { keys, word } => ExprKind::OrderWord {
-                keys: keys.iter().map(|key| SortKey { expr: key.expr.remap(column), ..*key }).collect(),
+                keys: keys.iter().map(|key| SortKey { expr: part(&key.expr), ..*key }).collect(),
                 word: *word,
             },
             ExprKind::RowNumber { max } => ExprKind::RowNumber { max: *max },
-            ExprKind::Moment { moment, scale, sums } => ExprKind::Moment {
-                moment: *moment,
-                scale: *scale,
-                sums: sums.iter().map(|sum| sum.remap(column)).collect(),
-            },
+            ExprKind::Moment { moment, scale, sums } => {
+                ExprKind::Moment { moment: *moment, scale: *scale, sums: sums.iter().map(part).collect() }
+            }
             ExprKind::Case { branches, otherwise } => ExprKind::Case {
-                branches: branches.iter().map(|(when, then)| (when.remap(column), then.remap(column))).collect(),
+                branches: branches.iter().map(|(when, then)| (part(when), part(then))).collect(),
                 otherwise: otherwise.as_deref().map(boxed),
             },
             ExprKind::InList { operand, list, negated } => {
-                ExprKind::InList { operand: boxed(operand), list: list.clone(), negated: *negated }
+                let item = |value: &Scalar| match of_leaf(Leaf::Constant(&ExprKind::Literal(value.clone()))) {
+                    ExprKind::Literal(value) => value,
+                    _ => value.clone(),
+                };
+                ExprKind::InList { operand: boxed(operand), list: list.iter().map(item).collect(), negated: *negated }
             }
-            ExprKind::Tabulated { operands, function } => ExprKind::Tabulated {
-                operands: operands.iter().map(|operand| operand.remap(column)).collect(),
-                function: function.clone(),
-            },
+            ExprKind::Tabulated { operands, function } => {
+                ExprKind::Tabulated { operands: operands.iter().map(part).collect(), function: function.clone() }
+            }
         };
         Self { kind, data_type: self.data_type.clone(), nullable: self.nullable }
     }
@@ -375,6 +397,7 @@ impl fmt::Display for Scalar {
             Self::Int(value) => write!(f, "{value}"),
             Self::Float(value) => write!(f, "{value}"),
             Self::Bytes(value) => write!(f, "'{}'", String::from_utf8_lossy(value)),
+            Self::Parameter(number) => write!(f, "${number}"),
         }
     }
 }

@@ -6,6 +6,8 @@
 mod aggregate;
 pub(crate) mod build;
 mod marks;
+pub(crate) mod ordered;
+pub(crate) mod physical;
 mod trace;
 mod values;
 mod words;

@@ -98,6 +98,7 @@ pub(crate) fn literal(emitter: &mut Emitter, scalar: &Scalar, data_type: &DataTy
             let dictionary = holds_strings(data_type).then(|| lookup::dictionary_of(data_type, None)).transpose()?;
             Value { valid: Some("false".into()), dictionary, ..value }
         }
+        Scalar::Parameter(number) => return Err(crate::Error::internal(format!("constant {number} is not bound"))),
         Scalar::Bytes(bytes) => {
             let dictionary = lookup::dictionary_of(data_type, Some(bytes))?;
             Value { dictionary: Some(dictionary), ..Value::new("0", empty_kind(data_type), data_type.clone()) }

@@ -6,7 +6,7 @@ use crate::Reason;
 use crate::codegen::{IN_LIST_MAX, check_cast, check_function};
 use crate::column::check_type;
 use crate::column::holds_strings;
-use crate::expr::{ArithmeticOp, Expr, ExprKind};
+use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
 use crate::plan::{
     AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Mark, Moment, Plan, PlanKind, Share, SortKey,
 };
@@ -308,6 +308,9 @@ fn check_operations(expr: &Expr) -> Result<(), Reason> {
         }
         ExprKind::InList { list, .. } if list.is_empty() || list.len() > IN_LIST_MAX => {
             Err(Reason::Expression(format!("IN list of {} values", list.len())))
+        }
+        ExprKind::Literal(Scalar::Parameter(number)) => {
+            Err(Reason::Expression(format!("constant ${number} without a value")))
         }
         _ => Ok(()),
     }

@@ -299,13 +299,13 @@ impl Query<'_> {
     fn dry_run(&self, expects_few: bool) -> Result<DryRun> {
         let Mode::Run(facts) = &self.mode else { return Err(Error::internal("a dry run of a dry run")) };
         let facts = facts.iter().copied().collect();
-        let mut dry = Query::new(self.session, self.inputs, self.options, self.plan)?;
+        let mut dry = Query::new(self.session, self.inputs, self.options, self.plan, self.execution)?;
         // Nothing runs on its streams.
         std::mem::take(&mut dry.last_wait).leave();
         dry.mode = Mode::Dry(DryRun { facts, expects_few, ..DryRun::default() });
         dry.shared = self.found();
         // Where it ends early, what it found until then is still right.
-        if let Err(error) = dry.output(self.plan).and_then(|relation| dry.result_rows(relation)) {
+        if let Err(error) = dry.run_pipelines().and_then(|relation| dry.result_rows(relation)) {
             log::debug!("the dry run ended early: {error}");
         }
         match std::mem::replace(&mut dry.mode, Mode::Run(vec![])) {

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::ordered::{Ordered, RowWise, Window};
 use crate::Session;
 use crate::optimize::device_cost::prefers_partition;
 use crate::optimize::optimize;
 use crate::options::{ExecOptions, JoinForm};
+use crate::plan::ordered::{Ordered, OutputRange, RowWise};
 use crate::plan::{JoinPlan, Mark, Plan, PlanKind, Share};
 
 /// A plan in words.
@@ -88,7 +88,7 @@ impl Explain<'_> {
                 format!("Groups[pipeline {}]", self.close(format!("{input} -> {sink}")))
             }
             PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => match Ordered::of(plan) {
-                Some(Ordered { window: Window { skip: 0, fetch: None }, .. }) => self.open(input),
+                Some(Ordered { range: OutputRange { skip: 0, fetch: None }, .. }) => self.open(input),
                 Some(ordered) => self.sort(&ordered),
                 None => {
                     let input = self.open(input);
@@ -136,7 +136,7 @@ impl Explain<'_> {
             return format!("{input}{project}{behind}");
         }
         let keys = self.close(format!("{input}{project} -> SortKeys"));
-        let name = if ordered.window.fetch.is_some() { "TopK" } else { "Sort" };
+        let name = if ordered.range.fetch.is_some() { "TopK" } else { "Sort" };
         format!("{name}[pipeline {keys}]{behind}")
     }
 

@@ -12,43 +12,53 @@ use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::{FetchStep, Step};
 use crate::expr::{Expr, ExprKind};
-use crate::plan::{FetchPlan, Plan};
-use crate::{Error, Result};
+use crate::{Error, Result, Table};
 
-impl Query<'_> {
-    /// The columns of a scan, and the number of each row in its table.
-    pub(super) fn with_row_numbers(&mut self, input: &Plan) -> Result<Relation> {
-        let mut relation = self.relation(input)?;
-        let Source::Table(table, _) = &relation.source else {
+impl Relation {
+    /// Adds the number of each row in its table.
+    pub(super) fn append_row_number(&mut self) -> Result<()> {
+        let Source::Table(table, columns) = &self.source else {
             return Err(Error::internal("row numbers of what is no table"));
         };
         // As close as bounds of a column are, so that a number packs into as few bits.
         let kind = ExprKind::RowNumber { max: table.rows().saturating_sub(1) };
         let number = Expr { kind, data_type: DataType::UInt64, nullable: false };
-        let mut exprs = crate::plan::build::columns(input, relation.width);
+        let schema = table.schema();
+        let own = |(index, &column): (usize, &usize)| {
+            let field = schema.field(column);
+            Expr::column(index, field.data_type().clone(), field.is_nullable())
+        };
+        let mut exprs: Vec<Expr> = columns.iter().enumerate().map(own).collect();
         exprs.push(number);
-        relation.width = exprs.len();
-        relation.steps.push(Step::Project(exprs));
-        Ok(relation)
+        self.width = exprs.len();
+        self.steps.push(Step::Project(exprs));
+        Ok(())
     }
+}
 
+impl Query<'_> {
     /// Adds columns that are read by the number of their row.
-    pub(super) fn append_fetch(&self, relation: &mut Relation, plan: &FetchPlan) -> Result<()> {
-        let table = &plan.table;
+    pub(super) fn append_fetch(
+        &self,
+        relation: &mut Relation,
+        table: &Arc<Table>,
+        row: usize,
+        columns: &[usize],
+    ) -> Result<()> {
         self.check_table(table)?;
-        let types = plan.columns.iter().map(|&column| {
+        let types = columns.iter().map(|&column| {
             let known = table.column_types().get(column).cloned();
             known.ok_or_else(|| Error::internal(format!("no column {column} of a table")))
         });
         let step = FetchStep {
             number: relation.fetched.len(),
-            row: plan.row,
-            columns: plan.columns.clone(),
+            row,
+            columns: columns.to_vec(),
             types: types.collect::<Result<_>>()?,
             shards: table.shards().len(),
         };
         relation.fetched.push(Arc::clone(table));
-        relation.width += plan.columns.len();
+        relation.width += columns.len();
         relation.steps.push(Step::Fetch(Arc::new(step)));
         Ok(())
     }

@@ -61,11 +61,23 @@ impl Query<'_> {
             return self.split_group(input, keys, calls);
         }
         let relation = self.relation(input)?;
+        self.aggregate_rows(relation, Some(input), keys, calls)
+    }
+
+    /// Groups the rows of `input`, if that is known, by accumulators.
+    pub(super) fn aggregate_rows(
+        &mut self,
+        relation: Relation,
+        input: Option<&Plan>,
+        keys: &[Expr],
+        calls: &[AggregateCall],
+    ) -> Result<Relation> {
         let aggregation = Aggregation::of(keys, calls);
         self.expect_groups(input, keys);
         let groups = match self.group(&relation, keys, &aggregation.accumulators) {
             Err(error @ Error::Unsupported(Reason::Aggregate(_))) => {
-                let calls = self.wide_extremes_as_first(&relation, calls)?.ok_or(error)?;
+                let calls = self.wide_extremes_as_first(&relation, calls)?;
+                let (Some(calls), Some(input)) = (calls, input) else { return Err(error) };
                 drop(relation);
                 return self.split_group(input, keys, &calls);
             }

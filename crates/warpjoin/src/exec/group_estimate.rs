@@ -69,8 +69,9 @@ pub(super) struct PartitionChoice {
 
 impl Query<'_> {
     /// In a dry run: what the plan of the rows tells of the next group-by's groups.
-    pub(super) fn expect_groups(&mut self, input: &Plan, keys: &[Expr]) {
-        self.expected_groups = self.guesses().then(|| expected_groups(input, keys, &self.inputs.tables));
+    pub(super) fn expect_groups(&mut self, input: Option<&Plan>, keys: &[Expr]) {
+        let input = input.filter(|_| self.guesses());
+        self.expected_groups = input.map(|input| expected_groups(input, keys, &self.inputs.tables));
     }
 
     /// Looks at a sample of the rows, where that can change how they are aggregated.

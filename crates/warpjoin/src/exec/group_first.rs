@@ -4,13 +4,13 @@
 //! group's least word; where there are several, the rows that have it are looked at again for the next word.
 
 use super::group_split::Part;
-use super::ordered::Ordered;
 use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::{Sink, SinkShape, Step};
 use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
 use crate::identity::{Identity, Scope};
 use crate::plan::build::{ExprList, aggregate, column, columns, filter, is_null, join, not, numbered, project};
+use crate::plan::ordered::Ordered;
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, SortKey};
 use crate::{Error, Result};
 use arrow::datatypes::DataType;

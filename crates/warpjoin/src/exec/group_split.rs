@@ -34,26 +34,6 @@ struct Ways {
     quantiles: Vec<usize>,
 }
 
-impl AggregateCall {
-    fn is_ordered(&self) -> bool {
-        matches!(self.function, AggregateFunction::First | AggregateFunction::Last)
-    }
-
-    fn is_moment_of_doubles(&self) -> bool {
-        matches!(self.function, AggregateFunction::Moment(_))
-            && self.argument.iter().chain(&self.second).any(|argument| argument.data_type.is_floating())
-    }
-
-    fn is_quantile(&self) -> bool {
-        matches!(self.function, AggregateFunction::Median | AggregateFunction::Percentile { .. })
-    }
-
-    /// Whether it takes more than accumulators over one pass of the rows.
-    pub(super) fn needs_parts(&self) -> bool {
-        self.is_distinct || self.is_ordered() || self.is_quantile() || self.is_moment_of_doubles()
-    }
-}
-
 impl Ways {
     fn of(calls: &[AggregateCall]) -> Self {
         let mut ways = Self::default();

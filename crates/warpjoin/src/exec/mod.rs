@@ -7,6 +7,7 @@ mod check;
 mod compile;
 mod entry_kernels;
 mod exchange;
+mod execution;
 mod explain;
 mod fetch;
 mod group;
@@ -27,7 +28,6 @@ mod launch;
 mod marked;
 mod matches;
 mod metrics;
-mod ordered;
 pub(crate) mod partition;
 mod partition_table;
 mod query;
@@ -61,9 +61,11 @@ pub use metrics::{PipelineMetrics, QueryMetrics};
 pub use partition_table::{PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
 pub use shared::HandedOver;
 
-use crate::optimize::optimize;
+use crate::optimize::{Optimized, optimize};
 use crate::plan::Plan;
+use crate::plan::physical::lower;
 use crate::{Result, Session, Table};
+use execution::Execution;
 use query::Query;
 use relation::Relation;
 
@@ -138,11 +140,24 @@ fn with_query<T>(
     for device in session.devices() {
         device.memory().reset_peak();
     }
-    let optimized = optimize(plan, &inputs.tables, session, options);
-    let mut query = Query::new(session, inputs, options, &optimized.plan)?;
-    query.metrics.optimizer_ns = optimized.elapsed_ns;
-    query.metrics.decisions = optimized.notes;
-    let outcome = query.output(query.plan).and_then(|relation| finish(&mut query, relation));
+    let Optimized { plan, notes, elapsed_ns } = optimize(plan, &inputs.tables, session, options);
+    let (physical, bindings) = lower(&plan);
+    let execution = Execution::new(&physical, &bindings, inputs)?;
+    let (result, metrics) = execute(session, &plan, &execution, inputs, options, finish)?;
+    Ok((result, QueryMetrics { optimizer_ns: elapsed_ns, decisions: notes, ..metrics }))
+}
+
+/// Runs an execution of an optimized plan up to its last pipeline, and hands that to `finish`.
+fn execute<T>(
+    session: &Arc<Session>,
+    plan: &Plan,
+    execution: &Execution<'_>,
+    inputs: &Inputs,
+    options: &ExecOptions,
+    finish: impl FnOnce(&mut Query<'_>, Relation) -> Result<T>,
+) -> Result<(T, QueryMetrics)> {
+    let mut query = Query::new(session, inputs, options, plan, execution)?;
+    let outcome = query.run_pipelines().and_then(|relation| finish(&mut query, relation));
     // Of what stays on the devices nobody has said it yet.
     let noted = query.note_result();
     // Whatever happened: nothing may still run when buffers go. A panic leaves that to the query's drop.
@@ -153,6 +168,7 @@ fn with_query<T>(
     query.settle()?;
     query.settle_times()?;
     let mut metrics = std::mem::take(&mut query.metrics);
+    metrics.subtrees = execution.plan.subtrees() as u64;
     metrics.peak_bytes = session.devices().iter().map(|device| device.memory().peak_bytes()).max().unwrap_or(0);
     Ok((result, metrics))
 }

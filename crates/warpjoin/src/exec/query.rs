@@ -7,9 +7,9 @@ use warpjoin_device::{Abort, Buffer, ModuleSource, Stream};
 
 use super::Inputs;
 use super::compile::{Fact, Mode};
+use super::execution::Execution;
 use super::launch::UploadedColumn;
 use super::metrics::QueryMetrics;
-use super::ordered::{Ordered, Window};
 use super::partition::Deferred;
 use super::relation::{Relation, Source};
 use super::runtime_filter::{FilterFlights, Published};
@@ -17,11 +17,11 @@ use super::shared::SharedRelations;
 use super::sort::SortFlights;
 use super::string_tests::TestResults;
 use super::times::Times;
-use super::window::WindowNode;
 use crate::codegen::Step;
 use crate::column::EncodedColumn;
 use crate::compiler::Customer;
 use crate::options::ExecOptions;
+use crate::plan::ordered::{Ordered, OutputRange, WindowNode};
 use crate::plan::{Plan, PlanKind};
 use crate::waits::Waits;
 use crate::{Error, Result, Session, Table};
@@ -38,6 +38,7 @@ pub(crate) struct Query<'a> {
     /// Ends kernels that run, when the query is cancelled.
     pub abort: Abort,
     pub plan: &'a Plan,
+    pub execution: &'a Execution<'a>,
     pub inputs: &'a Inputs,
     pub options: &'a ExecOptions,
     pub metrics: QueryMetrics,
@@ -80,6 +81,7 @@ impl<'a> Query<'a> {
         inputs: &'a Inputs,
         options: &'a ExecOptions,
         plan: &'a Plan,
+        execution: &'a Execution<'a>,
     ) -> Result<Self> {
         let streams = session.query_streams(options.memory_budget_bytes)?;
         Ok(Self {
@@ -88,6 +90,7 @@ impl<'a> Query<'a> {
             streams,
             abort: Abort::new(&options.cancel),
             plan,
+            execution,
             inputs,
             options,
             metrics: QueryMetrics::default(),
@@ -163,7 +166,7 @@ impl<'a> Query<'a> {
             PlanKind::Aggregate { input, group_by, aggregates } => self.aggregate(input, group_by, aggregates),
             PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => match Ordered::of(plan) {
                 // Nobody sees the order of rows that go on.
-                Some(Ordered { window: Window { skip: 0, fetch: None }, .. }) => self.relation(input),
+                Some(Ordered { range: OutputRange { skip: 0, fetch: None }, .. }) => self.relation(input),
                 Some(ordered) => self.sorted(&ordered),
                 None => {
                     let PlanKind::Limit { skip, fetch, .. } = plan.kind else {
@@ -186,10 +189,14 @@ impl<'a> Query<'a> {
                 self.union(relations)
             }
             PlanKind::Numbered { input } => self.numbered(input),
-            PlanKind::RowNumbers { input } => self.with_row_numbers(input),
+            PlanKind::RowNumbers { input } => {
+                let mut relation = self.relation(input)?;
+                relation.append_row_number()?;
+                Ok(relation)
+            }
             PlanKind::Fetch(fetch) => {
                 let mut relation = self.relation(&fetch.input)?;
-                self.append_fetch(&mut relation, fetch)?;
+                self.append_fetch(&mut relation, &fetch.table, fetch.row, &fetch.columns)?;
                 Ok(relation)
             }
             PlanKind::Shared(plan) => self.shared(plan),

@@ -12,7 +12,6 @@ use warpjoin_device::{Buffer, Event, Stream};
 use super::exchange::Owners;
 use super::launch::read_report;
 use super::metrics::PipelineMetrics;
-use super::ordered::{Ordered, RowWise, Window};
 use super::query::Query;
 use super::relation::{Intermediate, IntermediateShard, Relation, Source};
 use super::rows::allocate;
@@ -20,7 +19,8 @@ use super::sort_kernels::{KeyWord, Moved, SortKernels, SortLaunches, SortStep, T
 use crate::codegen::{SORT_FEW_ROWS, SORT_FEW_WORDS, Sink, SinkShape, SortShape, Step, control, status};
 use crate::column::ColumnType;
 use crate::expr::Expr;
-use crate::plan::SortKey;
+use crate::plan::ordered::{Ordered, OutputRange, RowWise};
+use crate::plan::{Plan, SortKey};
 use crate::{Error, Reason, Result};
 
 /// Wanted rows of each of several devices up to which they come together on one.
@@ -44,6 +44,23 @@ impl Query<'_> {
         let Some(keys) = ordered.keys else { return self.window_in_order(ordered) };
         let mut relation = self.relation(ordered.input)?;
         let (keys, width) = project(&mut relation, keys, &ordered.projections);
+        let mut relation = self.sort(relation, (keys, width), ordered.range, Some(ordered.input))?;
+        if ordered.behind.is_empty() {
+            return Ok(relation);
+        }
+        self.append_row_wise(&mut relation, &ordered.behind)?;
+        let rows = self.run_in_place(&relation)?;
+        Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
+    }
+
+    /// The first `width` columns of the rows of `input`, if that is known, in the order of the keys.
+    pub(super) fn sort(
+        &mut self,
+        relation: Relation,
+        (keys, width): (Vec<SortKey>, usize),
+        range: OutputRange,
+        input: Option<&Plan>,
+    ) -> Result<Relation> {
         let sink = Sink::Sort { keys, columns: (0..width).collect(), window: None };
         let (rows, generated) = self.run_rows(&relation, &sink, "SortKeys")?;
         drop(relation);
@@ -51,17 +68,11 @@ impl Query<'_> {
             return Err(Error::internal("no key words where they were asked for"));
         };
         if self.is_dry() {
-            let expected = self.expected_rows(ordered.input, rows.rows_max);
-            self.guess_order(shape, ordered.window, expected)?;
+            let expected = input.map_or(rows.rows_max, |input| self.expected_rows(input, rows.rows_max));
+            self.guess_order(shape, range, expected)?;
         }
-        let mut rows = self.order(rows, shape, ordered.window)?;
-        rows.rows_max = rows.rows_max.min(ordered.window.fetch.unwrap_or(u64::MAX));
-        let mut relation = Relation::new(Source::Intermediate(Arc::new(rows)));
-        if ordered.behind.is_empty() {
-            return Ok(relation);
-        }
-        self.append_row_wise(&mut relation, &ordered.behind)?;
-        let rows = self.run_in_place(&relation)?;
+        let mut rows = self.order(rows, shape, range)?;
+        rows.rows_max = rows.rows_max.min(range.fetch.unwrap_or(u64::MAX));
         Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
     }
 
@@ -73,31 +84,31 @@ impl Query<'_> {
                     relation.width = exprs.len();
                     relation.steps.push(Step::Project(exprs.to_vec()));
                 }
-                RowWise::Fetch(fetch) => self.append_fetch(relation, fetch)?,
+                RowWise::Fetch(fetch) => self.append_fetch(relation, &fetch.table, fetch.row, &fetch.columns)?,
             }
         }
         Ok(())
     }
 
-    /// The rows of the window without their words, in order.
-    fn order(&mut self, rows: Intermediate, shape: &SortShape, window: Window) -> Result<Intermediate> {
+    /// The rows of the range without their words, in order.
+    fn order(&mut self, rows: Intermediate, shape: &SortShape, range: OutputRange) -> Result<Intermediate> {
         if self.is_dry() {
             let rows = self.exchange_by(rows, Owners::Hash)?;
             let columns = outputs(shape).into_iter().map(|output| output.column).collect();
             return Ok(Intermediate { columns, ..rows });
         }
         if self.devices() == 1 {
-            let first = Slice { first: window.skip, rows: window.fetch.unwrap_or(u64::MAX) };
+            let first = Slice { first: range.skip, rows: range.fetch.unwrap_or(u64::MAX) };
             return self.order_shards(rows, shape, &[first], false);
         }
         let total = rows.rows();
-        let is_few = total <= self.few_rows() || window.end() <= total / TOP_K_SHARE;
-        if is_few && window.end().min(total) <= GATHERED_ROWS_MAX {
-            let each = vec![Slice { first: 0, rows: window.end() }; self.devices()];
+        let is_few = total <= self.few_rows() || range.end() <= total / TOP_K_SHARE;
+        if is_few && range.end().min(total) <= GATHERED_ROWS_MAX {
+            let each = vec![Slice { first: 0, rows: range.end() }; self.devices()];
             let rows = self.order_shards(rows, shape, &each, true)?;
             let rows = self.gather_on_first(rows)?;
             let mut slices = vec![Slice { first: 0, rows: 0 }; self.devices()];
-            slices[0] = Slice { first: window.skip, rows: window.fetch.unwrap_or(u64::MAX) };
+            slices[0] = Slice { first: range.skip, rows: range.fetch.unwrap_or(u64::MAX) };
             return self.order_shards(rows, shape, &slices, false);
         }
         let rows = match shape.word_bits.is_empty() {
@@ -107,8 +118,8 @@ impl Query<'_> {
         let mut before = 0u64;
         let mut slices = vec![];
         for shard in &rows.shards {
-            let first = window.skip.saturating_sub(before).min(shard.rows);
-            let end = window.end().saturating_sub(before).min(shard.rows);
+            let first = range.skip.saturating_sub(before).min(shard.rows);
+            let end = range.end().saturating_sub(before).min(shard.rows);
             slices.push(Slice { first, rows: end.saturating_sub(first) });
             before += shard.rows;
         }
@@ -116,8 +127,8 @@ impl Query<'_> {
     }
 
     /// Kernels that a dry run expects to be wanted for so many rows.
-    fn guess_order(&mut self, shape: &SortShape, window: Window, rows: u64) -> Result<()> {
-        let wanted = Slice { first: window.skip, rows: window.fetch.unwrap_or(u64::MAX) };
+    fn guess_order(&mut self, shape: &SortShape, range: OutputRange, rows: u64) -> Result<()> {
+        let wanted = Slice { first: range.skip, rows: range.fetch.unwrap_or(u64::MAX) };
         let slice = wanted.of(rows);
         let bits = &shape.word_bits;
         let mut kernels = SortKernels::default();
@@ -149,7 +160,7 @@ impl Query<'_> {
     /// All rows in the order of a window, words and all. No partition is on two devices.
     pub(super) fn ordered_partitions(&mut self, rows: Intermediate, shape: &SortShape) -> Result<Intermediate> {
         if self.is_dry() {
-            self.guess_order(shape, Window { skip: 0, fetch: None }, rows.rows_max)?;
+            self.guess_order(shape, OutputRange { skip: 0, fetch: None }, rows.rows_max)?;
             return self.exchange_by(rows, Owners::Hash);
         }
         let mask = shape.partition_masks.first().copied().unwrap_or(0);

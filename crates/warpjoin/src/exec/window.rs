@@ -9,7 +9,6 @@ use std::sync::Arc;
 use warpjoin_device::Buffer;
 
 use super::entry_kernels::EntryKernels;
-use super::ordered::Ordered;
 use super::query::Query;
 use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
 use super::rows::allocate;
@@ -21,62 +20,14 @@ use super::window_kernels::{
 use crate::codegen::{Sink, SinkShape, SortShape, Step, WINDOW_WORDS, WindowKeys, window_kind as kind};
 use crate::column::{ColumnType, Domain};
 use crate::expr::{Expr, ExprKind};
+use crate::plan::SortKey;
 use crate::plan::build::{ExprList, columns};
-use crate::plan::{Plan, PlanKind, SortKey};
-use crate::window::{Frame, FrameBound, WindowCall};
+use crate::plan::ordered::{Ordered, WindowNode};
+use crate::window::{Frame, FrameBound};
 use crate::{Error, Reason, Result};
 
 /// Places among the rows of a device are numbers of 31 bits.
 const ROWS_MAX: u64 = i32::MAX as u64;
-
-/// A window, as a plan has it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct WindowNode<'a> {
-    pub input: &'a Plan,
-    pub partition_by: &'a [Expr],
-    pub order_by: &'a [SortKey],
-    pub calls: &'a [WindowCall],
-}
-
-impl<'a> WindowNode<'a> {
-    pub(super) fn of(plan: &'a Plan) -> Option<Self> {
-        match &plan.kind {
-            PlanKind::Window { input, partition_by, order_by, calls } => {
-                Some(Self { input, partition_by, order_by, calls })
-            }
-            _ => None,
-        }
-    }
-
-    /// The order of the rows put out.
-    fn keys(&self) -> Vec<SortKey> {
-        let of_partition = |expr: &Expr| SortKey { expr: expr.clone(), descending: false, nulls_first: false };
-        self.partition_by.iter().map(of_partition).chain(self.order_by.iter().cloned()).collect()
-    }
-}
-
-impl Ordered<'_> {
-    /// Whether rows of a window, as they are put out, lie in the order of the keys.
-    pub(super) fn has_order(&self, keys: &[SortKey]) -> bool {
-        let (Some(node), None) = (WindowNode::of(self.input), self.keys) else { return false };
-        // The window's column that a column is.
-        let source = |column: usize| {
-            self.projections.iter().rev().try_fold(column, |column, exprs| match exprs.get(column)?.kind {
-                ExprKind::Column(column) => Some(column),
-                _ => None,
-            })
-        };
-        let own = node.keys();
-        keys.len() <= own.len()
-            && keys.iter().zip(&own).all(|(key, own)| {
-                let (ExprKind::Column(wanted), ExprKind::Column(is)) = (&key.expr.kind, &own.expr.kind) else {
-                    return false;
-                };
-                let is_alike = key.nulls_first == own.nulls_first || !own.expr.nullable;
-                source(*wanted) == Some(*is) && key.descending == own.descending && is_alike
-            })
-    }
-}
 
 /// What is stored of the rows before they are sorted.
 struct Stored {
@@ -189,7 +140,7 @@ impl Query<'_> {
             relation.steps.push(Step::Project(exprs.to_vec()));
         }
         self.append_row_wise(&mut relation, &ordered.behind)?;
-        let (skip, fetch) = (ordered.window.skip, ordered.window.fetch);
+        let (skip, fetch) = (ordered.range.skip, ordered.range.fetch);
         if relation.steps.is_empty() && skip == 0 && fetch.is_none() {
             return Ok(relation);
         }

@@ -77,6 +77,7 @@ impl Identify for Scalar {
             Self::Int(value) => value.hash(identity),
             Self::Float(value) => value.to_bits().identify(identity),
             Self::Bytes(value) => value.hash(identity),
+            Self::Parameter(number) => number.identify(identity),
         }
     }
 }

@@ -171,7 +171,7 @@ impl SampleView {
             Scalar::Boolean(value) => Data::Booleans(vec![*value; rows]),
             Scalar::Int(value) => Data::Ints(vec![*value; rows]),
             Scalar::Float(value) => Data::Floats(vec![*value; rows]),
-            Scalar::Null | Scalar::Bytes(_) => return None,
+            Scalar::Null | Scalar::Bytes(_) | Scalar::Parameter(_) => return None,
         };
         Some(Values { data, valid: None })
     }

@@ -31,6 +31,24 @@ impl AggregateCall {
         Self { function, argument, second: None, is_distinct: false, order_by: vec![], filter: None, data_type }
     }
 
+    pub(crate) fn is_ordered(&self) -> bool {
+        matches!(self.function, AggregateFunction::First | AggregateFunction::Last)
+    }
+
+    pub(crate) fn is_moment_of_doubles(&self) -> bool {
+        matches!(self.function, AggregateFunction::Moment(_))
+            && self.argument.iter().chain(&self.second).any(|argument| argument.data_type.is_floating())
+    }
+
+    pub(crate) fn is_quantile(&self) -> bool {
+        matches!(self.function, AggregateFunction::Median | AggregateFunction::Percentile { .. })
+    }
+
+    /// Whether it takes more than accumulators over one pass of the rows.
+    pub(crate) fn needs_parts(&self) -> bool {
+        self.is_distinct || self.is_ordered() || self.is_quantile() || self.is_moment_of_doubles()
+    }
+
     /// Expressions over the input that it reads.
     pub(crate) fn read(&self) -> impl Iterator<Item = &Expr> {
         let order = self.order_by.iter().map(|key| &key.expr);

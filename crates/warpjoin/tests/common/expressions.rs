@@ -238,6 +238,7 @@ fn literal(scalar: &Scalar, data_type: &DataType) -> V {
         Scalar::Bytes(bytes) => V::Text(String::from_utf8_lossy(bytes).into_owned()),
         Scalar::Float(f) if *data_type == DataType::Float32 => V::Float(f64::from(*f as f32)),
         Scalar::Float(f) => V::Float(*f),
+        Scalar::Parameter(number) => panic!("constant {number} is not bound"),
     }
 }
 

@@ -1,0 +1,141 @@
+//! What of a plan is one sort: its keys, the rows that are wanted of it, and what stands on it.
+
+use super::{FetchPlan, Plan, PlanKind, SortKey};
+use crate::expr::{Expr, ExprKind};
+use crate::window::WindowCall;
+
+/// Rows of an order that are wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutputRange {
+    pub skip: u64,
+    pub fetch: Option<u64>,
+}
+
+impl OutputRange {
+    pub(crate) const ALL: Self = Self { skip: 0, fetch: None };
+
+    /// This range of what `inner` leaves.
+    fn within(self, inner: Self) -> Self {
+        let left = inner.fetch.map(|fetch| fetch.saturating_sub(self.skip));
+        let fetch = match (left, self.fetch) {
+            (Some(left), Some(fetch)) => Some(left.min(fetch)),
+            (left, fetch) => left.or(fetch),
+        };
+        Self { skip: inner.skip.saturating_add(self.skip), fetch }
+    }
+
+    /// The end of the rows that it looks at.
+    pub(crate) fn end(self) -> u64 {
+        self.fetch.map_or(u64::MAX, |fetch| fetch.saturating_add(self.skip))
+    }
+}
+
+/// A sort or window, and the projections and limits that stand on it.
+#[derive(Debug)]
+pub(crate) struct Ordered<'a> {
+    /// What is sorted, or the window.
+    pub input: &'a Plan,
+    /// `None`: the input is a window, whose rows lie in its order.
+    pub keys: Option<&'a [SortKey]>,
+    pub range: OutputRange,
+    /// Over the input, then over each other.
+    pub projections: Vec<&'a [Expr]>,
+    /// What is done with the rows once they are in order: from the first fetch on, of rows that are wanted only.
+    pub behind: Vec<RowWise<'a>>,
+}
+
+/// What puts out a row for each that comes in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RowWise<'a> {
+    Project(&'a [Expr]),
+    Fetch(&'a FetchPlan),
+}
+
+impl<'a> Ordered<'a> {
+    /// `None`: the plan has no order.
+    pub(crate) fn of(plan: &'a Plan) -> Option<Self> {
+        match &plan.kind {
+            PlanKind::Sort { input, keys, skip, fetch } => {
+                let range = OutputRange { skip: *skip, fetch: *fetch };
+                let is_same = |inner: &Self| inner.behind.is_empty() && inner.has_order(keys);
+                if let Some(mut inner) = Self::of(input).filter(is_same) {
+                    inner.range = range.within(inner.range);
+                    return Some(inner);
+                }
+                // An order of an order is the last one; a limit of one stays.
+                Some(Self { input, keys: Some(keys), range, projections: vec![], behind: vec![] })
+            }
+            PlanKind::Window { .. } => {
+                Some(Self { input: plan, keys: None, range: OutputRange::ALL, projections: vec![], behind: vec![] })
+            }
+            PlanKind::Limit { input, skip, fetch } => {
+                let mut inner = Self::of(input)?;
+                inner.range = OutputRange { skip: *skip, fetch: *fetch }.within(inner.range);
+                Some(inner)
+            }
+            PlanKind::Project { input, exprs } => {
+                let mut inner = Self::of(input)?;
+                match inner.behind.is_empty() {
+                    true => inner.projections.push(exprs),
+                    false => inner.behind.push(RowWise::Project(exprs)),
+                }
+                Some(inner)
+            }
+            PlanKind::Fetch(fetch) => {
+                let mut inner = Self::of(&fetch.input)?;
+                inner.behind.push(RowWise::Fetch(fetch));
+                Some(inner)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A window, as a plan has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WindowNode<'a> {
+    pub input: &'a Plan,
+    pub partition_by: &'a [Expr],
+    pub order_by: &'a [SortKey],
+    pub calls: &'a [WindowCall],
+}
+
+impl<'a> WindowNode<'a> {
+    pub(crate) fn of(plan: &'a Plan) -> Option<Self> {
+        match &plan.kind {
+            PlanKind::Window { input, partition_by, order_by, calls } => {
+                Some(Self { input, partition_by, order_by, calls })
+            }
+            _ => None,
+        }
+    }
+
+    /// The order of the rows put out.
+    pub(crate) fn keys(&self) -> Vec<SortKey> {
+        let of_partition = |expr: &Expr| SortKey { expr: expr.clone(), descending: false, nulls_first: false };
+        self.partition_by.iter().map(of_partition).chain(self.order_by.iter().cloned()).collect()
+    }
+}
+
+impl Ordered<'_> {
+    /// Whether rows of a window, as they are put out, lie in the order of the keys.
+    fn has_order(&self, keys: &[SortKey]) -> bool {
+        let (Some(node), None) = (WindowNode::of(self.input), self.keys) else { return false };
+        // The window's column that a column is.
+        let source = |column: usize| {
+            self.projections.iter().rev().try_fold(column, |column, exprs| match exprs.get(column)?.kind {
+                ExprKind::Column(column) => Some(column),
+                _ => None,
+            })
+        };
+        let own = node.keys();
+        keys.len() <= own.len()
+            && keys.iter().zip(&own).all(|(key, own)| {
+                let (ExprKind::Column(wanted), ExprKind::Column(is)) = (&key.expr.kind, &own.expr.kind) else {
+                    return false;
+                };
+                let is_alike = key.nulls_first == own.nulls_first || !own.expr.nullable;
+                source(*wanted) == Some(*is) && key.descending == own.descending && is_alike
+            })
+    }
+}

@@ -1,0 +1,145 @@
+//! The plan of pipelines.
+//!
+//! A pipeline is a source, steps that run fused with it, and a sink that takes what comes of them. Pipelines stand in the
+//! order in which they run, and read what earlier ones have put out. [`lower()`] makes them of an optimized plan. What has no
+//! sink of its own yet stands in a subtree, which the recursion over the plan runs (`exec/query.rs`).
+//!
+//! Architecture invariant: a physical plan does not change, and holds no table, no buffer and no constant of a query. Each
+//! execution binds its own ([`Bindings`]).
+
+mod constants;
+mod lower;
+
+use super::ordered::OutputRange;
+use super::{AggregateCall, FetchPlan, Plan, SortKey};
+use crate::expr::{Expr, ExprKind};
+
+pub(crate) use constants::bind;
+pub(crate) use lower::lower;
+
+/// Position of a pipeline in its plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PipelineId(pub(crate) usize);
+
+/// Position of a table among those that an execution binds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TableSlot(pub(crate) usize);
+
+/// Position of a node of the optimized plan among those that an execution binds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NodeSlot(pub(crate) usize);
+
+/// Pipelines that give one result, which the last one puts out.
+#[derive(Debug)]
+pub(crate) struct PhysicalPlan {
+    pub pipelines: Vec<Pipeline>,
+}
+
+/// One pipeline.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    pub source: Source,
+    pub steps: Vec<Step>,
+    pub sink: Sink,
+    /// How rows come out of the sink.
+    pub output: Edge,
+}
+
+/// How rows lie between two pipelines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub partitioning: Partitioning,
+    /// Whether rows lie in an order that somebody asked for, device after device.
+    pub is_ordered: bool,
+}
+
+/// On which device a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Partitioning {
+    /// On any.
+    Any,
+    /// Rows of one group are on one.
+    ByGroup,
+}
+
+/// Where the rows of a pipeline come from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Columns of a table.
+    Table { table: TableSlot, columns: Vec<usize> },
+    /// What the sink of an earlier pipeline puts out.
+    Pipeline(PipelineId),
+    /// Rows of a node that has no pipelines yet.
+    Subtree {
+        node: NodeSlot,
+        /// In the node's order, if it has one.
+        is_ordered: bool,
+        /// Rows that are wanted of it, if not all are.
+        wanted: Option<u64>,
+    },
+}
+
+/// What is done with each row, without a kernel of its own.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Keeps rows of which it is true.
+    Filter(Expr),
+    /// Puts out one column an expression.
+    Project(Vec<Expr>),
+    /// Adds the number of the row in its table.
+    RowNumber,
+    /// Adds columns of a table, by the number of a row.
+    Fetch { table: TableSlot, row: usize, columns: Vec<usize> },
+}
+
+/// What takes the rows of a pipeline.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    /// The result of the plan.
+    Result,
+    /// Rows that stay where their source's are: there is one for each.
+    InPlace,
+    /// All but `skip` rows, `fetch` at most, of any.
+    Limit { skip: u64, fetch: Option<u64> },
+    /// Rows in the order of keys over the first `width` columns and those behind them, which are not put out.
+    Sort {
+        keys: Vec<SortKey>,
+        width: usize,
+        range: OutputRange,
+        /// What is sorted, for estimates of its rows.
+        input: NodeSlot,
+    },
+    /// Groups: the keys, then what accumulators hold.
+    Aggregate {
+        group_by: Vec<Expr>,
+        calls: Vec<AggregateCall>,
+        /// What is grouped, for estimates of its groups.
+        input: NodeSlot,
+    },
+}
+
+/// What one execution brings to a plan.
+#[derive(Debug)]
+pub(crate) struct Bindings<'p> {
+    /// Literals, and constants that are known when the plan runs.
+    pub constants: Vec<ExprKind>,
+    pub tables: Vec<TableNode<'p>>,
+    /// Nodes of the optimized plan: subtrees, and inputs of sinks.
+    pub nodes: Vec<&'p Plan>,
+}
+
+/// The node that reads a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TableNode<'p> {
+    /// A scan, or an input of the execution.
+    Source(&'p Plan),
+    /// A late read.
+    Fetch(&'p FetchPlan),
+}
+
+impl PhysicalPlan {
+    /// How many subtrees have no pipelines yet.
+    pub(crate) fn subtrees(&self) -> usize {
+        self.pipelines.iter().filter(|pipeline| matches!(pipeline.source, Source::Subtree { .. })).count()
+    }
+}
