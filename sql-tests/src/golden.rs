@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
+use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use sha2::{Digest, Sha256};
+use warpjoin_datafusion::Placement;
 use warpjoin_device::Recording;
 
 use crate::engine::Engine;
@@ -34,6 +37,8 @@ pub struct GoldenLine {
     pub recording: Recording,
     /// Digest of the answer, or the kind of its error; `-`: something else looks at it.
     pub answer: String,
+    /// Subtrees of its plans that have no pipelines yet. Not part of the record.
+    pub subtrees: u64,
 }
 
 /// Launches, host waits, peak bytes, kernels, answer.
@@ -43,11 +48,11 @@ impl GoldenLine {
     /// Runs `sql` on devices that record; `None` if `engine`'s do not.
     pub async fn of(engine: &Engine, context: &SessionContext, query: String, sql: &str) -> Option<Self> {
         engine.take_recording();
-        let answer = match no_panic(answer_lines(context, sql)).await {
-            Ok(rows) => digest(&rows.join("\n")),
-            Err(error) => format!("{:?}", Failure::new(&error).kind),
+        let (answer, subtrees) = match no_panic(answer_lines(context, sql)).await {
+            Ok((rows, subtrees)) => (digest(&rows.join("\n")), subtrees),
+            Err(error) => (format!("{:?}", Failure::new(&error).kind), 0),
         };
-        Some(Self { query, devices: engine.devices(), recording: engine.take_recording()?, answer })
+        Some(Self { query, devices: engine.devices(), recording: engine.take_recording()?, answer, subtrees })
     }
 
     /// A name for a query of a file, which stays when others come before it.
@@ -168,11 +173,14 @@ fn parse(line: &str) -> Option<(String, Figures)> {
     Some((format!("{query} | {devices}"), figures.map(String::from)))
 }
 
-/// The rows of an answer, which may come in any order.
-async fn answer_lines(context: &SessionContext, sql: &str) -> Result<Vec<String>, DataFusionError> {
-    let mut lines = text::lines(&context.sql(sql).await?.collect().await?)?;
+/// The rows of an answer, which may come in any order, and the subtrees that had no pipelines.
+async fn answer_lines(context: &SessionContext, sql: &str) -> Result<(Vec<String>, u64), DataFusionError> {
+    let plan = context.sql(sql).await?.create_physical_plan().await?;
+    let mut lines = text::lines(&collect(Arc::clone(&plan), context.task_ctx()).await?)?;
     lines.sort_unstable();
-    Ok(lines)
+    let parts = Placement::of(&plan).device;
+    let subtrees = parts.iter().filter_map(|part| part.metrics.as_ref()).map(|metrics| metrics.subtrees).sum();
+    Ok((lines, subtrees))
 }
 
 fn digest(text: &str) -> String {
@@ -189,6 +197,7 @@ mod tests {
             devices,
             recording: Recording::default(),
             answer: "a".into(),
+            subtrees: 0,
         };
         launches.iter().map(line).collect()
     }

@@ -69,6 +69,8 @@ fn tpch() {
         });
     }
     assert_eq!(lines.len(), DEVICES.len() * QUERY_COUNT as usize);
+    let subtrees: u64 = lines.iter().map(|line| line.subtrees).sum();
+    announce(&format!("golden tpch.txt: {subtrees} subtrees without pipelines in {} queries", lines.len()));
     check("tpch.txt", &lines);
 }
 
@@ -81,7 +83,7 @@ fn slt_files() {
             let engine = Engine::recorded(devices).unwrap();
             let query = |sql: &str| GoldenLine::name_of(Path::new(&file), sql);
             let failures = runtime().block_on(run_recorded(&engine, &file, |sql, recording| {
-                lines.push(GoldenLine { query: query(sql), devices, recording, answer: "-".into() });
+                lines.push(GoldenLine { query: query(sql), devices, recording, answer: "-".into(), subtrees: 0 });
             }));
             assert_eq!(failures.unwrap(), Vec::<String>::new());
         }
