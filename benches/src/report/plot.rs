@@ -1,4 +1,4 @@
-//! Plots of throughput for the README, as SVG.
+//! Plots of throughput for docs/benchmarks.md, as SVG.
 
 use std::collections::BTreeMap;
 

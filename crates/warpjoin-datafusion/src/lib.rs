@@ -41,6 +41,10 @@ mod subqueries;
 mod template;
 mod thread;
 mod translate;
+// Its programs are doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tutorial-rust.md")]
+mod tutorial {}
 mod window_filters;
 mod worker;
 

@@ -1,4 +1,4 @@
-//! A report as the table of a README.
+//! A report as the table of docs/benchmarks.md.
 
 use std::fmt::Write;
 

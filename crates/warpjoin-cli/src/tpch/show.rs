@@ -1,4 +1,4 @@
-//! `warpjoin tpch-report`: what was measured, for a README.
+//! `warpjoin tpch-report`: what was measured, for docs/benchmarks.md.
 
 use std::path::PathBuf;
 
