@@ -5,6 +5,7 @@
 
 mod aggregate;
 pub(crate) mod build;
+pub(crate) mod join;
 mod marks;
 pub(crate) mod ordered;
 pub(crate) mod physical;

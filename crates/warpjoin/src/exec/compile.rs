@@ -141,9 +141,9 @@ impl Query<'_> {
     }
 
     /// Rows that a dry run expects of a plan, of which there are no more than `rows_max`.
-    pub(crate) fn expected_rows(&self, plan: &Plan, rows_max: u64) -> u64 {
-        match &self.mode {
-            Mode::Dry(dry) if dry.facts.is_empty() => {
+    pub(crate) fn expected_rows(&self, plan: Option<&Plan>, rows_max: u64) -> u64 {
+        match (&self.mode, plan) {
+            (Mode::Dry(dry), Some(plan)) if dry.facts.is_empty() => {
                 let rows = expected_rows(plan, &self.inputs.tables) as u64;
                 rows_max.min(if dry.expects_few { rows / FEW_SHARE } else { rows })
             }

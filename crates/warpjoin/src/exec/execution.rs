@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
+
 use super::Inputs;
 use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen;
 use crate::expr::{Expr, ExprKind};
-use crate::plan::ordered::OutputRange;
+use crate::plan::join::{JoinNode, JoinSide};
+use crate::plan::ordered::WindowNode;
 use crate::plan::physical::{
-    self, Bindings, NodeSlot, PhysicalPlan, Pipeline, PipelineId, Sink, Step, TableNode, TableSlot,
+    self, Bindings, Join, NodeSlot, PhysicalPlan, Pipeline, PipelineId, Sink, Step, TableNode, TableSlot,
 };
 use crate::plan::{AggregateCall, Plan, PlanKind, SortKey};
+use crate::window::WindowCall;
 use crate::{Error, Result, Table};
 
 /// A plan with all that one execution brings to it.
@@ -61,43 +65,85 @@ impl<'a> Execution<'a> {
         keys.iter().map(|key| Ok(SortKey { expr: self.bind(&key.expr)?, ..*key })).collect()
     }
 
-    fn bind_calls(&self, calls: &[AggregateCall]) -> Result<Vec<AggregateCall>> {
-        let mut error = None;
-        let mut bind = |expr: &Expr| {
-            self.bind(expr).unwrap_or_else(|missing| {
-                error = Some(missing);
-                expr.clone()
-            })
+    fn bind_join(&self, join: &Join) -> Result<JoinNode<'a>> {
+        let spec = join.spec.try_map(&mut |expr| self.bind(expr))?;
+        let plan = match self.node(join.node).map(|node| &node.kind) {
+            Some(PlanKind::Join(plan)) => Some(plan),
+            _ => None,
         };
-        let calls = calls.iter().map(|call| call.map(&mut bind)).collect();
-        error.map_or(Ok(calls), Err)
+        let [build, probe] = [&join.schemas[0], &join.schemas[1]].map(SchemaRef::clone);
+        let build = JoinSide { schema: build, plan: plan.map(|plan| &plan.build) };
+        let probe = JoinSide { schema: probe, plan: plan.map(|plan| &plan.probe) };
+        Ok(JoinNode { spec, build, probe })
     }
 }
 
-/// What sinks have put out, until it is read.
-struct Outputs(Vec<Option<Relation>>);
+/// What a sink has put out.
+enum Output {
+    /// Read by one pipeline.
+    Once(Relation),
+    /// Read by several.
+    Shared(Relation),
+    /// Nothing, or read already.
+    Gone,
+}
+
+/// What sinks have put out.
+struct Outputs(Vec<Output>);
 
 impl Outputs {
-    fn take(&mut self, id: PipelineId) -> Result<Relation> {
-        let output = self.0.get_mut(id.0).and_then(Option::take);
-        output.ok_or_else(|| Error::internal(format!("nothing of pipeline {}", id.0)))
+    fn read(&mut self, id: PipelineId) -> Result<Relation> {
+        let nothing = || Error::internal(format!("nothing of pipeline {}", id.0));
+        let output = self.0.get_mut(id.0).ok_or_else(nothing)?;
+        if let Output::Shared(relation) = output {
+            return Ok(relation.clone());
+        }
+        match std::mem::replace(output, Output::Gone) {
+            Output::Once(relation) => Ok(relation),
+            Output::Shared(_) | Output::Gone => Err(nothing()),
+        }
     }
 }
 
 impl Query<'_> {
     /// Runs all pipelines, but for the kernel of the last one: its source and steps.
     pub(super) fn run_pipelines(&mut self) -> Result<Relation> {
+        let execution = self.execution;
         let mut outputs = Outputs(vec![]);
-        for pipeline in &self.execution.plan.pipelines {
+        for pipeline in &execution.plan.pipelines {
             let relation = self.open(pipeline, &mut outputs)?;
             let output = match &pipeline.sink {
                 Sink::Result => return Ok(relation),
-                Sink::InPlace => self.into_place(&relation)?,
-                Sink::Limit { skip, fetch } => self.limited(&relation, *skip, *fetch)?,
-                Sink::Sort { keys, width, range, input } => self.into_order(relation, keys, *width, *range, *input)?,
-                Sink::Aggregate { group_by, calls, input } => self.into_groups(relation, group_by, calls, *input)?,
+                // They run with the pipelines that read them.
+                Sink::Build | Sink::UnionInput => Output::Once(relation),
+                Sink::InPlace => Output::Once(self.into_place(&relation)?),
+                Sink::Slice(range) => Output::Once(self.range_of(relation, *range)?),
+                Sink::Limit { skip, fetch } => Output::Once(self.limited(&relation, *skip, *fetch)?),
+                Sink::Sort { keys, width, range, input } => {
+                    let keys = (execution.bind_keys(keys)?, *width);
+                    Output::Once(self.sort(relation, keys, *range, execution.node(*input))?)
+                }
+                Sink::Window { partition_by, order_by, calls, schema } => {
+                    let (partition_by, order_by) = (execution.bind_all(partition_by)?, execution.bind_keys(order_by)?);
+                    let calls = bound(calls, WindowCall::map, |expr| execution.bind(expr))?;
+                    let node = WindowNode { schema, partition_by: &partition_by, order_by: &order_by, calls: &calls };
+                    Output::Once(self.window(relation, node)?)
+                }
+                Sink::Aggregate { group_by, calls, input } => {
+                    let group_by = execution.bind_all(group_by)?;
+                    let calls = bound(calls, AggregateCall::map, |expr| execution.bind(expr))?;
+                    Output::Once(self.aggregate_rows(relation, execution.node(*input), &group_by, &calls)?)
+                }
+                Sink::Publish { number, join, has_filters } => {
+                    if !self.published.contains_key(number) {
+                        let join = execution.bind_join(join)?;
+                        self.publish(&join, *number, &relation, *has_filters)?;
+                    }
+                    Output::Gone
+                }
+                Sink::Share(share) => Output::Shared(self.share(*share, relation)?),
             };
-            outputs.0.push(Some(output));
+            outputs.0.push(output);
         }
         Err(Error::internal("a plan without a result"))
     }
@@ -111,65 +157,70 @@ impl Query<'_> {
                 self.check_table(table)?;
                 Relation::new(Source::Table(Arc::clone(table), columns.clone()))
             }
-            physical::Source::Pipeline(id) => outputs.take(*id)?,
-            physical::Source::Subtree { node, is_ordered, wanted } => match execution.node(*node) {
-                Some(plan) if *is_ordered => self.output(plan)?,
-                Some(plan) => self.wanted_relation(plan, *wanted)?,
+            physical::Source::Pipeline(id) => outputs.read(*id)?,
+            physical::Source::Union(ids) => {
+                let inputs = ids.iter().map(|&id| outputs.read(id)).collect::<Result<_>>()?;
+                self.union(inputs)?
+            }
+            physical::Source::Subtree(node) => match execution.node(*node) {
+                Some(plan) => self.relation(plan)?,
                 None => return Err(Error::internal("a subtree with constants that are not its own")),
             },
         };
         for step in &pipeline.steps {
-            self.append(&mut relation, step)?;
+            relation = self.after(relation, step, outputs)?;
         }
         Ok(relation)
     }
 
-    fn append(&self, relation: &mut Relation, step: &Step) -> Result<()> {
+    /// The relation with a step behind its others.
+    fn after(&mut self, mut relation: Relation, step: &Step, outputs: &mut Outputs) -> Result<Relation> {
+        let execution = self.execution;
         match step {
-            Step::Filter(predicate) => {
-                relation.steps.push(codegen::Step::Filter(self.execution.bind(predicate)?));
-                Ok(())
-            }
+            Step::Filter(predicate) => relation.steps.push(codegen::Step::Filter(execution.bind(predicate)?)),
             Step::Project(exprs) => {
                 relation.width = exprs.len();
-                relation.steps.push(codegen::Step::Project(self.execution.bind_all(exprs)?));
-                Ok(())
+                relation.steps.push(codegen::Step::Project(execution.bind_all(exprs)?));
             }
-            Step::RowNumber => relation.append_row_number(),
+            Step::RowNumber => relation.append_row_number()?,
             Step::Fetch { table, row, columns } => {
-                let table = self.execution.table(*table)?;
-                self.append_fetch(relation, table, *row, columns)
+                self.append_fetch(&mut relation, execution.table(*table)?, *row, columns)?;
+            }
+            Step::Reduce { table, keys, test } => {
+                return self.reduced(relation, *table, &execution.bind_all(keys)?, *test);
+            }
+            Step::Probe { table, join } => {
+                return self.probe_published(&execution.bind_join(join)?, *table, relation);
+            }
+            Step::Join { build, join, wanted } => {
+                let build = outputs.read(*build)?;
+                return self.join_sides(&execution.bind_join(join)?, build, relation, *wanted);
             }
         }
+        Ok(relation)
     }
 
     fn into_place(&mut self, relation: &Relation) -> Result<Relation> {
         let rows = self.run_in_place(relation)?;
         Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
     }
+}
 
-    fn into_order(
-        &mut self,
-        relation: Relation,
-        keys: &[SortKey],
-        width: usize,
-        range: OutputRange,
-        input: NodeSlot,
-    ) -> Result<Relation> {
-        let keys = self.execution.bind_keys(keys)?;
-        self.sort(relation, (keys, width), range, self.execution.node(input))
-    }
-
-    fn into_groups(
-        &mut self,
-        relation: Relation,
-        group_by: &[Expr],
-        calls: &[AggregateCall],
-        input: NodeSlot,
-    ) -> Result<Relation> {
-        let (group_by, calls) = (self.execution.bind_all(group_by)?, self.execution.bind_calls(calls)?);
-        self.aggregate_rows(relation, self.execution.node(input), &group_by, &calls)
-    }
+/// Calls with their expressions bound.
+fn bound<T>(
+    calls: &[T],
+    map: impl Fn(&T, &mut dyn FnMut(&Expr) -> Expr) -> T,
+    bind: impl Fn(&Expr) -> Result<Expr>,
+) -> Result<Vec<T>> {
+    let mut missing = None;
+    let mut bind = |expr: &Expr| {
+        bind(expr).unwrap_or_else(|error| {
+            missing.get_or_insert(error);
+            expr.clone()
+        })
+    };
+    let calls = calls.iter().map(|call| map(call, &mut bind)).collect();
+    missing.map_or(Ok(calls), Err)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::Session;
 use crate::optimize::device_cost::prefers_partition;
 use crate::optimize::optimize;
 use crate::options::{ExecOptions, JoinForm};
+use crate::plan::join::JoinNode;
 use crate::plan::ordered::{Ordered, OutputRange, RowWise};
 use crate::plan::{JoinPlan, Mark, Plan, PlanKind, Share};
 
@@ -200,7 +201,11 @@ impl Explain<'_> {
             [Side::Columns(_), Side::Columns(_)] if !is_chosen => return Form::BySize,
             _ => None,
         };
-        if prefers_partition(join, rows, self.session, &[], self.options) { Form::Partitioned } else { table }
+        if prefers_partition(&JoinNode::of(join), rows, self.session, &[], self.options) {
+            Form::Partitioned
+        } else {
+            table
+        }
     }
 }
 

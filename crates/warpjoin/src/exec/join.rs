@@ -14,6 +14,7 @@ use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape,
 use crate::expr::{Expr, ExprKind, Scalar};
 use crate::optimize::device_cost::prefers_partition;
 use crate::options::Distribution;
+use crate::plan::join::JoinNode;
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 use crate::{Error, Reason, Result};
 
@@ -25,7 +26,7 @@ impl Query<'_> {
     /// `wanted` rows of the result, if not all are.
     pub(crate) fn prefers_partition(
         &self,
-        plan: &JoinPlan,
+        plan: &JoinNode<'_>,
         build: &Relation,
         probe: &Relation,
         wanted: Option<u64>,
@@ -55,12 +56,20 @@ impl Query<'_> {
         } else {
             (self.relation(&plan.build)?, self.wanted_relation(&plan.probe, wanted)?)
         };
+        self.join_sides(&JoinNode::of(plan), build, probe, wanted)
+    }
+
+    /// Joins two relations; `wanted` rows of the result, if not all are.
+    pub(super) fn join_sides(
+        &mut self,
+        plan: &JoinNode<'_>,
+        build: Relation,
+        probe: Relation,
+        wanted: Option<u64>,
+    ) -> Result<Relation> {
         match plan.kind {
             JoinKind::Full => self.full_join(plan, build, probe),
-            _ => {
-                self.wanted_rows = wanted;
-                self.join_relations(plan, build, probe)
-            }
+            _ => self.join_relations(plan, build, probe, wanted),
         }
     }
 
@@ -73,24 +82,19 @@ impl Query<'_> {
     }
 
     /// Pairs and unmatched probe rows, then unmatched build rows, found by a join the other way round.
-    fn full_join(&mut self, plan: &JoinPlan, build: Relation, probe: Relation) -> Result<Relation> {
+    fn full_join(&mut self, plan: &JoinNode<'_>, build: Relation, probe: Relation) -> Result<Relation> {
         let (build_width, probe_width) = (build.width, probe.width);
-        let outer = JoinPlan { kind: JoinKind::ProbeOuter, ..plan.clone() };
-        let pairs = self.join_relations(&outer, build.clone(), probe.clone())?;
+        let mut outer = plan.clone();
+        outer.spec.kind = JoinKind::ProbeOuter;
+        let pairs = self.join_relations(&outer, build.clone(), probe.clone(), None)?;
         let swapped = |column: usize| if column < build_width { probe_width + column } else { column - build_width };
         let mut columns: Vec<usize> = plan.output.iter().copied().filter(|&column| column < build_width).collect();
         columns.sort_unstable();
         columns.dedup();
-        let anti = JoinPlan {
-            build: plan.probe.clone(),
-            probe: plan.build.clone(),
-            on: plan.on.iter().map(|(build, probe)| (probe.clone(), build.clone())).collect(),
-            kind: JoinKind::ProbeAnti,
-            null_equals_null: plan.null_equals_null,
-            residual: plan.residual.as_ref().map(|residual| residual.remap(&swapped)),
-            output: columns.iter().map(|&column| swapped(column)).collect(),
-        };
-        let mut alone = self.join_relations(&anti, probe, build)?;
+        let residual = plan.residual.as_ref().map(|residual| residual.remap(&swapped));
+        let output = columns.iter().map(|&column| swapped(column)).collect();
+        let anti = plan.swapped(JoinKind::ProbeAnti, residual, output);
+        let mut alone = self.join_relations(&anti, probe, build, None)?;
         let fields: Vec<_> = plan.build.schema.fields().iter().chain(plan.probe.schema.fields()).collect();
         let exprs = plan.output.iter().map(|column| {
             let data_type = fields[*column].data_type().clone();
@@ -104,8 +108,13 @@ impl Query<'_> {
         self.union(vec![pairs, alone])
     }
 
-    pub(super) fn join_relations(&mut self, plan: &JoinPlan, build: Relation, probe: Relation) -> Result<Relation> {
-        let wanted = self.wanted_rows.take();
+    pub(super) fn join_relations(
+        &mut self,
+        plan: &JoinNode<'_>,
+        build: Relation,
+        probe: Relation,
+        wanted: Option<u64>,
+    ) -> Result<Relation> {
         // A semi join that reduces a build side is itself not worth that.
         let (build, mut probe) = if self.is_reducing {
             (build, probe)
@@ -148,7 +157,7 @@ impl Query<'_> {
         if is_nested && pairs > NESTED_PAIRS_MAX {
             return Err(Reason::Limit(format!("{pairs} pairs of a join without a key")).into());
         }
-        let build_rows = if self.is_dry() { self.expected_rows(&plan.build, rows.rows_max) } else { rows.rows() };
+        let build_rows = if self.is_dry() { self.expected_rows(plan.build.plan, rows.rows_max) } else { rows.rows() };
         let is_exchanged = !is_nested && self.exchanges(build_rows, probe.rows_max);
         let is_exchanged = self.known_flag(is_exchanged);
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
@@ -166,7 +175,7 @@ impl Query<'_> {
     /// too if `needs_rows`.
     pub(super) fn broadcast_table(
         &mut self,
-        plan: &JoinPlan,
+        plan: &JoinNode<'_>,
         build: &Relation,
         needs_rows: bool,
     ) -> Result<(Arc<JoinTable>, Vec<Option<usize>>)> {
@@ -186,7 +195,7 @@ impl Query<'_> {
     /// Runs the build side: key words and payload.
     fn build_rows(
         &mut self,
-        plan: &JoinPlan,
+        plan: &JoinNode<'_>,
         build: &Relation,
         payload: Vec<usize>,
     ) -> Result<(Intermediate, JoinShape)> {
@@ -204,7 +213,7 @@ impl Query<'_> {
     /// repeats.
     fn table_of(
         &mut self,
-        plan: &JoinPlan,
+        plan: &JoinNode<'_>,
         shape: JoinShape,
         rows: Intermediate,
         owners: u64,
@@ -214,7 +223,7 @@ impl Query<'_> {
         let is_set = plan.kind.is_existence() && plan.residual.is_none() && !shape.is_hashed();
         let guess = self.guesses().then(|| TableGuess {
             unique: is_set || self.guess_unique(plan),
-            rows: self.expected_rows(&plan.build, rows.rows_max).div_ceil(owners),
+            rows: self.expected_rows(plan.build.plan, rows.rows_max).div_ceil(owners),
         });
         let keys = if is_set {
             BuildKeys::Set
@@ -227,7 +236,7 @@ impl Query<'_> {
     }
 
     /// Whether a build row has a null key, on any device.
-    fn has_null_key(&mut self, plan: &JoinPlan, build: &Relation) -> Result<bool> {
+    fn has_null_key(&mut self, plan: &JoinNode<'_>, build: &Relation) -> Result<bool> {
         let keys = plan.on.iter().map(|(key, _)| key).filter(|key| key.nullable);
         let mut has_null = false;
         for key in keys {
@@ -240,10 +249,10 @@ impl Query<'_> {
 
     /// A dry run's guess whether no build key occurs twice: one of the key columns comes from a column
     /// of a table whose values are known to be distinct, or there are several, which seldom are no key together.
-    pub(super) fn guess_unique(&self, plan: &JoinPlan) -> bool {
+    pub(super) fn guess_unique(&self, plan: &JoinNode<'_>) -> bool {
         plan.on.len() > 1
             || plan.on.iter().any(|(key, _)| match key.kind {
-                ExprKind::Column(column) => self.is_distinct(&plan.build, column),
+                ExprKind::Column(column) => plan.build.plan.is_some_and(|build| self.is_distinct(build, column)),
                 _ => false,
             })
     }
@@ -266,7 +275,7 @@ impl Query<'_> {
     /// Routes the probe rows to the owners of their keys, with the columns that are needed later.
     fn probe_exchanged(
         &mut self,
-        plan: &JoinPlan,
+        plan: &JoinNode<'_>,
         probe: Relation,
         table: Arc<JoinTable>,
         payload_of: Vec<Option<usize>>,
@@ -327,7 +336,7 @@ const NESTED_PAIRS_MAX: u64 = 1 << 40;
 
 /// Whether all keys are constants: every build row is a candidate for every probe row, and moving rows to the owners
 /// of their keys would bring all of them to one device.
-pub(super) fn is_nested(plan: &JoinPlan) -> bool {
+pub(super) fn is_nested(plan: &JoinNode<'_>) -> bool {
     let is_constant = |key: &Expr| matches!(key.kind, ExprKind::Literal(_));
     plan.on.iter().all(|(build, probe)| is_constant(build) && is_constant(probe))
 }
@@ -348,7 +357,7 @@ fn is_null(expr: &Expr) -> Expr {
 }
 
 /// Probe rows of a NOT IN that are left whatever the other keys are.
-fn not_in_filter(plan: &JoinPlan, has_null: bool, has_rows: bool) -> Vec<Step> {
+fn not_in_filter(plan: &JoinNode<'_>, has_null: bool, has_rows: bool) -> Vec<Step> {
     if has_null {
         return vec![Step::Filter(Expr::literal(Scalar::Boolean(false), DataType::Boolean))];
     }
@@ -359,7 +368,7 @@ fn not_in_filter(plan: &JoinPlan, has_null: bool, has_rows: bool) -> Vec<Step> {
 
 /// Appends the probe to a relation whose rows stay where they are.
 pub(super) fn probe_here(
-    plan: &JoinPlan,
+    plan: &JoinNode<'_>,
     probe: Relation,
     (table, payload_of): (Arc<JoinTable>, Vec<Option<usize>>),
     is_counted: bool,

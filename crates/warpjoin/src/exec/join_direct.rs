@@ -13,7 +13,8 @@ use crate::Result;
 use crate::codegen::{Sink, SinkShape, Slots, status};
 use crate::expr::Expr;
 use crate::optimize::expected_rows;
-use crate::plan::{JoinKind, JoinPlan};
+use crate::plan::JoinKind;
+use crate::plan::join::JoinNode;
 
 /// What became of a table without build rows.
 pub(super) enum Filled {
@@ -26,7 +27,12 @@ pub(super) enum Filled {
 
 impl Query<'_> {
     /// The table of a build side, unless it is made of build rows.
-    pub(super) fn filled_directly(&mut self, plan: &JoinPlan, build: &Relation, payload: &[usize]) -> Result<Filled> {
+    pub(super) fn filled_directly(
+        &mut self,
+        plan: &JoinNode<'_>,
+        build: &Relation,
+        payload: &[usize],
+    ) -> Result<Filled> {
         // What NOT IN asks of its build rows is asked of rows.
         let is_other = plan.kind == JoinKind::NotIn || is_nested(plan) || matches!(build.source, Source::Matches(..));
         if self.devices() > 1 || is_other {
@@ -42,7 +48,8 @@ impl Query<'_> {
         let generated = self.generate(build, &sink)?;
         let SinkShape::Direct(Some(shape)) = &generated.sink else { return Ok(Filled::Not) };
         let inputs = &self.inputs.tables;
-        let Some(slots) = self.direct_slots(shape, || expected_rows(&plan.build, inputs) as u64) else {
+        let expected = || plan.build.plan.map_or(build.rows_max, |build| expected_rows(build, inputs) as u64);
+        let Some(slots) = self.direct_slots(shape, expected) else {
             return Ok(Filled::Not);
         };
         let span = shape.packing.span().unwrap_or(0);

@@ -11,7 +11,8 @@ use super::relation::{Relation, Source};
 use crate::Result;
 use crate::codegen::{Sink, Step};
 use crate::expr::{Expr, Scalar};
-use crate::plan::{JoinKind, JoinPlan, Plan};
+use crate::plan::JoinKind;
+use crate::plan::join::{JoinNode, JoinSide};
 
 /// Build rows from which on it is worth a launch or two.
 pub(crate) const BUILD_ROWS_MIN: u64 = 1 << 22;
@@ -22,7 +23,7 @@ impl Query<'_> {
     /// The sides of a join that puts out whole probe rows, reduced where that pays.
     pub(super) fn reduce_build(
         &mut self,
-        plan: &JoinPlan,
+        plan: &JoinNode<'_>,
         build: Relation,
         probe: Relation,
     ) -> Result<(Relation, Relation)> {
@@ -39,34 +40,27 @@ impl Query<'_> {
         }
         let probe_width = plan.probe.schema.fields().len();
         let columns = read_columns(plan, true);
-        let semi = JoinPlan {
-            build: plan.probe.clone(),
-            probe: plan.build.clone(),
-            on: plan.on.iter().map(|(build, probe)| (probe.clone(), build.clone())).collect(),
-            kind: JoinKind::ProbeSemi,
-            null_equals_null: plan.null_equals_null,
-            residual: None,
-            output: columns.iter().map(|column| probe_width + column).collect(),
-        };
-        let reduced = self.join_relations(&semi, probe.clone(), build)?;
+        let output = columns.iter().map(|column| probe_width + column).collect();
+        let semi = plan.swapped(JoinKind::ProbeSemi, None, output);
+        let reduced = self.join_relations(&semi, probe.clone(), build, None)?;
         Ok((spread(reduced, &columns, &plan.build), probe))
     }
 
     /// The probe side with its rows counted rather than bounded: it is read twice.
-    fn counted(&mut self, plan: &JoinPlan, probe: Relation) -> Result<Relation> {
+    fn counted(&mut self, plan: &JoinNode<'_>, probe: Relation) -> Result<Relation> {
         if !probe.steps.iter().any(Step::drops_rows) {
             return Ok(probe);
         }
         let columns = read_columns(plan, false);
         let (mut rows, _) = self.run_rows(&probe, &Sink::Materialise(columns.clone()), "Materialise")?;
-        let counted = if self.is_dry() { self.expected_rows(&plan.probe, rows.rows_max) } else { rows.rows() };
+        let counted = if self.is_dry() { self.expected_rows(plan.probe.plan, rows.rows_max) } else { rows.rows() };
         rows.rows_max = self.known_rows(counted);
         Ok(spread(Relation::new(Source::Intermediate(Arc::new(rows))), &columns, &plan.probe))
     }
 }
 
 /// Columns of a side that keys, residual or output read.
-fn read_columns(plan: &JoinPlan, of_build: bool) -> Vec<usize> {
+fn read_columns(plan: &JoinNode<'_>, of_build: bool) -> Vec<usize> {
     let build_width = plan.build.schema.fields().len();
     let mut columns: Vec<usize> = plan
         .needed_columns()
@@ -83,7 +77,7 @@ fn read_columns(plan: &JoinPlan, of_build: bool) -> Vec<usize> {
 }
 
 /// Puts `columns` of a side back to their positions; nobody reads the others.
-fn spread(mut relation: Relation, columns: &[usize], side: &Plan) -> Relation {
+fn spread(mut relation: Relation, columns: &[usize], side: &JoinSide<'_>) -> Relation {
     let exprs = side.schema.fields().iter().enumerate().map(|(index, field)| {
         let data_type = field.data_type().clone();
         match columns.iter().position(|&column| column == index) {

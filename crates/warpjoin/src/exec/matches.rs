@@ -10,7 +10,8 @@ use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::{MatchForm, RowShape, RowSpec, SAMPLE_SLOTS, Step, match_threads, shared_row_bytes};
 use crate::expr::Expr;
-use crate::plan::{JoinKind, JoinPlan};
+use crate::plan::JoinKind;
+use crate::plan::join::JoinNode;
 use crate::{Error, Result};
 
 /// Build rows of a partition that are aimed at, and heads of chains.
@@ -88,7 +89,7 @@ impl Query<'_> {
     /// that a probe row would meet them in several work items.
     pub(crate) fn join_partitioned(
         &mut self,
-        plan: &JoinPlan,
+        plan: &JoinNode<'_>,
         build: Relation,
         probe: Relation,
     ) -> Result<Option<Relation>> {

@@ -129,14 +129,6 @@ impl<'a> Query<'a> {
         Waits::of(&self.streams)
     }
 
-    /// The relation of the whole plan, in its order if it has one.
-    pub(crate) fn output(&mut self, plan: &Plan) -> Result<Relation> {
-        match Ordered::of(plan) {
-            Some(ordered) => self.sorted(&ordered),
-            None => self.relation(plan),
-        }
-    }
-
     /// The relation of a plan node, in no order: runs its pipeline breakers, leaves the rest as steps.
     pub(crate) fn relation(&mut self, plan: &Plan) -> Result<Relation> {
         match &plan.kind {
@@ -182,7 +174,8 @@ impl<'a> Query<'a> {
                 self.grouping_sets(input, group_by, (sets, id_type), aggregates)
             }
             PlanKind::Window { input, partition_by, order_by, calls } => {
-                self.window(WindowNode { input, partition_by, order_by, calls })
+                let relation = self.relation(input)?;
+                self.window(relation, WindowNode { schema: &input.schema, partition_by, order_by, calls })
             }
             PlanKind::Union { inputs } => {
                 let relations = inputs.iter().map(|input| self.relation(input)).collect::<Result<Vec<_>>>()?;

@@ -66,6 +66,22 @@ impl Query<'_> {
         Ok(relation)
     }
 
+    /// Rows that the optimizer has found in several places, so that they may be read more than once.
+    pub(super) fn share(&mut self, share: Share, relation: Relation) -> Result<Relation> {
+        let key = SharedKey::Marked(share);
+        if let Some((_, known)) = self.shared.0.get(&key) {
+            return Ok(known.clone());
+        }
+        let relation = self.settled(relation)?;
+        self.shared.0.insert(key, (None, relation.clone()));
+        if let Share::Left(name) = share
+            && !self.is_dry()
+        {
+            self.inputs.handed_over.locked(|rows| rows.insert(name, relation.clone()));
+        }
+        Ok(relation)
+    }
+
     /// What earlier plans have left to this one, for its dry runs.
     pub(super) fn found(&self) -> SharedRelations {
         let is_found = |(key, _): &(&SharedKey, _)| matches!(key, SharedKey::Marked(Share::Found(_)));

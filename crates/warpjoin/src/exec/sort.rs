@@ -68,7 +68,7 @@ impl Query<'_> {
             return Err(Error::internal("no key words where they were asked for"));
         };
         if self.is_dry() {
-            let expected = input.map_or(rows.rows_max, |input| self.expected_rows(input, rows.rows_max));
+            let expected = self.expected_rows(input, rows.rows_max);
             self.guess_order(shape, range, expected)?;
         }
         let mut rows = self.order(rows, shape, range)?;

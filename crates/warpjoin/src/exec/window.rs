@@ -21,8 +21,8 @@ use crate::codegen::{Sink, SinkShape, SortShape, Step, WINDOW_WORDS, WindowKeys,
 use crate::column::{ColumnType, Domain};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::SortKey;
-use crate::plan::build::{ExprList, columns};
-use crate::plan::ordered::{Ordered, WindowNode};
+use crate::plan::build::{ExprList, columns_of};
+use crate::plan::ordered::{Ordered, OutputRange, WindowNode};
 use crate::window::{Frame, FrameBound};
 use crate::{Error, Reason, Result};
 
@@ -41,8 +41,7 @@ struct Stored {
 
 impl Query<'_> {
     /// The rows of a window, on each device in its order; ranges of it from device to device.
-    pub(super) fn window(&mut self, node: WindowNode<'_>) -> Result<Relation> {
-        let mut relation = self.relation(node.input)?;
+    pub(super) fn window(&mut self, mut relation: Relation, node: WindowNode<'_>) -> Result<Relation> {
         let rows_bits = relation.rows_bits();
         let width = relation.width;
         let (stored, arguments) = store(&mut relation, node);
@@ -58,7 +57,7 @@ impl Query<'_> {
         }
         let stored_types = &shape.columns[shape.word_bits.len()..];
         let mut made = Made { width, columns: vec![] };
-        let mut outputs = columns(node.input, width);
+        let mut outputs = columns_of(node.schema, width);
         for (call, argument) in node.calls.iter().zip(&arguments) {
             let of_argument = argument.map(|position| (position, &stored_types[position]));
             outputs.push(made.call(call, of_argument, rows_bits)?);
@@ -140,7 +139,12 @@ impl Query<'_> {
             relation.steps.push(Step::Project(exprs.to_vec()));
         }
         self.append_row_wise(&mut relation, &ordered.behind)?;
-        let (skip, fetch) = (ordered.range.skip, ordered.range.fetch);
+        self.range_of(relation, ordered.range)
+    }
+
+    /// A range of rows in the order in which they lie.
+    pub(super) fn range_of(&mut self, relation: Relation, range: OutputRange) -> Result<Relation> {
+        let OutputRange { skip, fetch } = range;
         if relation.steps.is_empty() && skip == 0 && fetch.is_none() {
             return Ok(relation);
         }
@@ -153,7 +157,7 @@ impl Query<'_> {
 
 /// Adds to a relation what is stored for a window: the input's columns, arguments, keys. Where the argument of each call is.
 fn store(relation: &mut Relation, node: WindowNode<'_>) -> (Stored, Vec<Option<usize>>) {
-    let mut list = ExprList { exprs: columns(node.input, relation.width) };
+    let mut list = ExprList { exprs: columns_of(node.schema, relation.width) };
     let mut compared = vec![];
     let mut arguments = vec![];
     for call in node.calls {

@@ -10,7 +10,8 @@ use warpjoin_device::DeviceKind;
 
 use crate::expr::ExprKind;
 use crate::options::{ExecOptions, JoinForm};
-use crate::plan::{FilterForm, JoinPlan};
+use crate::plan::FilterForm;
+use crate::plan::join::JoinNode;
 use crate::{Session, Table};
 
 /// Joins of fewer rows are over before a partition has started.
@@ -99,7 +100,7 @@ impl Session {
 /// Whether both sides should be partitioned; `rows` are those of build and probe side, if both are columns that
 /// lie there and are read whole.
 pub(crate) fn prefers_partition(
-    plan: &JoinPlan,
+    plan: &JoinNode<'_>,
     rows: Option<(u64, u64)>,
     session: &Session,
     inputs: &[Arc<Table>],
@@ -126,14 +127,17 @@ pub(crate) fn prefers_partition(
     let partitioned = (build_rows * build_bytes + probe_rows * probe_bytes) * passes * PASS_PS_PER_BYTE
         + probe_rows * (build_bytes + probe_bytes) * MATCH_PS_PER_BYTE;
     let is_ordered = match plan.on.as_slice() {
-        [(key, _)] => matches!(key.kind, ExprKind::Column(column) if plan.build.is_in_order_of(column, inputs)),
+        [(key, _)] => match (&key.kind, plan.build.plan) {
+            (ExprKind::Column(column), Some(build)) => build.is_in_order_of(*column, inputs),
+            _ => false,
+        },
         _ => false,
     };
     partitioned < table_ps(plan, (build_rows, probe_rows), device.info().l2_bytes as f64, is_ordered)
 }
 
 /// Building one table and probing it.
-fn table_ps(plan: &JoinPlan, (build_rows, probe_rows): (f64, f64), l2_bytes: f64, is_ordered: bool) -> f64 {
+fn table_ps(plan: &JoinNode<'_>, (build_rows, probe_rows): (f64, f64), l2_bytes: f64, is_ordered: bool) -> f64 {
     let (build_bytes, probe_bytes) = row_bytes(plan);
     // Key and payload in a word where they fit.
     let slot_bytes = if build_bytes <= 8.0 { (build_bytes / 4.0).ceil() * 4.0 } else { 16.0 };
@@ -155,7 +159,7 @@ pub(crate) fn probe_ps(share: f64) -> f64 {
 }
 
 /// Bytes of a row of each side that the join needs.
-fn row_bytes(plan: &JoinPlan) -> (f64, f64) {
+fn row_bytes(plan: &JoinNode<'_>) -> (f64, f64) {
     let build_width = plan.build.schema.fields().len();
     let keys: f64 = plan.on.iter().map(|(key, _)| bytes(&key.data_type)).sum();
     let mut sides = (keys, keys);
@@ -179,7 +183,7 @@ fn bytes(data_type: &arrow::datatypes::DataType) -> f64 {
 }
 
 /// Bytes of a column of either side.
-fn field_bytes(plan: &JoinPlan, index: usize) -> f64 {
+fn field_bytes(plan: &JoinNode<'_>, index: usize) -> f64 {
     let mut fields = plan.build.schema.fields().iter().chain(plan.probe.schema.fields());
     fields.nth(index).map_or(0.0, |field| bytes(field.data_type()))
 }

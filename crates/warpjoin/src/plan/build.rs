@@ -42,7 +42,13 @@ pub(crate) fn column(plan: &Plan, index: usize) -> Expr {
 
 /// The first `count` columns of `plan`.
 pub(crate) fn columns(plan: &Plan, count: usize) -> Vec<Expr> {
-    (0..count).map(|index| column(plan, index)).collect()
+    columns_of(&plan.schema, count)
+}
+
+/// The first `count` columns of a schema.
+pub(crate) fn columns_of(schema: &Schema, count: usize) -> Vec<Expr> {
+    let fields = schema.fields().iter().take(count).enumerate();
+    fields.map(|(index, field)| Expr::column(index, field.data_type().clone(), field.is_nullable())).collect()
 }
 
 /// Column `index`, which holds results of `call`.

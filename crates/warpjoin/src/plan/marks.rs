@@ -1,6 +1,6 @@
 //! What the optimizer has marked in a plan: tables that several joins probe, and the filters that are made of them.
 
-use super::{FilterForm, JoinPlan, Mark, Plan, PlanKind};
+use super::{FilterForm, Mark, Plan, PlanKind};
 
 impl Plan {
     /// The number under which a build side's table is published.
@@ -44,20 +44,5 @@ impl Plan {
             see(mark);
         }
         self.inputs().into_iter().for_each(|input| input.visit_marks(see));
-    }
-}
-
-impl JoinPlan {
-    /// Columns of both sides that the join's output or residual reads, in order.
-    pub(crate) fn needed_columns(&self) -> Vec<usize> {
-        let width = self.build.schema.fields().len() + self.probe.schema.fields().len();
-        let mut columns = self.output.clone();
-        columns.retain(|&column| column < width);
-        if let Some(residual) = &self.residual {
-            residual.visit_columns(&mut |column| columns.push(column));
-        }
-        columns.sort_unstable();
-        columns.dedup();
-        columns
     }
 }

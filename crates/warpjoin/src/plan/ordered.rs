@@ -1,5 +1,7 @@
 //! What of a plan is one sort: its keys, the rows that are wanted of it, and what stands on it.
 
+use arrow::datatypes::SchemaRef;
+
 use super::{FetchPlan, Plan, PlanKind, SortKey};
 use crate::expr::{Expr, ExprKind};
 use crate::window::WindowCall;
@@ -94,7 +96,8 @@ impl<'a> Ordered<'a> {
 /// A window, as a plan has it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WindowNode<'a> {
-    pub input: &'a Plan,
+    /// Columns of the input.
+    pub schema: &'a SchemaRef,
     pub partition_by: &'a [Expr],
     pub order_by: &'a [SortKey],
     pub calls: &'a [WindowCall],
@@ -104,7 +107,7 @@ impl<'a> WindowNode<'a> {
     pub(crate) fn of(plan: &'a Plan) -> Option<Self> {
         match &plan.kind {
             PlanKind::Window { input, partition_by, order_by, calls } => {
-                Some(Self { input, partition_by, order_by, calls })
+                Some(Self { schema: &input.schema, partition_by, order_by, calls })
             }
             _ => None,
         }

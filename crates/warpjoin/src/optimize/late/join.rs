@@ -11,6 +11,7 @@ use super::slots::{Lifted, Read, RowNumber, Slot, Width};
 use crate::expr::{Expr, ExprKind};
 use crate::optimize::cost::{BuildSide, ProbeSide};
 use crate::optimize::device_cost::prefers_partition;
+use crate::plan::join::JoinNode;
 use crate::plan::{JoinKind, JoinPlan, Mark, Plan, PlanKind};
 
 /// Bits of a word: more payload, and floats, have columns of their own.
@@ -151,7 +152,7 @@ impl Lift<'_> {
     fn is_partitioned(&self, join: &JoinPlan, (build, probe): (&Node<'_>, &Node<'_>)) -> bool {
         let context = self.context;
         let rows = plain_rows(build).zip(plain_rows(probe));
-        prefers_partition(join, rows, context.session, context.inputs, context.options)
+        prefers_partition(&JoinNode::of(join), rows, context.session, context.inputs, context.options)
     }
 
     fn partition_sides(&mut self, node: &Node<'_>, join: &JoinPlan, (build, probe): (&mut Lifted, &mut Lifted)) {

@@ -1,20 +1,24 @@
 //! Cuts an optimized plan into pipelines.
 
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+
 use super::constants::Constants;
 use super::{
-    Bindings, Edge, NodeSlot, Partitioning, PhysicalPlan, Pipeline, PipelineId, Sink, Source, Step, TableNode,
+    Bindings, Edge, Join, NodeSlot, Partitioning, PhysicalPlan, Pipeline, PipelineId, Sink, Source, Step, TableNode,
     TableSlot,
 };
 use crate::expr::Expr;
+use crate::plan::join::JoinNode;
 use crate::plan::ordered::{Ordered, OutputRange, RowWise};
-use crate::plan::{AggregateCall, FetchPlan, Plan, PlanKind, SortKey};
+use crate::plan::{AggregateCall, FetchPlan, JoinPlan, Mark, Plan, PlanKind, Share, SortKey};
 
 /// The pipelines of a plan, and what an execution of this very plan binds.
 pub(crate) fn lower(plan: &Plan) -> (PhysicalPlan, Bindings<'_>) {
-    let mut lowering = Lowering::default();
+    let mut lowering = Lowering { root: Some(plan), ..Lowering::default() };
     let result = lowering.in_order(plan);
     lowering.close(result, Sink::Result);
-    let Lowering { pipelines, constants, tables, nodes } = lowering;
+    let Lowering { pipelines, constants, tables, nodes, .. } = lowering;
     let bindings = Bindings { constants: constants.into_vec(), tables, nodes };
     (PhysicalPlan { pipelines }, bindings)
 }
@@ -25,6 +29,12 @@ struct Lowering<'p> {
     constants: Constants,
     tables: Vec<TableNode<'p>>,
     nodes: Vec<&'p Plan>,
+    /// The whole plan.
+    root: Option<&'p Plan>,
+    /// Published tables that have a pipeline.
+    published: HashSet<usize>,
+    /// Pipelines that several others read.
+    shared: HashMap<Share, PipelineId>,
 }
 
 /// A pipeline without a sink yet.
@@ -48,7 +58,7 @@ impl<'p> Lowering<'p> {
     /// The pipeline that is open above a plan, with rows in the plan's order if it has one.
     fn in_order(&mut self, plan: &'p Plan) -> Open {
         match Ordered::of(plan) {
-            Some(ordered) => self.ordered(plan, &ordered),
+            Some(ordered) => self.ordered(&ordered),
             None => self.open(plan, None),
         }
     }
@@ -84,32 +94,95 @@ impl<'p> Lowering<'p> {
             PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => match Ordered::of(plan) {
                 // Nobody sees the order of rows that go on.
                 Some(Ordered { range: OutputRange { skip: 0, fetch: None }, .. }) => self.open(input, None),
-                Some(ordered) => self.ordered(plan, &ordered),
+                Some(ordered) => self.ordered(&ordered),
                 None => match plan.kind {
                     PlanKind::Limit { skip, fetch, .. } => {
                         let open = self.open(input, fetch.map(|fetch| fetch.saturating_add(skip)));
                         self.closed(open, Sink::Limit { skip, fetch })
                     }
-                    _ => self.subtree(plan, false, wanted),
+                    _ => self.subtree(plan),
                 },
             },
-            PlanKind::Aggregate { .. }
-            | PlanKind::Join(_)
+            PlanKind::Join(join) => self.join(plan, join, wanted),
+            PlanKind::Marked { input, mark: Mark::Published(_) } => self.open(input, None),
+            PlanKind::Marked { input, mark: Mark::Reduced { table, keys, test } } => {
+                let open = self.open(input, None);
+                let keys = self.taken(keys);
+                open.then(Step::Reduce { table: *table, keys, test: *test })
+            }
+            PlanKind::Marked { input, mark: Mark::Shared(share @ (Share::Within(_) | Share::Left(_))) } => {
+                let id = match self.shared.get(share) {
+                    Some(&id) => id,
+                    None => {
+                        let open = self.open(input, None);
+                        let id = self.close(open, Sink::Share(*share));
+                        self.shared.insert(*share, id);
+                        id
+                    }
+                };
+                Open::new(Source::Pipeline(id))
+            }
+            PlanKind::Union { inputs } => {
+                let mut parts = vec![];
+                for input in inputs {
+                    let open = self.open(input, None);
+                    parts.push(self.close(open, Sink::UnionInput));
+                }
+                Open::new(Source::Union(parts))
+            }
+            PlanKind::Window { input, partition_by, order_by, calls } => {
+                let open = self.open(input, None);
+                let (partition_by, order_by) = (self.taken(partition_by), self.keys(order_by));
+                let calls = calls.iter().map(|call| call.map(&mut |expr| self.constants.take_from(expr))).collect();
+                let schema = input.schema.clone();
+                self.closed(open, Sink::Window { partition_by, order_by, calls, schema })
+            }
+            // What an earlier plan may have left decides whether anything runs.
+            PlanKind::Marked { mark: Mark::Shared(Share::Found(_)), .. }
+            | PlanKind::Aggregate { .. }
             | PlanKind::GroupingSets { .. }
-            | PlanKind::Window { .. }
-            | PlanKind::Union { .. }
             | PlanKind::Numbered { .. }
-            | PlanKind::Shared(_)
-            | PlanKind::Marked { .. } => self.subtree(plan, false, wanted),
+            | PlanKind::Shared(_) => self.subtree(plan),
         }
     }
 
+    fn join(&mut self, plan: &'p Plan, join: &'p JoinPlan, wanted: Option<u64>) -> Open {
+        // What the build side reads may be made by the probe side.
+        let first = join.build.reads_tables_of(&join.probe).then(|| self.open(&join.probe, wanted));
+        let (spec, schemas) = (JoinNode::of(join).spec, [&join.build, &join.probe].map(|side| side.schema.clone()));
+        let node = self.node(plan);
+        let of_node = || {
+            let mut take = |expr: &Expr| Ok::<_, Infallible>(self.constants.take_from(expr));
+            let Ok(spec) = spec.try_map(&mut take);
+            Join { spec, schemas: schemas.clone(), node }
+        };
+        if let Some(number) = join.build.published() {
+            let probe = Step::Probe { table: number, join: of_node() };
+            if self.published.insert(number) {
+                let has_filters = self.root.is_some_and(|root| root.has_filters_of(number));
+                let sink = Sink::Publish { number, join: of_node(), has_filters };
+                let open = self.open(&join.build, None);
+                self.close(open, sink);
+            }
+            let open = first.unwrap_or_else(|| self.open(&join.probe, None));
+            return open.then(probe);
+        }
+        let join_of = of_node();
+        let open = self.open(&join.build, None);
+        let build = self.close(open, Sink::Build);
+        let open = first.unwrap_or_else(|| self.open(&join.probe, wanted));
+        open.then(Step::Join { build, join: join_of, wanted })
+    }
+
+    fn keys(&self, keys: &[SortKey]) -> Vec<SortKey> {
+        keys.iter().map(|key| SortKey { expr: self.constants.take_from(&key.expr), ..*key }).collect()
+    }
+
     /// A sort with what stands on it.
-    fn ordered(&mut self, plan: &'p Plan, ordered: &Ordered<'p>) -> Open {
-        let Some(keys) = ordered.keys else { return self.subtree(plan, true, None) };
+    fn ordered(&mut self, ordered: &Ordered<'p>) -> Open {
+        let Some(keys) = ordered.keys else { return self.window_in_order(ordered) };
         let mut open = self.open(ordered.input, None);
-        let mut keys: Vec<SortKey> =
-            keys.iter().map(|key| SortKey { expr: self.constants.take_from(&key.expr), ..*key }).collect();
+        let mut keys = self.keys(keys);
         let mut width = ordered.input.schema.fields().len();
         // Projections run before the sort, with the keys behind what they put out.
         for exprs in &ordered.projections {
@@ -127,13 +200,28 @@ impl<'p> Lowering<'p> {
             return open;
         }
         for step in &ordered.behind {
-            let step = match step {
-                RowWise::Project(exprs) => self.project(exprs),
-                RowWise::Fetch(fetch) => self.fetch(fetch),
-            };
-            open = open.then(step);
+            open = open.then(self.row_wise(step));
         }
         self.closed(open, Sink::InPlace)
+    }
+
+    /// A window, what stands on it, and a range of the rows, in its order.
+    fn window_in_order(&mut self, ordered: &Ordered<'p>) -> Open {
+        let mut open = self.open(ordered.input, None);
+        for exprs in &ordered.projections {
+            open = open.then(self.project(exprs));
+        }
+        for step in &ordered.behind {
+            open = open.then(self.row_wise(step));
+        }
+        self.closed(open, Sink::Slice(ordered.range))
+    }
+
+    fn row_wise(&mut self, step: &RowWise<'p>) -> Step {
+        match step {
+            RowWise::Project(exprs) => self.project(exprs),
+            RowWise::Fetch(fetch) => self.fetch(fetch),
+        }
     }
 
     fn table(&mut self, plan: &'p Plan, columns: Vec<usize>) -> Open {
@@ -141,9 +229,9 @@ impl<'p> Lowering<'p> {
         Open::new(Source::Table { table, columns })
     }
 
-    fn subtree(&mut self, plan: &'p Plan, is_ordered: bool, wanted: Option<u64>) -> Open {
+    fn subtree(&mut self, plan: &'p Plan) -> Open {
         let node = self.node(plan);
-        Open::new(Source::Subtree { node, is_ordered, wanted })
+        Open::new(Source::Subtree(node))
     }
 
     fn project(&self, exprs: &[Expr]) -> Step {
@@ -171,14 +259,18 @@ impl<'p> Lowering<'p> {
 
     fn close(&mut self, open: Open, sink: Sink) -> PipelineId {
         let source = match &open.source {
-            Source::Table { .. } => Edge { partitioning: Partitioning::Any, is_ordered: false },
+            Source::Table { .. } | Source::Union(_) | Source::Subtree(_) => {
+                Edge { partitioning: Partitioning::Any, is_ordered: false }
+            }
             Source::Pipeline(id) => self.pipelines[id.0].output,
-            Source::Subtree { is_ordered, .. } => Edge { partitioning: Partitioning::Any, is_ordered: *is_ordered },
         };
         let output = match &sink {
-            Sink::Result | Sink::InPlace => source,
+            Sink::Result | Sink::InPlace | Sink::Slice(_) | Sink::Share(_) => source,
             Sink::Limit { .. } => Edge { partitioning: source.partitioning, is_ordered: false },
-            Sink::Sort { .. } => Edge { partitioning: Partitioning::Any, is_ordered: true },
+            Sink::Build | Sink::UnionInput | Sink::Publish { .. } => {
+                Edge { partitioning: Partitioning::Any, is_ordered: false }
+            }
+            Sink::Sort { .. } | Sink::Window { .. } => Edge { partitioning: Partitioning::Any, is_ordered: true },
             Sink::Aggregate { .. } => Edge { partitioning: Partitioning::ByGroup, is_ordered: false },
         };
         self.pipelines.push(Pipeline { source: open.source, steps: open.steps, sink, output });

@@ -10,9 +10,13 @@
 mod constants;
 mod lower;
 
+use arrow::datatypes::SchemaRef;
+
+use super::join::JoinSpec;
 use super::ordered::OutputRange;
-use super::{AggregateCall, FetchPlan, Plan, SortKey};
+use super::{AggregateCall, FetchPlan, Plan, ReductionTest, Share, SortKey};
 use crate::expr::{Expr, ExprKind};
+use crate::window::WindowCall;
 
 pub(crate) use constants::bind;
 pub(crate) use lower::lower;
@@ -69,14 +73,10 @@ pub(crate) enum Source {
     Table { table: TableSlot, columns: Vec<usize> },
     /// What the sink of an earlier pipeline puts out.
     Pipeline(PipelineId),
-    /// Rows of a node that has no pipelines yet.
-    Subtree {
-        node: NodeSlot,
-        /// In the node's order, if it has one.
-        is_ordered: bool,
-        /// Rows that are wanted of it, if not all are.
-        wanted: Option<u64>,
-    },
+    /// The rows of several pipelines, one behind the other.
+    Union(Vec<PipelineId>),
+    /// Rows of a node that has no pipelines yet, in no order.
+    Subtree(NodeSlot),
 }
 
 /// What is done with each row, without a kernel of its own.
@@ -90,6 +90,28 @@ pub(crate) enum Step {
     RowNumber,
     /// Adds columns of a table, by the number of a row.
     Fetch { table: TableSlot, row: usize, columns: Vec<usize> },
+    /// Joins with the rows of another pipeline: by a table that is probed, or by partition, which makes matches the source of
+    /// what follows. A decision of the host, once both sides are known.
+    Join {
+        build: PipelineId,
+        join: Join,
+        /// Rows that are wanted of the result, if not all are.
+        wanted: Option<u64>,
+    },
+    /// Probes the published table of that number.
+    Probe { table: usize, join: Join },
+    /// Drops rows without a match in the published table of that number.
+    Reduce { table: usize, keys: Vec<Expr>, test: ReductionTest },
+}
+
+/// A join without its sides.
+#[derive(Debug)]
+pub(crate) struct Join {
+    pub spec: JoinSpec,
+    /// Columns of build and probe side.
+    pub schemas: [SchemaRef; 2],
+    /// For estimates.
+    pub node: NodeSlot,
 }
 
 /// What takes the rows of a pipeline.
@@ -109,6 +131,24 @@ pub(crate) enum Sink {
         /// What is sorted, for estimates of its rows.
         input: NodeSlot,
     },
+    /// The build side of a join, which runs with the pipeline that joins it.
+    Build,
+    /// An input of a union, which runs with the others.
+    UnionInput,
+    /// A table of all rows on every device, which pipelines behind it probe by its number; once, though it may stand in
+    /// several plans.
+    Publish {
+        number: usize,
+        join: Join,
+        /// Whether runtime filters are made of the rows.
+        has_filters: bool,
+    },
+    /// Rows that several pipelines read, one of which may belong to another plan.
+    Share(Share),
+    /// Results of window functions, on each device in their order.
+    Window { partition_by: Vec<Expr>, order_by: Vec<SortKey>, calls: Vec<WindowCall>, schema: SchemaRef },
+    /// A range of rows in the order in which they lie.
+    Slice(OutputRange),
     /// Groups: the keys, then what accumulators hold.
     Aggregate {
         group_by: Vec<Expr>,
@@ -140,6 +180,6 @@ pub(crate) enum TableNode<'p> {
 impl PhysicalPlan {
     /// How many subtrees have no pipelines yet.
     pub(crate) fn subtrees(&self) -> usize {
-        self.pipelines.iter().filter(|pipeline| matches!(pipeline.source, Source::Subtree { .. })).count()
+        self.pipelines.iter().filter(|pipeline| matches!(pipeline.source, Source::Subtree(_))).count()
     }
 }
