@@ -9,6 +9,7 @@ pub(crate) mod join;
 mod marks;
 pub(crate) mod ordered;
 pub(crate) mod physical;
+pub(crate) mod rewrite;
 mod trace;
 mod values;
 mod words;
@@ -25,6 +26,7 @@ use crate::identity::Identity;
 use crate::window::WindowCall;
 
 pub use crate::optimize::share_between;
+pub(crate) use aggregate::sum_type;
 pub use aggregate::{AggregateCall, AggregateFunction, Moment};
 
 /// A node of the device plan.

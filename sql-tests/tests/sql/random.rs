@@ -2,7 +2,7 @@
 //!
 //! - `WARPJOIN_RANDOM_QUERIES=5000`: so many; `WARPJOIN_RANDOM_SEED=123`: from that seed, which replays a failure.
 //! - `WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1,2`: the engines, one of them a seed.
-//! - `WARPJOIN_RANDOM_STOP=1`: the first failure ends the run. `WARPJOIN_RANDOM_VERBOSE=1`: prints how long each took.
+//! - `WARPJOIN_RANDOM_STOP=1`: the first failure ends the run. `WARPJOIN_RANDOM_VERBOSE=1`: prints each query and how long it took.
 //!   `WARPJOIN_RANDOM_EXPLAIN=1`: prints the plans of what fails.
 //! - `WARPJOIN_RANDOM_SQL='SELECT ...'`: another query over the tables of the seed, to make a failure smaller.
 
@@ -112,7 +112,7 @@ fn run_seeds(name: &str, seeds: Vec<u64>) -> Totals {
                 let engine = &engines[(seed % engines.len() as u64) as usize];
                 let result = case.run(engine, &stock).await.unwrap();
                 if setting("WARPJOIN_RANDOM_VERBOSE") == Some(1) {
-                    announce(&format!("{seed}: {:.1} s", start.elapsed().as_secs_f64()));
+                    announce(&format!("{seed}: {:.1} s: {}", start.elapsed().as_secs_f64(), case.sql));
                 }
                 if let Some(difference) = &result.difference {
                     // Told at once: a long run may be ended.

@@ -78,30 +78,30 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// What a sink has put out.
-enum Output {
-    /// Read by one pipeline.
-    Once(Relation),
-    /// Read by several.
-    Shared(Relation),
-    /// Nothing, or read already.
-    Gone,
+/// What sinks have put out, with the number of pipelines that have not read it yet.
+struct Outputs {
+    relations: Vec<Option<Relation>>,
+    left: Vec<usize>,
 }
 
-/// What sinks have put out.
-struct Outputs(Vec<Output>);
-
 impl Outputs {
+    fn of(plan: &PhysicalPlan) -> Self {
+        Self { relations: vec![], left: plan.readers.clone() }
+    }
+
     fn read(&mut self, id: PipelineId) -> Result<Relation> {
-        let nothing = || Error::internal(format!("nothing of pipeline {}", id.0));
-        let output = self.0.get_mut(id.0).ok_or_else(nothing)?;
-        if let Output::Shared(relation) = output {
-            return Ok(relation.clone());
-        }
-        match std::mem::replace(output, Output::Gone) {
-            Output::Once(relation) => Ok(relation),
-            Output::Shared(_) | Output::Gone => Err(nothing()),
-        }
+        let left = self.left.get_mut(id.0).filter(|left| **left > 0);
+        let output = self.relations.get_mut(id.0);
+        let relation = left.zip(output).and_then(|(left, output)| {
+            *left -= 1;
+            if *left == 0 { output.take() } else { output.clone() }
+        });
+        relation.ok_or_else(|| Error::internal(format!("nothing of pipeline {}", id.0)))
+    }
+
+    /// The number of the next pipeline.
+    fn next(&self) -> usize {
+        self.relations.len()
     }
 }
 
@@ -109,41 +109,55 @@ impl Query<'_> {
     /// Runs all pipelines, but for the kernel of the last one: its source and steps.
     pub(super) fn run_pipelines(&mut self) -> Result<Relation> {
         let execution = self.execution;
-        let mut outputs = Outputs(vec![]);
-        for pipeline in &execution.plan.pipelines {
+        let found = self.find_rows(&execution.plan.found);
+        let mut outputs = Outputs::of(execution.plan);
+        while let Some(pipeline) = execution.plan.pipelines.get(outputs.next()) {
+            if let Some((rows, relation)) = found.iter().find(|(rows, _)| rows.first.0 == outputs.next()) {
+                outputs.relations.resize(rows.last.0, None);
+                outputs.relations.push(Some(relation.clone()));
+                continue;
+            }
             let relation = self.open(pipeline, &mut outputs)?;
             let output = match &pipeline.sink {
                 Sink::Result => return Ok(relation),
                 // They run with the pipelines that read them.
-                Sink::Build | Sink::UnionInput => Output::Once(relation),
-                Sink::InPlace => Output::Once(self.into_place(&relation)?),
-                Sink::Slice(range) => Output::Once(self.range_of(relation, *range)?),
-                Sink::Limit { skip, fetch } => Output::Once(self.limited(&relation, *skip, *fetch)?),
+                Sink::Build | Sink::UnionInput => relation,
+                Sink::InPlace => self.into_place(&relation)?,
+                Sink::Slice(range) => self.range_of(relation, *range)?,
+                Sink::Limit { skip, fetch } => self.limited(&relation, *skip, *fetch)?,
                 Sink::Sort { keys, width, range, input } => {
                     let keys = (execution.bind_keys(keys)?, *width);
-                    Output::Once(self.sort(relation, keys, *range, execution.node(*input))?)
+                    self.sort(relation, keys, *range, execution.node(*input))?
                 }
                 Sink::Window { partition_by, order_by, calls, schema } => {
                     let (partition_by, order_by) = (execution.bind_all(partition_by)?, execution.bind_keys(order_by)?);
                     let calls = bound(calls, WindowCall::map, |expr| execution.bind(expr))?;
                     let node = WindowNode { schema, partition_by: &partition_by, order_by: &order_by, calls: &calls };
-                    Output::Once(self.window(relation, node)?)
+                    self.window(relation, node)?
                 }
                 Sink::Aggregate { group_by, calls, input } => {
                     let group_by = execution.bind_all(group_by)?;
                     let calls = bound(calls, AggregateCall::map, |expr| execution.bind(expr))?;
-                    Output::Once(self.aggregate_rows(relation, execution.node(*input), &group_by, &calls)?)
+                    self.aggregate_rows(relation, execution.node(*input), &group_by, &calls)?
                 }
                 Sink::Publish { number, join, has_filters } => {
                     if !self.published.contains_key(number) {
                         let join = execution.bind_join(join)?;
                         self.publish(&join, *number, &relation, *has_filters)?;
                     }
-                    Output::Gone
+                    outputs.relations.push(None);
+                    continue;
                 }
-                Sink::Share(share) => Output::Shared(self.share(*share, relation)?),
+                Sink::Keep => self.settled(relation)?,
+                Sink::Share(share) => self.share(*share, relation)?,
+                Sink::GroupingSets { group_by, sets, id_type, calls, input } => {
+                    let group_by = execution.bind_all(group_by)?;
+                    let calls = bound(calls, AggregateCall::map, |expr| execution.bind(expr))?;
+                    let input = execution.node(*input);
+                    self.grouping_sets(relation, input, &group_by, (sets, id_type), &calls)?
+                }
             };
-            outputs.0.push(output);
+            outputs.relations.push(Some(output));
         }
         Err(Error::internal("a plan without a result"))
     }
@@ -183,6 +197,7 @@ impl Query<'_> {
                 relation.steps.push(codegen::Step::Project(execution.bind_all(exprs)?));
             }
             Step::RowNumber => relation.append_row_number()?,
+            Step::Number { schema } => self.append_number(&mut relation, schema),
             Step::Fetch { table, row, columns } => {
                 self.append_fetch(&mut relation, execution.table(*table)?, *row, columns)?;
             }

@@ -16,7 +16,8 @@ use crate::codegen::{
 };
 use crate::expr::{Expr, ExprKind};
 use crate::plan::build::where_not_null;
-use crate::plan::{AggregateCall, AggregateFunction, Moment, Plan};
+use crate::plan::rewrite::split;
+use crate::plan::{AggregateCall, AggregateFunction, Moment, Plan, sum_type};
 use crate::{Error, Reason, Result};
 
 /// Launches of one group-by; a table grows eight times between two of them.
@@ -62,6 +63,15 @@ impl Query<'_> {
         }
         let relation = self.relation(input)?;
         self.aggregate_rows(relation, Some(input), keys, calls)
+    }
+
+    /// Runs a group-by of which a call needs parts.
+    fn split_group(&mut self, input: &Plan, keys: &[Expr], calls: &[AggregateCall]) -> Result<Relation> {
+        let mut ordered_parts = |input: &Plan, own: &[usize]| self.ordered_parts(input, keys, calls, own);
+        let made = split(input, keys, calls, &mut ordered_parts)?;
+        let relation = self.relation(&made.plan);
+        made.shared.iter().for_each(|plan| self.release(plan));
+        relation
     }
 
     /// Groups the rows of `input`, if that is known, by accumulators.
@@ -465,14 +475,4 @@ fn moment_sums(
     };
     sums.insert(0, add(AggregateFunction::Count, Some(&x), None, Term::Value, DataType::Int64));
     (sums, scale)
-}
-
-/// Type in which an average sums.
-pub(super) fn sum_type(argument: &DataType) -> DataType {
-    match argument {
-        DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => {
-            DataType::Decimal128(38, *scale)
-        }
-        _ => DataType::Float64,
-    }
 }

@@ -3,17 +3,20 @@
 //! The keys of an order, and the number of the row behind them, are packed into words of 64 bits. A group-by finds each
 //! group's least word; where there are several, the rows that have it are looked at again for the next word.
 
-use super::group_split::Part;
+use arrow::datatypes::{DataType, Schema};
+
 use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::codegen::{Sink, SinkShape, Step};
 use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
 use crate::identity::{Identity, Scope};
-use crate::plan::build::{ExprList, aggregate, column, columns, filter, is_null, join, not, numbered, project};
+use crate::plan::build::{
+    ExprList, aggregate, column, columns, columns_of, filter, is_null, join, not, numbered, project,
+};
 use crate::plan::ordered::Ordered;
+use crate::plan::rewrite::Part;
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, SortKey};
 use crate::{Error, Result};
-use arrow::datatypes::DataType;
 
 /// Calls that take their values from the same row of a group.
 struct Spec {
@@ -34,6 +37,12 @@ impl Query<'_> {
         };
         // The same row has the same number whenever it is read.
         let mut relation = self.settled(relation)?;
+        self.append_number(&mut relation, &input.schema);
+        Ok(relation)
+    }
+
+    /// Adds the number of each row, to rows that may be read more than once.
+    pub(super) fn append_number(&mut self, relation: &mut Relation, schema: &Schema) {
         let rows = match &relation.source {
             Source::Table(..) => (0..self.devices()).map(|device| relation.source.shard_rows(device)).sum(),
             _ if self.is_dry() => relation.rows_max,
@@ -43,11 +52,10 @@ impl Query<'_> {
         let bits = (64 - rows.leading_zeros()).next_multiple_of(8).clamp(8, 56);
         let kind = ExprKind::RowNumber { max: (1 << bits) - 1 };
         let number = Expr { kind, data_type: DataType::UInt64, nullable: false };
-        let mut exprs = columns(input, relation.width);
+        let mut exprs = columns_of(schema, relation.width);
         exprs.push(number);
         relation.width = exprs.len();
         relation.steps.push(Step::Project(exprs));
-        Ok(relation)
     }
 
     /// A part for each order among the calls `own`, and the plan of the rows that they read.

@@ -1,19 +1,21 @@
 //! Group-bys by several sets of keys: ROLLUP, CUBE, GROUPING SETS.
 //!
 //! A set whose keys are some of another set's is aggregated from the partial results of that one; only sets within no
-//! other read the input. Where partial results can't be brought together each set reads the input, which runs once.
+//! other read the input. Where partial results can't be brought together each set reads the input
+//! (`plan/rewrite/sets.rs`).
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::DataType;
 
 use super::group::{Aggregation, merging};
 use super::query::Query;
 use super::relation::{GroupTable, Relation, Source};
 use crate::codegen::Step;
-use crate::expr::{Expr, ExprKind, Scalar};
+use crate::expr::Expr;
 use crate::plan::build::or_zero;
-use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, Plan, PlanKind};
+use crate::plan::rewrite::{outputs, union_of, unique_keys};
+use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, Plan};
 use crate::{Error, Reason, Result};
 
 /// The groups of a set of keys.
@@ -23,29 +25,21 @@ struct SetGroups<'a> {
 }
 
 impl Query<'_> {
-    /// Runs the group-bys of all sets; `sets` with the type of their numbers.
+    /// Runs the group-bys of all sets over the rows of `input`, if that is known; `sets` with the type of their numbers.
     pub(super) fn grouping_sets(
         &mut self,
-        input: &Plan,
+        relation: Relation,
+        input: Option<&Plan>,
         keys: &[Expr],
         (sets, id_type): (&[GroupingSet], &DataType),
         calls: &[AggregateCall],
     ) -> Result<Relation> {
-        // Those with the most keys first: others are made of them.
-        let mut unique: Vec<&[usize]> = vec![];
-        for set in sets {
-            if !unique.contains(&set.keys.as_slice()) {
-                unique.push(&set.keys);
+        let unique = unique_keys(sets);
+        let relations = match (self.sets_of_groups(relation, keys, &unique, calls), input) {
+            (Err(Error::Unsupported(Reason::Aggregate(_))), Some(input)) => {
+                return self.relation(&union_of(input, keys, (sets, id_type), calls));
             }
-        }
-        unique.sort_by_key(|keys| std::cmp::Reverse(keys.len()));
-        let needs_parts = calls.iter().any(AggregateCall::needs_parts);
-        let merged = if needs_parts { None } else { Some(self.sets_of_groups(input, keys, &unique, calls)) };
-        let relations = match merged {
-            Some(Err(Error::Unsupported(Reason::Aggregate(_)))) | None => {
-                self.sets_of_rows(input, keys, &unique, calls)?
-            }
-            Some(relations) => relations?,
+            (relations, _) => relations?,
         };
         let mut parts = vec![];
         for set in sets {
@@ -61,12 +55,11 @@ impl Query<'_> {
     /// Each set from the smallest one that holds its keys.
     fn sets_of_groups(
         &mut self,
-        input: &Plan,
+        mut relation: Relation,
         keys: &[Expr],
         sets: &[&[usize]],
         calls: &[AggregateCall],
     ) -> Result<Vec<Relation>> {
-        let mut relation = self.relation(input)?;
         let is_within = |set: &[usize], other: &[usize]| set != other && set.iter().all(|key| other.contains(key));
         if sets.iter().filter(|set| !sets.iter().any(|other| is_within(set, other))).count() > 1 {
             relation = self.settled(relation)?;
@@ -107,44 +100,4 @@ impl Query<'_> {
         }
         Ok(relations)
     }
-
-    /// Each set from the input's rows.
-    fn sets_of_rows(
-        &mut self,
-        input: &Plan,
-        keys: &[Expr],
-        sets: &[&[usize]],
-        calls: &[AggregateCall],
-    ) -> Result<Vec<Relation>> {
-        let input = if sets.len() < 2 { input.clone() } else { input.clone().into_shared() };
-        let mut relations = vec![];
-        for set in sets {
-            let group_by: Vec<Expr> = set.iter().map(|&key| keys[key].clone()).collect();
-            let fields = group_by
-                .iter()
-                .map(|key| (&key.data_type, key.nullable))
-                .chain(calls.iter().map(|call| (&call.data_type, call.function != AggregateFunction::Count)))
-                .map(|(data_type, nullable)| Field::new("c", data_type.clone(), nullable));
-            let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-            let kind = PlanKind::Aggregate { input: Box::new(input.clone()), group_by, aggregates: calls.to_vec() };
-            relations.push(self.relation(&Plan { kind, schema })?);
-        }
-        self.release(&input);
-        Ok(relations)
-    }
-}
-
-/// The columns of the node, over those of a group-by of `set`.
-fn outputs(set: &GroupingSet, keys: &[Expr], calls: &[AggregateCall], id_type: &DataType) -> Vec<Expr> {
-    let key = |(index, key): (usize, &Expr)| match set.keys.iter().position(|&own| own == index) {
-        Some(position) => Expr::column(position, key.data_type.clone(), key.nullable),
-        None => Expr { kind: ExprKind::Literal(Scalar::Null), data_type: key.data_type.clone(), nullable: true },
-    };
-    let mut outputs: Vec<Expr> = keys.iter().enumerate().map(key).collect();
-    outputs.push(Expr::literal(Scalar::Int(set.id.into()), id_type.clone()));
-    outputs.extend(calls.iter().enumerate().map(|(index, call)| {
-        let nullable = call.function != AggregateFunction::Count;
-        Expr::column(set.keys.len() + index, call.data_type.clone(), nullable)
-    }));
-    outputs
 }

@@ -11,12 +11,8 @@ mod execution;
 mod explain;
 mod fetch;
 mod group;
-mod group_distinct;
 mod group_estimate;
 mod group_first;
-mod group_moments;
-mod group_quantiles;
-mod group_split;
 mod group_target;
 mod group_wide;
 mod grouping_sets;
@@ -64,6 +60,7 @@ pub use shared::HandedOver;
 use crate::optimize::{Optimized, optimize};
 use crate::plan::Plan;
 use crate::plan::physical::lower;
+use crate::plan::rewrite::rewrite;
 use crate::{Result, Session, Table};
 use execution::Execution;
 use query::Query;
@@ -141,6 +138,7 @@ fn with_query<T>(
         device.memory().reset_peak();
     }
     let Optimized { plan, notes, elapsed_ns } = optimize(plan, &inputs.tables, session, options);
+    let plan = rewrite(plan);
     let (physical, bindings) = lower(&plan);
     let execution = Execution::new(&physical, &bindings, inputs)?;
     let (result, metrics) = execute(session, &plan, &execution, inputs, options, finish)?;

@@ -22,7 +22,8 @@ use crate::column::EncodedColumn;
 use crate::compiler::Customer;
 use crate::options::ExecOptions;
 use crate::plan::ordered::{Ordered, OutputRange, WindowNode};
-use crate::plan::{Plan, PlanKind};
+use crate::plan::rewrite::union_of;
+use crate::plan::{AggregateCall, Plan, PlanKind};
 use crate::waits::Waits;
 use crate::{Error, Result, Session, Table};
 
@@ -170,8 +171,12 @@ impl<'a> Query<'a> {
                 }
             },
             PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
-                let id_type = plan.schema.field(group_by.len()).data_type();
-                self.grouping_sets(input, group_by, (sets, id_type), aggregates)
+                let sets = (sets.as_slice(), plan.schema.field(group_by.len()).data_type());
+                if aggregates.iter().any(AggregateCall::needs_parts) {
+                    return self.relation(&union_of(input, group_by, sets, aggregates));
+                }
+                let relation = self.relation(input)?;
+                self.grouping_sets(relation, Some(input), group_by, sets, aggregates)
             }
             PlanKind::Window { input, partition_by, order_by, calls } => {
                 let relation = self.relation(input)?;

@@ -7,6 +7,7 @@ use super::query::Query;
 use super::relation::{Relation, Source};
 use crate::Result;
 use crate::codegen::Step;
+use crate::plan::physical::Found;
 use crate::plan::{HandOver, Plan, PlanKind, Share};
 
 /// Rows that plans leave on the devices for plans of the same query, which run later. Whoever reads them takes them along.
@@ -17,14 +18,6 @@ pub struct HandedOver(Arc<Mutex<HashMap<HandOver, Relation>>>);
 impl HandedOver {
     fn locked<T>(&self, with: impl FnOnce(&mut HashMap<HandOver, Relation>) -> T) -> T {
         with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Plan {
-    /// This plan as one that may stand in several places, and runs once.
-    pub(super) fn into_shared(self) -> Self {
-        let schema = self.schema.clone();
-        Self { kind: PlanKind::Shared(Arc::new(self)), schema }
     }
 }
 
@@ -64,6 +57,25 @@ impl Query<'_> {
             self.inputs.handed_over.locked(|rows| rows.insert(name, relation.clone()));
         }
         Ok(relation)
+    }
+
+    /// What earlier plans have left of what this one needs.
+    pub(super) fn find_rows<'p>(&mut self, wanted: &'p [Found]) -> Vec<(&'p Found, Relation)> {
+        let mut found = vec![];
+        for rows in wanted {
+            let (key, name) = (SharedKey::Marked(Share::Found(rows.name)), rows.name);
+            // A dry run is told, and leaves rows to the run.
+            let known = self.shared.0.get(&key).map(|(_, relation)| relation.clone()).or_else(|| {
+                let is_dry = self.is_dry();
+                let handed_over = &self.inputs.handed_over;
+                handed_over.locked(|left| if is_dry { left.get(&name).cloned() } else { left.remove(&name) })
+            });
+            if let Some(relation) = known {
+                self.shared.0.insert(key, (None, relation.clone()));
+                found.push((rows, relation));
+            }
+        }
+        found
     }
 
     /// Rows that the optimizer has found in several places, so that they may be read more than once.

@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 
 use arrow::datatypes::DataType;
 
-use super::group::sum_type;
 use super::window_kernels::{ScanOp, Segments};
 use crate::codegen::{Kind, Range, range_of_type, window_kind as kind};
 use crate::column::{ColumnType, Domain};
 use crate::expr::{CompareOp, Expr, ExprKind, Scalar};
-use crate::plan::AggregateFunction;
 use crate::plan::build::{case, compare};
+use crate::plan::{AggregateFunction, sum_type};
 use crate::window::{Frame, FrameBound, WindowCall, WindowFunction};
 use crate::{Error, Reason, Result};
 

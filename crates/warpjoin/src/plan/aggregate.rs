@@ -145,3 +145,13 @@ impl Moment {
         matches!(self, Self::VarianceSample | Self::DeviationSample | Self::CovarianceSample | Self::Correlation)
     }
 }
+
+/// Type in which an average sums.
+pub(crate) fn sum_type(argument: &DataType) -> DataType {
+    match argument {
+        DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => {
+            DataType::Decimal128(38, *scale)
+        }
+        _ => DataType::Float64,
+    }
+}

@@ -64,6 +64,14 @@ pub(crate) fn aggregate(input: Plan, group_by: Vec<Expr>, aggregates: Vec<Aggreg
     Plan { kind: PlanKind::Aggregate { input: Box::new(input), group_by, aggregates }, schema }
 }
 
+impl Plan {
+    /// This plan as one that may stand in several places, and runs once.
+    pub(crate) fn into_shared(self) -> Self {
+        let schema = self.schema.clone();
+        Self { kind: PlanKind::Shared(Arc::new(self)), schema }
+    }
+}
+
 /// Expressions over `input`.
 pub(crate) fn project(input: Plan, exprs: Vec<Expr>) -> Plan {
     let schema = schema_of(&exprs);
@@ -81,6 +89,17 @@ pub(crate) fn numbered(input: Plan) -> Plan {
     let fields = input.schema.fields().iter().map(|field| field.as_ref().clone());
     let fields = fields.chain([Field::new("row", DataType::UInt64, false)]).collect::<Vec<_>>();
     Plan { kind: PlanKind::Numbered { input: Box::new(input) }, schema: Arc::new(Schema::new(fields)) }
+}
+
+/// The rows of all inputs, of which there is at least one; they have equal types.
+pub(crate) fn union(inputs: Vec<Plan>) -> Plan {
+    let width = inputs[0].schema.fields().len();
+    let column = |index: usize| {
+        let nullable = inputs.iter().any(|input| input.schema.field(index).is_nullable());
+        Expr::column(index, inputs[0].schema.field(index).data_type().clone(), nullable)
+    };
+    let schema = schema_of(&(0..width).map(column).collect::<Vec<_>>());
+    Plan { kind: PlanKind::Union { inputs }, schema }
 }
 
 /// All rows in an order.

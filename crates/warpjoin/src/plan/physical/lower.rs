@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use super::constants::Constants;
 use super::{
-    Bindings, Edge, Join, NodeSlot, Partitioning, PhysicalPlan, Pipeline, PipelineId, Sink, Source, Step, TableNode,
-    TableSlot,
+    Bindings, Edge, Found, Join, NodeSlot, Partitioning, PhysicalPlan, Pipeline, PipelineId, Sink, Source, Step,
+    TableNode, TableSlot,
 };
 use crate::expr::Expr;
 use crate::plan::join::JoinNode;
@@ -18,9 +19,11 @@ pub(crate) fn lower(plan: &Plan) -> (PhysicalPlan, Bindings<'_>) {
     let mut lowering = Lowering { root: Some(plan), ..Lowering::default() };
     let result = lowering.in_order(plan);
     lowering.close(result, Sink::Result);
-    let Lowering { pipelines, constants, tables, nodes, .. } = lowering;
+    let Lowering { pipelines, constants, tables, nodes, found, .. } = lowering;
     let bindings = Bindings { constants: constants.into_vec(), tables, nodes };
-    (PhysicalPlan { pipelines }, bindings)
+    let mut readers = vec![0; pipelines.len()];
+    pipelines.iter().flat_map(Pipeline::reads).for_each(|id| readers[id.0] += 1);
+    (PhysicalPlan { pipelines, readers, found }, bindings)
 }
 
 #[derive(Default)]
@@ -35,6 +38,9 @@ struct Lowering<'p> {
     published: HashSet<usize>,
     /// Pipelines that several others read.
     shared: HashMap<Share, PipelineId>,
+    /// The same of plans that stand in several places, by address.
+    kept: HashMap<usize, PipelineId>,
+    found: Vec<Found>,
 }
 
 /// A pipeline without a sink yet.
@@ -86,8 +92,7 @@ impl<'p> Lowering<'p> {
             {
                 let open = self.open(input, None);
                 let group_by = self.taken(group_by);
-                let calls =
-                    aggregates.iter().map(|call| call.map(&mut |expr| self.constants.take_from(expr))).collect();
+                let calls = self.calls(aggregates);
                 let input = self.node(input);
                 self.closed(open, Sink::Aggregate { group_by, calls, input })
             }
@@ -110,17 +115,40 @@ impl<'p> Lowering<'p> {
                 let keys = self.taken(keys);
                 open.then(Step::Reduce { table: *table, keys, test: *test })
             }
-            PlanKind::Marked { input, mark: Mark::Shared(share @ (Share::Within(_) | Share::Left(_))) } => {
+            PlanKind::Marked { input, mark: Mark::Shared(share) } => {
                 let id = match self.shared.get(share) {
                     Some(&id) => id,
+                    None => self.share(input, *share),
+                };
+                Open::new(Source::Pipeline(id))
+            }
+            PlanKind::Shared(shared) => {
+                let address = Arc::as_ptr(shared).addr();
+                let id = match self.kept.get(&address) {
+                    Some(&id) => id,
                     None => {
-                        let open = self.open(input, None);
-                        let id = self.close(open, Sink::Share(*share));
-                        self.shared.insert(*share, id);
+                        let open = self.open(shared, None);
+                        let id = self.close(open, Sink::Keep);
+                        self.kept.insert(address, id);
                         id
                     }
                 };
                 Open::new(Source::Pipeline(id))
+            }
+            PlanKind::Numbered { input } => {
+                // The numbers of a sort tell its order, and the same row has the same number whenever it is read.
+                let open = self.in_order(input);
+                self.closed(open, Sink::Keep).then(Step::Number { schema: input.schema.clone() })
+            }
+            PlanKind::GroupingSets { input, group_by, sets, aggregates }
+                if !aggregates.iter().any(AggregateCall::needs_parts) =>
+            {
+                let open = self.open(input, None);
+                let id_type = plan.schema.field(group_by.len()).data_type().clone();
+                let group_by = self.taken(group_by);
+                let calls = self.calls(aggregates);
+                let (sets, input) = (sets.clone(), self.node(input));
+                self.closed(open, Sink::GroupingSets { group_by, sets, id_type, calls, input })
             }
             PlanKind::Union { inputs } => {
                 let mut parts = vec![];
@@ -137,13 +165,28 @@ impl<'p> Lowering<'p> {
                 let schema = input.schema.clone();
                 self.closed(open, Sink::Window { partition_by, order_by, calls, schema })
             }
-            // What an earlier plan may have left decides whether anything runs.
-            PlanKind::Marked { mark: Mark::Shared(Share::Found(_)), .. }
-            | PlanKind::Aggregate { .. }
-            | PlanKind::GroupingSets { .. }
-            | PlanKind::Numbered { .. }
-            | PlanKind::Shared(_) => self.subtree(plan),
+            // First and last values: how many group-bys they take depends on the bits of their order.
+            PlanKind::Aggregate { .. } | PlanKind::GroupingSets { .. } => self.subtree(plan),
         }
+    }
+
+    /// A pipeline that puts out what several read.
+    fn share(&mut self, input: &'p Plan, share: Share) -> PipelineId {
+        let first = PipelineId(self.pipelines.len());
+        let outside = (self.shared.clone(), self.published.clone(), self.kept.clone());
+        let open = self.open(input, None);
+        let last = self.close(open, Sink::Share(share));
+        if let Share::Found(name) = share {
+            // What may be left out makes nothing for others.
+            (self.shared, self.published, self.kept) = outside;
+            self.found.push(Found { name, first, last });
+        }
+        self.shared.insert(share, last);
+        last
+    }
+
+    fn calls(&self, calls: &[AggregateCall]) -> Vec<AggregateCall> {
+        calls.iter().map(|call| call.map(&mut |expr| self.constants.take_from(expr))).collect()
     }
 
     fn join(&mut self, plan: &'p Plan, join: &'p JoinPlan, wanted: Option<u64>) -> Open {
@@ -265,9 +308,9 @@ impl<'p> Lowering<'p> {
             Source::Pipeline(id) => self.pipelines[id.0].output,
         };
         let output = match &sink {
-            Sink::Result | Sink::InPlace | Sink::Slice(_) | Sink::Share(_) => source,
+            Sink::Result | Sink::InPlace | Sink::Slice(_) | Sink::Keep | Sink::Share(_) => source,
             Sink::Limit { .. } => Edge { partitioning: source.partitioning, is_ordered: false },
-            Sink::Build | Sink::UnionInput | Sink::Publish { .. } => {
+            Sink::Build | Sink::UnionInput | Sink::Publish { .. } | Sink::GroupingSets { .. } => {
                 Edge { partitioning: Partitioning::Any, is_ordered: false }
             }
             Sink::Sort { .. } | Sink::Window { .. } => Edge { partitioning: Partitioning::Any, is_ordered: true },

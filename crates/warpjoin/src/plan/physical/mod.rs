@@ -10,11 +10,11 @@
 mod constants;
 mod lower;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 
 use super::join::JoinSpec;
 use super::ordered::OutputRange;
-use super::{AggregateCall, FetchPlan, Plan, ReductionTest, Share, SortKey};
+use super::{AggregateCall, FetchPlan, GroupingSet, HandOver, Plan, ReductionTest, Share, SortKey};
 use crate::expr::{Expr, ExprKind};
 use crate::window::WindowCall;
 
@@ -37,6 +37,18 @@ pub(crate) struct NodeSlot(pub(crate) usize);
 #[derive(Debug)]
 pub(crate) struct PhysicalPlan {
     pub pipelines: Vec<Pipeline>,
+    /// How many pipelines read what each puts out.
+    pub readers: Vec<usize>,
+    /// Pipelines that are left out where an earlier plan has left what they would put out.
+    pub found: Vec<Found>,
+}
+
+/// Pipelines `first` to `last`, which make rows that an earlier plan may have left.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub name: HandOver,
+    pub first: PipelineId,
+    pub last: PipelineId,
 }
 
 /// One pipeline.
@@ -88,6 +100,8 @@ pub(crate) enum Step {
     Project(Vec<Expr>),
     /// Adds the number of the row in its table.
     RowNumber,
+    /// Adds a number to each row, ascending on each device; `schema`: the columns before it.
+    Number { schema: SchemaRef },
     /// Adds columns of a table, by the number of a row.
     Fetch { table: TableSlot, row: usize, columns: Vec<usize> },
     /// Joins with the rows of another pipeline: by a table that is probed, or by partition, which makes matches the source of
@@ -143,8 +157,19 @@ pub(crate) enum Sink {
         /// Whether runtime filters are made of the rows.
         has_filters: bool,
     },
-    /// Rows that several pipelines read, one of which may belong to another plan.
+    /// Rows that several pipelines read.
+    Keep,
+    /// The same, marked by the optimizer; one of the pipelines may belong to another plan.
     Share(Share),
+    /// Groups of several sets of keys, one behind the other.
+    GroupingSets {
+        group_by: Vec<Expr>,
+        sets: Vec<GroupingSet>,
+        id_type: DataType,
+        calls: Vec<AggregateCall>,
+        /// What is grouped.
+        input: NodeSlot,
+    },
     /// Results of window functions, on each device in their order.
     Window { partition_by: Vec<Expr>, order_by: Vec<SortKey>, calls: Vec<WindowCall>, schema: SchemaRef },
     /// A range of rows in the order in which they lie.
@@ -175,6 +200,22 @@ pub(crate) enum TableNode<'p> {
     Source(&'p Plan),
     /// A late read.
     Fetch(&'p FetchPlan),
+}
+
+impl Pipeline {
+    /// Pipelines whose output it reads.
+    fn reads(&self) -> Vec<PipelineId> {
+        let mut read = match &self.source {
+            Source::Pipeline(id) => vec![*id],
+            Source::Union(ids) => ids.clone(),
+            Source::Table { .. } | Source::Subtree(_) => vec![],
+        };
+        read.extend(self.steps.iter().filter_map(|step| match step {
+            Step::Join { build, .. } => Some(*build),
+            _ => None,
+        }));
+        read
+    }
 }
 
 impl PhysicalPlan {

@@ -5,7 +5,7 @@
 
 use arrow::datatypes::DataType;
 
-use super::group_split::Part;
+use super::split::Part;
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use crate::identity::Identity;
 use crate::plan::build::{ExprList, aggregate, case, column, columns, compare, join, project, where_not_null};

@@ -3,7 +3,7 @@
 
 use arrow::datatypes::DataType;
 
-use super::group_split::Part;
+use super::split::Part;
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 use crate::function::Function;
 use crate::plan::build::{

@@ -5,10 +5,9 @@
 
 use arrow::datatypes::DataType;
 
-use super::group::sum_type;
 use crate::expr::{Expr, ExprKind};
 use crate::plan::build::{aggregate, column_of, or_zero, result_of};
-use crate::plan::{AggregateCall, AggregateFunction, Plan};
+use crate::plan::{AggregateCall, AggregateFunction, Plan, sum_type};
 
 /// The different arguments of DISTINCT.
 pub(super) fn distinct_arguments<'a>(calls: impl Iterator<Item = &'a AggregateCall>) -> Vec<&'a Expr> {

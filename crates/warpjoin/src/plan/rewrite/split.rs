@@ -1,0 +1,173 @@
+//! Group-bys that are made of several: of different DISTINCT arguments, of moments of doubles, of first and last values.
+//!
+//! Each part puts out the keys first, and has a row a group; the parts are joined by the keys.
+
+use super::distinct::{distinct_arguments, of_one_argument};
+use super::moments::moments_of_doubles;
+use super::quantiles::quantiles;
+use crate::expr::Expr;
+use crate::plan::build::{aggregate, column, columns, join, project, result_of};
+use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan};
+use crate::{Error, Result};
+
+/// A part of a group-by.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// Keys, then other columns.
+    pub plan: Plan,
+    /// Of which calls, by position, and what makes their results of the plan's columns.
+    pub results: Vec<(usize, Expr)>,
+    /// Whether it has a row for every group.
+    pub is_complete: bool,
+}
+
+/// Positions of calls by the way that they go.
+#[derive(Default)]
+struct Ways {
+    plain: Vec<usize>,
+    distinct: Vec<usize>,
+    /// Their sums can't be brought together as DISTINCT does: apart where there is one.
+    moments: Vec<usize>,
+    doubles: Vec<usize>,
+    ordered: Vec<usize>,
+    quantiles: Vec<usize>,
+}
+
+impl Ways {
+    fn of(calls: &[AggregateCall]) -> Self {
+        let mut ways = Self::default();
+        for (index, call) in calls.iter().enumerate() {
+            let way = match call.function {
+                _ if call.is_ordered() => &mut ways.ordered,
+                _ if call.is_quantile() => &mut ways.quantiles,
+                _ if call.is_distinct => &mut ways.distinct,
+                _ if call.is_moment_of_doubles() => &mut ways.doubles,
+                AggregateFunction::Moment(_) => &mut ways.moments,
+                _ => &mut ways.plain,
+            };
+            way.push(index);
+        }
+        if ways.distinct.is_empty() {
+            ways.plain.append(&mut ways.moments);
+        }
+        ways
+    }
+}
+
+/// A group-by made of several.
+#[derive(Debug)]
+pub(crate) struct Split {
+    pub plan: Plan,
+    /// Plans in it that are read more than once.
+    pub shared: Vec<Plan>,
+}
+
+/// The parts of calls in an order, by position, over a plan, and the plan of the rows that they read.
+type OrderedParts<'a> = &'a mut dyn FnMut(&Plan, &[usize]) -> Result<(Vec<Part>, Plan)>;
+
+/// A group-by of which a call needs parts.
+pub(crate) fn split(
+    input: &Plan,
+    keys: &[Expr],
+    calls: &[AggregateCall],
+    ordered_parts: OrderedParts<'_>,
+) -> Result<Split> {
+    let ways = Ways::of(calls);
+    let arguments = distinct_arguments(calls.iter().filter(|call| !call.is_quantile()));
+    let is_some = |way: &Vec<usize>| usize::from(!way.is_empty());
+    let readers = arguments.len().max(is_some(&ways.plain))
+        + is_some(&ways.moments)
+        + is_some(&ways.doubles)
+        + is_some(&ways.ordered)
+        + ways.quantiles.len();
+    let input = if readers < 2 { input.clone() } else { input.clone().into_shared() };
+    let mut shared = vec![input.clone()];
+
+    let mut parts = plain_parts(&input, keys, calls, (&ways, &arguments));
+    if !ways.doubles.is_empty() {
+        let (part, rows) = moments_of_doubles(&input, keys, calls, &ways.doubles);
+        parts.push(part);
+        shared.push(rows);
+    }
+    if !ways.ordered.is_empty() {
+        let (ordered, rows) = ordered_parts(&input, &ways.ordered)?;
+        parts.extend(ordered);
+        shared.push(rows);
+    }
+    for (part, rows) in quantiles(&input, keys, calls, &ways.quantiles) {
+        parts.push(part);
+        shared.extend(rows);
+    }
+    if !parts.iter().any(|part| part.is_complete) {
+        let rows = AggregateCall::new(AggregateFunction::Count, None, arrow::datatypes::DataType::Int64);
+        let plan = aggregate(input, keys.to_vec(), vec![rows]);
+        parts.push(Part { plan, results: vec![], is_complete: true });
+    }
+    Ok(Split { plan: joined(parts, keys.len(), calls.len())?, shared })
+}
+
+/// A part for each argument of DISTINCT, the first one with the plain calls; and moments.
+fn plain_parts(
+    input: &Plan,
+    keys: &[Expr],
+    calls: &[AggregateCall],
+    (ways, arguments): (&Ways, &[&Expr]),
+) -> Vec<Part> {
+    let of_one_pass = |way: &Vec<usize>| {
+        let own = way.iter().map(|&index| calls[index].clone()).collect();
+        let result = |(column, &index): (usize, &usize)| (index, result_of(keys.len() + column, &calls[index]));
+        let results = way.iter().enumerate().map(result).collect();
+        Part { plan: aggregate(input.clone(), keys.to_vec(), own), results, is_complete: true }
+    };
+    let mut parts = vec![];
+    if arguments.is_empty() && !ways.plain.is_empty() {
+        parts.push(of_one_pass(&ways.plain));
+    }
+    for (number, argument) in arguments.iter().enumerate() {
+        let is_of = |index: &usize| calls[*index].argument.as_ref().is_some_and(|own| own.is_same(argument));
+        let mut own: Vec<usize> = ways.distinct.iter().copied().filter(is_of).collect();
+        if number == 0 {
+            own.extend(&ways.plain);
+        }
+        let own_calls: Vec<&AggregateCall> = own.iter().map(|&index| &calls[index]).collect();
+        let (plan, exprs) = of_one_argument(input, keys, argument, &own_calls);
+        parts.push(Part { plan, results: own.into_iter().zip(exprs).collect(), is_complete: true });
+    }
+    if !ways.moments.is_empty() {
+        parts.push(of_one_pass(&ways.moments));
+    }
+    parts
+}
+
+/// Keys, then the result of each call.
+fn joined(mut parts: Vec<Part>, keys: usize, calls: usize) -> Result<Plan> {
+    parts.sort_by_key(|part| !part.is_complete);
+    let mut results: Vec<Option<Expr>> = vec![None; calls];
+    let mut all: Option<Plan> = None;
+    for Part { plan, results: own, is_complete } in parts {
+        let before = all.as_ref().map_or(0, |all| all.schema.fields().len());
+        for (index, result) in own {
+            let result = result.remap(&|column| before + column);
+            results[index] = Some(Expr { nullable: result.nullable || !is_complete, ..result });
+        }
+        all = Some(match all {
+            None => plan,
+            Some(others) if is_complete => {
+                let on = columns(&others, keys).into_iter().zip(columns(&plan, keys)).collect();
+                join(others, plan, on, JoinKind::Inner)
+            }
+            Some(others) => {
+                let on = columns(&plan, keys).into_iter().zip(columns(&others, keys)).collect();
+                let own_width = plan.schema.fields().len();
+                let outer = join(plan, others, on, JoinKind::ProbeOuter);
+                let width = outer.schema.fields().len();
+                let order = (own_width..width).chain(0..own_width).map(|index| column(&outer, index)).collect();
+                project(outer, order)
+            }
+        });
+    }
+    let all = all.ok_or_else(|| Error::internal("a group-by without parts"))?;
+    let mut exprs = columns(&all, keys);
+    exprs.extend(results.into_iter().flatten());
+    Ok(project(all, exprs))
+}
