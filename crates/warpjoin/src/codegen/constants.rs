@@ -46,6 +46,8 @@ pub(crate) mod status {
     pub(crate) const ABORT: u64 = FULL | DUPLICATE | OVERFLOW | DIVISION | CAST | CANCELLED;
 }
 
+/// Threads of a block of a pipeline whose sink asks for no others.
+pub(crate) const PIPELINE_BLOCK_THREADS: u32 = 256;
 /// Threads of a block in the kernels that are not generated.
 pub(crate) const BLOCK_THREADS: u32 = 256;
 /// Most devices of a session.

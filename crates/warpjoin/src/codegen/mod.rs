@@ -5,48 +5,30 @@
 //!
 //! Architecture invariant: the text depends on the shape only. Literals, bounds, bases, row counts
 //! and addresses are parameters, so another literal, alias or shard compiles nothing.
+//!
+//! Each folder imports only what stands below it:
+//! - `pipeline`: whole kernels, and what they follow from
+//! - `join`, `group`: join tables and group tables, with their sinks
+//! - `output`: sinks that write rows
+//! - `expr`: typed expressions
+//! - `lookup`: reading what was precomputed
+//! - `emit`: the text of a kernel, and its parameters
+//! - `precomputed`: what the host evaluates before a kernel runs
+//! - `shapes`: what code depends on
+//! - `value`, `constants`: values in code; constants that kernels and host share
 
-mod aggregate;
-mod aggregate_block;
-mod aggregate_columns;
-mod aggregate_slot;
-mod aggregate_walk;
-mod arithmetic;
-mod batch;
-mod case;
-mod cast;
-mod compare;
 mod constants;
-mod dates;
-mod emitter;
+mod emit;
 mod expr;
-mod fault;
-mod functions;
-mod group_shapes;
-mod key;
+mod group;
+mod join;
 mod lookup;
-mod matches;
-mod moments;
-mod order;
-mod packing;
-mod params;
-mod partition;
+mod output;
 mod pipeline;
-mod probe;
-mod regroup;
-mod remembered;
+mod precomputed;
 mod shapes;
-mod sketch;
-mod store;
-mod tabulated;
 mod value;
 
-pub(crate) use aggregate::ROWS_PER_THREAD_BITS_MAX;
-pub(crate) use aggregate_block::{key_bytes, partition_slots};
-pub(crate) use aggregate_walk::{PLACES_EACH, PLACES_HEAD};
-pub(crate) use batch::BATCH_BLOCKS;
-pub(crate) use cast::check as check_cast;
-pub(crate) use compare::IN_LIST_MAX;
 pub(crate) use constants::{
     BLOCK_THREADS, Constants, DEVICES_MAX, GATHER_COLUMNS, PARTITION_ITEMS, PARTITION_THREADS_FEW,
     PARTITION_THREADS_MANY, PARTITION_THREADS_WORD, ROW_WORDS_MAX, SAMPLE_SLOTS, SKETCH_BITS, SKETCH_KEYS_SHIFT,
@@ -54,18 +36,18 @@ pub(crate) use constants::{
     TOP_K_DIGIT_BITS, WINDOW_FANOUT, WINDOW_ITEMS, WINDOW_WORDS, control, group_counter, sort_defines, status,
     top_k_state, window_defines, window_kind,
 };
-pub(crate) use emitter::ValidityForm;
-pub(crate) use functions::check as check_function;
-pub(crate) use group_shapes::{Accumulator, GroupLimits, GroupMode, GroupShape, Term};
-pub(crate) use key::PipelineKey;
-pub(crate) use lookup::{DictionaryTest, Lookup};
-pub(crate) use matches::{match_threads, shared_row_bytes};
-pub(crate) use params::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
-pub(crate) use pipeline::{GenerateOptions, GeneratedPipeline, Grid, SinkShape, generate};
-pub(crate) use regroup::regroup;
-pub(crate) use shapes::{
-    DirectSlots, FetchStep, FilterTest, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind,
-    ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape, SourceShape, Step, StoredKey, WindowKeys, WordSlots,
+pub(crate) use emit::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
+pub(crate) use expr::{IN_LIST_MAX, check_cast, check_function};
+pub(crate) use group::{PLACES_EACH, PLACES_HEAD, ROWS_PER_THREAD_BITS_MAX, key_bytes, partition_slots, regroup};
+pub(crate) use output::{RESERVATION_BYTES, common_columns};
+pub(crate) use pipeline::{
+    BATCH_BLOCKS, GenerateOptions, GeneratedPipeline, Grid, PipelineKey, SinkShape, generate, match_threads,
+    shared_row_bytes,
 };
-pub(crate) use store::{RESERVATION_BYTES, common_columns};
+pub(crate) use precomputed::{DictionaryTest, Lookup};
+pub(crate) use shapes::{
+    Accumulator, DirectSlots, FetchStep, FilterTest, GroupLimits, GroupMode, GroupShape, JoinShape, MatchForm,
+    PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape,
+    SourceShape, Step, StoredKey, Term, ValidityForm, WindowKeys, WordSlots,
+};
 pub(crate) use value::{Kind, Range, range_of_type};

@@ -1,0 +1,122 @@
+//! Strings as codes of another dictionary, or of one for several columns.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+
+use super::read::read;
+use crate::codegen::emit::Emitter;
+use crate::codegen::precomputed::{Made, plain_statistics, remembered};
+use crate::codegen::value::{CType, Kind, Range, Value};
+use crate::column::{ColumnType, Dictionary, Domain, EncodedColumn};
+use crate::{Error, Reason, Result};
+
+/// Emits the code in `to` of each code in `from`; null where `to` lacks the value.
+pub(in crate::codegen) fn translate(emitter: &mut Emitter, column: &Value, to: &Arc<Dictionary>) -> Result<Value> {
+    let from = column.dictionary.as_ref().ok_or_else(|| Error::internal("translation of no codes"))?;
+    if Arc::ptr_eq(from, to) {
+        return Ok(column.clone());
+    }
+    let absent = to.len() as u32;
+    let encoded = remembered(from, Made::CodesOf(Arc::downgrade(to)), || {
+        let codes = Dictionary::translate(from, to);
+        Ok(EncodedColumn {
+            column_type: ColumnType {
+                data_type: DataType::UInt32,
+                has_nulls: false,
+                // The full domain of u32: the width must not depend on the data.
+                domain: Domain::Int { min: 0, max: u32::MAX.into() },
+                dictionary: None,
+            },
+            rows: codes.len(),
+            values: codes.iter().flat_map(|code| code.unwrap_or(absent).to_le_bytes()).collect(),
+            offsets: None,
+            validity: None,
+            statistics: plain_statistics(),
+        })
+    })?;
+    // A null row may hold any code.
+    let index = match &column.valid {
+        Some(valid) => emitter.temporary(CType::I64, &format!("{valid} ? (i64){} : 0", column.code)),
+        None => column.code.clone(),
+    };
+    if from.is_empty() {
+        return Ok(Value {
+            code: "0".into(),
+            valid: Some("false".into()),
+            dictionary: Some(to.clone()),
+            ..column.clone()
+        });
+    }
+    let value = read(emitter, encoded, &index)?;
+    let code = emitter.temporary(value.c_type(), &value.code);
+    let absent = emitter.params.number(absent.into());
+    let present = format!("({code} != {absent})");
+    let valid = Some(column.valid.as_ref().map_or(present.clone(), |valid| format!("({valid} && {present})")));
+    Ok(Value { code, valid, dictionary: Some(to.clone()), data_type: column.data_type.clone(), ..value })
+}
+
+/// The strings of `values` as codes of one dictionary.
+pub(in crate::codegen) fn unify(emitter: &mut Emitter, values: &[Value]) -> Result<Vec<Value>> {
+    let common = common_dictionary(values)?;
+    values.iter().map(|value| recode(emitter, value, &common)).collect()
+}
+
+/// The dictionary of all strings of `values`.
+pub(in crate::codegen) fn common_dictionary(values: &[Value]) -> Result<Arc<Dictionary>> {
+    let mut parts: Vec<&Arc<Dictionary>> = vec![];
+    for value in values {
+        let dictionary = value
+            .dictionary
+            .as_ref()
+            .ok_or_else(|| Reason::Expression("a string without a dictionary beside others".into()))?;
+        if !dictionary.is_empty() && !parts.iter().any(|known| Arc::ptr_eq(known, dictionary)) {
+            parts.push(dictionary);
+        }
+    }
+    match (parts.as_slice(), values) {
+        ([only], _) => Ok(Arc::clone(only)),
+        ([], [first, ..]) => dictionary_of(&first.data_type, None),
+        ([], []) => Err(Error::internal("a dictionary of nothing")),
+        (parts, _) => Ok(Arc::new(Dictionary::union(parts)?)),
+    }
+}
+
+/// The value's strings as codes of `to`, which has them all.
+pub(in crate::codegen) fn recode(emitter: &mut Emitter, value: &Value, to: &Arc<Dictionary>) -> Result<Value> {
+    let from = value.dictionary.as_ref().ok_or_else(|| Error::internal("codes without a dictionary"))?;
+    if Arc::ptr_eq(from, to) {
+        return Ok(value.clone());
+    }
+    let range = Range::new(0, i128::try_from(to.len()).unwrap_or(i128::MAX).max(1) - 1);
+    let recoded = if from.is_empty() {
+        Value { code: "0".into(), ..value.clone() }
+    } else {
+        let translated = translate(emitter, value, to)?;
+        Value { valid: value.valid.clone(), ..translated }
+    };
+    let name = range.c_type().name();
+    let code = emitter.temporary(range.c_type(), &format!("({name}){}", recoded.code));
+    Ok(Value { code, kind: Kind::Int(range), dictionary: Some(Arc::clone(to)), ..recoded })
+}
+
+/// A dictionary of one value, or of none.
+pub(in crate::codegen) fn dictionary_of(data_type: &DataType, value: Option<&[u8]>) -> Result<Arc<Dictionary>> {
+    let value_type = match data_type {
+        DataType::Dictionary(_, values) => values,
+        other => other,
+    };
+    Ok(Arc::new(Dictionary::of_values(value_type, value)?))
+}
+
+/// Strings whose codes do not compare like them, as codes that do.
+pub(in crate::codegen) fn with_ordered_codes(emitter: &mut Emitter, value: Value) -> Result<Value> {
+    match &value.dictionary {
+        Some(dictionary) if !dictionary.is_sorted() => {
+            let sorted = dictionary.sorted()?;
+            let ordered = translate(emitter, &value, &sorted)?;
+            Ok(emitter.hoist(ordered))
+        }
+        _ => Ok(value),
+    }
+}

@@ -1,0 +1,10 @@
+//! Code that reads what was computed before the pipeline runs, by the place or code of a row's value.
+//!
+//! Must not know expressions: operands are values already.
+
+mod codes;
+mod read;
+mod tabulated;
+
+pub(super) use codes::{common_dictionary, dictionary_of, recode, translate, unify, with_ordered_codes};
+pub(super) use tabulated::tabulated;

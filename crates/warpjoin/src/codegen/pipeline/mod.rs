@@ -1,0 +1,17 @@
+//! Whole kernels: source, steps, sink, and the loop over rows around them.
+//!
+//! `kernel.rs` frames a kernel, with a loop over tiles of rows. Loops of other kinds are in `batch.rs`, `matches.rs` and
+//! `partition.rs`. `key.rs` is what a kernel follows from. Must not know how a step or a sink does its work.
+
+mod batch;
+mod kernel;
+mod key;
+mod matches;
+mod partition;
+mod source;
+mod steps;
+
+pub(crate) use batch::BATCH_BLOCKS;
+pub(crate) use kernel::{GenerateOptions, GeneratedPipeline, Grid, SinkShape, generate};
+pub(crate) use key::PipelineKey;
+pub(crate) use matches::{match_threads, shared_row_bytes};

@@ -1,0 +1,13 @@
+//! What a pipeline reads that was computed before it runs: results of functions and tests for all values of their operands, and
+//! codes of one dictionary for those of another.
+//!
+//! Owns how the host evaluates functions and remembers results. Must not know the code that reads them.
+
+mod lookup;
+mod remembered;
+mod tabulation;
+
+pub(super) use lookup::plain_statistics;
+pub(crate) use lookup::{DictionaryTest, Lookup};
+pub(super) use remembered::{Made, remembered};
+pub(super) use tabulation::{Axis, AxisValues, Tabulations, encoded};

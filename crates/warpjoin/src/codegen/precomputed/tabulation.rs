@@ -1,0 +1,184 @@
+//! Functions that the host evaluates: of a dictionary's values, or of all combinations of a few operands' values.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::{concat, take};
+use arrow::datatypes::{DataType, Field, Schema};
+use rayon::prelude::*;
+
+use super::lookup::plain_statistics;
+use crate::codegen::value::{Kind, Range, Value};
+use crate::column::{ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder, integers, with_null};
+use crate::expr::HostFunction;
+use crate::{Error, Reason, Result};
+
+/// Rows that a core evaluates at a time.
+const HOST_CHUNK: usize = 1 << 15;
+
+/// Results for all combinations of values, each made once a pipeline.
+#[derive(Default)]
+pub(crate) struct Tabulations(Vec<Tabulation>);
+
+struct Tabulation {
+    function: Arc<dyn HostFunction>,
+    axes: Vec<Axis>,
+    results: Arc<EncodedColumn>,
+}
+
+impl Tabulations {
+    /// The results, as `make` makes them where they are not there.
+    pub(in crate::codegen) fn get_or_make(
+        &mut self,
+        function: &Arc<dyn HostFunction>,
+        axes: Vec<Axis>,
+        make: impl FnOnce(&[Axis]) -> Result<Arc<EncodedColumn>>,
+    ) -> Result<Arc<EncodedColumn>> {
+        let is_it = |known: &&Tabulation| {
+            let is_function = Arc::ptr_eq(&known.function, function) || known.function.is_same(function.as_ref());
+            let is_same = |(own, other): (&Axis, &Axis)| own.is_same(other);
+            is_function && known.axes.len() == axes.len() && known.axes.iter().zip(&axes).all(is_same)
+        };
+        if let Some(known) = self.0.iter().find(is_it) {
+            return Ok(Arc::clone(&known.results));
+        }
+        let results = make(&axes)?;
+        self.0.push(Tabulation { function: Arc::clone(function), axes, results: Arc::clone(&results) });
+        Ok(results)
+    }
+}
+
+/// The values that an operand may have.
+pub(in crate::codegen) struct Axis {
+    pub values: AxisValues,
+    data_type: DataType,
+    /// Null is one more, behind the others.
+    pub has_null: bool,
+}
+
+pub(in crate::codegen) enum AxisValues {
+    Strings(Arc<Dictionary>),
+    Numbers(Range),
+}
+
+impl Axis {
+    pub(in crate::codegen) fn of(value: &Value, function: &Arc<dyn HostFunction>) -> Result<Self> {
+        let values = match (&value.dictionary, value.kind) {
+            (Some(dictionary), _) => AxisValues::Strings(Arc::clone(dictionary)),
+            (None, Kind::Bool) => AxisValues::Numbers(Range::new(0, 1)),
+            (None, Kind::Int(range)) => AxisValues::Numbers(range),
+            (None, Kind::F32 | Kind::F64) => return Err(Reason::Expression(format!("{function} of a float")).into()),
+        };
+        Ok(Self { values, data_type: value.data_type.clone(), has_null: value.valid.is_some() })
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let has_same_values = match (&self.values, &other.values) {
+            (AxisValues::Strings(own), AxisValues::Strings(other)) => Arc::ptr_eq(own, other),
+            (AxisValues::Numbers(own), AxisValues::Numbers(other)) => own == other,
+            _ => false,
+        };
+        has_same_values && self.data_type == other.data_type && self.has_null == other.has_null
+    }
+
+    /// Different values, without null.
+    pub(in crate::codegen) fn values(&self) -> u64 {
+        match &self.values {
+            AxisValues::Strings(dictionary) => dictionary.len() as u64,
+            AxisValues::Numbers(range) => {
+                let span = range.max.checked_sub(range.min).and_then(|span| u64::try_from(span).ok());
+                span.unwrap_or(u64::MAX).saturating_add(1)
+            }
+        }
+    }
+
+    /// Places that it takes in a table of all combinations.
+    pub(in crate::codegen) fn places(&self) -> u64 {
+        self.values().saturating_add(self.has_null.into())
+    }
+
+    /// All values, then null if that is one.
+    fn array(&self) -> Result<ArrayRef> {
+        let values = match &self.values {
+            AxisValues::Strings(dictionary) => Arc::clone(dictionary.values()),
+            AxisValues::Numbers(range) => integers(&self.data_type, &(range.min..=range.max).collect::<Vec<_>>())?,
+        };
+        if self.has_null { with_null(&values) } else { Ok(values) }
+    }
+}
+
+/// The results for all combinations of values; those of the last operand change first.
+pub(in crate::codegen) fn encoded(function: &dyn HostFunction, axes: &[Axis]) -> Result<EncodedColumn> {
+    let results = on_host(function, &axes.iter().map(Axis::array).collect::<Result<Vec<_>>>()?)?;
+    if *results.data_type() == DataType::Boolean { encode_booleans(&results) } else { encode(&results) }
+}
+
+/// What `function` makes of every combination of the arrays' values.
+fn on_host(function: &dyn HostFunction, arrays: &[ArrayRef]) -> Result<ArrayRef> {
+    let rows = arrays.iter().map(|array| array.len()).product();
+    let starts: Vec<usize> = (0..rows).step_by(HOST_CHUNK).chain((rows == 0).then_some(0)).collect();
+    let chunks = starts.into_par_iter().map(|start| {
+        let chunk = start..rows.min(start + HOST_CHUNK);
+        let wanted = chunk.len();
+        let results = function.evaluate(&combinations(arrays, chunk)?)?;
+        if results.len() != wanted {
+            return Err(Error::internal(format!("{function} gave {} results for {wanted} values", results.len())));
+        }
+        Ok(results)
+    });
+    let mut chunks = chunks.collect::<Result<Vec<ArrayRef>>>()?;
+    if chunks.len() == 1 {
+        return Ok(chunks.remove(0));
+    }
+    Ok(concat(&chunks.iter().map(AsRef::as_ref).collect::<Vec<_>>())?)
+}
+
+/// Some of all combinations of the arrays' values, those of the last one changing first.
+fn combinations(arrays: &[ArrayRef], rows: std::ops::Range<usize>) -> Result<Vec<ArrayRef>> {
+    if let [only] = arrays {
+        return Ok(vec![only.slice(rows.start, rows.len())]);
+    }
+    let mut stride = arrays.iter().map(|array| array.len()).product::<usize>();
+    let columns = arrays.iter().map(|array| {
+        stride /= array.len().max(1);
+        let places = rows.clone().map(|row| (row / stride % array.len()) as u32);
+        Ok(take(array, &places.collect::<UInt32Array>(), None)?)
+    });
+    columns.collect()
+}
+
+/// Booleans in a layout that does not depend on which of them occur.
+fn encode_booleans(array: &ArrayRef) -> Result<EncodedColumn> {
+    let booleans = array.as_boolean();
+    let has_nulls = booleans.null_count() > 0;
+    let values = (0..booleans.len()).map(|i| u8::from(booleans.is_valid(i) && booleans.value(i))).collect();
+    let validity = has_nulls.then(|| {
+        let mut bits = vec![0u8; booleans.len().div_ceil(8)];
+        for i in (0..booleans.len()).filter(|&i| booleans.is_valid(i)) {
+            bits[i / 8] |= 1 << (i % 8);
+        }
+        bits
+    });
+    Ok(EncodedColumn {
+        column_type: ColumnType {
+            data_type: DataType::Boolean,
+            has_nulls,
+            domain: Domain::Int { min: 0, max: 1 },
+            dictionary: None,
+        },
+        rows: booleans.len(),
+        values,
+        offsets: None,
+        validity,
+        statistics: plain_statistics(),
+    })
+}
+
+fn encode(array: &ArrayRef) -> Result<EncodedColumn> {
+    let field = Field::new("value", array.data_type().clone(), true);
+    let schema = Arc::new(Schema::new(vec![field]));
+    let mut encoder = TableEncoder::new(schema.clone(), StringEncoding::Dictionary);
+    encoder.push(&RecordBatch::try_new(schema, vec![array.clone()])?)?;
+    let column = encoder.finish()?.pop().ok_or_else(|| Error::internal("no column encoded"))?;
+    Ok(column)
+}

@@ -1,0 +1,207 @@
+//! What generated code must know of group-bys: accumulators, and the tables that have them.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+
+use super::packing::Packing;
+use crate::codegen::value::Kind;
+use crate::column::Dictionary;
+use crate::expr::Expr;
+use crate::options::GroupByForm;
+use crate::plan::AggregateFunction;
+
+/// What decides how a group-by accumulates.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GroupLimits {
+    /// Bits of a bound of the rows that come in, over all devices.
+    pub rows_bits: u32,
+    /// Most shared memory that a block may use.
+    pub shared_bytes_max: u32,
+    /// `None`: by the keys.
+    pub form: Option<GroupByForm>,
+    /// Slots of a block's table; `None`: what fits.
+    pub block_slots: Option<u32>,
+    /// Blocks that share a multiprocessor where rows lie by partition: 1 or 2.
+    pub table_blocks: u32,
+    /// Rows lie by partition, and some keys have most rows of theirs.
+    pub is_skewed: bool,
+    /// Rows come in the order of the keys, of which there may be as many as rows or a few times more.
+    pub is_sorted: bool,
+}
+
+/// What a row adds to a sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Term {
+    Value,
+    /// How far an integer is from the middle of its bounds.
+    Distance,
+    /// The product of two distances, or the square of one. The sum must not wrap.
+    Product,
+}
+
+/// One accumulated value.
+#[derive(Debug, Clone)]
+pub(crate) struct Accumulator {
+    /// Not `Avg`: that is a sum, a count and a projection.
+    pub function: AggregateFunction,
+    pub argument: Option<Expr>,
+    /// The other factor of a product of two arguments.
+    pub second: Option<Expr>,
+    /// What a row adds to a sum.
+    pub term: Term,
+    pub data_type: DataType,
+    /// The argument is a partial result: its bounds hold for the total too.
+    pub is_merge: bool,
+}
+
+/// How a group finds its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum GroupMode {
+    /// No keys: one row, accumulated in registers first.
+    Global,
+    /// The packed key is the row.
+    Dense,
+    /// Open addressing on the packed key.
+    Narrow,
+    /// An index over appended rows that hold the key words.
+    Wide,
+}
+
+/// The table in a block's shared memory in front of the group table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Front {
+    None,
+    /// The packed key is the slot, with a slot for each of 2^replica_bits lanes.
+    Keyed {
+        slots: u32,
+        replica_bits: u32,
+    },
+    /// Open addressing on the packed key; what finds no slot goes to the group table.
+    Hashed {
+        slots: u32,
+    },
+}
+
+impl Front {
+    pub(crate) fn is_keyed(self) -> bool {
+        matches!(self, Self::Keyed { .. })
+    }
+
+    pub(crate) fn slots(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Keyed { slots, .. } | Self::Hashed { slots } => slots,
+        }
+    }
+}
+
+impl GroupMode {
+    /// Rows are found by a hash of the key.
+    pub(crate) fn is_hashed(self) -> bool {
+        matches!(self, Self::Narrow | Self::Wide)
+    }
+
+    /// Words of a row before the accumulators.
+    pub(crate) fn header_words(self, packing: &Packing) -> usize {
+        if self == Self::Wide { 1 + packing.words() } else { 1 }
+    }
+}
+
+/// A group table, as far as code depends on it.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupShape {
+    pub mode: GroupMode,
+    pub front: Front,
+    /// Groups that are finished before the others are written to rows of their own.
+    pub has_finished: bool,
+    pub packing: Packing,
+    /// Words of a row.
+    pub stride_words: usize,
+    /// Kind and first word of everything that is accumulated.
+    pub accumulators: Vec<(AccumulatorKind, usize)>,
+    /// What each accumulator's result is.
+    pub results: Vec<AccumulatorResult>,
+}
+
+impl GroupShape {
+    /// How groups are accumulated, in words.
+    pub(crate) fn form(&self) -> &'static str {
+        match (self.mode, self.front) {
+            (GroupMode::Global, _) => "registers",
+            (_, Front::Keyed { .. }) => "shared by key",
+            (GroupMode::Dense, Front::Hashed { .. }) => "shared, by key",
+            (_, Front::Hashed { .. }) => "shared, hashed",
+            (GroupMode::Dense, Front::None) => "by key",
+            (GroupMode::Narrow, Front::None) => "hashed",
+            (GroupMode::Wide, Front::None) => "indexed",
+        }
+    }
+}
+
+/// The result of one accumulator: where it lies and how it is read.
+#[derive(Debug, Clone)]
+pub(crate) struct AccumulatorResult {
+    /// First word in the row.
+    pub word: usize,
+    pub encoding: AccumulatorKind,
+    pub value: ResultType,
+    /// Word that is 0 where the result is null; `None`: never null.
+    pub count_word: Option<usize>,
+}
+
+/// Type of an accumulator's result.
+#[derive(Debug, Clone)]
+pub(crate) struct ResultType {
+    pub kind: Kind,
+    pub data_type: DataType,
+    pub dictionary: Option<Arc<Dictionary>>,
+}
+
+/// How a value is accumulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum AccumulatorKind {
+    Count,
+    /// Wraps in 64 bits.
+    Sum64,
+    /// Two words.
+    Sum128,
+    SumFloat,
+    MaxInt,
+    MinInt,
+    MaxFloat,
+    MinFloat,
+    /// Of distances from the lowest value.
+    MaxUnsigned,
+    MinUnsigned,
+    /// Merged as the complements' `BitOr`.
+    BitAnd,
+    BitOr,
+    BitXor,
+}
+
+/// How two parts of an accumulator become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Merge {
+    Add,
+    Max,
+    Or,
+    Xor,
+}
+
+impl AccumulatorKind {
+    pub(crate) fn merge(self) -> Merge {
+        match self {
+            Self::Count | Self::Sum64 | Self::Sum128 | Self::SumFloat => Merge::Add,
+            Self::MaxInt | Self::MinInt | Self::MaxFloat | Self::MinFloat | Self::MaxUnsigned | Self::MinUnsigned => {
+                Merge::Max
+            }
+            Self::BitAnd | Self::BitOr => Merge::Or,
+            Self::BitXor => Merge::Xor,
+        }
+    }
+
+    pub(crate) fn words(self) -> usize {
+        if self == Self::Sum128 { 2 } else { 1 }
+    }
+}

@@ -1,0 +1,141 @@
+//! Several values in the bits of few words: join keys, payloads in slots, group keys.
+//!
+//! A value takes as many bits as its bounds need, and a null one more bit. The bounds themselves are
+//! parameters; only widths and places are part of the code.
+
+use crate::codegen::value::{Kind, Value};
+use crate::identity::identify_fields;
+
+/// Places of values in words.
+#[derive(Debug, Clone)]
+pub(crate) struct Packing {
+    pub fields: Vec<PackedField>,
+    /// Bits used in each word.
+    pub word_bits: Vec<u32>,
+}
+
+/// Place of one value.
+#[derive(Debug, Clone)]
+pub(crate) struct PackedField {
+    /// What is packed; its code and validity are those of the packing side.
+    pub value: Value,
+    pub(in crate::codegen) place: Place,
+    pub(in crate::codegen) null_place: Option<Place>,
+    /// Floats keep all their bits, rather than those that tell keys apart.
+    pub(in crate::codegen) is_exact: bool,
+}
+
+/// Bits of a word. A value of more than 64 bits takes two whole words.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::codegen) struct Place {
+    pub word: usize,
+    pub shift: u32,
+    pub bits: u32,
+}
+
+identify_fields! {
+    Packing { fields, word_bits }
+    PackedField { value, place, null_place, is_exact }
+    Place { word, shift, bits }
+}
+
+impl Packing {
+    /// Packs `values` in order, each into the first word with room.
+    pub(crate) fn of(values: &[Value]) -> Self {
+        let mut packing = Self { fields: vec![], word_bits: vec![] };
+        packing.push_all(values, false);
+        packing
+    }
+
+    /// The fields of a key as this packing has them, and `payload` after them with all its bits.
+    pub(crate) fn with_payload(&self, payload: &[Value]) -> Self {
+        let mut packing = self.clone();
+        packing.push_all(payload, true);
+        packing
+    }
+
+    fn push_all(&mut self, values: &[Value], is_exact: bool) {
+        for value in values {
+            let bits = if is_exact && value.kind == Kind::F32 { 32 } else { value_bits(value) };
+            let place = self.place(bits);
+            let null_place = value.valid.is_some().then(|| self.place(1));
+            self.fields.push(PackedField { value: value.clone(), place, null_place, is_exact });
+        }
+    }
+
+    /// Numbers that a single word can be, from 0 on; `None` for several words and for 2^63 numbers and more.
+    pub(crate) fn span(&self) -> Option<u64> {
+        if let [field] = self.fields.as_slice()
+            && let (Kind::Int(range), None) = (field.value.kind, field.null_place)
+        {
+            return u64::try_from(range.max.checked_sub(range.min)?).ok()?.checked_add(1);
+        }
+        self.single_word_bits().filter(|&bits| bits < 63).map(|bits| 1 << bits)
+    }
+
+    /// Bits of each word that the first `fields` fields take.
+    pub(crate) fn masks_of(&self, fields: usize) -> Vec<u64> {
+        let mut masks = vec![0u64; self.words()];
+        let mut add = |place: Place| match place.bits {
+            0 => {}
+            64 | 128 => (0..place.bits as usize / 64).for_each(|part| masks[place.word + part] = u64::MAX),
+            bits => masks[place.word] |= ((1u64 << bits) - 1) << place.shift,
+        };
+        for field in &self.fields[..fields] {
+            add(field.place);
+            field.null_place.into_iter().for_each(&mut add);
+        }
+        masks
+    }
+
+    /// Whether a field belongs to a word: has bits in it or, where it takes none, is evaluated with the first one, for
+    /// the errors that it may raise.
+    pub(crate) fn is_in(&self, field: usize, word: usize) -> bool {
+        let holds = |place: Place| (place.word..=place.word + usize::from(place.bits == 128)).contains(&word);
+        let field = &self.fields[field];
+        holds(field.place) || field.null_place.is_some_and(holds)
+    }
+
+    fn place(&mut self, bits: u32) -> Place {
+        if bits > 64 {
+            self.word_bits.extend([64, 64]);
+            return Place { word: self.word_bits.len() - 2, shift: 0, bits: 128 };
+        }
+        if bits == 0 {
+            return Place { word: 0, shift: 0, bits: 0 };
+        }
+        let word = match self.word_bits.iter().position(|used| used + bits <= 64) {
+            Some(word) => word,
+            None => {
+                self.word_bits.push(0);
+                self.word_bits.len() - 1
+            }
+        };
+        let shift = self.word_bits[word];
+        self.word_bits[word] += bits;
+        Place { word, shift, bits }
+    }
+
+    /// Words needed.
+    pub(crate) fn words(&self) -> usize {
+        self.word_bits.len()
+    }
+
+    /// Bits needed if one word does, so that every packed word is below 2^bits.
+    pub(crate) fn single_word_bits(&self) -> Option<u32> {
+        match self.word_bits.as_slice() {
+            [] => Some(0),
+            [bits] => Some(*bits),
+            _ => None,
+        }
+    }
+}
+
+/// Bits that a value's bounds need.
+fn value_bits(value: &Value) -> u32 {
+    match value.kind {
+        Kind::Bool => 1,
+        Kind::F32 | Kind::F64 => 64,
+        Kind::Int(range) => range.span_bits(),
+    }
+}
