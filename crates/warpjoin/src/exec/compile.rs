@@ -305,7 +305,7 @@ impl Query<'_> {
         dry.mode = Mode::Dry(DryRun { facts, expects_few, ..DryRun::default() });
         dry.shared = self.found();
         // Where it ends early, what it found until then is still right.
-        if let Err(error) = dry.run_pipelines().and_then(|relation| dry.result_rows(relation)) {
+        if let Err(error) = dry.run_pipelines(self.execution).and_then(|relation| dry.result_rows(relation)) {
             log::debug!("the dry run ended early: {error}");
         }
         match std::mem::replace(&mut dry.mode, Mode::Run(vec![])) {

@@ -12,8 +12,9 @@ use crate::expr::{Expr, ExprKind};
 use crate::plan::join::{JoinNode, JoinSide};
 use crate::plan::ordered::WindowNode;
 use crate::plan::physical::{
-    self, Bindings, Join, NodeSlot, PhysicalPlan, Pipeline, PipelineId, Sink, Step, TableNode, TableSlot,
+    self, Bindings, Join, NodeSlot, PhysicalPlan, Pipeline, PipelineId, Sink, Step, TableNode, TableSlot, lower,
 };
+use crate::plan::rewrite::rewrite;
 use crate::plan::{AggregateCall, Plan, PlanKind, SortKey};
 use crate::window::WindowCall;
 use crate::{Error, Result, Table};
@@ -106,9 +107,29 @@ impl Outputs {
 }
 
 impl Query<'_> {
+    /// Runs a plan that is made while the query runs, but for the kernel of its last pipeline.
+    pub(super) fn run_plan(&mut self, plan: &Plan) -> Result<Relation> {
+        let plan = rewrite(plan.clone());
+        let root = self.plan;
+        let (physical, bindings) = lower(&plan, root);
+        let execution = Execution::new(&physical, &bindings, self.inputs)?;
+        self.run_pipelines(&execution)
+    }
+
+    /// Plans what is planned late, and runs it.
+    fn run_later(&mut self, plan: &Plan) -> Result<Relation> {
+        match &plan.kind {
+            PlanKind::Aggregate { input, group_by, aggregates } => self.split_group(input, group_by, aggregates),
+            PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
+                let sets = (sets.as_slice(), plan.schema.field(group_by.len()).data_type());
+                self.sets_of_rows(input, group_by, sets, aggregates)
+            }
+            _ => Err(Error::internal("a node that is not planned late")),
+        }
+    }
+
     /// Runs all pipelines, but for the kernel of the last one: its source and steps.
-    pub(super) fn run_pipelines(&mut self) -> Result<Relation> {
-        let execution = self.execution;
+    pub(super) fn run_pipelines(&mut self, execution: &Execution<'_>) -> Result<Relation> {
         let found = self.find_rows(&execution.plan.found);
         let mut outputs = Outputs::of(execution.plan);
         while let Some(pipeline) = execution.plan.pipelines.get(outputs.next()) {
@@ -117,7 +138,7 @@ impl Query<'_> {
                 outputs.relations.push(Some(relation.clone()));
                 continue;
             }
-            let relation = self.open(pipeline, &mut outputs)?;
+            let relation = self.open(execution, pipeline, &mut outputs)?;
             let output = match &pipeline.sink {
                 Sink::Result => return Ok(relation),
                 // They run with the pipelines that read them.
@@ -163,8 +184,7 @@ impl Query<'_> {
     }
 
     /// Source and steps of a pipeline.
-    fn open(&mut self, pipeline: &Pipeline, outputs: &mut Outputs) -> Result<Relation> {
-        let execution = self.execution;
+    fn open(&mut self, execution: &Execution<'_>, pipeline: &Pipeline, outputs: &mut Outputs) -> Result<Relation> {
         let mut relation = match &pipeline.source {
             physical::Source::Table { table, columns } => {
                 let table = execution.table(*table)?;
@@ -176,20 +196,25 @@ impl Query<'_> {
                 let inputs = ids.iter().map(|&id| outputs.read(id)).collect::<Result<_>>()?;
                 self.union(inputs)?
             }
-            physical::Source::Subtree(node) => match execution.node(*node) {
-                Some(plan) => self.relation(plan)?,
-                None => return Err(Error::internal("a subtree with constants that are not its own")),
+            physical::Source::Later(node) => match execution.node(*node) {
+                Some(plan) => self.run_later(plan)?,
+                None => return Err(Error::internal("a plan made late with constants that are not its own")),
             },
         };
         for step in &pipeline.steps {
-            relation = self.after(relation, step, outputs)?;
+            relation = self.after(execution, relation, step, outputs)?;
         }
         Ok(relation)
     }
 
     /// The relation with a step behind its others.
-    fn after(&mut self, mut relation: Relation, step: &Step, outputs: &mut Outputs) -> Result<Relation> {
-        let execution = self.execution;
+    fn after(
+        &mut self,
+        execution: &Execution<'_>,
+        mut relation: Relation,
+        step: &Step,
+        outputs: &mut Outputs,
+    ) -> Result<Relation> {
         match step {
             Step::Filter(predicate) => relation.steps.push(codegen::Step::Filter(execution.bind(predicate)?)),
             Step::Project(exprs) => {
@@ -250,7 +275,6 @@ mod tests {
     use super::*;
     use crate::expr::{ArithmeticOp, CompareOp, Scalar};
     use crate::plan::AggregateFunction;
-    use crate::plan::physical::lower;
     use crate::{ExecOptions, Session, TableBuilder};
 
     fn is_shared<T: Send + Sync>(_: &T) {}
@@ -324,7 +348,7 @@ mod tests {
             let table = Arc::new(builder.finish().unwrap());
 
             let plan = plan(&table, &[1, 2, 3]);
-            let (physical, bindings) = lower(&plan);
+            let (physical, bindings) = lower(&plan, &plan);
             is_shared(&physical);
             assert_eq!(physical.subtrees(), 0);
             assert!(!format!("{physical:?}").contains("Int("), "a constant in {physical:?}");
@@ -371,7 +395,7 @@ mod tests {
         builder.push(&batch).unwrap();
         let table = Arc::new(builder.finish().unwrap());
         let plan = plan(&table, &[1]);
-        let (physical, bindings) = lower(&plan);
+        let (physical, bindings) = lower(&plan, &plan);
         let inputs = Inputs::default();
         for known in 0..bindings.constants.len() {
             let constants = &bindings.constants[..known];

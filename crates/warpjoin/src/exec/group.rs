@@ -56,22 +56,14 @@ pub(super) struct Aggregation {
 }
 
 impl Query<'_> {
-    /// Runs a group-by.
-    pub(crate) fn aggregate(&mut self, input: &Plan, keys: &[Expr], calls: &[AggregateCall]) -> Result<Relation> {
-        if calls.iter().any(AggregateCall::needs_parts) {
-            return self.split_group(input, keys, calls);
-        }
-        let relation = self.relation(input)?;
-        self.aggregate_rows(relation, Some(input), keys, calls)
-    }
-
     /// Runs a group-by of which a call needs parts.
-    fn split_group(&mut self, input: &Plan, keys: &[Expr], calls: &[AggregateCall]) -> Result<Relation> {
+    pub(super) fn split_group(&mut self, input: &Plan, keys: &[Expr], calls: &[AggregateCall]) -> Result<Relation> {
+        // Parts that are planned once the rows of others are there read the same rows.
+        let is_read_twice = !calls.iter().all(AggregateCall::is_ordered);
+        let input = if is_read_twice { self.given(input)? } else { input.clone() };
         let mut ordered_parts = |input: &Plan, own: &[usize]| self.ordered_parts(input, keys, calls, own);
-        let made = split(input, keys, calls, &mut ordered_parts)?;
-        let relation = self.relation(&made.plan);
-        made.shared.iter().for_each(|plan| self.release(plan));
-        relation
+        let made = split(&input, keys, calls, &mut ordered_parts)?;
+        self.run_plan(&made)
     }
 
     /// Groups the rows of `input`, if that is known, by accumulators.

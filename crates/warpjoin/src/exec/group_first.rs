@@ -13,7 +13,6 @@ use crate::identity::{Identity, Scope};
 use crate::plan::build::{
     ExprList, aggregate, column, columns, columns_of, filter, is_null, join, not, numbered, project,
 };
-use crate::plan::ordered::Ordered;
 use crate::plan::rewrite::Part;
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, SortKey};
 use crate::{Error, Result};
@@ -28,19 +27,6 @@ struct Spec {
 }
 
 impl Query<'_> {
-    /// The input's columns and the number of each row.
-    pub(super) fn numbered(&mut self, input: &Plan) -> Result<Relation> {
-        // The numbers of a sort tell its order, which nobody sees otherwise.
-        let relation = match Ordered::of(input) {
-            Some(ordered) => self.sorted(&ordered)?,
-            None => self.relation(input)?,
-        };
-        // The same row has the same number whenever it is read.
-        let mut relation = self.settled(relation)?;
-        self.append_number(&mut relation, &input.schema);
-        Ok(relation)
-    }
-
     /// Adds the number of each row, to rows that may be read more than once.
     pub(super) fn append_number(&mut self, relation: &mut Relation, schema: &Schema) {
         let rows = match &relation.source {
@@ -58,14 +44,14 @@ impl Query<'_> {
         relation.steps.push(Step::Project(exprs));
     }
 
-    /// A part for each order among the calls `own`, and the plan of the rows that they read.
+    /// A part for each order among the calls `own`.
     pub(super) fn ordered_parts(
         &mut self,
         input: &Plan,
         keys: &[Expr],
         calls: &[AggregateCall],
         own: &[usize],
-    ) -> Result<(Vec<Part>, Plan)> {
+    ) -> Result<Vec<Part>> {
         let mut list = ExprList { exprs: keys.to_vec() };
         let mut specs: Vec<(Identity, Spec)> = vec![];
         for &index in own {
@@ -82,12 +68,13 @@ impl Query<'_> {
             let is_last = call.function == AggregateFunction::Last;
             specs.push((key, Spec { order_by, filter, is_last, calls: vec![argument] }));
         }
-        let rows = numbered(project(input.clone(), list.exprs)).into_shared();
+        // How many words an order has depends on how many rows there are.
+        let rows = self.given(&numbered(project(input.clone(), list.exprs)))?;
         let mut parts = vec![];
         for (_, spec) in specs {
             parts.push(self.ordered_part(&rows, keys.len(), spec)?);
         }
-        Ok((parts, rows))
+        Ok(parts)
     }
 
     fn ordered_part(&mut self, rows: &Plan, keys: usize, spec: Spec) -> Result<Part> {
@@ -123,7 +110,7 @@ impl Query<'_> {
 
     /// Words of an order, and bits of its last key.
     fn order_words(&mut self, rows: &Plan, order: &[SortKey]) -> Result<(usize, u32)> {
-        let relation = self.relation(rows)?;
+        let relation = self.run_plan(rows)?;
         let mut bits_of = |keys: &[SortKey]| {
             let sink = Sink::Sort { keys: keys.to_vec(), columns: vec![], window: None };
             match &self.generate(&relation, &sink)?.sink {

@@ -37,7 +37,7 @@ impl Query<'_> {
         let unique = unique_keys(sets);
         let relations = match (self.sets_of_groups(relation, keys, &unique, calls), input) {
             (Err(Error::Unsupported(Reason::Aggregate(_))), Some(input)) => {
-                return self.relation(&union_of(input, keys, (sets, id_type), calls));
+                return self.sets_of_rows(input, keys, (sets, id_type), calls);
             }
             (relations, _) => relations?,
         };
@@ -50,6 +50,18 @@ impl Query<'_> {
             parts.push(relation);
         }
         self.union(parts)
+    }
+
+    /// Each set from the input's rows.
+    pub(super) fn sets_of_rows(
+        &mut self,
+        input: &Plan,
+        keys: &[Expr],
+        sets: (&[GroupingSet], &DataType),
+        calls: &[AggregateCall],
+    ) -> Result<Relation> {
+        let input = self.given(input)?;
+        self.run_plan(&union_of(&input, keys, sets, calls))
     }
 
     /// Each set from the smallest one that holds its keys.

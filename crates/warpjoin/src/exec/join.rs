@@ -15,7 +15,7 @@ use crate::expr::{Expr, ExprKind, Scalar};
 use crate::optimize::device_cost::prefers_partition;
 use crate::options::Distribution;
 use crate::plan::join::JoinNode;
-use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
+use crate::plan::{JoinKind, Plan};
 use crate::{Error, Reason, Result};
 
 /// A join of which less than this part of the probe rows are wanted is not partitioned.
@@ -43,23 +43,8 @@ impl Query<'_> {
         prefers_partition(plan, rows, self.session, &self.inputs.tables, self.options)
     }
 
-    /// Runs the build side, builds the tables, and appends the probe to the probe side.
-    pub(crate) fn join(&mut self, plan: &JoinPlan) -> Result<Relation> {
-        let wanted = self.wanted_rows.take();
-        if let Some(number) = plan.build.published() {
-            return self.published_join(plan, number);
-        }
-        // What the build side reads may be made by the probe side.
-        let (build, probe) = if plan.build.reads_tables_of(&plan.probe) {
-            let probe = self.wanted_relation(&plan.probe, wanted)?;
-            (self.relation(&plan.build)?, probe)
-        } else {
-            (self.relation(&plan.build)?, self.wanted_relation(&plan.probe, wanted)?)
-        };
-        self.join_sides(&JoinNode::of(plan), build, probe, wanted)
-    }
-
-    /// Joins two relations; `wanted` rows of the result, if not all are.
+    /// Joins two relations: runs the build side, builds the tables, and appends the probe to the probe side. `wanted` rows of the
+    /// result, if not all are.
     pub(super) fn join_sides(
         &mut self,
         plan: &JoinNode<'_>,
@@ -71,14 +56,6 @@ impl Query<'_> {
             JoinKind::Full => self.full_join(plan, build, probe),
             _ => self.join_relations(plan, build, probe, wanted),
         }
-    }
-
-    /// A relation of which not all rows are wanted, if it is that of a pipeline.
-    pub(super) fn wanted_relation(&mut self, plan: &Plan, wanted: Option<u64>) -> Result<Relation> {
-        self.wanted_rows = wanted.filter(|_| is_pipeline(plan));
-        let relation = self.relation(plan);
-        self.wanted_rows = None;
-        relation
     }
 
     /// Pairs and unmatched probe rows, then unmatched build rows, found by a join the other way round.
@@ -321,14 +298,6 @@ impl Query<'_> {
 /// The payload column of each build column; `None` where nobody needs it.
 fn payload_of(payload: &[usize], build_width: usize) -> Vec<Option<usize>> {
     (0..build_width).map(|column| payload.iter().position(|&needed| needed == column)).collect()
-}
-
-/// Whether rows are those of a join, filtered or projected: its probe can stop early.
-fn is_pipeline(plan: &Plan) -> bool {
-    match &plan.kind {
-        PlanKind::Filter { input, .. } | PlanKind::Project { input, .. } => is_pipeline(input),
-        kind => matches!(kind, PlanKind::Join(_)),
-    }
 }
 
 /// Most pairs that a join without a key may look at on a device.

@@ -7,7 +7,7 @@ pub struct QueryMetrics {
     pub optimizer_ns: u64,
     /// What the optimiser chose, in words.
     pub decisions: Vec<String>,
-    /// Subtrees of the plan that have no pipelines yet: see `plan/physical`.
+    /// Subtrees of the plan whose pipelines were planned while it ran: see `plan/physical`.
     pub subtrees: u64,
     /// Generating kernels and sizing tables on the host.
     pub planning_ns: u64,

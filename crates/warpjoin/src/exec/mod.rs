@@ -21,11 +21,11 @@ mod join_direct;
 pub(crate) mod join_reduce;
 mod join_table;
 mod launch;
-mod marked;
 mod matches;
 mod metrics;
 pub(crate) mod partition;
 mod partition_table;
+mod published;
 mod query;
 mod relation;
 mod resident;
@@ -139,7 +139,7 @@ fn with_query<T>(
     }
     let Optimized { plan, notes, elapsed_ns } = optimize(plan, &inputs.tables, session, options);
     let plan = rewrite(plan);
-    let (physical, bindings) = lower(&plan);
+    let (physical, bindings) = lower(&plan, &plan);
     let execution = Execution::new(&physical, &bindings, inputs)?;
     let (result, metrics) = execute(session, &plan, &execution, inputs, options, finish)?;
     Ok((result, QueryMetrics { optimizer_ns: elapsed_ns, decisions: notes, ..metrics }))
@@ -155,7 +155,7 @@ fn execute<T>(
     finish: impl FnOnce(&mut Query<'_>, Relation) -> Result<T>,
 ) -> Result<(T, QueryMetrics)> {
     let mut query = Query::new(session, inputs, options, plan, execution)?;
-    let outcome = query.run_pipelines().and_then(|relation| finish(&mut query, relation));
+    let outcome = query.run_pipelines(execution).and_then(|relation| finish(&mut query, relation));
     // Of what stays on the devices nobody has said it yet.
     let noted = query.note_result();
     // Whatever happened: nothing may still run when buffers go. A panic leaves that to the query's drop.

@@ -1,4 +1,4 @@
-//! One query under way: turns the device plan into relations, running pipelines at breakers.
+//! One query under way: its streams, what it has found out, and what is still in use.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,19 +11,15 @@ use super::execution::Execution;
 use super::launch::UploadedColumn;
 use super::metrics::QueryMetrics;
 use super::partition::Deferred;
-use super::relation::{Relation, Source};
 use super::runtime_filter::{FilterFlights, Published};
 use super::shared::SharedRelations;
 use super::sort::SortFlights;
 use super::string_tests::TestResults;
 use super::times::Times;
-use crate::codegen::Step;
 use crate::column::EncodedColumn;
 use crate::compiler::Customer;
 use crate::options::ExecOptions;
-use crate::plan::ordered::{Ordered, OutputRange, WindowNode};
-use crate::plan::rewrite::union_of;
-use crate::plan::{AggregateCall, Plan, PlanKind};
+use crate::plan::Plan;
 use crate::waits::Waits;
 use crate::{Error, Result, Session, Table};
 
@@ -38,6 +34,7 @@ pub(crate) struct Query<'a> {
     pub streams: Vec<Stream>,
     /// Ends kernels that run, when the query is cancelled.
     pub abort: Abort,
+    /// The optimized plan.
     pub plan: &'a Plan,
     pub execution: &'a Execution<'a>,
     pub inputs: &'a Inputs,
@@ -54,8 +51,6 @@ pub(crate) struct Query<'a> {
     pub customer: Customer,
     /// Rows and groups that a dry run expects of the next group-by.
     pub expected_groups: Option<(f64, f64)>,
-    /// Rows that are wanted of the join that comes next, if not all of them are.
-    pub wanted_rows: Option<u64>,
     /// A build side is being reduced.
     pub is_reducing: bool,
     /// Tables that several joins probe, by number.
@@ -72,7 +67,7 @@ pub(crate) struct Query<'a> {
     pub sorts: Vec<SortFlights>,
     /// Buffers that nobody needs any more.
     pub kept: Vec<Buffer>,
-    /// Plans with several readers that have run.
+    /// Rows that several plans read, those that are made while the query runs among them.
     pub shared: SharedRelations,
 }
 
@@ -102,7 +97,6 @@ impl<'a> Query<'a> {
             quick: vec![],
             customer: Customer::new(),
             expected_groups: None,
-            wanted_rows: None,
             is_reducing: false,
             published: HashMap::new(),
             filters: vec![],
@@ -128,78 +122,6 @@ impl<'a> Query<'a> {
     /// before them on every path.
     pub(crate) fn waits(&self) -> Waits {
         Waits::of(&self.streams)
-    }
-
-    /// The relation of a plan node, in no order: runs its pipeline breakers, leaves the rest as steps.
-    pub(crate) fn relation(&mut self, plan: &Plan) -> Result<Relation> {
-        match &plan.kind {
-            PlanKind::Scan { table, projection } => {
-                self.check_table(table)?;
-                Ok(Relation::new(Source::Table(table.clone(), projection.clone())))
-            }
-            PlanKind::Input { index } => {
-                let table =
-                    self.inputs.tables.get(*index).ok_or_else(|| Error::internal(format!("no input {index}")))?;
-                self.check_table(table)?;
-                let projection = (0..table.column_types().len()).collect();
-                Ok(Relation::new(Source::Table(table.clone(), projection)))
-            }
-            PlanKind::Filter { input, predicate } => {
-                let mut relation = self.relation(input)?;
-                relation.steps.push(Step::Filter(predicate.clone()));
-                Ok(relation)
-            }
-            PlanKind::Project { input, exprs } => {
-                let mut relation = self.relation(input)?;
-                relation.width = exprs.len();
-                relation.steps.push(Step::Project(exprs.clone()));
-                Ok(relation)
-            }
-            PlanKind::Join(join) => self.join(join),
-            PlanKind::Aggregate { input, group_by, aggregates } => self.aggregate(input, group_by, aggregates),
-            PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => match Ordered::of(plan) {
-                // Nobody sees the order of rows that go on.
-                Some(Ordered { range: OutputRange { skip: 0, fetch: None }, .. }) => self.relation(input),
-                Some(ordered) => self.sorted(&ordered),
-                None => {
-                    let PlanKind::Limit { skip, fetch, .. } = plan.kind else {
-                        return Err(Error::internal("a sort without an order"));
-                    };
-                    let wanted = fetch.map(|fetch| fetch.saturating_add(skip));
-                    let relation = self.wanted_relation(input, wanted)?;
-                    self.limited(&relation, skip, fetch)
-                }
-            },
-            PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
-                let sets = (sets.as_slice(), plan.schema.field(group_by.len()).data_type());
-                if aggregates.iter().any(AggregateCall::needs_parts) {
-                    return self.relation(&union_of(input, group_by, sets, aggregates));
-                }
-                let relation = self.relation(input)?;
-                self.grouping_sets(relation, Some(input), group_by, sets, aggregates)
-            }
-            PlanKind::Window { input, partition_by, order_by, calls } => {
-                let relation = self.relation(input)?;
-                self.window(relation, WindowNode { schema: &input.schema, partition_by, order_by, calls })
-            }
-            PlanKind::Union { inputs } => {
-                let relations = inputs.iter().map(|input| self.relation(input)).collect::<Result<Vec<_>>>()?;
-                self.union(relations)
-            }
-            PlanKind::Numbered { input } => self.numbered(input),
-            PlanKind::RowNumbers { input } => {
-                let mut relation = self.relation(input)?;
-                relation.append_row_number()?;
-                Ok(relation)
-            }
-            PlanKind::Fetch(fetch) => {
-                let mut relation = self.relation(&fetch.input)?;
-                self.append_fetch(&mut relation, &fetch.table, fetch.row, &fetch.columns)?;
-                Ok(relation)
-            }
-            PlanKind::Shared(plan) => self.shared(plan),
-            PlanKind::Marked { input, mark } => self.marked(input, mark),
-        }
     }
 
     pub(super) fn check_table(&self, table: &Table) -> Result<()> {

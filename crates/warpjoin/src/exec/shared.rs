@@ -1,4 +1,4 @@
-//! Plans that several others read.
+//! Rows that several pipelines read, or another plan.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use super::relation::{Relation, Source};
 use crate::Result;
 use crate::codegen::Step;
 use crate::plan::physical::Found;
-use crate::plan::{HandOver, Plan, PlanKind, Share};
+use crate::plan::{HandOver, Plan, Share};
 
 /// Rows that plans leave on the devices for plans of the same query, which run later. Whoever reads them takes them along.
 /// Clones are one.
@@ -21,57 +21,33 @@ impl HandedOver {
     }
 }
 
-/// By what a plan that has run is found again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum SharedKey {
-    /// The address of a plan that was made while the query runs, and is kept.
-    Made(usize),
-    /// What the optimizer has marked.
-    Marked(Share),
-}
-
-/// What plans with several readers gave.
+/// Rows that several pipelines read, by their mark.
 #[derive(Default)]
-pub(crate) struct SharedRelations(HashMap<SharedKey, (Option<Arc<Plan>>, Relation)>);
+pub(crate) struct SharedRelations(HashMap<Share, Relation>);
 
 impl Query<'_> {
-    /// The relation of a plan that was made while the query runs.
-    pub(super) fn shared(&mut self, plan: &Arc<Plan>) -> Result<Relation> {
-        self.run_once(SharedKey::Made(Arc::as_ptr(plan).addr()), plan, Some(Arc::clone(plan)))
-    }
-
-    /// The relation of a plan that the optimiser has found in several places.
-    pub(super) fn shared_subplan(&mut self, plan: &Plan, share: Share) -> Result<Relation> {
-        let (key, is_dry) = (SharedKey::Marked(share), self.is_dry());
-        let handed_over = &self.inputs.handed_over;
-        if let Share::Found(name) = share
-            && let Some(found) =
-                handed_over.locked(|rows| if is_dry { rows.get(&name).cloned() } else { rows.remove(&name) })
-        {
-            self.shared.0.insert(key, (None, found));
-        }
-        let relation = self.run_once(key, plan, None)?;
-        if let Share::Left(name) = share
-            && !is_dry
-        {
-            self.inputs.handed_over.locked(|rows| rows.insert(name, relation.clone()));
-        }
-        Ok(relation)
+    /// Runs a plan that plans made while the query runs read: what stands for it in them.
+    pub(super) fn given(&mut self, plan: &Plan) -> Result<Plan> {
+        let relation = self.run_plan(plan)?;
+        let relation = self.settled(relation)?;
+        let share = Share::Found(HandOver::new());
+        self.shared.0.insert(share, relation);
+        Ok(plan.clone().shared_by(share))
     }
 
     /// What earlier plans have left of what this one needs.
     pub(super) fn find_rows<'p>(&mut self, wanted: &'p [Found]) -> Vec<(&'p Found, Relation)> {
         let mut found = vec![];
         for rows in wanted {
-            let (key, name) = (SharedKey::Marked(Share::Found(rows.name)), rows.name);
+            let (key, name) = (Share::Found(rows.name), rows.name);
             // A dry run is told, and leaves rows to the run.
-            let known = self.shared.0.get(&key).map(|(_, relation)| relation.clone()).or_else(|| {
+            let known = self.shared.0.get(&key).cloned().or_else(|| {
                 let is_dry = self.is_dry();
                 let handed_over = &self.inputs.handed_over;
                 handed_over.locked(|left| if is_dry { left.get(&name).cloned() } else { left.remove(&name) })
             });
             if let Some(relation) = known {
-                self.shared.0.insert(key, (None, relation.clone()));
+                self.shared.0.insert(key, relation.clone());
                 found.push((rows, relation));
             }
         }
@@ -80,12 +56,11 @@ impl Query<'_> {
 
     /// Rows that the optimizer has found in several places, so that they may be read more than once.
     pub(super) fn share(&mut self, share: Share, relation: Relation) -> Result<Relation> {
-        let key = SharedKey::Marked(share);
-        if let Some((_, known)) = self.shared.0.get(&key) {
+        if let Some(known) = self.shared.0.get(&share) {
             return Ok(known.clone());
         }
         let relation = self.settled(relation)?;
-        self.shared.0.insert(key, (None, relation.clone()));
+        self.shared.0.insert(share, relation.clone());
         if let Share::Left(name) = share
             && !self.is_dry()
         {
@@ -96,25 +71,8 @@ impl Query<'_> {
 
     /// What earlier plans have left to this one, for its dry runs.
     pub(super) fn found(&self) -> SharedRelations {
-        let is_found = |(key, _): &(&SharedKey, _)| matches!(key, SharedKey::Marked(Share::Found(_)));
-        SharedRelations(self.shared.0.iter().filter(is_found).map(|(key, kept)| (*key, kept.clone())).collect())
-    }
-
-    fn run_once(&mut self, key: SharedKey, plan: &Plan, kept: Option<Arc<Plan>>) -> Result<Relation> {
-        if let Some((_, relation)) = self.shared.0.get(&key) {
-            return Ok(relation.clone());
-        }
-        let relation = self.relation(plan)?;
-        let relation = self.settled(relation)?;
-        self.shared.0.insert(key, (kept, relation.clone()));
-        Ok(relation)
-    }
-
-    /// Gives up what is kept of a plan that nobody reads any more.
-    pub(super) fn release(&mut self, plan: &Plan) {
-        if let PlanKind::Shared(plan) = &plan.kind {
-            self.shared.0.remove(&SharedKey::Made(Arc::as_ptr(plan).addr()));
-        }
+        let is_found = |(share, _): &(&Share, _)| matches!(share, Share::Found(_));
+        SharedRelations(self.shared.0.iter().filter(is_found).map(|(share, rows)| (*share, rows.clone())).collect())
     }
 
     /// Rows that may be read more than once: what probes find is written down, filters and projections run again.

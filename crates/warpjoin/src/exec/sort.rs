@@ -16,10 +16,9 @@ use super::query::Query;
 use super::relation::{Intermediate, IntermediateShard, Relation, Source};
 use super::rows::allocate;
 use super::sort_kernels::{KeyWord, Moved, SortKernels, SortLaunches, SortStep, TopK};
-use crate::codegen::{SORT_FEW_ROWS, SORT_FEW_WORDS, Sink, SinkShape, SortShape, Step, control, status};
+use crate::codegen::{SORT_FEW_ROWS, SORT_FEW_WORDS, Sink, SinkShape, SortShape, control, status};
 use crate::column::ColumnType;
-use crate::expr::Expr;
-use crate::plan::ordered::{Ordered, OutputRange, RowWise};
+use crate::plan::ordered::OutputRange;
 use crate::plan::{Plan, SortKey};
 use crate::{Error, Reason, Result};
 
@@ -39,20 +38,6 @@ pub(crate) struct SortFlights {
 }
 
 impl Query<'_> {
-    /// Runs a sort: rows in order, device after device.
-    pub(crate) fn sorted(&mut self, ordered: &Ordered<'_>) -> Result<Relation> {
-        let Some(keys) = ordered.keys else { return self.window_in_order(ordered) };
-        let mut relation = self.relation(ordered.input)?;
-        let (keys, width) = project(&mut relation, keys, &ordered.projections);
-        let mut relation = self.sort(relation, (keys, width), ordered.range, Some(ordered.input))?;
-        if ordered.behind.is_empty() {
-            return Ok(relation);
-        }
-        self.append_row_wise(&mut relation, &ordered.behind)?;
-        let rows = self.run_in_place(&relation)?;
-        Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
-    }
-
     /// The first `width` columns of the rows of `input`, if that is known, in the order of the keys.
     pub(super) fn sort(
         &mut self,
@@ -74,20 +59,6 @@ impl Query<'_> {
         let mut rows = self.order(rows, shape, range)?;
         rows.rows_max = rows.rows_max.min(range.fetch.unwrap_or(u64::MAX));
         Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
-    }
-
-    /// Adds steps that keep every row where it is.
-    pub(super) fn append_row_wise(&self, relation: &mut Relation, steps: &[RowWise<'_>]) -> Result<()> {
-        for step in steps {
-            match step {
-                RowWise::Project(exprs) => {
-                    relation.width = exprs.len();
-                    relation.steps.push(Step::Project(exprs.to_vec()));
-                }
-                RowWise::Fetch(fetch) => self.append_fetch(relation, &fetch.table, fetch.row, &fetch.columns)?,
-            }
-        }
-        Ok(())
     }
 
     /// The rows of the range without their words, in order.
@@ -385,22 +356,6 @@ impl Slice {
 fn sort_step(word_bits: &[u32], rows: u64, few_rows: u64) -> SortStep {
     let is_few = rows <= few_rows && (1..=SORT_FEW_WORDS).contains(&word_bits.len());
     if is_few { SortStep::Few } else { SortStep::Radix }
-}
-
-/// Adds the projections on a sort to its input, and its keys behind the columns put out; how many columns those are.
-fn project(relation: &mut Relation, keys: &[SortKey], projections: &[&[Expr]]) -> (Vec<SortKey>, usize) {
-    let mut keys = keys.to_vec();
-    let mut width = relation.width;
-    for exprs in projections {
-        width = exprs.len();
-        let exprs = exprs.iter().cloned().chain(keys.iter().map(|key| key.expr.clone())).collect();
-        relation.steps.push(Step::Project(exprs));
-        for (index, key) in keys.iter_mut().enumerate() {
-            key.expr = Expr::column(width + index, key.expr.data_type.clone(), key.expr.nullable);
-        }
-        relation.width = width + keys.len();
-    }
-    (keys, width)
 }
 
 /// The numbers of the rows in order, at least as far as the slice reaches; `None`: as they lie.

@@ -22,7 +22,7 @@ use crate::column::{ColumnType, Domain};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::SortKey;
 use crate::plan::build::{ExprList, columns_of};
-use crate::plan::ordered::{Ordered, OutputRange, WindowNode};
+use crate::plan::ordered::{OutputRange, WindowNode};
 use crate::window::{Frame, FrameBound};
 use crate::{Error, Reason, Result};
 
@@ -129,17 +129,6 @@ impl Query<'_> {
         }
         self.note_window(&types, &shards, made.columns.len(), flights);
         Ok(Intermediate { columns: types, rows_max: rows.rows_max, shards })
-    }
-
-    /// A window, projections on it and a part of what these put out, in its order.
-    pub(super) fn window_in_order(&mut self, ordered: &Ordered<'_>) -> Result<Relation> {
-        let mut relation = self.relation(ordered.input)?;
-        for exprs in &ordered.projections {
-            relation.width = exprs.len();
-            relation.steps.push(Step::Project(exprs.to_vec()));
-        }
-        self.append_row_wise(&mut relation, &ordered.behind)?;
-        self.range_of(relation, ordered.range)
     }
 
     /// A range of rows in the order in which they lie.

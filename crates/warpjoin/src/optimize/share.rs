@@ -57,20 +57,15 @@ pub fn share_between(first: &mut Plan, later: &mut Plan) -> bool {
     groups(later, &mut ids, &mut |id, plan| {
         if let Some(&hand_over) = seen.get(&id) {
             shared.insert(id, hand_over);
-            plan.replace(|plan| shared_by(plan, Share::Found(hand_over)));
+            plan.replace(|plan| plan.shared_by(Share::Found(hand_over)));
         }
     });
     groups(first, &mut ids, &mut |id, plan| {
         if let Some(&hand_over) = shared.get(&id) {
-            plan.replace(|plan| shared_by(plan, Share::Left(hand_over)));
+            plan.replace(|plan| plan.shared_by(Share::Left(hand_over)));
         }
     });
     !shared.is_empty()
-}
-
-fn shared_by(plan: Plan, share: Share) -> Plan {
-    let schema = Arc::clone(&plan.schema);
-    Plan { kind: PlanKind::Marked { input: Box::new(plan), mark: Mark::Shared(share) }, schema }
 }
 
 /// Shows group-bys that nothing but resident tables goes into, with their numbers, those on top first.
@@ -110,7 +105,7 @@ impl Sharing<'_> {
                         self.numbers.len() - 1
                     }
                 };
-                return shared_by(plan, Share::Within(number));
+                return plan.shared_by(Share::Within(number));
             }
         }
         plan.map_inputs(&mut |input| self.mark(input))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema};
 
 use crate::expr::{CompareOp, Expr, ExprKind, Scalar};
-use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
+use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Mark, Plan, PlanKind, Share, SortKey};
 
 /// A list of expressions, each once.
 #[derive(Default)]
@@ -65,6 +65,12 @@ pub(crate) fn aggregate(input: Plan, group_by: Vec<Expr>, aggregates: Vec<Aggreg
 }
 
 impl Plan {
+    /// This plan, marked as one that is run once.
+    pub(crate) fn shared_by(self, share: Share) -> Self {
+        let schema = Arc::clone(&self.schema);
+        Self { kind: PlanKind::Marked { input: Box::new(self), mark: Mark::Shared(share) }, schema }
+    }
+
     /// This plan as one that may stand in several places, and runs once.
     pub(crate) fn into_shared(self) -> Self {
         let schema = self.schema.clone();

@@ -14,9 +14,9 @@ use crate::plan::join::JoinNode;
 use crate::plan::ordered::{Ordered, OutputRange, RowWise};
 use crate::plan::{AggregateCall, FetchPlan, JoinPlan, Mark, Plan, PlanKind, Share, SortKey};
 
-/// The pipelines of a plan, and what an execution of this very plan binds.
-pub(crate) fn lower(plan: &Plan) -> (PhysicalPlan, Bindings<'_>) {
-    let mut lowering = Lowering { root: Some(plan), ..Lowering::default() };
+/// The pipelines of a plan, which is `root` or a part of it, and what an execution of this very plan binds.
+pub(crate) fn lower<'p>(plan: &'p Plan, root: &'p Plan) -> (PhysicalPlan, Bindings<'p>) {
+    let mut lowering = Lowering { root: Some(root), ..Lowering::default() };
     let result = lowering.in_order(plan);
     lowering.close(result, Sink::Result);
     let Lowering { pipelines, constants, tables, nodes, found, .. } = lowering;
@@ -105,7 +105,7 @@ impl<'p> Lowering<'p> {
                         let open = self.open(input, fetch.map(|fetch| fetch.saturating_add(skip)));
                         self.closed(open, Sink::Limit { skip, fetch })
                     }
-                    _ => self.subtree(plan),
+                    _ => Open::new(Source::Later(self.node(plan))),
                 },
             },
             PlanKind::Join(join) => self.join(plan, join, wanted),
@@ -166,7 +166,7 @@ impl<'p> Lowering<'p> {
                 self.closed(open, Sink::Window { partition_by, order_by, calls, schema })
             }
             // First and last values: how many group-bys they take depends on the bits of their order.
-            PlanKind::Aggregate { .. } | PlanKind::GroupingSets { .. } => self.subtree(plan),
+            PlanKind::Aggregate { .. } | PlanKind::GroupingSets { .. } => Open::new(Source::Later(self.node(plan))),
         }
     }
 
@@ -272,11 +272,6 @@ impl<'p> Lowering<'p> {
         Open::new(Source::Table { table, columns })
     }
 
-    fn subtree(&mut self, plan: &'p Plan) -> Open {
-        let node = self.node(plan);
-        Open::new(Source::Subtree(node))
-    }
-
     fn project(&self, exprs: &[Expr]) -> Step {
         Step::Project(self.taken(exprs))
     }
@@ -302,7 +297,7 @@ impl<'p> Lowering<'p> {
 
     fn close(&mut self, open: Open, sink: Sink) -> PipelineId {
         let source = match &open.source {
-            Source::Table { .. } | Source::Union(_) | Source::Subtree(_) => {
+            Source::Table { .. } | Source::Union(_) | Source::Later(_) => {
                 Edge { partitioning: Partitioning::Any, is_ordered: false }
             }
             Source::Pipeline(id) => self.pipelines[id.0].output,

@@ -1,8 +1,7 @@
 //! The plan of pipelines.
 //!
 //! A pipeline is a source, steps that run fused with it, and a sink that takes what comes of them. Pipelines stand in the
-//! order in which they run, and read what earlier ones have put out. [`lower()`] makes them of an optimized plan. What has no
-//! sink of its own yet stands in a subtree, which the recursion over the plan runs (`exec/query.rs`).
+//! order in which they run, and read what earlier ones have put out. [`lower()`] makes them of an optimized plan.
 //!
 //! Architecture invariant: a physical plan does not change, and holds no table, no buffer and no constant of a query. Each
 //! execution binds its own ([`Bindings`]).
@@ -87,8 +86,8 @@ pub(crate) enum Source {
     Pipeline(PipelineId),
     /// The rows of several pipelines, one behind the other.
     Union(Vec<PipelineId>),
-    /// Rows of a node that has no pipelines yet, in no order.
-    Subtree(NodeSlot),
+    /// Rows of a node whose pipelines are planned once the rows below it are there: a decision of the host.
+    Later(NodeSlot),
 }
 
 /// What is done with each row, without a kernel of its own.
@@ -189,7 +188,7 @@ pub(crate) struct Bindings<'p> {
     /// Literals, and constants that are known when the plan runs.
     pub constants: Vec<ExprKind>,
     pub tables: Vec<TableNode<'p>>,
-    /// Nodes of the optimized plan: subtrees, and inputs of sinks.
+    /// Nodes of the optimized plan: what is planned later, and inputs of sinks.
     pub nodes: Vec<&'p Plan>,
 }
 
@@ -208,7 +207,7 @@ impl Pipeline {
         let mut read = match &self.source {
             Source::Pipeline(id) => vec![*id],
             Source::Union(ids) => ids.clone(),
-            Source::Table { .. } | Source::Subtree(_) => vec![],
+            Source::Table { .. } | Source::Later(_) => vec![],
         };
         read.extend(self.steps.iter().filter_map(|step| match step {
             Step::Join { build, .. } => Some(*build),
@@ -219,8 +218,8 @@ impl Pipeline {
 }
 
 impl PhysicalPlan {
-    /// How many subtrees have no pipelines yet.
+    /// How many subtrees are planned while the query runs.
     pub(crate) fn subtrees(&self) -> usize {
-        self.pipelines.iter().filter(|pipeline| matches!(pipeline.source, Source::Subtree(_))).count()
+        self.pipelines.iter().filter(|pipeline| matches!(pipeline.source, Source::Later(_))).count()
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn rewrite(plan: Plan) -> Plan {
     let made = match &plan.kind {
         PlanKind::Aggregate { input, group_by, aggregates } => {
             let mut no_order = |_: &Plan, _: &[usize]| Err(Error::internal("an order where none was asked for"));
-            split(input, group_by, aggregates, &mut no_order).ok().map(|split| split.plan)
+            split(input, group_by, aggregates, &mut no_order).ok()
         }
         PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
             let id_type = plan.schema.field(group_by.len()).data_type();

@@ -14,8 +14,8 @@ use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Moment, Plan};
 /// Aggregates of an argument in the first pass: count, sum, minimum, maximum.
 const FIRST_PASS: usize = 4;
 
-/// The part of the calls `own`, and the plan of its rows, which two passes read.
-pub(super) fn moments_of_doubles(input: &Plan, keys: &[Expr], calls: &[AggregateCall], own: &[usize]) -> (Part, Plan) {
+/// The part of the calls `own`: two passes over its rows.
+pub(super) fn moments_of_doubles(input: &Plan, keys: &[Expr], calls: &[AggregateCall], own: &[usize]) -> Part {
     let mut list = ExprList { exprs: keys.to_vec() };
     let mut pairs = vec![];
     for &index in own {
@@ -40,7 +40,7 @@ pub(super) fn moments_of_doubles(input: &Plan, keys: &[Expr], calls: &[Aggregate
         results.push((index, Expr { kind, data_type: DataType::Float64, nullable: true }));
     }
     let plan = aggregate(distances.clone(), columns(&distances, keys.len()), sums.calls);
-    (Part { plan, results, is_complete: true }, rows)
+    Part { plan, results, is_complete: true }
 }
 
 fn as_double(expr: &Expr) -> Expr {

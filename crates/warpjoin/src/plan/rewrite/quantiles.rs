@@ -14,8 +14,8 @@ use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, SortKey};
 /// Parts of a distance between two values that DataFusion tells apart.
 const WEIGHTS: f64 = 1e6;
 
-/// A part for each different argument of the calls `own`, and the plans that it reads more than once.
-pub(super) fn quantiles(input: &Plan, keys: &[Expr], calls: &[AggregateCall], own: &[usize]) -> Vec<(Part, [Plan; 2])> {
+/// A part for each different argument of the calls `own`.
+pub(super) fn quantiles(input: &Plan, keys: &[Expr], calls: &[AggregateCall], own: &[usize]) -> Vec<Part> {
     let mut left = own.to_vec();
     let mut parts = vec![];
     while let Some(&first) = left.first() {
@@ -36,7 +36,7 @@ fn of_argument(
     argument: &Expr,
     is_distinct: bool,
     (calls, own): (&[AggregateCall], &[usize]),
-) -> (Part, [Plan; 2]) {
+) -> Part {
     let count = keys.len();
     let mut rows = project(input.clone(), keys.iter().map(with_one_zero).chain([argument.clone()]).collect());
     if argument.nullable {
@@ -90,7 +90,7 @@ fn of_argument(
         });
     }
     let is_complete = count > 0 && !argument.nullable;
-    (Part { plan: plan.unwrap_or_else(|| groups.clone()), results, is_complete }, [rows, groups])
+    Part { plan: plan.unwrap_or(groups), results, is_complete }
 }
 
 /// Numbers of the rows whose values a result lies between, and how far it is from the first one.

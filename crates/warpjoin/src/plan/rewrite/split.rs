@@ -54,16 +54,8 @@ impl Ways {
     }
 }
 
-/// A group-by made of several.
-#[derive(Debug)]
-pub(crate) struct Split {
-    pub plan: Plan,
-    /// Plans in it that are read more than once.
-    pub shared: Vec<Plan>,
-}
-
-/// The parts of calls in an order, by position, over a plan, and the plan of the rows that they read.
-type OrderedParts<'a> = &'a mut dyn FnMut(&Plan, &[usize]) -> Result<(Vec<Part>, Plan)>;
+/// The parts of calls in an order, by position, over a plan.
+type OrderedParts<'a> = &'a mut dyn FnMut(&Plan, &[usize]) -> Result<Vec<Part>>;
 
 /// A group-by of which a call needs parts.
 pub(crate) fn split(
@@ -71,7 +63,7 @@ pub(crate) fn split(
     keys: &[Expr],
     calls: &[AggregateCall],
     ordered_parts: OrderedParts<'_>,
-) -> Result<Split> {
+) -> Result<Plan> {
     let ways = Ways::of(calls);
     let arguments = distinct_arguments(calls.iter().filter(|call| !call.is_quantile()));
     let is_some = |way: &Vec<usize>| usize::from(!way.is_empty());
@@ -81,29 +73,21 @@ pub(crate) fn split(
         + is_some(&ways.ordered)
         + ways.quantiles.len();
     let input = if readers < 2 { input.clone() } else { input.clone().into_shared() };
-    let mut shared = vec![input.clone()];
 
     let mut parts = plain_parts(&input, keys, calls, (&ways, &arguments));
     if !ways.doubles.is_empty() {
-        let (part, rows) = moments_of_doubles(&input, keys, calls, &ways.doubles);
-        parts.push(part);
-        shared.push(rows);
+        parts.push(moments_of_doubles(&input, keys, calls, &ways.doubles));
     }
     if !ways.ordered.is_empty() {
-        let (ordered, rows) = ordered_parts(&input, &ways.ordered)?;
-        parts.extend(ordered);
-        shared.push(rows);
+        parts.extend(ordered_parts(&input, &ways.ordered)?);
     }
-    for (part, rows) in quantiles(&input, keys, calls, &ways.quantiles) {
-        parts.push(part);
-        shared.extend(rows);
-    }
+    parts.extend(quantiles(&input, keys, calls, &ways.quantiles));
     if !parts.iter().any(|part| part.is_complete) {
         let rows = AggregateCall::new(AggregateFunction::Count, None, arrow::datatypes::DataType::Int64);
         let plan = aggregate(input, keys.to_vec(), vec![rows]);
         parts.push(Part { plan, results: vec![], is_complete: true });
     }
-    Ok(Split { plan: joined(parts, keys.len(), calls.len())?, shared })
+    joined(parts, keys.len(), calls.len())
 }
 
 /// A part for each argument of DISTINCT, the first one with the plain calls; and moments.
