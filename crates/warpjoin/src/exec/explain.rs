@@ -4,11 +4,13 @@ use std::collections::HashMap;
 
 use crate::Session;
 use crate::optimize::device_cost::prefers_partition;
-use crate::optimize::optimize;
+use crate::optimize::{Optimized, optimize};
 use crate::options::{ExecOptions, JoinForm};
 use crate::plan::join::JoinNode;
-use crate::plan::ordered::{Ordered, OutputRange, RowWise};
-use crate::plan::{JoinPlan, Mark, Plan, PlanKind, Share};
+use crate::plan::ordered::OutputRange;
+use crate::plan::physical::{Bindings, PhysicalPlan, Pipeline, Sink, Source, Step, TableNode, lower};
+use crate::plan::rewrite::rewrite;
+use crate::plan::{JoinPlan, Mark, Plan, PlanKind};
 
 /// A plan in words.
 #[derive(Debug, Clone, Default)]
@@ -22,171 +24,161 @@ pub struct Explanation {
 
 /// How a plan would run. Inputs that are not there yet leave the order of their joins open.
 pub fn explain(plan: &Plan, session: &Session, options: &ExecOptions) -> Explanation {
-    let optimized = optimize(plan, &[], session, options);
-    let mut explain = Explain { session, options, lines: vec![], tables: HashMap::new(), shared: HashMap::new() };
-    let last = match Ordered::of(&optimized.plan) {
-        Some(ordered) => explain.sort(&ordered),
-        None => explain.open(&optimized.plan),
+    let Optimized { plan, notes, .. } = optimize(plan, &[], session, options);
+    let plan = rewrite(plan);
+    let (physical, bindings) = lower(&plan, &plan);
+    let mut explain = Explain {
+        session,
+        options,
+        plan: &physical,
+        bindings: &bindings,
+        lines: vec![],
+        outputs: vec![],
+        tables: HashMap::new(),
     };
-    explain.lines.push(format!("{last} -> Result"));
-    Explanation { pipelines: explain.lines, decisions: optimized.notes }
+    physical.pipelines.iter().for_each(|pipeline| explain.add(pipeline));
+    Explanation { pipelines: explain.lines, decisions: notes }
 }
 
 struct Explain<'a> {
     session: &'a Session,
     options: &'a ExecOptions,
+    plan: &'a PhysicalPlan,
+    bindings: &'a Bindings<'a>,
     lines: Vec<String>,
-    /// Pipelines that make published tables.
+    /// What the readers of each pipeline begin with.
+    outputs: Vec<String>,
+    /// Lines that make published tables.
     tables: HashMap<usize, usize>,
-    /// What is left open of shared relations.
-    shared: HashMap<Share, String>,
 }
 
 /// How the matches of a join will be found.
 enum Form {
     Table(&'static str),
     Partitioned,
-    /// Known once its inputs are there.
+    /// A decision of the host, once the inputs are there.
     BySize,
 }
 
-impl Explain<'_> {
-    /// The pipeline that is open above `plan`; finished ones go to `lines`.
-    fn open(&mut self, plan: &Plan) -> String {
-        match &plan.kind {
-            PlanKind::Scan { projection, .. } => format!("Scan[{} columns]", projection.len()),
-            PlanKind::Input { index } => format!("Upload[input {index}]"),
-            PlanKind::Filter { input, .. } => format!("{} -> Filter", self.open(input)),
-            PlanKind::Project { input, .. } => format!("{} -> Project", self.open(input)),
-            PlanKind::Marked { input, mark } => self.open_marked(input, mark),
-            PlanKind::Join(join) if join.build.published().is_some() => self.open_published(join),
-            PlanKind::Join(join) => {
-                let form = self.form(join);
-                let first = join.build.reads_tables_of(&join.probe).then(|| self.open(&join.probe));
-                let build = self.open(&join.build);
-                match form {
-                    Form::Table(table) => {
-                        let build = self.close(format!("{build} -> {table}"));
-                        let probe = first.unwrap_or_else(|| self.open(&join.probe));
-                        format!("{probe} -> Probe[pipeline {build}]")
-                    }
-                    Form::Partitioned => {
-                        let build = self.close(format!("{build} -> Partition"));
-                        let probe = first.unwrap_or_else(|| self.open(&join.probe));
-                        let probe = self.close(format!("{probe} -> Partition"));
-                        format!("Matches[pipelines {build} and {probe}]")
-                    }
-                    Form::BySize => {
-                        let build = self.close(format!("{build} -> BuildHashTable or Partition, by size"));
-                        let probe = first.unwrap_or_else(|| self.open(&join.probe));
-                        format!("{probe} -> Join[pipeline {build}]")
-                    }
-                }
+impl<'a> Explain<'a> {
+    /// Adds the line of the next pipeline, and what reads it begins with.
+    fn add(&mut self, pipeline: &'a Pipeline) {
+        let id = self.outputs.len();
+        // What a subquery has left is not made again.
+        if self.plan.found.iter().any(|found| (found.first.0..=found.last.0).contains(&id)) {
+            self.outputs.push("Rows[a subquery's]".to_string());
+            return;
+        }
+        let mut words = self.source(&pipeline.source);
+        for step in &pipeline.steps {
+            words = self.after(words, step);
+        }
+        let rows = |line: usize| format!("Rows[pipeline {line}]");
+        let output = match &pipeline.sink {
+            Sink::Result => rows(self.close(words, "Result")),
+            Sink::InPlace => rows(self.close(words, "InPlace")),
+            Sink::Slice(range) if pipeline.steps.is_empty() && *range == OutputRange::ALL => words,
+            Sink::Slice(_) => rows(self.close(words, "InPlace")),
+            Sink::Limit { .. } => rows(self.close(words, "Limit")),
+            // Rows that nothing is looked up for are read again.
+            Sink::Keep | Sink::Share(_) if !pipeline.steps.iter().any(Step::looks_up) => words,
+            Sink::Keep | Sink::Share(_) => rows(self.close(words, "Materialise")),
+            Sink::Build => {
+                let sink = match self.build_form(id) {
+                    Form::Table(table) => table,
+                    Form::Partitioned => "Partition",
+                    Form::BySize => "BuildHashTable or Partition, by size",
+                };
+                self.close(words, sink).to_string()
             }
-            PlanKind::Aggregate { input, group_by, .. } => {
-                let input = self.open(input);
+            Sink::Publish { number, .. } => {
+                let line = self.close(words, "BuildHashTable");
+                self.tables.insert(*number, line);
+                line.to_string()
+            }
+            Sink::UnionInput => self.close(words, "Rows").to_string(),
+            Sink::Sort { range, .. } => {
+                let name = if range.fetch.is_some() { "TopK" } else { "Sort" };
+                format!("{name}[pipeline {}]", self.close(words, "SortKeys"))
+            }
+            Sink::Window { calls, .. } => rows(self.close(words, &format!("Window[{} functions]", calls.len()))),
+            Sink::Aggregate { group_by, .. } => {
                 let sink = if group_by.is_empty() { "Aggregate" } else { "GroupBy" };
-                format!("Groups[pipeline {}]", self.close(format!("{input} -> {sink}")))
+                format!("Groups[pipeline {}]", self.close(words, sink))
             }
-            PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => match Ordered::of(plan) {
-                Some(Ordered { range: OutputRange { skip: 0, fetch: None }, .. }) => self.open(input),
-                Some(ordered) => self.sort(&ordered),
-                None => {
-                    let input = self.open(input);
-                    format!("Rows[pipeline {}]", self.close(format!("{input} -> Limit")))
-                }
-            },
-            PlanKind::GroupingSets { input, sets, .. } => {
-                let input = self.open(input);
-                format!("Union[pipeline {}]", self.close(format!("{input} -> GroupBy[{} sets]", sets.len())))
-            }
-            PlanKind::Window { input, calls, .. } => {
-                let input = self.open(input);
-                let keys = self.close(format!("{input} -> SortKeys"));
-                let sorted = self.close(format!("Sort[pipeline {keys}] -> Rows"));
-                format!("Window[{} functions, pipeline {sorted}]", calls.len())
-            }
-            PlanKind::Union { inputs } => {
-                let parts: Vec<String> = inputs
-                    .iter()
-                    .map(|input| {
-                        let part = self.open(input);
-                        self.close(format!("{part} -> Rows")).to_string()
-                    })
-                    .collect();
-                format!("Union[pipelines {}]", parts.join(", "))
-            }
-            PlanKind::Shared(plan) => self.open(plan),
-            PlanKind::Numbered { input } | PlanKind::RowNumbers { input } => self.open(input),
-            PlanKind::Fetch(fetch) => format!("{} -> Fetch[{}]", self.open(&fetch.input), fetch.names().join(", ")),
-        }
-    }
-
-    /// A sort, as it runs: what stands between it and the rows put out is computed before.
-    fn sort(&mut self, ordered: &Ordered<'_>) -> String {
-        let input = self.open(ordered.input);
-        let project = if ordered.projections.is_empty() { "" } else { " -> Project" };
-        let mut behind = String::new();
-        for step in &ordered.behind {
-            behind += &match step {
-                RowWise::Project(_) => " -> Project".to_string(),
-                RowWise::Fetch(fetch) => format!(" -> Fetch[{}]", fetch.names().join(", ")),
-            };
-        }
-        if ordered.keys.is_none() {
-            return format!("{input}{project}{behind}");
-        }
-        let keys = self.close(format!("{input}{project} -> SortKeys"));
-        let name = if ordered.range.fetch.is_some() { "TopK" } else { "Sort" };
-        format!("{name}[pipeline {keys}]{behind}")
-    }
-
-    /// A join whose table is there before its probe side is read.
-    fn open_published(&mut self, join: &JoinPlan) -> String {
-        let first = join.build.reads_tables_of(&join.probe).then(|| self.open(&join.probe));
-        let number = join.build.published().unwrap_or_default();
-        let build = match self.tables.get(&number) {
-            Some(&made) => made,
-            None => {
-                let build = self.open(&join.build);
-                let made = self.close(format!("{build} -> BuildHashTable"));
-                self.tables.insert(number, made);
-                made
+            Sink::GroupingSets { sets, .. } => {
+                format!("Union[pipeline {}]", self.close(words, &format!("GroupBy[{} sets]", sets.len())))
             }
         };
-        format!("{} -> Probe[pipeline {build}]", first.unwrap_or_else(|| self.open(&join.probe)))
+        self.outputs.push(output);
     }
 
-    fn open_marked(&mut self, input: &Plan, mark: &Mark) -> String {
-        match mark {
-            Mark::Published(_) => self.open(input),
-            Mark::Reduced { table, test, .. } => {
-                let input = self.open(input);
-                let pipeline = self.tables.get(table).copied().unwrap_or(0);
-                format!("{input} -> RuntimeFilter[pipeline {pipeline}, {test}]")
+    fn source(&self, source: &Source) -> String {
+        match source {
+            Source::Table { table, columns } => match self.bindings.tables[table.0] {
+                TableNode::Source(Plan { kind: PlanKind::Input { index }, .. }) => format!("Upload[input {index}]"),
+                _ => format!("Scan[{} columns]", columns.len()),
+            },
+            Source::Pipeline(id) => self.outputs[id.0].clone(),
+            Source::Union(ids) => {
+                let lines: Vec<&str> = ids.iter().map(|id| self.outputs[id.0].as_str()).collect();
+                format!("Union[pipelines {}]", lines.join(", "))
             }
-            Mark::Shared(share) => {
-                if let Some(open) = self.shared.get(share) {
-                    return open.clone();
-                }
-                if let Share::Found(_) = share {
-                    return "Rows[a subquery's]".to_string();
-                }
-                let input = self.open(input);
-                let open = match input.strip_prefix("Groups") {
-                    Some(rest) if !rest.contains("Filter") && !rest.contains("Probe") => input,
-                    _ => format!("Rows[pipeline {}]", self.close(format!("{input} -> Materialise"))),
+            Source::Later(_) => "Groups[planned when their rows are there]".to_string(),
+        }
+    }
+
+    fn after(&mut self, words: String, step: &Step) -> String {
+        match step {
+            Step::Filter(_) => format!("{words} -> Filter"),
+            Step::Project(_) => format!("{words} -> Project"),
+            Step::RowNumber | Step::Number { .. } => words,
+            Step::Fetch { table, .. } => {
+                let names = match self.bindings.tables[table.0] {
+                    TableNode::Fetch(fetch) => fetch.names(),
+                    TableNode::Source(_) => vec![],
                 };
-                self.shared.insert(*share, open.clone());
-                open
+                format!("{words} -> Fetch[{}]", names.join(", "))
+            }
+            Step::Probe { table, .. } => format!("{words} -> Probe[pipeline {}]", self.table(*table)),
+            Step::Reduce { table, test, .. } => {
+                format!("{words} -> RuntimeFilter[pipeline {}, {test}]", self.table(*table))
+            }
+            Step::Join { build, .. } => {
+                let line = self.outputs[build.0].clone();
+                match self.build_form(build.0) {
+                    Form::Table(_) => format!("{words} -> Probe[pipeline {line}]"),
+                    Form::Partitioned => {
+                        let probe = self.close(words, "Partition");
+                        format!("Matches[pipelines {line} and {probe}]")
+                    }
+                    Form::BySize => format!("{words} -> Join[pipeline {line}]"),
+                }
             }
         }
     }
 
-    /// Finishes a pipeline; its number.
-    fn close(&mut self, line: String) -> usize {
-        self.lines.push(line);
+    fn table(&self, number: usize) -> usize {
+        self.tables.get(&number).copied().unwrap_or(0)
+    }
+
+    /// Ends a line; its number.
+    fn close(&mut self, words: String, sink: &str) -> usize {
+        self.lines.push(format!("{words} -> {sink}"));
         self.lines.len()
+    }
+
+    /// How the join with this build side finds its matches.
+    fn build_form(&self, id: usize) -> Form {
+        let steps = self.plan.pipelines.iter().flat_map(|pipeline| &pipeline.steps);
+        let mut joins = steps.filter_map(|step| match step {
+            Step::Join { build, join, .. } if build.0 == id => Some(join.node),
+            _ => None,
+        });
+        match joins.next().map(|node| &self.bindings.nodes[node.0].kind) {
+            Some(PlanKind::Join(join)) => self.form(join),
+            _ => Form::BySize,
+        }
     }
 
     fn form(&self, join: &JoinPlan) -> Form {

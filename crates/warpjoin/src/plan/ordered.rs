@@ -7,7 +7,7 @@ use crate::expr::{Expr, ExprKind};
 use crate::window::WindowCall;
 
 /// Rows of an order that are wanted.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutputRange {
     pub skip: u64,
     pub fetch: Option<u64>,

@@ -201,6 +201,13 @@ pub(crate) enum TableNode<'p> {
     Fetch(&'p FetchPlan),
 }
 
+impl Step {
+    /// Whether it looks rows up in a table.
+    pub(crate) fn looks_up(&self) -> bool {
+        matches!(self, Self::Join { .. } | Self::Probe { .. } | Self::Reduce { .. })
+    }
+}
+
 impl Pipeline {
     /// Pipelines whose output it reads.
     fn reads(&self) -> Vec<PipelineId> {
