@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
 
-use super::group_estimate::PartitionChoice;
+use super::group::PartitionChoice;
 use super::query::Query;
 use crate::codegen::{FilterTest, MatchForm, Slots};
 use crate::compiler::note;

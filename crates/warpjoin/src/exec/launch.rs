@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use warpjoin_device::{AbortGuard, Arg, Buffer, Event, Kernel, Launch, Stream};
 
-use super::group_estimate::SketchTarget;
-use super::group_target::GroupTarget;
-use super::matches::threads_of;
+use super::group::{GroupTarget, SketchTarget};
+use super::join::threads_of;
 use super::metrics::PipelineMetrics;
 use super::partition::{PartitionTarget, partition_launch};
 use super::query::Query;

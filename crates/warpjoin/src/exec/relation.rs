@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use warpjoin_device::Buffer;
 
-use super::matches::Matches;
+use super::join::Matches;
 use super::partition::PartitionedRows;
 use crate::Table;
 use crate::codegen::{GroupShape, JoinShape, MatchForm, SourceShape, Step, ValidityForm};

@@ -7,7 +7,7 @@ use super::partitioned::PartitionedWords;
 use super::segments::Segments;
 use super::slots::{BucketShape, SlotForm, TableModule};
 use crate::codegen::RESERVATION_BYTES;
-use crate::exec::row_words::RowWords;
+use crate::exec::partition::RowWords;
 use crate::{Error, Result};
 
 /// Found rows of a warp on their way out (`FOUND_ROWS` of `FoundRows`).

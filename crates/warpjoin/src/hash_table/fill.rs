@@ -6,7 +6,7 @@ use super::segments::Segments;
 use super::slots::{BucketShape, SlotForm};
 use super::words::{PackMode, PackedRows};
 use super::{Parts, State, TableKind};
-use crate::exec::row_words::{RowWords, WordColumn};
+use crate::exec::partition::{RowWords, WordColumn};
 use crate::{Error, Result, Table};
 
 /// Rows from which on an empty table is built segment by segment.

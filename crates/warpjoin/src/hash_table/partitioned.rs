@@ -8,9 +8,9 @@ use super::slots::TableModule;
 use crate::Result;
 use crate::codegen::{PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY};
 use crate::exec::partition::{
-    PARTITION_BITS_MAX, PassBits, RESTORE, TileLaunch, one_block, partition_launch, pass_entry, pointers,
+    PARTITION_BITS_MAX, PassBits, RESTORE, RowWords, TileLaunch, WordColumn, one_block, partition_launch, pass_entry,
+    pointers,
 };
-use crate::exec::row_words::{RowWords, WordColumn};
 
 /// Threads of a block that moves a tile: the first ones that leave tiles for so large a part of the multiprocessors.
 const TILE_THREADS: [u32; 3] = [PARTITION_THREADS_FEW, 256, 128];

@@ -5,7 +5,7 @@ use warpjoin_device::Buffer;
 use super::device::TableDevice;
 use super::layout::RowLayout;
 use super::words::{PackedRows, Word};
-use crate::exec::row_words::{RowWords, WordColumn};
+use crate::exec::partition::{RowWords, WordColumn};
 use crate::{Error, Reason, Result};
 
 /// Rows of words, appended to.

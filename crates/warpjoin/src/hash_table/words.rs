@@ -10,7 +10,7 @@ use super::layout::{FIELDS_MAX, FieldKind, PackedField, RowLayout};
 use super::slots::TableModule;
 use crate::codegen::{RESERVATION_BYTES, ROW_WORDS_MAX};
 use crate::column::{ColumnStatistics, ColumnType, Domain, Layout};
-use crate::exec::row_words::{RowWords, WordColumn};
+use crate::exec::partition::{RowWords, WordColumn};
 use crate::table::{Shard, ShardColumn, Table};
 use crate::{Error, Result};
 

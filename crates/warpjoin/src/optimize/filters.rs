@@ -17,7 +17,7 @@ use super::first_column;
 use super::graph::Graph;
 use super::safety::{is_plain, is_plain_expr};
 use crate::Table;
-use crate::exec::join_reduce::{BUILD_ROWS_MIN, RATIO_MIN};
+use crate::exec::join::{BUILD_ROWS_MIN, RATIO_MIN};
 use crate::expr::{Expr, ExprKind};
 use crate::options::RuntimeFilters;
 use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind};
@@ -187,7 +187,7 @@ impl Placing<'_> {
         None
     }
 
-    /// Whether the keys of the probe side themselves will drop build rows (`exec/join_reduce.rs`), which is better.
+    /// Whether the keys of the probe side themselves will drop build rows (`exec/join/reduce.rs`), which is better.
     fn is_reduced_later(&self, join: &JoinPlan) -> bool {
         if self.filters.is_always() || join.kind == JoinKind::Inner {
             return false;

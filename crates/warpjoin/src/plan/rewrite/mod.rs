@@ -1,6 +1,6 @@
 //! Nodes that are made of others: aggregates that take several group-bys.
 //!
-//! Must not know how a node runs. What depends on the bits of order keys (first and last values, `exec/group_first.rs`) is
+//! Must not know how a node runs. What depends on the bits of order keys (first and last values, `exec/group/first.rs`) is
 //! rewritten while the query runs.
 
 mod distinct;

@@ -1,0 +1,475 @@
+//! Group-bys: aggregated on every device, then the partial groups brought together and merged.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use warpjoin_device::Stream;
+
+use super::estimate::{Estimate, PartitionChoice, leaves_other_forms};
+use super::target::{GroupRoom, GroupTarget};
+use crate::codegen::{
+    Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step, Term, status,
+};
+use crate::exec::compile::Fact;
+use crate::exec::launch::{Target, launch_shape};
+use crate::exec::query::Query;
+use crate::exec::relation::{GroupShard, GroupTable, Relation, Source};
+use crate::expr::{Expr, ExprKind};
+use crate::plan::build::where_not_null;
+use crate::plan::rewrite::split;
+use crate::plan::{AggregateCall, AggregateFunction, Moment, Plan, sum_type};
+use crate::{Error, Reason, Result};
+
+/// Launches of one group-by; a table grows eight times between two of them.
+const LAUNCHES_MAX: usize = 4096;
+
+/// How many times smaller a table is where most groups are finished without it, and from which size on.
+const FINISHED_SHARE: u64 = 16;
+const FINISHED_SLOTS_MIN: u64 = 1 << 16;
+
+/// Values from which on rows in the order of their key go through a table of all values: fewer groups than that have room
+/// in blocks' tables, one partition after the other, which takes less time.
+const ORDERED_SPAN_MIN: u64 = 1 << 28;
+
+/// Share of a device's memory that a table with a row for each value may take.
+const SORTED_TABLE_SHARE: u64 = 3;
+
+/// Steps that rows are asked for ahead of time, with so few groups that memory is what blocks wait for.
+const PREFETCH_STEPS: u64 = 2;
+const PREFETCH_GROUPS_MAX: f64 = 256.0;
+
+/// A group-by whose kernel was generated.
+struct PlannedGroups {
+    generated: Arc<GeneratedPipeline>,
+    shape: Arc<GroupShape>,
+    /// Bound of the groups.
+    groups_max: u64,
+    /// Rows come in the order of the key; see [`Sink::Aggregate`].
+    is_sorted: bool,
+}
+
+/// Accumulators of a group-by and the expressions that make its output of them.
+pub(super) struct Aggregation {
+    pub accumulators: Vec<Accumulator>,
+    /// Over the group keys, then the accumulators.
+    pub outputs: Vec<Expr>,
+}
+
+impl Query<'_> {
+    /// Runs a group-by of which a call needs parts.
+    pub(in crate::exec) fn split_group(
+        &mut self,
+        input: &Plan,
+        keys: &[Expr],
+        calls: &[AggregateCall],
+    ) -> Result<Relation> {
+        // Parts that are planned once the rows of others are there read the same rows.
+        let is_read_twice = !calls.iter().all(AggregateCall::is_ordered);
+        let input = if is_read_twice { self.given(input)? } else { input.clone() };
+        let mut ordered_parts = |input: &Plan, own: &[usize]| self.ordered_parts(input, keys, calls, own);
+        let made = split(&input, keys, calls, &mut ordered_parts)?;
+        self.run_plan(&made)
+    }
+
+    /// Groups the rows of `input`, if that is known, by accumulators.
+    pub(in crate::exec) fn aggregate_rows(
+        &mut self,
+        relation: Relation,
+        input: Option<&Plan>,
+        keys: &[Expr],
+        calls: &[AggregateCall],
+    ) -> Result<Relation> {
+        let aggregation = Aggregation::of(keys, calls);
+        self.expect_groups(input, keys);
+        let groups = match self.group(&relation, keys, &aggregation.accumulators) {
+            Err(error @ Error::Unsupported(Reason::Aggregate(_))) => {
+                let calls = self.wide_extremes_as_first(&relation, calls)?;
+                let (Some(calls), Some(input)) = (calls, input) else { return Err(error) };
+                drop(relation);
+                return self.split_group(input, keys, &calls);
+            }
+            groups => groups?,
+        };
+        drop(relation);
+        let mut result = Relation::new(Source::Groups(Arc::new(groups)));
+        result.width = aggregation.outputs.len();
+        result.steps.push(Step::Project(aggregation.outputs));
+        Ok(result)
+    }
+
+    /// Aggregates on every device, then over all of them: each group is on one device.
+    pub(super) fn group(
+        &mut self,
+        relation: &Relation,
+        keys: &[Expr],
+        accumulators: &[Accumulator],
+    ) -> Result<GroupTable> {
+        let groups = self.run_groups(relation, keys.to_vec(), accumulators.to_vec())?;
+        if self.devices() > 1 { self.merge_groups(groups, keys, accumulators) } else { Ok(groups) }
+    }
+
+    /// Sends every partial group to the device that owns it, and merges there.
+    fn merge_groups(&mut self, groups: GroupTable, keys: &[Expr], accumulators: &[Accumulator]) -> Result<GroupTable> {
+        let partial = Relation::new(Source::Groups(Arc::new(groups)));
+        let sink = Sink::RouteGroups { keys: (0..keys.len()).collect(), columns: (0..partial.width).collect() };
+        let (rows, _) = self.run_rows(&partial, &sink, "PartitionGroups")?;
+        drop(partial);
+        let rows = self.exchange(rows)?;
+        let owned: Vec<bool> = rows.shards.iter().map(|shard| shard.rows > 0).collect();
+        // Column 0 is the key word for routing.
+        let column = |index: usize, key: &Expr| Expr::column(1 + index, key.data_type.clone(), true);
+        let merged_keys = keys.iter().enumerate().map(|(index, key)| column(index, key)).collect();
+        let merged = merging(accumulators, 1 + keys.len());
+        let relation = Relation::new(Source::Intermediate(Arc::new(rows)));
+        let mut groups = self.run_groups(&relation, merged_keys, merged)?;
+        if keys.is_empty() {
+            // The one row belongs to one device; the others have a row of nothing.
+            for (shard, owned) in groups.shards.iter_mut().zip(owned) {
+                shard.capacity = u64::from(owned);
+            }
+        }
+        Ok(groups)
+    }
+
+    /// Aggregates on every device by itself.
+    fn run_groups(
+        &mut self,
+        relation: &Relation,
+        keys: Vec<Expr>,
+        accumulators: Vec<Accumulator>,
+    ) -> Result<GroupTable> {
+        let planned = self.plan_groups(relation, keys.clone(), accumulators.clone(), None)?;
+        // Neighbours meet in a block's table, and what is left goes to the group table in its order.
+        let is_in_order = planned.is_sorted && planned.shape.mode == GroupMode::Dense;
+        let estimate = if is_in_order { None } else { self.estimate_groups(relation, &planned.shape, &keys)? };
+        if self.is_dry() {
+            return self.guess_groups(relation, keys, accumulators, planned, estimate);
+        }
+        let choice =
+            estimate.and_then(|estimate| self.choose_partition(relation, &planned.shape, &accumulators, estimate));
+        let facts = self.facts();
+        self.known(Fact::Groups(choice));
+        if let Some(choice) = choice {
+            match self.partition_groups(relation, &keys, &accumulators, choice.bits) {
+                Ok((relation, keys, accumulators)) => {
+                    let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
+                    return self.run_planned(&relation, planned, estimate);
+                }
+                Err(error) if leaves_other_forms(&error) => {
+                    log::debug!("group-by without a partition: {error}");
+                    self.known_instead(facts, Fact::Groups(None));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.run_planned(relation, planned, estimate)
+    }
+
+    /// The group-by that a dry run supposes. The kernels for other forms, which many more or fewer groups would ask for, are
+    /// spare ones.
+    fn guess_groups(
+        &mut self,
+        relation: &Relation,
+        keys: Vec<Expr>,
+        accumulators: Vec<Accumulator>,
+        planned: PlannedGroups,
+        estimate: Option<Estimate>,
+    ) -> Result<GroupTable> {
+        let is_guessed = self.guesses();
+        let choose = |query: &Self, times: f64| {
+            let estimate = estimate.map(|estimate| estimate.times(times));
+            estimate.and_then(|estimate| query.choose_partition(relation, &planned.shape, &accumulators, estimate))
+        };
+        let likely = choose(self, 1.0);
+        let known = match self.known(Fact::Groups(likely)) {
+            Fact::Groups(known) => known,
+            _ => likely,
+        };
+        let groups = match known {
+            Some(choice) => self.dry_partition(relation, &keys, &accumulators, choice)?,
+            None => {
+                self.compile(&planned.generated.module, "pipeline")?;
+                GroupTable { groups_max: planned.groups_max, shape: Arc::clone(&planned.shape), shards: vec![] }
+            }
+        };
+        if is_guessed && estimate.is_some() && self.wants_spares() {
+            let best = |query: &Self, estimate| query.best_partition(relation, &planned.shape, &accumulators, estimate);
+            let forced = estimate.and_then(|estimate| best(self, estimate)).map(|(choice, _)| choice);
+            let forced = forced.filter(|_| self.options.group_by_form.is_none());
+            for other in [None, forced, choose(self, 8.0), choose(self, 0.125)] {
+                self.spare(|query| match other {
+                    Some(choice) => query.dry_partition(relation, &keys, &accumulators, choice).map(|_| ()),
+                    None => query.compile(&planned.generated.module, "pipeline").map(|_| ()),
+                });
+            }
+        }
+        Ok(groups)
+    }
+
+    /// A group-by of partitioned rows, in a dry run.
+    fn dry_partition(
+        &mut self,
+        relation: &Relation,
+        keys: &[Expr],
+        accumulators: &[Accumulator],
+        choice: PartitionChoice,
+    ) -> Result<GroupTable> {
+        let (relation, keys, accumulators) = self.partition_groups(relation, keys, accumulators, choice.bits)?;
+        let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
+        self.compile(&planned.generated.module, "pipeline")?;
+        Ok(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] })
+    }
+
+    /// Shared memory that a block may use on any device.
+    pub(super) fn shared_bytes_max(&self) -> u32 {
+        self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0)
+    }
+
+    fn plan_groups(
+        &mut self,
+        relation: &Relation,
+        keys: Vec<Expr>,
+        accumulators: Vec<Accumulator>,
+        choice: Option<PartitionChoice>,
+    ) -> Result<PlannedGroups> {
+        let (table_blocks, is_skewed) = choice.map_or((2, false), |choice| (choice.table_blocks, choice.is_skewed));
+        let shared_bytes_max = self.shared_bytes_max();
+        let rows_bits = relation.rows_bits();
+        let (form, block_slots) = (self.options.group_by_form, self.options.block_table_slots);
+        let is_sorted = form.is_none() && self.is_in_order(relation, &keys, &accumulators);
+        let limits = GroupLimits { rows_bits, shared_bytes_max, form, block_slots, table_blocks, is_skewed, is_sorted };
+        let sink = Sink::Aggregate { keys, accumulators, limits };
+        let generated = self.generate(relation, &sink)?;
+        let SinkShape::Groups(shape) = &generated.sink else {
+            return Err(Error::internal("a group sink without groups"));
+        };
+        let shape = Arc::new(shape.clone());
+        let packed_bits = shape.packing.single_word_bits().unwrap_or(64);
+        let keys_max = if packed_bits < 40 { 1u64 << packed_bits } else { u64::MAX };
+        let groups_max = relation.rows_max.min(keys_max).max(1);
+        Ok(PlannedGroups { generated, shape, groups_max, is_sorted })
+    }
+
+    /// Whether rows come in the order of a key whose values may have a row each in the group table.
+    fn is_in_order(&self, relation: &Relation, keys: &[Expr], accumulators: &[Accumulator]) -> bool {
+        let budgets = self.streams.iter().map(Stream::budget_bytes);
+        let room = u128::from(budgets.min().unwrap_or(0) / SORTED_TABLE_SHARE);
+        // A word for the group, and two for each accumulator at most.
+        let row_bytes = 8 * (1 + 2 * accumulators.len()) as u128;
+        let span_min = u128::from(self.options.ordered_span_min.unwrap_or(ORDERED_SPAN_MIN));
+        relation.span_in_order(keys).is_some_and(|span| span >= span_min && span * row_bytes <= room)
+    }
+
+    fn run_planned(
+        &mut self,
+        relation: &Relation,
+        planned: PlannedGroups,
+        estimate: Option<Estimate>,
+    ) -> Result<GroupTable> {
+        let PlannedGroups { generated, shape, groups_max, .. } = planned;
+        let mut rooms: Vec<GroupRoom> =
+            (0..self.devices()).map(|device| self.first_room(relation, &generated, &shape, device, estimate)).collect();
+        for attempt in 0..24 {
+            if let Some(targets) = self.fill_groups(relation, &generated, &shape, &mut rooms)? {
+                self.note_retries(attempt);
+                let shards = (targets.into_iter().enumerate())
+                    .map(|(device, target)| self.finish_groups(device, &shape, target))
+                    .collect::<Result<Vec<_>>>()?;
+                self.note_groups(&shape, &shards);
+                return Ok(GroupTable { shape, groups_max, shards });
+            }
+            rooms.iter_mut().for_each(GroupRoom::grow);
+        }
+        Err(Error::kernel_bound("a group table stays full however large it is"))
+    }
+
+    /// Runs the pipeline, growing tables on the way; `None` where even spilled rows found no room, and all
+    /// must start again with larger tables.
+    fn fill_groups(
+        &mut self,
+        relation: &Relation,
+        generated: &GeneratedPipeline,
+        shape: &GroupShape,
+        rooms: &mut [GroupRoom],
+    ) -> Result<Option<Vec<GroupTarget>>> {
+        let name = format!("GroupBy[{}]", shape.form());
+        let mut targets = (rooms.iter().enumerate())
+            .map(|(device, &room)| self.allocate_groups(device, shape, room))
+            .collect::<Result<Vec<_>>>()?;
+        for _ in 0..LAUNCHES_MAX {
+            let as_targets: Vec<Target<'_>> = targets.iter().map(Target::Groups).collect();
+            let reports = self.run_pipeline(relation, generated, &as_targets, &name)?;
+            drop(as_targets);
+            if reports.iter().any(|report| report.status & status::FULL != 0) {
+                return Ok(None);
+            }
+            let mut grown = vec![];
+            for (device, (mut target, report)) in targets.into_iter().zip(&reports).enumerate() {
+                // Blocks that stopped are counted as rows.
+                let stops = report.status & status::GROW != 0;
+                if stops && (report.rows > 0 || self.spilled(device, &target)? > 0) {
+                    target = self.grow_groups(device, shape, target, &mut rooms[device])?;
+                }
+                grown.push(target);
+            }
+            targets = grown;
+            if reports.iter().all(|report| report.rows == 0) {
+                return Ok(Some(targets));
+            }
+        }
+        Err(Error::kernel_bound("a group-by that stops without end"))
+    }
+
+    /// The first table.
+    fn first_room(
+        &self,
+        relation: &Relation,
+        generated: &GeneratedPipeline,
+        shape: &GroupShape,
+        device: usize,
+        estimate: Option<Estimate>,
+    ) -> GroupRoom {
+        let packed_bits = shape.packing.single_word_bits().unwrap_or(64);
+        let rows = relation.source.shard_rows(device);
+        let grid = launch_shape(&self.streams[device], rows, generated, relation, 0);
+        let blocks = u64::from(grid.blocks);
+        let slots = match shape.mode {
+            GroupMode::Global => 1,
+            GroupMode::Dense => shape.packing.span().unwrap_or(u64::MAX).min(1 << packed_bits),
+            GroupMode::Narrow | GroupMode::Wide => {
+                // Twice the groups of the estimate, or as many as half of L2 holds; no more than there can be.
+                let info = self.session.devices()[device].info();
+                let in_cache = info.l2_bytes / 2 / (shape.stride_words as u64 * 8);
+                let rows = relation.rows_max.saturating_mul(2);
+                let distinct = if packed_bits < 40 { 2u64 << packed_bits } else { u64::MAX };
+                let wanted = estimate.map_or(in_cache, |estimate| (estimate.groups_max() * 2.0) as u64);
+                self.options.first_capacity.unwrap_or(wanted).min(rows).min(distinct).max(64)
+            }
+        };
+        let slots_max = rows.max(relation.rows_max).saturating_mul(2).max(64);
+        let is_skewed = estimate.is_some_and(|estimate| estimate.is_skewed);
+        let finished = estimate.filter(|_| shape.has_finished).map_or(0.0, |estimate| estimate.groups_max());
+
+        // What blocks put out between two looks at the status, and when they flush their tables.
+        let in_flight = blocks * (17 * u64::from(grid.block_threads) + u64::from(shape.front.slots()));
+        let mut room = GroupRoom::new(slots, slots_max, in_flight, blocks);
+        if estimate.is_none_or(|estimate| estimate.groups < PREFETCH_GROUPS_MAX) {
+            room.prefetch_steps = PREFETCH_STEPS;
+        }
+        match &relation.source {
+            Source::Partitioned(parts) => {
+                let finished_rows = ((finished * 1.25) as u64 + FINISHED_SLOTS_MIN).min(rows);
+                let finished_rows = self.options.first_capacity.map_or(finished_rows, |rows| rows.min(finished_rows));
+                let finished_rows = if shape.has_finished { finished_rows.max(1) } else { 0 };
+                let mut room = room.by_partition(rows, parts.shards[device].partitions(), finished_rows);
+                // Most groups of partitions that blocks have to themselves are finished there.
+                if finished > 0.0 && !is_skewed && rows / parts.shards[device].partitions() <= room.chunk_rows {
+                    room.slots = (room.slots / FINISHED_SHARE).max(room.slots.min(FINISHED_SLOTS_MIN));
+                }
+                room
+            }
+            _ => room,
+        }
+    }
+
+    fn note_groups(&mut self, shape: &GroupShape, shards: &[GroupShard]) {
+        let known = match shape.mode {
+            GroupMode::Global => shards.len() as u64,
+            GroupMode::Wide => shards.iter().map(|shard| shard.capacity).sum(),
+            GroupMode::Dense | GroupMode::Narrow => 0,
+        };
+        if let Some(pipeline) = self.metrics.pipelines.last_mut() {
+            pipeline.rows_out = known;
+        }
+    }
+}
+
+impl Aggregation {
+    /// Splits averages into sum and count; accumulators that occur twice are kept once by the sink.
+    pub(super) fn of(keys: &[Expr], calls: &[AggregateCall]) -> Self {
+        let mut accumulators = vec![];
+        let mut add_term = |function, argument: Option<&Expr>, second: Option<&Expr>, term, data_type: DataType| {
+            let index = keys.len() + accumulators.len();
+            let expr = Expr::column(index, data_type.clone(), true);
+            let (argument, second) = (argument.cloned(), second.cloned());
+            accumulators.push(Accumulator { function, argument, second, term, data_type, is_merge: false });
+            expr
+        };
+        let mut outputs: Vec<Expr> = keys
+            .iter()
+            .enumerate()
+            .map(|(index, key)| Expr::column(index, key.data_type.clone(), key.nullable))
+            .collect();
+        for call in calls {
+            outputs.push(match (call.function, &call.argument) {
+                (AggregateFunction::Moment(moment), Some(argument)) => {
+                    let (sums, scale) = moment_sums(moment, argument, call.second.as_ref(), &mut add_term);
+                    let kind = ExprKind::Moment { moment, scale, sums };
+                    Expr { kind, data_type: call.data_type.clone(), nullable: true }
+                }
+                (AggregateFunction::Avg, Some(argument)) => {
+                    let mut add =
+                        |function, data_type| add_term(function, Some(argument), None, Term::Value, data_type);
+                    let sum = add(AggregateFunction::Sum, sum_type(&argument.data_type));
+                    let count = add(AggregateFunction::Count, DataType::Int64);
+                    let kind = ExprKind::Average(Box::new(sum), Box::new(count));
+                    Expr { kind, data_type: call.data_type.clone(), nullable: true }
+                }
+                (function, argument) => {
+                    add_term(function, argument.as_ref(), None, Term::Value, call.data_type.clone())
+                }
+            });
+        }
+        Self { accumulators, outputs }
+    }
+}
+
+/// What brings partial results together that stand in columns from `first` on.
+pub(super) fn merging(accumulators: &[Accumulator], first: usize) -> Vec<Accumulator> {
+    let merge = |(index, accumulator): (usize, &Accumulator)| Accumulator {
+        function: match accumulator.function {
+            AggregateFunction::Count => AggregateFunction::Sum,
+            function => function,
+        },
+        argument: Some(Expr::column(first + index, accumulator.data_type.clone(), true)),
+        second: None,
+        term: Term::Value,
+        data_type: accumulator.data_type.clone(),
+        is_merge: true,
+    };
+    accumulators.iter().enumerate().map(merge).collect()
+}
+
+/// Adds the count and the sums of a second moment; with the powers of ten in the sums of products.
+fn moment_sums(
+    moment: Moment,
+    argument: &Expr,
+    second: Option<&Expr>,
+    add: &mut impl FnMut(AggregateFunction, Option<&Expr>, Option<&Expr>, Term, DataType) -> Expr,
+) -> (Vec<Expr>, i32) {
+    let scale_of = |expr: &Expr| match expr.data_type {
+        DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => scale.into(),
+        _ => 0,
+    };
+    let mut sum =
+        |x: &Expr, y: Option<&Expr>, term| add(AggregateFunction::Sum, Some(x), y, term, DataType::Decimal128(38, 0));
+    let mut sums = vec![];
+    let (x, scale) = match second {
+        None => {
+            sums.extend([sum(argument, None, Term::Distance), sum(argument, None, Term::Product)]);
+            (argument.clone(), 2 * scale_of(argument))
+        }
+        Some(second) => {
+            let (x, y) = (where_not_null(argument, second), where_not_null(second, argument));
+            sums.extend([sum(&x, None, Term::Distance), sum(&y, None, Term::Distance)]);
+            sums.push(sum(&x, Some(&y), Term::Product));
+            if moment == Moment::Correlation {
+                sums.extend([sum(&x, None, Term::Product), sum(&y, None, Term::Product)]);
+            }
+            let scale = scale_of(argument) + scale_of(second);
+            (x, scale)
+        }
+    };
+    sums.insert(0, add(AggregateFunction::Count, Some(&x), None, Term::Value, DataType::Int64));
+    (sums, scale)
+}

@@ -1,0 +1,376 @@
+//! How many groups there will be, by a sample of the rows, and the form that is chosen by that.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use warpjoin_device::{Buffer, Cause};
+
+use crate::codegen::{
+    Accumulator, GroupShape, RowSpec, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, Sink, Step, key_bytes,
+    partition_slots,
+};
+use crate::exec::launch::Target;
+use crate::exec::partition::{PARTITION_BITS_MAX, PassBits};
+use crate::exec::query::Query;
+use crate::exec::relation::{Relation, Source};
+use crate::expr::Expr;
+use crate::identity::Identity;
+use crate::optimize::expected_groups;
+use crate::options::GroupByForm;
+use crate::plan::Plan;
+use crate::{Error, Result};
+
+/// Rows of a sample.
+const SAMPLE_ROWS: u64 = 1 << (SKETCH_BITS - 2);
+/// Fewer rows are done before a sample pays.
+const ROWS_MIN: u64 = 1 << 21;
+/// Share of the slots of a block's table up to which it needs no partition.
+const BLOCK_LOAD: f64 = 0.5;
+/// Share of the slots that groups of a partition may take.
+const BLOCK_LOAD_MAX: f64 = 0.73;
+
+/// Where a sketch is made on a device.
+pub(in crate::exec) struct SketchTarget {
+    pub set: Buffer,
+    pub stride: u64,
+}
+
+/// What a sample says of all rows, on the device that has most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Estimate {
+    pub rows: f64,
+    pub groups: f64,
+    /// Some keys are far more frequent than others.
+    pub is_skewed: bool,
+}
+
+impl Estimate {
+    /// As many as there should be room for: the estimate of a skewed sample is low.
+    pub(super) fn groups_max(self) -> f64 {
+        if self.is_skewed { 4.0 * self.groups } else { self.groups }
+    }
+}
+
+impl Estimate {
+    /// As if there were so many times the groups.
+    pub(super) fn times(self, times: f64) -> Self {
+        Self { groups: (self.groups * times).clamp(1.0, self.rows.max(1.0)), ..self }
+    }
+}
+
+/// How rows are partitioned for a group-by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::exec) struct PartitionChoice {
+    pub bits: PassBits,
+    /// Blocks that share a multiprocessor: one has the larger table.
+    pub table_blocks: u32,
+    pub is_skewed: bool,
+}
+
+impl Query<'_> {
+    /// In a dry run: what the plan of the rows tells of the next group-by's groups.
+    pub(super) fn expect_groups(&mut self, input: Option<&Plan>, keys: &[Expr]) {
+        let input = input.filter(|_| self.guesses());
+        self.expected_groups = input.map(|input| expected_groups(input, keys, &self.inputs.tables));
+    }
+
+    /// Looks at a sample of the rows, where that can change how they are aggregated.
+    pub(super) fn estimate_groups(
+        &mut self,
+        relation: &Relation,
+        shape: &GroupShape,
+        keys: &[Expr],
+    ) -> Result<Option<Estimate>> {
+        let expected = self.expected_groups.take();
+        let is_forced = self.options.group_by_form == Some(GroupByForm::Partitioned);
+        let is_large = relation.source.shard_rows_max(self.devices()) >= ROWS_MIN;
+        let may_be_many = shape.mode.is_hashed() || shape.front.slots() > 0 && !shape.front.is_keyed();
+        if !may_be_many || matches!(relation.source, Source::Matches(..)) || !(is_large || is_forced) {
+            return Ok(None);
+        }
+        let generated = self.generate(relation, &Sink::Sketch { keys: keys.to_vec() })?;
+        if self.is_dry() {
+            self.compile(&generated.module, "pipeline")?;
+            let devices = self.devices() as f64;
+            return Ok(expected.map(|(all_rows, groups)| {
+                let rows = all_rows / devices;
+                let groups = if devices > 1.0 { groups_among(groups, rows) } else { groups };
+                Estimate { rows, groups, is_skewed: false }
+            }));
+        }
+        let targets = (self.streams.iter().enumerate())
+            .map(|(device, stream)| {
+                let stride = relation.source.shard_rows(device).div_ceil(SAMPLE_ROWS).max(1);
+                Ok(SketchTarget { set: stream.alloc_filled(8 << SKETCH_BITS, 0)?, stride })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let as_targets: Vec<Target<'_>> = targets.iter().map(Target::Sketch).collect();
+        let reports = self.run_pipeline(relation, &generated, &as_targets, "Sketch")?;
+        let samples: Vec<Sample> = reports.iter().map(|report| Sample::of_counter(report.rows)).collect();
+        let estimates = samples.iter().zip(&targets).map(|(sample, target)| {
+            let all_rows = sample.rows * target.stride as f64;
+            Estimate { rows: all_rows, groups: sample.groups_among(all_rows), is_skewed: sample.is_skewed(all_rows) }
+        });
+        let estimate = estimates.max_by(|a, b| a.groups.total_cmp(&b.groups));
+        if let Some(pipeline) = self.metrics.pipelines.last_mut() {
+            pipeline.rows_out = samples.iter().map(|sample| sample.keys as u64).sum();
+        }
+        Ok(estimate)
+    }
+
+    /// How the rows should be partitioned first; `None`: not at all.
+    pub(super) fn choose_partition(
+        &self,
+        relation: &Relation,
+        shape: &GroupShape,
+        accumulators: &[Accumulator],
+        estimate: Estimate,
+    ) -> Option<PartitionChoice> {
+        let (choice, is_cheaper) = self.best_partition(relation, shape, accumulators, estimate)?;
+        let fits = shape.front.slots() > 0 && estimate.groups <= f64::from(shape.front.slots()) * BLOCK_LOAD;
+        match self.options.group_by_form {
+            Some(GroupByForm::Partitioned) => Some(choice),
+            Some(_) => None,
+            None => (!fits && is_cheaper).then_some(choice),
+        }
+    }
+
+    /// The best way to partition the rows, and whether that is cheaper than no partition.
+    pub(super) fn best_partition(
+        &self,
+        relation: &Relation,
+        shape: &GroupShape,
+        accumulators: &[Accumulator],
+        estimate: Estimate,
+    ) -> Option<(PartitionChoice, bool)> {
+        let info = self.session.devices()[0].info();
+        let costs = Costs::new(relation, shape, accumulators, estimate, info.l2_bytes as f64);
+        let slots_of = |table_blocks| {
+            let fits = partition_slots(
+                self.shared_bytes_max(),
+                table_blocks,
+                key_bytes(&shape.packing),
+                shape.stride_words as u32 - 1,
+            );
+            f64::from(self.options.block_table_slots.unwrap_or(fits).clamp(64, fits.max(64)))
+        };
+        let choices = (1..=PARTITION_BITS_MAX).flat_map(|bits| [2, 1].map(|table_blocks| (bits, table_blocks)));
+        let choice = choices
+            .map(|(bits, table_blocks)| {
+                let choice = PartitionChoice { bits: PassBits::of(bits), table_blocks, is_skewed: estimate.is_skewed };
+                (choice, costs.partitioned(choice, slots_of(table_blocks)))
+            })
+            .min_by(|(_, a), (_, b)| a.total_cmp(b));
+        choice.map(|(choice, cost)| (choice, cost < costs.direct()))
+    }
+
+    /// Rows by partition, with the keys and arguments as columns; keys and accumulators in terms of them.
+    pub(super) fn partition_groups(
+        &mut self,
+        relation: &Relation,
+        keys: &[Expr],
+        accumulators: &[Accumulator],
+        bits: PassBits,
+    ) -> Result<(Relation, Vec<Expr>, Vec<Accumulator>)> {
+        let mut exprs = keys.to_vec();
+        let mut merged = vec![];
+        for accumulator in accumulators {
+            let mut column = |argument: &Expr| {
+                let known = exprs[keys.len()..].iter().position(|known| known.is_same(argument));
+                let index = known.map_or(exprs.len(), |index| keys.len() + index);
+                if known.is_none() {
+                    exprs.push(argument.clone());
+                }
+                Expr::column(index, argument.data_type.clone(), argument.nullable)
+            };
+            let argument = accumulator.argument.as_ref().map(&mut column);
+            let second = accumulator.second.as_ref().map(&mut column);
+            merged.push(Accumulator { argument, second, ..accumulator.clone() });
+        }
+        let column = |(index, expr): (usize, &Expr)| Expr::column(index, expr.data_type.clone(), expr.nullable);
+        let columns: Vec<Expr> = exprs.iter().enumerate().map(column).collect();
+        let mut projected = relation.clone();
+        projected.width = exprs.len();
+        projected.steps.push(Step::Project(exprs));
+        let keys = columns[..keys.len()].to_vec();
+        let payload = (0..columns.len()).collect();
+        let spec = RowSpec { keys: keys.clone(), like: None, keeps_null_keys: true, payload };
+        let rows = self.partition(projected, spec, bits)?;
+        Ok((Relation::new(Source::Partitioned(Arc::new(rows))), keys, merged))
+    }
+}
+
+/// What the kernel counted: rows, different keys, and keys that came once.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    rows: f64,
+    keys: f64,
+    singles: f64,
+}
+
+impl Sample {
+    fn of_counter(counter: u64) -> Self {
+        let part = |from: u32, to: u32| (counter >> from & ((1 << (to - from)) - 1)) as f64;
+        let keys = part(SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT);
+        Self { rows: part(0, SKETCH_KEYS_SHIFT), keys, singles: keys - part(SKETCH_REPEATED_SHIFT, 64) }
+    }
+
+    /// Groups among `all_rows` rows. If all groups are as frequent, the different keys of the sample tell. A
+    /// sample with more keys that came once than that explains is a skewed one: then the truth lies between
+    /// that number and a group for each row of the share that was not seen yet (Good and Turing's estimate), and the
+    /// geometric mean is wrong by the least factor.
+    fn groups_among(self, all_rows: f64) -> f64 {
+        if self.rows < 1.0 {
+            return 0.0;
+        }
+        let even = self.even_groups(all_rows.max(1.0));
+        if self.is_skewed(all_rows) {
+            let unseen = all_rows * self.singles / self.rows;
+            (even * unseen.max(even)).sqrt()
+        } else {
+            even
+        }
+    }
+
+    fn is_skewed(self, all_rows: f64) -> bool {
+        self.rows >= 1.0
+            && self.singles > 1.2 * self.rows * (-self.rows / self.even_groups(all_rows.max(1.0))).exp() + 64.0
+    }
+
+    fn even_groups(self, all_rows: f64) -> f64 {
+        let expected = |groups: f64| groups_among(groups, self.rows);
+        let (mut low, mut high) = (self.keys.max(1.0), all_rows);
+        if expected(high) <= self.keys {
+            return high;
+        }
+        for _ in 0..60 {
+            let middle = (low * high).sqrt();
+            if expected(middle) < self.keys { low = middle } else { high = middle }
+        }
+        high
+    }
+}
+
+/// Groups that occur among so many rows, drawn from all.
+fn groups_among(groups: f64, rows: f64) -> f64 {
+    groups * -(-rows / groups).exp_m1()
+}
+
+/// Picoseconds a row, fitted to an H100 (`examples/group_shapes.rs`).
+struct Costs {
+    key_bytes: f64,
+    row_bytes: f64,
+    /// Words that are added to.
+    adds: f64,
+    groups: f64,
+    rows: f64,
+    /// The group table fits L2.
+    is_cached: bool,
+    has_probes: bool,
+}
+
+impl Costs {
+    fn new(
+        relation: &Relation,
+        shape: &GroupShape,
+        accumulators: &[Accumulator],
+        estimate: Estimate,
+        l2_bytes: f64,
+    ) -> Self {
+        let words: usize = shape.accumulators.iter().map(|(kind, _)| kind.words()).sum();
+        let arguments: HashSet<Identity> =
+            accumulators.iter().filter_map(|it| it.argument.as_ref()).map(Identity::in_query).collect();
+        let key_bytes =
+            f64::from(shape.packing.word_bits.iter().map(|&bits| if bits > 32 { 8 } else { 4 }).sum::<u32>());
+        Self {
+            key_bytes,
+            row_bytes: key_bytes + 8.0 * arguments.len() as f64,
+            adds: words as f64,
+            // The estimate of a skewed sample is low.
+            groups: if estimate.is_skewed { 2.0 * estimate.groups } else { estimate.groups },
+            rows: estimate.rows.max(1.0),
+            is_cached: estimate.groups * 2.0 * shape.stride_words as f64 * 8.0 < 0.7 * l2_bytes,
+            has_probes: relation.steps.iter().any(|step| matches!(step, Step::Probe(_))),
+        }
+    }
+
+    /// Adding to the table in global memory.
+    fn adding(&self, is_cached: bool) -> f64 {
+        if is_cached { 20.0 + 12.0 * self.adds } else { 90.0 + 20.0 * self.adds }
+    }
+
+    fn direct(&self) -> f64 {
+        self.adding(self.is_cached)
+    }
+
+    fn partitioned(&self, choice: PartitionChoice, slots: f64) -> f64 {
+        let PassBits { first, second } = choice.bits;
+        let moves = pass_cost(first) + f64::from(u8::from(second > 0)) * 0.87 + f64::from(u8::from(self.has_probes));
+        let partition = (self.key_bytes + moves * 2.0 * self.row_bytes) / 2.0;
+        let partitions = f64::from(1u32 << choice.bits.total());
+        let groups = self.groups / partitions;
+        let words = 1.0 + self.adds;
+        // Keys that meet in a table cost more the fuller it is.
+        let load = (groups / slots).min(1.0);
+        let load = (2.0 + 2.0 * self.adds) * load * (1.0 + load);
+        // What finds no slot goes to the table in global memory.
+        let misses = (groups / (slots * BLOCK_LOAD_MAX) - 1.0).clamp(0.0, 1.0);
+        // A block writes out and clears its table for each partition.
+        let written = (self.groups / self.rows).min(1.0) * 4.8 * words;
+        let cleared = 0.6 * slots * words * partitions / self.rows;
+        // A lone block has nobody to fill its waits, least of all where rows wait for one address.
+        let lone = match (choice.table_blocks, choice.is_skewed) {
+            (1, false) => 2.5 + 0.4 * self.adds,
+            (1, true) => 10.0 + 0.4 * self.adds,
+            _ => 0.0,
+        };
+        partition + 3.5 + 1.6 * self.adds + load + lone + written + cleared + misses * self.adding(true)
+    }
+}
+
+/// What a pass of a partition costs by its bits: more of them make shorter runs.
+fn pass_cost(bits: u32) -> f64 {
+    match bits {
+        0..=6 => 0.67,
+        7 => 0.75,
+        8 | 9 => 0.88,
+        10 => 1.12,
+        _ => 1.55,
+    }
+}
+
+/// Whether a failed partition leaves the other forms: no memory for a second copy of the rows, or rows too wide.
+pub(in crate::exec) fn leaves_other_forms(error: &Error) -> bool {
+    matches!(error.cause(), Cause::Unsupported | Cause::OutOfMemory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(rows: f64, keys: f64, singles: f64, all_rows: f64) -> f64 {
+        Sample { rows, keys, singles }.groups_among(all_rows)
+    }
+
+    #[test]
+    fn even_groups_are_counted() {
+        let rows = 65536.0;
+        for groups in [1.0f64, 50.0, 1e4, 1e6] {
+            let keys = groups * (1.0 - (-rows / groups).exp());
+            let singles = rows * (-rows / groups).exp();
+            let found = estimate(rows, keys, singles, 1e8);
+            assert!((found / groups - 1.0).abs() < 0.01, "{found} of {groups}");
+        }
+    }
+
+    #[test]
+    fn rows_bound_groups() {
+        assert!(estimate(0.0, 0.0, 0.0, 0.0) == 0.0);
+        assert!(estimate(1000.0, 1000.0, 1000.0, 5000.0) <= 5000.0);
+    }
+
+    #[test]
+    fn skew_hides_groups() {
+        assert!(estimate(65536.0, 32e3, 26e3, 1e8) > 5e5);
+    }
+}

@@ -1,0 +1,115 @@
+//! Group-bys by several sets of keys: ROLLUP, CUBE, GROUPING SETS.
+//!
+//! A set whose keys are some of another set's is aggregated from the partial results of that one; only sets within no
+//! other read the input. Where partial results can't be brought together each set reads the input
+//! (`plan/rewrite/sets.rs`).
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+
+use super::aggregate::{Aggregation, merging};
+use crate::codegen::Step;
+use crate::exec::query::Query;
+use crate::exec::relation::{GroupTable, Relation, Source};
+use crate::expr::Expr;
+use crate::plan::build::or_zero;
+use crate::plan::rewrite::{outputs, union_of, unique_keys};
+use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, Plan};
+use crate::{Error, Reason, Result};
+
+/// The groups of a set of keys.
+struct SetGroups<'a> {
+    keys: &'a [usize],
+    groups: Arc<GroupTable>,
+}
+
+impl Query<'_> {
+    /// Runs the group-bys of all sets over the rows of `input`, if that is known; `sets` with the type of their numbers.
+    pub(in crate::exec) fn grouping_sets(
+        &mut self,
+        relation: Relation,
+        input: Option<&Plan>,
+        keys: &[Expr],
+        (sets, id_type): (&[GroupingSet], &DataType),
+        calls: &[AggregateCall],
+    ) -> Result<Relation> {
+        let unique = unique_keys(sets);
+        let relations = match (self.sets_of_groups(relation, keys, &unique, calls), input) {
+            (Err(Error::Unsupported(Reason::Aggregate(_))), Some(input)) => {
+                return self.sets_of_rows(input, keys, (sets, id_type), calls);
+            }
+            (relations, _) => relations?,
+        };
+        let mut parts = vec![];
+        for set in sets {
+            let position = unique.iter().position(|keys| *keys == set.keys).unwrap_or(0);
+            let mut relation = relations[position].clone();
+            relation.steps.push(Step::Project(outputs(set, keys, calls, id_type)));
+            relation.width = keys.len() + 1 + calls.len();
+            parts.push(relation);
+        }
+        self.union(parts)
+    }
+
+    /// Each set from the input's rows.
+    pub(in crate::exec) fn sets_of_rows(
+        &mut self,
+        input: &Plan,
+        keys: &[Expr],
+        sets: (&[GroupingSet], &DataType),
+        calls: &[AggregateCall],
+    ) -> Result<Relation> {
+        let input = self.given(input)?;
+        self.run_plan(&union_of(&input, keys, sets, calls))
+    }
+
+    /// Each set from the smallest one that holds its keys.
+    fn sets_of_groups(
+        &mut self,
+        mut relation: Relation,
+        keys: &[Expr],
+        sets: &[&[usize]],
+        calls: &[AggregateCall],
+    ) -> Result<Vec<Relation>> {
+        let is_within = |set: &[usize], other: &[usize]| set != other && set.iter().all(|key| other.contains(key));
+        if sets.iter().filter(|set| !sets.iter().any(|other| is_within(set, other))).count() > 1 {
+            relation = self.settled(relation)?;
+        }
+        let mut made: Vec<SetGroups<'_>> = vec![];
+        let mut relations = vec![];
+        for &set in sets {
+            let set_keys: Vec<Expr> = set.iter().map(|&key| keys[key].clone()).collect();
+            let Aggregation { accumulators, mut outputs } = Aggregation::of(&set_keys, calls);
+            let finer = made.iter().filter(|other| is_within(set, other.keys)).min_by_key(|other| other.keys.len());
+            let groups = match finer {
+                None => self.group(&relation, &set_keys, &accumulators)?,
+                Some(finer) => {
+                    let of_finer = |key: &usize| {
+                        let position = finer.keys.iter().position(|finer| finer == key).unwrap_or(0);
+                        Expr::column(position, keys[*key].data_type.clone(), keys[*key].nullable)
+                    };
+                    let finer_keys: Vec<Expr> = set.iter().map(of_finer).collect();
+                    let merged = merging(&accumulators, finer.keys.len());
+                    let source = Relation::new(Source::Groups(finer.groups.clone()));
+                    self.group(&source, &finer_keys, &merged)?
+                }
+            };
+            if finer.is_some() && set.is_empty() {
+                // Without a row, counts were added up to null.
+                for (output, call) in outputs[set.len()..].iter_mut().zip(calls) {
+                    if call.function == AggregateFunction::Count {
+                        *output = or_zero(output.clone());
+                    }
+                }
+            }
+            let groups = Arc::new(groups);
+            let mut result = Relation::new(Source::Groups(groups.clone()));
+            result.width = outputs.len();
+            result.steps.push(Step::Project(outputs));
+            relations.push(result);
+            made.push(SetGroups { keys: set, groups });
+        }
+        Ok(relations)
+    }
+}

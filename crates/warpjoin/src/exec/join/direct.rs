@@ -1,0 +1,81 @@
+//! Tables that the build side's pipeline fills by itself: slots indexed by the key, each with its payload.
+//!
+//! No build rows are written and read again, and nothing waits for their number. On one device, where keys are expected to
+//! be unique or need not be; should one occur twice after all, the join goes the other way from the start.
+
+use std::sync::Arc;
+
+use super::build_probe::is_nested;
+use crate::Result;
+use crate::codegen::{Sink, SinkShape, Slots, status};
+use crate::exec::launch::Target;
+use crate::exec::query::Query;
+use crate::exec::relation::{Intermediate, IntermediateShard, JoinShard, JoinTable, Relation, Source};
+use crate::expr::Expr;
+use crate::optimize::expected_rows;
+use crate::plan::JoinKind;
+use crate::plan::join::JoinNode;
+
+/// What became of a table without build rows.
+pub(super) enum Filled {
+    Table(Arc<JoinTable>),
+    /// A key occurs twice.
+    Repeats,
+    /// Not tried.
+    Not,
+}
+
+impl Query<'_> {
+    /// The table of a build side, unless it is made of build rows.
+    pub(super) fn filled_directly(
+        &mut self,
+        plan: &JoinNode<'_>,
+        build: &Relation,
+        payload: &[usize],
+    ) -> Result<Filled> {
+        // What NOT IN asks of its build rows is asked of rows.
+        let is_other = plan.kind == JoinKind::NotIn || is_nested(plan) || matches!(build.source, Source::Matches(..));
+        if self.devices() > 1 || is_other {
+            return Ok(Filled::Not);
+        }
+        let is_set = plan.kind.is_existence() && plan.residual.is_none();
+        if !is_set && !self.guess_unique(plan) {
+            return Ok(Filled::Not);
+        }
+        let keys: Vec<Expr> = plan.on.iter().map(|(build, _)| build.clone()).collect();
+        let null_equals_null = plan.null_equals_null;
+        let sink = Sink::Direct { keys, null_equals_null, payload: payload.to_vec(), is_set };
+        let generated = self.generate(build, &sink)?;
+        let SinkShape::Direct(Some(shape)) = &generated.sink else { return Ok(Filled::Not) };
+        let inputs = &self.inputs.tables;
+        let expected = || plan.build.plan.map_or(build.rows_max, |build| expected_rows(build, inputs) as u64);
+        let Some(slots) = self.direct_slots(shape, expected) else {
+            return Ok(Filled::Not);
+        };
+        let span = shape.packing.span().unwrap_or(0);
+        let bytes = span * u64::from(slots.bytes);
+        // The rows are only estimated: what they turn out to be must not make the query fail for lack of memory.
+        if bytes > self.streams[0].budget_bytes() / 8 {
+            return Ok(Filled::Not);
+        }
+        let shape = Arc::new(shape.clone());
+        let mut rows = Intermediate { columns: vec![], rows_max: build.rows_max, shards: vec![] };
+        if self.is_dry() {
+            self.compile(&generated.module, "pipeline")?;
+            let shards = vec![];
+            let table = JoinTable { shape, shards, build: Arc::new(rows) };
+            return Ok(if self.known_flag(true) { Filled::Table(Arc::new(table)) } else { Filled::Repeats });
+        }
+        let table = self.streams[0].alloc_filled(bytes, 0)?;
+        let name = shape.describe();
+        let reports = self.run_pipeline(build, &generated, &[Target::Slots(&table)], &name)?;
+        let is_right = is_set || reports[0].status & status::DUPLICATE == 0;
+        if !self.known_flag(is_right) {
+            return Ok(Filled::Repeats);
+        }
+        debug_assert_eq!(shape.slots, Slots::Direct(slots));
+        rows.shards.push(IntermediateShard { rows: reports[0].rows, columns: vec![] });
+        let shards = vec![JoinShard { slots: table, windows: span, row_list: None, bounds: None }];
+        Ok(Filled::Table(Arc::new(JoinTable { shape, shards, build: Arc::new(rows) })))
+    }
+}

@@ -1,0 +1,250 @@
+//! Joins by partition: both sides partitioned by key hash, then matched partition by partition.
+
+use std::sync::Arc;
+
+use warpjoin_device::{Arg, Buffer, DeviceInfo, Launch};
+
+use crate::codegen::{MatchForm, RowShape, RowSpec, SAMPLE_SLOTS, Step, match_threads, shared_row_bytes};
+use crate::exec::compile::Fact;
+use crate::exec::partition::{PARTITION_BITS_MAX, PartitionedRows, PassBits, one_block, partition_module, row_words};
+use crate::exec::query::Query;
+use crate::exec::relation::{Relation, Source};
+use crate::expr::Expr;
+use crate::plan::JoinKind;
+use crate::plan::join::JoinNode;
+use crate::{Error, Result};
+
+/// Build rows of a partition that are aimed at, and heads of chains.
+const PARTITION_ROWS: u64 = 4096;
+/// Room for this many spreads of the rows of a partition around their mean.
+const SPREADS: f64 = 8.0;
+/// Partitions whose keys are looked at.
+const SAMPLED_PARTITIONS: u32 = 16;
+/// Where one of so many build rows repeats a key, rows are put in lists by key.
+const REPEATED_SHARE: u64 = 4;
+
+/// Two relations that were partitioned by the same bits, to be matched.
+#[derive(Debug)]
+pub(crate) struct Matches {
+    pub build: PartitionedRows,
+    pub probe: PartitionedRows,
+    /// A probe row comes out once.
+    pub is_semi: bool,
+    pub bits: u32,
+    /// Build rows of a work item.
+    pub capacity: u32,
+    /// Bits of the hash that choose a chain.
+    chain_bits: u32,
+    /// Probe rows of a work item.
+    pub chunk_rows: u32,
+    /// A device: work items before each partition.
+    pub items: Vec<Buffer>,
+}
+
+impl Matches {
+    /// Columns of both sides.
+    pub(crate) fn width(&self) -> usize {
+        self.build.shape.field_of.len() + self.probe.shape.field_of.len()
+    }
+
+    /// The table of a work item in shared memory.
+    pub(crate) fn table(&self, form: MatchForm) -> ItemTable {
+        item_table(&self.build.shape, form, self.chain_bits, self.capacity)
+    }
+
+    /// Bound of the matches.
+    pub(crate) fn rows_max(&self) -> u64 {
+        if self.is_semi {
+            return self.probe.rows_max;
+        }
+        self.build.rows_max.max(1).saturating_mul(self.probe.rows_max)
+    }
+}
+
+/// The table of a work item in shared memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ItemTable {
+    /// Bits of the hash that choose a chain or a slot.
+    pub heads_bits: u32,
+    pub shared_bytes: u32,
+}
+
+fn item_table(build: &RowShape, form: MatchForm, chain_bits: u32, capacity: u32) -> ItemTable {
+    let (row_bytes, other_bytes) = shared_row_bytes(build, form);
+    // Slots of open addressing are more than keys.
+    let heads_bits = if form == MatchForm::Lists { bits_for(u64::from(capacity) * 5 / 4) } else { chain_bits };
+    ItemTable { heads_bits, shared_bytes: (4 << heads_bits) + capacity * row_bytes + other_bytes }
+}
+
+/// Threads of a block that joins a work item. Lists take most of the shared memory: where two blocks of them fit
+/// on a multiprocessor, one builds while the other writes.
+pub(crate) fn threads_of(info: &DeviceInfo, form: MatchForm, shared_bytes: u32) -> u32 {
+    let threads = match_threads(form);
+    let fits_twice = 2 * (shared_bytes + 1024) <= info.shared_bytes_per_block_max;
+    info.block_threads(if form == MatchForm::Lists && fits_twice { threads / 2 } else { threads })
+}
+
+impl Query<'_> {
+    /// Joins two relations by partition. `None` for a semi join with so many build rows in a partition
+    /// that a probe row would meet them in several work items.
+    pub(crate) fn join_partitioned(
+        &mut self,
+        plan: &JoinNode<'_>,
+        build: Relation,
+        probe: Relation,
+    ) -> Result<Option<Relation>> {
+        let build_width = build.width;
+        let columns = plan.needed_columns();
+        let (of_build, of_probe): (Vec<usize>, Vec<usize>) = columns.iter().partition(|&&column| column < build_width);
+        let rows = build.source.shard_rows_max(self.devices());
+        let partition_rows = self.options.partition_rows.map_or(PARTITION_ROWS, u64::from);
+        let bits = PassBits::of(bits_for(rows.div_ceil(partition_rows)));
+        let spec = RowSpec {
+            keys: plan.on.iter().map(|(build, _)| build.clone()).collect(),
+            like: None,
+            keeps_null_keys: plan.null_equals_null,
+            payload: of_build,
+        };
+        let build = self.partition(build, spec, bits)?;
+        let spec = RowSpec {
+            keys: plan.on.iter().map(|(_, probe)| probe.clone()).collect(),
+            like: Some(build.shape.clone()),
+            keeps_null_keys: plan.null_equals_null,
+            payload: of_probe.into_iter().map(|column| column - build_width).collect(),
+        };
+        let probe = self.partition(probe, spec, bits)?;
+        let is_semi = plan.kind == JoinKind::ProbeSemi;
+        let is_unique = !self.is_dry() || self.guess_unique(plan);
+        let expected = Expected { is_semi, is_unique };
+        let Some((matches, form)) = self.matches(build, probe, expected, bits.total(), partition_rows)? else {
+            return Ok(None);
+        };
+        let mut relation = Relation::new(Source::Matches(Arc::new(matches), form));
+        relation.steps.extend(plan.residual.clone().map(Step::Filter));
+        let fields = plan.build.schema.fields().iter().chain(plan.probe.schema.fields()).collect::<Vec<_>>();
+        let column = |&index: &usize| {
+            let field = fields.get(index).ok_or_else(|| Error::internal(format!("column {index} of a join")))?;
+            Ok(Expr::column(index, field.data_type().clone(), field.is_nullable()))
+        };
+        relation.steps.push(Step::Project(plan.output.iter().map(column).collect::<Result<_>>()?));
+        relation.width = plan.output.len();
+        Ok(Some(relation))
+    }
+
+    /// Sizes the work items and counts them.
+    fn matches(
+        &mut self,
+        build: PartitionedRows,
+        probe: PartitionedRows,
+        Expected { is_semi, is_unique }: Expected,
+        bits: u32,
+        partition_rows: u64,
+    ) -> Result<Option<(Matches, MatchForm)>> {
+        let rows_max = build.shards.iter().map(|shard| shard.rows_max).max().unwrap_or(0);
+        let mean = (rows_max >> bits).clamp(partition_rows / 2, u64::from(u16::MAX) / 2);
+        let asked = mean + (SPREADS * (mean as f64).sqrt()) as u64;
+        let chain_bits = bits_for(mean).max(5);
+        // A multiple, so that all words are aligned; places fit 16 bits.
+        let shared_max = self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0);
+        let mut capacity = u32::try_from(asked).unwrap_or(u32::MAX).clamp(32, 0x7ff0) & !3;
+        // Few blocks a multiprocessor rather than twice the probe work.
+        while item_table(&build.shape, MatchForm::Lists, chain_bits, capacity).shared_bytes > shared_max
+            && capacity > 32
+        {
+            capacity = (capacity * 7 / 8).max(32) & !3;
+        }
+        let probe_rows = probe.shards.iter().map(|shard| shard.rows_max).max().unwrap_or(0);
+        // Items of several times the mean, for skew alone to be cut; but enough of them to go round.
+        let blocks = self.session.devices().iter().map(|d| u64::from(d.info().multiprocessors)).max().unwrap_or(1);
+        let even = (4 * (probe_rows >> bits)).min(probe_rows / (16 * blocks));
+        let chunk_rows = u32::try_from(even).unwrap_or(u32::MAX).clamp(2 * capacity, 1 << 30);
+        let mut matches = Matches { build, probe, is_semi, bits, capacity, chain_bits, chunk_rows, items: vec![] };
+        let build_rows = self.items(&mut matches)?;
+        let form = match (is_semi, build_rows.is_oversize) {
+            (true, true) => None,
+            (true, false) => Some(MatchForm::Semi),
+            (false, true) => Some(MatchForm::Lists),
+            (false, false) if build_rows.repeated > build_rows.sampled / REPEATED_SHARE => Some(MatchForm::Lists),
+            // A dry run has looked at no rows.
+            (false, false) if self.is_dry() && !is_unique => Some(MatchForm::Lists),
+            (false, false) => Some(MatchForm::Chains),
+        };
+        let form = match self.known(Fact::Matches(form)) {
+            Fact::Matches(form) => form,
+            _ => form,
+        };
+        Ok(form.map(|form| (matches, form)))
+    }
+
+    /// Counts the work items before each partition, and looks at the keys of some partitions.
+    fn items(&mut self, matches: &mut Matches) -> Result<BuildRows> {
+        let module = partition_module(self.options.hash_bits);
+        let [count, sample] = self.compile_all(["match_items", "match_sample"].map(|entry| (&module, entry)))?;
+        let mut counters = vec![];
+        for (device, (build, probe)) in matches.build.shards.iter().zip(&matches.probe.shards).enumerate() {
+            let stream = &self.streams[device];
+            let items = stream.alloc(((1u64 << matches.bits) + 1) * 8)?;
+            let oversize = stream.alloc_filled(8, 0)?;
+            let sampled = stream.alloc_filled(16, 0)?;
+            let args = [
+                Arg::U64(1 << matches.bits),
+                Arg::Buffer(&build.offsets),
+                Arg::Buffer(&probe.offsets),
+                Arg::U64(matches.capacity.into()),
+                Arg::U64(matches.chunk_rows.into()),
+                Arg::Buffer(&items),
+                Arg::Buffer(&oversize),
+            ];
+            let one = one_block(stream);
+            stream.launch(&count[device], Launch { shared_bytes: 33 * 8, ..one }, &args)?;
+            self.metrics.launches += 1;
+            // A semi join takes no notice.
+            if !matches.is_semi {
+                let mut args = row_words(&matches.build.shape, &build.words);
+                args.extend([Arg::Buffer(&build.offsets), Arg::U64(1 << matches.bits), Arg::Buffer(&sampled)]);
+                let blocks = SAMPLED_PARTITIONS.min(1 << matches.bits);
+                stream.launch(&sample[device], Launch { blocks, shared_bytes: 4 * SAMPLE_SLOTS, ..one }, &args)?;
+                self.metrics.launches += 1;
+            }
+            counters.push((oversize, sampled));
+            matches.items.push(items);
+        }
+        let mut rows = BuildRows::default();
+        for (stream, (oversize, sampled)) in self.streams.iter().zip(&counters) {
+            let mut words = [[0u8; 8]; 3];
+            let (first, others) = words.split_at_mut(1);
+            stream.read_all(&mut [(oversize, 0, first.as_flattened_mut()), (sampled, 0, others.as_flattened_mut())])?;
+            let [oversize, sampled, repeated] = words.map(u64::from_ne_bytes);
+            rows.is_oversize |= oversize != 0;
+            rows.sampled += sampled;
+            rows.repeated += repeated;
+        }
+        if !counters.is_empty() && !self.is_dry() {
+            self.settle()?;
+        }
+        Ok(rows)
+    }
+}
+
+/// What is known before rows are looked at.
+#[derive(Debug, Clone, Copy)]
+struct Expected {
+    is_semi: bool,
+    /// In a dry run: no build key occurs twice.
+    is_unique: bool,
+}
+
+/// What was found out about the build rows.
+#[derive(Debug, Default)]
+struct BuildRows {
+    /// A partition has more than an item: most likely a key that occurs often.
+    is_oversize: bool,
+    sampled: u64,
+    /// Of those that were sampled: with the key of another one.
+    repeated: u64,
+}
+
+/// The fewest bits that tell `count` partitions apart, within bounds.
+fn bits_for(count: u64) -> u32 {
+    (64 - count.max(1).saturating_sub(1).leading_zeros()).min(PARTITION_BITS_MAX)
+}

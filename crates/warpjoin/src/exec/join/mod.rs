@@ -1,0 +1,17 @@
+//! Joins of two relations: over a hash table of the build side, or by partitions of both sides; shared build sides and the
+//! runtime filters made of them.
+//!
+//! Must not know why joins run in this order, nor why a filter is tested (`optimize/`); nor how a probe is generated
+//! (`codegen/join/`).
+
+mod build_probe;
+mod direct;
+mod matches;
+mod published;
+mod reduce;
+mod runtime_filter;
+mod table;
+
+pub(super) use matches::{Matches, threads_of};
+pub(crate) use reduce::{BUILD_ROWS_MIN, RATIO_MIN};
+pub(super) use runtime_filter::{FilterFlights, Published};

@@ -1,0 +1,233 @@
+//! Runtime filters: bitmaps, Bloom filters and bounds of the keys of a published table, and the steps that test them.
+//!
+//! Every device has a filter of its own of all build rows, as it has a table. Must not know why rows are dropped
+//! (`optimize/filters.rs`).
+
+use std::sync::Arc;
+
+use warpjoin_device::{Arg, Event, Kernel, ModuleSource};
+
+use super::build_probe::append_probe;
+use crate::codegen::{Constants, FilterTest, ProbeKey, ProbeKind, ProbeStep, Slots};
+use crate::exec::compile::Fact;
+use crate::exec::exchange::launch;
+use crate::exec::group::leaves_other_forms;
+use crate::exec::metrics::PipelineMetrics;
+use crate::exec::query::Query;
+use crate::exec::relation::{JoinShard, JoinTable, Relation};
+use crate::expr::Expr;
+use crate::optimize::device_cost::{FilteredTable, bloom_bits, filter_form, probe_ps};
+use crate::plan::{FilterForm, ReductionTest};
+use crate::{Error, Result};
+
+/// Largest bitmap that is made where the table itself is not larger.
+const BITMAP_BYTES_MAX: u64 = 64 << 20;
+
+/// A table that several joins probe.
+#[derive(Debug, Clone)]
+pub(crate) struct Published {
+    pub table: Arc<JoinTable>,
+    /// The payload column of each build column.
+    pub payload_of: Vec<Option<usize>>,
+    /// What was made of its keys.
+    filters: Vec<(FilterTest, Arc<JoinTable>)>,
+}
+
+impl Published {
+    pub(super) fn new((table, payload_of): (Arc<JoinTable>, Vec<Option<usize>>)) -> Self {
+        Self { table, payload_of, filters: vec![] }
+    }
+}
+
+/// Filters that are being filled: the pipeline's number, and events before and after on each device.
+pub(crate) struct FilterFlights {
+    pipeline: usize,
+    events: Vec<(Event, Event)>,
+}
+
+impl Query<'_> {
+    /// Drops rows without a match in a published table; a Bloom filter lets some of them pass.
+    pub(in crate::exec) fn reduced(
+        &mut self,
+        mut relation: Relation,
+        number: usize,
+        keys: &[Expr],
+        planned: ReductionTest,
+    ) -> Result<Relation> {
+        let published = self.published.get(&number).ok_or_else(|| Error::internal(format!("no table {number} yet")))?;
+        let table = Arc::clone(&published.table);
+        let facts = self.facts();
+        let mut test = self.filter_test(&table, planned);
+        let mut filter = Arc::clone(&table);
+        if test != FilterTest::Table {
+            match self.filter_of(number, test) {
+                Ok(made) => filter = made,
+                Err(error) if leaves_other_forms(&error) => {
+                    log::debug!("a table without a filter: {error}");
+                    test = FilterTest::Table;
+                    self.known_instead(facts, Fact::Filter(test));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if test == FilterTest::Bounds {
+            let step = self.filter_step(&relation, &table, keys, test);
+            relation = append_probe(relation, step, filter);
+            (test, filter) = (FilterTest::Table, Arc::clone(&table));
+        }
+        let step = self.filter_step(&relation, &table, keys, test);
+        Ok(append_probe(relation, step, filter))
+    }
+
+    fn filter_step(&self, relation: &Relation, table: &JoinTable, keys: &[Expr], test: FilterTest) -> ProbeStep {
+        ProbeStep {
+            shape: Arc::clone(&table.shape),
+            key: ProbeKey::Exprs(keys.to_vec()),
+            kind: ProbeKind::Semi,
+            null_equals_null: false,
+            residual: None,
+            output: (0..relation.width).collect(),
+            payload_of: vec![],
+            filter: Some(test),
+            is_counted: self.options.counts_rows,
+        }
+    }
+
+    /// How keys are tested: as planned, if they allow it; but not by a table that turned out far from what was planned for.
+    fn filter_test(&mut self, table: &JoinTable, planned: ReductionTest) -> FilterTest {
+        let is_short = !table.shape.is_hashed();
+        let span = table.shape.packing.span().filter(|_| is_short);
+        let has_keys = !table.build.columns.is_empty();
+        let mut form = if has_keys { planned.form } else { FilterForm::Table };
+        if form == FilterForm::Table && !self.is_dry() && self.options.runtime_filters.form().is_none() {
+            form = self.form_of(table, span, planned.rows);
+        }
+        let table_bytes = table.shards.iter().map(|shard| shard.slots.bytes()).max().unwrap_or(0);
+        let is_small = |span: u64| span / 8 <= BITMAP_BYTES_MAX.max(table_bytes);
+        let has_bounds = planned.has_bounds && is_short && has_keys;
+        let test = match form {
+            FilterForm::Table if has_bounds => FilterTest::Bounds,
+            FilterForm::Table => FilterTest::Table,
+            // A dry run has no table yet, and is not to be led astray by that.
+            FilterForm::Bitmap if span.is_some_and(|span| self.is_dry() || is_small(span)) => {
+                FilterTest::Bitmap { has_bounds }
+            }
+            FilterForm::Bitmap | FilterForm::Bloom => FilterTest::Bloom { has_bounds },
+        };
+        match self.known(Fact::Filter(test)) {
+            Fact::Filter(known) => known,
+            _ => test,
+        }
+    }
+
+    /// The cheapest form for a finished table.
+    fn form_of(&self, table: &JoinTable, span: Option<u64>, rows: u64) -> FilterForm {
+        let keys = table.build.shards.iter().map(|shard| shard.rows).max().unwrap_or(0) as f64;
+        let table_bytes = table.shards.iter().map(|shard| shard.slots.bytes()).max().unwrap_or(0) as f64;
+        let l2_bytes = self.session.l2_bytes();
+        // In the order of its keys a table that is indexed by them is always near, which the plan knew.
+        if matches!(table.shape.slots, Slots::Direct(_)) {
+            return FilterForm::Table;
+        }
+        let span = span.map(|span| span as f64);
+        let facts = FilteredTable { keys, span, lookup_ps: probe_ps(table_bytes / l2_bytes) };
+        filter_form(&facts, rows as f64, l2_bytes, self.session.launch_ps()).0
+    }
+
+    /// The filter of a published table, made when it is first asked for.
+    fn filter_of(&mut self, number: usize, test: FilterTest) -> Result<Arc<JoinTable>> {
+        let made = self.published.get(&number).and_then(|it| it.filters.iter().find(|(known, _)| *known == test));
+        if let Some((_, filter)) = made {
+            return Ok(Arc::clone(filter));
+        }
+        let table = Arc::clone(&self.published[&number].table);
+        let module = filter_module(self.options.hash_bits);
+        let kernels = self.compile(&module, entry_of(test))?;
+        let shards = if self.is_dry() { vec![] } else { self.fill(&table, test, &kernels)? };
+        let filter = Arc::new(JoinTable { shape: Arc::clone(&table.shape), shards, build: Arc::clone(&table.build) });
+        if let Some(published) = self.published.get_mut(&number) {
+            published.filters.push((test, Arc::clone(&filter)));
+        }
+        Ok(filter)
+    }
+
+    /// Fills a filter on every device. Nobody waits for it.
+    fn fill(&mut self, table: &JoinTable, test: FilterTest, kernels: &[Kernel]) -> Result<Vec<JoinShard>> {
+        self.options.check_cancelled()?;
+        let (mut shards, mut events) = (vec![], vec![]);
+        let mut filter_bytes = 0;
+        for (device, rows) in table.build.shards.iter().enumerate() {
+            let stream = &self.streams[device];
+            let (count, bytes) = self.filter_size(table, test, rows.rows);
+            filter_bytes = bytes.max(filter_bytes);
+            let begin = stream.record()?;
+            let words = stream.alloc_filled(bytes.max(8), 0)?;
+            let bounds = if test.has_bounds() { Some(stream.alloc_filled(16, 0)?) } else { None };
+            if let Some(keys) = rows.columns.first().and_then(|keys| keys.values.as_ref()).filter(|_| rows.rows > 0) {
+                let args = [
+                    Arg::U64(rows.rows),
+                    Arg::Buffer(keys),
+                    Arg::Buffer(&words),
+                    Arg::U64(count),
+                    Arg::or_null(bounds.as_ref()),
+                ];
+                stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
+                self.metrics.launches += 1;
+            }
+            events.push((begin, stream.record()?));
+            shards.push(JoinShard { slots: words, windows: count, row_list: None, bounds });
+        }
+        self.filters.push(FilterFlights { pipeline: self.metrics.pipelines.len(), events });
+        let rows = table.build.rows();
+        self.metrics.pipelines.push(PipelineMetrics {
+            name: format!("Keys -> RuntimeFilter[{}, {filter_bytes} bytes]", test.describe()),
+            rows_in: rows,
+            rows_out: rows,
+            read_bytes: rows * 8,
+            ..PipelineMetrics::default()
+        });
+        Ok(shards)
+    }
+
+    /// Words of a Bloom filter, and bytes of the words of any filter of `rows` keys.
+    fn filter_size(&self, table: &JoinTable, test: FilterTest, rows: u64) -> (u64, u64) {
+        match test {
+            FilterTest::Table | FilterTest::Bounds => (0, 0),
+            FilterTest::Bitmap { .. } => (0, table.shape.packing.span().unwrap_or(0).div_ceil(32) * 4),
+            FilterTest::Bloom { .. } => {
+                let bits = match self.options.filter_bits {
+                    Some(bits) => f64::from(bits.max(1)),
+                    None => bloom_bits(rows as f64, self.session.l2_bytes()),
+                };
+                let count = ((rows as f64 * bits / 64.0).ceil() as u64).max(1);
+                (count, count * 8)
+            }
+        }
+    }
+
+    /// Looks how long filters took that were filled meanwhile, now that the streams have been waited for.
+    pub(in crate::exec) fn settle_filters(&mut self) -> Result<()> {
+        for FilterFlights { pipeline, events } in std::mem::take(&mut self.filters) {
+            self.add_pipeline(pipeline, events.iter().map(|(begin, end)| (begin, end)))?;
+        }
+        Ok(())
+    }
+}
+
+fn entry_of(test: FilterTest) -> &'static str {
+    match test {
+        FilterTest::Table | FilterTest::Bounds => "fill_bounds",
+        FilterTest::Bitmap { .. } => "fill_bitmap",
+        FilterTest::Bloom { .. } => "fill_bloom",
+    }
+}
+
+fn filter_module(hash_bits: u32) -> ModuleSource {
+    let file = warpjoin_kernels::RUNTIME_FILTER;
+    ModuleSource {
+        name: file.name.into(),
+        text: file.text.into(),
+        entries: ["fill_bounds", "fill_bitmap", "fill_bloom"].map(String::from).to_vec(),
+        defines: Constants { hash_bits, lanes: 1 }.defines(),
+    }
+}

@@ -1,0 +1,480 @@
+//! The tables of a join: open addressing in slots of one or two words, slots indexed by the key, lists of rows
+//! of duplicate keys.
+//!
+//! Must not know where the build rows come from, nor who probes.
+
+use std::sync::Arc;
+
+use warpjoin_device::{Arg, Buffer, DeviceInfo, Kernel, ModuleSource};
+
+use crate::codegen::{
+    Constants, DirectSlots, JoinShape, PayloadForm, RESERVATION_BYTES, Slots, WordSlots, control, status,
+};
+use crate::exec::compile::Fact;
+use crate::exec::exchange::launch;
+use crate::exec::launch::{check_status, read_report};
+use crate::exec::metrics::PipelineMetrics;
+use crate::exec::query::Query;
+use crate::exec::relation::{Intermediate, JoinShard, JoinTable};
+use crate::options::JoinForm;
+use crate::{Error, Reason, Result};
+
+/// Load factor where nothing else is asked for: one lane a key is as fast as two up to here. A denser
+/// table that just fits L2 is slower: at 0.7, with 52 MB of slots, the probes of TPC-H Q5 at scale 10
+/// took 7.5 ms on an H100 instead of 4.4 ms.
+const LOAD_FACTOR: f64 = 0.5;
+/// Bytes of a slot: key word and value word.
+const SLOT_BYTES: u64 = 16;
+/// Entries of `join_build.cu`.
+const BUILD_ENTRIES: [&str; 9] = [
+    "build_unique",
+    "build_set",
+    "build_count",
+    "build_offsets",
+    "build_fill",
+    "build_direct_4",
+    "build_direct_8",
+    "build_words_4",
+    "build_words_8",
+];
+/// Those of them that make lists, in the order in which they run.
+const LIST_ENTRIES: [&str; 3] = ["build_count", "build_offsets", "build_fill"];
+/// Largest direct table that is made when one is asked for.
+const DIRECT_BYTES_MAX: u64 = 4 << 30;
+/// Windows that an insert reads before it gives up, at first.
+const STEPS_MAX: u64 = 4096;
+
+impl Query<'_> {
+    /// Builds the hash tables over build rows (key word, then payload): for unique keys first, and
+    /// with row lists when a key turns out to occur twice on any device; in a set it may.
+    pub(crate) fn build_table(
+        &mut self,
+        mut shape: JoinShape,
+        rows: Intermediate,
+        keys: BuildKeys,
+        guess: Option<TableGuess>,
+    ) -> Result<Arc<JoinTable>> {
+        let load_factor = self.options.load_factor.unwrap_or(LOAD_FACTOR).clamp(0.01, 0.99);
+        let lanes = self.options.probe_group_lanes.unwrap_or_else(|| lanes_for(load_factor));
+        let pairs = Slots::Pairs { lanes };
+        let rows_max = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
+        if self.is_dry() {
+            return self.guess_table(shape, rows, (keys, lanes), guess);
+        }
+        if rows_max > u64::from(u32::MAX) {
+            return Err(Reason::Limit(format!("{rows_max} build rows on one device")).into());
+        }
+        let started = self.record_events()?;
+        let is_set = keys == BuildKeys::Set;
+        let mut unique = None;
+        if keys != BuildKeys::Repeated {
+            shape.slots = self.unique_slots(&shape, &rows, rows_max, lanes);
+            let mut build = TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
+            unique = match shape.slots {
+                Slots::Direct(slots) => self.build_direct(&build, slots)?,
+                Slots::Words(slots) => match self.build_words(&mut build, slots)? {
+                    WordTables::Made(shards) => Some(shards),
+                    WordTables::RepeatedKey => None,
+                    WordTables::TooLarge => {
+                        shape.slots = pairs;
+                        let mut build =
+                            TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
+                        self.build_unique(&mut build)?
+                    }
+                },
+                Slots::Pairs { .. } => self.build_unique(&mut build)?,
+            };
+        }
+        shape.unique = unique.is_some();
+        if !shape.unique {
+            shape.slots = pairs;
+        }
+        self.known(Fact::Table { unique: shape.unique, slots: shape.slots });
+        let shards = match unique {
+            Some(shards) => shards,
+            None => {
+                let mut build =
+                    TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
+                self.build_lists(&mut build)?
+            }
+        };
+        let ended = self.record_events()?;
+        self.synchronize()?;
+        let spans = started.iter().zip(&ended).enumerate();
+        let kernel_ns = self.add_kernels(spans.map(|(device, (started, ended))| (device, started, ended)))?;
+        self.metrics.pipelines.push(PipelineMetrics {
+            name: format!("BuildRows -> {}", shape.describe()),
+            rows_in: rows.rows(),
+            rows_out: rows.rows(),
+            read_bytes: rows.rows() * 16,
+            kernel_ns,
+            ..PipelineMetrics::default()
+        });
+        Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards, build: Arc::new(rows) }))
+    }
+
+    /// The table that a dry run supposes: its shape, and the kernels that make it.
+    fn guess_table(
+        &mut self,
+        mut shape: JoinShape,
+        rows: Intermediate,
+        (keys, lanes): (BuildKeys, u32),
+        guess: Option<TableGuess>,
+    ) -> Result<Arc<JoinTable>> {
+        let mut guess = guess.unwrap_or(TableGuess { unique: true, rows: rows.rows_max });
+        guess.unique &= keys != BuildKeys::Repeated;
+        let (hash_bits, pairs) = (self.options.hash_bits, Slots::Pairs { lanes });
+        // Keys are taken for unique until one occurs twice.
+        let first = self.unique_slots(&shape, &rows, guess.rows, lanes);
+        let fact = Fact::Table { unique: guess.unique, slots: if guess.unique { first } else { pairs } };
+        if let Fact::Table { unique, slots } = self.known(fact) {
+            (shape.unique, shape.slots) = (unique, slots);
+        }
+        let tried = if shape.unique { shape.slots } else { first };
+        if keys != BuildKeys::Repeated {
+            let (lanes_of, entry) = unique_entry(tried, keys == BuildKeys::Set);
+            self.compile(&build_module(lanes_of, hash_bits), &entry)?;
+        }
+        if !shape.unique {
+            let module = build_module(lanes, hash_bits);
+            self.compile_all(LIST_ENTRIES.map(|entry| (&module, entry)))?;
+        }
+        Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards: vec![], build: Arc::new(rows) }))
+    }
+
+    /// Slots of a table of unique keys, `rows_max` on a device.
+    fn unique_slots(&self, shape: &JoinShape, rows: &Intermediate, rows_max: u64, lanes: u32) -> Slots {
+        if let Some(slots) = self.direct_slots(shape, || rows_max) {
+            return Slots::Direct(slots);
+        }
+        let words = WordSlots::of(&shape.packing, &shape.payload, rows.rows_max);
+        words.filter(|_| lanes == 1 && !shape.is_hashed()).map_or(Slots::Pairs { lanes }, Slots::Words)
+    }
+
+    /// Slots of a table indexed by the packed key, where that takes not much more memory than hashing:
+    /// one access finds a key, and rows that are clustered by key stay so.
+    pub(super) fn direct_slots(&self, shape: &JoinShape, rows_max: impl FnOnce() -> u64) -> Option<DirectSlots> {
+        let is_asked = match self.options.join_form {
+            Some(JoinForm::Direct) => true,
+            None if self.options.load_factor.is_none() => false,
+            _ => return None,
+        };
+        let slots = DirectSlots::of(&shape.payload);
+        let span = shape.packing.span().filter(|_| !shape.is_hashed())?;
+        let bytes = span.checked_mul(slots.bytes.into())?;
+        let least = |of: fn(&DeviceInfo) -> u64| {
+            self.session.devices().iter().map(|device| of(device.info())).min().unwrap_or(0)
+        };
+        let l2_bytes = least(|info| info.l2_bytes);
+        // A query may have several tables.
+        let asked_bytes_max = DIRECT_BYTES_MAX.min(least(|info| info.budget_bytes) / 8);
+        // The bound of a dry run may be any number.
+        let hash_bytes = |rows: u64| ((rows as f64 / LOAD_FACTOR) as u64).saturating_mul(SLOT_BYTES);
+        let is_small = bytes <= l2_bytes / 4 || bytes <= hash_bytes(rows_max()).saturating_mul(4);
+        (is_small || (is_asked && bytes <= asked_bytes_max)).then_some(slots)
+    }
+
+    /// Tables indexed by the packed key; `None` when a key occurs twice.
+    fn build_direct(&mut self, build: &TableBuild<'_>, slots: DirectSlots) -> Result<Option<Vec<JoinShard>>> {
+        let (lanes, entry) = unique_entry(Slots::Direct(slots), build.is_set);
+        let kernels = self.compile(&build_module(lanes, self.options.hash_bits), &entry)?;
+        let span = build.shape.packing.span().unwrap_or(0);
+        let mut shards = vec![];
+        let mut controls = vec![];
+        for (device, rows) in build.rows.shards.iter().enumerate() {
+            let stream = &self.streams[device];
+            let table = stream.alloc_filled(span * u64::from(slots.bytes), 0)?;
+            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            if let Some(keys) = &rows.columns[0].values {
+                let words = rows.columns.get(1).and_then(|column| column.values.as_ref());
+                let args = [
+                    Arg::U64(rows.rows),
+                    Arg::Buffer(keys),
+                    Arg::or_null(words.filter(|_| slots.holds_payload)),
+                    Arg::Buffer(&table),
+                    Arg::Buffer(&control),
+                ];
+                stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
+                self.metrics.launches += 1;
+            }
+            shards.push(JoinShard { slots: table, windows: span, row_list: None, bounds: None });
+            controls.push(control);
+        }
+        let is_unique = self.bits_of(&controls)? & status::DUPLICATE == 0;
+        Ok((build.is_set || is_unique).then_some(shards))
+    }
+
+    /// Tables of unique keys in slots of one word.
+    fn build_words(&mut self, build: &mut TableBuild<'_>, slots: WordSlots) -> Result<WordTables> {
+        let (lanes, entry) = unique_entry(Slots::Words(slots), build.is_set);
+        let kernels = self.compile(&build_module(lanes, self.options.hash_bits), &entry)?;
+        loop {
+            self.options.check_cancelled()?;
+            let counts = build.rows.shards.iter().map(|rows| build.windows(rows.rows, self.options.first_capacity));
+            if counts.max().unwrap_or(0) > self.options.word_slots_max.unwrap_or(WORD_SLOTS_MAX) {
+                return Ok(WordTables::TooLarge);
+            }
+            let (mut shards, mut controls) = (vec![], vec![]);
+            for (device, rows) in build.rows.shards.iter().enumerate() {
+                let stream = &self.streams[device];
+                let count = build.windows(rows.rows, self.options.first_capacity);
+                let table = stream.alloc_filled((count + 1) * u64::from(slots.bytes), 0)?;
+                let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+                if let Some(keys) = &rows.columns[0].values {
+                    let (values, has_row_numbers) = match &build.shape.payload {
+                        PayloadForm::Packed(_) => (rows.columns.get(1).and_then(|column| column.values.as_ref()), 0),
+                        PayloadForm::Columns(_) => (None, 1),
+                    };
+                    let args = [
+                        Arg::U64(rows.rows),
+                        Arg::Buffer(keys),
+                        Arg::or_null(values),
+                        Arg::U64(has_row_numbers),
+                        Arg::U64(build.is_set.into()),
+                        Arg::U64(slots.key_bits.into()),
+                        Arg::Buffer(&table),
+                        Arg::U64(count),
+                        Arg::U64(build.steps_max.min(count)),
+                        Arg::Buffer(&control),
+                    ];
+                    stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
+                    self.metrics.launches += 1;
+                }
+                shards.push(JoinShard { slots: table, windows: count, row_list: None, bounds: None });
+                controls.push(control);
+            }
+            match self.bits_of(&controls)? {
+                bits if bits & status::DUPLICATE != 0 => return Ok(WordTables::RepeatedKey),
+                bits if bits & status::FULL == 0 => return Ok(WordTables::Made(shards)),
+                _ => build.grow()?,
+            }
+        }
+    }
+
+    /// Waits for the tables, and gives what was raised on any device.
+    fn bits_of(&self, controls: &[Buffer]) -> Result<u64> {
+        let mut bits = 0;
+        for (stream, control) in self.streams.iter().zip(controls) {
+            bits |= read_report(stream, control)?.status;
+        }
+        check_status(bits)?;
+        Ok(bits)
+    }
+
+    /// Tables of unique keys; `None` when a key occurs twice.
+    fn build_unique(&mut self, build: &mut TableBuild<'_>) -> Result<Option<Vec<JoinShard>>> {
+        let (lanes, entry) = unique_entry(Slots::Pairs { lanes: build.lanes }, build.is_set);
+        let kernels = self.compile(&build_module(lanes, self.options.hash_bits), &entry)?;
+        loop {
+            let (shards, bits) = self.insert_all(build, &kernels, true)?;
+            if bits & status::DUPLICATE != 0 {
+                return Ok(None);
+            }
+            if bits & status::FULL == 0 {
+                return Ok(Some(shards));
+            }
+            build.grow()?;
+        }
+    }
+
+    /// Tables of keys with the rows of each key side by side.
+    fn build_lists(&mut self, build: &mut TableBuild<'_>) -> Result<Vec<JoinShard>> {
+        let module = build_module(build.lanes, self.options.hash_bits);
+        let [count, offsets, fill] = self.compile_all(LIST_ENTRIES.map(|entry| (&module, entry)))?;
+        let mut shards = loop {
+            let (shards, bits) = self.insert_all(build, &count, false)?;
+            if bits & status::FULL == 0 {
+                break shards;
+            }
+            build.grow()?;
+        };
+        let mut controls = vec![];
+        for (device, shard) in shards.iter_mut().enumerate() {
+            let stream = &self.streams[device];
+            let rows = build.rows.shards[device].rows;
+            let slot_count = shard.windows * u64::from(build.lanes);
+            let list = stream.alloc(rows.max(1) * 4)?;
+            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            let args = [Arg::U64(slot_count), Arg::Buffer(&shard.slots), Arg::Buffer(&control)];
+            stream.launch(&offsets[device], launch(slot_count, stream, RESERVATION_BYTES), &args)?;
+            if let Some(keys) = &build.rows.shards[device].columns[0].values {
+                let args = [
+                    Arg::U64(rows),
+                    Arg::Buffer(keys),
+                    Arg::Buffer(&shard.slots),
+                    Arg::U64(shard.windows),
+                    Arg::Buffer(&list),
+                ];
+                stream.launch(&fill[device], launch(rows, stream, 0), &args)?;
+            }
+            self.metrics.launches += 2;
+            shard.row_list = Some(list);
+            controls.push(control);
+        }
+        self.synchronize()?;
+        Ok(shards)
+    }
+
+    /// Clears tables and inserts all build rows on all devices.
+    fn insert_all(
+        &mut self,
+        build: &TableBuild<'_>,
+        kernels: &[Kernel],
+        with_values: bool,
+    ) -> Result<(Vec<JoinShard>, u64)> {
+        self.options.check_cancelled()?;
+        let mut shards = vec![];
+        let mut controls: Vec<Buffer> = vec![];
+        let mut aborts = vec![];
+        for (device, rows) in build.rows.shards.iter().enumerate() {
+            let stream = &self.streams[device];
+            let windows = build.windows(rows.rows, self.options.first_capacity);
+            let slots = stream.alloc_filled(windows * u64::from(build.lanes) * SLOT_BYTES, 0)?;
+            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            aborts.push(self.watch(&control)?);
+            if let Some(keys) = &rows.columns[0].values {
+                // Values go into slots for unique keys with packed payload; else the row number does.
+                let values = match &build.shape.payload {
+                    PayloadForm::Packed(_) if with_values => rows.columns.get(1).and_then(|c| c.values.as_ref()),
+                    _ => None,
+                };
+                let args = [
+                    Arg::U64(rows.rows),
+                    Arg::Buffer(keys),
+                    Arg::or_null(values),
+                    Arg::Buffer(&slots),
+                    Arg::U64(windows),
+                    Arg::U64(build.steps_max.min(windows)),
+                    Arg::Buffer(&control),
+                ];
+                stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
+                self.metrics.launches += 1;
+            }
+            shards.push(JoinShard { slots, windows, row_list: None, bounds: None });
+            controls.push(control);
+        }
+        let bits = self.bits_of(&controls)?;
+        Ok((shards, bits))
+    }
+}
+
+/// Most slots of one word: kernels count them in 32 bits, and the slot behind the last one has a number, too
+/// (`word_home` in `kernels/wj/key_table.cuh`).
+const WORD_SLOTS_MAX: u64 = u32::MAX as u64;
+
+/// What became of tables with slots of one word.
+enum WordTables {
+    Made(Vec<JoinShard>),
+    /// A key occurs twice.
+    RepeatedKey,
+    /// One has more than [`WORD_SLOTS_MAX`] slots, or would have once it has grown.
+    TooLarge,
+}
+
+/// What is known of the keys of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BuildKeys {
+    /// They may be unique, or not.
+    Any,
+    /// One occurs twice.
+    Repeated,
+    /// Only their presence counts.
+    Set,
+}
+
+/// What a dry run supposes of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableGuess {
+    /// No key occurs twice, or that does not count.
+    pub unique: bool,
+    /// Build rows.
+    pub rows: u64,
+}
+
+/// What building a table starts from, and how far it has grown.
+struct TableBuild<'a> {
+    rows: &'a Intermediate,
+    shape: &'a JoinShape,
+    lanes: u32,
+    is_set: bool,
+    load_factor: f64,
+    steps_max: u64,
+}
+
+impl TableBuild<'_> {
+    /// Windows of a table for `rows` keys.
+    fn windows(&self, rows: u64, first_capacity: Option<u64>) -> u64 {
+        // A first guess that is too small, grown as often as the table was full.
+        let guess = first_capacity.filter(|_| self.steps_max == STEPS_MAX);
+        windows_for(rows, self.load_factor, self.lanes, guess)
+    }
+
+    /// After a full table: half the load, and longer probes.
+    fn grow(&mut self) -> Result<()> {
+        self.load_factor /= 2.0;
+        self.steps_max = self.steps_max.saturating_mul(16);
+        if self.load_factor < 1e-3 {
+            return Err(Error::kernel_bound("a hash table stays full however large it is"));
+        }
+        Ok(())
+    }
+}
+
+/// Windows of `lanes` slots for `rows` keys, of which `load_factor` of the slots are filled; `guess`: slots at most.
+fn windows_for(rows: u64, load_factor: f64, lanes: u32, guess: Option<u64>) -> u64 {
+    let asked = (rows as f64 / load_factor).ceil() as u64;
+    guess.map_or(asked, |guess| guess.min(asked)).max(32).div_ceil(u64::from(lanes))
+}
+
+/// Lanes of a probe group by load factor: more lanes pay when probes are long.
+fn lanes_for(load_factor: f64) -> u32 {
+    match load_factor {
+        f if f <= 0.7 => 1,
+        f if f <= 0.8 => 2,
+        _ => 4,
+    }
+}
+
+/// The entry that fills a table of unique keys, and the lanes of its module.
+fn unique_entry(slots: Slots, is_set: bool) -> (u32, String) {
+    match slots {
+        Slots::Direct(slots) => (1, format!("build_direct_{}", slots.bytes)),
+        Slots::Words(slots) => (1, format!("build_words_{}", slots.bytes)),
+        Slots::Pairs { lanes } => (lanes, if is_set { "build_set" } else { "build_unique" }.into()),
+    }
+}
+
+fn build_module(lanes: u32, hash_bits: u32) -> ModuleSource {
+    let file = warpjoin_kernels::JOIN_BUILD;
+    ModuleSource {
+        name: file.name.into(),
+        text: file.text.into(),
+        entries: BUILD_ENTRIES.map(String::from).to_vec(),
+        defines: Constants { hash_bits, lanes }.defines(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_sized_by_load_factor_lanes_and_guess() {
+        assert_eq!(windows_for(0, 0.5, 1, None), 32);
+        assert_eq!(windows_for(1000, 0.5, 1, None), 2000);
+        assert_eq!(windows_for(1000, 0.5, 32, None), 63);
+        assert_eq!(windows_for(1000, 0.5, 1, Some(40)), 40);
+        assert_eq!(windows_for(1000, 0.5, 1, Some(1 << 40)), 2000);
+    }
+
+    #[test]
+    fn the_most_rows_of_slots_of_a_word() {
+        let fits = |rows: u64, load_factor: f64| windows_for(rows, load_factor, 1, None) <= WORD_SLOTS_MAX;
+        assert!(fits(0x7fff_ffff, 0.5) && !fits(0x8000_0000, 0.5));
+        // After a table was full.
+        assert!(fits(0x3fff_ffff, 0.25) && !fits(0x4000_0000, 0.25));
+        assert!(!fits(u64::from(u32::MAX), 0.7) && !fits(u64::MAX, 0.5));
+        // The slot behind the last one has a number of 32 bits.
+        assert!(u32::try_from(WORD_SLOTS_MAX).is_ok() && u32::try_from(WORD_SLOTS_MAX + 1).is_err());
+    }
+}

@@ -1,0 +1,370 @@
+//! Radix partitions of relations: count, scan, then one or two passes.
+
+use std::sync::Arc;
+
+use warpjoin_device::{Arg, Buffer, DeviceInfo, Event, Kernel, Launch, ModuleSource, Stream};
+
+use super::row_words::{RowWords, WordColumn};
+use crate::codegen::{
+    Constants, GeneratedPipeline, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY,
+    PARTITION_THREADS_WORD, PartitionStage, ROW_WORDS_MAX, RowShape, RowSpec, Sink, SinkShape, Step,
+};
+use crate::exec::launch::{Flight, Target};
+use crate::exec::metrics::PipelineMetrics;
+use crate::exec::query::Query;
+use crate::exec::relation::{Relation, Source};
+use crate::optimize::device_cost::PASS_BITS_MAX;
+use crate::{Error, Reason, Result};
+
+/// Bits of a pass from which on its tiles are large.
+const MANY_BITS: u32 = 8;
+/// A pass over rows with a key in several words.
+const PASS_MULTIPLE: &str = "partition_pass_multiple";
+/// What brings answers back to where rows came from.
+pub(crate) const RESTORE: &str = "restore_rows";
+/// Most bits of a partition: a block counts all partitions in shared memory.
+pub(crate) const PARTITION_BITS_MAX: u32 = 15;
+
+/// Part of a device's memory up to which buffers are kept that could be freed.
+const KEPT_SHARE: u64 = 16;
+
+/// Rows of words by partition, on every device.
+#[derive(Debug)]
+pub(crate) struct PartitionedRows {
+    pub shape: Arc<RowShape>,
+    /// Bound of the rows over all devices.
+    pub rows_max: u64,
+    pub shards: Vec<PartitionedShard>,
+}
+
+/// Rows of words by partition, on one device.
+#[derive(Debug)]
+pub(crate) struct PartitionedShard {
+    /// Bound of the rows; the last offset is their number.
+    pub rows_max: u64,
+    /// A column a word.
+    pub words: Vec<Buffer>,
+    /// u32 a partition, and one more: where each begins.
+    pub offsets: Buffer,
+}
+
+impl PartitionedShard {
+    /// How many partitions there are.
+    pub(crate) fn partitions(&self) -> u64 {
+        self.offsets.bytes() / 4 - 1
+    }
+}
+
+/// Bits of the first pass, and of the second if there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PassBits {
+    pub first: u32,
+    pub second: u32,
+}
+
+impl PassBits {
+    /// One pass where it can do.
+    pub(crate) fn of(bits: u32) -> Self {
+        if bits <= PASS_BITS_MAX {
+            Self { first: bits, second: 0 }
+        } else {
+            Self { first: bits.div_ceil(2), second: bits / 2 }
+        }
+    }
+
+    pub(crate) fn total(self) -> u32 {
+        self.first + self.second
+    }
+}
+
+/// Partitions that were enqueued and not waited for: whoever waits for the streams next looks at them.
+pub(crate) struct Deferred {
+    /// Their line in the metrics.
+    pipeline: usize,
+    /// One a device.
+    flights: Vec<PartitionFlight>,
+}
+
+/// A partition under way on one device.
+struct PartitionFlight {
+    /// The kernel that evaluates all that the rows hold; what the count met, it meets too.
+    scattering: Flight,
+    begin: Event,
+    end: Event,
+}
+
+/// Buffers of a partition under way on one device, and what the generated kernels write to.
+pub(crate) struct PartitionTarget {
+    pub bits: u32,
+    pub counts: Buffer,
+    pub cursors: Buffer,
+    pub words: Vec<Buffer>,
+}
+
+impl Query<'_> {
+    /// Partitions the rows of a relation by the hash of their keys.
+    pub(crate) fn partition(&mut self, relation: Relation, spec: RowSpec, bits: PassBits) -> Result<PartitionedRows> {
+        let width = relation.width;
+        let (relation, spec, kept) = self.without_probes(relation, spec)?;
+        let sink = |query: &mut Self, stage| query.generate(&relation, &Sink::Partition { stage, rows: spec.clone() });
+        let count = sink(self, PartitionStage::Count)?;
+        let threads = if bits.first >= MANY_BITS { PARTITION_THREADS_MANY } else { PARTITION_THREADS_FEW };
+        let threads_of_one_word = if bits.first == MANY_BITS { PARTITION_THREADS_WORD } else { threads };
+        let scatter = sink(self, PartitionStage::Scatter { threads, threads_of_one_word })?;
+        let SinkShape::Partition(shape) = &scatter.sink else {
+            return Err(Error::internal("a partition sink without a partition"));
+        };
+        let field_of = |column: usize| match &kept {
+            Some(kept) => kept.iter().position(|&k| k == column).and_then(|position| shape.field_of[position]),
+            None => shape.field_of[column],
+        };
+        let shape = Arc::new(RowShape { field_of: (0..width).map(field_of).collect(), ..RowShape::clone(shape) });
+        if shape.words() > ROW_WORDS_MAX {
+            return Err(Reason::Limit(format!("rows of {} words in a partition", shape.words())).into());
+        }
+        let module = partition_module(self.options.hash_bits);
+        let is_single = shape.key_masks().len() == 1;
+        let pass = if is_single { pass_entry(shape.word_bytes()[0] == 8, false) } else { PASS_MULTIPLE };
+        let [count_of, scatter_of] = [&count, &scatter].map(|generated| (&generated.module, "pipeline"));
+        let [scan_of, pass_of] = ["partition_scan", pass].map(|entry| (&module, entry));
+        let (kernels, pass) = if bits.second > 0 {
+            let [count, scatter, scan, pass] = self.compile_all([count_of, scatter_of, scan_of, pass_of])?;
+            ([count, scatter, scan], pass)
+        } else {
+            (self.compile_all([count_of, scatter_of, scan_of])?, vec![])
+        };
+        let [count_kernels, scatter_kernels, scan] = kernels;
+        let steps = Steps { scan, pass };
+        if self.is_dry() {
+            return Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards: vec![] });
+        }
+        self.options.check_cancelled()?;
+        let mut pending = vec![];
+        for device in 0..self.devices() {
+            let counting: (&GeneratedPipeline, _) = (&count, &count_kernels[device]);
+            let scattering: (&GeneratedPipeline, _) = (&scatter, &scatter_kernels[device]);
+            pending.push(self.partition_on(device, &relation, &shape, bits, [counting, scattering], &steps)?);
+        }
+        let (shards, flights): (Vec<PartitionedShard>, Vec<PartitionFlight>) = pending.into_iter().unzip();
+        let rows_in = shards.iter().map(|shard| shard.rows_max).sum();
+        let row_bytes: u64 = shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum();
+        self.deferred.push(Deferred { pipeline: self.metrics.pipelines.len(), flights });
+        self.metrics.pipelines.push(PipelineMetrics {
+            name: format!("{} -> Partition[{}]", relation.describe(), bits.describe()),
+            rows_in,
+            read_bytes: rows_in * row_bytes,
+            ..PipelineMetrics::default()
+        });
+        Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards })
+    }
+
+    /// Looks at partitions and tests that were enqueued, now that the streams have been waited for: errors of the
+    /// data are errors.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        for Deferred { pipeline, flights } in std::mem::take(&mut self.deferred) {
+            for (stream, flight) in self.streams.iter().zip(&flights) {
+                flight.scattering.check(stream)?;
+            }
+            self.add_pipeline(pipeline, flights.iter().map(|flight| (&flight.begin, &flight.end)))?;
+        }
+        self.settle_filters()?;
+        self.settle_tests()?;
+        self.settle_sorts()
+    }
+
+    /// A relation whose rows can be looked at twice: without probes. With the columns that it kept, if
+    /// not all.
+    fn without_probes(&mut self, relation: Relation, spec: RowSpec) -> Result<(Relation, RowSpec, Option<Vec<usize>>)> {
+        let has_probe = relation.steps.iter().any(|step| matches!(step, Step::Probe(_)));
+        if !has_probe && !matches!(relation.source, Source::Matches(..)) {
+            return Ok((relation, spec, None));
+        }
+        let mut columns = spec.payload.clone();
+        spec.keys.iter().for_each(|key| key.visit_columns(&mut |column| columns.push(column)));
+        columns.sort_unstable();
+        columns.dedup();
+        let rows = self.materialise(&relation, columns.clone())?;
+        let position = |column: usize| columns.iter().position(|&c| c == column).unwrap_or(0);
+        let spec = RowSpec {
+            keys: spec.keys.iter().map(|key| key.remap(&position)).collect(),
+            payload: spec.payload.iter().map(|&column| position(column)).collect(),
+            ..spec
+        };
+        Ok((Relation::new(Source::Intermediate(rows)), spec, Some(columns)))
+    }
+
+    fn partition_on(
+        &mut self,
+        device: usize,
+        relation: &Relation,
+        shape: &RowShape,
+        bits: PassBits,
+        [count, scatter]: [(&GeneratedPipeline, &Kernel); 2],
+        steps: &Steps,
+    ) -> Result<(PartitionedShard, PartitionFlight)> {
+        let stream = self.streams[device].clone();
+        let rows_max = relation.source.shard_rows(device);
+        if rows_max >= u64::from(u32::MAX) - 0x10_0000 {
+            return Err(Reason::Limit(format!("{rows_max} rows of a partition on one device")).into());
+        }
+        let partitions = 1u64 << bits.total();
+        let firsts = 1u64 << bits.first;
+        let counts = stream.alloc_filled(partitions * 4, 0)?;
+        let offsets = stream.alloc((partitions + 1) * 4)?;
+        let cursors = stream.alloc(partitions * 4)?;
+        let first_cursors = stream.alloc(firsts * 4)?;
+        let first_offsets = stream.alloc((firsts + 1) * 4)?;
+        let first_tiles = stream.alloc((firsts + 1) * 4)?;
+        let mut target = PartitionTarget { bits: bits.total(), counts, cursors: first_cursors, words: vec![] };
+        let counting = self.launch_on(device, count.1, relation, count.0, &Target::Partition(&target))?;
+        let second = partition_launch(stream.device().info(), bits.second, PARTITION_THREADS_FEW);
+        let args = [
+            Arg::Buffer(&target.counts),
+            Arg::U64(bits.first.into()),
+            Arg::U64(bits.second.into()),
+            Arg::U64(second.tile_rows()),
+            Arg::Buffer(&offsets),
+            Arg::Buffer(&cursors),
+            Arg::Buffer(&target.cursors),
+            Arg::Buffer(&first_offsets),
+            Arg::Buffer(&first_tiles),
+        ];
+        let one = one_block(&stream);
+        stream.launch(&steps.scan[device], Launch { shared_bytes: 33 * 4, ..one }, &args)?;
+        target.bits = bits.first;
+        target.words = allocate_words(&stream, shape, rows_max)?;
+        let scattering = self.launch_on(device, scatter.1, relation, scatter.0, &Target::Partition(&target))?;
+        self.metrics.launches += 1;
+        let mut words = target.words;
+        if bits.second > 0 {
+            let moved = allocate_words(&stream, shape, rows_max)?;
+            let mut args = row_words(shape, &words);
+            args.extend(pointers(&moved));
+            args.extend([
+                Arg::U64(rows_max),
+                Arg::U64(bits.first.into()),
+                Arg::U64(bits.second.into()),
+                Arg::Buffer(&cursors),
+                Arg::Buffer(&first_offsets),
+                Arg::Buffer(&first_tiles),
+                Arg::U64(0),
+                Arg::Null,
+            ]);
+            let launch = Launch {
+                blocks: u32::try_from(rows_max.div_ceil(second.tile_rows()) + firsts).unwrap_or(u32::MAX),
+                block_threads: second.threads,
+                shared_bytes: second.shared_bytes,
+            };
+            stream.launch(&steps.pass[device], launch, &args)?;
+            self.metrics.launches += 1;
+            self.set_aside(&stream, std::mem::replace(&mut words, moved));
+        }
+        let end = stream.record()?;
+        let begin = counting.events.0;
+        Ok((PartitionedShard { rows_max, words, offsets }, PartitionFlight { scattering, begin, end }))
+    }
+}
+
+impl Query<'_> {
+    /// Keeps buffers that nobody needs any more until the query has ended, where they are a small part of the
+    /// device's memory: pieces of what is freed on the way would go into larger buffers, which the
+    /// driver then maps anew in each query.
+    fn set_aside(&mut self, stream: &Stream, buffers: Vec<Buffer>) {
+        let bytes: u64 = self.kept.iter().chain(&buffers).map(Buffer::bytes).sum();
+        if bytes <= stream.budget_bytes() / KEPT_SHARE {
+            self.kept.extend(buffers);
+        }
+    }
+}
+
+/// The kernels that are not generated, on every device.
+struct Steps {
+    scan: Vec<Kernel>,
+    /// Only where there is a second pass.
+    pass: Vec<Kernel>,
+}
+
+impl PassBits {
+    fn describe(self) -> String {
+        if self.second == 0 { format!("{} bits", self.first) } else { format!("{} + {} bits", self.first, self.second) }
+    }
+}
+
+/// Threads and shared memory of a block that moves a tile.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TileLaunch {
+    pub threads: u32,
+    pub shared_bytes: u32,
+}
+
+impl TileLaunch {
+    pub(crate) fn tile_rows(self) -> u64 {
+        u64::from(self.threads * PARTITION_ITEMS)
+    }
+}
+
+/// Blocks of at most `threads_max` threads, fewer where they do not fit.
+pub(crate) fn partition_launch(info: &DeviceInfo, bits: u32, threads_max: u32) -> TileLaunch {
+    let of = |threads: u32| {
+        // Stage and partition of each row, two counters a partition, one more, sums.
+        let shared_bytes = threads * PARTITION_ITEMS * 10 + (8 << bits) + 34 * 4;
+        TileLaunch { threads, shared_bytes }
+    };
+    let threads_max = info.block_threads(threads_max);
+    let fits = |threads: &u32| of(*threads).shared_bytes <= info.shared_bytes_per_block_max;
+    of([threads_max, 512, 256, 128].into_iter().filter(|&threads| threads <= threads_max).find(fits).unwrap_or(64))
+}
+
+/// The entry of a pass over rows with a key in one word, of 8 bytes or of 4; where each row goes may be noted.
+pub(crate) fn pass_entry(is_wide: bool, notes_places: bool) -> &'static str {
+    match (is_wide, notes_places) {
+        (false, false) => "partition_pass_4",
+        (true, false) => "partition_pass_8",
+        (false, true) => "partition_pass_noted_4",
+        (true, true) => "partition_pass_noted_8",
+    }
+}
+
+/// A launch of one block of as many threads as a partition's kernels take.
+pub(crate) fn one_block(stream: &Stream) -> Launch {
+    let block_threads = stream.device().info().block_threads(PARTITION_THREADS_MANY);
+    Launch { blocks: 1, block_threads, shared_bytes: 0 }
+}
+
+fn allocate_words(stream: &Stream, shape: &RowShape, rows: u64) -> Result<Vec<Buffer>> {
+    Ok(shape.word_bytes().iter().map(|&bytes| stream.alloc(rows * u64::from(bytes))).collect::<Result<_, _>>()?)
+}
+
+/// The fields of `RowWords` in `wj/words.cuh`.
+pub(crate) fn row_words<'a>(shape: &RowShape, words: &'a [Buffer]) -> Vec<Arg<'a>> {
+    let column = |(buffer, bytes)| WordColumn { buffer: Some(buffer), is_wide: bytes == 8, bias: 0 };
+    let columns = words.iter().zip(shape.word_bytes()).map(column).collect();
+    RowWords { columns, key_masks: shape.key_masks(), seed: 0, validity: None }.args()
+}
+
+pub(crate) fn pointers(words: &[Buffer]) -> Vec<Arg<'_>> {
+    (0..ROW_WORDS_MAX).map(|index| Arg::or_null(words.get(index))).collect()
+}
+
+pub(crate) fn partition_module(hash_bits: u32) -> ModuleSource {
+    let file = warpjoin_kernels::PARTITION;
+    ModuleSource {
+        name: file.name.into(),
+        text: file.text.into(),
+        entries: [
+            "partition_count",
+            "partition_scan",
+            pass_entry(false, false),
+            pass_entry(true, false),
+            PASS_MULTIPLE,
+            pass_entry(false, true),
+            pass_entry(true, true),
+            RESTORE,
+            "match_items",
+            "match_sample",
+        ]
+        .map(String::from)
+        .to_vec(),
+        defines: Constants { hash_bits, lanes: 1 }.defines(),
+    }
+}

@@ -1,0 +1,266 @@
+//! Pipelines that put out rows.
+
+use std::sync::Arc;
+
+use warpjoin_device::Stream;
+
+use crate::codegen::{GenerateOptions, GeneratedPipeline, Lookup, PipelineKey, Sink, SinkShape, SortShape, generate};
+use crate::column::ColumnType;
+use crate::exec::launch::Target;
+use crate::exec::query::Query;
+use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
+use crate::exec::string_tests::string_module;
+use crate::{Error, Result};
+
+/// A test of fewer strings costs the host less than a launch.
+const TESTED_STRINGS_MIN: usize = 4096;
+/// An output that leaves this much unused is copied to buffers of its size.
+const WASTE_BYTES_MAX: u64 = 64 << 20;
+
+impl Query<'_> {
+    /// Runs a relation whose steps put out a row for each into rows that lie as those of its source do.
+    pub(in crate::exec) fn run_in_place(&mut self, relation: &Relation) -> Result<Intermediate> {
+        let generated = self.generate(relation, &Sink::InPlace((0..relation.width).collect()))?;
+        let SinkShape::Rows(columns) = &generated.sink else {
+            return Err(Error::internal("no rows where rows were asked for"));
+        };
+        let (columns, rows_max) = (columns.clone(), relation.rows_max);
+        if self.is_dry() {
+            self.compile(&generated.module, "pipeline")?;
+            let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
+            return Ok(Intermediate { columns, rows_max, shards });
+        }
+        let mut shards = vec![];
+        for (device, stream) in self.streams.iter().enumerate() {
+            let rows = relation.source.shard_rows(device);
+            shards.push(IntermediateShard { rows, ..allocate(stream, &columns, rows)? });
+        }
+        let targets: Vec<Target<'_>> =
+            shards.iter().map(|shard| Target::Rows { shard, capacity: shard.rows }).collect();
+        self.run_pipeline(relation, &generated, &targets, "InPlace")?;
+        drop(targets);
+        if let Some(pipeline) = self.metrics.pipelines.last_mut() {
+            pipeline.rows_out = pipeline.rows_in;
+        }
+        Ok(Intermediate { columns, rows_max, shards })
+    }
+
+    /// Generates the kernel of `relation` with `sink`.
+    pub(crate) fn generate(&mut self, relation: &Relation, sink: &Sink) -> Result<Arc<GeneratedPipeline>> {
+        let started = std::time::Instant::now();
+        let options = GenerateOptions {
+            hash_bits: self.options.hash_bits,
+            tested_strings_min: self.options.tested_strings_min.unwrap_or(TESTED_STRINGS_MIN),
+        };
+        let (source, pipelines) = (relation.source.shape(), self.session.pipelines());
+        let key = PipelineKey::of(&source, &relation.steps, sink, options);
+        let generated = match key.as_ref().and_then(|key| pipelines.get(key)) {
+            Some(known) => {
+                debug_assert!(
+                    generate(&source, &relation.steps, sink, options).is_ok_and(|again| again.is_same(&known)),
+                    "another pipeline has the key of {}",
+                    known.module.text
+                );
+                known
+            }
+            None => {
+                let generated = Arc::new(generate(&source, &relation.steps, sink, options)?);
+                if let Some(key) = key {
+                    pipelines.keep(key, &generated);
+                }
+                generated
+            }
+        };
+        self.metrics.planning_ns += started.elapsed().as_nanos() as u64;
+        if self.is_dry() {
+            for lookup in &generated.lookups {
+                if let Lookup::Test(test) = lookup {
+                    self.compile(&string_module(), test.program.entry())?;
+                }
+            }
+        }
+        Ok(generated)
+    }
+
+    /// Runs `relation` into a sink that writes rows. An output that was too small is made again at
+    /// the size that the kernel counted.
+    pub(crate) fn run_rows(
+        &mut self,
+        relation: &Relation,
+        sink: &Sink,
+        name: &str,
+    ) -> Result<(Intermediate, Arc<GeneratedPipeline>)> {
+        self.run_some_rows(relation, sink, name, u64::MAX)
+    }
+
+    /// The same; of more than `wanted` rows of a device any `wanted` are kept.
+    pub(crate) fn run_some_rows(
+        &mut self,
+        relation: &Relation,
+        sink: &Sink,
+        name: &str,
+        wanted: u64,
+    ) -> Result<(Intermediate, Arc<GeneratedPipeline>)> {
+        let mut relation = relation.clone();
+        let mut generated = self.generate(&relation, sink)?;
+        let columns = match &generated.sink {
+            SinkShape::Rows(columns)
+            | SinkShape::Build { columns, .. }
+            | SinkShape::Sort(SortShape { columns, .. }) => columns.clone(),
+            SinkShape::Groups(_) | SinkShape::Partition(_) | SinkShape::Sketch | SinkShape::Direct(_) => {
+                return Err(Error::internal("no rows where rows were asked for"));
+            }
+        };
+        if self.is_dry() {
+            self.compile(&generated.module, "pipeline")?;
+            // Nobody looks into the rows of a dry run.
+            let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
+            return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
+        }
+        let mut capacities: Vec<u64> =
+            (0..self.devices()).map(|device| self.first_capacity(&relation, device).min(wanted)).collect();
+        for attempt in 0..3 {
+            let mut shards = vec![];
+            for (device, &capacity) in capacities.iter().enumerate() {
+                shards.push(allocate(&self.streams[device], &columns, capacity)?);
+            }
+            let targets: Vec<Target<'_>> =
+                shards.iter().zip(&capacities).map(|(shard, &capacity)| Target::Rows { shard, capacity }).collect();
+            let reports = self.run_pipeline(&relation, &generated, &targets, name)?;
+            drop(targets);
+            if reports.iter().zip(&capacities).all(|(report, &capacity)| report.rows.min(wanted) <= capacity) {
+                for (device, (shard, report)) in shards.iter_mut().zip(&reports).enumerate() {
+                    shard.rows = report.rows.min(wanted);
+                    self.shrink(device, shard, &columns, capacities[device])?;
+                }
+                self.note_retries(attempt);
+                return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
+            }
+            capacities = reports.iter().map(|report| report.rows.min(wanted)).collect();
+            if relation.source.share_matches() {
+                generated = self.generate(&relation, sink)?;
+            }
+        }
+        Err(Error::kernel_bound(format!("{name}: the output grew while it was written")))
+    }
+
+    /// Rows that an output gets room for at first.
+    fn first_capacity(&self, relation: &Relation, device: usize) -> u64 {
+        let rows = relation.source.shard_rows(device);
+        self.options.first_capacity.map_or(rows, |capacity| capacity.min(rows.max(1)))
+    }
+
+    fn shrink(
+        &self,
+        device: usize,
+        shard: &mut IntermediateShard,
+        columns: &[ColumnType],
+        capacity: u64,
+    ) -> Result<()> {
+        let row_bytes: u64 = columns.iter().map(|c| u64::from(c.layout().width_bytes) + u64::from(c.has_nulls)).sum();
+        if (capacity - shard.rows) * row_bytes <= WASTE_BYTES_MAX {
+            return Ok(());
+        }
+        let stream = &self.streams[device];
+        let mut smaller = allocate(stream, columns, shard.rows)?;
+        smaller.rows = shard.rows;
+        self.copy_rows(device, (shard, 0), &smaller, columns, shard.rows)?;
+        *shard = smaller;
+        Ok(())
+    }
+
+    /// Copies rows of a shard, from one of them on, to the beginning of another.
+    fn copy_rows(
+        &self,
+        device: usize,
+        (from, first): (&IntermediateShard, u64),
+        to: &IntermediateShard,
+        columns: &[ColumnType],
+        rows: u64,
+    ) -> Result<()> {
+        for ((column, from), to) in columns.iter().zip(&from.columns).zip(&to.columns) {
+            let width = u64::from(column.layout().width_bytes);
+            for (from, to, width) in [(&from.values, &to.values, width), (&from.validity, &to.validity, 1)] {
+                if let (Some(from), Some(to)) = (from, to) {
+                    self.streams[device].copy((from, first * width), (to, 0), rows * width)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that the last pipeline was run again.
+    pub(crate) fn note_retries(&mut self, retries: u64) {
+        if let Some(pipeline) = self.metrics.pipelines.last_mut() {
+            pipeline.retries = retries;
+        }
+    }
+
+    /// The rows of the whole plan; those of a pipeline that has run are taken as they lie.
+    pub(crate) fn result_rows(&mut self, relation: Relation) -> Result<Arc<Intermediate>> {
+        match relation.source {
+            Source::Intermediate(rows) if relation.steps.is_empty() => Ok(rows),
+            _ => self.materialise(&relation, (0..relation.width).collect()),
+        }
+    }
+
+    /// All but `skip` rows, `fetch` at most.
+    pub(crate) fn limited(&mut self, relation: &Relation, skip: u64, fetch: Option<u64>) -> Result<Relation> {
+        let wanted = fetch.map_or(u64::MAX, |fetch| fetch.saturating_add(skip));
+        let columns = (0..relation.width).collect();
+        // Those that write all rows leave out places that a warp finds too few of, and are run again with more.
+        let sink = if wanted == u64::MAX { Sink::Materialise(columns) } else { Sink::Limit { columns, wanted } };
+        let (rows, _) = self.run_some_rows(relation, &sink, "Limit", wanted)?;
+        // Any rows would do. As they lie, the pages of somebody who turns them have different rows.
+        let rows = self.sliced(rows, skip, fetch)?;
+        Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
+    }
+
+    /// Rows `skip` to `skip + fetch`, as they lie, device after device.
+    pub(in crate::exec) fn sliced(
+        &mut self,
+        mut rows: Intermediate,
+        skip: u64,
+        fetch: Option<u64>,
+    ) -> Result<Intermediate> {
+        let mut left_out = skip.min(rows.rows());
+        let mut left = rows.rows().saturating_sub(skip).min(fetch.unwrap_or(u64::MAX));
+        for (device, shard) in rows.shards.iter_mut().enumerate() {
+            let first = left_out.min(shard.rows);
+            let count = (shard.rows - first).min(left);
+            if first > 0 && count > 0 {
+                let mut behind = allocate(&self.streams[device], &rows.columns, count)?;
+                self.copy_rows(device, (shard, first), &behind, &rows.columns, count)?;
+                behind.rows = count;
+                *shard = behind;
+            }
+            shard.rows = count;
+            left_out -= first;
+            left -= count;
+        }
+        rows.rows_max = rows.rows_max.min(fetch.unwrap_or(u64::MAX));
+        Ok(rows)
+    }
+
+    /// Runs a relation into an intermediate of the given columns.
+    pub(crate) fn materialise(&mut self, relation: &Relation, columns: Vec<usize>) -> Result<Arc<Intermediate>> {
+        let (rows, _) = self.run_rows(relation, &Sink::Materialise(columns), "Materialise")?;
+        Ok(Arc::new(rows))
+    }
+}
+
+/// Buffers for `rows` rows of columns.
+pub(crate) fn allocate(stream: &Stream, columns: &[ColumnType], rows: u64) -> Result<IntermediateShard> {
+    let columns = columns
+        .iter()
+        .map(|column| {
+            let width = u64::from(column.layout().width_bytes);
+            let alloc = |bytes: u64| if bytes == 0 { Ok(None) } else { stream.alloc(bytes).map(Some) };
+            Ok(IntermediateColumn {
+                values: alloc(width * rows)?,
+                validity: alloc(if column.has_nulls { rows } else { 0 })?,
+            })
+        })
+        .collect::<Result<_>>()?;
+    Ok(IntermediateShard { rows: 0, columns })
+}

@@ -1,0 +1,15 @@
+//! Rows of relations: written by pipelines, cut to a range, appended to each other, shared by several readers, completed by
+//! late columns, left on the devices as a table or fetched as record batches.
+//!
+//! Must not know how joins, group-bys, sorts and windows make rows.
+
+mod fetch;
+mod materialize;
+mod resident;
+mod result;
+mod shared;
+mod union;
+
+pub(super) use materialize::allocate;
+pub use shared::HandedOver;
+pub(super) use shared::SharedRelations;

@@ -1,0 +1,72 @@
+//! Leaves a result on the devices as a table.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use warpjoin_device::{Arg, Buffer, ModuleSource};
+
+use crate::codegen::{Constants, control};
+use crate::column::{ColumnStatistics, ColumnType};
+use crate::exec::exchange::launch;
+use crate::exec::launch::read_report;
+use crate::exec::query::Query;
+use crate::exec::relation::{Intermediate, Relation};
+use crate::table::{Shard, ShardColumn, Table};
+use crate::{Error, Result};
+
+impl Query<'_> {
+    /// Runs the last pipeline and makes a table of its rows.
+    pub(crate) fn keep(&mut self, relation: Relation, schema: &SchemaRef) -> Result<Table> {
+        let rows = self.result_rows(relation)?;
+        let rows = Arc::into_inner(rows).ok_or_else(|| Error::internal("a result that is shared"))?;
+        let Intermediate { columns, shards, .. } = rows;
+        let column_types: Vec<ColumnType> = columns
+            .into_iter()
+            .zip(schema.fields())
+            .map(|(column, field)| ColumnType { data_type: field.data_type().clone(), ..column })
+            .collect();
+        let mut null_counts = vec![0; column_types.len()];
+        let mut table_shards = vec![];
+        let mut first_row = 0;
+        for (device, shard) in shards.into_iter().enumerate() {
+            let mut columns = vec![];
+            for (index, column) in shard.columns.into_iter().enumerate() {
+                let validity = match column.validity {
+                    Some(bytes) if shard.rows > 0 => {
+                        let (bits, nulls) = self.pack_validity(device, &bytes, shard.rows)?;
+                        null_counts[index] += nulls;
+                        Some(bits)
+                    }
+                    _ => None,
+                };
+                columns.push(ShardColumn { values: column.values, offsets: None, validity });
+            }
+            table_shards.push(Shard { rows: shard.rows, first_row, columns });
+            first_row += shard.rows;
+        }
+        let statistics = null_counts
+            .into_iter()
+            .map(|null_count| ColumnStatistics { null_count, distinct: None, sorted: false, unique: None })
+            .collect();
+        Ok(Table::from_result(self.session.clone(), schema.clone(), column_types, statistics, table_shards))
+    }
+
+    fn pack_validity(&mut self, device: usize, bytes: &Buffer, rows: u64) -> Result<(Buffer, u64)> {
+        let file = warpjoin_kernels::VALIDITY;
+        let module = ModuleSource {
+            name: file.name.into(),
+            text: file.text.into(),
+            entries: vec!["pack_validity".into()],
+            defines: Constants { hash_bits: 64, lanes: 1 }.defines(),
+        };
+        let kernel = self.compile(&module, "pack_validity")?.swap_remove(device);
+        let stream = &self.streams[device];
+        let bits = stream.alloc_filled(rows.div_ceil(128) * 16, 0)?;
+        let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+        let args = [Arg::U64(rows), Arg::Buffer(bytes), Arg::Buffer(&bits), Arg::Buffer(&control)];
+        stream.launch(&kernel, launch(rows, stream, 0), &args)?;
+        self.metrics.launches += 1;
+        let nulls = read_report(stream, &control)?.rows;
+        Ok((bits, nulls))
+    }
+}

@@ -1,0 +1,101 @@
+//! Fetches a relation as record batches.
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+
+use rayon::prelude::*;
+use warpjoin_device::Buffer;
+
+use crate::column::{ColumnType, Validity, decode};
+use crate::exec::query::Query;
+use crate::exec::relation::{Intermediate, Relation};
+use crate::{Error, Result};
+
+/// Rows of a column that one core decodes at a time.
+const DECODED_ROWS: usize = 1 << 16;
+/// Bytes that are read without looking whether the query is cancelled.
+const READ_BYTES: usize = 64 << 20;
+/// Rows that are decoded before other cores have begun to help.
+const ALONE_ROWS: usize = 1 << 9;
+
+impl Query<'_> {
+    /// Runs the last pipeline and fetches its rows, device after device.
+    pub(crate) fn fetch(&mut self, relation: Relation, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
+        let rows = self.result_rows(relation)?;
+        self.note_result()?;
+        let started = std::time::Instant::now();
+        let mut batches = vec![];
+        for device in 0..self.devices() {
+            batches.extend(self.download(&rows, device, schema)?);
+        }
+        self.metrics.rows = rows.rows();
+        self.metrics.transfer_ns = started.elapsed().as_nanos() as u64;
+        Ok(batches)
+    }
+
+    /// Reads buffers: all at once, or in pieces between which the query may be cancelled.
+    fn read_parts(&self, device: usize, parts: &mut [(&Buffer, u64, &mut [u8])]) -> Result<()> {
+        self.options.check_cancelled()?;
+        let stream = &self.streams[device];
+        if parts.iter().map(|(.., bytes)| bytes.len()).sum::<usize>() <= READ_BYTES {
+            return Ok(stream.read_all(parts)?);
+        }
+        for (buffer, first, bytes) in parts {
+            for (number, piece) in bytes.chunks_mut(READ_BYTES).enumerate() {
+                stream.read(buffer, *first + (number * READ_BYTES) as u64, piece)?;
+                self.options.check_cancelled()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn download(&mut self, rows: &Intermediate, device: usize, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
+        let shard = &rows.shards[device];
+        if shard.rows == 0 {
+            return Ok(vec![]);
+        }
+        let count = usize::try_from(shard.rows).map_err(|_| Error::internal("more rows than the host can address"))?;
+        let mut fetched: Vec<(ColumnType, Vec<u8>, Option<Vec<u8>>)> = vec![];
+        for (index, (column, column_type)) in shard.columns.iter().zip(&rows.columns).enumerate() {
+            let values = vec![0u8; count * column_type.layout().width_bytes as usize];
+            let validity = column.validity.is_some().then(|| vec![0u8; count]);
+            self.metrics.downloaded_bytes += (values.len() + validity.as_ref().map_or(0, Vec::len)) as u64;
+            let declared = ColumnType { data_type: schema.field(index).data_type().clone(), ..column_type.clone() };
+            fetched.push((declared, values, validity));
+        }
+        let mut parts: Vec<(&Buffer, u64, &mut [u8])> = vec![];
+        for (column, (_, values, validity)) in shard.columns.iter().zip(&mut fetched) {
+            parts.extend(column.values.as_ref().map(|buffer| (buffer, 0, values.as_mut_slice())));
+            let validity = column.validity.as_ref().zip(validity.as_mut());
+            parts.extend(validity.map(|(buffer, validity)| (buffer, 0, validity.as_mut_slice())));
+        }
+        self.read_parts(device, &mut parts)?;
+        let options = self.options;
+        // Pieces of columns are decoded on all cores: strings are looked up value by value.
+        let pieces: Vec<(usize, usize)> =
+            (0..count).step_by(DECODED_ROWS).map(|first| (first, DECODED_ROWS.min(count - first))).collect();
+        let decode_piece =
+            |(declared, values, validity): &(ColumnType, Vec<u8>, Option<Vec<u8>>), first: usize, rows: usize| {
+                options.check_cancelled()?;
+                let width = declared.layout().width_bytes as usize;
+                let validity = validity.as_ref().map(|bytes| Validity::Bytes(&bytes[first..first + rows]));
+                decode(declared, rows, &values[first * width..(first + rows) * width], None, validity)
+            };
+        let batches: Vec<Vec<ArrayRef>> = if count <= ALONE_ROWS {
+            vec![fetched.iter().map(|column| decode_piece(column, 0, count)).collect::<Result<_>>()?]
+        } else {
+            let decode_all = |&(first, rows): &(usize, usize)| {
+                fetched.par_iter().map(|column| decode_piece(column, first, rows)).collect::<Result<_>>()
+            };
+            pieces.par_iter().map(decode_all).collect::<Result<_>>()?
+        };
+        let step = self.options.batch_rows.max(1);
+        let mut result = vec![];
+        for (arrays, (_, rows)) in batches.into_iter().zip(pieces) {
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            let batch = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?;
+            result.extend((0..rows).step_by(step).map(|first| batch.slice(first, step.min(rows - first))));
+        }
+        Ok(result)
+    }
+}

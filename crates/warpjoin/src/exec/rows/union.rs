@@ -1,0 +1,67 @@
+//! Rows of several relations, one behind the other.
+
+use std::sync::Arc;
+
+use super::materialize::allocate;
+use crate::codegen::{Sink, SinkShape, common_columns};
+use crate::exec::query::Query;
+use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
+use crate::{Error, Result};
+
+impl Query<'_> {
+    /// Runs all relations into rows of the same columns. Their types are equal; bounds, nulls and dictionaries may
+    /// differ.
+    pub(crate) fn union(&mut self, relations: Vec<Relation>) -> Result<Relation> {
+        let mut columns = vec![];
+        for relation in &relations {
+            let sink = Sink::Materialise((0..relation.width).collect());
+            let SinkShape::Rows(of_relation) = &self.generate(relation, &sink)?.sink else {
+                return Err(Error::internal("no rows where rows were asked for"));
+            };
+            columns.push(of_relation.clone());
+        }
+        let columns = common_columns(&columns)?;
+        let mut parts = vec![];
+        for relation in &relations {
+            parts.push(self.run_rows(relation, &Sink::Conform(columns.clone()), "Union")?.0);
+        }
+        let rows_max = relations.iter().fold(0u64, |rows, relation| rows.saturating_add(relation.rows_max));
+        let shards = match parts.iter().filter(|part| part.rows() > 0).count() {
+            // Nothing to put together, or nothing that anybody looks at.
+            0 | 1 => {
+                let part = parts.iter().position(|part| part.rows() > 0).unwrap_or(0);
+                parts.swap_remove(part).shards
+            }
+            _ => {
+                let shards = (0..self.devices()).map(|device| self.concatenate(device, &parts));
+                shards.collect::<Result<Vec<_>>>()?
+            }
+        };
+        Ok(Relation::new(Source::Intermediate(Arc::new(Intermediate { columns, rows_max, shards }))))
+    }
+
+    /// The rows of all parts on one device.
+    fn concatenate(&self, device: usize, parts: &[Intermediate]) -> Result<IntermediateShard> {
+        let stream = &self.streams[device];
+        let columns = &parts[0].columns;
+        let rows = parts.iter().map(|part| part.shards[device].rows).sum();
+        let mut all = allocate(stream, columns, rows)?;
+        all.rows = rows;
+        let mut first = 0;
+        for part in parts {
+            let shard = &part.shards[device];
+            for ((column, from), to) in columns.iter().zip(&shard.columns).zip(&all.columns) {
+                let width_bytes = u64::from(column.layout().width_bytes);
+                for (from, to, width_bytes) in
+                    [(&from.values, &to.values, width_bytes), (&from.validity, &to.validity, 1)]
+                {
+                    if let (Some(from), Some(to), 1..) = (from, to, shard.rows) {
+                        stream.copy((from, 0), (to, first * width_bytes), shard.rows * width_bytes)?;
+                    }
+                }
+            }
+            first += shard.rows;
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,8 @@
+//! Orders rows: all of them, a range of them, or partitions of a window.
+//!
+//! Must not know the types of keys: a pipeline has made words of them (`codegen/output/sort.rs`).
+
+mod kernels;
+mod order;
+
+pub(super) use order::SortFlights;

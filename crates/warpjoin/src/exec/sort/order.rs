@@ -1,0 +1,479 @@
+//! Orders rows: all of them, or the first ones only.
+//!
+//! One pipeline writes the words of the keys and the columns that are put out. Then the order is found over the words
+//! alone, and the columns are brought into it once, as far as they are wanted. On several devices few wanted rows come
+//! together on one of them; all rows are exchanged by ranges of the first word, so that what a device has comes before
+//! what the next one has.
+
+use std::sync::Arc;
+
+use warpjoin_device::{Buffer, Event, Stream};
+
+use super::kernels::{KeyWord, Moved, SortKernels, SortLaunches, SortStep, TopK};
+use crate::codegen::{SORT_FEW_ROWS, SORT_FEW_WORDS, Sink, SinkShape, SortShape, control, status};
+use crate::column::ColumnType;
+use crate::exec::exchange::Owners;
+use crate::exec::launch::read_report;
+use crate::exec::metrics::PipelineMetrics;
+use crate::exec::query::Query;
+use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
+use crate::exec::rows::allocate;
+use crate::plan::ordered::OutputRange;
+use crate::plan::{Plan, SortKey};
+use crate::{Error, Reason, Result};
+
+/// Wanted rows of each of several devices up to which they come together on one.
+const GATHERED_ROWS_MAX: u64 = 1 << 20;
+/// Rows for each wanted one from which on the others are left out first.
+const TOP_K_SHARE: u64 = 4;
+/// Key words that are looked at before rows are exchanged, over all devices.
+const SAMPLES: u64 = 4096;
+
+/// A sort that was enqueued on every device.
+pub(crate) struct SortFlights {
+    /// Its line in the metrics.
+    pipeline: usize,
+    /// Control block, and events before and after, one a device.
+    flights: Vec<(Buffer, Event, Event)>,
+}
+
+impl Query<'_> {
+    /// The first `width` columns of the rows of `input`, if that is known, in the order of the keys.
+    pub(in crate::exec) fn sort(
+        &mut self,
+        relation: Relation,
+        (keys, width): (Vec<SortKey>, usize),
+        range: OutputRange,
+        input: Option<&Plan>,
+    ) -> Result<Relation> {
+        let sink = Sink::Sort { keys, columns: (0..width).collect(), window: None };
+        let (rows, generated) = self.run_rows(&relation, &sink, "SortKeys")?;
+        drop(relation);
+        let SinkShape::Sort(shape) = &generated.sink else {
+            return Err(Error::internal("no key words where they were asked for"));
+        };
+        if self.is_dry() {
+            let expected = self.expected_rows(input, rows.rows_max);
+            self.guess_order(shape, range, expected)?;
+        }
+        let mut rows = self.order(rows, shape, range)?;
+        rows.rows_max = rows.rows_max.min(range.fetch.unwrap_or(u64::MAX));
+        Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
+    }
+
+    /// The rows of the range without their words, in order.
+    fn order(&mut self, rows: Intermediate, shape: &SortShape, range: OutputRange) -> Result<Intermediate> {
+        if self.is_dry() {
+            let rows = self.exchange_by(rows, Owners::Hash)?;
+            let columns = outputs(shape).into_iter().map(|output| output.column).collect();
+            return Ok(Intermediate { columns, ..rows });
+        }
+        if self.devices() == 1 {
+            let first = Slice { first: range.skip, rows: range.fetch.unwrap_or(u64::MAX) };
+            return self.order_shards(rows, shape, &[first], false);
+        }
+        let total = rows.rows();
+        let is_few = total <= self.few_rows() || range.end() <= total / TOP_K_SHARE;
+        if is_few && range.end().min(total) <= GATHERED_ROWS_MAX {
+            let each = vec![Slice { first: 0, rows: range.end() }; self.devices()];
+            let rows = self.order_shards(rows, shape, &each, true)?;
+            let rows = self.gather_on_first(rows)?;
+            let mut slices = vec![Slice { first: 0, rows: 0 }; self.devices()];
+            slices[0] = Slice { first: range.skip, rows: range.fetch.unwrap_or(u64::MAX) };
+            return self.order_shards(rows, shape, &slices, false);
+        }
+        let rows = match shape.word_bits.is_empty() {
+            true => rows,
+            false => self.exchange_by_range(rows, &shape.word_bits, u64::MAX)?,
+        };
+        let mut before = 0u64;
+        let mut slices = vec![];
+        for shard in &rows.shards {
+            let first = range.skip.saturating_sub(before).min(shard.rows);
+            let end = range.end().saturating_sub(before).min(shard.rows);
+            slices.push(Slice { first, rows: end.saturating_sub(first) });
+            before += shard.rows;
+        }
+        self.order_shards(rows, shape, &slices, false)
+    }
+
+    /// Kernels that a dry run expects to be wanted for so many rows.
+    fn guess_order(&mut self, shape: &SortShape, range: OutputRange, rows: u64) -> Result<()> {
+        let wanted = Slice { first: range.skip, rows: range.fetch.unwrap_or(u64::MAX) };
+        let slice = wanted.of(rows);
+        let bits = &shape.word_bits;
+        let mut kernels = SortKernels::default();
+        let mut steps = if self.is_top_k(rows, slice) {
+            let collected = (slice.end() * 2).max(self.few_rows());
+            vec![SortStep::TopK, sort_step(bits, collected, self.few_rows())]
+        } else {
+            vec![sort_step(bits, rows, self.few_rows())]
+        };
+        steps.push(SortStep::Gather);
+        if self.devices() > 1 {
+            steps.push(SortStep::Sample);
+        }
+        kernels.compile(self, bits, &steps)?;
+        if self.wants_spares() {
+            // A few rows more are too many for one block.
+            let more = self.few_rows() + 1;
+            let others: &[SortStep] = match steps[0] {
+                SortStep::Few if self.is_top_k(more, wanted.of(more)) => &[SortStep::TopK],
+                SortStep::Few => &[SortStep::Radix],
+                SortStep::Radix if rows <= 64 * self.few_rows() => &[SortStep::Few],
+                _ => &[],
+            };
+            self.spare(|query| kernels.compile(query, bits, others));
+        }
+        Ok(())
+    }
+
+    /// All rows in the order of a window, words and all. No partition is on two devices.
+    pub(in crate::exec) fn ordered_partitions(
+        &mut self,
+        rows: Intermediate,
+        shape: &SortShape,
+    ) -> Result<Intermediate> {
+        if self.is_dry() {
+            self.guess_order(shape, OutputRange { skip: 0, fetch: None }, rows.rows_max)?;
+            return self.exchange_by(rows, Owners::Hash);
+        }
+        let mask = shape.partition_masks.first().copied().unwrap_or(0);
+        let rows = match (self.devices(), mask) {
+            (1, _) => rows,
+            (_, 0) => self.gather_on_first(rows)?,
+            _ => self.exchange_by_range(rows, &shape.word_bits, mask)?,
+        };
+        let all = vec![Slice { first: 0, rows: u64::MAX }; self.devices()];
+        self.order_shards(rows, shape, &all, true)
+    }
+
+    /// Orders the rows of each device by themselves, and keeps a slice of each.
+    fn order_shards(
+        &mut self,
+        rows: Intermediate,
+        shape: &SortShape,
+        slices: &[Slice],
+        keeps_words: bool,
+    ) -> Result<Intermediate> {
+        self.options.check_cancelled()?;
+        let mut launches = 0;
+        let mut pending = vec![];
+        let bits = &shape.word_bits;
+        let mut kernels = SortKernels::default();
+        for (device, shard) in rows.shards.iter().enumerate() {
+            if shard.rows >= u64::from(u32::MAX) {
+                return Err(Reason::Limit(format!("{} rows of a sort on one device", shard.rows)).into());
+            }
+            let stream = self.streams[device].clone();
+            let slice = slices[device].of(shard.rows);
+            let words = key_words(shard, bits)?;
+            let is_top_k = !words.is_empty() && self.is_top_k(shard.rows, slice);
+            if is_top_k {
+                // Most often few are left.
+                kernels.compile(self, bits, &[SortStep::TopK, SortStep::Few, SortStep::Gather])?;
+            }
+            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            let begin = stream.record()?;
+            let mut on = SortLaunches { kernels: &kernels, device, stream: &stream, control: &control, launches: 0 };
+            let top_k = match words.first() {
+                Some(first) if is_top_k => {
+                    let capacity = (slice.end() * 2).max(self.few_rows());
+                    Some(on.top_k(first, shard.rows, slice.end(), capacity, words.len() == 1)?)
+                }
+                _ => None,
+            };
+            launches += on.launches;
+            pending.push((slice, control, begin, top_k));
+        }
+        let mut shards = vec![];
+        let mut flights = vec![];
+        let outputs = if keeps_words { stored(&rows.columns) } else { outputs(shape) };
+        let columns: Vec<ColumnType> = outputs.iter().map(|output| output.column.clone()).collect();
+        for (device, (slice, control, begin, top_k)) in pending.into_iter().enumerate() {
+            let shard = &rows.shards[device];
+            let stream = self.streams[device].clone();
+            let words = key_words(shard, bits)?;
+            let candidates = match top_k {
+                Some(top_k) => top_k.collected(&stream)?,
+                None => None,
+            };
+            if slice.rows > 0 {
+                let left = candidates.as_ref().map_or(shard.rows, |(_, rows)| *rows);
+                kernels.compile(self, bits, &[sort_step(bits, left, self.few_rows()), SortStep::Gather])?;
+            }
+            let mut on = SortLaunches { kernels: &kernels, device, stream: &stream, control: &control, launches: 0 };
+            let mut target = allocate(&stream, &columns, slice.rows)?;
+            target.rows = slice.rows;
+            let parts = parts(shard, &target, &outputs);
+            if candidates.is_some() || !sort_in_place(&mut on, &words, shard.rows, slice, &parts, self.few_rows())? {
+                let numbers = order_of(&mut on, &words, shard.rows, slice, candidates, self.few_rows())?;
+                let parts: Vec<_> = parts.iter().map(|part| (part.from, part.to, part.width_bytes)).collect();
+                on.gather(numbers.as_ref(), slice.first, slice.rows, &parts)?;
+            }
+            launches += on.launches;
+            shards.push(target);
+            flights.push((control, begin, stream.record()?));
+        }
+        self.metrics.launches += launches;
+        self.note_sort(&rows, &shards, &shape.word_bits, flights);
+        Ok(Intermediate { columns, rows_max: rows.rows_max, shards })
+    }
+
+    /// Rows that one block sorts by itself.
+    fn few_rows(&self) -> u64 {
+        self.options.sort_few_rows.unwrap_or(SORT_FEW_ROWS).min(SORT_FEW_ROWS).into()
+    }
+
+    /// Whether it pays to leave out rows that are not wanted before the others are sorted.
+    fn is_top_k(&self, rows: u64, slice: Slice) -> bool {
+        rows > self.few_rows() && slice.rows > 0 && slice.end() <= rows / TOP_K_SHARE
+    }
+
+    /// A line for a window of so many calls' columns.
+    pub(in crate::exec) fn note_window(
+        &mut self,
+        columns: &[ColumnType],
+        shards: &[IntermediateShard],
+        made: usize,
+        flights: Vec<(Buffer, Event, Event)>,
+    ) {
+        let rows = shards.iter().map(|shard| shard.rows).sum();
+        let row_bytes: u64 = columns.iter().map(|column| u64::from(column.layout().width_bytes)).sum();
+        self.sorts.push(SortFlights { pipeline: self.metrics.pipelines.len(), flights });
+        self.metrics.pipelines.push(PipelineMetrics {
+            name: format!("Rows[{}] -> Window[{made} columns]", columns.len() - made),
+            rows_in: rows,
+            rows_out: rows,
+            read_bytes: rows * row_bytes,
+            ..PipelineMetrics::default()
+        });
+    }
+
+    fn note_sort(
+        &mut self,
+        rows: &Intermediate,
+        shards: &[IntermediateShard],
+        word_bits: &[u32],
+        flights: Vec<(Buffer, Event, Event)>,
+    ) {
+        let rows_in = rows.rows();
+        let row_bytes: u64 = rows.columns.iter().map(|column| u64::from(column.layout().width_bytes)).sum();
+        self.sorts.push(SortFlights { pipeline: self.metrics.pipelines.len(), flights });
+        self.metrics.pipelines.push(PipelineMetrics {
+            name: format!("Rows[{}] -> Sort[{} bits]", rows.columns.len(), word_bits.iter().sum::<u32>()),
+            rows_in,
+            rows_out: shards.iter().map(|shard| shard.rows).sum(),
+            read_bytes: rows_in * row_bytes,
+            ..PipelineMetrics::default()
+        });
+    }
+
+    /// Looks at sorts that were enqueued, now that the streams have been waited for.
+    pub(crate) fn settle_sorts(&mut self) -> Result<()> {
+        for SortFlights { pipeline, flights } in std::mem::take(&mut self.sorts) {
+            for (stream, (control, ..)) in self.streams.iter().zip(&flights) {
+                let bits = read_report(stream, control)?.status;
+                if bits & status::FULL != 0 {
+                    return Err(Error::kernel_bound("a sort or window waited in vain for the blocks before"));
+                }
+                if bits & status::OVERFLOW != 0 {
+                    return Err(
+                        Reason::Aggregate("of a frame beyond all keys of a type, where nulls are".into()).into()
+                    );
+                }
+            }
+            self.add_pipeline(pipeline, flights.iter().map(|(_, begin, end)| (begin, end)))?;
+        }
+        Ok(())
+    }
+
+    /// All rows on the first device.
+    fn gather_on_first(&mut self, rows: Intermediate) -> Result<Intermediate> {
+        let total = rows.rows();
+        // Their streams have put them there.
+        self.synchronize()?;
+        let stream = self.streams[0].clone();
+        let mut target = allocate(&stream, &rows.columns, total)?;
+        target.rows = total;
+        let mut waits = self.waits();
+        let mut first = 0;
+        for (peer, shard) in rows.shards.iter().enumerate() {
+            for Part { from, to, width_bytes: width, .. } in parts(shard, &target, &stored(&rows.columns)) {
+                self.copy_across((peer, from, 0), (0, to, first * width), shard.rows * width)?;
+                self.metrics.exchanged_bytes += if peer == 0 { 0 } else { shard.rows * width };
+            }
+            first += shard.rows;
+        }
+        // The sources may go once their copies are there.
+        waits.end()?;
+        let mut shards = vec![target];
+        for stream in &self.streams[1..] {
+            shards.push(allocate(stream, &rows.columns, 0)?);
+        }
+        Ok(Intermediate { shards, ..rows })
+    }
+
+    /// Sends every row to the device that owns the range of its first word, or of those bits of it.
+    fn exchange_by_range(&mut self, rows: Intermediate, word_bits: &[u32], mask: u64) -> Result<Intermediate> {
+        let mut kernels = SortKernels::default();
+        kernels.compile(self, word_bits, &[SortStep::Sample])?;
+        let stride = rows.rows().div_ceil(SAMPLES).max(1);
+        let mut samples: Vec<u64> = vec![];
+        for (device, shard) in rows.shards.iter().enumerate().filter(|(_, shard)| shard.rows > 0) {
+            let stream = self.streams[device].clone();
+            let words = key_words(shard, word_bits)?;
+            let control = stream.alloc(0)?;
+            let mut on = SortLaunches { kernels: &kernels, device, stream: &stream, control: &control, launches: 0 };
+            samples.extend(on.sample(&words[0], shard.rows, stride)?);
+            self.metrics.launches += on.launches;
+        }
+        samples.sort_unstable();
+        let devices = self.devices();
+        let splitters: Vec<u64> = (1..devices)
+            .map(|owner| samples.get(samples.len() * owner / devices).map_or(u64::MAX, |sample| sample & mask))
+            .collect();
+        self.exchange_by(rows, Owners::Ranges(&splitters))
+    }
+}
+
+/// Rows of a device that are wanted, counted in its order.
+#[derive(Debug, Clone, Copy)]
+struct Slice {
+    first: u64,
+    rows: u64,
+}
+
+impl Slice {
+    /// As far as there are rows.
+    fn of(self, rows: u64) -> Self {
+        let first = self.first.min(rows);
+        Self { first, rows: self.rows.min(rows - first) }
+    }
+
+    fn end(self) -> u64 {
+        self.first + self.rows
+    }
+}
+
+/// How rows are sorted. [`order_of`] and [`sort_in_place`] do as this says.
+fn sort_step(word_bits: &[u32], rows: u64, few_rows: u64) -> SortStep {
+    let is_few = rows <= few_rows && (1..=SORT_FEW_WORDS).contains(&word_bits.len());
+    if is_few { SortStep::Few } else { SortStep::Radix }
+}
+
+/// The numbers of the rows in order, at least as far as the slice reaches; `None`: as they lie.
+fn order_of(
+    on: &mut SortLaunches<'_>,
+    words: &[KeyWord<'_>],
+    rows: u64,
+    slice: Slice,
+    candidates: Option<(Buffer, u64)>,
+    few_rows: u64,
+) -> Result<Option<Buffer>> {
+    if slice.rows == 0 || words.is_empty() {
+        return Ok(None);
+    }
+    let (numbers, rows) = match candidates {
+        Some((numbers, rows)) => (Some(numbers), rows),
+        None => (None, rows),
+    };
+    if rows <= few_rows && words.len() <= SORT_FEW_WORDS {
+        return on.few(words, numbers.as_ref(), rows).map(Some);
+    }
+    // The least significant word first: a sort keeps the order of rows with equal keys.
+    let mut numbers = numbers;
+    for word in words.iter().rev() {
+        numbers = Some(on.radix(word, rows, numbers.as_ref())?);
+    }
+    Ok(numbers)
+}
+
+/// The words of a shard's keys, the most significant one first.
+fn key_words<'a>(shard: &'a IntermediateShard, word_bits: &[u32]) -> Result<Vec<KeyWord<'a>>> {
+    if shard.rows == 0 {
+        return Ok(vec![]);
+    }
+    let word = |(column, &bits): (&'a crate::exec::relation::IntermediateColumn, &u32)| {
+        let buffer = column.values.as_ref().ok_or_else(|| Error::internal("rows without key words"))?;
+        Ok(KeyWord { buffer, bits })
+    };
+    shard.columns.iter().zip(word_bits).map(word).collect()
+}
+
+/// A column put out, and the stored one that it is made of.
+struct Output {
+    source: usize,
+    column: ColumnType,
+}
+
+/// The columns put out of rows with key words in front.
+fn outputs(shape: &SortShape) -> Vec<Output> {
+    let mut outputs = stored(&shape.columns).split_off(shape.word_bits.len());
+    if let Some((position, column)) = &shape.key_column {
+        outputs.insert(*position, Output { source: 0, column: column.clone() });
+    }
+    outputs
+}
+
+/// All stored columns, as they are.
+fn stored(columns: &[ColumnType]) -> Vec<Output> {
+    columns.iter().cloned().enumerate().map(|(source, column)| Output { source, column }).collect()
+}
+
+/// A run of bytes of a column, or of its validity.
+struct Part<'a> {
+    from: &'a Buffer,
+    to: &'a Buffer,
+    width_bytes: u64,
+    /// The stored column.
+    source: usize,
+}
+
+fn parts<'a>(from: &'a IntermediateShard, to: &'a IntermediateShard, outputs: &[Output]) -> Vec<Part<'a>> {
+    let mut parts = vec![];
+    for (Output { source, column }, to) in outputs.iter().zip(&to.columns) {
+        let Some(from) = from.columns.get(*source) else { continue };
+        let width_bytes = u64::from(column.layout().width_bytes);
+        for (from, to, width_bytes) in [(&from.values, &to.values, width_bytes), (&from.validity, &to.validity, 1)] {
+            if let (Some(from), Some(to)) = (from, to) {
+                parts.push(Part { from, to, width_bytes, source: *source });
+            }
+        }
+    }
+    parts
+}
+
+/// Sorts all rows of a shard that are no more than a word and 4 bytes by moving just these: nothing is left to be brought
+/// into an order. Whether they are.
+fn sort_in_place(
+    on: &mut SortLaunches<'_>,
+    words: &[KeyWord<'_>],
+    rows: u64,
+    slice: Slice,
+    parts: &[Part<'_>],
+    few_rows: u64,
+) -> Result<bool> {
+    let ([word], true) = (words, rows > few_rows && slice.rows == rows) else { return Ok(false) };
+    let (keys, others): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.source == 0);
+    let moved = match (keys.as_slice(), others.as_slice()) {
+        ([key], []) => Moved { values: None, sorted_keys: Some(key.to), sorted_values: None },
+        ([key], [other]) if other.width_bytes == 4 => {
+            Moved { values: Some(other.from), sorted_keys: Some(key.to), sorted_values: Some(other.to) }
+        }
+        ([], [other]) if other.width_bytes == 4 => {
+            Moved { values: Some(other.from), sorted_keys: None, sorted_values: Some(other.to) }
+        }
+        _ => return Ok(false),
+    };
+    on.sweep(word, rows, None, moved)?;
+    Ok(true)
+}
+
+impl TopK {
+    /// Waits for the numbers of the rows that were collected, and how many these are; `None`: more than there was room for.
+    fn collected(self, stream: &Stream) -> Result<Option<(Buffer, u64)>> {
+        let Some(rows) = self.rows(stream)? else { return Ok(None) };
+        Ok(Some((self.numbers, rows)))
+    }
+}

@@ -1,0 +1,195 @@
+//! Frames of windows that no count of rows gives: their bounds by distances of keys, and trees from which frames of any
+//! length are folded. Launches `window_frames.cu`.
+
+use arrow::datatypes::{DataType, TimeUnit};
+use warpjoin_device::{Arg, Buffer};
+
+use super::kernels::{Bounds, FrameOf, ScanOp, Values, WindowLaunches};
+use crate::codegen::{Range, WINDOW_FANOUT, range_of_type, window_kind as kind};
+use crate::column::{ColumnType, Domain};
+use crate::plan::SortKey;
+use crate::window::{Distance, Frame, FrameBound};
+use crate::{Reason, Result};
+
+/// Largest distance: no sum of it and half of what 128 bits hold is too large.
+const UNITS_MAX: i128 = 10i128.pow(38);
+/// Days of the calendar that keys with distances are of: from -262143-01-01 to 262142-12-31.
+const CALENDAR_DAYS: (i128, i128) = (-96_465_292, 95_026_236);
+
+/// The order by which bounds are found.
+#[derive(Debug, Clone)]
+pub(super) struct RangeKey {
+    pub nulls_first: bool,
+    pub descending: bool,
+    /// Keys there may be at all.
+    limits: Range,
+    is_unsigned: bool,
+}
+
+/// Keys of a type that can be apart; `None`: they can't.
+fn limits_of(data_type: &DataType) -> Option<Range> {
+    let of_calendar = |a_day: i128| {
+        let (least, most) = CALENDAR_DAYS;
+        Range::new(least * a_day, (most + 1) * a_day - 1)
+    };
+    match data_type {
+        DataType::Date32 => Some(of_calendar(1)),
+        DataType::Timestamp(TimeUnit::Second, _) => Some(of_calendar(86_400)),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => Some(of_calendar(86_400_000)),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => Some(of_calendar(86_400_000_000)),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => range_of_type(data_type),
+        data_type if data_type.is_integer() || data_type.is_decimal() => range_of_type(data_type),
+        data_type if data_type.is_floating() => Some(Range::new(0, 0)),
+        _ => None,
+    }
+}
+
+impl Frame {
+    /// Whether devices find its bounds in rows of such an order.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub(in crate::exec) fn check(self, order_by: &[SortKey]) -> Result<(), Reason> {
+        [self.start, self.end].into_iter().try_for_each(|bound| bound.check(order_by))
+    }
+
+    /// Whether a bound is found by distances.
+    pub(super) fn is_range(self) -> bool {
+        self.start.is_range() || self.end.is_range()
+    }
+}
+
+impl FrameBound {
+    fn check(self, order_by: &[SortKey]) -> Result<(), Reason> {
+        let Self::Range { distance, .. } = self else { return Ok(()) };
+        let [key] = order_by else {
+            return Err(Reason::Aggregate(format!("of a frame by distances of {} keys", order_by.len())));
+        };
+        let data_type = &key.expr.data_type;
+        let fits = limits_of(data_type).is_some()
+            && match distance {
+                Distance::Units(units) => !data_type.is_floating() && (0..=UNITS_MAX).contains(&units),
+                Distance::Months(months, days) => {
+                    *data_type == DataType::Date32 && months <= i32::MAX as u32 && days <= i32::MAX as u32
+                }
+                Distance::Double(bits) => {
+                    let value = f64::from_bits(bits);
+                    let is_of_type = *data_type == DataType::Float64 || f64::from(value as f32) == value;
+                    // A half is stored as no float of devices.
+                    *data_type != DataType::Float16
+                        && data_type.is_floating()
+                        && is_of_type
+                        && value.is_finite()
+                        && value >= 0.0
+                }
+            };
+        if fits { Ok(()) } else { Err(Reason::Aggregate(format!("of a frame by distances of {data_type}"))) }
+    }
+}
+
+impl RangeKey {
+    /// Of keys that are stored as `column`.
+    ///
+    /// # Errors
+    /// Where they may be of years without a calendar.
+    pub(super) fn of(key: &SortKey, column: &ColumnType) -> Result<Self> {
+        let data_type = &key.expr.data_type;
+        let limits = limits_of(data_type).unwrap_or(Range::new(0, 0));
+        if let Domain::Int { min, max } = column.domain
+            && (min < limits.min || max > limits.max)
+        {
+            return Err(Reason::Limit(format!("a frame by distances of {data_type} beyond the calendar")).into());
+        }
+        Ok(Self {
+            nulls_first: key.nulls_first,
+            descending: key.descending,
+            limits,
+            is_unsigned: data_type.is_unsigned_integer(),
+        })
+    }
+}
+
+/// The values of a tree's levels: for each what its run comes to up to it and from it on; of levels from 1 on the values.
+pub(super) struct Tree {
+    pub forward: Buffer,
+    pub backward: Buffer,
+    pub totals: Buffer,
+}
+
+fn wide<'a>(value: i128) -> [Arg<'a>; 2] {
+    [Arg::U64(value as u64), Arg::U64((value >> 64) as u64)]
+}
+
+impl WindowLaunches<'_> {
+    /// For each row where the bound of its frame is: the first row, or the one behind the last.
+    pub(super) fn range(
+        &mut self,
+        (bound, is_end): (FrameBound, bool),
+        (key, values): (&RangeKey, &Values<'_>),
+        bounds: &Bounds,
+    ) -> Result<Buffer> {
+        let FrameBound::Range { is_following, distance } = bound else {
+            return Err(crate::Error::internal("rows of a bound that is no distance"));
+        };
+        let out = self.stream.alloc(self.rows * 4)?;
+        let (form, amount) = match distance {
+            Distance::Units(units) => (kind::UNITS, wide(units)),
+            Distance::Months(months, days) => (kind::MONTHS, [Arg::U64(months.into()), Arg::U64(days.into())]),
+            Distance::Double(bits) => (kind::DOUBLE, [Arg::U64(bits), Arg::U64(0)]),
+        };
+        let mut args = self.rows_and_frame(bounds, &FrameOf::PARTITION);
+        args.extend(values.args(0));
+        let flags = [key.nulls_first, key.descending, is_following, is_end];
+        args.extend(flags.map(|flag| Arg::U64(flag.into())));
+        args.push(Arg::U64(form));
+        args.extend(amount);
+        args.extend(wide(key.limits.min));
+        args.extend(wide(key.limits.max));
+        args.extend([Arg::U64(key.is_unsigned.into()), Arg::Buffer(&out), Arg::Buffer(self.control)]);
+        self.stride_over(self.rows, "window_range", &args)?;
+        Ok(out)
+    }
+
+    /// The tree over the values of an argument.
+    pub(super) fn tree(&mut self, op: ScanOp, values: &Values<'_>) -> Result<Tree> {
+        let entry = op.tree_entry().ok_or_else(|| crate::Error::internal("a tree of what needs none"))?;
+        // Levels of more than one run, and behind the last of them its totals.
+        let mut levels = vec![self.rows];
+        while let Some(&rows) = levels.last().filter(|rows| **rows > WINDOW_FANOUT) {
+            levels.push(rows.div_ceil(WINDOW_FANOUT));
+        }
+        let top = levels.pop().unwrap_or(0);
+        let below: u64 = levels.iter().sum();
+        let width_bytes = op.width_bytes();
+        let room = |values: u64| self.stream.alloc(values.max(1) * width_bytes);
+        let totals = room((below + top).saturating_sub(self.rows))?;
+        let tree = Tree { forward: room(below)?, backward: room(below)?, totals };
+        let mut level_first = 0;
+        for rows in levels {
+            let mut args = values.args(op.flip()).to_vec();
+            // Totals begin with those of level 1.
+            let own = (level_first > 0).then(|| (level_first - self.rows) * width_bytes);
+            args.push(own.map_or(Arg::Null, |at| Arg::BufferAt(&tree.totals, at)));
+            args.push(Arg::U64(rows));
+            let at = level_first * width_bytes;
+            args.extend([Arg::BufferAt(&tree.forward, at), Arg::BufferAt(&tree.backward, at)]);
+            level_first += rows;
+            args.push(Arg::BufferAt(&tree.totals, (level_first - self.rows) * width_bytes));
+            self.stride_over(rows, entry, &args)?;
+        }
+        Ok(tree)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{Datelike, NaiveDate};
+
+    use super::*;
+
+    #[test]
+    fn the_calendar_ends_where_arrows_does() {
+        let days = |date: NaiveDate| i128::from(date.num_days_from_ce()) - 719_163;
+        assert_eq!(CALENDAR_DAYS, (days(NaiveDate::MIN), days(NaiveDate::MAX)));
+    }
+}

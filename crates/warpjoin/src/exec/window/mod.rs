@@ -1,0 +1,8 @@
+//! Window functions: rows sorted by partition and order, scans over them, and a column for each call.
+//!
+//! Must not know how rows are sorted or exchanged (`exec/sort/`).
+
+mod calls;
+mod evaluate;
+mod frames;
+mod kernels;
