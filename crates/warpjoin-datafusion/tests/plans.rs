@@ -532,8 +532,8 @@ async fn what_is_read_late_is_said() {
     for part in ["c_name", "c_comment", "of 150 rows", "from the device that has the row", "(as set)"] {
         assert!(late.contains(part), "{late}");
     }
-    let last = text.lines().rfind(|line| line.contains("-> Result")).unwrap();
-    assert!(last.contains("TopK") && last.contains("Fetch[") && last.contains("c_address"), "{last}");
+    let behind = text.lines().rfind(|line| line.contains("-> InPlace")).unwrap();
+    assert!(behind.contains("TopK") && behind.contains("Fetch[") && behind.contains("c_address"), "{behind}");
     context.sql("set warpjoin.materialization = early").await.unwrap();
     let text = shown(&physical(&context, common::queries::Q10).await);
     assert!(!text.contains("late: ") && !text.contains("Fetch"), "{text}");

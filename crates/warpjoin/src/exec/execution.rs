@@ -143,7 +143,10 @@ impl Query<'_> {
                 Sink::Result => return Ok(relation),
                 // They run with the pipelines that read them.
                 Sink::Build | Sink::UnionInput => relation,
-                Sink::InPlace => self.into_place(&relation)?,
+                Sink::InPlace => {
+                    let rows = self.run_in_place(&relation)?;
+                    Relation::new(Source::Intermediate(Arc::new(rows)))
+                }
                 Sink::Slice(range) => self.range_of(relation, *range)?,
                 Sink::Limit { skip, fetch } => self.limited(&relation, *skip, *fetch)?,
                 Sink::Sort { keys, width, range, input } => {
@@ -238,11 +241,6 @@ impl Query<'_> {
             }
         }
         Ok(relation)
-    }
-
-    fn into_place(&mut self, relation: &Relation) -> Result<Relation> {
-        let rows = self.run_in_place(relation)?;
-        Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
     }
 }
 
