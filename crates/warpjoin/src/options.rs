@@ -60,6 +60,8 @@ pub struct ExecOptions {
     pub word_slots_max: Option<u64>,
     /// First guess of a hash table's slots and of an output's rows, so that tests meet retries.
     pub first_capacity: Option<u64>,
+    /// Rows of a chunk: what one launch of a pipeline goes over, rounded up to a multiple of 128. `None`: all rows of a device.
+    pub chunk_rows: Option<u64>,
 }
 
 /// How a join finds matches on a device.
@@ -150,6 +152,7 @@ impl Default for ExecOptions {
             hash_bits: 64,
             word_slots_max: None,
             first_capacity: None,
+            chunk_rows: None,
         }
     }
 }

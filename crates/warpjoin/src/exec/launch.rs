@@ -1,5 +1,6 @@
 //! Runs one generated pipeline on all devices: compile, bind, launch, wait, look at the status.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use warpjoin_device::{AbortGuard, Arg, Buffer, Event, Kernel, Launch, Stream};
@@ -14,13 +15,19 @@ use crate::codegen::{
     BATCH_BLOCKS, Binding, FetchPart, GeneratedPipeline, Grid, GroupPart, JoinPart, Lookup, MatchPart, PARTITION_ITEMS,
     PARTITION_THREADS_MANY, PartitionPart, ROWS_PER_THREAD_BITS_MAX, SketchPart, control, status,
 };
+use crate::column::ColumnType;
 use crate::{Error, Result};
+
+/// Chunks begin at multiples of so many rows: their values, and the bits that tell which there are, are aligned.
+const CHUNK_ROWS_UNIT: u64 = 128;
 
 /// Where a pipeline's sink writes on one device.
 pub(crate) enum Target<'a> {
     Rows {
         shard: &'a IntermediateShard,
         capacity: u64,
+        /// The columns, where rows lie as those of the source do.
+        in_place: Option<&'a [ColumnType]>,
     },
     Groups(&'a GroupTarget),
     Partition(&'a PartitionTarget),
@@ -71,11 +78,23 @@ impl Query<'_> {
         targets: &[Target<'_>],
         sink_name: &str,
     ) -> Result<Vec<Report>> {
+        self.run_chunks(relation, generated, targets, sink_name, 0..self.chunks(relation))
+    }
+
+    /// The same over some of the source's chunks.
+    pub(crate) fn run_chunks(
+        &mut self,
+        relation: &Relation,
+        generated: &GeneratedPipeline,
+        targets: &[Target<'_>],
+        sink_name: &str,
+        chunks: Range<u64>,
+    ) -> Result<Vec<Report>> {
         self.options.check_cancelled()?;
         let kernels = self.compile(&generated.module, "pipeline")?;
         let mut flights = vec![];
         for (device, target) in targets.iter().enumerate() {
-            flights.push(self.launch_on(device, &kernels[device], relation, generated, target)?);
+            flights.push(self.launch_on(device, &kernels[device], relation, generated, (target, chunks.clone()))?);
         }
         let mut reports = vec![];
         for (stream, flight) in self.streams.iter().zip(&flights) {
@@ -91,28 +110,51 @@ impl Query<'_> {
         Ok(reports)
     }
 
+    /// How many chunks the source's rows are, on the device with most of them; each is a launch.
+    pub(crate) fn chunks(&self, relation: &Relation) -> u64 {
+        let rows = relation.source.shard_rows_max(self.devices());
+        self.chunk_rows(relation).map_or(1, |chunk_rows| rows.div_ceil(chunk_rows).max(1))
+    }
+
+    /// Rows of a chunk; `None`: all.
+    fn chunk_rows(&self, relation: &Relation) -> Option<u64> {
+        let is_cut = matches!(relation.source, Source::Table(..) | Source::Intermediate(_));
+        self.options.chunk_rows.filter(|_| is_cut).map(|rows| rows.max(1).next_multiple_of(CHUNK_ROWS_UNIT))
+    }
+
+    /// Launches a kernel over chunks of the source, one after the other; those that the device does not have are left out,
+    /// but for the first one.
     pub(super) fn launch_on(
         &mut self,
         device: usize,
         kernel: &Kernel,
         relation: &Relation,
         generated: &GeneratedPipeline,
-        target: &Target<'_>,
+        (target, chunks): (&Target<'_>, Range<u64>),
     ) -> Result<Flight> {
         let stream = self.streams[device].clone();
         let lookups =
             generated.lookups.iter().map(|lookup| self.look_up(device, lookup)).collect::<Result<Vec<_>>>()?;
         let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
         let abort = self.watch(&control)?;
-        let rows = relation.source.shard_rows(device);
-        let binder = Binder { device, relation, target, lookups: &lookups, control: &control };
-        let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
-        let begin = stream.record()?;
-        // A kernel without rows still has its part in some sinks: a global aggregate has one row.
+        let all_rows = relation.source.shard_rows(device);
         let bits = if let Target::Partition(partition) = target { partition.bits } else { 0 };
-        let launch = launch_shape(&stream, rows, generated, relation, bits);
-        stream.launch(kernel, launch, &args)?;
-        self.metrics.launches += 1;
+        // A sample is drawn of all rows.
+        let chunk_rows = self.chunk_rows(relation).filter(|_| !matches!(target, Target::Sketch(_))).unwrap_or(u64::MAX);
+        let begin = stream.record()?;
+        for chunk in chunks {
+            let first = chunk.saturating_mul(chunk_rows).min(all_rows);
+            let rows = chunk_rows.min(all_rows - first);
+            // A kernel without rows still has its part in some sinks: a global aggregate has one row.
+            if chunk > 0 && rows == 0 {
+                break;
+            }
+            let binder = Binder { device, relation, target, lookups: &lookups, control: &control, first, rows };
+            let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
+            let launch = launch_shape(&stream, rows, generated, relation, bits);
+            stream.launch(kernel, launch, &args)?;
+            self.metrics.launches += 1;
+        }
         let end = stream.record()?;
         Ok(Flight { _abort: abort, control, _lookups: lookups, events: (begin, end) })
     }
@@ -259,17 +301,43 @@ struct Binder<'a> {
     target: &'a Target<'a>,
     lookups: &'a [Arc<UploadedColumn>],
     control: &'a Buffer,
+    /// The chunk: its first row among those of the device, and how many there are.
+    first: u64,
+    rows: u64,
 }
 
 impl<'a> Binder<'a> {
+    /// The address of the chunk's first row in a buffer with so many bytes a row.
+    fn from_first(&self, buffer: Option<&'a Buffer>, row_bytes: u64) -> Arg<'a> {
+        match (buffer, self.first) {
+            (Some(buffer), 1..) => Arg::BufferAt(buffer, self.first * row_bytes),
+            (buffer, _) => Arg::or_null(buffer),
+        }
+    }
+
+    /// The same of bits or bytes that tell which values there are.
+    fn validity(&self, column: usize) -> Arg<'a> {
+        let source = &self.relation.source;
+        let buffer = source.validity(self.device, column);
+        match (buffer, source) {
+            (Some(buffer), Source::Table(..)) if self.first > 0 => Arg::BufferAt(buffer, self.first / 8),
+            (buffer, _) => self.from_first(buffer, 1),
+        }
+    }
+
     fn arg(&self, binding: &Binding) -> Result<Arg<'a>> {
         let source = &self.relation.source;
         Ok(match binding {
             Binding::Word(word) => Arg::U64(*word),
-            Binding::SourceRows => Arg::U64(source.shard_rows(self.device)),
-            Binding::SourceFirstRow => Arg::U64((0..self.device).map(|device| source.shard_rows(device)).sum()),
-            Binding::SourceValues(column) => Arg::or_null(source.values(self.device, *column)),
-            Binding::SourceValidity(column) => Arg::or_null(source.validity(self.device, *column)),
+            Binding::SourceRows => Arg::U64(self.rows),
+            Binding::SourceFirstRow => {
+                let before: u64 = (0..self.device).map(|device| source.shard_rows(device)).sum();
+                Arg::U64(before + self.first)
+            }
+            Binding::SourceValues(column) => {
+                self.from_first(source.values(self.device, *column), source.width_bytes(*column))
+            }
+            Binding::SourceValidity(column) => self.validity(*column),
             Binding::SourceGroups | Binding::SourceFinished | Binding::SourceFinishedRows => {
                 let Source::Groups(groups) = source else {
                     return Err(Error::internal("groups of a table"));
@@ -305,8 +373,14 @@ impl<'a> Binder<'a> {
             Binding::LookupValues(number) => Arg::Buffer(&self.lookups[*number].values),
             Binding::LookupValidity(number) => Arg::or_null(self.lookups[*number].validity.as_ref()),
             Binding::Control => Arg::Buffer(self.control),
-            Binding::OutputValues(column) => Arg::or_null(self.output()?.0.columns[*column].values.as_ref()),
-            Binding::OutputValidity(column) => Arg::or_null(self.output()?.0.columns[*column].validity.as_ref()),
+            Binding::OutputValues(column) => self.output_values(*column)?,
+            Binding::OutputValidity(column) => {
+                let validity = self.output()?.0.columns[*column].validity.as_ref();
+                match self.target {
+                    Target::Rows { in_place: Some(_), .. } => self.from_first(validity, 1),
+                    _ => Arg::or_null(validity),
+                }
+            }
             Binding::OutputSlots => {
                 let Target::Slots(slots) = self.target else {
                     return Err(Error::internal("slots where rows are written"));
@@ -336,6 +410,16 @@ impl<'a> Binder<'a> {
                     SketchPart::Stride => Arg::U64(target.stride),
                 }
             }
+        })
+    }
+
+    fn output_values(&self, column: usize) -> Result<Arg<'a>> {
+        let values = self.output()?.0.columns[column].values.as_ref();
+        Ok(match self.target {
+            Target::Rows { in_place: Some(columns), .. } => {
+                self.from_first(values, columns[column].layout().width_bytes.into())
+            }
+            _ => Arg::or_null(values),
         })
     }
 
@@ -373,7 +457,7 @@ impl<'a> Binder<'a> {
 
     fn output(&self) -> Result<(&'a IntermediateShard, u64)> {
         match self.target {
-            Target::Rows { shard, capacity } => Ok((shard, *capacity)),
+            Target::Rows { shard, capacity, .. } => Ok((shard, *capacity)),
             _ => Err(Error::internal("rows written to something else")),
         }
     }

@@ -15,6 +15,7 @@ pub(crate) struct Settings {
     pub(crate) distribution: Distribution,
     pub(crate) hash_bits: u32,
     pub(crate) first_capacity: Option<u64>,
+    pub(crate) chunk_rows: Option<u64>,
     pub(crate) load_factor: Option<f64>,
     pub(crate) batch_rows: usize,
     pub(crate) group_by_form: Option<GroupByForm>,
@@ -41,6 +42,7 @@ impl Default for Settings {
             distribution: Distribution::Auto,
             hash_bits: 64,
             first_capacity: None,
+            chunk_rows: None,
             load_factor: None,
             batch_rows: 8192,
             group_by_form: None,
@@ -69,6 +71,7 @@ impl Settings {
             distribution: self.distribution,
             hash_bits: self.hash_bits,
             first_capacity: self.first_capacity,
+            chunk_rows: self.chunk_rows,
             group_by_form: self.group_by_form,
             block_table_slots: self.block_table_slots,
             join_form: self.join_form,
@@ -132,5 +135,6 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         materialization: *[Materialization::Auto, Materialization::Early, Materialization::Late, Materialization::Late]
             .choose(rng)
             .expect("some"),
+        chunk_rows: *[None, None, Some(128), Some(256)].choose(rng).expect("some"),
     }
 }

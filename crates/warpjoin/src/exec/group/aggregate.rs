@@ -21,7 +21,7 @@ use crate::plan::{AggregateCall, AggregateFunction, Moment, Plan, sum_type};
 use crate::{Error, Reason, Result};
 
 /// Launches of one group-by; a table grows eight times between two of them.
-const LAUNCHES_MAX: usize = 4096;
+const LAUNCHES_MAX: u64 = 4096;
 
 /// How many times smaller a table is where most groups are finished without it, and from which size on.
 const FINISHED_SHARE: u64 = 16;
@@ -296,9 +296,10 @@ impl Query<'_> {
         let mut targets = (rooms.iter().enumerate())
             .map(|(device, &room)| self.allocate_groups(device, shape, room))
             .collect::<Result<Vec<_>>>()?;
-        for _ in 0..LAUNCHES_MAX {
+        let (chunks, mut chunk) = (self.chunks(relation), 0);
+        for _ in 0..LAUNCHES_MAX.saturating_add(chunks) {
             let as_targets: Vec<Target<'_>> = targets.iter().map(Target::Groups).collect();
-            let reports = self.run_pipeline(relation, generated, &as_targets, &name)?;
+            let reports = self.run_chunks(relation, generated, &as_targets, &name, chunk..chunk + 1)?;
             drop(as_targets);
             if reports.iter().any(|report| report.status & status::FULL != 0) {
                 return Ok(None);
@@ -313,8 +314,16 @@ impl Query<'_> {
                 grown.push(target);
             }
             targets = grown;
-            if reports.iter().all(|report| report.rows == 0) {
+            if reports.iter().any(|report| report.rows > 0) {
+                continue;
+            }
+            chunk += 1;
+            if chunk == chunks {
                 return Ok(Some(targets));
+            }
+            // Blocks begin with the next chunk.
+            for (stream, target) in self.streams.iter().zip(&targets) {
+                stream.fill(&target.cursors, 0, target.cursors.bytes(), 0)?;
             }
         }
         Err(Error::kernel_bound("a group-by that stops without end"))

@@ -216,7 +216,9 @@ impl Query<'_> {
         let first_offsets = stream.alloc((firsts + 1) * 4)?;
         let first_tiles = stream.alloc((firsts + 1) * 4)?;
         let mut target = PartitionTarget { bits: bits.total(), counts, cursors: first_cursors, words: vec![] };
-        let counting = self.launch_on(device, count.1, relation, count.0, &Target::Partition(&target))?;
+        let chunks = 0..self.chunks(relation);
+        let to = &Target::Partition(&target);
+        let counting = self.launch_on(device, count.1, relation, count.0, (to, chunks.clone()))?;
         let second = partition_launch(stream.device().info(), bits.second, PARTITION_THREADS_FEW);
         let args = [
             Arg::Buffer(&target.counts),
@@ -233,7 +235,8 @@ impl Query<'_> {
         stream.launch(&steps.scan[device], Launch { shared_bytes: 33 * 4, ..one }, &args)?;
         target.bits = bits.first;
         target.words = allocate_words(&stream, shape, rows_max)?;
-        let scattering = self.launch_on(device, scatter.1, relation, scatter.0, &Target::Partition(&target))?;
+        let to = &Target::Partition(&target);
+        let scattering = self.launch_on(device, scatter.1, relation, scatter.0, (to, chunks))?;
         self.metrics.launches += 1;
         let mut words = target.words;
         if bits.second > 0 {

@@ -36,7 +36,7 @@ impl Query<'_> {
             shards.push(IntermediateShard { rows, ..allocate(stream, &columns, rows)? });
         }
         let targets: Vec<Target<'_>> =
-            shards.iter().map(|shard| Target::Rows { shard, capacity: shard.rows }).collect();
+            shards.iter().map(|shard| Target::Rows { shard, capacity: shard.rows, in_place: Some(&columns) }).collect();
         self.run_pipeline(relation, &generated, &targets, "InPlace")?;
         drop(targets);
         if let Some(pipeline) = self.metrics.pipelines.last_mut() {
@@ -124,8 +124,11 @@ impl Query<'_> {
             for (device, &capacity) in capacities.iter().enumerate() {
                 shards.push(allocate(&self.streams[device], &columns, capacity)?);
             }
-            let targets: Vec<Target<'_>> =
-                shards.iter().zip(&capacities).map(|(shard, &capacity)| Target::Rows { shard, capacity }).collect();
+            let targets: Vec<Target<'_>> = shards
+                .iter()
+                .zip(&capacities)
+                .map(|(shard, &capacity)| Target::Rows { shard, capacity, in_place: None })
+                .collect();
             let reports = self.run_pipeline(&relation, &generated, &targets, name)?;
             drop(targets);
             if reports.iter().zip(&capacities).all(|(report, &capacity)| report.rows.min(wanted) <= capacity) {

@@ -80,23 +80,36 @@ pub(crate) fn settings() -> Vec<Settings> {
     vec![
         Settings { keeps: true, ..usual.clone() },
         Settings { lanes: Some(32), load_factor: Some(0.99), batch_rows: 100, ..usual.clone() },
-        Settings { lanes: Some(2), hash_bits: 2, first_capacity: Some(1), load_factor: Some(0.95), ..usual.clone() },
+        Settings {
+            lanes: Some(2),
+            hash_bits: 2,
+            first_capacity: Some(1),
+            chunk_rows: Some(1),
+            load_factor: Some(0.95),
+            ..usual.clone()
+        },
         Settings { join_form: Some(JoinForm::Partitioned), ..usual.clone() },
         Settings {
             join_form: Some(JoinForm::Partitioned),
             partition_rows: Some(3),
             hash_bits: 4,
             first_capacity: Some(1),
+            chunk_rows: Some(128),
             quick_kernels: true,
             ..usual.clone()
         },
         Settings { join_form: Some(JoinForm::Direct), ..usual.clone() },
         Settings { join_form: Some(JoinForm::HashTable), hash_bits: 3, first_capacity: Some(1), ..usual.clone() },
         Settings { join_form: Some(JoinForm::HashTable), devices: 2, distribution: Exchange, ..usual.clone() },
-        Settings { devices: 2, lanes: Some(8), distribution: Exchange, ..usual.clone() },
+        Settings { devices: 2, lanes: Some(8), distribution: Exchange, chunk_rows: Some(128), ..usual.clone() },
         Settings { reduced_rows_min: Some(0), first_capacity: Some(1), ..usual.clone() },
         Settings { devices: 2, reduced_rows_min: Some(0), distribution: Exchange, ..usual.clone() },
-        Settings { group_by_form: Some(GroupByForm::Global), first_capacity: Some(0), ..usual.clone() },
+        Settings {
+            group_by_form: Some(GroupByForm::Global),
+            first_capacity: Some(0),
+            chunk_rows: Some(256),
+            ..usual.clone()
+        },
         Settings { group_by_form: Some(GroupByForm::Partitioned), ..usual.clone() },
         Settings {
             devices: 2,
@@ -110,6 +123,7 @@ pub(crate) fn settings() -> Vec<Settings> {
             group_by_form: Some(GroupByForm::BlockTable),
             block_table_slots: Some(0),
             first_capacity: Some(0),
+            chunk_rows: Some(128),
             ..usual.clone()
         },
         Settings { devices: 3, lanes: Some(4), distribution: Broadcast, first_capacity: Some(0), ..usual.clone() },
