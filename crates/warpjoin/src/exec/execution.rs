@@ -12,7 +12,7 @@ use crate::expr::{Expr, ExprKind};
 use crate::plan::join::{JoinNode, JoinSide};
 use crate::plan::ordered::WindowNode;
 use crate::plan::physical::{
-    self, Bindings, Join, NodeSlot, PhysicalPlan, Pipeline, PipelineId, Sink, Step, TableNode, TableSlot, lower,
+    self, Bindings, Join, NodeSlot, PhysicalPlan, Pipeline, PipelineId, Sink, Step, TableNode, TableSlot, lower_part,
 };
 use crate::plan::rewrite::rewrite;
 use crate::plan::{AggregateCall, Plan, PlanKind, SortKey};
@@ -111,7 +111,7 @@ impl Query<'_> {
     pub(super) fn run_plan(&mut self, plan: &Plan) -> Result<Relation> {
         let plan = rewrite(plan.clone());
         let root = self.plan;
-        let (physical, bindings) = lower(&plan, root);
+        let (physical, bindings) = lower_part(&plan, root, self.known_parts());
         let execution = Execution::new(&physical, &bindings, self.inputs)?;
         self.run_pipelines(&execution)
     }
@@ -133,7 +133,8 @@ impl Query<'_> {
         let found = self.find_rows(&execution.plan.found);
         let mut outputs = Outputs::of(execution.plan);
         while let Some(pipeline) = execution.plan.pipelines.get(outputs.next()) {
-            if let Some((rows, relation)) = found.iter().find(|(rows, _)| rows.first.0 == outputs.next()) {
+            let begin_here = found.iter().filter(|(rows, _)| rows.first.0 == outputs.next());
+            if let Some((rows, relation)) = begin_here.max_by_key(|(rows, _)| rows.last.0) {
                 outputs.relations.resize(rows.last.0, None);
                 outputs.relations.push(Some(relation.clone()));
                 continue;
@@ -142,7 +143,7 @@ impl Query<'_> {
             let output = match &pipeline.sink {
                 Sink::Result => return Ok(relation),
                 // They run with the pipelines that read them.
-                Sink::Build | Sink::UnionInput => relation,
+                Sink::Build | Sink::UnionInput | Sink::Planned => relation,
                 Sink::InPlace => {
                     let rows = self.run_in_place(&relation)?;
                     Relation::new(Source::Intermediate(Arc::new(rows)))
@@ -199,6 +200,7 @@ impl Query<'_> {
                 let inputs = ids.iter().map(|&id| outputs.read(id)).collect::<Result<_>>()?;
                 self.union(inputs)?
             }
+            physical::Source::Known(share) => self.known_rows_of(*share)?,
             physical::Source::Later(node) => match execution.node(*node) {
                 Some(plan) => self.run_later(plan)?,
                 None => return Err(Error::internal("a plan made late with constants that are not its own")),
@@ -273,6 +275,7 @@ mod tests {
     use super::*;
     use crate::expr::{ArithmeticOp, CompareOp, Scalar};
     use crate::plan::AggregateFunction;
+    use crate::plan::physical::lower;
     use crate::{ExecOptions, Session, TableBuilder};
 
     fn is_shared<T: Send + Sync>(_: &T) {}
@@ -346,7 +349,7 @@ mod tests {
             let table = Arc::new(builder.finish().unwrap());
 
             let plan = plan(&table, &[1, 2, 3]);
-            let (physical, bindings) = lower(&plan, &plan);
+            let (physical, bindings) = lower(&plan);
             is_shared(&physical);
             assert_eq!(physical.subtrees(), 0);
             assert!(!format!("{physical:?}").contains("Int("), "a constant in {physical:?}");
@@ -393,7 +396,7 @@ mod tests {
         builder.push(&batch).unwrap();
         let table = Arc::new(builder.finish().unwrap());
         let plan = plan(&table, &[1]);
-        let (physical, bindings) = lower(&plan, &plan);
+        let (physical, bindings) = lower(&plan);
         let inputs = Inputs::default();
         for known in 0..bindings.constants.len() {
             let constants = &bindings.constants[..known];

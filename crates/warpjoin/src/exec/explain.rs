@@ -26,7 +26,7 @@ pub struct Explanation {
 pub fn explain(plan: &Plan, session: &Session, options: &ExecOptions) -> Explanation {
     let Optimized { plan, notes, .. } = optimize(plan, &[], session, options);
     let plan = rewrite(plan);
-    let (physical, bindings) = lower(&plan, &plan);
+    let (physical, bindings) = lower(&plan);
     let mut explain = Explain {
         session,
         options,
@@ -81,6 +81,7 @@ impl<'a> Explain<'a> {
             Sink::Slice(_) => rows(self.close(words, "InPlace")),
             Sink::Limit { .. } => rows(self.close(words, "Limit")),
             // Rows that nothing is looked up for are read again.
+            Sink::Planned => words,
             Sink::Keep | Sink::Share(_) if !pipeline.steps.iter().any(Step::looks_up) => words,
             Sink::Keep | Sink::Share(_) => rows(self.close(words, "Materialise")),
             Sink::Build => {
@@ -124,6 +125,7 @@ impl<'a> Explain<'a> {
                 let lines: Vec<&str> = ids.iter().map(|id| self.outputs[id.0].as_str()).collect();
                 format!("Union[pipelines {}]", lines.join(", "))
             }
+            Source::Known(_) => "Rows[shared before]".to_string(),
             Source::Later(_) => "Groups[planned when their rows are there]".to_string(),
         }
     }

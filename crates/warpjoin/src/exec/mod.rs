@@ -117,7 +117,7 @@ fn with_query<T>(
     }
     let Optimized { plan, notes, elapsed_ns } = optimize(plan, &inputs.tables, session, options);
     let plan = rewrite(plan);
-    let (physical, bindings) = lower(&plan, &plan);
+    let (physical, bindings) = lower(&plan);
     let execution = Execution::new(&physical, &bindings, inputs)?;
     let (result, metrics) = execute(session, &plan, &execution, inputs, options, finish)?;
     Ok((result, QueryMetrics { optimizer_ns: elapsed_ns, decisions: notes, ..metrics }))

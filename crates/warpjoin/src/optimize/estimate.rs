@@ -75,7 +75,11 @@ pub(super) fn distinct_left(distinct: f64, base_rows: f64, rows: f64) -> f64 {
 
 /// Estimates a plan; `inputs` are those that are there.
 pub(super) fn estimate(plan: &Plan, inputs: &[Arc<Table>]) -> Estimate {
-    let below = plan.inputs().into_iter().map(|input| estimate(input, inputs)).collect();
+    // Of plans in several places nothing is estimated: each would be gone through as often as it is read.
+    let below = match plan.kind {
+        PlanKind::Shared(_) => vec![],
+        _ => plan.inputs().into_iter().map(|input| estimate(input, inputs)).collect(),
+    };
     estimate_node(plan, below, inputs)
 }
 

@@ -63,12 +63,15 @@ impl Query<'_> {
         keys: &[Expr],
         calls: &[AggregateCall],
     ) -> Result<Relation> {
-        // Parts that are planned once the rows of others are there read the same rows.
-        let is_read_twice = !calls.iter().all(AggregateCall::is_ordered);
-        let input = if is_read_twice { self.given(input)? } else { input.clone() };
+        // All parts read the same rows, those too that are planned once the rows of others are there.
+        let is_read_once = !keys.is_empty() && calls.iter().all(|call| call.is_ordered() && call.filter.is_none());
+        let before = self.given_names();
+        let input = if is_read_once { input.clone() } else { self.given(input)? };
         let mut ordered_parts = |input: &Plan, own: &[usize]| self.ordered_parts(input, keys, calls, own);
         let made = split(&input, keys, calls, &mut ordered_parts)?;
-        self.run_plan(&made)
+        let relation = self.run_plan(&made)?;
+        self.keep_given(&before);
+        Ok(relation)
     }
 
     /// Groups the rows of `input`, if that is known, by accumulators.

@@ -60,8 +60,11 @@ impl Query<'_> {
         sets: (&[GroupingSet], &DataType),
         calls: &[AggregateCall],
     ) -> Result<Relation> {
+        let before = self.given_names();
         let input = self.given(input)?;
-        self.run_plan(&union_of(&input, keys, sets, calls))
+        let relation = self.run_plan(&union_of(&input, keys, sets, calls))?;
+        self.keep_given(&before);
+        Ok(relation)
     }
 
     /// Each set from the smallest one that holds its keys.

@@ -1,14 +1,14 @@
 //! Rows that several pipelines read, or another plan.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::Result;
 use crate::codegen::Step;
 use crate::exec::query::Query;
 use crate::exec::relation::{Relation, Source};
-use crate::plan::physical::Found;
+use crate::plan::physical::{Found, KnownParts};
 use crate::plan::{HandOver, Plan, Share};
+use crate::{Error, Result};
 
 /// Rows that plans leave on the devices for plans of the same query, which run later. Whoever reads them takes them along.
 /// Clones are one.
@@ -21,18 +21,47 @@ impl HandedOver {
     }
 }
 
-/// Rows that several pipelines read, by their mark.
+/// Rows that several pipelines read.
 #[derive(Default)]
-pub(crate) struct SharedRelations(HashMap<Share, Relation>);
+pub(crate) struct SharedRelations {
+    /// By their mark.
+    marked: HashMap<Share, Relation>,
+    /// Rows for plans that are made while the query runs.
+    given: HashMap<HandOver, Relation>,
+}
 
 impl Query<'_> {
-    /// Runs a plan that plans made while the query runs read: what stands for it in them.
+    /// Runs a plan once, and returns a node that stands for its rows in plans that are made while the query runs.
     pub(in crate::exec) fn given(&mut self, plan: &Plan) -> Result<Plan> {
         let relation = self.run_plan(plan)?;
         let relation = self.settled(relation)?;
-        let share = Share::Found(HandOver::new());
-        self.shared.0.insert(share, relation);
-        Ok(plan.clone().shared_by(share))
+        let name = HandOver::new();
+        self.shared.given.insert(name, relation);
+        Ok(plan.clone().shared_by(Share::Found(name)))
+    }
+
+    /// Names of the rows that are given now.
+    pub(in crate::exec) fn given_names(&self) -> HashSet<HandOver> {
+        self.shared.given.keys().copied().collect()
+    }
+
+    /// Gives up rows with other names: the plan that read them has run.
+    pub(in crate::exec) fn keep_given(&mut self, names: &HashSet<HandOver>) {
+        self.shared.given.retain(|name, _| names.contains(name));
+    }
+
+    /// What a plan that is made while the query runs need not make again.
+    pub(in crate::exec) fn known_parts(&self) -> KnownParts {
+        KnownParts {
+            shares: self.shared.marked.keys().copied().collect(),
+            tables: self.published.keys().copied().collect(),
+        }
+    }
+
+    /// Rows that were shared before.
+    pub(in crate::exec) fn known_rows_of(&self, share: Share) -> Result<Relation> {
+        let known = self.shared.marked.get(&share).cloned();
+        known.ok_or_else(|| Error::internal("shared rows that are not there"))
     }
 
     /// What earlier plans have left of what this one needs.
@@ -41,13 +70,16 @@ impl Query<'_> {
         for rows in wanted {
             let (key, name) = (Share::Found(rows.name), rows.name);
             // A dry run is told, and leaves rows to the run.
-            let known = self.shared.0.get(&key).cloned().or_else(|| {
+            let known = self.shared.given.get(&name).or_else(|| self.shared.marked.get(&key)).cloned();
+            let known = known.or_else(|| {
                 let is_dry = self.is_dry();
                 let handed_over = &self.inputs.handed_over;
                 handed_over.locked(|left| if is_dry { left.get(&name).cloned() } else { left.remove(&name) })
             });
             if let Some(relation) = known {
-                self.shared.0.insert(key, relation.clone());
+                if !self.shared.given.contains_key(&name) {
+                    self.shared.marked.insert(key, relation.clone());
+                }
                 found.push((rows, relation));
             }
         }
@@ -56,11 +88,11 @@ impl Query<'_> {
 
     /// Rows that the optimizer has found in several places, so that they may be read more than once.
     pub(in crate::exec) fn share(&mut self, share: Share, relation: Relation) -> Result<Relation> {
-        if let Some(known) = self.shared.0.get(&share) {
+        if let Some(known) = self.shared.marked.get(&share) {
             return Ok(known.clone());
         }
         let relation = self.settled(relation)?;
-        self.shared.0.insert(share, relation.clone());
+        self.shared.marked.insert(share, relation.clone());
         if let Share::Left(name) = share
             && !self.is_dry()
         {
@@ -72,7 +104,9 @@ impl Query<'_> {
     /// What earlier plans have left to this one, for its dry runs.
     pub(in crate::exec) fn found(&self) -> SharedRelations {
         let is_found = |(share, _): &(&Share, _)| matches!(share, Share::Found(_));
-        SharedRelations(self.shared.0.iter().filter(is_found).map(|(share, rows)| (*share, rows.clone())).collect())
+        let found = self.shared.marked.iter().filter(is_found);
+        let marked = found.map(|(share, rows)| (*share, rows.clone())).collect();
+        SharedRelations { marked, given: HashMap::new() }
     }
 
     /// Rows that may be read more than once: what probes find is written down, filters and projections run again.

@@ -6,17 +6,23 @@ use std::sync::Arc;
 
 use super::constants::Constants;
 use super::{
-    Bindings, Edge, Found, Join, NodeSlot, Partitioning, PhysicalPlan, Pipeline, PipelineId, Sink, Source, Step,
-    TableNode, TableSlot,
+    Bindings, Edge, Found, Join, KnownParts, NodeSlot, Partitioning, PhysicalPlan, Pipeline, PipelineId, Sink, Source,
+    Step, TableNode, TableSlot,
 };
 use crate::expr::Expr;
 use crate::plan::join::JoinNode;
 use crate::plan::ordered::{Ordered, OutputRange, RowWise};
 use crate::plan::{AggregateCall, FetchPlan, JoinPlan, Mark, Plan, PlanKind, Share, SortKey};
 
-/// The pipelines of a plan, which is `root` or a part of it, and what an execution of this very plan binds.
-pub(crate) fn lower<'p>(plan: &'p Plan, root: &'p Plan) -> (PhysicalPlan, Bindings<'p>) {
-    let mut lowering = Lowering { root: Some(root), ..Lowering::default() };
+/// The pipelines of a plan, and what an execution of this very plan binds.
+pub(crate) fn lower(plan: &Plan) -> (PhysicalPlan, Bindings<'_>) {
+    lower_part(plan, plan, KnownParts::default())
+}
+
+/// The same of a part of `root`, which finds the known parts.
+pub(crate) fn lower_part<'p>(plan: &'p Plan, root: &'p Plan, known: KnownParts) -> (PhysicalPlan, Bindings<'p>) {
+    let KnownParts { shares, tables } = known;
+    let mut lowering = Lowering { root: Some(root), known: shares, published: tables, ..Lowering::default() };
     let result = lowering.in_order(plan);
     lowering.close(result, Sink::Result);
     let Lowering { pipelines, constants, tables, nodes, found, .. } = lowering;
@@ -34,7 +40,9 @@ struct Lowering<'p> {
     nodes: Vec<&'p Plan>,
     /// The whole plan.
     root: Option<&'p Plan>,
-    /// Published tables that have a pipeline.
+    /// Shared parts that are there.
+    known: HashSet<Share>,
+    /// Published tables that have a pipeline, or are there.
     published: HashSet<usize>,
     /// Pipelines that several others read.
     shared: HashMap<Share, PipelineId>,
@@ -105,7 +113,7 @@ impl<'p> Lowering<'p> {
                         let open = self.open(input, fetch.map(|fetch| fetch.saturating_add(skip)));
                         self.closed(open, Sink::Limit { skip, fetch })
                     }
-                    _ => Open::new(Source::Later(self.node(plan))),
+                    _ => self.later(plan),
                 },
             },
             PlanKind::Join(join) => self.join(plan, join, wanted),
@@ -114,6 +122,9 @@ impl<'p> Lowering<'p> {
                 let open = self.open(input, None);
                 let keys = self.taken(keys);
                 open.then(Step::Reduce { table: *table, keys, test: *test })
+            }
+            PlanKind::Marked { mark: Mark::Shared(share), .. } if self.known.contains(share) => {
+                Open::new(Source::Known(*share))
             }
             PlanKind::Marked { input, mark: Mark::Shared(share) } => {
                 let id = match self.shared.get(share) {
@@ -166,8 +177,14 @@ impl<'p> Lowering<'p> {
                 self.closed(open, Sink::Window { partition_by, order_by, calls, schema })
             }
             // First and last values: how many group-bys they take depends on the bits of their order.
-            PlanKind::Aggregate { .. } | PlanKind::GroupingSets { .. } => Open::new(Source::Later(self.node(plan))),
+            PlanKind::Aggregate { .. } | PlanKind::GroupingSets { .. } => self.later(plan),
         }
+    }
+
+    /// A node that is planned when its turn comes: tables that it publishes are there for what stands behind it.
+    fn later(&mut self, plan: &'p Plan) -> Open {
+        let open = Open::new(Source::Later(self.node(plan)));
+        self.closed(open, Sink::Planned)
     }
 
     /// A pipeline that puts out what several read.
@@ -177,7 +194,7 @@ impl<'p> Lowering<'p> {
         let open = self.open(input, None);
         let last = self.close(open, Sink::Share(share));
         if let Share::Found(name) = share {
-            // What may be left out makes nothing for others.
+            // The region may be skipped, so pipelines outside it must not read what it makes.
             (self.shared, self.published, self.kept) = outside;
             self.found.push(Found { name, first, last });
         }
@@ -297,7 +314,7 @@ impl<'p> Lowering<'p> {
 
     fn close(&mut self, open: Open, sink: Sink) -> PipelineId {
         let source = match &open.source {
-            Source::Table { .. } | Source::Union(_) | Source::Later(_) => {
+            Source::Table { .. } | Source::Union(_) | Source::Known(_) | Source::Later(_) => {
                 Edge { partitioning: Partitioning::Any, is_ordered: false }
             }
             Source::Pipeline(id) => self.pipelines[id.0].output,
@@ -305,7 +322,7 @@ impl<'p> Lowering<'p> {
         let output = match &sink {
             Sink::Result | Sink::InPlace | Sink::Slice(_) | Sink::Keep | Sink::Share(_) => source,
             Sink::Limit { .. } => Edge { partitioning: source.partitioning, is_ordered: false },
-            Sink::Build | Sink::UnionInput | Sink::Publish { .. } | Sink::GroupingSets { .. } => {
+            Sink::Build | Sink::UnionInput | Sink::Planned | Sink::Publish { .. } | Sink::GroupingSets { .. } => {
                 Edge { partitioning: Partitioning::Any, is_ordered: false }
             }
             Sink::Sort { .. } | Sink::Window { .. } => Edge { partitioning: Partitioning::Any, is_ordered: true },

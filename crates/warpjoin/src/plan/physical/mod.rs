@@ -9,6 +9,8 @@
 mod constants;
 mod lower;
 
+use std::collections::HashSet;
+
 use arrow::datatypes::{DataType, SchemaRef};
 
 use super::join::JoinSpec;
@@ -18,7 +20,7 @@ use crate::expr::{Expr, ExprKind};
 use crate::window::WindowCall;
 
 pub(crate) use constants::bind;
-pub(crate) use lower::lower;
+pub(crate) use lower::{lower, lower_part};
 
 /// Position of a pipeline in its plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +88,8 @@ pub(crate) enum Source {
     Pipeline(PipelineId),
     /// The rows of several pipelines, one behind the other.
     Union(Vec<PipelineId>),
+    /// Rows that were shared before: of a plan that is made while the query runs.
+    Known(Share),
     /// Rows of a node whose pipelines are planned once the rows below it are there: a decision of the host.
     Later(NodeSlot),
 }
@@ -148,6 +152,8 @@ pub(crate) enum Sink {
     Build,
     /// An input of a union, which runs with the others.
     UnionInput,
+    /// What was planned late, and runs with the pipeline that reads it.
+    Planned,
     /// A table of all rows on every device, which pipelines behind it probe by its number; once, though it may stand in
     /// several plans.
     Publish {
@@ -182,6 +188,14 @@ pub(crate) enum Sink {
     },
 }
 
+/// What a plan that is made while a query runs finds there.
+#[derive(Debug, Default)]
+pub(crate) struct KnownParts {
+    pub shares: HashSet<Share>,
+    /// Published tables.
+    pub tables: HashSet<usize>,
+}
+
 /// What one execution brings to a plan.
 #[derive(Debug)]
 pub(crate) struct Bindings<'p> {
@@ -214,7 +228,7 @@ impl Pipeline {
         let mut read = match &self.source {
             Source::Pipeline(id) => vec![*id],
             Source::Union(ids) => ids.clone(),
-            Source::Table { .. } | Source::Later(_) => vec![],
+            Source::Table { .. } | Source::Known(_) | Source::Later(_) => vec![],
         };
         read.extend(self.steps.iter().filter_map(|step| match step {
             Step::Join { build, .. } => Some(*build),

@@ -50,6 +50,8 @@ fn is_rewritten(plan: &Plan) -> bool {
     }
 }
 
+/// Whether a node is one. Plans in several places stay as they are, and are not looked into.
 fn holds(plan: &Plan, is_it: &dyn Fn(&Plan) -> bool) -> bool {
-    is_it(plan) || plan.inputs().into_iter().any(|input| holds(input, is_it))
+    let is_shared = matches!(plan.kind, PlanKind::Shared(_));
+    is_it(plan) || !is_shared && plan.inputs().into_iter().any(|input| holds(input, is_it))
 }

@@ -2,6 +2,7 @@
 
 use arrow::datatypes::DataType;
 
+use super::rewrite;
 use crate::expr::{Expr, ExprKind, Scalar};
 use crate::plan::build::{aggregate, project, union};
 use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, Plan};
@@ -21,7 +22,8 @@ pub(crate) fn union_of(
             let times = sets.iter().filter(|set| set.keys == **own).count();
             let group_by = own.iter().map(|&key| keys[key].clone()).collect();
             let groups = aggregate(input.clone(), group_by, calls.to_vec());
-            if times < 2 { groups } else { groups.into_shared() }
+            // What is shared is not rewritten any more.
+            if times < 2 { groups } else { rewrite(groups).into_shared() }
         })
         .collect();
     let of_set = |set: &GroupingSet| {

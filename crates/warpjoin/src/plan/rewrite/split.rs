@@ -34,6 +34,15 @@ struct Ways {
 }
 
 impl Ways {
+    /// Whether a part is known to have a row for every group. If none has, the groups are read from the input once more.
+    fn have_all_groups(&self, keys: &[Expr], calls: &[AggregateCall]) -> bool {
+        let is_kept = |index: &usize| calls[*index].filter.is_none();
+        let is_there = |index: &usize| calls[*index].argument.as_ref().is_some_and(|argument| !argument.nullable);
+        let ways = [&self.plain, &self.distinct, &self.moments, &self.doubles];
+        ways.into_iter().any(|way| !way.is_empty())
+            || !keys.is_empty() && (self.ordered.iter().any(is_kept) || self.quantiles.iter().any(is_there))
+    }
+
     fn of(calls: &[AggregateCall]) -> Self {
         let mut ways = Self::default();
         for (index, call) in calls.iter().enumerate() {
@@ -71,7 +80,8 @@ pub(crate) fn split(
         + is_some(&ways.moments)
         + is_some(&ways.doubles)
         + is_some(&ways.ordered)
-        + ways.quantiles.len();
+        + ways.quantiles.len()
+        + usize::from(!ways.have_all_groups(keys, calls));
     let input = if readers < 2 { input.clone() } else { input.clone().into_shared() };
 
     let mut parts = plain_parts(&input, keys, calls, (&ways, &arguments));
