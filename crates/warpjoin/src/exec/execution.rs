@@ -25,7 +25,7 @@ pub(crate) struct Execution<'a> {
     pub plan: &'a PhysicalPlan,
     constants: &'a [ExprKind],
     tables: Vec<Arc<Table>>,
-    /// The optimized plan's nodes; none where the constants are others than that plan's.
+    /// Nodes of the optimized plan. Empty if the execution binds other constants.
     nodes: &'a [&'a Plan],
 }
 

@@ -18,7 +18,7 @@ use crate::codegen::{
 use crate::column::ColumnType;
 use crate::{Error, Result};
 
-/// Chunks begin at multiples of so many rows: their values, and the bits that tell which there are, are aligned.
+/// Chunks start at multiples of this many rows, so that values and validity bits stay aligned.
 const CHUNK_ROWS_UNIT: u64 = 128;
 
 /// Where a pipeline's sink writes on one device.
@@ -110,7 +110,7 @@ impl Query<'_> {
         Ok(reports)
     }
 
-    /// How many chunks the source's rows are, on the device with most of them; each is a launch.
+    /// Number of chunks on the device with the most rows. Each chunk is one launch.
     pub(crate) fn chunks(&self, relation: &Relation) -> u64 {
         let rows = relation.source.shard_rows_max(self.devices());
         self.chunk_rows(relation).map_or(1, |chunk_rows| rows.div_ceil(chunk_rows).max(1))
@@ -122,8 +122,7 @@ impl Query<'_> {
         self.options.chunk_rows.filter(|_| is_cut).map(|rows| rows.max(1).next_multiple_of(CHUNK_ROWS_UNIT))
     }
 
-    /// Launches a kernel over chunks of the source, one after the other; those that the device does not have are left out,
-    /// but for the first one.
+    /// Launches the kernel once per chunk. Skips chunks beyond the device's rows, except the first.
     pub(super) fn launch_on(
         &mut self,
         device: usize,
@@ -308,20 +307,20 @@ struct Binder<'a> {
 
 impl<'a> Binder<'a> {
     /// The address of the chunk's first row in a buffer with so many bytes a row.
-    fn from_first(&self, buffer: Option<&'a Buffer>, row_bytes: u64) -> Arg<'a> {
+    fn at_first_row(&self, buffer: Option<&'a Buffer>, row_bytes: u64) -> Arg<'a> {
         match (buffer, self.first) {
             (Some(buffer), 1..) => Arg::BufferAt(buffer, self.first * row_bytes),
             (buffer, _) => Arg::or_null(buffer),
         }
     }
 
-    /// The same of bits or bytes that tell which values there are.
+    /// The address of the chunk's first validity bit or byte.
     fn validity(&self, column: usize) -> Arg<'a> {
         let source = &self.relation.source;
         let buffer = source.validity(self.device, column);
         match (buffer, source) {
             (Some(buffer), Source::Table(..)) if self.first > 0 => Arg::BufferAt(buffer, self.first / 8),
-            (buffer, _) => self.from_first(buffer, 1),
+            (buffer, _) => self.at_first_row(buffer, 1),
         }
     }
 
@@ -335,7 +334,7 @@ impl<'a> Binder<'a> {
                 Arg::U64(before + self.first)
             }
             Binding::SourceValues(column) => {
-                self.from_first(source.values(self.device, *column), source.width_bytes(*column))
+                self.at_first_row(source.values(self.device, *column), source.width_bytes(*column))
             }
             Binding::SourceValidity(column) => self.validity(*column),
             Binding::SourceGroups | Binding::SourceFinished | Binding::SourceFinishedRows => {
@@ -377,7 +376,7 @@ impl<'a> Binder<'a> {
             Binding::OutputValidity(column) => {
                 let validity = self.output()?.0.columns[*column].validity.as_ref();
                 match self.target {
-                    Target::Rows { in_place: Some(_), .. } => self.from_first(validity, 1),
+                    Target::Rows { in_place: Some(_), .. } => self.at_first_row(validity, 1),
                     _ => Arg::or_null(validity),
                 }
             }
@@ -417,7 +416,7 @@ impl<'a> Binder<'a> {
         let values = self.output()?.0.columns[column].values.as_ref();
         Ok(match self.target {
             Target::Rows { in_place: Some(columns), .. } => {
-                self.from_first(values, columns[column].layout().width_bytes.into())
+                self.at_first_row(values, columns[column].layout().width_bytes.into())
             }
             _ => Arg::or_null(values),
         })

@@ -10,8 +10,7 @@ use crate::plan::physical::{Found, KnownParts};
 use crate::plan::{HandOver, Plan, Share};
 use crate::{Error, Result};
 
-/// Rows that plans leave on the devices for plans of the same query, which run later. Whoever reads them takes them along.
-/// Clones are one.
+/// Rows that one plan leaves on the devices for a later plan of the same query. Reading removes them. Clones are one.
 #[derive(Debug, Clone, Default)]
 pub struct HandedOver(Arc<Mutex<HashMap<HandOver, Relation>>>);
 

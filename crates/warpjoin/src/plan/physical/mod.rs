@@ -40,7 +40,7 @@ pub(crate) struct PhysicalPlan {
     pub pipelines: Vec<Pipeline>,
     /// How many pipelines read what each puts out.
     pub readers: Vec<usize>,
-    /// Pipelines that are left out where an earlier plan has left what they would put out.
+    /// Regions that are skipped if an earlier plan has left their output.
     pub found: Vec<Found>,
 }
 
