@@ -37,7 +37,7 @@ pub struct GoldenLine {
     pub recording: Recording,
     /// Digest of the answer, or the kind of its error; `-`: something else looks at it.
     pub answer: String,
-    /// Subtrees of its plans that have no pipelines yet. Not part of the record.
+    /// Subtrees of its plans that were planned while they ran. Not part of the record.
     pub subtrees: u64,
 }
 
@@ -173,7 +173,7 @@ fn parse(line: &str) -> Option<(String, Figures)> {
     Some((format!("{query} | {devices}"), figures.map(String::from)))
 }
 
-/// The rows of an answer, which may come in any order, and the subtrees that had no pipelines.
+/// The rows of an answer, which may come in any order, and the subtrees that were planned while they ran.
 async fn answer_lines(context: &SessionContext, sql: &str) -> Result<(Vec<String>, u64), DataFusionError> {
     let plan = context.sql(sql).await?.create_physical_plan().await?;
     let mut lines = text::lines(&collect(Arc::clone(&plan), context.task_ctx()).await?)?;

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
-
 use super::Inputs;
 use super::query::Query;
 use super::relation::{Relation, Source};
@@ -72,7 +70,7 @@ impl<'a> Execution<'a> {
             Some(PlanKind::Join(plan)) => Some(plan),
             _ => None,
         };
-        let [build, probe] = [&join.schemas[0], &join.schemas[1]].map(SchemaRef::clone);
+        let [build, probe] = join.schemas.clone();
         let build = JoinSide { schema: build, plan: plan.map(|plan| &plan.build) };
         let probe = JoinSide { schema: probe, plan: plan.map(|plan| &plan.probe) };
         Ok(JoinNode { spec, build, probe })

@@ -306,7 +306,7 @@ struct Binder<'a> {
 }
 
 impl<'a> Binder<'a> {
-    /// The address of the chunk's first row in a buffer with so many bytes a row.
+    /// The address of the chunk's first row in a buffer with this many bytes per row.
     fn at_first_row(&self, buffer: Option<&'a Buffer>, row_bytes: u64) -> Arg<'a> {
         match (buffer, self.first) {
             (Some(buffer), 1..) => Arg::BufferAt(buffer, self.first * row_bytes),

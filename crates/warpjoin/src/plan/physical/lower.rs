@@ -255,13 +255,11 @@ impl<'p> Lowering<'p> {
             open = open.then(Step::Project(exprs));
         }
         let input = self.node(ordered.input);
-        let mut open = self.closed(open, Sink::Sort { keys, width, range: ordered.range, input });
+        let open = self.closed(open, Sink::Sort { keys, width, range: ordered.range, input });
         if ordered.behind.is_empty() {
             return open;
         }
-        for step in &ordered.behind {
-            open = open.then(self.row_wise(step));
-        }
+        let open = self.then_behind(open, ordered);
         self.closed(open, Sink::InPlace)
     }
 
@@ -271,17 +269,16 @@ impl<'p> Lowering<'p> {
         for exprs in &ordered.projections {
             open = open.then(self.project(exprs));
         }
-        for step in &ordered.behind {
-            open = open.then(self.row_wise(step));
-        }
+        let open = self.then_behind(open, ordered);
         self.closed(open, Sink::Slice(ordered.range))
     }
 
-    fn row_wise(&mut self, step: &RowWise<'p>) -> Step {
-        match step {
-            RowWise::Project(exprs) => self.project(exprs),
-            RowWise::Fetch(fetch) => self.fetch(fetch),
-        }
+    /// What is done with rows once they are in order.
+    fn then_behind(&mut self, open: Open, ordered: &Ordered<'p>) -> Open {
+        ordered.behind.iter().fold(open, |open, step| match step {
+            RowWise::Project(exprs) => open.then(self.project(exprs)),
+            RowWise::Fetch(fetch) => open.then(self.fetch(fetch)),
+        })
     }
 
     fn table(&mut self, plan: &'p Plan, columns: Vec<usize>) -> Open {
@@ -314,19 +311,20 @@ impl<'p> Lowering<'p> {
 
     fn close(&mut self, open: Open, sink: Sink) -> PipelineId {
         let source = match &open.source {
-            Source::Table { .. } | Source::Union(_) | Source::Known(_) | Source::Later(_) => {
-                Edge { partitioning: Partitioning::Any, is_ordered: false }
+            // A join may move rows.
+            Source::Pipeline(id) if !open.steps.iter().any(Step::looks_up) => self.pipelines[id.0].output,
+            Source::Pipeline(_) | Source::Table { .. } | Source::Union(_) | Source::Known(_) | Source::Later(_) => {
+                Edge::ANY
             }
-            Source::Pipeline(id) => self.pipelines[id.0].output,
         };
         let output = match &sink {
             Sink::Result | Sink::InPlace | Sink::Slice(_) | Sink::Keep | Sink::Share(_) => source,
-            Sink::Limit { .. } => Edge { partitioning: source.partitioning, is_ordered: false },
+            Sink::Limit { .. } => Edge { is_ordered: false, ..source },
             Sink::Build | Sink::UnionInput | Sink::Planned | Sink::Publish { .. } | Sink::GroupingSets { .. } => {
-                Edge { partitioning: Partitioning::Any, is_ordered: false }
+                Edge::ANY
             }
-            Sink::Sort { .. } | Sink::Window { .. } => Edge { partitioning: Partitioning::Any, is_ordered: true },
-            Sink::Aggregate { .. } => Edge { partitioning: Partitioning::ByGroup, is_ordered: false },
+            Sink::Sort { .. } | Sink::Window { .. } => Edge { is_ordered: true, ..Edge::ANY },
+            Sink::Aggregate { .. } => Edge { partitioning: Partitioning::ByGroup, ..Edge::ANY },
         };
         self.pipelines.push(Pipeline { source: open.source, steps: open.steps, sink, output });
         PipelineId(self.pipelines.len() - 1)

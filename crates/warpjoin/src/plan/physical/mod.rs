@@ -70,6 +70,11 @@ pub(crate) struct Edge {
     pub is_ordered: bool,
 }
 
+impl Edge {
+    /// Rows anywhere, in no order.
+    pub(crate) const ANY: Self = Self { partitioning: Partitioning::Any, is_ordered: false };
+}
+
 /// On which device a row is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Partitioning {
