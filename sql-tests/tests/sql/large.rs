@@ -101,6 +101,20 @@ fn rows_are_counted_beyond_31_bits() {
                 vec![format!("{n}|{n}")],
             ),
             (
+                "select count(d), min(d), max(d) from (select k - lag(k) over (order by k) as d from big) t".into(),
+                vec![format!("{}|1|1", n - 1)],
+            ),
+            (
+                // A frame that is longer than 31 bits count.
+                format!(
+                    "select count(*) from (select max(k) over (order by k rows between {} preceding and 1 following) as m from \
+                     big) t where m = {}",
+                    rows - 2,
+                    n - 1
+                ),
+                vec!["2".into()],
+            ),
+            (
                 "select min(c), max(c) from (select count(*) over (partition by k % 3) as c from big) t".into(),
                 vec![format!("{}|{}", rows / 3, rows.div_ceil(3))],
             ),

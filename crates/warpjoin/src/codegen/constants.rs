@@ -91,7 +91,7 @@ pub(crate) const WINDOW_ITEMS: u32 = 8;
 pub(crate) const WINDOW_WORDS: usize = 16;
 /// Values of a node of a window's tree: a lane each.
 pub(crate) const WINDOW_FANOUT: u64 = 32;
-/// Levels of it, of 2^31 rows.
+/// Levels of it, of 2^32 rows.
 const WINDOW_LEVELS_MAX: u64 = 7;
 
 /// What the kernels of windows tell apart.

@@ -14,7 +14,7 @@ use crate::window::{Frame, FrameBound, WindowCall, WindowFunction};
 use crate::{Error, Reason, Result};
 
 /// Rows of a stretch of frames that are longer than a device has rows.
-const PERIOD_MAX: u64 = 1 << 31;
+const PERIOD_MAX: u64 = u32::MAX as u64;
 
 /// A column that kernels put out. Arguments are positions among the stored columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

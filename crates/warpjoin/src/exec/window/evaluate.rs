@@ -26,9 +26,6 @@ use crate::plan::ordered::{OutputRange, WindowNode};
 use crate::window::{Frame, FrameBound};
 use crate::{Error, Reason, Result};
 
-/// Places among the rows of a device are numbers of 31 bits.
-const ROWS_MAX: u64 = i32::MAX as u64;
-
 /// What is stored of the rows before they are sorted.
 struct Stored {
     /// The input's columns, then arguments.
@@ -79,7 +76,8 @@ impl Query<'_> {
         Ok(result)
     }
 
-    /// The sorted rows without words and arguments, with the columns that were asked for behind them.
+    /// The sorted rows without words and arguments, with the columns that were asked for behind them. A device has as many as
+    /// it could sort: places among them are numbers of 32 bits.
     fn made_columns(&mut self, mut rows: Intermediate, of_rows: &OfRows<'_>, made: &Made) -> Result<Intermediate> {
         let shape = of_rows.shape;
         let words = shape.word_bits.len();
@@ -92,9 +90,6 @@ impl Query<'_> {
         let mut flights = vec![];
         let mut shards = vec![];
         for (device, shard) in std::mem::take(&mut rows.shards).into_iter().enumerate() {
-            if shard.rows > ROWS_MAX {
-                return Err(Reason::Limit(format!("{} rows of a window on one device", shard.rows)).into());
-            }
             let stream = self.streams[device].clone();
             let control = stream.alloc_filled(CONTROL_BYTES, 0)?;
             let begin = stream.record()?;
