@@ -38,7 +38,7 @@ pub struct GoldenLine {
     /// Digest of the answer, or the kind of its error; `-`: something else looks at it.
     pub answer: String,
     /// Subtrees of its plans that were planned while they ran. Not part of the record.
-    pub subtrees: u64,
+    pub planned_late: u64,
 }
 
 /// Launches, host waits, peak bytes, kernels, answer.
@@ -48,11 +48,11 @@ impl GoldenLine {
     /// Runs `sql` on devices that record; `None` if `engine`'s do not.
     pub async fn of(engine: &Engine, context: &SessionContext, query: String, sql: &str) -> Option<Self> {
         engine.take_recording();
-        let (answer, subtrees) = match no_panic(answer_lines(context, sql)).await {
-            Ok((rows, subtrees)) => (digest(&rows.join("\n")), subtrees),
+        let (answer, planned_late) = match no_panic(answer_lines(context, sql)).await {
+            Ok((rows, planned_late)) => (digest(&rows.join("\n")), planned_late),
             Err(error) => (format!("{:?}", Failure::new(&error).kind), 0),
         };
-        Some(Self { query, devices: engine.devices(), recording: engine.take_recording()?, answer, subtrees })
+        Some(Self { query, devices: engine.devices(), recording: engine.take_recording()?, answer, planned_late })
     }
 
     /// A name for a query of a file, which stays when others come before it.
@@ -173,14 +173,14 @@ fn parse(line: &str) -> Option<(String, Figures)> {
     Some((format!("{query} | {devices}"), figures.map(String::from)))
 }
 
-/// The rows of an answer, which may come in any order, and the subtrees that were planned while they ran.
+/// The rows of an answer, which may come in any order, and how many aggregates were planned late.
 async fn answer_lines(context: &SessionContext, sql: &str) -> Result<(Vec<String>, u64), DataFusionError> {
     let plan = context.sql(sql).await?.create_physical_plan().await?;
     let mut lines = text::lines(&collect(Arc::clone(&plan), context.task_ctx()).await?)?;
     lines.sort_unstable();
     let parts = Placement::of(&plan).device;
-    let subtrees = parts.iter().filter_map(|part| part.metrics.as_ref()).map(|metrics| metrics.subtrees).sum();
-    Ok((lines, subtrees))
+    let planned_late = parts.iter().filter_map(|part| part.metrics.as_ref()).map(|metrics| metrics.planned_late).sum();
+    Ok((lines, planned_late))
 }
 
 fn digest(text: &str) -> String {
@@ -197,7 +197,7 @@ mod tests {
             devices,
             recording: Recording::default(),
             answer: "a".into(),
-            subtrees: 0,
+            planned_late: 0,
         };
         launches.iter().map(line).collect()
     }

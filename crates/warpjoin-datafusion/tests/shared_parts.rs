@@ -13,7 +13,8 @@ async fn tables(context: &SessionContext, is_resident: bool) {
          case when value % 6 = 1 then null else value * 31 % 40 end as x, \
          arrow_cast(value * 997, 'Timestamp(Second, None)') as at, \
          case when value % 9 = 0 then -0.0 when value % 9 = 1 then 0.0 else value % 9 end as f, \
-         'name ' || (value * 7 % 13) as s from generate_series(1, 600) as g(value)",
+         'name ' || (value * 7 % 13) as s, \
+         cast(value || '00000000000000000000' as decimal(38, 0)) as big from generate_series(1, 600) as g(value)",
         "create table u as select value as k, value * 3 as y from generate_series(1, 20) as g(value) \
          union all select null, 7",
     ] {
@@ -160,5 +161,54 @@ async fn parts_that_differ_in_one_thing_are_two() {
             "only {shared} of {} parts are run once where they stand twice",
             all.len()
         );
+    }
+}
+
+/// Queries whose parts all read the 600 rows of `t` that a group-by, a join or a limit has left, and how many pipelines go over
+/// as many rows of `t` itself.
+const READ_ONCE: [(&str, usize); 4] = [
+    // The minimum of more than 64 bits is found to be one when it is grouped.
+    (
+        "select sum(c), count(*), count(e), sum(cast(m as bigint) - cast(m as bigint)) from (select id, median(a) as m, min(d) as e, count(*) as c from \
+         (select id, a, big as d from t limit 599) as x group by id) as y",
+        1,
+    ),
+    (
+        "select count(*), count(e), sum(a), sum(c) from (select id, count(distinct p) as a, count(distinct x) as c, max(d) as e from \
+         (select id, p, a as x, big as d from t limit 599) as x group by id) as y",
+        1,
+    ),
+    // A part that an aggregate which is planned late reads first.
+    (
+        "with c as (select p, a, sum(id) as s from t group by p, a) select q.p, f, m from \
+         (select p, first_value(s order by a) as f from c group by p) as q join \
+         (select p, max(s) as m from c group by p) as r on q.p = r.p",
+        1,
+    ),
+    (
+        "with c as (select p, a, sum(id) as s from t group by p, a) select q.p, f, m from \
+         (select p, max(s) as m from c group by p) as r join \
+         (select p, first_value(s order by a) as f from c group by p) as q on q.p = r.p",
+        1,
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_several_parts_read_is_made_once() {
+    let expected = stock();
+    tables(&expected, false).await;
+    for devices in [1, 2] {
+        let context = warp(devices, |_| {});
+        tables(&context, true).await;
+        for (sql, times) in READ_ONCE {
+            let (wanted, _) = run(&expected, sql).await;
+            let (answer, placement) = run(&context, sql).await;
+            assert_eq!(rows(&answer, false), rows(&wanted, false), "{sql}");
+            let metrics: Vec<_> = placement.device.iter().filter_map(|part| part.metrics.as_ref()).collect();
+            assert!(metrics.iter().any(|metrics| metrics.planned_late > 0), "{sql}");
+            let ran = metrics.iter().flat_map(|metrics| &metrics.pipelines);
+            let of_table: Vec<_> = ran.filter(|ran| ran.name.starts_with("Scan") && ran.rows_in == 600).collect();
+            assert_eq!(of_table.len(), times, "{sql}: {of_table:#?}");
+        }
     }
 }

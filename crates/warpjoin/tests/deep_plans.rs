@@ -14,7 +14,7 @@ use common::random::input;
 use common::sessions::{Opener, simulated};
 use common::value::rows_of;
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
-use warpjoin::plan::{Plan, PlanKind};
+use warpjoin::plan::{AggregateCall, AggregateFunction, Plan, PlanKind};
 use warpjoin::{Cause, ExecOptions, exec};
 
 /// What a thread has unless it asks for more, as Tokio's and the test harness's do.
@@ -101,4 +101,28 @@ fn deep_plans_run_or_are_refused() {
     let limits = |depth: usize| rows(|source| (1..depth).fold(source, |plan, _| limit(plan, 30)));
     assert_eq!(limits(99), Some(30));
     assert_eq!(limits(20_000), None);
+}
+
+/// A group-by that is made of two, each of which reads the input.
+fn distinct_counts(input: Plan) -> Plan {
+    let count = |argument| {
+        let count = AggregateCall::new(AggregateFunction::Count, Some(argument), DataType::Int64);
+        AggregateCall { is_distinct: true, ..count }
+    };
+    let fields = ["v", "a", "b"].map(|name| Field::new(name, DataType::Int64, false));
+    let aggregates = vec![count(column()), count(deep_sum(2))];
+    let kind = PlanKind::Aggregate { input: Box::new(input), group_by: vec![column()], aggregates };
+    Plan { kind, schema: Arc::new(Schema::new(fields.to_vec())) }
+}
+
+#[test]
+fn group_bys_of_group_bys_are_planned_once_each() {
+    let nested = |depth: usize| move |source| (0..depth).fold(source, |plan, _| distinct_counts(plan));
+    assert_eq!(rows(nested(3)), Some(100));
+    // Read along 2^40 ways.
+    let session = simulated().open(1).expect("a device");
+    let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]));
+    let plan = nested(40)(Plan { kind: PlanKind::Input { index: 0 }, schema });
+    let lines = exec::explain(&plan, &session, &ExecOptions::default()).pipelines;
+    assert!((40..=40 * 8).contains(&lines.len()), "{} pipelines", lines.len());
 }

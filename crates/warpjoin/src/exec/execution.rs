@@ -34,9 +34,15 @@ impl<'a> Execution<'a> {
         let table_of = |node: &TableNode<'_>| match node {
             TableNode::Fetch(fetch) => Ok(Arc::clone(&fetch.table)),
             TableNode::Source(Plan { kind: PlanKind::Scan { table, .. }, .. }) => Ok(Arc::clone(table)),
-            TableNode::Source(Plan { kind: PlanKind::Input { index }, .. }) => {
+            TableNode::Source(Plan { kind: PlanKind::Input { index }, schema }) => {
                 let table = inputs.tables.get(*index).cloned();
-                table.ok_or_else(|| Error::internal(format!("no input {index}")))
+                let table = table.ok_or_else(|| Error::internal(format!("no input {index}")))?;
+                let (columns, wanted) = (table.column_types().len(), schema.fields().len());
+                if columns != wanted {
+                    let message = format!("input {index} of the plan has {wanted} columns, its table has {columns}");
+                    return Err(Error::InvalidArgument(message));
+                }
+                Ok(table)
             }
             TableNode::Source(_) => Err(Error::internal("a table of what is no scan")),
         };
@@ -98,6 +104,18 @@ impl Outputs {
         relation.ok_or_else(|| Error::internal(format!("nothing of pipeline {}", id.0)))
     }
 
+    /// Counts the pipelines as read whose output a pipeline would have read that is not run.
+    fn skip(&mut self, pipeline: &Pipeline) {
+        for PipelineId(id) in pipeline.reads() {
+            self.left[id] = self.left[id].saturating_sub(1);
+            if self.left[id] == 0
+                && let Some(output) = self.relations.get_mut(id)
+            {
+                *output = None;
+            }
+        }
+    }
+
     /// The number of the next pipeline.
     fn next(&self) -> usize {
         self.relations.len()
@@ -116,6 +134,7 @@ impl Query<'_> {
 
     /// Plans what is planned late, and runs it.
     fn run_later(&mut self, plan: &Plan) -> Result<Relation> {
+        self.metrics.planned_late += 1;
         match &plan.kind {
             PlanKind::Aggregate { input, group_by, aggregates } => self.split_group(input, group_by, aggregates),
             PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
@@ -133,8 +152,20 @@ impl Query<'_> {
         while let Some(pipeline) = execution.plan.pipelines.get(outputs.next()) {
             let begin_here = found.iter().filter(|(rows, _)| rows.first.0 == outputs.next());
             if let Some((rows, relation)) = begin_here.max_by_key(|(rows, _)| rows.last.0) {
+                execution.plan.pipelines[rows.first.0..=rows.last.0].iter().for_each(|skipped| outputs.skip(skipped));
                 outputs.relations.resize(rows.last.0, None);
                 outputs.relations.push(Some(relation.clone()));
+                continue;
+            }
+            // A plan that is made while the query runs, or a region that might have been skipped, has made the same.
+            let made = match &pipeline.sink {
+                Sink::Publish { number, .. } if self.published.contains_key(number) => Some(None),
+                Sink::Share(share) => self.shared_before(*share).map(Some),
+                _ => None,
+            };
+            if let Some(made) = made {
+                outputs.skip(pipeline);
+                outputs.relations.push(made);
                 continue;
             }
             let relation = self.open(execution, pipeline, &mut outputs)?;
@@ -164,10 +195,8 @@ impl Query<'_> {
                     self.aggregate_rows(relation, execution.node(*input), &group_by, &calls)?
                 }
                 Sink::Publish { number, join, has_filters } => {
-                    if !self.published.contains_key(number) {
-                        let join = execution.bind_join(join)?;
-                        self.publish(&join, *number, &relation, *has_filters)?;
-                    }
+                    let join = execution.bind_join(join)?;
+                    self.publish(&join, *number, &relation, *has_filters)?;
                     outputs.relations.push(None);
                     continue;
                 }
@@ -349,7 +378,6 @@ mod tests {
             let plan = plan(&table, &[1, 2, 3]);
             let (physical, bindings) = lower(&plan);
             is_shared(&physical);
-            assert_eq!(physical.subtrees(), 0);
             assert!(!format!("{physical:?}").contains("Int("), "a constant in {physical:?}");
             let constant = |value: i64| ExprKind::Literal(Scalar::Int(value.into()));
             // In the order in which the plan has them.
@@ -383,6 +411,19 @@ mod tests {
                 }
             });
         }
+    }
+
+    #[test]
+    fn an_input_with_other_columns_than_the_plans_is_an_error() {
+        let session = Session::new(open_simulated(&SimOptions::default()).unwrap()).unwrap();
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..3));
+        let batch = RecordBatch::try_from_iter([("v", numbers)]).unwrap();
+        let mut builder = TableBuilder::new(&session, batch.schema());
+        builder.push(&batch).unwrap();
+        let tables = [Arc::new(builder.finish().unwrap())];
+        let plan = node(PlanKind::Input { index: 0 }, &["v", "w"]);
+        let error = crate::exec::run(&session, &plan, &tables, &ExecOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("2 columns, its table has 1"), "{error}");
     }
 
     #[test]

@@ -8,9 +8,11 @@ use crate::optimize::{Optimized, optimize};
 use crate::options::{ExecOptions, JoinForm};
 use crate::plan::join::JoinNode;
 use crate::plan::ordered::OutputRange;
-use crate::plan::physical::{Bindings, PhysicalPlan, Pipeline, Sink, Source, Step, TableNode, lower};
+use crate::plan::physical::{
+    Bindings, KnownParts, PhysicalPlan, Pipeline, Sink, Source, Step, TableNode, lower, lower_part,
+};
 use crate::plan::rewrite::rewrite;
-use crate::plan::{JoinPlan, Mark, Plan, PlanKind};
+use crate::plan::{JoinPlan, Mark, Plan, PlanKind, Share};
 
 /// A plan in words.
 #[derive(Debug, Clone, Default)]
@@ -27,29 +29,41 @@ pub fn explain(plan: &Plan, session: &Session, options: &ExecOptions) -> Explana
     let Optimized { plan, notes, .. } = optimize(plan, &[], session, options);
     let plan = rewrite(plan);
     let (physical, bindings) = lower(&plan);
-    let mut explain = Explain {
+    let explain = Explain {
         session,
         options,
+        root: &plan,
         plan: &physical,
         bindings: &bindings,
-        lines: vec![],
+        result: "Result",
         outputs: vec![],
-        tables: HashMap::new(),
+        said: Said::default(),
     };
-    physical.pipelines.iter().for_each(|pipeline| explain.add(pipeline));
-    Explanation { pipelines: explain.lines, decisions: notes }
+    Explanation { pipelines: explain.said().lines, decisions: notes }
 }
 
 struct Explain<'a> {
     session: &'a Session,
     options: &'a ExecOptions,
+    /// The optimized plan, of which a part may be what is told.
+    root: &'a Plan,
     plan: &'a PhysicalPlan,
     bindings: &'a Bindings<'a>,
-    lines: Vec<String>,
+    /// What takes the rows of the last pipeline.
+    result: &'static str,
     /// What the readers of each pipeline begin with.
     outputs: Vec<String>,
+    said: Said,
+}
+
+/// What was said of a plan and its parts.
+#[derive(Default)]
+struct Said {
+    lines: Vec<String>,
     /// Lines that make published tables.
     tables: HashMap<usize, usize>,
+    /// What the readers of shared rows begin with.
+    shares: HashMap<Share, String>,
 }
 
 /// How the matches of a join will be found.
@@ -61,6 +75,32 @@ enum Form {
 }
 
 impl<'a> Explain<'a> {
+    /// All pipelines.
+    fn said(mut self) -> Said {
+        self.plan.pipelines.iter().for_each(|pipeline| self.add(pipeline));
+        self.said
+    }
+
+    /// The pipelines below an aggregate whose group-bys are planned once its rows are there.
+    fn later(&mut self, plan: &Plan) -> String {
+        let said = &self.said;
+        let known =
+            KnownParts { shares: said.shares.keys().copied().collect(), tables: said.tables.keys().copied().collect() };
+        for input in plan.inputs() {
+            let (physical, bindings) = lower_part(input, self.root, KnownParts::clone(&known));
+            let below = Explain {
+                plan: &physical,
+                bindings: &bindings,
+                result: "GroupBy[planned once its rows are there]",
+                outputs: vec![],
+                said: std::mem::take(&mut self.said),
+                ..*self
+            };
+            self.said = below.said();
+        }
+        format!("Groups[pipeline {}]", self.said.lines.len())
+    }
+
     /// Adds the line of the next pipeline, and what reads it begins with.
     fn add(&mut self, pipeline: &'a Pipeline) {
         let id = self.outputs.len();
@@ -75,7 +115,7 @@ impl<'a> Explain<'a> {
         }
         let rows = |line: usize| format!("Rows[pipeline {line}]");
         let output = match &pipeline.sink {
-            Sink::Result => rows(self.close(words, "Result")),
+            Sink::Result => rows(self.close(words, self.result)),
             Sink::InPlace => rows(self.close(words, "InPlace")),
             Sink::Slice(range) if pipeline.steps.is_empty() && *range == OutputRange::ALL => words,
             Sink::Slice(_) => rows(self.close(words, "InPlace")),
@@ -94,7 +134,7 @@ impl<'a> Explain<'a> {
             }
             Sink::Publish { number, .. } => {
                 let line = self.close(words, "BuildHashTable");
-                self.tables.insert(*number, line);
+                self.said.tables.insert(*number, line);
                 line.to_string()
             }
             Sink::UnionInput => self.close(words, "Rows").to_string(),
@@ -111,10 +151,13 @@ impl<'a> Explain<'a> {
                 format!("Union[pipeline {}]", self.close(words, &format!("GroupBy[{} sets]", sets.len())))
             }
         };
+        if let Sink::Share(share) = &pipeline.sink {
+            self.said.shares.insert(*share, output.clone());
+        }
         self.outputs.push(output);
     }
 
-    fn source(&self, source: &Source) -> String {
+    fn source(&mut self, source: &Source) -> String {
         match source {
             Source::Table { table, columns } => match self.bindings.tables[table.0] {
                 TableNode::Source(Plan { kind: PlanKind::Input { index }, .. }) => format!("Upload[input {index}]"),
@@ -125,8 +168,10 @@ impl<'a> Explain<'a> {
                 let lines: Vec<&str> = ids.iter().map(|id| self.outputs[id.0].as_str()).collect();
                 format!("Union[pipelines {}]", lines.join(", "))
             }
-            Source::Known(_) => "Rows[shared before]".to_string(),
-            Source::Later(_) => "Groups[planned when their rows are there]".to_string(),
+            Source::Known(share) => {
+                self.said.shares.get(share).cloned().unwrap_or_else(|| "Rows[shared before]".to_string())
+            }
+            Source::Later(node) => self.later(self.bindings.nodes[node.0]),
         }
     }
 
@@ -161,13 +206,13 @@ impl<'a> Explain<'a> {
     }
 
     fn table(&self, number: usize) -> usize {
-        self.tables.get(&number).copied().unwrap_or(0)
+        self.said.tables.get(&number).copied().unwrap_or_default()
     }
 
     /// Ends a line; its number.
     fn close(&mut self, words: String, sink: &str) -> usize {
-        self.lines.push(format!("{words} -> {sink}"));
-        self.lines.len()
+        self.said.lines.push(format!("{words} -> {sink}"));
+        self.said.lines.len()
     }
 
     /// How the join with this build side finds its matches.

@@ -105,7 +105,13 @@ impl Query<'_> {
         drop(flights);
         self.settle()?;
         let bits = reports.iter().fold(0, |bits, report| bits | report.status);
-        self.note_pipeline(relation, generated, sink_name, &reports, kernel_ns);
+        let chunk_rows = self.chunk_rows(relation).unwrap_or(u64::MAX);
+        let of_chunks = |rows: u64| {
+            let end = chunks.end.saturating_mul(chunk_rows).min(rows);
+            end - chunks.start.saturating_mul(chunk_rows).min(end)
+        };
+        let rows_in = (0..reports.len()).map(|device| of_chunks(relation.source.shard_rows(device))).sum();
+        self.note_pipeline(relation, generated, sink_name, &reports, (rows_in, kernel_ns));
         check_status(bits)?;
         Ok(reports)
     }
@@ -189,9 +195,8 @@ impl Query<'_> {
         generated: &GeneratedPipeline,
         sink_name: &str,
         reports: &[Report],
-        kernel_ns: u64,
+        (rows_in, kernel_ns): (u64, u64),
     ) {
-        let rows_in = (0..reports.len()).map(|device| relation.source.shard_rows(device)).sum();
         let mut row_bytes = 0;
         for binding in &generated.bindings {
             match binding {

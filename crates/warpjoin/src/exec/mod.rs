@@ -1,7 +1,7 @@
 //! Runs device plans.
 //!
-//! Owns the cut into pipelines, hash tables, exchange between devices, group tables and results.
-//! Must not know SQL, nor how code is generated beyond a pipeline's shape.
+//! Owns hash tables, exchange between devices, group tables and results. Must not know SQL, nor how plans are cut into
+//! pipelines, nor how code is generated beyond a pipeline's shape.
 
 mod check;
 mod compile;
@@ -39,7 +39,7 @@ use crate::optimize::{Optimized, optimize};
 use crate::plan::Plan;
 use crate::plan::physical::lower;
 use crate::plan::rewrite::rewrite;
-use crate::{Result, Session, Table};
+use crate::{Error, Result, Session, Table};
 use execution::Execution;
 use query::Query;
 use relation::Relation;
@@ -118,6 +118,9 @@ fn with_query<T>(
     let Optimized { plan, notes, elapsed_ns } = optimize(plan, &inputs.tables, session, options);
     let plan = rewrite(plan);
     let (physical, bindings) = lower(&plan);
+    if plan.is_ordered() && !physical.output().is_ordered {
+        return Err(Error::internal("pipelines that lose the order of their plan"));
+    }
     let execution = Execution::new(&physical, &bindings, inputs)?;
     let (result, metrics) = execute(session, &plan, &execution, inputs, options, finish)?;
     Ok((result, QueryMetrics { optimizer_ns: elapsed_ns, decisions: notes, ..metrics }))
@@ -144,7 +147,6 @@ fn execute<T>(
     query.settle()?;
     query.settle_times()?;
     let mut metrics = std::mem::take(&mut query.metrics);
-    metrics.subtrees = execution.plan.subtrees() as u64;
     metrics.peak_bytes = session.devices().iter().map(|device| device.memory().peak_bytes()).max().unwrap_or(0);
     Ok((result, metrics))
 }

@@ -2,6 +2,7 @@
 //!
 //! Estimates choose; a plan is right whatever they say.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -75,11 +76,21 @@ pub(super) fn distinct_left(distinct: f64, base_rows: f64, rows: f64) -> f64 {
 
 /// Estimates a plan; `inputs` are those that are there.
 pub(super) fn estimate(plan: &Plan, inputs: &[Arc<Table>]) -> Estimate {
-    // Of plans in several places nothing is estimated: each would be gone through as often as it is read.
-    let below = match plan.kind {
-        PlanKind::Shared(_) => vec![],
-        _ => plan.inputs().into_iter().map(|input| estimate(input, inputs)).collect(),
-    };
+    estimate_once(plan, inputs, &mut HashMap::new())
+}
+
+/// The same, with what is known of plans in several places: each is gone through once.
+fn estimate_once(plan: &Plan, inputs: &[Arc<Table>], known: &mut HashMap<*const Plan, Estimate>) -> Estimate {
+    if let PlanKind::Shared(shared) = &plan.kind {
+        let address = Arc::as_ptr(shared);
+        if let Some(known) = known.get(&address) {
+            return known.clone();
+        }
+        let estimate = estimate_once(shared, inputs, known);
+        known.insert(address, estimate.clone());
+        return estimate;
+    }
+    let below = plan.inputs().into_iter().map(|input| estimate_once(input, inputs, known)).collect();
     estimate_node(plan, below, inputs)
 }
 

@@ -1,5 +1,8 @@
 //! What the optimizer has marked in a plan: tables that several joins probe, and the filters that are made of them.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use super::{FilterForm, Mark, Plan, PlanKind};
 
 impl Plan {
@@ -18,6 +21,7 @@ impl Plan {
             if let Mark::Reduced { table, test, .. } = mark {
                 has_filters |= *table == number && (test.form != FilterForm::Table || test.has_bounds);
             }
+            true
         });
         has_filters
     }
@@ -26,23 +30,38 @@ impl Plan {
     /// once stand in both, with the tables that they publish and read.
     pub(crate) fn reads_tables_of(&self, other: &Plan) -> bool {
         let (mut read, mut own) = (vec![], vec![]);
-        self.visit_marks(&mut |mark| match mark {
-            Mark::Reduced { table, .. } => read.push(*table),
-            Mark::Published(number) => own.push(*number),
-            Mark::Shared(_) => {}
+        self.visit_marks(&mut |mark| {
+            match mark {
+                Mark::Reduced { table, .. } => read.push(*table),
+                Mark::Published(number) => own.push(*number),
+                Mark::Shared(_) => {}
+            }
+            true
         });
         read.retain(|table| !own.contains(table));
         let mut is_made = false;
         if !read.is_empty() {
-            other.visit_marks(&mut |mark| is_made |= matches!(mark, Mark::Published(number) if read.contains(number)));
+            other.visit_marks(&mut |mark| {
+                is_made |= matches!(mark, Mark::Published(number) if read.contains(number));
+                true
+            });
         }
         is_made
     }
 
-    fn visit_marks(&self, see: &mut dyn FnMut(&Mark)) {
-        if let PlanKind::Marked { mark, .. } = &self.kind {
-            see(mark);
+    /// Shows all marks, those of plans in several places once. Below a mark for which `see` says no, nothing is looked at.
+    pub(crate) fn visit_marks(&self, see: &mut dyn FnMut(&Mark) -> bool) {
+        self.visit_marks_but(&mut HashSet::new(), see);
+    }
+
+    fn visit_marks_but(&self, seen: &mut HashSet<*const Self>, see: &mut dyn FnMut(&Mark) -> bool) {
+        let goes_on = match &self.kind {
+            PlanKind::Marked { mark, .. } => see(mark),
+            PlanKind::Shared(plan) => seen.insert(Arc::as_ptr(plan)),
+            _ => true,
+        };
+        if goes_on {
+            self.inputs().into_iter().for_each(|input| input.visit_marks_but(seen, see));
         }
-        self.inputs().into_iter().for_each(|input| input.visit_marks(see));
     }
 }

@@ -88,8 +88,13 @@ impl Query<'_> {
             Err(error @ Error::Unsupported(Reason::Aggregate(_))) => {
                 let calls = self.wide_extremes_as_first(&relation, calls)?;
                 let (Some(calls), Some(input)) = (calls, input) else { return Err(error) };
-                drop(relation);
-                return self.split_group(input, keys, &calls);
+                // Other parts of an aggregate may have read these very rows.
+                self.metrics.planned_late += 1;
+                let before = self.given_names();
+                let rows = self.given_as(input, relation)?;
+                let groups = self.split_group(&rows, keys, &calls)?;
+                self.keep_given(&before);
+                return Ok(groups);
             }
             groups => groups?,
         };

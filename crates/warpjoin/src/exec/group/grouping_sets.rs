@@ -35,12 +35,21 @@ impl Query<'_> {
         calls: &[AggregateCall],
     ) -> Result<Relation> {
         let unique = unique_keys(sets);
-        let relations = match (self.sets_of_groups(relation, keys, &unique, calls), input) {
+        let is_finest = |set: &[usize]| !unique.iter().any(|other| is_within(set, other));
+        let is_read_twice = unique.iter().filter(|set| is_finest(set)).count() > 1;
+        let relation = if is_read_twice { self.settled(relation)? } else { relation };
+        let relations = match (self.sets_of_groups(&relation, keys, &unique, calls), input) {
             (Err(Error::Unsupported(Reason::Aggregate(_))), Some(input)) => {
-                return self.sets_of_rows(input, keys, (sets, id_type), calls);
+                self.metrics.planned_late += 1;
+                let before = self.given_names();
+                let rows = self.given_as(input, relation)?;
+                let relation = self.sets_of_rows(&rows, keys, (sets, id_type), calls)?;
+                self.keep_given(&before);
+                return Ok(relation);
             }
             (relations, _) => relations?,
         };
+        drop(relation);
         let mut parts = vec![];
         for set in sets {
             let position = unique.iter().position(|keys| *keys == set.keys).unwrap_or(0);
@@ -70,15 +79,11 @@ impl Query<'_> {
     /// Each set from the smallest one that holds its keys.
     fn sets_of_groups(
         &mut self,
-        mut relation: Relation,
+        relation: &Relation,
         keys: &[Expr],
         sets: &[&[usize]],
         calls: &[AggregateCall],
     ) -> Result<Vec<Relation>> {
-        let is_within = |set: &[usize], other: &[usize]| set != other && set.iter().all(|key| other.contains(key));
-        if sets.iter().filter(|set| !sets.iter().any(|other| is_within(set, other))).count() > 1 {
-            relation = self.settled(relation)?;
-        }
         let mut made: Vec<SetGroups<'_>> = vec![];
         let mut relations = vec![];
         for &set in sets {
@@ -86,7 +91,7 @@ impl Query<'_> {
             let Aggregation { accumulators, mut outputs } = Aggregation::of(&set_keys, calls);
             let finer = made.iter().filter(|other| is_within(set, other.keys)).min_by_key(|other| other.keys.len());
             let groups = match finer {
-                None => self.group(&relation, &set_keys, &accumulators)?,
+                None => self.group(relation, &set_keys, &accumulators)?,
                 Some(finer) => {
                     let of_finer = |key: &usize| {
                         let position = finer.keys.iter().position(|finer| finer == key).unwrap_or(0);
@@ -115,4 +120,9 @@ impl Query<'_> {
         }
         Ok(relations)
     }
+}
+
+/// Whether all keys of a set are another's, which has more.
+fn is_within(set: &[usize], other: &[usize]) -> bool {
+    set != other && set.iter().all(|key| other.contains(key))
 }

@@ -33,6 +33,11 @@ impl Query<'_> {
     /// Runs a plan once, and returns a node that stands for its rows in plans that are made while the query runs.
     pub(in crate::exec) fn given(&mut self, plan: &Plan) -> Result<Plan> {
         let relation = self.run_plan(plan)?;
+        self.given_as(plan, relation)
+    }
+
+    /// The same of rows that are there.
+    pub(in crate::exec) fn given_as(&mut self, plan: &Plan, relation: Relation) -> Result<Plan> {
         let relation = self.settled(relation)?;
         let name = HandOver::new();
         self.shared.given.insert(name, relation);
@@ -59,8 +64,7 @@ impl Query<'_> {
 
     /// Rows that were shared before.
     pub(in crate::exec) fn known_rows_of(&self, share: Share) -> Result<Relation> {
-        let known = self.shared.marked.get(&share).cloned();
-        known.ok_or_else(|| Error::internal("shared rows that are not there"))
+        self.shared_before(share).ok_or_else(|| Error::internal("shared rows that are not there"))
     }
 
     /// What earlier plans have left of what this one needs.
@@ -85,11 +89,13 @@ impl Query<'_> {
         found
     }
 
+    /// Rows that were shared before, if they were.
+    pub(in crate::exec) fn shared_before(&self, share: Share) -> Option<Relation> {
+        self.shared.marked.get(&share).cloned()
+    }
+
     /// Rows that the optimizer has found in several places, so that they may be read more than once.
     pub(in crate::exec) fn share(&mut self, share: Share, relation: Relation) -> Result<Relation> {
-        if let Some(known) = self.shared.marked.get(&share) {
-            return Ok(known.clone());
-        }
         let relation = self.settled(relation)?;
         self.shared.marked.insert(share, relation.clone());
         if let Share::Left(name) = share

@@ -104,18 +104,17 @@ impl<'p> Lowering<'p> {
                 let input = self.node(input);
                 self.closed(open, Sink::Aggregate { group_by, calls, input })
             }
-            PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => match Ordered::of(plan) {
-                // Nobody sees the order of rows that go on.
-                Some(Ordered { range: OutputRange { skip: 0, fetch: None }, .. }) => self.open(input, None),
-                Some(ordered) => self.ordered(&ordered),
-                None => match plan.kind {
-                    PlanKind::Limit { skip, fetch, .. } => {
-                        let open = self.open(input, fetch.map(|fetch| fetch.saturating_add(skip)));
-                        self.closed(open, Sink::Limit { skip, fetch })
+            PlanKind::Sort { input, skip, fetch, .. } | PlanKind::Limit { input, skip, fetch } => {
+                match Ordered::of(plan) {
+                    // Nobody sees the order of rows that go on.
+                    Some(Ordered { range: OutputRange { skip: 0, fetch: None }, .. }) => self.open(input, None),
+                    Some(ordered) => self.ordered(&ordered),
+                    None => {
+                        let open = self.open(input, fetch.map(|fetch| fetch.saturating_add(*skip)));
+                        self.closed(open, Sink::Limit { skip: *skip, fetch: *fetch })
                     }
-                    _ => self.later(plan),
-                },
-            },
+                }
+            }
             PlanKind::Join(join) => self.join(plan, join, wanted),
             PlanKind::Marked { input, mark: Mark::Published(_) } => self.open(input, None),
             PlanKind::Marked { input, mark: Mark::Reduced { table, keys, test } } => {
@@ -184,18 +183,27 @@ impl<'p> Lowering<'p> {
     /// A node that is planned when its turn comes: tables that it publishes are there for what stands behind it.
     fn later(&mut self, plan: &'p Plan) -> Open {
         let open = Open::new(Source::Later(self.node(plan)));
+        // What several read of it is there for the pipelines behind it. Below rows that another plan may have left, nothing is.
+        plan.visit_marks(&mut |mark| {
+            match mark {
+                Mark::Shared(share) => _ = self.known.insert(*share),
+                Mark::Published(number) => _ = self.published.insert(*number),
+                Mark::Reduced { .. } => {}
+            }
+            !matches!(mark, Mark::Shared(Share::Found(_)))
+        });
         self.closed(open, Sink::Planned)
     }
 
     /// A pipeline that puts out what several read.
     fn share(&mut self, input: &'p Plan, share: Share) -> PipelineId {
         let first = PipelineId(self.pipelines.len());
-        let outside = (self.shared.clone(), self.published.clone(), self.kept.clone());
+        let outside = (self.shared.clone(), self.published.clone(), self.kept.clone(), self.known.clone());
         let open = self.open(input, None);
         let last = self.close(open, Sink::Share(share));
         if let Share::Found(name) = share {
             // The region may be skipped, so pipelines outside it must not read what it makes.
-            (self.shared, self.published, self.kept) = outside;
+            (self.shared, self.published, self.kept, self.known) = outside;
             self.found.push(Found { name, first, last });
         }
         self.shared.insert(share, last);
@@ -211,27 +219,22 @@ impl<'p> Lowering<'p> {
         let first = join.build.reads_tables_of(&join.probe).then(|| self.open(&join.probe, wanted));
         let (spec, schemas) = (JoinNode::of(join).spec, [&join.build, &join.probe].map(|side| side.schema.clone()));
         let node = self.node(plan);
-        let of_node = || {
-            let mut take = |expr: &Expr| Ok::<_, Infallible>(self.constants.take_from(expr));
-            let Ok(spec) = spec.try_map(&mut take);
-            Join { spec, schemas: schemas.clone(), node }
-        };
+        let Ok(spec) = spec.try_map(&mut |expr| Ok::<_, Infallible>(self.constants.take_from(expr)));
+        let lowered = Join { spec, schemas, node };
         if let Some(number) = join.build.published() {
-            let probe = Step::Probe { table: number, join: of_node() };
             if self.published.insert(number) {
                 let has_filters = self.root.is_some_and(|root| root.has_filters_of(number));
-                let sink = Sink::Publish { number, join: of_node(), has_filters };
+                let sink = Sink::Publish { number, join: lowered.clone(), has_filters };
                 let open = self.open(&join.build, None);
                 self.close(open, sink);
             }
-            let open = first.unwrap_or_else(|| self.open(&join.probe, None));
-            return open.then(probe);
+            let open = first.unwrap_or_else(|| self.open(&join.probe, wanted));
+            return open.then(Step::Probe { table: number, join: lowered });
         }
-        let join_of = of_node();
         let open = self.open(&join.build, None);
         let build = self.close(open, Sink::Build);
         let open = first.unwrap_or_else(|| self.open(&join.probe, wanted));
-        open.then(Step::Join { build, join: join_of, wanted })
+        open.then(Step::Join { build, join: lowered, wanted })
     }
 
     fn keys(&self, keys: &[SortKey]) -> Vec<SortKey> {

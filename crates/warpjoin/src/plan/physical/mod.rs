@@ -127,7 +127,7 @@ pub(crate) enum Step {
 }
 
 /// A join without its sides.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Join {
     pub spec: JoinSpec,
     /// Columns of build and probe side.
@@ -194,7 +194,7 @@ pub(crate) enum Sink {
 }
 
 /// What a plan that is made while a query runs finds there.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct KnownParts {
     pub shares: HashSet<Share>,
     /// Published tables.
@@ -229,7 +229,7 @@ impl Step {
 
 impl Pipeline {
     /// Pipelines whose output it reads.
-    fn reads(&self) -> Vec<PipelineId> {
+    pub(crate) fn reads(&self) -> Vec<PipelineId> {
         let mut read = match &self.source {
             Source::Pipeline(id) => vec![*id],
             Source::Union(ids) => ids.clone(),
@@ -244,8 +244,8 @@ impl Pipeline {
 }
 
 impl PhysicalPlan {
-    /// How many subtrees are planned while the query runs.
-    pub(crate) fn subtrees(&self) -> usize {
-        self.pipelines.iter().filter(|pipeline| matches!(pipeline.source, Source::Later(_))).count()
+    /// How the rows of the result lie.
+    pub(crate) fn output(&self) -> Edge {
+        self.pipelines.last().map_or(Edge::ANY, |pipeline| pipeline.output)
     }
 }
