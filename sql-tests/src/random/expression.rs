@@ -52,7 +52,7 @@ pub(super) fn scalar(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnDa
     let choices = match column.role {
         ColumnRole::Integer | ColumnRole::Id => integer_functions(name, &other, small),
         ColumnRole::Decimal => decimal_functions(name, small),
-        ColumnRole::Float => float_functions(name, small),
+        ColumnRole::Float => float_functions(column, small),
         ColumnRole::Date => date_functions(rng, name, small),
         ColumnRole::Text => text_functions(rng, name, &other, small, columns),
         ColumnRole::Boolean => vec![format!("coalesce({name}, false)"), format!("NOT {name}")],
@@ -110,7 +110,9 @@ fn decimal_functions(name: &str, small: i32) -> Vec<String> {
     choices
 }
 
-fn float_functions(name: &str, small: i32) -> Vec<String> {
+fn float_functions(ColumnData { name, has_nan, .. }: &ColumnData, small: i32) -> Vec<String> {
+    // What is left of an infinity is a NaN of the other sign than that of the data, which DataFusion takes for another key.
+    let finite = if *has_nan { format!("nullif(abs({name}), CAST('inf' AS DOUBLE))") } else { name.clone() };
     vec![
         format!("floor({name})"),
         format!("ceil({name})"),
@@ -119,7 +121,7 @@ fn float_functions(name: &str, small: i32) -> Vec<String> {
         format!("trunc({name}, 1)"),
         format!("sqrt(abs({name}))"),
         format!("signum({name} - {small})"),
-        format!("{name} % 0.375"),
+        format!("{finite} % 0.375"),
         format!("{name} + {small}"),
         format!("nullif({name}, 0.0)"),
     ]
