@@ -26,8 +26,8 @@ use crate::identity::Identity;
 use crate::window::WindowCall;
 
 pub use crate::optimize::share_between;
-pub(crate) use aggregate::sum_type;
-pub use aggregate::{AggregateCall, AggregateFunction, Moment};
+pub use aggregate::{AggregateCall, AggregateFunction, AggregateSpec, Moment, Way};
+pub(crate) use aggregate::{Fold, State, Term, sum_type};
 
 /// A node of the device plan.
 #[derive(Debug, Clone)]

@@ -1,26 +1,14 @@
 //! Group-bys: a partial aggregate and its final one become one.
 
-use std::any::Any;
-use std::sync::Arc;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
-use datafusion::functions_aggregate::any_value::AnyValue;
+use datafusion::functions_aggregate::all_default_aggregate_functions;
 use datafusion::functions_aggregate::approx_distinct::ApproxDistinct;
-use datafusion::functions_aggregate::average::Avg;
-use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf, bit_xor_udaf};
-use datafusion::functions_aggregate::bool_and_or::{BoolAnd, BoolOr};
-use datafusion::functions_aggregate::correlation::Correlation;
-use datafusion::functions_aggregate::count::Count;
-use datafusion::functions_aggregate::covariance::{CovariancePopulation, CovarianceSample};
-use datafusion::functions_aggregate::first_last::{FirstValue, LastValue};
-use datafusion::functions_aggregate::median::Median;
-use datafusion::functions_aggregate::min_max::{Max, Min};
-use datafusion::functions_aggregate::percentile_cont::PercentileCont;
-use datafusion::functions_aggregate::stddev::{Stddev, StddevPop};
-use datafusion::functions_aggregate::sum::Sum;
-use datafusion::functions_aggregate::variance::{VariancePopulation, VarianceSample};
-use datafusion::logical_expr::AggregateUDFImpl;
+use datafusion::logical_expr::{AggregateUDF, AggregateUDFImpl};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
@@ -28,7 +16,7 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use warpjoin::Reason;
 use warpjoin::expr::{Expr, ExprKind};
-use warpjoin::plan::{AggregateCall, AggregateFunction, GroupingSet, Moment, Plan, PlanKind, SortKey};
+use warpjoin::plan::{AggregateCall, AggregateFunction, GroupingSet, Plan, PlanKind, SortKey, Way};
 
 use super::candidate::{Candidate, Operators};
 use super::relation::{PhysicalExprs, Relation, checked};
@@ -160,8 +148,8 @@ impl Call {
         let name = call.fun().name();
         let function = function_of(call).ok_or_else(|| Reason::Aggregate(name.to_string()))?;
         // What equal arguments do not change takes all of them.
-        let is_distinct = call.is_distinct() && counts_each(function) || call_is::<ApproxDistinct>(call);
-        let is_ordered = is_ordered(function);
+        let is_distinct = call.is_distinct() && function.spec().counts_each || call_is::<ApproxDistinct>(call);
+        let is_ordered = function.spec().way == Way::FirstRow;
         let is_percentile = matches!(function, AggregateFunction::Percentile { .. });
         if !call.order_bys().is_empty() && !is_ordered && !is_percentile {
             return Err(Reason::Aggregate(format!("{name} with ORDER BY")));
@@ -171,7 +159,7 @@ impl Call {
             // The share is part of the function.
             arguments.truncate(1);
         }
-        let is_of_pairs = matches!(function, AggregateFunction::Moment(moment) if moment.is_of_pairs());
+        let is_of_pairs = function.arguments() == 2;
         let second = if is_of_pairs { arguments.pop() } else { None };
         let counts_all = function == AggregateFunction::Count && !is_distinct && !arguments.is_empty();
         let others = if counts_all { arguments.split_off(1) } else { vec![] };
@@ -207,7 +195,7 @@ impl Call {
 
     /// The call over expressions that were translated.
     pub(super) fn of(&self, translated: &[Expr], data_type: &DataType) -> AggregateCall {
-        if !is_ordered(self.function) {
+        if self.function.spec().way != Way::FirstRow {
             let (argument, second) = self.arguments(translated);
             let made = AggregateCall::new(self.function, argument, data_type.clone());
             return AggregateCall { is_distinct: self.is_distinct, second, ..made };
@@ -239,7 +227,7 @@ impl Call {
             !exact.data_type.is_floating()
         });
         let expr = |position: usize| match self.function {
-            AggregateFunction::Moment(_) if is_exact => exact(&translated[position]).clone(),
+            function if function.spec().way == Way::Moment && is_exact => exact(&translated[position]).clone(),
             _ => translated[position].clone(),
         };
         let second = self.second.map(expr);
@@ -290,50 +278,52 @@ fn is_value(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.downcast_ref::<Literal>().is_some_and(|literal| !ScalarValue::is_null(literal.value()))
 }
 
-/// DataFusion's own function, told by its type: a session may have another one under the same name.
+/// The function that answers a call. It is told by DataFusion's name and the type that is behind it there: a session may have
+/// another function under the same name.
 fn function_of(call: &AggregateFunctionExpr) -> Option<AggregateFunction> {
-    let implementation: &dyn Any = call.fun().inner().as_ref();
-    Some(match implementation {
-        // An exact number is as good as an estimate.
-        it if it.is::<Count>() || it.is::<ApproxDistinct>() => AggregateFunction::Count,
-        it if it.is::<Sum>() => AggregateFunction::Sum,
-        it if it.is::<Min>() => AggregateFunction::Min,
-        // Any value that is not null.
-        it if it.is::<Max>() || it.is::<AnyValue>() => AggregateFunction::Max,
-        it if it.is::<Median>() => AggregateFunction::Median,
-        it if it.is::<PercentileCont>() => AggregateFunction::Percentile { share_bits: share_bits(call)? },
-        it if it.is::<FirstValue>() => AggregateFunction::First,
-        it if it.is::<LastValue>() => AggregateFunction::Last,
-        it if it.is::<Avg>() => AggregateFunction::Avg,
-        it if it.is::<VariancePopulation>() => AggregateFunction::Moment(Moment::VariancePopulation),
-        it if it.is::<VarianceSample>() => AggregateFunction::Moment(Moment::VarianceSample),
-        it if it.is::<StddevPop>() => AggregateFunction::Moment(Moment::DeviationPopulation),
-        it if it.is::<Stddev>() => AggregateFunction::Moment(Moment::DeviationSample),
-        it if it.is::<CovariancePopulation>() => AggregateFunction::Moment(Moment::CovariancePopulation),
-        it if it.is::<CovarianceSample>() => AggregateFunction::Moment(Moment::CovarianceSample),
-        it if it.is::<Correlation>() => AggregateFunction::Moment(Moment::Correlation),
-        // False is less than true.
-        it if it.is::<BoolAnd>() => AggregateFunction::Min,
-        it if it.is::<BoolOr>() => AggregateFunction::Max,
-        _ if *call.fun() == *bit_and_udaf() => AggregateFunction::BitAnd,
-        _ if *call.fun() == *bit_or_udaf() => AggregateFunction::BitOr,
-        _ if *call.fun() == *bit_xor_udaf() => AggregateFunction::BitXor,
-        _ => return None,
+    static FUNCTIONS: LazyLock<HashMap<String, (TypeId, AggregateFunction)>> = LazyLock::new(|| {
+        let own = all_default_aggregate_functions().into_iter();
+        let known = own.filter_map(|own| Some((own.name().to_string(), (type_of(&own), function_named(own.name())?))));
+        known.collect()
+    });
+    let (_, function) = FUNCTIONS.get(call.fun().name()).filter(|(own, _)| *own == type_of(call.fun()))?;
+    Some(match function {
+        AggregateFunction::Percentile { .. } => AggregateFunction::Percentile { share_bits: share_bits(call)? },
+        function => *function,
     })
 }
 
-/// Whether it matters how often an argument comes.
-fn counts_each(function: AggregateFunction) -> bool {
-    use AggregateFunction::{BitAnd, BitOr, First, Last, Max, Min};
-    !matches!(function, Min | Max | BitAnd | BitOr | First | Last)
+fn type_of(function: &AggregateUDF) -> TypeId {
+    let implementation: &dyn Any = function.inner().as_ref();
+    implementation.type_id()
 }
 
-/// Whether the function takes its value from a row in an order.
-fn is_ordered(function: AggregateFunction) -> bool {
-    matches!(function, AggregateFunction::First | AggregateFunction::Last)
+/// The function that answers one of DataFusion's.
+fn function_named(name: &str) -> Option<AggregateFunction> {
+    let answers = |function: &&AggregateFunction| {
+        let spec = function.spec();
+        spec.name == name || spec.also.contains(&name)
+    };
+    AggregateFunction::ALL.iter().find(answers).copied()
 }
 
 fn call_is<F: AggregateUDFImpl>(call: &AggregateFunctionExpr) -> bool {
     let implementation: &dyn Any = call.fun().inner().as_ref();
     implementation.is::<F>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_of_ours_is_one_of_datafusions() {
+        let own = all_default_aggregate_functions();
+        for function in AggregateFunction::ALL {
+            let spec = function.spec();
+            for name in spec.also.iter().chain([&spec.name]) {
+                assert!(own.iter().any(|own| own.name() == *name), "{name}");
+            }
+        }
+    }
 }

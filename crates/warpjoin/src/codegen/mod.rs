@@ -48,6 +48,6 @@ pub(crate) use precomputed::{DictionaryTest, Lookup};
 pub(crate) use shapes::{
     Accumulator, DirectSlots, FetchStep, FilterTest, GroupLimits, GroupMode, GroupShape, JoinShape, MatchForm,
     PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape,
-    SourceShape, Step, StoredKey, Term, ValidityForm, WindowKeys, WordSlots,
+    SourceShape, Step, StoredKey, ValidityForm, WindowKeys, WordSlots,
 };
 pub(crate) use value::{Kind, Range, range_of_type};

@@ -8,7 +8,7 @@ use crate::column::check_type;
 use crate::column::holds_strings;
 use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
 use crate::plan::{
-    AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Mark, Moment, Plan, PlanKind, Share, SortKey,
+    AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Mark, Plan, PlanKind, Share, SortKey, Way,
 };
 use crate::window::{WindowCall, WindowFunction};
 
@@ -195,75 +195,30 @@ fn check_join(join: &JoinPlan) -> Result<(), Reason> {
 }
 
 fn check_aggregate(call: &AggregateCall) -> Result<(), Reason> {
-    let Some(argument) = &call.argument else {
-        return match call.function {
-            AggregateFunction::Count => Ok(()),
-            function => Err(Reason::Aggregate(format!("{function} without an argument"))),
-        };
-    };
-    check_expr(argument)?;
-    let data_type = &argument.data_type;
-    let declined = || Err(Reason::Aggregate(format!("{}({data_type})", call.function)));
-    match call.function {
-        AggregateFunction::Count => Ok(()),
-        AggregateFunction::Min | AggregateFunction::Max if *data_type == call.data_type => Ok(()),
-        AggregateFunction::Sum | AggregateFunction::Avg
-            if holds_strings(data_type) || *data_type == DataType::Boolean =>
-        {
-            declined()
-        }
-        AggregateFunction::Sum => match (data_type, &call.data_type) {
-            (DataType::Float32 | DataType::Float64, DataType::Float64) => Ok(()),
-            (DataType::Duration(_), _) => declined(),
-            (from, to) if from.is_integer() && matches!(to, DataType::Int64 | DataType::UInt64) => Ok(()),
-            (from, to) if from.is_decimal() && to.is_decimal() => Ok(()),
-            _ => declined(),
-        },
-        AggregateFunction::Avg => match (data_type, &call.data_type) {
-            (DataType::Float64, DataType::Float64) => Ok(()),
-            (from, to) if from.is_decimal() && to.is_decimal() => Ok(()),
-            _ => declined(),
-        },
-        AggregateFunction::Moment(moment) => check_moment(moment, call),
-        AggregateFunction::First | AggregateFunction::Last if *data_type == call.data_type && !call.is_distinct => {
-            call.order_by.iter().try_for_each(|key| check_expr(&key.expr))?;
-            call.filter.as_ref().map_or(Ok(()), check_expr)
-        }
-        AggregateFunction::Median
-            if (data_type.is_decimal() || data_type.is_floating()) && *data_type == call.data_type =>
-        {
-            Ok(())
-        }
-        AggregateFunction::Percentile { share_bits } if [data_type, &call.data_type] == [&DataType::Float64; 2] => {
-            if (0.0..=1.0).contains(&f64::from_bits(share_bits)) {
-                Ok(())
-            } else {
-                declined()
-            }
-        }
-        AggregateFunction::BitAnd | AggregateFunction::BitOr | AggregateFunction::BitXor
-            if data_type.is_integer() && *data_type == call.data_type =>
-        {
-            Ok(())
-        }
-        _ => declined(),
-    }
-}
-
-/// Second moments are taken of integers, decimals and doubles.
-fn check_moment(moment: Moment, call: &AggregateCall) -> Result<(), Reason> {
+    let (function, spec) = (call.function, call.function.spec());
     let arguments: Vec<&Expr> = call.argument.iter().chain(&call.second).collect();
-    if arguments.len() != if moment.is_of_pairs() { 2 } else { 1 } || call.data_type != DataType::Float64 {
-        return Err(Reason::Aggregate(format!("{} of {} arguments", call.function, arguments.len())));
+    if arguments.is_empty() {
+        return match function {
+            AggregateFunction::Count => Ok(()),
+            _ => Err(Reason::Aggregate(format!("{function} without an argument"))),
+        };
+    }
+    if arguments.len() != function.arguments() {
+        return Err(Reason::Aggregate(format!("{function} of {} arguments", arguments.len())));
     }
     for argument in arguments {
         check_expr(argument)?;
-        let data_type = &argument.data_type;
-        if !data_type.is_integer() && !data_type.is_decimal() && *data_type != DataType::Float64 {
-            return Err(Reason::Aggregate(format!("{}({})", call.function, argument.data_type)));
+        let is_share = |share_bits: u64| (0.0..=1.0).contains(&f64::from_bits(share_bits));
+        let is_taken = match function {
+            AggregateFunction::Percentile { share_bits } if !is_share(share_bits) => false,
+            _ if spec.way == Way::FirstRow && call.is_distinct => false,
+            _ => (spec.takes)(&argument.data_type, &call.data_type),
+        };
+        if !is_taken {
+            return Err(Reason::Aggregate(format!("{function}({})", argument.data_type)));
         }
     }
-    Ok(())
+    call.order_by.iter().map(|key| &key.expr).chain(&call.filter).try_for_each(check_expr)
 }
 
 /// Whether a float is that of an integer or a decimal: then it is no -0.0 and no NaN.

@@ -66,6 +66,9 @@ impl GroupBy {
     /// # Errors
     /// When the table has no such column, or the function needs one.
     pub fn aggregate(mut self, function: AggregateFunction, column: Option<&str>) -> Result<Self> {
+        if function.arguments() != 1 {
+            return Err(Error::InvalidArgument(format!("{function} needs two columns: use a plan")));
+        }
         if column.is_none() && function != AggregateFunction::Count {
             return Err(Error::InvalidArgument(format!("{function} needs a column")));
         }
@@ -137,28 +140,8 @@ impl GroupBy {
 /// Type of an aggregate's result, by DataFusion's rules.
 fn result_type(function: AggregateFunction, argument: Option<&DataType>) -> Result<DataType> {
     let Some(argument) = argument else { return Ok(DataType::Int64) };
-    let unsupported = || Reason::Aggregate(format!("{function}({argument})"));
-    Ok(match (function, argument) {
-        (AggregateFunction::Count, _) => DataType::Int64,
-        (AggregateFunction::Min | AggregateFunction::Max, _) => argument.clone(),
-        (AggregateFunction::BitAnd | AggregateFunction::BitOr | AggregateFunction::BitXor, _)
-            if argument.is_integer() =>
-        {
-            argument.clone()
-        }
-        (AggregateFunction::Sum, DataType::Decimal128(precision, scale)) => {
-            DataType::Decimal128((precision + 10).min(38), *scale)
-        }
-        (AggregateFunction::Avg, DataType::Decimal128(precision, scale)) => {
-            DataType::Decimal128((precision + 4).min(38), (scale + 4).min(38))
-        }
-        (AggregateFunction::Sum, _) if argument.is_unsigned_integer() => DataType::UInt64,
-        (AggregateFunction::Sum, _) if argument.is_integer() => DataType::Int64,
-        (AggregateFunction::Sum | AggregateFunction::Avg, _) if argument.is_integer() || argument.is_floating() => {
-            DataType::Float64
-        }
-        _ => return Err(unsupported().into()),
-    })
+    let found = (function.spec().result)(argument);
+    found.ok_or_else(|| Reason::Aggregate(format!("{function}({argument})")).into())
 }
 
 /// The argument in the type in which the function takes it.

@@ -9,7 +9,7 @@ use super::safety::never_fails;
 use crate::Table;
 use crate::expr::{Expr, ExprKind, Scalar};
 use crate::plan::build::{aggregate, case, column, is_null, or_zero, project};
-use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
+use crate::plan::{AggregateCall, AggregateFunction, Fold, JoinKind, JoinPlan, Plan, PlanKind};
 
 /// Build rows of a key from which on it pays, and build rows.
 const ROWS_OF_KEY_MIN: f64 = 2.0;
@@ -43,8 +43,8 @@ impl<'a> Found<'a> {
     fn of(plan: &'a Plan) -> Option<Self> {
         let PlanKind::Aggregate { input, group_by, aggregates } = &plan.kind else { return None };
         let is_plain = |call: &AggregateCall| {
-            use AggregateFunction::{Count, Max, Min, Sum};
-            matches!(call.function, Count | Sum | Min | Max)
+            use Fold::{Count, Max, Min, Sum};
+            matches!(call.function.fold(), Some(Count | Sum | Min | Max))
                 && !call.is_distinct
                 && call.filter.is_none()
                 && call.order_by.is_empty()
@@ -158,8 +158,7 @@ fn merging(call: &AggregateCall, partial: Expr, is_outer: bool) -> AggregateCall
             let data_type = partial.data_type.clone();
             (AggregateFunction::Sum, case(vec![(is_null(&partial), one)], Some(partial), data_type, false))
         }
-        (AggregateFunction::Count, _) => (AggregateFunction::Sum, partial),
-        (function, _) => (function, partial),
+        (function, _) => (function.fold().map_or(function, |fold| fold.merging().function()), partial),
     };
     AggregateCall::new(function, Some(argument), call.data_type.clone())
 }

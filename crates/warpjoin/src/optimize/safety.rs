@@ -6,7 +6,7 @@
 use arrow::datatypes::DataType;
 
 use crate::expr::{ArithmeticOp, Expr, ExprKind};
-use crate::plan::{AggregateFunction, Plan, PlanKind};
+use crate::plan::{Plan, PlanKind};
 
 /// Whether evaluating `expr` never reports an error, whatever its columns hold.
 pub(super) fn never_fails(expr: &Expr) -> bool {
@@ -75,9 +75,7 @@ pub(super) fn is_plain(plan: &Plan, column: usize) -> bool {
         // Keys were packed; means and statistics are computed when they are read.
         PlanKind::Aggregate { group_by, aggregates, .. } => match column.checked_sub(group_by.len()) {
             None => true,
-            Some(call) => aggregates
-                .get(call)
-                .is_some_and(|call| !matches!(call.function, AggregateFunction::Avg | AggregateFunction::Moment(_))),
+            Some(call) => aggregates.get(call).is_some_and(|call| !call.function.spec().is_computed),
         },
     }
 }

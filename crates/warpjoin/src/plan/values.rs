@@ -3,7 +3,7 @@
 
 use arrow::datatypes::DataType;
 
-use super::{AggregateFunction, Plan, PlanKind};
+use super::{Plan, PlanKind};
 use crate::column::Domain;
 use crate::column::holds_strings;
 use crate::expr::{Expr, ExprKind};
@@ -62,7 +62,7 @@ impl Plan {
                 }
                 let behind = self.schema.fields().len().checked_sub(aggregates.len())?;
                 let call = aggregates.get(column.checked_sub(behind)?)?;
-                let keeps = matches!(call.function, AggregateFunction::Min | AggregateFunction::Max);
+                let keeps = call.function.fold().is_some() && call.function.spec().is_of_values;
                 call.argument.as_ref().filter(|_| keeps).and_then(|argument| input.values_of(argument, steps))
             }
             PlanKind::Input { .. } | PlanKind::Union { .. } | PlanKind::RowNumbers { .. } | PlanKind::Fetch(_) => None,

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use super::{
-    AggregateCall, AggregateFunction, FilterForm, Mark, Moment, Plan, PlanKind, ReductionTest, Share, SortKey,
-};
+use super::{AggregateCall, AggregateFunction, FilterForm, Mark, Plan, PlanKind, ReductionTest, Share, SortKey};
 use crate::expr::Expr;
 use crate::window::WindowCall;
 
@@ -123,26 +121,6 @@ impl fmt::Display for AggregateCall {
 
 impl fmt::Display for AggregateFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Count => "count",
-            Self::Sum => "sum",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Avg => "avg",
-            Self::BitAnd => "bit_and",
-            Self::BitOr => "bit_or",
-            Self::BitXor => "bit_xor",
-            Self::First => "first_value",
-            Self::Last => "last_value",
-            Self::Median => "median",
-            Self::Percentile { .. } => "percentile_cont",
-            Self::Moment(Moment::VariancePopulation) => "var_pop",
-            Self::Moment(Moment::VarianceSample) => "var",
-            Self::Moment(Moment::DeviationPopulation) => "stddev_pop",
-            Self::Moment(Moment::DeviationSample) => "stddev",
-            Self::Moment(Moment::CovariancePopulation) => "covar_pop",
-            Self::Moment(Moment::CovarianceSample) => "covar_samp",
-            Self::Moment(Moment::Correlation) => "corr",
-        })
+        f.write_str(self.spec().name)
     }
 }

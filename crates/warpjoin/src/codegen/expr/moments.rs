@@ -4,9 +4,8 @@ use arrow::datatypes::DataType;
 
 use super::evaluate::both_valid;
 use crate::codegen::emit::Emitter;
-use crate::codegen::shapes::Term;
 use crate::codegen::value::{CType, Kind, Range, Value};
-use crate::plan::Moment;
+use crate::plan::{Moment, Term};
 use crate::{Error, Reason, Result};
 
 /// Numbers that doubles hold exactly: those of wider columns DataFusion rounds first.

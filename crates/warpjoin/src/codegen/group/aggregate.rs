@@ -12,12 +12,11 @@ use crate::codegen::expr::{evaluate, moment_term};
 use crate::codegen::lookup;
 use crate::codegen::shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupLimits, GroupMode, GroupShape, Packing, ResultType,
-    Term,
 };
 use crate::codegen::value::{CType, Kind, Range, Value, bits, range_of_type};
 use crate::expr::Expr;
 use crate::identity::{Identity, Scope};
-use crate::plan::AggregateFunction;
+use crate::plan::{Fold, State, Term};
 use crate::{Error, Reason, Result};
 
 /// Rows that one thread sees at most: the launch uses enough threads, and the executor checks it.
@@ -113,31 +112,32 @@ fn plan_accumulator(
     rows_bits: u32,
     slots: &mut Slots,
 ) -> Result<AccumulatorResult> {
-    let argument = accumulator.argument.as_ref().map(|e| evaluate(emitter, e, environment)).transpose()?;
-    let second = accumulator.second.as_ref().map(|e| evaluate(emitter, e, environment)).transpose()?;
+    let state = &accumulator.state;
+    let argument = state.argument.as_ref().map(|e| evaluate(emitter, e, environment)).transpose()?;
+    let second = state.second.as_ref().map(|e| evaluate(emitter, e, environment)).transpose()?;
     let Some(argument) = argument else {
         let word = slots.count(ValueKey::Rows, None);
-        return Ok(result(word, AccumulatorKind::Count, count_kind(rows_bits), accumulator, None));
+        return Ok(result(word, AccumulatorKind::Count, count_kind(rows_bits), state, None));
     };
     let count_key = match argument.valid {
-        Some(_) => ValueKey::ValuesOf(Arc::new(Identity::in_query(&accumulator.argument))),
+        Some(_) => ValueKey::ValuesOf(Arc::new(Identity::in_query(&state.argument))),
         None => ValueKey::Rows,
     };
-    if accumulator.function == AggregateFunction::Count {
+    if state.fold == Fold::Count {
         let word = slots.count(count_key, argument.valid.clone());
-        return Ok(result(word, AccumulatorKind::Count, count_kind(rows_bits), accumulator, None));
+        return Ok(result(word, AccumulatorKind::Count, count_kind(rows_bits), state, None));
     }
-    let is_extreme = matches!(accumulator.function, AggregateFunction::Min | AggregateFunction::Max);
+    let is_extreme = matches!(state.fold, Fold::Min | Fold::Max);
     let argument = if is_extreme { lookup::with_ordered_codes(emitter, argument)? } else { argument };
-    let argument = moment_term(emitter, accumulator.term, &argument, second.as_ref())?;
+    let argument = moment_term(emitter, state.term, &argument, second.as_ref())?;
     let (kind, code, narrow_partial, result_kind) =
         encode(emitter, accumulator, &argument, rows_bits, slots.is_bounded)?;
     // What the result is called and its type don't count: a mean and a sum share a word.
-    let Accumulator { function: _, argument: of, second, term, data_type: _, is_merge } = accumulator;
+    let Accumulator { state: State { fold: _, argument: of, second, term, data_type: _ }, is_merge } = accumulator;
     let key = Identity::new(Scope::Query).with(of).with(second).with(term).with(is_merge);
     let word = slots.slot(kind, ValueKey::Term(Arc::new(key)), || (argument.valid.clone(), code, narrow_partial));
     let count_word = (argument.valid.is_some() || is_global).then(|| slots.count(count_key, argument.valid.clone()));
-    let mut result = result(word, kind, result_kind, accumulator, count_word);
+    let mut result = result(word, kind, result_kind, state, count_word);
     result.value.dictionary = argument.dictionary.clone();
     Ok(result)
 }
@@ -150,10 +150,10 @@ fn result(
     word: usize,
     encoding: AccumulatorKind,
     kind: Kind,
-    accumulator: &Accumulator,
+    state: &State,
     count_word: Option<usize>,
 ) -> AccumulatorResult {
-    let value = ResultType { kind, data_type: accumulator.data_type.clone(), dictionary: None };
+    let value = ResultType { kind, data_type: state.data_type.clone(), dictionary: None };
     AccumulatorResult { word, encoding, value, count_word }
 }
 
@@ -166,9 +166,10 @@ fn encode(
     rows_bits: u32,
     is_bounded: bool,
 ) -> Result<(AccumulatorKind, String, bool, Kind)> {
-    let is_sum = accumulator.function == AggregateFunction::Sum;
-    let is_max = accumulator.function == AggregateFunction::Max;
-    if let Some(kind) = bit_kind(accumulator.function) {
+    let state = &accumulator.state;
+    let is_sum = state.fold == Fold::Sum;
+    let is_max = state.fold == Fold::Max;
+    if let Some(kind) = bit_kind(state.fold) {
         let range = argument.range().ok_or_else(|| Error::internal("bits of no integer"))?;
         let code = format!("(u64)({})", argument.code);
         let code = if kind == AccumulatorKind::BitAnd { format!("~{code}") } else { code };
@@ -186,7 +187,7 @@ fn encode(
         Kind::Bool | Kind::Int(_) if !is_sum => {
             if let (CType::I128, Some(range)) = (argument.c_type(), argument.range()) {
                 if range.span_bits() > 64 {
-                    let what = format!("{} of values that span more than 64 bits", accumulator.function);
+                    let what = format!("{} of values that span more than 64 bits", state.fold.function());
                     return Err(Reason::Aggregate(what).into());
                 }
                 let base = emitter.params.wide_number(range.min);
@@ -205,13 +206,13 @@ fn encode(
                 Some(Range::new(range.min.min(0).checked_mul(factor)?, range.max.max(0).checked_mul(factor)?))
             };
             let total = if accumulator.is_merge { Some(range) } else { scaled(rows_bits) };
-            if total.is_none() && accumulator.term != Term::Value {
+            if total.is_none() && state.term != Term::Value {
                 return Err(Reason::Aggregate("second moment whose sums leave 128 bits".into()).into());
             }
-            let type_range = range_of_type(&accumulator.data_type).unwrap_or(Range::new(i128::MIN, i128::MAX));
+            let type_range = range_of_type(&state.data_type).unwrap_or(Range::new(i128::MIN, i128::MAX));
             let total = total.unwrap_or(Range::new(i128::MIN, i128::MAX));
             let total = if total.min < type_range.min || total.max > type_range.max { type_range } else { total };
-            let is_wide = total.c_type() == CType::I128 && accumulator.data_type != DataType::UInt64;
+            let is_wide = total.c_type() == CType::I128 && state.data_type != DataType::UInt64;
             if is_wide {
                 let narrow = is_bounded && scaled(PARTIAL_ROWS_BITS_MAX).is_some_and(|r| r.c_type() != CType::I128);
                 let c_type = if narrow { CType::I64 } else { CType::I128 };
@@ -223,12 +224,12 @@ fn encode(
     }
 }
 
-fn bit_kind(function: AggregateFunction) -> Option<AccumulatorKind> {
-    Some(match function {
-        AggregateFunction::BitAnd => AccumulatorKind::BitAnd,
-        AggregateFunction::BitOr => AccumulatorKind::BitOr,
-        AggregateFunction::BitXor => AccumulatorKind::BitXor,
-        _ => return None,
+fn bit_kind(fold: Fold) -> Option<AccumulatorKind> {
+    Some(match fold {
+        Fold::BitAnd => AccumulatorKind::BitAnd,
+        Fold::BitOr => AccumulatorKind::BitOr,
+        Fold::BitXor => AccumulatorKind::BitXor,
+        Fold::Count | Fold::Sum | Fold::Min | Fold::Max => return None,
     })
 }
 

@@ -7,12 +7,13 @@ use super::kernel::GenerateOptions;
 use crate::codegen::shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FetchStep, FilterTest, Front, GroupLimits, GroupMode,
     GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, ResultType,
-    RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, Term, ValidityForm, WindowKeys, WordSlots,
+    RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, ValidityForm, WindowKeys, WordSlots,
 };
 use crate::codegen::value::{Kind, Value};
 use crate::column::{ColumnType, Domain};
 use crate::identity::{Identify, Identity, Scope, identify_by_hash, identify_fields, one_of};
 use crate::options::GroupByForm;
+use crate::plan::{Fold, State, Term};
 
 /// The key of a pipeline.
 #[derive(Debug, PartialEq)]
@@ -36,7 +37,7 @@ impl PipelineKey {
     }
 }
 
-identify_by_hash!(AccumulatorKind, MatchForm, PartitionStage, ProbeKind, Slots, WordSlots, DirectSlots, Term);
+identify_by_hash!(AccumulatorKind, MatchForm, PartitionStage, ProbeKind, Slots, WordSlots, DirectSlots, Fold, Term);
 identify_by_hash!(GroupMode, Front, GroupByForm, ValidityForm, Domain, Kind, FilterTest);
 
 identify_fields! {
@@ -49,7 +50,8 @@ identify_fields! {
     StoredKey { word, packed }
     JoinShape { packing, payload, unique, slots }
     GroupLimits { rows_bits, shared_bytes_max, form, block_slots, table_blocks, is_skewed, is_sorted }
-    Accumulator { function, argument, second, term, data_type, is_merge }
+    Accumulator { state, is_merge }
+    State { fold, argument, second, term, data_type }
     GroupShape { mode, front, has_finished, packing, stride_words, accumulators, results }
     AccumulatorResult { word, encoding, value, count_word }
     ResultType { kind, data_type, dictionary }

@@ -7,9 +7,8 @@ use arrow::datatypes::DataType;
 use super::packing::Packing;
 use crate::codegen::value::Kind;
 use crate::column::Dictionary;
-use crate::expr::Expr;
 use crate::options::GroupByForm;
-use crate::plan::AggregateFunction;
+use crate::plan::State;
 
 /// What decides how a group-by accumulates.
 #[derive(Debug, Clone, Copy)]
@@ -30,27 +29,10 @@ pub(crate) struct GroupLimits {
     pub is_sorted: bool,
 }
 
-/// What a row adds to a sum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Term {
-    Value,
-    /// How far an integer is from the middle of its bounds.
-    Distance,
-    /// The product of two distances, or the square of one. The sum must not wrap.
-    Product,
-}
-
 /// One accumulated value.
 #[derive(Debug, Clone)]
 pub(crate) struct Accumulator {
-    /// Not `Avg`: that is a sum, a count and a projection.
-    pub function: AggregateFunction,
-    pub argument: Option<Expr>,
-    /// The other factor of a product of two arguments.
-    pub second: Option<Expr>,
-    /// What a row adds to a sum.
-    pub term: Term,
-    pub data_type: DataType,
+    pub state: State,
     /// The argument is a partial result: its bounds hold for the total too.
     pub is_merge: bool,
 }

@@ -8,7 +8,7 @@ mod join;
 mod packing;
 mod pipeline;
 
-pub(crate) use group::{Accumulator, GroupLimits, GroupMode, GroupShape, Term};
+pub(crate) use group::{Accumulator, GroupLimits, GroupMode, GroupShape};
 pub(super) use group::{AccumulatorKind, AccumulatorResult, Front, Merge, ResultType};
 pub(super) use join::is_hashed;
 pub(crate) use join::{

@@ -2,22 +2,20 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
 use warpjoin_device::Stream;
 
 use super::estimate::{Estimate, PartitionChoice, leaves_other_forms};
 use super::target::{GroupRoom, GroupTarget};
 use crate::codegen::{
-    Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step, Term, status,
+    Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step, status,
 };
 use crate::exec::compile::Fact;
 use crate::exec::launch::{Target, launch_shape};
 use crate::exec::query::Query;
 use crate::exec::relation::{GroupShard, GroupTable, Relation, Source};
-use crate::expr::{Expr, ExprKind};
-use crate::plan::build::where_not_null;
+use crate::expr::Expr;
 use crate::plan::rewrite::split;
-use crate::plan::{AggregateCall, AggregateFunction, Moment, Plan, sum_type};
+use crate::plan::{AggregateCall, Plan, State, Term};
 use crate::{Error, Reason, Result};
 
 /// Launches of one group-by; a table grows eight times between two of them.
@@ -82,7 +80,7 @@ impl Query<'_> {
         keys: &[Expr],
         calls: &[AggregateCall],
     ) -> Result<Relation> {
-        let aggregation = Aggregation::of(keys, calls);
+        let aggregation = Aggregation::of(keys, calls)?;
         self.expect_groups(input, keys);
         let groups = match self.group(&relation, keys, &aggregation.accumulators) {
             Err(error @ Error::Unsupported(Reason::Aggregate(_))) => {
@@ -402,91 +400,34 @@ impl Query<'_> {
 }
 
 impl Aggregation {
-    /// Splits averages into sum and count; accumulators that occur twice are kept once by the sink.
-    pub(super) fn of(keys: &[Expr], calls: &[AggregateCall]) -> Self {
-        let mut accumulators = vec![];
-        let mut add_term = |function, argument: Option<&Expr>, second: Option<&Expr>, term, data_type: DataType| {
-            let index = keys.len() + accumulators.len();
-            let expr = Expr::column(index, data_type.clone(), true);
-            let (argument, second) = (argument.cloned(), second.cloned());
-            accumulators.push(Accumulator { function, argument, second, term, data_type, is_merge: false });
-            expr
+    /// What calls accumulate; what two of them do is kept once by the sink.
+    ///
+    /// # Errors
+    /// When a call takes more than that.
+    pub(super) fn of(keys: &[Expr], calls: &[AggregateCall]) -> Result<Self> {
+        let mut accumulators: Vec<Accumulator> = vec![];
+        let mut add = |state: State| {
+            let column = Expr::column(keys.len() + accumulators.len(), state.data_type.clone(), true);
+            accumulators.push(Accumulator { state, is_merge: false });
+            column
         };
-        let mut outputs: Vec<Expr> = keys
-            .iter()
-            .enumerate()
-            .map(|(index, key)| Expr::column(index, key.data_type.clone(), key.nullable))
-            .collect();
+        let key = |(index, key): (usize, &Expr)| Expr::column(index, key.data_type.clone(), key.nullable);
+        let mut outputs: Vec<Expr> = keys.iter().enumerate().map(key).collect();
         for call in calls {
-            outputs.push(match (call.function, &call.argument) {
-                (AggregateFunction::Moment(moment), Some(argument)) => {
-                    let (sums, scale) = moment_sums(moment, argument, call.second.as_ref(), &mut add_term);
-                    let kind = ExprKind::Moment { moment, scale, sums };
-                    Expr { kind, data_type: call.data_type.clone(), nullable: true }
-                }
-                (AggregateFunction::Avg, Some(argument)) => {
-                    let mut add =
-                        |function, data_type| add_term(function, Some(argument), None, Term::Value, data_type);
-                    let sum = add(AggregateFunction::Sum, sum_type(&argument.data_type));
-                    let count = add(AggregateFunction::Count, DataType::Int64);
-                    let kind = ExprKind::Average(Box::new(sum), Box::new(count));
-                    Expr { kind, data_type: call.data_type.clone(), nullable: true }
-                }
-                (function, argument) => {
-                    add_term(function, argument.as_ref(), None, Term::Value, call.data_type.clone())
-                }
-            });
+            let output = call.accumulate(&mut add);
+            outputs.push(output.ok_or_else(|| Error::internal(format!("{} in one pass", call.function)))?);
         }
-        Self { accumulators, outputs }
+        Ok(Self { accumulators, outputs })
     }
 }
 
 /// What brings partial results together that stand in columns from `first` on.
 pub(super) fn merging(accumulators: &[Accumulator], first: usize) -> Vec<Accumulator> {
-    let merge = |(index, accumulator): (usize, &Accumulator)| Accumulator {
-        function: match accumulator.function {
-            AggregateFunction::Count => AggregateFunction::Sum,
-            function => function,
-        },
-        argument: Some(Expr::column(first + index, accumulator.data_type.clone(), true)),
-        second: None,
-        term: Term::Value,
-        data_type: accumulator.data_type.clone(),
-        is_merge: true,
+    let merge = |(index, Accumulator { state, .. }): (usize, &Accumulator)| {
+        let data_type = state.data_type.clone();
+        let argument = Some(Expr::column(first + index, data_type.clone(), true));
+        let state = State { fold: state.fold.merging(), argument, second: None, term: Term::Value, data_type };
+        Accumulator { state, is_merge: true }
     };
     accumulators.iter().enumerate().map(merge).collect()
-}
-
-/// Adds the count and the sums of a second moment; with the powers of ten in the sums of products.
-fn moment_sums(
-    moment: Moment,
-    argument: &Expr,
-    second: Option<&Expr>,
-    add: &mut impl FnMut(AggregateFunction, Option<&Expr>, Option<&Expr>, Term, DataType) -> Expr,
-) -> (Vec<Expr>, i32) {
-    let scale_of = |expr: &Expr| match expr.data_type {
-        DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => scale.into(),
-        _ => 0,
-    };
-    let mut sum =
-        |x: &Expr, y: Option<&Expr>, term| add(AggregateFunction::Sum, Some(x), y, term, DataType::Decimal128(38, 0));
-    let mut sums = vec![];
-    let (x, scale) = match second {
-        None => {
-            sums.extend([sum(argument, None, Term::Distance), sum(argument, None, Term::Product)]);
-            (argument.clone(), 2 * scale_of(argument))
-        }
-        Some(second) => {
-            let (x, y) = (where_not_null(argument, second), where_not_null(second, argument));
-            sums.extend([sum(&x, None, Term::Distance), sum(&y, None, Term::Distance)]);
-            sums.push(sum(&x, Some(&y), Term::Product));
-            if moment == Moment::Correlation {
-                sums.extend([sum(&x, None, Term::Product), sum(&y, None, Term::Product)]);
-            }
-            let scale = scale_of(argument) + scale_of(second);
-            (x, scale)
-        }
-    };
-    sums.insert(0, add(AggregateFunction::Count, Some(&x), None, Term::Value, DataType::Int64));
-    (sums, scale)
 }

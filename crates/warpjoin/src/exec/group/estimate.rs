@@ -17,7 +17,7 @@ use crate::expr::Expr;
 use crate::identity::Identity;
 use crate::optimize::expected_groups;
 use crate::options::GroupByForm;
-use crate::plan::Plan;
+use crate::plan::{Plan, State};
 use crate::{Error, Result};
 
 /// Rows of a sample.
@@ -183,9 +183,10 @@ impl Query<'_> {
                 }
                 Expr::column(index, argument.data_type.clone(), argument.nullable)
             };
-            let argument = accumulator.argument.as_ref().map(&mut column);
-            let second = accumulator.second.as_ref().map(&mut column);
-            merged.push(Accumulator { argument, second, ..accumulator.clone() });
+            let Accumulator { state, is_merge } = accumulator.clone();
+            let argument = state.argument.as_ref().map(&mut column);
+            let second = state.second.as_ref().map(&mut column);
+            merged.push(Accumulator { state: State { argument, second, ..state }, is_merge });
         }
         let column = |(index, expr): (usize, &Expr)| Expr::column(index, expr.data_type.clone(), expr.nullable);
         let columns: Vec<Expr> = exprs.iter().enumerate().map(column).collect();
@@ -279,7 +280,7 @@ impl Costs {
     ) -> Self {
         let words: usize = shape.accumulators.iter().map(|(kind, _)| kind.words()).sum();
         let arguments: HashSet<Identity> =
-            accumulators.iter().filter_map(|it| it.argument.as_ref()).map(Identity::in_query).collect();
+            accumulators.iter().filter_map(|it| it.state.argument.as_ref()).map(Identity::in_query).collect();
         let key_bytes =
             f64::from(shape.packing.word_bits.iter().map(|&bits| if bits > 32 { 8 } else { 4 }).sum::<u32>());
         Self {

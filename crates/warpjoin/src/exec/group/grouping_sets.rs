@@ -88,7 +88,7 @@ impl Query<'_> {
         let mut relations = vec![];
         for &set in sets {
             let set_keys: Vec<Expr> = set.iter().map(|&key| keys[key].clone()).collect();
-            let Aggregation { accumulators, mut outputs } = Aggregation::of(&set_keys, calls);
+            let Aggregation { accumulators, mut outputs } = Aggregation::of(&set_keys, calls)?;
             let finer = made.iter().filter(|other| is_within(set, other.keys)).min_by_key(|other| other.keys.len());
             let groups = match finer {
                 None => self.group(relation, &set_keys, &accumulators)?,

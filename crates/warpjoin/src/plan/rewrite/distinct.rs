@@ -3,11 +3,10 @@
 //! A group-by of the keys and the argument has each distinct argument once, with what the other aggregates make of its
 //! rows; a group-by of that by the keys aggregates the arguments and brings the rest together.
 
-use arrow::datatypes::DataType;
-
-use crate::expr::{Expr, ExprKind};
+use crate::expr::Expr;
 use crate::plan::build::{aggregate, column_of, or_zero, result_of};
-use crate::plan::{AggregateCall, AggregateFunction, Plan, sum_type};
+use crate::plan::{AggregateCall, Fold, Plan};
+use crate::{Error, Result};
 
 /// The different arguments of DISTINCT.
 pub(super) fn distinct_arguments<'a>(calls: impl Iterator<Item = &'a AggregateCall>) -> Vec<&'a Expr> {
@@ -27,7 +26,7 @@ pub(super) fn of_one_argument(
     keys: &[Expr],
     argument: &Expr,
     calls: &[&AggregateCall],
-) -> (Plan, Vec<Expr>) {
+) -> Result<(Plan, Vec<Expr>)> {
     let mut inner_keys = keys.to_vec();
     inner_keys.push(argument.clone());
     let (mut inner, mut outer, mut outputs) = (vec![], vec![], vec![]);
@@ -38,37 +37,17 @@ pub(super) fn of_one_argument(
             outputs.push(result_of(keys.len() + outer.len() - 1, call));
             continue;
         }
-        let parts: Vec<Expr> = (parts_of(call).into_iter())
-            .map(|part| {
-                inner.push(part.clone());
-                let partial = result_of(inner_keys.len() + inner.len() - 1, &part);
-                let function =
-                    if part.function == AggregateFunction::Count { AggregateFunction::Sum } else { part.function };
-                outer.push(AggregateCall::new(function, Some(partial), part.data_type.clone()));
-                let total = Expr::column(keys.len() + outer.len() - 1, part.data_type.clone(), true);
-                if part.function == AggregateFunction::Count { or_zero(total) } else { total }
-            })
-            .collect();
-        outputs.push(match <[Expr; 2]>::try_from(parts) {
-            Ok([sum, count]) => {
-                let kind = ExprKind::Average(Box::new(sum), Box::new(count));
-                Expr { kind, data_type: call.data_type.clone(), nullable: true }
-            }
-            Err(mut parts) => parts.remove(0),
+        let accumulated = call.accumulate(&mut |state| {
+            let part = AggregateCall::new(state.fold.function(), state.argument, state.data_type);
+            inner.push(part.clone());
+            let partial = result_of(inner_keys.len() + inner.len() - 1, &part);
+            outer.push(AggregateCall::new(state.fold.merging().function(), Some(partial), part.data_type.clone()));
+            let total = Expr::column(keys.len() + outer.len() - 1, part.data_type, true);
+            if state.fold == Fold::Count { or_zero(total) } else { total }
         });
+        outputs.push(accumulated.ok_or_else(|| Error::internal(format!("{} beside DISTINCT", call.function)))?);
     }
     let inner = aggregate(input.clone(), inner_keys, inner);
     let outer_keys = keys.iter().enumerate().map(|(index, key)| column_of(index, key)).collect();
-    (aggregate(inner, outer_keys, outer), outputs)
-}
-
-/// Aggregates whose results over parts of the rows can be brought together.
-fn parts_of(call: &AggregateCall) -> Vec<AggregateCall> {
-    match (call.function, &call.argument) {
-        (AggregateFunction::Avg, Some(argument)) => vec![
-            AggregateCall::new(AggregateFunction::Sum, call.argument.clone(), sum_type(&argument.data_type)),
-            AggregateCall::new(AggregateFunction::Count, call.argument.clone(), DataType::Int64),
-        ],
-        _ => vec![call.clone()],
-    }
+    Ok((aggregate(inner, outer_keys, outer), outputs))
 }

@@ -113,7 +113,7 @@ impl Sums {
             None => vec![sum(x.clone()), sum(product(x, x))],
             Some(y) => vec![sum(x.clone()), sum(y.clone()), sum(product(x, y))],
         };
-        if let (Moment::Correlation, Some(y)) = (moment, y) {
+        if let (true, Some(y)) = (moment.takes_squares(), y) {
             sums.extend([sum(product(x, x)), sum(product(y, y))]);
         }
         sums.insert(0, self.add(AggregateFunction::Count, x.clone(), DataType::Int64));

@@ -7,7 +7,7 @@ use super::moments::moments_of_doubles;
 use super::quantiles::quantiles;
 use crate::expr::Expr;
 use crate::plan::build::{aggregate, column, columns, join, project, result_of};
-use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan};
+use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, Way};
 use crate::{Error, Result};
 
 /// A part of a group-by.
@@ -51,7 +51,7 @@ impl Ways {
                 _ if call.is_quantile() => &mut ways.quantiles,
                 _ if call.is_distinct => &mut ways.distinct,
                 _ if call.is_moment_of_doubles() => &mut ways.doubles,
-                AggregateFunction::Moment(_) => &mut ways.moments,
+                function if function.spec().way == Way::Moment => &mut ways.moments,
                 _ => &mut ways.plain,
             };
             way.push(index);
@@ -84,7 +84,7 @@ pub(crate) fn split(
         + usize::from(!ways.have_all_groups(keys, calls));
     let input = if readers < 2 { input.clone() } else { input.clone().into_shared() };
 
-    let mut parts = plain_parts(&input, keys, calls, (&ways, &arguments));
+    let mut parts = plain_parts(&input, keys, calls, (&ways, &arguments))?;
     if !ways.doubles.is_empty() {
         parts.push(moments_of_doubles(&input, keys, calls, &ways.doubles));
     }
@@ -106,7 +106,7 @@ fn plain_parts(
     keys: &[Expr],
     calls: &[AggregateCall],
     (ways, arguments): (&Ways, &[&Expr]),
-) -> Vec<Part> {
+) -> Result<Vec<Part>> {
     let of_one_pass = |way: &Vec<usize>| {
         let own = way.iter().map(|&index| calls[index].clone()).collect();
         let result = |(column, &index): (usize, &usize)| (index, result_of(keys.len() + column, &calls[index]));
@@ -124,13 +124,13 @@ fn plain_parts(
             own.extend(&ways.plain);
         }
         let own_calls: Vec<&AggregateCall> = own.iter().map(|&index| &calls[index]).collect();
-        let (plan, exprs) = of_one_argument(input, keys, argument, &own_calls);
+        let (plan, exprs) = of_one_argument(input, keys, argument, &own_calls)?;
         parts.push(Part { plan, results: own.into_iter().zip(exprs).collect(), is_complete: true });
     }
     if !ways.moments.is_empty() {
         parts.push(of_one_pass(&ways.moments));
     }
-    parts
+    Ok(parts)
 }
 
 /// Keys, then the result of each call.

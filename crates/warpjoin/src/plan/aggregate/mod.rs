@@ -1,9 +1,15 @@
 //! Aggregates of group-bys.
 
+mod spec;
+mod states;
+
 use arrow::datatypes::DataType;
 
 use super::SortKey;
 use crate::expr::Expr;
+
+pub use spec::{AggregateSpec, Way};
+pub(crate) use states::{Fold, State, Term, sum_type};
 
 /// One aggregate of a group-by.
 #[derive(Debug, Clone)]
@@ -32,16 +38,16 @@ impl AggregateCall {
     }
 
     pub(crate) fn is_ordered(&self) -> bool {
-        matches!(self.function, AggregateFunction::First | AggregateFunction::Last)
+        self.function.spec().way == Way::FirstRow
     }
 
     pub(crate) fn is_moment_of_doubles(&self) -> bool {
-        matches!(self.function, AggregateFunction::Moment(_))
+        self.function.spec().way == Way::Moment
             && self.argument.iter().chain(&self.second).any(|argument| argument.data_type.is_floating())
     }
 
     pub(crate) fn is_quantile(&self) -> bool {
-        matches!(self.function, AggregateFunction::Median | AggregateFunction::Percentile { .. })
+        self.function.spec().way == Way::Quantile
     }
 
     /// Whether it takes more than accumulators over one pass of the rows.
@@ -140,18 +146,13 @@ impl Moment {
         matches!(self, Self::CovariancePopulation | Self::CovarianceSample | Self::Correlation)
     }
 
+    /// Whether it takes the squares of both arguments of a pair, beside their product.
+    pub(crate) fn takes_squares(self) -> bool {
+        self == Self::Correlation
+    }
+
     /// Whether the sum is divided by one less than the number of values.
     pub(crate) fn is_of_sample(self) -> bool {
         matches!(self, Self::VarianceSample | Self::DeviationSample | Self::CovarianceSample | Self::Correlation)
-    }
-}
-
-/// Type in which an average sums.
-pub(crate) fn sum_type(argument: &DataType) -> DataType {
-    match argument {
-        DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => {
-            DataType::Decimal128(38, *scale)
-        }
-        _ => DataType::Float64,
     }
 }

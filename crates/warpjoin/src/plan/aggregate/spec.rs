@@ -1,0 +1,212 @@
+//! What is known of each aggregate function: one row a function, which all that must tell functions apart reads.
+
+use arrow::datatypes::DataType;
+
+use super::{AggregateFunction, Moment};
+
+/// What is the same for all calls of an aggregate function.
+#[derive(Debug, Clone, Copy)]
+pub struct AggregateSpec {
+    /// Its name in DataFusion.
+    pub name: &'static str,
+    /// Functions of DataFusion that it answers as well, by name.
+    pub also: &'static [&'static str],
+    /// How it is made of its arguments.
+    pub way: Way,
+    /// Whether it matters how often an argument comes.
+    pub counts_each: bool,
+    /// The result is one of the values of the argument.
+    pub is_of_values: bool,
+    /// Making the result of what is accumulated may fail, or rounds.
+    pub is_computed: bool,
+    /// Type of the result for a type of the argument; `None`: there is none.
+    pub result: fn(&DataType) -> Option<DataType>,
+    /// Whether devices make a result of the second type from arguments of the first one.
+    pub takes: fn(&DataType, &DataType) -> bool,
+}
+
+/// How the result of an aggregate is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Of values that are accumulated in one pass over the rows.
+    Accumulated,
+    /// Of sums of distances and of their products: in one pass over integers and decimals, in two over doubles.
+    Moment,
+    /// It is the value of the row that is first in an order.
+    FirstRow,
+    /// It is made of neighbours among the values of a group in their order.
+    Quantile,
+}
+
+/// Of a function whose result is one of the argument's values, however often each comes.
+const ONE_OF_VALUES: AggregateSpec = AggregateSpec {
+    name: "",
+    also: &[],
+    way: Way::Accumulated,
+    counts_each: false,
+    is_of_values: true,
+    is_computed: false,
+    result: |argument| Some(argument.clone()),
+    takes: |argument, result| argument == result,
+};
+
+/// Of a function whose result is another value.
+const ANOTHER_VALUE: AggregateSpec = AggregateSpec { counts_each: true, is_of_values: false, ..ONE_OF_VALUES };
+
+const MOMENT: AggregateSpec = AggregateSpec {
+    way: Way::Moment,
+    is_computed: true,
+    result: |argument| is_number(argument).then_some(DataType::Float64),
+    takes: |argument, result| {
+        (argument.is_integer() || argument.is_decimal() || *argument == DataType::Float64)
+            && *result == DataType::Float64
+    },
+    ..ANOTHER_VALUE
+};
+
+const BITS: AggregateSpec = AggregateSpec {
+    is_of_values: false,
+    result: |argument| argument.is_integer().then(|| argument.clone()),
+    takes: |argument, result| argument.is_integer() && argument == result,
+    ..ONE_OF_VALUES
+};
+
+impl AggregateFunction {
+    /// All functions; of those with a parameter, one.
+    pub const ALL: &'static [Self] = &[
+        Self::Count,
+        Self::Sum,
+        Self::Min,
+        Self::Max,
+        Self::Avg,
+        Self::BitAnd,
+        Self::BitOr,
+        Self::BitXor,
+        Self::Moment(Moment::VariancePopulation),
+        Self::Moment(Moment::VarianceSample),
+        Self::Moment(Moment::DeviationPopulation),
+        Self::Moment(Moment::DeviationSample),
+        Self::Moment(Moment::CovariancePopulation),
+        Self::Moment(Moment::CovarianceSample),
+        Self::Moment(Moment::Correlation),
+        Self::First,
+        Self::Last,
+        Self::Median,
+        Self::Percentile { share_bits: 0 },
+    ];
+
+    /// What is known of the function.
+    pub fn spec(self) -> AggregateSpec {
+        match self {
+            Self::Count => AggregateSpec {
+                name: "count",
+                // An exact number is as good as an estimate.
+                also: &["approx_distinct"],
+                result: |_| Some(DataType::Int64),
+                takes: |_, _| true,
+                ..ANOTHER_VALUE
+            },
+            Self::Sum => AggregateSpec { name: "sum", result: sum_result, takes: is_summed, ..ANOTHER_VALUE },
+            Self::Min => AggregateSpec { name: "min", also: &["bool_and"], ..ONE_OF_VALUES },
+            Self::Max => AggregateSpec { name: "max", also: &["bool_or", "any_value"], ..ONE_OF_VALUES },
+            Self::Avg => AggregateSpec {
+                name: "avg",
+                is_computed: true,
+                result: average_result,
+                takes: |argument, result| match (argument, result) {
+                    (DataType::Float64, DataType::Float64) => true,
+                    (from, to) => from.is_decimal() && to.is_decimal(),
+                },
+                ..ANOTHER_VALUE
+            },
+            Self::BitAnd => AggregateSpec { name: "bit_and", ..BITS },
+            Self::BitOr => AggregateSpec { name: "bit_or", ..BITS },
+            Self::BitXor => AggregateSpec { name: "bit_xor", counts_each: true, ..BITS },
+            Self::Moment(moment) => AggregateSpec { name: moment.name(), ..MOMENT },
+            Self::First => AggregateSpec { name: "first_value", way: Way::FirstRow, ..ONE_OF_VALUES },
+            Self::Last => AggregateSpec { name: "last_value", way: Way::FirstRow, ..ONE_OF_VALUES },
+            Self::Median => AggregateSpec {
+                name: "median",
+                way: Way::Quantile,
+                result: |argument| (argument.is_decimal() || argument.is_floating()).then(|| argument.clone()),
+                takes: |argument, result| (argument.is_decimal() || argument.is_floating()) && argument == result,
+                ..ANOTHER_VALUE
+            },
+            Self::Percentile { .. } => AggregateSpec {
+                name: "percentile_cont",
+                way: Way::Quantile,
+                result: |argument| (*argument == DataType::Float64).then_some(DataType::Float64),
+                takes: |argument, result| [argument, result] == [&DataType::Float64; 2],
+                ..ANOTHER_VALUE
+            },
+        }
+    }
+
+    /// Arguments that it takes.
+    pub fn arguments(self) -> usize {
+        if matches!(self, Self::Moment(moment) if moment.is_of_pairs()) { 2 } else { 1 }
+    }
+}
+
+impl Moment {
+    fn name(self) -> &'static str {
+        match self {
+            Self::VariancePopulation => "var_pop",
+            Self::VarianceSample => "var",
+            Self::DeviationPopulation => "stddev_pop",
+            Self::DeviationSample => "stddev",
+            Self::CovariancePopulation => "covar_pop",
+            Self::CovarianceSample => "covar_samp",
+            Self::Correlation => "corr",
+        }
+    }
+}
+
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_integer() || data_type.is_decimal() || data_type.is_floating()
+}
+
+fn sum_result(argument: &DataType) -> Option<DataType> {
+    match argument {
+        DataType::Decimal128(precision, scale) => Some(DataType::Decimal128((precision + 10).min(38), *scale)),
+        _ if argument.is_unsigned_integer() => Some(DataType::UInt64),
+        _ if argument.is_integer() => Some(DataType::Int64),
+        _ => argument.is_floating().then_some(DataType::Float64),
+    }
+}
+
+fn is_summed(argument: &DataType, result: &DataType) -> bool {
+    match (argument, result) {
+        (DataType::Float32 | DataType::Float64, DataType::Float64) => true,
+        (from, to) if from.is_integer() => matches!(to, DataType::Int64 | DataType::UInt64),
+        (from, to) => from.is_decimal() && to.is_decimal(),
+    }
+}
+
+fn average_result(argument: &DataType) -> Option<DataType> {
+    match argument {
+        DataType::Decimal128(precision, scale) => {
+            Some(DataType::Decimal128((precision + 4).min(38), (scale + 4).min(38)))
+        }
+        _ => (argument.is_integer() || argument.is_floating()).then_some(DataType::Float64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_functions_have_one_name() {
+        let of = |function: &AggregateFunction| {
+            let spec = function.spec();
+            spec.also.iter().copied().chain([spec.name]).collect::<Vec<_>>()
+        };
+        let mut names: Vec<&str> = AggregateFunction::ALL.iter().flat_map(of).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        assert!(names.iter().all(|name| !name.is_empty()));
+    }
+}
