@@ -159,7 +159,7 @@ impl Call {
             // The share is part of the function.
             arguments.truncate(1);
         }
-        let is_of_pairs = function.arguments() == 2;
+        let is_of_pairs = function.spec().arguments == 2;
         let second = if is_of_pairs { arguments.pop() } else { None };
         let counts_all = function == AggregateFunction::Count && !is_distinct && !arguments.is_empty();
         let others = if counts_all { arguments.split_off(1) } else { vec![] };
@@ -300,11 +300,11 @@ fn type_of(function: &AggregateUDF) -> TypeId {
 
 /// The function that answers one of DataFusion's.
 fn function_named(name: &str) -> Option<AggregateFunction> {
-    let answers = |function: &&AggregateFunction| {
+    let answers = |function: &AggregateFunction| {
         let spec = function.spec();
         spec.name == name || spec.also.contains(&name)
     };
-    AggregateFunction::ALL.iter().find(answers).copied()
+    AggregateFunction::all().find(answers)
 }
 
 fn call_is<F: AggregateUDFImpl>(call: &AggregateFunctionExpr) -> bool {
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn every_function_of_ours_is_one_of_datafusions() {
         let own = all_default_aggregate_functions();
-        for function in AggregateFunction::ALL {
+        for function in AggregateFunction::all() {
             let spec = function.spec();
             for name in spec.also.iter().chain([&spec.name]) {
                 assert!(own.iter().any(|own| own.name() == *name), "{name}");

@@ -203,7 +203,7 @@ fn check_aggregate(call: &AggregateCall) -> Result<(), Reason> {
             _ => Err(Reason::Aggregate(format!("{function} without an argument"))),
         };
     }
-    if arguments.len() != function.arguments() {
+    if arguments.len() != spec.arguments {
         return Err(Reason::Aggregate(format!("{function} of {} arguments", arguments.len())));
     }
     for argument in arguments {

@@ -66,7 +66,7 @@ impl GroupBy {
     /// # Errors
     /// When the table has no such column, or the function needs one.
     pub fn aggregate(mut self, function: AggregateFunction, column: Option<&str>) -> Result<Self> {
-        if function.arguments() != 1 {
+        if function.spec().arguments != 1 {
             return Err(Error::InvalidArgument(format!("{function} needs two columns: use a plan")));
         }
         if column.is_none() && function != AggregateFunction::Count {

@@ -417,8 +417,8 @@ fn call(maker: &mut ExprMaker<'_>) -> AggregateCall {
     use AggregateFunction::{Avg, BitAnd, BitOr, BitXor, Count, Max, Min, Sum};
     let argument = maker.any(1);
     if maker.rng.random_bool(0.15) {
-        let moment = *MOMENTS.choose(maker.rng).expect("some");
-        let second = moment.is_of_pairs().then(|| maker.any(1));
+        let moment = *Moment::ALL.choose(maker.rng).expect("some");
+        let second = (moment.arguments() == 2).then(|| maker.any(1));
         if let Some(call) = moment_call(moment, argument.clone(), second) {
             return call;
         }
@@ -430,24 +430,15 @@ fn call(maker: &mut ExprMaker<'_>) -> AggregateCall {
 /// A statistic of numbers, or of pairs; `None` where devices have none.
 pub(crate) fn moment_call(moment: Moment, argument: Expr, second: Option<Expr>) -> Option<AggregateCall> {
     let is_exact = |e: &Expr| e.data_type.is_integer() || e.data_type.is_decimal();
-    if !is_exact(&argument) || second.is_some() != moment.is_of_pairs() || second.as_ref().is_some_and(|e| !is_exact(e))
+    if !is_exact(&argument)
+        || second.is_some() != (moment.arguments() == 2)
+        || second.as_ref().is_some_and(|e| !is_exact(e))
     {
         return None;
     }
     let call = AggregateCall::new(AggregateFunction::Moment(moment), Some(argument), DataType::Float64);
     Some(AggregateCall { second, ..call })
 }
-
-/// All of them.
-pub(crate) const MOMENTS: [Moment; 7] = [
-    Moment::VariancePopulation,
-    Moment::VarianceSample,
-    Moment::DeviationPopulation,
-    Moment::DeviationSample,
-    Moment::CovariancePopulation,
-    Moment::CovarianceSample,
-    Moment::Correlation,
-];
 
 /// The call with the result type that DataFusion gives it; `None` where there is no such function.
 pub(crate) fn aggregate_call(function: AggregateFunction, argument: Expr) -> Option<AggregateCall> {

@@ -66,8 +66,7 @@ pub(super) fn moment(emitter: &mut Emitter, moment: Moment, scale: i32, sums: &[
         };
         emitter.temporary(CType::F64, &code)
     };
-    let least = if moment.is_of_sample() { 2 } else { 1 };
-    let enough = format!("{count} >= {least}");
+    let enough = format!("{count} >= {}", moment.values_min());
     let (code, valid) = match (moment, sums.len()) {
         (Moment::Correlation, 6) => {
             let (xy, xx, yy) = (central(emitter, 1, 2, 3), central(emitter, 1, 1, 4), central(emitter, 2, 2, 5));
@@ -79,7 +78,10 @@ pub(super) fn moment(emitter: &mut Emitter, moment: Moment, scale: i32, sums: &[
         }
         (_, 3 | 4) => {
             let sum = if sums.len() == 3 { central(emitter, 1, 1, 2) } else { central(emitter, 1, 2, 3) };
-            let divisor = if moment.is_of_sample() { format!("(f64)({count} - 1)") } else { format!("(f64){count}") };
+            let divisor = match moment.values_min() {
+                1 => format!("(f64){count}"),
+                least => format!("(f64)({count} - {})", least - 1),
+            };
             let mean = format!("{sum} / {divisor} / 1e{scale}");
             let is_root = matches!(moment, Moment::DeviationPopulation | Moment::DeviationSample);
             (if is_root { format!("sqrt({mean})") } else { mean }, enough)

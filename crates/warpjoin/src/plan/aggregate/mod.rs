@@ -1,5 +1,6 @@
 //! Aggregates of group-bys.
 
+mod moment;
 mod spec;
 mod states;
 
@@ -8,6 +9,7 @@ use arrow::datatypes::DataType;
 use super::SortKey;
 use crate::expr::Expr;
 
+pub use moment::Moment;
 pub use spec::{AggregateSpec, Way};
 pub(crate) use states::{Fold, State, Term, sum_type};
 
@@ -117,42 +119,4 @@ pub enum AggregateFunction {
         /// Bits of the share, a Float64 from 0 to 1.
         share_bits: u64,
     },
-}
-
-/// Statistics of second moments. Of integers and decimals within 53 bits sums of distances from the middle of the
-/// column's bounds are exact, so that only the last steps round; of doubles, distances from each group's mean are added
-/// up in doubles. Null without enough values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Moment {
-    /// Mean square of the distances from the mean.
-    VariancePopulation,
-    /// Their sum over one less than their number.
-    VarianceSample,
-    /// Square root of `VariancePopulation`.
-    DeviationPopulation,
-    /// Square root of `VarianceSample`.
-    DeviationSample,
-    /// Mean product of the distances of pairs from their means.
-    CovariancePopulation,
-    /// The sum of those products over one less than their number.
-    CovarianceSample,
-    /// Covariance over both deviations; null where one of them is 0.
-    Correlation,
-}
-
-impl Moment {
-    /// Whether it takes two arguments.
-    pub fn is_of_pairs(self) -> bool {
-        matches!(self, Self::CovariancePopulation | Self::CovarianceSample | Self::Correlation)
-    }
-
-    /// Whether it takes the squares of both arguments of a pair, beside their product.
-    pub(crate) fn takes_squares(self) -> bool {
-        self == Self::Correlation
-    }
-
-    /// Whether the sum is divided by one less than the number of values.
-    pub(crate) fn is_of_sample(self) -> bool {
-        matches!(self, Self::VarianceSample | Self::DeviationSample | Self::CovarianceSample | Self::Correlation)
-    }
 }

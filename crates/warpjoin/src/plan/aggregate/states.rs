@@ -137,7 +137,7 @@ fn moment_sums(
     let (x, scale) = match second {
         None => {
             sums.extend([sum(argument, None, Term::Distance), sum(argument, None, Term::Product)]);
-            (argument.clone(), 2 * scale_of(argument))
+            (argument.clone(), moment.scale(scale_of(argument), scale_of(argument)))
         }
         Some(second) => {
             let (x, y) = (where_not_null(argument, second), where_not_null(second, argument));
@@ -146,7 +146,7 @@ fn moment_sums(
             if moment.takes_squares() {
                 sums.extend([sum(&x, None, Term::Product), sum(&y, None, Term::Product)]);
             }
-            (x, scale_of(argument) + scale_of(second))
+            (x, moment.scale(scale_of(argument), scale_of(second)))
         }
     };
     let data_type = DataType::Int64;

@@ -3,11 +3,11 @@
 use arrow::datatypes::DataType;
 use warpjoin::expr::Expr;
 use warpjoin::plan::AggregateFunction::{self, Avg, BitAnd, BitOr, BitXor, Count, Max, Min, Sum};
-use warpjoin::plan::PlanKind;
+use warpjoin::plan::{Moment, PlanKind};
 
 use super::super::case::{Case, Outcome};
 use super::super::data::batch;
-use super::super::random::{MOMENTS, aggregate_call, input, moment_call};
+use super::super::random::{aggregate_call, input, moment_call};
 use super::super::random_expr::compare;
 use super::super::settings::Settings;
 use super::super::value::{Row, V};
@@ -246,9 +246,9 @@ fn moments() -> Vec<Edge> {
             let inputs = vec![batch(&columns, &types, true)];
             let source = input(&inputs, 0);
             let mut calls = vec![];
-            for moment in MOMENTS {
+            for &moment in Moment::ALL {
                 for (x, y) in [(1, 3), (2, 1), (3, 2), (4, 3)] {
-                    let second = moment.is_of_pairs().then(|| column(&source, y));
+                    let second = (moment.arguments() == 2).then(|| column(&source, y));
                     calls.extend(moment_call(moment, column(&source, x), second));
                 }
             }
@@ -260,7 +260,7 @@ fn moments() -> Vec<Edge> {
     let beyond = vec![ints([Some(1 << 53), Some((1 << 53) + 1), Some(7)])];
     let inputs = vec![batch(&beyond, &[DataType::Int64], true)];
     let source = input(&inputs, 0);
-    let calls = moment_call(MOMENTS[0], column(&source, 0), None).into_iter().collect();
+    let calls = moment_call(Moment::ALL[0], column(&source, 0), None).into_iter().collect();
     let wide = equal("moments beyond 53 bits", inputs, group(source, vec![], calls));
     edges.push(Edge { outcome: Outcome::Unsupported, ..wide });
     edges

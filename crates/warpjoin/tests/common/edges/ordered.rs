@@ -4,10 +4,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use warpjoin::expr::{CompareOp, Expr, ExprKind, Scalar};
 use warpjoin::plan::AggregateFunction::{self, Avg, Count, First, Last, Max, Sum};
-use warpjoin::plan::{AggregateCall, Plan, SortKey};
+use warpjoin::plan::{AggregateCall, Moment, Plan, SortKey};
 
 use super::super::data::batch;
-use super::super::random::{MOMENTS, aggregate_call, input};
+use super::super::random::{aggregate_call, input};
 use super::super::random_expr::compare;
 use super::super::value::V;
 use super::{Edge, column, equal, group, ints, join, join_node, keyed};
@@ -149,12 +149,12 @@ fn of_other_rows() -> Vec<Edge> {
 
 /// Statistics of columns `x` and, of pairs, `y`.
 fn statistics(source: &Plan, x: usize, y: usize) -> Vec<AggregateCall> {
-    let moment = |moment: &warpjoin::plan::Moment| {
-        let second = moment.is_of_pairs().then(|| column(source, y));
+    let moment = |moment: &Moment| {
+        let second = (moment.arguments() == 2).then(|| column(source, y));
         let call = AggregateCall::new(AggregateFunction::Moment(*moment), Some(column(source, x)), DataType::Float64);
         AggregateCall { second, ..call }
     };
-    MOMENTS.iter().map(moment).collect()
+    Moment::ALL.iter().map(moment).collect()
 }
 
 /// Doubles around 0 and far from it, groups far from each other, one value only, and nulls.

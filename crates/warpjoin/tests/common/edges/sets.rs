@@ -4,10 +4,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use warpjoin::expr::{CompareOp, Expr, Scalar};
 use warpjoin::plan::AggregateFunction::{self, Avg, Count, Max, Sum};
-use warpjoin::plan::{AggregateCall, GroupingSet, Plan, PlanKind};
+use warpjoin::plan::{AggregateCall, GroupingSet, Moment, Plan, PlanKind};
 
 use super::super::data::batch;
-use super::super::random::{MOMENTS, aggregate_call, input, moment_call, node, result_type};
+use super::super::random::{aggregate_call, input, moment_call, node, result_type};
 use super::super::random_expr::compare;
 use super::super::value::V;
 use super::{Edge, column, equal, every_aggregate, group, ints, join, join_node, numbers};
@@ -127,7 +127,7 @@ fn grouping_sets() -> Vec<Edge> {
         let call = |function: AggregateFunction, index| aggregate_call(function, column(&source, index)).expect("one");
         let mut plain = every_aggregate(&source, 3);
         plain.extend([call(Sum, 4), call(Avg, 4), call(Max, 1)]);
-        plain.extend(moment_call(MOMENTS[3], column(&source, 3), None));
+        plain.extend(moment_call(Moment::ALL[3], column(&source, 3), None));
         let distinct = vec![call(Count, 3).distinct(), call(Sum, 4), call(Count, 1).distinct()];
         for (name, sets) in SETS {
             if rows == 6000 && name != "rollup" {
