@@ -337,9 +337,7 @@ impl Oracle<'_> {
             }
         }
         let n = pairs.len() as f64;
-        let is_population =
-            matches!(moment, Moment::VariancePopulation | Moment::DeviationPopulation | Moment::CovariancePopulation);
-        let divisor = if is_population { n } else { n - 1.0 };
+        let divisor = if is_of_sample(moment) { n - 1.0 } else { n };
         if pairs.is_empty() || divisor == 0.0 {
             return Ok(V::Null);
         }
@@ -354,7 +352,7 @@ impl Oracle<'_> {
             Moment::Correlation if xx == 0.0 || yy == 0.0 => V::Null,
             Moment::Correlation => V::Float(xy / xx.sqrt() / yy.sqrt()),
             Moment::DeviationPopulation | Moment::DeviationSample => V::Float((xy / divisor).sqrt()),
-            _ => V::Float(xy / divisor),
+            moment => regression(moment, (xy, xx, yy)).unwrap_or(V::Float(xy / divisor)),
         })
     }
 
@@ -371,8 +369,7 @@ impl Oracle<'_> {
                 _ => return Err(Stop::Fault),
             }
         }
-        let is_sample =
-            !matches!(moment, Moment::VariancePopulation | Moment::DeviationPopulation | Moment::CovariancePopulation);
+        let is_sample = is_of_sample(moment);
         let n = pairs.len() as i128;
         if n < 1 + i128::from(is_sample) {
             return Ok(V::Null);
@@ -391,13 +388,15 @@ impl Oracle<'_> {
             central(&|&(_, y)| (y.wrapping_sub(y0), y.wrapping_sub(y0))),
         );
         let (Some(xy), Some(xx), Some(yy)) = sums else { return Err(Stop::TooLarge) };
-        let scale = 10f64.powi(i32::from(scale(&x.data_type)) + i32::from(scale(&y.data_type)));
-        let mean = xy / (n - i128::from(is_sample)) as f64 / scale;
+        let ten = |expr: &Expr| 10f64.powi(scale(&expr.data_type).into());
+        let (x, y) = (ten(x), ten(y));
+        let (xy, xx, yy) = (xy / (x * y), xx / (x * x), yy / (y * y));
+        let mean = xy / (n - i128::from(is_sample)) as f64;
         Ok(match moment {
             Moment::Correlation if xx == 0.0 || yy == 0.0 => V::Null,
             Moment::Correlation => V::Float(xy / xx.sqrt() / yy.sqrt()),
             Moment::DeviationPopulation | Moment::DeviationSample => V::Float(mean.sqrt()),
-            _ => V::Float(mean),
+            moment => regression(moment, (xy, xx, yy)).unwrap_or(V::Float(mean)),
         })
     }
 
@@ -448,6 +447,27 @@ fn distinct(mut values: Vec<V>) -> Vec<V> {
 fn bits(values: &[V], merge: fn(i128, i128) -> i128) -> V {
     let ints = values.iter().filter_map(|v| if let V::Int(x) = v { Some(*x) } else { None });
     ints.reduce(merge).map_or(V::Null, V::Int)
+}
+
+/// Whether a statistic is null of one value.
+fn is_of_sample(moment: Moment) -> bool {
+    use Moment::{Correlation, CovarianceSample, DeviationSample, RegressionR2, RegressionSlope, VarianceSample};
+    let of_two = [Correlation, CovarianceSample, DeviationSample, RegressionR2, RegressionSlope, VarianceSample];
+    of_two.contains(&moment)
+}
+
+/// A statistic of the line through pairs (y, x), from the sums of products of their distances from the means.
+fn regression(moment: Moment, (yx, yy, xx): (f64, f64, f64)) -> Option<V> {
+    Some(match moment {
+        Moment::RegressionSlope if xx == 0.0 => V::Null,
+        Moment::RegressionR2 if xx == 0.0 || yy == 0.0 => V::Null,
+        Moment::RegressionSlope => V::Float(yx / xx),
+        Moment::RegressionR2 => V::Float(yx * yx / (xx * yy)),
+        Moment::RegressionSxx => V::Float(xx),
+        Moment::RegressionSyy => V::Float(yy),
+        Moment::RegressionSxy => V::Float(yx),
+        _ => return None,
+    })
 }
 
 /// A sum that wraps in the bits of its type.

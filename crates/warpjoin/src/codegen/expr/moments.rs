@@ -76,6 +76,21 @@ pub(super) fn moment(emitter: &mut Emitter, moment: Moment, scale: i32, sums: &[
             let valid = format!("{x_nan} || {y_nan} ? {x_nan} && {y_nan} : {enough} && {xx} != 0.0 && {yy} != 0.0");
             (format!("{xy} / sqrt({xx}) / sqrt({yy})"), valid)
         }
+        (Moment::RegressionSxy, 4) => {
+            let xy = central(emitter, 1, 2, 3);
+            (format!("{xy} / 1e{scale}"), enough)
+        }
+        // Of pairs (y, x).
+        (Moment::RegressionSyy, 6) => (format!("{} / 1e{scale}", central(emitter, 1, 1, 4)), enough),
+        (Moment::RegressionSxx, 6) => (format!("{} / 1e{scale}", central(emitter, 2, 2, 5)), enough),
+        (Moment::RegressionSlope, 6) => {
+            let (xy, xx) = (central(emitter, 1, 2, 3), central(emitter, 2, 2, 5));
+            (format!("{xy} / {xx} / 1e{scale}"), format!("{enough} && {xx} != 0.0"))
+        }
+        (Moment::RegressionR2, 6) => {
+            let (xy, yy, xx) = (central(emitter, 1, 2, 3), central(emitter, 1, 1, 4), central(emitter, 2, 2, 5));
+            (format!("({xy} / {xx}) * ({xy} / {yy})"), format!("{enough} && {xx} != 0.0 && {yy} != 0.0"))
+        }
         (_, 3 | 4) => {
             let sum = if sums.len() == 3 { central(emitter, 1, 1, 2) } else { central(emitter, 1, 2, 3) };
             let divisor = match moment.values_min() {

@@ -1,4 +1,4 @@
-//! Statistics of second moments: variances, deviations, covariances, correlation.
+//! Statistics of second moments: variances, deviations, covariances, correlation, regression.
 
 /// Statistics of second moments. Of integers and decimals within 53 bits sums of distances from the middle of the
 /// column's bounds are exact, so that only the last steps round; of doubles, distances from each group's mean are added
@@ -19,6 +19,16 @@ pub enum Moment {
     CovarianceSample,
     /// Covariance over both deviations; null where one of them is 0.
     Correlation,
+    /// Slope of the line through pairs (y, x) that fits best; null where all x are one.
+    RegressionSlope,
+    /// Share of the variance of y which that line explains; null where all x are one, or all y.
+    RegressionR2,
+    /// Sum of the squares of the distances of the second argument from its mean.
+    RegressionSxx,
+    /// The same of the first argument.
+    RegressionSyy,
+    /// Sum of the products of both distances.
+    RegressionSxy,
 }
 
 impl Moment {
@@ -31,6 +41,11 @@ impl Moment {
         Self::CovariancePopulation,
         Self::CovarianceSample,
         Self::Correlation,
+        Self::RegressionSlope,
+        Self::RegressionR2,
+        Self::RegressionSxx,
+        Self::RegressionSyy,
+        Self::RegressionSxy,
     ];
 
     /// Its name in DataFusion.
@@ -43,6 +58,11 @@ impl Moment {
             Self::CovariancePopulation => "covar_pop",
             Self::CovarianceSample => "covar_samp",
             Self::Correlation => "corr",
+            Self::RegressionSlope => "regr_slope",
+            Self::RegressionR2 => "regr_r2",
+            Self::RegressionSxx => "regr_sxx",
+            Self::RegressionSyy => "regr_syy",
+            Self::RegressionSxy => "regr_sxy",
         }
     }
 
@@ -50,19 +70,22 @@ impl Moment {
     pub fn arguments(self) -> usize {
         match self {
             Self::VariancePopulation | Self::VarianceSample | Self::DeviationPopulation | Self::DeviationSample => 1,
-            Self::CovariancePopulation | Self::CovarianceSample | Self::Correlation => 2,
+            _ => 2,
         }
     }
 
     /// Whether it takes the squares of both arguments of a pair, beside their product.
     pub(crate) fn takes_squares(self) -> bool {
-        self == Self::Correlation
+        !matches!(self, Self::CovariancePopulation | Self::CovarianceSample | Self::RegressionSxy)
     }
 
     /// The power of ten that the result of integers is to be divided by, for arguments of such scales.
     pub(crate) fn scale(self, first: i32, second: i32) -> i32 {
         match self {
-            Self::Correlation => 0,
+            Self::Correlation | Self::RegressionR2 => 0,
+            Self::RegressionSlope => first - second,
+            Self::RegressionSxx => 2 * second,
+            Self::RegressionSyy => 2 * first,
             _ => first + second,
         }
     }
@@ -70,8 +93,9 @@ impl Moment {
     /// Values that it takes at least.
     pub(crate) fn values_min(self) -> u32 {
         match self {
-            Self::VariancePopulation | Self::DeviationPopulation | Self::CovariancePopulation => 1,
-            Self::VarianceSample | Self::DeviationSample | Self::CovarianceSample | Self::Correlation => 2,
+            Self::VarianceSample | Self::DeviationSample | Self::CovarianceSample => 2,
+            Self::Correlation | Self::RegressionSlope | Self::RegressionR2 => 2,
+            _ => 1,
         }
     }
 }
