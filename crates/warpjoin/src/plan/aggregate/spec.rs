@@ -87,8 +87,8 @@ impl AggregateFunction {
         match self {
             Self::Count => AggregateSpec {
                 name: "count",
-                // An exact number is as good as an estimate.
-                also: &["approx_distinct"],
+                // An exact number is as good as an estimate; a pair counts if neither of it is null.
+                also: &["approx_distinct", "regr_count"],
                 result: |_| Some(DataType::Int64),
                 takes: |_, _| true,
                 ..ANOTHER_VALUE
