@@ -13,6 +13,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
@@ -20,10 +21,10 @@ use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
 use super::group::PartitionChoice;
 use super::query::Query;
 use crate::codegen::{FilterTest, MatchForm, Slots};
-use crate::compiler::note;
+use crate::compiler::{Customer, note};
 use crate::optimize::expected_rows;
 use crate::plan::Plan;
-use crate::{Error, Result};
+use crate::{Error, Result, Session};
 
 /// Dry runs of one query. Each goes a step further than the one before, so that more are hardly ever asked for.
 const DRY_RUNS_MAX: u32 = 16;
@@ -31,9 +32,22 @@ const DRY_RUNS_MAX: u32 = 16;
 /// Part of the expected rows that are left where fewer than expected are.
 const FEW_SHARE: u64 = 64;
 
+/// What a query has compiled, and has found out that kernels depend on.
+pub(crate) struct Compilation {
+    session: Arc<Session>,
+    mode: Mode,
+    /// What the last dry run took for facts, so that it can be said what was wrong.
+    guessed: Vec<Fact>,
+    /// Modules that are compiled or will be.
+    asked: HashSet<ModuleSource>,
+    /// Modules whose quick forms have run.
+    quick: Vec<ModuleSource>,
+    customer: Customer,
+}
+
 /// Whether a query runs, or only finds out which modules it needs.
 #[derive(Debug)]
-pub(crate) enum Mode {
+enum Mode {
     /// Runs, and notes what only a run can tell.
     Run(Vec<Fact>),
     /// Collects modules.
@@ -75,6 +89,20 @@ pub(crate) struct DryRun {
     is_spare: bool,
 }
 
+impl Compilation {
+    /// Of a query that runs.
+    pub(crate) fn new(session: &Arc<Session>) -> Self {
+        Self {
+            session: Arc::clone(session),
+            mode: Mode::Run(vec![]),
+            guessed: vec![],
+            asked: HashSet::new(),
+            quick: vec![],
+            customer: Customer::new(),
+        }
+    }
+}
+
 impl DryRun {
     fn add(&mut self, module: ModuleSource) {
         if self.seen.insert(module.clone()) {
@@ -85,15 +113,15 @@ impl DryRun {
 
 impl Query<'_> {
     pub(crate) fn is_dry(&self) -> bool {
-        matches!(self.mode, Mode::Dry(_))
+        matches!(self.compilation.mode, Mode::Dry(_))
     }
 
     /// Notes what a run has found out, before anything is compiled that depends on it. In a dry run, where `fact` is a guess:
     /// what the run has found out here, if it has come so far. Both come to the same places in the same order.
     pub(crate) fn known(&mut self, fact: Fact) -> Fact {
-        match &mut self.mode {
+        match &mut self.compilation.mode {
             Mode::Run(facts) => {
-                if let Some(guess) = self.guessed.get(facts.len()).filter(|guess| **guess != fact) {
+                if let Some(guess) = self.compilation.guessed.get(facts.len()).filter(|guess| **guess != fact) {
                     log::debug!("guessed {guess:?}, found {fact:?}");
                 }
                 facts.push(fact);
@@ -126,7 +154,7 @@ impl Query<'_> {
 
     /// How many facts there are, for [`Self::known_instead`].
     pub(crate) fn facts(&self) -> usize {
-        match &self.mode {
+        match &self.compilation.mode {
             Mode::Run(facts) => facts.len(),
             Mode::Dry(_) => 0,
         }
@@ -134,7 +162,7 @@ impl Query<'_> {
 
     /// What a run tried after the first `facts` facts was in vain: one fact stands for it.
     pub(crate) fn known_instead(&mut self, facts: usize, fact: Fact) {
-        if let Mode::Run(known) = &mut self.mode {
+        if let Mode::Run(known) = &mut self.compilation.mode {
             known.truncate(facts);
             known.push(fact);
         }
@@ -142,7 +170,7 @@ impl Query<'_> {
 
     /// Rows that a dry run expects of a plan, of which there are no more than `rows_max`.
     pub(crate) fn expected_rows(&self, plan: Option<&Plan>, rows_max: u64) -> u64 {
-        match (&self.mode, plan) {
+        match (&self.compilation.mode, plan) {
             (Mode::Dry(dry), Some(plan)) if dry.facts.is_empty() => {
                 let rows = expected_rows(plan, &self.inputs.tables) as u64;
                 rows_max.min(if dry.expects_few { rows / FEW_SHARE } else { rows })
@@ -153,7 +181,7 @@ impl Query<'_> {
 
     /// Whether a dry run does not know what comes next, so that it has to guess.
     pub(crate) fn guesses(&self) -> bool {
-        matches!(&self.mode, Mode::Dry(dry) if dry.facts.is_empty())
+        matches!(&self.compilation.mode, Mode::Dry(dry) if dry.facts.is_empty())
     }
 
     /// Whether kernels are compiled that will only be wanted if a guess is wrong. The compiler of the simulated device keeps
@@ -164,12 +192,12 @@ impl Query<'_> {
 
     /// In a dry run: what `find` generates is compiled last. A failure is none of the query.
     pub(crate) fn spare(&mut self, find: impl FnOnce(&mut Self) -> Result<()>) {
-        let Mode::Dry(dry) = &mut self.mode else { return };
+        let Mode::Dry(dry) = &mut self.compilation.mode else { return };
         let was_spare = std::mem::replace(&mut dry.is_spare, true);
         if let Err(error) = find(self) {
             log::debug!("a form that was not looked at: {error}");
         }
-        if let Mode::Dry(dry) = &mut self.mode {
+        if let Mode::Dry(dry) = &mut self.compilation.mode {
             dry.is_spare = was_spare;
         }
     }
@@ -192,7 +220,7 @@ impl Query<'_> {
     pub(crate) fn compile_some(&mut self, wanted: &[(&ModuleSource, &str)]) -> Result<Vec<Vec<Kernel>>> {
         let devices = self.session.devices();
         let modules: Vec<_> = wanted.iter().map(|(module, entry)| devices[0].module_of(module, entry)).collect();
-        if let Mode::Dry(dry) = &mut self.mode {
+        if let Mode::Dry(dry) = &mut self.compilation.mode {
             modules.into_iter().for_each(|module| dry.add(module.into_owned()));
             return Ok(vec![vec![]; wanted.len()]);
         }
@@ -212,12 +240,12 @@ impl Query<'_> {
         for (module, form) in modules.iter().zip(&forms).filter(|(module, form)| module != form) {
             self.metrics.quick_kernels += 1;
             log::debug!("quick form of {} [{}]", form.name, form.entries.join(" "));
-            self.quick.push(ModuleSource::clone(module));
+            self.compilation.quick.push(ModuleSource::clone(module));
         }
         let is_missing = |module: &ModuleSource| devices.iter().any(|device| !device.is_compiled(module));
         let missing: Vec<ModuleSource> = forms
             .iter()
-            .filter(|module| is_missing(module) && !self.asked.contains(&***module))
+            .filter(|module| is_missing(module) && !self.compilation.asked.contains(&***module))
             .map(|module| ModuleSource::clone(module))
             .collect();
         if !missing.is_empty() {
@@ -272,7 +300,7 @@ impl Query<'_> {
         let started = Instant::now();
         match self.dry_run(false) {
             Ok(DryRun { modules, spare, guessed, .. }) => {
-                self.guessed = guessed;
+                self.compilation.guessed = guessed;
                 log::debug!(
                     "dry run {} in {:.1} ms: {} modules and {} spare ones",
                     self.metrics.dry_runs,
@@ -297,18 +325,18 @@ impl Query<'_> {
 
     /// The modules that the plan needs by what is known, and those that it may need.
     fn dry_run(&self, expects_few: bool) -> Result<DryRun> {
-        let Mode::Run(facts) = &self.mode else { return Err(Error::internal("a dry run of a dry run")) };
+        let Mode::Run(facts) = &self.compilation.mode else { return Err(Error::internal("a dry run of a dry run")) };
         let facts = facts.iter().copied().collect();
         let mut dry = Query::new(self.session, self.inputs, self.options, self.plan, self.execution)?;
         // Nothing runs on its streams.
         std::mem::take(&mut dry.last_wait).leave();
-        dry.mode = Mode::Dry(DryRun { facts, expects_few, ..DryRun::default() });
+        dry.compilation.mode = Mode::Dry(DryRun { facts, expects_few, ..DryRun::default() });
         dry.shared = self.found();
         // Where it ends early, what it found until then is still right.
         if let Err(error) = dry.run_pipelines(self.execution).and_then(|relation| dry.result_rows(relation)) {
             log::debug!("the dry run ended early: {error}");
         }
-        match std::mem::replace(&mut dry.mode, Mode::Run(vec![])) {
+        match std::mem::replace(&mut dry.compilation.mode, Mode::Run(vec![])) {
             Mode::Dry(dry) => Ok(dry),
             Mode::Run(_) => Err(Error::internal("a dry run that runs")),
         }
@@ -321,16 +349,16 @@ impl Query<'_> {
         for module in modules {
             let module = self.runnable(&module).into_owned();
             let count = devices.iter().filter(|device| !device.is_compiled(&module)).count() as u64;
-            if count > 0 && self.asked.insert(module.clone()) {
+            if count > 0 && self.compilation.asked.insert(module.clone()) {
                 self.metrics.compiled_modules += count;
                 missing.push(module);
             }
         }
-        self.session.compiler().enqueue(self.customer, missing, devices, is_spare);
+        self.session.compiler().enqueue(self.compilation.customer, missing, devices, is_spare);
     }
 }
 
-impl Drop for Query<'_> {
+impl Drop for Compilation {
     /// Nobody waits for what was guessed wrong.
     fn drop(&mut self) {
         if !self.quick.is_empty() {

@@ -159,7 +159,7 @@ impl Query<'_> {
             }
             // A plan that is made while the query runs, or a region that might have been skipped, has made the same.
             let made = match &pipeline.sink {
-                Sink::Publish { number, .. } if self.published.contains_key(number) => Some(None),
+                Sink::Publish { number, .. } if self.joins.has_published(*number) => Some(None),
                 Sink::Share(share) => self.shared_before(*share).map(Some),
                 _ => None,
             };

@@ -1,14 +1,14 @@
 //! One query under way: its streams, what it has found out, and what is still in use.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use warpjoin_device::{Abort, Buffer, ModuleSource, Stream};
+use warpjoin_device::{Abort, Buffer, Stream};
 
 use super::Inputs;
-use super::compile::{Fact, Mode};
+use super::compile::Compilation;
 use super::execution::Execution;
-use super::join::{FilterFlights, Published};
+use super::join::Joins;
 use super::launch::UploadedColumn;
 use super::metrics::QueryMetrics;
 use super::partition::Deferred;
@@ -17,7 +17,6 @@ use super::sort::SortFlights;
 use super::string_tests::TestResults;
 use super::times::Times;
 use crate::column::EncodedColumn;
-use crate::compiler::Customer;
 use crate::options::ExecOptions;
 use crate::plan::Plan;
 use crate::waits::Waits;
@@ -41,22 +40,10 @@ pub(crate) struct Query<'a> {
     pub options: &'a ExecOptions,
     pub metrics: QueryMetrics,
     pub times: Times,
-    pub mode: Mode,
-    /// What the last dry run took for facts, so that it can be said what was wrong.
-    pub guessed: Vec<Fact>,
-    /// Modules that are compiled or will be.
-    pub asked: HashSet<ModuleSource>,
-    /// Modules whose quick forms have run.
-    pub quick: Vec<ModuleSource>,
-    pub customer: Customer,
+    pub compilation: Compilation,
     /// Rows and groups that a dry run expects of the next group-by.
     pub expected_groups: Option<(f64, f64)>,
-    /// A build side is being reduced.
-    pub is_reducing: bool,
-    /// Tables that several joins probe, by number.
-    pub published: HashMap<usize, Published>,
-    /// Filters of them that nobody has looked at yet.
-    pub filters: Vec<FilterFlights>,
+    pub joins: Joins,
     /// Partitions that nobody has looked at yet.
     pub deferred: Vec<Deferred>,
     /// Host-made columns on the devices, by device and address; each is kept, so that no other gets its address.
@@ -91,15 +78,9 @@ impl<'a> Query<'a> {
             options,
             metrics: QueryMetrics::default(),
             times: Times::default(),
-            mode: Mode::Run(vec![]),
-            guessed: vec![],
-            asked: HashSet::new(),
-            quick: vec![],
-            customer: Customer::new(),
+            compilation: Compilation::new(session),
             expected_groups: None,
-            is_reducing: false,
-            published: HashMap::new(),
-            filters: vec![],
+            joins: Joins::default(),
             deferred: vec![],
             uploads: HashMap::new(),
             tests: TestResults::default(),

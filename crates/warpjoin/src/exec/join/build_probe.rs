@@ -93,12 +93,12 @@ impl Query<'_> {
         wanted: Option<u64>,
     ) -> Result<Relation> {
         // A semi join that reduces a build side is itself not worth that.
-        let (build, mut probe) = if self.is_reducing {
+        let (build, mut probe) = if self.joins.is_reducing {
             (build, probe)
         } else {
-            self.is_reducing = true;
+            self.joins.is_reducing = true;
             let sides = self.reduce_build(plan, build, probe);
-            self.is_reducing = false;
+            self.joins.is_reducing = false;
             sides?
         };
         let build_width = plan.build.schema.fields().len();

@@ -13,5 +13,5 @@ mod runtime_filter;
 mod table;
 
 pub(super) use matches::{Matches, threads_of};
+pub(super) use published::Joins;
 pub(crate) use reduce::{BUILD_ROWS_MIN, RATIO_MIN};
-pub(super) use runtime_filter::{FilterFlights, Published};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use warpjoin_device::{Arg, Event, Kernel, ModuleSource};
 
 use super::build_probe::append_probe;
+use crate::Result;
 use crate::codegen::{Constants, FilterTest, ProbeKey, ProbeKind, ProbeStep, Slots};
 use crate::exec::compile::Fact;
 use crate::exec::exchange::launch;
@@ -18,7 +19,6 @@ use crate::exec::relation::{JoinShard, JoinTable, Relation};
 use crate::expr::Expr;
 use crate::optimize::device_cost::{FilteredTable, bloom_bits, filter_form, probe_ps};
 use crate::plan::{FilterForm, ReductionTest};
-use crate::{Error, Result};
 
 /// Largest bitmap that is made where the table itself is not larger.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;
@@ -54,7 +54,7 @@ impl Query<'_> {
         keys: &[Expr],
         planned: ReductionTest,
     ) -> Result<Relation> {
-        let published = self.published.get(&number).ok_or_else(|| Error::internal(format!("no table {number} yet")))?;
+        let published = self.joins.published(number)?;
         let table = Arc::clone(&published.table);
         let facts = self.facts();
         let mut test = self.filter_test(&table, planned);
@@ -136,16 +136,16 @@ impl Query<'_> {
 
     /// The filter of a published table, made when it is first asked for.
     fn filter_of(&mut self, number: usize, test: FilterTest) -> Result<Arc<JoinTable>> {
-        let made = self.published.get(&number).and_then(|it| it.filters.iter().find(|(known, _)| *known == test));
-        if let Some((_, filter)) = made {
+        let published = self.joins.published(number)?;
+        if let Some((_, filter)) = published.filters.iter().find(|(known, _)| *known == test) {
             return Ok(Arc::clone(filter));
         }
-        let table = Arc::clone(&self.published[&number].table);
+        let table = Arc::clone(&published.table);
         let module = filter_module(self.options.hash_bits);
         let kernels = self.compile(&module, entry_of(test))?;
         let shards = if self.is_dry() { vec![] } else { self.fill(&table, test, &kernels)? };
         let filter = Arc::new(JoinTable { shape: Arc::clone(&table.shape), shards, build: Arc::clone(&table.build) });
-        if let Some(published) = self.published.get_mut(&number) {
+        if let Some(published) = self.joins.published_mut(number) {
             published.filters.push((test, Arc::clone(&filter)));
         }
         Ok(filter)
@@ -177,7 +177,7 @@ impl Query<'_> {
             events.push((begin, stream.record()?));
             shards.push(JoinShard { slots: words, windows: count, row_list: None, bounds });
         }
-        self.filters.push(FilterFlights { pipeline: self.metrics.pipelines.len(), events });
+        self.joins.filters.push(FilterFlights { pipeline: self.metrics.pipelines.len(), events });
         let rows = table.build.rows();
         self.metrics.pipelines.push(PipelineMetrics {
             name: format!("Keys -> RuntimeFilter[{}, {filter_bytes} bytes]", test.describe()),
@@ -207,7 +207,7 @@ impl Query<'_> {
 
     /// Looks how long filters took that were filled meanwhile, now that the streams have been waited for.
     pub(in crate::exec) fn settle_filters(&mut self) -> Result<()> {
-        for FilterFlights { pipeline, events } in std::mem::take(&mut self.filters) {
+        for FilterFlights { pipeline, events } in std::mem::take(&mut self.joins.filters) {
             self.add_pipeline(pipeline, events.iter().map(|(begin, end)| (begin, end)))?;
         }
         Ok(())

@@ -56,10 +56,7 @@ impl Query<'_> {
 
     /// What a plan that is made while the query runs need not make again.
     pub(in crate::exec) fn known_parts(&self) -> KnownParts {
-        KnownParts {
-            shares: self.shared.marked.keys().copied().collect(),
-            tables: self.published.keys().copied().collect(),
-        }
+        KnownParts { shares: self.shared.marked.keys().copied().collect(), tables: self.joins.published_numbers() }
     }
 
     /// Rows that were shared before.
