@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Int64Type, Schema};
-use warpjoin::plan::AggregateFunction;
+use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema};
+use warpjoin::plan::{AggregateFunction, Moment};
 use warpjoin::{ExecOptions, GroupBy, HashJoin, Session, Table, TableBuilder};
 use warpjoin_device::{SimOptions, open_simulated};
 
@@ -136,4 +136,27 @@ fn groups_equal_a_map() {
             assert_eq!(global.batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
         }
     }
+}
+
+#[test]
+fn statistics_are_of_one_column() {
+    let session = session(1);
+    let t = table(&session, "t", vec![Some(1), Some(1), Some(2), None], vec![2, 6, 5, 9]);
+    let of = |moment| {
+        GroupBy::new(Arc::clone(&t)).key("t_key")?.aggregate(AggregateFunction::Moment(moment), Some("t_value"))
+    };
+    let output = of(Moment::VarianceSample).unwrap().run().unwrap();
+    let mut got = BTreeMap::new();
+    for batch in &output.batches {
+        let (keys, variances) =
+            (batch.column(0).as_primitive::<Int64Type>(), batch.column(1).as_primitive::<Float64Type>());
+        got.extend(keys.iter().zip(variances.iter()));
+    }
+    assert_eq!(got, BTreeMap::from([(Some(1), Some(8.0)), (Some(2), None), (None, None)]));
+    let error = of(Moment::Correlation).unwrap_err();
+    assert!(error.to_string().contains("corr needs two columns"), "{error}");
+    let of_text =
+        GroupBy::new(Arc::clone(&t)).aggregate(AggregateFunction::Moment(Moment::VarianceSample), Some("t_text"));
+    let error = of_text.unwrap().run().unwrap_err();
+    assert!(error.to_string().contains("var(Utf8)"), "{error}");
 }
