@@ -7,10 +7,10 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use crate::config::WarpjoinOptions;
-use crate::placement::PlacementRule;
-use crate::rule::WarpjoinRule;
+use crate::rules::placement::PlacementRule;
+use crate::rules::rule::WarpjoinRule;
+use crate::rules::window_filters::WindowFilters;
 use crate::runtime::WarpjoinRuntime;
-use crate::window_filters::WindowFilters;
 
 /// Name of the rule of DataFusion before which plans are put on devices: it then repartitions and
 /// sorts around our nodes as they need it.

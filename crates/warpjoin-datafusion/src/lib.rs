@@ -18,35 +18,22 @@
 //!
 //! Owns everything that knows both DataFusion and warpjoin. Must not know kernels or drivers.
 
-mod admission;
 mod config;
 mod error;
 mod exec;
 mod extension;
 mod fallback;
-mod host_work;
 mod matcher;
 mod pass_through;
-mod placement;
-mod provider;
-mod reason;
-mod rule;
+mod rules;
 mod runtime;
-mod scan;
-#[cfg(all(test, feature = "shuttle"))]
-mod schedules;
-mod statistics;
-mod strict;
-mod subqueries;
+mod table;
 mod template;
-mod thread;
 mod translate;
 // Its programs are doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tutorial-rust.md")]
 mod tutorial {}
-mod window_filters;
-mod worker;
 
 pub use warpjoin::exec::{JoinOrder, Materialization, RuntimeFilters};
 pub use warpjoin::plan::FilterForm;
@@ -55,13 +42,13 @@ pub use config::{DeviceChoice, OnFault, WarpjoinOptions};
 pub use exec::WarpjoinExec;
 pub use extension::WarpjoinSessionStateBuilder;
 pub use fallback::Fallback;
-pub use host_work::HostWork;
 pub use pass_through::{PassThroughExec, Role};
-pub use placement::{CpuNode, DevicePart, Placement};
-pub use provider::{DeviceTableProvider, load_table, session_of};
-pub use reason::{CpuReason, CpuReasonExec};
-pub use rule::WarpjoinRule;
+pub use rules::host_work::HostWork;
+pub use rules::placement::{CpuNode, DevicePart, Placement};
+pub use rules::reason::{CpuReason, CpuReasonExec};
+pub use rules::rule::WarpjoinRule;
+pub use rules::strict::{Refusal, RefusedExec};
 pub use runtime::{Devices, WarpjoinRuntime};
-pub use scan::DeviceScanExec;
-pub use strict::{Refusal, RefusedExec};
+pub use table::provider::{DeviceTableProvider, load_table, session_of};
+pub use table::scan::DeviceScanExec;
 pub use warpjoin::Cause;

@@ -11,14 +11,14 @@ use warpjoin_datafusion::{OnFault, session_of};
 
 use super::arguments::TpchArgs;
 use super::clients::Clients;
-use super::columns::columns_read;
-use super::load::Loading;
+use super::data::Loading;
+use super::data::columns_read;
 use super::measure::Measurement;
 use super::oracle::OracleStore;
 use super::parameters::Parameters;
 use super::queries::query_text;
 use super::report::{DeviceReport, Outcome, Report};
-use super::{save, table};
+use super::report::{save, table};
 use crate::error::{CliError, Result};
 use crate::output::print_line;
 use crate::target::{oracle_session, with_defaults};

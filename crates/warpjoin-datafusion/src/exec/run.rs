@@ -30,8 +30,8 @@ use crate::config::OnFault;
 use crate::error::to_datafusion;
 use crate::fallback::Fallback;
 use crate::runtime::WarpjoinRuntime;
+use crate::runtime::thread::{CancelOnDrop, Upload, on_thread, pump, receive_table, upload_channel, with_schema};
 use crate::template::fill;
-use crate::thread::{CancelOnDrop, Upload, on_thread, pump, receive_table, upload_channel, with_schema};
 
 /// What an execution needs, apart from the node, which may be dropped before it.
 struct Run {

@@ -9,7 +9,7 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use warpjoin::plan::{Plan, PlanKind};
 
 use super::relation::Relation;
-use crate::scan::DeviceScanExec;
+use crate::table::scan::DeviceScanExec;
 use crate::template::{TemplateInputExec, fill};
 
 /// A part of a plan that the devices can run.

@@ -33,8 +33,8 @@ use warpjoin::column::check_type;
 use warpjoin::{Reason, Session};
 
 use crate::exec::WarpjoinExec;
-use crate::host_work::reads_tables;
-use crate::scan::DeviceScanExec;
+use crate::rules::host_work::reads_tables;
+use crate::table::scan::DeviceScanExec;
 use candidate::Candidate;
 
 pub(crate) use candidate::Operators;

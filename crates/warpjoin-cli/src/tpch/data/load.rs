@@ -11,26 +11,26 @@ use warpjoin::{Session, TableBuilder};
 use warpjoin_datafusion::DeviceTableProvider;
 
 use super::generate::Generation;
-use super::oracle::{OracleStore, OracleTable};
 use super::tables::TpchTable;
 use crate::error::{CliError, Result};
+use crate::tpch::oracle::{OracleStore, OracleTable};
 
 /// What to load, and where to.
-pub(super) struct Loading {
+pub(in crate::tpch) struct Loading {
     /// Scale factor.
-    pub(super) scale: f64,
+    pub(in crate::tpch) scale: f64,
     /// Threads that generate.
-    pub(super) threads: usize,
+    pub(in crate::tpch) threads: usize,
     /// Partitions of the oracle's tables.
-    pub(super) partitions: usize,
+    pub(in crate::tpch) partitions: usize,
     /// The devices.
-    pub(super) session: Arc<Session>,
+    pub(in crate::tpch) session: Arc<Session>,
     /// Gets the tables on the devices.
-    pub(super) device_context: SessionContext,
+    pub(in crate::tpch) device_context: SessionContext,
     /// Gets the same rows.
-    pub(super) oracle_context: Option<SessionContext>,
+    pub(in crate::tpch) oracle_context: Option<SessionContext>,
     /// Where it has them.
-    pub(super) oracle_store: OracleStore,
+    pub(in crate::tpch) oracle_store: OracleStore,
 }
 
 /// What loading a table cost.
@@ -53,7 +53,7 @@ impl Loading {
     ///
     /// # Errors
     /// When a device has too little memory.
-    pub(super) fn run(&self, tables: &BTreeMap<TpchTable, Vec<usize>>) -> Result<Vec<LoadReport>> {
+    pub(in crate::tpch) fn run(&self, tables: &BTreeMap<TpchTable, Vec<usize>>) -> Result<Vec<LoadReport>> {
         tables.iter().map(|(&table, projection)| self.load(table, projection)).collect()
     }
 

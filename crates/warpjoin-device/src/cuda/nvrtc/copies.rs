@@ -11,8 +11,8 @@ use std::thread::{self, JoinHandle};
 
 use cudarc::nvrtc::sys::nvrtcResult;
 
-use super::nvrtc_library::Library;
-use super::nvrtc_process::first_compilation;
+use super::library::Library;
+use super::process::first_compilation;
 use crate::ModuleSource;
 
 /// Cores that a library keeps busy: a fifth of a compilation is under its lock.
@@ -141,7 +141,7 @@ fn load_copy(file: &Path) -> Result<Library, Box<dyn std::error::Error + Send + 
     let library = Library::of(Box::leak(Box::new(loaded)))?;
     match compile_first(&library)? {
         nvrtcResult::NVRTC_SUCCESS => Ok(library),
-        failed => Err(super::nvrtc_library::words(failed).into()),
+        failed => Err(super::library::words(failed).into()),
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn the_process_stays_as_it_was() {
-        use crate::cuda::nvrtc_process::at_rest;
+        use crate::cuda::nvrtc::process::at_rest;
         if Nvrtc::get().is_err() {
             return;
         }

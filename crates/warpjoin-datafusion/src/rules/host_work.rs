@@ -18,8 +18,8 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use warpjoin::Reason;
 
 use crate::exec::WarpjoinExec;
-use crate::reason::CpuReasonExec;
-use crate::strict::{RefusedExec, RowLimitExec};
+use crate::rules::reason::CpuReasonExec;
+use crate::rules::strict::{RefusedExec, RowLimitExec};
 
 /// Nodes that hand rows on, cut or join streams of them, or write them out.
 const MOVES_ROWS: [&str; 11] = [

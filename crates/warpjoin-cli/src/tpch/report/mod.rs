@@ -1,12 +1,20 @@
 //! What a run of TPC-H found, as data: the JSON file is this.
 
+mod markdown;
+mod plot;
+pub(super) mod save;
+mod show;
+pub(super) mod table;
+
 use serde::{Deserialize, Serialize};
 use warpjoin::QueryMetrics;
 use warpjoin_datafusion::Placement;
 use warpjoin_device::DeviceInfo;
 
 use super::clients::ClientsReport;
-use super::load::LoadReport;
+use super::data::LoadReport;
+
+pub use show::{TpchReportArgs, run_tpch_report};
 
 /// A whole run.
 #[derive(Debug, Serialize, Deserialize)]

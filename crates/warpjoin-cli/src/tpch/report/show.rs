@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::report::Report;
+use super::Report;
 use crate::error::{CliError, Result};
 use crate::output::print_line;
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use datafusion::execution::TaskContext;
 use warpjoin_device::sync::{self, shuttle, thread};
 
-use crate::admission::Admission;
-use crate::worker::Workers;
+use crate::runtime::admission::Admission;
+use crate::runtime::worker::Workers;
 
 #[test]
 fn every_job_runs_once_whatever_thread_is_about_to_end() {

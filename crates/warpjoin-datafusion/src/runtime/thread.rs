@@ -17,7 +17,7 @@ use futures::StreamExt;
 use tokio::sync::{mpsc, oneshot};
 use warpjoin::{Session, Table, TableBuilder};
 
-use crate::worker;
+use crate::runtime::worker;
 
 /// Batches that may wait between a stream and its upload.
 const WAITING_BATCHES_MAX: usize = 16;

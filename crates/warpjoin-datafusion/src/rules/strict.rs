@@ -12,8 +12,8 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use futures::StreamExt;
 
-use crate::host_work::{HostWork, host_work};
 use crate::pass_through::{PassThroughExec, Role};
+use crate::rules::host_work::{HostWork, host_work};
 
 /// Stands above a plan that can't run, so that EXPLAIN shows the plan and the reason; running it is an error.
 pub type RefusedExec = PassThroughExec<Refusal>;

@@ -21,8 +21,8 @@ use warpjoin::Table;
 use warpjoin::column::Domain;
 
 use crate::error::to_datafusion;
-use crate::statistics::table_statistics;
-use crate::thread::{on_thread, with_schema};
+use crate::runtime::thread::{on_thread, with_schema};
+use crate::table::statistics::table_statistics;
 
 /// Reads columns of a resident table; downloads them if nothing on the devices consumes it.
 #[derive(Debug, Clone)]

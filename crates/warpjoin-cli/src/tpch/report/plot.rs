@@ -3,7 +3,7 @@
 use plotters::coord::combinators::IntoLogRange;
 use plotters::prelude::*;
 
-use super::report::Report;
+use super::Report;
 use crate::error::{CliError, Result};
 
 const SIZE_PIXELS: (u32, u32) = (860, 380);

@@ -3,6 +3,10 @@
 //!
 //! Threads compile in parallel: no lock is held here, and `nvrtc_copies.rs` goes round that of the library.
 
+mod copies;
+mod library;
+mod process;
+
 use std::ffi::c_int;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,10 +15,10 @@ use std::sync::OnceLock;
 use cudarc::nvrtc::sys::{self, nvrtcResult};
 use warpjoin_kernels::HEADERS;
 
-use super::nvrtc_copies::Copies;
-use super::nvrtc_library::{Library, check, version_of, words};
 use crate::cache::KernelCache;
 use crate::{DeviceError, ModuleSource, Result};
+use copies::Copies;
+use library::{Library, check, version_of, words};
 
 /// The oldest NVRTC whose options and language this folder counts on.
 const OLDEST: (c_int, c_int) = (12, 0);

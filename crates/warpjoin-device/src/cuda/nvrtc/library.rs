@@ -5,8 +5,8 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use cudarc::nvrtc::sys::{self, nvrtcProgram, nvrtcResult};
 use warpjoin_kernels::HEADERS;
 
-use super::nvrtc::Target;
-use super::nvrtc_process::Compiling;
+use super::Target;
+use super::process::Compiling;
 use crate::{DeviceError, ModuleSource, Result};
 
 type Create = unsafe extern "C" fn(

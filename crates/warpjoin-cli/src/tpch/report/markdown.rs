@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::report::{QueryReport, Report, RunReport};
+use super::{QueryReport, Report, RunReport};
 
 const HEADER: [&str; 11] = [
     "query",

@@ -12,13 +12,13 @@ use warpjoin::Session;
 
 use crate::config::WarpjoinOptions;
 use crate::exec::WarpjoinExec;
-use crate::host_work::host_work;
 use crate::matcher::{Closed, Declined, Matcher, is_window};
-use crate::provider::no_device_message;
+use crate::rules::host_work::host_work;
+use crate::rules::strict::{Refusal, RefusedExec};
+use crate::rules::subqueries;
 use crate::runtime::{Devices, WarpjoinRuntime};
-use crate::scan::DeviceScanExec;
-use crate::strict::{Refusal, RefusedExec};
-use crate::subqueries;
+use crate::table::provider::no_device_message;
+use crate::table::scan::DeviceScanExec;
 
 /// Replaces every maximal part of a plan that devices can run by a [`WarpjoinExec`]. Rows are uploaded for joins, aggregates
 /// and windows; over resident tables, sorts, filters, computed columns, limits and unions are a part, too.

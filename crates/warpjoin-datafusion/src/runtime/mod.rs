@@ -2,6 +2,12 @@
 //!
 //! Owns which [`Session`] answers to which options. Must not know plans.
 
+pub(crate) mod admission;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
+pub(crate) mod thread;
+pub(crate) mod worker;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,8 +18,8 @@ use warpjoin_device::{
     CudaOptions, Device, DeviceError, DeviceKind, LeftOut, SimOptions, cuda_problem, open_simulated, open_usable_cuda,
 };
 
-use crate::admission::{Admission, QUERIES_DEFAULT};
 use crate::config::{DeviceChoice, WarpjoinOptions};
+use crate::runtime::admission::{Admission, QUERIES_DEFAULT};
 
 /// Simulated devices that are opened when no number is given: enough to exercise the exchange.
 const SIMULATED_DEVICES_DEFAULT: usize = 2;

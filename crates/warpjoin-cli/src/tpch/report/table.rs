@@ -3,9 +3,9 @@
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
-use super::clients::ClientsReport;
-use super::report::{Outcome, PlacementReport, QueryReport, Report};
+use super::{Outcome, PlacementReport, QueryReport, Report};
 use crate::devices::show_bytes;
+use crate::tpch::clients::ClientsReport;
 
 const HEADER: [&str; 12] = [
     "query",
@@ -26,7 +26,7 @@ const CLIENTS_HEADER: [&str; 7] =
     ["clients", "queries/s", "median ms", "99 % ms", "DataFusion queries/s", "its median ms", "its 99 % ms"];
 
 /// Renders the table of queries, the totals and the differences.
-pub(super) fn render(report: &Report) -> String {
+pub(in crate::tpch) fn render(report: &Report) -> String {
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(HEADER.map(|title| Cell::new(title).add_attribute(Attribute::Bold)));

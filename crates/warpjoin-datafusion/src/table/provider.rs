@@ -19,10 +19,10 @@ use warpjoin::{Session, Table};
 
 use crate::config::WarpjoinOptions;
 use crate::error::to_datafusion;
+use crate::runtime::thread::{CancelOnDrop, on_thread, pump, receive_table, upload_channel};
 use crate::runtime::{Devices, WarpjoinRuntime};
-use crate::scan::DeviceScanExec;
-use crate::statistics::table_statistics;
-use crate::thread::{CancelOnDrop, on_thread, pump, receive_table, upload_channel};
+use crate::table::scan::DeviceScanExec;
+use crate::table::statistics::table_statistics;
 
 /// A table that stays on the devices across queries. It claims no filters, so that they stay
 /// visible to the optimizer rule, and it knows

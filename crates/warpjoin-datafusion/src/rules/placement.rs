@@ -14,11 +14,11 @@ use warpjoin::{QueryMetrics, Reason};
 use crate::config::WarpjoinOptions;
 use crate::exec::WarpjoinExec;
 use crate::fallback::Fallback;
-use crate::host_work::{HostWork, host_work};
-use crate::reason::{CpuReason, CpuReasonExec};
-use crate::rule::{concerns_devices, is_operator, rewrite};
+use crate::rules::host_work::{HostWork, host_work};
+use crate::rules::reason::{CpuReason, CpuReasonExec};
+use crate::rules::rule::{concerns_devices, is_operator, rewrite};
+use crate::rules::strict::{RefusedExec, enforce};
 use crate::runtime::{Devices, WarpjoinRuntime};
-use crate::strict::{RefusedExec, enforce};
 
 /// The last rule: puts reasons above what stays on the CPU, and tells device nodes their depth.
 #[derive(Debug)]
