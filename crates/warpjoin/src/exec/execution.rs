@@ -356,6 +356,18 @@ mod tests {
         groups.into_iter().take(3).map(|(group, (count, sum))| (group, count, sum)).collect()
     }
 
+    /// A table of the numbers from 0 on.
+    fn numbers(devices: usize, rows: i64) -> (Arc<Session>, Arc<Table>) {
+        let options = SimOptions { devices, ..SimOptions::default() };
+        let session = Session::new(open_simulated(&options).unwrap()).unwrap();
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
+        let batch = RecordBatch::try_from_iter([("v", numbers)]).unwrap();
+        let mut builder = TableBuilder::new(&session, batch.schema());
+        builder.push(&batch).unwrap();
+        let table = Arc::new(builder.finish().unwrap());
+        (session, table)
+    }
+
     fn rows(batches: &[RecordBatch]) -> Vec<(i64, i64, i64)> {
         let row = |batch: &RecordBatch, row: usize| {
             let value = |column: usize| batch.column(column).as_primitive::<Int64Type>().value(row);
@@ -367,13 +379,7 @@ mod tests {
     #[test]
     fn one_plan_runs_from_eight_threads_with_other_constants() {
         for devices in [1, 2] {
-            let options = SimOptions { devices, ..SimOptions::default() };
-            let session = Session::new(open_simulated(&options).unwrap()).unwrap();
-            let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
-            let batch = RecordBatch::try_from_iter([("v", numbers)]).unwrap();
-            let mut builder = TableBuilder::new(&session, batch.schema());
-            builder.push(&batch).unwrap();
-            let table = Arc::new(builder.finish().unwrap());
+            let (session, table) = numbers(devices, 1000);
 
             let plan = plan(&table, &[1, 2, 3]);
             let (physical, bindings) = lower(&plan);
@@ -415,25 +421,15 @@ mod tests {
 
     #[test]
     fn an_input_with_other_columns_than_the_plans_is_an_error() {
-        let session = Session::new(open_simulated(&SimOptions::default()).unwrap()).unwrap();
-        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..3));
-        let batch = RecordBatch::try_from_iter([("v", numbers)]).unwrap();
-        let mut builder = TableBuilder::new(&session, batch.schema());
-        builder.push(&batch).unwrap();
-        let tables = [Arc::new(builder.finish().unwrap())];
+        let (session, table) = numbers(1, 3);
         let plan = node(PlanKind::Input { index: 0 }, &["v", "w"]);
-        let error = crate::exec::run(&session, &plan, &tables, &ExecOptions::default()).unwrap_err();
+        let error = crate::exec::run(&session, &plan, &[table], &ExecOptions::default()).unwrap_err();
         assert!(error.to_string().contains("2 columns, its table has 1"), "{error}");
     }
 
     #[test]
     fn a_constant_that_is_missing_is_an_error() {
-        let session = Session::new(open_simulated(&SimOptions::default()).unwrap()).unwrap();
-        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..3));
-        let batch = RecordBatch::try_from_iter([("v", numbers)]).unwrap();
-        let mut builder = TableBuilder::new(&session, batch.schema());
-        builder.push(&batch).unwrap();
-        let table = Arc::new(builder.finish().unwrap());
+        let (session, table) = numbers(1, 3);
         let plan = plan(&table, &[1]);
         let (physical, bindings) = lower(&plan);
         let inputs = Inputs::default();

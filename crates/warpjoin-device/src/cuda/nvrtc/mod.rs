@@ -1,7 +1,7 @@
 //! NVRTC, the run-time compiler: CUDA C++ text to a binary for one architecture. Needs no GPU and
 //! no driver.
 //!
-//! Threads compile in parallel: no lock is held here, and `nvrtc_copies.rs` goes round that of the library.
+//! Threads compile in parallel: no lock is held here, and `copies.rs` goes round that of the library.
 
 mod copies;
 mod library;
