@@ -63,6 +63,20 @@ async fn explain_indents_the_device_plan_under_its_node() {
     assert!(lines[at + 1..].iter().any(|line| line.trim_start().starts_with("pipeline 1: ")), "{text}");
 }
 
+/// What stands below an aggregate that is planned once its rows are there is shown, with the tables that it makes.
+#[tokio::test]
+async fn explain_shows_what_is_planned_late() {
+    let context = resident().await;
+    let sql = "with c as (select o_custkey, o_orderdate, count(*) as n from orders group by o_custkey, o_orderdate) \
+               select q.o_custkey, f, m from (select o_custkey, first_value(n order by o_orderdate) as f from c group by o_custkey) as q \
+               join (select o_custkey, max(n) as m from c group by o_custkey) as r on q.o_custkey = r.o_custkey";
+    let text = shown(&physical(&context, sql).await);
+    let pipelines: Vec<&str> = text.lines().map(str::trim_start).filter(|line| line.starts_with("pipeline ")).collect();
+    let count = |words: &str| pipelines.iter().filter(|line| line.contains(words)).count();
+    assert_eq!(count("-> GroupBy[planned once its rows are there]"), 1, "{text}");
+    assert_eq!((count(": Scan["), count("pipeline 0")), (1, 0), "{text}");
+}
+
 /// DataFusion says what the answer's order must be between a query's sort and its limit.
 #[tokio::test]
 async fn a_limit_with_an_offset_joins_the_part_of_its_sort() {
