@@ -11,8 +11,7 @@ use warpjoin_datafusion::{OnFault, session_of};
 
 use super::arguments::TpchArgs;
 use super::clients::Clients;
-use super::data::Loading;
-use super::data::columns_read;
+use super::data::{Loading, columns_read};
 use super::measure::Measurement;
 use super::oracle::OracleStore;
 use super::parameters::Parameters;

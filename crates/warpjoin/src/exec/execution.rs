@@ -406,11 +406,12 @@ mod tests {
                             let execution = Execution { plan: physical, constants: &constants, tables, nodes: &[] };
                             let options = ExecOptions::default();
                             let finish = |query: &mut Query<'_>, relation| query.fetch(relation, &schema);
-                            let (batches, _) =
+                            let (batches, metrics) =
                                 super::super::execute(session, plan, &execution, inputs, &options, finish).unwrap();
                             let mut list = list.to_vec();
                             list.sort_unstable();
                             list.dedup();
+                            assert_eq!(metrics.planned_late, 0);
                             assert_eq!(rows(&batches), expected(less, &list, added, modulus), "{values:?}");
                         }
                     });

@@ -88,11 +88,7 @@ impl Query<'_> {
                 let (Some(calls), Some(input)) = (calls, input) else { return Err(error) };
                 // Other parts of an aggregate may have read these very rows.
                 self.metrics.planned_late += 1;
-                let before = self.given_names();
-                let rows = self.given_as(input, relation)?;
-                let groups = self.split_group(&rows, keys, &calls)?;
-                self.keep_given(&before);
-                return Ok(groups);
+                return self.with_given(input, relation, |query, rows| query.split_group(rows, keys, &calls));
             }
             groups => groups?,
         };

@@ -41,11 +41,8 @@ impl Query<'_> {
         let relations = match (self.sets_of_groups(&relation, keys, &unique, calls), input) {
             (Err(Error::Unsupported(Reason::Aggregate(_))), Some(input)) => {
                 self.metrics.planned_late += 1;
-                let before = self.given_names();
-                let rows = self.given_as(input, relation)?;
-                let relation = self.sets_of_rows(&rows, keys, (sets, id_type), calls)?;
-                self.keep_given(&before);
-                return Ok(relation);
+                let sets = (sets, id_type);
+                return self.with_given(input, relation, |query, rows| query.sets_of_rows(rows, keys, sets, calls));
             }
             (relations, _) => relations?,
         };

@@ -36,8 +36,21 @@ impl Query<'_> {
         self.given_as(plan, relation)
     }
 
-    /// The same of rows that are there.
-    pub(in crate::exec) fn given_as(&mut self, plan: &Plan, relation: Relation) -> Result<Plan> {
+    /// Runs `run` with a node that stands for the rows of `plan` that are there, and gives these up.
+    pub(in crate::exec) fn with_given<T>(
+        &mut self,
+        plan: &Plan,
+        relation: Relation,
+        run: impl FnOnce(&mut Self, &Plan) -> Result<T>,
+    ) -> Result<T> {
+        let before = self.given_names();
+        let rows = self.given_as(plan, relation)?;
+        let result = run(self, &rows)?;
+        self.keep_given(&before);
+        Ok(result)
+    }
+
+    fn given_as(&mut self, plan: &Plan, relation: Relation) -> Result<Plan> {
         let relation = self.settled(relation)?;
         let name = HandOver::new();
         self.shared.given.insert(name, relation);
