@@ -5,7 +5,6 @@
 
 mod codegen;
 pub mod column;
-mod compiler;
 mod error;
 pub mod exec;
 pub mod expr;
@@ -16,21 +15,18 @@ mod identity;
 mod operators;
 mod optimize;
 mod options;
-mod pipelines;
 pub mod plan;
+mod runtime;
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
-mod session;
 mod string_test;
-mod table;
-mod waits;
 pub mod window;
 
 pub use error::{Error, Reason, Result, cause_of_arrow};
 pub use exec::{QueryMetrics, QueryOutput};
 pub use hash_table::HashTable;
 pub use operators::{group_by::GroupBy, hash_join::HashJoin};
-pub use options::{ExecOptions, JoinForm};
-pub use session::Session;
-pub use table::{ResidentColumn, Shard, ShardColumn, Table, TableBuilder};
+pub use options::{DeviceThreads, ExecOptions, JoinForm};
+pub use runtime::session::Session;
+pub use runtime::table::{ResidentColumn, Shard, ShardColumn, Table, TableBuilder};
 pub use warpjoin_device::Cause;

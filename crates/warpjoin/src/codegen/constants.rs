@@ -43,7 +43,9 @@ pub(crate) mod status {
     /// Nobody wants the result any more. Set by the host, while the kernel runs.
     pub(crate) const CANCELLED: u64 = 64;
     /// After these bits the rest of the launch is in vain.
-    pub(crate) const ABORT: u64 = FULL | DUPLICATE | OVERFLOW | DIVISION | CAST | CANCELLED;
+    /// Those that no more room would mend: the query ends.
+    pub(crate) const ERRORS: u64 = OVERFLOW | DIVISION | CAST | CANCELLED;
+    pub(crate) const ABORT: u64 = FULL | DUPLICATE | ERRORS;
 }
 
 /// Threads of a block of a pipeline whose sink asks for no others.

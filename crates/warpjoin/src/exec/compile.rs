@@ -16,14 +16,15 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
+use warpjoin_device::{Device, DeviceKind, Kernel, ModuleSource};
 
 use super::group::PartitionChoice;
 use super::query::Query;
 use crate::codegen::{FilterTest, MatchForm, Slots};
-use crate::compiler::{Customer, note};
 use crate::optimize::expected_rows;
+use crate::options::ExecOptions;
 use crate::plan::Plan;
+use crate::runtime::compiler::{Customer, note};
 use crate::{Error, Result, Session};
 
 /// Dry runs of one query. Each goes a step further than the one before, so that more are hardly ever asked for.
@@ -238,9 +239,8 @@ impl Query<'_> {
         }
         let forms: Vec<_> = modules.iter().map(|module| self.runnable(module)).collect();
         for (module, form) in modules.iter().zip(&forms).filter(|(module, form)| module != form) {
-            self.metrics.quick_kernels += 1;
             log::debug!("quick form of {} [{}]", form.name, form.entries.join(" "));
-            self.compilation.quick.push(ModuleSource::clone(module));
+            self.note_quick(vec![ModuleSource::clone(module)]);
         }
         let is_missing = |module: &ModuleSource| devices.iter().any(|device| !device.is_compiled(module));
         let missing: Vec<ModuleSource> = forms
@@ -268,18 +268,15 @@ impl Query<'_> {
         Ok(kernels)
     }
 
-    /// The form of a module that runs next: the quick one, while the better one is not there.
+    /// The form of a module that runs next.
     fn runnable<'m>(&self, module: &'m ModuleSource) -> Cow<'m, ModuleSource> {
-        let devices = self.session.devices();
-        let has = |module: &ModuleSource| devices.iter().all(|device| device.is_compiled(module));
-        let is_wanted = self.options.quick_kernels.unwrap_or(self.session.kind() == DeviceKind::Cuda);
-        if !is_wanted || has(module) {
-            return Cow::Borrowed(module);
-        }
-        match module.quick() {
-            Some(quick) if has(&quick) || !devices[0].is_stored(module) => Cow::Owned(quick),
-            _ => Cow::Borrowed(module),
-        }
+        form_to_run(module, self.session.devices(), self.options)
+    }
+
+    /// Modules whose quick forms have run.
+    pub(super) fn note_quick(&mut self, modules: Vec<ModuleSource>) {
+        self.metrics.quick_kernels += modules.len() as u64;
+        self.compilation.quick.extend(modules);
     }
 
     /// Has compiled what is wanted now, and what a dry run of the plan finds missing.
@@ -355,6 +352,23 @@ impl Query<'_> {
             }
         }
         self.session.compiler().enqueue(self.compilation.customer, missing, devices, is_spare);
+    }
+}
+
+/// The form of a module that runs next on devices of one kind: the quick one, while the better one is not there.
+pub(super) fn form_to_run<'m>(
+    module: &'m ModuleSource,
+    devices: &[Device],
+    options: &ExecOptions,
+) -> Cow<'m, ModuleSource> {
+    let has = |module: &ModuleSource| devices.iter().all(|device| device.is_compiled(module));
+    let is_wanted = options.quick_kernels.unwrap_or(devices[0].info().kind == DeviceKind::Cuda);
+    if !is_wanted || has(module) {
+        return Cow::Borrowed(module);
+    }
+    match module.quick() {
+        Some(quick) if has(&quick) || !devices[0].is_stored(module) => Cow::Owned(quick),
+        _ => Cow::Borrowed(module),
     }
 }
 

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 
 pub use crate::options::{
-    Distribution, ExecOptions, GroupByForm, JoinForm, JoinOrder, Materialization, RuntimeFilters,
+    DeviceThreads, Distribution, ExecOptions, GroupByForm, JoinForm, JoinOrder, Materialization, RuntimeFilters,
 };
 pub use check::{check, check_node};
 pub use explain::{Explanation, explain};

@@ -19,7 +19,7 @@ use super::times::Times;
 use crate::column::EncodedColumn;
 use crate::options::ExecOptions;
 use crate::plan::Plan;
-use crate::waits::Waits;
+use crate::runtime::waits::Waits;
 use crate::{Error, Result, Session, Table};
 
 /// One query under way. Owns one stream a device; a single thread drives it.

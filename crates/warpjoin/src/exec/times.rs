@@ -16,6 +16,16 @@ pub(crate) struct Times {
     kernel_ns: Vec<u64>,
 }
 
+impl Times {
+    /// Adds the time of a device's kernels.
+    pub(super) fn add_kernel(&mut self, device: usize, kernel_ns: u64) {
+        if self.kernel_ns.len() <= device {
+            self.kernel_ns.resize(device + 1, 0);
+        }
+        self.kernel_ns[device] += kernel_ns;
+    }
+}
+
 impl Query<'_> {
     /// The first work is about to be enqueued.
     pub(crate) fn note_first_work(&mut self) -> Result<()> {
@@ -39,10 +49,9 @@ impl Query<'_> {
         spans: impl IntoIterator<Item = (usize, &'e Event, &'e Event)>,
     ) -> Result<u64> {
         let mut slowest_ns = 0;
-        self.times.kernel_ns.resize(self.streams.len(), 0);
         for (device, begin, end) in spans {
             let kernel_ns = end.elapsed_ns(begin)?;
-            self.times.kernel_ns[device] += kernel_ns;
+            self.times.add_kernel(device, kernel_ns);
             slowest_ns = slowest_ns.max(kernel_ns);
         }
         Ok(slowest_ns)

@@ -11,7 +11,7 @@ use super::slots::SlotForm;
 use super::words::{PackMode, PackedRows, UnpackedColumn, Word};
 use super::{HashTable, Parts, State, TableKind};
 use crate::column::{ColumnType, Domain};
-use crate::table::ShardColumn;
+use crate::runtime::table::ShardColumn;
 use crate::{Error, Result, Table};
 
 /// Up to which few keys find their home bucket full.

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 
-use crate::waits::Waits;
+use crate::runtime::waits::Waits;
 use crate::{Error, Result, Session, Table};
 use buckets::{Buckets, Existing};
 pub(crate) use device::HashKernels;

@@ -11,7 +11,7 @@ use super::slots::TableModule;
 use crate::codegen::{RESERVATION_BYTES, ROW_WORDS_MAX};
 use crate::column::{ColumnStatistics, ColumnType, Domain, Layout};
 use crate::exec::partition::{RowWords, WordColumn};
-use crate::table::{Shard, ShardColumn, Table};
+use crate::runtime::table::{Shard, ShardColumn, Table};
 use crate::{Error, Result};
 
 /// A buffer of a table, or one that was made for this.

@@ -3,9 +3,9 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
-use warpjoin::JoinForm;
 use warpjoin::exec::{Distribution, GroupByForm, Materialization, RuntimeFilters};
 use warpjoin::plan::{FilterForm, JoinKind};
+use warpjoin::{DeviceThreads, JoinForm};
 use warpjoin_device::{ModuleSource, SimOptions};
 
 use super::case::{Case, Outcome};
@@ -36,6 +36,7 @@ fn settings(seed: u64) -> Settings {
         distribution: if seed.is_multiple_of(2) { Distribution::Exchange } else { Distribution::Broadcast },
         hash_bits: 4,
         load_factor: Some(0.9),
+        device_threads: Some(if seed % 4 == 3 { DeviceThreads::Each } else { DeviceThreads::One(seed) }),
         ..Settings::default()
     }
 }

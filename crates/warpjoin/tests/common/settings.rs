@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::plan::FilterForm;
-use warpjoin::{ExecOptions, JoinForm};
+use warpjoin::{DeviceThreads, ExecOptions, JoinForm};
 
 /// How a case is run. What is not said here is the default.
 #[derive(Debug, Clone)]
@@ -16,6 +16,7 @@ pub(crate) struct Settings {
     pub(crate) hash_bits: u32,
     pub(crate) first_capacity: Option<u64>,
     pub(crate) chunk_rows: Option<u64>,
+    pub(crate) device_threads: Option<DeviceThreads>,
     pub(crate) load_factor: Option<f64>,
     pub(crate) batch_rows: usize,
     pub(crate) group_by_form: Option<GroupByForm>,
@@ -43,6 +44,7 @@ impl Default for Settings {
             hash_bits: 64,
             first_capacity: None,
             chunk_rows: None,
+            device_threads: None,
             load_factor: None,
             batch_rows: 8192,
             group_by_form: None,
@@ -72,6 +74,7 @@ impl Settings {
             hash_bits: self.hash_bits,
             first_capacity: self.first_capacity,
             chunk_rows: self.chunk_rows,
+            device_threads: self.device_threads,
             group_by_form: self.group_by_form,
             block_table_slots: self.block_table_slots,
             join_form: self.join_form,
@@ -92,7 +95,11 @@ impl Settings {
 /// Random settings.
 pub(crate) fn random(rng: &mut StdRng) -> Settings {
     use Distribution::{Auto, Broadcast, Exchange};
+    // Drawn aside, so that seeds mean what they did.
+    let driving = [None, Some(DeviceThreads::One(rng.clone().random())), Some(DeviceThreads::Each)];
+    let device_threads = *driving.choose(&mut rng.clone()).expect("some");
     Settings {
+        device_threads,
         devices: *[1, 1, 2, 3, 4, 8].choose(rng).expect("some"),
         lanes: *[None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(32)].choose(rng).expect("some"),
         distribution: *[Auto, Broadcast, Exchange, Exchange].choose(rng).expect("some"),

@@ -5,21 +5,16 @@ use std::sync::Arc;
 use warpjoin_device::Stream;
 
 use super::estimate::{Estimate, PartitionChoice, leaves_other_forms};
-use super::target::{GroupRoom, GroupTarget};
-use crate::codegen::{
-    Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step, status,
-};
+use super::target::{GroupRoom, GroupsSink};
+use crate::codegen::{Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step};
 use crate::exec::compile::Fact;
-use crate::exec::launch::{Target, launch_shape};
+use crate::exec::launch::launch_shape;
 use crate::exec::query::Query;
 use crate::exec::relation::{GroupShard, GroupTable, Relation, Source};
 use crate::expr::Expr;
 use crate::plan::rewrite::split;
 use crate::plan::{AggregateCall, Plan, State, Term};
 use crate::{Error, Reason, Result};
-
-/// Launches of one group-by; a table grows eight times between two of them.
-const LAUNCHES_MAX: u64 = 4096;
 
 /// How many times smaller a table is where most groups are finished without it, and from which size on.
 const FINISHED_SHARE: u64 = 16;
@@ -269,66 +264,11 @@ impl Query<'_> {
         estimate: Option<Estimate>,
     ) -> Result<GroupTable> {
         let PlannedGroups { generated, shape, groups_max, .. } = planned;
-        let mut rooms: Vec<GroupRoom> =
-            (0..self.devices()).map(|device| self.first_room(relation, &generated, &shape, device, estimate)).collect();
-        for attempt in 0..24 {
-            if let Some(targets) = self.fill_groups(relation, &generated, &shape, &mut rooms)? {
-                self.note_retries(attempt);
-                let shards = (targets.into_iter().enumerate())
-                    .map(|(device, target)| self.finish_groups(device, &shape, target))
-                    .collect::<Result<Vec<_>>>()?;
-                self.note_groups(&shape, &shards);
-                return Ok(GroupTable { shape, groups_max, shards });
-            }
-            rooms.iter_mut().for_each(GroupRoom::grow);
-        }
-        Err(Error::kernel_bound("a group table stays full however large it is"))
-    }
-
-    /// Runs the pipeline, growing tables on the way; `None` where even spilled rows found no room, and all
-    /// must start again with larger tables.
-    fn fill_groups(
-        &mut self,
-        relation: &Relation,
-        generated: &GeneratedPipeline,
-        shape: &GroupShape,
-        rooms: &mut [GroupRoom],
-    ) -> Result<Option<Vec<GroupTarget>>> {
-        let name = format!("GroupBy[{}]", shape.form());
-        let mut targets = (rooms.iter().enumerate())
-            .map(|(device, &room)| self.allocate_groups(device, shape, room))
-            .collect::<Result<Vec<_>>>()?;
-        let (chunks, mut chunk) = (self.chunks(relation), 0);
-        for _ in 0..LAUNCHES_MAX.saturating_add(chunks) {
-            let as_targets: Vec<Target<'_>> = targets.iter().map(Target::Groups).collect();
-            let reports = self.run_chunks(relation, generated, &as_targets, &name, chunk..chunk + 1)?;
-            drop(as_targets);
-            if reports.iter().any(|report| report.status & status::FULL != 0) {
-                return Ok(None);
-            }
-            let mut grown = vec![];
-            for (device, (mut target, report)) in targets.into_iter().zip(&reports).enumerate() {
-                // Blocks that stopped are counted as rows.
-                let stops = report.status & status::GROW != 0;
-                if stops && (report.rows > 0 || self.spilled(device, &target)? > 0) {
-                    target = self.grow_groups(device, shape, target, &mut rooms[device])?;
-                }
-                grown.push(target);
-            }
-            targets = grown;
-            if reports.iter().any(|report| report.rows > 0) {
-                continue;
-            }
-            chunk += 1;
-            if chunk == chunks {
-                return Ok(Some(targets));
-            }
-            // Blocks begin with the next chunk.
-            for (stream, target) in self.streams.iter().zip(&targets) {
-                stream.fill(&target.cursors, 0, target.cursors.bytes(), 0)?;
-            }
-        }
-        Err(Error::kernel_bound("a group-by that stops without end"))
+        let room = |device| self.first_room(relation, &generated, &shape, device, estimate);
+        let rooms = (0..self.devices()).map(room).collect();
+        let shards = self.run_sink(relation, &generated, GroupsSink { shape: &shape, rooms })?;
+        self.note_groups(&shape, &shards);
+        Ok(GroupTable { shape, groups_max, shards })
     }
 
     /// The first table.

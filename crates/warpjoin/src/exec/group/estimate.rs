@@ -9,7 +9,7 @@ use crate::codegen::{
     Accumulator, GroupShape, RowSpec, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, Sink, Step, key_bytes,
     partition_slots,
 };
-use crate::exec::launch::Target;
+use crate::exec::launch::{DeviceSink, Lane, Pushed, Report, Target};
 use crate::exec::partition::{PARTITION_BITS_MAX, PassBits};
 use crate::exec::query::Query;
 use crate::exec::relation::{Relation, Source};
@@ -98,22 +98,16 @@ impl Query<'_> {
                 Estimate { rows, groups, is_skewed: false }
             }));
         }
-        let targets = (self.streams.iter().enumerate())
-            .map(|(device, stream)| {
-                let stride = relation.source.shard_rows(device).div_ceil(SAMPLE_ROWS).max(1);
-                Ok(SketchTarget { set: stream.alloc_filled(8 << SKETCH_BITS, 0)?, stride })
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let as_targets: Vec<Target<'_>> = targets.iter().map(Target::Sketch).collect();
-        let reports = self.run_pipeline(relation, &generated, &as_targets, "Sketch")?;
-        let samples: Vec<Sample> = reports.iter().map(|report| Sample::of_counter(report.rows)).collect();
-        let estimates = samples.iter().zip(&targets).map(|(sample, target)| {
-            let all_rows = sample.rows * target.stride as f64;
+        let stride = |device| relation.source.shard_rows(device).div_ceil(SAMPLE_ROWS).max(1);
+        let sink = SketchSink { strides: (0..self.devices()).map(stride).collect() };
+        let samples = self.run_sink(relation, &generated, sink)?;
+        let estimates = samples.iter().map(|(sample, stride)| {
+            let all_rows = sample.rows * *stride as f64;
             Estimate { rows: all_rows, groups: sample.groups_among(all_rows), is_skewed: sample.is_skewed(all_rows) }
         });
         let estimate = estimates.max_by(|a, b| a.groups.total_cmp(&b.groups));
         if let Some(pipeline) = self.metrics.pipelines.last_mut() {
-            pipeline.rows_out = samples.iter().map(|sample| sample.keys as u64).sum();
+            pipeline.rows_out = samples.iter().map(|(sample, _)| sample.keys as u64).sum();
         }
         Ok(estimate)
     }
@@ -198,6 +192,47 @@ impl Query<'_> {
         let spec = RowSpec { keys: keys.clone(), like: None, keeps_null_keys: true, payload };
         let rows = self.partition(projected, spec, bits)?;
         Ok((Relation::new(Source::Partitioned(Arc::new(rows))), keys, merged))
+    }
+}
+
+/// Samples the keys, every so many rows of a device.
+struct SketchSink {
+    strides: Vec<u64>,
+}
+
+impl DeviceSink for SketchSink {
+    type Filling = SketchTarget;
+    type Filled = (Sample, u64);
+    type Output = Vec<(Sample, u64)>;
+
+    fn name(&self) -> String {
+        "Sketch".to_string()
+    }
+
+    fn open(&self, lane: &mut Lane<'_>) -> Result<SketchTarget> {
+        let set = lane.stream.alloc_filled(8 << SKETCH_BITS, 0)?;
+        Ok(SketchTarget { set, stride: self.strides[lane.device] })
+    }
+
+    fn target<'t>(&'t self, sketch: &'t SketchTarget) -> Target<'t> {
+        Target::Sketch(sketch)
+    }
+
+    /// A sample is drawn of all rows.
+    fn takes_chunks(&self) -> bool {
+        false
+    }
+
+    fn pushed(&self, _: &mut Lane<'_>, _: &mut SketchTarget, _: &Report, _: bool) -> Result<Pushed> {
+        Ok(Pushed::Done)
+    }
+
+    fn finish(&self, _: &mut Lane<'_>, sketch: SketchTarget, report: &Report) -> Result<(Sample, u64)> {
+        Ok((Sample::of_counter(report.rows), sketch.stride))
+    }
+
+    fn combine(self, samples: Vec<(Sample, u64)>) -> Vec<(Sample, u64)> {
+        samples
     }
 }
 

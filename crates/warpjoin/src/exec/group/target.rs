@@ -1,11 +1,10 @@
 //! A group table being filled on one device, and how it grows.
 
-use warpjoin_device::{Arg, Buffer};
+use warpjoin_device::{Arg, Buffer, Stream};
 
-use crate::codegen::{GroupMode, GroupShape, PLACES_EACH, PLACES_HEAD, control, group_counter, regroup};
+use crate::codegen::{GroupMode, GroupShape, PLACES_EACH, PLACES_HEAD, control, group_counter, regroup, status};
 use crate::exec::exchange::launch;
-use crate::exec::launch::read_report;
-use crate::exec::query::Query;
+use crate::exec::launch::{DeviceSink, Lane, Pushed, Report, Target, read_report};
 use crate::exec::relation::{FinishedGroups, GroupShard};
 use crate::{Error, Result};
 
@@ -47,6 +46,8 @@ pub(in crate::exec) struct GroupTarget {
     /// Rows of groups that are finished, which no table holds.
     pub finished: Option<Buffer>,
     pub finished_rows: u64,
+    /// What was asked for.
+    room: GroupRoom,
 }
 
 /// How large a table is.
@@ -90,17 +91,78 @@ impl GroupRoom {
     }
 
     /// Eight times the room; once there is room for every row, longer probes.
-    pub(super) fn grow(&mut self) {
-        if self.slots >= self.slots_max {
-            self.steps_max = self.steps_max.saturating_mul(16);
+    fn grown(self) -> Self {
+        let factor = if self.slots >= self.slots_max { 16 } else { 1 };
+        Self {
+            steps_max: self.steps_max.saturating_mul(factor),
+            slots: self.slots.saturating_mul(GROWTH).min(self.slots_max),
+            ..self
         }
-        self.slots = self.slots.saturating_mul(GROWTH).min(self.slots_max);
     }
 }
 
-impl Query<'_> {
-    pub(super) fn allocate_groups(&self, device: usize, shape: &GroupShape, room: GroupRoom) -> Result<GroupTarget> {
-        let stream = &self.streams[device];
+/// Accumulates groups; a table with little room is made larger while blocks wait.
+pub(super) struct GroupsSink<'s> {
+    pub shape: &'s GroupShape,
+    /// Of each device.
+    pub rooms: Vec<GroupRoom>,
+}
+
+impl DeviceSink for GroupsSink<'_> {
+    type Filling = GroupTarget;
+    type Filled = GroupShard;
+    type Output = Vec<GroupShard>;
+
+    fn name(&self) -> String {
+        format!("GroupBy[{}]", self.shape.form())
+    }
+
+    fn open(&self, lane: &mut Lane<'_>) -> Result<GroupTarget> {
+        GroupTarget::allocate(&lane.stream, self.shape, self.rooms[lane.device])
+    }
+
+    fn target<'t>(&'t self, groups: &'t GroupTarget) -> Target<'t> {
+        Target::Groups(groups)
+    }
+
+    fn takes_one_chunk(&self) -> bool {
+        true
+    }
+
+    fn pushed(&self, lane: &mut Lane<'_>, groups: &mut GroupTarget, report: &Report, is_last: bool) -> Result<Pushed> {
+        if report.status & status::FULL != 0 {
+            return Ok(Pushed::Full);
+        }
+        // Blocks that stopped are counted as rows.
+        let stops = report.status & status::GROW != 0;
+        if stops && (report.rows > 0 || groups.spilled(&lane.stream)? > 0) {
+            groups.grow(lane, self.shape)?;
+        }
+        if report.rows > 0 {
+            return Ok(Pushed::Resume);
+        }
+        if !is_last {
+            // Blocks begin with the next chunk.
+            lane.stream.fill(&groups.cursors, 0, groups.cursors.bytes(), 0)?;
+        }
+        Ok(Pushed::Done)
+    }
+
+    fn finish(&self, lane: &mut Lane<'_>, groups: GroupTarget, _: &Report) -> Result<GroupShard> {
+        groups.finish(&lane.stream, self.shape)
+    }
+
+    fn make_room(&mut self, device: usize, full: GroupTarget, _: &Report) {
+        self.rooms[device] = full.room.grown();
+    }
+
+    fn combine(self, shards: Vec<GroupShard>) -> Vec<GroupShard> {
+        shards
+    }
+}
+
+impl GroupTarget {
+    fn allocate(stream: &Stream, shape: &GroupShape, room: GroupRoom) -> Result<Self> {
         let is_wide = shape.mode == GroupMode::Wide;
         let (cleared_rows, spill_rows) = match shape.mode {
             GroupMode::Global | GroupMode::Dense => (room.slots, 0),
@@ -120,7 +182,7 @@ impl Query<'_> {
         let probed = if is_wide { index_slots } else { room.slots };
         let cursor_words = if room.chunk_rows > 0 { PLACES_HEAD + PLACES_EACH * room.blocks } else { room.blocks };
         let finished = (room.finished_rows > 0).then(|| stream.alloc(room.finished_rows * row_bytes)).transpose()?;
-        Ok(GroupTarget {
+        Ok(Self {
             shard: GroupShard { rows, capacity: cleared_rows, finished: None },
             slots: room.slots,
             index,
@@ -134,63 +196,58 @@ impl Query<'_> {
             prefetch_steps: room.prefetch_steps,
             finished,
             finished_rows: room.finished_rows,
+            room,
         })
     }
 
-    /// Rows that were spilled behind a table.
-    pub(super) fn spilled(&self, device: usize, target: &GroupTarget) -> Result<u64> {
-        let counters = self.group_counters(device, target)?;
-        Ok(counters[group_counter::SPILLED].min(target.spill_rows))
+    /// Rows that were spilled behind the table.
+    fn spilled(&self, stream: &Stream) -> Result<u64> {
+        Ok(self.counted(stream)?[group_counter::SPILLED].min(self.spill_rows))
     }
 
-    fn group_counters(&self, device: usize, target: &GroupTarget) -> Result<[u64; group_counter::WORDS]> {
+    fn counted(&self, stream: &Stream) -> Result<[u64; group_counter::WORDS]> {
         let mut words = [0u64; group_counter::WORDS];
-        self.streams[device].read(&target.counters, 0, bytemuck::cast_slice_mut(&mut words))?;
+        stream.read(&self.counters, 0, bytemuck::cast_slice_mut(&mut words))?;
         Ok(words)
     }
 
-    /// Ends filling: the rows to read. Appended rows are known, those of other tables are all that there are.
-    pub(super) fn finish_groups(&self, device: usize, shape: &GroupShape, target: GroupTarget) -> Result<GroupShard> {
-        let mut shard = target.shard;
-        if let Some(rows) = target.finished {
+    /// The rows to read. Appended rows are known, those of other tables are all that there are.
+    fn finish(self, stream: &Stream, shape: &GroupShape) -> Result<GroupShard> {
+        let appended = match shape.mode {
+            GroupMode::Wide => Some(self.counted(stream)?[group_counter::APPENDED].min(self.slots)),
+            _ => None,
+        };
+        let mut shard = self.shard;
+        if let Some(rows) = self.finished {
             // The second of the places' words.
             let mut count = [0u64; 1];
-            self.streams[device].read(&target.cursors, 8, bytemuck::cast_slice_mut(&mut count))?;
-            let count = count[0].min(target.finished_rows);
+            stream.read(&self.cursors, 8, bytemuck::cast_slice_mut(&mut count))?;
+            let count = count[0].min(self.finished_rows);
             shard.capacity += count;
             shard.finished = Some(FinishedGroups { rows, count });
         }
-        if shape.mode == GroupMode::Wide {
-            let mut words = [0u64; group_counter::WORDS];
-            self.streams[device].read(&target.counters, 0, bytemuck::cast_slice_mut(&mut words))?;
-            shard.capacity = words[group_counter::APPENDED].min(target.slots);
+        if let Some(appended) = appended {
+            shard.capacity = appended;
         }
         Ok(shard)
     }
 
-    /// Merges a table and its spilled rows into larger ones until all fits; what blocks have still to do stays
-    /// as it was.
-    pub(super) fn grow_groups(
-        &mut self,
-        device: usize,
-        shape: &GroupShape,
-        mut old: GroupTarget,
-        room: &mut GroupRoom,
-    ) -> Result<GroupTarget> {
-        let module = regroup(shape, self.options.hash_bits);
-        let kernels = self.compile(&module, "regroup")?;
+    /// Merges the table and its spilled rows into larger ones until all fits; what blocks have still to do stays as it was.
+    fn grow(&mut self, lane: &mut Lane<'_>, shape: &GroupShape) -> Result<()> {
+        let kernel = lane.kernel(&regroup(shape, lane.options.hash_bits), "regroup")?;
+        let mut room = self.room;
         for _ in 0..24 {
-            let count = old.slots + 1 + self.spilled(device, &old)?;
-            room.grow();
+            let count = self.slots + 1 + self.spilled(&lane.stream)?;
+            room = room.grown();
             // Every row may be a spilled one.
             let spill_rows = room.spill_rows.max(count);
-            let mut new = self.allocate_groups(device, shape, GroupRoom { spill_rows, finished_rows: 0, ..*room })?;
-            let stream = self.streams[device].clone();
-            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            let larger = GroupRoom { spill_rows, finished_rows: 0, ..room };
+            let new = Self::allocate(&lane.stream, shape, larger)?;
+            let control = lane.stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
             let args = [
-                Arg::Buffer(&old.shard.rows),
+                Arg::Buffer(&self.shard.rows),
                 Arg::U64(count),
-                Arg::U64(old.slots),
+                Arg::U64(self.slots),
                 Arg::Buffer(&new.shard.rows),
                 Arg::U64(new.slots),
                 Arg::or_null(new.index.as_ref()),
@@ -201,19 +258,19 @@ impl Query<'_> {
                 Arg::Buffer(&new.counters),
                 Arg::Buffer(&control),
             ];
-            let begin = stream.record()?;
-            stream.launch(&kernels[device], launch(count, &stream, 0), &args)?;
-            let end = stream.record()?;
-            self.metrics.launches += 1;
-            read_report(&stream, &control)?;
-            self.add_kernels([(device, &begin, &end)])?;
-            new.cursors = old.cursors;
-            new.finished = old.finished;
-            new.finished_rows = old.finished_rows;
-            if self.spilled(device, &new)? == 0 {
-                return Ok(new);
+            let begin = lane.stream.record()?;
+            lane.launch(&kernel, launch(count, &lane.stream, 0), &args)?;
+            let end = lane.stream.record()?;
+            read_report(&lane.stream, &control)?;
+            lane.note_kernel(&begin, &end)?;
+            let old = std::mem::replace(self, new);
+            self.room = GroupRoom { finished_rows: old.room.finished_rows, ..room };
+            self.cursors = old.cursors;
+            self.finished = old.finished;
+            self.finished_rows = old.finished_rows;
+            if self.spilled(&lane.stream)? == 0 {
+                return Ok(());
             }
-            old = new;
         }
         Err(Error::kernel_bound("a group table stays full however large it is"))
     }

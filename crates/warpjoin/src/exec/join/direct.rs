@@ -5,10 +5,12 @@
 
 use std::sync::Arc;
 
+use warpjoin_device::Buffer;
+
 use super::build_probe::is_nested;
 use crate::Result;
 use crate::codegen::{Sink, SinkShape, Slots, status};
-use crate::exec::launch::Target;
+use crate::exec::launch::{DeviceSink, Lane, Pushed, Report, Target};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, IntermediateShard, JoinShard, JoinTable, Relation, Source};
 use crate::expr::Expr;
@@ -66,16 +68,54 @@ impl Query<'_> {
             let table = JoinTable { shape, shards, build: Arc::new(rows) };
             return Ok(if self.known_flag(true) { Filled::Table(Arc::new(table)) } else { Filled::Repeats });
         }
-        let table = self.streams[0].alloc_filled(bytes, 0)?;
-        let name = shape.describe();
-        let reports = self.run_pipeline(build, &generated, &[Target::Slots(&table)], &name)?;
-        let is_right = is_set || reports[0].status & status::DUPLICATE == 0;
+        let filled = self.run_sink(build, &generated, SlotsSink { name: shape.describe(), bytes })?;
+        let is_right = is_set || filled.iter().all(|(_, report)| report.status & status::DUPLICATE == 0);
         if !self.known_flag(is_right) {
             return Ok(Filled::Repeats);
         }
         debug_assert_eq!(shape.slots, Slots::Direct(slots));
-        rows.shards.push(IntermediateShard { rows: reports[0].rows, columns: vec![] });
-        let shards = vec![JoinShard { slots: table, windows: span, row_list: None, bounds: None }];
+        let mut shards = vec![];
+        for (slots, report) in filled {
+            rows.shards.push(IntermediateShard { rows: report.rows, columns: vec![] });
+            shards.push(JoinShard { slots, windows: span, row_list: None, bounds: None });
+        }
         Ok(Filled::Table(Arc::new(JoinTable { shape, shards, build: Arc::new(rows) })))
+    }
+}
+
+/// Fills slots indexed by the key.
+struct SlotsSink {
+    name: String,
+    bytes: u64,
+}
+
+impl DeviceSink for SlotsSink {
+    type Filling = Buffer;
+    type Filled = (Buffer, Report);
+    type Output = Vec<(Buffer, Report)>;
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn open(&self, lane: &mut Lane<'_>) -> Result<Buffer> {
+        Ok(lane.stream.alloc_filled(self.bytes, 0)?)
+    }
+
+    fn target<'t>(&'t self, slots: &'t Buffer) -> Target<'t> {
+        Target::Slots(slots)
+    }
+
+    /// A key that occurs twice is no matter of room.
+    fn pushed(&self, _: &mut Lane<'_>, _: &mut Buffer, _: &Report, _: bool) -> Result<Pushed> {
+        Ok(Pushed::Done)
+    }
+
+    fn finish(&self, _: &mut Lane<'_>, slots: Buffer, report: &Report) -> Result<(Buffer, Report)> {
+        Ok((slots, *report))
+    }
+
+    fn combine(self, filled: Vec<(Buffer, Report)>) -> Vec<(Buffer, Report)> {
+        filled
     }
 }

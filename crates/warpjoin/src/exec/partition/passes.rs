@@ -6,10 +6,10 @@ use warpjoin_device::{Arg, Buffer, DeviceInfo, Event, Kernel, Launch, ModuleSour
 
 use super::row_words::{RowWords, WordColumn};
 use crate::codegen::{
-    Constants, GeneratedPipeline, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY,
-    PARTITION_THREADS_WORD, PartitionStage, ROW_WORDS_MAX, RowShape, RowSpec, Sink, SinkShape, Step,
+    Constants, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PARTITION_THREADS_WORD, PartitionStage,
+    ROW_WORDS_MAX, RowShape, RowSpec, Sink, SinkShape, Step,
 };
-use crate::exec::launch::{Flight, Target};
+use crate::exec::launch::{Flight, Job, Target};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::Query;
 use crate::exec::relation::{Relation, Source};
@@ -139,12 +139,13 @@ impl Query<'_> {
             return Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards: vec![] });
         }
         self.options.check_cancelled()?;
+        let counting = self.job(&relation, &count, &count_kernels)?;
+        let scattering = self.job(&relation, &scatter, &scatter_kernels)?;
         let mut pending = vec![];
         for device in 0..self.devices() {
-            let counting: (&GeneratedPipeline, _) = (&count, &count_kernels[device]);
-            let scattering: (&GeneratedPipeline, _) = (&scatter, &scatter_kernels[device]);
-            pending.push(self.partition_on(device, &relation, &shape, bits, [counting, scattering], &steps)?);
+            pending.push(self.partition_on(device, &shape, bits, [&counting, &scattering], &steps)?);
         }
+        drop((counting, scattering));
         let (shards, flights): (Vec<PartitionedShard>, Vec<PartitionFlight>) = pending.into_iter().unzip();
         let rows_in = shards.iter().map(|shard| shard.rows_max).sum();
         let row_bytes: u64 = shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum();
@@ -196,14 +197,14 @@ impl Query<'_> {
     fn partition_on(
         &mut self,
         device: usize,
-        relation: &Relation,
         shape: &RowShape,
         bits: PassBits,
-        [count, scatter]: [(&GeneratedPipeline, &Kernel); 2],
+        [count, scatter]: [&Job<'_>; 2],
         steps: &Steps,
     ) -> Result<(PartitionedShard, PartitionFlight)> {
-        let stream = self.streams[device].clone();
-        let rows_max = relation.source.shard_rows(device);
+        let mut lane = self.lane(device);
+        let stream = lane.stream.clone();
+        let rows_max = count.relation.source.shard_rows(device);
         if rows_max >= u64::from(u32::MAX) - 0x10_0000 {
             return Err(Reason::Limit(format!("{rows_max} rows of a partition on one device")).into());
         }
@@ -216,9 +217,7 @@ impl Query<'_> {
         let first_offsets = stream.alloc((firsts + 1) * 4)?;
         let first_tiles = stream.alloc((firsts + 1) * 4)?;
         let mut target = PartitionTarget { bits: bits.total(), counts, cursors: first_cursors, words: vec![] };
-        let chunks = 0..self.chunks(relation);
-        let to = &Target::Partition(&target);
-        let counting = self.launch_on(device, count.1, relation, count.0, (to, chunks.clone()))?;
+        let counting = lane.enqueue(count, &Target::Partition(&target), 0..count.chunks(device))?;
         let second = partition_launch(stream.device().info(), bits.second, PARTITION_THREADS_FEW);
         let args = [
             Arg::Buffer(&target.counts),
@@ -232,13 +231,11 @@ impl Query<'_> {
             Arg::Buffer(&first_tiles),
         ];
         let one = one_block(&stream);
-        stream.launch(&steps.scan[device], Launch { shared_bytes: 33 * 4, ..one }, &args)?;
+        lane.launch(&steps.scan[device], Launch { shared_bytes: 33 * 4, ..one }, &args)?;
         target.bits = bits.first;
         target.words = allocate_words(&stream, shape, rows_max)?;
-        let to = &Target::Partition(&target);
-        let scattering = self.launch_on(device, scatter.1, relation, scatter.0, (to, chunks))?;
-        self.metrics.launches += 1;
-        let mut words = target.words;
+        let scattering = lane.enqueue(scatter, &Target::Partition(&target), 0..scatter.chunks(device))?;
+        let (mut words, mut aside) = (target.words, vec![]);
         if bits.second > 0 {
             let moved = allocate_words(&stream, shape, rows_max)?;
             let mut args = row_words(shape, &words);
@@ -258,11 +255,13 @@ impl Query<'_> {
                 block_threads: second.threads,
                 shared_bytes: second.shared_bytes,
             };
-            stream.launch(&steps.pass[device], launch, &args)?;
-            self.metrics.launches += 1;
-            self.set_aside(&stream, std::mem::replace(&mut words, moved));
+            lane.launch(&steps.pass[device], launch, &args)?;
+            aside = std::mem::replace(&mut words, moved);
         }
         let end = stream.record()?;
+        let work = lane.work;
+        self.take_work(device, work);
+        self.set_aside(&stream, aside);
         let begin = counting.events.0;
         Ok((PartitionedShard { rows_max, words, offsets }, PartitionFlight { scattering, begin, end }))
     }

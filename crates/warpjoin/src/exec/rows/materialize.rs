@@ -6,7 +6,7 @@ use warpjoin_device::Stream;
 
 use crate::codegen::{GenerateOptions, GeneratedPipeline, Lookup, PipelineKey, Sink, SinkShape, SortShape, generate};
 use crate::column::ColumnType;
-use crate::exec::launch::Target;
+use crate::exec::launch::{DeviceSink, Lane, Pushed, Report, Target};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
 use crate::exec::string_tests::string_module;
@@ -30,15 +30,8 @@ impl Query<'_> {
             let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
             return Ok(Intermediate { columns, rows_max, shards });
         }
-        let mut shards = vec![];
-        for (device, stream) in self.streams.iter().enumerate() {
-            let rows = relation.source.shard_rows(device);
-            shards.push(IntermediateShard { rows, ..allocate(stream, &columns, rows)? });
-        }
-        let targets: Vec<Target<'_>> =
-            shards.iter().map(|shard| Target::Rows { shard, capacity: shard.rows, in_place: Some(&columns) }).collect();
-        self.run_pipeline(relation, &generated, &targets, "InPlace")?;
-        drop(targets);
+        let rows = (0..self.devices()).map(|device| relation.source.shard_rows(device)).collect();
+        let shards = self.run_sink(relation, &generated, InPlaceSink { columns: &columns, rows })?;
         if let Some(pipeline) = self.metrics.pipelines.last_mut() {
             pipeline.rows_out = pipeline.rows_in;
         }
@@ -101,8 +94,7 @@ impl Query<'_> {
         name: &str,
         wanted: u64,
     ) -> Result<(Intermediate, Arc<GeneratedPipeline>)> {
-        let mut relation = relation.clone();
-        let mut generated = self.generate(&relation, sink)?;
+        let generated = self.generate(relation, sink)?;
         let columns = match &generated.sink {
             SinkShape::Rows(columns)
             | SinkShape::Build { columns, .. }
@@ -117,86 +109,16 @@ impl Query<'_> {
             let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
             return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
         }
-        let mut capacities: Vec<u64> =
-            (0..self.devices()).map(|device| self.first_capacity(&relation, device).min(wanted)).collect();
-        for attempt in 0..3 {
-            let mut shards = vec![];
-            for (device, &capacity) in capacities.iter().enumerate() {
-                shards.push(allocate(&self.streams[device], &columns, capacity)?);
-            }
-            let targets: Vec<Target<'_>> = shards
-                .iter()
-                .zip(&capacities)
-                .map(|(shard, &capacity)| Target::Rows { shard, capacity, in_place: None })
-                .collect();
-            let reports = self.run_pipeline(&relation, &generated, &targets, name)?;
-            drop(targets);
-            if reports.iter().zip(&capacities).all(|(report, &capacity)| report.rows.min(wanted) <= capacity) {
-                for (device, (shard, report)) in shards.iter_mut().zip(&reports).enumerate() {
-                    shard.rows = report.rows.min(wanted);
-                    self.shrink(device, shard, &columns, capacities[device])?;
-                }
-                self.note_retries(attempt);
-                return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
-            }
-            capacities = reports.iter().map(|report| report.rows.min(wanted)).collect();
-            if relation.source.share_matches() {
-                generated = self.generate(&relation, sink)?;
-            }
-        }
-        Err(Error::kernel_bound(format!("{name}: the output grew while it was written")))
+        let capacities = (0..self.devices()).map(|device| self.first_capacity(relation, device).min(wanted)).collect();
+        let rows = RowsSink { name, sink, columns: &columns, capacities, wanted };
+        let shards = self.run_sink(relation, &generated, rows)?;
+        Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated))
     }
 
     /// Rows that an output gets room for at first.
     fn first_capacity(&self, relation: &Relation, device: usize) -> u64 {
         let rows = relation.source.shard_rows(device);
         self.options.first_capacity.map_or(rows, |capacity| capacity.min(rows.max(1)))
-    }
-
-    fn shrink(
-        &self,
-        device: usize,
-        shard: &mut IntermediateShard,
-        columns: &[ColumnType],
-        capacity: u64,
-    ) -> Result<()> {
-        let row_bytes: u64 = columns.iter().map(|c| u64::from(c.layout().width_bytes) + u64::from(c.has_nulls)).sum();
-        if (capacity - shard.rows) * row_bytes <= WASTE_BYTES_MAX {
-            return Ok(());
-        }
-        let stream = &self.streams[device];
-        let mut smaller = allocate(stream, columns, shard.rows)?;
-        smaller.rows = shard.rows;
-        self.copy_rows(device, (shard, 0), &smaller, columns, shard.rows)?;
-        *shard = smaller;
-        Ok(())
-    }
-
-    /// Copies rows of a shard, from one of them on, to the beginning of another.
-    fn copy_rows(
-        &self,
-        device: usize,
-        (from, first): (&IntermediateShard, u64),
-        to: &IntermediateShard,
-        columns: &[ColumnType],
-        rows: u64,
-    ) -> Result<()> {
-        for ((column, from), to) in columns.iter().zip(&from.columns).zip(&to.columns) {
-            let width = u64::from(column.layout().width_bytes);
-            for (from, to, width) in [(&from.values, &to.values, width), (&from.validity, &to.validity, 1)] {
-                if let (Some(from), Some(to)) = (from, to) {
-                    self.streams[device].copy((from, first * width), (to, 0), rows * width)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Notes that the last pipeline was run again.
-    pub(crate) fn note_retries(&mut self, retries: u64) {
-        if let Some(pipeline) = self.metrics.pipelines.last_mut() {
-            pipeline.retries = retries;
-        }
     }
 
     /// The rows of the whole plan; those of a pipeline that has run are taken as they lie.
@@ -233,7 +155,7 @@ impl Query<'_> {
             let count = (shard.rows - first).min(left);
             if first > 0 && count > 0 {
                 let mut behind = allocate(&self.streams[device], &rows.columns, count)?;
-                self.copy_rows(device, (shard, first), &behind, &rows.columns, count)?;
+                copy_rows(&self.streams[device], (shard, first), &behind, &rows.columns, count)?;
                 behind.rows = count;
                 *shard = behind;
             }
@@ -250,6 +172,120 @@ impl Query<'_> {
         let (rows, _) = self.run_rows(relation, &Sink::Materialise(columns), "Materialise")?;
         Ok(Arc::new(rows))
     }
+}
+
+/// Writes rows. An output that was too small is made again at the size that the kernel counted.
+struct RowsSink<'s> {
+    name: &'s str,
+    sink: &'s Sink,
+    columns: &'s [ColumnType],
+    /// Rows of each device that there is room for.
+    capacities: Vec<u64>,
+    /// Rows of a device that are kept: any, if there are more.
+    wanted: u64,
+}
+
+impl DeviceSink for RowsSink<'_> {
+    type Filling = IntermediateShard;
+    type Filled = IntermediateShard;
+    type Output = Vec<IntermediateShard>;
+
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    fn open(&self, lane: &mut Lane<'_>) -> Result<IntermediateShard> {
+        let capacity = self.capacities[lane.device];
+        Ok(IntermediateShard { rows: capacity, ..allocate(&lane.stream, self.columns, capacity)? })
+    }
+
+    fn target<'t>(&'t self, shard: &'t IntermediateShard) -> Target<'t> {
+        Target::Rows { shard, capacity: shard.rows, in_place: None }
+    }
+
+    fn pushed(&self, _: &mut Lane<'_>, shard: &mut IntermediateShard, report: &Report, _: bool) -> Result<Pushed> {
+        Ok(if report.rows.min(self.wanted) <= shard.rows { Pushed::Done } else { Pushed::Full })
+    }
+
+    fn finish(&self, lane: &mut Lane<'_>, shard: IntermediateShard, report: &Report) -> Result<IntermediateShard> {
+        let rows = report.rows.min(self.wanted);
+        let row_bytes = |column: &ColumnType| u64::from(column.layout().width_bytes) + u64::from(column.has_nulls);
+        if (shard.rows - rows) * self.columns.iter().map(row_bytes).sum::<u64>() <= WASTE_BYTES_MAX {
+            return Ok(IntermediateShard { rows, ..shard });
+        }
+        let smaller = IntermediateShard { rows, ..allocate(&lane.stream, self.columns, rows)? };
+        copy_rows(&lane.stream, (&shard, 0), &smaller, self.columns, rows)?;
+        Ok(smaller)
+    }
+
+    fn make_room(&mut self, device: usize, _: IntermediateShard, report: &Report) {
+        self.capacities[device] = report.rows.min(self.wanted);
+    }
+
+    fn other_pipeline(&self, query: &mut Query<'_>, relation: &mut Relation) -> Result<Option<Arc<GeneratedPipeline>>> {
+        relation.source.share_matches().then(|| query.generate(relation, self.sink)).transpose()
+    }
+
+    fn combine(self, shards: Vec<IntermediateShard>) -> Vec<IntermediateShard> {
+        shards
+    }
+}
+
+/// Writes a row for each of the source, where that lies.
+struct InPlaceSink<'s> {
+    columns: &'s [ColumnType],
+    /// Of each device.
+    rows: Vec<u64>,
+}
+
+impl DeviceSink for InPlaceSink<'_> {
+    type Filling = IntermediateShard;
+    type Filled = IntermediateShard;
+    type Output = Vec<IntermediateShard>;
+
+    fn name(&self) -> String {
+        "InPlace".to_string()
+    }
+
+    fn open(&self, lane: &mut Lane<'_>) -> Result<IntermediateShard> {
+        let rows = self.rows[lane.device];
+        Ok(IntermediateShard { rows, ..allocate(&lane.stream, self.columns, rows)? })
+    }
+
+    fn target<'t>(&'t self, shard: &'t IntermediateShard) -> Target<'t> {
+        Target::Rows { shard, capacity: shard.rows, in_place: Some(self.columns) }
+    }
+
+    fn pushed(&self, _: &mut Lane<'_>, _: &mut IntermediateShard, _: &Report, _: bool) -> Result<Pushed> {
+        Ok(Pushed::Done)
+    }
+
+    fn finish(&self, _: &mut Lane<'_>, shard: IntermediateShard, _: &Report) -> Result<IntermediateShard> {
+        Ok(shard)
+    }
+
+    fn combine(self, shards: Vec<IntermediateShard>) -> Vec<IntermediateShard> {
+        shards
+    }
+}
+
+/// Copies rows of a shard, from one of them on, to the beginning of another.
+fn copy_rows(
+    stream: &Stream,
+    (from, first): (&IntermediateShard, u64),
+    to: &IntermediateShard,
+    columns: &[ColumnType],
+    rows: u64,
+) -> Result<()> {
+    for ((column, from), to) in columns.iter().zip(&from.columns).zip(&to.columns) {
+        let width = u64::from(column.layout().width_bytes);
+        for (from, to, width) in [(&from.values, &to.values, width), (&from.validity, &to.validity, 1)] {
+            if let (Some(from), Some(to)) = (from, to) {
+                stream.copy((from, first * width), (to, 0), rows * width)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Buffers for `rows` rows of columns.

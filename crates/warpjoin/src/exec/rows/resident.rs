@@ -11,7 +11,7 @@ use crate::exec::exchange::launch;
 use crate::exec::launch::read_report;
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, Relation};
-use crate::table::{Shard, ShardColumn, Table};
+use crate::runtime::table::{Shard, ShardColumn, Table};
 use crate::{Error, Result};
 
 impl Query<'_> {

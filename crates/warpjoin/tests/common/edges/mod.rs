@@ -18,10 +18,10 @@ pub(crate) use windows::{aggregates as window_aggregates, frames_of, window, win
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
-use warpjoin::JoinForm;
 use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, FilterForm, JoinKind, JoinPlan, Plan, PlanKind};
+use warpjoin::{DeviceThreads, JoinForm};
 
 use super::case::{Case, Outcome};
 use super::data::batch;
@@ -101,7 +101,14 @@ pub(crate) fn settings() -> Vec<Settings> {
         Settings { join_form: Some(JoinForm::Direct), ..usual.clone() },
         Settings { join_form: Some(JoinForm::HashTable), hash_bits: 3, first_capacity: Some(1), ..usual.clone() },
         Settings { join_form: Some(JoinForm::HashTable), devices: 2, distribution: Exchange, ..usual.clone() },
-        Settings { devices: 2, lanes: Some(8), distribution: Exchange, chunk_rows: Some(128), ..usual.clone() },
+        Settings {
+            devices: 2,
+            lanes: Some(8),
+            distribution: Exchange,
+            chunk_rows: Some(128),
+            device_threads: Some(DeviceThreads::Each),
+            ..usual.clone()
+        },
         Settings { reduced_rows_min: Some(0), first_capacity: Some(1), ..usual.clone() },
         Settings { devices: 2, reduced_rows_min: Some(0), distribution: Exchange, ..usual.clone() },
         Settings {
@@ -117,6 +124,7 @@ pub(crate) fn settings() -> Vec<Settings> {
             first_capacity: Some(1),
             hash_bits: 3,
             quick_kernels: true,
+            device_threads: Some(DeviceThreads::Each),
             ..usual.clone()
         },
         Settings {
@@ -126,7 +134,14 @@ pub(crate) fn settings() -> Vec<Settings> {
             chunk_rows: Some(128),
             ..usual.clone()
         },
-        Settings { devices: 3, lanes: Some(4), distribution: Broadcast, first_capacity: Some(0), ..usual.clone() },
+        Settings {
+            devices: 3,
+            lanes: Some(4),
+            distribution: Broadcast,
+            first_capacity: Some(0),
+            device_threads: Some(DeviceThreads::One(7)),
+            ..usual.clone()
+        },
         Settings { join_order: JoinOrder::Seeded(5), runtime_filters: RuntimeFilters::Always, ..usual.clone() },
         Settings {
             devices: 2,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use warpjoin_device::{Device, DeviceError, DeviceKind, Stream};
 
-use crate::compiler::Compiler;
 use crate::hash_table::HashKernels;
 use crate::optimize::Orders;
-use crate::pipelines::Pipelines;
+use crate::runtime::compiler::Compiler;
+use crate::runtime::device_threads::DeviceThreads;
+use crate::runtime::pipelines::Pipelines;
 use crate::{Error, Result};
 
 /// A set of devices of one kind. Tables belong to a session, sharded over its devices; queries run on all of them. Rows go
@@ -22,6 +23,7 @@ pub struct Session {
     orders: Orders,
     pipelines: Pipelines,
     compiler: Compiler,
+    device_threads: DeviceThreads,
 }
 
 impl Session {
@@ -62,6 +64,7 @@ impl Session {
             orders: Orders::default(),
             pipelines: Pipelines::default(),
             compiler: Compiler::default(),
+            device_threads: DeviceThreads::default(),
         }))
     }
 
@@ -103,6 +106,11 @@ impl Session {
     /// Compiles what queries will want.
     pub(crate) fn compiler(&self) -> &Compiler {
         &self.compiler
+    }
+
+    /// Threads that drive its devices but the first; `None`: the thread of the query drives all.
+    pub(crate) fn device_threads(&self) -> Option<&rayon::ThreadPool> {
+        self.device_threads.of(self.devices.len())
     }
 
     /// Waits until all kernels are compiled that queries have asked for, better forms of those that ran in a quick one

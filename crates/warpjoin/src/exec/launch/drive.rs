@@ -1,0 +1,268 @@
+//! Drives the devices of a pipeline through its sink: one thread for all of them, or a thread each.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use warpjoin_device::DeviceKind;
+
+use super::lane::{Job, Lane, Work};
+use super::sink::{DeviceSink, Pushed};
+use super::{Flight, Report, check_status, read_row_bytes};
+use crate::codegen::{GeneratedPipeline, status};
+use crate::exec::metrics::PipelineMetrics;
+use crate::exec::query::Query;
+use crate::exec::relation::Relation;
+use crate::options::DeviceThreads;
+use crate::{Error, Result};
+
+/// Tries until an output has room.
+const TRIES_MAX: u64 = 24;
+/// Launches of a chunk: where a table grows, it does so eight times between two of them.
+const LAUNCHES_MAX: u64 = 4096;
+
+/// What became of a device.
+enum Outcome<S: DeviceSink> {
+    Filled(S::Filled),
+    /// It tries again.
+    Full(S::Filling),
+    /// The data has an error: its status bits are in the report.
+    Raised,
+}
+
+/// A device on its way through the chunks of a pipeline.
+struct Driving<'q, S: DeviceSink> {
+    lane: Lane<'q>,
+    job: &'q Job<'q>,
+    sink: &'q S,
+    filling: S::Filling,
+    /// Chunks that are under way, and how often they were launched.
+    pushed: Range<u64>,
+    launches: u64,
+    flight: Flight,
+    /// Of all launches.
+    report: Report,
+}
+
+/// A device that has come to its end.
+struct Driven<S: DeviceSink> {
+    device: usize,
+    outcome: Outcome<S>,
+    report: Report,
+    work: Work,
+}
+
+/// What is next on a device.
+enum Next<'q, S: DeviceSink> {
+    /// It is waited for.
+    Wait(Driving<'q, S>),
+    End(Driven<S>),
+}
+
+impl<'q, S: DeviceSink> Driving<'q, S> {
+    /// Opens the sink on a device, and enqueues the first launch.
+    fn begin(mut lane: Lane<'q>, job: &'q Job<'q>, sink: &'q S) -> Result<Self> {
+        let filling = sink.open(&mut lane)?;
+        let pushed = Self::chunks_from(0, &lane, job, sink);
+        let flight = lane.enqueue(job, &sink.target(&filling), pushed.clone())?;
+        Ok(Self { lane, job, sink, filling, pushed, launches: 1, flight, report: Report::default() })
+    }
+
+    /// What the launch takes that begins with a chunk.
+    fn chunks_from(first: u64, lane: &Lane<'_>, job: &Job<'_>, sink: &S) -> Range<u64> {
+        let all = job.chunks(lane.device);
+        first..if sink.takes_one_chunk() { (first + 1).min(all) } else { all }
+    }
+
+    /// Waits for the launch, and enqueues what follows.
+    fn advance(mut self) -> Result<Next<'q, S>> {
+        let report = self.lane.wait(&self.flight)?;
+        self.report.add(&report);
+        if report.status & status::ERRORS != 0 {
+            return Ok(Next::End(self.end(|_| Outcome::Raised)));
+        }
+        let (all, is_last) = (self.job.chunks(self.lane.device), self.pushed.end == self.job.chunks(self.lane.device));
+        match self.sink.pushed(&mut self.lane, &mut self.filling, &report, is_last)? {
+            Pushed::Full => return Ok(Next::End(self.end(Outcome::Full))),
+            Pushed::Resume if self.launches == LAUNCHES_MAX => {
+                return Err(Error::kernel_bound(format!("{} stops without end", self.sink.name())));
+            }
+            Pushed::Resume => self.launches += 1,
+            Pushed::Done if is_last => {
+                let filled = self.sink.finish(&mut self.lane, self.filling, &self.report)?;
+                let (device, work) = (self.lane.device, self.lane.work);
+                return Ok(Next::End(Driven { device, outcome: Outcome::Filled(filled), report: self.report, work }));
+            }
+            Pushed::Done => {
+                debug_assert!(self.pushed.end < all);
+                self.pushed = Self::chunks_from(self.pushed.end, &self.lane, self.job, self.sink);
+                self.launches = 1;
+            }
+        }
+        self.lane.options.check_cancelled()?;
+        self.flight = self.lane.enqueue(self.job, &self.sink.target(&self.filling), self.pushed.clone())?;
+        Ok(Next::Wait(self))
+    }
+
+    fn end(self, outcome: impl FnOnce(S::Filling) -> Outcome<S>) -> Driven<S> {
+        let (device, work, report) = (self.lane.device, self.lane.work, self.report);
+        Driven { device, outcome: outcome(self.filling), report, work }
+    }
+
+    /// Drives one device to its end.
+    fn run(lane: Lane<'q>, job: &'q Job<'q>, sink: &'q S) -> Result<Driven<S>> {
+        let mut driving = Self::begin(lane, job, sink)?;
+        loop {
+            match driving.advance()? {
+                Next::Wait(next) => driving = next,
+                Next::End(driven) => return Ok(driven),
+            }
+        }
+    }
+}
+
+impl Query<'_> {
+    /// Runs `relation` into a sink on every device. Arithmetic errors become errors here. Devices whose output was full try
+    /// again by themselves.
+    pub(in crate::exec) fn run_sink<S: DeviceSink>(
+        &mut self,
+        relation: &Relation,
+        generated: &Arc<GeneratedPipeline>,
+        mut sink: S,
+    ) -> Result<S::Output> {
+        let mut relation = relation.clone();
+        let mut generated = Arc::clone(generated);
+        let devices = self.devices();
+        let mut filled: Vec<Option<S::Filled>> = (0..devices).map(|_| None).collect();
+        let (mut reports, mut kernel_ns) = (vec![Report::default(); devices], vec![0; devices]);
+        for tries in 0..TRIES_MAX {
+            self.options.check_cancelled()?;
+            let kernels = self.compile(&generated.module, "pipeline")?;
+            let mut job = self.job(&relation, &generated, &kernels)?;
+            job.chunk_rows = job.chunk_rows.filter(|_| sink.takes_chunks());
+            let left: Vec<usize> = (0..devices).filter(|&device| filled[device].is_none()).collect();
+            let driven = self.drive(&job, &sink, &left)?;
+            drop(job);
+            let (mut raised, mut full) = (0, vec![]);
+            for Driven { device, outcome, report, work } in driven {
+                kernel_ns[device] += work.kernel_ns;
+                self.take_work(device, work);
+                reports[device] = report;
+                raised |= report.status & status::ERRORS;
+                match outcome {
+                    Outcome::Filled(made) => filled[device] = Some(made),
+                    Outcome::Full(filling) => full.push((device, filling)),
+                    Outcome::Raised => {}
+                }
+            }
+            self.settle()?;
+            check_status(raised)?;
+            if full.is_empty() {
+                self.note_pipeline(&relation, &generated, &sink.name(), &reports, &kernel_ns, tries);
+                return Ok(sink.combine(filled.into_iter().flatten().collect()));
+            }
+            for (device, filling) in full {
+                sink.make_room(device, filling, &reports[device]);
+            }
+            if let Some(other) = sink.other_pipeline(self, &mut relation)? {
+                generated = other;
+            }
+        }
+        Err(Error::kernel_bound(format!("{}: no room however much there is", sink.name())))
+    }
+
+    /// Drives devices to their ends.
+    fn drive<S: DeviceSink>(&self, job: &Job<'_>, sink: &S, devices: &[usize]) -> Result<Vec<Driven<S>>> {
+        let is_gpu = self.session.kind() == DeviceKind::Cuda;
+        let how =
+            self.options.device_threads.unwrap_or(if is_gpu { DeviceThreads::Each } else { DeviceThreads::One(0) });
+        let threads = match how {
+            DeviceThreads::Each if devices.len() > 1 => self.session.device_threads(),
+            _ => None,
+        };
+        if let (Some(threads), Some((&first, others))) = (threads, devices.split_first()) {
+            let mut outcomes: Vec<Option<Result<Driven<S>>>> = others.iter().map(|_| None).collect();
+            let of_first = threads.in_place_scope(|scope| {
+                for (&device, outcome) in others.iter().zip(&mut outcomes) {
+                    let lane = self.lane(device);
+                    scope.spawn(move |_| *outcome = Some(Driving::run(lane, job, sink)));
+                }
+                Driving::run(self.lane(first), job, sink)
+            });
+            return std::iter::once(of_first).chain(outcomes.into_iter().flatten()).collect();
+        }
+        let DeviceThreads::One(seed) = how else { return self.drive_in_turn(job, sink, devices, 0) };
+        self.drive_in_turn(job, sink, devices, seed)
+    }
+
+    /// One thread drives all devices, in an order drawn from a seed; the order of devices for seed 0.
+    fn drive_in_turn<S: DeviceSink>(
+        &self,
+        job: &Job<'_>,
+        sink: &S,
+        devices: &[usize],
+        seed: u64,
+    ) -> Result<Vec<Driven<S>>> {
+        let mut seed = seed;
+        let mut waiting = vec![];
+        for device in in_seeded_order(devices.to_vec(), &mut seed) {
+            waiting.push(Driving::begin(self.lane(device), job, sink)?);
+        }
+        let mut ended = vec![];
+        while !waiting.is_empty() {
+            let mut next = vec![];
+            for driving in in_seeded_order(std::mem::take(&mut waiting), &mut seed) {
+                match driving.advance()? {
+                    Next::Wait(driving) => next.push(driving),
+                    Next::End(driven) => ended.push(driven),
+                }
+            }
+            waiting = next;
+        }
+        Ok(ended)
+    }
+
+    /// Adds what was done on a device.
+    pub(in crate::exec) fn take_work(&mut self, device: usize, work: Work) {
+        let Work { launches, kernel_ns, compile_ns, quick } = work;
+        self.metrics.launches += launches;
+        self.metrics.compile_ns += compile_ns;
+        self.times.add_kernel(device, kernel_ns);
+        self.note_quick(quick);
+    }
+
+    fn note_pipeline(
+        &mut self,
+        relation: &Relation,
+        generated: &GeneratedPipeline,
+        sink_name: &str,
+        reports: &[Report],
+        kernel_ns: &[u64],
+        retries: u64,
+    ) {
+        let rows_in = (0..reports.len()).map(|device| relation.source.shard_rows(device)).sum();
+        self.metrics.pipelines.push(PipelineMetrics {
+            name: format!("{} -> {sink_name}", relation.describe()),
+            rows_in,
+            rows_out: reports.iter().map(|report| report.rows).sum(),
+            read_bytes: rows_in * read_row_bytes(relation, generated),
+            kernel_ns: kernel_ns.iter().copied().max().unwrap_or(0),
+            probes: reports.iter().map(|report| report.probes).sum(),
+            pruned: reports.iter().map(|report| report.pruned).sum(),
+            retries,
+        });
+    }
+}
+
+/// Items in an order drawn from a seed, which moves on; as they are for seed 0.
+fn in_seeded_order<T>(mut items: Vec<T>, seed: &mut u64) -> Vec<T> {
+    if *seed != 0 {
+        for end in (1..items.len()).rev() {
+            // xorshift: never 0 once it is not.
+            *seed ^= *seed << 13;
+            *seed ^= *seed >> 7;
+            *seed ^= *seed << 17;
+            items.swap(end, (*seed % (end as u64 + 1)) as usize);
+        }
+    }
+    items
+}

@@ -1,0 +1,153 @@
+//! One device's part of a query: what a thread of its own may drive.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use warpjoin_device::{Abort, Arg, Event, Kernel, Launch, ModuleSource, Stream};
+
+use super::binder::Binder;
+use super::{Flight, Report, Target, UploadedColumn, launch_shape, read_report};
+use crate::codegen::{GeneratedPipeline, control, status};
+use crate::exec::compile::form_to_run;
+use crate::exec::query::Query;
+use crate::exec::relation::{Relation, Source};
+use crate::options::ExecOptions;
+use crate::{Result, Session};
+
+/// Chunks start at multiples of this many rows, so that values and validity bits stay aligned.
+const CHUNK_ROWS_UNIT: u64 = 128;
+
+/// A pipeline that runs on all devices.
+pub(in crate::exec) struct Job<'q> {
+    pub relation: &'q Relation,
+    pub generated: &'q GeneratedPipeline,
+    /// One a device.
+    pub kernels: &'q [Kernel],
+    /// What is read by code, of each device.
+    pub lookups: Vec<Vec<Arc<UploadedColumn>>>,
+    /// Rows of a chunk; `None`: all.
+    pub chunk_rows: Option<u64>,
+}
+
+/// One device's part of a query.
+pub(in crate::exec) struct Lane<'q> {
+    pub device: usize,
+    pub stream: Stream,
+    pub options: &'q ExecOptions,
+    session: &'q Session,
+    abort: &'q Abort,
+    pub work: Work,
+}
+
+/// What was done on a device, for the metrics of the query.
+#[derive(Default)]
+pub(in crate::exec) struct Work {
+    pub launches: u64,
+    pub kernel_ns: u64,
+    pub compile_ns: u64,
+    /// Modules whose quick forms have run.
+    pub quick: Vec<ModuleSource>,
+}
+
+impl<'q> Query<'q> {
+    pub(in crate::exec) fn lane(&self, device: usize) -> Lane<'_> {
+        Lane {
+            device,
+            stream: self.streams[device].clone(),
+            options: self.options,
+            session: self.session,
+            abort: &self.abort,
+            work: Work::default(),
+        }
+    }
+
+    /// A pipeline, and what it reads by code.
+    pub(in crate::exec) fn job<'j>(
+        &mut self,
+        relation: &'j Relation,
+        generated: &'j GeneratedPipeline,
+        kernels: &'j [Kernel],
+    ) -> Result<Job<'j>> {
+        let lookups = (0..self.devices()).map(|device| self.look_up_all(device, generated)).collect::<Result<_>>()?;
+        Ok(Job { relation, generated, kernels, lookups, chunk_rows: self.chunk_rows(relation) })
+    }
+
+    /// Rows of a chunk of the relation; `None`: all.
+    fn chunk_rows(&self, relation: &Relation) -> Option<u64> {
+        let is_cut = matches!(relation.source, Source::Table(..) | Source::Intermediate(_));
+        self.options.chunk_rows.filter(|_| is_cut).map(|rows| rows.max(1).next_multiple_of(CHUNK_ROWS_UNIT))
+    }
+}
+
+impl Job<'_> {
+    /// Number of chunks on a device. Each is one launch.
+    pub(in crate::exec) fn chunks(&self, device: usize) -> u64 {
+        let rows = self.relation.source.shard_rows(device);
+        self.chunk_rows.map_or(1, |chunk_rows| rows.div_ceil(chunk_rows).max(1))
+    }
+}
+
+impl Lane<'_> {
+    /// Launches the kernel once a chunk.
+    pub(in crate::exec) fn enqueue(
+        &mut self,
+        job: &Job<'_>,
+        target: &Target<'_>,
+        chunks: Range<u64>,
+    ) -> Result<Flight> {
+        let Job { relation, generated, .. } = *job;
+        let (device, stream) = (self.device, self.stream.clone());
+        let lookups = job.lookups[device].clone();
+        let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+        let abort = self.abort.watch(&control, control::STATUS as u64 * 8, status::CANCELLED)?;
+        let all_rows = relation.source.shard_rows(device);
+        let bits = if let Target::Partition(partition) = target { partition.bits } else { 0 };
+        let chunk_rows = job.chunk_rows.unwrap_or(u64::MAX);
+        let begin = stream.record()?;
+        for chunk in chunks {
+            let first = chunk.saturating_mul(chunk_rows).min(all_rows);
+            let rows = chunk_rows.min(all_rows - first);
+            let binder = Binder { device, relation, target, lookups: &lookups, control: &control, first, rows };
+            let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
+            let launch = launch_shape(&stream, rows, generated, relation, bits);
+            self.launch(&job.kernels[device], launch, &args)?;
+        }
+        let end = stream.record()?;
+        Ok(Flight { _abort: abort, control, _lookups: lookups, events: (begin, end) })
+    }
+
+    /// Waits for a launch, and takes its time.
+    pub(in crate::exec) fn wait(&mut self, flight: &Flight) -> Result<Report> {
+        let report = read_report(&self.stream, &flight.control)?;
+        self.note_kernel(&flight.events.0, &flight.events.1)?;
+        Ok(report)
+    }
+
+    /// Enqueues a kernel of any parameters.
+    pub(in crate::exec) fn launch(&mut self, kernel: &Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<()> {
+        self.stream.launch(kernel, launch, args)?;
+        self.work.launches += 1;
+        Ok(())
+    }
+
+    /// Adds the time between two events that have been waited for.
+    pub(in crate::exec) fn note_kernel(&mut self, begin: &Event, end: &Event) -> Result<()> {
+        self.work.kernel_ns += end.elapsed_ns(begin)?;
+        Ok(())
+    }
+
+    /// An entry of a module that the plan does not tell, for this device.
+    pub(in crate::exec) fn kernel(&mut self, module: &ModuleSource, entry: &str) -> Result<Kernel> {
+        let started = Instant::now();
+        let devices = &self.session.devices()[self.device..=self.device];
+        let module = devices[0].module_of(module, entry);
+        let form = form_to_run(&module, devices, self.options);
+        let kernel = devices[0].compile_unless(&form, Some(&self.options.cancel))?.kernel(entry)?;
+        if form != module {
+            self.work.quick.push(module.clone().into_owned());
+        }
+        self.work.compile_ns += started.elapsed().as_nanos() as u64;
+        Ok(kernel)
+    }
+}

@@ -1,0 +1,63 @@
+//! Blocks, threads and shared memory of a launch.
+
+use warpjoin_device::{Launch, Stream};
+
+use crate::codegen::{
+    BATCH_BLOCKS, GeneratedPipeline, Grid, PARTITION_ITEMS, PARTITION_THREADS_MANY, ROWS_PER_THREAD_BITS_MAX,
+};
+use crate::exec::join::threads_of;
+use crate::exec::partition::partition_launch;
+use crate::exec::relation::{Relation, Source};
+
+/// Enough blocks to fill the device, and so many that no thread sees too many rows; `bits` of a partition that is
+/// written.
+pub(in crate::exec) fn launch_shape(
+    stream: &Stream,
+    rows: u64,
+    generated: &GeneratedPipeline,
+    relation: &Relation,
+    bits: u32,
+) -> Launch {
+    let info = stream.device().info();
+    let shared_bytes_max = info.shared_bytes_per_block_max.max(1);
+    // Blocks that a multiprocessor holds at once.
+    let resident = |threads: u32, shared_bytes: u32| match shared_bytes {
+        0 => 2048 / threads,
+        bytes => (shared_bytes_max / bytes).clamp(1, 2048 / threads),
+    };
+    let fill =
+        |threads: u32, shared_bytes: u32| u64::from(info.multiprocessors) * u64::from(resident(threads, shared_bytes));
+    let (blocks, block_threads, shared_bytes) = match generated.grid {
+        Grid::Tiles { block_threads, shared_bytes } => {
+            let threads = u64::from(block_threads);
+            let tiles = rows.div_ceil(threads).max(1);
+            let least = rows.div_ceil(threads << ROWS_PER_THREAD_BITS_MAX);
+            (tiles.min(fill(block_threads, shared_bytes)).max(least), block_threads, shared_bytes)
+        }
+        Grid::Batches { block_threads, shared_bytes } => {
+            let tiles = rows.div_ceil(u64::from(block_threads)).max(1);
+            (tiles.min(u64::from(info.multiprocessors * BATCH_BLOCKS)), block_threads, shared_bytes)
+        }
+        Grid::Count => {
+            let threads = info.block_threads(PARTITION_THREADS_MANY);
+            let shared_bytes = 4 << bits;
+            let tiles = rows.div_ceil(u64::from(threads * PARTITION_ITEMS));
+            (tiles.min(fill(threads, shared_bytes)), threads, shared_bytes)
+        }
+        Grid::Scatter { threads } => {
+            let tile = partition_launch(info, bits, threads);
+            (rows.div_ceil(tile.tile_rows()), tile.threads, tile.shared_bytes)
+        }
+        Grid::Matches => {
+            let (threads, shared_bytes) = match &relation.source {
+                Source::Matches(matches, form) => {
+                    let shared_bytes = matches.table(*form).shared_bytes;
+                    (threads_of(info, *form, shared_bytes), shared_bytes)
+                }
+                _ => (32, 0),
+            };
+            (fill(threads, shared_bytes), threads, shared_bytes)
+        }
+    };
+    Launch { blocks: blocks.clamp(1, i32::MAX as u64) as u32, block_threads, shared_bytes }
+}
