@@ -7,7 +7,7 @@
 // sink: one word that is written when all bits of what was read happen to be 1, so that reads are not
 // dropped. Grid: grid stride over tiles; no shared memory.
 // Definitions, which come from Rust: THREADS, VECTORS_IN_FLIGHT, ACCESSES_IN_FLIGHT.
-#include "wj/simt.cuh"
+#include "common/simt.cuh"
 
 struct StreamParams {
     u64 vectors;  // a multiple of THREADS * VECTORS_IN_FLIGHT

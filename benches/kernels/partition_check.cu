@@ -3,7 +3,7 @@
 // check_partitions: totals of the rows' columns, read out of packed words; misplaced +=
 // rows outside offsets[partition] to offsets[partition + 1].
 // Grid: one row a thread, grid stride; no shared memory. Comes after totals.cuh.
-#include "wj/partition.cuh"
+#include "partition/partition.cuh"
 
 // A column: some bits of a word of each row; a value is base + bits.
 struct PackedColumn {

@@ -1,7 +1,7 @@
 // Totals of rows in any order: {number, sum of hashes, exclusive or of hashes}, zeroed by the host.
 //
 // Stands in front of the sources that need it: kernels include the headers of warpjoin_kernels only.
-#include "wj/simt.cuh"
+#include "common/simt.cuh"
 
 // A bijection of 64 bits that looks random.
 WJ_DEVICE u64 mix64(u64 word) {

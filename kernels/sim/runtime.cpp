@@ -1,6 +1,6 @@
 // The scheduler of the simulated device: collectives, the life of a lane, and the interface to
 // the host. Compiled once, not with every kernel.
-#include "sim/race_calls.h"
+#include "sim/races/race_calls.h"
 
 static unsigned lowest_bit(unsigned mask) { return static_cast<unsigned>(__builtin_ctz(mask)); }
 

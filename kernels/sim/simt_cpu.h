@@ -1,4 +1,4 @@
-// CUDA's names for the system's C++ compiler: what `wj/simt.cuh` includes for simulated devices.
+// CUDA's names for the system's C++ compiler: what `common/simt.cuh` includes for simulated devices.
 // Lanes yield to others before and after every atomic and relaxed access, and at every collective.
 // No standard header is included: they would cost more to compile than the kernels do.
 #pragma once

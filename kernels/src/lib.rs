@@ -1,13 +1,13 @@
 //! The kernel sources of warpjoin, as text.
 //!
 //! Owns which files exist and under which names a kernel may include them. Must not know how they
-//! are compiled. Every header compiles with NVRTC and, through `wj/simt.cuh`, with the system's
+//! are compiled. Every header compiles with NVRTC and, through `common/simt.cuh`, with the system's
 //! C++ compiler for simulated devices.
 
 /// A source file: the name that `#include` takes, and its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelFile {
-    /// Such as `wj/simt.cuh`.
+    /// Such as `common/simt.cuh`.
     pub name: &'static str,
     /// The whole text.
     pub text: &'static str,
@@ -21,67 +21,67 @@ macro_rules! files {
 
 /// Headers that kernels may include.
 pub const HEADERS: &[KernelFile] = files![
-    "wj/simt.cuh",
-    "wj/warp.cuh",
-    "wj/control.cuh",
-    "wj/hash.cuh",
-    "wj/functions.cuh",
-    "wj/dates.cuh",
-    "wj/key_table.cuh",
-    "wj/runtime_filter.cuh",
-    "wj/group_table.cuh",
-    "wj/group_walk.cuh",
-    "wj/accumulate.cuh",
-    "wj/block_table.cuh",
-    "wj/sketch.cuh",
-    "wj/tiles.cuh",
-    "wj/partition.cuh",
-    "wj/words.cuh",
-    "wj/buckets.cuh",
-    "wj/segment_build.cuh",
-    "wj/matches.cuh",
-    "wj/pipeline.cuh",
-    "wj/scan.cuh",
-    "wj/window.cuh",
+    "common/simt.cuh",
+    "common/warp.cuh",
+    "common/control.cuh",
+    "common/hash.cuh",
+    "common/functions.cuh",
+    "common/dates.cuh",
+    "join/key_table.cuh",
+    "join/runtime_filter.cuh",
+    "group/group_table.cuh",
+    "group/group_walk.cuh",
+    "group/accumulate.cuh",
+    "group/block_table.cuh",
+    "group/sketch.cuh",
+    "common/tiles.cuh",
+    "partition/partition.cuh",
+    "partition/words.cuh",
+    "table/buckets.cuh",
+    "table/segment_build.cuh",
+    "join/matches.cuh",
+    "common/pipeline.cuh",
+    "common/scan.cuh",
+    "window/window.cuh",
 ];
 
 /// Hash tables of joins.
-pub const JOIN_BUILD: KernelFile = KernelFile { name: "join_build.cu", text: include_str!("../join_build.cu") };
+pub const JOIN_BUILD: KernelFile = KernelFile { name: "join_build.cu", text: include_str!("../join/join_build.cu") };
 
 /// Runtime filters of joins.
 pub const RUNTIME_FILTER: KernelFile =
-    KernelFile { name: "runtime_filter.cu", text: include_str!("../runtime_filter.cu") };
+    KernelFile { name: "runtime_filter.cu", text: include_str!("../join/runtime_filter.cu") };
 
 /// Radix partition of rows of words.
-pub const PARTITION: KernelFile = KernelFile { name: "partition.cu", text: include_str!("../partition.cu") };
+pub const PARTITION: KernelFile = KernelFile { name: "partition.cu", text: include_str!("../partition/partition.cu") };
 
 /// Radix sort by key words.
-pub const SORT: KernelFile = KernelFile { name: "sort.cu", text: include_str!("../sort.cu") };
+pub const SORT: KernelFile = KernelFile { name: "sort.cu", text: include_str!("../sort/sort.cu") };
 
 /// First rows by key words, and the order of few rows.
-pub const TOP_K: KernelFile = KernelFile { name: "top_k.cu", text: include_str!("../top_k.cu") };
+pub const TOP_K: KernelFile = KernelFile { name: "top_k.cu", text: include_str!("../sort/top_k.cu") };
 
 /// Window functions over sorted rows.
-pub const WINDOW: KernelFile = KernelFile { name: "window.cu", text: include_str!("../window.cu") };
+pub const WINDOW: KernelFile = KernelFile { name: "window.cu", text: include_str!("../window/window.cu") };
 
 /// Frames of windows by distances, and trees over rows.
 pub const WINDOW_FRAMES: KernelFile =
-    KernelFile { name: "window_frames.cu", text: include_str!("../window_frames.cu") };
+    KernelFile { name: "window_frames.cu", text: include_str!("../window/window_frames.cu") };
 
 /// Columns of tables to words, and back.
-pub const WORDS: KernelFile = KernelFile { name: "words.cu", text: include_str!("../words.cu") };
+pub const WORDS: KernelFile = KernelFile { name: "words.cu", text: include_str!("../partition/words.cu") };
 
 /// Hash tables of the Arrow-native API.
-pub const HASH_TABLE: KernelFile = KernelFile { name: "hash_table.cu", text: include_str!("../hash_table.cu") };
+pub const HASH_TABLE: KernelFile = KernelFile { name: "hash_table.cu", text: include_str!("../table/hash_table.cu") };
 
 /// Rows by key of multimaps.
-pub const HASH_LISTS: KernelFile = KernelFile { name: "hash_lists.cu", text: include_str!("../hash_lists.cu") };
+pub const HASH_LISTS: KernelFile = KernelFile { name: "hash_lists.cu", text: include_str!("../table/hash_lists.cu") };
 
 /// Tests of the strings of dictionaries.
-pub const STRINGS: KernelFile = KernelFile { name: "strings.cu", text: include_str!("../strings.cu") };
+pub const STRINGS: KernelFile = KernelFile { name: "strings.cu", text: include_str!("../string/strings.cu") };
 
 /// Multisplit and transposition.
-pub const EXCHANGE: KernelFile = KernelFile { name: "exchange.cu", text: include_str!("../exchange.cu") };
+pub const EXCHANGE: KernelFile = KernelFile { name: "exchange.cu", text: include_str!("../exchange/exchange.cu") };
 
 /// Headers that only the simulated device adds.
 pub const SIMULATION_HEADERS: &[KernelFile] = files![
@@ -98,15 +98,15 @@ pub const SIMULATION_HEADERS: &[KernelFile] = files![
 /// file, and what it includes.
 pub const SIMULATION_RUNTIME: &[KernelFile] = files![
     "sim/runtime.cpp",
-    "sim/race_calls.h",
-    "sim/races.h",
-    "sim/race_order.h",
-    "sim/race_shadow.h",
-    "sim/race_clock.h",
+    "sim/races/race_calls.h",
+    "sim/races/races.h",
+    "sim/races/race_order.h",
+    "sim/races/race_shadow.h",
+    "sim/races/race_clock.h",
     "sim/worker.h",
     "sim/fibre.h",
     "sim/abi.h",
 ];
 
 /// Validity bytes to bitmaps.
-pub const VALIDITY: KernelFile = KernelFile { name: "validity.cu", text: include_str!("../validity.cu") };
+pub const VALIDITY: KernelFile = KernelFile { name: "validity.cu", text: include_str!("../common/validity.cu") };

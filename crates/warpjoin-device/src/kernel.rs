@@ -24,7 +24,7 @@ pub struct ModuleSource {
 }
 
 impl ModuleSource {
-    /// The same text for a first run: compiled faster, into slower code (`WJ_QUICK` in `wj/simt.cuh`). `None` where that makes
+    /// The same text for a first run: compiled faster, into slower code (`WJ_QUICK` in `common/simt.cuh`). `None` where that makes
     /// no difference.
     pub fn quick(&self) -> Option<Self> {
         let quick = || Self {
@@ -34,7 +34,7 @@ impl ModuleSource {
         self.text.contains("WJ_UNROLL").then(quick)
     }
 
-    /// The same text with one of its entries only; see `WJ_SELECTED` in `wj/simt.cuh`.
+    /// The same text with one of its entries only; see `WJ_SELECTED` in `common/simt.cuh`.
     pub fn of_entry(&self, entry: &str) -> Self {
         let selected = ["WJ_SELECTED=1".to_string(), format!("WJ_WANTED_{entry}=1")];
         Self {

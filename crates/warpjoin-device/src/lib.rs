@@ -12,16 +12,13 @@
 
 mod abort;
 mod backend;
-mod buffer;
 mod cache;
-mod cause;
 mod cuda;
 mod device;
 mod error;
 mod event;
 mod faults;
 mod kernel;
-mod lending;
 mod memory;
 mod modules;
 mod race;
@@ -33,19 +30,17 @@ mod stream;
 pub mod sync;
 
 pub use abort::{Abort, AbortGuard};
-pub use buffer::Buffer;
 pub use cache::KernelCache;
-pub use cause::Cause;
 pub use cuda::{
     CudaOptions, CudaStatus, LeftOut, OpenedDevices, compile_for_architecture, cuda_problem, cuda_status, open_cuda,
     open_usable_cuda,
 };
 pub use device::{Device, DeviceInfo, DeviceKind, Link};
-pub use error::{DeviceError, Result};
+pub use error::{Cause, DeviceError, Result};
 pub use event::Event;
 pub use faults::{CallKind, Fault, FaultPlan, Recording, with_faults};
 pub use kernel::{Arg, Kernel, Launch, Module, ModuleSource};
-pub use memory::MemoryPool;
+pub use memory::{Buffer, MemoryPool};
 pub use race::{RaceAccess, RaceReport};
 pub use sim::{ChangedFile, SimOptions, open_simulated};
 pub use stream::Stream;

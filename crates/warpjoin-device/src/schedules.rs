@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::abort::Watchdog;
-use crate::lending::{Lending, Lent};
+use crate::memory::lending::{Lending, Lent};
 use crate::modules::Modules;
 use crate::sync::{self, thread};
 use crate::{Abort, DeviceError, MemoryPool, Module, ModuleSource, Result, SimOptions, open_simulated};

@@ -12,7 +12,7 @@ use warpjoin_device::{
 
 fn module(number: u64) -> ModuleSource {
     let text = format!(
-        "#include \"wj/simt.cuh\"\nstruct P {{ u64* out; }};\nWJ_ENTRY(entry, P, 32) {{ p.out[0] = {number}; }}\n"
+        "#include \"common/simt.cuh\"\nstruct P {{ u64* out; }};\nWJ_ENTRY(entry, P, 32) {{ p.out[0] = {number}; }}\n"
     );
     ModuleSource { name: "faults".into(), text, entries: vec!["entry".into()], defines: vec![] }
 }

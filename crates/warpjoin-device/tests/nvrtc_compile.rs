@@ -10,9 +10,9 @@ use std::io::Write;
 
 use warpjoin_device::{DeviceError, ModuleSource, compile_for_architecture, cuda_status};
 
-/// One of everything that kernels take from `wj/simt.cuh` and from CUDA.
+/// One of everything that kernels take from `common/simt.cuh` and from CUDA.
 const FEATURES: &str = r#"
-#include "wj/simt.cuh"
+#include "common/simt.cuh"
 
 struct Params { const u64* input; u64* output; u64 rows; };
 
@@ -124,7 +124,7 @@ fn rejected_text_names_the_line() {
     if !nvrtc("rejected_text_names_the_line") {
         return;
     }
-    let text = "#include \"wj/simt.cuh\"\nstruct Params { u64 a; };\nWJ_ENTRY(first, Params, 32) {\n    u64 b = p.missing;\n}\n";
+    let text = "#include \"common/simt.cuh\"\nstruct Params { u64 a; };\nWJ_ENTRY(first, Params, 32) {\n    u64 b = p.missing;\n}\n";
     let log = log_of(compile_for_architecture(&source(text, &["first"]), "sm_90"));
     assert!(log.contains("features.cu(4)") && log.contains("missing"), "{log}");
 }
@@ -134,8 +134,8 @@ fn other_headers_are_not_found() {
     if !nvrtc("other_headers_are_not_found") {
         return;
     }
-    let log = log_of(compile_for_architecture(&source("#include \"wj/none.cuh\"\n", &[]), "sm_90"));
-    assert!(log.contains("wj/none.cuh"), "{log}");
+    let log = log_of(compile_for_architecture(&source("#include \"common/none.cuh\"\n", &[]), "sm_90"));
+    assert!(log.contains("common/none.cuh"), "{log}");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn floating_point_rounds_as_on_the_cpu() {
         return;
     }
     // Were the two operations fused, both texts would give one binary.
-    let text = "#include \"wj/simt.cuh\"\nstruct Params { f64* a; };\nWJ_ENTRY(first, Params, 32) { p.a[0] = p.a[1] * p.a[2] + p.a[3]; }\n";
+    let text = "#include \"common/simt.cuh\"\nstruct Params { f64* a; };\nWJ_ENTRY(first, Params, 32) { p.a[0] = p.a[1] * p.a[2] + p.a[3]; }\n";
     let plain = compile_for_architecture(&source(text, &["first"]), "sm_90");
     let mut fused = source(text, &["first"]);
     fused.text = text.replace("p.a[1] * p.a[2] + p.a[3]", "fma(p.a[1], p.a[2], p.a[3])");

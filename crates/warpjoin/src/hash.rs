@@ -1,4 +1,4 @@
-//! Hashing of key words on the host: the same function as `kernels/wj/hash.cuh`.
+//! Hashing of key words on the host: the same function as `kernels/common/hash.cuh`.
 
 /// Odd multipliers with bits spread evenly (from the fractional parts of the golden ratio and of
 /// the square roots of 2 and 3).

@@ -8,8 +8,9 @@ use warpjoin_device::{ModuleSource, SimOptions, open_simulated};
 use crate::runtime::compiler::{Compiler, Customer};
 
 fn module(number: usize) -> ModuleSource {
-    let text =
-        format!("#include \"wj/simt.cuh\"\nstruct P {{ u64* a; }};\nWJ_ENTRY(entry, P, 32) {{ p.a[0] = {number}; }}\n");
+    let text = format!(
+        "#include \"common/simt.cuh\"\nstruct P {{ u64* a; }};\nWJ_ENTRY(entry, P, 32) {{ p.a[0] = {number}; }}\n"
+    );
     ModuleSource { name: "job".into(), text, entries: vec!["entry".into()], defines: vec![] }
 }
 

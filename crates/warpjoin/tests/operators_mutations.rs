@@ -114,8 +114,8 @@ fn shows(make: impl Fn(bool) -> ModuleSource, is_right: impl Fn(&ModuleSource, u
 #[test]
 fn a_plain_claim_in_the_key_table_shows() {
     let make = |mutated| {
-        let table = header("wj/key_table.cuh", mutated);
-        module(warpjoin_kernels::JOIN_BUILD.text.replace("#include \"wj/key_table.cuh\"", &table), "build_unique")
+        let table = header("join/key_table.cuh", mutated);
+        module(warpjoin_kernels::JOIN_BUILD.text.replace("#include \"join/key_table.cuh\"", &table), "build_unique")
     };
     shows(make, builds);
 }
@@ -137,9 +137,9 @@ fn inserts(module: &ModuleSource, seed: u64) -> bool {
 #[test]
 fn a_plain_claim_in_the_buckets_shows() {
     let make = |mutated| {
-        let buckets = header("wj/buckets.cuh", mutated);
-        let build = header("wj/segment_build.cuh", false).replace("#include \"wj/buckets.cuh\"", &buckets);
-        let text = warpjoin_kernels::HASH_TABLE.text.replace("#include \"wj/segment_build.cuh\"", &build);
+        let buckets = header("table/buckets.cuh", mutated);
+        let build = header("table/segment_build.cuh", false).replace("#include \"table/buckets.cuh\"", &buckets);
+        let text = warpjoin_kernels::HASH_TABLE.text.replace("#include \"table/segment_build.cuh\"", &build);
         let mut module = module(text, "insert_rows");
         let of_slots = ["KEY_BYTES=8", "VALUE_BYTES=0", "BUCKET_BYTES=64", "TABLE_STREAMS=0"];
         module.defines.extend(of_slots.map(|define| format!("WJ_{define}")));
@@ -163,14 +163,14 @@ fn builds_words(module: &ModuleSource, seed: u64) -> bool {
 #[test]
 fn a_plain_claim_of_a_slot_of_one_word_shows() {
     let make = |mutated| {
-        let table = header("wj/key_table.cuh", mutated);
-        module(warpjoin_kernels::JOIN_BUILD.text.replace("#include \"wj/key_table.cuh\"", &table), "build_words_8")
+        let table = header("join/key_table.cuh", mutated);
+        module(warpjoin_kernels::JOIN_BUILD.text.replace("#include \"join/key_table.cuh\"", &table), "build_words_8")
     };
     shows(make, builds_words);
 }
 
 fn groups(wide: bool, mutated: bool) -> ModuleSource {
-    let text = format!("#define WIDE {}\n{}{COUNT_GROUPS}", u8::from(wide), header("wj/group_table.cuh", mutated));
+    let text = format!("#define WIDE {}\n{}{COUNT_GROUPS}", u8::from(wide), header("group/group_table.cuh", mutated));
     module(text, "count_groups")
 }
 
@@ -242,14 +242,14 @@ fn scan_sums(mutated: bool) -> ModuleSource {
     let sources = session.devices()[0].compiled_sources();
     let mut module =
         sources.into_iter().find(|source| source.text == warpjoin_kernels::WINDOW.text).expect("window.cu");
-    let file = warpjoin_kernels::HEADERS.iter().find(|file| file.name == "wj/scan.cuh").expect("a header");
+    let file = warpjoin_kernels::HEADERS.iter().find(|file| file.name == "common/scan.cuh").expect("a header");
     let mut scan = file.text.replace("#pragma once", "");
     if mutated {
         let adds = "carry = Op::of(lane_of(value, 0), carry);";
         assert!(scan.contains(adds), "it adds up what tiles have published");
         scan = scan.replace(adds, "carry = lane_of(value, 0);");
     }
-    module.text = module.text.replace("#include \"wj/scan.cuh\"", &scan);
+    module.text = module.text.replace("#include \"common/scan.cuh\"", &scan);
     module.entries = vec!["window_add_64".into()];
     module
 }
@@ -301,9 +301,9 @@ WJ_DEVICE T plain_or(T* word, T bits) {
     *word = seen | bits;
     return seen;
 }\n";
-    let file = warpjoin_kernels::HEADERS.iter().find(|file| file.name == "wj/accumulate.cuh").expect("a header");
+    let file = warpjoin_kernels::HEADERS.iter().find(|file| file.name == "group/accumulate.cuh").expect("a header");
     let header = file.text.replace("#pragma once", "");
-    let include = "#include \"wj/accumulate.cuh\"";
+    let include = "#include \"group/accumulate.cuh\"";
     let text = warpjoin_kernels::RUNTIME_FILTER.text.replace(include, &header);
     assert!(text.matches("atomicOr(").count() >= 2, "bits are set by atomicOr");
     if !mutated {

@@ -11,7 +11,7 @@ use cudarc::driver::sys::{self, CUstream};
 
 use super::context::Context;
 use super::event::CudaEvent;
-use crate::lending::{Lending, Lent};
+use crate::memory::lending::{Lending, Lent};
 use crate::{DeviceError, Result};
 
 /// Size of a chunk: large enough for nine tenths of the bus, small enough to share 16 MiB among threads.

@@ -4,8 +4,8 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::library::KernelLibrary;
-use super::lines;
+use super::compile::library::KernelLibrary;
+use super::compile::lines;
 use super::runtime::{EntryFunction, EntryInfo, RawLaunch, Runtime, symbol};
 use crate::{DeviceError, Launch, Result};
 

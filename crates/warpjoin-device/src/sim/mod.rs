@@ -1,18 +1,17 @@
 //! Simulated devices: the kernel sources of warpjoin on the CPU, one fibre a lane.
 //!
-//! Owns how kernels are compiled for the CPU ([`toolchain`], [`library`]), the fibre scheduler
+//! Owns how kernels are compiled for the CPU ([`compile`]), the fibre scheduler
 //! ([`runtime`], and `kernels/sim`), and the order in which the work of all streams is executed
 //! ([`schedule`]). With [`SimOptions::races`] every access is checked against those that nothing orders
-//! it after ([`races`], and `kernels/sim/races.h`). Must not know what any kernel computes.
+//! it after ([`races`], and `kernels/sim/races/races.h`). Must not know what any kernel computes.
 //!
 //! Architecture invariant: with a seed, every choice (which stream goes next, which block, which
 //! lane at every yield point, what unwritten memory holds) is drawn from that seed, on one OS
 //! thread. So one host thread that makes the same calls gets the same run again.
 
+mod compile;
 mod device;
 mod launch;
-mod library;
-mod lines;
 mod memory;
 mod options;
 mod pool;
@@ -22,7 +21,6 @@ mod runtime;
 mod schedule;
 mod simulation;
 mod stream;
-mod toolchain;
 mod work;
 
 pub use options::{ChangedFile, SimOptions, open_simulated};

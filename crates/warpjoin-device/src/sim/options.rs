@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::compile::toolchain;
 use super::device::SimDevice;
 use super::simulation::Simulation;
-use super::toolchain;
 use warpjoin_kernels::KernelFile;
 
 use crate::backend::DeviceBackend;
@@ -26,7 +26,7 @@ pub struct SimOptions {
     pub yield_at_plain_accesses: bool,
     /// With a seed, and without `sanitize`: finds races ([`DeviceError::Race`]): accesses of lanes, launches, copies
     /// and the host to the same bytes that neither barriers and fences nor streams, events and waits order
-    /// (`kernels/sim/race_order.h` says how). Relaxed loads may give values from before stores that nothing orders
+    /// (`kernels/sim/races/race_order.h` says how). Relaxed loads may give values from before stores that nothing orders
     /// before them. Kernels are compiled apart for it; tests of operators take about 1.2
     /// times the CPU time.
     pub races: bool,

@@ -1,4 +1,4 @@
-//! The race detector (`kernels/sim/races.h`): the Rust side of its interface, and the order that
+//! The race detector (`kernels/sim/races/races.h`): the Rust side of its interface, and the order that
 //! streams, events and the host make between operations.
 //!
 //! Must not know how operations are executed.

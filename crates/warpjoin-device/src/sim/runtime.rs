@@ -6,8 +6,8 @@ use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::library::{KernelLibrary, LibrarySource};
-use super::toolchain::{self, Purpose, Toolchain};
+use super::compile::library::{KernelLibrary, LibrarySource};
+use super::compile::toolchain::{self, Purpose, Toolchain};
 use crate::{DeviceError, KernelCache, Result};
 
 /// An entry of a kernel library.
@@ -53,7 +53,7 @@ pub(super) struct RawRace {
     pub(super) sides: [RawRaceSide; 2],
 }
 
-/// The functions of the race detector, as `sim/race_calls.h` declares them.
+/// The functions of the race detector, as `sim/races/race_calls.h` declares them.
 #[derive(Clone, Copy)]
 pub(super) struct RaceFunctions {
     pub(super) create: unsafe extern "C" fn(devices: c_uint, seed: u64) -> *mut c_void,
@@ -136,7 +136,7 @@ impl Runtime {
     /// The race detector's functions.
     pub(super) fn races(&self) -> Result<RaceFunctions> {
         let library = &*self.library;
-        // SAFETY: the types are those that `sim/race_calls.h` declares for these names; whoever has the
+        // SAFETY: the types are those that `sim/races/race_calls.h` declares for these names; whoever has the
         // functions keeps this runtime, and so the library.
         unsafe {
             Ok(RaceFunctions {

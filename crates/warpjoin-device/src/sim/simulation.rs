@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::compile::library::LibrarySource;
+use super::compile::toolchain::{self, Purpose, Toolchain};
 use super::launch::{LaunchRun, Order, SimKernel};
-use super::library::LibrarySource;
 use super::memory;
 use super::options::{ChangedFile, SimOptions};
 use super::pool::Pool;
 use super::races::{Before, Races};
 use super::runtime::Runtime;
 use super::schedule::{Next, Schedule};
-use super::toolchain::{self, Purpose, Toolchain};
 use super::work::{self, Reached, SimEvent, StreamError, Work};
 use crate::{DeviceError, KernelCache, Launch, ModuleSource, Result};
 

@@ -101,7 +101,7 @@ pub(crate) fn launch(blocks: u32, block_threads: u32) -> Launch {
 }
 
 const KERNELS: &str = r#"
-#include "wj/simt.cuh"
+#include "common/simt.cuh"
 
 struct Scale { const u64* input; u64* output; u64 rows; u64 factor; };
 

@@ -20,7 +20,7 @@ pub(crate) fn open_many(devices: usize, seed: Option<u64>) -> Vec<Device> {
 pub(crate) fn source(text: &str, entries: &[&str]) -> ModuleSource {
     ModuleSource {
         name: "test".into(),
-        text: format!("#include \"wj/simt.cuh\"\n{text}"),
+        text: format!("#include \"common/simt.cuh\"\n{text}"),
         entries: entries.iter().map(ToString::to_string).collect(),
         defines: vec![],
     }

@@ -91,7 +91,7 @@ impl Default for HashTableOptions {
 /// not found. Values may be null where their field is nullable.
 ///
 /// Keys of 4 and 8 bytes lie in the slots, and a value of as much beside its key; longer rows are stored by
-/// themselves, and slots point at them. Slots form buckets that one access reads; see `kernels/wj/buckets.cuh`.
+/// themselves, and slots point at them. Slots form buckets that one access reads; see `kernels/table/buckets.cuh`.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -233,7 +233,7 @@ mod tests {
 
     fn module(number: u32) -> ModuleSource {
         let text = format!(
-            "#include \"wj/simt.cuh\"\nstruct P {{ u64* a; }};\nWJ_ENTRY(entry, P, 32) {{ p.a[0] = {number}; }}\n"
+            "#include \"common/simt.cuh\"\nstruct P {{ u64* a; }};\nWJ_ENTRY(entry, P, 32) {{ p.a[0] = {number}; }}\n"
         );
         ModuleSource { name: "job".into(), text, entries: vec!["entry".into()], defines: vec![] }
     }

@@ -290,7 +290,7 @@ mod tests {
     fn text_for_later_gpus_holds_its_entries() {
         // Skipped without NVRTC; tests/nvrtc_compile.rs says so.
         let Ok(nvrtc) = Nvrtc::get() else { return };
-        let text = "#include \"wj/simt.cuh\"\nstruct P { u64* a; };\nWJ_ENTRY(e, P, 32) { p.a[0] = A; }\n";
+        let text = "#include \"common/simt.cuh\"\nstruct P { u64* a; };\nWJ_ENTRY(e, P, 32) { p.a[0] = A; }\n";
         let mut source = ModuleSource { text: text.into(), ..source() };
         let ptx = nvrtc.compile(&source, Target::Ptx(80)).unwrap();
         assert_eq!(ptx.last(), Some(&0));

@@ -29,7 +29,7 @@ pub(in crate::codegen) fn key_word(emitter: &mut Emitter, packing: &Packing, wor
     word_temporary(emitter, &code)
 }
 
-/// The hash of a key by its words; `wj/partition.cuh` has the same for rows in memory.
+/// The hash of a key by its words; `partition/partition.cuh` has the same for rows in memory.
 pub(in crate::codegen) fn partition_hash(key_words: &[String]) -> String {
     match key_words {
         [word] => format!("hash_key({word})"),

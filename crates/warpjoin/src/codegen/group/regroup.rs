@@ -26,7 +26,7 @@ pub(crate) fn regroup(shape: &GroupShape, hash_bits: u32) -> ModuleSource {
         body.push_str(&format!("        {}\n", Slot::merge_global(kind, &format!("part + {word}"), &read)));
     }
     let text = format!(
-        "#include \"wj/pipeline.cuh\"\n\
+        "#include \"common/pipeline.cuh\"\n\
          struct Params {{ const u64* rows; u64 count; u64 zero_row; GroupTable table; }};\n\
          WJ_ENTRY(regroup, Params, {BLOCK_THREADS}) {{\n    \
          const GroupTable table = p.table;\n    \

@@ -1,4 +1,4 @@
-//! The loop of an aggregation over rows that lie by partition (see `wj/group_walk.cuh`).
+//! The loop of an aggregation over rows that lie by partition (see `group/group_walk.cuh`).
 
 use super::aggregate::AggregateOutput;
 use super::block::{

@@ -246,7 +246,7 @@ fn finish(
         _ => format!("WJ_ENTRY(pipeline, Params, {block_threads})"),
     };
     let text = format!(
-        "#include \"wj/pipeline.cuh\"\n{declaration}\n\
+        "#include \"common/pipeline.cuh\"\n{declaration}\n\
          {entry} {{\n{prologue}{body}{epilogue}}}\n",
         declaration = params.declaration(),
         prologue = frame.prologue,

@@ -1,4 +1,4 @@
-//! A source whose rows are the matches of two partitioned relations (see `wj/matches.cuh`).
+//! A source whose rows are the matches of two partitioned relations (see `join/matches.cuh`).
 //!
 //! Filters right behind it are part of the match, so that a place in the output is reserved for
 //! several matches at once and only where a row comes out.

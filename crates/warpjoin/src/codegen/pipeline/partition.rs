@@ -1,7 +1,7 @@
 //! Sinks that count or move rows by partition, and the rows of words that they make.
 //!
 //! A block takes a tile of rows, several a thread. Keys come first, then word after word of the rows
-//! goes through shared memory (see `wj/partition.cuh`), so code for a word loads only the columns
+//! goes through shared memory (see `partition/partition.cuh`), so code for a word loads only the columns
 //! that are in it.
 
 use std::sync::Arc;

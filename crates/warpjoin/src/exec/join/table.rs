@@ -359,7 +359,7 @@ impl Query<'_> {
 }
 
 /// Most slots of one word: kernels count them in 32 bits, and the slot behind the last one has a number, too
-/// (`word_home` in `kernels/wj/key_table.cuh`).
+/// (`word_home` in `kernels/join/key_table.cuh`).
 const WORD_SLOTS_MAX: u64 = u32::MAX as u64;
 
 /// What became of tables with slots of one word.

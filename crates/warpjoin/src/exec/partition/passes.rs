@@ -337,7 +337,7 @@ fn allocate_words(stream: &Stream, shape: &RowShape, rows: u64) -> Result<Vec<Bu
     Ok(shape.word_bytes().iter().map(|&bytes| stream.alloc(rows * u64::from(bytes))).collect::<Result<_, _>>()?)
 }
 
-/// The fields of `RowWords` in `wj/words.cuh`.
+/// The fields of `RowWords` in `partition/words.cuh`.
 pub(crate) fn row_words<'a>(shape: &RowShape, words: &'a [Buffer]) -> Vec<Arg<'a>> {
     let column = |(buffer, bytes)| WordColumn { buffer: Some(buffer), is_wide: bytes == 8, bias: 0 };
     let columns = words.iter().zip(shape.word_bytes()).map(column).collect();

@@ -1,4 +1,4 @@
-//! Rows as columns of words, as kernels take them: the arguments of `RowWords` in `wj/words.cuh`.
+//! Rows as columns of words, as kernels take them: the arguments of `RowWords` in `partition/words.cuh`.
 
 use warpjoin_device::{Arg, Buffer};
 

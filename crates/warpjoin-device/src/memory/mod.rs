@@ -1,0 +1,100 @@
+//! Device memory: buffers that free themselves, the budget of a device, and what is lent to one thread at a time.
+
+mod buffer;
+pub(crate) mod lending;
+
+pub use buffer::Buffer;
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts what is allocated on one device against a budget. Bytes throughout.
+#[derive(Debug)]
+pub struct MemoryPool {
+    limit_bytes: AtomicU64,
+    used_bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+}
+
+impl MemoryPool {
+    pub(crate) fn new(limit_bytes: u64) -> Self {
+        Self { limit_bytes: AtomicU64::new(limit_bytes), used_bytes: AtomicU64::new(0), peak_bytes: AtomicU64::new(0) }
+    }
+
+    /// The budget.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the budget; what is allocated already stays.
+    pub fn set_limit_bytes(&self, bytes: u64) {
+        self.limit_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Allocated now.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What the budget still allows.
+    pub fn free_bytes(&self) -> u64 {
+        self.free_within(self.limit_bytes())
+    }
+
+    /// What a budget still allows that is no larger than this device's.
+    pub(crate) fn free_within(&self, budget_bytes: u64) -> u64 {
+        budget_bytes.saturating_sub(self.used_bytes())
+    }
+
+    /// The most that was allocated at once since the last [`Self::reset_peak`].
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Starts a new measurement of the peak.
+    pub fn reset_peak(&self) {
+        self.peak_bytes.store(self.used_bytes(), Ordering::Relaxed);
+    }
+
+    /// Charges `bytes`, or nothing and false if the budget or `budget_bytes` does not allow them.
+    pub(crate) fn try_charge(&self, bytes: u64, budget_bytes: u64) -> bool {
+        let limit_bytes = self.limit_bytes().min(budget_bytes);
+        let charged = self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            used.checked_add(bytes).filter(|&total| total <= limit_bytes)
+        });
+        match charged {
+            Ok(before) => {
+                self.peak_bytes.fetch_max(before + bytes, Ordering::Relaxed);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// As [`Self::try_charge`]; given back on drop, unless it is kept: on every path, a panic of a backend included.
+    pub(crate) fn charge(&self, bytes: u64, budget_bytes: u64) -> Option<Charge<'_>> {
+        self.try_charge(bytes, budget_bytes).then(|| Charge { memory: self, bytes })
+    }
+
+    pub(crate) fn release(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that are charged and not allocated yet.
+pub(crate) struct Charge<'a> {
+    memory: &'a MemoryPool,
+    bytes: u64,
+}
+
+impl Charge<'_> {
+    /// They are allocated: whoever frees them releases them.
+    pub(crate) fn keep(mut self) {
+        self.bytes = 0;
+    }
+}
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        self.memory.release(self.bytes);
+    }
+}

@@ -1,0 +1,93 @@
+// The control block of a kernel: WJ_CONTROL_WORDS words of device memory, zeroed before a launch
+// and read by the host after it. Word 0 holds status bits, which the host may set too while the kernel
+// runs, to end it; what the others count is said by each kernel.
+#pragma once
+#include "common/warp.cuh"
+
+// Sets a status bit; the first thread that sees it unset pays for the atomic.
+WJ_DEVICE void raise_status(u64* control, u64 bit) {
+    if ((load_relaxed(&control[WJ_CONTROL_STATUS]) & bit) == 0) atomicOr(&control[WJ_CONTROL_STATUS], bit);
+}
+
+// Whether any lane of the warp sees that the launch can't succeed any more. All lanes call it.
+WJ_DEVICE bool is_aborted(const u64* control) {
+    return __any_sync(0xffffffffu, (load_relaxed(&control[WJ_CONTROL_STATUS]) & WJ_STATUS_ABORT) != 0);
+}
+
+// The same for a block. All threads of the block call it.
+WJ_DEVICE bool is_block_aborted(const u64* control) {
+    return __syncthreads_or((load_relaxed(&control[WJ_CONTROL_STATUS]) & WJ_STATUS_ABORT) != 0) != 0;
+}
+
+// Turns of a loop over matches in which a warp looks once whether the launch can still succeed.
+#define WJ_MATCH_TURNS 1024
+
+// Reserves one place an active lane in an output that `counter` counts, with one atomic a warp.
+// All lanes of the warp call it.
+WJ_DEVICE u64 reserve_rows(u64* counter, bool active) {
+    const u32 lane = threadIdx.x & 31;
+    const u32 lanes = __ballot_sync(0xffffffffu, active);
+    u64 first = 0;
+    if (lanes != 0) {
+        const u32 leader = __ffs(lanes) - 1;
+        if (lane == leader) first = atomicAdd(counter, (u64)__popc(lanes));
+        first = __shfl_sync(0xffffffffu, first, leader);
+    }
+    return first + __popc(lanes & ((1u << lane) - 1));
+}
+
+// Turns of a block in which it looks whether there are rows enough, before it does so in every 16th only: rows may be rare.
+#define WJ_EAGER_TURNS 16
+
+// Whether `counter` has come to the `wanted` rows, so that the block may stop before this turn. All threads of the block
+// call it.
+WJ_DEVICE bool has_enough(const u64* counter, u64 wanted, u64 turn) {
+    if (turn >= WJ_EAGER_TURNS && turn % WJ_EAGER_TURNS != 0) return false;
+    return __syncthreads_or(threadIdx.x == 0 && load_relaxed(counter) >= wanted) != 0;
+}
+
+// What a block shares to reserve places together.
+struct BlockReservation {
+    u64 first;
+    u32 sums[32];
+};
+
+// A place for `count` rows of the caller's warp; one atomic a block: few enough for the one address that
+// all blocks add to. All threads of the block call it, those of a warp with the same count; again at once, if they want.
+WJ_DEVICE u64 reserve_of_block(BlockReservation& shared, u64* counter, u32 warp_count) {
+    const u32 lane = threadIdx.x & 31;
+    const u32 warp = threadIdx.x >> 5;
+    // The other lanes may still read the word of the warp from the time before.
+    __syncwarp();
+    if (lane == 0) shared.sums[warp] = warp_count;
+    __syncthreads();
+    if (warp == 0) {
+        const u32 count = lane < blockDim.x / 32 ? shared.sums[lane] : 0;
+        const u32 inclusive = warp_inclusive_sum(count);
+        shared.sums[lane] = inclusive - count;
+        if (lane == 31) shared.first = inclusive == 0 ? 0 : atomicAdd(counter, (u64)inclusive);
+    }
+    __syncthreads();
+    return shared.first + shared.sums[warp];
+}
+
+// As reserve_rows, by block. All threads of the block call it.
+WJ_DEVICE u64 reserve_rows_of_block(BlockReservation& shared, u64* counter, bool active) {
+    const u32 lanes = __ballot_sync(0xffffffffu, active);
+    return reserve_of_block(shared, counter, __popc(lanes)) + __popc(lanes & ((1u << (threadIdx.x & 31)) - 1));
+}
+
+// The same for ITEMS rows a thread, of which the bits of `active` go on; `ranks` are their places from the
+// result on, item by item. All threads of the block call it.
+template <int ITEMS>
+WJ_DEVICE u64 reserve_items_of_block(BlockReservation& shared, u64* counter, u32 active, u32 (&ranks)[ITEMS]) {
+    const u32 below = (1u << (threadIdx.x & 31)) - 1;
+    u32 total = 0;
+WJ_UNROLL
+    for (int item = 0; item < ITEMS; ++item) {
+        const u32 lanes = __ballot_sync(0xffffffffu, (active >> item & 1) != 0);
+        ranks[item] = total + __popc(lanes & below);
+        total += __popc(lanes);
+    }
+    return reserve_of_block(shared, counter, total);
+}

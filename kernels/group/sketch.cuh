@@ -1,0 +1,30 @@
+// Counts the different keys of a sample of rows: a set of their hashes, with room to spare.
+#pragma once
+#include "common/control.cuh"
+
+// Slots of a set are 2^WJ_SKETCH_BITS zeroed words: hash with bit 0 set, and bit 1 once the key came again.
+// The control block's rows count rows of the sample (from bit 0), different keys (from WJ_SKETCH_KEYS_SHIFT) and
+// keys that came again (from WJ_SKETCH_REPEATED_SHIFT). All lanes of the warp call it.
+WJ_DEVICE void sketch_add(u64* set, u64* control, u64 hash, bool alive) {
+    bool is_new = false;
+    bool is_repeated = false;
+    if (alive) {
+        const u64 word = (hash & ~3ULL) | 1;
+        u32 place = (u32)(hash >> (64 - WJ_SKETCH_BITS));
+        for (u32 step = 0; step < 256; ++step) {
+            u64 seen = load_relaxed(&set[place]);
+            if (seen == 0) seen = atomicCAS(&set[place], 0ULL, word);
+            is_new = seen == 0;
+            if (seen == word) is_repeated = atomicCAS(&set[place], word, word | 2) == word;
+            if (is_new || (seen | 2) == (word | 2)) break;
+            place = (place + 1) & ((1u << WJ_SKETCH_BITS) - 1);
+        }
+    }
+    const u64 rows = __popc(__ballot_sync(0xffffffffu, alive));
+    const u64 keys = __popc(__ballot_sync(0xffffffffu, is_new));
+    const u64 repeated = __popc(__ballot_sync(0xffffffffu, is_repeated));
+    if ((threadIdx.x & 31) == 0 && rows != 0) {
+        atomicAdd(&control[WJ_CONTROL_ROWS],
+                  repeated << WJ_SKETCH_REPEATED_SHIFT | keys << WJ_SKETCH_KEYS_SHIFT | rows);
+    }
+}

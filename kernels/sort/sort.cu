@@ -1,0 +1,332 @@
+// Radix sort of the rows of a device by a key word, least significant digit first, one sweep of the rows a digit.
+//
+// A pass moves (key, row number) pairs to the places that their digit has among all rows, in the order in which they came.
+// Blocks take tiles in order from a counter; each finds out how many rows of its digits are in the tiles before by looking
+// back at what those have published: their own counts first, then all rows up to their end. A block therefore waits only
+// for blocks that run already. (Merrill and Garland 2016, Adinets and Merrill 2022.)
+//
+// sort_count_4, _8: rows before each digit, of all passes, in one read. Grid stride. Shared: passes x WJ_SORT_DIGITS u32,
+// 33 u64, u32.
+// sort_pass_4, _8: one pass, a tile a block. Shared: as open_tile of this file.
+// sort_gather: columns by row number. sort_sample_4, _8: some key words.
+// Status: WJ_STATUS_FULL where a block waited in vain, which no block does whose predecessors run.
+#include "common/control.cuh"
+#include "partition/partition.cuh"
+
+// What a tile has published for a digit: one of these, and the number of rows below.
+#define WJ_SORT_OF_TILE (1ULL << 62)
+#define WJ_SORT_UP_TO_TILE (2ULL << 62)
+#define WJ_SORT_ROWS (WJ_SORT_OF_TILE - 1)
+// Looks at one predecessor before a block gives up: seconds.
+#define WJ_SORT_LOOKS_MAX (1u << 26)
+
+struct CountDigitsParams {
+    const u8* keys;
+    u64 rows;
+    u64 bits;        // of a key, from the lowest one on
+    u64 digit_bits;  // of each pass but maybe the last
+    u64* sums;       // passes x WJ_SORT_DIGITS, zeroed; rows before each digit
+    u64* finished;   // zeroed: blocks that have counted
+};
+
+// Adds neighbouring equal digits of a thread at once: sorted and constant keys would meet in one counter.
+struct DigitRun {
+    u32 digit;
+    u32 count;
+
+    WJ_DEVICE_MEMBER void flush(u32* counts) const {
+        if (count != 0) atomicAdd(&counts[digit], count);
+    }
+    WJ_DEVICE_MEMBER void add(u32* counts, u32 next) {
+        if (next != digit) {
+            flush(counts);
+            digit = next;
+            count = 0;
+        }
+        ++count;
+    }
+};
+
+// Whether the caller's block is the last one of the grid that comes here. All threads call it.
+WJ_DEVICE bool is_last_block(u64* finished, u32* shared_flag) {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) *shared_flag = atomicAdd(finished, 1ULL) == gridDim.x - 1;
+    __syncthreads();
+    const bool is_last = *shared_flag != 0;
+    __threadfence();
+    return is_last;
+}
+
+template <class Key>
+WJ_DEVICE void count_digits(const CountDigitsParams& p) {
+    const u32 passes = (u32)((p.bits + p.digit_bits - 1) / p.digit_bits);
+    u64* sums = &shared_as<u64>();
+    u32* counts = reinterpret_cast<u32*>(sums + 33);
+    u32* flag = counts + passes * WJ_SORT_DIGITS;
+    for (u32 place = threadIdx.x; place < passes * WJ_SORT_DIGITS; place += blockDim.x) counts[place] = 0;
+    __syncthreads();
+    const Key* keys = reinterpret_cast<const Key*>(p.keys);
+    const u32 mask = (1u << p.digit_bits) - 1;
+    DigitRun runs[sizeof(Key)];
+WJ_UNROLL
+    for (u32 pass = 0; pass < sizeof(Key); ++pass) runs[pass] = DigitRun{0, 0};
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.rows; row += stride) {
+        const u64 key = keys[row];
+WJ_UNROLL
+        for (u32 pass = 0; pass < sizeof(Key); ++pass) {
+            if (pass < passes) {
+                runs[pass].add(counts + pass * WJ_SORT_DIGITS, (u32)(key >> pass * p.digit_bits) & mask);
+            }
+        }
+    }
+WJ_UNROLL
+    for (u32 pass = 0; pass < sizeof(Key); ++pass) {
+        if (pass < passes) runs[pass].flush(counts + pass * WJ_SORT_DIGITS);
+    }
+    __syncthreads();
+    for (u32 place = threadIdx.x; place < passes * WJ_SORT_DIGITS; place += blockDim.x) {
+        if (counts[place] != 0) atomicAdd(&p.sums[place], (u64)counts[place]);
+    }
+    if (!is_last_block(p.finished, flag)) return;
+    for (u32 pass = 0; pass < passes; ++pass) {
+        u64* digits = p.sums + pass * WJ_SORT_DIGITS;
+        block_scan<u64>(sums, WJ_SORT_DIGITS, [&](u64 digit) { return load_relaxed(&digits[digit]); },
+                        [&](u64 digit, u64 before) { digits[digit] = before; });
+    }
+}
+
+WJ_ENTRY(sort_count_4, CountDigitsParams, 512) { count_digits<u32>(p); }
+WJ_ENTRY(sort_count_8, CountDigitsParams, 512) { count_digits<u64>(p); }
+
+struct SortPassParams {
+    const u8* keys;
+    const u32* numbers;  // of the rows, or any values that move with them; null: their places
+    u64 rows;
+    u64 shift;
+    u64 bits;            // of the digit, at most 8
+    const u64* sums;     // WJ_SORT_DIGITS: rows before each digit
+    u64* published;      // tiles x WJ_SORT_DIGITS, zeroed
+    u64* next_tile;      // zeroed
+    u8* keys_out;        // null: nobody needs them
+    u32* numbers_out;    // null: nobody needs them
+    u64* control;
+};
+
+// The shared memory of a tile of blockDim.x * WJ_SORT_ITEMS rows.
+struct SortTile {
+    u64* stage;    // keys, then row numbers by place in the tile; 4 bytes a row where keys have 4
+    u64* targets;  // digits: place in the output less place in the tile
+    u32* counts;   // warps x digits: rows of the warp; then where they begin in the tile
+    u32* totals;   // digits: rows of the tile
+    u32* sums;     // 33
+    u32* tile;
+};
+
+template <class Key>
+WJ_DEVICE SortTile open_sort_tile() {
+    SortTile tile;
+    tile.stage = &shared_as<u64>();
+    tile.targets = tile.stage + blockDim.x * WJ_SORT_ITEMS * sizeof(Key) / 8;
+    tile.counts = reinterpret_cast<u32*>(tile.targets + WJ_SORT_DIGITS);
+    tile.totals = tile.counts + blockDim.x / 32 * WJ_SORT_DIGITS;
+    tile.sums = tile.totals + WJ_SORT_DIGITS;
+    tile.tile = tile.sums + 33;
+    return tile;
+}
+
+// Lanes of the warp with the same digit.
+WJ_DEVICE u32 digit_peers(u32 digit) {
+    u32 peers = 0xffffffffu;
+WJ_UNROLL
+    for (u32 bit = 0; bit < WJ_SORT_DIGIT_BITS; ++bit) {
+        const bool is_set = (digit >> bit & 1) != 0;
+        const u32 lanes = __ballot_sync(0xffffffffu, is_set);
+        peers &= is_set ? lanes : ~lanes;
+    }
+    return peers;
+}
+
+// Rows of a digit in all tiles before this one; publishes those up to its end.
+WJ_DEVICE u64 look_back(const SortPassParams& p, u32 tile, u32 digit, u64 own) {
+    u64 before = 0;
+    u64* published = p.published + digit;
+    for (u32 distance = 1; distance <= tile; ++distance) {
+        const u64* other = published + (u64)(tile - distance) * WJ_SORT_DIGITS;
+        u64 seen = load_relaxed(other);
+        for (u32 look = 0; seen == 0 && look < WJ_SORT_LOOKS_MAX; ++look) {
+            __nanosleep(32);
+            seen = load_relaxed(other);
+        }
+        if (seen == 0) {
+            raise_status(p.control, WJ_STATUS_FULL);
+            break;
+        }
+        before += seen & WJ_SORT_ROWS;
+        if ((seen & WJ_SORT_UP_TO_TILE) != 0) break;
+    }
+    store_relaxed(published + (u64)tile * WJ_SORT_DIGITS, WJ_SORT_UP_TO_TILE | (before + own));
+    return before;
+}
+
+// Ranks the rows of a warp among those of their digit, in order.
+template <class Key>
+WJ_DEVICE void rank_keys(u32* counts, const Key (&keys)[WJ_SORT_ITEMS], u32 (&ranks)[WJ_SORT_ITEMS], u32 shift, u32 mask) {
+    const u32 lane = threadIdx.x & 31;
+WJ_UNROLL
+    for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
+        const u32 digit = (u32)(keys[item] >> shift) & mask;
+        const u32 peers = digit_peers(digit);
+        const u32 before = counts[digit];
+        __syncwarp();
+        if (lane == __ffs(peers) - 1) counts[digit] = before + __popc(peers);
+        __syncwarp();
+        ranks[item] = before + __popc(peers & ((1u << lane) - 1));
+    }
+}
+
+// Turns the counts of warps into places in the tile, and finds where the tile's runs go.
+WJ_DEVICE void place_digits(const SortPassParams& p, const SortTile& tile, u32 number) {
+    const u32 warps = blockDim.x / 32;
+    for (u32 digit = threadIdx.x; digit < WJ_SORT_DIGITS; digit += blockDim.x) {
+        u32 running = 0;
+        for (u32 warp = 0; warp < warps; ++warp) {
+            const u32 count = tile.counts[warp * WJ_SORT_DIGITS + digit];
+            tile.counts[warp * WJ_SORT_DIGITS + digit] = running;
+            running += count;
+        }
+        tile.totals[digit] = running;
+        // Others may count on it while this block still waits.
+        store_relaxed(p.published + (u64)number * WJ_SORT_DIGITS + digit,
+                      (number == 0 ? WJ_SORT_UP_TO_TILE : WJ_SORT_OF_TILE) | running);
+    }
+    __syncthreads();
+    block_scan<u32>(tile.sums, WJ_SORT_DIGITS, [&](u64 digit) { return tile.totals[digit]; },
+                    [&](u64 digit, u32 place) { tile.targets[digit] = place; });
+    __syncthreads();
+    for (u32 digit = threadIdx.x; digit < WJ_SORT_DIGITS; digit += blockDim.x) {
+        const u32 place = (u32)tile.targets[digit];
+        for (u32 warp = 0; warp < warps; ++warp) tile.counts[warp * WJ_SORT_DIGITS + digit] += place;
+        const u64 before = number == 0 ? 0 : look_back(p, number, digit, tile.totals[digit]);
+        // Modulo 2^64.
+        tile.targets[digit] = p.sums[digit] + before - place;
+    }
+    __syncthreads();
+}
+
+template <class Key>
+WJ_DEVICE void sort_tile(const SortPassParams& p) {
+    const SortTile tile = open_sort_tile<Key>();
+    const u32 tile_rows = blockDim.x * WJ_SORT_ITEMS;
+    const u32 warp = threadIdx.x >> 5;
+    u32* counts = tile.counts + warp * WJ_SORT_DIGITS;
+    for (u32 digit = threadIdx.x & 31; digit < WJ_SORT_DIGITS; digit += 32) counts[digit] = 0;
+    if (threadIdx.x == 0) *tile.tile = (u32)atomicAdd(p.next_tile, 1ULL);
+    __syncthreads();
+    const u32 number = *tile.tile;
+    const u64 first = (u64)number * tile_rows;
+    const u64 left = p.rows - first;
+    const u32 rows = left < tile_rows ? (u32)left : tile_rows;
+    const u32 mask = (1u << p.bits) - 1;
+    const u32 shift = (u32)p.shift;
+    // A warp has neighbouring rows, so that ranks keep their order. What is behind the last row has the last digit, and comes
+    // behind it again.
+    const u32 own = warp * 32 * WJ_SORT_ITEMS + (threadIdx.x & 31);
+    const Key* source = reinterpret_cast<const Key*>(p.keys) + first;
+    Key keys[WJ_SORT_ITEMS];
+    u32 places[WJ_SORT_ITEMS];
+WJ_UNROLL
+    for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
+        const u32 row = own + item * 32;
+        keys[item] = row < rows ? source[row] : (Key)~Key(0);
+    }
+    rank_keys(counts, keys, places, shift, mask);
+    __syncthreads();
+    place_digits(p, tile, number);
+    Key* stage = reinterpret_cast<Key*>(tile.stage);
+WJ_UNROLL
+    for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
+        places[item] += counts[(u32)(keys[item] >> shift) & mask];
+        stage[places[item]] = keys[item];
+    }
+    __syncthreads();
+    u32 targets[WJ_SORT_ITEMS];
+    Key* keys_out = reinterpret_cast<Key*>(p.keys_out);
+WJ_UNROLL
+    for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
+        const u32 place = item * blockDim.x + threadIdx.x;
+        if (place >= rows) continue;
+        const Key key = stage[place];
+        targets[item] = (u32)(tile.targets[(u32)(key >> shift) & mask] + place);
+        if (keys_out != nullptr) keys_out[targets[item]] = key;
+    }
+    if (p.numbers_out == nullptr) return;
+    __syncthreads();
+    u32* numbers = reinterpret_cast<u32*>(tile.stage);
+WJ_UNROLL
+    for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
+        const u32 row = own + item * 32;
+        if (row < rows) numbers[places[item]] = p.numbers == nullptr ? (u32)first + row : p.numbers[first + row];
+    }
+    __syncthreads();
+WJ_UNROLL
+    for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
+        const u32 place = item * blockDim.x + threadIdx.x;
+        if (place < rows) p.numbers_out[targets[item]] = numbers[place];
+    }
+}
+
+WJ_ENTRY_RESIDENT(sort_pass_4, SortPassParams, WJ_SORT_THREADS, 2) { sort_tile<u32>(p); }
+WJ_ENTRY_RESIDENT(sort_pass_8, SortPassParams, WJ_SORT_THREADS, 2) { sort_tile<u64>(p); }
+
+struct GatherParams {
+    const u32* numbers;  // of the rows wanted; null: rows lie in order
+    u64 first;           // of them
+    u64 rows;
+    u64 columns;
+    const u8* sources[WJ_GATHER_COLUMNS];
+    u8* targets[WJ_GATHER_COLUMNS];
+    u64 widths[WJ_GATHER_COLUMNS];  // 1, 2, 4, 8 or 16 bytes
+};
+
+template <class T>
+WJ_DEVICE void gather_value(const u8* source, u64 from, u8* target, u64 to) {
+    reinterpret_cast<T*>(target)[to] = reinterpret_cast<const T*>(source)[from];
+}
+
+WJ_ENTRY(sort_gather, GatherParams, WJ_BLOCK_THREADS) {
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.rows; row += stride) {
+        const u64 from = p.numbers == nullptr ? p.first + row : p.numbers[p.first + row];
+        for (u32 column = 0; column < p.columns; ++column) {
+            const u8* source = p.sources[column];
+            u8* target = p.targets[column];
+            switch (p.widths[column]) {
+                case 1: gather_value<u8>(source, from, target, row); break;
+                case 2: gather_value<u16>(source, from, target, row); break;
+                case 4: gather_value<u32>(source, from, target, row); break;
+                case 8: gather_value<u64>(source, from, target, row); break;
+                default: gather_value<ulonglong2>(source, from, target, row); break;
+            }
+        }
+    }
+}
+
+struct SampleWordsParams {
+    const u8* keys;
+    u64 stride;
+    u64 count;
+    u64* samples;  // count
+};
+
+template <class Key>
+WJ_DEVICE void sample_keys(const SampleWordsParams& p) {
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    for (u64 sample = (u64)blockIdx.x * blockDim.x + threadIdx.x; sample < p.count; sample += stride) {
+        p.samples[sample] = reinterpret_cast<const Key*>(p.keys)[sample * p.stride];
+    }
+}
+
+WJ_ENTRY(sort_sample_4, SampleWordsParams, WJ_BLOCK_THREADS) { sample_keys<u32>(p); }
+WJ_ENTRY(sort_sample_8, SampleWordsParams, WJ_BLOCK_THREADS) { sample_keys<u64>(p); }
