@@ -21,7 +21,7 @@ use faults_common::{Scenario, check, check_compilation};
 use warpjoin::exec::{Distribution, GroupByForm, Materialization, RuntimeFilters};
 use warpjoin::hash_table::{HashTable, HashTableOptions, TableKind};
 use warpjoin::plan::FilterForm;
-use warpjoin::{JoinForm, Session, Table, TableBuilder};
+use warpjoin::{DeviceThreads, JoinForm, Session, Table, TableBuilder};
 
 /// An Int64 key column and the row number.
 fn table(rows: i128, key: impl Fn(i128) -> Option<i128>) -> RecordBatch {
@@ -40,6 +40,12 @@ fn joined(name: &str, times: i128, settings: Settings) -> Scenario {
 /// Settings on three devices, whose rows are exchanged.
 fn exchanging() -> Settings {
     Settings { devices: 3, distribution: Distribution::Exchange, ..Settings::default() }
+}
+
+/// The same, of chunks and little room, driven by a thread each: which call fails differs between runs.
+fn threaded() -> Settings {
+    let device_threads = Some(DeviceThreads::Each);
+    Settings { device_threads, chunk_rows: Some(128), first_capacity: Some(1), ..exchanging() }
 }
 
 #[test]
@@ -64,6 +70,7 @@ fn joins_on_several_devices_survive_faults() {
     check(&joined("late columns", 1, Settings { materialization: Materialization::Late, ..exchanging() }));
     check(&Scenario { has_peers: false, ..joined("exchanged through the host", 2, exchanging()) });
     check(&joined("reduced", 1, Settings { reduced_rows_min: Some(0), ..exchanging() }));
+    check(&joined("a thread a device", 2, threaded()));
 }
 
 #[test]
@@ -80,6 +87,7 @@ fn group_bys_survive_faults() {
     groups("global", Settings { group_by_form: Some(GroupByForm::Global), first_capacity: Some(0), ..usual });
     groups("exchanged", exchanging());
     groups("kept", Settings { keeps: true, ..exchanging() });
+    groups("a thread a device", threaded());
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
-use datafusion::common::{Column, DFSchema, Result, plan_err};
+use arrow::datatypes::DataType;
+use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{Expr, Limit, LogicalPlan, Projection, SkipType, Sort};
 
 /// A query whose rows bring the values that they are sorted by.
@@ -86,11 +87,26 @@ fn skip_of(plan: &LogicalPlan) -> Result<Option<usize>> {
     match plan {
         LogicalPlan::Limit(limit) => match limit.get_skip_type()? {
             SkipType::Literal(skip) => Ok(Some(skip + skip_of(&limit.input)?.unwrap_or(0))),
-            SkipType::UnsupportedExpr => plan_err!("the OFFSET of a compared query must be a literal"),
+            SkipType::UnsupportedExpr => match limit.skip.as_deref().and_then(literal_of) {
+                Some(skip) => Ok(Some(skip + skip_of(&limit.input)?.unwrap_or(0))),
+                None => plan_err!("the OFFSET of a compared query must be a literal"),
+            },
         },
         LogicalPlan::Projection(projection) => skip_of(&projection.input),
         LogicalPlan::Sort(sort) => Ok(sort.fetch.map(|_| 0)),
         _ => Ok(None),
+    }
+}
+
+/// The number of a literal, which may be cast.
+fn literal_of(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Cast(cast) => literal_of(&cast.expr),
+        Expr::Literal(value, _) => match value.cast_to(&DataType::Int64).ok()? {
+            ScalarValue::Int64(Some(number)) => usize::try_from(number).ok(),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -129,6 +145,7 @@ mod tests {
         assert_eq!(shape("select column1 from t order by column3 desc, column1 + column2").await, (1, 2, None));
         assert_eq!(shape("select column1 from t order by column3 limit 3 offset 2").await, (1, 1, Some(2)));
         assert_eq!(shape("select column1 from t limit 3").await, (1, 0, Some(0)));
+        assert_eq!(shape("select column1 from t limit 2::int offset 1::tinyint").await, (1, 0, Some(1)));
         assert_eq!(
             shape("select column1 a, sum(column2) s from t group by a order by max(column3)").await,
             (2, 1, None)

@@ -22,7 +22,9 @@ use crate::plan::Plan;
 use crate::runtime::waits::Waits;
 use crate::{Error, Result, Session, Table};
 
-/// One query under way. Owns one stream a device; a single thread drives it.
+/// One query under way. Owns one stream a device. A single thread has it; sinks lend devices to threads of their own ([`Lane`]).
+///
+/// [`Lane`]: super::launch::Lane
 ///
 /// Architecture invariant: everything that a stream still uses is kept until the query has waited
 /// for all its streams, so that no buffer is freed under a running kernel of another device.
