@@ -62,16 +62,18 @@ pub struct ExecOptions {
     pub first_capacity: Option<u64>,
     /// Rows of a chunk: what one launch of a pipeline goes over, rounded up to a multiple of 128. `None`: all rows of a device.
     pub chunk_rows: Option<u64>,
-    /// Threads of the host that drive several devices. `None`: a thread each for GPUs, one for simulated devices.
-    pub device_threads: Option<DeviceThreads>,
+    /// Threads of the host that drive several devices.
+    pub device_threads: DeviceThreads,
 }
 
 /// Threads of the host that drive the devices of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceThreads {
-    /// One drives all, in an order drawn from a seed; 0: the order of the devices.
+    /// One drives all, in an order drawn from a seed; 0: the order of the devices. As kernels run beside the host, devices
+    /// work at the same time all the same.
     One(u64),
-    /// Each device has its own.
+    /// Each device has its own, which has to be woken for each pipeline. On two H200 the 22 queries of TPC-H at scale 10 took
+    /// 57.9 ms on the devices so, and 47.3 ms by one thread.
     Each,
 }
 
@@ -164,7 +166,7 @@ impl Default for ExecOptions {
             word_slots_max: None,
             first_capacity: None,
             chunk_rows: None,
-            device_threads: None,
+            device_threads: DeviceThreads::One(0),
         }
     }
 }

@@ -44,7 +44,7 @@ fn exchanging() -> Settings {
 
 /// The same, of chunks and little room, driven by a thread each: which call fails differs between runs.
 fn threaded() -> Settings {
-    let device_threads = Some(DeviceThreads::Each);
+    let device_threads = DeviceThreads::Each;
     Settings { device_threads, chunk_rows: Some(128), first_capacity: Some(1), ..exchanging() }
 }
 

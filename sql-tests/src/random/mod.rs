@@ -117,7 +117,15 @@ impl Case {
             return Ok(CaseResult { no_oracle: Some(text), coverage, ..CaseResult::default() });
         }
         let (difference, error) = match (expected, actual) {
-            (Ok(expected), Ok(actual)) => (expected.difference(&actual, &stock).await?, None),
+            (Ok(expected), Ok(actual)) => match no_panic(expected.difference(&actual, &stock)).await {
+                Ok(difference) => (difference, None),
+                // Without its LIMIT the query meets a defect of stock DataFusion.
+                Err(error) if Failure::new(&error).kind == ErrorKind::Bug => {
+                    let text = error.strip_backtrace();
+                    return Ok(CaseResult { no_oracle: Some(text), coverage, ..CaseResult::default() });
+                }
+                Err(error) => return Err(error),
+            },
             (Ok(_), Err(failure)) => {
                 let expected = format!("an error: {}", failure.text);
                 (self.unless_stock_may(&stock, &context, Err(failure), expected).await, None)

@@ -36,7 +36,7 @@ fn settings(seed: u64) -> Settings {
         distribution: if seed.is_multiple_of(2) { Distribution::Exchange } else { Distribution::Broadcast },
         hash_bits: 4,
         load_factor: Some(0.9),
-        device_threads: Some(if seed % 4 == 3 { DeviceThreads::Each } else { DeviceThreads::One(seed) }),
+        device_threads: if seed % 4 == 3 { DeviceThreads::Each } else { DeviceThreads::One(seed) },
         ..Settings::default()
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Settings {
     pub(crate) hash_bits: u32,
     pub(crate) first_capacity: Option<u64>,
     pub(crate) chunk_rows: Option<u64>,
-    pub(crate) device_threads: Option<DeviceThreads>,
+    pub(crate) device_threads: DeviceThreads,
     pub(crate) load_factor: Option<f64>,
     pub(crate) batch_rows: usize,
     pub(crate) group_by_form: Option<GroupByForm>,
@@ -44,7 +44,7 @@ impl Default for Settings {
             hash_bits: 64,
             first_capacity: None,
             chunk_rows: None,
-            device_threads: None,
+            device_threads: DeviceThreads::One(0),
             load_factor: None,
             batch_rows: 8192,
             group_by_form: None,
@@ -96,7 +96,7 @@ impl Settings {
 pub(crate) fn random(rng: &mut StdRng) -> Settings {
     use Distribution::{Auto, Broadcast, Exchange};
     // Drawn aside, so that seeds mean what they did.
-    let driving = [None, Some(DeviceThreads::One(rng.clone().random())), Some(DeviceThreads::Each)];
+    let driving = [DeviceThreads::One(0), DeviceThreads::One(rng.clone().random()), DeviceThreads::Each];
     let device_threads = *driving.choose(&mut rng.clone()).expect("some");
     Settings {
         device_threads,

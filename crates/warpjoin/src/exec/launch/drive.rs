@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use warpjoin_device::DeviceKind;
-
 use super::lane::{Job, Lane, Work};
 use super::sink::{DeviceSink, Pushed};
 use super::{Flight, Report, check_status, read_row_bytes};
@@ -172,10 +170,7 @@ impl Query<'_> {
 
     /// Drives devices to their ends.
     fn drive<S: DeviceSink>(&self, job: &Job<'_>, sink: &S, devices: &[usize]) -> Result<Vec<Driven<S>>> {
-        let is_gpu = self.session.kind() == DeviceKind::Cuda;
-        let how =
-            self.options.device_threads.unwrap_or(if is_gpu { DeviceThreads::Each } else { DeviceThreads::One(0) });
-        let threads = match how {
+        let threads = match self.options.device_threads {
             DeviceThreads::Each if devices.len() > 1 => self.session.device_threads(),
             _ => None,
         };
@@ -190,7 +185,10 @@ impl Query<'_> {
             });
             return std::iter::once(of_first).chain(outcomes.into_iter().flatten()).collect();
         }
-        let DeviceThreads::One(seed) = how else { return self.drive_in_turn(job, sink, devices, 0) };
+        let seed = match self.options.device_threads {
+            DeviceThreads::One(seed) => seed,
+            DeviceThreads::Each => 0,
+        };
         self.drive_in_turn(job, sink, devices, seed)
     }
 

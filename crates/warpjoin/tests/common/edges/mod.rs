@@ -106,7 +106,7 @@ pub(crate) fn settings() -> Vec<Settings> {
             lanes: Some(8),
             distribution: Exchange,
             chunk_rows: Some(128),
-            device_threads: Some(DeviceThreads::Each),
+            device_threads: DeviceThreads::Each,
             ..usual.clone()
         },
         Settings { reduced_rows_min: Some(0), first_capacity: Some(1), ..usual.clone() },
@@ -124,7 +124,7 @@ pub(crate) fn settings() -> Vec<Settings> {
             first_capacity: Some(1),
             hash_bits: 3,
             quick_kernels: true,
-            device_threads: Some(DeviceThreads::Each),
+            device_threads: DeviceThreads::Each,
             ..usual.clone()
         },
         Settings {
@@ -139,7 +139,7 @@ pub(crate) fn settings() -> Vec<Settings> {
             lanes: Some(4),
             distribution: Broadcast,
             first_capacity: Some(0),
-            device_threads: Some(DeviceThreads::One(7)),
+            device_threads: DeviceThreads::One(7),
             ..usual.clone()
         },
         Settings { join_order: JoinOrder::Seeded(5), runtime_filters: RuntimeFilters::Always, ..usual.clone() },
