@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// Threads of a session for each device but the first: so many queries drive it at once without waiting for each other.
+/// Threads of a session for each device but the first: as many queries as this drive a device without waiting for each other.
 const THREADS_EACH: usize = 4;
 
 /// Threads that drive the devices of a session but the first, which the thread of the query drives. They are made when they

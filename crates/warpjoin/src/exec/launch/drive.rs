@@ -1,6 +1,6 @@
 //! Drives the devices of a pipeline through its sink: one thread for all of them, or a thread each.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::lane::{Job, Lane, Work};
@@ -49,13 +49,6 @@ struct Driven<S: DeviceSink> {
     work: Work,
 }
 
-/// What is next on a device.
-enum Next<'q, S: DeviceSink> {
-    /// It is waited for.
-    Wait(Driving<'q, S>),
-    End(Driven<S>),
-}
-
 impl<'q, S: DeviceSink> Driving<'q, S> {
     /// Opens the sink on a device, and enqueues the first launch.
     fn begin(mut lane: Lane<'q>, job: &'q Job<'q>, sink: &'q S) -> Result<Self> {
@@ -71,16 +64,16 @@ impl<'q, S: DeviceSink> Driving<'q, S> {
         first..if sink.takes_one_chunk() { (first + 1).min(all) } else { all }
     }
 
-    /// Waits for the launch, and enqueues what follows.
-    fn advance(mut self) -> Result<Next<'q, S>> {
+    /// Waits for the launch, and enqueues what follows; breaks at the end.
+    fn advance(mut self) -> Result<ControlFlow<Driven<S>, Self>> {
         let report = self.lane.wait(&self.flight)?;
         self.report.add(&report);
         if report.status & status::ERRORS != 0 {
-            return Ok(Next::End(self.end(|_| Outcome::Raised)));
+            return Ok(ControlFlow::Break(self.end(|_| Outcome::Raised)));
         }
         let (all, is_last) = (self.job.chunks(self.lane.device), self.pushed.end == self.job.chunks(self.lane.device));
         match self.sink.pushed(&mut self.lane, &mut self.filling, &report, is_last)? {
-            Pushed::Full => return Ok(Next::End(self.end(Outcome::Full))),
+            Pushed::Full => return Ok(ControlFlow::Break(self.end(Outcome::Full))),
             Pushed::Resume if self.launches == LAUNCHES_MAX => {
                 return Err(Error::kernel_bound(format!("{} stops without end", self.sink.name())));
             }
@@ -88,7 +81,12 @@ impl<'q, S: DeviceSink> Driving<'q, S> {
             Pushed::Done if is_last => {
                 let filled = self.sink.finish(&mut self.lane, self.filling, &self.report)?;
                 let (device, work) = (self.lane.device, self.lane.work);
-                return Ok(Next::End(Driven { device, outcome: Outcome::Filled(filled), report: self.report, work }));
+                return Ok(ControlFlow::Break(Driven {
+                    device,
+                    outcome: Outcome::Filled(filled),
+                    report: self.report,
+                    work,
+                }));
             }
             Pushed::Done => {
                 debug_assert!(self.pushed.end < all);
@@ -98,7 +96,7 @@ impl<'q, S: DeviceSink> Driving<'q, S> {
         }
         self.lane.options.check_cancelled()?;
         self.flight = self.lane.enqueue(self.job, &self.sink.target(&self.filling), self.pushed.clone())?;
-        Ok(Next::Wait(self))
+        Ok(ControlFlow::Continue(self))
     }
 
     fn end(self, outcome: impl FnOnce(S::Filling) -> Outcome<S>) -> Driven<S> {
@@ -111,8 +109,8 @@ impl<'q, S: DeviceSink> Driving<'q, S> {
         let mut driving = Self::begin(lane, job, sink)?;
         loop {
             match driving.advance()? {
-                Next::Wait(next) => driving = next,
-                Next::End(driven) => return Ok(driven),
+                ControlFlow::Continue(next) => driving = next,
+                ControlFlow::Break(driven) => return Ok(driven),
             }
         }
     }
@@ -210,8 +208,8 @@ impl Query<'_> {
             let mut next = vec![];
             for driving in in_seeded_order(std::mem::take(&mut waiting), &mut seed) {
                 match driving.advance()? {
-                    Next::Wait(driving) => next.push(driving),
-                    Next::End(driven) => ended.push(driven),
+                    ControlFlow::Continue(driving) => next.push(driving),
+                    ControlFlow::Break(driven) => ended.push(driven),
                 }
             }
             waiting = next;

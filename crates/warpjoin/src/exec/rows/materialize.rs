@@ -179,7 +179,7 @@ struct RowsSink<'s> {
     name: &'s str,
     sink: &'s Sink,
     columns: &'s [ColumnType],
-    /// Rows of each device that there is room for.
+    /// Rows that each device has room for.
     capacities: Vec<u64>,
     /// Rows of a device that are kept: any, if there are more.
     wanted: u64,
