@@ -24,7 +24,33 @@ fn encode(batch: &RecordBatch, cuts: &[(usize, usize)], strings: StringEncoding)
         encoder.push(&batch.slice(start, rows)).unwrap();
     }
     assert_eq!(encoder.rows(), batch.num_rows() as u64);
-    encoder.finish().unwrap()
+    let columns = encoder.finish().unwrap();
+    // In chunks that are encoded apart, and in parts of which the last comes first.
+    for chunk_rows in [1, 70] {
+        let mut encoder = TableEncoder::new(batch.schema(), strings).with_chunk_rows(chunk_rows);
+        for (part, &(start, rows)) in cuts.iter().enumerate().rev() {
+            let middle = rows / 2;
+            encoder.push_to(part, &batch.slice(start, middle)).unwrap();
+            encoder.push_to(part, &batch.slice(start + middle, rows - middle)).unwrap();
+        }
+        for (again, column) in encoder.finish().unwrap().iter().zip(&columns) {
+            assert_eq_encoded(again, column);
+        }
+    }
+    columns
+}
+
+/// The same bytes, facts and statistics, and dictionaries of the same values in the same order.
+fn assert_eq_encoded(again: &EncodedColumn, column: &EncodedColumn) {
+    let EncodedColumn { column_type, rows, values, offsets, validity, statistics } = column;
+    let ColumnType { data_type, has_nulls, domain, dictionary } = column_type;
+    let other = &again.column_type;
+    assert_eq!((&other.data_type, other.has_nulls, other.domain), (data_type, *has_nulls, *domain));
+    assert_eq!(other.dictionary.as_ref().map(|it| it.values()), dictionary.as_ref().map(|it| it.values()));
+    assert_eq!(again.rows, *rows);
+    assert_eq!(again.validity, *validity);
+    assert!(again.values == *values && again.offsets == *offsets, "other bytes of {data_type}");
+    assert_eq!(again.statistics, *statistics);
 }
 
 fn decoded(column: &EncodedColumn) -> ArrayRef {

@@ -1,5 +1,7 @@
 //! A run of encoded rows: what a pushed batch becomes until the column's final layout is known.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use arrow::datatypes::ArrowNativeType;
 use bytemuck::Pod;
 use rayon::prelude::*;
@@ -144,20 +146,19 @@ pub(crate) fn are_distinct(chunks: &[Chunk], (min, max): (i128, i128)) -> Option
     if span < rows as i128 {
         return Some(false);
     }
-    let mut seen = vec![0u64; (span as usize).div_ceil(64)];
-    let mut is_new = |offset: usize| {
-        let (word, bit) = (&mut seen[offset / 64], 1 << (offset % 64));
-        let is_new = *word & bit == 0;
-        *word |= bit;
-        is_new
+    let mut seen = Vec::new();
+    seen.resize_with((span as usize).div_ceil(64), || AtomicU64::new(0));
+    let is_new = |offset: usize| {
+        let bit = 1 << (offset % 64);
+        seen[offset / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
     };
-    Some(chunks.iter().all(|chunk| {
+    Some(chunks.par_iter().all(|chunk| {
         let width = chunk.layout.width_bytes as usize;
         let first = chunk.layout.base.wrapping_sub(min) as usize;
         match width {
             // All rows of the chunk have one value.
             0 => (0..chunk.rows).all(|_| is_new(first)),
-            // Where the chunk keeps values as they are, these are no distances from its own base.
+            // A chunk that keeps values as they are has no base to count from.
             16 => chunk.values.chunks_exact(16).all(|bytes| {
                 let value = i128::from_le_bytes(bytes.try_into().unwrap_or_default());
                 is_new(value.wrapping_sub(min) as usize)
@@ -178,9 +179,14 @@ pub(crate) struct Joined {
     pub(crate) validity: Option<Vec<u8>>,
 }
 
-/// Brings chunks to the column's layout, in parallel, dropping them as it goes. `codes` are the
-/// final codes of a dictionary column, by the codes in the chunks.
-pub(crate) fn join(chunks: Vec<Chunk>, layout: Layout, codes: Option<&[u32]>) -> Joined {
+/// Brings chunks to the column's layout, in parallel, dropping them as it goes.
+pub(crate) fn join(chunks: Vec<Chunk>, layout: Layout) -> Joined {
+    let codes = chunks.iter().map(|_| None).collect();
+    join_codes(chunks, codes, layout)
+}
+
+/// The same of the chunks of a dictionary column: each with the final codes by those that it has, where they differ.
+pub(crate) fn join_codes(chunks: Vec<Chunk>, codes: Vec<Option<&[u32]>>, layout: Layout) -> Joined {
     let rows = chunks.iter().map(|chunk| chunk.rows).sum();
     let has_nulls = chunks.iter().any(|chunk| chunk.validity.is_some());
     let validity =
@@ -195,7 +201,7 @@ pub(crate) fn join(chunks: Vec<Chunk>, layout: Layout, codes: Option<&[u32]>) ->
             targets.push(target);
             rest = after;
         }
-        chunks.into_par_iter().zip(targets).for_each(|(chunk, target)| {
+        chunks.into_par_iter().zip(codes).zip(targets).for_each(|((chunk, codes), target)| {
             let chunk = match codes {
                 Some(codes) => chunk.remap(codes),
                 None => chunk,

@@ -9,7 +9,8 @@ use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::DataType;
 use rayon::prelude::*;
 
-use super::interner::{Interner, bytes_at};
+use super::interner::{Interner, array_of, bytes_at};
+use super::merge::MergedStrings;
 use super::{bits, types};
 use crate::{Error, Reason, Result};
 
@@ -23,6 +24,9 @@ pub struct Dictionary {
     /// What others keep as long as the dictionary lives.
     attachments: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
+
+/// Of each of several interners: final codes by its own. `None`: they are the same.
+type FinalCodes = Vec<Option<Vec<u32>>>;
 
 /// Dictionaries up to this size are sorted, so that codes compare like strings.
 const SORTED_LEN_MAX: usize = 1 << 16;
@@ -111,7 +115,8 @@ impl Dictionary {
         let validity = array.nulls().map(|nulls| bits::packed_bytes(nulls.inner()));
         let (mut interner, mut codes) = (Interner::default(), Vec::new());
         interner.intern(array, validity.as_deref(), &mut codes)?;
-        let (dictionary, final_codes) = Self::of_interner(&interner, array.data_type())?;
+        let (dictionary, final_codes) = Self::of_interners(&[interner], array.data_type())?;
+        let final_codes = final_codes.into_iter().next().flatten();
         let code = |(row, code): (usize, u32)| {
             let valid = validity.as_ref().is_none_or(|bitmap| bits::is_set(bitmap, row));
             valid.then(|| final_codes.as_ref().map_or(code, |codes| codes[code as usize]))
@@ -132,7 +137,8 @@ impl Dictionary {
         }
         let mut interner = Interner::default();
         interner.intern(&self.values, None, &mut Vec::new())?;
-        let (sorted, _) = Self::in_order(&interner, self.values.data_type())?;
+        let interners = [interner];
+        let (sorted, _) = Self::in_order(&MergedStrings::of(&interners)?, self.values.data_type())?;
         Ok(Arc::clone(self.twin.get_or_init(|| Arc::new(sorted))))
     }
 
@@ -146,7 +152,7 @@ impl Dictionary {
         for part in parts {
             interner.intern(&part.values, None, &mut Vec::new())?;
         }
-        Ok(Self::of_interner(&interner, first.values.data_type())?.0)
+        Ok(Self::of_interners(&[interner], first.values.data_type())?.0)
     }
 
     /// A dictionary of a string type that holds one value, or none.
@@ -161,32 +167,46 @@ impl Dictionary {
         if let Some(value) = value {
             interner.intern_bytes(value)?;
         }
-        Ok(Self::of_interner(&interner, value_type)?.0)
+        Ok(Self::of_interners(&[interner], value_type)?.0)
     }
 
-    /// The dictionary of all interned strings, and their final codes by the interner's codes where
-    /// they differ.
-    pub(crate) fn of_interner(interner: &Interner, value_type: &DataType) -> Result<(Dictionary, Option<Vec<u32>>)> {
-        if interner.len() > SORTED_LEN_MAX {
-            return Ok((Self::new(interner.to_array(None, value_type)?, false), None));
+    /// The dictionary of the strings of all interners, and of each of these the final codes by its own, where they differ.
+    ///
+    /// # Errors
+    /// When there are too many strings, or bytes of them.
+    pub(super) fn of_interners(interners: &[Interner], value_type: &DataType) -> Result<(Dictionary, FinalCodes)> {
+        let merged = MergedStrings::of(interners)?;
+        if merged.len() > SORTED_LEN_MAX {
+            let (bytes, ends) = merged.bytes_and_ends();
+            return Ok((Self::new(array_of(bytes, ends, value_type)?, false), merged.into_codes()));
         }
-        let (dictionary, final_codes) = Self::in_order(interner, value_type)?;
-        Ok((dictionary, Some(final_codes)))
+        let (dictionary, by_merged) = Self::in_order(&merged, value_type)?;
+        let all = |interner: &Interner| (0..interner.len() as u32).collect();
+        let sorted = |(codes, interner): (Option<Vec<u32>>, &Interner)| {
+            let mut codes = codes.unwrap_or_else(|| all(interner));
+            codes.iter_mut().for_each(|code| *code = by_merged[*code as usize]);
+            Some(codes)
+        };
+        Ok((dictionary, merged.into_codes().into_iter().zip(interners).map(sorted).collect()))
     }
 
     fn new(values: ArrayRef, sorted: bool) -> Self {
         Self { values, sorted, twin: OnceLock::new(), is_ascii: OnceLock::new(), attachments: Mutex::default() }
     }
 
-    /// The sorted dictionary of all interned strings, and its codes by the interner's.
-    fn in_order(interner: &Interner, value_type: &DataType) -> Result<(Dictionary, Vec<u32>)> {
-        let order = interner.codes_by_string();
-        let values = interner.to_array(Some(&order), value_type)?;
+    /// The sorted dictionary of all strings, and its codes by theirs.
+    fn in_order(strings: &MergedStrings<'_>, value_type: &DataType) -> Result<(Dictionary, Vec<u32>)> {
+        let mut order: Vec<(&[u8], u32)> = strings.iter().zip(0..).collect();
+        order.par_sort_unstable();
+        let mut bytes = Vec::with_capacity(order.iter().map(|(text, _)| text.len()).sum());
+        let mut ends = vec![0];
         let mut final_codes = vec![0; order.len()];
-        for (position, code) in order.into_iter().enumerate() {
+        for (position, (text, code)) in order.into_iter().enumerate() {
+            bytes.extend_from_slice(text);
+            ends.push(bytes.len() as i64);
             final_codes[code as usize] = position as u32;
         }
-        Ok((Self::new(values, true), final_codes))
+        Ok((Self::new(array_of(bytes, ends, value_type)?, true), final_codes))
     }
 }
 

@@ -1,17 +1,20 @@
 //! From record batches to encoded columns.
+//!
+//! Rows are cut into chunks. Threads of rayon's pool encode a chunk of a column at a time, in any order; once all rows are
+//! there, the chunks of a column are joined in the order of the rows.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use rayon::prelude::*;
 
 use super::bits;
-use super::chunk::{self, Chunk, Number};
-use super::order::Order;
-use super::strings::{DictionaryEncoder, RawEncoder};
-use super::types::{ColumnType, Layout, Physical, check_type, is_text};
-use crate::{Error, Reason, Result};
+use super::numbers::{Bits, Numbers};
+use super::strings::{DictionaryStrings, RawStrings};
+use super::tasks::Tasks;
+use super::types::{ColumnType, Physical, check_type, is_text};
+use crate::{Error, Result};
 
 /// One column of a table on the host, in the layout that devices use.
 #[derive(Debug)]
@@ -53,24 +56,50 @@ pub enum StringEncoding {
     Raw,
 }
 
-/// Encodes a stream of batches into columns. Holds narrowed copies only: no batch is kept for
-/// long. After an error it is of no more use.
+/// Encodes batches into columns, on all threads of rayon's pool. Holds narrowed copies only: no batch is kept for long.
+/// After an error it is of no more use.
+///
+/// Rows come in one or several parts, each of which is a stream of batches. The table has the rows of part 0 first, then
+/// those of part 1, and so on, whichever part a batch was pushed to first.
 pub struct TableEncoder {
     schema: SchemaRef,
     strings: StringEncoding,
-    columns: Option<Vec<Box<dyn ColumnEncoder>>>,
-    pending: Vec<RecordBatch>,
-    pending_rows: usize,
+    chunk_rows: usize,
+    columns: Option<Columns>,
+    parts: Vec<Part>,
+    tasks: Tasks,
     rows: u64,
 }
 
-/// Rows that are encoded at once, so that threads get enough work from small batches.
-const FLUSH_ROWS: usize = 1 << 17;
+type Columns = Arc<Vec<Box<dyn Column>>>;
+
+/// Rows of a part that no task has yet.
+#[derive(Default)]
+struct Part {
+    batches: Vec<RecordBatch>,
+    rows: usize,
+    /// Chunks that tasks have.
+    chunks: usize,
+}
+
+/// Position of a chunk: its part, then its number there.
+pub(super) type Place = (usize, usize);
+
+/// Rows of a chunk: enough work for a task from batches of 8,192 rows, few enough that all threads get some.
+const CHUNK_ROWS: usize = 1 << 17;
 
 impl TableEncoder {
     /// An encoder of batches of this schema.
     pub fn new(schema: SchemaRef, strings: StringEncoding) -> Self {
-        Self { schema, strings, columns: None, pending: vec![], pending_rows: 0, rows: 0 }
+        let (columns, parts, tasks) = (None, vec![], Tasks::default());
+        Self { schema, strings, chunk_rows: CHUNK_ROWS, columns, parts, tasks, rows: 0 }
+    }
+
+    /// Cuts rows into chunks of at least this many rows, for tests. Call it before the first [`Self::push`].
+    #[must_use]
+    pub fn with_chunk_rows(mut self, rows: usize) -> Self {
+        self.chunk_rows = rows.max(1);
+        self
     }
 
     /// Rows taken so far.
@@ -78,12 +107,20 @@ impl TableEncoder {
         self.rows
     }
 
-    /// Takes the rows of a batch (rows x columns of the schema).
+    /// Takes the rows of a batch (rows x columns of the schema), as the next ones of part 0.
     ///
     /// # Errors
-    /// [`Reason::Type`] for a column type that devices can't hold, an invalid argument when the
+    /// [`Reason::Type`](crate::Reason::Type) for a column type that devices can't hold, an invalid argument when the
     /// batch has other types than the schema, a limit when a dictionary grows too large.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.push_to(0, batch)
+    }
+
+    /// The same, as the next rows of a part.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub fn push_to(&mut self, part: usize, batch: &RecordBatch) -> Result<()> {
         let types = |schema: &SchemaRef| schema.fields().iter().map(|f| f.data_type().clone()).collect::<Vec<_>>();
         let batch_schema = batch.schema_ref();
         if !Arc::ptr_eq(batch_schema, &self.schema) && types(batch_schema) != types(&self.schema) {
@@ -94,10 +131,17 @@ impl TableEncoder {
             )));
         }
         self.columns()?;
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
         self.rows += batch.num_rows() as u64;
-        self.pending_rows += batch.num_rows();
-        self.pending.push(batch.clone());
-        if self.pending_rows >= FLUSH_ROWS { self.flush() } else { Ok(()) }
+        if self.parts.len() <= part {
+            self.parts.resize_with(part + 1, Part::default);
+        }
+        let pending = &mut self.parts[part];
+        pending.rows += batch.num_rows();
+        pending.batches.push(batch.clone());
+        if pending.rows >= self.chunk_rows { self.encode_pending(part) } else { Ok(()) }
     }
 
     /// The columns, in schema order, with all rows that were pushed.
@@ -108,169 +152,122 @@ impl TableEncoder {
         self.finish_columns()?.collect()
     }
 
-    /// As [`Self::finish`], one column after the other, so that each can be let go before the next.
+    /// As [`Self::finish`], one column after the other, so that the caller can drop each before it takes the next.
     pub(crate) fn finish_columns(mut self) -> Result<impl Iterator<Item = Result<EncodedColumn>>> {
-        self.columns()?;
-        self.flush()?;
-        let mut columns = self.columns.unwrap_or_default();
-        columns.par_iter_mut().try_for_each(|column| column.seal())?;
-        let types: Vec<DataType> = self.schema.fields().iter().map(|field| field.data_type().clone()).collect();
-        Ok(columns.into_iter().zip(types).map(|(column, data_type)| column.finish(data_type)))
-    }
-
-    fn columns(&mut self) -> Result<()> {
-        if self.columns.is_none() {
-            let new = |field: &arrow::datatypes::FieldRef| column_encoder(field.data_type(), self.strings);
-            self.columns = Some(self.schema.fields().iter().map(new).collect::<Result<_>>()?);
+        let columns = self.columns()?;
+        for part in 0..self.parts.len() {
+            self.encode_pending(part)?;
         }
-        Ok(())
+        self.tasks.wait()?;
+        self.columns = None;
+        let columns = Arc::into_inner(columns).ok_or_else(|| Error::internal("a chunk is still being encoded"))?;
+        let types: Vec<DataType> = self.schema.fields().iter().map(|field| field.data_type().clone()).collect();
+        let sealed: Vec<Finish> = columns
+            .into_par_iter()
+            .zip(types)
+            .map(|(column, data_type)| column.seal(data_type))
+            .collect::<Result<_>>()?;
+        Ok(sealed.into_iter().map(|finish| finish()))
     }
 
-    fn flush(&mut self) -> Result<()> {
-        let batches = std::mem::take(&mut self.pending);
-        self.pending_rows = 0;
-        let columns = self.columns.as_mut().map_or(&mut [][..], Vec::as_mut_slice);
-        columns.par_iter_mut().enumerate().try_for_each(|(index, column)| {
-            batches.iter().filter(|batch| batch.num_rows() > 0).try_for_each(|batch| column.push(batch.column(index)))
+    fn columns(&mut self) -> Result<Columns> {
+        if let Some(columns) = &self.columns {
+            return Ok(Arc::clone(columns));
+        }
+        let new = |field: &arrow::datatypes::FieldRef| column_of(field.data_type(), self.strings);
+        let columns = Arc::new(self.schema.fields().iter().map(new).collect::<Result<_>>()?);
+        Ok(Arc::clone(self.columns.insert(columns)))
+    }
+
+    /// Gives the pending rows of a part to a task.
+    fn encode_pending(&mut self, part: usize) -> Result<()> {
+        let columns = self.columns()?;
+        let pending = &mut self.parts[part];
+        let batches = std::mem::take(&mut pending.batches);
+        if batches.is_empty() {
+            return Ok(());
+        }
+        let place = (part, pending.chunks);
+        pending.rows = 0;
+        pending.chunks += 1;
+        self.tasks.run(move || {
+            columns.par_iter().enumerate().try_for_each(|(index, column)| {
+                let arrays: Vec<&ArrayRef> = batches.iter().map(|batch| batch.column(index)).collect();
+                column.encode(place, &arrays)
+            })
         })
     }
 }
 
-/// Encodes one column. Dispatched once a batch, never once a row.
-pub(crate) trait ColumnEncoder: Send {
-    /// Takes the next rows, at least one.
-    fn push(&mut self, array: &ArrayRef) -> Result<()>;
+/// How a column is encoded. Dispatched once a chunk, never once a row.
+pub(super) trait Encoding: Send + Sync + 'static {
+    /// The rows of a chunk.
+    type Run: Send;
 
-    /// Does what can run beside other columns and needs all rows. Called once, before `finish`.
-    fn seal(&mut self) -> Result<()> {
+    /// Encodes the rows of a chunk: at least one array, each of at least one row.
+    fn encode(&self, arrays: &[&ArrayRef]) -> Result<Self::Run>;
+
+    /// Finds what all rows tell: dictionary, layout, statistics. `runs` are all rows, in order.
+    fn seal(&self, runs: Vec<Self::Run>, data_type: DataType) -> Result<Finish>;
+}
+
+/// Brings all rows to the final layout.
+pub(super) type Finish = Box<dyn FnOnce() -> Result<EncodedColumn> + Send>;
+
+/// A column whose chunks are being encoded.
+trait Column: Send + Sync {
+    fn encode(&self, place: Place, arrays: &[&ArrayRef]) -> Result<()>;
+
+    fn seal(self: Box<Self>, data_type: DataType) -> Result<Finish>;
+}
+
+struct Runs<E: Encoding> {
+    encoding: E,
+    runs: Mutex<Vec<(Place, E::Run)>>,
+}
+
+impl<E: Encoding> Column for Runs<E> {
+    fn encode(&self, place: Place, arrays: &[&ArrayRef]) -> Result<()> {
+        let run = self.encoding.encode(arrays)?;
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner).push((place, run));
         Ok(())
     }
 
-    /// All rows in the final layout.
-    fn finish(self: Box<Self>, data_type: DataType) -> Result<EncodedColumn>;
+    fn seal(self: Box<Self>, data_type: DataType) -> Result<Finish> {
+        let mut runs = self.runs.into_inner().unwrap_or_else(PoisonError::into_inner);
+        runs.sort_by_key(|(place, _)| *place);
+        self.encoding.seal(runs.into_iter().map(|(_, run)| run).collect(), data_type)
+    }
 }
 
-fn column_encoder(data_type: &DataType, strings: StringEncoding) -> Result<Box<dyn ColumnEncoder>> {
+fn column_of(data_type: &DataType, strings: StringEncoding) -> Result<Box<dyn Column>> {
+    fn column(encoding: impl Encoding) -> Box<dyn Column> {
+        Box::new(Runs { encoding, runs: Mutex::default() })
+    }
     check_type(data_type)?;
     Ok(match (data_type, Physical::of(data_type)) {
-        (_, Some(Physical::I8)) => Box::<NumberEncoder<i8>>::default(),
-        (_, Some(Physical::I16)) => Box::<NumberEncoder<i16>>::default(),
-        (_, Some(Physical::I32)) => Box::<NumberEncoder<i32>>::default(),
-        (_, Some(Physical::I64)) => Box::<NumberEncoder<i64>>::default(),
-        (_, Some(Physical::I128)) => Box::<NumberEncoder<i128>>::default(),
-        (_, Some(Physical::U8)) => Box::<NumberEncoder<u8>>::default(),
-        (_, Some(Physical::U16)) => Box::<NumberEncoder<u16>>::default(),
-        (_, Some(Physical::U32)) => Box::<NumberEncoder<u32>>::default(),
-        (_, Some(Physical::U64)) => Box::<NumberEncoder<u64>>::default(),
-        (_, Some(Physical::F32)) => Box::<NumberEncoder<f32>>::default(),
-        (_, Some(Physical::F64)) => Box::<NumberEncoder<f64>>::default(),
-        (DataType::Boolean | DataType::Null, None) => Box::<BitEncoder>::default(),
-        (DataType::Dictionary(_, values), None) => Box::new(DictionaryEncoder::new((**values).clone())),
+        (_, Some(Physical::I8)) => column(Numbers::<i8>::default()),
+        (_, Some(Physical::I16)) => column(Numbers::<i16>::default()),
+        (_, Some(Physical::I32)) => column(Numbers::<i32>::default()),
+        (_, Some(Physical::I64)) => column(Numbers::<i64>::default()),
+        (_, Some(Physical::I128)) => column(Numbers::<i128>::default()),
+        (_, Some(Physical::U8)) => column(Numbers::<u8>::default()),
+        (_, Some(Physical::U16)) => column(Numbers::<u16>::default()),
+        (_, Some(Physical::U32)) => column(Numbers::<u32>::default()),
+        (_, Some(Physical::U64)) => column(Numbers::<u64>::default()),
+        (_, Some(Physical::F32)) => column(Numbers::<f32>::default()),
+        (_, Some(Physical::F64)) => column(Numbers::<f64>::default()),
+        (DataType::Boolean | DataType::Null, None) => column(Bits),
+        (DataType::Dictionary(_, values), None) => column(DictionaryStrings::new((**values).clone())),
         (_, None) => match strings {
-            _ if !is_text(data_type) => Box::new(DictionaryEncoder::new(data_type.clone())),
-            StringEncoding::Dictionary => Box::new(DictionaryEncoder::new(data_type.clone())),
-            StringEncoding::Raw => Box::<RawEncoder>::default(),
+            StringEncoding::Raw if is_text(data_type) => column(RawStrings),
+            StringEncoding::Raw | StringEncoding::Dictionary => column(DictionaryStrings::new(data_type.clone())),
         },
     })
 }
 
 /// The validity bitmap of an array, and its nulls; `None` without nulls.
-pub(crate) fn validity_of(array: &dyn Array) -> Option<(Vec<u8>, u64)> {
+pub(super) fn validity_of(array: &dyn Array) -> Option<(Vec<u8>, u64)> {
     let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0)?;
     Some((bits::packed_bytes(nulls.inner()), nulls.null_count() as u64))
-}
-
-/// Columns of primitive types.
-struct NumberEncoder<T> {
-    chunks: Vec<Chunk>,
-    bounds: Option<(i128, i128)>,
-    order: Order<T>,
-    null_count: u64,
-    unique: Option<bool>,
-}
-
-impl<T> Default for NumberEncoder<T> {
-    fn default() -> Self {
-        Self { chunks: vec![], bounds: None, order: Order::default(), null_count: 0, unique: None }
-    }
-}
-
-impl<T: Number> NumberEncoder<T> {
-    fn push_values(&mut self, values: &[T], validity: Option<(Vec<u8>, u64)>) {
-        let validity = validity.map(|(bitmap, nulls)| {
-            self.null_count += nulls;
-            self.order.break_off();
-            bitmap
-        });
-        self.order.offer(values);
-        let bounds = T::bounds(values, validity.as_deref());
-        self.chunks.push(Chunk::new(values, validity, T::domain(bounds)));
-        self.bounds = match (self.bounds, bounds) {
-            (Some((min, max)), Some((low, high))) => Some((min.min(low), max.max(high))),
-            (known, new) => known.or(new),
-        };
-    }
-
-    fn into_column(self, data_type: DataType, distinct: Option<u64>) -> EncodedColumn {
-        let domain = T::domain(self.bounds);
-        let joined = chunk::join(self.chunks, Layout::of(domain), None);
-        let has_nulls = joined.validity.is_some();
-        EncodedColumn {
-            column_type: ColumnType { data_type, has_nulls, domain, dictionary: None },
-            rows: joined.rows,
-            values: joined.values,
-            offsets: None,
-            validity: joined.validity,
-            statistics: ColumnStatistics {
-                null_count: self.null_count,
-                distinct,
-                sorted: self.order.sorted,
-                unique: self.order.strict.then_some(true).or(self.unique),
-            },
-        }
-    }
-}
-
-impl<T: Number> ColumnEncoder for NumberEncoder<T> {
-    fn push(&mut self, array: &ArrayRef) -> Result<()> {
-        let data = array.to_data();
-        if data.data_type().primitive_width() != Some(size_of::<T>()) {
-            return Err(Reason::Type(data.data_type().clone()).into());
-        }
-        self.push_values(&data.buffer::<T>(0)[..array.len()], validity_of(array));
-        Ok(())
-    }
-
-    fn seal(&mut self) -> Result<()> {
-        if let (Some(bounds), 0, false) = (self.bounds, self.null_count, self.order.strict) {
-            self.unique = if self.order.sorted { Some(false) } else { chunk::are_distinct(&self.chunks, bounds) };
-        }
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, data_type: DataType) -> Result<EncodedColumn> {
-        Ok(self.into_column(data_type, None))
-    }
-}
-
-/// Booleans as 0 and 1, and columns of type Null.
-#[derive(Default)]
-struct BitEncoder {
-    bytes: NumberEncoder<u8>,
-}
-
-impl ColumnEncoder for BitEncoder {
-    fn push(&mut self, array: &ArrayRef) -> Result<()> {
-        let values: Vec<u8> = match array.as_boolean_opt() {
-            Some(booleans) => booleans.values().iter().map(u8::from).collect(),
-            None => vec![0; array.len()],
-        };
-        self.bytes.push_values(&values, validity_of(array));
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, data_type: DataType) -> Result<EncodedColumn> {
-        let distinct = self.bytes.bounds.map_or(0, |(min, max)| (max - min) as u64 + 1);
-        Ok(self.bytes.into_column(data_type, Some(distinct)))
-    }
 }

@@ -30,7 +30,8 @@ pub(crate) struct Interner {
 }
 
 const INLINE_BYTES: usize = 12;
-const FIRST_SLOTS_LOG2: u32 = 8;
+/// At least the bits of a shard of [`Interner::shard`].
+pub(super) const FIRST_SLOTS_LOG2: u32 = 8;
 /// Rows whose slots are loaded together, so that their cache misses overlap.
 const BLOCK_ROWS: usize = 64;
 
@@ -99,17 +100,52 @@ pub(crate) fn bytes_at(array: &ArrayRef, row: usize) -> Option<&[u8]> {
 
 impl Default for Interner {
     fn default() -> Self {
+        Self::new(Seed::default())
+    }
+}
+
+/// What hashes begin with. Interners that are merged have one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seed(u64);
+
+impl Default for Seed {
+    fn default() -> Self {
+        Self(RandomState::new().hash_one(0))
+    }
+}
+
+impl Interner {
+    pub(super) fn new(seed: Seed) -> Self {
         Self {
             slots: vec![0; 1 << FIRST_SLOTS_LOG2],
             slots_log2: FIRST_SLOTS_LOG2,
             entries: vec![],
             arena: vec![],
-            seed: RandomState::new().hash_one(0),
+            seed: seed.0,
         }
     }
-}
 
-impl Interner {
+    /// The tag and code of each string whose tag begins with the `shard_log2` bits of `shard`.
+    pub(super) fn shard(&self, shard: usize, shard_log2: u32) -> impl Iterator<Item = (u32, u32)> {
+        let first = shard << (self.slots_log2 - shard_log2);
+        let end = (shard + 1) << (self.slots_log2 - shard_log2);
+        // Full slots push strings past the end of the shard, and from the last slot to the first one.
+        let mask = self.slots.len() - 1;
+        let pushed = (end..end + self.slots.len()).map(move |at| self.slots[at & mask]).take_while(|slot| *slot != 0);
+        let slots = self.slots[first..end].iter().copied().filter(|slot| *slot != 0).chain(pushed);
+        let is_of_shard = move |slot: &u64| (*slot >> (64 - shard_log2)) as usize == shard;
+        slots.filter(is_of_shard).map(|slot| (tag(slot), slot as u32 - 1))
+    }
+
+    /// Whether a string is that of another interner.
+    pub(super) fn is_same(&self, code: u32, other: &Self, other_code: u32) -> bool {
+        let (entry, other_entry) = (self.entries[code as usize], other.entries[other_code as usize]);
+        match entry as u32 as usize <= INLINE_BYTES {
+            true => entry == other_entry,
+            false => entry as u64 == other_entry as u64 && self.string(&entry) == other.string(&other_entry),
+        }
+    }
+
     /// Number of distinct strings.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
@@ -173,60 +209,6 @@ impl Interner {
     pub(crate) fn find(&self, text: &[u8]) -> Option<u32> {
         let probe = self.probe(key_of(text), || text).ok()?;
         self.search(&probe, || text).ok()
-    }
-
-    /// Codes ordered by their strings, bytewise.
-    pub(crate) fn codes_by_string(&self) -> Vec<u32> {
-        let mut codes: Vec<u32> = (0..self.len() as u32).collect();
-        codes.sort_unstable_by(|a, b| self.get(*a).cmp(self.get(*b)));
-        codes
-    }
-
-    /// The strings as an array of `data_type` (a string type), in the order of `codes`, else of
-    /// their own codes.
-    ///
-    /// # Errors
-    /// When an array of this type can't hold so many bytes.
-    pub(crate) fn to_array(&self, codes: Option<&[u32]>, data_type: &DataType) -> Result<ArrayRef> {
-        let mut bytes = Vec::with_capacity(self.entries.iter().map(|entry| *entry as u32 as usize).sum());
-        let mut ends = Vec::with_capacity(self.len() + 1);
-        ends.push(0i64);
-        for at in 0..self.len() as u32 {
-            bytes.extend_from_slice(self.get(codes.map_or(at, |codes| codes[at as usize])));
-            ends.push(bytes.len() as i64);
-        }
-        let bytes = Buffer::from_vec(bytes);
-        if let DataType::FixedSizeBinary(size) = data_type {
-            return Ok(Arc::new(FixedSizeBinaryArray::try_new(*size, bytes, None)?));
-        }
-        if let DataType::Utf8 | DataType::Binary = data_type {
-            if i32::try_from(bytes.len()).is_err() {
-                let what = format!(
-                    "a dictionary of {} bytes in a {data_type} column; use a large type or raw strings",
-                    bytes.len()
-                );
-                return Err(Reason::Limit(what).into());
-            }
-            let ends: Vec<i32> = ends.into_iter().map(|end| end as i32).collect();
-            let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
-            return Ok(match data_type {
-                DataType::Utf8 => Arc::new(StringArray::try_new(ends, bytes, None)?),
-                _ => Arc::new(BinaryArray::try_new(ends, bytes, None)?),
-            });
-        }
-        let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
-        if let DataType::LargeBinary | DataType::BinaryView = data_type {
-            let large = LargeBinaryArray::try_new(ends, bytes, None)?;
-            return Ok(match data_type {
-                DataType::BinaryView => Arc::new(BinaryViewArray::from(&large)),
-                _ => Arc::new(large),
-            });
-        }
-        let large = LargeStringArray::try_new(ends, bytes, None)?;
-        Ok(match data_type {
-            DataType::Utf8View => Arc::new(StringViewArray::from(&large)),
-            _ => Arc::new(large),
-        })
     }
 
     fn intern_rows<R: StringRows>(
@@ -345,6 +327,45 @@ impl Interner {
     fn position(&self, hash: u64) -> usize {
         (hash >> (64 - self.slots_log2)) as usize
     }
+}
+
+/// An array of `data_type` (a string type) of strings that lie one behind the other: `ends` is 0, then the end of each.
+///
+/// # Errors
+/// When an array of this type can't hold so many bytes.
+pub(super) fn array_of(bytes: Vec<u8>, ends: Vec<i64>, data_type: &DataType) -> Result<ArrayRef> {
+    let bytes = Buffer::from_vec(bytes);
+    if let DataType::FixedSizeBinary(size) = data_type {
+        return Ok(Arc::new(FixedSizeBinaryArray::try_new(*size, bytes, None)?));
+    }
+    if let DataType::Utf8 | DataType::Binary = data_type {
+        if i32::try_from(bytes.len()).is_err() {
+            let what = format!(
+                "a dictionary of {} bytes in a {data_type} column; use a large type or raw strings",
+                bytes.len()
+            );
+            return Err(Reason::Limit(what).into());
+        }
+        let ends: Vec<i32> = ends.into_iter().map(|end| end as i32).collect();
+        let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
+        return Ok(match data_type {
+            DataType::Utf8 => Arc::new(StringArray::try_new(ends, bytes, None)?),
+            _ => Arc::new(BinaryArray::try_new(ends, bytes, None)?),
+        });
+    }
+    let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
+    if let DataType::LargeBinary | DataType::BinaryView = data_type {
+        let large = LargeBinaryArray::try_new(ends, bytes, None)?;
+        return Ok(match data_type {
+            DataType::BinaryView => Arc::new(BinaryViewArray::from(&large)),
+            _ => Arc::new(large),
+        });
+    }
+    let large = LargeStringArray::try_new(ends, bytes, None)?;
+    Ok(match data_type {
+        DataType::Utf8View => Arc::new(StringViewArray::from(&large)),
+        _ => Arc::new(large),
+    })
 }
 
 fn tag(hash_or_slot: u64) -> u32 {

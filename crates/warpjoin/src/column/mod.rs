@@ -15,8 +15,11 @@ mod decode;
 mod dictionary;
 mod encode;
 mod interner;
+mod merge;
+mod numbers;
 mod order;
 mod strings;
+mod tasks;
 mod transcode;
 mod types;
 

@@ -3,6 +3,7 @@
 /// What is known of the order of the rows so far. Rows must be offered in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Order<T> {
+    first: Option<T>,
     last: Option<T>,
     /// No row was smaller than the one before it.
     pub(crate) sorted: bool,
@@ -12,7 +13,7 @@ pub(crate) struct Order<T> {
 
 impl<T> Default for Order<T> {
     fn default() -> Self {
-        Self { last: None, sorted: true, strict: true }
+        Self { first: None, last: None, sorted: true, strict: true }
     }
 }
 
@@ -51,6 +52,13 @@ macro_rules! ordered_float {
 }
 ordered_float!(f32, f64);
 
+impl<T: Copy> Order<T> {
+    /// The first and the last row, if there are rows and all are in order.
+    pub(crate) fn ends(&self) -> Option<(T, T)> {
+        self.first.zip(self.last).filter(|_| self.sorted)
+    }
+}
+
 impl<T> Order<T> {
     /// A null came: it has no place in the order.
     pub(crate) fn break_off(&mut self) {
@@ -67,6 +75,7 @@ impl<T: Copy + PartialEq> Order<T> {
             if !self.sorted {
                 return;
             }
+            self.first.get_or_insert(value);
             if let Some(previous) = self.last.replace(value) {
                 let same = previous == value;
                 self.sorted = same || precedes(previous, value);
@@ -77,12 +86,25 @@ impl<T: Copy + PartialEq> Order<T> {
 }
 
 impl<T: Ordered> Order<T> {
+    /// Takes the rows that `later` took.
+    pub(crate) fn append(&mut self, later: &Self) {
+        self.sorted &= later.sorted;
+        self.strict &= later.strict;
+        if let (Some(last), Some(first)) = (self.last, later.first) {
+            self.sorted &= last.precedes(first) || last.same(first);
+            self.strict &= last.precedes(first);
+        }
+        self.first = self.first.or(later.first);
+        self.last = later.last.or(self.last);
+    }
+
     /// Takes the next rows, none of them null.
     pub(crate) fn offer(&mut self, values: &[T]) {
         let (Some(&first), Some(&last)) = (values.first(), values.last()) else { return };
         if !self.sorted {
             return;
         }
+        self.first.get_or_insert(first);
         if let Some(previous) = self.last.replace(last) {
             self.strict &= previous.precedes(first);
             self.sorted &= previous.precedes(first) || previous.same(first);
@@ -105,10 +127,15 @@ mod tests {
     use super::*;
 
     fn order<T: Ordered>(values: &[T], split: usize) -> (bool, bool) {
-        let mut order = Order::default();
-        order.offer(&values[..split]);
-        order.offer(&values[split..]);
-        (order.sorted, order.strict)
+        let (before, behind) = values.split_at(split);
+        let (mut all, mut first, mut second) = (Order::default(), Order::default(), Order::default());
+        all.offer(before);
+        all.offer(behind);
+        first.offer(before);
+        second.offer(behind);
+        first.append(&second);
+        assert_eq!((first.sorted, first.strict), (all.sorted, all.strict), "in two runs");
+        (all.sorted, all.strict)
     }
 
     #[test]

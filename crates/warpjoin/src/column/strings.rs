@@ -1,4 +1,4 @@
-//! Encoders of string columns: codes of a dictionary, or raw bytes.
+//! Encodings of string columns: codes of a dictionary, or raw bytes.
 
 use std::sync::Arc;
 
@@ -9,66 +9,34 @@ use rayon::prelude::*;
 use super::bits;
 use super::chunk::{self, Chunk, Number};
 use super::dictionary::Dictionary;
-use super::encode::{ColumnEncoder, ColumnStatistics, EncodedColumn, validity_of};
-use super::interner::Interner;
+use super::encode::{ColumnStatistics, EncodedColumn, Encoding, Finish, validity_of};
+use super::interner::{Interner, Seed};
 use super::order::Order;
 use super::types::{ColumnType, Domain, Layout};
 use crate::{Error, Result};
 
 /// Columns of strings, or of a dictionary type over strings, as codes.
-pub(crate) struct DictionaryEncoder {
+pub(super) struct DictionaryStrings {
     value_type: DataType,
+    seed: Seed,
+}
+
+/// Rows with codes of their own.
+pub(super) struct StringRun {
     interner: Interner,
     chunks: Vec<Chunk>,
     order: Order<u32>,
     null_count: u64,
-    /// Columns of a dictionary type: the values of the last batch, and their codes so far.
-    /// Batches often share their values.
-    known: Option<(ArrayRef, Vec<Option<u32>>)>,
-    /// Made by `seal`: the dictionary, and the final codes by the interner's.
-    sealed: Option<(Dictionary, Option<Vec<u32>>)>,
 }
 
-impl DictionaryEncoder {
-    pub(crate) fn new(value_type: DataType) -> Self {
-        Self {
-            value_type,
-            interner: Interner::default(),
-            chunks: vec![],
-            order: Order::default(),
-            null_count: 0,
-            known: None,
-            sealed: None,
-        }
-    }
-
-    /// Codes of an array of a dictionary type. Only values that a valid row refers to get one.
-    fn intern_keys(&mut self, array: &ArrayRef, validity: Option<&[u8]>, codes: &mut Vec<u32>) -> Result<()> {
-        let Some(dictionary) = array.as_any_dictionary_opt() else {
-            return Err(Error::internal(format!("no dictionary array: {}", array.data_type())));
-        };
-        let values = dictionary.values();
-        let known = self.known.take().filter(|(known, _)| Arc::ptr_eq(known, values));
-        let mut known = known.map_or_else(|| vec![None; values.len()], |(_, codes)| codes);
-        if values.is_empty() {
-            codes.resize(array.len(), 0);
-            return Ok(());
-        }
-        for (row, key) in dictionary.normalized_keys().into_iter().enumerate() {
-            let valid = validity.is_none_or(|bitmap| bits::is_set(bitmap, row));
-            codes.push(match known[key] {
-                _ if !valid => 0,
-                Some(code) => code,
-                None => *known[key].insert(self.interner.intern_one(values, key)?),
-            });
-        }
-        self.known = Some((values.clone(), known));
-        Ok(())
+impl DictionaryStrings {
+    pub(super) fn new(value_type: DataType) -> Self {
+        Self { value_type, seed: Seed::default() }
     }
 }
 
-impl ColumnEncoder for DictionaryEncoder {
-    fn push(&mut self, array: &ArrayRef) -> Result<()> {
+impl StringRun {
+    fn push(&mut self, array: &ArrayRef, known: &mut Option<KnownValues>) -> Result<()> {
         let validity = validity_of(array).map(|(bitmap, nulls)| {
             self.null_count += nulls;
             self.order.break_off();
@@ -76,7 +44,7 @@ impl ColumnEncoder for DictionaryEncoder {
         });
         let mut codes = Vec::with_capacity(array.len());
         if let DataType::Dictionary(..) = array.data_type() {
-            self.intern_keys(array, validity.as_deref(), &mut codes)?;
+            self.intern_keys(array, validity.as_deref(), known, &mut codes)?;
         } else {
             self.interner.intern(array, validity.as_deref(), &mut codes)?;
         }
@@ -86,43 +54,106 @@ impl ColumnEncoder for DictionaryEncoder {
         Ok(())
     }
 
-    fn seal(&mut self) -> Result<()> {
-        let interner = std::mem::take(&mut self.interner);
-        self.sealed = Some(Dictionary::of_interner(&interner, &self.value_type)?);
-        Ok(())
+    /// The first and the last string, if all are in order.
+    fn ends(&self) -> Option<(&[u8], &[u8])> {
+        let (first, last) = self.order.ends()?;
+        Some((self.interner.get(first), self.interner.get(last)))
     }
 
-    fn finish(mut self: Box<Self>, data_type: DataType) -> Result<EncodedColumn> {
-        let (dictionary, codes) = self.sealed.take().ok_or_else(|| Error::internal("a column was not sealed"))?;
-        let distinct = dictionary.len() as u64;
-        let domain = Domain::Int { min: 0, max: i128::from(distinct.saturating_sub(1)) };
-        let joined = chunk::join(self.chunks, Layout::of(domain), codes.as_deref());
-        let has_nulls = joined.validity.is_some();
-        let unique = !has_nulls && distinct == joined.rows as u64;
-        Ok(EncodedColumn {
-            column_type: ColumnType { data_type, has_nulls, domain, dictionary: Some(Arc::new(dictionary)) },
-            rows: joined.rows,
-            values: joined.values,
-            offsets: None,
-            validity: joined.validity,
-            statistics: ColumnStatistics {
-                null_count: self.null_count,
-                distinct: Some(distinct),
-                sorted: self.order.sorted,
-                unique: unique.then_some(true),
-            },
+    /// Codes of an array of a dictionary type. Only values that a valid row refers to get one.
+    fn intern_keys(
+        &mut self,
+        array: &ArrayRef,
+        validity: Option<&[u8]>,
+        known: &mut Option<KnownValues>,
+        codes: &mut Vec<u32>,
+    ) -> Result<()> {
+        let Some(dictionary) = array.as_any_dictionary_opt() else {
+            return Err(Error::internal(format!("no dictionary array: {}", array.data_type())));
+        };
+        let values = dictionary.values();
+        if values.is_empty() {
+            codes.resize(array.len(), 0);
+            return Ok(());
+        }
+        let same = known.take().filter(|known| Arc::ptr_eq(&known.values, values));
+        let known = known
+            .insert(same.unwrap_or_else(|| KnownValues { values: values.clone(), codes: vec![None; values.len()] }));
+        for (row, key) in dictionary.normalized_keys().into_iter().enumerate() {
+            let valid = validity.is_none_or(|bitmap| bits::is_set(bitmap, row));
+            codes.push(match known.codes[key] {
+                _ if !valid => 0,
+                Some(code) => code,
+                None => *known.codes[key].insert(self.interner.intern_one(values, key)?),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Values of an array of a dictionary type, and the codes that they have so far. Batches often share their values.
+struct KnownValues {
+    values: ArrayRef,
+    codes: Vec<Option<u32>>,
+}
+
+/// Whether all rows of the runs are in the order of their strings.
+fn are_sorted(runs: &[StringRun]) -> bool {
+    runs.iter().all(|run| run.order.sorted)
+        && runs.windows(2).all(|pair| match (pair[0].ends(), pair[1].ends()) {
+            (Some((_, last)), Some((first, _))) => last <= first,
+            _ => true,
         })
+}
+
+impl Encoding for DictionaryStrings {
+    type Run = StringRun;
+
+    fn encode(&self, arrays: &[&ArrayRef]) -> Result<StringRun> {
+        let interner = Interner::new(self.seed);
+        let mut run = StringRun { interner, chunks: vec![], order: Order::default(), null_count: 0 };
+        let mut known = None;
+        arrays.iter().try_for_each(|array| run.push(array, &mut known))?;
+        Ok(run)
+    }
+
+    fn seal(&self, runs: Vec<StringRun>, data_type: DataType) -> Result<Finish> {
+        let sorted = are_sorted(&runs);
+        let null_count = runs.iter().map(|run| run.null_count).sum();
+        let (interners, chunks): (Vec<_>, Vec<_>) = runs.into_iter().map(|run| (run.interner, run.chunks)).unzip();
+        let (dictionary, codes) = Dictionary::of_interners(&interners, &self.value_type)?;
+        Ok(Box::new(move || {
+            let distinct = dictionary.len() as u64;
+            let domain = Domain::Int { min: 0, max: i128::from(distinct.saturating_sub(1)) };
+            let codes = codes.iter().zip(&chunks).flat_map(|(codes, chunks)| chunks.iter().map(|_| codes.as_deref()));
+            let codes = codes.collect();
+            let joined = chunk::join_codes(chunks.into_iter().flatten().collect(), codes, Layout::of(domain));
+            let has_nulls = joined.validity.is_some();
+            let unique = !has_nulls && distinct == joined.rows as u64;
+            Ok(EncodedColumn {
+                column_type: ColumnType { data_type, has_nulls, domain, dictionary: Some(Arc::new(dictionary)) },
+                rows: joined.rows,
+                values: joined.values,
+                offsets: None,
+                validity: joined.validity,
+                statistics: ColumnStatistics {
+                    null_count,
+                    distinct: Some(distinct),
+                    sorted,
+                    unique: unique.then_some(true),
+                },
+            })
+        }))
     }
 }
 
 /// Columns of strings as offsets and bytes. Null rows have no bytes.
-#[derive(Default)]
-pub(crate) struct RawEncoder {
+pub(super) struct RawStrings;
+
+/// Rows with their bytes.
+pub(super) struct RawRun {
     chunks: Vec<RawChunk>,
     null_count: u64,
-    sorted: bool,
-    strict: bool,
-    last: Option<Vec<u8>>,
 }
 
 struct RawChunk {
@@ -147,66 +178,80 @@ impl RawChunk {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.bytes[start as usize..*end as usize])
     }
+
+    fn last(&self) -> Option<&[u8]> {
+        let (end, before) = self.ends.split_last()?;
+        Some(&self.bytes[before.last().copied().unwrap_or(0) as usize..*end as usize])
+    }
 }
 
-impl RawEncoder {
-    fn offer(&mut self, chunk: &RawChunk) {
-        let first = self.chunks.is_empty();
-        self.sorted = (first || self.sorted) && chunk.validity.is_none();
-        self.strict = (first || self.strict) && self.sorted;
-        if !self.sorted {
-            return;
-        }
-        let mut last = self.last.as_deref();
-        for text in chunk.strings() {
+/// Whether strings, none of them null, ascend, and whether no two of them are the same besides.
+fn order_of(chunks: &[RawChunk]) -> (bool, bool) {
+    if chunks.iter().any(|chunk| chunk.validity.is_some()) {
+        return (false, false);
+    }
+    let of_chunk = |chunk: &RawChunk| {
+        let (mut sorted, mut strict) = (true, true);
+        let mut strings = chunk.strings();
+        let mut last = strings.next();
+        for text in strings {
             let order = last.map_or(std::cmp::Ordering::Less, |last| last.cmp(text));
-            self.sorted &= order.is_le();
-            self.strict &= order.is_lt();
-            if !self.sorted {
-                break;
+            (sorted, strict) = (order.is_le(), strict && order.is_lt());
+            if !sorted {
+                return (false, false);
             }
             last = Some(text);
         }
-        self.last = last.map(<[u8]>::to_vec);
-    }
+        (sorted, strict)
+    };
+    let all = |a: (bool, bool), b: (bool, bool)| (a.0 && b.0, a.1 && b.1);
+    let within = chunks.par_iter().map(of_chunk).reduce(|| (true, true), all);
+    let full = chunks.iter().filter(|chunk| !chunk.ends.is_empty()).collect::<Vec<_>>();
+    full.windows(2).fold(within, |known, pair| match (pair[0].last(), pair[1].strings().next()) {
+        (Some(last), Some(first)) => all(known, (last <= first, last < first)),
+        _ => known,
+    })
 }
 
-impl ColumnEncoder for RawEncoder {
-    fn push(&mut self, array: &ArrayRef) -> Result<()> {
-        let validity = validity_of(array).map(|(bitmap, nulls)| {
-            self.null_count += nulls;
-            bitmap
-        });
-        let chunk = match array.data_type() {
-            DataType::Utf8 => RawChunk::new(array.as_string::<i32>().iter(), validity),
-            DataType::LargeUtf8 => RawChunk::new(array.as_string::<i64>().iter(), validity),
-            _ => RawChunk::new(array.as_string_view().iter(), validity),
+impl Encoding for RawStrings {
+    type Run = RawRun;
+
+    fn encode(&self, arrays: &[&ArrayRef]) -> Result<RawRun> {
+        let mut null_count = 0;
+        let chunk = |array: &&ArrayRef| {
+            let validity = validity_of(array).map(|(bitmap, nulls)| {
+                null_count += nulls;
+                bitmap
+            });
+            match array.data_type() {
+                DataType::Utf8 => RawChunk::new(array.as_string::<i32>().iter(), validity),
+                DataType::LargeUtf8 => RawChunk::new(array.as_string::<i64>().iter(), validity),
+                _ => RawChunk::new(array.as_string_view().iter(), validity),
+            }
         };
-        self.offer(&chunk);
-        self.chunks.push(chunk);
-        Ok(())
+        let chunks = arrays.iter().map(chunk).collect();
+        Ok(RawRun { chunks, null_count })
     }
 
-    fn finish(self: Box<Self>, data_type: DataType) -> Result<EncodedColumn> {
-        let rows = self.chunks.iter().map(|chunk| chunk.ends.len()).sum();
-        let has_nulls = self.chunks.iter().any(|chunk| chunk.validity.is_some());
-        let parts = self.chunks.iter().map(|chunk| (chunk.validity.as_deref(), chunk.ends.len()));
-        let validity = has_nulls.then(|| bits::join(parts, rows));
-        let empty = self.chunks.is_empty();
-        let (values, offsets) = join_raw(self.chunks, rows);
-        Ok(EncodedColumn {
-            column_type: ColumnType { data_type, has_nulls, domain: Domain::Bytes, dictionary: None },
-            rows,
-            values,
-            offsets: Some(offsets),
-            validity,
-            statistics: ColumnStatistics {
-                null_count: self.null_count,
-                distinct: None,
-                sorted: empty || self.sorted,
-                unique: (empty || self.strict).then_some(true),
-            },
-        })
+    fn seal(&self, runs: Vec<RawRun>, data_type: DataType) -> Result<Finish> {
+        let null_count = runs.iter().map(|run| run.null_count).sum();
+        let chunks: Vec<RawChunk> = runs.into_iter().flat_map(|run| run.chunks).collect();
+        let (sorted, strict) = order_of(&chunks);
+        Ok(Box::new(move || {
+            let rows = chunks.iter().map(|chunk| chunk.ends.len()).sum();
+            let has_nulls = chunks.iter().any(|chunk| chunk.validity.is_some());
+            let parts = chunks.iter().map(|chunk| (chunk.validity.as_deref(), chunk.ends.len()));
+            let validity = has_nulls.then(|| bits::join(parts, rows));
+            let (values, offsets) = join_raw(chunks, rows);
+            Ok(EncodedColumn {
+                column_type: ColumnType { data_type, has_nulls, domain: Domain::Bytes, dictionary: None },
+                rows,
+                values,
+                offsets: Some(offsets),
+                validity,
+                statistics: ColumnStatistics { null_count, distinct: None, sorted, unique: strict.then_some(true) },
+            })
+        }))
     }
 }
 

@@ -298,8 +298,16 @@ impl TableBuilder {
     /// # Errors
     /// As [`TableEncoder::push`].
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.push_to(0, batch)
+    }
+
+    /// The same, as the next rows of a part: all rows of part 0 come first, then those of part 1, and so on.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub fn push_to(&mut self, part: usize, batch: &RecordBatch) -> Result<()> {
         check_cancelled(self.cancel.as_deref())?;
-        self.encoder.push(batch)
+        self.encoder.push_to(part, batch)
     }
 
     /// Brings all rows to the devices, column by column, and waits until they are there.
