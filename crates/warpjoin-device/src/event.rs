@@ -1,4 +1,4 @@
-//! A point in the work of a stream.
+//! [`Event`]: a point in the work of a stream.
 
 use crate::backend::Handle;
 use crate::{Result, Stream};
