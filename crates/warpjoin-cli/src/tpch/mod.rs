@@ -1,4 +1,4 @@
-//! `warpjoin tpch`: TPC-H in process, through warpjoin and through stock DataFusion.
+//! `warpjoin tpch`: runs TPC-H in this process, on warpjoin and on stock DataFusion.
 
 mod arguments;
 mod clients;
