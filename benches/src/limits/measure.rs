@@ -1,4 +1,6 @@
 //! Measures the limits: the median of several runs of each kernel, after one warm-up run.
+//!
+//! Must not know which lines are compared with the limits.
 
 use warpjoin_device::Buffer;
 

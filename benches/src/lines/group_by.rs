@@ -1,4 +1,6 @@
 //! Lines of group-bys with materialized output.
+//!
+//! Owns their shapes and designs. Must not know how a group-by works.
 
 use arrow::datatypes::DataType;
 use warpjoin::GroupBy;

@@ -1,4 +1,6 @@
 //! Lines of the hash tables of the Arrow-native API: build, find and probe, over load factors and sizes.
+//!
+//! Owns their shapes, designs and checks. Must not know how a hash table works.
 
 use std::cell::OnceCell;
 use std::sync::Arc;

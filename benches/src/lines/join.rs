@@ -1,4 +1,6 @@
 //! Lines of joins with materialized output.
+//!
+//! Owns their shapes and designs. Must not know how a join works.
 
 use arrow::datatypes::DataType;
 use warpjoin::HashJoin;

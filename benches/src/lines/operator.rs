@@ -1,4 +1,6 @@
 //! [`OperatorCase`]: runs a device plan to a table on the device, and checks the table.
+//!
+//! Must not know which operator the plan has.
 
 use warpjoin::exec::{self, ExecOptions};
 use warpjoin::plan::Plan;

@@ -1,4 +1,6 @@
 //! Lines of radix partitions of a table in one pass.
+//!
+//! Owns their shapes, designs and checks. Must not know how rows are partitioned.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! Lines of sorts and top-k of a table.
+//!
+//! Owns their shapes, designs and checks. Must not know how rows are sorted.
 
 use arrow::datatypes::DataType;
 use warpjoin::Table;

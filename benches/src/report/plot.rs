@@ -1,4 +1,6 @@
 //! Draws plots of throughput for docs/benchmarks.md, as SVG.
+//!
+//! Must not know how figures are computed.
 
 use std::collections::BTreeMap;
 

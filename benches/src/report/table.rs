@@ -1,4 +1,6 @@
 //! Renders the report as text for a terminal.
+//!
+//! Must not know how figures are computed.
 
 use super::{Entry, Report, Status};
 use crate::{Figure, Unit};

@@ -1,4 +1,6 @@
 //! `warpjoin devices`: lists the devices of this machine, and says why any cannot be used.
+//!
+//! Owns the text. Must not know how a kind of device is opened.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table};

@@ -1,4 +1,6 @@
 //! The devices that a command runs on: flags, and DataFusion sessions.
+//!
+//! Must not know what a command does with a session.
 
 use clap::Args;
 use datafusion::execution::SessionStateBuilder;

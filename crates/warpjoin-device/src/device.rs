@@ -139,7 +139,7 @@ impl Device {
     }
 
     /// Returns cached memory that is not in use to the driver, for other processes. Takes some milliseconds, and makes the
-    /// next allocation as slow. An allocation that finds no memory calls this itself.
+    /// next allocation as slow. An allocation that finds no memory trims by itself.
     ///
     /// # Errors
     /// When the driver fails, or earlier work failed.

@@ -1,7 +1,7 @@
 //! Devices for warpjoin: memory, streams, kernels, peers.
 //!
-//! Owns everything that touches a driver, a compiler or a raw pointer, behind one seam with two
-//! implementations: [CUDA](open_cuda) and a [simulation on the CPU](open_simulated) that runs the
+//! Owns everything that touches a driver, a compiler or a raw pointer, behind one interface with two
+//! implementations: [CUDA](open_cuda), and a [simulation on the CPU](open_simulated) that runs the
 //! same kernel sources. Must not know what a column, a join or a query is.
 //!
 //! Architecture invariant: device addresses are passed only as launch arguments ([`Arg`]), never

@@ -71,8 +71,8 @@ impl States {
 }
 
 impl Modules {
-    /// The module, from memory or from `compile`. If another thread is compiling it, this one waits; if that fails, this one
-    /// compiles itself to get its own error. Once `cancel` is set, it neither waits nor compiles.
+    /// The module, from memory or from `compile`. If another thread is compiling it, this thread waits. If that compilation
+    /// fails, this thread compiles the module too, to get the error. Once `cancel` is set, it neither waits nor compiles.
     pub(crate) fn get_or_compile(
         &self,
         source: &ModuleSource,

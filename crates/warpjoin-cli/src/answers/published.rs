@@ -1,4 +1,6 @@
 //! Answers that the TPC publishes for scale factor 1, as text with rounded decimals.
+//!
+//! Must not know which engine computed an answer.
 
 use std::collections::BTreeMap;
 

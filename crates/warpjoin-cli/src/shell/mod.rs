@@ -1,4 +1,6 @@
 //! `warpjoin sql`: runs SQL over Parquet and CSV files, from the command line, a file, a pipe or a prompt.
+//!
+//! Owns its flags. Must not know how a query runs.
 
 mod interactive;
 mod statements;

@@ -1,4 +1,6 @@
 //! Files as tables: `--table name=path`.
+//!
+//! Must not know the statements that read them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

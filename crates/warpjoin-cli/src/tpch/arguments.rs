@@ -1,4 +1,6 @@
 //! Flags of `warpjoin tpch`.
+//!
+//! Must not know how they are applied.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,7 @@
 //! Substitution parameters of the TPC-H queries: the validation values of the specification, and
 //! random values by its rules.
+//!
+//! Must not know the texts of the queries.
 
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};

@@ -1,4 +1,6 @@
 //! Events of the driver, and a cache of unused events.
+//!
+//! Must not know which work they order.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 

@@ -1,4 +1,6 @@
 //! Static properties of a GPU, read from the driver.
+//!
+//! Must not know how the properties are used.
 
 use std::ffi::{CStr, c_char, c_int};
 

@@ -1,4 +1,6 @@
 //! The error type of this crate. Messages say what went wrong, and what the user can do about it.
+//!
+//! Must not know how callers react.
 
 mod cause;
 

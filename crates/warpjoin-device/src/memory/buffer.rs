@@ -1,4 +1,6 @@
 //! [`Buffer`]: device memory that is freed on drop.
+//!
+//! Must not know how a backend allocates.
 
 use crate::{Device, Stream};
 

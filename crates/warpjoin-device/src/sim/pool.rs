@@ -18,7 +18,7 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    wanted: Condvar,
+    work_available: Condvar,
     finished: Condvar,
 }
 
@@ -42,7 +42,7 @@ impl Pool {
         let helpers = self.start_helpers((self.threads - 1).min(blocks as usize - 1));
         if helpers > 0 {
             self.shared.state().calls.extend(std::iter::repeat_n(launch.clone(), helpers));
-            self.shared.wanted.notify_all();
+            self.shared.work_available.notify_all();
         }
         launch.work();
         if helpers > 0 {
@@ -81,7 +81,7 @@ impl Shared {
         let mut state = self.state();
         while !state.closed {
             let Some(launch) = state.calls.pop_front() else {
-                state = self.wanted.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.work_available.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             state.busy += 1;
@@ -98,7 +98,7 @@ impl Shared {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.state().closed = true;
-        self.shared.wanted.notify_all();
+        self.shared.work_available.notify_all();
         let helpers = self.helpers.get_mut().unwrap_or_else(PoisonError::into_inner);
         for helper in helpers.drain(..) {
             // A panic of a helper is ignored: nothing is left to clean up.

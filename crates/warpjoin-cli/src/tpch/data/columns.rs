@@ -1,4 +1,6 @@
 //! The columns that the chosen queries read.
+//!
+//! Must not know how columns are generated or loaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

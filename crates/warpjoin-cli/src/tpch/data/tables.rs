@@ -1,4 +1,6 @@
 //! The eight TPC-H tables and their generators.
+//!
+//! Must not know who consumes the rows.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;

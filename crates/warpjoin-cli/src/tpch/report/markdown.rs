@@ -1,4 +1,6 @@
 //! Renders a report as the table of docs/benchmarks.md.
+//!
+//! Must not know how queries are measured.
 
 use std::fmt::Write;
 

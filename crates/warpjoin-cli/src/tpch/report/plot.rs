@@ -1,4 +1,6 @@
 //! Draws a report as a plot: the time of each query on warpjoin and on stock DataFusion.
+//!
+//! Must not know how queries are measured.
 
 use plotters::coord::combinators::IntoLogRange;
 use plotters::prelude::*;

@@ -1,4 +1,6 @@
 //! Renders a report as a table for a terminal.
+//!
+//! Must not know how queries are measured.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};

@@ -1,4 +1,6 @@
 //! Source lines of code in kernel libraries, found by `addr2line`.
+//!
+//! Must not know why they are needed.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
