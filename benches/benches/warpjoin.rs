@@ -1,9 +1,9 @@
-//! The driver: criterion selects and repeats the lines, and its clock is device time.
+//! The driver: criterion selects and repeats the lines. Times are device times.
 //!
-//! `cargo bench -p warpjoin-benches`, with criterion's arguments after `--`: a regular expression that
-//! selects lines, `--list`, `--test`, `--measurement-time`, `--save-baseline` and others. The built
-//! executable runs by itself with `--bench` as its first argument. WARPJOIN_BENCH_OUT names the folder
-//! of the report.
+//! Run `cargo bench -p warpjoin-benches`, with criterion's arguments after `--`: a regular expression
+//! that selects lines, `--list`, `--test`, `--measurement-time`, `--save-baseline` and others. The built
+//! executable can also be run with `--bench` as its first argument. WARPJOIN_BENCH_OUT is the folder of
+//! the report.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -16,15 +16,15 @@ use warpjoin_benches::limits::Limits;
 use warpjoin_benches::report::{Report, Status};
 use warpjoin_benches::{Bench, Case, Line, Result, Sample, SetUp, lines};
 
-/// Samples of a line; criterion takes no fewer.
+/// Samples of a line: criterion's minimum.
 const SAMPLES: usize = 10;
-/// Device time and checks of a line; `--measurement-time` chooses another.
+/// Default of `--measurement-time`: device time of a line.
 const MEASUREMENT_TIME: Duration = Duration::from_millis(300);
-/// Resamplings in criterion's statistics: they are not what the report shows.
+/// Resamples of criterion's statistics, which the report does not show.
 const RESAMPLES: usize = 1_000;
-/// A line runs no more once it has taken so long: criterion would have ten samples of the slowest, too.
+/// A line stops running after this time, since criterion would take ten samples of slow lines too.
 const LINE_TIME_MAX: Duration = Duration::from_secs(10);
-/// What a failed run tells criterion, which takes no time for none.
+/// Time of a failed run. Criterion does not accept zero.
 const NO_TIME: Duration = Duration::from_nanos(1);
 
 fn main() -> ExitCode {
@@ -38,13 +38,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every result was right.
+/// Returns whether all results were correct.
 fn run() -> Result<bool> {
     let folder = output_folder();
     let mut criterion = Criterion::default()
         .output_directory(&criterion_folder(&folder))
         .sample_size(SAMPLES)
-        // One run: each line has warmed up by itself.
+        // A single run, since `bench_line` warms up each line.
         .warm_up_time(NO_TIME)
         .measurement_time(MEASUREMENT_TIME)
         .nresamples(RESAMPLES)
@@ -65,7 +65,7 @@ fn run() -> Result<bool> {
             selects_all &= outcome.is_some();
             if let (Some(report), Some((status, reason, samples))) = (&mut report, outcome) {
                 report.add(line, status, reason, &samples);
-                // Line after line, so that a run that is stopped leaves what it has.
+                // Writes the report after each line, so that an interrupted run leaves its results.
                 if status != Status::Missing {
                     report.write(&folder)?;
                 }
@@ -76,7 +76,7 @@ fn run() -> Result<bool> {
     criterion.final_summary();
     let Some(mut report) = report else { return Ok(true) };
     if !selects_all {
-        // Whoever asks for some lines does not ask for what is missing.
+        // A run of selected lines does not list missing ones.
         report.lines.retain(|entry| entry.status != Status::Missing);
     }
     println!("\n{}", report.table());
@@ -87,7 +87,7 @@ fn run() -> Result<bool> {
 
 type Outcome = (Status, Option<String>, Vec<Sample>);
 
-/// A line under way: nothing is set up before criterion has selected it.
+/// The state of a running line. It is set up once criterion has selected it.
 struct Progress<'a> {
     started: Instant,
     case: Option<Box<dyn Case + 'a>>,
@@ -106,7 +106,7 @@ fn bench_line(group: &mut BenchmarkGroup<'_, WallTime>, bench: &Bench, line: &Li
     group.bench_function(&line.name, |bencher| {
         let mut progress = progress.borrow_mut();
         if progress.case.is_none() && progress.failure.is_none() {
-            // The first run compiles and fills the memory pool, the second one has the kernels that stay; neither counts.
+            // Two warm-up runs: the first compiles kernels and fills the memory pool, the second uses the final code tier.
             match set_up(bench).and_then(|mut case| {
                 for _ in 0..2 {
                     case.run()?;
@@ -130,8 +130,8 @@ fn bench_line(group: &mut BenchmarkGroup<'_, WallTime>, bench: &Bench, line: &Li
 }
 
 impl Progress<'_> {
-    /// Runs and checks once; nothing more after a failure. A line that has taken too long tells criterion
-    /// its last time again, and the report nothing.
+    /// Runs and checks once, and returns the device time. Does not run after a failure. A line that has
+    /// exceeded its time returns its last time again, and adds no sample.
     fn sample(&mut self) -> Duration {
         if let Some(last) = self.samples.last().filter(|_| self.started.elapsed() > LINE_TIME_MAX) {
             return Duration::from_nanos(last.device_ns).max(NO_TIME);
@@ -150,7 +150,7 @@ impl Progress<'_> {
     }
 }
 
-/// WARPJOIN_BENCH_OUT; else a folder beside what cargo builds, or here where cargo built nothing.
+/// WARPJOIN_BENCH_OUT, else a folder in cargo's target folder, else one in the current folder.
 fn output_folder() -> PathBuf {
     if let Some(folder) = std::env::var_os("WARPJOIN_BENCH_OUT") {
         return folder.into();

@@ -1,6 +1,6 @@
-"""What all scripts of this folder share: packages, GPUs, clocks and the facts that each figure carries.
+"""Shared by all scripts of this folder: packages, GPUs, clocks, and the context that each result records.
 
-Knows no engine and no query.
+Must not know engines or queries.
 """
 
 import argparse
@@ -13,9 +13,9 @@ import statistics
 import sys
 import time
 
-# A hot median takes three runs or more (MEASURING: hot).
+# Minimum number of runs of a hot median.
 HOT_RUNS_MIN = 3
-# Variables that change how an engine runs: they belong to the command.
+# Prefixes of environment variables that change how an engine runs. Results record them.
 ENGINE_VARIABLES = (
     "CUDF_POLARS",
     "DATAFUSION_",
@@ -28,15 +28,15 @@ ENGINE_VARIABLES = (
 
 
 class PeerError(Exception):
-    """Something that the user can put right; its text says how."""
+    """An error that the user can fix. The message says how."""
 
 
 def need(module, requirements):
-    """Imports `module`, or says which requirements file has its package."""
+    """Imports `module`. On failure, names the requirements file of its package."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise PeerError(f"can't import {module} ({error}): pip install -r {requirements}") from error
+        raise PeerError(f"cannot import {module} ({error}): pip install -r {requirements}") from error
 
 
 def need_gpu():
@@ -47,13 +47,13 @@ def need_gpu():
         raise PeerError(f"no usable NVIDIA GPU ({error.name}): this engine needs one, and a driver for CUDA 13")
     error, properties = runtime.cudaGetDeviceProperties(0)
     if error != runtime.cudaError_t.cudaSuccess:
-        raise PeerError(f"the GPU can't be opened: {error.name}")
+        raise PeerError(f"cannot open the GPU: {error.name}")
     name = properties.name
     return (name.decode() if isinstance(name, bytes) else name).rstrip("\0")
 
 
 def processor_name():
-    """The CPU's model, where the system says so."""
+    """The model of the CPU, or its architecture if the model is unknown."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
             return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -62,18 +62,18 @@ def processor_name():
 
 
 def core_count():
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def without_folders(word):
-    """A word of a command; if it is a path, its last part: folders belong to the machine, not to the figure."""
+    """A word of a command. A path is reduced to its last part, since folders depend on the machine."""
     flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
     return flag + equals + (os.path.basename(value.rstrip("/")) if os.path.exists(value) else value)
 
 
 def circumstances(device):
-    """Machine, cores, date and command, which every figure carries."""
+    """Machine, cores, date and command, which every result records."""
     return {
         "device": device,
         "processor": processor_name(),
@@ -89,7 +89,7 @@ def circumstances(device):
 
 
 def elapsed_ms(action):
-    """Runs `action` and returns its milliseconds and its result. Garbage is collected before, not within."""
+    """Runs `action`, and returns its milliseconds and its result. Garbage is collected before the clock starts."""
     gc.collect()
     start_ns = time.perf_counter_ns()
     result = action()
@@ -105,12 +105,12 @@ def hot_runs(text):
     """Parses a number of hot runs."""
     count = int(text)
     if count < HOT_RUNS_MIN:
-        raise argparse.ArgumentTypeError(f"a hot median takes {HOT_RUNS_MIN} runs or more")
+        raise argparse.ArgumentTypeError(f"a hot median needs at least {HOT_RUNS_MIN} runs")
     return count
 
 
 def run_main(main):
-    """Runs a script: exit status 0 if all went well, 1 if something failed, 2 if it could not start."""
+    """Runs a script. Exit status: 0 for success, 1 if something failed, 2 if the script could not start."""
     try:
         status = main()
     except PeerError as error:

@@ -1,8 +1,8 @@
-"""The columns of the shapes, and what results must be: those of `benches/kernels/data.cu`, word for word.
+"""The columns of the shapes, and the expected results. Computes the same values as `benches/kernels/data.cu`.
 
 Every value is a function of its row number, and no column is constant. `xp` is cupy on a device, or numpy
-in tests. Rows are made and checked in chunks, so that temporaries stay small beside the tables. Knows no
-library that is measured.
+in tests. Rows are generated and checked in chunks, to keep temporaries small. Must not know the measured
+library.
 """
 
 import numpy
@@ -20,7 +20,7 @@ LIMB_BITS = 32
 
 
 def u64(number):
-    """A word that arrays of words can be combined with."""
+    """Converts to a word that can be combined with arrays of words."""
     return numpy.uint64(number)
 
 
@@ -71,7 +71,7 @@ def random_ints(rows, seed, width_bytes):
 
 
 def signed(words, width_bytes):
-    """Words without a sign, moved so that 0 becomes the type's least value."""
+    """Unsigned words, shifted so that 0 becomes the minimum of the signed type."""
     if width_bytes == 4:
         return ((words & u64(0xFFFFFFFF)).astype(numpy.uint32) ^ numpy.uint32(1 << 31)).view(numpy.int32)
     return (words ^ u64(1 << 63)).view(numpy.int64)
@@ -82,14 +82,14 @@ def random_floats(rows):
 
 
 def decimal_words(xp, rows):
-    """Low and high words of 128-bit integers from -2^92 to 2^92 - 1, one pair a row."""
+    """Low and high words of 128-bit integers from -2^92 to 2^92 - 1, one pair per row."""
     low = random_words(rows, DECIMAL_SEED)
     high = (mix64(rows * u64(MIX) + u64(~DECIMAL_SEED % 2**64)) >> u64(35)) - u64(1 << 28)
     return xp.stack((low, high), axis=1)
 
 
 def key_columns(xp, key, numbers, distinct):
-    """Key columns of rows with these numbers; equal numbers have equal keys, and others have not."""
+    """Key columns of rows with these key numbers. Keys are equal exactly if their key numbers are."""
     if key == "int32":
         return [signed(mix32(numbers).astype(numpy.uint64), 4)]
     if key == "dense int32":
@@ -104,7 +104,7 @@ def build_numbers(rows, shape):
 
 
 def probe_numbers(xp, rows, shape):
-    """Numbers of probe rows; those of `distinct` and above match nothing."""
+    """Key numbers of probe rows. Those from `distinct` on match nothing."""
     if shape.zipf:
         return zipf_numbers(xp, mix64(rows ^ u64(GROUP_SEED)), shape.zipf, shape.distinct)
     places = permute(rows, shape.probe_rows.bit_length() - 1)
@@ -123,14 +123,14 @@ def group_key(xp, numbers, shape):
 
 
 def chunks(xp, rows):
-    """Where a chunk of rows is, and the numbers of its rows; chunk after chunk."""
+    """Yields the slice and the row numbers of each chunk."""
     for first in range(0, rows, CHUNK_ROWS):
         end = min(first + CHUNK_ROWS, rows)
         yield slice(first, end), xp.arange(first, end, dtype=numpy.uint64)
 
 
 def table(xp, rows, columns_of):
-    """Whole columns, of what `columns_of` makes of the row numbers of a chunk."""
+    """Whole columns. `columns_of` computes them from the row numbers of a chunk."""
     columns = []
     for where, numbers in chunks(xp, rows):
         made = columns_of(numbers)
@@ -173,7 +173,7 @@ def group_table(xp, shape):
 
 
 def totals(xp, columns):
-    """Number of rows, and sum of their hashes modulo 2^64: the same in any order of rows."""
+    """Number of rows, and sum of their hashes modulo 2^64. Independent of the order of rows."""
     rows, total = len(columns[0]), 0
     for first in range(0, rows, CHUNK_ROWS):
         words = xp.zeros(min(CHUNK_ROWS, rows - first), dtype=numpy.uint64)
@@ -186,7 +186,7 @@ def totals(xp, columns):
 
 
 def as_words(xp, values):
-    """Values as words: integers with their sign extended, floats by their bits."""
+    """Values as words: sign-extended integers, or the bits of floats."""
     values = xp.ascontiguousarray(values)
     if values.dtype.kind == "i":
         values = values.astype(numpy.int64)
@@ -194,7 +194,7 @@ def as_words(xp, values):
 
 
 def expected_join(xp, shape):
-    """Totals of what the join puts out, by its shape alone: keys, build payloads, probe payloads; or row numbers."""
+    """Totals of the join's output, computed from its shape: keys, build payloads, probe payloads; or row numbers."""
     count, total = 0, 0
     for _, rows in chunks(xp, shape.probe_rows):
         numbers = probe_numbers(xp, rows, shape)
@@ -214,7 +214,7 @@ def expected_join(xp, shape):
 
 
 def expected_groups(xp, shape):
-    """Totals of the groups, by additions to one array an aggregate: the key, then the aggregates."""
+    """Totals of the groups, computed with one array per aggregate: the key, then the aggregates."""
     columns = group_table(xp, shape)
     sums = {name: xp.zeros(shape.groups, dtype=numpy.uint64) for name in ("count", "i64", "steps")}
     limbs = [xp.zeros(shape.groups, dtype=numpy.uint64) for _ in range(4)]
@@ -244,7 +244,7 @@ def expected_groups(xp, shape):
 
 
 def decimal_limbs(xp, pairs):
-    """The four 32-bit limbs of 128-bit words, lowest first: sums of up to 2^32 of them fit a word."""
+    """The four 32-bit limbs of 128-bit words, lowest first. Sums of up to 2^32 of them fit in a word."""
     mask = u64((1 << LIMB_BITS) - 1)
     for word in (pairs[:, 0], pairs[:, 1]):
         yield word & mask
@@ -252,7 +252,7 @@ def decimal_limbs(xp, pairs):
 
 
 def carried(xp, limbs):
-    """Low and high words of the number that sums of limbs stand for, modulo 2^128."""
+    """Low and high words of the number represented by sums of limbs, modulo 2^128."""
     mask, digits, carry = u64((1 << LIMB_BITS) - 1), [], u64(0)
     for limb in limbs:
         limb = limb + carry

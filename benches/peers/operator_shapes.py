@@ -1,8 +1,8 @@
-"""The joins and group-bys that are measured: those lines of the bench that another library can run too.
+"""The measured joins and group-bys: the lines of the bench that other libraries can run.
 
-A name is that of the line in `benches/src/lines/{join,group_by}.rs`, so that figures can be put side by
-side. Left out are lines about settings of warpjoin's own (load factor, form of a join, filters in front
-of it) and the one hot key. Knows no library.
+Names are those of the lines in `benches/src/lines/{join,group_by}.rs`, so that results can be compared.
+Lines about warpjoin's own settings (load factor, join algorithm, runtime filters) and the line with one
+hot key are left out. Must not know a library.
 """
 
 from dataclasses import dataclass, replace
@@ -12,13 +12,13 @@ ROWS_MIN = 64
 
 @dataclass(frozen=True)
 class JoinShape:
-    """A join of two random tables, as `JoinSpec` in join.rs."""
+    """A join of two random tables, like `JoinSpec` in join.rs."""
 
     build_rows: int
     probe_rows: int
     # int32 and int64: random over the type's whole range. dense int32: a permutation of 0 to distinct - 1.
     key: str
-    # Payload columns of a side; 0: row numbers of both sides in place of keys and payloads.
+    # Payload columns per side; 0: the output is row numbers of both sides instead of keys and payloads.
     payload_columns: int
     payload_bytes: int
     multiplicity: int = 1
@@ -28,7 +28,7 @@ class JoinShape:
 
     @property
     def distinct(self):
-        """Keys of the build side."""
+        """Number of distinct keys of the build side."""
         return max(self.build_rows // self.multiplicity, 1)
 
     @property
@@ -49,7 +49,7 @@ class JoinShape:
 
     @property
     def axes(self):
-        """What a line of the bench must say."""
+        """Bench axes of the line."""
         return {
             "build_rows": self.build_rows,
             "probe_rows": self.probe_rows,
@@ -62,18 +62,18 @@ class JoinShape:
 
     @property
     def rows(self):
-        """Rows that rows/s counts."""
+        """Number of rows in rows/s."""
         return self.build_rows + self.probe_rows
 
 
 @dataclass(frozen=True)
 class GroupShape:
-    """A group-by of a random table, as `GroupSpec` in group_by.rs."""
+    """A group-by of a random table, like `GroupSpec` in group_by.rs."""
 
     rows: int
     groups: int
     key_bytes: int
-    # In the order of the output, after the key.
+    # In output order, after the key.
     aggregates: tuple
     zipf: float = 0.0
 
@@ -86,7 +86,7 @@ class GroupShape:
 
     @property
     def axes(self):
-        """What a line of the bench must say."""
+        """Bench axes of the line."""
         return {"rows": self.rows, "groups": self.groups, "key_bytes": self.key_bytes, "skew": self.zipf}
 
 
@@ -96,7 +96,7 @@ SUM_DECIMAL = ("sum(decimal128)",)
 
 
 def rows_name(rows):
-    """`2^27`, or the number where it is no power of two."""
+    """`2^27`, or the number if it is not a power of two."""
     return f"2^{rows.bit_length() - 1}" if rows & (rows - 1) == 0 else str(rows)
 
 
@@ -109,7 +109,7 @@ def count_name(count):
 
 
 def all_shapes(scale_bits):
-    """All shapes by the name of their line, with rows divided by 2^scale_bits, but not below 64."""
+    """All shapes by the name of their line. Rows are divided by 2^scale_bits, but are at least 64."""
 
     def rows(bits):
         return max(1 << bits >> scale_bits, ROWS_MIN)
@@ -122,7 +122,7 @@ def all_shapes(scale_bits):
         ("group_by", group_targets(rows)),
         ("group_by_decimal", group_decimals(rows)),
     ):
-        # Sizes that fall together at a small scale give one line.
+        # Shapes that become equal at a small scale occur once.
         shapes.update((f"{group}/{shape.name}", shape) for shape in members)
     return shapes
 
@@ -161,7 +161,7 @@ def join_sweeps(rows):
     shapes += [replace(base, match_rate=rate) for rate in (0.0, 0.01, 0.1, 0.25, 0.5, 1.0)]
     keys = ("int32", "int64", "two int64", "dense int32")
     shapes += [replace(base, key=key, payload_bytes=size) for key in keys for size in (4, 8)]
-    # The output stays the same.
+    # Keeps the number of output rows.
     shapes += [
         replace(base, multiplicity=count, probe_rows=max(base.probe_rows // count, ROWS_MIN))
         for count in (2, 4, 16, 64)
@@ -175,7 +175,7 @@ def join_skew(rows):
 
 
 def groups_of(rows, bits):
-    """At most a quarter of the rows."""
+    """2^bits groups, but at most a quarter of the rows."""
     return min(1 << bits, rows(27) // 4)
 
 

@@ -1,6 +1,6 @@
-"""libcudf's joins and group-bys on columns in device memory: one line of JSON a shape.
+"""Measures libcudf's joins and group-bys on columns in device memory. Prints one line of JSON per shape.
 
-README.md says what is measured. Results are checked against what the shape says they must be.
+README.md describes the measurements. Results are checked against expected results computed from the shape.
 """
 
 import argparse
@@ -17,14 +17,14 @@ from operator_shapes import JoinShape, all_shapes
 
 GPU = "requirements-gpu.txt"
 RUNS = 7
-# Of free device memory, for the pool that libcudf and the data share; the rest is for kernels and the context.
+# Share of free device memory for the pool of libcudf and the data. The rest is for kernels and the context.
 POOL_SHARE = 0.9
 POOL_ALIGNMENT_BYTES = 256
 DECIMAL_SCALE = -2
 
 
 class Libcudf:
-    """libcudf through pylibcudf, with a pool of plain device memory, on a stream of its own."""
+    """libcudf through pylibcudf, with a pool of plain device memory and a separate stream."""
 
     def __init__(self):
         self.cupy = need("cupy", GPU)
@@ -32,7 +32,7 @@ class Libcudf:
         rmm = need("rmm", GPU)
         free_bytes, _ = self.cupy.cuda.runtime.memGetInfo()
         pool_bytes = int(free_bytes * POOL_SHARE) // POOL_ALIGNMENT_BYTES * POOL_ALIGNMENT_BYTES
-        # The pool can't grow, so that no run waits for the driver's allocator.
+        # The pool cannot grow, so that no run waits for the driver's allocator.
         pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), pool_bytes, pool_bytes)
         rmm.mr.set_current_device_resource(pool)
         self.cupy.cuda.set_allocator(need("rmm.allocators.cupy", GPU).rmm_cupy_allocator)
@@ -56,14 +56,14 @@ class Libcudf:
         kinds = {type_ids.INT32: "i4", type_ids.INT64: "i8", type_ids.FLOAT64: "f8", type_ids.DECIMAL128: "u8"}
         type_id = column.type().id()
         if column.null_count():
-            raise RuntimeError("the result has nulls, and the input none")
+            raise RuntimeError("the result has nulls, but the input has none")
         if column.size() == 0:
             return self.cupy.empty(0, dtype=kinds[type_id])
         values = self.cupy.asarray(column.data()).view(kinds[type_id])
         return values.reshape(-1, 2)[: column.size()] if type_id == type_ids.DECIMAL128 else values[: column.size()]
 
     def join(self, shape):
-        """What runs the join: to row numbers, or to keys, build payloads, probe payloads."""
+        """Returns a function that runs the join. Its output is row numbers, or keys, build payloads, probe payloads."""
         keys = 2 if shape.key == "two int64" else 1
         build, probe = join_tables(self.cupy, shape)
         build_keys, probe_keys = self.table(build[:keys]), self.table(probe[:keys])
@@ -85,7 +85,7 @@ class Libcudf:
         return run
 
     def group_by(self, shape):
-        """What runs the group-by: to the key, then the aggregates in the shape's order."""
+        """Returns a function that runs the group-by. Its output is the key, then the aggregates of the shape."""
         arrays = group_table(self.cupy, shape)
         keys = self.table([arrays.pop("key")])
         values = {name: self.column(array) for name, array in arrays.items()}
@@ -94,20 +94,20 @@ class Libcudf:
             "max": self.plc.aggregation.max,
             "count": lambda: self.plc.aggregation.count(self.plc.types.NullPolicy.INCLUDE),
         }
-        # Aggregates of one column are one request; rows are counted in the first.
-        wanted = {name: [] for name in values}
+        # One request per column. The first one also counts rows.
+        functions_by_column = {name: [] for name in values}
         for place, aggregate in enumerate(shape.aggregates):
             function, _, name = aggregate.rstrip(")").partition("(")
-            wanted[name or next(iter(values))].append((place, function))
+            functions_by_column[name or next(iter(values))].append((place, function))
 
         def run():
             requests = [
                 self.plc.groupby.GroupByRequest(values[name], [makers[function]() for _, function in functions])
-                for name, functions in wanted.items()
+                for name, functions in functions_by_column.items()
             ]
             found_keys, found = self.plc.groupby.GroupBy(keys).aggregate(requests, stream=self.stream)
             output = [None] * len(shape.aggregates)
-            for functions, columns in zip(wanted.values(), found, strict=True):
+            for functions, columns in zip(functions_by_column.values(), found, strict=True):
                 for (place, _), column in zip(functions, columns.columns(), strict=True):
                     output[place] = column
             return [found_keys.columns()[0], *output]
@@ -115,7 +115,7 @@ class Libcudf:
         return run
 
     def timed(self, run):
-        """Milliseconds by device events, by the clock of the host, and the result."""
+        """Milliseconds by device events, milliseconds by the host's clock, and the result."""
         gc.collect()
         begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
         self.cupy.cuda.runtime.deviceSynchronize()
@@ -128,7 +128,7 @@ class Libcudf:
         return self.cupy.cuda.get_elapsed_time(begin, end), wall_ms, result
 
     def measure(self, shape, runs):
-        """Figures of one shape; every result is checked, outside the clock."""
+        """Measures one shape. Every result is checked while the clock is stopped."""
         is_join = isinstance(shape, JoinShape)
         expected = (expected_join if is_join else expected_groups)(self.cupy, shape)
         run = self.join(shape) if is_join else self.group_by(shape)
@@ -137,10 +137,10 @@ class Libcudf:
             device, wall, result = self.timed(run)
             found = totals(self.cupy, [self.array(column) for column in result])
             if found != expected:
-                raise RuntimeError(f"wrong result: rows and checksum are {found} and must be {expected}")
+                raise RuntimeError(f"wrong result: rows and checksum are {found}, expected {expected}")
             device_ms.append(round(device, 4))
             wall_ms.append(round(wall, 4))
-            # Freed before the next run allocates.
+            # Frees the result before the next run allocates.
             del result
         hot_ms = median_ms(device_ms[1:])
         return {
@@ -158,13 +158,13 @@ def pattern(text):
     try:
         return re.compile(text)
     except re.error as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a regular expression: {error}") from error
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lines", type=pattern, default="", metavar="REGEX", help="only names with a match")
-    parser.add_argument("--runs", type=hot_runs, default=RUNS, help=f"hot runs of each, after its first ({RUNS})")
+    parser.add_argument("--lines", type=pattern, default="", metavar="REGEX", help="run only lines whose names match")
+    parser.add_argument("--runs", type=hot_runs, default=RUNS, help=f"hot runs of each line after the first ({RUNS})")
     parser.add_argument("--scale-bits", type=int, default=0, metavar="N", help="divide numbers of rows by 2^N")
     parser.add_argument("--list", action="store_true", help="print the names of the lines and stop")
     options = parser.parse_args()
@@ -173,7 +173,7 @@ def main():
         print("\n".join(shapes))
         return 0
     if not shapes:
-        raise PeerError(f"no line has a match of {options.lines.pattern!r}: --list prints them")
+        raise PeerError(f"no line matches {options.lines.pattern!r}: --list prints all lines")
     device = need_gpu()
     library = Libcudf()
     shared = {"engine": "libcudf", "version": library.version, "source": "resident", "clock": "device events"}
@@ -182,7 +182,7 @@ def main():
         line = {**shared, "line": name, **shape.axes}
         try:
             line.update(library.measure(shape, options.runs))
-        except Exception as error:  # One shape may not fit; the next may.
+        except Exception as error:  # The next shape may need less memory.
             line["error"] = f"{type(error).__name__}: {error}"
             status = 1
         print(json.dumps({**line, **circumstances(device)}), flush=True)

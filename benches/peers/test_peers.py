@@ -1,4 +1,4 @@
-"""What can be tested without an engine and without a GPU: `python -m unittest` in this folder.
+"""Tests that need no engine and no GPU: run `python -m unittest` in this folder.
 
 Needs requirements-cpu.txt.
 """
@@ -25,7 +25,7 @@ class Queries(unittest.TestCase):
         self.assertIn("interval '90' day", texts[1])
         self.assertIn("in ('13', '31'", texts[22])
 
-    def test_the_fraction_follows_the_scale(self):
+    def test_the_fraction_depends_on_the_scale(self):
         for scale, fraction in ((1.0, "0.0001"), (100.0, "0.000001"), (0.01, "0.01")):
             self.assertIn(f"* {fraction}\n", query_texts(QUERY_DIR, [11], scale)[11])
 
@@ -40,14 +40,14 @@ class Answers(unittest.TestCase):
     def answer(self, names, sums, tolerance=Tolerance.EXACT):
         return checksum(pyarrow.table({"name": names, "sum": sums}), tolerance)
 
-    def test_order_of_rows_and_types_do_not_count(self):
+    def test_row_order_and_types_are_ignored(self):
         expected = self.answer(["a", "b"], [1.5, 2.25])
         decimals = pyarrow.array([decimal.Decimal("2.25"), decimal.Decimal("1.50")])
         self.assertIsNone(difference(expected, self.answer(["b", "a"], decimals)))
         whole = [pyarrow.array([7], pyarrow.int32()), pyarrow.array([decimal.Decimal(7)], pyarrow.decimal128(38, 0))]
         self.assertIsNone(difference(*(checksum(pyarrow.table({"n": n}), Tolerance.EXACT) for n in whole)))
 
-    def test_what_is_wrong_shows(self):
+    def test_differences_are_found(self):
         expected = self.answer(["a", "b"], [1.5, 2.25])
         for names, sums in (
             (["a", "c"], [1.5, 2.25]),
@@ -59,14 +59,14 @@ class Answers(unittest.TestCase):
         ):
             self.assertIsNotNone(difference(expected, self.answer(names, sums)), (names, sums))
 
-    def test_the_wider_tolerance_counts(self):
+    def test_the_wider_tolerance_is_used(self):
         expected, rounded = self.answer(["a"], [1.125]), self.answer(["a"], [1.13], Tolerance.ROUNDED)
         self.assertIsNone(difference(expected, rounded))
         self.assertIsNotNone(difference(expected, self.answer(["a"], [1.13])))
 
 
 def joined(shape):
-    """The join by a dictionary: keys, build payloads, probe payloads, or row numbers."""
+    """Computes the join with a dictionary: keys, build payloads, probe payloads, or row numbers."""
     build, probe = operator_data.join_tables(numpy, shape)
     keys = 2 if shape.key == "two int64" else 1
     places = {}
@@ -83,7 +83,7 @@ def joined(shape):
 
 
 def grouped(shape):
-    """The group-by in exact arithmetic."""
+    """Computes the group-by in exact arithmetic."""
     table = operator_data.group_table(numpy, shape)
     rows = {}
     for row, key in enumerate(table["key"]):
@@ -103,7 +103,7 @@ def grouped(shape):
 
 
 class Operators(unittest.TestCase):
-    def test_joins_are_what_their_shapes_say(self):
+    def test_expected_joins(self):
         for shape in (
             JoinShape(256, 512, "int32", 2, 4),
             JoinShape(256, 512, "int64", 1, 8, multiplicity=4, match_rate=0.25),
@@ -119,7 +119,7 @@ class Operators(unittest.TestCase):
                 found[-1][[0, -1]] += 1
                 self.assertNotEqual(operator_data.totals(numpy, found), expected)
 
-    def test_groups_are_what_their_shapes_say(self):
+    def test_expected_groups(self):
         for shape in (
             GroupShape(1024, 64, 8, FOUR),
             GroupShape(1024, 64, 4, FOUR, zipf=1.0),
@@ -131,7 +131,7 @@ class Operators(unittest.TestCase):
                 found[1][0] += found[1].dtype.type(1)
                 self.assertNotEqual(operator_data.totals(numpy, found), expected)
 
-    def test_chunks_do_not_show(self):
+    def test_chunk_size_does_not_change_results(self):
         shape = JoinShape(256, 512, "int32", 2, 4, match_rate=0.5)
         whole = operator_data.expected_join(numpy, shape)
         rows, operator_data.CHUNK_ROWS = operator_data.CHUNK_ROWS, 100
@@ -148,7 +148,7 @@ class Operators(unittest.TestCase):
             self.assertGreater(float(column.max()), 2**61)
             self.assertLess(float(column.min()), -(2**61))
 
-    def test_names_are_those_of_the_bench(self):
+    def test_names_match_the_bench(self):
         shapes = all_shapes(0)
         self.assertIn("join/semi, 2^24 x 2^28, int32, indices", shapes)
         self.assertIn("join/2^24 x 2^26, int64, 1 x 8 B a side, 4 rows a key, match rate 0.25", shapes)

@@ -1,4 +1,4 @@
-"""TPC-H through a peer: one line of JSON a query. README.md says what the figures mean."""
+"""Runs TPC-H on another engine. Prints one line of JSON per query. README.md explains the fields."""
 
 import argparse
 import json
@@ -17,13 +17,13 @@ def arguments():
     parser.add_argument("--engine", required=True, choices=ENGINES)
     parser.add_argument("--data", required=True, metavar="DIR", help="Parquet files as tpchgen-cli writes them")
     parser.add_argument("--queries", type=query_numbers, default="all", metavar="LIST", help="such as 1,3,5-7")
-    parser.add_argument("--runs", type=hot_runs, default=HOT_RUNS_MIN, help="hot runs of each query, after its first")
+    parser.add_argument("--runs", type=hot_runs, default=HOT_RUNS_MIN, help="hot runs of each query after the first")
     parser.add_argument("--source", choices=("files", "resident"), default="files", help="where tables are")
-    parser.add_argument("--executor", help="of polars and cudf-polars: in-memory or streaming")
+    parser.add_argument("--executor", help="executor of polars and cudf-polars: in-memory or streaming")
     parser.add_argument(
         "--query-dir", default=QUERY_DIR, metavar="DIR", help="texts for SQL engines, q01.sql to q22.sql"
     )
-    parser.add_argument("--isolate", action="store_true", help="run each query in a process of its own")
+    parser.add_argument("--isolate", action="store_true", help="run each query in a separate process")
     options = parser.parse_args()
     executors = ENGINES[options.engine].executors
     if options.executor and options.executor not in executors:
@@ -33,17 +33,17 @@ def arguments():
 
 
 def measure(engine, number, runs):
-    """Figures of one query: its first run, then hot ones, whose answers must be that of the first."""
+    """Measures one query: a first run, then hot runs, whose answers must equal the first."""
     first_ms, answer = elapsed_ms(lambda: engine.execute(number))
     expected = checksum(engine.to_arrow(answer), engine.tolerance)
     times_ms = []
     for run in range(1, runs + 1):
-        # Freed before the clock starts.
+        # Frees the answer before the clock starts.
         del answer
         time_ms, answer = elapsed_ms(lambda: engine.execute(number))
         differs = difference(expected, checksum(engine.to_arrow(answer), engine.tolerance))
         if differs:
-            raise RuntimeError(f"hot run {run} has another answer than the first: {differs}")
+            raise RuntimeError(f"the answer of hot run {run} differs from the first: {differs}")
         times_ms.append(round(time_ms, 3))
     return {
         "rows": expected["rows"],
@@ -70,7 +70,7 @@ def run_queries(options):
         "scale": data.scale,
         "tables_ms": round(tables_ms, 3),
     }
-    # The only query of its process has found nothing that another left behind.
+    # The only query of its process cannot use caches of another query.
     is_cold = len(options.queries) == 1 and options.source == "files"
     status = 0
     for number in options.queries:

@@ -1,9 +1,9 @@
-"""Checksums of answers, made so that answers of different engines can be compared.
+"""Checksums to compare the answers of different engines.
 
-Engines differ in types (an average is a double or a decimal of six places) and in the order of equal rows.
-So values that are whole, text or dates are hashed row by row, in any order of rows; values with a fraction
-are summed, each weighted by the hash of its row, so that exchanged values show. Sums are compared within the
-wider tolerance of the two engines.
+Engines differ in types (an average is a double or a decimal with six places) and in the order of equal rows.
+Integers, text and dates are hashed row by row, independent of row order. Values with a fraction are summed,
+each weighted by the hash of its row, so that swapped values are found. Sums are compared within the wider
+tolerance of both engines.
 """
 
 import datetime
@@ -16,11 +16,11 @@ WEIGHTS = 1021
 
 
 class Tolerance:
-    """How far sums of two engines may be apart: for each row of the answer, and relative to the sum."""
+    """Allowed difference of the sums of two engines: per row of the answer, and relative to the sum."""
 
-    # Averages truncated to six places, times the largest weight; what doubles lose in long sums.
+    # Averages truncated to six places, times the maximum weight; rounding of doubles in long sums.
     EXACT = {"per_row": 2e-6, "relative": 1e-9}
-    # Polars gives a product or quotient of decimals no more places than its operands have: two.
+    # In Polars, products and quotients of decimals have only as many places as the operands: two.
     ROUNDED = {"per_row": 2e-2, "relative": 1e-6}
 
 
@@ -32,7 +32,7 @@ def has_fraction(arrow_type):
 
 
 def canonical(value):
-    """An exact value as text that is the same for each engine's type of it."""
+    """An exact value as text that is the same for all engines' types."""
     if isinstance(value, datetime.datetime):
         return value.date().isoformat() if value.time() == datetime.time() else value.isoformat()
     if isinstance(value, decimal.Decimal):
@@ -41,7 +41,7 @@ def canonical(value):
 
 
 def checksum(table, tolerance):
-    """Checksum of a pyarrow table, right within `tolerance`; column names do not count, their order does."""
+    """Checksum of a pyarrow table, accurate within `tolerance`. Ignores column names, but not their order."""
     exact = [column.to_pylist() for column in table.columns if not has_fraction(column.type)]
     fractions = [column.to_pylist() for column in table.columns if has_fraction(column.type)]
     total, weights = 0, []
@@ -63,7 +63,7 @@ def checksum(table, tolerance):
 
 
 def difference(expected, found):
-    """How two checksums differ; `None` if they are of the same answer."""
+    """How two checksums differ; `None` if the answers are equal."""
     for key in ("rows", "exact", "nulls"):
         if expected[key] != found[key]:
             return f"{key}: {expected[key]} and {found[key]}"
@@ -74,7 +74,7 @@ def difference(expected, found):
             max(expected["tolerance"][key], found["tolerance"][key]) for key in ("per_row", "relative")
         )
         allowed = per_row * expected["rows"] + relative * max(abs(left), abs(right))
-        # Written so that NaN differs from everything.
+        # In this form, NaN differs from everything.
         if not abs(left - right) <= allowed:
             return f"sum {place} of values with fractions: {left!r} and {right!r}"
     return None

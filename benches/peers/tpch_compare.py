@@ -1,6 +1,6 @@
-"""Lines of tpch.py side by side: hot medians of each engine, and whether all answers are equal.
+"""Compares lines of tpch.py: prints hot medians of each engine, and whether all answers are equal.
 
-Fails if an answer differs from that of the first engine, or a query failed.
+Fails if an answer differs from that of the first engine, or if a query failed.
 """
 
 import argparse
@@ -13,12 +13,12 @@ from tpch_answers import difference
 
 
 def label(line):
-    """Engine, executor and source, which make a column of the table."""
+    """Engine, executor and source: the title of a column of the table."""
     return " ".join(filter(None, (line["engine"], line["executor"], line["source"])))
 
 
 def read_lines(files):
-    """Lines by query, then by label; all of one scale. A later line of a label replaces an earlier one."""
+    """Lines by query and label, and their common scale. A later line with the same label replaces an earlier one."""
     queries, scales = {}, set()
     for text in fileinput.input(files, encoding="utf-8"):
         try:
@@ -26,14 +26,14 @@ def read_lines(files):
             queries.setdefault(line["query"], {})[label(line)] = line
             scales.add(line["scale"])
         except (ValueError, KeyError, TypeError) as error:
-            raise PeerError(f"{fileinput.filename()}:{fileinput.filelineno()} is no line of tpch.py") from error
+            raise PeerError(f"{fileinput.filename()}:{fileinput.filelineno()} is not a line of tpch.py") from error
     if len(scales) != 1:
-        raise PeerError(f"the lines are of {len(scales)} scales: {sorted(scales)}")
+        raise PeerError(f"the lines have {len(scales)} scales, expected one: {sorted(scales)}")
     return dict(sorted(queries.items())), scales.pop()
 
 
 def verdict(lines):
-    """`equal`, or what is wrong with the lines of a query."""
+    """`equal`, `not compared`, or the errors of a query."""
     failed = [f"{name}: {' '.join(line['error'].split())}" for name, line in lines.items() if "error" in line]
     if failed:
         return "; ".join(failed)
@@ -45,7 +45,7 @@ def verdict(lines):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", nargs="+", metavar="FILE", help="what tpch.py printed; - is standard input")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="output of tpch.py; - is standard input")
     queries, scale = read_lines(parser.parse_args().files)
     labels = list(dict.fromkeys(name for lines in queries.values() for name in lines))
     print(f"TPC-H scale {scale:g}, hot medians, ms\n")

@@ -1,6 +1,6 @@
-"""The Parquet files of the eight tables, as `tpchgen-cli` writes them.
+"""The Parquet files of the eight tables, as written by `tpchgen-cli`.
 
-Reads footers only; knows no engine.
+Reads only footers. Must not know engines.
 """
 
 from pathlib import Path
@@ -8,13 +8,13 @@ from pathlib import Path
 from common import PeerError, need
 
 TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
-# No query reads these columns, and they are a quarter of the bytes: engines that load tables leave them out.
+# No query reads these columns, a quarter of the bytes. Engines that load tables leave them out.
 UNREAD_COLUMNS = frozenset({"l_comment", "ps_comment", "p_comment"})
 SUPPLIERS_PER_SCALE = 10_000
 
 
 class Dataset:
-    """A folder with a file `TABLE.parquet`, or a folder `TABLE` of Parquet files, for each table."""
+    """A folder with a file `TABLE.parquet`, or a folder `TABLE` of Parquet files, per table."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -48,6 +48,6 @@ class Dataset:
         return files[0] if len(files) == 1 else str(Path(files[0]).parent)
 
     def read_columns(self, table):
-        """Names of the columns that a query of the 22 may read."""
+        """Names of the columns that the 22 queries read."""
         names = self._parquet.read_schema(self._files[table][0]).names
         return [name for name in names if name not in UNREAD_COLUMNS]

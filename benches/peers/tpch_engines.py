@@ -1,8 +1,8 @@
-"""The engines: how each opens, takes the tables and runs a query.
+"""The engines: how to open each, add tables, and run queries.
 
-`open` starts an engine, `add_tables` registers the files or loads them, `add_queries` takes texts or
-definitions. `execute` is what is timed: from SQL text, or from building a lazy frame, to Arrow data on the
-host. `to_arrow` makes a pyarrow table of that, for the checksum, and is not timed.
+`open` starts an engine, `add_tables` registers or loads the files, and `add_queries` sets the texts or
+definitions of queries. Only `execute` is timed: from SQL text, or from building a lazy frame, to Arrow data
+on the host. `to_arrow` converts the result to a pyarrow table for the checksum, and is not timed.
 """
 
 import os
@@ -15,12 +15,12 @@ from tpch_data import TABLES
 
 CPU = "requirements-cpu.txt"
 GPU = "requirements-gpu.txt"
-# Rows of a batch of DataFusion's own.
+# DataFusion's default batch size.
 BATCH_ROWS = 8192
 
 
 class DuckDb:
-    """DuckDB, from files as views, or in compressed tables of its own in memory."""
+    """DuckDB, with views over files, or with its own compressed tables in memory."""
 
     name = "duckdb"
     executors = ()
@@ -43,7 +43,7 @@ class DuckDb:
             kind = "TABLE" if resident else "VIEW"
             self.connection.execute(f"CREATE {kind} {table} AS SELECT {columns} FROM read_parquet([{files}])")
         if resident:
-            # Compresses what is still as it was inserted.
+            # Compresses recently inserted rows.
             self.connection.execute("CHECKPOINT loaded")
 
     def add_queries(self, texts, _data):
@@ -57,7 +57,7 @@ class DuckDb:
 
 
 class DataFusion:
-    """Stock DataFusion with its defaults, from files, or from batches in memory, a partition a core."""
+    """Stock DataFusion with its defaults, over files, or over batches in memory with one partition per core."""
 
     name = "datafusion"
     executors = ()
@@ -71,14 +71,14 @@ class DataFusion:
         self.context = self.module.SessionContext()
 
     def add_tables(self, data, resident):
-        # What loads the tables goes with its caches of footers and statistics.
+        # A separate context loads the tables, so that its caches of footers and statistics are dropped.
         reader = self.module.SessionContext() if resident else self.context
         for table in TABLES:
             reader.register_parquet(table, data.location(table))
             if not resident:
                 continue
             columns = ", ".join(data.read_columns(table))
-            # Read by DataFusion, so that the batches have the types that it likes best.
+            # DataFusion reads the files, so that the batches have its preferred types.
             batches = reader.sql(f"SELECT {columns} FROM {table}").collect()
             pieces = [batch.slice(at, BATCH_ROWS) for batch in batches for at in range(0, len(batch), BATCH_ROWS)]
             partitions = [pieces[core :: core_count()] for core in range(core_count())]
@@ -97,9 +97,9 @@ class DataFusion:
 
 
 class Polars:
-    """Polars on the CPU, from files, or from data frames in memory.
+    """Polars on the CPU, over files, or over data frames in memory.
 
-    The queries are those that ship with cudf-polars; that package can be imported without a GPU.
+    The queries are those of the package cudf-polars, which can be imported without a GPU.
     """
 
     name = "polars"
@@ -124,7 +124,7 @@ class Polars:
             self.scan = lambda table: self.polars.scan_parquet(data.files(table))
 
     def add_queries(self, _texts, data):
-        # The queries ask this function of their module for tables, by folder and name.
+        # The queries call this function of their module to open a table.
         self.queries.get_data = lambda _folder, table, _suffix="": self.scan(table)
         self.settings = SimpleNamespace(
             dataset_path=str(data.folder),
@@ -143,7 +143,7 @@ class Polars:
 
 
 class CudfPolars(Polars):
-    """cudf-polars on the first GPU, from files: it has no tables on the device that outlive a query."""
+    """cudf-polars on the first GPU, over files. It cannot keep tables on the device between queries."""
 
     name = "cudf-polars"
     executors = ("in-memory", "streaming")
@@ -155,16 +155,16 @@ class CudfPolars(Polars):
         self.version = f"{need('cudf_polars', GPU).__version__} (polars {self.polars.__version__})"
         options = {}
         if executor == "in-memory":
-            # Plain device memory; managed memory could be asked for more than there is.
+            # Plain device memory, since managed memory can be oversubscribed.
             options["memory_resource"] = need("rmm", GPU).mr.CudaAsyncMemoryResource()
-        # What the device can't run is an error, and not run by Polars in its place.
+        # Queries that the GPU cannot run fail, instead of falling back to Polars.
         self.engine = self.polars.GPUEngine(executor=executor, raise_on_fail=True, **options)
-        # Opens the device by something that is no query's shape.
+        # Opens the device with a query unlike those that are measured.
         self.polars.LazyFrame({"word": [1, 2]}).select(self.polars.sum("word")).collect(engine=self.engine)
 
     def add_tables(self, data, resident):
         if resident:
-            raise PeerError("cudf-polars has no tables on the device that outlive a query: use --source files")
+            raise PeerError("cudf-polars cannot keep tables on the device between queries: use --source files")
         super().add_tables(data, resident)
 
 
@@ -172,9 +172,9 @@ ENGINES = {engine.name: engine for engine in (DuckDb, DataFusion, Polars, CudfPo
 
 
 def leave(engine, status):
-    """Ends the process, if it has to be ended before Python would; returns the exit status."""
+    """Ends the process if the engine needs it, else returns the exit status."""
     if isinstance(engine, CudfPolars):
-        # Interpreter shutdown may free the device's memory after its context has gone.
+        # Interpreter shutdown may free device memory after the context is destroyed.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

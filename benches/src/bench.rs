@@ -1,4 +1,6 @@
-//! Where benches run: a session, its one device, and how much smaller than asked the data is.
+//! [`Bench`]: a session with one device, and the scale of the data.
+//!
+//! Must not know what is measured.
 
 use std::sync::Arc;
 
@@ -13,10 +15,10 @@ use crate::limits::kernels::limits_module;
 use crate::lines::partition::check_module;
 use crate::{Error, Result};
 
-/// Threads of a block of the benches' own kernels.
+/// Threads per block of the benches' own kernels.
 pub(crate) const THREADS: u32 = 256;
 
-/// How much smaller than asked everything is: by powers of two.
+/// Divides all sizes by a power of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
     /// Numbers of rows are divided by 2^bits.
@@ -24,18 +26,18 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The sizes that targets are about.
+    /// Full sizes, for which targets are set.
     pub const FULL: Scale = Scale { bits: 0 };
     /// Sizes for a simulated device.
     pub const TINY: Scale = Scale { bits: 16 };
     const ROWS_MIN: u64 = 64;
 
-    /// `2^bits` rows made smaller, but not below 64.
+    /// `2^bits` rows divided by the scale, but at least 64.
     pub fn rows(self, bits: u32) -> u64 {
         (1u64 << bits >> self.bits).max(Self::ROWS_MIN)
     }
 
-    /// Whether sizes are as asked.
+    /// Whether sizes are not reduced.
     pub fn is_full(self) -> bool {
         self.bits == 0
     }
@@ -45,7 +47,7 @@ impl Scale {
 pub struct Bench {
     session: Arc<Session>,
     device: Device,
-    /// For data, limits and checks; operators have streams of their own.
+    /// For data, limits and checks. Operators use their own streams.
     stream: Stream,
     scale: Scale,
 }
@@ -54,20 +56,20 @@ impl Bench {
     /// A bench on the first device of `session`.
     ///
     /// # Errors
-    /// When the device gives no stream.
+    /// When the device cannot create a stream.
     pub fn new(session: Arc<Session>, scale: Scale) -> Result<Self> {
         let device = session.devices()[0].clone();
         let stream = device.create_stream()?;
         Ok(Self { session, device, stream, scale })
     }
 
-    /// A bench on the first GPU; where there is none, on a simulated device, at tiny sizes and with a warning.
+    /// A bench on the first GPU. Without a GPU, a bench on a simulated device with tiny sizes, with a warning.
     ///
-    /// WARPJOIN_REQUIRE_GPU=1 makes the lack of a GPU an error; WARPJOIN_BENCH_SCALE_BITS=n makes all
-    /// sizes 2^n times smaller.
+    /// With WARPJOIN_REQUIRE_GPU=1, the lack of a GPU is an error. WARPJOIN_BENCH_SCALE_BITS=n divides
+    /// all sizes by 2^n.
     ///
     /// # Errors
-    /// When neither can be opened.
+    /// When no device can be opened.
     pub fn open() -> Result<Self> {
         let scale_bits = std::env::var("WARPJOIN_BENCH_SCALE_BITS").ok().and_then(|bits| bits.parse().ok());
         let options = CudaOptions { devices: Some(1), ..CudaOptions::default() };
@@ -78,39 +80,39 @@ impl Bench {
             }
             Err(reason) if std::env::var("WARPJOIN_REQUIRE_GPU").is_ok_and(|value| value == "1") => Err(reason.into()),
             Err(reason) => {
-                eprintln!("no GPU ({reason}): a simulated device at tiny sizes, WHOSE TIMES MEAN NOTHING");
+                eprintln!("no GPU ({reason}): using a simulated device with tiny sizes, TIMES ARE MEANINGLESS");
                 let scale = scale_bits.map_or(Scale::TINY, |bits| Scale { bits });
                 Self::new(Session::new(open_simulated(&SimOptions::default())?)?, scale)
             }
         }
     }
 
-    /// The session that operators run in.
+    /// The session in which operators run.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }
 
-    /// Its device.
+    /// The device.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// A stream of the device, for data and kernels of a line.
+    /// The stream for data and for the benches' own kernels.
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// How much smaller than asked the data is.
+    /// The scale of the data.
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// Whether times mean something.
+    /// Whether the device is a GPU, so that times are meaningful.
     pub fn is_gpu(&self) -> bool {
         self.device.info().kind == DeviceKind::Cuda
     }
 
-    /// Device time of what `enqueue` puts on the stream; waits for it.
+    /// Device time in nanoseconds of the work that `enqueue` adds to the stream. Waits for it.
     ///
     /// # Errors
     /// When the work fails.
@@ -127,18 +129,18 @@ impl Bench {
         Ok(self.device.compile(&module(file, entries))?.kernel(entry)?)
     }
 
-    /// As many blocks as there are tiles, but no more than fill the device several times.
+    /// A launch with one block per tile, but at most 64 blocks per multiprocessor.
     pub(crate) fn launch(&self, tiles: u64) -> Launch {
         let fill = u64::from(self.device.info().multiprocessors) * 64;
         Launch { blocks: tiles.clamp(1, fill) as u32, block_threads: THREADS, shared_bytes: 0 }
     }
 
-    /// Launches a kernel of one row a thread.
+    /// Launches a kernel with one thread per row.
     pub(crate) fn launch_rows(&self, kernel: &Kernel, rows: u64, args: &[Arg<'_>]) -> Result<()> {
         Ok(self.stream.launch(kernel, self.launch(rows.div_ceil(THREADS.into())), args)?)
     }
 
-    /// Reads 64-bit words once the stream has got there.
+    /// Reads 64-bit words after the work enqueued on the stream.
     pub(crate) fn read_words<const WORDS: usize>(&self, buffer: &Buffer) -> Result<[u64; WORDS]> {
         let mut words = [0u64; WORDS];
         self.stream.read(buffer, 0, bytemuck::cast_slice_mut(&mut words))?;
@@ -146,7 +148,7 @@ impl Bench {
     }
 }
 
-/// A module of one of the benches' own sources (name, text).
+/// The module of one of the benches' own sources (name, text).
 pub(crate) fn module((name, text): (&str, &str), entries: &[&str]) -> ModuleSource {
     ModuleSource {
         name: name.into(),
@@ -156,7 +158,7 @@ pub(crate) fn module((name, text): (&str, &str), entries: &[&str]) -> ModuleSour
     }
 }
 
-/// The benches' own kernels, so that tests can compile them for every architecture.
+/// The modules of the benches' own kernels. Tests compile them for every architecture.
 pub fn kernel_modules() -> Vec<ModuleSource> {
     vec![data_module(), limits_module(), check_module(), crate::lines::sort::check_module()]
 }

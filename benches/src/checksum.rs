@@ -1,7 +1,7 @@
-//! What results must be, and what they are: number of rows, and sum and exclusive or of row hashes.
+//! Expected and actual checksums of results: number of rows, and sum and exclusive or of row hashes.
 //!
-//! Expected totals follow from the specification of the inputs and not from another run of an
-//! operator; those of group-bys from sums made by plain atomic additions.
+//! Expected checksums are computed from the specification of the inputs, not by an operator; those of
+//! group-bys use plain atomic additions. Must not know how an operator works.
 
 use warpjoin::Table;
 use warpjoin_device::{Arg, Buffer};
@@ -9,58 +9,60 @@ use warpjoin_device::{Arg, Buffer};
 use crate::data::{AGGREGATES_MAX, COLUMNS_MAX, POISON, data_kernel};
 use crate::{Bench, ColumnSpec, Error, Numbers, Result};
 
-/// Totals of rows in any order.
+/// A checksum of rows, independent of their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checksum {
     /// Number of rows.
     pub rows: u64,
-    /// Sum of their hashes, modulo 2^64.
+    /// Sum of the row hashes, modulo 2^64.
     pub sum: u64,
-    /// Exclusive or of their hashes.
+    /// Exclusive or of the row hashes.
     pub exclusive: u64,
 }
 
 const CHECKSUM_WORDS: usize = 3;
 
 impl Checksum {
-    /// Totals of no rows, on the device.
+    /// A checksum of no rows, in device memory.
     pub(crate) fn buffer(bench: &Bench) -> Result<Buffer> {
         Ok(bench.stream().alloc_filled(CHECKSUM_WORDS as u64 * 8, 0)?)
     }
 
-    /// Totals on the device.
+    /// Reads a checksum from device memory.
     pub(crate) fn read(bench: &Bench, totals: &Buffer) -> Result<Self> {
         let [rows, sum, exclusive] = bench.read_words::<CHECKSUM_WORDS>(totals)?;
         Ok(Self { rows, sum, exclusive })
     }
 
+    /// Compares with an actual checksum.
+    ///
     /// # Errors
-    /// [`Error::Wrong`] when `found` is something else.
+    /// [`Error::Wrong`] when they differ.
     pub fn check(self, found: Checksum) -> Result<()> {
         if self == found { Ok(()) } else { Err(Error::Wrong { expected: self, found }) }
     }
 }
 
-/// Totals of all rows of a table on one device, over all its columns in order.
+/// Checksum of all rows of a table on one device, over all its columns in order.
 ///
 /// # Errors
-/// When it has nulls, which no bench asks for, or the device fails.
+/// When the table has nulls, which no bench expects, or the device fails.
 pub fn checksum_of(bench: &Bench, table: &Table) -> Result<Checksum> {
     checksum_of_columns(bench, &[table])
 }
 
-/// The same of tables of equally many rows side by side.
+/// As [`checksum_of`], over the columns of several tables with the same number of rows.
 ///
 /// # Errors
 /// As [`checksum_of`], and when the tables differ in length.
 pub(crate) fn checksum_of_columns(bench: &Bench, tables: &[&Table]) -> Result<Checksum> {
     let statistics = tables.iter().flat_map(|table| table.statistics());
     if statistics.into_iter().any(|statistics| statistics.null_count > 0) {
-        return Err(Error::Unexpected("nulls".into()));
+        return Err(Error::Unexpected("the result has nulls".into()));
     }
     let rows = tables.first().map_or(0, |table| table.rows());
     if tables.iter().any(|table| table.rows() != rows) {
-        return Err(Error::Unexpected("results of different lengths".into()));
+        return Err(Error::Unexpected("the results have different lengths".into()));
     }
     let columns: Vec<_> =
         tables.iter().flat_map(|table| table.shards()[0].columns.iter().zip(table.column_types())).collect();
@@ -80,8 +82,7 @@ pub(crate) fn checksum_of_columns(bench: &Bench, tables: &[&Table]) -> Result<Ch
     Checksum::read(bench, &totals)
 }
 
-/// Overwrites what a table holds, so that the next result in the same memory is not taken for right
-/// where nothing was written.
+/// Overwrites the values of a table, so that a later result in the same memory cannot pass the check without being written.
 pub(crate) fn poison(bench: &Bench, table: &Table) -> Result<()> {
     for column in table.shards().iter().flat_map(|shard| &shard.columns) {
         if let Some(values) = &column.values {
@@ -91,16 +92,16 @@ pub(crate) fn poison(bench: &Bench, table: &Table) -> Result<()> {
     Ok(bench.stream().synchronize()?)
 }
 
-/// An inner join whose output is keys, payloads of the build side, payloads of the probe side.
+/// An inner join. Its output is the keys, the payloads of the build side, then those of the probe side.
 #[derive(Debug)]
 pub struct ExpectedJoin<'a> {
-    /// Rows of the build side; the numbers of its rows are cyclic.
+    /// Number of build rows. Their key numbers are cyclic.
     pub build_rows: u64,
-    /// Rows of the probe side.
+    /// Number of probe rows.
     pub probe_rows: u64,
-    /// Numbers of the build side.
+    /// Key numbers of the build side.
     pub build: Numbers,
-    /// Numbers of the probe side.
+    /// Key numbers of the probe side.
     pub probe: Numbers,
     /// Key columns in the output.
     pub keys: &'a [ColumnSpec],
@@ -111,7 +112,7 @@ pub struct ExpectedJoin<'a> {
 }
 
 impl ExpectedJoin<'_> {
-    /// Totals of the rows that the join puts out.
+    /// Checksum of the rows that the join must output.
     ///
     /// # Errors
     /// When there are too many columns, or the device fails.
@@ -139,24 +140,24 @@ impl ExpectedJoin<'_> {
 /// One aggregate of a checked group-by.
 #[derive(Debug, Clone)]
 pub enum GroupAggregate {
-    /// Rows.
+    /// Number of rows.
     Count,
     /// Sum of 64-bit integers, modulo 2^64.
     Sum(ColumnSpec),
     /// Exact sum of [`crate::Value::Float`].
     SumFloat(ColumnSpec),
-    /// Largest of [`crate::Value::Float`].
+    /// Maximum of [`crate::Value::Float`].
     MaxFloat(ColumnSpec),
     /// Sum of [`crate::Value::Decimal`].
     SumDecimal(ColumnSpec),
 }
 
-/// Names and numbers of [`GroupAggregate`] in kernels.
+/// Names and values of [`GroupAggregate`] in kernels.
 pub(crate) const FUNCTIONS: [(&str, u64); 5] =
     [("COUNT", 0), ("SUM", 1), ("SUM_FLOAT", 2), ("MAX_FLOAT", 3), ("SUM_DECIMAL", 4)];
 
 impl GroupAggregate {
-    /// Its column, if it has one.
+    /// The column, if it has one.
     pub fn column(&self) -> Option<&ColumnSpec> {
         match self {
             Self::Count => None,
@@ -182,12 +183,12 @@ impl GroupAggregate {
     }
 }
 
-/// A group-by whose output is the key, then the aggregates.
+/// A group-by. Its output is the key, then the aggregates.
 #[derive(Debug)]
 pub struct ExpectedGroups<'a> {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Their group numbers.
+    /// Group numbers of the rows.
     pub numbers: Numbers,
     /// The key column.
     pub key: &'a ColumnSpec,
@@ -196,7 +197,7 @@ pub struct ExpectedGroups<'a> {
 }
 
 impl ExpectedGroups<'_> {
-    /// Totals of the groups.
+    /// Checksum of the groups that the group-by must output.
     ///
     /// # Errors
     /// When there are too many aggregates, or the device fails.

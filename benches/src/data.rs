@@ -1,4 +1,6 @@
-//! Tables made on the device: how their columns are specified, and the launch that makes them.
+//! Tables generated on the device: the specification of their columns, and the launches that fill them.
+//!
+//! Must not know which operator reads them.
 
 use std::sync::Arc;
 
@@ -14,46 +16,48 @@ use crate::{Bench, Error, Result};
 const FILE: (&str, &str) =
     ("benches/data.cu", concat!(include_str!("../kernels/totals.cuh"), include_str!("../kernels/data.cu")));
 const ENTRIES: [&str; 5] = ["make_column", "hash_rows", "expected_join", "group_reference", "expected_groups"];
-/// Columns that a checked result may have.
+/// Maximum number of columns of a checked result.
 pub(crate) const COLUMNS_MAX: usize = 12;
-/// Aggregates that a checked group-by may have.
+/// Maximum number of aggregates of a checked group-by.
 pub(crate) const AGGREGATES_MAX: usize = 4;
-/// What a value buffer is filled with before it is written, and after it was checked.
+/// Fills value buffers before they are written and after they are checked.
 pub(crate) const POISON: u8 = 0xa5;
 const BUFFER_ALIGNMENT_BYTES: u64 = 16;
 
-/// How rows get the numbers that keys are made of.
+/// Distribution of key numbers. A key is a function of its key number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbering {
-    /// The row modulo the distinct numbers.
+    /// The row number modulo the number of distinct keys.
     Cyclic,
-    /// The same, in random order.
+    /// Cyclic, in random order.
     Permuted,
-    /// Drawn, all alike.
+    /// Random, uniformly distributed.
     Uniform,
-    /// Drawn by Zipf's law (its continuous form).
+    /// Random, by the continuous form of Zipf's law.
     Zipf,
 }
 
-/// How the rows of a table get the numbers that keys are made of.
+/// The key numbers of the rows of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct Numbers {
-    /// Kind.
+    /// Distribution.
     pub numbering: Numbering,
-    /// Numbers of the build side, or groups: a power of two. What is not below it matches nothing.
+    /// Number of distinct keys of the build side, or of groups: a power of two. Key numbers from `distinct` on match
+    /// nothing.
     pub distinct: u64,
-    /// So many rows have number 0, and no row the numbers from 1 to `hot_rows` - 1. Not for drawn ones.
+    /// Number of rows with key number 0. No row has a key number from 1 to `hot_rows` - 1. Not for random distributions.
     pub hot_rows: u64,
-    /// Rows with a number below `distinct`; the others have numbers of no one else. Not for drawn ones.
+    /// Number of rows with a key number below `distinct`. Each other row has a unique key number. Not for random
+    /// distributions.
     pub hit_rows: u64,
     /// Exponent of Zipf's law.
     pub exponent: f64,
-    /// For drawn numbers.
+    /// Seed of random distributions.
     pub seed: u64,
 }
 
 impl Numbers {
-    /// Every one of `distinct` numbers equally often.
+    /// Numbers without hot keys, all of which match.
     pub fn new(numbering: Numbering, distinct: u64) -> Self {
         Self { numbering, distinct, hot_rows: 0, hit_rows: u64::MAX, exponent: 0.0, seed: 0x5eed }
     }
@@ -72,30 +76,30 @@ impl Numbers {
     }
 
     fn check(&self, rows: u64) -> Result<()> {
-        let permuted_badly = self.numbering == Numbering::Permuted && !rows.is_power_of_two();
-        if !self.distinct.is_power_of_two() || permuted_badly {
-            return Err(Error::Internal(format!("{self:?} of {rows} rows: not powers of two")));
+        let cannot_permute = self.numbering == Numbering::Permuted && !rows.is_power_of_two();
+        if !self.distinct.is_power_of_two() || cannot_permute {
+            return Err(Error::Internal(format!("{self:?} of {rows} rows: expected powers of two")));
         }
         Ok(())
     }
 }
 
-/// What the values of a column are.
+/// The values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
-    /// A bijection of the number over the whole range of 32 bits.
+    /// A bijection of the key number over the whole range of 32 bits.
     Key32,
-    /// The same of 64 bits.
+    /// A bijection of the key number over the whole range of 64 bits.
     Key64,
-    /// The numbers below `distinct`, permuted.
+    /// A permutation of the key numbers below `distinct`.
     KeyDense,
-    /// Another bijection of the number: the second column of a key of 16 bytes.
+    /// Another 64-bit bijection of the key number: the second column of a key of 16 bytes.
     KeySecond,
     /// The row number.
     Row,
     /// Random bits.
     Random,
-    /// Random multiples of 1/16 below 2^20: sums of 2^29 of them are exact.
+    /// Random multiples of 1/16 below 2^20, so that sums of 2^29 of them are exact.
     Float,
     /// Random integers from -2^92 to 2^92 - 1, in 16 bytes.
     Decimal,
@@ -106,18 +110,18 @@ pub enum Value {
 pub struct ColumnSpec {
     /// Name.
     pub name: String,
-    /// Its values.
+    /// Values.
     pub value: Value,
-    /// Its Arrow type.
+    /// Arrow type.
     pub data_type: DataType,
-    /// Bounds of its values: the whole range of the type, but for dense keys and row numbers.
+    /// Bounds of the values: the whole range of the type, except for dense keys and row numbers.
     pub domain: Domain,
-    /// Makes columns of random values differ.
+    /// Seed of random values.
     pub seed: u64,
 }
 
 impl ColumnSpec {
-    /// A column of its type's whole range.
+    /// A column over the whole range of its type.
     pub fn new(name: &str, value: Value, data_type: DataType, seed: u64) -> Self {
         let domain = match (&data_type, value) {
             (_, Value::Float) => Domain::Float64,
@@ -128,7 +132,7 @@ impl ColumnSpec {
         Self { name: name.into(), value, data_type, domain, seed }
     }
 
-    /// The same with values from 0 to `max`.
+    /// Sets the bounds to 0 and `max`.
     #[must_use]
     pub fn up_to(self, max: u64) -> Self {
         Self { domain: Domain::Int { min: 0, max: max.into() }, ..self }
@@ -142,7 +146,7 @@ impl ColumnSpec {
     pub(crate) fn args(&self) -> [Arg<'static>; 4] {
         let layout = Layout::of(self.domain);
         let mask = if layout.width_bytes >= 8 { u64::MAX } else { (1u64 << (8 * layout.width_bytes)) - 1 };
-        // The bases of widths up to 8 bytes fit an i64.
+        // Bases of widths up to 8 bytes fit in an i64.
         [self.value as u64, self.seed, layout.base as i64 as u64, mask].map(Arg::U64)
     }
 }
@@ -156,7 +160,7 @@ pub(crate) fn data_kernel(bench: &Bench, entry: &str) -> Result<warpjoin_device:
     bench.kernel(FILE, &ENTRIES, entry)
 }
 
-/// Constants of the kernels: written down here, and given to the compiler.
+/// Constants of the kernels, passed to the compiler as definitions.
 pub(crate) fn definitions() -> Vec<String> {
     let numberings = [
         ("CYCLIC", Numbering::Cyclic),
@@ -187,7 +191,7 @@ pub(crate) fn definitions() -> Vec<String> {
     definitions
 }
 
-/// Makes a table of `rows` rows on the device of `bench`, and waits for it.
+/// Generates a table of `rows` rows on the device of `bench`, and waits for it.
 ///
 /// # Errors
 /// When the device has too little memory, or the specification contradicts itself.
@@ -211,7 +215,7 @@ pub fn table(bench: &Bench, rows: u64, numbers: &Numbers, specs: &[ColumnSpec]) 
     Ok(Arc::new(Table::from_shards(bench.session(), Arc::new(Schema::new(fields)), columns, shards)?))
 }
 
-/// A buffer for `bytes` bytes of values, poisoned, and 0 past them.
+/// A buffer for `bytes` bytes of values: poisoned, and padded with zeros.
 fn alloc_column(bench: &Bench, bytes: u64) -> Result<Buffer> {
     let padded = bytes.next_multiple_of(BUFFER_ALIGNMENT_BYTES).max(BUFFER_ALIGNMENT_BYTES);
     let buffer = bench.stream().alloc_filled(padded, POISON)?;

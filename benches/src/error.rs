@@ -1,4 +1,4 @@
-//! The one error type of this crate.
+//! The error type of this crate.
 
 use std::path::PathBuf;
 
@@ -7,19 +7,19 @@ use crate::Checksum;
 /// Result of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a line has no figure.
+/// Why a line has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The result is not what its inputs demand.
-    #[error("WRONG RESULT: {found:?}, where {expected:?} is right")]
+    /// The checksum of the result differs from the expected one.
+    #[error("WRONG RESULT: {found:?}, expected {expected:?}")]
     Wrong {
-        /// What the inputs demand.
+        /// Checksum computed from the inputs.
         expected: Checksum,
-        /// What came out.
+        /// Checksum of the result.
         found: Checksum,
     },
-    /// The result has something that the checks do not look at.
+    /// The result violates another check.
     #[error("WRONG RESULT: {0}")]
     Unexpected(String),
     /// The engine failed.

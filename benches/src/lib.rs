@@ -1,9 +1,9 @@
-//! Benches of warpjoin: what the memory of a device allows, and how near kernels and operators come.
+//! Benches of warpjoin: kernels and operators, compared with the limits of a device's memory.
 //!
-//! Owns data made on the device, what results must be, the limits of a device and the report. The
-//! driver, criterion, is in `benches/warpjoin.rs`. Must not know how an operator works.
+//! Owns generated data, expected results, the limits of a device, and the report. The driver, which
+//! uses criterion, is in `benches/warpjoin.rs`. Must not know how an operator works.
 //!
-//! Architecture invariant: no time of a result that was not checked gets into the report.
+//! Architecture invariant: the report contains only times of runs whose results were checked.
 
 mod bench;
 mod checksum;

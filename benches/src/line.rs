@@ -1,4 +1,6 @@
-//! A line of the bench: what is measured, how it is set up and checked, and what it is held against.
+//! A line of the bench: one measurement, with its set-up, its check, and the figures to compare with.
+//!
+//! Must not know a particular operator.
 
 use std::collections::BTreeMap;
 
@@ -6,48 +8,48 @@ use serde::Serialize;
 
 use crate::{Bench, Design, Result};
 
-/// In what a figure, a target and a peer are given.
+/// Unit of targets and peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Unit {
     /// Milliseconds: less is better.
     #[serde(rename = "ms")]
     Milliseconds,
-    /// 10^9 rows a second: more is better.
+    /// 10^9 rows per second: more is better.
     #[serde(rename = "G rows/s")]
     GigaRowsPerSecond,
 }
 
-/// The target of a line, or what the best peer reaches there.
+/// The target of a line, or the result of the best peer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
-    /// In the line's unit.
+    /// Value in the line's unit.
     pub value: f64,
-    /// Whose it is, if it is a peer's.
+    /// Name of the peer; empty for a target.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub of: &'static str,
 }
 
-/// A target that follows from another line: `factor` x (its time + writing `write_bytes`).
+/// A target relative to another line: `factor` x (its time + the time to write `write_bytes`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Relative {
     /// Group and name of the other line.
     pub to: String,
-    /// How many times its time.
+    /// Factor of the other line's time.
     pub factor: f64,
-    /// What this one has to write besides, at the rate of streaming writes.
+    /// Additional bytes that this line writes, at the rate of streaming writes.
     pub write_bytes: u64,
 }
 
 /// Device times of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// From before the first piece of work to after the last.
+    /// Time from the start of the first piece of work to the end of the last.
     pub device_ns: u64,
-    /// Of the kernels alone.
+    /// Time of the kernels.
     pub kernel_ns: u64,
 }
 
-/// A line that is set up: inputs are on the device and kernels compiled after the first run.
+/// A line after set-up: its inputs are on the device. The first run compiles its kernels.
 pub trait Case {
     /// Runs it once.
     ///
@@ -55,68 +57,68 @@ pub trait Case {
     /// When it fails.
     fn run(&mut self) -> Result<Sample>;
 
-    /// Checks what the last run gave, and overwrites it.
+    /// Checks the result of the last run, and overwrites it.
     ///
     /// # Errors
-    /// When it is wrong.
+    /// When the result is wrong.
     fn check(&mut self) -> Result<()>;
 }
 
-/// Makes inputs and expected results of a line.
+/// Makes the inputs and the expected result of a line.
 pub type SetUpFunction = dyn Fn(&Bench) -> Result<Box<dyn Case + '_>> + Send + Sync;
 
-/// How a line is set up, or says why the line can't be run yet.
+/// The set-up of a line, or why the line cannot run yet.
 pub enum SetUp {
     /// Called when the line is selected.
     Ready(Box<SetUpFunction>),
-    /// What it needs does not exist.
+    /// A feature that the line needs does not exist.
     Missing(&'static str),
 }
 
-/// Names and values of what is varied: rows, key bytes, load factor, multiplicity, match rate, skew.
+/// Names and values of the bench axes: rows, key bytes, load factor, multiplicity, match rate, skew.
 pub type Axes = BTreeMap<&'static str, f64>;
 
-/// A point of a plot, whose height is the line's rows a second.
+/// A point of a plot. Its y value is the line's rows per second.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlotPoint {
-    /// Name of the plot, and of its file.
+    /// Name of the plot and of its file.
     pub plot: &'static str,
     /// Name of the curve.
     pub series: String,
-    /// Where on the x axis.
+    /// The x value.
     pub x: f64,
 }
 
 /// A line of the bench.
 pub struct Line {
-    /// Group, such as `join`: what criterion calls a group.
+    /// Criterion's group, such as `join`.
     pub group: &'static str,
     /// Name within the group.
     pub name: String,
-    /// What is varied.
+    /// Bench axes.
     pub axes: Axes,
-    /// Rows that rows/s counts.
+    /// Number of rows in rows/s.
     pub rows: u64,
-    /// Bytes that must move however it is done: inputs read once, outputs written once.
+    /// Bytes that any design must move: inputs read once, outputs written once.
     pub moved_bytes: u64,
-    /// Ways to do it; the fastest gives the limit.
+    /// Possible designs. The fastest determines the limit.
     pub designs: Vec<Design>,
     /// Unit of target and peer.
     pub unit: Unit,
-    /// What issue 3 asks for.
+    /// The target.
     pub target: Option<Figure>,
-    /// The target, where it follows from another line that comes before this one.
+    /// The target, if it is relative to an earlier line.
     pub relative: Option<Relative>,
     /// The best peer.
     pub peer: Option<Figure>,
-    /// Where it stands in a plot.
+    /// Its point in a plot.
     pub plot: Option<PlotPoint>,
-    /// Inputs and what is measured.
+    /// Makes inputs and runs the measured work.
     pub set_up: SetUp,
 }
 
 impl Line {
-    /// A line without anything to hold it against.
+    /// A line without a target or a peer.
     pub fn new(group: &'static str, name: impl Into<String>, set_up: SetUp) -> Self {
         Self {
             group,
@@ -134,7 +136,7 @@ impl Line {
         }
     }
 
-    /// The same with a target, and the figure of the best peer where there is one.
+    /// Sets a target, and the figure and name of the best peer, if any.
     #[must_use]
     pub fn against(mut self, unit: Unit, target: f64, peer: Option<(f64, &'static str)>) -> Self {
         self.unit = unit;
@@ -143,7 +145,7 @@ impl Line {
         self
     }
 
-    /// The same as a point of a plot.
+    /// Adds the line to a plot.
     #[must_use]
     pub fn plotted(mut self, plot: &'static str, series: impl Into<String>, x: f64) -> Self {
         self.plot = Some(PlotPoint { plot, series: series.into(), x });
@@ -156,7 +158,7 @@ impl Line {
     }
 }
 
-/// The middle one, or the lower of the two in the middle; 0 of none.
+/// The median, or the lower of the two middle values; 0 without samples.
 pub fn median(samples: &[u64]) -> u64 {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();

@@ -1,4 +1,6 @@
-//! What work must be done at least, and how long a device's limits let it take.
+//! The minimum work of a line, and its time at the limits of a device.
+//!
+//! Must not know how limits are measured.
 
 use serde::Serialize;
 
@@ -22,39 +24,39 @@ pub enum AccessKind {
 pub struct Access {
     /// Kind.
     pub kind: AccessKind,
-    /// How many.
+    /// Number of accesses.
     pub count: u64,
-    /// Bytes over which they are spread; of additions, the number of addresses.
+    /// Bytes over which they are spread; for additions, the number of addresses.
     pub footprint: u64,
 }
 
-/// Streams and random accesses, one after the other.
+/// Streaming and random accesses, one after the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Bytes read in order.
+    /// Bytes of streaming reads.
     pub read_bytes: u64,
-    /// Bytes written in order.
+    /// Bytes of streaming writes.
     pub write_bytes: u64,
     /// Random accesses.
     pub accesses: Vec<Access>,
 }
 
-/// A way to do what a line does, in the words of the design notes.
+/// A possible algorithm for a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Design {
-    /// Such as `one table` or `two passes`.
+    /// For example `one table` or `two passes`.
     pub name: &'static str,
-    /// What it must do.
+    /// Its minimum work.
     pub work: Work,
 }
 
 impl Work {
-    /// Bytes read and written in order, and nothing else.
+    /// Streaming reads and writes only.
     pub fn streams(read_bytes: u64, write_bytes: u64) -> Self {
         Self { read_bytes, write_bytes, accesses: vec![] }
     }
 
-    /// The same, and `bytes` more that are read and written again.
+    /// Adds `bytes` that are read and written once more.
     #[must_use]
     pub fn and_copy(mut self, bytes: u64) -> Self {
         self.read_bytes += bytes;
@@ -62,15 +64,15 @@ impl Work {
         self
     }
 
-    /// The same, and random accesses.
+    /// Adds random accesses.
     #[must_use]
     pub fn and(mut self, kind: AccessKind, count: u64, footprint: u64) -> Self {
         self.accesses.push(Access { kind, count, footprint });
         self
     }
 
-    /// Nanoseconds that it takes at the limits: what is read and written in equal parts at the rate of
-    /// a copy, the rest at the rate of reading or writing alone, and each access at its own rate.
+    /// Nanoseconds at the limits. Equal amounts of reads and writes take the rate of a copy, the rest the
+    /// rate of reads or writes alone, and random accesses their own rate.
     pub fn limit_ns(&self, limits: &Limits) -> f64 {
         let copied_bytes = self.read_bytes.min(self.write_bytes);
         let streams_s = 2.0 * copied_bytes as f64 / limits.copy_bytes_per_s
@@ -94,14 +96,14 @@ impl Access {
 }
 
 impl Design {
-    /// The fastest of several ways, and its nanoseconds.
+    /// The fastest design at the limits, and its nanoseconds.
     pub fn fastest<'a>(designs: &'a [Design], limits: &Limits) -> Option<(&'a Design, f64)> {
         let timed = designs.iter().map(|design| (design, design.work.limit_ns(limits)));
         timed.min_by(|(_, left), (_, right)| left.total_cmp(right))
     }
 }
 
-/// Bytes of a slot that holds so many: what one access can read, and so a power of two from 4 on.
+/// Bytes of a slot that holds `bytes` and is read by one access: a power of two, at least 4.
 pub(crate) fn slot_bytes(bytes: u64) -> u64 {
     bytes.max(4).next_power_of_two()
 }
@@ -127,7 +129,7 @@ mod tests {
 
     #[test]
     fn streams_and_accesses_add_up() {
-        // 2 GB copied take 1 ms of 1.5 GB each way; the other 4 GB are read in 1 ms.
+        // Copying 1.5 GB takes 1 ms, and reading the other 4 GB takes 1 ms.
         let work = Work::streams(5_500_000_000, 1_500_000_000);
         assert_eq!(work.limit_ns(&limits()).round(), 2e6);
         let work = Work::streams(0, 2_000_000_000).and(AccessKind::Read, 30_000_000, 1 << 30);
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_that_of_the_fastest_design() {
+    fn the_fastest_design_determines_the_limit() {
         let designs = [
             Design { name: "slow", work: Work::streams(8_000_000_000, 0) },
             Design { name: "fast", work: Work::default().and(AccessKind::Write, 15_000_000, 8) },

@@ -1,6 +1,6 @@
-//! The benches' own kernels through NVRTC.
+//! Compiles the benches' own kernels with NVRTC.
 //!
-//! Without libnvrtc the test prints SKIP and passes; `WARPJOIN_REQUIRE_NVRTC=1` makes that a failure.
+//! Without libnvrtc the test prints SKIP and passes, or fails with `WARPJOIN_REQUIRE_NVRTC=1`.
 
 use warpjoin_benches::kernel_modules;
 use warpjoin_device::{compile_for_architecture, cuda_status};

@@ -1,4 +1,4 @@
-//! Every line once, at a tiny size on a simulated device, with its result checked.
+//! Runs and checks every line at a tiny size on a simulated device.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ fn session() -> Arc<Session> {
 fn run(bench: &Bench, line: &Line) -> Result<Vec<Sample>> {
     let SetUp::Ready(set_up) = &line.set_up else { return Ok(vec![]) };
     let mut case = set_up(bench)?;
-    // Twice: the second one finds poison where the first one wrote.
+    // Twice: the second run finds poison where the first run wrote.
     (0..2)
         .map(|_| {
             let sample = case.run()?;
@@ -29,7 +29,7 @@ fn run(bench: &Bench, line: &Line) -> Result<Vec<Sample>> {
         .collect()
 }
 
-/// Runs all lines on as many threads as there are cores; what failed.
+/// Runs all lines on one thread per core. Returns the failures.
 fn run_all(session: &Arc<Session>, lines: &[Line]) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -40,7 +40,7 @@ fn run_all(session: &Arc<Session>, lines: &[Line]) -> Vec<String> {
             while let Some(line) = lines.get(next.fetch_add(1, Ordering::Relaxed)) {
                 match run(&bench, line) {
                     Ok(samples) if samples.iter().any(|sample| sample.device_ns < sample.kernel_ns) => {
-                        failures.push(format!("{}: kernels that take longer than the whole", line.id()));
+                        failures.push(format!("{}: kernels take longer than the whole run", line.id()));
                     }
                     Ok(_) => {}
                     Err(error) => failures.push(format!("{}: {error}", line.id())),
@@ -54,7 +54,7 @@ fn run_all(session: &Arc<Session>, lines: &[Line]) -> Vec<String> {
 }
 
 #[test]
-fn every_line_runs_and_is_right() {
+fn every_line_runs_with_a_correct_result() {
     let lines = lines::all(SCALE);
     let failures = run_all(&session(), &lines);
     assert!(failures.is_empty(), "{} of {} lines fail:\n{}", failures.len(), lines.len(), failures.join("\n"));
@@ -73,7 +73,7 @@ fn limits_are_measured_and_reported() {
     }
     let mut report = Report::new(&bench, limits);
     let lines = lines::all(SCALE);
-    report.add(&lines[0], Status::Missing, Some("nothing there".into()), &[]);
+    report.add(&lines[0], Status::Missing, Some("not implemented".into()), &[]);
     let table = report.table();
-    assert!(table.contains("SIMULATED DEVICE") && table.contains("nothing there"), "{table}");
+    assert!(table.contains("SIMULATED DEVICE") && table.contains("not implemented"), "{table}");
 }

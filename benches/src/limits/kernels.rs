@@ -1,4 +1,6 @@
 //! Launches of the kernels of `limits.cu`.
+//!
+//! Must not know how often they run, or what follows from their times.
 
 use warpjoin_device::{Arg, Buffer, Kernel, Launch, ModuleSource};
 
@@ -17,14 +19,14 @@ const ENTRIES: [&str; 9] = [
     "gather_4",
     "gather_8",
 ];
-/// Vectors of 16 bytes that a thread reads before it uses the first.
+/// Vectors of 16 bytes that a thread has in flight.
 pub(crate) const VECTORS_IN_FLIGHT: u64 = 4;
-/// Random accesses that a thread makes side by side.
+/// Random accesses that a thread has in flight.
 pub(crate) const ACCESSES_IN_FLIGHT: u64 = 8;
 const VECTOR_BYTES: u64 = 16;
-/// Bytes of a tile of a block; streams are cut to whole tiles.
+/// Bytes of a block's tile. Streams consist of whole tiles.
 pub(crate) const STREAM_TILE_BYTES: u64 = THREADS as u64 * VECTORS_IN_FLIGHT * VECTOR_BYTES;
-/// Accesses of a tile of a block; their number is cut to whole tiles.
+/// Random accesses of a block's tile. Runs consist of whole tiles.
 pub(crate) const ACCESS_TILE: u64 = THREADS as u64 * ACCESSES_IN_FLIGHT;
 
 /// The module of the limit kernels.
@@ -34,7 +36,7 @@ pub(crate) fn limits_module() -> ModuleSource {
 
 const BLOCKS_MAX: u64 = i32::MAX as u64;
 
-/// A direction of a stream.
+/// A kind of streaming access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamKind {
     Copy,
@@ -51,7 +53,7 @@ pub(crate) enum RandomKind {
     Add,
 }
 
-/// Streams over the whole tiles of `bytes` bytes of both buffers.
+/// Enqueues a streaming kernel over the whole tiles in `bytes` bytes of both buffers.
 pub(crate) fn stream(
     bench: &Bench,
     kind: StreamKind,
@@ -67,12 +69,12 @@ pub(crate) fn stream(
     let tiles = bytes / STREAM_TILE_BYTES;
     let vectors = tiles * STREAM_TILE_BYTES / VECTOR_BYTES;
     let args = [Arg::U64(vectors), Arg::Buffer(buffers.0), Arg::Buffer(buffers.1), Arg::Buffer(sink)];
-    // A block a tile: what is read and written at a time lies closer together than with a grid stride.
+    // One block per tile: concurrent accesses are closer together than with a grid stride.
     let launch = Launch { blocks: tiles.min(BLOCKS_MAX) as u32, ..bench.launch(tiles) };
     Ok(bench.stream().launch(&kernel(bench, entry)?, launch, &args)?)
 }
 
-/// Makes the whole tiles of `accesses` accesses to the first `words` (a power of two) words of a buffer.
+/// Enqueues the whole tiles in `accesses` random accesses to the first `words` (a power of two) words of a buffer.
 pub(crate) fn random(
     bench: &Bench,
     kind: RandomKind,
@@ -92,7 +94,7 @@ pub(crate) fn random(
     Ok(bench.stream().launch(&kernel(bench, entry)?, bench.launch(tiles), &args)?)
 }
 
-/// Gathers the whole tiles of `rows` values of 4 or 8 bytes.
+/// Enqueues a gather of the whole tiles in `rows` values of 4 or 8 bytes.
 pub(crate) fn gather(
     bench: &Bench,
     width_bytes: u64,

@@ -1,4 +1,6 @@
-//! Measures the limits: the median of several runs of each kernel, after one that is not counted.
+//! Measures the limits: the median of several runs of each kernel, after one warm-up run.
+//!
+//! Must not know which lines are compared with the limits.
 
 use warpjoin_device::Buffer;
 
@@ -7,23 +9,24 @@ use super::{Curve, Limits};
 use crate::data::table;
 use crate::{Bench, ColumnSpec, Numbering, Numbers, Result, Value, median};
 
-/// Runs that count.
+/// Number of runs after the warm-up run.
 const RUNS: usize = 7;
-/// Bytes of each buffer of a stream.
+/// Bytes of each buffer of a stream, as a power of two.
 const STREAM_BYTES_BITS: u32 = 31;
-/// Accesses of a run.
+/// Accesses of a run, as a power of two.
 const ACCESSES_BITS: u32 = 27;
-/// Accesses of a run where all meet at few addresses.
-const CROWDED_ACCESSES_BITS: u32 = 23;
-const CROWDED_ADDRESSES: u64 = 1 << 8;
+/// Accesses of a run with contention, as a power of two.
+const CONTENDED_ACCESSES_BITS: u32 = 23;
+/// Maximum number of addresses that counts as contention.
+const CONTENDED_ADDRESSES_MAX: u64 = 1 << 8;
 /// Footprints of random accesses, as powers of two of bytes.
 const READ_FOOTPRINT_BITS: [u32; 6] = [23, 25, 26, 28, 30, 32];
 const WRITE_FOOTPRINT_BITS: [u32; 3] = [23, 25, 32];
-/// Addresses that are added to, as powers of two.
+/// Numbers of addresses of atomic additions, as powers of two.
 const ADDRESS_BITS: [u32; 6] = [0, 4, 10, 16, 20, 24];
 
 impl Limits {
-    /// Measures all limits; takes a second or two on a GPU, and 4 GiB of its memory.
+    /// Measures all limits. Takes one or two seconds on a GPU, and 4 GiB of its memory.
     ///
     /// # Errors
     /// When the device has too little memory, or fails.
@@ -64,25 +67,25 @@ impl Limits {
     }
 }
 
-/// A footprint of `2^bits` bytes made smaller by the bench's scale.
+/// A footprint of `2^bits` bytes, divided by the scale of the bench.
 fn footprint(bench: &Bench, bits: u32) -> u64 {
     bench.scale().rows(bits)
 }
 
-/// Median device time of `run` in seconds; `prepare` comes before each and is not timed.
+/// Median device time of `run` in seconds. `prepare` runs before each and is not timed.
 fn seconds(bench: &Bench, prepare: impl Fn() -> Result<()>, run: impl Fn() -> Result<()>) -> Result<f64> {
     let mut samples = vec![];
     for _ in 0..=RUNS {
         prepare()?;
         samples.push(bench.timed(|_| run())?);
     }
-    // The first one warmed up.
+    // Leaves out the warm-up run.
     Ok(median(&samples[1..]).max(1) as f64 * 1e-9)
 }
 
 fn measure_streams(bench: &Bench, sink: &Buffer) -> Result<[f64; 3]> {
     let bytes = bench.scale().rows(STREAM_BYTES_BITS).max(STREAM_TILE_BYTES);
-    // Random data: zeros can be faster.
+    // Random data, since zeros can be faster.
     let rows = bytes / 8;
     let specs = [ColumnSpec::new("random", Value::Random, arrow::datatypes::DataType::Int64, 1)];
     let input = table(bench, rows, &Numbers::new(Numbering::Cyclic, 1), &specs)?;
@@ -94,16 +97,16 @@ fn measure_streams(bench: &Bench, sink: &Buffer) -> Result<[f64; 3]> {
         let run = || stream(bench, kind, bytes, (input, &output), sink);
         Ok(moved as f64 / seconds(bench, || Ok(()), run)?)
     };
-    // The driver's own copy can be the faster one.
+    // The driver's copy can be faster.
     let driver_s = seconds(bench, || Ok(()), || Ok(bench.stream().copy((input, 0), (&output, 0), bytes)?))?;
     let copy = rate(StreamKind::Copy, 2 * bytes)?.max(2.0 * bytes as f64 / driver_s);
     Ok([copy, rate(StreamKind::Read, bytes)?, rate(StreamKind::Write, bytes)?])
 }
 
-/// Accesses a second to the first `words` words of `memory`.
+/// Random accesses per second to the first `words` words of `memory`.
 fn measure_random(bench: &Bench, kind: RandomKind, words: u64, memory: &Buffer, sink: &Buffer) -> Result<f64> {
-    let crowded = kind == RandomKind::Add && words <= CROWDED_ADDRESSES;
-    let bits = if crowded { CROWDED_ACCESSES_BITS } else { ACCESSES_BITS };
+    let contended = kind == RandomKind::Add && words <= CONTENDED_ADDRESSES_MAX;
+    let bits = if contended { CONTENDED_ACCESSES_BITS } else { ACCESSES_BITS };
     let accesses = bench.scale().rows(bits).max(ACCESS_TILE);
     let clear = || match kind {
         RandomKind::Cas => Ok(bench.stream().fill(memory, 0, words * 8, 0)?),
@@ -113,7 +116,7 @@ fn measure_random(bench: &Bench, kind: RandomKind, words: u64, memory: &Buffer, 
     Ok((accesses / ACCESS_TILE * ACCESS_TILE) as f64 / seconds(bench, clear, run)?)
 }
 
-/// Values gathered a second, from a column of as many rows.
+/// Values gathered per second, each value of a column once.
 fn measure_gather(bench: &Bench, width_bytes: u64) -> Result<f64> {
     use arrow::datatypes::DataType;
     let rows = bench.scale().rows(ACCESSES_BITS).max(ACCESS_TILE);

@@ -1,6 +1,6 @@
-//! What the memory of a device allows, measured in the same run as everything that is compared with it.
+//! The limits of a device's memory, measured in the same run as the lines that are compared with them.
 //!
-//! Owns the rates and how they are read off between measured points. Must not know operators.
+//! Owns the rates and the interpolation between measured points. Must not know operators.
 
 pub(crate) mod kernels;
 mod measure;
@@ -10,31 +10,32 @@ use serde::Serialize;
 /// Measured rates of a device.
 #[derive(Debug, Clone, Serialize)]
 pub struct Limits {
-    /// Bytes read and written in a copy, a second.
+    /// Streaming copy: bytes read plus bytes written per second.
     pub copy_bytes_per_s: f64,
-    /// Bytes read, a second.
+    /// Streaming reads: bytes per second.
     pub read_bytes_per_s: f64,
-    /// Bytes written, a second.
+    /// Streaming writes: bytes per second.
     pub write_bytes_per_s: f64,
-    /// Random reads of 8 bytes a second, over bytes of footprint.
+    /// Random reads of 8 bytes per second, by footprint in bytes.
     pub random_reads: Curve,
-    /// Random writes of 8 bytes a second, over bytes of footprint.
+    /// Random writes of 8 bytes per second, by footprint in bytes.
     pub random_writes: Curve,
-    /// Random 64-bit compare-and-swaps a second, over bytes of footprint.
+    /// Random 64-bit compare-and-swaps per second, by footprint in bytes.
     pub random_cas: Curve,
-    /// Random 64-bit additions a second, over the number of addresses.
+    /// Random 64-bit additions per second, by number of addresses.
     pub random_adds: Curve,
-    /// Values gathered a second (place read in order, value at random, written in order), by bytes of a value.
+    /// Values gathered per second (streaming read of the place, random read of the value, streaming write), by bytes of a
+    /// value.
     pub gathers: Vec<(u64, f64)>,
 }
 
-/// Rates at measured points, in rising order of the first number.
+/// Rates at measured points, in ascending order of x.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Curve(pub Vec<(u64, f64)>);
 
 impl Curve {
-    /// The rate at `x`: between two measured points, the time of an access goes with the logarithm of
-    /// `x`; beyond the ends it is that of the end.
+    /// The rate at `x`. Between measured points, the time of an access is interpolated linearly in the
+    /// logarithm of `x`. Outside of them, it is that of the nearest point.
     pub fn rate_at(&self, x: u64) -> f64 {
         let after = self.0.partition_point(|&(measured, _)| measured < x);
         match (after.checked_sub(1).and_then(|before| self.0.get(before)), self.0.get(after)) {
@@ -53,13 +54,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_between_points_lie_between_their_rates() {
+    fn rates_between_points_are_interpolated() {
         let curve = Curve(vec![(1 << 20, 100.0), (1 << 22, 25.0)]);
         assert_eq!(curve.rate_at(1 << 10), 100.0);
         assert_eq!(curve.rate_at(1 << 20), 100.0);
         assert_eq!(curve.rate_at(1 << 22), 25.0);
         assert_eq!(curve.rate_at(1 << 40), 25.0);
-        // The mean of 10 and 40 ms.
+        // The mean of 1/100 and 1/25 is 1/40.
         assert!((curve.rate_at(1 << 21) - 40.0).abs() < 1e-9);
     }
 }

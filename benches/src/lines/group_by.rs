@@ -1,4 +1,6 @@
-//! Group-bys to materialised output.
+//! Lines of group-bys with materialized output.
+//!
+//! Owns their shapes and designs. Must not know how a group-by works.
 
 use arrow::datatypes::DataType;
 use warpjoin::GroupBy;
@@ -17,12 +19,12 @@ const DECIMALS: &str = "group_by_decimal";
 const LIBCUDF: &str = "libcudf";
 const CUCOLLECTIONS: &str = "cuCollections";
 const CUB_SORT: &str = "CUB sort";
-/// Groups up to which a block's table in shared memory takes all additions.
+/// Maximum number of groups for pre-aggregation in shared memory.
 const SHARED_GROUPS: u64 = 1 << 13;
-/// Parts of a radix partition by 8 bits.
+/// Partitions of a radix partition by 8 bits.
 const PARTS: u64 = 256;
 
-/// What a group-by computes.
+/// Aggregates of a group-by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aggregates {
     /// sum(i64), sum(f64), max(f64), count.
@@ -103,7 +105,7 @@ impl GroupSpec {
         self.columns().iter().map(ColumnSpec::width_bytes).sum()
     }
 
-    /// Words of a group's accumulators.
+    /// Number of words of a group's accumulators.
     fn words(&self) -> u64 {
         match self.aggregates {
             Aggregates::Four => 4,
@@ -118,7 +120,7 @@ impl GroupSpec {
     }
 
     /// Tables in shared memory, for few groups or after passes of radix partition; or atomic additions
-    /// on one table.
+    /// to one table.
     fn designs(&self) -> Vec<Design> {
         let group_bytes = 8 + 8 * self.words();
         let one_table = self.streams().and(AccessKind::Read, self.rows, self.groups * group_bytes).and(
@@ -169,7 +171,7 @@ fn groups_of(scale: Scale, bits: u32) -> u64 {
     (1u64 << bits).min(scale.rows(27) / 4)
 }
 
-/// Lines with a target: their shapes are those of the targets.
+/// Lines with a target.
 pub(super) fn targets(scale: Scale) -> Vec<Line> {
     let four = |bits| GroupSpec {
         rows: scale.rows(27),
@@ -194,7 +196,7 @@ pub(super) fn targets(scale: Scale) -> Vec<Line> {
         lines.push(line.plotted("group_by_groups", "int64 key, four aggregates", spec.groups as f64));
     }
     let zipf = GroupSpec { skew: Some(1.0), ..four(22) };
-    // No peer's figure is of these keys.
+    // No peer was measured with these keys.
     lines.push(zipf.line(GROUP).against(Unit::Milliseconds, 9.0, None));
     let of_sum = [
         (4, 0.75, 0.79, CUCOLLECTIONS),
@@ -211,7 +213,7 @@ pub(super) fn targets(scale: Scale) -> Vec<Line> {
     lines
 }
 
-/// Sums of decimals and of integers side by side: the target is twice the time.
+/// Pairs of sums of integers and of decimals. The target of decimals is twice the time of integers.
 pub(super) fn decimals(scale: Scale) -> Vec<Line> {
     let mut lines = vec![];
     for bits in [2, 7, 10, 16, 22] {

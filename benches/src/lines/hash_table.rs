@@ -1,4 +1,6 @@
-//! Hash tables of the Arrow-native API: build, find, probe, over load factors and sizes.
+//! Lines of the hash tables of the Arrow-native API: build, find and probe, over load factors and sizes.
+//!
+//! Owns their shapes, designs and checks. Must not know how a hash table works.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -19,31 +21,31 @@ const GROUP: &str = "table";
 const CUCOLLECTIONS: &str = "cuCollections";
 const BGHT: &str = "BGHT";
 
-/// What is measured.
+/// The measured operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Build,
-    /// In the order of the keys.
+    /// Answers are in the order of the keys.
     Find {
         hits: bool,
     },
-    /// In any order.
+    /// Answers are in any order.
     Probe {
         hits: bool,
     },
 }
 
-/// A map of random rows of one key and one value.
+/// A map of random rows with one key and one value.
 #[derive(Debug, Clone, Copy)]
 struct TableSpec {
     rows: u64,
-    /// Keys that are looked for.
+    /// Number of keys to look up.
     probe_rows: u64,
-    /// Of the key, and of the value.
+    /// Bytes of the key, and of the value.
     bytes: u64,
     load_factor: f64,
     operation: Operation,
-    /// Bytes of a bucket and lanes; `None`: by the cost model.
+    /// Bucket bytes and lanes per probe; `None`: chosen by the cost model.
     shape: Option<(u32, u32)>,
 }
 
@@ -53,7 +55,7 @@ impl TableSpec {
             4 => (Value::Key32, DataType::Int32),
             _ => (Value::Key64, DataType::Int64),
         };
-        // The value follows from the key, so that answers can be checked.
+        // The value is a function of the key, so that answers can be checked.
         [ColumnSpec::new("key", key, data_type.clone(), 0), ColumnSpec::new("value", Value::KeySecond, data_type, 1)]
     }
 
@@ -69,7 +71,7 @@ impl TableSpec {
     fn set_up<'a>(&self, bench: &'a Bench) -> Result<Box<dyn Case + 'a>> {
         let columns = self.columns();
         let input = table(bench, self.rows, &Numbers::new(Numbering::Cyclic, self.rows), &columns)?;
-        let (hits, case) = match self.operation {
+        let (hits, in_order) = match self.operation {
             Operation::Build => {
                 return Ok(Box::new(BuildCase { bench, input, options: self.options(), built: None }));
             }
@@ -77,15 +79,15 @@ impl TableSpec {
             Operation::Probe { hits } => (hits, false),
         };
         let map = HashTable::build(TableKind::Map, &input, 1, self.options())?;
-        // What is not there has numbers beyond those that are.
+        // Keys that are not in the map have key numbers from `rows` on.
         let mut numbers = Numbers::new(Numbering::Permuted, self.rows);
         numbers.hit_rows = if hits { u64::MAX } else { 0 };
-        let wanted = table(bench, self.probe_rows, &numbers, &columns[..1])?;
+        let keys = table(bench, self.probe_rows, &numbers, &columns[..1])?;
         let expected = match hits {
             true => checksum_of(bench, &*table(bench, self.probe_rows, &numbers, &columns)?)?,
             false => Checksum { rows: 0, sum: 0, exclusive: 0 },
         };
-        Ok(Box::new(FindCase { bench, map, wanted, hits, in_order: case, expected, found: OnceCell::new() }))
+        Ok(Box::new(FindCase { bench, map, keys, hits, in_order, expected, found: OnceCell::new() }))
     }
 
     fn name(&self) -> String {
@@ -103,7 +105,7 @@ impl TableSpec {
         format!("{}, {bytes}+{bytes} B, load factor {load_factor}, {operation}{keys}{shape}", rows_name(*rows))
     }
 
-    /// Ways to do it at least.
+    /// Possible designs.
     fn designs(&self) -> Vec<Design> {
         let row_bytes = 2 * self.bytes;
         let table_bytes = (self.rows as f64 * slot_bytes(row_bytes) as f64 / self.load_factor) as u64;
@@ -121,7 +123,7 @@ impl TableSpec {
             Operation::Find { .. } => {
                 let bytes = self.probe_rows * self.bytes;
                 let direct = Work::streams(bytes, bytes).and(AccessKind::Read, self.probe_rows, table_bytes);
-                // Where each row went is written beside the keys, and read again with the answers.
+                // Row numbers of 4 bytes are partitioned with the keys, and read again to restore the order.
                 let parts = Work::streams(table_bytes, 0).and_copy(3 * bytes).and_copy(4 * self.probe_rows).and(
                     AccessKind::Read,
                     self.probe_rows,
@@ -165,7 +167,7 @@ impl TableSpec {
     }
 }
 
-/// The lines with a target.
+/// Lines with a target.
 pub(super) fn targets(scale: Scale) -> Vec<Line> {
     use Operation::{Build, Find, Probe};
     let (hit, miss) = (Find { hits: true }, Find { hits: false });
@@ -196,7 +198,7 @@ pub(super) fn targets(scale: Scale) -> Vec<Line> {
     ]
 }
 
-/// Over load factors, over sizes, and other shapes than the model's.
+/// Lines over load factors, sizes, and shapes other than the cost model's.
 pub(super) fn sweeps(scale: Scale) -> Vec<Line> {
     let operations = [Operation::Build, Operation::Find { hits: true }, Operation::Find { hits: false }];
     let series = ["build", "find hit", "find miss"];
@@ -221,7 +223,7 @@ pub(super) fn sweeps(scale: Scale) -> Vec<Line> {
             lines.push(line.plotted("table_rows", series, f64::from(bits)));
         }
     }
-    // Fewer keys than the table has lines.
+    // Fewer keys than the table has cache lines.
     for bits in [20, 22, 24] {
         let few = TableSpec { probe_rows: scale.rows(bits), ..spec(26, 4, 0.5, Operation::Find { hits: true }) };
         lines.push(few.line());
@@ -268,9 +270,9 @@ impl Case for BuildCase<'_> {
 struct FindCase<'a> {
     bench: &'a Bench,
     map: HashTable,
-    wanted: Arc<Table>,
+    keys: Arc<Table>,
     hits: bool,
-    /// Answers come in the order of the keys.
+    /// Whether answers are in the order of the keys.
     in_order: bool,
     expected: Checksum,
     found: OnceCell<Table>,
@@ -279,7 +281,7 @@ struct FindCase<'a> {
 impl Case for FindCase<'_> {
     fn run(&mut self) -> Result<Sample> {
         self.found.take();
-        let found = if self.in_order { self.map.find(&self.wanted)? } else { self.map.probe(&self.wanted)? };
+        let found = if self.in_order { self.map.find(&self.keys)? } else { self.map.probe(&self.keys)? };
         let device_ns = self.map.last_device_ns();
         let _ = self.found.set(found);
         Ok(Sample { device_ns, kernel_ns: device_ns })
@@ -289,13 +291,13 @@ impl Case for FindCase<'_> {
         let Some(found) = self.found.take() else { return Ok(()) };
         let nulls = found.statistics().iter().map(|statistics| statistics.null_count).sum::<u64>();
         match (self.in_order, self.hits) {
-            (true, false) if nulls != self.wanted.rows() => {
-                return Err(Error::Unexpected(format!("{nulls} misses of {}", self.wanted.rows())));
+            (true, false) if nulls != self.keys.rows() => {
+                return Err(Error::Unexpected(format!("{nulls} misses, expected {}", self.keys.rows())));
             }
-            (true, true) if nulls > 0 => return Err(Error::Unexpected(format!("{nulls} misses"))),
+            (true, true) if nulls > 0 => return Err(Error::Unexpected(format!("{nulls} misses, expected none"))),
             (true, false) => {}
-            // Each answer beside its key.
-            (true, true) => self.expected.check(checksum_of_columns(self.bench, &[&self.wanted, &found])?)?,
+            // Each row is a key and its answer.
+            (true, true) => self.expected.check(checksum_of_columns(self.bench, &[&self.keys, &found])?)?,
             (false, _) => self.expected.check(checksum_of(self.bench, &found)?)?,
         }
         poison(self.bench, &found)

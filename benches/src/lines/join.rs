@@ -1,4 +1,6 @@
-//! Joins to materialised output.
+//! Lines of joins with materialized output.
+//!
+//! Owns their shapes and designs. Must not know how a join works.
 
 use arrow::datatypes::DataType;
 use warpjoin::HashJoin;
@@ -13,13 +15,13 @@ use crate::{
     SetUp, Unit, Value, Work, table,
 };
 
-/// Lines with a target, along an axis, and with keys that are not alike.
+/// Groups of lines: with a target, along an axis, and with skewed keys.
 const TARGETS: &str = "join";
 const SWEEPS: &str = "join_sweep";
 const SKEW: &str = "join_skew";
 const GPU_JOINS: &str = "PHJ-OM";
 const LIBCUDF: &str = "libcudf";
-/// Parts of a radix partition by 8 bits.
+/// Partitions of a radix partition by 8 bits.
 const PARTS: u64 = 256;
 
 /// Key columns of a join.
@@ -31,16 +33,16 @@ enum Key {
     Int64,
     /// Two columns of 64 bits.
     Int64Pair,
-    /// One column of 32 bits with the values from 0 to distinct - 1.
+    /// One column of 32 bits with values from 0 to distinct - 1.
     Dense32,
 }
 
-/// What a join puts out besides its keys.
+/// Output of a join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Output {
-    /// Keys, and so many payload columns of so many bytes a side.
+    /// Keys, and `columns` payload columns of `bytes` bytes from each side.
     Payloads { columns: u64, bytes: u64 },
-    /// No keys, but the row numbers of both sides, which lie in a 4-byte column a side.
+    /// Row numbers of both sides, from a 4-byte column of each side, without keys.
     Indices,
 }
 
@@ -51,21 +53,21 @@ struct JoinSpec {
     probe_rows: u64,
     key: Key,
     output: Output,
-    /// Build rows of a key.
+    /// Build rows per key.
     multiplicity: u64,
     /// Share of probe rows that match.
     match_rate: f64,
-    /// Exponent of Zipf's law of probe keys.
+    /// Exponent of Zipf's law for probe keys.
     skew: Option<f64>,
     /// Build and probe rows of one hot key.
     hot_rows: Option<(u64, u64)>,
-    /// Of the hash table; else as the operator likes.
+    /// Load factor of the hash table; `None`: chosen by the operator.
     load_factor: Option<f64>,
-    /// How matches are found; else as the operator likes.
+    /// Join algorithm; `None`: chosen by the operator.
     form: Option<JoinForm>,
-    /// Drops rows in front of the probe; else none are.
+    /// Runtime filter; `None`: no filter.
     filter: Option<FilterForm>,
-    /// Puts out probe rows that match, and nothing of the build side.
+    /// Whether it is a semi join, which outputs only columns of matching probe rows.
     is_semi: bool,
 }
 
@@ -109,7 +111,7 @@ impl JoinSpec {
             Key::Int64 => vec![wide("key", Value::Key64)],
             Key::Int64Pair => vec![wide("key", Value::Key64), wide("key_second", Value::KeySecond)],
             Key::Dense32 => {
-                // Keys that match nothing lie behind those of the build side, within its bounds.
+                // Keys without a match are larger than those of the build side, but within its declared bounds.
                 let misses = if self.match_rate < 1.0 { self.probe_rows } else { 0 };
                 let max = self.build_numbers().distinct + misses - 1;
                 vec![ColumnSpec::new("key", Value::KeyDense, DataType::Int32, 0).up_to(max)]
@@ -117,7 +119,7 @@ impl JoinSpec {
         }
     }
 
-    /// Columns of a side besides the keys.
+    /// Columns of a side other than the keys.
     fn payloads(&self, side: &str, rows: u64, seed: u64) -> Vec<ColumnSpec> {
         match self.output {
             Output::Indices => {
@@ -131,7 +133,7 @@ impl JoinSpec {
         }
     }
 
-    /// Columns of the build side besides the keys.
+    /// Columns of the build side other than the keys.
     fn build_payloads(&self) -> Vec<ColumnSpec> {
         if self.is_semi { vec![] } else { self.payloads("build", self.build_rows, 0x100) }
     }
@@ -173,7 +175,7 @@ impl JoinSpec {
         Ok(Box::new(OperatorCase::new(bench, join.output(output).plan()?, options, expected)))
     }
 
-    /// Rows that come out.
+    /// Number of output rows.
     fn output_rows(&self) -> u64 {
         match self.hot_rows {
             Some((build, probe)) => build * probe + self.probe_rows.saturating_sub(build.max(probe)),
@@ -199,7 +201,7 @@ impl JoinSpec {
         self.build_rows * (key_bytes + build_bytes) + self.probe_rows * (key_bytes + probe_bytes)
     }
 
-    /// One table in device memory; one pass of radix partition and tables in L2; two passes and tables
+    /// One table in device memory; one pass of radix partition with tables in L2; two passes with tables
     /// in shared memory.
     fn designs(&self) -> Vec<Design> {
         let [key_bytes, build_bytes, _] = self.row_bytes();
@@ -207,33 +209,33 @@ impl JoinSpec {
         let slot_bytes = match (self.key, self.multiplicity) {
             (Key::Dense32, 1) => slot_bytes(build_bytes),
             (_, 1) => slot_bytes(key_bytes + build_bytes),
-            // Key, and where its rows begin and end.
+            // The key, and the begin and end of its rows.
             _ => slot_bytes(key_bytes + 8),
         };
         let load_factor = if self.key == Key::Dense32 { 1.0 } else { self.load_factor.unwrap_or(0.5) };
         let table_bytes = (keys as f64 / load_factor) as u64 * slot_bytes;
-        // Duplicates are counted, then put where they belong.
+        // Duplicates are counted in a first pass, and placed in a second.
         let visits = if self.multiplicity > 1 || self.hot_rows.is_some() { 2 } else { 1 };
-        let touched = |work: Work, footprint: u64| {
+        let with_accesses = |work: Work, footprint: u64| {
             work.and(AccessKind::Cas, visits * self.build_rows, footprint).and(
                 AccessKind::Read,
                 self.probe_rows,
                 footprint,
             )
         };
-        let mut one_table = touched(self.streams(), table_bytes);
+        let mut one_table = with_accesses(self.streams(), table_bytes);
         one_table.write_bytes += table_bytes;
         vec![
             Design { name: "one table", work: one_table },
             Design {
                 name: "one pass, tables in L2",
-                work: touched(self.streams().and_copy(self.input_bytes()), table_bytes / PARTS),
+                work: with_accesses(self.streams().and_copy(self.input_bytes()), table_bytes / PARTS),
             },
             Design { name: "two passes", work: self.streams().and_copy(2 * self.input_bytes()) },
         ]
     }
 
-    /// Sizes, keys and output in words.
+    /// Sizes, keys and output as text.
     fn name(&self) -> String {
         let key = match self.key {
             Key::Int32 => "int32",
@@ -296,7 +298,7 @@ impl JoinSpec {
     }
 }
 
-/// Lines with a target: their shapes are those of the targets.
+/// Lines with a target, and the same joins with dense keys.
 pub(super) fn targets(scale: Scale) -> Vec<Line> {
     let rows = |bits| scale.rows(bits);
     let payloads = |columns, bytes| Output::Payloads { columns, bytes };
@@ -362,14 +364,14 @@ pub(super) fn sweeps(scale: Scale) -> Vec<Line> {
         }
     }
     for multiplicity in [2, 4, 16, 64] {
-        // The output stays the same.
+        // Keeps the number of output rows.
         let probe_rows = (base.probe_rows / multiplicity).max(64);
         lines.push(JoinSpec { multiplicity, probe_rows, ..base }.line(SWEEPS));
     }
     lines
 }
 
-/// Tables that L2 does not hold, of which few probe rows find something, with and without filters in front of them.
+/// Joins with tables larger than L2 and low match rates, with and without runtime filters.
 fn filtered(scale: Scale) -> Vec<Line> {
     let payload = Output::Payloads { columns: 1, bytes: 4 };
     let mut lines = vec![];
@@ -388,7 +390,7 @@ fn filtered(scale: Scale) -> Vec<Line> {
     lines
 }
 
-/// Lines whose keys are not alike: Zipf's law, and one key that many rows of both sides have.
+/// Lines with skewed keys: Zipf's law, and one hot key with many rows on both sides.
 pub(super) fn skew(scale: Scale) -> Vec<Line> {
     let payload = Output::Payloads { columns: 1, bytes: 4 };
     let drawn = JoinSpec::new(scale.rows(24), scale.rows(26), Key::Int32, payload);

@@ -1,7 +1,8 @@
-//! The lines: everything that the bench measures, in the order in which it does.
+//! The lines of the bench, in the order in which they run.
 //!
-//! To add one: a function of [`Scale`] that gives a [`Line`] (its set-up returns a [`crate::Case`]), named
-//! in [`all`]. What can't be run yet is a line with [`crate::SetUp::Missing`], so that the report says so.
+//! To add one, write a function of [`Scale`] that returns a [`Line`], whose set-up returns a
+//! [`crate::Case`], and call it in [`all`]. A line that cannot run yet has [`crate::SetUp::Missing`], and
+//! is reported as missing.
 
 mod group_by;
 mod hash_table;
@@ -14,7 +15,7 @@ use std::collections::HashSet;
 
 use crate::{Line, Scale};
 
-/// All lines, at a scale. Sizes that fall together at a small scale give one line.
+/// All lines at a scale. Lines that become equal at a small scale occur once.
 pub fn all(scale: Scale) -> Vec<Line> {
     let mut lines = vec![];
     lines.extend(partition::lines(scale));
@@ -29,7 +30,7 @@ pub fn all(scale: Scale) -> Vec<Line> {
     let mut ids = HashSet::new();
     lines.retain(|line| ids.insert(line.id()));
     if !scale.is_full() {
-        // Targets and peers are about full sizes.
+        // Targets and peers apply to full sizes.
         for line in &mut lines {
             (line.target, line.peer, line.relative) = (None, None, None);
         }
@@ -37,12 +38,12 @@ pub fn all(scale: Scale) -> Vec<Line> {
     lines
 }
 
-/// A number of rows in words: `2^27`, or as it is where it is no power of two.
+/// A number of rows as text: `2^27`, or the number if it is not a power of two.
 fn rows_name(rows: u64) -> String {
     if rows.is_power_of_two() { format!("2^{}", rows.ilog2()) } else { rows.to_string() }
 }
 
-/// A number of groups or duplicates in words: `16 K`, `4 M`.
+/// A number of groups or duplicates as text: `16 K`, `4 M`.
 pub(crate) fn count_name(count: u64) -> String {
     match count {
         c if c >= 1 << 20 && c.is_multiple_of(1 << 20) => format!("{} M", c >> 20),
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_targets_are_there_at_full_size_only() {
+    fn only_full_sizes_have_targets() {
         let lines = all(Scale::FULL);
         assert_eq!(lines.iter().filter(|line| line.target.is_some()).count(), 42);
         let relative: Vec<_> = lines.iter().filter_map(|line| line.relative.as_ref()).collect();
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_in_words() {
+    fn sizes_as_text() {
         assert_eq!((rows_name(1 << 27), rows_name(100)), ("2^27".into(), "100".into()));
         assert_eq!(
             (count_name(4), count_name(1 << 14), count_name(1 << 22)),

@@ -1,4 +1,6 @@
-//! An operator as a case: run to a table on the device, as a query that goes on would.
+//! [`OperatorCase`]: runs a device plan to a table on the device, and checks the table.
+//!
+//! Must not know which operator the plan has.
 
 use warpjoin::exec::{self, ExecOptions};
 use warpjoin::plan::Plan;
@@ -7,7 +9,7 @@ use warpjoin::{QueryMetrics, Table};
 use crate::checksum::poison;
 use crate::{Bench, Case, Checksum, Result, Sample, checksum_of};
 
-/// A device plan, and the totals of what it must put out.
+/// A device plan, and the expected checksum of its output.
 pub(super) struct OperatorCase<'a> {
     pub bench: &'a Bench,
     pub plan: Plan,
@@ -65,7 +67,7 @@ mod tests {
         ]
     }
 
-    /// A join of two tables whose expected totals are those of payloads made with `probe_seed`.
+    /// A join of two tables, with the expected checksum for probe payloads of `probe_seed`.
     fn case(bench: &Bench, probe_seed: u64) -> OperatorCase<'_> {
         let (build, probe) = (Numbers::new(Numbering::Cyclic, ROWS), Numbers::new(Numbering::Permuted, ROWS));
         let (build_specs, probe_specs) = (specs("b", 1), specs("p", 2));
@@ -87,18 +89,18 @@ mod tests {
     }
 
     #[test]
-    fn a_right_result_passes_again_and_again() {
+    fn correct_results_pass_repeatedly() {
         let bench = bench();
         let mut case = case(&bench, 2);
         for _ in 0..3 {
             assert!(case.run().expect("a run").device_ns > 0);
-            case.check().expect("right");
+            case.check().expect("a correct result");
         }
         assert_eq!(case.expected.rows, ROWS);
     }
 
     #[test]
-    fn a_result_of_other_payloads_fails() {
+    fn a_result_with_other_payloads_fails() {
         let bench = bench();
         let mut case = case(&bench, 3);
         case.run().expect("a run");
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_byte_fails_and_so_does_what_was_poisoned() {
+    fn a_wrong_byte_fails_and_so_does_a_poisoned_result() {
         let bench = bench();
         let mut case = case(&bench, 2);
         case.run().expect("a run");
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_are_swapped_fail() {
+    fn swapped_values_fail() {
         let bench = bench();
         let mut case = case(&bench, 2);
         case.run().expect("a run");
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_shared_with_what_they_are_made_for() {
+    fn generated_tables_have_one_owner() {
         let bench = bench();
         let numbers = Numbers::new(Numbering::Uniform, 4);
         let made = table(&bench, 100, &numbers, &specs("v", 1)).expect("a table");

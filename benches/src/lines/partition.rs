@@ -1,4 +1,6 @@
-//! Radix partitions of a table in one pass.
+//! Lines of radix partitions of a table in one pass.
+//!
+//! Owns their shapes, designs and checks. Must not know how rows are partitioned.
 
 use std::sync::Arc;
 
@@ -22,7 +24,7 @@ const FILE: (&str, &str) = (
 );
 const ENTRY: &str = "check_partitions";
 
-/// A partition of random rows of a key and payload columns.
+/// A partition of random rows with a key and payload columns.
 #[derive(Debug, Clone, Copy)]
 struct PartitionSpec {
     rows: u64,
@@ -62,7 +64,7 @@ impl PartitionSpec {
         ]);
         line.rows = self.rows;
         line.moved_bytes = 2 * self.rows * row_bytes;
-        // The keys are counted before rows can move.
+        // The keys are read once more to count the rows of each partition.
         let work = Work::streams(self.rows * self.bytes[0], 0).and_copy(self.rows * row_bytes);
         line.designs = vec![Design { name: "one pass", work }];
         line.unit = Unit::GigaRowsPerSecond;
@@ -73,7 +75,7 @@ impl PartitionSpec {
     }
 }
 
-/// All lines; those with a target first.
+/// All lines. Those with a target come first.
 pub(super) fn lines(scale: Scale) -> Vec<Line> {
     let spec = |bytes, bits| PartitionSpec { rows: scale.rows(27), bytes, bits };
     let mut lines = vec![
@@ -116,7 +118,7 @@ impl Case for PartitionCase<'_> {
         let (found, misplaced) = self.totals(&rows)?;
         self.expected.check(found)?;
         if misplaced > 0 {
-            return Err(Error::Unexpected(format!("{misplaced} rows in another partition than theirs")));
+            return Err(Error::Unexpected(format!("{misplaced} rows are in a wrong partition")));
         }
         for words in &rows.shards[0].words {
             self.bench.stream().fill(words, 0, words.bytes(), POISON)?;
@@ -126,7 +128,7 @@ impl Case for PartitionCase<'_> {
 }
 
 impl PartitionCase<'_> {
-    /// Totals of the partitioned rows, and how many are not where they belong.
+    /// Checksum of the partitioned rows, and the number of rows in a wrong partition.
     fn totals(&self, rows: &PartitionedTable) -> Result<(Checksum, u64)> {
         let (stream, shard) = (self.bench.stream(), &rows.shards[0]);
         let misplaced = stream.alloc_filled(8, 0)?;
@@ -135,13 +137,13 @@ impl PartitionCase<'_> {
         let mut used_bits: Vec<u64> = vec![];
         for column in &self.columns {
             let bits = column.width_bytes() * 8;
-            // The first word with room.
+            // The first word with enough free bits.
             let word = used_bits.iter().position(|used| used + bits <= 64).unwrap_or(used_bits.len());
             if word == used_bits.len() {
                 used_bits.push(0);
             }
             let Some(words) = shard.words.get(word) else {
-                return Err(Error::Unexpected(format!("rows of {} words", shard.words.len())));
+                return Err(Error::Unexpected(format!("the rows have only {} words", shard.words.len())));
             };
             let [_, _, base, mask] = column.args();
             packed.extend([Arg::Buffer(words), Arg::U64(rows.word_bytes[word].into()), Arg::U64(used_bits[word])]);
@@ -167,13 +169,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_that_are_lost_or_misplaced_fail() {
+    fn lost_or_misplaced_rows_fail() {
         let session = Session::new(open_simulated(&SimOptions::default()).expect("a device")).expect("a session");
         let bench = Bench::new(session, Scale::TINY).expect("a bench");
         let spec = PartitionSpec { rows: 1024, bytes: &[4, 8], bits: 3 };
         let mut case = spec.set_up(&bench).expect("inputs");
         case.run().expect("a run");
-        case.check().expect("right");
+        case.check().expect("a correct result");
 
         let input = table(&bench, 1024, &Numbers::new(Numbering::Cyclic, 1024), &spec.columns()).expect("a table");
         let expected = checksum_of(&bench, &input).expect("totals");
@@ -199,7 +201,7 @@ mod tests {
             bench.stream().write(words, 1023 * bytes, &first).expect("bytes");
         };
         assert!(matches!(broken(&|rows| swap(rows, 1, 8)), Err(Error::Wrong { .. })));
-        // Whole rows of the first and of the last partition change places: the totals stay.
+        // Swapping whole rows of the first and the last partition keeps the checksum.
         let whole = |rows: &PartitionedTable| {
             swap(rows, 0, 4);
             swap(rows, 1, 8);

@@ -1,4 +1,6 @@
-//! Sorts of a table, and its first rows by a key.
+//! Lines of sorts and top-k of a table.
+//!
+//! Owns their shapes, designs and checks. Must not know how rows are sorted.
 
 use arrow::datatypes::DataType;
 use warpjoin::Table;
@@ -22,19 +24,19 @@ const FILE: (&str, &str) = (
 );
 const ENTRY: &str = "check_order";
 
-/// A sort of random rows by a key that occurs once.
+/// A sort of random rows by a unique key.
 #[derive(Debug, Clone, Copy)]
 struct SortSpec {
     rows: u64,
     key_bytes: u64,
-    /// Of a second column, 0 for none.
+    /// Bytes of a second column; 0 for none.
     payload_bytes: u64,
-    /// First rows wanted; `None`: all.
+    /// Number of first rows to output; `None`: all.
     fetch: Option<u64>,
 }
 
 impl SortSpec {
-    /// The key, then the payload. First rows are those of the lowest numbers, which are known.
+    /// The key, then the payload. With `fetch`, keys are dense, so that the keys of the first rows are known.
     fn columns(&self) -> Vec<ColumnSpec> {
         let mut columns = vec![match (self.fetch, self.key_bytes) {
             (Some(_), _) => ColumnSpec::new("key", Value::KeyDense, DataType::Int64, 0).up_to(self.rows - 1),
@@ -86,7 +88,7 @@ impl SortSpec {
         line.moved_bytes = read + written;
         line.designs = vec![match self.fetch {
             Some(_) => Design { name: "one read", work: Work::streams(read, written) },
-            // Keys are counted, then each byte of them moves the row.
+            // One read of the keys for the histograms, then one pass over the rows for each key byte.
             None => {
                 let passes = self.key_bytes * self.rows * row_bytes;
                 Design { name: "a pass a byte", work: Work::streams(self.rows * self.key_bytes, 0).and_copy(passes) }
@@ -112,7 +114,7 @@ pub(crate) fn check_module() -> ModuleSource {
 struct SortCase<'a> {
     bench: &'a Bench,
     plan: Plan,
-    /// Totals of all rows; `None`: the first rows, whose keys are the numbers from 0 on.
+    /// Checksum of all rows; `None` for the first rows, whose keys are 0, 1, 2, ...
     expected: Option<Checksum>,
     rows: u64,
     last: Option<Table>,
@@ -139,7 +141,7 @@ impl Case for SortCase<'_> {
         self.bench.launch_rows(&kernel, self.rows, &args)?;
         let descents = self.bench.read_words::<1>(&descents)?[0];
         if descents > 0 {
-            return Err(Error::Unexpected(format!("{descents} rows in front of smaller ones")));
+            return Err(Error::Unexpected(format!("{descents} rows come before a smaller one")));
         }
         match self.expected {
             Some(expected) => expected.check(checksum_of(self.bench, &table)?)?,
@@ -150,7 +152,8 @@ impl Case for SortCase<'_> {
 }
 
 impl SortCase<'_> {
-    /// Of ascending keys that occur once the first is 0, and the last the number of rows less one: then all are right.
+    /// Checks that the first key is 0 and the last is the number of rows minus one. Since keys are unique and ascending, all
+    /// keys are then correct.
     fn check_ends(&self, table: &Table) -> Result<()> {
         let (column, facts) = (&table.shards()[0].columns[0], &table.column_types()[0]);
         let (layout, Some(values)) = (facts.layout(), &column.values) else { return Ok(()) };
@@ -162,7 +165,7 @@ impl SortCase<'_> {
         };
         match (key(0)?, key(self.rows - 1)?) {
             (0, last) if last == i128::from(self.rows - 1) => Ok(()),
-            ends => Err(Error::Unexpected(format!("keys from {} to {} as the first", ends.0, ends.1))),
+            ends => Err(Error::Unexpected(format!("the first rows have keys from {} to {}", ends.0, ends.1))),
         }
     }
 }
@@ -175,14 +178,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_out_of_order_or_lost_fail() {
+    fn unsorted_rows_fail() {
         let session = Session::new(open_simulated(&SimOptions::default()).expect("a device")).expect("a session");
         let bench = Bench::new(session, Scale::TINY).expect("a bench");
         for (fetch, payload_bytes) in [(None, 8), (Some(100), 8)] {
             let spec = SortSpec { rows: 1 << 13, key_bytes: 4, payload_bytes, fetch };
             let mut case = spec.set_up(&bench).expect("inputs");
             case.run().expect("a run");
-            case.check().expect("right");
+            case.check().expect("a correct result");
         }
         let spec = SortSpec { rows: 1024, key_bytes: 8, payload_bytes: 8, fetch: None };
         let input = table(&bench, 1024, &Numbers::new(Numbering::Permuted, 1024), &spec.columns()).expect("a table");

@@ -1,8 +1,8 @@
-//! The time of day, without a library for it.
+//! The current date and time as text, without a library.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Now, as `2026-11-20T17:03:09Z`.
+/// The current time, in the format `2026-11-20T17:03:09Z`.
 pub(super) fn now() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
     format(seconds)

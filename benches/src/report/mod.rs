@@ -1,6 +1,6 @@
-//! What was measured, as a table, as JSON and as plots.
+//! The report: measurements as a table, as JSON and as plots.
 //!
-//! Owns the arithmetic from samples to figures. Must not know devices.
+//! Owns the computation of figures from samples. Must not know devices.
 
 mod date;
 mod plot;
@@ -18,11 +18,11 @@ use crate::{Bench, Design, Error, Figure, Line, PlotPoint, Relative, Result, Sam
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// Measured, and every result was right.
+    /// Measured, and all results were correct.
     Right,
     /// A result was wrong or a run failed.
     Failed,
-    /// What it needs does not exist yet.
+    /// A feature that the line needs does not exist yet.
     Missing,
 }
 
@@ -33,63 +33,63 @@ pub struct Entry {
     pub group: String,
     /// Name within the group.
     pub name: String,
-    /// How it ended.
+    /// How the line ended.
     pub status: Status,
     /// Why it failed or is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What is varied.
+    /// Bench axes.
     pub axes: BTreeMap<&'static str, f64>,
-    /// Runs that count.
+    /// Number of measured runs.
     pub samples: usize,
-    /// From before the first piece of work on the device to after the last.
+    /// Median time from the start of the first piece of work on the device to the end of the last.
     pub time_ms: f64,
-    /// The fastest of them.
+    /// Minimum of these times.
     pub fastest_ms: f64,
-    /// Of the kernels alone.
+    /// Median time of the kernels.
     pub kernel_ms: f64,
-    /// Rows of all inputs.
+    /// Number of rows of all inputs.
     pub rows: u64,
-    /// Rows a second.
+    /// Rows per second.
     pub rows_per_s: f64,
-    /// Inputs read once and outputs written once.
+    /// Bytes of inputs read once and outputs written once.
     pub moved_bytes: u64,
-    /// 10^9 of these bytes a second.
+    /// 10^9 of these bytes per second.
     pub gb_per_s: f64,
-    /// What the limits of this run allow, by the fastest of the known designs.
+    /// Time of the fastest known design at the limits of this run.
     pub limit_ms: f64,
-    /// That design.
+    /// Name of that design.
     pub limit_design: &'static str,
-    /// Limit over time.
+    /// `limit_ms` divided by `time_ms`.
     pub share_of_limit: f64,
     /// Unit of target and peer.
     pub unit: Unit,
-    /// What is asked for.
+    /// The target.
     pub target: Option<Figure>,
     /// The best peer.
     pub peer: Option<Figure>,
-    /// Where it stands in a plot.
+    /// Its point in a plot.
     pub plot: Option<PlotPoint>,
 }
 
-/// All that one run of the bench found.
+/// The results of one run of the bench.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Such as `NVIDIA H100 80GB HBM3`.
+    /// For example `NVIDIA H100 80GB HBM3`.
     pub device: String,
     /// Driver and compiler.
     pub software: String,
-    /// `cuda`, or `sim`, whose times mean nothing.
+    /// `cuda`, or `sim`, whose times are meaningless.
     pub kind: String,
-    /// Of warpjoin.
+    /// Version of warpjoin.
     pub version: &'static str,
-    /// When it began: day and time, UTC.
+    /// Start of the run: date and time, UTC.
     pub date: String,
-    /// By how many powers of two sizes are smaller than asked.
+    /// Sizes are divided by 2^scale_bits.
     pub scale_bits: u32,
-    /// Measured in this run.
+    /// Limits measured in this run.
     pub limits: Limits,
-    /// In the order in which they ran.
+    /// Lines in the order in which they ran.
     pub lines: Vec<Entry>,
 }
 
@@ -109,7 +109,7 @@ impl Report {
         }
     }
 
-    /// Adds what came of a line.
+    /// Adds the result of a line.
     pub fn add(&mut self, line: &Line, status: Status, reason: Option<String>, samples: &[Sample]) {
         let mut entry = Entry::new(line, status, reason, samples, &self.limits);
         if let Some(relative) = &line.relative {
@@ -118,17 +118,17 @@ impl Report {
         self.lines.push(entry);
     }
 
-    /// A target in milliseconds, if the line that it follows from was measured.
+    /// The value of a relative target in milliseconds, if the other line was measured.
     fn relative_target(&self, relative: &Relative) -> Option<Figure> {
         let id = |entry: &Entry| format!("{}/{}", entry.group, entry.name);
         let other = self.lines.iter().find(|entry| entry.status == Status::Right && id(entry) == relative.to)?;
         let written_ms = relative.write_bytes as f64 / self.limits.write_bytes_per_s * 1e3;
-        // Rounded: it is shown beside targets that were set by hand.
+        // Rounded, since it is shown next to targets set by hand.
         let value = (relative.factor * (other.time_ms + written_ms) * 1e3).round() / 1e3;
         Some(Figure { value, of: "" })
     }
 
-    /// Whether a line gave a wrong result or failed.
+    /// Whether a line failed or had a wrong result.
     pub fn has_failures(&self) -> bool {
         self.lines.iter().any(|entry| entry.status == Status::Failed)
     }
@@ -138,10 +138,10 @@ impl Report {
         table::render(self)
     }
 
-    /// Writes `bench.json`, `bench.txt` and a plot `NAME.svg` for each that has points.
+    /// Writes `bench.json`, `bench.txt`, and `NAME.svg` for each plot with points.
     ///
     /// # Errors
-    /// When a file can't be written.
+    /// When a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let failed = |path: &Path, reason: String| Error::Report { path: path.to_path_buf(), reason };
         std::fs::create_dir_all(folder).map_err(|error| failed(folder, error.to_string()))?;
@@ -160,7 +160,7 @@ impl Report {
 
 impl Entry {
     fn new(line: &Line, status: Status, reason: Option<String>, samples: &[Sample], limits: &Limits) -> Self {
-        // A time of a wrong result is no time.
+        // Leaves out times of wrong results.
         let samples = if status == Status::Right { samples } else { &[] };
         let device: Vec<u64> = samples.iter().map(|sample| sample.device_ns).collect();
         let kernels: Vec<u64> = samples.iter().map(|sample| sample.kernel_ns).collect();
@@ -192,7 +192,7 @@ impl Entry {
         }
     }
 
-    /// How often the figure is as good as `other`: 1 and more is as good or better. `None` where nothing was measured.
+    /// Ratio of this result to `other`; 1 or more is as good or better. `None` if nothing was measured.
     pub fn ratio_to(&self, other: &Figure) -> Option<f64> {
         (self.time_ms > 0.0).then(|| match self.unit {
             Unit::Milliseconds => other.value / self.time_ms,

@@ -1,4 +1,6 @@
-//! Plots of throughput for docs/benchmarks.md, as SVG.
+//! Draws plots of throughput for docs/benchmarks.md, as SVG.
+//!
+//! Must not know how figures are computed.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +11,7 @@ use super::{Entry, Report, Status};
 use crate::{Error, Result};
 
 const SIZE_PIXELS: (u32, u32) = (720, 400);
-const COLOURS: [RGBColor; 6] = [
+const COLORS: [RGBColor; 6] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 39, 40),
     RGBColor(44, 160, 44),
@@ -18,7 +20,7 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(23, 190, 207),
 ];
 
-/// How a plot looks.
+/// The style of a plot.
 struct Style {
     name: &'static str,
     title: &'static str,
@@ -37,7 +39,7 @@ const STYLES: [Style; 6] = [
 
 type Curves<'a> = BTreeMap<&'a str, Vec<(f64, f64)>>;
 
-/// Name and text of each plot that has points.
+/// Name and SVG text of each plot with points.
 pub(super) fn all(report: &Report) -> Result<Vec<(&'static str, String)>> {
     let mut plots = vec![];
     for style in &STYLES {
@@ -80,7 +82,7 @@ fn draw(style: &Style, device: &str, curves: &Curves<'_>) -> Result<String, Stri
             .y_label_area_size(52);
         // Room for the legend.
         let y = 0.0..most * 1.3;
-        // An axis needs an extent, also around one point.
+        // An axis needs an extent even for a single point.
         if style.logarithmic {
             let x = (low / 1.2..high * 1.2).log_scale().base(2.0);
             let chart = builder.build_cartesian_2d(x, y).map_err(|error| error.to_string())?;
@@ -95,7 +97,7 @@ fn draw(style: &Style, device: &str, curves: &Curves<'_>) -> Result<String, Stri
     Ok(svg)
 }
 
-/// Axes, curves and legend.
+/// Draws axes, curves and legend.
 fn finish<'a, X>(
     mut chart: ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, plotters::coord::types::RangedCoordf64>>,
     style: &Style,
@@ -119,13 +121,13 @@ where
         .draw()
         .map_err(|error| error.to_string())?;
     for (index, (series, points)) in curves.iter().enumerate() {
-        let colour = COLOURS[index % COLOURS.len()];
-        let line = LineSeries::new(points.iter().copied(), colour.stroke_width(2)).point_size(3);
+        let color = COLORS[index % COLORS.len()];
+        let line = LineSeries::new(points.iter().copied(), color.stroke_width(2)).point_size(3);
         chart
             .draw_series(line)
             .map_err(|error| error.to_string())?
             .label(*series)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2)));
     }
     chart
         .configure_series_labels()

@@ -1,21 +1,23 @@
-//! The report as text, for a terminal.
+//! Renders the report as text for a terminal.
+//!
+//! Must not know how figures are computed.
 
 use super::{Entry, Report, Status};
 use crate::{Figure, Unit};
 
-/// Limits, then a line each.
+/// The limits, then one row per line.
 pub(super) fn render(report: &Report) -> String {
     let mut text = format!("warpjoin {} on {} ({}), {}\n", report.version, report.device, report.software, report.date);
     if report.kind != "cuda" {
-        text += "A SIMULATED DEVICE: times mean nothing.\n";
+        text += "A SIMULATED DEVICE: times are meaningless.\n";
     }
     if report.scale_bits > 0 {
-        text += &format!("All sizes are 2^{} times smaller than those that targets are about.\n", report.scale_bits);
+        text += &format!("All sizes are divided by 2^{}; targets apply to full sizes.\n", report.scale_bits);
     }
     text += &limits(report);
-    text += "\nTime: median device time by events, from before the first launch to after the last; kernels: of the kernels alone.\n\
-             GB/s: inputs read once and outputs written once, over the time. Limit: these bytes and what the fastest known\n\
-             design adds, at the rates above. Ratios to target and peer: 1 and more is as good or better.\n\n";
+    text += "\nms: median device time by events, from the start of the first launch to the end of the last; kernels: kernels only.\n\
+             GB/s: inputs read once and outputs written once, per time. Limit: minimum time of the fastest known design at the\n\
+             rates above. Ratios to target and peer: 1 or more is as good or better.\n\n";
     let header =
         ["line", "ms", "kernels", "G rows/s", "GB/s", "limit ms", "share", "target", "ratio", "best peer", "ratio"];
     let mut rows: Vec<Vec<String>> = vec![header.map(String::from).to_vec()];
@@ -101,7 +103,7 @@ fn cells(entry: &Entry) -> Vec<String> {
     cells
 }
 
-/// Columns of equal width: the first one to the left, the others to the right.
+/// Pads cells to columns of equal width: the first column aligned left, the others right.
 fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.len()).max().unwrap_or(0);

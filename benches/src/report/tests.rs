@@ -1,4 +1,4 @@
-//! The report of lines that were never run.
+//! Tests of reports with made-up samples.
 
 use super::*;
 use crate::limits::Curve;
@@ -43,7 +43,7 @@ fn samples(times_ns: &[u64]) -> Vec<Sample> {
 }
 
 #[test]
-fn figures_follow_from_the_median() {
+fn figures_are_computed_from_the_median() {
     let mut report = report();
     let times = samples(&[9_000_000, 2_000_000, 1_000_000]);
     report.add(&line(Unit::Milliseconds, 1024.0), Status::Right, None, &times);
@@ -58,7 +58,7 @@ fn figures_follow_from_the_median() {
 }
 
 #[test]
-fn a_target_can_follow_from_another_line() {
+fn a_target_can_be_relative_to_another_line() {
     let mut report = report();
     report.add(&line(Unit::Milliseconds, 1.0), Status::Right, None, &samples(&[3_000_000]));
     let relative = |to: &str| Some(Relative { to: to.into(), factor: 1.5, write_bytes: 2_000_000_000 });
@@ -81,7 +81,7 @@ fn wrong_results_have_no_time() {
 }
 
 #[test]
-fn json_has_one_object_a_line_with_device_date_and_version() {
+fn json_has_one_object_per_line_and_device_date_and_version() {
     let mut report = report();
     report.add(&line(Unit::Milliseconds, 1.0), Status::Right, None, &samples(&[1_000_000]));
     report.add(&line(Unit::Milliseconds, 2.0), Status::Missing, Some("a test".into()), &[]);

@@ -1,7 +1,7 @@
-//! What the host does for a hot TPC-H query, by part: planning with and without warpjoin, and the device plan's own
-//! planning and code generation. Tables are so small that kernels are next to nothing.
+//! Measures host time of hot TPC-H queries: planning with and without warpjoin, and planning and code generation of the
+//! device plan. The tables are small, so that kernel time is negligible.
 //!
-//! `cargo run --release -p warpjoin-cli --example host_time -- [plan|rules|run] [turns] [queries, such as 1,5] [scale]`
+//! `cargo run --release -p warpjoin-cli --example host_time -- [plan|rules|run] [iterations] [queries, such as 1,5] [scale]`
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use warpjoin_datafusion::{DeviceChoice, Placement, load_table};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The three steps of planning.
+/// Times of the three steps of planning.
 #[derive(Default, Clone, Copy)]
 struct Planning {
     logical: Duration,
@@ -43,7 +43,7 @@ fn main() {
     env_logger::init();
     let args: Vec<String> = std::env::args().skip(1).collect();
     let what = args.first().cloned().unwrap_or_else(|| "plan".to_string());
-    let turns: usize = args.get(1).map_or(20, |turns| turns.parse().unwrap());
+    let iterations: usize = args.get(1).map_or(20, |iterations| iterations.parse().unwrap());
     let queries: Vec<u32> = match args.get(2).filter(|queries| *queries != "all") {
         Some(list) => list.split(',').map(|number| number.parse().unwrap()).collect(),
         None => (1..=QUERY_COUNT).collect(),
@@ -61,9 +61,9 @@ fn main() {
         }
         load(&stock, scale).await;
         match what.as_str() {
-            "run" => run(&device, &queries, turns, scale).await,
-            "rules" => rules(&device, &queries, turns, scale).await,
-            _ => plan(&device, &stock, &queries, turns, scale).await,
+            "run" => run(&device, &queries, iterations, scale).await,
+            "rules" => rules(&device, &queries, iterations, scale).await,
+            _ => plan(&device, &stock, &queries, iterations, scale).await,
         }
     });
 }
@@ -88,13 +88,14 @@ async fn planned(context: &SessionContext, sql: &str) -> (Planning, Arc<dyn Exec
     let (state, logical) = context.sql(sql).await.unwrap().into_parts();
     let parsed = Instant::now();
     let optimized = state.optimize(&logical).unwrap();
-    let reduced = Instant::now();
+    let optimizer_end = Instant::now();
     let plan = state.query_planner().create_physical_plan(&optimized, &state).await.unwrap();
-    let times = Planning { logical: parsed - started, optimized: reduced - parsed, physical: reduced.elapsed() };
+    let (logical, physical) = (parsed - started, optimizer_end.elapsed());
+    let times = Planning { logical, optimized: optimizer_end - parsed, physical };
     (times, plan)
 }
 
-async fn plan(device: &SessionContext, stock: &SessionContext, queries: &[u32], turns: usize, scale: f64) {
+async fn plan(device: &SessionContext, stock: &SessionContext, queries: &[u32], iterations: usize, scale: f64) {
     let parameters = Parameters::validation(scale);
     println!("query  device: logical optimized physical total    stock: logical optimized physical total   (ms)");
     let mut totals = [Duration::ZERO; 2];
@@ -103,7 +104,7 @@ async fn plan(device: &SessionContext, stock: &SessionContext, queries: &[u32], 
         print!("{number:5} ");
         for (context, total) in [device, stock].into_iter().zip(&mut totals) {
             let mut times = vec![];
-            for _ in 0..turns {
+            for _ in 0..iterations {
                 times.push(planned(context, &sql).await.0);
             }
             times.sort_by_key(|times| times.total());
@@ -118,7 +119,7 @@ async fn plan(device: &SessionContext, stock: &SessionContext, queries: &[u32], 
     println!("total: device {:.2} ms, stock {:.2} ms", totals[0].as_secs_f64() * 1e3, totals[1].as_secs_f64() * 1e3);
 }
 
-/// A rule of an optimizer, and how long it took.
+/// An optimizer rule, and its total time.
 #[derive(Debug)]
 struct Timed<T: ?Sized> {
     rule: Arc<T>,
@@ -162,8 +163,8 @@ impl OptimizerRule for Timed<dyn OptimizerRule + Send + Sync> {
     }
 }
 
-/// How long each rule of the two optimizers takes, for all queries together.
-async fn rules(device: &SessionContext, queries: &[u32], turns: usize, scale: f64) {
+/// Prints the time of each rule of both optimizers, summed over all queries.
+async fn rules(device: &SessionContext, queries: &[u32], iterations: usize, scale: f64) {
     let state = device.state();
     let mut times = vec![];
     let mut timer = |name: &str| {
@@ -185,18 +186,18 @@ async fn rules(device: &SessionContext, queries: &[u32], turns: usize, scale: f6
         .build();
     let context = SessionContext::new_with_state(timed);
     let parameters = Parameters::validation(scale);
-    for _ in 0..turns {
+    for _ in 0..iterations {
         for &number in queries {
             planned(&context, &query_text(number, &parameters).unwrap()).await;
         }
     }
-    println!("rule, those of the physical plan indented: ms for all queries");
+    println!("rule (physical optimizer rules are indented): ms for all queries");
     for (name, elapsed_ns) in times {
-        println!("{name:50} {:8.3}", elapsed_ns.load(Ordering::Relaxed) as f64 / 1e6 / turns as f64);
+        println!("{name:50} {:8.3}", elapsed_ns.load(Ordering::Relaxed) as f64 / 1e6 / iterations as f64);
     }
 }
 
-async fn run(device: &SessionContext, queries: &[u32], turns: usize, scale: f64) {
+async fn run(device: &SessionContext, queries: &[u32], iterations: usize, scale: f64) {
     let parameters = Parameters::validation(scale);
     println!("query  planning   execution   optimizer   generate   compile   launches   pipelines   (ms)");
     let mut totals = [0.0; 5];
@@ -205,12 +206,12 @@ async fn run(device: &SessionContext, queries: &[u32], turns: usize, scale: f64)
         let (mut planning, mut execution) = (vec![], vec![]);
         let mut parts = [0; 3];
         let mut counts = (0, 0);
-        for turn in 0..=turns {
+        for iteration in 0..=iterations {
             let (times, plan) = planned(device, &sql).await;
             let started = Instant::now();
             collect(Arc::clone(&plan), device.task_ctx()).await.unwrap();
             let elapsed = started.elapsed();
-            if turn == 0 {
+            if iteration == 0 {
                 continue;
             }
             planning.push(times.total());
@@ -223,7 +224,7 @@ async fn run(device: &SessionContext, queries: &[u32], turns: usize, scale: f64)
                 counts.1 += metrics.pipelines.len();
             }
         }
-        let ms = |ns: u64| ns as f64 / 1e6 / turns as f64;
+        let ms = |ns: u64| ns as f64 / 1e6 / iterations as f64;
         let row = [median_ms(planning), median_ms(execution), ms(parts[0]), ms(parts[1]), ms(parts[2])];
         totals.iter_mut().zip(row).for_each(|(sum, own)| *sum += own);
         println!(

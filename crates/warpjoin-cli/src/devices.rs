@@ -1,4 +1,6 @@
-//! `warpjoin devices`: what this machine has, and why something can't be used.
+//! `warpjoin devices`: lists the devices of this machine, and says why any cannot be used.
+//!
+//! Owns the text. Must not know how a kind of device is opened.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table};
@@ -9,7 +11,7 @@ use warpjoin_device::{
 
 const HEADER: [&str; 9] = ["device", "name", "memory", "capability", "SMs", "L2", "links", "driver", "kernel compiler"];
 
-/// Describes all devices, in text for a terminal. Never fails: what can't be used says why.
+/// Describes all devices as text for a terminal. Never fails: the text says why a device cannot be used.
 pub fn describe_devices() -> String {
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
@@ -17,7 +19,7 @@ pub fn describe_devices() -> String {
     let mut notes = vec![describe_cuda(&cuda_status(), &mut table), describe_simulated(&mut table)];
     let cache = KernelCache::open(None);
     notes.push(match (cache.dir(), cache.problem()) {
-        (_, Some(problem)) => format!("Kernel cache: not used: {problem}"),
+        (_, Some(problem)) => format!("Kernel cache: {problem}"),
         (Some(dir), None) => format!("Kernel cache: {}", dir.display()),
         (None, None) => "Kernel cache: off (set WARPJOIN_KERNEL_CACHE to a folder)".to_string(),
     });
@@ -36,7 +38,7 @@ fn describe_cuda(status: &CudaStatus, table: &mut Table) -> String {
         }
     );
     if let Some(problem) = &status.problem {
-        return format!("CUDA: can't be used: {problem}\n      ({versions})");
+        return format!("CUDA: cannot be used: {problem}\n      ({versions})");
     }
     match open_usable_cuda(&CudaOptions::default()) {
         Ok(OpenedDevices { devices, left_out, .. }) => {
@@ -46,7 +48,7 @@ fn describe_cuda(status: &CudaStatus, table: &mut Table) -> String {
                 .map(|gpu| format!("\n      cuda:{} {} is not used: {}", gpu.ordinal, gpu.name, gpu.error));
             format!("CUDA: {versions}{}", left_out.collect::<String>())
         }
-        Err(error) => format!("CUDA: can't be used: {error}\n      ({versions})"),
+        Err(error) => format!("CUDA: cannot be used: {error}\n      ({versions})"),
     }
 }
 
@@ -54,9 +56,9 @@ fn describe_simulated(table: &mut Table) -> String {
     match open_simulated(&SimOptions { devices: 1, ..SimOptions::default() }) {
         Ok(devices) => {
             devices.iter().for_each(|device| add_row(table, device.info()));
-            "Simulated devices: any number can be made (--device sim --devices N)".to_string()
+            "Simulated devices: any number is available (--device sim --devices N)".to_string()
         }
-        Err(error) => format!("Simulated devices: can't be used: {error}"),
+        Err(error) => format!("Simulated devices: cannot be used: {error}"),
     }
 }
 
@@ -68,7 +70,7 @@ fn add_row(table: &mut Table, info: &DeviceInfo) {
     table.add_row([
         format!("{}:{}", info.kind, info.ordinal),
         info.name.clone(),
-        format!("{} ({} to use)", show_bytes(info.memory_bytes), show_bytes(info.budget_bytes)),
+        format!("{} (budget {})", show_bytes(info.memory_bytes), show_bytes(info.budget_bytes)),
         capability,
         info.multiprocessors.to_string(),
         show_bytes(info.l2_bytes),
@@ -78,7 +80,7 @@ fn add_row(table: &mut Table, info: &DeviceInfo) {
     ]);
 }
 
-/// Links of one name together: `NVLink to 1, 2, 3`.
+/// Links, grouped by name: `NVLink to 1, 2, 3`.
 fn show_links(info: &DeviceInfo) -> String {
     let mut lines: Vec<(String, Vec<String>)> = vec![];
     for link in info.links.iter().filter(|link| link.peer != info.ordinal) {
@@ -94,7 +96,7 @@ fn show_links(info: &DeviceInfo) -> String {
     lines.iter().map(|(name, peers)| format!("{name} to {}", peers.join(", "))).collect::<Vec<_>>().join("\n")
 }
 
-/// Bytes in the unit that suits them, of 1024.
+/// Bytes in a suitable unit of a power of 1024.
 pub(crate) fn show_bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_fails() {
+    fn describing_devices_never_fails() {
         let text = describe_devices();
         assert!(
             text.contains("CUDA:") && text.contains("Simulated devices:") && text.contains("Kernel cache:"),

@@ -1,4 +1,4 @@
-//! The one error type of the binary: what the user sees.
+//! The error type of the binary. Its messages are shown to the user.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use warpjoin_device::DeviceError;
 /// Result of a command.
 pub type Result<T, E = CliError> = std::result::Result<T, E>;
 
-/// Why a command ended without doing what it was asked to.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CliError {
@@ -26,28 +26,28 @@ pub enum CliError {
     /// A query failed.
     #[error("{0}")]
     Query(String),
-    /// A device can't be used.
+    /// A device cannot be used.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The engine refused.
+    /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] warpjoin::Error),
-    /// Arrow refused.
+    /// An error of Arrow.
     #[error(transparent)]
     Arrow(#[from] datafusion::arrow::error::ArrowError),
     /// The user pressed Ctrl-C.
     #[error("cancelled")]
     Cancelled,
-    /// The reader of standard output is gone.
+    /// The reader of standard output has closed it.
     #[error("standard output was closed")]
     OutputClosed,
-    /// An invariant of this crate broke.
+    /// An invariant of this crate was violated.
     #[error("internal: {0}")]
     Internal(String),
 }
 
 impl CliError {
-    /// Shorthand for [`CliError::File`].
+    /// Makes a [`CliError::File`] for `path`.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         |source| Self::File { path, source }
@@ -55,12 +55,12 @@ impl CliError {
 }
 
 impl From<DataFusionError> for CliError {
-    /// DataFusion's words, without its backtrace.
+    /// DataFusion's message without a backtrace.
     fn from(error: DataFusionError) -> Self {
         match error {
-            // Ours, wrapped: it says what to do by itself.
+            // A wrapped error of warpjoin, whose message needs no prefix.
             DataFusionError::External(error) => Self::Query(error.to_string()),
-            // Its Display is a debug dump.
+            // `Display` of the outer error is a debug dump.
             DataFusionError::SQL(error, _) => Self::Query(error.to_string()),
             error => Self::Query(error.strip_backtrace()),
         }

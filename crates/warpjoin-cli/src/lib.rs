@@ -1,6 +1,6 @@
 //! The parts of the binary `warpjoin`: TPC-H runner, SQL shell, device listing.
 //!
-//! Owns what a user types and sees. Must not know how a query runs on a device.
+//! Owns the user interface. Must not know how a query runs on a device.
 
 pub mod answers;
 mod devices;

@@ -7,11 +7,11 @@ use warpjoin_cli::{
     CliError, ShellArgs, TpchArgs, TpchReportArgs, describe_devices, print_line, run_shell, run_tpch, run_tpch_report,
 };
 
-// Planning is thousands of small allocations: half of its time with the system's allocator.
+// Planning makes thousands of small allocations, which take half of its time with the system's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Joins and group-bys of SQL on GPUs, or on simulated devices.
+/// Runs SQL joins and aggregations on GPUs, or on simulated devices.
 #[derive(Debug, Parser)]
 #[command(name = "warpjoin", version, about)]
 struct Arguments {
@@ -21,11 +21,11 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List devices, or why they can't be used
+    /// List devices, and why any cannot be used
     Devices,
-    /// Run TPC-H queries through warpjoin and through stock DataFusion, and compare
+    /// Run TPC-H queries through warpjoin and stock DataFusion, and compare answers and times
     Tpch(TpchArgs),
-    /// Print what `tpch --json` wrote as a Markdown table, with a plot
+    /// Print a report of `tpch --json` as a Markdown table, and draw a plot
     TpchReport(TpchReportArgs),
     /// Run SQL over Parquet and CSV files
     Sql(ShellArgs),
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: no threads to run on: {error}");
+            eprintln!("error: cannot start threads: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         Command::TpchReport(arguments) => run_tpch_report(&arguments),
         Command::Sql(arguments) => runtime.block_on(run_shell(&arguments)),
     };
-    // A cancelled query may still hold a blocking thread: do not wait for it.
+    // Does not wait for a blocking thread that a cancelled query may still use.
     runtime.shutdown_background();
     match result {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,13 +1,13 @@
-//! Standard output that may be closed by its reader.
+//! Printing to standard output, which its reader may close.
 
 use std::io::{ErrorKind, Write};
 
 use crate::error::{CliError, Result};
 
-/// Prints a line; `println!` would panic once the reader of a pipe is gone.
+/// Prints a line. Unlike `println!`, it does not panic if the reader of a pipe is gone.
 ///
 /// # Errors
-/// [`CliError::OutputClosed`] then, to be ended on quietly.
+/// [`CliError::OutputClosed`] in that case. The command should then end quietly.
 pub fn print_line(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(|error| match error.kind() {

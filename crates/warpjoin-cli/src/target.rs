@@ -1,4 +1,6 @@
-//! Which devices a command runs on: the flags, and the DataFusion session over them.
+//! The devices that a command runs on: flags, and DataFusion sessions.
+//!
+//! Must not know what a command does with a session.
 
 use clap::Args;
 use datafusion::execution::SessionStateBuilder;
@@ -12,22 +14,22 @@ use crate::error::{CliError, Result};
 /// Flags that choose devices.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TargetArgs {
-    /// Kind of device: auto (GPUs if there are some), cuda, or sim (simulated on the CPU)
+    /// Kind of device: auto (GPUs if there are any), cuda, or sim (simulated on the CPU)
     #[arg(long, default_value = "auto", value_parser = parse_choice)]
     pub device: DeviceChoice,
-    /// Number of devices; all GPUs, or two simulated devices, if not given
+    /// Number of devices; default: all GPUs, or two simulated devices
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=Session::DEVICES_MAX as i64))]
     pub devices: Option<u8>,
-    /// Memory that may be used on each device, such as 8GB
+    /// Memory budget of each device, such as 8GB
     #[arg(long, value_name = "BYTES")]
     pub memory_budget: Option<String>,
-    /// Make it an error if work stays on the CPU: anything but reading, moving and writing rows
+    /// Fail if the CPU does any work other than reading, moving and writing rows
     #[arg(long)]
     pub strict: bool,
-    /// Rows that each node on the CPU may handle with --strict
+    /// Maximum number of rows that a CPU node may process with --strict
     #[arg(long, value_name = "ROWS", default_value_t = WarpjoinOptions::default().strict_rows)]
     pub strict_rows: u64,
-    /// What a fault of the devices leads to: fallback (the CPU answers), or error
+    /// What to do after a fault of a device: fallback (run the query on the CPU), or error
     #[arg(long, value_parser = parse_on_fault)]
     pub on_fault: Option<OnFault>,
 }
@@ -36,19 +38,19 @@ fn parse_on_fault(text: &str) -> Result<OnFault, String> {
     match text {
         "fallback" => Ok(OnFault::Fallback),
         "error" => Ok(OnFault::Error),
-        _ => Err("it takes fallback or error".to_string()),
+        _ => Err("expected fallback or error".to_string()),
     }
 }
 
 fn parse_choice(text: &str) -> Result<DeviceChoice, String> {
-    text.parse().map_err(|()| "it takes auto, cuda or sim".to_string())
+    text.parse().map_err(|()| "expected auto, cuda or sim".to_string())
 }
 
 impl TargetArgs {
-    /// A DataFusion session with warpjoin on these devices; none is opened yet.
+    /// A DataFusion session with warpjoin on these devices. Devices are opened on first use.
     ///
     /// # Errors
-    /// When the memory budget is no size.
+    /// When the memory budget is not a size.
     pub fn session(&self, mut config: SessionConfig) -> Result<SessionContext> {
         let options = WarpjoinOptions {
             device: self.device,
@@ -73,9 +75,9 @@ impl TargetArgs {
         Ok(SessionContext::new_with_state(state))
     }
 
-    /// The same, with simulated devices in place of a GPU that is not there.
+    /// Resolves `auto` to simulated devices if there is no GPU.
     #[must_use]
-    pub fn with_some_device(mut self) -> Self {
+    pub fn with_resolved_device(mut self) -> Self {
         if self.device == DeviceChoice::Auto {
             self.device = match cuda_problem() {
                 None => DeviceChoice::Cuda,
@@ -86,17 +88,17 @@ impl TargetArgs {
     }
 }
 
-/// DataFusion whose answers are taken for right: dynamic filters on dictionary keys give wrong ones
-/// (apache/datafusion #24587).
+/// The DataFusion session whose answers are the reference. Dynamic filters are off, since they give
+/// wrong answers on dictionary keys (apache/datafusion #24587).
 pub(crate) fn oracle_session() -> SessionContext {
     let mut config = SessionConfig::new();
     config.options_mut().optimizer.enable_dynamic_filter_pushdown = false;
     SessionContext::new_with_state(SessionStateBuilder::new().with_config(config).with_default_features().build())
 }
 
-/// The tables of a session with the settings that DataFusion comes with: what its times are taken with.
+/// A session with the tables of `context` and DataFusion's default settings, for measuring times.
 pub(crate) fn with_defaults(context: &SessionContext) -> SessionContext {
-    // The catalog is there, with its tables.
+    // Keeps the catalog of `context`.
     let config = SessionConfig::new().with_create_default_catalog_and_schema(false);
     let state = SessionStateBuilder::new_from_existing(context.state()).with_config(config);
     SessionContext::new_with_state(state.build())

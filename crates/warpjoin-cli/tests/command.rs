@@ -1,6 +1,4 @@
-//! The binary, from outside: what it prints, and its exit codes.
-
-// Helpers outside #[test] functions may fail a test too.
+//! The binary: its output and exit codes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
@@ -18,17 +16,17 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A user error is one clear message, no panic and no debug dump.
+/// Asserts that a command fails with a clear message, without a panic or a debug dump.
 #[track_caller]
-fn refused(arguments: &[&str], words: &[&str]) {
+fn assert_error(arguments: &[&str], words: &[&str]) {
     let output = warpjoin(arguments);
     let message = stderr(&output);
     assert!(!output.status.success(), "{arguments:?} succeeded");
     for word in words {
-        assert!(message.contains(word), "{arguments:?} does not say {word}: {message}");
+        assert!(message.contains(word), "{arguments:?} does not print {word}: {message}");
     }
     for bad in ["panicked", "RUST_BACKTRACE", "Error {", "Some(", "Err("] {
-        assert!(!message.contains(bad), "{arguments:?} says {bad}: {message}");
+        assert!(!message.contains(bad), "{arguments:?} prints {bad}: {message}");
     }
 }
 
@@ -51,17 +49,17 @@ fn devices_are_listed() {
 
 #[test]
 fn wrong_flags_are_explained() {
-    refused(&["tpch", "--scale", "0"], &["--scale", "above 0"]);
-    refused(&["tpch", "--scale", "many"], &["--scale"]);
-    refused(&["tpch", "--queries", "23"], &["'23' is no query", "1 to 22"]);
-    refused(&["tpch", "--device", "tpu"], &["auto, cuda or sim"]);
-    refused(&["tpch", "--devices", "0"], &["--devices"]);
-    refused(&["tpch", "--memory-budget", "plenty"], &["--memory-budget", "8GB"]);
-    refused(&["tpch", "--json", "/nowhere/at/all.json"], &["there is no folder /nowhere/at"]);
-    refused(&["sql", "--table", "t", "-c", "select 1"], &["NAME=PATH"]);
-    refused(&["sql", "--table", "t=/nowhere.parquet", "-c", "select 1"], &["/nowhere.parquet", "No such file"]);
-    refused(&["sql", "-f", "/nowhere.sql"], &["/nowhere.sql", "No such file"]);
-    refused(&["dance"], &["dance"]);
+    assert_error(&["tpch", "--scale", "0"], &["--scale", "above 0"]);
+    assert_error(&["tpch", "--scale", "many"], &["--scale"]);
+    assert_error(&["tpch", "--queries", "23"], &["'23' is not a query", "1 to 22"]);
+    assert_error(&["tpch", "--device", "tpu"], &["auto, cuda or sim"]);
+    assert_error(&["tpch", "--devices", "0"], &["--devices"]);
+    assert_error(&["tpch", "--memory-budget", "plenty"], &["--memory-budget", "8GB"]);
+    assert_error(&["tpch", "--json", "/nowhere/at/all.json"], &["there is no folder /nowhere/at"]);
+    assert_error(&["sql", "--table", "t", "-c", "select 1"], &["NAME=PATH"]);
+    assert_error(&["sql", "--table", "t=/nowhere.parquet", "-c", "select 1"], &["/nowhere.parquet", "No such file"]);
+    assert_error(&["sql", "-f", "/nowhere.sql"], &["/nowhere.sql", "No such file"]);
+    assert_error(&["dance"], &["dance"]);
 }
 
 #[test]
@@ -69,18 +67,18 @@ fn a_missing_driver_is_explained() {
     if warpjoin_device::cuda_problem().is_none() {
         return;
     }
-    refused(&["tpch", "--scale", "0.001", "--device", "cuda"], &["CUDA"]);
+    assert_error(&["tpch", "--scale", "0.001", "--device", "cuda"], &["CUDA"]);
     let query = "create table t as values (1); select column1, count(*) from t group by column1";
-    refused(&["sql", "--device", "cuda", "--strict", "-c", query], &["CUDA"]);
+    assert_error(&["sql", "--device", "cuda", "--strict", "-c", query], &["CUDA"]);
 }
 
 #[test]
 fn sql_errors_are_errors() {
-    refused(&["sql", "-c", "select nothing"], &["nothing"]);
-    refused(&["sql", "-c", "selec 1"], &["selec"]);
-    refused(&["sql", "-c", "select * from no_table"], &["no_table"]);
-    refused(&["sql", "-c", "set warpjoin.colour = 'red'"], &["warpjoin.minimum_rows"]);
-    refused(&["sql", "-c", "select 1; select cast('x' as int)"], &["cast"]);
+    assert_error(&["sql", "-c", "select nothing"], &["nothing"]);
+    assert_error(&["sql", "-c", "selec 1"], &["selec"]);
+    assert_error(&["sql", "-c", "select * from no_table"], &["no_table"]);
+    assert_error(&["sql", "-c", "set warpjoin.colour = 'red'"], &["warpjoin.minimum_rows"]);
+    assert_error(&["sql", "-c", "select 1; select cast('x' as int)"], &["cast"]);
 }
 
 #[test]
@@ -152,10 +150,10 @@ fn tpch_answers_are_equal_on_simulated_devices() {
     let table = warpjoin(&["tpch-report", json.to_str().unwrap(), "--plot", plot.to_str().unwrap()]);
     assert!(table.status.success(), "{}", stderr(&table));
     assert_eq!(stdout(&table).lines().filter(|line| line.starts_with("| ")).count(), 1 + 22 + 1, "{}", stdout(&table));
-    // Two bars a query, and two in the legend.
+    // Two bars per query, and two in the legend.
     let plot = std::fs::read_to_string(plot).unwrap();
     assert!(plot.matches("<rect").count() >= 46, "{plot}");
-    refused(&["tpch-report", "Cargo.toml"], &["is no report of this version", "--json"]);
+    assert_error(&["tpch-report", "Cargo.toml"], &["is not a report of this version", "--json"]);
     let report = std::fs::read_to_string(json).unwrap();
     for word in
         ["\"kernel_ms\"", "\"clients\": 5", "\"p99_ms\"", "\"sim:1\"", "\"compiled_modules\"", "\"outcome\": \"equal\""]

@@ -1,11 +1,12 @@
-//! Words of device memory that are set once a flag is: how a kernel that runs learns that nobody wants its result.
+//! Abort words: a word in device memory tells a running kernel that its query was cancelled.
 //!
-//! Owns the thread that looks at flags. The thread that launched a kernel waits for it in the driver, or runs it itself on
-//! a simulated device, and can do neither. Must not know what kernels do with the words.
+//! Owns the watchdog thread, which polls the cancel flags and sets the words. The thread that launched a kernel cannot do
+//! this: it waits in the driver, or runs the kernel itself on a simulated device. Must not know what kernels do with the
+//! words.
 //!
 //! ```text
-//! watched --the flag is seen--> set, again and again --the owner drops the guard--> gone
-//!    '----------------the owner drops the guard, its kernel has ended--------------'
+//! watched --flag is set--> word is set at each poll --guard is dropped--> removed
+//!    '-----------------guard is dropped, its kernel has ended-----------'
 //! ```
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +16,12 @@ use std::time::{Duration, Instant};
 use crate::sync::{self, Mutex, MutexGuard, thread};
 use crate::{Buffer, Device, DeviceError, Result};
 
-/// How often flags are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Without anything to look at for so long the thread ends; to start another costs a query some 30 us.
+/// How often flags are polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The thread ends when it has had no flag to poll for this long. Starting another costs a query some 30 us.
 const IDLE_MAX: Duration = if cfg!(feature = "shuttle") { Duration::ZERO } else { Duration::from_secs(5) };
 
-/// Words that are set once a flag is.
+/// The abort words of one query, which are set once its cancel flag is set.
 #[derive(Debug)]
 pub struct Abort {
     watched: Arc<Watched>,
@@ -39,7 +40,7 @@ struct Word {
     value: u64,
 }
 
-/// A word that is watched as long as this lives. It goes before the word's buffer.
+/// Keeps a word watched until dropped. Drop it before the word's buffer.
 #[derive(Debug)]
 #[must_use]
 pub struct AbortGuard {
@@ -48,26 +49,26 @@ pub struct AbortGuard {
 }
 
 impl Abort {
-    /// Nothing is set before `flag` is.
+    /// Sets words when `flag` is set.
     pub fn new(flag: &Arc<AtomicBool>) -> Self {
         static WATCHDOG: OnceLock<Arc<Watchdog>> = OnceLock::new();
-        Self::looked_at_by(WATCHDOG.get_or_init(Arc::default), flag)
+        Self::with_watchdog(WATCHDOG.get_or_init(Arc::default), flag)
     }
 
-    pub(crate) fn looked_at_by(watchdog: &Arc<Watchdog>, flag: &Arc<AtomicBool>) -> Self {
+    pub(crate) fn with_watchdog(watchdog: &Arc<Watchdog>, flag: &Arc<AtomicBool>) -> Self {
         let watched = Arc::new(Watched { flag: Arc::clone(flag), words: Mutex::default() });
         watchdog.add(&watched);
         Self { watched }
     }
 
-    /// From now on the 8 bytes of `buffer` at byte `offset` get `value` within milliseconds after the flag is set, while
-    /// kernels run that read them.
+    /// Watches the 8 bytes of `buffer` at byte `offset`: they become `value` within milliseconds after the flag is set,
+    /// even while kernels that read them run.
     ///
     /// # Errors
     /// When the word is not within the buffer, or not aligned.
     pub fn watch(&self, buffer: &Buffer, offset: u64, value: u64) -> Result<AbortGuard> {
         if !offset.is_multiple_of(8) || offset.checked_add(8).is_none_or(|end| end > buffer.bytes()) {
-            return Err(DeviceError::Invalid(format!("a word at byte {offset} of {}", buffer.bytes())));
+            return Err(DeviceError::Invalid(format!("no aligned word at byte {offset} of {} bytes", buffer.bytes())));
         }
         let (device, address) = (buffer.device().clone(), buffer.address() + offset);
         self.watched.words().push(Word { device, address, value });
@@ -80,15 +81,15 @@ impl Watched {
         sync::locked(&self.words)
     }
 
-    /// Sets words whose flag is set: each time, as the clearing of a new buffer may come behind it. Their guards wait
-    /// meanwhile, so their buffers stay.
-    fn look(&self) {
+    /// Sets the words if the flag is set. Repeated at each poll, since a stream may clear a new buffer after the write. The
+    /// lock makes dropping a guard wait, so the buffers stay alive meanwhile.
+    fn poll(&self) {
         if !self.flag.load(Ordering::Relaxed) {
             return;
         }
         for word in self.words().iter() {
             if let Err(error) = word.device.backend().write_word(word.address, word.value) {
-                log::debug!("a kernel that nobody waits for goes on: {error}");
+                log::debug!("a kernel of a cancelled query continues: {error}");
             }
         }
     }
@@ -103,7 +104,7 @@ impl Drop for AbortGuard {
     }
 }
 
-/// Looks at flags, in one thread as long as there is one to look at.
+/// Polls flags, in one thread that lives while there are flags.
 #[derive(Default)]
 pub(crate) struct Watchdog {
     state: Mutex<State>,
@@ -125,7 +126,7 @@ impl Watchdog {
         let watchdog = Arc::clone(self);
         match thread::Builder::new().name("warpjoin-abort".into()).spawn(move || watchdog.run()) {
             Ok(_) => state.has_thread = true,
-            Err(error) => log::warn!("kernels that run are not stopped when a query is cancelled: {error}"),
+            Err(error) => log::warn!("cancelling a query will not stop its running kernels: {error}"),
         }
     }
 
@@ -133,20 +134,20 @@ impl Watchdog {
         let mut last_seen = Instant::now();
         loop {
             let mut state = self.state();
-            // What goes with the last reference is freed outside of the lock.
+            // These references keep the last drop outside the lock.
             let watched: Vec<Arc<Watched>> = state.watched.iter().filter_map(Weak::upgrade).collect();
             state.watched.retain(|watched| watched.strong_count() > 0);
             if !watched.is_empty() {
                 last_seen = Instant::now();
             } else if last_seen.elapsed() >= IDLE_MAX {
-                // Under the lock: what comes now finds no thread, and starts one.
+                // Under the lock: the next `add` finds no thread, and starts one.
                 state.has_thread = false;
                 return;
             }
             drop(state);
-            watched.iter().for_each(|watched| watched.look());
+            watched.iter().for_each(|watched| watched.poll());
             drop(watched);
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 

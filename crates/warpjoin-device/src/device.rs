@@ -1,4 +1,6 @@
-//! A device, whatever its kind.
+//! [`Device`]: the checked front end over a backend.
+//!
+//! Owns the memory budget, the modules in memory and the opened peers of a device. Must not know which kind of device it is.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -35,22 +37,22 @@ pub struct Link {
     pub peer: usize,
     /// Whether kernels can reach the peer's memory.
     pub access: bool,
-    /// Such as `NVLink`, `PCIe` or `simulated`.
+    /// For example `NVLink`, `PCIe` or `simulated`.
     pub name: String,
 }
 
-/// Static facts about a device.
+/// Static properties of a device.
 #[derive(Debug, Clone)]
 pub struct DeviceInfo {
     /// Kind of device.
     pub kind: DeviceKind,
-    /// Number among the devices of its kind.
+    /// Index among the devices of its kind.
     pub ordinal: usize,
-    /// Such as `NVIDIA H100 80GB HBM3`.
+    /// For example `NVIDIA H100 80GB HBM3`.
     pub name: String,
-    /// All memory of the device.
+    /// Total memory of the device.
     pub memory_bytes: u64,
-    /// Budget that the device starts with.
+    /// Initial budget of the device.
     pub budget_bytes: u64,
     /// Compute capability; (9, 0) for an H100. The simulated device reports (0, 0).
     pub compute_capability: (u32, u32),
@@ -58,23 +60,23 @@ pub struct DeviceInfo {
     pub multiprocessors: u32,
     /// Size of the L2 cache.
     pub l2_bytes: u64,
-    /// What memory clock and bus width allow; 0: not known. Simulated devices say 0.
+    /// Peak memory bandwidth by memory clock and bus width; 0 if unknown, and on simulated devices.
     pub memory_bytes_per_s: u64,
-    /// Most shared memory a block can ask for.
+    /// Maximum shared memory of a block.
     pub shared_bytes_per_block_max: u32,
-    /// Most threads of blocks that may have any number of them; 1,024 of GPUs. Few of simulated devices, of which a lane
-    /// costs far more than a row.
+    /// Maximum threads of a block whose kernel accepts any block size. 1,024 on GPUs; few on simulated devices, where a
+    /// lane costs far more than a row.
     pub block_threads_max: u32,
-    /// Driver version or compiler in words.
+    /// Driver version or compiler, for display.
     pub driver: String,
-    /// Version of the run-time compiler in words.
+    /// Version of the run-time compiler, for display.
     pub compiler: String,
-    /// Ways to the other devices of the kind.
+    /// Connections to the other devices of the same kind.
     pub links: Vec<Link>,
 }
 
 impl DeviceInfo {
-    /// Threads of a block that should have so many, and may have fewer.
+    /// `wanted` threads of a block, or fewer where the device has a lower maximum.
     pub fn block_threads(&self, wanted: u32) -> u32 {
         wanted.min(self.block_threads_max)
     }
@@ -87,16 +89,16 @@ pub struct Device {
 }
 
 struct DeviceInner {
-    /// No other device of the process has it, nor will have.
+    /// Unique in the process, and never used again.
     id: u64,
     backend: Arc<dyn DeviceBackend>,
     memory: Arc<MemoryPool>,
     modules: Modules,
-    /// Ids of devices whose memory is within reach.
+    /// Ids of the devices that this device has peer access to.
     peers: Mutex<HashSet<u64>>,
 }
 
-/// A device that may have been closed.
+/// A weak reference to a device.
 #[derive(Clone)]
 pub(crate) struct WeakDevice(Weak<DeviceInner>);
 
@@ -116,7 +118,7 @@ impl Device {
         Self::with_memory(backend, memory)
     }
 
-    /// Another device on the same memory as `other`, with the same budget.
+    /// A device that shares the memory and the budget of `other`.
     pub(crate) fn sharing_memory(backend: Arc<dyn DeviceBackend>, other: &Self) -> Self {
         Self::with_memory(backend, Arc::clone(&other.inner.memory))
     }
@@ -136,17 +138,17 @@ impl Device {
         WeakDevice(Arc::downgrade(&self.inner))
     }
 
-    /// Gives memory that is kept for later and not in use back to the driver, for other processes: some milliseconds, and as
-    /// many again for whoever allocates next. An allocation that finds no memory does so by itself.
+    /// Returns cached memory that is not in use to the driver, for other processes. Takes some milliseconds, and makes the
+    /// next allocation as slow. An allocation that finds no memory trims by itself.
     ///
     /// # Errors
-    /// When the driver fails, or earlier work did.
+    /// When the driver fails, or earlier work failed.
     pub fn trim(&self) -> Result<()> {
         self.inner.backend.trim()
     }
 
-    /// Memory that this process holds on the device, in bytes: buffers, and what is kept for later ones. `None` where the
-    /// driver does not say. Contexts and modules, some hundred MiB, are not counted.
+    /// Bytes that this process holds on the device: buffers and cached memory. `None` if the driver does not report them.
+    /// Contexts and modules (some hundred MiB) are not counted.
     pub fn held_bytes(&self) -> Option<u64> {
         self.inner.backend.held_bytes()
     }
@@ -156,12 +158,12 @@ impl Device {
         &self.inner.backend
     }
 
-    /// Static facts.
+    /// Static properties.
     pub fn info(&self) -> &DeviceInfo {
         self.inner.backend.info()
     }
 
-    /// Kind and ordinal, such as `cuda:0`.
+    /// Kind and ordinal, for example `cuda:0`.
     pub fn label(&self) -> String {
         format!("{}:{}", self.info().kind, self.info().ordinal)
     }
@@ -171,25 +173,26 @@ impl Device {
         &self.inner.memory
     }
 
-    /// Makes a stream: an in-order queue of work on this device.
+    /// Creates a stream: an in-order queue of work on this device.
     ///
     /// # Errors
-    /// When the driver has no more.
+    /// When the driver cannot create a stream.
     pub fn create_stream(&self) -> Result<Stream> {
         Ok(Stream::new(self.clone(), self.inner.backend.create_stream()?))
     }
 
     /// Compiles a module for this device, or takes it from memory or from the disk cache.
-    /// Threads may compile different modules at once; one that asks for what another one compiles waits for it.
+    /// Threads may compile different modules at once. A thread that asks for a module that another thread is compiling
+    /// waits for it.
     ///
     /// # Errors
-    /// When there is no compiler, or it does not accept the source.
+    /// When there is no compiler, or it rejects the source.
     pub fn compile(&self, source: &ModuleSource) -> Result<Module> {
         self.compile_unless(source, None)
     }
 
-    /// As [`Self::compile`], unless `cancel` is set before the module is there. What has begun is not interrupted, and nobody
-    /// waits for it but the thread that began.
+    /// As [`Self::compile`], unless `cancel` is set first. A running compilation is not interrupted, but other threads stop
+    /// waiting for it once their `cancel` is set.
     ///
     /// # Errors
     /// As [`Self::compile`], and [`DeviceError::Cancelled`].
@@ -203,8 +206,8 @@ impl Device {
         })
     }
 
-    /// What to compile for one entry of a module. NVRTC takes as long as the entries of a file together, so a GPU gets
-    /// each one by itself; the simulated device's compiler starts slowly and then takes all of them.
+    /// The module to compile when one entry is needed. NVRTC's time is the sum over all entries, so a GPU compiles entries
+    /// separately. The simulated device's compiler has a long start-up, so it compiles all entries at once.
     pub fn module_of<'a>(&self, source: &'a ModuleSource, entry: &str) -> Cow<'a, ModuleSource> {
         if self.info().kind == DeviceKind::Cuda && source.entries.len() > 1 {
             Cow::Owned(source.of_entry(entry))
@@ -213,7 +216,7 @@ impl Device {
         }
     }
 
-    /// One entry of a module, of which no more is compiled than serves it.
+    /// Compiles one entry of a module, as [`Self::module_of`] describes.
     ///
     /// # Errors
     /// As [`Self::compile`], and when the module has no such entry.
@@ -221,35 +224,35 @@ impl Device {
         self.compile(&self.module_of(source, entry))?.kernel(entry)
     }
 
-    /// The module, if [`Self::compile`] would take it from memory.
+    /// The module, if it is in memory.
     pub fn compiled(&self, source: &ModuleSource) -> Option<Module> {
         self.inner.modules.get(source)
     }
 
-    /// Whether [`Self::compile`] would take this module from memory.
+    /// Whether the module is in memory.
     pub fn is_compiled(&self, source: &ModuleSource) -> bool {
-        self.inner.modules.has(source)
+        self.inner.modules.contains(source)
     }
 
-    /// Whether the disk cache has this module, so that [`Self::compile`] need not compile it.
+    /// Whether the disk cache has the module.
     pub fn is_stored(&self, source: &ModuleSource) -> bool {
         self.inner.backend.is_stored(source)
     }
 
-    /// Modules in memory.
+    /// Number of modules in memory.
     pub fn compiled_modules(&self) -> usize {
         self.inner.modules.len()
     }
 
-    /// Sources of the modules in memory, in no order: so that tests can compile them elsewhere.
+    /// Sources of the modules in memory, in no order. Tests compile them elsewhere.
     pub fn compiled_sources(&self) -> Vec<ModuleSource> {
         self.inner.modules.sources()
     }
 
-    /// Lets work on this device reach the memory of `peer`. Opening twice is no error.
+    /// Lets work on this device reach the memory of `peer`. Opening twice is not an error.
     ///
     /// # Errors
-    /// When the two are of different kinds, or the hardware does not allow it.
+    /// When the devices are of different kinds, or the hardware does not allow it.
     pub fn open_peer_access(&self, peer: &Device) -> Result<()> {
         if self.is_same(peer) || self.can_reach(peer) {
             return Ok(());
@@ -262,7 +265,7 @@ impl Device {
         Ok(())
     }
 
-    /// Whether work on this device may reach memory of `other`.
+    /// Whether work on this device may reach the memory of `other`.
     pub fn can_reach(&self, other: &Device) -> bool {
         self.is_same(other) || locked(&self.inner.peers).contains(&other.id())
     }
@@ -279,7 +282,7 @@ impl fmt::Debug for Device {
     }
 }
 
-/// Takes a lock; a panic elsewhere leaves these maps whole, so poison is ignored.
+/// Takes a lock. Ignores poison: a panic cannot leave this data half-changed.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

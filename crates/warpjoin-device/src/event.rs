@@ -1,4 +1,6 @@
-//! A point in the work of a stream.
+//! [`Event`]: a point in the work of a stream.
+//!
+//! Must not know which kind of device records it.
 
 use crate::backend::Handle;
 use crate::{Result, Stream};

@@ -1,4 +1,6 @@
-//! Kernels: what is compiled, and how it is launched.
+//! Kernels: the source of a module, the compiled module, and the shape and arguments of a launch.
+//!
+//! Must not know how modules are compiled or run.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -6,16 +8,16 @@ use std::sync::Arc;
 use crate::backend::Handle;
 use crate::{Buffer, DeviceError, Result};
 
-/// CUDA C++ text to compile. Equal sources compile once per device.
+/// CUDA C++ text to compile. Equal sources are compiled once per device.
 ///
 /// The text may include every header of `warpjoin_kernels::HEADERS` by name, and nothing else.
 /// An entry is written `WJ_ENTRY(name, Params, threads_max) { ... }`, where `Params p` is a struct
 /// of 8-byte fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleSource {
-    /// For messages and profiles.
+    /// Name in messages and profiles.
     pub name: String,
-    /// The text.
+    /// CUDA C++ text.
     pub text: String,
     /// Names of the entries.
     pub entries: Vec<String>,
@@ -24,8 +26,8 @@ pub struct ModuleSource {
 }
 
 impl ModuleSource {
-    /// The same text for a first run: compiled faster, into slower code (`WJ_QUICK` in `common/simt.cuh`). `None` where that makes
-    /// no difference.
+    /// The lower code tier, for a first run: compiles faster into slower code (`WJ_QUICK` in `common/simt.cuh`). `None` if
+    /// both tiers have the same code.
     pub fn quick(&self) -> Option<Self> {
         let quick = || Self {
             defines: self.defines.iter().cloned().chain(["WJ_QUICK=1".to_string()]).collect(),
@@ -34,7 +36,7 @@ impl ModuleSource {
         self.text.contains("WJ_UNROLL").then(quick)
     }
 
-    /// The same text with one of its entries only; see `WJ_SELECTED` in `common/simt.cuh`.
+    /// The same text with only one of its entries; see `WJ_SELECTED` in `common/simt.cuh`.
     pub fn of_entry(&self, entry: &str) -> Self {
         let selected = ["WJ_SELECTED=1".to_string(), format!("WJ_WANTED_{entry}=1")];
         Self {
@@ -46,8 +48,8 @@ impl ModuleSource {
     }
 }
 
-/// A query looks every kernel up by its whole text, so that is mixed by words, four at a time: many times as fast as a
-/// hash that resists attacks. The name says nothing that the text does not.
+/// A query looks up every kernel by its whole text, so this hash trades collision resistance for speed: it mixes four
+/// 8-byte words at a time. The name is left out, as it adds nothing to the text.
 impl Hash for ModuleSource {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let hash = mixed(self.text.as_bytes());
@@ -60,7 +62,7 @@ fn mix(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A hash of some bytes. Four chains, as one would wait for each multiplication.
+/// Hashes bytes in four independent chains, since a single chain would wait for each multiplication.
 fn mixed(bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks::<32>();
     let mut chains = [bytes.len() as u64, 1, 2, 3];
@@ -75,7 +77,7 @@ fn mixed(bytes: &[u8]) -> u64 {
     rest.iter().fold(hash, |hash, &byte| mix(hash, byte.into()))
 }
 
-/// A compiled module on one device.
+/// A module compiled for one device.
 #[derive(Clone)]
 pub struct Module {
     name: Arc<str>,
@@ -121,14 +123,14 @@ impl Kernel {
     }
 }
 
-/// Shape of a launch: one-dimensional.
+/// Shape of a one-dimensional launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Launch {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Threads of a block: a multiple of 32, at most 1024.
+    /// Threads per block: a multiple of 32, at most 1024.
     pub block_threads: u32,
-    /// Dynamic shared memory of a block.
+    /// Dynamic shared memory per block.
     pub shared_bytes: u32,
 }
 
@@ -141,12 +143,12 @@ pub enum Arg<'a> {
     Buffer(&'a Buffer),
     /// The address of a byte within a buffer.
     BufferAt(&'a Buffer, u64),
-    /// No buffer: a null pointer.
+    /// A null pointer.
     Null,
 }
 
 impl<'a> Arg<'a> {
-    /// The address of a buffer, if there is one.
+    /// The address of a buffer, or null.
     pub fn or_null(buffer: Option<&'a Buffer>) -> Self {
         buffer.map_or(Self::Null, Self::Buffer)
     }

@@ -1,12 +1,12 @@
 //! Devices for warpjoin: memory, streams, kernels, peers.
 //!
-//! Owns everything that touches a driver, a compiler or a raw pointer, behind one seam with two
-//! implementations: [CUDA](open_cuda) and a [simulation on the CPU](open_simulated) that runs the
+//! Owns everything that touches a driver, a compiler or a raw pointer, behind one interface with two
+//! implementations: [CUDA](open_cuda), and a [simulation on the CPU](open_simulated) that runs the
 //! same kernel sources. Must not know what a column, a join or a query is.
 //!
-//! Architecture invariant: device addresses travel only as launch arguments ([`Arg`]), never
-//! inside device memory. So one check at launch is enough to tell that a kernel reaches the
-//! memory of its own device and of opened peers, and nothing else.
+//! Architecture invariant: device addresses are passed only as launch arguments ([`Arg`]), never
+//! stored in device memory. One check at launch therefore proves that a kernel reaches only the
+//! memory of its own device and of opened peers.
 //!
 //! Architecture invariant: all `unsafe` code of the workspace is in this crate.
 
@@ -45,5 +45,5 @@ pub use race::{RaceAccess, RaceReport};
 pub use sim::{ChangedFile, SimOptions, open_simulated};
 pub use stream::Stream;
 
-/// Most devices that work together: those of one host.
+/// Maximum number of devices that work together: those of one host.
 pub const DEVICES_MAX: usize = 8;

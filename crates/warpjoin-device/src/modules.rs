@@ -1,4 +1,6 @@
-//! The compiled modules of a device. Owns who compiles what, and which stay in memory; must not know how.
+//! The compiled modules of a device.
+//!
+//! Owns which thread compiles a module, and which modules stay in memory. Must not know how modules are compiled.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,41 +9,41 @@ use std::time::Duration;
 use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use crate::{DeviceError, Module, ModuleSource, Result};
 
-/// Modules that stay in memory. A process may run any number of queries, and each module takes memory of its device, and
-/// address space.
+/// Maximum number of modules in memory. Each takes device memory and address space, and a process may run any number of
+/// queries.
 const MODULES_MAX: usize = 1024;
 
-/// How often somebody who waits looks whether that is still wanted.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often a waiting thread checks whether it was cancelled.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Modules in memory, and those that a thread is about to put there.
+/// Modules in memory or being compiled.
 #[derive(Default)]
 pub(crate) struct Modules {
     states: Mutex<States>,
-    /// A module stopped being under way.
+    /// A compilation ended.
     ended: Condvar,
 }
 
 /// ```text
-/// absent --a thread compiles--> UnderWay --compiled--> Ready
-///                                  '------failed-----> absent
+/// absent --a thread claims it--> Compiling --compiled--> Ready
+///                                    '-------failed----> absent
 /// ```
 enum State {
-    UnderWay,
+    Compiling,
     Ready { module: Module, last_use: u64 },
 }
 
 #[derive(Default)]
 struct States {
-    of: HashMap<ModuleSource, State>,
-    /// Counts uses.
+    by_source: HashMap<ModuleSource, State>,
+    /// Number of uses so far: the clock of `last_use`.
     uses: u64,
 }
 
 impl States {
-    /// The state of a module, which is used now.
+    /// The state of a module. Counts as a use.
     fn used(&mut self, source: &ModuleSource) -> Option<&State> {
-        let state = self.of.get_mut(source)?;
+        let state = self.by_source.get_mut(source)?;
         if let State::Ready { last_use, .. } = state {
             self.uses += 1;
             *last_use = self.uses;
@@ -50,27 +52,27 @@ impl States {
     }
 
     fn ready(&self) -> impl Iterator<Item = (&ModuleSource, u64)> {
-        self.of.iter().filter_map(|(source, state)| match state {
+        self.by_source.iter().filter_map(|(source, state)| match state {
             State::Ready { last_use, .. } => Some((source, *last_use)),
-            State::UnderWay => None,
+            State::Compiling => None,
         })
     }
 
-    /// Takes out a quarter of the modules if there are too many: those that were used longest ago.
-    fn take_oldest(&mut self) -> Vec<State> {
+    /// If there are too many modules, removes the least recently used quarter.
+    fn evict(&mut self) -> Vec<State> {
         let mut uses: Vec<u64> = self.ready().map(|(_, last_use)| last_use).collect();
         if uses.len() <= MODULES_MAX {
             return vec![];
         }
         let (_, &mut newest, _) = uses.select_nth_unstable(MODULES_MAX / 4 - 1);
         let is_old = |state: &State| matches!(state, State::Ready { last_use, .. } if *last_use <= newest);
-        self.of.extract_if(|_, state| is_old(state)).map(|(_, state)| state).collect()
+        self.by_source.extract_if(|_, state| is_old(state)).map(|(_, state)| state).collect()
     }
 }
 
 impl Modules {
-    /// The module, from memory or of `compile`. Where another thread compiles it, this one waits; if that fails, this one
-    /// tries by itself, and so has the message. Once `cancel` is set, nothing is waited for or begun.
+    /// The module, from memory or from `compile`. If another thread is compiling it, this thread waits. If that compilation
+    /// fails, this thread compiles the module too, to get the error. Once `cancel` is set, it neither waits nor compiles.
     pub(crate) fn get_or_compile(
         &self,
         source: &ModuleSource,
@@ -83,24 +85,24 @@ impl Modules {
             match states.used(source) {
                 Some(State::Ready { module, .. }) => return Ok(module.clone()),
                 _ if is_cancelled() => return Err(DeviceError::Cancelled),
-                Some(State::UnderWay) => {
-                    states = sync::wait_for(&self.states, &self.ended, states, LOOK_EVERY);
+                Some(State::Compiling) => {
+                    states = sync::wait_for(&self.states, &self.ended, states, POLL_INTERVAL);
                 }
                 None => break,
             }
         }
-        states.of.insert(source.clone(), State::UnderWay);
+        states.by_source.insert(source.clone(), State::Compiling);
         drop(states);
         let claim = Claim { modules: self, source };
         let module = compile()?;
         let mut states = self.locked();
-        states.of.insert(source.clone(), State::Ready { module: module.clone(), last_use: 0 });
+        states.by_source.insert(source.clone(), State::Ready { module: module.clone(), last_use: 0 });
         states.used(source);
-        let oldest = states.take_oldest();
+        let evicted = states.evict();
         drop(states);
         drop(claim);
-        // Not under the lock: unloading waits for the device. Queries that use one keep it.
-        drop(oldest);
+        // Outside the lock, since unloading waits for the device. Queries that use an evicted module keep it alive.
+        drop(evicted);
         Ok(module)
     }
 
@@ -113,11 +115,11 @@ impl Modules {
     }
 
     /// Whether a module is in memory.
-    pub(crate) fn has(&self, source: &ModuleSource) -> bool {
-        matches!(self.locked().of.get(source), Some(State::Ready { .. }))
+    pub(crate) fn contains(&self, source: &ModuleSource) -> bool {
+        matches!(self.locked().by_source.get(source), Some(State::Ready { .. }))
     }
 
-    /// Modules in memory.
+    /// Number of modules in memory.
     pub(crate) fn len(&self) -> usize {
         self.locked().ready().count()
     }
@@ -132,7 +134,7 @@ impl Modules {
     }
 }
 
-/// A module that this thread compiles: whatever becomes of it, nobody waits for it afterwards.
+/// A module that this thread compiles. Its drop wakes the waiting threads on every path, panics included.
 struct Claim<'a> {
     modules: &'a Modules,
     source: &'a ModuleSource,
@@ -141,8 +143,8 @@ struct Claim<'a> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut states = self.modules.locked();
-        if matches!(states.of.get(self.source), Some(State::UnderWay)) {
-            states.of.remove(self.source);
+        if matches!(states.by_source.get(self.source), Some(State::Compiling)) {
+            states.by_source.remove(self.source);
         }
         drop(states);
         self.modules.ended.notify_all();
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_want_one_module_compile_it_once() {
+    fn concurrent_requests_compile_a_module_once() {
         let (modules, compiled, barrier) = (Modules::default(), AtomicUsize::new(0), Barrier::new(8));
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_long_goes() {
+    fn least_recently_used_modules_are_evicted() {
         let modules = Modules::default();
         let source = |number: usize| ModuleSource { text: number.to_string(), ..source() };
         let compile = |number: usize| drop(modules.get_or_compile(&source(number), None, || Ok(module())).unwrap());
@@ -195,14 +197,14 @@ mod tests {
         assert!(modules.get(&source(0)).is_some() && modules.len() == MODULES_MAX);
         compile(MODULES_MAX);
         assert_eq!(modules.len(), MODULES_MAX + 1 - MODULES_MAX / 4);
-        let gone: Vec<usize> = (0..=MODULES_MAX).filter(|&number| !modules.has(&source(number))).collect();
-        assert_eq!(gone, (1..=MODULES_MAX / 4).collect::<Vec<_>>());
+        let evicted: Vec<usize> = (0..=MODULES_MAX).filter(|&number| !modules.contains(&source(number))).collect();
+        assert_eq!(evicted, (1..=MODULES_MAX / 4).collect::<Vec<_>>());
         compile(1);
-        assert!(modules.has(&source(1)));
+        assert!(modules.contains(&source(1)));
     }
 
     #[test]
-    fn who_waited_for_what_failed_tries_by_itself() {
+    fn a_waiting_thread_compiles_after_a_failure() {
         let modules = Modules::default();
         let (begun, has_begun) = mpsc::channel();
         std::thread::scope(|scope| {
@@ -215,14 +217,14 @@ mod tests {
                 assert!(modules.get_or_compile(&source(), None, failing).is_err());
             });
             has_begun.recv().unwrap();
-            assert!(!modules.has(&source()));
+            assert!(!modules.contains(&source()));
             assert!(modules.get_or_compile(&source(), None, || Ok(module())).is_ok());
         });
-        assert!(modules.has(&source()));
+        assert!(modules.contains(&source()));
     }
 
     #[test]
-    fn who_gives_up_waits_for_nobody() {
+    fn a_cancelled_thread_stops_waiting() {
         let (modules, cancel) = (Modules::default(), AtomicBool::new(false));
         let (begun, has_begun) = mpsc::channel();
         let end = Barrier::new(2);
@@ -236,16 +238,17 @@ mod tests {
                 assert!(modules.get_or_compile(&source(), None, compile).is_ok());
             });
             has_begun.recv().unwrap();
-            let waits = scope.spawn(|| modules.get_or_compile(&source(), Some(&cancel), || panic!("not by this one")));
+            let waits = scope
+                .spawn(|| modules.get_or_compile(&source(), Some(&cancel), || panic!("another thread compiles it")));
             cancel.store(true, Ordering::Relaxed);
             assert!(matches!(waits.join().unwrap().map(|_| ()), Err(DeviceError::Cancelled)));
             end.wait();
         });
-        assert!(modules.get_or_compile(&source(), Some(&cancel), || panic!("it is there")).is_ok());
+        assert!(modules.get_or_compile(&source(), Some(&cancel), || panic!("it is in memory")).is_ok());
     }
 
     #[test]
-    fn a_panic_leaves_nobody_waiting() {
+    fn a_panic_ends_the_claim() {
         let modules = Modules::default();
         let panicking = std::panic::AssertUnwindSafe(|| {
             let _ = modules.get_or_compile(&source(), None, || panic!("for the test"));

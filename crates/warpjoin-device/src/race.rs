@@ -1,35 +1,35 @@
-//! What the race detector of simulated devices reports.
+//! Reports of the race detector of simulated devices.
 //!
-//! Must not know how races are found.
+//! Owns their fields and text. Must not know how races are found.
 
 use std::fmt;
 
-/// Two accesses to the same bytes that nothing orders, of which one writes.
+/// Two unordered accesses to the same bytes, at least one of them a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RaceReport {
-    /// The access that came later in the run, and the earlier one.
+    /// The later access, then the earlier one.
     pub accesses: [RaceAccess; 2],
-    /// The schedule's seed.
+    /// Seed of the schedule.
     pub seed: u64,
 }
 
 /// One access of a race.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RaceAccess {
-    /// The kernel's name, or what the host did: `write`, `fill`, `copy`, `read`, `alloc`, `free`.
+    /// The kernel's name, or the host operation: `write`, `fill`, `copy`, `read`, `alloc`, `free`.
     pub operation: String,
-    /// Ordinal of the device whose stream it is of.
+    /// Ordinal of the stream's device.
     pub device: usize,
-    /// Number of the stream in its simulation, from 1 on.
+    /// Number of the stream in its simulation, starting at 1.
     pub stream: u64,
-    /// Block, and thread in it; of kernels only.
+    /// Block, and thread within it; `None` for host operations.
     pub lane: Option<(u32, u32)>,
-    /// Source lines, `file:line`: the access itself, then the calls that were inlined around it.
-    /// Empty for the host, and where `addr2line` is missing.
+    /// Source lines, `file:line`: the access itself, then its inlined callers.
+    /// Empty for host operations, and where `addr2line` is missing.
     pub lines: Vec<String>,
     /// Whether it writes.
     pub writes: bool,
-    /// An atomic's scope: `block`, `device` or `system`. `None` for plain accesses.
+    /// Scope of an atomic: `block`, `device` or `system`. `None` for plain accesses.
     pub scope: Option<&'static str>,
 }
 

@@ -1,10 +1,10 @@
-//! What threads share, under chosen schedules: nobody waits for ever, and nothing is lost or made twice.
+//! Tests of state shared by threads, under shuttle's schedules: no deadlock, nothing lost, nothing made twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::abort::Watchdog;
-use crate::memory::lending::{Lending, Lent};
+use crate::memory::object_pool::{ObjectPool, Pooled};
 use crate::modules::Modules;
 use crate::sync::{self, thread};
 use crate::{Abort, DeviceError, MemoryPool, Module, ModuleSource, Result, SimOptions, open_simulated};
@@ -23,13 +23,13 @@ fn spawn_all(threads: usize, work: impl Fn(usize) + Send + Sync + 'static) {
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
 }
 
-/// Work that notices if somebody else does the same at the same time.
+/// Work that panics if two threads do it at the same time.
 #[derive(Default)]
 struct Alone(AtomicBool);
 
 impl Alone {
     fn work(&self) {
-        assert!(!self.0.swap(true, Ordering::SeqCst), "two at once");
+        assert!(!self.0.swap(true, Ordering::SeqCst), "two threads at once");
         thread::yield_now();
         self.0.store(false, Ordering::SeqCst);
     }
@@ -44,7 +44,8 @@ fn a_module_is_compiled_by_one_thread_at_a_time_and_once() {
         let shared = (Arc::clone(&modules), Arc::clone(&compiled), Arc::clone(&failed), Arc::clone(&cancel));
         spawn_all(5, move |at| {
             let (modules, compiled, failed, cancel) = &shared;
-            // Four want one module, of which the first one fails to compile it; the last one wants another and gives up.
+            // Four threads compile one module, and the first of them fails. The last thread compiles another module, and
+            // cancels the fourth.
             let which = at / 4;
             if at == 4 {
                 cancel.store(true, Ordering::SeqCst);
@@ -59,10 +60,10 @@ fn a_module_is_compiled_by_one_thread_at_a_time_and_once() {
             };
             let cancel = (at == 3).then_some(&**cancel);
             match modules.get_or_compile(&source(which), cancel, compile) {
-                Ok(_) => assert!(modules.has(&source(which)) && modules.get(&source(which)).is_some()),
+                Ok(_) => assert!(modules.contains(&source(which)) && modules.get(&source(which)).is_some()),
                 Err(DeviceError::Cancelled) => assert_eq!(at, 3),
                 Err(_) => {
-                    assert_eq!(at, 0, "the failure of another is not mine");
+                    assert_eq!(at, 0, "a thread got the error of another");
                     failed.fetch_add(1, Ordering::SeqCst);
                 }
             }
@@ -73,14 +74,14 @@ fn a_module_is_compiled_by_one_thread_at_a_time_and_once() {
 }
 
 #[test]
-fn budgets_hold_whoever_charges() {
+fn concurrent_charges_stay_within_their_budgets() {
     sync::under_schedules(|| {
         let memory = Arc::new(MemoryPool::new(10));
         let kept = Arc::new(AtomicUsize::new(0));
         let shared = (Arc::clone(&memory), Arc::clone(&kept));
         spawn_all(4, move |at| {
             let (memory, kept) = &shared;
-            // Of a session of 6 and one of 20.
+            // Two sessions, with budgets of 6 and 20 bytes.
             let (bytes, budget) = (at as u64 + 2, if at % 2 == 0 { 6 } else { 20 });
             for _ in 0..2 {
                 if let Some(charge) = memory.charge(bytes, budget) {
@@ -101,14 +102,14 @@ fn budgets_hold_whoever_charges() {
 }
 
 #[test]
-fn words_are_set_once_the_flag_is_and_never_after_their_guard() {
+fn abort_words_follow_the_flag_and_are_not_set_after_their_guard() {
     sync::under_fair_schedules(|| {
         let device = open_simulated(&SimOptions { devices: 1, ..SimOptions::default() }).expect("a device").remove(0);
         let stream = device.create_stream().expect("a stream");
         let (watchdog, flag) = (Arc::<Watchdog>::default(), Arc::new(AtomicBool::new(false)));
-        // One before, whose thread may be about to end when the next one comes.
-        drop(Abort::looked_at_by(&watchdog, &Arc::new(AtomicBool::new(true))));
-        let abort = Abort::looked_at_by(&watchdog, &flag);
+        // The thread of an earlier one may be about to end when the next one starts.
+        drop(Abort::with_watchdog(&watchdog, &Arc::new(AtomicBool::new(true))));
+        let abort = Abort::with_watchdog(&watchdog, &flag);
         let buffer = stream.alloc_filled(16, 0).expect("memory");
         let value = || {
             let mut bytes = [0_u8; 16];
@@ -118,7 +119,7 @@ fn words_are_set_once_the_flag_is_and_never_after_their_guard() {
         let guard = abort.watch(&buffer, 8, 7).expect("a word");
         assert_eq!(value(), 0);
         let setter = thread::spawn(move || flag.store(true, Ordering::Relaxed));
-        // Comes to an end if the thread looks.
+        // Ends only if the watchdog polls.
         while value() != 7 {
             thread::yield_now();
         }
@@ -127,19 +128,19 @@ fn words_are_set_once_the_flag_is_and_never_after_their_guard() {
         for _ in 0..3 {
             thread::yield_now();
         }
-        assert_eq!(value(), 0, "set after its guard went");
+        assert_eq!(value(), 0, "set after its guard was dropped");
         setter.join().expect("no panic");
     });
 }
 
-/// A thing that is in use for a while after it was given back.
+/// An object that stays in use for a while after it was returned to the pool.
 struct Thing {
     alone: Alone,
     idle: AtomicBool,
     made: Arc<AtomicUsize>,
 }
 
-impl Lent for Thing {
+impl Pooled for Thing {
     fn is_idle(&self) -> bool {
         self.idle.load(Ordering::SeqCst)
     }
@@ -158,18 +159,18 @@ impl Drop for Thing {
 }
 
 #[test]
-fn what_is_lent_has_one_holder_and_comes_back() {
+fn a_pooled_object_has_one_holder_and_is_returned() {
     sync::under_schedules(|| {
-        let (lending, made) = (Arc::new(Lending::<Thing>::new(2)), Arc::new(AtomicUsize::new(0)));
-        let shared = (Arc::clone(&lending), Arc::clone(&made));
+        let (pool, made) = (Arc::new(ObjectPool::<Thing>::new(2)), Arc::new(AtomicUsize::new(0)));
+        let shared = (Arc::clone(&pool), Arc::clone(&made));
         spawn_all(4, move |at| {
-            let (lending, made) = &shared;
+            let (pool, made) = &shared;
             for round in 0..2 {
                 let make = || {
                     if at == 3 && round == 0 {
                         return Err(DeviceError::Invalid("no memory".into()));
                     }
-                    assert!(made.fetch_add(1, Ordering::SeqCst) < 2, "more than there may be");
+                    assert!(made.fetch_add(1, Ordering::SeqCst) < 2, "more objects than the maximum");
                     Ok(Thing { alone: Alone::default(), idle: AtomicBool::new(true), made: Arc::clone(made) })
                 };
                 let work = |thing: &mut Thing| {
@@ -177,17 +178,17 @@ fn what_is_lent_has_one_holder_and_comes_back() {
                     thing.idle.store(false, Ordering::SeqCst);
                     if at == 2 { Err(DeviceError::Cancelled) } else { Ok(()) }
                 };
-                // What failed once is thrown away, then kept.
-                let result = lending.with(make, work, || round > 0);
+                // After a failure the object is dropped in the first round, and kept in the second.
+                let result = pool.with(make, work, || round > 0);
                 assert_eq!(result.is_ok(), at < 2 || (at == 3 && !matches!(result, Err(DeviceError::Invalid(_)))));
             }
         });
-        // Both are to be had at once, so none was lost.
+        // Both can be held at once, so no place was lost.
         let make = || {
             made.fetch_add(1, Ordering::SeqCst);
             Ok(Thing { alone: Alone::default(), idle: AtomicBool::new(true), made: Arc::clone(&made) })
         };
-        let both = lending.with(make, |_| lending.with(make, |_| Ok(()), || true), || true);
+        let both = pool.with(make, |_| pool.with(make, |_| Ok(()), || true), || true);
         assert!(both.is_ok() && made.load(Ordering::SeqCst) == 2);
     });
 }

@@ -1,4 +1,6 @@
-//! An in-order queue of work on one device: the checked front of the seam.
+//! [`Stream`]: the checked front end over a backend's queue.
+//!
+//! Owns the checks of bounds, budget and peer access. Must not know which kind of device executes the work.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use crate::{Arg, Buffer, Device, DeviceError, Event, Kernel, Launch, Result};
 pub struct Stream {
     device: Device,
     backend: Arc<dyn StreamBackend>,
-    /// The most that may be in use on the device after an allocation here.
+    /// Maximum bytes in use on the device after an allocation by this stream.
     budget_bytes: u64,
 }
 
@@ -20,13 +22,13 @@ impl Stream {
         Self { device, backend, budget_bytes: u64::MAX }
     }
 
-    /// The same queue, whose allocations end where that much of the device is in use, whoever uses it.
+    /// The same queue, with a budget for its allocations. All bytes in use on the device count, whoever allocated them.
     #[must_use]
     pub fn within(self, budget_bytes: u64) -> Self {
         Self { budget_bytes, ..self }
     }
 
-    /// The budget of allocations here: its own or its device's, whichever is less.
+    /// The budget of this stream's allocations: its own or its device's, whichever is less.
     pub fn budget_bytes(&self) -> u64 {
         self.budget_bytes.min(self.device.memory().limit_bytes())
     }
@@ -65,7 +67,7 @@ impl Stream {
             physical_free_bytes: self.device.backend().free_bytes(),
         };
         let charge = memory.charge(bytes, self.budget_bytes).ok_or_else(out_of_memory)?;
-        // What streams keep counts, too: the device holds no more than the budget.
+        // Cached memory counts too: the device never holds more than the budget.
         let kept_bytes = self.device.backend().kept_bytes();
         if kept_bytes > memory.free_within(self.budget_bytes()) {
             self.backend.release_kept();
@@ -105,30 +107,29 @@ impl Stream {
         }
     }
 
-    /// Enqueues a copy of host bytes to `buffer` from byte `offset` on. The host bytes may be
+    /// Enqueues a copy of host bytes to `buffer`, starting at byte `offset`. The host bytes may be
     /// reused on return.
     ///
     /// # Errors
-    /// When the range leaves the buffer, or the driver fails.
+    /// When the range exceeds the buffer, or the driver fails.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(buffer, offset, bytes.len() as u64)?;
         if bytes.is_empty() { Ok(()) } else { self.backend.write(buffer.address() + offset, bytes) }
     }
 
-    /// Waits for the work enqueued so far, and copies bytes of `buffer` from `offset` on to the host.
+    /// Waits for the work enqueued so far, then copies bytes of `buffer`, starting at `offset`, to the host.
     ///
     /// # Errors
-    /// When the range leaves the buffer, or earlier work failed.
+    /// When the range exceeds the buffer, or earlier work failed.
     pub fn read(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<()> {
         self.check(buffer, offset, bytes.len() as u64)?;
         if bytes.is_empty() { Ok(()) } else { self.backend.read(buffer.address() + offset, bytes) }
     }
 
-    /// Waits for the work enqueued so far, and copies bytes of several buffers, each from an offset on, to the host: with
-    /// one wait, where [`Self::read`] takes one a buffer.
+    /// As [`Self::read`] for ranges of several buffers, with a single wait.
     ///
     /// # Errors
-    /// When a range leaves its buffer, or earlier work failed. The host bytes are undefined then.
+    /// When a range exceeds its buffer, or earlier work failed. The host bytes are then undefined.
     pub fn read_all(&self, parts: &mut [(&Buffer, u64, &mut [u8])]) -> Result<()> {
         for (buffer, offset, bytes) in parts.iter() {
             self.check(buffer, *offset, bytes.len() as u64)?;
@@ -143,10 +144,10 @@ impl Stream {
         }
     }
 
-    /// Enqueues setting bytes of `buffer` to `value`.
+    /// Enqueues a fill of a range of `buffer` with `value`.
     ///
     /// # Errors
-    /// When the range leaves the buffer, or the driver fails.
+    /// When the range exceeds the buffer, or the driver fails.
     pub fn fill(&self, buffer: &Buffer, offset: u64, bytes: u64, value: u8) -> Result<()> {
         self.check(buffer, offset, bytes)?;
         if bytes == 0 { Ok(()) } else { self.backend.fill(buffer.address() + offset, bytes, value) }
@@ -156,7 +157,7 @@ impl Stream {
     /// or on an opened peer.
     ///
     /// # Errors
-    /// When a range leaves its buffer, or a device can't be reached.
+    /// When a range exceeds its buffer, or a device cannot be reached.
     pub fn copy(&self, source: (&Buffer, u64), target: (&Buffer, u64), bytes: u64) -> Result<()> {
         self.check(source.0, source.1, bytes)?;
         self.check(target.0, target.1, bytes)?;
@@ -166,10 +167,10 @@ impl Stream {
         self.backend.copy(source.0.address() + source.1, target.0.address() + target.1, bytes)
     }
 
-    /// Enqueues a kernel. `args` are the fields of its `Params`, in order.
+    /// Enqueues a kernel launch. `args` are the fields of its `Params`, in order.
     ///
     /// # Errors
-    /// When the shape is not one that devices run, a buffer can't be reached, or the driver fails.
+    /// When the launch shape is invalid, a buffer cannot be reached, or the driver fails.
     pub fn launch(&self, kernel: &Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<()> {
         let threads = launch.block_threads;
         let shared_max = self.device.info().shared_bytes_per_block_max;
@@ -183,7 +184,7 @@ impl Stream {
         }
         if launch.shared_bytes > shared_max {
             return Err(DeviceError::Invalid(format!(
-                "{}: {} bytes of shared memory asked, {shared_max} there",
+                "{}: {} bytes of shared memory requested, the maximum is {shared_max}",
                 kernel.name(),
                 launch.shared_bytes
             )));
@@ -200,13 +201,13 @@ impl Stream {
         Ok(Event::new(self.clone(), self.backend.record()?))
     }
 
-    /// Holds later work of this stream back until `event`, of any device, is reached.
+    /// Delays later work of this stream until `event` is reached. `event` may be of any device of the same kind.
     ///
     /// # Errors
     /// When the event is of another kind of device.
     pub fn wait(&self, event: &Event) -> Result<()> {
         if event.stream().device().info().kind != self.device.info().kind {
-            return Err(DeviceError::Invalid("an event of another kind of device".into()));
+            return Err(DeviceError::Invalid("the event belongs to another kind of device".into()));
         }
         self.backend.wait(event.handle())
     }
@@ -237,7 +238,7 @@ impl Stream {
     fn check(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<()> {
         if offset.checked_add(bytes).is_none_or(|end| end > buffer.bytes()) {
             return Err(DeviceError::Invalid(format!(
-                "bytes {offset}+{bytes} of a buffer of {} bytes",
+                "range of {bytes} bytes at offset {offset} exceeds a buffer of {} bytes",
                 buffer.bytes()
             )));
         }

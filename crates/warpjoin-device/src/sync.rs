@@ -1,5 +1,7 @@
-//! What threads share: the standard library's, or, with the feature `shuttle`, shuttle's, which tests run under thousands
-//! of chosen schedules. Taken from here by what such tests look at (`schedules.rs` of each crate).
+//! Synchronization primitives: the standard library's, or shuttle's with the feature `shuttle`.
+//!
+//! Tests run shuttle's under thousands of schedules (`schedules.rs` of each crate). Code that these tests cover must take
+//! its primitives from here.
 
 #[cfg(not(feature = "shuttle"))]
 pub use std::{
@@ -17,17 +19,17 @@ pub use shuttle::{
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// The lock; a panic of another thread is no matter here, as the data stay whole.
+/// Takes the lock. Ignores poison: a panic cannot leave the data half-changed.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until it is woken; as everywhere, perhaps without a reason.
+/// Waits until woken. May wake spuriously.
 pub fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As [`wait`], for `time` at most. Shuttle has no time: every schedule decides anew when it is over.
+/// As [`wait`], for at most `time`. Shuttle has no clock: the schedule decides when the time is over.
 pub fn wait_for<'a, T>(
     mutex: &'a Mutex<T>,
     condvar: &Condvar,
@@ -48,19 +50,19 @@ pub fn wait_for<'a, T>(
     }
 }
 
-/// The next of a channel, for `time` at most.
+/// Receives from a channel, waiting for at most `time`.
 ///
 /// # Errors
-/// When the time is over, or nobody can send any more.
+/// When the time is over, or all senders are gone.
 #[cfg(not(feature = "shuttle"))]
 pub fn receive_for<T>(receiver: &mpsc::Receiver<T>, time: Duration) -> Result<T, mpsc::RecvTimeoutError> {
     receiver.recv_timeout(time)
 }
 
-/// The next of a channel, for some time at most: every schedule decides anew when it is over.
+/// Receives from a channel. The schedule decides when the time is over.
 ///
 /// # Errors
-/// When the time is over, or nobody can send any more.
+/// When the time is over, or all senders are gone.
 #[cfg(feature = "shuttle")]
 pub fn receive_for<T>(receiver: &mpsc::Receiver<T>, _time: Duration) -> Result<T, mpsc::RecvTimeoutError> {
     use mpsc::{RecvTimeoutError, TryRecvError};
@@ -77,7 +79,7 @@ pub fn receive_for<T>(receiver: &mpsc::Receiver<T>, _time: Duration) -> Result<T
     }
 }
 
-/// Whether a thread has ended, as far as is known.
+/// Whether a thread is known to have ended. Always false under shuttle.
 pub fn has_ended<T>(thread: &thread::JoinHandle<T>) -> bool {
     #[cfg(not(feature = "shuttle"))]
     return thread.is_finished();
@@ -88,11 +90,11 @@ pub fn has_ended<T>(thread: &thread::JoinHandle<T>) -> bool {
     }
 }
 
-/// Runs a test under `WARPJOIN_SCHEDULES` (1,000) schedules: half at random, half with few, well chosen switches of threads.
-/// The seed is `WARPJOIN_SCHEDULE_SEED` (0).
+/// Runs a test under `WARPJOIN_SCHEDULES` (default 1,000) schedules: half of them random, half of shuttle's PCT scheduler,
+/// which uses few thread switches. The seed is `WARPJOIN_SCHEDULE_SEED` (default 0).
 ///
 /// # Panics
-/// When the test does under one of them, or comes to a standstill; with what replays it.
+/// When the test panics or deadlocks under a schedule. The message tells how to replay it.
 #[cfg(feature = "shuttle")]
 pub fn under_schedules(test: fn()) {
     under_fair_schedules(test);
@@ -101,7 +103,7 @@ pub fn under_schedules(test: fn()) {
     shuttle::Runner::new(scheduler, config).run(test);
 }
 
-/// The same with the half at random alone, for threads that wait by looking again and again.
+/// As [`under_schedules`] with the random half only, for threads that poll.
 ///
 /// # Panics
 /// As [`under_schedules`].
@@ -115,12 +117,12 @@ pub fn under_fair_schedules(test: fn()) {
 #[cfg(feature = "shuttle")]
 fn setting(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
-        Ok(value) => value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")),
+        Ok(value) => value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")),
         Err(_) => default,
     }
 }
 
-/// The seed, the number of schedules, and what threads get.
+/// The seed, the number of schedules of each half, and shuttle's configuration.
 #[cfg(feature = "shuttle")]
 fn settings() -> (u64, usize, shuttle::Config) {
     let (seed, schedules) = (setting("WARPJOIN_SCHEDULE_SEED", 0), setting("WARPJOIN_SCHEDULES", 1000));

@@ -1,4 +1,4 @@
-//! On a machine without an NVIDIA driver nothing panics, and the errors say what is missing.
+//! CUDA on machines with or without a driver: nothing panics, and errors say what is missing.
 #![allow(clippy::panic, reason = "tests")]
 
 use warpjoin_device::{CudaOptions, DeviceError, ModuleSource, compile_for_architecture, cuda_status, open_cuda};
@@ -23,7 +23,7 @@ fn status_and_open_agree() {
 }
 
 #[test]
-fn more_gpus_than_any_machine_has_are_refused() {
+fn invalid_numbers_of_gpus_are_rejected() {
     for devices in [0, 1 << 20] {
         let options = CudaOptions { devices: Some(devices), ..CudaOptions::default() };
         let refused = open_cuda(&options);

@@ -1,4 +1,4 @@
-//! Copies of all sizes between host and GPU, around the limits of the pinned chunks.
+//! Copies between host and GPU, of sizes around the limits of staging.
 
 mod cuda_common;
 
@@ -8,7 +8,7 @@ use std::time::Instant;
 use cuda_common::{gpu, kernel, launch, random_bytes};
 use warpjoin_device::Arg;
 
-/// Where the way of copying changes: 64 KiB, and each chunk of 2 MiB.
+/// The limits of `cuda/stream.rs` and `cuda/staging.rs`.
 const STAGED_BYTES_MIN: usize = 64 << 10;
 const CHUNK_BYTES: usize = 2 << 20;
 
@@ -26,7 +26,7 @@ fn every_size_survives_the_round_trip_at_every_alignment() {
             let buffer = stream.alloc_filled((bytes + offset + 3) as u64, 0xA5).expect("alloc");
             let mut reused = content.clone();
             stream.write(&buffer, offset as u64, &reused).expect("write");
-            // The stream may not have got there yet; the host bytes are ours again all the same.
+            // The copy may not have run yet, but the host bytes may be reused.
             reused.fill(0);
             let mut seen = vec![0; bytes + offset + 3];
             stream.read(&buffer, 0, &mut seen).expect("read");
@@ -35,7 +35,7 @@ fn every_size_survives_the_round_trip_at_every_alignment() {
                 seen[..offset].iter().chain(&seen[offset + bytes..]).all(|&byte| byte == 0xA5),
                 "written past the range"
             );
-            // And a read of the very range, at the same alignment.
+            // Reads the same range at the same alignment.
             stream.read(&buffer, offset as u64, &mut reused).expect("read");
             assert!(reused == content, "{bytes} bytes from {offset}");
         }
@@ -50,8 +50,7 @@ fn copies_keep_the_order_of_their_stream() {
         let (first, second) = (random_bytes(bytes, 1), random_bytes(bytes, 2));
         let buffer = stream.alloc_filled(bytes as u64, 0).expect("alloc");
         let copy = stream.alloc(bytes as u64).expect("alloc");
-        // A kernel holds the stream up, so that all that follows waits in the queue
-        // while the host bytes change.
+        // A kernel blocks the stream, so that the copies are pending while the host bytes change.
         stream.launch(&spin, launch(1, 32), &[Arg::U64(40_000_000), Arg::Null, Arg::U64(0)]).expect("launch");
         let mut host = first.clone();
         stream.write(&buffer, 0, &host).expect("write");
@@ -88,19 +87,19 @@ fn many_threads_share_the_chunks() {
 }
 
 #[test]
-fn a_device_may_go_right_after_its_last_copy() {
+fn a_device_may_be_dropped_right_after_its_last_copy() {
     for round in 0..5 {
-        let Some(device) = gpu("a_device_may_go_right_after_its_last_copy") else { return };
+        let Some(device) = gpu("a_device_may_be_dropped_right_after_its_last_copy") else { return };
         let stream = device.create_stream().expect("stream");
         let buffer = stream.alloc(24 << 20).expect("alloc");
         stream.write(&buffer, 0, &random_bytes(24 << 20, round)).expect("write");
     }
 }
 
-/// No limit is asserted: the number is for the reader, beside the 55 GB/s of the bus.
+/// Asserts no throughput. Compare the printed numbers with the bus, 55 GB/s.
 #[test]
-fn throughput_is_told() {
-    let Some(device) = gpu("throughput_is_told") else { return };
+fn throughput_is_printed() {
+    let Some(device) = gpu("throughput_is_printed") else { return };
     let stream = device.create_stream().expect("stream");
     let content = random_bytes(512 << 20, 3);
     let mut seen = vec![0; content.len()];

@@ -1,4 +1,4 @@
-//! A real GPU: facts, memory, kernels, streams, events. Skipped, visibly, where there is none.
+//! One real GPU: properties, memory, kernels, streams, events. Skipped visibly without a GPU.
 #![allow(clippy::panic, reason = "tests")]
 
 mod cuda_common;
@@ -14,8 +14,8 @@ use warpjoin_device::{
 const LONG_CYCLES: u64 = 40_000_000;
 
 #[test]
-fn facts_are_plausible() {
-    let Some(device) = gpu("facts_are_plausible") else { return };
+fn properties_are_plausible() {
+    let Some(device) = gpu("properties_are_plausible") else { return };
     let info = device.info();
     println!("{info:#?}\n{:#?}", cuda_status());
     assert_eq!((info.kind, info.ordinal, device.label().as_str()), (DeviceKind::Cuda, 0, "cuda:0"));
@@ -57,7 +57,7 @@ fn memory_holds_what_is_written_filled_and_copied() {
 fn several_buffers_are_read_at_once() {
     let Some(device) = gpu("several_buffers_are_read_at_once") else { return };
     let stream = device.create_stream().expect("stream");
-    // Small ones share a pinned chunk, with odd offsets and lengths; those of 3 MiB do not fit one.
+    // Small ranges share a pinned chunk, with odd offsets and lengths. Ranges of 3 MiB do not fit in one.
     for scale in [1, 1000, 3 << 20] {
         let sources = [1, 7, scale, 300].map(|bytes| cuda_common::random_bytes(bytes + 3, bytes as u64));
         let buffers = sources.each_ref().map(|bytes| stream.upload(bytes).expect("upload"));
@@ -85,8 +85,8 @@ fn empty_buffers_do_nothing() {
 }
 
 #[test]
-fn buffers_outlive_the_names_of_their_streams_and_give_memory_back() {
-    let Some(device) = gpu("buffers_outlive_the_names_of_their_streams_and_give_memory_back") else { return };
+fn buffers_outlive_their_stream_handles_and_release_memory() {
+    let Some(device) = gpu("buffers_outlive_their_stream_handles_and_release_memory") else { return };
     let filled = |value: u8| {
         let stream = device.create_stream().expect("stream");
         let buffer = stream.alloc_filled(1 << 20, value).expect("alloc");
@@ -106,8 +106,8 @@ fn buffers_outlive_the_names_of_their_streams_and_give_memory_back() {
 }
 
 #[test]
-fn the_budget_and_the_gpu_both_say_out_of_memory() {
-    let test = "the_budget_and_the_gpu_both_say_out_of_memory";
+fn the_budget_and_the_gpu_both_report_out_of_memory() {
+    let test = "the_budget_and_the_gpu_both_report_out_of_memory";
     let _alone = alone();
     let options = CudaOptions { devices: Some(1), memory_bytes: Some(1 << 20), kernel_cache: Some("off".into()) };
     let Some(devices) = gpus_with(test, &options) else { return };
@@ -119,7 +119,7 @@ fn the_budget_and_the_gpu_both_say_out_of_memory() {
         }
         other => panic!("{other:?}"),
     }
-    // The GPU itself: all that it has, more than is free, and more than there is. What is held stays whole, and the next allocation works.
+    // With a large budget, the GPU itself is the limit. A failed allocation leaves live buffers intact, and the next one works.
     stream.fill(&held, 0, 1 << 19, 7).expect("fill");
     device.memory().set_limit_bytes(u64::MAX / 2);
     for asked in [device.info().memory_bytes, device.info().memory_bytes * 2, u64::MAX / 4] {
@@ -135,10 +135,10 @@ fn the_budget_and_the_gpu_both_say_out_of_memory() {
 }
 
 #[test]
-fn freed_memory_serves_the_next_allocation() {
-    let Some(device) = gpu("freed_memory_serves_the_next_allocation") else { return };
+fn freed_memory_is_reused() {
+    let Some(device) = gpu("freed_memory_is_reused") else { return };
     let stream = device.create_stream().expect("stream");
-    // Together far more than the GPU has; one at a time.
+    // One buffer at a time, in total far more than the memory of the GPU.
     let bytes = device.info().budget_bytes / 4;
     for round in 0..40 {
         let buffer = stream.alloc(bytes).unwrap_or_else(|error| panic!("round {round}: {error}"));
@@ -148,27 +148,27 @@ fn freed_memory_serves_the_next_allocation() {
 }
 
 #[test]
-fn cleared_memory_is_clear_whoever_had_it_before() {
-    let Some(device) = gpu("cleared_memory_is_clear_whoever_had_it_before") else { return };
+fn cleared_memory_is_clear_when_reused() {
+    let Some(device) = gpu("cleared_memory_is_clear_when_reused") else { return };
     for round in 0..40_usize {
-        // Streams come back with what they kept.
+        // Streams are reused with the memory that they keep.
         let stream = device.create_stream().expect("stream");
         let mut kept = vec![];
-        for turn in 0..50 {
-            let bytes = [64, 8, 256, 257, 4096, 2 << 20][(round + turn) % 6];
+        for step in 0..50 {
+            let bytes = [64, 8, 256, 257, 4096, 2 << 20][(round + step) % 6];
             let buffer = stream.alloc_filled(bytes, 0).expect("alloc");
             let mut seen = vec![1; bytes as usize];
             stream.read(&buffer, 0, &mut seen).expect("read");
-            assert!(seen.iter().all(|&byte| byte == 0), "{bytes} bytes in turn {turn} of round {round}");
+            assert!(seen.iter().all(|&byte| byte == 0), "{bytes} bytes in step {step} of round {round}");
             stream.fill(&buffer, 0, bytes, 0xff).expect("fill");
-            if turn % 3 == 0 {
+            if step % 3 == 0 {
                 kept.push((buffer, bytes));
             }
         }
         for (buffer, bytes) in kept {
             let mut seen = vec![0; bytes as usize];
             stream.read(&buffer, 0, &mut seen).expect("read");
-            assert!(seen.iter().all(|&byte| byte == 0xff), "nobody else wrote to {bytes} bytes");
+            assert!(seen.iter().all(|&byte| byte == 0xff), "{bytes} bytes of a live buffer changed");
         }
     }
     assert_eq!(device.memory().used_bytes(), 0);
@@ -192,8 +192,8 @@ fn kernels_compute_on_every_size() {
 }
 
 #[test]
-fn launches_of_the_wrong_shape_are_refused() {
-    let Some(device) = gpu("launches_of_the_wrong_shape_are_refused") else { return };
+fn launches_of_an_invalid_shape_are_rejected() {
+    let Some(device) = gpu("launches_of_an_invalid_shape_are_rejected") else { return };
     let stream = device.create_stream().expect("stream");
     stream.launch(&kernel(&device, "nothing"), launch(3, 32), &[]).expect("no parameters");
     let scale = kernel(&device, "scale");
@@ -202,7 +202,7 @@ fn launches_of_the_wrong_shape_are_refused() {
         assert!(matches!(refused, Err(DeviceError::Invalid(_))), "{count}: {refused:?}");
     }
     let zeros = [Arg::Null, Arg::Null, Arg::U64(0), Arg::U64(0)];
-    // More threads than `__launch_bounds__` allows: the driver refuses, and the kernel is named.
+    // More threads than `__launch_bounds__` allows: the driver's error names the kernel.
     match stream.launch(&scale, launch(1, 512), &zeros) {
         Err(DeviceError::Driver { device, call, reason }) => {
             assert_eq!((device.as_str(), call), ("cuda:0", "cuLaunchKernel"));
@@ -210,13 +210,13 @@ fn launches_of_the_wrong_shape_are_refused() {
         }
         other => panic!("{other:?}"),
     }
-    stream.launch(&scale, launch(1, 256), &zeros).expect("the right shape");
-    stream.synchronize().expect("nothing sticks");
+    stream.launch(&scale, launch(1, 256), &zeros).expect("a valid shape");
+    stream.synchronize().expect("the error is not sticky");
 }
 
 #[test]
-fn shared_memory_grows_up_to_the_most_there_is() {
-    let Some(device) = gpu("shared_memory_grows_up_to_the_most_there_is") else { return };
+fn dynamic_shared_memory_up_to_the_maximum() {
+    let Some(device) = gpu("dynamic_shared_memory_up_to_the_maximum") else { return };
     let (stream, reverse) = (device.create_stream().expect("stream"), kernel(&device, "reverse"));
     let most = device.info().shared_bytes_per_block_max;
     for shared_bytes in [8, 48 << 10, 64 << 10, most, 56 << 10, 1 << 10] {
@@ -233,8 +233,8 @@ fn shared_memory_grows_up_to_the_most_there_is() {
 }
 
 #[test]
-fn events_order_streams_and_tell_the_time() {
-    let Some(device) = gpu("events_order_streams_and_tell_the_time") else { return };
+fn events_order_streams_and_measure_time() {
+    let Some(device) = gpu("events_order_streams_and_measure_time") else { return };
     let spin = kernel(&device, "spin");
     let (first, second) = (device.create_stream().expect("stream"), device.create_stream().expect("stream"));
     let buffer = first.alloc_filled(8, 0).expect("alloc");
@@ -249,12 +249,12 @@ fn events_order_streams_and_tell_the_time() {
     assert_eq!(u64::from_le_bytes(seen), 7, "the second stream did not wait");
     let elapsed_ns = after.elapsed_ns(&before).expect("both are reached");
     assert!((10_000_000..10_000_000_000).contains(&elapsed_ns), "{elapsed_ns} ns");
-    assert_eq!(before.elapsed_ns(&after).expect("both are reached"), 0, "the wrong way round");
+    assert_eq!(before.elapsed_ns(&after).expect("both are reached"), 0, "events in the wrong order");
 }
 
 #[test]
-fn an_event_may_go_before_the_stream_that_waits_for_it() {
-    let Some(device) = gpu("an_event_may_go_before_the_stream_that_waits_for_it") else { return };
+fn an_event_may_be_dropped_before_the_waiting_stream() {
+    let Some(device) = gpu("an_event_may_be_dropped_before_the_waiting_stream") else { return };
     let spin = kernel(&device, "spin");
     let second = device.create_stream().expect("stream");
     let buffer = second.alloc_filled(8, 0).expect("alloc");
@@ -271,8 +271,8 @@ fn an_event_may_go_before_the_stream_that_waits_for_it() {
 }
 
 #[test]
-fn threads_use_streams_of_their_own_and_one_together() {
-    let Some(device) = gpu("threads_use_streams_of_their_own_and_one_together") else { return };
+fn threads_use_own_and_shared_streams() {
+    let Some(device) = gpu("threads_use_own_and_shared_streams") else { return };
     let (count, shared) = (kernel(&device, "count"), device.create_stream().expect("stream"));
     let counters = shared.alloc_filled(32, 0).expect("alloc");
     std::thread::scope(|scope| {
@@ -307,9 +307,9 @@ fn threads_use_streams_of_their_own_and_one_together() {
 }
 
 #[test]
-fn modules_come_from_the_disk_and_bad_ones_are_compiled_again() {
+fn modules_are_loaded_from_disk_and_bad_ones_compiled_again() {
     let dir = tempfile::tempdir().expect("dir");
-    let test = "modules_come_from_the_disk_and_bad_ones_are_compiled_again";
+    let test = "modules_are_loaded_from_disk_and_bad_ones_compiled_again";
     let _alone = alone();
     let Some(device) = gpu_with_cache(test, dir.path()) else { return };
     let file = || {
@@ -321,7 +321,7 @@ fn modules_come_from_the_disk_and_bad_ones_are_compiled_again() {
     device.compile(&source()).expect("compiles");
     let whole = std::fs::read(file()).expect("read");
 
-    // For another architecture, with a header that is right: only the driver can tell.
+    // An image for another architecture with a valid header, which only the driver can reject.
     let other = if device.info().compute_capability.0 == 8 { "sm_90" } else { "sm_80" };
     let image = compile_for_architecture(&source(), other).expect("compiles");
     let mut wrong = whole[..8].to_vec();
@@ -331,7 +331,7 @@ fn modules_come_from_the_disk_and_bad_ones_are_compiled_again() {
     let hashed = [&(name.len() as u64).to_le_bytes()[..], name.as_bytes(), &image].concat();
     wrong.extend(Sha256::digest(hashed));
     wrong.extend(&image);
-    // Opened anew below, with nothing in memory.
+    // Opened again below, without modules in memory.
     drop(device);
     for content in [wrong, whole[..whole.len() / 2].to_vec(), Vec::new()] {
         std::fs::write(file(), &content).expect("write");
@@ -350,7 +350,7 @@ fn a_gpu_is_opened_once() {
     let options = |budget| CudaOptions { devices: Some(1), memory_bytes: budget, kernel_cache: Some("off".into()) };
     let again = gpus_with(test, &options(None)).expect("a GPU, as before").remove(0);
     assert!(again.is_same(&device));
-    // With another kernel cache it is another device, on the same memory.
+    // With another kernel cache, it is another device on the same memory.
     let dir = tempfile::tempdir().expect("dir");
     let other = gpu_with_cache(test, dir.path()).expect("a GPU, as before");
     let held = device.create_stream().expect("stream").alloc(1 << 20).expect("memory");
@@ -359,14 +359,14 @@ fn a_gpu_is_opened_once() {
     other.open_peer_access(&device).expect("the same GPU");
     gpus_with(test, &options(Some(3 << 20))).expect("a GPU, as before");
     assert_eq!(other.memory().limit_bytes(), 3 << 20, "the budget is shared");
-    // All that is kept goes back.
+    // Trimming returns all cached memory.
     drop(held);
     device.trim().expect("trimmed");
     assert!(device.memory().used_bytes() == 0 && device.held_bytes().expect("known") <= 32 << 20);
 }
 
 #[test]
-fn gpus_that_can_be_used_are_opened() {
+fn usable_gpus_are_opened() {
     let _alone = alone();
     match open_usable_cuda(&CudaOptions { kernel_cache: Some("off".into()), ..CudaOptions::default() }) {
         Ok(opened) => {
@@ -380,8 +380,8 @@ fn gpus_that_can_be_used_are_opened() {
 }
 
 #[test]
-fn compile_errors_carry_the_log() {
-    let Some(device) = gpu("compile_errors_carry_the_log") else { return };
+fn compile_errors_contain_the_log() {
+    let Some(device) = gpu("compile_errors_contain_the_log") else { return };
     let bad = ModuleSource { name: "bad".into(), text: "int x = ;".into(), entries: vec!["x".into()], defines: vec![] };
     match device.compile(&bad) {
         Err(DeviceError::KernelCompile { module, log, .. }) => {

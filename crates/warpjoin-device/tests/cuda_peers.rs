@@ -1,4 +1,4 @@
-//! Several GPUs: access to each other's memory, copies and events across. Skipped with fewer than two.
+//! Several GPUs: peer access, copies and events between them. Skipped with fewer than two GPUs.
 
 mod cuda_common;
 
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cuda_common::{bytes_of, gpus, kernel, launch, random_bytes, words};
 use warpjoin_device::{Arg, Device, DeviceError};
 
-/// A GPU is opened once a process, with the peers that are open to it: held while a test has some, so that each begins anew.
+/// Held while a test uses GPUs. A GPU is opened once per process, with its opened peers; a test needs GPUs without opened peers.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -21,7 +21,7 @@ fn pair(test: &str) -> Option<(Device, Device)> {
         |from: &Device| from.info().links.iter().find(|link| link.access).map(|link| devices[link.peer].clone());
     let pair = devices.iter().find_map(|from| Some((from.clone(), reachable(from)?)));
     if pair.is_none() {
-        let _ = writeln!(std::io::stderr(), "SKIP {test}: {} GPUs, and no two that reach each other", devices.len());
+        let _ = writeln!(std::io::stderr(), "SKIP {test}: {} GPUs, no two with peer access", devices.len());
     }
     pair
 }
@@ -38,9 +38,9 @@ fn links_name_every_other_gpu() {
 }
 
 #[test]
-fn memory_of_a_peer_is_reached_once_opened_and_not_before() {
+fn peer_memory_is_reachable_only_after_opening_access() {
     let _alone = alone();
-    let Some((near, far)) = pair("memory_of_a_peer_is_reached_once_opened_and_not_before") else { return };
+    let Some((near, far)) = pair("peer_memory_is_reachable_only_after_opening_access") else { return };
     let (stream, far_stream) = (near.create_stream().expect("stream"), far.create_stream().expect("stream"));
     let content = random_bytes(9_000_000, 1);
     let theirs = far_stream.upload(&content).expect("upload");
@@ -50,14 +50,14 @@ fn memory_of_a_peer_is_reached_once_opened_and_not_before() {
     assert!(matches!(refused, Err(DeviceError::NoPeerAccess { .. })), "{refused:?}");
 
     near.open_peer_access(&far).expect("open");
-    near.open_peer_access(&far).expect("opening twice is no error");
+    near.open_peer_access(&far).expect("opening twice is not an error");
     assert!(near.can_reach(&far) && !far.can_reach(&near));
     stream.copy((&theirs, 0), (&ours, 0), content.len() as u64).expect("copy");
     let mut seen = vec![0; content.len()];
     stream.read(&ours, 0, &mut seen).expect("read");
     assert!(seen == content);
 
-    // A kernel here reads and writes there: also memory allocated after the opening.
+    // A kernel reads and writes memory of the peer, including memory allocated after opening the access.
     let rows = content.len() as u64 / 8;
     let later = far_stream.alloc_filled(rows * 8, 0).expect("alloc");
     stream.wait(&far_stream.record().expect("record")).expect("wait");
@@ -72,9 +72,9 @@ fn memory_of_a_peer_is_reached_once_opened_and_not_before() {
 }
 
 #[test]
-fn both_ways_at_once() {
+fn concurrent_copies_in_both_directions() {
     let _alone = alone();
-    let Some((near, far)) = pair("both_ways_at_once") else { return };
+    let Some((near, far)) = pair("concurrent_copies_in_both_directions") else { return };
     near.open_peer_access(&far).expect("open");
     if far.open_peer_access(&near).is_err() {
         return;
@@ -96,9 +96,9 @@ fn both_ways_at_once() {
 }
 
 #[test]
-fn kernels_stay_on_the_gpu_they_were_compiled_for() {
+fn kernels_run_only_on_the_gpu_they_were_compiled_for() {
     let _alone = alone();
-    let Some((near, far)) = pair("kernels_stay_on_the_gpu_they_were_compiled_for") else { return };
+    let Some((near, far)) = pair("kernels_run_only_on_the_gpu_they_were_compiled_for") else { return };
     let nothing = kernel(&near, "nothing");
     let refused = far.create_stream().expect("stream").launch(&nothing, launch(1, 32), &[]);
     assert!(matches!(refused, Err(DeviceError::Invalid(_))), "{refused:?}");

@@ -1,4 +1,4 @@
-//! A kernel that breaks its context. Alone in this binary, since the context does not recover.
+//! A kernel that breaks its context. The only test of this binary, since the context does not recover.
 #![allow(clippy::panic, reason = "tests")]
 
 mod cuda_common;
@@ -9,13 +9,13 @@ use cuda_common::{bytes_of, gpu, kernel, launch, words};
 use warpjoin_device::{Arg, CudaOptions, DeviceError, open_cuda};
 
 #[test]
-fn a_trap_comes_out_as_an_error_from_then_on() {
-    let Some(device) = gpu("a_trap_comes_out_as_an_error_from_then_on") else { return };
+fn a_trap_makes_all_later_calls_fail() {
+    let Some(device) = gpu("a_trap_makes_all_later_calls_fail") else { return };
     let stream = device.create_stream().expect("stream");
     let buffer = stream.alloc_filled(100 << 20, 1).expect("alloc");
     let trap = kernel(&device, "trap");
-    stream.synchronize().expect("all is well");
-    stream.launch(&trap, launch(1, 32), &[]).expect("the launch itself is fine");
+    stream.synchronize().expect("synchronize");
+    stream.launch(&trap, launch(1, 32), &[]).expect("the launch itself succeeds");
     match stream.synchronize() {
         Err(DeviceError::DeviceLost { device, reason, .. }) => {
             assert_eq!(device, "cuda:0");
@@ -23,7 +23,7 @@ fn a_trap_comes_out_as_an_error_from_then_on() {
         }
         other => panic!("{other:?}"),
     }
-    // Calls that move data say so, others may; none panics or hangs, and what there is drops quietly.
+    // Calls that move data or wait fail, others may fail. None panics or hangs, and drops log nothing.
     let mut bytes = vec![0; 100 << 20];
     for result in [
         stream.write(&buffer, 0, &bytes),
@@ -40,15 +40,14 @@ fn a_trap_comes_out_as_an_error_from_then_on() {
         assert!(matches!(result, Ok(()) | Err(DeviceError::DeviceLost { .. })), "{result:?}");
     }
 
-    // A new context is tried, while all of the broken one is still held, and when nothing is. It works, or the GPU is lost:
-    // nothing between.
-    say(&format!("a new context beside a broken one: {}", use_anew()));
+    // Opens a new context while the broken one is held, and again after it is released. Either it works, or the GPU is lost.
+    say(&format!("a new context beside a broken one: {}", use_again()));
     drop((trap, buffer, stream, device));
-    say(&format!("a new context after a broken one: {}", use_anew()));
+    say(&format!("a new context after a broken one: {}", use_again()));
 }
 
 /// Opens the GPU again, and runs a kernel.
-fn use_anew() -> String {
+fn use_again() -> String {
     let options = CudaOptions { devices: Some(1), kernel_cache: Some("off".into()), ..CudaOptions::default() };
     let devices = match open_cuda(&options) {
         Ok(devices) => devices,
@@ -69,7 +68,7 @@ fn use_anew() -> String {
     "works".to_string()
 }
 
-/// A line past the capture of the test harness.
+/// Prints a line that the test harness does not capture.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

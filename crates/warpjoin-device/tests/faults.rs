@@ -1,6 +1,4 @@
-//! Faults on demand: what is counted, what fails, and that the kernel cache survives a full disk.
-
-// Helpers outside tests may fail one too.
+//! Fault injection: counts of calls, failing calls, and a kernel cache on a full disk.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod sim_common;
@@ -22,7 +20,7 @@ fn open(options: &SimOptions) -> (Vec<Device>, FaultPlan) {
     (with_faults(&open_simulated(options).unwrap(), &plan), plan)
 }
 
-/// Allocates, launches, reads: what the kernel wrote.
+/// Allocates, launches and reads. Returns the value that the kernel wrote.
 fn run(device: &Device, number: u64) -> warpjoin_device::Result<u64> {
     let stream = device.create_stream()?;
     let out = stream.alloc_filled(8, 0)?;
@@ -32,7 +30,7 @@ fn run(device: &Device, number: u64) -> warpjoin_device::Result<u64> {
 }
 
 #[test]
-fn every_call_is_counted_and_fails_when_it_is_its_turn() {
+fn every_call_is_counted_and_can_fail() {
     let (devices, plan) = open(&SimOptions { devices: 2, ..SimOptions::default() });
     devices[0].open_peer_access(&devices[1]).unwrap();
     assert_eq!(run(&devices[0], 41).unwrap(), 41);
@@ -55,38 +53,38 @@ fn every_call_is_counted_and_fails_when_it_is_its_turn() {
             let error = run(&devices[0], 41).unwrap_err();
             assert_eq!(error.cause(), cause, "{error}");
             let still_fails = run(&devices[1], 41).is_err();
-            assert_eq!(still_fails, cause == Cause::DeviceLost, "only a lost device stays so");
-            assert!(!plan.disarm(), "it has come");
+            assert_eq!(still_fails, cause == Cause::DeviceLost, "only a lost device keeps failing");
+            assert!(!plan.disarm(), "the fault was injected");
             assert_eq!((devices[0].memory().used_bytes(), plan.live_bytes()), (0, 0));
             assert_eq!(run(&devices[0], 41).unwrap(), 41);
         }
         plan.arm(None, 4, fault);
-        assert!(run(&devices[0], 41).is_ok() && plan.disarm(), "the call did not come");
+        assert!(run(&devices[0], 41).is_ok() && plan.disarm(), "there is no such call");
     }
     assert!(plan.take_disorder().is_empty());
 }
 
 #[test]
-fn a_full_disk_costs_the_entry_and_nothing_else() {
+fn a_full_disk_loses_only_the_cache_entry() {
     let dir = tempfile::tempdir().unwrap();
     let options = SimOptions { kernel_cache: Some(dir.path().into()), ..SimOptions::default() };
     let (devices, plan) = open(&options);
     let entries = || std::fs::read_dir(dir.path()).map_or(0, Iterator::count);
-    // The fibre scheduler may be there.
+    // The cache may hold the fiber scheduler.
     let before = entries();
     // No other test compiles these.
     for (number, fault) in [(7001, Fault::OutOfMemory), (7002, Fault::Driver)] {
         plan.arm(Some(CallKind::StoreFile), 0, fault);
         assert_eq!(run(&devices[0], number).unwrap(), number);
-        assert!(!plan.disarm(), "the file was to be written");
-        assert_eq!(entries(), before, "neither an entry nor a part of one stays");
+        assert!(!plan.disarm(), "no file was written");
+        assert_eq!(entries(), before, "an entry or a temporary file remains");
     }
     assert_eq!(run(&devices[0], 7003).unwrap(), 7003);
     assert_eq!(entries(), before + 1);
 }
 
 #[test]
-fn a_recording_begins_where_the_last_one_ended() {
+fn a_recording_starts_where_the_last_one_ended() {
     let (devices, plan) = open(&SimOptions::default());
     let stream = devices[0].create_stream().unwrap();
     let lasting = stream.alloc(100).unwrap();

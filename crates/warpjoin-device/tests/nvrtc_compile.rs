@@ -1,7 +1,6 @@
-//! Compilation with NVRTC, on machines without a GPU too.
+//! Compilation with NVRTC. Needs no GPU.
 //!
-//! Without libnvrtc each test prints SKIP and passes; `WARPJOIN_REQUIRE_NVRTC=1` turns that into a
-//! failure.
+//! Without libnvrtc each test prints SKIP and passes, or fails with `WARPJOIN_REQUIRE_NVRTC=1`.
 #![allow(clippy::panic, reason = "tests")]
 
 mod cuda_common;
@@ -10,7 +9,7 @@ use std::io::Write;
 
 use warpjoin_device::{DeviceError, ModuleSource, compile_for_architecture, cuda_status};
 
-/// One of everything that kernels take from `common/simt.cuh` and from CUDA.
+/// Uses each feature that kernels need from `common/simt.cuh` and from CUDA.
 const FEATURES: &str = r#"
 #include "common/simt.cuh"
 
@@ -53,7 +52,7 @@ fn source(text: &str, entries: &[&str]) -> ModuleSource {
     }
 }
 
-/// Whether NVRTC is there; says so when it is not.
+/// Whether NVRTC is installed. Prints a SKIP line if not.
 fn nvrtc(test: &str) -> bool {
     match cuda_status().nvrtc {
         Some(_) => true,
@@ -61,7 +60,7 @@ fn nvrtc(test: &str) -> bool {
             panic!("{test}: WARPJOIN_REQUIRE_NVRTC=1 and no NVRTC")
         }
         None => {
-            // Past the capture of the test harness, so that it is seen.
+            // Not captured by the test harness.
             let _ = writeln!(std::io::stderr(), "SKIP {test}: no libnvrtc (put its folder on LD_LIBRARY_PATH)");
             false
         }
@@ -79,8 +78,8 @@ fn log_of(result: Result<Vec<u8>, DeviceError>) -> String {
 }
 
 #[test]
-fn every_feature_compiles_for_every_architecture_of_ci() {
-    if !nvrtc("every_feature_compiles_for_every_architecture_of_ci") {
+fn every_feature_compiles_for_every_architecture() {
+    if !nvrtc("every_feature_compiles_for_every_architecture") {
         return;
     }
     let mut seen = Vec::new();
@@ -93,17 +92,17 @@ fn every_feature_compiles_for_every_architecture_of_ci() {
     }
 }
 
-/// So that a machine without a GPU finds their mistakes.
+/// Finds compile errors in the kernels of the GPU tests without a GPU.
 #[test]
-fn the_kernels_of_the_tests_on_gpus_compile() {
-    if nvrtc("the_kernels_of_the_tests_on_gpus_compile") {
+fn the_kernels_of_gpu_tests_compile() {
+    if nvrtc("the_kernels_of_gpu_tests_compile") {
         compile_for_architecture(&cuda_common::source(), "sm_90").unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
 #[test]
-fn threads_compile_at_once() {
-    if !nvrtc("threads_compile_at_once") {
+fn threads_compile_concurrently() {
+    if !nvrtc("threads_compile_concurrently") {
         return;
     }
     std::thread::scope(|scope| {
@@ -120,8 +119,8 @@ fn threads_compile_at_once() {
 }
 
 #[test]
-fn rejected_text_names_the_line() {
-    if !nvrtc("rejected_text_names_the_line") {
+fn compile_errors_name_the_line() {
+    if !nvrtc("compile_errors_name_the_line") {
         return;
     }
     let text = "#include \"common/simt.cuh\"\nstruct Params { u64 a; };\nWJ_ENTRY(first, Params, 32) {\n    u64 b = p.missing;\n}\n";
@@ -150,8 +149,8 @@ fn a_missing_entry_is_an_error() {
 }
 
 #[test]
-fn unknown_architectures_list_the_known_ones() {
-    if !nvrtc("unknown_architectures_list_the_known_ones") {
+fn unknown_architectures_are_errors_that_list_the_known_ones() {
+    if !nvrtc("unknown_architectures_are_errors_that_list_the_known_ones") {
         return;
     }
     for architecture in ["sm_20", "sm_999", "hopper", ""] {
@@ -170,7 +169,7 @@ fn floating_point_rounds_as_on_the_cpu() {
     if !nvrtc("floating_point_rounds_as_on_the_cpu") {
         return;
     }
-    // Were the two operations fused, both texts would give one binary.
+    // With contraction, both texts would compile to the same binary.
     let text = "#include \"common/simt.cuh\"\nstruct Params { f64* a; };\nWJ_ENTRY(first, Params, 32) { p.a[0] = p.a[1] * p.a[2] + p.a[3]; }\n";
     let plain = compile_for_architecture(&source(text, &["first"]), "sm_90");
     let mut fused = source(text, &["first"]);
@@ -180,8 +179,8 @@ fn floating_point_rounds_as_on_the_cpu() {
 }
 
 #[test]
-fn zero_bytes_in_text_are_refused() {
-    if !nvrtc("zero_bytes_in_text_are_refused") {
+fn zero_bytes_in_text_are_errors() {
+    if !nvrtc("zero_bytes_in_text_are_errors") {
         return;
     }
     assert!(matches!(compile_for_architecture(&source("a\0b", &[]), "sm_90"), Err(DeviceError::Invalid(_))));

@@ -1,4 +1,4 @@
-//! Barriers, votes and shuffles: what they give, also in divergent code, and what is an error.
+//! Barriers, votes and shuffles: results, divergent code, and errors.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod sim_common;
@@ -69,17 +69,17 @@ fn matches_and_reductions() {
 
 #[test]
 fn collectives_in_divergent_code() {
-    // Both sides of a branch work at once, with masks of their own, in loops of unequal length.
+    // Both sides of a branch run concurrently, with different masks, in loops of different lengths.
     let body = "u32 even = 0x55555555u;
         if (lane % 2 == 0) { for (int i = 0; i < 7; ++i) r += __popc(__ballot_sync(even, i != 3)); }
         else { for (int i = 0; i < 3; ++i) { r += __shfl_xor_sync(~even, lane, 2); __syncwarp(~even); } }
         __syncwarp();
         r += __any_sync(~0u, lane == 31) * 1000;";
     assert_lanes(body, |t| if t % 2 == 0 { 1000 + 6 * 16 } else { 1000 + 3 * ((t % 32) ^ 2) });
-    // Lanes agree on a mask of their own by a vote; each group then works alone.
+    // A vote divides the lanes into groups; each group then works with its own mask.
     let groups = "u32 mask = __match_any_sync(~0u, lane % 5); r = __reduce_add_sync(mask, 1u);";
     assert_lanes(groups, |t| (0..32).filter(|l| l % 5 == t % 32 % 5).count() as u64);
-    // A lane meets one partner, then another that waits for it from the start.
+    // A lane synchronizes with one partner, then with another that has waited from the start.
     let chain = "if (lane < 2) __syncwarp(3u); if (lane == 1 || lane == 2) __syncwarp(6u); r = lane;";
     assert_lanes(chain, |t| t % 32);
 }
@@ -101,8 +101,8 @@ fn block_barriers() {
             let launch = Launch { blocks: 1, block_threads: threads, shared_bytes: threads * 8 };
             let out = run(&open(seed), body, launch, 1024);
             for t in 0..u64::from(threads) {
-                let neighbour = (t + 1) % u64::from(threads);
-                let expected = 5 * neighbour + 10 + 1_000_000 * u64::from(threads.div_ceil(3)) + 3000;
+                let neighbor = (t + 1) % u64::from(threads);
+                let expected = 5 * neighbor + 10 + 1_000_000 * u64::from(threads.div_ceil(3)) + 3000;
                 assert_eq!(out[t as usize], expected, "{seed:?}, {threads} threads, thread {t}");
             }
         }
@@ -110,7 +110,7 @@ fn block_barriers() {
 }
 
 #[test]
-fn a_missing_barrier_shows() {
+fn a_missing_barrier_gives_wrong_values() {
     let body = "u64* shared = &shared_as<u64>(); shared[threadIdx.x] = atomicAdd(p.out + 64, 0ull) + threadIdx.x;
         p.out[threadIdx.x] = shared[threadIdx.x ^ 1];";
     let launch = Launch { blocks: 1, block_threads: 64, shared_bytes: 512 };
@@ -119,7 +119,7 @@ fn a_missing_barrier_shows() {
 }
 
 #[test]
-fn misuse_is_an_error_that_says_where() {
+fn misuse_is_an_error_that_names_the_kernel() {
     let cases = [
         ("if (threadIdx.x != 3) __syncwarp();", "exit"),
         ("if (threadIdx.x == 3) return; __ballot_sync(~0u, 1);", "exit"),
@@ -164,7 +164,7 @@ fn a_stack_overflow_is_an_error() {
 }
 
 #[test]
-fn after_an_error_the_device_works_and_frees() {
+fn a_device_works_and_frees_memory_after_an_error() {
     for seed in seeds() {
         let device = open(seed);
         for _ in 0..3 {
@@ -176,7 +176,7 @@ fn after_an_error_the_device_works_and_frees() {
 }
 
 #[test]
-fn shared_memory_is_poisoned_and_has_an_end() {
+fn shared_memory_is_poisoned_and_bounded() {
     let launch = Launch { blocks: 3, block_threads: 32, shared_bytes: 256 };
     for seed in seeds() {
         let out =

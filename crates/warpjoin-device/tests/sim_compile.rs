@@ -41,7 +41,7 @@ fn definitions_and_several_entries() {
 }
 
 #[test]
-fn a_launch_must_fit_the_entry() {
+fn a_launch_must_match_the_entry() {
     let device = open(None);
     let module = device
         .compile(&source("struct Params { u64* out; u64 n; }; WJ_ENTRY(kernel, Params, 64) {}", &["kernel"]))
@@ -54,7 +54,7 @@ fn a_launch_must_fit_the_entry() {
 }
 
 #[test]
-fn threads_compile_at_once_and_the_disk_cache_serves() {
+fn threads_compile_concurrently_and_the_disk_cache_is_used() {
     let dir = tempfile::tempdir().unwrap();
     let open =
         || open_simulated(&SimOptions { kernel_cache: Some(dir.path().into()), ..options(None) }).unwrap().remove(0);
@@ -62,7 +62,7 @@ fn threads_compile_at_once_and_the_disk_cache_serves() {
     std::thread::scope(|scope| {
         for thread in 0..6 {
             let device = &device;
-            // Two threads each for three modules, which no other test has.
+            // Three modules that no other test compiles, with two threads each.
             let body = format!("if (threadIdx.x == 0) p.out[0] = {};", 1_000_003 + thread / 2);
             scope.spawn(move || assert_eq!(run(device, &body, shape(1, 32), 1), [1_000_003 + thread / 2]));
         }
@@ -89,8 +89,8 @@ fn the_device_describes_itself() {
 }
 
 #[test]
-fn without_a_compiler_opening_says_so() {
-    const NAME: &str = "without_a_compiler_opening_says_so";
+fn opening_without_a_compiler_is_an_error() {
+    const NAME: &str = "opening_without_a_compiler_is_an_error";
     if std::env::var_os("WJ_NO_COMPILER").is_some() {
         let error = open_simulated(&options(None)).map(|_| ()).unwrap_err();
         assert!(matches!(error, DeviceError::NoCompiler { .. }), "{error}");

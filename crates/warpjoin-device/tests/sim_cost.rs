@@ -1,5 +1,5 @@
-//! What the simulated device costs: prints, and fails only where it is far off. Run with
-//! `--release --ignored --nocapture` on a quiet machine.
+//! Measures and prints the cost of the simulated device. Fails only if it is extremely slow. Run with
+//! `--release --ignored --nocapture` on an idle machine.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod sim_common;
@@ -18,7 +18,7 @@ fn costs() {
     };
     let start = Instant::now();
     let device = open(None, 1);
-    println!("open, with the runtime compiled: {:?}", start.elapsed());
+    println!("open, compiling the runtime: {:?}", start.elapsed());
     for n in 0..3 {
         let start = Instant::now();
         compile(&device, &format!("for (u64 i = 0; i < p.n; ++i) p.out[i] = atomicAdd(p.out, {n}ull);"));
@@ -26,7 +26,7 @@ fn costs() {
     }
     let start = Instant::now();
     compile(&open(None, 1), "for (u64 i = 0; i < p.n; ++i) p.out[i] = atomicAdd(p.out, 0ull);");
-    println!("open, and a kernel of this process: {:?}", start.elapsed());
+    println!("open, and compile a kernel that this process has loaded: {:?}", start.elapsed());
     let bodies = [
         ("nothing", "p.out[threadIdx.x] = p.n;"),
         ("atomicAdd x 100", "for (u64 i = 0; i < 100; ++i) atomicAdd(p.out + threadIdx.x, i);"),
@@ -47,7 +47,7 @@ fn costs() {
                 stream.synchronize().unwrap();
                 best = best.min(start.elapsed().as_nanos() as f64);
             }
-            println!("seed {seed:?}, {threads} threads: {name}: {:.1} ns a lane", best / f64::from(blocks * 256));
+            println!("seed {seed:?}, {threads} threads: {name}: {:.1} ns per lane", best / f64::from(blocks * 256));
             assert!(best < 1e10);
         }
         let kernel = compile(&device, "").kernel("kernel").unwrap();

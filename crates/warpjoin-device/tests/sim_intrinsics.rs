@@ -4,7 +4,7 @@
 mod sim_common;
 use sim_common::*;
 
-/// Checks, one a line, that must all hold in every lane.
+/// Asserts that all checks hold in every lane.
 fn assert_all(setup: &str, checks: &[&str]) {
     let checks: String =
         checks.iter().enumerate().map(|(i, check)| format!("if (!({check})) p.out[{i}] = 1;\n")).collect::<String>();
@@ -58,7 +58,7 @@ fn arithmetic() {
 }
 
 #[test]
-fn vectors_and_caching_loads() {
+fn vectors_and_cached_loads() {
     let setup = "u64* slots = p.out + 100 + threadIdx.x * 4;
         *(ulonglong2*)(slots) = make_ulonglong2(1, 2); __stcs(slots + 2, 3ull); __stcg(slots + 3, 4ull);
         uint4 v = make_uint4(1, 2, 3, 4); int2 i = make_int2(-1, -2); uint2 u = make_uint2(5, 6); int4 j = make_int4(1, 2, 3, 4);";
@@ -73,8 +73,8 @@ fn vectors_and_caching_loads() {
 }
 
 #[test]
-fn atomics_give_the_old_value() {
-    // Each lane has cells of its own; the contended cases are in the other tests.
+fn atomics_return_the_old_value() {
+    // Each lane has its own cells. Other tests cover contention.
     let setup = "u64* base = p.out + 100 + threadIdx.x * 4; for (int k = 0; k < 4; ++k) base[k] = 0;
         u32* a = (u32*)base; int* b = (int*)(base + 1); u64* c = base + 2; i64* s = (i64*)(base + 3);";
     let checks = [
@@ -103,8 +103,8 @@ fn atomics_give_the_old_value() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn a_compare_and_swap_of_16_bytes_is_one() {
-    // Both halves count together, whoever wins.
+fn a_compare_and_swap_of_16_bytes_is_atomic() {
+    // Both halves of the cell must change together.
     let body = "u128* cell = (u128*)p.out; u128 seen = 0;
         for (int i = 0; i < 100000; ++i) {
             u128 before = seen;
@@ -118,7 +118,7 @@ fn a_compare_and_swap_of_16_bytes_is_one() {
 }
 
 #[test]
-fn contended_atomics_lose_nothing() {
+fn contended_atomics_lose_no_update() {
     let body = "for (u64 i = 0; i < 10; ++i) {
             atomicAdd(p.out, i); atomicAdd((u32*)(p.out + 1), 1u); atomicAdd((double*)(p.out + 2), 0.5);
             atomicMax(p.out + 3, i * blockIdx.x); atomicOr(p.out + 4, 1ull << threadIdx.x); atomicAdd((float*)(p.out + 5), 1.0f);

@@ -1,4 +1,4 @@
-//! The race detector: each mistake is found in some schedule, and its correction in none.
+//! The race detector: it finds each error under some schedule, and reports the corrected code under none.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod sim_common;
@@ -17,7 +17,7 @@ fn open_racing(devices: usize, seed: u64) -> Vec<Device> {
     devices
 }
 
-/// The race that a run ended with; another error is a failure of the test.
+/// The race that a run ended with. Panics on another error.
 fn race_of<T>(outcome: Result<T>) -> Option<RaceReport> {
     match outcome {
         Ok(_) => None,
@@ -26,26 +26,26 @@ fn race_of<T>(outcome: Result<T>) -> Option<RaceReport> {
     }
 }
 
-/// The races of a run, over all seeds.
+/// The races of a run over all seeds.
 fn races<T>(run: impl Fn(u64) -> Result<T>) -> Vec<RaceReport> {
     SEEDS.filter_map(|seed| race_of(run(seed))).collect()
 }
 
-/// The run races with at least `least` of 20 seeds.
+/// Asserts that at least `seeds_min` of 20 seeds find a race.
 #[track_caller]
-fn shows<T>(least: usize, wrong: impl Fn(u64) -> Result<T>) {
+fn assert_race<T>(seeds_min: usize, wrong: impl Fn(u64) -> Result<T>) {
     let found = races(wrong).len();
-    assert!(found >= least, "{found} of {} seeds show the race", SEEDS.end);
+    assert!(found >= seeds_min, "{found} of {} seeds find the race", SEEDS.end);
 }
 
-/// The run races with no seed.
+/// Asserts that no seed finds a race.
 #[track_caller]
-fn is_clean<T>(right: impl Fn(u64) -> Result<T>) {
+fn assert_clean<T>(right: impl Fn(u64) -> Result<T>) {
     let found = races(right);
     assert!(found.is_empty(), "{}", found[0]);
 }
 
-/// Runs a kernel `body` with shared memory on one device.
+/// Runs a kernel body with shared memory on one device.
 fn lanes(body: &str, launch: Launch) -> impl Fn(u64) -> Result<Vec<u64>> + use<'_> {
     move |seed| try_run(&open_racing(1, seed)[0], body, Launch { shared_bytes: 4096, ..launch }, 4096)
 }
@@ -57,15 +57,15 @@ fn a_missing_syncthreads_is_found() {
             "u64* s = &shared_as<u64>(); s[threadIdx.x] = 1; {sync} p.out[blockIdx.x * 64 + threadIdx.x] = s[threadIdx.x ^ 32];"
         )
     };
-    shows(20, lanes(&body(""), shape(2, 64)));
-    is_clean(lanes(&body("__syncthreads();"), shape(2, 64)));
-    // Of two warps, __syncwarp orders each by itself.
-    shows(20, lanes(&body("__syncwarp();"), shape(1, 64)));
-    shows(20, lanes(&body("__threadfence();"), shape(1, 64)));
+    assert_race(20, lanes(&body(""), shape(2, 64)));
+    assert_clean(lanes(&body("__syncthreads();"), shape(2, 64)));
+    // __syncwarp orders lanes of one warp only.
+    assert_race(20, lanes(&body("__syncwarp();"), shape(1, 64)));
+    assert_race(20, lanes(&body("__threadfence();"), shape(1, 64)));
 }
 
 #[test]
-fn shared_memory_used_again_without_a_barrier_is_found() {
+fn reusing_shared_memory_without_a_barrier_is_found() {
     let body = |sync: &str| {
         format!(
             "u64* s = &shared_as<u64>();
@@ -74,8 +74,8 @@ fn shared_memory_used_again_without_a_barrier_is_found() {
             }}"
         )
     };
-    shows(20, lanes(&body(""), shape(1, 64)));
-    is_clean(lanes(&body("__syncthreads();"), shape(1, 64)));
+    assert_race(20, lanes(&body(""), shape(1, 64)));
+    assert_clean(lanes(&body("__syncthreads();"), shape(1, 64)));
 }
 
 #[test]
@@ -83,20 +83,20 @@ fn a_missing_syncwarp_is_found() {
     let body = |sync: &str| {
         format!("u64* s = &shared_as<u64>(); s[threadIdx.x] = 1; {sync} p.out[threadIdx.x] = s[threadIdx.x ^ 1];")
     };
-    shows(20, lanes(&body(""), shape(1, 32)));
-    is_clean(lanes(&body("__syncwarp();"), shape(1, 32)));
+    assert_race(20, lanes(&body(""), shape(1, 32)));
+    assert_clean(lanes(&body("__syncwarp();"), shape(1, 32)));
     // Votes and shuffles order no memory.
-    shows(20, lanes(&body("__ballot_sync(~0u, 1);"), shape(1, 32)));
-    // Of pairs of lanes, a barrier of each pair is enough, and one of even and odd lanes is not.
+    assert_race(20, lanes(&body("__ballot_sync(~0u, 1);"), shape(1, 32)));
+    // The lanes of a pair exchange values: a barrier of each pair is enough, one of all even or all odd lanes is not.
     let pairs = "__syncwarp(3u << (threadIdx.x & 30));";
     let halves = "__syncwarp(threadIdx.x & 1 ? 0xaaaaaaaau : 0x55555555u);";
-    shows(20, lanes(&body(halves), shape(1, 32)));
-    is_clean(lanes(&body(pairs), shape(1, 32)));
+    assert_race(20, lanes(&body(halves), shape(1, 32)));
+    assert_clean(lanes(&body(pairs), shape(1, 32)));
 }
 
 #[test]
-fn barriers_of_some_lanes_pass_on_what_they_know() {
-    // 0 to 1, then 1 to 2, which reads what 0 wrote.
+fn barriers_of_some_lanes_are_transitive() {
+    // Lane 0 synchronizes with lane 1, and lane 1 with lane 2, which reads the value of lane 0.
     let body = |first: &str| {
         format!(
             "if (threadIdx.x == 0) p.out[0] = 7;
@@ -105,11 +105,11 @@ fn barriers_of_some_lanes_pass_on_what_they_know() {
             if (threadIdx.x == 2) p.out[1] = p.out[0];"
         )
     };
-    shows(20, lanes(&body(";"), shape(1, 32)));
-    is_clean(lanes(&body("__syncwarp(3);"), shape(1, 32)));
+    assert_race(20, lanes(&body(";"), shape(1, 32)));
+    assert_clean(lanes(&body("__syncwarp(3);"), shape(1, 32)));
 }
 
-/// Block 0 writes data and raises a flag; the others wait for the flag and read the data.
+/// Block 0 writes data and sets a flag. The other blocks wait for the flag and read the data.
 fn message(release: &str, acquire: &str) -> String {
     format!(
         "if (threadIdx.x != 0) return;
@@ -122,38 +122,38 @@ fn message(release: &str, acquire: &str) -> String {
 fn a_missing_fence_of_a_message_is_found() {
     let seen = "if (load_relaxed(p.out) == 1)";
     let right = message("__threadfence(); store_relaxed(p.out, 1ull);", seen);
-    shows(10, lanes(&message("store_relaxed(p.out, 1ull);", seen), shape(4, 32)));
-    is_clean(lanes(&right, shape(4, 32)));
-    shows(10, lanes(&message("store_relaxed(p.out, 1ull); __threadfence();", seen), shape(4, 32)));
+    assert_race(10, lanes(&message("store_relaxed(p.out, 1ull);", seen), shape(4, 32)));
+    assert_clean(lanes(&right, shape(4, 32)));
+    assert_race(10, lanes(&message("store_relaxed(p.out, 1ull); __threadfence();", seen), shape(4, 32)));
     let not_acquired = right.replace("{ __threadfence(); p.out[16", "{ p.out[16");
-    shows(10, lanes(&not_acquired, shape(4, 32)));
+    assert_race(10, lanes(&not_acquired, shape(4, 32)));
     let atomics = message("__threadfence(); atomicAdd(p.out, 1ull);", "if (atomicAdd(p.out, 0ull) == 1)");
-    is_clean(lanes(&atomics, shape(4, 32)));
+    assert_clean(lanes(&atomics, shape(4, 32)));
 }
 
 #[test]
-fn a_scope_too_small_is_found() {
+fn a_too_narrow_scope_is_found() {
     let seen = "if (load_relaxed(p.out) == 1)";
     let right = message("__threadfence(); store_relaxed(p.out, 1ull);", seen);
     let block_fence = message("__threadfence_block(); store_relaxed(p.out, 1ull);", seen);
     let block_acquire = right.replace("{ __threadfence();", "{ __threadfence_block();");
     for wrong in [&block_fence, &block_acquire] {
-        shows(10, lanes(wrong, shape(4, 32)));
-        is_clean(lanes(&right, shape(4, 32)));
+        assert_race(10, lanes(wrong, shape(4, 32)));
+        assert_clean(lanes(&right, shape(4, 32)));
     }
-    // Within a block, the block's scope is enough: thread 0 tells thread 32.
+    // Block scope is enough within a block: thread 0 sends to thread 32.
     let within = "if (threadIdx.x == 0) { p.out[8] = 5; __threadfence_block(); atomicAdd_block(p.out, 1ull); }
         if (threadIdx.x == 32) for (u64 i = 0; i < 100; ++i) if (atomicAdd_block(p.out, 0ull)) { __threadfence_block(); p.out[9] = p.out[8]; break; }";
-    is_clean(lanes(within, shape(1, 64)));
-    shows(10, lanes(&within.replace("__threadfence_block();", ""), shape(1, 64)));
-    // Atomics of two blocks at the block's scope are no atomics to each other.
-    shows(20, lanes("atomicAdd_block(p.out, 1ull);", shape(4, 32)));
-    is_clean(lanes("atomicAdd(p.out, 1ull);", shape(4, 32)));
+    assert_clean(lanes(within, shape(1, 64)));
+    assert_race(10, lanes(&within.replace("__threadfence_block();", ""), shape(1, 64)));
+    // Atomics of block scope are not atomic between two blocks.
+    assert_race(20, lanes("atomicAdd_block(p.out, 1ull);", shape(4, 32)));
+    assert_clean(lanes("atomicAdd(p.out, 1ull);", shape(4, 32)));
 }
 
 #[test]
 fn a_fence_of_all_threads_and_a_barrier_release_and_acquire() {
-    // The last block to come reads what all have written: threads fence, one of them counts.
+    // The last block reads the data of all blocks. All threads fence, and one thread counts.
     let body = |before: &str, after: &str| {
         format!(
             "u32* flag = &shared_as<u32>();
@@ -164,38 +164,38 @@ fn a_fence_of_all_threads_and_a_barrier_release_and_acquire() {
         )
     };
     let right = body("__threadfence();", "__threadfence();");
-    shows(20, lanes(&body("", "__threadfence();"), shape(4, 64)));
-    is_clean(lanes(&right, shape(4, 64)));
-    shows(20, lanes(&body("__threadfence();", ""), shape(4, 64)));
-    shows(20, lanes(&body("__threadfence_block();", "__threadfence();"), shape(4, 64)));
-    // The other order: thread 0 alone fences, behind the barrier and before the next one.
+    assert_race(20, lanes(&body("", "__threadfence();"), shape(4, 64)));
+    assert_clean(lanes(&right, shape(4, 64)));
+    assert_race(20, lanes(&body("__threadfence();", ""), shape(4, 64)));
+    assert_race(20, lanes(&body("__threadfence_block();", "__threadfence();"), shape(4, 64)));
+    // Only thread 0 fences, between the two barriers.
     let by_one =
         body("", "").replace("*flag =", "{ __threadfence(); *flag =").replace("- 1;", "- 1; __threadfence(); }");
-    is_clean(lanes(&by_one, shape(4, 64)));
+    assert_clean(lanes(&by_one, shape(4, 64)));
 }
 
 #[test]
-fn plain_against_atomic_accesses_are_found() {
+fn mixed_plain_and_atomic_accesses_are_found() {
     let body = |read: &str| format!("atomicAdd(p.out, 1ull); p.out[8 + threadIdx.x] = {read};");
-    shows(20, lanes(&body("p.out[0]"), shape(1, 32)));
-    is_clean(lanes(&body("load_relaxed(p.out)"), shape(1, 32)));
+    assert_race(20, lanes(&body("p.out[0]"), shape(1, 32)));
+    assert_clean(lanes(&body("load_relaxed(p.out)"), shape(1, 32)));
     let store = |store: &str| format!("{store} atomicMax(p.out, 1ull);");
-    shows(20, lanes(&store("p.out[0] = 1;"), shape(2, 32)));
-    is_clean(lanes(&store("store_relaxed(p.out, 1ull);"), shape(2, 32)));
+    assert_race(20, lanes(&store("p.out[0] = 1;"), shape(2, 32)));
+    assert_clean(lanes(&store("store_relaxed(p.out, 1ull);"), shape(2, 32)));
 }
 
 #[test]
-fn bytes_of_a_word_are_told_apart() {
+fn bytes_of_a_word_are_separate_locations() {
     let body = |at: &str| format!("u8* bytes = (u8*)p.out; bytes[{at}] = 1;");
     let overlapping = "((u32*)p.out)[threadIdx.x] = 1; ((u8*)p.out)[(threadIdx.x * 4 + 5) % 128] = 1;";
-    shows(20, lanes(&body("threadIdx.x / 2"), shape(1, 32)));
-    is_clean(lanes(&body("threadIdx.x"), shape(1, 32)));
-    shows(20, lanes(overlapping, shape(1, 32)));
+    assert_race(20, lanes(&body("threadIdx.x / 2"), shape(1, 32)));
+    assert_clean(lanes(&body("threadIdx.x"), shape(1, 32)));
+    assert_race(20, lanes(overlapping, shape(1, 32)));
 }
 
 #[test]
 fn a_relaxed_load_may_be_stale_unless_ordered() {
-    // Both locations are atomic, so this is no race; without fences the flag may be seen before the data.
+    // Both locations are atomic, so this is not a race. Without fences, the flag may be visible before the data.
     let body = |release: &str, acquire: &str| {
         format!(
             "if (threadIdx.x != 0) return;
@@ -219,8 +219,8 @@ fn a_relaxed_load_may_be_stale_unless_ordered() {
 }
 
 #[test]
-fn neighbours_in_a_word_are_locations_of_their_own() {
-    // Blocks raise flags of 4 bytes, two a word; the last thread waits for all, and reads what they wrote.
+fn halves_of_a_word_are_separate_locations() {
+    // Blocks set flags of 4 bytes, two per word. Block 0 waits for all flags, and reads the data of the blocks.
     let body = "u32* flags = (u32*)p.out;
         if (threadIdx.x != 0) return;
         p.out[8 + blockIdx.x] = 1; __threadfence(); store_relaxed(flags + blockIdx.x, 1u);
@@ -231,7 +231,7 @@ fn neighbours_in_a_word_are_locations_of_their_own() {
             __threadfence();
             p.out[32 + other] = p.out[8 + other];
         }";
-    is_clean(lanes(body, shape(4, 32)));
+    assert_clean(lanes(body, shape(4, 32)));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn store_seven(device: &Device) -> warpjoin_device::Kernel {
     compile(device, "if (threadIdx.x == 0 && blockIdx.x == 0) p.out[0] = 7;").kernel("kernel").unwrap()
 }
 
-/// Two streams, of one or two devices, and 8 bytes of the first.
+/// Two streams of one or two devices, and a buffer of 8 bytes of the first stream.
 fn two_streams(devices: usize, seed: u64) -> ([Stream; 2], Buffer) {
     let devices = open_racing(devices, seed);
     let streams = [devices[0].create_stream().unwrap(), devices.last().unwrap().create_stream().unwrap()];
@@ -282,13 +282,13 @@ fn launches_of_two_streams_without_an_event_are_found() {
                 streams[1].synchronize()
             }
         };
-        shows(20, run(false));
-        is_clean(run(true));
+        assert_race(20, run(false));
+        assert_clean(run(true));
     }
 }
 
 #[test]
-fn a_copy_by_a_peer_before_the_event_is_found() {
+fn a_copy_by_a_peer_without_an_event_is_found() {
     let run = |ordered: bool| {
         move |seed| {
             let (streams, out) = two_streams(2, seed);
@@ -302,13 +302,13 @@ fn a_copy_by_a_peer_before_the_event_is_found() {
             streams[1].synchronize()
         }
     };
-    shows(20, run(false));
-    is_clean(run(true));
+    assert_race(20, run(false));
+    assert_clean(run(true));
 }
 
 #[test]
-fn reads_and_writes_of_the_host_need_an_order() {
-    // The host waits for the stream that it reads by, and for no other one.
+fn unordered_reads_and_writes_of_the_host_are_found() {
+    // A read waits only for its own stream.
     let read = |waits: bool| {
         move |seed| {
             let (streams, out) = two_streams(1, seed);
@@ -321,8 +321,8 @@ fn reads_and_writes_of_the_host_need_an_order() {
             found
         }
     };
-    shows(20, read(false));
-    is_clean(read(true));
+    assert_race(20, read(false));
+    assert_clean(read(true));
     let write = |waits: bool| {
         move |seed| {
             let (streams, out) = two_streams(1, seed);
@@ -335,8 +335,8 @@ fn reads_and_writes_of_the_host_need_an_order() {
             streams[0].synchronize()
         }
     };
-    shows(20, write(false));
-    is_clean(write(true));
+    assert_race(20, write(false));
+    assert_clean(write(true));
 }
 
 #[test]
@@ -353,11 +353,11 @@ fn memory_used_before_its_allocation_is_found() {
             streams[0].synchronize()
         }
     };
-    shows(20, before_alloc(false));
-    is_clean(before_alloc(true));
+    assert_race(20, before_alloc(false));
+    assert_clean(before_alloc(true));
 }
 
-/// A message through memory, between kernels of two devices that nothing else orders.
+/// A message through memory between kernels of two devices, without other ordering.
 fn message_between_devices(fence: &'static str, scope: &'static str) -> impl Fn(u64) -> Result<()> {
     move |seed| {
         let (streams, out) = two_streams(2, seed);
@@ -378,12 +378,12 @@ fn message_between_devices(fence: &'static str, scope: &'static str) -> impl Fn(
 }
 
 #[test]
-fn devices_need_the_scope_of_the_system() {
+fn messages_between_devices_need_system_scope() {
     let right = || message_between_devices("__threadfence_system();", "_system");
-    shows(20, message_between_devices("__threadfence_system();", ""));
-    is_clean(right());
-    shows(5, message_between_devices("__threadfence();", "_system"));
-    is_clean(right());
+    assert_race(20, message_between_devices("__threadfence_system();", ""));
+    assert_clean(right());
+    assert_race(5, message_between_devices("__threadfence();", "_system"));
+    assert_clean(right());
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn a_report_names_both_accesses_and_a_seed_replays_it() {
         let (block, thread) = access.lane.unwrap();
         assert!(access.operation == "kernel" && access.device == 0 && access.scope.is_none());
         assert!(block < 2 && thread < 64);
-        // The text's own lines 4 and 5, behind the include, the struct and the head.
+        // Lines 4 and 5 of the text, after the include, the struct and the entry.
         assert!(access.lines[0] == if access.writes { "test:4" } else { "test:5" }, "{access}");
     }
     let [later, earlier] = &report.accesses;
@@ -407,7 +407,7 @@ fn a_report_names_both_accesses_and_a_seed_replays_it() {
 }
 
 #[test]
-fn modes_that_do_not_go_together_are_declined() {
+fn conflicting_options_are_rejected() {
     let opened = |options: SimOptions| open_simulated(&SimOptions { races: true, ..options });
     assert!(matches!(opened(options(None)), Err(DeviceError::Invalid(_))));
     assert!(opened(options(Some(1))).is_ok());

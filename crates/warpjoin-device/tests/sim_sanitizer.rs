@@ -1,5 +1,5 @@
-//! Kernels under AddressSanitizer and UndefinedBehaviorSanitizer: this test runs itself again in
-//! a process that has them loaded, once for each case, and looks how that process ended.
+//! Kernels under AddressSanitizer and UndefinedBehaviorSanitizer. Each test runs itself again in a
+//! child process that has loaded them, and checks how that process ended.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod sim_common;
@@ -9,10 +9,10 @@ use warpjoin_device::{Launch, SimOptions, open_simulated};
 
 const CASE: &str = "WJ_SANITIZER_CASE";
 
-/// Runs the test of that name again, sanitized; `None` where the compiler has no sanitizer.
-fn again(test: &str) -> Option<Output> {
+/// Runs the test of this name in a child process with sanitizers; `None` if the compiler has none.
+fn run_child(test: &str) -> Option<Output> {
     let Some(environment) = SimOptions::sanitizer_environment() else {
-        eprintln!("SKIPPED {test}: the compiler brings no AddressSanitizer");
+        eprintln!("SKIPPED {test}: the compiler has no AddressSanitizer");
         return None;
     };
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -36,7 +36,7 @@ fn expect(test: &str, body: &str, finding: Option<&str>) {
     if is_child() {
         return run_sanitized(body, launch, 64);
     }
-    let Some(output) = again(test) else { return };
+    let Some(output) = run_child(test) else { return };
     let text = String::from_utf8_lossy(&output.stderr);
     match finding {
         Some(finding) => assert!(!output.status.success() && text.contains(finding), "{}: {text}", output.status),
@@ -53,25 +53,25 @@ fn a_good_kernel_passes() {
 }
 
 #[test]
-fn a_write_behind_a_buffer_is_found() {
+fn a_write_past_a_buffer_is_found() {
     expect(
-        "a_write_behind_a_buffer_is_found",
+        "a_write_past_a_buffer_is_found",
         "__syncthreads(); p.out[threadIdx.x + 1] = 1;",
         Some("heap-buffer-overflow"),
     );
 }
 
 #[test]
-fn a_write_behind_shared_memory_is_found() {
+fn a_write_past_shared_memory_is_found() {
     let body = "__syncthreads(); (&shared_as<u64>())[threadIdx.x + 2] = 1;";
-    expect("a_write_behind_shared_memory_is_found", body, Some("heap-buffer-overflow"));
+    expect("a_write_past_shared_memory_is_found", body, Some("heap-buffer-overflow"));
 }
 
 #[test]
-fn an_index_behind_a_local_array_is_found() {
+fn an_index_past_a_local_array_is_found() {
     let body =
         "volatile u64 local[4]; u64 at = threadIdx.x; __syncthreads(); local[at & 7] = 1; p.out[0] = local[at & 3];";
-    expect("an_index_behind_a_local_array_is_found", body, Some("runtime error"));
+    expect("an_index_past_a_local_array_is_found", body, Some("runtime error"));
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn signed_overflow_is_found() {
 }
 
 #[test]
-fn errors_of_kernels_come_out_under_sanitizers_too() {
-    const NAME: &str = "errors_of_kernels_come_out_under_sanitizers_too";
+fn kernel_errors_are_reported_under_sanitizers() {
+    const NAME: &str = "kernel_errors_are_reported_under_sanitizers";
     if is_child() {
         for seed in [None, Some(1)] {
             let device = open_simulated(&SimOptions { sanitize: true, ..options(seed) }).unwrap().remove(0);
@@ -92,13 +92,13 @@ fn errors_of_kernels_come_out_under_sanitizers_too() {
                 run(&device, "volatile u64 local[30]; local[threadIdx.x % 30] = 1; __syncthreads();", shape(3, 64), 1);
             }
         }
-    } else if let Some(output) = again(NAME) {
+    } else if let Some(output) = run_child(NAME) {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
 
 #[test]
-fn sanitizing_needs_a_process_started_for_it() {
+fn sanitizing_needs_a_process_with_sanitizers() {
     if !SimOptions::sanitizer_is_loaded() {
         assert!(open_simulated(&SimOptions { sanitize: true, ..options(None) }).is_err());
     }

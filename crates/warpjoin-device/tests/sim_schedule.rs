@@ -1,13 +1,13 @@
-//! Schedules of lanes: replayed by a seed, different between seeds, and able to show races.
+//! Schedules of lanes: a seed replays one, seeds differ, and some expose races.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod sim_common;
 use sim_common::*;
 use warpjoin_device::{SimOptions, open_simulated};
 
-/// Each lane takes a ticket: the order in which lanes ran.
+/// Each lane takes a ticket, which records the order in which lanes ran.
 const TICKETS: &str = "u64 at = atomicAdd(p.out + p.n - 1, 1ull); p.out[at] = blockIdx.x * blockDim.x + threadIdx.x;";
-/// A lost update waits between the load and the store.
+/// A read-modify-write that is not atomic, and may lose updates.
 const RACY: &str = "u64 seen = load_relaxed(p.out); p.out[0] = seen + 1;";
 const ATOMIC: &str = "u64 seen = load_relaxed(p.out), before;
     do { before = seen; seen = atomicCAS(p.out, before, before + 1); } while (seen != before);";
@@ -38,17 +38,17 @@ fn blocks_interleave_and_start_in_any_order() {
     let orders: Vec<Vec<u64>> = (0..20)
         .map(|seed| run(&open(Some(seed)), TICKETS, shape(8, 32), 257)[..256].iter().map(|id| id / 32).collect())
         .collect();
-    assert!(orders.iter().any(|blocks| blocks[0] != 0), "some start with another block than the first");
+    assert!(orders.iter().any(|blocks| blocks[0] != 0), "all start with the first block");
     let switches = |blocks: &[u64]| blocks.windows(2).filter(|pair| pair[0] != pair[1]).count();
-    assert!(orders.iter().any(|blocks| switches(blocks) > 50), "some mix blocks");
+    assert!(orders.iter().any(|blocks| switches(blocks) > 50), "none interleaves blocks");
 }
 
 #[test]
-fn a_race_fails_within_100_seeds_and_its_cure_does_not() {
+fn a_race_is_exposed_within_100_seeds_and_an_atomic_is_not() {
     for (blocks, threads) in [(1, 32), (2, 32), (1, 64)] {
         let lanes = u64::from(blocks * threads);
         let lost = (0..100).filter(|&seed| run(&open(Some(seed)), RACY, shape(blocks, threads), 1)[0] < lanes).count();
-        assert!(lost > 50, "{lost} of 100 seeds show the race");
+        assert!(lost > 50, "{lost} of 100 seeds expose the race");
         for seed in (0..100).map(Some).chain([None]) {
             assert_eq!(run(&open(seed), ATOMIC, shape(blocks, threads), 1), [lanes]);
         }
@@ -56,8 +56,8 @@ fn a_race_fails_within_100_seeds_and_its_cure_does_not() {
 }
 
 #[test]
-fn a_claim_by_plain_store_fails_within_100_seeds() {
-    // Two lanes insert the same key: exactly one may claim the slot.
+fn a_claim_by_plain_store_is_exposed_within_100_seeds() {
+    // Two lanes insert the same key, and exactly one may claim a slot.
     let claim = |claim: &str| {
         format!(
             "u64 key = 1 + threadIdx.x / 2, at = key % 16;
@@ -78,8 +78,8 @@ fn a_claim_by_plain_store_fails_within_100_seeds() {
 }
 
 #[test]
-fn a_lane_that_waits_for_another_goes_on() {
-    // Lane i waits for lane i + 1 of its block, and block b for block b + 1.
+fn a_lane_that_waits_for_another_makes_progress() {
+    // Each lane waits for the next lane of its block.
     let body = "u64 i = blockIdx.x * blockDim.x + threadIdx.x;
         if (threadIdx.x + 1 < blockDim.x) { for (u64 k = 0; k < 100000000 && load_relaxed(p.out + i + 1) == 0; ++k); }
         atomicExch(p.out + i, load_relaxed(p.out + i + 1) + 1);";
@@ -92,7 +92,7 @@ fn a_lane_that_waits_for_another_goes_on() {
 }
 
 #[test]
-fn fast_mode_counts_right_over_many_blocks() {
+fn fast_mode_counts_correctly_over_many_blocks() {
     let out =
         run(&open(None), "atomicAdd(p.out, 1ull); atomicAdd(p.out + 1 + blockIdx.x, 1ull);", shape(1000, 256), 1001);
     assert_eq!(out[0], 256_000);
@@ -100,7 +100,7 @@ fn fast_mode_counts_right_over_many_blocks() {
 }
 
 #[test]
-fn races_of_plain_accesses_show_on_demand() {
+fn races_of_plain_accesses_are_exposed_on_request() {
     let open = |seed, yield_at_plain_accesses| {
         open_simulated(&SimOptions { yield_at_plain_accesses, ..options(Some(seed)) }).unwrap().remove(0)
     };

@@ -6,7 +6,7 @@ use sim_common::*;
 use std::collections::HashSet;
 use warpjoin_device::{Arg, Device, DeviceError, Launch, SimOptions, Stream, open_simulated};
 
-/// Gives the order in which two streams came to take a ticket.
+/// The order in which two streams take a ticket.
 fn order_of_two(seed: u64, devices: usize, with_event: bool) -> Vec<u64> {
     let devices = open_many(devices, Some(seed));
     let (first, second) = (&devices[0], devices.last().unwrap());
@@ -44,7 +44,7 @@ fn streams_run_in_any_order_that_events_allow() {
 }
 
 #[test]
-fn work_of_a_stream_keeps_its_order() {
+fn work_of_a_stream_runs_in_order() {
     for seed in seeds() {
         let device = open(seed);
         let kernel = compile(&device, "if (threadIdx.x == 0) p.out[0] = p.out[0] * 3 + p.n;").kernel("kernel").unwrap();
@@ -52,7 +52,7 @@ fn work_of_a_stream_keeps_its_order() {
         let (a, b) = (stream.alloc(8).unwrap(), stream.alloc_filled(8, 0).unwrap());
         let mut host = 7u64.to_le_bytes();
         stream.write(&a, 0, &host).unwrap();
-        // The bytes were taken: the host may use its memory again.
+        // The host bytes may be reused after the call.
         host.fill(0xff);
         let mut expected = 7u64;
         for n in 0..20 {
@@ -83,14 +83,14 @@ fn several_buffers_are_read_at_once() {
             .unwrap();
         assert_eq!((a, b, c), ([1; 100], [2, 2, 2, 2, 2, 9, 9, 9, 9, 9], [3; 3]));
         stream.read_all(&mut []).unwrap();
-        // Past the end of one of them: nothing is read.
+        // A range past the end of its buffer: nothing is read.
         assert!(stream.read_all(&mut [(&buffers[1], 0, &mut a), (&buffers[2], 98, &mut c)]).is_err());
         assert_eq!(a, [1; 100]);
     }
 }
 
 #[test]
-fn a_buffer_dropped_early_is_there_for_work_enqueued_before() {
+fn a_dropped_buffer_stays_valid_for_earlier_work() {
     for seed in seeds() {
         let device = open(seed);
         let stream = device.create_stream().unwrap();
@@ -108,7 +108,7 @@ fn a_buffer_dropped_early_is_there_for_work_enqueued_before() {
 }
 
 #[test]
-fn events_carry_time() {
+fn events_measure_time() {
     for seed in seeds() {
         let device = open(seed);
         let stream = device.create_stream().unwrap();
@@ -142,7 +142,7 @@ fn an_event_of_a_dropped_stream_is_still_reached() {
 }
 
 #[test]
-fn an_error_stays_with_its_stream_and_with_those_who_wait_for_it() {
+fn an_error_stays_with_its_stream_and_waiting_streams() {
     for seed in seeds() {
         let device = open(seed);
         let fails = compile(&device, "__trap();").kernel("kernel").unwrap();
@@ -166,18 +166,18 @@ fn memory_has_a_budget_and_is_poisoned() {
         let stream = device.create_stream().unwrap();
         let most = stream.alloc(1 << 20).unwrap();
         assert!(matches!(stream.alloc(1), Err(DeviceError::OutOfDeviceMemory { asked_bytes: 1, free_bytes: 0, .. })));
-        // The device itself has no more, whatever the budget says.
+        // The device has no more memory, even with a larger budget.
         device.memory().set_limit_bytes(1 << 30);
         assert!(matches!(stream.alloc(1), Err(DeviceError::OutOfDeviceMemory { .. })));
         drop(most);
         let buffer = stream.alloc(1 << 20).unwrap();
         let words = read_u64(&stream, &buffer).unwrap();
-        assert!(words.iter().all(|&word| word != 0 && word != u64::MAX), "unwritten memory shows");
+        assert!(words.iter().all(|&word| word != 0 && word != u64::MAX), "unwritten memory is not poisoned");
     }
 }
 
 #[test]
-fn peers_are_out_of_reach_before_access_is_opened() {
+fn peer_memory_is_unreachable_before_access_is_opened() {
     for seed in seeds() {
         let devices = open_many(3, seed);
         let streams: Vec<_> = devices.iter().map(|device| device.create_stream().unwrap()).collect();
@@ -192,7 +192,7 @@ fn peers_are_out_of_reach_before_access_is_opened() {
         launch().unwrap();
         streams[0].copy((&far, 0), (&near, 0), 8).unwrap();
         assert_eq!(read_u64(&streams[0], &near).unwrap(), [3]);
-        assert!(!devices[1].can_reach(&devices[0]), "one way");
+        assert!(!devices[1].can_reach(&devices[0]), "access has one direction");
         let stranger = open(seed);
         assert!(matches!(devices[0].open_peer_access(&stranger), Err(DeviceError::NoPeerLink { .. })));
         let event = stranger.create_stream().unwrap().record().unwrap();
@@ -215,7 +215,7 @@ fn drive(device: &Device, rounds: u64) {
 }
 
 #[test]
-fn host_threads_work_at_once() {
+fn host_threads_use_devices_concurrently() {
     for seed in seeds() {
         let devices = open_many(2, seed);
         std::thread::scope(|scope| {
@@ -240,7 +240,7 @@ fn an_abandoned_simulation_does_not_hang() {
 }
 
 #[test]
-fn much_pending_work_is_executed_on_the_way() {
+fn a_long_queue_is_executed_while_enqueuing() {
     let device = open(Some(1));
     let stream = device.create_stream().unwrap();
     let out = stream.alloc(8).unwrap();

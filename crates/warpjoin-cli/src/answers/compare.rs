@@ -1,13 +1,15 @@
-//! When rows and lists of rows count as equal.
+//! Equality of rows, and of lists of rows.
+//!
+//! Must not know which order a query fixes.
 
 use std::cmp::Ordering;
 
 use super::{Cell, FLOAT_TOLERANCE};
 
-/// Rows of equal exact cells that are matched one by one before the comparison gives up.
+/// Maximum number of rows with equal exact cells that are matched one by one.
 const MATCHED_ROWS_MAX: usize = 4096;
 
-/// The first difference of two lists of equal length, whatever their order.
+/// The first difference of two lists of equal length, regardless of order.
 pub(super) fn multiset_difference(actual: &[Vec<Cell>], expected: &[Vec<Cell>]) -> Option<String> {
     if actual.iter().zip(expected).all(|(a, e)| same_row(a, e)) {
         return None;
@@ -22,9 +24,9 @@ pub(super) fn multiset_difference(actual: &[Vec<Cell>], expected: &[Vec<Cell>]) 
         while end < expected.len() && exact_cells(expected[end]) == exact {
             end += 1;
         }
-        let (wanted, got) = (&expected[start..end], &actual[start..end]);
-        if !wanted.iter().zip(got).all(|(e, a)| same_row(a, e)) && !matches_one_by_one(got, wanted) {
-            let (a, e) = got.iter().zip(wanted).find(|(a, e)| !same_row(a, e))?;
+        let (expected, actual) = (&expected[start..end], &actual[start..end]);
+        if !expected.iter().zip(actual).all(|(e, a)| same_row(a, e)) && !matches_one_by_one(actual, expected) {
+            let (a, e) = actual.iter().zip(expected).find(|(a, e)| !same_row(a, e))?;
             return Some(format!("row ({}) instead of ({})", show_row(a), show_row(e)));
         }
         start = end;
@@ -32,7 +34,7 @@ pub(super) fn multiset_difference(actual: &[Vec<Cell>], expected: &[Vec<Cell>]) 
     None
 }
 
-/// Floats that differ by rounding may sort in another order: then any pairing will do.
+/// Whether the rows match in any pairing. Floats that differ by rounding may have sorted differently.
 fn matches_one_by_one(actual: &[&Vec<Cell>], expected: &[&Vec<Cell>]) -> bool {
     if actual.len() > MATCHED_ROWS_MAX {
         return false;
@@ -47,7 +49,7 @@ fn matches_one_by_one(actual: &[&Vec<Cell>], expected: &[&Vec<Cell>]) -> bool {
     })
 }
 
-/// Exact cells first, so that rows which differ in floats alone stand together.
+/// Compares exact cells first, so that rows that differ only in floats are adjacent.
 fn total_order(a: &[Cell], b: &[Cell]) -> Ordering {
     let exact = a.iter().zip(b).map(|(a, b)| match (a, b) {
         (Cell::Exact(a), Cell::Exact(b)) => a.cmp(b),
@@ -69,7 +71,7 @@ fn rank(cell: &Cell) -> u8 {
     }
 }
 
-/// A row without its floats' values.
+/// The cells of a row, without the values of floats.
 pub(super) fn exact_cells(row: &[Cell]) -> Vec<String> {
     row.iter()
         .map(|cell| match cell {
@@ -93,7 +95,7 @@ pub(super) fn same_cell(a: &Cell, b: &Cell) -> bool {
 
 fn same_float(a: f64, b: f64) -> bool {
     let is_close = || (a - b).abs() <= FLOAT_TOLERANCE * a.abs().max(b.abs());
-    // An infinity would be close to everything.
+    // The tolerance of an infinity is infinite, so `is_close` needs finite values.
     a == b || (a.is_nan() && b.is_nan()) || (a.is_finite() && b.is_finite() && is_close())
 }
 

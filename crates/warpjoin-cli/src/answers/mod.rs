@@ -1,7 +1,7 @@
-//! Comparison of query answers: exact, floats within [`FLOAT_TOLERANCE`].
+//! Comparison of query answers: exact, except for floats, which may differ by [`FLOAT_TOLERANCE`].
 //!
-//! Owns what counts as the same answer: [`Reference`] knows what a query fixes of the order of its rows. Must not know
-//! who computed an answer.
+//! Owns the definition of equal answers. [`Reference`] knows which row orders a query allows. Must not know which engine
+//! computed an answer.
 
 mod compare;
 mod order;
@@ -18,9 +18,9 @@ use compare::{show, show_row};
 pub use published::PublishedAnswer;
 pub use reference::Reference;
 
-/// Largest relative difference of two floats that count as equal: sums add in another order.
+/// Maximum relative difference of equal floats, since engines sum in different orders.
 pub const FLOAT_TOLERANCE: f64 = 1e-9;
-/// Where variances and their kin are asked for, floats nearer to zero than this are zero.
+/// In queries with variances and similar aggregates, floats with a smaller absolute value count as zero.
 const MOMENT_TOLERANCE: f64 = 1e-9;
 
 /// The rows of an answer, ready to be compared.
@@ -35,15 +35,15 @@ pub struct Answer {
 enum Cell {
     Null,
     Float(f64),
-    /// Everything else in words that tell apart all values of its type.
+    /// All other types, as text that is unique per value.
     Exact(String),
 }
 
 impl Answer {
-    /// Takes over `batches` (any number of rows x the columns of `schema`).
+    /// Converts `batches` (any number of rows x the columns of `schema`).
     ///
     /// # Errors
-    /// When Arrow can't format a type.
+    /// When Arrow cannot format a type.
     pub fn new(schema: SchemaRef, batches: &[RecordBatch]) -> Result<Self, ArrowError> {
         let mut rows = Vec::with_capacity(batches.iter().map(RecordBatch::num_rows).sum());
         for batch in batches {
@@ -59,7 +59,7 @@ impl Answer {
         self.rows.len()
     }
 
-    /// The same with zeros in the place of what may be a rounding error of a variance.
+    /// Replaces floats that may be a rounding error of a variance by zero.
     fn with_rounded_zeros(mut self) -> Self {
         for cell in self.rows.iter_mut().flatten() {
             if matches!(cell, Cell::Float(value) if value.abs() < MOMENT_TOLERANCE) {
@@ -69,7 +69,7 @@ impl Answer {
         self
     }
 
-    /// The first difference in names and types of columns.
+    /// The first difference in the names and types of columns.
     fn schema_difference(&self, expected: &Self) -> Option<String> {
         let (actual, expected) = (self.schema.fields(), expected.schema.fields());
         if actual.len() != expected.len() {

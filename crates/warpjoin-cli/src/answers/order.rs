@@ -1,4 +1,6 @@
-//! What a query says about the order of its rows, as plans that show it.
+//! The order and the limit of a query, read from its logical plan.
+//!
+//! Owns the rewrite that adds sort keys to a query's columns. Must not know how answers are compared.
 
 use std::sync::Arc;
 
@@ -7,49 +9,49 @@ use arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{Expr, Limit, LogicalPlan, Projection, SkipType, Sort};
 
-/// A query whose rows bring the values that they are sorted by.
+/// A query that also returns its sort keys.
 ///
-/// A sort key need not be an output column (`SELECT a FROM t ORDER BY b + 1`), so the plan puts out all keys as further
-/// columns. Only the outermost sort counts: SQL gives no meaning to those of subqueries.
+/// A sort key need not be an output column (`SELECT a FROM t ORDER BY b + 1`), so the plan returns all keys as additional
+/// columns. Only the outermost sort counts: in SQL, the order of a subquery has no meaning.
 #[derive(Debug, Clone)]
 pub(super) struct OrderedQuery {
-    /// The query with its sort keys after its own columns.
+    /// The query, with its sort keys after its output columns.
     pub(super) plan: LogicalPlan,
-    /// Its own columns; what follows are sort keys.
+    /// Number of output columns. Sort keys follow.
     pub(super) columns: usize,
-    /// How each key is sorted.
+    /// Sort options of each key.
     pub(super) options: Vec<SortOptions>,
-    /// What its LIMIT and OFFSET cut from, where it has one.
-    pub(super) uncut: Option<Uncut>,
+    /// The query without LIMIT and OFFSET, if it has any.
+    pub(super) unlimited: Option<Unlimited>,
 }
 
 /// A query without its LIMIT and OFFSET.
 #[derive(Debug, Clone)]
-pub(super) struct Uncut {
-    /// The query, with its sort keys after its own columns.
+pub(super) struct Unlimited {
+    /// The query, with its sort keys after its output columns.
     pub(super) plan: LogicalPlan,
-    /// Rows that OFFSET skips.
+    /// Number of rows that OFFSET skips.
     pub(super) skip: usize,
 }
 
 impl OrderedQuery {
-    /// Reads it off a logical plan that was not optimized yet.
+    /// Reads a logical plan that is not optimized yet.
     ///
     /// # Errors
-    /// When DataFusion refuses one of the plans, or an OFFSET is no literal.
+    /// When DataFusion rejects one of the plans, or an OFFSET is not a literal.
     pub(super) fn of(plan: &LogicalPlan) -> Result<Self> {
         let columns = plan.schema().fields().len();
         let skip = skip_of(plan)?;
-        let uncut = match skip {
-            Some(skip) => Some(Uncut { plan: with_keys(&without_limit(plan)?)?.0, skip }),
+        let unlimited = match skip {
+            Some(skip) => Some(Unlimited { plan: with_keys(&without_limit(plan)?)?.0, skip }),
             None => None,
         };
         let (plan, options) = with_keys(plan)?;
-        Ok(Self { plan, columns, options, uncut })
+        Ok(Self { plan, columns, options, unlimited })
     }
 }
 
-/// The plan with the keys of its outermost sort as its last columns, and how each is sorted.
+/// The plan with the keys of its outermost sort as its last columns, and the sort options of each key.
 fn with_keys(plan: &LogicalPlan) -> Result<(LogicalPlan, Vec<SortOptions>)> {
     match plan {
         LogicalPlan::Limit(limit) => {
@@ -82,7 +84,7 @@ fn columns_of(schema: &DFSchema) -> Vec<Expr> {
     schema.iter().map(|field| Expr::Column(Column::from(field))).collect()
 }
 
-/// Rows that the LIMITs at the top of a plan skip; `None` without one.
+/// Number of rows that the limits at the top of a plan skip; `None` without a limit.
 fn skip_of(plan: &LogicalPlan) -> Result<Option<usize>> {
     match plan {
         LogicalPlan::Limit(limit) => match limit.get_skip_type()? {
@@ -98,7 +100,7 @@ fn skip_of(plan: &LogicalPlan) -> Result<Option<usize>> {
     }
 }
 
-/// The number of a literal, which may be cast.
+/// The value of a number literal, with or without casts.
 fn literal_of(expr: &Expr) -> Option<usize> {
     match expr {
         Expr::Cast(cast) => literal_of(&cast.expr),
@@ -110,7 +112,7 @@ fn literal_of(expr: &Expr) -> Option<usize> {
     }
 }
 
-/// The same query without the LIMIT and OFFSET at its top.
+/// The plan without the LIMIT and OFFSET at its top.
 fn without_limit(plan: &LogicalPlan) -> Result<LogicalPlan> {
     match plan {
         LogicalPlan::Limit(limit) => without_limit(&limit.input),
@@ -128,14 +130,14 @@ mod tests {
 
     use super::*;
 
-    /// Names of a query's columns with its sort keys, and rows that are skipped if there is a limit.
+    /// Number of output columns, number of sort keys, and the rows that a limit skips.
     async fn shape(sql: &str) -> (usize, usize, Option<usize>) {
         let context = SessionContext::new();
         context.sql("create table t as values (1, 2, 3)").await.unwrap().collect().await.unwrap();
         let plan = context.state().create_logical_plan(sql).await.unwrap();
         let query = OrderedQuery::of(&plan).unwrap();
         let all = context.execute_logical_plan(query.plan.clone()).await.unwrap().schema().fields().len();
-        (query.columns, all - query.columns, query.uncut.map(|uncut| uncut.skip))
+        (query.columns, all - query.columns, query.unlimited.map(|unlimited| unlimited.skip))
     }
 
     #[tokio::test]

@@ -1,4 +1,6 @@
-//! Answers as the TPC publishes them for scale factor 1: text, decimals rounded.
+//! Answers that the TPC publishes for scale factor 1, as text with rounded decimals.
+//!
+//! Must not know which engine computed an answer.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +11,20 @@ use super::{Answer, Cell, show, show_row};
 pub struct PublishedAnswer {
     columns: usize,
     rows: Vec<Vec<Field>>,
-    /// Where only a part of the first column's texts was published: the width they are aligned to the right in, and
-    /// how many characters from its left are there.
+    /// If the first column is truncated: the width in which its texts are aligned to the right, and the number of characters
+    /// from the left that are published.
     key_cut: Option<(usize, usize)>,
 }
 
-/// Of query 11 our source has the first four of the six places of each part's number.
+/// For query 11, our source has the first four of six characters of each part key.
 const Q11_KEY_CUT: (usize, usize) = (6, 4);
-/// Query 17 as in the specification; our source has other cents.
+/// The answer of query 17 in the specification. Our source has different cents.
 const Q17_ANSWER: &str = "avg_yearly\n348406.05";
 
 /// One published value.
 #[derive(Debug, Clone, PartialEq)]
 enum Field {
-    /// With a decimal point: the last digit is rounded, or cut off.
+    /// A number with a decimal point. Its last digit is rounded or truncated.
     Decimal {
         value: f64,
         unit: f64,
@@ -31,7 +33,7 @@ enum Field {
 }
 
 impl PublishedAnswer {
-    /// Of TPC-H query `number` with the validation parameters at scale factor 1; `None` unless 1 to 22.
+    /// The answer to TPC-H query `number` with the validation parameters; `None` unless 1 to 22.
     pub fn of_tpch(number: u32) -> Option<Self> {
         let published = tpchgen::q_and_a::QueryAndAnswer::new(i32::try_from(number).ok()?, 1.0).ok()?;
         Some(match number {
@@ -41,7 +43,7 @@ impl PublishedAnswer {
         })
     }
 
-    /// Reads lines of values between `|`, padded with spaces; the first names the columns.
+    /// Parses lines of values separated by `|` and padded with spaces. The first line has the names of the columns.
     fn parse(text: &str) -> Self {
         let mut lines = text.lines().filter(|line| !line.trim().is_empty());
         let columns = lines.next().map_or(0, |names| names.split('|').count());
@@ -49,7 +51,7 @@ impl PublishedAnswer {
         Self { columns, rows, key_cut: None }
     }
 
-    /// How `actual` differs from it, whatever the order of the rows; `None` if it does not.
+    /// How `actual` differs from this answer, regardless of row order; `None` if it does not.
     pub fn difference(&self, actual: &Answer) -> Option<String> {
         if actual.schema.fields().len() != self.columns {
             return Some(format!("{} columns instead of {}", actual.schema.fields().len(), self.columns));
@@ -57,7 +59,7 @@ impl PublishedAnswer {
         if actual.rows.len() != self.rows.len() {
             return Some(format!("{} rows instead of {}", actual.rows.len(), self.rows.len()));
         }
-        // Whether a column is rounded is the same for all its rows.
+        // All rows of a column have the same kind of field.
         let is_text: Vec<bool> = match self.rows.first() {
             Some(row) => row.iter().map(|field| matches!(field, Field::Text(_))).collect(),
             None => return None,
@@ -70,15 +72,16 @@ impl PublishedAnswer {
             }
             open.entry(texts).or_default().push(row);
         }
-        for wanted in &self.rows {
-            let candidates = open.entry(texts(wanted.iter().map(Field::to_string), &is_text)).or_default();
-            match candidates.iter().position(|row| row.iter().zip(wanted).all(|(cell, field)| field.allows(cell))) {
+        for expected in &self.rows {
+            let candidates = open.entry(texts(expected.iter().map(Field::to_string), &is_text)).or_default();
+            match candidates.iter().position(|row| row.iter().zip(expected).all(|(cell, field)| field.allows(cell))) {
                 Some(at) => drop(candidates.swap_remove(at)),
                 None => {
-                    let wanted = wanted.iter().map(Field::to_string).collect::<Vec<_>>().join(", ");
-                    let instead =
-                        candidates.first().map_or_else(String::new, |row| format!("; like it: {}", show_row(row)));
-                    return Some(format!("no row ({wanted}){instead}"));
+                    let expected = expected.iter().map(Field::to_string).collect::<Vec<_>>().join(", ");
+                    let similar = candidates
+                        .first()
+                        .map_or_else(String::new, |row| format!("; a similar row: {}", show_row(row)));
+                    return Some(format!("no row ({expected}){similar}"));
                 }
             }
         }
@@ -101,7 +104,7 @@ impl Field {
         }
     }
 
-    /// Decimals may differ by less than the last published digit. Texts are compared by [`texts`].
+    /// Whether a decimal differs by less than one unit of the last published digit. Texts are compared by [`texts`].
     fn allows(&self, cell: &Cell) -> bool {
         match self {
             Self::Text(_) => true,
@@ -151,22 +154,22 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_said() {
+    fn differences_are_described() {
         let published = PublishedAnswer::parse(TEXT);
         let names = ["A  B", "C"];
-        for (wrong, said) in [
+        for (wrong, message) in [
             (answer(&names, &[123_700, -10_000], &[0.5, 10.0]), "no row (A  B, 12.35"),
             (answer(&names, &[123_456, -10_000], &[0.5, 10.02]), "no row (C, -1"),
             (answer(&["A  B", "D"], &[123_456, -10_000], &[0.5, 10.0]), "no row (C"),
             (answer(&["C"], &[-10_000], &[10.0]), "1 rows instead of 2"),
         ] {
             let difference = published.difference(&wrong).unwrap_or_default();
-            assert!(difference.contains(said), "{difference}");
+            assert!(difference.contains(message), "{difference}");
         }
     }
 
     #[test]
-    fn cut_keys_are_compared_as_far_as_they_go() {
+    fn truncated_keys_are_compared_by_their_prefix() {
         let published =
             PublishedAnswer { key_cut: Some((6, 4)), ..PublishedAnswer::parse("k|v\n1912|1\n 344|1\n  94|1") };
         let answer = |keys: [i64; 3]| {

@@ -1,4 +1,6 @@
-//! A query's answer on stock DataFusion, and which other answers are as right.
+//! A query's answer on stock DataFusion, and which other answers are also correct.
+//!
+//! Must not know which engine computed the other answer.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -15,28 +17,28 @@ use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 
 use super::compare::{exact_cells, multiset_difference, same_cell, same_row, show_row};
-use super::order::{OrderedQuery, Uncut};
+use super::order::{OrderedQuery, Unlimited};
 use super::{Answer, Cell};
 
 /// The answer of stock DataFusion, with the sort key of each row.
 ///
-/// Rows of equal sort keys may come in any order, all rows where there is no ORDER BY. Of those that a LIMIT or OFFSET
-/// cuts through, any may be in the answer.
+/// Rows with equal sort keys may come in any order; without ORDER BY, these are all rows. If a LIMIT or OFFSET keeps some of
+/// these rows, it may keep any of them.
 #[derive(Debug)]
 pub struct Reference {
     rows: KeyedRows,
-    uncut: Option<Uncut>,
+    unlimited: Option<Unlimited>,
     shape: Shape,
 }
 
-/// What is known of a query's rows.
+/// Columns and keys of a query's rows.
 #[derive(Debug)]
 struct Shape {
-    /// Columns of the answer; what follows are sort keys.
+    /// Number of output columns. Sort keys follow.
     columns: usize,
-    /// How each key is sorted.
+    /// Sort options of each key.
     options: Vec<SortOptions>,
-    /// Values so close to zero that they may be rounding errors count as zero.
+    /// Whether values close to zero may be rounding errors, and count as zero.
     has_moments: bool,
 }
 
@@ -44,21 +46,21 @@ struct Shape {
 #[derive(Debug)]
 struct KeyedRows {
     answer: Answer,
-    /// One a row; empty without ORDER BY.
+    /// Sort key of each row; empty without ORDER BY.
     keys: Vec<Vec<Cell>>,
 }
 
 impl Reference {
-    /// Runs `sql` on `stock`, with its sort keys as further columns.
+    /// Runs `sql` on `stock`, with its sort keys as additional columns.
     ///
     /// # Errors
-    /// When `stock` can't run the query.
+    /// When `stock` cannot run the query.
     pub async fn of(stock: &SessionContext, sql: &str) -> Result<Self> {
         let plan = stock.state().create_logical_plan(sql).await?;
         let has_moments = has_moments(&plan)?;
-        let OrderedQuery { plan, columns, options, uncut } = OrderedQuery::of(&plan)?;
+        let OrderedQuery { plan, columns, options, unlimited } = OrderedQuery::of(&plan)?;
         let shape = Shape { columns, options, has_moments };
-        Ok(Self { rows: KeyedRows::of(stock, plan, &shape).await?, uncut, shape })
+        Ok(Self { rows: KeyedRows::of(stock, plan, &shape).await?, unlimited, shape })
     }
 
     /// The answer without sort keys.
@@ -66,10 +68,11 @@ impl Reference {
         &self.rows.answer
     }
 
-    /// How `actual` differs from all right answers; `None` if it is one. `stock` must be the session that made this reference.
+    /// How `actual` differs from every correct answer; `None` if it is correct. `stock` must be the session that made this
+    /// reference.
     ///
     /// # Errors
-    /// When `stock` can't run the query without its LIMIT.
+    /// When `stock` cannot run the query without its LIMIT.
     pub async fn difference(&self, actual: &Answer, stock: &SessionContext) -> Result<Option<String>> {
         let expected = &self.rows.answer;
         let rounded;
@@ -85,30 +88,30 @@ impl Reference {
         if actual.rows() != expected.rows() {
             return Ok(Some(format!("{} rows instead of {}", actual.rows(), expected.rows())));
         }
-        let mut is_cut = false;
+        let mut needs_unlimited = false;
         for ties in self.rows.ties() {
             let Some(difference) = multiset_difference(&actual.rows[ties.clone()], &expected.rows[ties.clone()]) else {
                 continue;
             };
-            // Only the first and the last rows can tie with rows that were cut off.
-            if self.uncut.is_none() || (ties.start > 0 && ties.end < actual.rows()) {
+            // Only the first and the last rows can tie with rows that the LIMIT or OFFSET dropped.
+            if self.unlimited.is_none() || (ties.start > 0 && ties.end < actual.rows()) {
                 return Ok(Some(self.at(&ties, &difference)));
             }
-            is_cut = true;
+            needs_unlimited = true;
         }
-        match &self.uncut {
-            Some(uncut) if is_cut => {
-                let all = KeyedRows::of(stock, uncut.plan.clone(), &self.shape).await?;
-                Ok(all.cut_difference(actual, uncut.skip))
+        match &self.unlimited {
+            Some(unlimited) if needs_unlimited => {
+                let all = KeyedRows::of(stock, unlimited.plan.clone(), &self.shape).await?;
+                Ok(all.limit_difference(actual, unlimited.skip))
             }
             _ => Ok(None),
         }
     }
 
-    /// Says where in the order a difference is.
+    /// Adds the position to the description of a difference.
     fn at(&self, ties: &Range<usize>, difference: &str) -> String {
         match self.rows.keys.get(ties.start) {
-            Some(key) => format!("row {} and on, of sort key ({}): {difference}", ties.start, show_row(key)),
+            Some(key) => format!("from row {}, sort key ({}): {difference}", ties.start, show_row(key)),
             None => difference.to_string(),
         }
     }
@@ -132,19 +135,19 @@ impl KeyedRows {
         Ok(Self { answer: all, keys })
     }
 
-    /// Runs of rows with equal sort keys.
+    /// Ranges of rows with equal sort keys.
     fn ties(&self) -> Vec<Range<usize>> {
         let rows = self.answer.rows();
-        let starts_anew = |row: usize| {
+        let has_new_key = |row: usize| {
             self.keys.get(row).is_some_and(|key| !key.iter().zip(&self.keys[row - 1]).all(|(a, b)| same_cell(a, b)))
         };
-        let mut starts: Vec<usize> = (0..rows).filter(|&row| row == 0 || starts_anew(row)).collect();
+        let mut starts: Vec<usize> = (0..rows).filter(|&row| row == 0 || has_new_key(row)).collect();
         starts.push(rows);
         starts.windows(2).map(|pair| pair[0]..pair[1]).collect()
     }
 
-    /// How `actual` differs from any right cut of these rows that skips `skip` of them.
-    fn cut_difference(&self, actual: &Answer, skip: usize) -> Option<String> {
+    /// How `actual` differs from every correct result of a LIMIT on these rows that skips `skip` of them.
+    fn limit_difference(&self, actual: &Answer, skip: usize) -> Option<String> {
         let end = skip + actual.rows();
         for ties in self.ties() {
             let (first, last) = (ties.start.max(skip), ties.end.min(end));
@@ -162,7 +165,7 @@ impl KeyedRows {
                     None => {
                         let (row, first) = (show_row(row), ties.start);
                         return Some(format!(
-                            "row ({row}) is not among rows {first} to {} of the answer without LIMIT, or too often",
+                            "row ({row}) is not in rows {first} to {} of the answer without LIMIT, or occurs too often",
                             ties.end - 1
                         ));
                     }
@@ -173,22 +176,25 @@ impl KeyedRows {
     }
 }
 
-/// DataFusion takes some sorts for needless that are not: by a key that is constant but for the rows of grouping sets, say.
+/// Checks that the rows are in the order of their keys. DataFusion removes some sorts that are needed, such as one by a key
+/// that is constant except in rows of grouping sets.
 ///
 /// # Errors
-/// When the rows are not in the order of their keys: then they are no reference.
+/// When they are not, since they then cannot be a reference.
 fn check_order(schema: &SchemaRef, batches: &[RecordBatch], shape: &Shape) -> Result<()> {
     let all = concat_batches(schema, batches)?;
     let keys = all.columns().iter().skip(shape.columns).zip(&shape.options);
     let by_key = keys.map(|(key, options)| make_comparator(key, key, *options)).collect::<Result<Vec<_>, _>>()?;
     let order = |row: usize| by_key.iter().map(|compare| compare(row - 1, row)).find(|order| order.is_ne());
     match (1..all.num_rows()).find(|&row| order(row) == Some(Ordering::Greater)) {
-        Some(row) => internal_err!("stock DataFusion does not sort as the query says: see rows {} and {row}", row - 1),
+        Some(row) => {
+            internal_err!("stock DataFusion does not sort as the query specifies: see rows {} and {row}", row - 1)
+        }
         None => Ok(()),
     }
 }
 
-/// Whether a query has aggregates that take differences of large sums: what should be zero is a rounding error.
+/// Whether a query has aggregates that subtract large sums, whose results may be a rounding error instead of zero.
 fn has_moments(plan: &LogicalPlan) -> Result<bool> {
     const NAMES: [&str; 5] = ["corr", "covar", "regr", "stddev", "var"];
     plan.exists(|node| {
@@ -201,7 +207,7 @@ fn has_moments(plan: &LogicalPlan) -> Result<bool> {
 mod tests {
     use super::*;
 
-    /// How the answer to `sql` differs where `expected` is asked for; both over the same rows.
+    /// How the answer to `sql` differs from the correct answers to `expected`, over the same rows.
     async fn difference(sql: &str, expected: &str) -> Option<String> {
         let context = SessionContext::new();
         let rows = "(1, 10, 'a'), (2, 20, 'b'), (2, 20, 'c'), (2, 30, 'd'), (3, 5, 'e'), (null, 7, 'f')";
@@ -214,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn order_counts_where_the_query_has_one() {
+    async fn order_matters_only_with_order_by() {
         let by = |order: &str| format!("select column3 from t {order}");
         assert_eq!(difference(&by("order by column3 desc"), &by("")).await, None);
         assert_eq!(
@@ -228,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rows_that_a_limit_cuts_through_may_be_any() {
+    async fn a_limit_may_keep_any_of_the_tied_rows() {
         let by = |order: &str| format!("select column3 from t {order}");
         let two = by("order by column1 limit 2");
         assert_eq!(difference(&by("order by column1, column3 desc limit 2"), &two).await, None);
@@ -245,7 +251,7 @@ mod tests {
         assert!(difference(&by("order by column1 desc limit 2"), &two).await.is_some());
         assert!(difference("select 'a' as column3 from t limit 2", &by("limit 2")).await.is_some());
         assert!(difference(&by("order by column1 limit 3"), &two).await.is_some());
-        // The second of the skipped rows is no tie of the third.
+        // Rows 3 and 4 have different keys.
         assert!(
             difference(&by("order by column1 limit 1 offset 4"), &by("order by column1 limit 1 offset 3"))
                 .await
@@ -254,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn floats_have_a_tolerance_and_nothing_else_has() {
+    async fn only_floats_have_a_tolerance() {
         assert_eq!(difference("select 1e15 + 1 as x", "select 1e15 as x").await, None);
         assert_eq!(difference("select 'NaN'::double as x", "select 'NaN'::double as x").await, None);
         assert_eq!(difference("select 'inf'::double as x", "select 'inf'::double as x").await, None);

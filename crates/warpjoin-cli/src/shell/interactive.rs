@@ -1,4 +1,6 @@
-//! The prompt: line editing, history, and commands that start with a backslash.
+//! The prompt: line editing, history, and backslash commands.
+//!
+//! Must not know how statements run.
 
 use std::path::PathBuf;
 
@@ -18,17 +20,17 @@ const HELP: &str = "\
 Statements end with a semicolon. Commands:
   \\d          list tables
   \\d NAME     columns of a table
-  \\timing     print how long statements take, or stop it
-  \\q          leave (or Ctrl-D)
+  \\timing     turn printing of statement times on or off
+  \\q          quit (or Ctrl-D)
 Devices: SET warpjoin.device = 'sim'; SHOW warpjoin.strict; EXPLAIN SELECT ...";
 
-/// Reads and runs statements until the user leaves. Their errors are printed.
+/// Reads and runs statements until the user quits. Prints their errors.
 pub(super) async fn run_prompt(executor: &mut Executor) -> Result<()> {
     let mut editor: Editor<Prompt, DefaultHistory> = Editor::new().map_err(terminal_error)?;
     editor.set_helper(Some(Prompt));
     let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".warpjoin_history"));
     if let Some(history) = &history {
-        // There is none the first time.
+        // The file does not exist the first time.
         let _ = editor.load_history(history);
     }
     print_line(&format!("warpjoin {}: \\? for help", env!("CARGO_PKG_VERSION")))?;
@@ -55,12 +57,12 @@ pub(super) async fn run_prompt(executor: &mut Executor) -> Result<()> {
     if let Some(history) = &history
         && let Err(error) = editor.save_history(history)
     {
-        log::warn!("the history was not saved: {error}");
+        log::warn!("cannot save the history: {error}");
     }
     Ok(())
 }
 
-/// False when the user leaves.
+/// Returns false if the user quits.
 async fn run_line(executor: &mut Executor, line: &str) -> Result<bool> {
     let Some(command) = line.strip_prefix('\\') else {
         executor.run_script(line).await?;
@@ -78,16 +80,16 @@ async fn run_line(executor: &mut Executor, line: &str) -> Result<bool> {
             executor.run_script(tables).await?;
         }
         ("d", table) => executor.run_script(&format!("DESCRIBE {table}")).await?,
-        _ => return Err(CliError::Usage(format!("there is no command \\{command}; \\? lists them"))),
+        _ => return Err(CliError::Usage(format!("unknown command \\{command}; \\? lists the commands"))),
     }
     Ok(true)
 }
 
 fn terminal_error(error: ReadlineError) -> CliError {
-    CliError::Usage(format!("the terminal can't be used: {error}; give statements by -c or -f"))
+    CliError::Usage(format!("the terminal cannot be used: {error}; pass statements with -c or -f"))
 }
 
-/// Lets a statement go over several lines, until its semicolon.
+/// Lets a statement span several lines, up to its semicolon.
 struct Prompt;
 
 impl Validator for Prompt {
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_go_to_their_semicolon() {
+    fn statements_end_at_their_semicolon() {
         for complete in ["", "select 1;", "\\d", "\\timing", "select ';';", "select 'it''s';\n"] {
             assert!(is_complete(complete), "{complete}");
         }

@@ -1,4 +1,6 @@
-//! `warpjoin sql`: SQL over Parquet and CSV files, from the command line, a file or a prompt.
+//! `warpjoin sql`: runs SQL over Parquet and CSV files, from the command line, a file, a pipe or a prompt.
+//!
+//! Owns its flags. Must not know how a query runs.
 
 mod interactive;
 mod statements;
@@ -18,7 +20,7 @@ use tables::FileTable;
 /// Flags of `warpjoin sql`.
 #[derive(Debug, Args)]
 pub struct ShellArgs {
-    /// Statements to run; the prompt opens without -c and -f
+    /// Statements to run; without -c and -f, a prompt opens
     #[arg(short, long, value_name = "SQL", conflicts_with = "file")]
     command: Option<String>,
     /// File of statements to run
@@ -34,7 +36,7 @@ pub struct ShellArgs {
     target: TargetArgs,
 }
 
-/// Runs the shell to its end; true when everything went well.
+/// Runs the shell. Always returns true.
 ///
 /// # Errors
 /// The first error of `-c`, `-f` or piped statements; at the prompt, errors are printed instead.

@@ -1,4 +1,6 @@
-//! Runs statements one after another, prints their answers, and gives up on Ctrl-C.
+//! Runs statements one after another, and prints their answers. Ctrl-C cancels a statement.
+//!
+//! Must not know where statements come from.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +13,7 @@ use datafusion::sql::parser::{DFParser, Statement};
 use crate::error::{CliError, Result};
 use crate::output::print_line;
 
-/// A session that prints what it is asked.
+/// A session whose answers are printed.
 pub(super) struct Executor {
     context: SessionContext,
     timing: bool,
@@ -22,7 +24,7 @@ impl Executor {
         Self { context, timing }
     }
 
-    /// Turns printing of times on or off; returns what it is now.
+    /// Turns printing of times on or off, and returns the new state.
     pub(super) fn toggle_timing(&mut self) -> bool {
         self.timing = !self.timing;
         self.timing
@@ -39,14 +41,14 @@ impl Executor {
     async fn run_statement(&mut self, statement: Statement) -> Result<()> {
         let start = Instant::now();
         let context = self.context.clone();
-        // A task of its own: it runs on another thread, and Ctrl-C can be heard meanwhile.
+        // A separate task runs on another thread, so that this one can wait for Ctrl-C.
         let mut query = tokio::spawn(async move {
             let plan = context.state().statement_to_plan(statement).await?;
             let frame = context.execute_logical_plan(plan).await?;
             collect(frame).await
         });
         let answer = tokio::select! {
-            answer = &mut query => answer.map_err(|error| CliError::Internal(format!("the query's task died: {error}")))??,
+            answer = &mut query => answer.map_err(|error| CliError::Internal(format!("the task of the query failed: {error}")))??,
             _ = tokio::signal::ctrl_c() => {
                 query.abort();
                 return Err(CliError::Cancelled);

@@ -1,4 +1,6 @@
 //! Files as tables: `--table name=path`.
+//!
+//! Must not know the statements that read them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,7 +9,7 @@ use datafusion::prelude::{CsvReadOptions, ParquetReadOptions, SessionContext};
 
 use crate::error::{CliError, Result};
 
-/// A name, and the file or folder that holds its rows.
+/// A table name, and the file or folder with its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileTable {
     name: String,
@@ -20,30 +22,34 @@ pub(super) fn parse_file_table(text: &str) -> Result<FileTable, String> {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => {
             Ok(FileTable { name: name.to_string(), path: PathBuf::from(path) })
         }
-        _ => Err("it takes NAME=PATH, such as orders=data/orders.parquet".to_string()),
+        _ => Err("expected NAME=PATH, such as orders=data/orders.parquet".to_string()),
     }
 }
 
 impl FileTable {
-    /// Registers it, by the extension of the file, or of the first file in the folder.
+    /// Registers the table. The format is the extension of the file, or of the first Parquet or CSV file in the folder.
     ///
     /// # Errors
     /// When there is no such file, or it is neither Parquet nor CSV.
     pub(super) async fn register(&self, context: &SessionContext) -> Result<()> {
-        let path = self.path.to_str().ok_or_else(|| self.refuse("its path is not UTF-8"))?;
+        let path = self.path.to_str().ok_or_else(|| self.error("its path is not UTF-8"))?;
         let extension = format_of(&self.path).map_err(CliError::file(&self.path))?;
         match extension.as_deref() {
             Some("parquet") => {
                 context.register_parquet(self.name.as_str(), path, ParquetReadOptions::default()).await?
             }
             Some("csv") => context.register_csv(self.name.as_str(), path, CsvReadOptions::default()).await?,
-            _ => return Err(self.refuse("only .parquet and .csv files can be read (others by CREATE EXTERNAL TABLE)")),
+            _ => {
+                return Err(
+                    self.error("only .parquet and .csv files are supported; use CREATE EXTERNAL TABLE for others")
+                );
+            }
         }
         Ok(())
     }
 
-    fn refuse(&self, why: &str) -> CliError {
-        CliError::Usage(format!("--table {}={}: {why}", self.name, self.path.display()))
+    fn error(&self, reason: &str) -> CliError {
+        CliError::Usage(format!("--table {}={}: {reason}", self.name, self.path.display()))
     }
 }
 
@@ -66,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_paths_are_told_apart() {
+    fn names_and_paths_are_parsed() {
         let table = parse_file_table("t=a=b.csv").unwrap();
         assert_eq!((table.name.as_str(), table.path.to_str()), ("t", Some("a=b.csv")));
         for bad in ["", "t", "t=", "=x"] {

@@ -1,4 +1,6 @@
 //! Flags of `warpjoin tpch`.
+//!
+//! Must not know how they are applied.
 
 use std::path::PathBuf;
 
@@ -8,7 +10,7 @@ use super::queries::QUERY_COUNT;
 use crate::error::{CliError, Result};
 use crate::target::TargetArgs;
 
-/// Largest scale factor that the generators are meant for.
+/// Largest scale factor of the specification.
 const SCALE_MAX: f64 = 100_000.0;
 
 /// Flags of `warpjoin tpch`.
@@ -17,32 +19,32 @@ pub struct TpchArgs {
     /// Scale factor: 1 is about 1 GB of text
     #[arg(long, default_value_t = 0.1, value_parser = parse_scale)]
     pub scale: f64,
-    /// Queries, such as 1,3,5-7
+    /// Queries, such as 1,3,5-7, or all
     #[arg(long, default_value = "all", value_parser = parse_queries)]
     pub queries: QueryList,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub target: TargetArgs,
-    /// Hot runs of each query, after its first
+    /// Number of hot runs of each query, after the first run
     #[arg(long, default_value_t = 3)]
     pub runs: usize,
-    /// Threads that generate data; all cores if not given
+    /// Number of threads that generate data; default: one per core
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Partitions of stock DataFusion's tables; one a core if not given
+    /// Number of partitions of stock DataFusion's tables; default: one per core
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub parts: Option<u16>,
-    /// Do not run stock DataFusion, and do not keep its copy of the data
+    /// Do not run stock DataFusion, and keep no copy of the data for it
     #[arg(long)]
     pub no_oracle: bool,
-    /// Keep stock DataFusion's copy of the data in Parquet files under a folder, for scales at which it has no room in
-    /// memory; they go with the command. Each query is then timed once there
+    /// Keep stock DataFusion's copy of the data in temporary Parquet files in a folder, if it does not fit in memory.
+    /// Stock DataFusion then runs each query once
     #[arg(long, value_name = "DIR", conflicts_with = "no_oracle")]
     pub oracle_files: Option<PathBuf>,
-    /// Write everything measured to a JSON file
+    /// Write the measurements to a JSON file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write each answer to a CSV file in a folder
+    /// Write the answer to each query to a CSV file in a folder
     #[arg(long, value_name = "DIR")]
     pub save_answers: Option<PathBuf>,
     /// Print the plan of each query
@@ -51,29 +53,29 @@ pub struct TpchArgs {
     /// Print the plan of each query with its metrics
     #[arg(long)]
     pub analyze: bool,
-    /// A setting of warpjoin, such as join_order=as_given; may be given several times
+    /// A setting of warpjoin, such as join_order=as_given; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_setting)]
     pub settings: Vec<(String, String)>,
-    /// Run each query also with so many random parameters: they must compile nothing
+    /// Also run each query with N sets of random parameters, and fail if they compile any kernel
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub variants: u32,
-    /// Afterwards, so many clients at once, such as 1,4,16,64: each sends one query after the other, drawn at random
+    /// Afterwards, measure throughput with N concurrent clients that run random queries, for each N, such as 1,4,16,64
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub clients: Vec<u16>,
-    /// Seconds that they do so
+    /// Duration of each measurement with clients, in seconds
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..), requires = "clients")]
     pub client_seconds: u16,
 }
 
-/// Numbers of queries, in the order in which they are run.
+/// Query numbers, in the order in which they run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryList(pub Vec<u32>);
 
 impl TpchArgs {
-    /// Refuses flags that contradict each other, before anything expensive is done.
+    /// Creates and checks output folders, before anything expensive is done.
     ///
     /// # Errors
-    /// Says which.
+    /// When a folder does not exist or cannot be created.
     pub fn check(&self) -> Result<()> {
         for folder in self.save_answers.iter().chain(&self.oracle_files) {
             std::fs::create_dir_all(folder).map_err(CliError::file(folder))?;
@@ -91,12 +93,12 @@ impl TpchArgs {
 fn parse_scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(scale) if scale > 0.0 && scale <= SCALE_MAX => Ok(scale),
-        _ => Err(format!("it takes a number above 0 and up to {SCALE_MAX}, such as 0.1 or 10")),
+        _ => Err(format!("expected a number above 0 and at most {SCALE_MAX}, such as 0.1 or 10")),
     }
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or_else(|| format!("'{text}' is no setting: they are KEY=VALUE"))?;
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("'{text}' is not a setting: expected KEY=VALUE"))?;
     let key = key.trim();
     Ok((key.strip_prefix("warpjoin.").unwrap_or(key).to_string(), value.trim().to_string()))
 }
@@ -111,7 +113,7 @@ fn parse_queries(text: &str) -> Result<QueryList, String> {
         let number = |text: &str| text.trim().parse().ok().filter(|number| (1..=QUERY_COUNT).contains(number));
         match number(first).zip(number(last)) {
             Some((first, last)) if first <= last => queries.extend(first..=last),
-            _ => return Err(format!("'{item}' is no query: they are 1 to {QUERY_COUNT}, as in 1,3,5-7 or all")),
+            _ => return Err(format!("'{item}' is not a query: expected 1 to {QUERY_COUNT}, as in 1,3,5-7, or all")),
         }
     }
     let mut seen = std::collections::HashSet::new();

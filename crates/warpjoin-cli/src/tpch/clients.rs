@@ -1,4 +1,6 @@
-//! Many clients at once: how many queries a second they get answered, and how long one of them waits.
+//! Concurrent clients: throughput and latency of queries.
+//!
+//! Must not know which engine a session runs on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,79 +15,79 @@ use super::parameters::Parameters;
 use super::queries::query_text;
 use crate::error::{CliError, Result};
 
-/// Sets of random parameters: so many texts of each query.
-const TEXTS_EACH: u64 = 4;
+/// Number of sets of random parameters, and so of texts of each query.
+const TEXTS_PER_QUERY: u64 = 4;
 
-/// So many clients that each send one query after the other, drawn at random.
+/// Measurement with a number of concurrent clients, each of which runs random queries one after another.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClientsReport {
-    /// Clients at once.
+    /// Number of concurrent clients.
     pub clients: usize,
-    /// Through warpjoin.
+    /// warpjoin.
     pub device: Throughput,
-    /// Through stock DataFusion with its defaults, unless it was left out.
+    /// Stock DataFusion with its defaults, if it ran.
     pub datafusion: Option<Throughput>,
 }
 
-/// What clients got from an engine.
+/// Throughput and latency of an engine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Throughput {
-    /// Queries that were answered.
+    /// Number of queries.
     pub queries: usize,
-    /// From the first query to the last answer.
+    /// Time from the first query to the last answer.
     pub seconds: f64,
-    /// What half of the queries took at most, planning and waiting included.
+    /// Median latency, including planning and waiting.
     pub median_ms: f64,
-    /// What 99 of 100 took at most.
+    /// 99th percentile of the latency.
     pub p99_ms: f64,
 }
 
 impl Throughput {
-    /// Answers a second.
+    /// Queries per second.
     pub fn queries_per_second(&self) -> f64 {
         self.queries as f64 / self.seconds
     }
 }
 
-/// A text, and how many rows its answer has.
-struct Question {
+/// The text of a query, and the number of rows of its answer.
+struct ClientQuery {
     sql: String,
     rows: usize,
 }
 
-/// The engines, and what is asked.
+/// The engines, and the queries of the clients.
 pub(super) struct Clients {
     device: SessionContext,
     stock: Option<SessionContext>,
-    questions: Arc<[Question]>,
+    queries: Arc<[ClientQuery]>,
 }
 
 impl Clients {
-    /// Runs every text once, so that all is hot: the first run of a text is not what is measured.
+    /// Runs each text once, so that only hot queries are measured.
     pub(super) async fn new(
         device: &SessionContext,
         stock: Option<&SessionContext>,
         queries: &[u32],
         scale: f64,
     ) -> Result<Self> {
-        let mut questions = vec![];
-        for (seed, &number) in (0..TEXTS_EACH).flat_map(|seed| queries.iter().map(move |number| (seed, number))) {
+        let mut client_queries = vec![];
+        for (seed, &number) in (0..TEXTS_PER_QUERY).flat_map(|seed| queries.iter().map(move |number| (seed, number))) {
             let Some(sql) = query_text(number, &Parameters::random(scale, seed)) else { continue };
-            let rows = ask(device, &sql).await?;
+            let rows = count_rows(device, &sql).await?;
             if let Some(stock) = stock {
-                let expected = ask(stock, &sql).await?;
+                let expected = count_rows(stock, &sql).await?;
                 if rows != expected {
                     return Err(CliError::Query(format!(
-                        "query {number} has {rows} rows, and {expected} through stock DataFusion: {sql}"
+                        "query {number} has {rows} rows, but {expected} on stock DataFusion: {sql}"
                     )));
                 }
             }
-            questions.push(Question { sql, rows });
+            client_queries.push(ClientQuery { sql, rows });
         }
-        Ok(Self { device: device.clone(), stock: stock.cloned(), questions: questions.into() })
+        Ok(Self { device: device.clone(), stock: stock.cloned(), queries: client_queries.into() })
     }
 
-    /// So many clients for so long, first on one engine, then on the other.
+    /// Runs `clients` concurrent clients for `time`, first on warpjoin, then on stock DataFusion.
     pub(super) async fn run(&self, clients: usize, time: Duration) -> Result<ClientsReport> {
         let device = self.throughput(&self.device, clients, time).await?;
         let datafusion = match &self.stock {
@@ -99,42 +101,42 @@ impl Clients {
         let start = Instant::now();
         let mut tasks = JoinSet::new();
         for client in 0..clients as u64 {
-            tasks.spawn(run_client(context.clone(), Arc::clone(&self.questions), client, start + time));
+            tasks.spawn(run_client(context.clone(), Arc::clone(&self.queries), client, start + time));
         }
         let mut all_ms = vec![];
         while let Some(client) = tasks.join_next().await {
-            all_ms.extend(client.map_err(|error| CliError::Internal(format!("a client ended: {error}")))??);
+            all_ms.extend(client.map_err(|error| CliError::Internal(format!("a client failed: {error}")))??);
         }
         let seconds = start.elapsed().as_secs_f64();
         all_ms.sort_by(f64::total_cmp);
-        let at_most = |share: f64| all_ms[((all_ms.len() - 1) as f64 * share) as usize];
-        Ok(Throughput { queries: all_ms.len(), seconds, median_ms: at_most(0.5), p99_ms: at_most(0.99) })
+        let quantile = |share: f64| all_ms[((all_ms.len() - 1) as f64 * share) as usize];
+        Ok(Throughput { queries: all_ms.len(), seconds, median_ms: quantile(0.5), p99_ms: quantile(0.99) })
     }
 }
 
-/// One query after the other until it is late; what each took. At least one.
+/// Runs random queries until `until`, but at least one. Returns the latency of each.
 async fn run_client(
     context: SessionContext,
-    questions: Arc<[Question]>,
+    queries: Arc<[ClientQuery]>,
     seed: u64,
     until: Instant,
 ) -> Result<Vec<f64>> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut all_ms = vec![];
     while all_ms.is_empty() || Instant::now() < until {
-        let Question { sql, rows } = &questions[random.random_range(0..questions.len())];
+        let ClientQuery { sql, rows } = &queries[random.random_range(0..queries.len())];
         let start = Instant::now();
-        let found = ask(&context, sql).await?;
+        let found = count_rows(&context, sql).await?;
         all_ms.push(start.elapsed().as_secs_f64() * 1e3);
         if found != *rows {
-            return Err(CliError::Query(format!("{found} rows among other queries, {rows} alone: {sql}")));
+            return Err(CliError::Query(format!("{found} rows with concurrent queries, {rows} without: {sql}")));
         }
     }
     Ok(all_ms)
 }
 
-/// Rows of the answer.
-async fn ask(context: &SessionContext, sql: &str) -> Result<usize> {
+/// Runs a query, and counts the rows of its answer.
+async fn count_rows(context: &SessionContext, sql: &str) -> Result<usize> {
     let batches = context.sql(sql).await?.collect().await?;
     Ok(batches.iter().map(|batch| batch.num_rows()).sum())
 }

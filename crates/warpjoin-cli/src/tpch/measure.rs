@@ -1,4 +1,6 @@
-//! One query: through stock DataFusion, through warpjoin, compared and timed.
+//! Runs one query on stock DataFusion and on warpjoin, compares the answers, and measures the times.
+//!
+//! Must not know how results are shown.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,19 +17,19 @@ use super::report::{Outcome, PlacementReport, QueryReport, RunReport, VariantsRe
 use crate::answers::{Answer, PublishedAnswer, Reference};
 use crate::error::Result;
 
-/// The two sessions that answer the queries.
+/// The sessions that run the queries, and how often.
 pub(super) struct Measurement {
-    /// With warpjoin.
+    /// warpjoin.
     pub(super) device: SessionContext,
-    /// Without, for answers.
+    /// Stock DataFusion for reference answers.
     pub(super) oracle: Option<SessionContext>,
-    /// Over the same tables with DataFusion's defaults, for times.
+    /// Stock DataFusion with its defaults over the same tables, for times.
     pub(super) stock: Option<SessionContext>,
-    /// Whether the answers to the validation parameters are published.
+    /// Whether the TPC publishes answers for this scale factor.
     pub(super) published: bool,
-    /// Hot runs, after the first.
+    /// Number of hot runs on warpjoin, after the first run.
     pub(super) hot_runs: usize,
-    /// The oracle's.
+    /// Number of hot runs on stock DataFusion.
     pub(super) oracle_runs: usize,
 }
 
@@ -41,8 +43,8 @@ struct TimedRun {
 }
 
 impl Measurement {
-    /// Runs query `number` with text `sql`; also returns the batches of the answer through warpjoin.
-    /// What fails is in the report.
+    /// Runs query `number` with text `sql`. Returns the report, and warpjoin's answer unless the query
+    /// failed. The report contains errors.
     pub(super) async fn query(&self, number: u32, sql: &str) -> (QueryReport, Option<(SchemaRef, Vec<RecordBatch>)>) {
         let mut report = QueryReport {
             query: number,
@@ -106,13 +108,13 @@ impl Measurement {
                 report.is_published = Some(difference.is_none() && report.is_published != Some(false));
                 if let Some(difference) = difference {
                     report.outcome = Outcome::Different;
-                    report.difference = Some(format!("run {number}, from the published answer: {difference}"));
+                    report.difference = Some(format!("run {number}, compared with the published answer: {difference}"));
                 }
             }
             match number {
                 0 => {
                     report.first = Some(run_report);
-                    // A run is hot when the kernels are there that will stay.
+                    // Hot runs use the kernels of the final code tier.
                     session_of(&self.device)?.finish_compiling();
                 }
                 _ => hot.push(run_report),
@@ -126,7 +128,7 @@ impl Measurement {
         Ok(last.unwrap_or_else(|| (SchemaRef::new(arrow::datatypes::Schema::empty()), vec![])))
     }
 
-    /// Runs the query with `runs` sets of random parameters. Its own text must have run before.
+    /// Runs the query with `runs` sets of random parameters. The query must have run before with its own parameters.
     pub(super) async fn variants(&self, number: u32, scale: f64, runs: u32) -> Result<VariantsReport> {
         let mut report = VariantsReport { runs: runs as usize, ..VariantsReport::default() };
         for seed in 0..u64::from(runs) {
@@ -150,13 +152,13 @@ impl Measurement {
     }
 }
 
-/// How an answer differs from what was expected; `None` if it does not.
+/// How an answer differs from the expected one; `None` if it does not.
 async fn difference(oracle: &SessionContext, run: &TimedRun, expected: &Reference) -> Result<Option<String>> {
     let actual = Answer::new(Arc::clone(&run.schema), &run.batches)?;
     Ok(expected.difference(&actual, oracle).await?)
 }
 
-/// The median time of hot runs, of which there is one at least. A run of the oracle came before: its tables are warm.
+/// The median time of at least one hot run. The oracle has run the query before, so the tables are warm.
 async fn median_ms(stock: &SessionContext, sql: &str, hot_runs: usize) -> Result<f64> {
     let mut times_ms = vec![];
     for _ in 0..hot_runs.max(1) {
@@ -174,14 +176,14 @@ async fn timed_run(context: &SessionContext, sql: &str) -> Result<TimedRun> {
     let parsed = Instant::now();
     let (state, logical) = frame.into_parts();
     let optimized = state.optimize(&logical)?;
-    let reduced = Instant::now();
+    let optimizer_end = Instant::now();
     let plan = state.query_planner().create_physical_plan(&optimized, &state).await?;
     let planned = Instant::now();
     log::debug!(
-        "planning: SQL to logical plan {:?}, optimized {:?}, physical {:?}",
+        "planning: SQL to logical plan {:?}, optimizer {:?}, physical plan {:?}",
         parsed - start,
-        reduced - parsed,
-        planned - reduced
+        optimizer_end - parsed,
+        planned - optimizer_end
     );
     let batches = collect(Arc::clone(&plan), task).await?;
     Ok(TimedRun {

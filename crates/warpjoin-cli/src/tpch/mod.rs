@@ -1,4 +1,6 @@
-//! `warpjoin tpch`: TPC-H in process, through warpjoin and through stock DataFusion.
+//! `warpjoin tpch`: runs TPC-H in this process, on warpjoin and on stock DataFusion.
+//!
+//! Must not know how a query runs on a device.
 
 mod arguments;
 mod clients;

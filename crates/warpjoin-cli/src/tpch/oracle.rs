@@ -1,4 +1,6 @@
-//! Stock DataFusion's copy of a table: in memory, or in Parquet files where it has no room there.
+//! Stock DataFusion's copy of a table: in memory, or in Parquet files if it does not fit in memory.
+//!
+//! Must not know how rows are generated.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,19 +20,19 @@ use tempfile::TempDir;
 
 use crate::error::{CliError, Result};
 
-/// Parts that wait for each writer.
-const WAITING_PARTS: usize = 2;
+/// Maximum number of parts in the queue of each writer.
+const QUEUED_PARTS_MAX: usize = 2;
 
-/// Where the oracle has its tables.
+/// Where the oracle keeps its tables.
 #[derive(Debug)]
 pub(super) enum OracleStore {
     Memory,
-    /// A folder of Parquet files for each table, in one that goes with this.
+    /// Parquet files, with a folder for each table in a temporary folder.
     Files(TempDir),
 }
 
 impl OracleStore {
-    /// In memory, or in files under a folder.
+    /// In memory, or in temporary files in `folder`.
     pub(super) fn new(folder: Option<&Path>) -> Result<Self> {
         let Some(folder) = folder else { return Ok(Self::Memory) };
         let files = tempfile::Builder::new().prefix("warpjoin-tpch-").tempdir_in(folder);
@@ -38,7 +40,7 @@ impl OracleStore {
     }
 }
 
-/// A table on its way there: as many partitions, or files, as asked for.
+/// A table that is being filled, with one partition or file per requested partition.
 pub(super) enum OracleTable {
     Memory(Vec<Vec<RecordBatch>>),
     Files { folder: PathBuf, writers: Vec<Writer> },
@@ -56,7 +58,7 @@ impl OracleTable {
         let folder = folder.path().join(table);
         std::fs::create_dir_all(&folder).map_err(CliError::file(&folder))?;
         let writers = (0..partitions).map(|number| {
-            let (parts, waiting) = sync_channel::<Vec<RecordBatch>>(WAITING_PARTS);
+            let (parts, waiting) = sync_channel::<Vec<RecordBatch>>(QUEUED_PARTS_MAX);
             let (path, schema) = (folder.join(format!("{number:04}.parquet")), Arc::clone(schema));
             let thread = std::thread::Builder::new().name("oracle-writer".into());
             let write = move || write_file(&path, schema, waiting.iter().flatten());
@@ -65,19 +67,19 @@ impl OracleTable {
         Ok(Self::Files { writers: writers.collect::<Result<_>>()?, folder })
     }
 
-    /// Takes a part of the table.
+    /// Adds a part of the table.
     pub(super) fn push(&mut self, number: usize, batches: Vec<RecordBatch>) {
         match self {
             Self::Memory(partitions) => {
                 let count = partitions.len();
                 partitions[number % count].extend(batches);
             }
-            // A writer that has ended says why in the end.
+            // If the writer has failed, `register` returns its error.
             Self::Files { writers, .. } => drop(writers[number % writers.len()].parts.send(batches)),
         }
     }
 
-    /// Registers the whole table.
+    /// Registers the complete table.
     pub(super) fn register(self, context: &SessionContext, table: &str, schema: SchemaRef) -> Result<()> {
         match self {
             Self::Memory(mut partitions) => {
@@ -89,7 +91,9 @@ impl OracleTable {
             Self::Files { folder, writers } => {
                 for Writer { parts, thread } in writers {
                     drop(parts);
-                    thread.join().map_err(|_| CliError::Internal("a writer of Parquet files died".into()))??;
+                    thread
+                        .join()
+                        .map_err(|_| CliError::Internal("a thread that writes Parquet files panicked".into()))??;
                 }
                 let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet");
                 let url = ListingTableUrl::parse(format!("{}/", folder.display()))?;
@@ -113,7 +117,7 @@ fn write_file(path: &Path, schema: SchemaRef, batches: impl Iterator<Item = Reco
     Ok(())
 }
 
-/// A table of one part still gets its batches spread over all partitions.
+/// Spreads the batches of a table with a single part over all partitions.
 fn spread(batches: Vec<RecordBatch>, partitions: usize) -> Vec<Vec<RecordBatch>> {
     let mut spread = vec![vec![]; partitions];
     for (number, batch) in batches.into_iter().enumerate() {

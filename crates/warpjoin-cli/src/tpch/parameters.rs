@@ -1,12 +1,14 @@
-//! Substitution parameters of the TPC-H queries: the specification's validation values, and random
-//! ones by its rules.
+//! Substitution parameters of the TPC-H queries: the validation values of the specification, and
+//! random values by its rules.
+//!
+//! Must not know the texts of the queries.
 
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 
 const REGIONS: [&str; 5] = ["AFRICA", "AMERICA", "ASIA", "EUROPE", "MIDDLE EAST"];
-/// Nation, and its region's position in `REGIONS`.
+/// Nations, with the index of their region in `REGIONS`.
 const NATIONS: [(&str, usize); 25] = [
     ("ALGERIA", 0),
     ("ARGENTINA", 1),
@@ -43,8 +45,8 @@ const TYPES: [&[&str]; 3] = [
 ];
 const CONTAINERS: [&[&str]; 2] =
     [&["SM", "LG", "MED", "JUMBO", "WRAP"], &["CASE", "BOX", "BAG", "JAR", "PKG", "PACK", "CAN", "DRUM"]];
-/// Some of the words that names of parts are made of.
-const COLOURS: [&str; 16] = [
+/// Some of the words in names of parts.
+const COLORS: [&str; 16] = [
     "almond",
     "azure",
     "black",
@@ -65,7 +67,7 @@ const COLOURS: [&str; 16] = [
 const WORDS: [&[&str]; 2] =
     [&["special", "pending", "unusual", "express"], &["packages", "requests", "accounts", "deposits"]];
 
-/// What to put into the queries.
+/// Values for the placeholders of the queries.
 #[derive(Debug, Clone)]
 pub struct Parameters {
     scale: f64,
@@ -73,12 +75,12 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The specification's validation values; Q11's fraction follows the scale factor.
+    /// The validation values of the specification. The fraction of query 11 depends on the scale factor.
     pub fn validation(scale: f64) -> Self {
         Self { scale, seed: None }
     }
 
-    /// Values drawn by the specification's rules; the same for the same seed.
+    /// Random values by the rules of the specification; the same for the same seed.
     pub fn random(scale: f64, seed: u64) -> Self {
         Self { scale, seed: Some(seed) }
     }
@@ -88,7 +90,7 @@ impl Parameters {
         match self.seed {
             None => self.validation_values(number),
             Some(seed) => {
-                // Each query draws from its own sequence, so that it does not depend on its neighbours.
+                // Each query has its own sequence, so that its values do not depend on other queries.
                 let mut rng = StdRng::seed_from_u64(seed.wrapping_mul(64).wrapping_add(u64::from(number)));
                 self.random_values(number, &mut rng)
             }
@@ -140,7 +142,7 @@ impl Parameters {
                 let (nation, region) = nations(rng, 1)[0];
                 vec![nation.to_string(), REGIONS[region].to_string(), syllables(rng, &TYPES)]
             }
-            9 => vec![one(rng, &COLOURS)],
+            9 => vec![one(rng, &COLORS)],
             10 => vec![month(rng, 1993 * 12 + 1, 1995 * 12)],
             11 => vec![nations(rng, 1)[0].0.to_string(), self.fraction()],
             12 => {
@@ -157,15 +159,15 @@ impl Parameters {
             17 => vec![brand(rng), syllables(rng, &CONTAINERS)],
             18 => vec![rng.random_range(312..=315).to_string()],
             19 => {
-                // All distinct, which the specification does not ask for: DataFusion merges equal
-                // conditions, and another plan is no variant of literals.
+                // Distinct, although the specification does not require it: DataFusion merges equal
+                // conditions into a different plan, which needs different kernels.
                 let brands: Vec<u32> = (1..=5).flat_map(|m| (1..=5).map(move |n| m * 10 + n)).collect();
                 let mut values: Vec<String> =
                     distinct(rng, &brands, 3).iter().map(|brand| format!("Brand#{brand}")).collect();
                 values.extend([1..=9, 10..=19, 20..=30].map(|range| rng.random_range::<u32, _>(range).to_string()));
                 values
             }
-            20 => vec![one(rng, &COLOURS), year(rng), nations(rng, 1)[0].0.to_string()],
+            20 => vec![one(rng, &COLORS), year(rng), nations(rng, 1)[0].0.to_string()],
             21 => vec![nations(rng, 1)[0].0.to_string()],
             22 => {
                 let codes = distinct(rng, &(10..35).collect::<Vec<u32>>(), 7);
@@ -175,7 +177,7 @@ impl Parameters {
         }
     }
 
-    /// Q11's fraction, in plain decimals.
+    /// The fraction of query 11, without an exponent.
     fn fraction(&self) -> String {
         format!("{:.12}", 0.0001 / self.scale).trim_end_matches('0').to_string()
     }
@@ -209,7 +211,7 @@ fn year(rng: &mut StdRng) -> String {
     format!("{}-01-01", rng.random_range(1993..=1997))
 }
 
-/// The first day of a month; months count from year 0.
+/// The first day of a month. Months are counted from year 0.
 fn month(rng: &mut StdRng, first: u32, last: u32) -> String {
     let month = rng.random_range(first..=last);
     format!("{}-{:02}-01", month / 12, month % 12 + 1)
@@ -220,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fraction_follows_the_scale() {
+    fn the_fraction_depends_on_the_scale() {
         let fraction = |scale| Parameters::validation(scale).values(11)[1].clone();
         assert_eq!(fraction(1.0), "0.0001");
         assert_eq!(fraction(100.0), "0.000001");

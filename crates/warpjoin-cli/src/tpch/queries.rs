@@ -1,6 +1,6 @@
-//! The texts of the 22 TPC-H queries, after the specification, for DataFusion's dialect.
+//! The texts of the 22 TPC-H queries, from the specification, in DataFusion's dialect.
 //!
-//! `:1`, `:2`, ... stand for the substitution parameters; LIMITs are the specification's.
+//! `:1`, `:2`, ... are the substitution parameters. LIMITs are those of the specification.
 
 use super::parameters::Parameters;
 
@@ -32,7 +32,7 @@ const TEMPLATES: [&str; 22] = [
     include_str!("queries/q22.sql"),
 ];
 
-/// The text of query `number` with `parameters` put in; `None` unless 1 to [`QUERY_COUNT`].
+/// The text of query `number` with `parameters`; `None` unless 1 to [`QUERY_COUNT`].
 pub fn query_text(number: u32, parameters: &Parameters) -> Option<String> {
     let template = TEMPLATES.get(usize::try_from(number.checked_sub(1)?).ok()?)?;
     let mut text = template.trim_end().to_string();
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_parameter_is_put_in() {
+    fn every_parameter_is_substituted() {
         let all = |parameters: Parameters| {
             for number in 1..=QUERY_COUNT {
                 let text = query_text(number, &parameters).unwrap();

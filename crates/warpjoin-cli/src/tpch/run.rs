@@ -1,4 +1,4 @@
-//! The order of things: choose columns, load, run each query, report.
+//! The steps of `warpjoin tpch`: choose columns, load tables, run each query, print the report.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,21 +22,21 @@ use crate::error::{CliError, Result};
 use crate::output::print_line;
 use crate::target::{oracle_session, with_defaults};
 
-/// Runs TPC-H as told; true when all answers are equal and `strict` holds.
+/// Runs TPC-H. Returns whether all answers are equal and, with `strict`, no work fell back to the CPU.
 ///
 /// # Errors
-/// When no device can be opened, the tables do not fit, or a file can't be written. A query that
-/// fails is part of the report instead.
+/// When no device can be opened, the tables do not fit, or a file cannot be written. The report
+/// contains queries that failed.
 pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
     arguments.check()?;
     let texts = chosen_texts(arguments)?;
-    let mut target = arguments.target.clone().with_some_device();
-    // A benchmark of the CPU would be none of the devices.
+    let mut target = arguments.target.clone().with_resolved_device();
+    // A fallback would measure the CPU instead of the devices.
     target.on_fault.get_or_insert(OnFault::Error);
     let mut config = SessionConfig::new();
     config.options_mut().explain.show_statistics = false;
     let device_context = target.session(config)?;
-    // Whatever the estimates say: this command is about the devices.
+    // Uses the devices for small inputs too.
     device_context.sql("SET warpjoin.minimum_rows = 0").await?.collect().await?;
     for (key, value) in &arguments.settings {
         device_context.sql(&format!("SET warpjoin.{key} = '{value}'")).await?.collect().await?;
@@ -147,13 +147,13 @@ async fn print_plan(context: &SessionContext, number: u32, sql: &str) -> Result<
 
 async fn print_analysis(context: &SessionContext, number: u32, sql: &str) -> Result<()> {
     let batches = context.sql(&format!("EXPLAIN ANALYZE {sql}")).await?.collect().await?;
-    // One row: the kind of plan, and the plan.
+    // The answer has columns for the kind of plan and the plan.
     let plans = batches.iter().filter_map(|batch| batch.columns().get(1)?.as_string_opt::<i32>());
     let text: Vec<&str> = plans.flat_map(|plans| plans.iter().flatten()).collect();
     print_line(&format!("-- query {number}\n{}", text.join("\n")))
 }
 
-/// Now, as `2026-11-20T12:00:00Z`.
+/// The current time, in the format `2026-11-20T12:00:00Z`.
 fn now_utc() -> String {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since_epoch.as_secs()).unwrap_or_default();

@@ -1,27 +1,27 @@
-//! Whether a folder, and a file in it, is ours alone: what lies there is loaded and executed.
+//! Whether only this user can write to a folder and its files. The cache's files are loaded and executed.
 //!
-//! Must not know what the files hold.
+//! Owns the permission checks. Must not know what the files hold.
 
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::Path;
 
-/// Why compiled kernels of that folder must not be trusted; `None` where they may, or where there is no folder yet.
+/// Why compiled kernels in `dir` must not be trusted. `None` if they may be, or if the folder does not exist yet.
 pub(super) fn refused(dir: &Path) -> Option<String> {
     let metadata = fs::metadata(dir).ok()?;
-    let reason = if metadata.is_dir() { not_ours_alone(&metadata)? } else { "it is not a folder".into() };
+    let reason = if metadata.is_dir() { other_writers(&metadata)? } else { "it is not a folder".into() };
     Some(format!("{} is not used for compiled kernels: {reason}", dir.display()))
 }
 
-/// Opens a file for reading that is ours alone.
+/// Opens a file that only this user can write to.
 ///
 /// # Errors
-/// `InvalidData` where it is a link, no regular file, or may be written by others.
+/// `InvalidData` if it is a link, not a regular file, or writable by others.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let foreign = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
     let mut options = File::options();
     options.read(true);
-    // A pipe would be waited for.
+    // O_NONBLOCK: opening a pipe would wait for a writer.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let file = options.open(path).map_err(|error| match error.raw_os_error() {
@@ -33,14 +33,14 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     if !metadata.is_file() {
         return Err(foreign("it is not a regular file".into()));
     }
-    not_ours_alone(&metadata).map_or(Ok(file), |reason| Err(foreign(reason)))
+    other_writers(&metadata).map_or(Ok(file), |reason| Err(foreign(reason)))
 }
 
-/// Who else may have written there. Root may everywhere.
+/// Which other users may have written to the file; `None` if none. Root can write anywhere, and is trusted.
 #[cfg(unix)]
-fn not_ours_alone(metadata: &Metadata) -> Option<String> {
+fn other_writers(metadata: &Metadata) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
-    // SAFETY: has no arguments and cannot fail.
+    // SAFETY: `geteuid` has no arguments and cannot fail.
     let own = unsafe { libc::geteuid() };
     let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
     if owner != own && owner != 0 {
@@ -50,11 +50,11 @@ fn not_ours_alone(metadata: &Metadata) -> Option<String> {
 }
 
 #[cfg(not(unix))]
-fn not_ours_alone(_: &Metadata) -> Option<String> {
+fn other_writers(_: &Metadata) -> Option<String> {
     None
 }
 
-/// Makes the folder for this user alone.
+/// Creates the folder with access for this user only.
 pub(super) fn create(dir: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);

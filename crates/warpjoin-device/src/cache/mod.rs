@@ -1,12 +1,13 @@
-//! Compiled kernels on disk, so that they are compiled once per machine and not once per process.
+//! Compiled kernels on disk, so that they are compiled once per machine instead of once per process.
 //!
-//! Owns where the files lie, whom they are taken from (`folder.rs`) and how a damaged one is noticed. Must not know what
-//! they hold or what a key is made of: that is each backend's matter. Processes may share a folder: an entry appears whole,
-//! by a rename, or not at all. Nothing here fails: without a usable folder every kernel is compiled anew. What was not used
-//! for long goes when there is too much (`size.rs`).
+//! Owns where the files are, which files are trusted (`folder.rs`), how damage is detected, and the eviction of old entries
+//! (`size.rs`). Must not know what the files hold or what a key is made of: each backend defines that.
 //!
-//! A file is `MAGIC`, the length of the content (8 bytes, little endian), a SHA-256 (32 bytes), and the content. The hash is
-//! of the entry's name and the content, so that a file under another name is damaged, too.
+//! Processes may share a folder: an entry is written to a temporary file and renamed. The cache never fails a compilation:
+//! without a usable folder, every kernel is compiled again.
+//!
+//! A file is `MAGIC`, the length of the content (8 bytes, little endian), a SHA-256 (32 bytes), and the content. The hash
+//! covers the entry's name and the content, so a file under another name counts as damaged.
 
 mod folder;
 mod size;
@@ -29,19 +30,19 @@ const HEADER_BYTES: usize = MAGIC.len() + 8 + HASH_BYTES;
 /// Value of `WARPJOIN_KERNEL_CACHE`, or of the option, that turns the cache off.
 const OFF: &str = "off";
 
-/// A folder of compiled kernels; or none, when the cache is off. Clones are the same cache.
+/// A folder of compiled kernels, or none if the cache is off. Clones share the cache.
 #[derive(Debug, Clone)]
 pub struct KernelCache {
     dir: Option<PathBuf>,
-    /// Why the folder is not used after all.
+    /// Why the folder is not used, if it is refused.
     refused: Arc<OnceLock<String>>,
 }
 
 impl KernelCache {
-    /// Uses `dir`. `None` takes `$WARPJOIN_KERNEL_CACHE`, else `$XDG_CACHE_HOME/warpjoin/kernels` if that is absolute,
-    /// else `$HOME/.cache/warpjoin/kernels`; with none of these set there is no cache. The value `off`, of `dir` or of the
-    /// variable, means no cache. The folder is made on the first store. One that others may write to is not used, since
-    /// what lies in it is executed: see [`Self::problem`].
+    /// Uses `dir`. `None` means `$WARPJOIN_KERNEL_CACHE`, else `$XDG_CACHE_HOME/warpjoin/kernels` if that is absolute,
+    /// else `$HOME/.cache/warpjoin/kernels`. If none of these is set, or `dir` or the variable is `off`, there is no cache.
+    /// The first store creates the folder. A folder that others can write to is not used, since its files are executed:
+    /// see [`Self::problem`].
     pub fn open(dir: Option<&Path>) -> Self {
         let dir = resolve(dir, |name| std::env::var_os(name).map(PathBuf::from));
         let cache = Self { dir, refused: Arc::default() };
@@ -49,17 +50,17 @@ impl KernelCache {
         cache
     }
 
-    /// The folder; `None` when the cache is off, or the folder is not used.
+    /// The folder; `None` if the cache is off or the folder is refused.
     pub fn dir(&self) -> Option<&Path> {
         self.dir.as_deref().filter(|_| self.refused.get().is_none())
     }
 
-    /// Why a folder that was chosen is not used, and what to do about it.
+    /// Why the chosen folder is not used, and what to do about it.
     pub fn problem(&self) -> Option<&str> {
         self.refused.get().map(String::as_str)
     }
 
-    /// The folder, looked at once more. A folder is refused for good, with one warning a process.
+    /// The folder, after checking its permissions again. A refusal is permanent, with one warning per process.
     fn trusted_dir(&self) -> Option<&Path> {
         static WARNED: AtomicBool = AtomicBool::new(false);
         let dir = self.dir()?;
@@ -71,9 +72,9 @@ impl KernelCache {
         None
     }
 
-    /// A name for what `parts` determine: SHA-256 in hexadecimal. Each part goes in with its
-    /// length, so that bytes cannot move from one part to the next unnoticed. Files of another format have other names:
-    /// versions of the library that share a folder leave each other's files alone.
+    /// The SHA-256 of `parts` in hexadecimal. Each part is hashed with its length, so that moving bytes from one part to the
+    /// next changes the key. `MAGIC` is hashed too, so versions of the library with different file formats can share a
+    /// folder.
     pub(crate) fn key(parts: &[&str]) -> String {
         let mut hash = Sha256::new_with_prefix(MAGIC);
         for part in parts {
@@ -83,7 +84,7 @@ impl KernelCache {
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// A name for files, by their names and texts: for what many keys have in common, so that it is hashed once.
+    /// A key for files, from their names and texts. Many keys share the same files, so this key is computed once.
     pub(crate) fn key_of_files<'a>(files: impl IntoIterator<Item = &'a KernelFile>) -> String {
         let texts: Vec<&str> = files.into_iter().flat_map(|file| [file.name, file.text]).collect();
         Self::key(&texts)
@@ -103,7 +104,7 @@ impl KernelCache {
         }
         let content = checked_content(file, &name_of(key, extension));
         if content.is_none() {
-            log::warn!("kernel cache: {} is damaged: removed, and compiled again", path.display());
+            log::warn!("kernel cache: removed the damaged file {}; its kernel is compiled again", path.display());
             self.remove(key, extension);
         } else if let Err(error) = size::note_use(&path) {
             log::debug!("kernel cache: {}: {error}", path.display());
@@ -111,10 +112,11 @@ impl KernelCache {
         content
     }
 
-    /// What `use_image` makes of the content stored under `key`. An image that is refused goes; `None` then, too.
+    /// Applies `use_image` to the content stored under `key`. `None` if there is no entry. If `use_image` rejects the image,
+    /// the entry is removed and the result is `None` too.
     ///
     /// # Errors
-    /// Those of `use_image` that say nothing about the image, such as no memory: the entry stays.
+    /// Errors of `use_image` that are not about the image, such as out of memory. The entry stays.
     pub(crate) fn load_with<T>(
         &self,
         key: &str,
@@ -125,7 +127,7 @@ impl KernelCache {
         match use_image(&image) {
             Ok(used) => Ok(Some(used)),
             Err(error @ DeviceError::BadImage { .. }) => {
-                log::warn!("kernel cache: {}: {error}; compiled again", name_of(key, extension));
+                log::warn!("kernel cache: {}: {error}; the kernel is compiled again", name_of(key, extension));
                 self.remove(key, extension);
                 Ok(None)
             }
@@ -133,12 +135,12 @@ impl KernelCache {
         }
     }
 
-    /// Whether something is stored under `key`: looked at when it is loaded.
-    pub(crate) fn has(&self, key: &str, extension: &str) -> bool {
+    /// Whether an entry is stored under `key`. Does not check its content.
+    pub(crate) fn contains(&self, key: &str, extension: &str) -> bool {
         self.path(key, extension).is_some_and(|path| fs::symlink_metadata(path).is_ok_and(|entry| entry.is_file()))
     }
 
-    /// Stores `bytes` under `key`. The first failure of a process warns; none has consequences.
+    /// Stores `bytes` under `key`. A failure is ignored; the first one of a process logs a warning.
     pub(crate) fn store(&self, key: &str, extension: &str, bytes: &[u8]) {
         static WARNED: AtomicBool = AtomicBool::new(false);
         let (Some(dir), name) = (self.trusted_dir(), name_of(key, extension)) else { return };
@@ -149,7 +151,7 @@ impl KernelCache {
         {
             log::warn!(
                 "kernel cache: {}: {error}; kernels are compiled again in each process \
-                 (WARPJOIN_KERNEL_CACHE names another folder, or `off`)",
+                 (set WARPJOIN_KERNEL_CACHE to another folder, or to `off`)",
                 dir.join(&name).display()
             );
         }
@@ -160,7 +162,7 @@ impl KernelCache {
         }
     }
 
-    /// Removes an entry that turned out to be of no use, such as a binary that does not load.
+    /// Removes an unusable entry, such as a binary that does not load.
     pub(crate) fn remove(&self, key: &str, extension: &str) {
         if let Some(path) = self.path(key, extension)
             && let Err(error) = fs::remove_file(&path)
@@ -179,20 +181,20 @@ fn name_of(key: &str, extension: &str) -> String {
     format!("{key}.{extension}")
 }
 
-/// The folder that an option and the environment choose.
+/// Chooses the folder from the option and the environment.
 fn resolve(dir: Option<&Path>, variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    // An empty variable counts as unset, as the XDG specification asks.
+    // The XDG specification: an empty variable counts as unset.
     let set = |name| variable(name).filter(|value| !value.as_os_str().is_empty());
     let chosen = dir
         .map(Path::to_path_buf)
         .or_else(|| set("WARPJOIN_KERNEL_CACHE"))
-        // The XDG specification: a relative path is to be ignored.
+        // The XDG specification: a relative path is ignored.
         .or_else(|| set("XDG_CACHE_HOME").filter(|base| base.is_absolute()).map(|base| base.join("warpjoin/kernels")))
         .or_else(|| set("HOME").map(|home| home.join(".cache/warpjoin/kernels")))?;
     (chosen != Path::new(OFF)).then_some(chosen)
 }
 
-/// The content of a whole file of that name.
+/// The content of a file, or `None` if the file is damaged.
 fn checked_content(mut file: Vec<u8>, name: &str) -> Option<Vec<u8>> {
     let (magic, rest) = file.split_at_checked(MAGIC.len())?;
     let (length, rest) = rest.split_first_chunk::<8>()?;

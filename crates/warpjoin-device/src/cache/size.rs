@@ -1,26 +1,27 @@
-//! How much the folder of compiled kernels may hold: what was used longest ago goes.
+//! The size limit of the cache folder: the least recently used files are removed.
 //!
-//! Other processes may read and write there meanwhile. A file that is gone is compiled again.
+//! Must not know what the files hold. Other processes may read and write the folder meanwhile; they compile a removed
+//! kernel again.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Some ten thousand kernels.
+/// Room for some ten thousand kernels.
 const BYTES_MAX: u64 = 2 << 30;
-/// A use is noted once in that time: the file's time of modification.
+/// The modification time records the last use. It is updated at most once in this period.
 const NOTED_EVERY: Duration = Duration::from_secs(24 * 3600);
 
-/// How names of files begin that are being written.
+/// Name prefix of temporary files.
 pub(crate) const UNFINISHED: &str = ".new-";
 
-/// Whether to look at the folder after `key` was stored: once in 256 times, whichever processes store.
+/// Whether to check the folder's size after storing `key`: after 1 of 256 stores on average, over all processes.
 pub(crate) fn is_due(key: &str) -> bool {
     key.starts_with("00")
 }
 
-/// Removes files until the folder has room.
+/// Removes files if the folder exceeds its limit.
 pub(crate) fn trim(dir: &Path) -> io::Result<()> {
     trim_to(dir, BYTES_MAX)
 }
@@ -29,13 +30,13 @@ fn trim_to(dir: &Path, bytes_max: u64) -> io::Result<()> {
     let mut files: Vec<(SystemTime, u64, PathBuf)> = vec![];
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        // Gone between the two calls, or no file.
+        // Skips what is not a file, or was removed between the two calls.
         let Some(metadata) = entry.metadata().ok().filter(fs::Metadata::is_file) else { continue };
         let (path, used) = (entry.path(), metadata.modified()?);
         if is_own(&path) {
             files.push((used, metadata.len(), path));
         } else if is_unfinished(&path) && age(used) > NOTED_EVERY {
-            // Of a process that was killed.
+            // Left by a process that was killed.
             fs::remove_file(&path)?;
         }
     }
@@ -44,9 +45,9 @@ fn trim_to(dir: &Path, bytes_max: u64) -> io::Result<()> {
         return Ok(());
     }
     files.sort();
-    // One that can't be removed must not keep the others.
+    // A file that cannot be removed must not keep the others.
     let mut result = Ok(());
-    // A quarter less, so that the next look finds room.
+    // Removes down to three quarters, so that the next check finds room.
     for (_, size, path) in files {
         if bytes <= bytes_max / 4 * 3 {
             break;
@@ -59,13 +60,13 @@ fn trim_to(dir: &Path, bytes_max: u64) -> io::Result<()> {
     result
 }
 
-/// Whether the name is one that the cache gives: somebody may have other files in the folder.
+/// Whether the name has the cache's format. The folder may hold other files.
 fn is_own(path: &Path) -> bool {
     let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
     name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Whether it is a file that is written, and renamed then.
+/// Whether it is a temporary file of the cache.
 fn is_unfinished(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(UNFINISHED))
 }
@@ -74,7 +75,7 @@ fn age(time: SystemTime) -> Duration {
     SystemTime::now().duration_since(time).unwrap_or_default()
 }
 
-/// Notes that a file is used.
+/// Records a use of a file in its modification time.
 pub(crate) fn note_use(path: &Path) -> io::Result<()> {
     if age(fs::metadata(path)?.modified()?) < NOTED_EVERY {
         return Ok(());
@@ -88,19 +89,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_longest_ago_goes() {
+    fn least_recently_used_files_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = |number: u64| dir.path().join(format!("{number:064x}.bin"));
         let old = |path: &Path, days: u64| {
             let time = SystemTime::now() - Duration::from_secs(days * 24 * 3600);
             File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
         };
-        let [other, left_behind, under_way] = ["thesis.tex", ".new-a", ".new-b"].map(|name| dir.path().join(name));
-        for path in [&other, &left_behind, &under_way] {
+        let [other, abandoned, in_progress] = ["thesis.tex", ".new-a", ".new-b"].map(|name| dir.path().join(name));
+        for path in [&other, &abandoned, &in_progress] {
             fs::write(path, [0; 5000]).unwrap();
         }
         old(&other, 99);
-        old(&left_behind, 2);
+        old(&abandoned, 2);
         for number in 0..10 {
             fs::write(path(number), [0; 100]).unwrap();
             old(&path(number), 20 - number);
@@ -114,7 +115,7 @@ mod tests {
         assert_eq!(left(), [0, 5, 6, 7, 8, 9]);
         trim_to(dir.path(), 0).unwrap();
         assert!(left().is_empty() && dir.path().join("folder").exists() && other.exists());
-        assert!(!left_behind.exists() && under_way.exists());
+        assert!(!abandoned.exists() && in_progress.exists());
         assert!(note_use(&path(0)).is_err() && trim_to(&path(0), 0).is_err(), "no panic");
     }
 }

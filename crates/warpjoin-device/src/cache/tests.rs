@@ -1,4 +1,4 @@
-//! Entries that are whole, damaged, foreign, replaced and lost; folders that may not be used.
+//! Tests of valid, damaged, foreign, replaced and lost entries, and of folders that must not be used.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -7,13 +7,13 @@ fn cache_in(dir: &Path) -> KernelCache {
     KernelCache::open(Some(dir))
 }
 
-/// Bytes without a period, so that a shift would show.
+/// Bytes without a repeating pattern, so that a shift is detected.
 fn content(bytes: usize, seed: u64) -> Vec<u8> {
     (0..bytes as u64).map(|at| ((at ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }
 
 #[test]
-fn what_is_stored_is_loaded() {
+fn stored_entries_are_loaded() {
     let dir = tempfile::tempdir().unwrap();
     let cache = cache_in(&dir.path().join("made/on/demand"));
     for bytes in [0, 1, 47, 48, 49, 100_000] {
@@ -28,7 +28,7 @@ fn what_is_stored_is_loaded() {
         assert_eq!(cache.load(&key, "bin"), None);
         cache.remove(&key, "bin");
     }
-    assert_eq!(fs::read_dir(cache.dir().unwrap()).unwrap().count(), 0, "no temporary file stays");
+    assert_eq!(fs::read_dir(cache.dir().unwrap()).unwrap().count(), 0, "a temporary file remains");
 }
 
 #[test]
@@ -60,13 +60,13 @@ fn damaged_entries_are_removed_and_can_be_stored_again() {
 
 #[cfg(unix)]
 #[test]
-fn a_read_only_dir_serves_and_does_not_take() {
+fn a_read_only_dir_is_read_but_not_written() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let cache = cache_in(dir.path());
     cache.store("k", "bin", b"kept");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
-    // For root the folder is still writable: then this store succeeds, which is as well.
+    // Root can still write to the folder, so this store may succeed.
     cache.store("k2", "bin", b"lost");
     assert_eq!(cache.load("k", "bin"), Some(b"kept".to_vec()));
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -74,8 +74,8 @@ fn a_read_only_dir_serves_and_does_not_take() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn folders_that_nobody_may_write_are_survived() {
-    // Not even root makes files in these two.
+fn folders_that_cannot_be_written_are_no_error() {
+    // Not even root can create files in these two.
     for dir in ["/proc/self/task", "/proc/warpjoin/kernels"] {
         let cache = cache_in(Path::new(dir));
         cache.store("k", "bin", b"lost");
@@ -85,7 +85,7 @@ fn folders_that_nobody_may_write_are_survived() {
 }
 
 #[test]
-fn a_file_in_place_of_the_dir_is_survived() {
+fn a_file_in_place_of_the_dir_is_no_error() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let cache = cache_in(file.path());
     cache.store("k", "bin", b"lost");
@@ -95,7 +95,7 @@ fn a_file_in_place_of_the_dir_is_survived() {
 }
 
 #[test]
-fn a_dir_in_place_of_an_entry_is_survived() {
+fn a_dir_in_place_of_an_entry_is_no_error() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("k.bin/inside")).unwrap();
     let cache = cache_in(dir.path());
@@ -111,7 +111,7 @@ fn readers_see_whole_entries_while_writers_replace_them() {
     cache_in(dir.path()).store("k", "bin", &versions[0]);
     std::thread::scope(|scope| {
         for version in &versions {
-            // A cache of its own, as another process would have.
+            // A separate cache, as in another process.
             let cache = cache_in(dir.path());
             let versions = &versions;
             scope.spawn(move || {
@@ -127,7 +127,7 @@ fn readers_see_whole_entries_while_writers_replace_them() {
 }
 
 #[test]
-fn keys_tell_parts_apart() {
+fn keys_distinguish_parts() {
     let key = KernelCache::key(&["ab", "c"]);
     assert_eq!(key.len(), 64);
     assert!(key.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -179,7 +179,7 @@ fn an_entry_under_another_name_is_damaged() {
 }
 
 #[test]
-fn an_image_goes_only_if_it_is_bad() {
+fn only_a_bad_image_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let cache = cache_in(dir.path());
     cache.store("k", "bin", b"image");
@@ -191,16 +191,16 @@ fn an_image_goes_only_if_it_is_bad() {
         DeviceError::Driver { device: device.clone(), call, reason: reason() },
     ] {
         assert!(cache.load_with::<()>("k", "bin", |_| Err(error)).is_err());
-        assert!(cache.has("k", "bin"), "no fault of the image");
+        assert!(cache.contains("k", "bin"), "the error is not about the image");
     }
     assert_eq!(cache.load_with("k", "bin", |image| Ok(image.to_vec())).unwrap(), Some(b"image".to_vec()));
     let bad = DeviceError::BadImage { device, call, reason: reason() };
     assert_eq!(cache.load_with::<()>("k", "bin", |_| Err(bad)).unwrap(), None);
-    assert!(!cache.has("k", "bin"));
+    assert!(!cache.contains("k", "bin"));
 }
 
 #[cfg(unix)]
-mod of_others {
+mod permissions {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
@@ -221,13 +221,13 @@ mod of_others {
             cache.store("l", "bin", b"lost");
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is written");
             set_mode(dir.path(), 0o755);
-            assert_eq!(cache.dir(), None, "refused for good");
-            assert_eq!(cache_in(dir.path()).load("k", "bin"), Some(b"kept".to_vec()), "until it is opened anew");
+            assert_eq!(cache.dir(), None, "the refusal is permanent");
+            assert_eq!(cache_in(dir.path()).load("k", "bin"), Some(b"kept".to_vec()), "until it is opened again");
         }
     }
 
     #[test]
-    fn a_folder_that_is_opened_to_others_later_is_not_used_any_more() {
+    fn a_folder_that_becomes_writable_to_others_is_no_longer_used() {
         let dir = tempfile::tempdir().unwrap();
         let cache = cache_in(dir.path());
         cache.store("k", "bin", b"kept");
@@ -240,7 +240,7 @@ mod of_others {
     #[test]
     fn a_folder_of_another_user_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
-        // Only root may give a folder away.
+        // Only root may change the owner.
         if std::os::unix::fs::chown(dir.path(), Some(12_345), None).is_err() {
             return;
         }
@@ -258,7 +258,7 @@ mod of_others {
         let elsewhere = tempfile::tempdir().unwrap();
         cache_in(elsewhere.path()).store("k", "bin", b"foreign");
         symlink(elsewhere.path().join("k.bin"), &path).unwrap();
-        assert_eq!((cache.load("k", "bin"), cache.has("k", "bin")), (None, false));
+        assert_eq!((cache.load("k", "bin"), cache.contains("k", "bin")), (None, false));
         cache.store("k", "bin", b"own");
         assert_eq!(cache.load("k", "bin"), Some(b"own".to_vec()), "the link is replaced");
         assert_eq!(cache_in(elsewhere.path()).load("k", "bin"), Some(b"foreign".to_vec()), "and not followed");
@@ -267,13 +267,13 @@ mod of_others {
         assert_eq!(cache.load("k", "bin"), None);
         fs::remove_file(&path).unwrap();
         let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-        // SAFETY: a string that outlives the call.
+        // SAFETY: the string outlives the call.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-        assert_eq!(cache.load("k", "bin"), None, "and nobody waits for a writer");
+        assert_eq!(cache.load("k", "bin"), None, "without waiting for a writer");
     }
 }
 
-/// A process that ends with the test, however that ends.
+/// A child process, killed on drop.
 #[cfg(unix)]
 struct Writer(std::process::Child);
 
@@ -285,7 +285,7 @@ impl Drop for Writer {
     }
 }
 
-/// Runs a test of this binary in a process of its own, with a folder.
+/// Runs a test of this binary in a child process, with a cache folder.
 #[cfg(unix)]
 fn child(test: &str, dir: &Path) -> Writer {
     let child = std::process::Command::new(std::env::current_exe().unwrap())
@@ -296,7 +296,7 @@ fn child(test: &str, dir: &Path) -> Writer {
     Writer(child.unwrap())
 }
 
-/// Stores entries again and again, if this is such a process.
+/// If this is the child process, stores entries repeatedly and returns true.
 #[cfg(unix)]
 fn write_as_child(rounds: usize) -> bool {
     let Some(dir) = std::env::var_os("WARPJOIN_TEST_CACHE_CHILD") else { return false };
@@ -319,7 +319,7 @@ fn a_writer_that_is_killed_leaves_whole_entries() {
     for round in 0..8 {
         let writer = child(NAME, dir.path());
         let begun = std::time::Instant::now();
-        // At work: it has stored something, or will have in the rounds to come.
+        // In the first round, waits until the writer has stored all entries.
         while round == 0 && check_entries(dir.path()) < 4 {
             assert!(begun.elapsed().as_secs() < 60, "no entries");
         }
@@ -343,18 +343,18 @@ fn processes_share_a_folder() {
     }
     assert!(writers.iter_mut().all(|writer| writer.0.wait().unwrap().success()));
     assert_eq!(check_entries(dir.path()), 4);
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "no temporary file stays");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "a temporary file remains");
 }
 
-/// Whole entries, however many there are; none is ever seen damaged.
+/// Number of stored entries. Panics if one is damaged.
 #[cfg(unix)]
 fn check_entries(dir: &Path) -> usize {
     let cache = cache_in(dir);
     let entries = (0..4).filter(|seed| {
-        let (key, is_there) = (format!("{seed:064x}"), || cache.has(&format!("{seed:064x}"), "bin"));
-        let was_there = is_there();
+        let key = format!("{seed:064x}");
+        let is_stored = cache.contains(&key, "bin");
         let loaded = cache.load(&key, "bin");
-        assert!(loaded.is_some() || !was_there, "a damaged entry");
+        assert!(loaded.is_some() || !is_stored, "a damaged entry");
         assert!(loaded.as_ref().is_none_or(|bytes| *bytes == content(bytes.len(), *seed)));
         loaded.is_some()
     });

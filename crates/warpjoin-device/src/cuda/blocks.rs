@@ -1,61 +1,61 @@
-//! Blocks of device memory that a stream keeps for itself.
+//! A cache of freed device memory, one per stream.
 //!
-//! A query allocates some forty buffers a millisecond of kernels; the driver takes 5 us to allocate and free one, and 4
-//! more to clear it. What a stream has freed can be used again on that stream at once: its work is in order. So blocks of
-//! up to 1 MiB go to lists by size, the smallest cleared ones come from slabs that are cleared as a whole, and some
-//! larger ones are kept for whoever wants nearly as much, as a query does that runs again.
+//! A query allocates some forty buffers per millisecond of kernel time. The driver takes 5 us to allocate and free one, and
+//! 4 us more to clear it. A stream can reuse its freed memory immediately, since its work is in order. Blocks of up to
+//! 1 MiB are kept in free lists by size. The smallest cleared blocks come from slabs, each cleared as a whole. Some larger
+//! blocks are kept for allocations of nearly the same size, as when a query runs again.
 //!
-//! Owns addresses and whose they are; must not call the driver. Memory comes and goes through `take` and `put`.
+//! Owns the addresses of free blocks; must not call the driver.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Sizes are powers of two.
+/// Size classes are powers of two.
 const SMALLEST_BITS: u32 = 8;
 const LARGEST_BITS: u32 = 20;
 const CLASSES: usize = (LARGEST_BITS - SMALLEST_BITS + 1) as usize;
-/// Freed bytes that are kept in lists.
+/// Maximum bytes in free lists.
 const KEPT_BYTES_MAX: u64 = 32 << 20;
-/// Larger blocks that are kept, the last ones freed, and bytes of all of them.
+/// Maximum number and bytes of larger blocks.
 const LARGE_MAX: usize = 32;
 const LARGE_BYTES_MAX: u64 = 256 << 20;
-/// A larger block serves where all but one of so many of its bytes are wanted.
+/// A larger block may exceed the requested bytes by one part in this many.
 const UNUSED_SHARE: u64 = 8;
-/// Blocks of the smallest size in a slab.
+/// Pieces of a slab. A piece has the smallest block size.
 const SLAB_PIECES: u64 = 64;
 const PIECE_BYTES: u64 = 1 << SMALLEST_BITS;
-/// Of a slab.
+/// Size of a slab.
 pub(super) const SLAB_BYTES: u64 = SLAB_PIECES * PIECE_BYTES;
 
-/// What a stream keeps.
+/// The free memory of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// Freed blocks of each size.
+    /// Free blocks by size class.
     free: [Vec<u64>; CLASSES],
     kept_bytes: u64,
-    /// Larger ones, with their bytes, the one that was freed first in front.
+    /// Address and bytes of larger free blocks, in the order in which they were freed.
     large: VecDeque<(u64, u64)>,
     large_bytes: u64,
-    /// The last one is the one that pieces are taken from.
+    /// Pieces are taken from the last slab.
     slabs: Vec<Slab>,
-    /// What all streams of a GPU keep: kept and large bytes. Slabs, a few KiB, are not counted.
+    /// Bytes that all streams of a GPU keep, without slabs, which are a few KiB.
     total_bytes: Arc<AtomicU64>,
 }
 
-/// A run of cleared pieces.
+/// A range of pieces that was cleared as a whole.
 #[derive(Debug)]
 struct Slab {
     address: u64,
-    /// Pieces that were handed out since it was cleared.
+    /// Pieces taken since the slab was cleared.
     taken: u64,
-    /// Of those, the ones that are in use.
+    /// Taken pieces that are in use.
     live: u64,
 }
 
 impl Blocks {
-    /// Adds what it keeps to `total_bytes`.
-    pub(super) fn counted_in(total_bytes: Arc<AtomicU64>) -> Self {
+    /// An empty cache that adds its bytes to `total_bytes`.
+    pub(super) fn with_total(total_bytes: Arc<AtomicU64>) -> Self {
         Self { total_bytes, ..Self::default() }
     }
 
@@ -79,12 +79,12 @@ impl Blocks {
         self.total_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// The bytes to ask the driver for when so many are wanted.
+    /// The bytes to allocate from the driver for a request of `bytes`.
     pub(super) fn size(bytes: u64) -> u64 {
         class_of(bytes).map_or(bytes, |class| 1 << (class as u32 + SMALLEST_BITS))
     }
 
-    /// A freed block of at least `bytes`, of any content.
+    /// Takes a free block of at least `bytes`, with undefined content.
     pub(super) fn take(&mut self, bytes: u64) -> Option<u64> {
         let Some(class) = class_of(bytes) else { return self.take_large(bytes) };
         let address = self.free[class].pop()?;
@@ -97,7 +97,7 @@ impl Blocks {
         bytes <= PIECE_BYTES
     }
 
-    /// A cleared piece. `None`: [`Self::add_slab`] must come first.
+    /// Takes a cleared piece. `None` if a slab must be added first.
     pub(super) fn take_cleared(&mut self) -> Option<u64> {
         let slab = self.slabs.last_mut().filter(|slab| slab.taken < SLAB_PIECES)?;
         let address = slab.address + slab.taken * PIECE_BYTES;
@@ -106,13 +106,13 @@ impl Blocks {
         Some(address)
     }
 
-    /// A slab of which no piece is in use, to be cleared and given to [`Self::add_slab`].
+    /// Removes a slab without pieces in use. The caller clears it and passes it to [`Self::add_slab`].
     pub(super) fn unused_slab(&mut self) -> Option<u64> {
         let at = self.slabs.iter().position(|slab| slab.live == 0)?;
         Some(self.slabs.remove(at).address)
     }
 
-    /// From now on pieces come from this one, whose bytes are all 0.
+    /// Adds a cleared slab, from which pieces are taken from now on.
     pub(super) fn add_slab(&mut self, address: u64) {
         self.slabs.push(Slab { address, taken: 0, live: 0 });
     }
@@ -126,7 +126,7 @@ impl Blocks {
         Some(address)
     }
 
-    /// Takes back a block or piece of `bytes`. What comes out is to be given back to the driver.
+    /// Frees a block or piece of `bytes`. The caller returns the resulting addresses to the driver.
     pub(super) fn put(&mut self, address: u64, bytes: u64) -> Vec<u64> {
         if Self::is_piece(bytes)
             && let Some(slab) = self.slabs.iter_mut().find(|slab| (slab.address..slab.end()).contains(&address))
@@ -158,7 +158,7 @@ impl Blocks {
         returned
     }
 
-    /// Everything that is not in use, to be given back to the driver.
+    /// Removes all free memory. The caller returns the resulting addresses to the driver.
     pub(super) fn drain(&mut self) -> Vec<u64> {
         self.unkeep(self.kept_bytes);
         self.unkeep_large(self.large_bytes);
@@ -177,7 +177,7 @@ impl Slab {
     }
 }
 
-/// `None`: larger than those of lists.
+/// Size class of a block; `None` for larger blocks.
 fn class_of(bytes: u64) -> Option<usize> {
     let bits = 64 - bytes.saturating_sub(1).leading_zeros();
     (bits <= LARGEST_BITS).then(|| bits.max(SMALLEST_BITS) as usize - SMALLEST_BITS as usize)
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_rounded_up_and_large_ones_left() {
+    fn small_sizes_are_rounded_up_to_a_power_of_two() {
         assert_eq!([1, 256, 257, 1 << 20].map(Blocks::size), [256, 256, 512, 1 << 20]);
         assert_eq!(Blocks::size((1 << 20) + 1), (1 << 20) + 1);
         let mut blocks = Blocks::default();
@@ -202,15 +202,15 @@ mod tests {
     }
 
     #[test]
-    fn what_all_streams_keep_is_counted() {
+    fn the_total_counts_all_streams() {
         let total = Arc::new(AtomicU64::new(0));
-        let [mut one, mut other] = [(); 2].map(|()| Blocks::counted_in(Arc::clone(&total)));
+        let [mut one, mut other] = [(); 2].map(|()| Blocks::with_total(Arc::clone(&total)));
         let kept = || total.load(Ordering::Relaxed);
         assert!(one.put(4096, 1000).is_empty() && other.put(1 << 40, 80 << 20).is_empty());
         assert_eq!(kept(), 1024 + (80 << 20));
         assert_eq!(one.take(1024), Some(4096));
         assert_eq!(kept(), 80 << 20);
-        // Larger ones come first, and push each other out.
+        // Larger blocks exceed the maximum, and evict each other.
         (1..5).for_each(|n| drop(other.put(n << 41, 100 << 20)));
         assert_eq!(kept(), other.large_bytes);
         other.drain();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_kept_than_allowed() {
+    fn kept_bytes_have_a_maximum() {
         let mut blocks = Blocks::default();
         let kept = (0..64).filter(|&n| blocks.put(n << 20, 1 << 20).is_empty()).count();
         assert_eq!(kept as u64, KEPT_BYTES_MAX >> 20);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn large_ones_serve_those_who_want_nearly_as_much() {
+    fn large_blocks_are_reused_for_nearly_their_size() {
         let mut blocks = Blocks::default();
         assert_eq!(blocks.put(1 << 40, LARGE_BYTES_MAX), [1 << 40], "too large");
         assert!(blocks.put(1 << 41, 80 << 20).is_empty() && blocks.put(2 << 41, 90 << 20).is_empty());
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(blocks.take(91 << 20), None);
         assert_eq!(blocks.take(85 << 20), Some(2 << 41));
         assert_eq!(blocks.take(80 << 20), Some(1 << 41));
-        // The first ones freed make room.
+        // The blocks freed first are evicted.
         for n in 0..4 {
             let returned = blocks.put((n + 1) << 41, 100 << 20);
             assert_eq!(returned, if n < 2 { vec![] } else { vec![(n - 1) << 41] });
@@ -245,9 +245,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a driver of numbers: no two blocks in use overlap, cleared ones are clear, nothing is lost.
+        /// With a fake driver: blocks in use never overlap, cleared blocks are clear, and no memory is lost.
         #[test]
-        fn blocks_in_use_are_apart(steps in prop::collection::vec((any::<bool>(), 1..(3u64 << 20), any::<prop::sample::Index>()), 1..400)) {
+        fn blocks_in_use_do_not_overlap(steps in prop::collection::vec((any::<bool>(), 1..(3u64 << 20), any::<prop::sample::Index>()), 1..400)) {
             let mut blocks = Blocks::default();
             let (mut next, mut owned) = (1u64 << 30, HashMap::new());
             let mut clear: HashMap<u64, bool> = HashMap::new();

@@ -1,4 +1,6 @@
-//! One GPU: the CUDA half of [`DeviceBackend`].
+//! One GPU: the CUDA implementation of [`DeviceBackend`].
+//!
+//! Owns the way of a module from source to loaded kernels. Must not check what the front end has checked.
 
 use std::any::Any;
 use std::ops::Range;
@@ -29,7 +31,7 @@ pub(super) struct CudaDevice {
 }
 
 impl CudaDevice {
-    /// Opens GPU `ordinal`, one of `ordinals`.
+    /// Opens GPU `ordinal`. `ordinals` are those of all GPUs.
     pub(super) fn open(
         driver: Driver,
         ordinal: usize,
@@ -44,12 +46,12 @@ impl CudaDevice {
         Ok(Self { info, shared: Arc::new(Shared::new(context)?), nvrtc, target, cache })
     }
 
-    /// The GPU behind a device.
+    /// The GPU of a device; `None` if it is not a GPU.
     pub(super) fn of(device: &Device) -> Option<&Self> {
         device.backend().as_any().downcast_ref()
     }
 
-    /// The same GPU, with the same context, pool and streams, and another disk cache.
+    /// The same GPU, context, pool and streams with another disk cache.
     pub(super) fn with_cache(&self, cache: KernelCache) -> Self {
         let Self { info, shared, nvrtc, target, cache: _ } = self;
         Self { info: info.clone(), shared: Arc::clone(shared), nvrtc, target: *target, cache }
@@ -59,7 +61,7 @@ impl CudaDevice {
         self.cache.dir() == cache.dir()
     }
 
-    /// Whether the context still works.
+    /// Whether the context works.
     pub(super) fn is_alive(&self) -> bool {
         self.shared.is_alive()
     }
@@ -76,14 +78,15 @@ impl CudaDevice {
         Ok(kernels)
     }
 
-    /// An image that does not load most often comes of a compiler newer than the driver: so name both.
+    /// Adds the versions of compiler and driver to the error of an image that does not load. The usual cause is a compiler
+    /// newer than the driver.
     fn with_versions(&self, error: DeviceError) -> DeviceError {
         match error {
             DeviceError::BadImage { device, call, reason } => DeviceError::BadImage {
                 device,
                 call,
                 reason: format!(
-                    "{reason}; compiled for {} by {}, the driver serves {}",
+                    "{reason}; compiled for {} by {}, the driver supports {}",
                     self.target, self.info.compiler, self.info.driver
                 ),
             },
@@ -94,7 +97,7 @@ impl CudaDevice {
 
 impl Drop for CudaDevice {
     fn drop(&mut self) {
-        nvrtc::settle();
+        nvrtc::wait_for_copies();
     }
 }
 
@@ -112,7 +115,7 @@ impl DeviceBackend for CudaDevice {
     }
 
     fn is_stored(&self, source: &ModuleSource) -> bool {
-        self.cache.has(&self.nvrtc.key(source, self.target), self.target.extension())
+        self.cache.contains(&self.nvrtc.key(source, self.target), self.target.extension())
     }
 
     fn open_peer_access(&self, peer: &dyn DeviceBackend) -> Result<()> {
@@ -121,14 +124,14 @@ impl DeviceBackend for CudaDevice {
             || DeviceError::NoPeerLink { from: from.label().into(), to: format!("{}:{to}", peer.info().kind) };
         let peer = peer.as_any().downcast_ref::<Self>().ok_or_else(no_access)?;
         if from.device() == peer.shared.context.device() {
-            // The same GPU, opened twice: its memory is within reach.
+            // The same GPU, opened twice.
             return Ok(());
         }
         if !info::can_access(from, to)? {
             return Err(no_access());
         }
         from.make_current()?;
-        // For memory that is not of a pool, and for the copy engines.
+        // For memory outside of pools, and for the copy engines.
         // SAFETY: both contexts are retained; the first is current.
         match unsafe { sys::cuCtxEnablePeerAccess(peer.shared.context.raw(), 0) } {
             CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => {}

@@ -1,8 +1,8 @@
-//! The driver library: whether it can be used, and its errors in words.
+//! The driver library: loading, versions and errors.
 //!
-//! Owns the one place where libcuda is looked for and initialised. Everything else in this folder
-//! takes a [`Driver`] or a context as proof that calling it is safe: cudarc panics when the library
-//! or one of its functions is missing, so both are made sure of here, by presence and by version.
+//! Owns the only place where libcuda is loaded and initialized. cudarc panics if the library or a
+//! function is missing, so this module checks presence and version first. All other code of this
+//! folder takes a [`Driver`] or a context as proof of the check.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
@@ -12,10 +12,10 @@ use cudarc::driver::sys::{self, CUresult};
 
 use crate::{DeviceError, Result};
 
-/// The oldest driver that has every function that this folder calls (`cuFuncGetParamInfo`).
+/// The oldest driver with all functions that this folder calls (`cuFuncGetParamInfo`).
 const OLDEST: DriverVersion = DriverVersion(12_040);
 
-/// The CUDA version that a driver serves, as the driver writes it: 1000 * major + 10 * minor.
+/// The CUDA version that a driver supports, in the driver's format: 1000 * major + 10 * minor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DriverVersion(pub(super) c_int);
 
@@ -34,17 +34,17 @@ impl fmt::Display for DriverVersion {
     }
 }
 
-/// Proof that the driver is loaded, recent enough and initialised.
+/// Proof that the driver is loaded, initialized and recent enough.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Driver {
     version: DriverVersion,
 }
 
 impl Driver {
-    /// Loads and initialises the driver. Only success is remembered.
+    /// Loads and initializes the driver. Only success is cached.
     ///
     /// # Errors
-    /// `NoDriver` without libcuda, `NoGpu` when it finds nothing to drive, `Driver` when too old.
+    /// `NoDriver` without libcuda, `NoGpu` without a GPU, `Driver` if the driver is too old.
     pub(super) fn get() -> Result<Self> {
         static READY: OnceLock<Driver> = OnceLock::new();
         if let Some(driver) = READY.get() {
@@ -56,38 +56,38 @@ impl Driver {
                 device: "cuda".into(),
                 call: "cuDriverGetVersion",
                 reason: format!(
-                    "the driver serves {version}, and warpjoin needs {OLDEST} or later: update the NVIDIA driver"
+                    "the driver supports {version}, warpjoin needs {OLDEST} or later: update the NVIDIA driver"
                 ),
             });
         }
-        // SAFETY: the library is present; initialising twice is allowed.
+        // SAFETY: the library is present; initializing twice is allowed.
         match unsafe { sys::cuInit(0) } {
             CUresult::CUDA_SUCCESS => Ok(*READY.get_or_init(|| Self { version })),
-            failed => Err(DeviceError::NoGpu { reason: format!("cuInit: {}", words(failed)) }),
+            failed => Err(DeviceError::NoGpu { reason: format!("cuInit: {}", describe(failed)) }),
         }
     }
 
-    /// The CUDA version it serves.
+    /// The CUDA version that it supports.
     pub(super) fn version(self) -> DriverVersion {
         self.version
     }
 
-    /// GPUs that the driver shows (`CUDA_VISIBLE_DEVICES` hides some).
+    /// Number of GPUs visible to this process (`CUDA_VISIBLE_DEVICES` hides some).
     pub(super) fn gpus(self) -> Result<usize> {
         let mut count: c_int = 0;
-        // SAFETY: the driver is initialised; `count` outlives the call.
+        // SAFETY: the driver is initialized; `count` outlives the call.
         check("cuda", "cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
         Ok(usize::try_from(count).unwrap_or(0))
     }
 }
 
-/// The version of the driver library, initialised or not.
+/// The version of the driver library. Does not initialize it.
 ///
 /// # Errors
-/// `NoDriver` without libcuda; `Driver` when it does not say.
+/// `NoDriver` without libcuda; `Driver` if the call fails.
 pub(super) fn version() -> Result<DriverVersion> {
     static PRESENT: OnceLock<bool> = OnceLock::new();
-    // SAFETY: loading libcuda runs its constructors, which expect nothing of the process.
+    // SAFETY: loading libcuda runs its constructors, which have no preconditions.
     if !*PRESENT.get_or_init(|| unsafe { sys::is_culib_present() }) {
         return Err(DeviceError::NoDriver);
     }
@@ -97,20 +97,20 @@ pub(super) fn version() -> Result<DriverVersion> {
     Ok(DriverVersion(number))
 }
 
-/// Turns a result of `call` into an error of `device`.
+/// Converts a failed result of `call` into an error of `device`.
 pub(super) fn check(device: &str, call: &'static str, result: CUresult) -> Result<()> {
     match result {
         CUresult::CUDA_SUCCESS => Ok(()),
-        failed => Err(error_of(device, call, failed, words(failed))),
+        failed => Err(error_of(device, call, failed, describe(failed))),
     }
 }
 
-/// The error that stands for a failed call.
+/// The error of a failed call.
 fn error_of(device: &str, call: &'static str, result: CUresult, reason: String) -> DeviceError {
     let device = device.into();
     match result {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => DeviceError::OutOfDriverMemory { device, call, reason },
-        // The context does not recover: CUDA's documentation asks to end the process, or to make a new context.
+        // The context does not recover. CUDA's documentation says to end the process or to make a new context.
         CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
         | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
         | CUresult::CUDA_ERROR_ASSERT
@@ -132,7 +132,7 @@ fn error_of(device: &str, call: &'static str, result: CUresult, reason: String) 
         | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
         | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
         | CUresult::CUDA_ERROR_NOT_FOUND => DeviceError::BadImage { device, call, reason },
-        // Nothing is wrong with the call: the GPU is in exclusive use, not permitted to us, or not ready.
+        // The GPU is in exclusive use, not permitted, or not ready.
         CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
         | CUresult::CUDA_ERROR_NO_DEVICE
         | CUresult::CUDA_ERROR_INVALID_DEVICE
@@ -154,9 +154,9 @@ fn error_of(device: &str, call: &'static str, result: CUresult, reason: String) 
 }
 
 /// Name and description of a driver error.
-pub(super) fn words(result: CUresult) -> String {
-    // SAFETY: only called with results that the loaded library gave; both functions set `text` to a
-    // constant of the library, or leave it null for a result that they do not know.
+pub(super) fn describe(result: CUresult) -> String {
+    // SAFETY: `result` came from the loaded library; both functions set `text` to a constant of the
+    // library, or leave it null for an unknown result.
     let (name, description) = unsafe {
         (constant(|text| sys::cuGetErrorName(result, text)), constant(|text| sys::cuGetErrorString(result, text)))
     };
@@ -167,16 +167,16 @@ pub(super) fn words(result: CUresult) -> String {
     }
 }
 
-/// The string that a driver function hands out.
+/// The string that a driver function returns.
 ///
 /// # Safety
-/// `get` must leave its argument alone, or point it to a string that is never freed.
+/// `get` must not change its argument, or set it to a string that is never freed.
 unsafe fn constant(get: impl FnOnce(*mut *const c_char) -> CUresult) -> Option<&'static str> {
     let mut text: *const c_char = std::ptr::null();
     if get(&mut text) != CUresult::CUDA_SUCCESS || text.is_null() {
         return None;
     }
-    // SAFETY: not null, and by the contract a string that is never freed.
+    // SAFETY: `text` is not null, and the caller guarantees a string that is never freed.
     unsafe { CStr::from_ptr(text) }.to_str().ok()
 }
 
@@ -186,14 +186,14 @@ mod tests {
     use crate::Cause;
 
     #[test]
-    fn versions_read_as_major_and_minor() {
+    fn versions_have_major_and_minor() {
         assert_eq!(DriverVersion(12_040).to_string(), "CUDA 12.4");
         assert_eq!(DriverVersion(13_000).to_string(), "CUDA 13.0");
         assert!(DriverVersion(12_020) < OLDEST && OLDEST < DriverVersion(13_000));
     }
 
     #[test]
-    fn errors_of_the_driver_have_causes() {
+    fn driver_errors_have_causes() {
         let cause = |result| error_of("cuda:0", "cuX", result, String::new()).cause();
         assert_eq!(cause(CUresult::CUDA_ERROR_OUT_OF_MEMORY), Cause::OutOfMemory);
         for result in [

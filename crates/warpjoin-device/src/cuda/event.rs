@@ -1,4 +1,6 @@
-//! Events of the driver.
+//! Events of the driver, and a cache of unused events.
+//!
+//! Must not know which work they order.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -7,68 +9,68 @@ use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult, CUstream};
 use super::context::Context;
 use crate::{DeviceError, Result};
 
-/// An event. On drop it is destroyed, or goes back to where it came from.
+/// An event. On drop it returns to its cache, or is destroyed.
 #[derive(Debug)]
 pub(super) struct CudaEvent {
     raw: CUevent,
     context: Arc<Context>,
-    home: Option<Arc<Events>>,
+    cache: Option<Arc<EventCache>>,
 }
 
-/// Events with the time that are in no use: to make and destroy one takes 3 us.
+/// Unused events with timing. Creating and destroying one takes 3 us.
 #[derive(Debug)]
-pub(super) struct Events {
-    kept: Mutex<Vec<CUevent>>,
+pub(super) struct EventCache {
+    unused: Mutex<Vec<CUevent>>,
     context: Arc<Context>,
 }
 
-/// Events that are kept.
+/// Maximum number of cached events.
 const EVENTS_MAX: usize = 256;
 
-// SAFETY: event handles may be used by any number of threads; the driver locks.
-unsafe impl Send for Events {}
+// SAFETY: event handles may be used by any number of threads; the driver synchronizes.
+unsafe impl Send for EventCache {}
 // SAFETY: as above.
-unsafe impl Sync for Events {}
+unsafe impl Sync for EventCache {}
 
-impl Events {
+impl EventCache {
     pub(super) fn new(context: Arc<Context>) -> Self {
-        Self { kept: Mutex::default(), context }
+        Self { unused: Mutex::default(), context }
     }
 
-    /// An event that carries the time.
+    /// An event with timing.
     pub(super) fn take(self: &Arc<Self>) -> Result<CudaEvent> {
-        let kept = self.locked().pop();
-        let mut event = match kept {
-            Some(raw) => CudaEvent { raw, context: self.context.clone(), home: None },
+        let unused = self.locked().pop();
+        let mut event = match unused {
+            Some(raw) => CudaEvent { raw, context: self.context.clone(), cache: None },
             None => CudaEvent::new(&self.context, CUevent_flags::CU_EVENT_DEFAULT)?,
         };
-        event.home = Some(self.clone());
+        event.cache = Some(self.clone());
         Ok(event)
     }
 
     fn locked(&self) -> MutexGuard<'_, Vec<CUevent>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Events {
+impl Drop for EventCache {
     fn drop(&mut self) {
         if self.context.make_current().is_ok() {
             for raw in self.locked().drain(..) {
-                // SAFETY: in no use, and taken out of the list.
-                self.context.note("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(raw) });
+                // SAFETY: the event is not in use, and was removed from the list.
+                self.context.log_failure("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(raw) });
             }
         }
     }
 }
 
-// SAFETY: an event handle may be used by any number of threads; the driver locks.
+// SAFETY: event handles may be used by any number of threads; the driver synchronizes.
 unsafe impl Send for CudaEvent {}
 // SAFETY: as above.
 unsafe impl Sync for CudaEvent {}
 
 impl CudaEvent {
-    /// An event for ordering alone: cheaper.
+    /// An event for ordering only, which is cheaper.
     pub(super) fn without_time(context: &Arc<Context>) -> Result<Self> {
         Self::new(context, CUevent_flags::CU_EVENT_DISABLE_TIMING)
     }
@@ -78,23 +80,23 @@ impl CudaEvent {
         let mut raw: CUevent = std::ptr::null_mut();
         // SAFETY: the context is current; `raw` outlives the call; `drop` destroys once.
         context.check("cuEventCreate", unsafe { sys::cuEventCreate(&mut raw, flags as u32) })?;
-        Ok(Self { raw, context: context.clone(), home: None })
+        Ok(Self { raw, context: context.clone(), cache: None })
     }
 
-    /// The handle; valid while `self` lives.
+    /// The handle, valid while `self` lives.
     pub(super) fn raw(&self) -> CUevent {
         self.raw
     }
 
-    /// Moves the event to the end of what is enqueued on `stream`, a stream of the same context.
+    /// Records the event after the work enqueued so far on `stream`, a stream of the same context.
     pub(super) fn record(&self, stream: CUstream) -> Result<()> {
         self.context.make_current()?;
         // SAFETY: event and stream are alive and of one context.
         self.context.check("cuEventRecord", unsafe { sys::cuEventRecord(self.raw, stream) })
     }
 
-    /// Whether the event has been reached, or never recorded. An error counts as reached: it comes
-    /// out of the next call on the stream.
+    /// Whether the event has been reached or was never recorded. An error counts as reached, since
+    /// the next call on the stream returns it.
     pub(super) fn is_reached(&self) -> bool {
         // SAFETY: the event is alive.
         self.context.make_current().is_err() || unsafe { sys::cuEventQuery(self.raw) } != CUresult::CUDA_ERROR_NOT_READY
@@ -107,15 +109,15 @@ impl CudaEvent {
         self.context.check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.raw) })
     }
 
-    /// Nanoseconds from `earlier`, an event of the same GPU, to `self`. Both must carry the time.
+    /// Nanoseconds from `earlier`, an event of the same GPU, to `self`. Both must have timing.
     pub(super) fn elapsed_ns(&self, earlier: &Self) -> Result<u64> {
         type ElapsedTime = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
         static FUNCTION: OnceLock<Result<ElapsedTime, String>> = OnceLock::new();
         self.context.make_current()?;
-        // cudarc binds only `cuEventElapsedTime_v2`, which drivers before 12.8 lack; the first
-        // version is in all of them. Looked up once: the library stays.
+        // cudarc binds only `cuEventElapsedTime_v2`, which drivers before 12.8 lack. All drivers have
+        // the first version. The library stays loaded, so the function is looked up once.
         let function = FUNCTION.get_or_init(|| {
-            // SAFETY: the library is loaded, and the type is the function's own.
+            // SAFETY: the library is loaded, and the type matches the function.
             let found = unsafe { sys::culib().get::<ElapsedTime>(b"cuEventElapsedTime\0") };
             found.map(|function| *function).map_err(|error| error.to_string())
         });
@@ -124,24 +126,24 @@ impl CudaEvent {
         let mut elapsed_ms = 0_f32;
         // SAFETY: both events are alive; `elapsed_ms` outlives the call.
         self.context.check("cuEventElapsedTime", unsafe { function(&mut elapsed_ms, earlier.raw, self.raw) })?;
-        // Negative when the caller has the two the wrong way round; the conversion makes that 0.
+        // Negative if the events are in the wrong order; the conversion makes that 0.
         Ok((f64::from(elapsed_ms) * 1e6).round() as u64)
     }
 }
 
 impl Drop for CudaEvent {
     fn drop(&mut self) {
-        if let Some(home) = &self.home {
-            let mut events = home.locked();
-            if events.len() < EVENTS_MAX {
-                // Work that waits for it has taken what it needs; recording again is a new beginning.
-                events.push(self.raw);
+        if let Some(cache) = &self.cache {
+            let mut unused = cache.locked();
+            if unused.len() < EVENTS_MAX {
+                // Reuse is safe: work that waits for the event has captured its state.
+                unused.push(self.raw);
                 return;
             }
         }
         if self.context.make_current().is_ok() {
-            // SAFETY: made once in `new`, and in no list. Work that waits for the event keeps what it needs of it.
-            self.context.note("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(self.raw) });
+            // SAFETY: created once in `new`, and in no list. Work that waits for the event has captured its state.
+            self.context.log_failure("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(self.raw) });
         }
     }
 }

@@ -1,4 +1,6 @@
-//! Static facts about a GPU, as the driver tells them.
+//! Static properties of a GPU, read from the driver.
+//!
+//! Must not know how the properties are used.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -9,11 +11,11 @@ use super::driver::check;
 use super::nvrtc::Nvrtc;
 use crate::{DeviceInfo, DeviceKind, Link, Result};
 
-/// Share of the free memory that is the budget unless the user says otherwise. The rest is for
-/// the driver, for kernels' stacks, and for what the pool loses to fragments.
+/// Default budget, as a share of the free memory. The rest is for the driver, kernel stacks and
+/// fragmentation of the pool.
 const BUDGET_PERCENT: u64 = 90;
 
-/// Reads the facts of the GPU of `context`. `ordinals` are those of all opened GPUs.
+/// Reads the properties of the GPU of `context`. `ordinals` are those of all GPUs.
 pub(super) fn read(
     context: &Context,
     ordinal: usize,
@@ -44,7 +46,7 @@ pub(super) fn read(
     })
 }
 
-/// Two transfers a clock over the whole bus. Newer drivers may not tell the clock.
+/// Two transfers per clock over the whole bus. 0 if the driver does not report the clock, as newer drivers may.
 fn memory_bytes_per_s(context: &Context) -> u64 {
     let clock_khz = attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0);
     let bus_bits = attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
@@ -62,7 +64,7 @@ pub(super) fn compute_capability(context: &Context) -> Result<(u32, u32)> {
 /// Whether kernels of `from` can reach the memory of GPU `peer`.
 pub(super) fn can_access(from: &Context, peer: usize) -> Result<bool> {
     let (mut yes, peer) = (0, device(from, peer)?);
-    // SAFETY: both GPUs are the driver's; `yes` outlives the call.
+    // SAFETY: both handles came from the driver; `yes` outlives the call.
     from.check("cuDeviceCanAccessPeer", unsafe { sys::cuDeviceCanAccessPeer(&mut yes, from.device(), peer) })?;
     Ok(yes != 0)
 }
@@ -72,10 +74,10 @@ fn link(from: &Context, peer: usize) -> Result<Link> {
     let mut native_atomics = 0;
     let attribute = CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
     let to = device(from, peer)?;
-    // SAFETY: both GPUs are the driver's; `native_atomics` outlives the call.
+    // SAFETY: both handles came from the driver; `native_atomics` outlives the call.
     let result = unsafe { sys::cuDeviceGetP2PAttribute(&mut native_atomics, attribute, from.device(), to) };
     from.check("cuDeviceGetP2PAttribute", result)?;
-    // The driver does not name the link; but atomics pass over NVLink and not over PCIe.
+    // The driver does not report the kind of link. NVLink supports native atomics, PCIe does not.
     let name = match (access, native_atomics != 0) {
         (true, true) => "NVLink",
         (true, false) => "PCIe",
@@ -88,11 +90,11 @@ fn device(context: &Context, ordinal: usize) -> Result<sys::CUdevice> {
     handle(context.label(), ordinal)
 }
 
-/// The driver's handle of a GPU. The driver is initialised: whoever asks has a [`super::driver::Driver`].
+/// The driver's handle of a GPU. Callers have a [`super::driver::Driver`], so the driver is initialized.
 fn handle(label: &str, ordinal: usize) -> Result<sys::CUdevice> {
     let mut device = 0;
     let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
-    // SAFETY: the driver is initialised; `device` outlives the call.
+    // SAFETY: the driver is initialized; `device` outlives the call.
     check(label, "cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, number) })?;
     Ok(device)
 }
@@ -103,7 +105,7 @@ fn attribute(context: &Context, attribute: CUdevice_attribute) -> Result<u32> {
 
 fn attribute_by(label: &str, device: sys::CUdevice, attribute: CUdevice_attribute) -> Result<u32> {
     let mut value: c_int = 0;
-    // SAFETY: the GPU is the driver's; `value` outlives the call.
+    // SAFETY: the handle came from the driver; `value` outlives the call.
     check(label, "cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, device) })?;
     Ok(u32::try_from(value).unwrap_or(0))
 }
@@ -115,19 +117,19 @@ fn name(context: &Context) -> Result<String> {
 fn name_by(label: &str, device: sys::CUdevice) -> Result<String> {
     let mut bytes = [0_u8; 256];
     let length = bytes.len() as c_int;
-    // SAFETY: the driver writes at most `length` bytes, a terminating zero among them.
+    // SAFETY: the driver writes at most `length` bytes, including a terminating zero.
     let result = unsafe { sys::cuDeviceGetName(bytes.as_mut_ptr().cast::<c_char>(), length, device) };
     check(label, "cuDeviceGetName", result)?;
     Ok(CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned())
 }
 
-/// The name of a GPU that may not be open.
+/// The name of a GPU, which need not be open.
 pub(super) fn name_of(ordinal: usize) -> Result<String> {
     let label = format!("cuda:{ordinal}");
     name_by(&label, handle(&label, ordinal)?)
 }
 
-/// The compute capability of a GPU that may not be open.
+/// The compute capability of a GPU, which need not be open.
 pub(super) fn capability_of(ordinal: usize) -> Result<(u32, u32)> {
     let label = format!("cuda:{ordinal}");
     let device = handle(&label, ordinal)?;

@@ -1,12 +1,11 @@
-//! Devices that are NVIDIA GPUs, by way of the CUDA driver and NVRTC.
+//! NVIDIA GPUs, through the CUDA driver and NVRTC.
 //!
-//! Owns everything that names cudarc. Must not know what kernels compute, and must not check what
-//! the front end ([`crate::Stream`], [`crate::Device`]) has checked already. Both libraries are
-//! loaded at run time: without them the functions here return errors that say what to install, and
-//! nothing panics.
+//! Owns all uses of cudarc. Must not know what kernels compute, and must not check what the front end
+//! ([`crate::Stream`], [`crate::Device`]) has checked already. Both libraries are loaded at run time.
+//! Without them, the functions here return errors that say what to install; nothing panics.
 //!
-//! Who keeps whom alive: buffer -> stream -> what streams share (pool, pinned chunks, idle streams) -> context; kernel -> module ->
-//! context; event -> context.
+//! Ownership, where `->` means "holds an `Arc` of": buffer -> stream -> [`shared`] (pool, pinned chunks, idle streams) ->
+//! context; kernel -> module -> context; event -> context.
 
 mod blocks;
 mod context;
@@ -31,36 +30,36 @@ use crate::DeviceError;
 use driver::Driver;
 use nvrtc::Nvrtc;
 
-/// How GPUs are opened.
+/// How to open GPUs.
 #[derive(Debug, Clone, Default)]
 pub struct CudaOptions {
-    /// How many GPUs, the first ones; `None`: all that the driver shows.
+    /// Number of GPUs, starting at ordinal 0; `None` means all visible GPUs.
     pub devices: Option<usize>,
-    /// Memory budget of each; `None`: 90 % of what is free when it is first opened.
+    /// Memory budget of each GPU; `None` means 90 % of its free memory when it is first opened.
     pub memory_bytes: Option<u64>,
     /// Folder for compiled kernels; see [`crate::KernelCache::open`].
     pub kernel_cache: Option<PathBuf>,
 }
 
-/// What this machine has for CUDA; see [`cuda_status`].
+/// The CUDA installation of this machine; see [`cuda_status`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CudaStatus {
-    /// CUDA version that the driver serves, such as `CUDA 13.0`; `None` without a driver.
+    /// CUDA version that the driver supports, for example `CUDA 13.0`; `None` without a driver.
     pub driver: Option<String>,
-    /// GPUs that the driver shows.
+    /// Number of visible GPUs.
     pub gpus: usize,
-    /// Version of the run-time compiler, such as `13.0`; `None` when there is none, or it is too old.
+    /// Version of the run-time compiler, for example `13.0`; `None` if it is missing or too old.
     pub nvrtc: Option<String>,
-    /// The library file of the run-time compiler, where the system tells.
+    /// The library file of the run-time compiler, if known.
     pub nvrtc_path: Option<PathBuf>,
-    /// Why CUDA cannot be used; `None` when [`open_cuda`] should succeed.
+    /// Why CUDA cannot be used; `None` if [`open_cuda`] should succeed.
     pub problem: Option<DeviceError>,
 }
 
 /// Looks for the driver, GPUs and the run-time compiler, without opening a GPU. Never fails.
 ///
-/// Reads the list of loaded libraries, which takes 0.1 ms and more: for each query, ask [`cuda_problem`].
+/// Reads the list of loaded libraries, which takes 0.1 ms or more. Where this is called per query, use [`cuda_problem`].
 pub fn cuda_status() -> CudaStatus {
     let nvrtc = Nvrtc::get().ok();
     CudaStatus {
@@ -72,15 +71,15 @@ pub fn cuda_status() -> CudaStatus {
     }
 }
 
-/// Why GPUs can't be used; `None` when [`open_cuda`] should succeed.
+/// Why CUDA cannot be used; `None` if [`open_cuda`] should succeed.
 pub fn cuda_problem() -> Option<DeviceError> {
     match Driver::get().and_then(Driver::gpus) {
         Err(error) => Some(error),
-        Ok(0) => Some(none_shown()),
+        Ok(0) => Some(no_visible_gpu()),
         Ok(_) => Nvrtc::get().err(),
     }
 }
 
-fn none_shown() -> DeviceError {
-    DeviceError::NoGpu { reason: "it shows none; CUDA_VISIBLE_DEVICES may hide them".into() }
+fn no_visible_gpu() -> DeviceError {
+    DeviceError::NoGpu { reason: "none is visible; CUDA_VISIBLE_DEVICES may hide them".into() }
 }

@@ -1,4 +1,6 @@
 //! Compiled modules on one GPU, and the launch of their kernels.
+//!
+//! Must not know how modules are compiled or cached.
 
 use std::ffi::{CString, c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +17,7 @@ struct CudaModule {
     context: Arc<Context>,
 }
 
-// SAFETY: a module handle may be used by any number of threads; the driver locks.
+// SAFETY: module handles may be used by any number of threads; the driver synchronizes.
 unsafe impl Send for CudaModule {}
 // SAFETY: as above.
 unsafe impl Sync for CudaModule {}
@@ -25,9 +27,9 @@ unsafe impl Sync for CudaModule {}
 pub(super) struct CudaKernel {
     name: String,
     raw: CUfunction,
-    /// Bytes that the kernel's one parameter takes.
+    /// Size of the kernel's single parameter.
     params_bytes: usize,
-    /// Dynamic shared memory that a launch may ask for so far.
+    /// Current limit of the dynamic shared memory of a launch.
     shared_bytes_allowed: Mutex<u32>,
     module: CudaModuleRef,
 }
@@ -35,7 +37,7 @@ pub(super) struct CudaKernel {
 /// Keeps the module loaded as long as one of its kernels is in use.
 type CudaModuleRef = Arc<CudaModule>;
 
-// SAFETY: a function handle may be used by any number of threads while its module is loaded.
+// SAFETY: function handles may be used by any number of threads while their module is loaded.
 unsafe impl Send for CudaKernel {}
 // SAFETY: as above.
 unsafe impl Sync for CudaKernel {}
@@ -43,13 +45,13 @@ unsafe impl Sync for CudaKernel {}
 /// Loads a cubin, or PTX that ends in a zero byte, and finds `entries` in it.
 pub(super) fn load(context: &Arc<Context>, image: &[u8], entries: &[String]) -> Result<Vec<CudaKernel>> {
     if image.last() != Some(&0) && !image.starts_with(b"\x7fELF") {
-        let reason = "neither a cubin nor PTX".into();
+        let reason = "the image is neither a cubin nor PTX".into();
         return Err(DeviceError::BadImage { device: context.label().into(), call: "cuModuleLoadData", reason });
     }
     context.make_current()?;
     let mut raw: CUmodule = std::ptr::null_mut();
-    // SAFETY: `image` is an ELF file, whose header says its length, or text that ends in a zero
-    // byte; the driver copies what it needs. `raw` outlives the call; `drop` unloads once.
+    // SAFETY: `image` is an ELF file, whose header holds its length, or text that ends in a zero
+    // byte. The driver copies what it needs. `raw` outlives the call; `drop` unloads once.
     context.check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&mut raw, image.as_ptr().cast()) })?;
     let module = Arc::new(CudaModule { raw, context: context.clone() });
     entries.iter().map(|entry| CudaKernel::find(&module, entry)).collect()
@@ -86,7 +88,7 @@ impl CudaKernel {
         // An empty struct has one byte in C++.
         if self.params_bytes != (params.len() * 8).max(1) {
             return Err(DeviceError::Invalid(format!(
-                "kernel {} takes parameters of {} bytes, and was given {} of 8 bytes",
+                "kernel {} has {} bytes of parameters, but got {} parameters of 8 bytes",
                 self.name,
                 self.params_bytes,
                 params.len()
@@ -96,9 +98,8 @@ impl CudaKernel {
         let nothing = 0_u64;
         let bytes: *const u64 = if params.is_empty() { &nothing } else { params.as_ptr() };
         let mut arguments = [bytes.cast_mut().cast::<c_void>()];
-        // SAFETY: the kernel has one parameter, of `params_bytes`, which lie at `bytes` and are
-        // copied by the call. What the kernel does with the addresses in it is its own matter: the
-        // front end has checked that they are of live buffers that this GPU can reach.
+        // SAFETY: the kernel has one parameter of `params_bytes`, which the call copies from `bytes`.
+        // The front end has checked that its addresses are of live buffers that this GPU can reach.
         let result = unsafe {
             sys::cuLaunchKernel(
                 self.raw,
@@ -117,7 +118,7 @@ impl CudaKernel {
         context.check("cuLaunchKernel", result).map_err(|error| self.named(error, launch))
     }
 
-    /// Raises the limit of the function, if a launch with `bytes` needs that. It never sinks again.
+    /// Raises the function's limit if a launch with `bytes` needs it. The limit is never lowered.
     fn allow_shared_bytes(&self, bytes: u32) -> Result<()> {
         let mut allowed = self.shared_bytes_allowed.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes > *allowed {
@@ -131,7 +132,7 @@ impl CudaKernel {
         Ok(())
     }
 
-    /// Says which kernel could not be launched.
+    /// Adds the name of the kernel to the error of a launch.
     fn named(&self, error: DeviceError, launch: Launch) -> DeviceError {
         match error {
             DeviceError::Driver { device, call, reason } => {
@@ -144,16 +145,16 @@ impl CudaKernel {
 
 impl Drop for CudaModule {
     fn drop(&mut self) {
-        // Kernels may still run. If waiting fails the context is broken, and unloading is no worse.
+        // Kernels may still run. If waiting fails, the context is broken and unloading does no further harm.
         if let Err(error) = self.context.synchronize() {
             log::debug!("{error}");
         }
-        // SAFETY: loaded once in `load`; no kernel of it is left to be launched, nor runs.
-        self.context.note("cuModuleUnload", unsafe { sys::cuModuleUnload(self.raw) });
+        // SAFETY: loaded once in `load`; none of its kernels runs or can be launched any more.
+        self.context.log_failure("cuModuleUnload", unsafe { sys::cuModuleUnload(self.raw) });
     }
 }
 
-/// Dynamic shared memory that a launch may ask for unless more is allowed: 48 KiB less the static.
+/// Default limit of the dynamic shared memory of a launch: 48 KiB minus the static shared memory.
 fn shared_bytes_allowed(context: &Context, function: CUfunction) -> Result<u32> {
     let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     let mut bytes: c_int = 0;
@@ -162,7 +163,7 @@ fn shared_bytes_allowed(context: &Context, function: CUfunction) -> Result<u32> 
     Ok(u32::try_from(bytes).unwrap_or(0))
 }
 
-/// Size of the function's one parameter: entries are written with WJ_ENTRY, which takes no other.
+/// Size of the function's parameter. WJ_ENTRY gives each entry a single one.
 fn params_bytes(context: &Context, function: CUfunction) -> Result<usize> {
     let (mut offset, mut bytes) = (0_usize, 0_usize);
     // SAFETY: the function's module is loaded; both numbers outlive the call.

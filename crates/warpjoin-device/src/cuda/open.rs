@@ -1,24 +1,26 @@
-//! Opening GPUs: all that were asked for, or those that can be used; each once a process.
+//! Opening GPUs: a requested number, or all usable ones.
+//!
+//! Owns the GPUs that are open in this process, so that each is opened once. Must not know what they are used for.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::device::CudaDevice;
 use super::driver::Driver;
-use super::{CudaOptions, info, none_shown};
+use super::{CudaOptions, info, no_visible_gpu};
 use crate::cache::KernelCache;
 use crate::device::WeakDevice;
 use crate::{DEVICES_MAX, Device, DeviceError, Result};
 
-/// The oldest GPUs that kernels are written for: Ampere.
+/// The oldest supported GPUs: Ampere.
 const OLDEST_CAPABILITY: (u32, u32) = (8, 0);
 
-/// GPUs that were opened, and those that were left out.
+/// The opened GPUs, and those that were left out.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OpenedDevices {
-    /// In the order of their ordinals. Each can reach the memory of all others, unless a number of them was asked for.
+    /// Opened GPUs by ordinal. All have peer access to each other, unless [`CudaOptions::devices`] is set.
     pub devices: Vec<Device>,
-    /// GPUs that the driver shows and that are not used, each with the reason.
+    /// Visible GPUs that are not used, each with the reason.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -26,47 +28,49 @@ pub struct OpenedDevices {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// The driver's number of the GPU.
+    /// Ordinal of the GPU.
     pub ordinal: usize,
-    /// Such as `Tesla T4`; empty where the driver does not say.
+    /// For example `Tesla T4`; empty if unknown.
     pub name: String,
-    /// Why.
+    /// Why it is not used.
     pub error: DeviceError,
 }
 
-/// Opens GPUs, ordinals 0 and on. Each is a [`Device`] with its own memory pool in the primary context, or in a new one where
-/// a kernel of this process has broken that. A GPU that is open in this process already is not opened again: the devices share
-/// context, memory pool and budget, and are the same if they have the same kernel cache. [`CudaOptions::memory_bytes`] then
-/// sets the budget that is shared.
+/// Opens GPUs, starting at ordinal 0. Each [`Device`] has its own memory pool in the GPU's primary context, or in a new context
+/// if a kernel of this process broke the primary one.
+///
+/// A GPU that is already open in this process is not opened again. Devices of the same GPU share its context, memory pool and
+/// budget, and are the same device if they have the same kernel cache. [`CudaOptions::memory_bytes`] then changes the shared
+/// budget.
 ///
 /// # Errors
-/// [`DeviceError::NoDriver`], [`DeviceError::NoGpu`] (also when there are fewer than asked for),
-/// [`DeviceError::NoNvrtc`], [`DeviceError::UnknownArchitecture`], [`DeviceError::UnusableGpu`], or a failed call of the
-/// driver: all or none are opened.
+/// [`DeviceError::NoDriver`], [`DeviceError::NoGpu`] (also when there are fewer than requested),
+/// [`DeviceError::NoNvrtc`], [`DeviceError::UnknownArchitecture`], [`DeviceError::UnusableGpu`], or a failed driver call.
+/// Then no GPU is opened.
 pub fn open_cuda(options: &CudaOptions) -> Result<Vec<Device>> {
     let driver = Driver::get()?;
     let gpus = driver.gpus()?;
     let devices = options.devices.unwrap_or(gpus);
     if gpus == 0 {
-        return Err(none_shown());
+        return Err(no_visible_gpu());
     }
     if devices == 0 || devices > gpus {
-        return Err(DeviceError::NoGpu { reason: format!("{devices} asked for, {gpus} there") });
+        return Err(DeviceError::NoGpu { reason: format!("{devices} requested, {gpus} visible") });
     }
     (0..devices).map(|ordinal| open(driver, ordinal, gpus, options)).collect()
 }
 
-/// Opens the GPUs that a session can use together, ordinals 0 and on: at most [`DEVICES_MAX`], that can be opened and that can
-/// reach each other's memory. Where [`CudaOptions::devices`] asks for a number of them, they need not reach each other: what
-/// goes between two that don't has to be brought through the host. The others are left out, each with the reason.
+/// Opens the GPUs that a session can use together, starting at ordinal 0: at most [`DEVICES_MAX`] that can be opened and have
+/// peer access to each other. The other GPUs are left out, each with the reason. If [`CudaOptions::devices`] is set, peer
+/// access is not required; callers then copy between GPUs without it through the host.
 ///
 /// # Errors
-/// Where no GPU can be used, whichever it is: [`DeviceError::NoDriver`], [`DeviceError::NoGpu`], [`DeviceError::NoNvrtc`].
+/// When CUDA cannot be used at all: [`DeviceError::NoDriver`], [`DeviceError::NoGpu`], [`DeviceError::NoNvrtc`].
 pub fn open_usable_cuda(options: &CudaOptions) -> Result<OpenedDevices> {
     let driver = Driver::get()?;
     let gpus = driver.gpus()?;
     if gpus == 0 {
-        return Err(none_shown());
+        return Err(no_visible_gpu());
     }
     super::Nvrtc::get()?;
     let devices_max = options.devices.unwrap_or(DEVICES_MAX).min(DEVICES_MAX);
@@ -79,10 +83,10 @@ pub fn open_usable_cuda(options: &CudaOptions) -> Result<OpenedDevices> {
     Ok(OpenedDevices { devices, left_out: left_out.into_iter().map(named).collect() })
 }
 
-/// What was chosen, and what was left out and why.
+/// The chosen devices, and the ordinals that were left out with the reason.
 type Selection<D> = (Vec<D>, Vec<(usize, DeviceError)>);
 
-/// Opens one after the other, and keeps those that reach all that are kept, and are reached by them.
+/// Opens one device after the other, and keeps those that have peer access to and from all kept ones.
 fn select<D>(
     count: usize,
     devices_max: usize,
@@ -98,7 +102,7 @@ fn select<D>(
                 Ok(device)
             })
         } else {
-            let reason = format!("{devices_max} GPUs are in use already, and no more are wanted");
+            let reason = format!("{devices_max} GPUs are in use already, which is the maximum");
             Err(DeviceError::UnusableGpu { device: format!("cuda:{ordinal}"), reason })
         };
         match opened {
@@ -109,20 +113,20 @@ fn select<D>(
     (kept, left_out)
 }
 
-/// GPUs that are open in this process.
+/// Devices that are open in this process.
 static OPEN: Mutex<Vec<WeakDevice>> = Mutex::new(vec![]);
 
 fn open_devices() -> MutexGuard<'static, Vec<WeakDevice>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The device of a GPU: the one that is open, if there is one.
+/// Opens a GPU, or returns the device that is already open.
 fn open(driver: Driver, ordinal: usize, gpus: usize, options: &CudaOptions) -> Result<Device> {
     let capability = info::capability_of(ordinal)?;
     if capability < OLDEST_CAPABILITY {
         let (major, minor) = OLDEST_CAPABILITY;
         let reason = format!(
-            "its compute capability is {}.{}, and {major}.{minor} (Ampere) or later is needed",
+            "its compute capability is {}.{}, warpjoin needs {major}.{minor} (Ampere) or later",
             capability.0, capability.1
         );
         return Err(DeviceError::UnusableGpu { device: format!("cuda:{ordinal}"), reason });
@@ -131,7 +135,7 @@ fn open(driver: Driver, ordinal: usize, gpus: usize, options: &CudaOptions) -> R
     let mut open = open_devices();
     open.retain(WeakDevice::is_open);
     let devices: Vec<Device> = open.iter().filter_map(WeakDevice::upgrade).collect();
-    // One whose context is broken serves nobody any more: that comes out where the GPU is opened anew.
+    // Skips devices with a broken context. Opening the GPU again tries a new context.
     let of_gpu: Vec<(&Device, &CudaDevice)> = (devices.iter())
         .filter_map(|device| Some((device, CudaDevice::of(device)?)))
         .filter(|(device, gpu)| device.info().ordinal == ordinal && gpu.is_alive())
@@ -160,7 +164,7 @@ mod tests {
         DeviceError::DeviceLost { device: format!("cuda:{ordinal}"), call: "cuX", reason: String::new() }
     }
 
-    /// Chosen ordinals, and those that were left out.
+    /// The chosen ordinals, and those that were left out.
     fn ordinals(
         count: usize,
         devices_max: usize,
@@ -175,21 +179,21 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_opened_and_reached_is_kept() {
+    fn devices_with_mutual_access_are_kept() {
         let yes = |_, _| true;
         assert_eq!(ordinals(4, 8, |_| true, yes), (vec![0, 1, 2, 3], vec![]));
         assert_eq!(ordinals(4, 8, |gpu| gpu != 0 && gpu != 2, yes), (vec![1, 3], vec![0, 2]));
         assert_eq!(ordinals(2, 8, |_| false, yes), (vec![], vec![0, 1]));
-        // More than a session takes, of which one does not open.
+        // More than the maximum, and one of them does not open.
         assert_eq!(ordinals(10, 8, |gpu| gpu != 3, yes), (vec![0, 1, 2, 4, 5, 6, 7, 8], vec![3, 9]));
-        // Access one way only is none.
+        // Access in one direction is not enough.
         assert_eq!(ordinals(3, 8, |_| true, |from, to| (from, to) != (1, 0)), (vec![0, 2], vec![1]));
         assert_eq!(ordinals(3, 8, |_| true, |from, to| (from, to) != (0, 1)), (vec![0, 2], vec![1]));
         assert_eq!(ordinals(3, 8, |_| true, |_, _| false), (vec![0], vec![1, 2]));
     }
 
     #[test]
-    fn each_that_is_left_out_has_its_reason() {
+    fn each_left_out_device_has_a_reason() {
         let open = |ordinal| if ordinal == 1 { Err(lost(1)) } else { Ok(ordinal) };
         let (kept, left_out) = select(4, 2, open, |_, _| Ok(()));
         assert_eq!(kept, [0, 2]);

@@ -1,8 +1,8 @@
 //! The memory pool of one GPU: allocation in stream order.
 //!
-//! A pool of our own and not the GPU's default one: its release threshold and its trimming would
-//! change what other libraries of the process see. Freed memory stays in the pool, since taking
-//! it from the driver again costs 1.3 ms a GiB.
+//! Must not know about budgets. It is not the GPU's default pool, since a release threshold and
+//! trimming there would affect other libraries of the process. Freed memory stays in the pool,
+//! since allocating it again from the driver takes 1.3 ms per GiB.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ use crate::{DeviceError, Result};
 #[derive(Debug)]
 pub(super) struct Pool {
     raw: CUmemoryPool,
-    /// All memory of the GPU.
+    /// Total memory of the GPU.
     total_bytes: u64,
     context: Arc<Context>,
 }
 
-// SAFETY: a pool handle may be used by any number of threads; the driver locks.
+// SAFETY: pool handles may be used by any number of threads; the driver synchronizes.
 unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// Makes a pool on the GPU of `context`.
+    /// Creates a pool on the GPU of `context`.
     pub(super) fn new(context: Arc<Context>) -> Result<Self> {
         let (_, total_bytes) = context.memory_info()?;
-        // SAFETY: a C struct of numbers, enums that have a zero, and a null pointer; the driver
-        // asks for zeros in what is not set.
+        // SAFETY: all fields (numbers, enums, a pointer) may be zero, and the driver requires zeros in
+        // unset fields.
         let mut props: sys::CUmemPoolProps = unsafe { std::mem::zeroed() };
         props.allocType = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         props.location = location(&context);
@@ -46,8 +46,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Allocates `bytes` (> 0) in the order of `stream`. `Err(None)` when there are not so many,
-    /// even after all frees have been waited for and the pool has been emptied.
+    /// Allocates `bytes` (> 0) in the order of `stream`. `Err(None)` if there is not enough memory,
+    /// even after waiting for all frees and trimming the pool.
     pub(super) fn alloc(&self, bytes: u64, stream: CUstream) -> Result<u64, Option<DeviceError>> {
         match self.try_alloc(bytes, stream)? {
             Some(address) => Ok(address),
@@ -58,16 +58,16 @@ impl Pool {
         }
     }
 
-    /// Gives all free memory back to the driver.
+    /// Returns all free memory to the driver.
     pub(super) fn trim(&self) -> Result<()> {
-        // Memory freed on another stream is not ours before that stream gets there, and free pieces join only when they go
-        // back to the driver.
+        // Memory freed on a stream is available once the stream has reached the free. Free ranges are merged only by
+        // returning them to the driver.
         self.context.synchronize()?;
-        // SAFETY: the pool lives; what is allocated is not touched by trimming.
+        // SAFETY: the pool is live; trimming does not affect allocated memory.
         self.context.check("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(self.raw, 0) })
     }
 
-    /// What the pool has taken from the driver, allocated or free.
+    /// Bytes that the pool has taken from the driver, allocated or free.
     pub(super) fn reserved_bytes(&self) -> Result<u64> {
         let mut bytes = 0_u64;
         let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
@@ -78,7 +78,7 @@ impl Pool {
     }
 
     fn try_alloc(&self, bytes: u64, stream: CUstream) -> Result<Option<u64>> {
-        // The driver calls an absurd size an invalid value.
+        // The driver reports a size above the GPU's memory as an invalid value, not as out of memory.
         let Some(bytes) = usize::try_from(bytes).ok().filter(|_| bytes <= self.total_bytes) else { return Ok(None) };
         self.context.make_current()?;
         let mut address = 0;
@@ -92,13 +92,13 @@ impl Pool {
     /// Frees an allocation of this pool in the order of `stream`.
     pub(super) fn free(&self, address: u64, stream: CUstream) {
         if self.context.make_current().is_ok() {
-            // SAFETY: `address` came from `alloc` and is freed once, by the `Buffer` that owns it;
-            // work enqueued on `stream` before still finds the memory.
-            self.context.note("cuMemFreeAsync", unsafe { sys::cuMemFreeAsync(address, stream) });
+            // SAFETY: `address` came from `alloc`, and the `Buffer` that owns it frees it once. Work
+            // enqueued earlier on `stream` may still use the memory.
+            self.context.log_failure("cuMemFreeAsync", unsafe { sys::cuMemFreeAsync(address, stream) });
         }
     }
 
-    /// Lets the GPU of `reader` reach what is and will be allocated here.
+    /// Lets the GPU of `reader` access all current and future allocations of the pool.
     pub(super) fn grant(&self, reader: &Context) -> Result<()> {
         let access = sys::CUmemAccessDesc {
             location: location(reader),
@@ -113,9 +113,9 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         if self.context.make_current().is_ok() {
-            // SAFETY: made once in `new`. Buffers keep their stream, and so this pool, alive; frees
-            // still under way are finished by the driver before it releases the pool.
-            self.context.note("cuMemPoolDestroy", unsafe { sys::cuMemPoolDestroy(self.raw) });
+            // SAFETY: created once in `new`. Buffers keep their stream alive, which keeps this pool
+            // alive. The driver finishes pending frees before it releases the pool.
+            self.context.log_failure("cuMemPoolDestroy", unsafe { sys::cuMemPoolDestroy(self.raw) });
         }
     }
 }

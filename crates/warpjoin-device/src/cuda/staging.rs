@@ -1,9 +1,11 @@
-//! Large copies between ordinary host memory and a GPU, by way of pinned chunks.
+//! Large copies between pageable host memory and a GPU, staged through pinned chunks.
 //!
-//! The driver's own staging moves 7 GB/s, the bus 55. One core copies about 10 GB/s into pinned
-//! memory, so several threads copy, each a chunk at a time, while the bus moves the chunks that
-//! are full. Owns the chunks of one GPU, shared by all its streams and lent by `Lending`; one that is free is in use until the
-//! event behind its last copy is reached.
+//! The driver's own staging reaches 7 GB/s, the bus 55 GB/s. One core copies about 10 GB/s into
+//! pinned memory, so several threads copy, each one chunk at a time, while the bus transfers full
+//! chunks.
+//!
+//! Owns the pinned chunks of one GPU, which all its streams share. A free chunk stays in use until
+//! the event after its last copy is reached. Must not know what is copied.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,26 +13,26 @@ use cudarc::driver::sys::{self, CUstream};
 
 use super::context::Context;
 use super::event::CudaEvent;
-use crate::memory::lending::{Lending, Lent};
+use crate::memory::object_pool::{ObjectPool, Pooled};
 use crate::{DeviceError, Result};
 
-/// Size of a chunk: large enough for nine tenths of the bus, small enough to share 16 MiB among threads.
+/// Size of a chunk: large enough for 90 % of the bus, small enough to divide 16 MiB among the threads.
 pub(super) const CHUNK_BYTES: usize = 2 << 20;
-/// Chunks of one GPU at most: 32 MiB pinned. Made when first needed.
+/// Maximum number of chunks of one GPU: 32 MiB of pinned memory, allocated on demand.
 const CHUNKS_MAX: usize = 16;
-/// Threads that one copy uses at most; with six to eight the bus is full.
+/// Maximum number of threads of one copy. Six to eight saturate the bus.
 const THREADS_MAX: usize = 8;
-/// Chunks that make a thread worth its start: 0.4 ms of copying against 30 us.
+/// Minimum number of chunks per thread: 0.4 ms of copying, against 30 us to start a thread.
 const CHUNKS_PER_THREAD: usize = 2;
 
 /// The pinned chunks of one GPU.
 #[derive(Debug)]
 pub(super) struct Staging {
     context: Arc<Context>,
-    chunks: Lending<Chunk>,
+    chunks: ObjectPool<Chunk>,
 }
 
-/// Pinned memory, and the event behind its last use.
+/// Pinned memory, and the event after its last use.
 #[derive(Debug)]
 struct Chunk {
     memory: *mut u8,
@@ -38,19 +40,19 @@ struct Chunk {
     context: Arc<Context>,
 }
 
-// SAFETY: the memory belongs to the chunk alone and has no ties to a thread.
+// SAFETY: the chunk owns the memory, which is not bound to a thread.
 unsafe impl Send for Chunk {}
 
 impl Staging {
     pub(super) fn new(context: Arc<Context>) -> Self {
-        Self { context, chunks: Lending::new(CHUNKS_MAX) }
+        Self { context, chunks: ObjectPool::new(CHUNKS_MAX) }
     }
 
-    /// Enqueues a copy of `bytes` to `address`; they may be reused on return.
+    /// Enqueues a copy of `bytes` to `address`. `bytes` may be reused on return.
     ///
     /// # Safety
-    /// `address` must be the start of `bytes.len()` bytes that work on `stream` may write, and
-    /// `stream` a live stream of this context.
+    /// Work on `stream` may write `bytes.len()` bytes at `address`. `stream` is a live stream of this
+    /// context.
     pub(super) unsafe fn write(&self, address: u64, bytes: &[u8], stream: CUstream) -> Result<()> {
         let stream = StreamHandle(stream);
         let pieces = Mutex::new(bytes.chunks(CHUNK_BYTES).enumerate());
@@ -58,9 +60,9 @@ impl Staging {
             while let Some((at, piece)) = next(&pieces) {
                 let target = address + (at * CHUNK_BYTES) as u64;
                 self.with_chunk(|chunk| {
-                    // SAFETY: the chunk is held by this thread, idle, and as long as any piece.
+                    // SAFETY: this thread holds the chunk, which is idle and at least as long as a piece.
                     unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), chunk.memory, piece.len()) };
-                    // SAFETY: target by the contract; the chunk stays untouched until the event
+                    // SAFETY: the caller guarantees the target. The chunk is not reused before the event
                     // recorded next is reached.
                     let result =
                         unsafe { sys::cuMemcpyHtoDAsync_v2(target, chunk.memory.cast(), piece.len(), stream.get()) };
@@ -72,11 +74,11 @@ impl Staging {
         })
     }
 
-    /// Copies `bytes.len()` bytes from `address` once the work enqueued on `stream` has ended.
+    /// Copies `bytes.len()` bytes from `address`, after the work enqueued on `stream`.
     ///
     /// # Safety
-    /// `address` must be the start of `bytes.len()` bytes that work on `stream` may read, and
-    /// `stream` a live stream of this context.
+    /// Work on `stream` may read `bytes.len()` bytes at `address`. `stream` is a live stream of this
+    /// context.
     pub(super) unsafe fn read(&self, address: u64, bytes: &mut [u8], stream: CUstream) -> Result<()> {
         let stream = StreamHandle(stream);
         let total_bytes = bytes.len();
@@ -85,14 +87,14 @@ impl Staging {
             while let Some((at, piece)) = next(&pieces) {
                 let source = address + (at * CHUNK_BYTES) as u64;
                 self.with_chunk(|chunk| {
-                    // SAFETY: source by the contract; the chunk is held by this thread, idle, and
-                    // as long as any piece; it is given back behind the event.
+                    // SAFETY: the caller guarantees the source. This thread holds the chunk, which is idle and
+                    // at least as long as a piece, until the event is reached.
                     let result =
                         unsafe { sys::cuMemcpyDtoHAsync_v2(chunk.memory.cast(), source, piece.len(), stream.get()) };
                     self.context.check("cuMemcpyDtoHAsync", result)?;
                     chunk.event.record(stream.get())?;
                     chunk.event.synchronize()?;
-                    // SAFETY: the copy into the chunk has ended; a piece belongs to one thread.
+                    // SAFETY: the copy into the chunk has ended; only this thread has the piece.
                     unsafe { std::ptr::copy_nonoverlapping(chunk.memory, piece.as_mut_ptr(), piece.len()) };
                     Ok(())
                 })?;
@@ -101,27 +103,27 @@ impl Staging {
         })
     }
 
-    /// Whether parts of these lengths have room in one chunk together, for [`Self::read_all`].
+    /// Whether parts of these lengths fit in one chunk, for [`Self::read_all`].
     pub(super) fn fits_chunk(lengths: impl Iterator<Item = usize>) -> bool {
         lengths.fold(0usize, |total, length| total.saturating_add(part_bytes(length))) <= CHUNK_BYTES
     }
 
-    /// Copies several ranges once the work enqueued on `stream` has ended, with one wait for all of them.
+    /// Copies several ranges after the work enqueued on `stream`, with a single wait.
     ///
     /// # Safety
-    /// Each part must be an address from which on work on `stream` may read as many bytes, `stream` a live stream of
+    /// Work on `stream` may read as many bytes at the address of each part as the part has. `stream` is a live stream of
     /// this context.
     pub(super) unsafe fn read_all(&self, parts: &mut [(u64, &mut [u8])], stream: CUstream) -> Result<()> {
         if !Self::fits_chunk(parts.iter().map(|(_, bytes)| bytes.len())) {
-            return Err(DeviceError::Invalid("more bytes than a chunk holds".into()));
+            return Err(DeviceError::Invalid("the parts exceed a pinned chunk".into()));
         }
         self.with_chunk(|chunk| {
             let mut at = 0;
             for (address, bytes) in parts.iter() {
-                // SAFETY: `at` and the length are within the chunk, as was checked above.
+                // SAFETY: `at` and the length are within the chunk, as checked above.
                 let place = unsafe { chunk.memory.add(at) };
-                // SAFETY: source by the contract; the chunk is held by this thread, and idle; it is given back behind
-                // the event.
+                // SAFETY: the caller guarantees the source. This thread holds the chunk, which is idle, until the event is
+                // reached.
                 let result = unsafe { sys::cuMemcpyDtoHAsync_v2(place.cast(), *address, bytes.len(), stream) };
                 self.context.check("cuMemcpyDtoHAsync", result)?;
                 at += part_bytes(bytes.len());
@@ -130,7 +132,7 @@ impl Staging {
             chunk.event.synchronize()?;
             let mut at = 0;
             for (_, bytes) in parts.iter_mut() {
-                // SAFETY: the copies into the chunk have ended; the place is within it, as above.
+                // SAFETY: the copies into the chunk have ended; the range is within it, as above.
                 unsafe { std::ptr::copy_nonoverlapping(chunk.memory.add(at), bytes.as_mut_ptr(), bytes.len()) };
                 at += part_bytes(bytes.len());
             }
@@ -138,15 +140,15 @@ impl Staging {
         })
     }
 
-    /// Runs `work` with a chunk that nothing else uses. A chunk whose work failed may still be in use by a copy without an
-    /// event, so the device is waited for.
+    /// Runs `work` with an idle chunk. After a failure, a copy without an event may still use the chunk, so this waits for
+    /// the device.
     fn with_chunk(&self, work: impl FnOnce(&mut Chunk) -> Result<()>) -> Result<()> {
         self.context.make_current()?;
         self.chunks.with(|| Chunk::new(&self.context), work, || self.context.synchronize().is_ok())
     }
 }
 
-impl Lent for Chunk {
+impl Pooled for Chunk {
     fn is_idle(&self) -> bool {
         self.event.is_reached()
     }
@@ -160,8 +162,8 @@ impl Chunk {
     fn new(context: &Arc<Context>) -> Result<Self> {
         let event = CudaEvent::without_time(context)?;
         let mut memory: *mut std::ffi::c_void = std::ptr::null_mut();
-        // Not write-combined: reads of the host from such memory are slow.
-        // SAFETY: the event's making left the context current; `memory` outlives the call; `drop`
+        // Not write-combined, since the host reads from write-combined memory slowly.
+        // SAFETY: creating the event made the context current; `memory` outlives the call; `drop`
         // frees once.
         let result = unsafe { sys::cuMemHostAlloc(&mut memory, CHUNK_BYTES, sys::CU_MEMHOSTALLOC_PORTABLE) };
         context.check("cuMemHostAlloc", result)?;
@@ -171,10 +173,10 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // A copy under way still uses the memory, perhaps one without an event. If waiting fails, the memory is lost instead.
+        // A running copy may still use the memory, perhaps one without an event. If waiting fails, the memory is leaked.
         if self.context.synchronize().is_ok() {
             // SAFETY: allocated once in `new`, and no copy uses it any more.
-            self.context.note("cuMemFreeHost", unsafe { sys::cuMemFreeHost(self.memory.cast()) });
+            self.context.log_failure("cuMemFreeHost", unsafe { sys::cuMemFreeHost(self.memory.cast()) });
         }
     }
 }
@@ -189,18 +191,18 @@ impl StreamHandle {
     }
 }
 
-// SAFETY: a stream handle may be used by any number of threads; the driver locks.
+// SAFETY: stream handles may be used by any number of threads; the driver synchronizes.
 unsafe impl Send for StreamHandle {}
 // SAFETY: as above.
 unsafe impl Sync for StreamHandle {}
 
-/// The next piece of work, whoever asks.
+/// The next piece, for any thread.
 fn next<I: Iterator>(pieces: &Mutex<I>) -> Option<I::Item> {
     pieces.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
-/// Runs `work` on as many threads as `bytes` are worth, the calling one among them. `work` takes
-/// pieces until there are none, so that fewer threads than wished for do no harm.
+/// Runs `work` on several threads, depending on `bytes`; the calling thread is one of them. `work`
+/// takes pieces until there are none, so it may run on fewer threads than intended.
 fn in_parallel(bytes: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
     let threads = threads_for(bytes, std::thread::available_parallelism().map_or(1, usize::from));
     std::thread::scope(|scope| {
@@ -215,7 +217,7 @@ fn in_parallel(bytes: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()>
     })
 }
 
-/// What a part takes of a chunk that several share: each begins where the bus likes it.
+/// Bytes of a chunk that a part takes: each part starts at a multiple of 256 bytes, for fast transfers.
 fn part_bytes(length: usize) -> usize {
     length.saturating_add(255) & !255
 }
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_fit_a_chunk_with_the_room_between_them() {
+    fn parts_fit_in_a_chunk_with_their_padding() {
         assert!(Staging::fits_chunk(std::iter::empty()));
         assert!(Staging::fits_chunk([CHUNK_BYTES].into_iter()));
         assert!(Staging::fits_chunk(std::iter::repeat_n(1, CHUNK_BYTES / 256)));
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn every_piece_is_taken_once_and_errors_come_out() {
+    fn every_piece_is_taken_once_and_errors_are_returned() {
         let bytes = vec![0_u8; CHUNK_BYTES * 33 + 5];
         let (pieces, taken) = (Mutex::new(bytes.chunks(CHUNK_BYTES).enumerate()), AtomicUsize::new(0));
         let result = in_parallel(bytes.len(), || {
@@ -261,6 +263,7 @@ mod tests {
             Ok(())
         });
         assert!(result.is_err_and(|error| error.to_string().contains("piece 20")));
-        assert!(taken.load(Ordering::Relaxed) >= CHUNK_BYTES * 21, "the others went on, or one thread stopped there");
+        // Other threads continue after the error; a single thread stops there.
+        assert!(taken.load(Ordering::Relaxed) >= CHUNK_BYTES * 21);
     }
 }

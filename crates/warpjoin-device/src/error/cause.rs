@@ -1,15 +1,15 @@
-//! What kind of thing went wrong: the question that callers ask of every error.
+//! Classes of errors, on which callers decide what to do.
 //!
-//! Owns the classes and which of them are faults. Each error type says its own class by an exhaustive match
+//! Owns the classes and which of them are faults. Each error type maps to its class by an exhaustive match
 //! ([`crate::DeviceError::cause`]).
 
-/// Why an operation failed, for callers that decide what to do next: retry, run on the CPU, report a defect.
+/// Why an operation failed. Callers use it to decide whether to retry, run on the CPU, or report a defect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
     /// The budget, a device or its driver has too little memory.
     OutOfMemory,
-    /// A value left the range of its type.
+    /// A value exceeds the range of its type.
     Overflow,
     /// A division by zero.
     Division,
@@ -17,31 +17,31 @@ pub enum Cause {
     Cast,
     /// Devices cannot do this; the CPU can.
     Unsupported,
-    /// The caller gave up.
+    /// The caller cancelled the operation.
     Cancelled,
     /// The caller's arguments or data contradict each other.
     InvalidInput,
-    /// This machine lacks something: a driver, a GPU, a compiler, access between GPUs, a version that fits.
+    /// This machine lacks something: a driver, a GPU, a compiler, access between GPUs, a matching version.
     Unavailable,
     /// A file could not be read or written.
     File,
     /// A kernel does not compile.
     Compile,
-    /// A call of the driver failed, and later calls may succeed.
+    /// A driver call failed. Later calls may succeed.
     Driver,
-    /// The context of a GPU is broken: every later call on it fails until the process opens it anew.
+    /// The context of a GPU is broken: every later call fails until the process opens the GPU again.
     DeviceLost,
-    /// A kernel broke a rule of its own: a deadlock, a divergent barrier or a race that the simulator saw.
+    /// The simulator found an error in a kernel: a deadlock, a divergent barrier or a race.
     Kernel,
-    /// A loop of a kernel, or of the host around it, reached its bound.
+    /// A loop of a kernel, or of its host code, reached its bound.
     KernelBound,
-    /// An invariant broke on the host, a panic among it.
+    /// An invariant was violated on the host, or host code panicked.
     Internal,
 }
 
 impl Cause {
-    /// Whether this is a defect of warpjoin, of the driver or of the hardware: never the result of the data, the plan,
-    /// the budget or what is installed. Tests and strict callers must not pass over a fault.
+    /// Whether this is a defect of warpjoin, the driver or the hardware, rather than a consequence of the data, the plan,
+    /// the budget or the installed software. Tests and strict callers must not ignore a fault.
     pub fn is_fault(self) -> bool {
         match self {
             Self::OutOfMemory

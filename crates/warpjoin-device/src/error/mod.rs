@@ -1,4 +1,6 @@
-//! The one error type of this crate: what went wrong, and what the user can do about it.
+//! The error type of this crate. Messages say what went wrong, and what the user can do about it.
+//!
+//! Must not know how callers react.
 
 mod cause;
 
@@ -12,22 +14,22 @@ use crate::RaceReport;
 /// Result of a device operation.
 pub type Result<T, E = DeviceError> = std::result::Result<T, E>;
 
-/// What a device could not do.
+/// An error of a device, its driver or its compiler.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// libcuda is not on this machine.
+    /// libcuda is not installed.
     #[error("no CUDA driver found (libcuda): install the NVIDIA driver, or choose the simulated device")]
     NoDriver,
-    /// The driver is there and no GPU is.
+    /// The driver is installed, but there is no GPU.
     #[error("the CUDA driver reports no GPU: {reason}")]
     NoGpu {
-        /// The driver's own words.
+        /// The driver's message.
         reason: String,
     },
-    /// The driver is there and the run-time compiler is not.
+    /// The driver is installed, but the run-time compiler is not.
     #[error(
-        "libnvrtc not found: the driver does not bring it; install the CUDA toolkit 12.0 or later, or \
+        "libnvrtc not found: the driver does not include it; install the CUDA toolkit 12.0 or later, or \
          the Python wheel nvidia-cuda-nvrtc, and put its lib folder on LD_LIBRARY_PATH"
     )]
     NoNvrtc,
@@ -51,34 +53,34 @@ pub enum DeviceError {
         /// The compiler's output.
         log: String,
     },
-    /// The GPU is newer or older than the run-time compiler can serve.
-    #[error("NVRTC {nvrtc} cannot compile for {architecture}: it knows {known}; install another CUDA toolkit")]
+    /// The run-time compiler does not support the GPU's architecture.
+    #[error("NVRTC {nvrtc} cannot compile for {architecture}: it supports {known}; install another CUDA toolkit")]
     UnknownArchitecture {
-        /// Such as `sm_70`.
+        /// For example `sm_70`.
         architecture: String,
-        /// Such as `13.0`.
+        /// For example `13.0`.
         nvrtc: String,
-        /// Architectures that it serves.
+        /// Architectures that it supports.
         known: String,
     },
     /// The device, or its budget, has too little memory.
     #[error(
-        "{device}: out of device memory: {asked_bytes} bytes asked, {free_bytes} free of a budget of {limit_bytes}{}",
+        "{device}: out of device memory: {asked_bytes} bytes requested, {free_bytes} free of a budget of {limit_bytes}{}",
         advice(*.asked_bytes, *.free_bytes, *.physical_free_bytes)
     )]
     OutOfDeviceMemory {
         /// Name of the device.
         device: String,
-        /// Bytes asked for.
+        /// Bytes requested.
         asked_bytes: u64,
         /// Bytes left in the budget.
         free_bytes: u64,
         /// The budget.
         limit_bytes: u64,
-        /// Bytes that the device has left for anybody; `None`: not known.
+        /// Free bytes of the device, for any process; `None` if unknown.
         physical_free_bytes: Option<u64>,
     },
-    /// A GPU that is there and cannot be used: too old, in exclusive use, one too many.
+    /// A GPU exists but cannot be used: it is too old, in exclusive use, or above the maximum number.
     #[error("{device} cannot be used: {reason}")]
     UnusableGpu {
         /// Name of the device.
@@ -96,18 +98,18 @@ pub enum DeviceError {
         device: String,
         /// The driver's function.
         call: &'static str,
-        /// The driver's own words.
+        /// The driver's message.
         reason: String,
     },
     /// The hardware, or the system, does not let one device reach the memory of another.
     #[error("{from} cannot reach the memory of {to}: neither NVLink nor PCIe peer access connects them")]
     NoPeerLink {
-        /// Device that would execute.
+        /// Device that executes.
         from: String,
         /// Device that owns the memory.
         to: String,
     },
-    /// A kernel or a copy reaches into a device whose memory has not been opened to it.
+    /// A kernel or a copy accesses the memory of a device without opened peer access.
     #[error("{from} has no access to the memory of {to}: open peer access first")]
     NoPeerAccess {
         /// Device that executes.
@@ -115,17 +117,17 @@ pub enum DeviceError {
         /// Device that owns the memory.
         to: String,
     },
-    /// A call of the driver failed.
+    /// A driver call failed.
     #[error("{call} failed on {device}: {reason}")]
     Driver {
         /// Name of the device.
         device: String,
         /// The driver's function.
         call: &'static str,
-        /// The driver's own words.
+        /// The driver's message.
         reason: String,
     },
-    /// An error of the driver that breaks the context of the GPU: every later call on it fails.
+    /// A driver error that breaks the context of the GPU: every later call on it fails.
     #[error(
         "{device} is lost: {call}: {reason}; its memory is gone. Restart the process; if that does not help, look at \
          nvidia-smi and the kernel's log (dmesg) for Xid errors, and reset the GPU"
@@ -133,30 +135,30 @@ pub enum DeviceError {
     DeviceLost {
         /// Name of the device.
         device: String,
-        /// The driver's function that told.
+        /// The driver function that reported it.
         call: &'static str,
-        /// The driver's own words.
+        /// The driver's message.
         reason: String,
     },
-    /// The driver does not take a compiled module.
-    #[error("{call} refuses a module on {device}: {reason}")]
+    /// The driver rejects a compiled module.
+    #[error("{call} rejects a module on {device}: {reason}")]
     BadImage {
         /// Name of the device.
         device: String,
         /// The driver's function.
         call: &'static str,
-        /// The driver's own words.
+        /// The driver's message.
         reason: String,
     },
-    /// A simulated device saw a kernel break a rule: a deadlock, a divergent barrier. A defect of warpjoin.
+    /// A simulated device found an error in a kernel: a deadlock or a divergent barrier. A defect of warpjoin.
     #[error("{device}: {reason}")]
     Kernel {
         /// Name of the device.
         device: String,
-        /// The kernel, and what it did.
+        /// The kernel and its error.
         reason: String,
     },
-    /// Nobody wants the result any more.
+    /// The caller cancelled the operation.
     #[error("cancelled")]
     Cancelled,
     /// The race detector of simulated devices ([`crate::SimOptions::races`]) found a race. A defect of warpjoin.
@@ -175,13 +177,13 @@ pub enum DeviceError {
         /// Why.
         reason: String,
     },
-    /// A caller broke the contract of this crate. A defect of warpjoin.
+    /// A caller violated a precondition of this crate. A defect of warpjoin.
     #[error("internal: {0}")]
     Invalid(String),
 }
 
 impl DeviceError {
-    /// What kind of error this is.
+    /// The class of this error.
     pub fn cause(&self) -> Cause {
         match self {
             Self::NoDriver
@@ -204,7 +206,7 @@ impl DeviceError {
     }
 }
 
-/// What to do where memory is short: raising the budget helps only if the device has some.
+/// Advice for an out-of-memory error. Raising the budget helps only if the device has free memory.
 fn advice(asked_bytes: u64, free_bytes: u64, physical_free_bytes: Option<u64>) -> String {
     match physical_free_bytes {
         Some(physical) if free_bytes >= asked_bytes || physical < asked_bytes => format!(
@@ -220,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_out_of_memory_learns_whose_it_is() {
+    fn out_of_memory_advice_depends_on_what_is_short() {
         let words = |asked_bytes, free_bytes, physical_free_bytes| {
             let device = "cuda:0".into();
             let limit_bytes = 1000;

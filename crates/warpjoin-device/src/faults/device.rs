@@ -1,4 +1,6 @@
-//! A device whose calls go by way of a plan.
+//! A device backend that asks a fault plan before each call.
+//!
+//! Must not know which kind of device it wraps.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Faults on demand: devices whose n-th call of some kind fails, panics or cancels a query.
+//! Fault injection, for tests: the n-th call of some kind to a device fails, panics or cancels a query.
 //!
-//! Owns a decorator around the seam (`backend.rs`), so that it works for every kind of device, a check that no
-//! buffer is freed while another stream may still use it ([`order`]), and a record of what was asked for ([`Recording`]).
-//! Must not know what a query is. For tests.
+//! Owns a decorator around the backend traits (`backend.rs`), which works for every kind of device; a check that no
+//! buffer is freed while another stream may still use it ([`order`]); and a record of all calls ([`Recording`]).
+//! Must not know what a query is.
 
 mod device;
 mod order;
@@ -19,8 +19,8 @@ pub use recording::Recording;
 use crate::Device;
 use device::FaultyDevice;
 
-/// The same devices, by way of `plan`: it counts their calls, and makes one fail when it was told to. Budgets, modules in
-/// memory and opened peers begin anew; streams, buffers and events of `devices` do not fit to those of the result.
+/// Wraps devices so that `plan` counts their calls and can make one fail. Budgets, modules in memory and opened peers start
+/// fresh. Streams, buffers and events of `devices` cannot be used with the result.
 pub fn with_faults(devices: &[Device], plan: &FaultPlan) -> Vec<Device> {
     let wrap = |device: &Device| Device::new(Arc::new(FaultyDevice::new(device.backend().clone(), plan.clone())));
     devices.iter().map(wrap).collect()

@@ -1,14 +1,14 @@
-//! Whether buffers live long enough: a happens-before check over the calls that streams get.
+//! A happens-before check of buffer lifetimes over the calls to streams.
 //!
-//! Owns clocks; must not know what work computes. Each stream counts its work. A clock says of each stream how much of
-//! its work has ended for sure: by waiting for an event, or because the host has waited.
+//! Owns vector clocks; must not know what work computes. Each stream counts its work. A clock holds, for each stream, how
+//! much of its work has certainly ended, because of an event or because the host waited.
 
 use std::backtrace::Backtrace;
 use std::collections::{BTreeMap, HashMap};
 
 pub(super) type StreamId = u64;
 
-/// Of each stream: work that has ended.
+/// For each stream, the amount of its work that has ended.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Clock(HashMap<StreamId, u64>);
 
@@ -30,17 +30,17 @@ impl Clock {
 struct Allocation {
     bytes: u64,
     made: (StreamId, u64),
-    /// Of each stream: the last work that uses it.
+    /// For each stream, the last work that uses the buffer.
     uses: HashMap<StreamId, u64>,
 }
 
 impl Allocation {
-    /// Whether it matters to others if the stream's work has ended, of which the first `ended` has for sure.
-    fn concerns(&self, stream: StreamId, ended: u64) -> bool {
+    /// Whether this buffer was made or used by work of the stream after its first `ended` pieces of work.
+    fn depends_on(&self, stream: StreamId, ended: u64) -> bool {
         self.uses.get(&stream).is_some_and(|used| *used > ended) || (self.made.0 == stream && self.made.1 > ended)
     }
 
-    /// All work of the stream has ended.
+    /// Removes the stream, all of whose work has ended.
     fn forget(&mut self, stream: StreamId) {
         self.uses.remove(&stream);
         if self.made.0 == stream {
@@ -52,18 +52,18 @@ impl Allocation {
 /// All streams and buffers of some devices.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// What a stream's next work comes after, its own work among it.
+    /// For each stream, what happens before its next work, including its own earlier work.
     streams: HashMap<StreamId, Clock>,
     opened: StreamId,
-    /// Streams without a handle whose work may go on.
+    /// Streams without a handle that may still have work running.
     closing: Vec<StreamId>,
-    /// What the host's next call comes after. Threads count as one.
+    /// What happens before the host's next call. All host threads count as one.
     host: Clock,
-    /// By address.
+    /// Live buffers by address.
     live: BTreeMap<u64, Allocation>,
     live_bytes: u64,
     findings: Vec<String>,
-    /// Nothing runs any more.
+    /// Turns findings off while the devices are lost, since nothing runs on them.
     pub(super) is_off: bool,
 }
 
@@ -74,13 +74,13 @@ impl Order {
         self.opened
     }
 
-    /// No handle is left. A stream is forgotten, else each clock would know all streams that there ever were: at once, or with
-    /// a later one, when no live buffer waits for its work any more.
+    /// The stream's last handle was dropped. Closed streams are removed once no live buffer depends on their work, so that
+    /// clocks do not grow with every stream.
     pub(super) fn close_stream(&mut self, stream: StreamId) {
         self.closing.push(stream);
         let is_done = |stream: StreamId| {
             let ended = self.host.of(stream);
-            !self.live.values().any(|allocation| allocation.concerns(stream, ended))
+            !self.live.values().any(|allocation| allocation.depends_on(stream, ended))
         };
         let (done, closing): (Vec<_>, Vec<_>) = self.closing.iter().copied().partition(|&stream| is_done(stream));
         self.closing = closing;
@@ -110,13 +110,13 @@ impl Order {
         }
     }
 
-    /// Work of a stream; of `words`, those that lie in live buffers are addresses.
+    /// Adds work of a stream. Those of `words` that point into live buffers are addresses that it uses.
     pub(super) fn work(&mut self, stream: StreamId, words: &[u64]) {
         let now = self.advance(stream);
         let Some(clock) = self.streams.get(&stream) else { return };
         for word in words {
             let Some((_, allocation)) = self.live.range_mut(..=word).next_back().filter(|(start, allocation)| {
-                // The end too: an empty part of a buffer.
+                // Includes the end address, for an empty range.
                 word - **start <= allocation.bytes
             }) else {
                 continue;
@@ -151,7 +151,7 @@ impl Order {
 
     pub(super) fn wait(&mut self, stream: StreamId, event: &Clock) {
         self.advance(stream);
-        // The event may know of streams that are closed.
+        // The event's clock may hold streams that were removed.
         let known = event.0.iter().filter(|(stream, _)| self.streams.contains_key(stream));
         let known = Clock(known.map(|(stream, work)| (*stream, *work)).collect());
         self.streams.entry(stream).or_default().join(&known);
@@ -163,7 +163,7 @@ impl Order {
         }
     }
 
-    /// The number of the stream's next work, which comes after all that the host has waited for.
+    /// The number of the stream's next work. It happens after everything that the host has waited for.
     fn advance(&mut self, stream: StreamId) -> u64 {
         let clock = self.streams.entry(stream).or_default();
         clock.join(&self.host);
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closed_streams_are_forgotten() {
+    fn closed_streams_are_removed() {
         let mut order = Order::default();
         let lasting = order.open_stream();
         let mut event = Clock::default();
@@ -191,7 +191,7 @@ mod tests {
             event = order.record(stream);
             order.wait(lasting, &event);
             order.host_waits(stream);
-            // Buffers go after the last wait, some of them after their stream.
+            // Buffers are freed after the last wait, some of them after their stream.
             order.free(stream, 4096, "sim:0");
             order.close_stream(dropped);
             order.close_stream(stream);
@@ -205,7 +205,7 @@ mod tests {
         assert!(order.closing.is_empty() && order.take_findings().len() == 100);
     }
 
-    /// Two streams; the second one uses a buffer of the first.
+    /// Two streams, where the second uses a buffer of the first.
     fn shared() -> (Order, StreamId, StreamId) {
         let mut order = Order::default();
         let (first, second) = (order.open_stream(), order.open_stream());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_is_freed_too_early_is_found() {
+    fn freeing_a_buffer_in_use_is_found() {
         let (mut order, first, _) = shared();
         order.free(first, 4096, "sim:0");
         assert_eq!((order.take_findings().len(), order.live_bytes()), (1, 0));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_or_an_event_makes_it_right() {
+    fn a_free_after_a_host_wait_or_an_event_is_valid() {
         let (mut order, first, second) = shared();
         order.host_waits(second);
         order.free(first, 4096, "sim:0");
@@ -233,7 +233,7 @@ mod tests {
         by_event.wait(first, &event);
         by_event.free(first, 4096, "sim:0");
         assert!(order.take_findings().is_empty() && by_event.take_findings().is_empty());
-        // An event from before the use does not.
+        // An event recorded before the use does not order it.
         let (mut order, first, second) = shared();
         let event = order.record(second);
         order.work(second, &[4096]);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_is_used_before_it_is_there_is_found() {
+    fn using_a_buffer_before_its_allocation_is_found() {
         let mut order = Order::default();
         let (first, second) = (order.open_stream(), order.open_stream());
         order.alloc(first, 4096, 64);

@@ -1,4 +1,6 @@
-//! Which call fails, and how.
+//! [`FaultPlan`]: which call fails, and how.
+//!
+//! Owns the counts of calls and the armed fault. Must not know what a call does.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,14 +11,14 @@ use super::order::Order;
 use super::recording::Recording;
 use crate::{DeviceError, Result};
 
-/// What is called.
+/// Kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallKind {
-    /// Making a stream.
+    /// Creating a stream.
     CreateStream,
     /// Compiling a module, or loading it from the disk cache.
     Compile,
-    /// Opening access to a peer.
+    /// Opening peer access.
     OpenPeer,
     /// Allocating device memory.
     Alloc,
@@ -24,7 +26,7 @@ pub enum CallKind {
     Write,
     /// A copy to the host.
     Read,
-    /// Setting bytes.
+    /// A fill of device memory.
     Fill,
     /// A copy between devices, or within one.
     Copy,
@@ -36,7 +38,7 @@ pub enum CallKind {
     Wait,
     /// Waiting for a stream.
     Synchronize,
-    /// Writing a file of the kernel cache. The entry's first half is on the disk when it fails.
+    /// Writing a file of the kernel cache. It fails after the first half is written.
     StoreFile,
 }
 
@@ -77,22 +79,22 @@ impl CallKind {
     }
 }
 
-/// What happens at the chosen call.
+/// What happens at the armed call.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// There is no memory; for a file no room.
+    /// Out of memory, or out of disk space for a file.
     OutOfMemory,
     /// The driver fails once.
     Driver,
-    /// The device is lost: this call fails, and all later ones of all devices.
+    /// The device is lost: this call and all later calls of all devices fail.
     DeviceLost,
     /// The calling thread panics.
     Panic,
-    /// The flag is set, and the call goes on.
+    /// The flag is set, and the call succeeds.
     Set(Arc<AtomicBool>),
 }
 
-/// Counts the calls of some devices, and makes one of them fail. Clones are the same plan.
+/// Counts the calls of some devices, and makes one of them fail. Clones share the plan.
 #[derive(Debug, Clone, Default)]
 pub struct FaultPlan {
     shared: Arc<Mutex<State>>,
@@ -106,38 +108,38 @@ struct State {
     has_no_peers: bool,
     order: Order,
     recording: Recording,
-    /// Bytes that lived when the recording began.
+    /// Live bytes when the recording began.
     recorded_from_bytes: u64,
 }
 
 #[derive(Debug)]
 struct Armed {
-    /// `None`: of any kind.
+    /// `None`: any kind.
     kind: Option<CallKind>,
-    /// Calls before the one that fails.
+    /// Number of calls before the one that fails.
     left: u64,
     fault: Fault,
 }
 
 impl FaultPlan {
-    /// A plan for devices that can't reach each other's memory.
+    /// A plan for devices without peer access.
     pub fn without_peers() -> Self {
         let plan = Self::default();
         plan.locked().has_no_peers = true;
         plan
     }
 
-    /// Whether devices may reach each other.
+    /// Whether devices may have peer access.
     pub(super) fn has_peers(&self) -> bool {
         !self.locked().has_no_peers
     }
 
-    /// Makes call number `nth` from now on fail, counted from 0: of `kind`, or of any.
+    /// Makes the `nth` call from now on fail, counted from 0. Counts calls of `kind`, or all calls.
     pub fn arm(&self, kind: Option<CallKind>, nth: u64, fault: Fault) {
         self.locked().armed = Some(Armed { kind, left: nth, fault });
     }
 
-    /// Whether the chosen call is still to come. Nothing fails from now on.
+    /// Stops all faults. Returns whether the armed call had not happened yet.
     pub fn disarm(&self) -> bool {
         let mut state = self.locked();
         state.is_lost = false;
@@ -154,25 +156,25 @@ impl FaultPlan {
         self.locked().calls.iter().sum()
     }
 
-    /// Takes what was found wrong with the order of streams: buffers that were freed while another stream may still use
-    /// them, or used before their stream had made them. Each in words.
+    /// Takes messages about buffers that were freed while another stream may still use them, or used before their stream
+    /// had allocated them.
     pub fn take_disorder(&self) -> Vec<String> {
         self.locked().order.take_findings()
     }
 
-    /// Bytes of buffers that are not freed yet, on all devices.
+    /// Bytes of live buffers on all devices.
     pub fn live_bytes(&self) -> u64 {
         self.locked().order.live_bytes()
     }
 
-    /// What was asked for since this was called last. Calls that failed count.
+    /// Takes the recording of the calls since the last `take_recording`, failed calls included.
     pub fn take_recording(&self) -> Recording {
         let mut state = self.locked();
         state.recorded_from_bytes = state.order.live_bytes();
         std::mem::take(&mut state.recording)
     }
 
-    /// Notes a launch.
+    /// Records a launch.
     pub(super) fn launched(&self, kernel: &str) {
         let mut state = self.locked();
         match state.recording.kernels.get_mut(kernel) {
@@ -181,7 +183,7 @@ impl FaultPlan {
         }
     }
 
-    /// Counts a call; fails where it is the chosen one.
+    /// Counts a call, and fails if it is the armed one.
     pub(super) fn begin(&self, device: &str, kind: CallKind) -> Result<()> {
         let mut state = self.locked();
         state.calls[kind as usize] += 1;
@@ -209,7 +211,7 @@ impl FaultPlan {
             Fault::OutOfMemory => Err(DeviceError::OutOfDriverMemory { device, call, reason }),
             Fault::Driver => Err(DeviceError::Driver { device, call, reason }),
             Fault::DeviceLost => Err(lost(&device, kind)),
-            #[expect(clippy::panic, reason = "this is what was asked for")]
+            #[expect(clippy::panic, reason = "the injected fault is a panic")]
             Fault::Panic => panic!("injected: {call} on {device}"),
             Fault::Set(flag) => {
                 flag.store(true, Ordering::Relaxed);
@@ -218,17 +220,17 @@ impl FaultPlan {
         }
     }
 
-    /// The order of streams. Nothing is looked at on lost devices, where nothing runs.
-    pub(super) fn with_order<R>(&self, look: impl FnOnce(&mut Order) -> R) -> R {
+    /// Runs `update` on the order of streams. Lost devices run nothing, so they give no findings.
+    pub(super) fn with_order<R>(&self, update: impl FnOnce(&mut Order) -> R) -> R {
         let mut state = self.locked();
         state.order.is_off = state.is_lost;
-        let result = look(&mut state.order);
+        let result = update(&mut state.order);
         let bytes = state.order.live_bytes().saturating_sub(state.recorded_from_bytes);
         state.recording.peak_bytes = state.recording.peak_bytes.max(bytes);
         result
     }
 
-    /// Runs `work` on this thread, whose writes of cache files count as calls of this plan.
+    /// Runs `work`. Cache files that this thread writes meanwhile count as calls of this plan.
     pub(super) fn watching_files<R>(&self, work: impl FnOnce() -> R) -> R {
         let before = WATCHED.replace(Some(self.clone()));
         let result = work();
@@ -236,7 +238,7 @@ impl FaultPlan {
         result
     }
 
-    /// A panic that was asked for leaves the state whole, so poison is ignored.
+    /// Ignores poison: an injected panic leaves the state consistent.
     fn locked(&self) -> MutexGuard<'_, State> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -247,11 +249,11 @@ fn lost(device: &str, kind: CallKind) -> DeviceError {
 }
 
 thread_local! {
-    /// Whose files this thread writes.
+    /// The plan that counts the files that this thread writes.
     static WATCHED: RefCell<Option<FaultPlan>> = const { RefCell::new(None) };
 }
 
-/// Fails where a plan wants the file that this thread writes to fail.
+/// Fails if this thread's plan has armed this write of a file.
 pub(crate) fn fail_file_write() -> io::Result<()> {
     let plan = WATCHED.with_borrow(Clone::clone);
     let failed = plan.map_or(Ok(()), |plan| plan.begin("disk", CallKind::StoreFile));

@@ -1,4 +1,6 @@
-//! What devices were asked to do, so that a test can tell that a change asks the same of them.
+//! A record of the work of devices. Tests compare it before and after a change.
+//!
+//! Must not know why the work was done.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,38 +9,38 @@ use crate::ModuleSource;
 use crate::backend::Handle;
 use crate::cache::KernelCache;
 
-/// What some devices were asked to do, all of them together.
+/// The work of several devices, in total.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recording {
-    /// Kernels launched.
+    /// Number of kernel launches.
     pub launches: u64,
-    /// Times that the host waited for a stream: reads and synchronisations.
+    /// Number of times that the host waited for a stream: reads and synchronizations.
     pub host_waits: u64,
-    /// Most bytes of live buffers, above those that lived when the recording began.
+    /// Peak bytes of live buffers, above those that were live when the recording began.
     pub peak_bytes: u64,
-    /// Launches of each kernel, by its entry and a digest of its source, header files excluded. A kernel compiled for a
-    /// first run counts as the better one.
+    /// Launches of each kernel, by its entry and a digest of its source, header files excluded. Both code tiers of a
+    /// kernel have the same digest.
     pub kernels: BTreeMap<String, u64>,
 }
 
 impl Recording {
-    /// One digest of all kernels, in hexadecimal: 12 digits.
+    /// A digest of all kernels: 12 hexadecimal digits.
     pub fn digest_of_kernels(&self) -> String {
         let names: Vec<&str> = self.kernels.keys().map(String::as_str).collect();
         short(KernelCache::key(&names))
     }
 }
 
-/// A kernel and its name in recordings.
+/// A kernel with its name in recordings.
 pub(super) struct NamedKernel {
     pub(super) inner: Handle,
     pub(super) name: String,
 }
 
-/// The kernels of a module, one an entry, with their names.
+/// Wraps the kernels of a module, one per entry, with their names.
 pub(super) fn named(source: &ModuleSource, kernels: Vec<Handle>) -> Vec<Handle> {
-    // The text of a first run is the same.
+    // Both code tiers get the same name.
     let defines = source.defines.iter().map(String::as_str).filter(|define| !define.starts_with("WJ_QUICK="));
     let parts: Vec<&str> = [source.text.as_str()].into_iter().chain(defines).collect();
     let digest = short(KernelCache::key(&parts));

@@ -1,4 +1,6 @@
-//! A stream whose calls go by way of a plan.
+//! A stream backend that asks a fault plan before each call, and reports the use of memory to it.
+//!
+//! Must not know which kind of device it wraps.
 
 use std::sync::Arc;
 
@@ -11,12 +13,12 @@ use crate::{DeviceError, Launch, Result};
 pub(super) struct FaultyStream {
     inner: Arc<dyn StreamBackend>,
     plan: FaultPlan,
-    /// Of the device.
+    /// Label of the device.
     label: String,
     id: StreamId,
 }
 
-/// An event, and what had happened when it was recorded.
+/// An event, and the clock of its stream when it was recorded.
 struct FaultyEvent {
     inner: Handle,
     clock: Clock,
@@ -32,12 +34,12 @@ impl FaultyStream {
         self.plan.begin(&self.label, kind)
     }
 
-    /// Notes that work of this stream uses memory.
+    /// Records that work of this stream uses memory.
     fn uses(&self, addresses: &[u64]) {
         self.plan.with_order(|order| order.work(self.id, addresses));
     }
 
-    /// Notes that the host has waited for this stream.
+    /// Records that the host has waited for this stream.
     fn waited(&self) {
         self.plan.with_order(|order| order.host_waits(self.id));
     }
@@ -48,7 +50,7 @@ impl FaultyStream {
         allocate: impl FnOnce() -> Result<u64, Option<DeviceError>>,
     ) -> Result<u64, Option<DeviceError>> {
         match self.begin(CallKind::Alloc) {
-            // As backends say it.
+            // How backends report out of memory.
             Err(DeviceError::OutOfDriverMemory { .. }) => return Err(None),
             result => result.map_err(Some)?,
         }
@@ -114,8 +116,9 @@ impl StreamBackend for FaultyStream {
     fn launch(&self, kernel: &Handle, launch: Launch, params: &[u64]) -> Result<()> {
         self.begin(CallKind::Launch)?;
         self.uses(params);
-        let kernel: &NamedKernel =
-            kernel.downcast_ref().ok_or_else(|| DeviceError::Invalid("a kernel of a device without faults".into()))?;
+        let kernel: &NamedKernel = kernel
+            .downcast_ref()
+            .ok_or_else(|| DeviceError::Invalid("the kernel belongs to a device without faults".into()))?;
         self.plan.launched(&kernel.name);
         self.inner.launch(&kernel.inner, launch, params)
     }
@@ -135,7 +138,7 @@ impl StreamBackend for FaultyStream {
     }
 
     fn synchronize(&self) -> Result<()> {
-        // As errors of earlier work come out: all of it has ended.
+        // As with errors of earlier work: all of it has ended.
         let failed = self.begin(CallKind::Synchronize);
         let waited = self.inner.synchronize();
         self.waited();
@@ -154,5 +157,5 @@ impl Drop for FaultyStream {
 }
 
 fn faulty_event(event: &Handle) -> Result<&FaultyEvent> {
-    event.downcast_ref().ok_or_else(|| DeviceError::Invalid("an event of a device without faults".into()))
+    event.downcast_ref().ok_or_else(|| DeviceError::Invalid("the event belongs to a device without faults".into()))
 }

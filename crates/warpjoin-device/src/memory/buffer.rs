@@ -1,11 +1,13 @@
-//! Device memory that frees itself.
+//! [`Buffer`]: device memory that is freed on drop.
+//!
+//! Must not know how a backend allocates.
 
 use crate::{Device, Stream};
 
-/// A run of bytes in the memory of one device.
+/// A range of bytes in the memory of one device.
 ///
 /// Freed on drop, in the order of the stream that allocated it: work enqueued there before the
-/// drop still finds the memory. Work of *other* streams must have ended before.
+/// drop may still use the memory. Work of *other* streams must have ended before the drop.
 #[derive(Debug)]
 pub struct Buffer {
     stream: Stream,

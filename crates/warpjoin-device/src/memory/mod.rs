@@ -1,13 +1,15 @@
-//! Device memory: buffers that free themselves, the budget of a device, and what is lent to one thread at a time.
+//! Device memory: buffers, the budget of a device, and pools of objects.
+//!
+//! Owns what is charged to a budget. Must not know how a backend allocates.
 
 mod buffer;
-pub(crate) mod lending;
+pub(crate) mod object_pool;
 
 pub use buffer::Buffer;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts what is allocated on one device against a budget. Bytes throughout.
+/// Counts the bytes allocated on one device against a budget.
 #[derive(Debug)]
 pub struct MemoryPool {
     limit_bytes: AtomicU64,
@@ -25,27 +27,27 @@ impl MemoryPool {
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes the budget; what is allocated already stays.
+    /// Changes the budget. Existing allocations stay.
     pub fn set_limit_bytes(&self, bytes: u64) {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Allocated now.
+    /// Bytes allocated now.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// What the budget still allows.
+    /// Bytes that the budget still allows.
     pub fn free_bytes(&self) -> u64 {
         self.free_within(self.limit_bytes())
     }
 
-    /// What a budget still allows that is no larger than this device's.
+    /// Bytes that `budget_bytes`, at most this device's budget, still allows.
     pub(crate) fn free_within(&self, budget_bytes: u64) -> u64 {
         budget_bytes.saturating_sub(self.used_bytes())
     }
 
-    /// The most that was allocated at once since the last [`Self::reset_peak`].
+    /// Peak of [`Self::used_bytes`] since the last [`Self::reset_peak`].
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.load(Ordering::Relaxed)
     }
@@ -55,7 +57,7 @@ impl MemoryPool {
         self.peak_bytes.store(self.used_bytes(), Ordering::Relaxed);
     }
 
-    /// Charges `bytes`, or nothing and false if the budget or `budget_bytes` does not allow them.
+    /// Charges `bytes`. Charges nothing and returns false if the budget or `budget_bytes` does not allow them.
     pub(crate) fn try_charge(&self, bytes: u64, budget_bytes: u64) -> bool {
         let limit_bytes = self.limit_bytes().min(budget_bytes);
         let charged = self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
@@ -70,7 +72,8 @@ impl MemoryPool {
         }
     }
 
-    /// As [`Self::try_charge`]; given back on drop, unless it is kept: on every path, a panic of a backend included.
+    /// As [`Self::try_charge`], with a guard that releases the bytes on drop unless it is kept. This covers every path, a
+    /// panic of a backend included.
     pub(crate) fn charge(&self, bytes: u64, budget_bytes: u64) -> Option<Charge<'_>> {
         self.try_charge(bytes, budget_bytes).then(|| Charge { memory: self, bytes })
     }
@@ -80,14 +83,14 @@ impl MemoryPool {
     }
 }
 
-/// Bytes that are charged and not allocated yet.
+/// Bytes that are charged but not allocated yet.
 pub(crate) struct Charge<'a> {
     memory: &'a MemoryPool,
     bytes: u64,
 }
 
 impl Charge<'_> {
-    /// They are allocated: whoever frees them releases them.
+    /// Keeps the charge: the bytes are allocated, and freeing the buffer releases them.
     pub(crate) fn keep(mut self) {
         self.bytes = 0;
     }

@@ -1,4 +1,6 @@
-//! A simulated device: the seam's device, and the memory it counts.
+//! The device backend of a simulated device.
+//!
+//! Owns the count of allocated memory. Must not know how work is executed.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -61,7 +63,7 @@ impl DeviceBackend for SimDevice {
     }
 
     fn open_peer_access(&self, peer: &dyn DeviceBackend) -> Result<()> {
-        // The front end keeps who may reach whom; all memory is the host's.
+        // Nothing to do: all memory is host memory, and the front end tracks peer access.
         match peer.as_any().downcast_ref::<Self>() {
             Some(peer) if Arc::ptr_eq(&peer.simulation, &self.simulation) => Ok(()),
             _ => Err(DeviceError::NoPeerLink {
@@ -97,14 +99,14 @@ impl DeviceBackend for SimDevice {
     }
 }
 
-/// What is allocated on a device, which a budget above its memory does not stretch.
+/// Counts the bytes allocated on a device, up to its memory. A budget may be larger than that.
 pub(super) struct MemoryUse {
     used_bytes: Arc<AtomicU64>,
     memory_bytes: u64,
 }
 
 impl MemoryUse {
-    /// Counts `bytes`, or nothing and false if the device has not got them.
+    /// Adds `bytes`. Adds nothing and returns false if the device does not have them.
     pub(super) fn try_add(&self, bytes: u64) -> bool {
         let add = |used: u64| used.checked_add(bytes).filter(|&total| total <= self.memory_bytes);
         self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()

@@ -1,4 +1,6 @@
 //! A kernel launch: checked, then run by one or more OS threads.
+//!
+//! Must not know about streams and their order.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -9,7 +11,7 @@ use super::compile::lines;
 use super::runtime::{EntryFunction, EntryInfo, RawLaunch, Runtime, symbol};
 use crate::{DeviceError, Launch, Result};
 
-/// Blocks that an exploring launch interleaves at most; `kResidentMax` of `sim/worker.h`.
+/// Maximum number of blocks that an exploring launch interleaves; `kResidentMax` of `sim/worker.h`.
 const RESIDENT_BLOCKS_MAX: u64 = 4;
 
 /// One entry of a kernel library, for one device.
@@ -22,7 +24,7 @@ pub(super) struct SimKernel {
 }
 
 impl SimKernel {
-    /// Finds `name` in a library; `device_key` says which device of which simulation may run it.
+    /// Finds `name` in a library. `device_key` is the simulation and the device that may run it.
     pub(super) fn find(library: &Arc<KernelLibrary>, name: &str, device_key: (usize, usize)) -> Result<Self> {
         // SAFETY: WJ_ENTRY of `sim/simt_cpu.h` gives both names these types; `library` keeps the
         // function loaded for as long as this value lives.
@@ -33,30 +35,28 @@ impl SimKernel {
         Ok(Self { name: name.to_string(), device_key, entry, info, library: library.clone() })
     }
 
-    /// The source lines of an instruction, of whose address the lower half is given: its own, then those
-    /// of the calls inlined around it.
+    /// The source lines of an instruction: its own, then those of its inlined callers. `pc` is the lower half of its
+    /// address.
     pub(super) fn lines(&self, pc: u32) -> Vec<String> {
         type BaseFunction = unsafe extern "C" fn() -> *const std::ffi::c_void;
         // SAFETY: `sim/simt_plain.h` gives the name this type; the library is loaded.
         let base = unsafe { symbol::<BaseFunction>(&self.library, "wj_sim_base").map(|base| base()) };
-        // A return address: the access is the instruction before.
+        // `pc` is a return address: the access is the instruction before it.
         base.map_or(vec![], |base| {
             lines::of(&self.library.image, pc.wrapping_sub(base as usize as u32).wrapping_sub(1))
         })
     }
 
-    /// Whether the kernel takes a launch of this shape with so many parameters.
+    /// Checks the block size and the number of parameters of a launch.
     pub(super) fn check(&self, launch: Launch, params: &[u64]) -> Result<()> {
         let name = &self.name;
         if launch.block_threads > self.info.threads_max {
-            let (asked, most) = (launch.block_threads, self.info.threads_max);
-            return Err(DeviceError::Invalid(format!("{name}: {asked} threads a block, and it takes at most {most}")));
+            let (given, max) = (launch.block_threads, self.info.threads_max);
+            return Err(DeviceError::Invalid(format!("{name}: {given} threads per block, the maximum is {max}")));
         }
         if size_of_val(params) != self.info.param_bytes as usize {
-            let (given, wanted) = (size_of_val(params), self.info.param_bytes);
-            return Err(DeviceError::Invalid(format!(
-                "{name}: {given} bytes of arguments, and its Params has {wanted}"
-            )));
+            let (given, expected) = (size_of_val(params), self.info.param_bytes);
+            return Err(DeviceError::Invalid(format!("{name}: {given} bytes of arguments, its Params has {expected}")));
         }
         Ok(())
     }
@@ -72,14 +72,15 @@ pub(super) struct LaunchRun {
     error: Mutex<Option<String>>,
 }
 
-// SAFETY: `raw` is accessed by `Runtime::run` alone, which changes it through atomics; what it
+// SAFETY: only `Runtime::run` accesses `raw`, and changes it through atomics. The data that `raw`
 // points to is constant and owned here.
 unsafe impl Send for LaunchRun {}
 // SAFETY: as above.
 unsafe impl Sync for LaunchRun {}
 
 impl LaunchRun {
-    /// `races` and `operation`: the detector, which lives as long, and the launch in it; or null and 0.
+    /// `races` and `operation` are the race detector, which must outlive this, and the number of the launch in it; or null
+    /// and 0.
     pub(super) fn new(
         runtime: Arc<Runtime>,
         kernel: Arc<SimKernel>,
@@ -106,7 +107,7 @@ impl LaunchRun {
         Self { raw: UnsafeCell::new(raw), runtime, kernel, _params: params, error: Mutex::new(None) }
     }
 
-    /// Runs blocks until none is left to take.
+    /// Runs blocks until all are taken.
     pub(super) fn work(&self) {
         // SAFETY: `raw` lives as long as self, and its parameters were checked against the entry
         // at launch. Stream order keeps the buffers named in them allocated until this work ends.
@@ -115,7 +116,7 @@ impl LaunchRun {
         }
     }
 
-    /// The outcome, once all who work on it are done.
+    /// The outcome, once all threads that work on it are done.
     pub(super) fn finish(&self) -> std::result::Result<(), String> {
         self.error().take().map_or(Ok(()), |error| Err(format!("kernel {}: {error}", self.kernel.name)))
     }
@@ -125,11 +126,11 @@ impl LaunchRun {
     }
 }
 
-/// In which order lanes run.
+/// The order in which lanes run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Order {
-    /// Whether every yield point yields, to a lane drawn at random.
+    /// Whether every yield point yields to a random lane.
     pub(super) explore: bool,
-    /// What everything random in the launch is drawn from.
+    /// Seed of all random choices in the launch.
     pub(super) seed: u64,
 }

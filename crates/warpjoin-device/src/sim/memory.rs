@@ -1,16 +1,18 @@
-//! Memory of simulated devices: the host's, one `malloc` a buffer, so that AddressSanitizer knows
-//! where each ends.
+//! Memory of simulated devices: host memory, with one `malloc` per buffer so that AddressSanitizer
+//! knows its bounds.
+//!
+//! Must not know about devices and streams.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Alignment of every allocation, as CUDA's.
+/// Alignment of every allocation, as in CUDA.
 const ALIGN_BYTES: usize = 256;
-/// Poison reaches this far into an allocation from both of its ends.
+/// Maximum number of bytes that are poisoned at each end of an allocation.
 const POISON_BYTES: usize = 32 << 20;
 
-/// Allocates `bytes` > 0 filled with `poison`, so that a read before a write shows; of large
-/// allocations only the ends. `None` when the host has no memory.
+/// Allocates `bytes` > 0 filled with `poison`, which exposes reads of unwritten memory. Large
+/// allocations are filled only at both ends. `None` if the host is out of memory.
 pub(super) fn allocate(bytes: u64, poison: u8) -> Option<u64> {
     let layout = layout(bytes)?;
     // SAFETY: the size is not 0, as callers promise.
@@ -19,7 +21,7 @@ pub(super) fn allocate(bytes: u64, poison: u8) -> Option<u64> {
         return None;
     }
     let part = layout.size().min(POISON_BYTES);
-    // SAFETY: both runs of `part` bytes lie within the new allocation, which nobody else knows yet.
+    // SAFETY: both ranges of `part` bytes are within the new allocation, which no other code can access yet.
     unsafe {
         address.write_bytes(poison, part);
         address.add(layout.size() - part).write_bytes(poison, part);
@@ -27,10 +29,10 @@ pub(super) fn allocate(bytes: u64, poison: u8) -> Option<u64> {
     Some(address.expose_provenance() as u64)
 }
 
-/// Frees what [`allocate`] gave for as many bytes.
+/// Frees an allocation of [`allocate`].
 ///
 /// # Safety
-/// `address` came from [`allocate`] with the same `bytes`, was not freed, and is not used any more.
+/// `address` came from [`allocate`] with the same `bytes`, was not freed, and is no longer used.
 pub(super) unsafe fn free(address: u64, bytes: u64) {
     if let Some(layout) = layout(bytes) {
         // SAFETY: the caller promises that the allocation is live and has this layout.
@@ -38,15 +40,15 @@ pub(super) unsafe fn free(address: u64, bytes: u64) {
     }
 }
 
-/// The pointer to an address that [`allocate`] gave, or to a byte behind it.
+/// The pointer to an address within an allocation of [`allocate`].
 pub(super) fn pointer(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-/// Sets the bits of `value` in 8 bytes that a kernel may be using.
+/// Sets the bits of `value` in 8 bytes that a running kernel may read.
 pub(super) fn set_bits(address: u64, value: u64) {
-    // SAFETY: the front end promises 8 aligned bytes of a live buffer, whose owner waits for this call. Kernels access a
-    // word that may be set meanwhile by atomics and volatile loads only.
+    // SAFETY: the front end promises 8 aligned bytes of a live buffer, whose owner waits for this call. Kernels access
+    // such a word only by atomics and volatile loads.
     unsafe { AtomicU64::from_ptr(pointer(address).cast()) }.fetch_or(value, Ordering::Relaxed);
 }
 

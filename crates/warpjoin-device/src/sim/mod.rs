@@ -1,13 +1,13 @@
-//! Simulated devices: the kernel sources of warpjoin on the CPU, one fibre a lane.
+//! Simulated devices: run warpjoin's kernel sources on the CPU, with one fiber per lane.
 //!
-//! Owns how kernels are compiled for the CPU ([`compile`]), the fibre scheduler
+//! Owns how kernels are compiled for the CPU ([`compile`]), the fiber scheduler
 //! ([`runtime`], and `kernels/sim`), and the order in which the work of all streams is executed
-//! ([`schedule`]). With [`SimOptions::races`] every access is checked against those that nothing orders
-//! it after ([`races`], and `kernels/sim/races/races.h`). Must not know what any kernel computes.
+//! ([`schedule`]). With [`SimOptions::races`], a race detector checks every access
+//! ([`races`], and `kernels/sim/races/races.h`). Must not know what any kernel computes.
 //!
-//! Architecture invariant: with a seed, every choice (which stream goes next, which block, which
-//! lane at every yield point, what unwritten memory holds) is drawn from that seed, on one OS
-//! thread. So one host thread that makes the same calls gets the same run again.
+//! Architecture invariant: with a seed, work runs on one OS thread, and every choice is drawn from
+//! the seed: the next stream, the next block, the next lane at each yield point, the content of
+//! unwritten memory. A host thread that repeats its calls therefore repeats the run.
 
 mod compile;
 mod device;

@@ -1,4 +1,6 @@
-//! What a caller can choose about simulated devices, and how they are opened.
+//! Options of simulated devices, and opening them.
+//!
+//! Must not know how work is executed.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,51 +17,50 @@ use crate::{Device, DeviceError, Result};
 /// How to open simulated devices.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
-    /// How many devices to make.
+    /// Number of devices.
     pub devices: usize,
-    /// `Some`: explores one schedule, drawn from this seed: on one OS thread, enqueued work is
-    /// executed late and in an order of the seed, and lanes switch at every atomic, relaxed load
-    /// and collective. The same seed gives the same run. `None`: runs fast, on all `threads`.
+    /// `Some`: runs one schedule, drawn from this seed, on one OS thread. Enqueued work is executed
+    /// late and in random order, and lanes switch at every atomic, relaxed load and collective. The
+    /// same seed gives the same run. `None`: runs fast, on all `threads`.
     pub seed: Option<u64>,
-    /// With a seed, and without `sanitize`: lanes also switch at some plain loads and stores, so
-    /// that races which involve no atomic show as well. Kernels are compiled apart for it.
+    /// Lanes also switch at some plain loads and stores, which exposes races that involve no atomic.
+    /// Needs a seed, and excludes `sanitize`. Kernels are compiled separately for it.
     pub yield_at_plain_accesses: bool,
-    /// With a seed, and without `sanitize`: finds races ([`DeviceError::Race`]): accesses of lanes, launches, copies
-    /// and the host to the same bytes that neither barriers and fences nor streams, events and waits order
-    /// (`kernels/sim/races/race_order.h` says how). Relaxed loads may give values from before stores that nothing orders
-    /// before them. Kernels are compiled apart for it; tests of operators take about 1.2
-    /// times the CPU time.
+    /// Detects races ([`DeviceError::Race`]): accesses of lanes, launches, copies and the host to the same bytes that are
+    /// not ordered by barriers, fences, streams, events or waits (`kernels/sim/races/race_order.h` defines the order).
+    /// Relaxed loads may return values older than a store that is not ordered before them. Needs a seed, and excludes
+    /// `sanitize`. Kernels are compiled separately for it; tests of operators take about 1.2 times the CPU time.
     pub races: bool,
-    /// Memory of each device, and its first budget, in bytes.
+    /// Memory of each device, and its initial budget, in bytes.
     pub memory_bytes: u64,
-    /// OS threads that run blocks when there is no seed; 0 takes one per core.
+    /// OS threads that run blocks when there is no seed; 0 means one per core.
     pub threads: usize,
     /// Compiles kernels with AddressSanitizer and UndefinedBehaviorSanitizer. The process must run
-    /// with [`SimOptions::sanitizer_environment`]; a finding ends it.
+    /// with [`SimOptions::sanitizer_environment`]. A finding ends the process.
     pub sanitize: bool,
     /// Folder of compiled kernels; see [`crate::KernelCache::open`].
     pub kernel_cache: Option<PathBuf>,
-    /// For tests: takes the place of one kernel file, in whatever is compiled.
+    /// For tests: replaces one kernel file in every compilation.
     pub changed_file: Option<ChangedFile>,
-    /// Most shared memory that a block can ask for, in bytes; that of an H100 by default.
+    /// Maximum shared memory of a block, in bytes. The default is that of an H100.
     pub shared_bytes_per_block_max: u32,
-    /// Most threads of blocks that may have any number of them: few, as a lane costs far more than a row. 1,024 makes
-    /// blocks as large as on GPUs.
+    /// Maximum threads of a block whose kernel accepts any block size. Few by default, since a lane costs far more than a
+    /// row. 1,024 makes blocks as large as on GPUs.
     pub block_threads_max: u32,
-    /// Streaming multiprocessors that the device reports. Few, so that kernels that size their
-    /// grid by it run their grid-stride loops.
+    /// Number of streaming multiprocessors that the device reports. Few by default, so that kernels
+    /// with a grid sized by it iterate in their grid-stride loops.
     pub multiprocessors: u32,
-    /// L2 cache that the device reports, in bytes. Small, so that tests reach the plans made for
-    /// tables beyond it.
+    /// L2 cache that the device reports, in bytes. Small by default, so that tests cover the plans for
+    /// tables that exceed it.
     pub l2_bytes: u64,
 }
 
-/// Another text for a file of `warpjoin_kernels`.
+/// A replacement text for a file of `warpjoin_kernels`.
 #[derive(Debug, Clone)]
 pub struct ChangedFile {
     /// The file.
     pub file: KernelFile,
-    /// Its other text.
+    /// The replacement.
     pub text: String,
 }
 
@@ -84,13 +85,13 @@ impl Default for SimOptions {
 }
 
 impl SimOptions {
-    /// What the environment of a process must hold for `sanitize`: the sanitizer's own library,
-    /// loaded first, and options that suit fibres. `None` where the compiler has no such library.
+    /// Environment variables that a process needs for `sanitize`: they preload the sanitizer's
+    /// library, and set options that work with fibers. `None` if the compiler has no such library.
     ///
-    /// A test finds out with [`Self::sanitizer_is_loaded`], and runs itself again where it is not.
+    /// A test checks [`Self::sanitizer_is_loaded`], and runs itself again if it is not.
     pub fn sanitizer_environment() -> Option<Vec<(&'static str, OsString)>> {
         let library = toolchain::sanitizer_library()?;
-        // Rust keeps memory until the process ends, and lanes keep their locals on fibre stacks.
+        // Rust's statics look like leaks, and lanes keep their locals on fiber stacks.
         let options = "detect_leaks=0:detect_stack_use_after_return=0:allocator_may_return_null=1";
         Some(vec![("LD_PRELOAD", library.into_os_string()), ("ASAN_OPTIONS", options.into())])
     }
@@ -101,12 +102,12 @@ impl SimOptions {
     }
 }
 
-/// Opens simulated devices. All devices of one call belong together: they can open peer access to
-/// each other, and wait for each other's events.
+/// Opens simulated devices. The devices of one call can open peer access to each other and wait for
+/// each other's events.
 ///
 /// # Errors
-/// When there is no C++ compiler, when `sanitize` is asked in a process that was not started for it, or when
-/// options do not go together.
+/// When there is no C++ compiler, when `sanitize` is set but the sanitizer is not loaded, or when options exclude each
+/// other.
 pub fn open_simulated(options: &SimOptions) -> Result<Vec<Device>> {
     if options.sanitize && !SimOptions::sanitizer_is_loaded() {
         return Err(DeviceError::Invalid(
@@ -116,7 +117,7 @@ pub fn open_simulated(options: &SimOptions) -> Result<Vec<Device>> {
     }
     if options.races && (options.seed.is_none() || options.sanitize || options.yield_at_plain_accesses) {
         return Err(DeviceError::Invalid(
-            "races: takes a seed, and neither sanitizers nor yields at plain accesses".into(),
+            "races: needs a seed, and excludes sanitize and yield_at_plain_accesses".into(),
         ));
     }
     let simulation = Arc::new(Simulation::new(options)?);

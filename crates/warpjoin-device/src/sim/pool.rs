@@ -1,4 +1,6 @@
-//! OS threads that help to run the blocks of a launch.
+//! A pool of OS threads that run the blocks of a launch.
+//!
+//! Must not know what a launch is made of.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,7 +8,7 @@ use std::thread::JoinHandle;
 
 use super::launch::LaunchRun;
 
-/// Threads that start with the first launch of more than one block, and end with the pool.
+/// A pool of threads. They start with the first launch of more than one block, and end with the pool.
 pub(super) struct Pool {
     threads: usize,
     shared: Arc<Shared>,
@@ -16,36 +18,36 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    wanted: Condvar,
+    work_available: Condvar,
     finished: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// One entry for each helper that is asked to join a launch.
+    /// One entry for each helper that a launch needs.
     calls: VecDeque<Arc<LaunchRun>>,
-    /// Helpers at work.
+    /// Number of helpers that run a launch.
     busy: usize,
     closed: bool,
 }
 
 impl Pool {
-    /// A pool that runs launches on `threads` threads, the caller's among them.
+    /// A pool that runs launches on `threads` threads, including the caller's.
     pub(super) fn new(threads: usize) -> Self {
         Self { threads: threads.max(1), shared: Arc::default(), helpers: Mutex::default() }
     }
 
-    /// Runs a launch of so many blocks, and returns when it has ended. One launch at a time.
+    /// Runs a launch of `blocks` blocks, and returns when it has ended. One launch at a time.
     pub(super) fn run(&self, launch: &Arc<LaunchRun>, blocks: u32) {
         let helpers = self.start_helpers((self.threads - 1).min(blocks as usize - 1));
         if helpers > 0 {
             self.shared.state().calls.extend(std::iter::repeat_n(launch.clone(), helpers));
-            self.shared.wanted.notify_all();
+            self.shared.work_available.notify_all();
         }
         launch.work();
         if helpers > 0 {
             let mut state = self.shared.state();
-            // Who has not come by now is not needed any more.
+            // Helpers that have not started by now are no longer needed.
             state.calls.clear();
             while state.busy > 0 {
                 state = self.shared.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -53,7 +55,7 @@ impl Pool {
         }
     }
 
-    /// Makes sure that up to `wanted` helpers exist; gives how many do.
+    /// Starts helpers until there are `wanted`. Returns how many of them exist.
     fn start_helpers(&self, wanted: usize) -> usize {
         let mut helpers = self.helpers.lock().unwrap_or_else(PoisonError::into_inner);
         while helpers.len() < wanted {
@@ -79,7 +81,7 @@ impl Shared {
         let mut state = self.state();
         while !state.closed {
             let Some(launch) = state.calls.pop_front() else {
-                state = self.wanted.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.work_available.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             state.busy += 1;
@@ -96,10 +98,10 @@ impl Shared {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.state().closed = true;
-        self.shared.wanted.notify_all();
+        self.shared.work_available.notify_all();
         let helpers = self.helpers.get_mut().unwrap_or_else(PoisonError::into_inner);
         for helper in helpers.drain(..) {
-            // A helper that panicked has nothing left to clean up.
+            // A panic of a helper is ignored: nothing is left to clean up.
             drop(helper.join());
         }
     }

@@ -1,10 +1,10 @@
-//! The race detector (`kernels/sim/races/races.h`): the Rust side of its interface, and the order that
-//! streams, events and the host make between operations.
+//! The Rust side of the race detector (`kernels/sim/races/races.h`), and the order of operations that
+//! streams, events and the host define.
 //!
 //! Must not know how operations are executed.
 //!
-//! The host counts as one thread: what one host thread waited for, another one's later calls come
-//! after. So a race between host threads stays unseen, and none is invented.
+//! All host threads count as one: later calls of any host thread come after what one of them waited
+//! for. The detector therefore misses races between host threads, but reports no false ones.
 
 use std::ffi::{c_uint, c_void};
 use std::ptr::NonNull;
@@ -14,13 +14,13 @@ use super::launch::SimKernel;
 use super::runtime::{RaceFunctions, RawRace, RawRaceSide, Runtime};
 use crate::{DeviceError, Launch, RaceAccess, RaceReport, Result};
 
-/// How many operations of each stream come before a point, by the stream's number.
+/// A vector clock: how many operations of each stream come before a point, by the stream's number.
 pub(super) type Before = Arc<Vec<u64>>;
 
 /// The detector of one simulation.
 pub(super) struct Races {
     seed: u64,
-    /// Held while an operation is executed.
+    /// Locked while an operation is executed.
     detector: Mutex<Detector>,
     order: Mutex<Order>,
 }
@@ -32,8 +32,8 @@ struct Detector {
     operations: Vec<Operation>,
 }
 
-// SAFETY: the detector has no tie to the OS thread that made it; the mutex around it lets one thread
-// at a time call its functions.
+// SAFETY: the detector is not bound to the OS thread that made it, and the mutex around it lets one
+// thread at a time call its functions.
 unsafe impl Send for Detector {}
 
 struct Operation {
@@ -70,9 +70,10 @@ fn join(before: &mut Before, other: &[u64]) {
 impl Races {
     pub(super) fn new(runtime: &Arc<Runtime>, devices: usize, seed: u64) -> Result<Self> {
         let functions = runtime.races()?;
-        // SAFETY: a plain constructor.
+        // SAFETY: the constructor has no preconditions.
         let raw = unsafe { (functions.create)(devices as c_uint, seed) };
-        let raw = NonNull::new(raw).ok_or_else(|| DeviceError::Invalid("no memory for a race detector".into()))?;
+        let raw = NonNull::new(raw)
+            .ok_or_else(|| DeviceError::Invalid("the host has no memory for a race detector".into()))?;
         let detector = Detector { raw, functions, _runtime: runtime.clone(), operations: vec![] };
         Ok(Self { seed, detector: Mutex::new(detector), order: Mutex::default() })
     }
@@ -84,29 +85,29 @@ impl Races {
         order.streams[stream as usize].device = device;
     }
 
-    /// What comes before a call that the host makes now.
+    /// What comes before the host's next call.
     pub(super) fn host(&self) -> Before {
         self.order().host.clone()
     }
 
-    /// The stream's next operation comes after `before` too.
+    /// Orders the stream's next operation after `before`.
     pub(super) fn order_after(&self, stream: u64, before: &Before) {
         join(&mut self.order().streams[stream as usize].before, before);
     }
 
-    /// What comes before the stream's next operation: what an event there stands for.
+    /// What comes before the stream's next operation. An event recorded now has this clock.
     pub(super) fn reached(&self, stream: u64) -> Before {
         self.order().streams[stream as usize].before.clone()
     }
 
-    /// The host has waited for all operations of the stream.
+    /// Records that the host has waited for all operations of the stream.
     pub(super) fn host_waited(&self, stream: u64) {
         let mut order = self.order();
         let before = order.streams[stream as usize].before.clone();
         join(&mut order.host, &before);
     }
 
-    /// Runs a launch as the stream's next operation: `run` gets the detector and the operation.
+    /// Runs a launch as the stream's next operation. `run` gets the detector and the operation's number.
     pub(super) fn launch<T>(
         &self,
         stream: u64,
@@ -122,7 +123,7 @@ impl Races {
         self.found(&detector).map_or(Ok(outcome), |report| Err(Failure::Race(report)))
     }
 
-    /// The host accesses ranges as the stream's next operation: address, bytes, and whether it writes.
+    /// Records an access of the host to ranges (address, bytes, whether it writes) as the stream's next operation.
     pub(super) fn access(
         &self,
         stream: u64,
@@ -132,16 +133,16 @@ impl Races {
         let mut detector = self.detector();
         let operation = self.begin(&mut detector, stream, name, None, (1, 1))?;
         for &(address, bytes, writes) in ranges {
-            // SAFETY: `raw` is live, and `operation` is one of its own; the memory itself is not touched.
+            // SAFETY: `raw` is live, and `operation` came from it. The call does not access the memory itself.
             unsafe { (detector.functions.access)(detector.raw.as_ptr(), operation, address, bytes, writes) };
         }
         self.found(&detector).map_or(Ok(()), |report| Err(Failure::Race(report)))
     }
 
-    /// Forgets all accesses to memory that was freed, or is new.
+    /// Removes all recorded accesses to memory that was freed or allocated.
     pub(super) fn clear(&self, address: u64, bytes: u64) {
         let detector = self.detector();
-        // SAFETY: `raw` is live; the memory itself is not touched.
+        // SAFETY: `raw` is live. The call does not access the memory itself.
         unsafe { (detector.functions.clear)(detector.raw.as_ptr(), address, bytes) };
     }
 
@@ -156,7 +157,7 @@ impl Races {
         let mut order = self.order();
         let of = &mut order.streams[stream as usize];
         let before = of.before.clone();
-        // SAFETY: `before` holds as many numbers as are told.
+        // SAFETY: the length passed is that of `before`.
         let operation = unsafe {
             (detector.functions.begin)(
                 detector.raw.as_ptr(),
@@ -178,10 +179,10 @@ impl Races {
         Ok(operation)
     }
 
-    /// The race that was found since the last call.
+    /// The race found since the last call.
     fn found(&self, detector: &Detector) -> Option<Arc<RaceReport>> {
         let mut race = RawRace::default();
-        // SAFETY: `raw` is live, and `race` is the callee's to write.
+        // SAFETY: `raw` is live, and `race` is valid for writes.
         unsafe { (detector.functions.take)(detector.raw.as_ptr(), &raw mut race) }.then(|| {
             let accesses = race.sides.map(|side| detector.describe(&side));
             Arc::new(RaceReport { accesses, seed: self.seed })
@@ -216,14 +217,14 @@ impl Detector {
 
 impl Drop for Detector {
     fn drop(&mut self) {
-        // SAFETY: `raw` came from `create`, and nobody has it any more.
+        // SAFETY: `raw` came from `create`, and this is its last use.
         unsafe { (self.functions.destroy)(self.raw.as_ptr()) };
     }
 }
 
-/// Why the detector ends an operation.
+/// Why the detector stops an operation.
 pub(super) enum Failure {
     Race(Arc<RaceReport>),
-    /// Its numbers for lanes, of 32 bits, are used up.
+    /// The detector's 32-bit lane numbers are exhausted.
     TooManyLanes,
 }

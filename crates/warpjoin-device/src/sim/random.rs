@@ -1,4 +1,4 @@
-//! A small generator of pseudo-random numbers that gives the same ones on every machine.
+//! A small pseudo-random number generator, with the same numbers on every machine.
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// Below `n` > 0, which is small: the bias does not matter.
+    /// A number below `n` > 0. `n` is small, so the bias does not matter.
     pub(super) fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }

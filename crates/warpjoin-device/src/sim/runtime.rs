@@ -1,6 +1,6 @@
-//! The fibre scheduler (`kernels/sim/runtime.cpp`), loaded: the Rust side of its interface.
+//! The Rust side of the fiber scheduler (`kernels/sim/runtime.cpp`), which is loaded as a library.
 //!
-//! Must not know about streams and devices.
+//! Owns the scheduler's workers. Must not know about streams and devices.
 
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::ptr::NonNull;
@@ -81,12 +81,12 @@ pub(super) struct EntryInfo {
     pub(super) param_bytes: c_uint,
 }
 
-/// The scheduler of this process. Loaded once and never unloaded.
+/// The fiber scheduler of this process. Loaded once and never unloaded.
 pub(super) struct Runtime {
     table: *const c_void,
     create: CreateFunction,
     run: RunFunction,
-    /// Workers that no launch uses, with the stacks they have made.
+    /// Idle workers, with their fiber stacks.
     workers: Mutex<Vec<Worker>>,
     library: Arc<KernelLibrary>,
 }
@@ -94,17 +94,17 @@ pub(super) struct Runtime {
 /// Owns a `Worker` of the runtime.
 struct Worker(NonNull<c_void>);
 
-// SAFETY: a worker has no tie to the OS thread that made it, and is used by one thread at a time:
-// whoever took it out of `Runtime::workers`.
+// SAFETY: a worker is not bound to the OS thread that made it. One thread at a time uses it: the one
+// that took it out of `Runtime::workers`.
 unsafe impl Send for Worker {}
-// SAFETY: `table` points to constant data of the library, which `library` keeps loaded; the
-// functions may be called by any thread.
+// SAFETY: `table` points to constant data of the library, which `library` keeps loaded. Any thread
+// may call the functions.
 unsafe impl Send for Runtime {}
-// SAFETY: as above; all that changes is behind the mutex.
+// SAFETY: as above; all mutable data is behind the mutex.
 unsafe impl Sync for Runtime {}
 
 impl Runtime {
-    /// The runtime of this process, compiled by the first caller that gets this far.
+    /// The runtime of this process, compiled and loaded by the first successful call.
     pub(super) fn get(toolchain: &Toolchain, cache: &KernelCache) -> Result<Arc<Self>> {
         static RUNTIME: Mutex<Option<Arc<Runtime>>> = Mutex::new(None);
         let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,8 +136,8 @@ impl Runtime {
     /// The race detector's functions.
     pub(super) fn races(&self) -> Result<RaceFunctions> {
         let library = &*self.library;
-        // SAFETY: the types are those that `sim/races/race_calls.h` declares for these names; whoever has the
-        // functions keeps this runtime, and so the library.
+        // SAFETY: the types are those that `sim/races/race_calls.h` declares for these names. `Detector` holds the
+        // functions together with this runtime, which keeps the library loaded.
         unsafe {
             Ok(RaceFunctions {
                 create: symbol(library, "wj_sim_races_create")?,
@@ -150,33 +150,32 @@ impl Runtime {
         }
     }
 
-    /// Gives a kernel library the functions of the scheduler. Again and again is harmless.
+    /// Passes the functions of the scheduler to a kernel library. May be repeated.
     pub(super) fn bind(&self, library: &KernelLibrary) -> Result<()> {
         // SAFETY: the type is the one that `sim/simt_cpu.h` declares. The call stores a pointer to
-        // constant data that is never unloaded; all callers store the same.
+        // constant data that is never unloaded. All callers store the same pointer.
         unsafe { symbol::<BindFunction>(library, "wj_sim_bind")?(self.table) };
         Ok(())
     }
 
-    /// Runs blocks of `launch` on this thread until none is left that nobody has taken.
+    /// Runs blocks of `launch` on this thread until all are taken.
     ///
     /// # Safety
-    /// `launch` is valid throughout, and its entry and `params` fit each other; whoever else
-    /// accesses it meanwhile does so through this function. All memory that the kernel reaches
-    /// stays allocated.
+    /// `launch` is valid throughout the call, and `params` match its entry. Other threads access it
+    /// only through this function. All memory that the kernel accesses stays allocated.
     pub(super) unsafe fn run(&self, launch: *mut RawLaunch) -> std::result::Result<(), String> {
         let taken = self.workers().pop();
         let worker = match taken {
             Some(worker) => worker,
             None => {
-                // SAFETY: a plain constructor.
+                // SAFETY: the constructor has no preconditions.
                 let made = unsafe { (self.create)() };
                 Worker(NonNull::new(made).ok_or("the host has no memory for a worker")?)
             }
         };
-        // SAFETY: this thread alone holds the worker; the caller answers for `launch`.
+        // SAFETY: only this thread holds the worker; the caller guarantees the rest for `launch`.
         let error = unsafe { (self.run)(worker.0.as_ptr(), launch) };
-        // SAFETY: null, or a C string that lives until the worker runs again.
+        // SAFETY: the result is null, or a C string that is valid until the worker runs again.
         let error = (!error.is_null()).then(|| unsafe { CStr::from_ptr(error) }.to_string_lossy().into_owned());
         self.workers().push(worker);
         error.map_or(Ok(()), Err)
@@ -187,12 +186,12 @@ impl Runtime {
     }
 }
 
-/// A function or the address of a constant of `library`.
+/// A function, or the address of a constant, of `library`.
 ///
 /// # Safety
-/// `T` is a pointer type that fits what the name stands for. It is used while the library is loaded.
+/// `T` is a pointer type that matches the symbol. It is used only while the library is loaded.
 pub(super) unsafe fn symbol<T: Copy>(library: &KernelLibrary, name: &str) -> Result<T> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller guarantees the same.
     let found = unsafe { library.library.get::<T>(format!("{name}\0").as_bytes()) };
     found.map(|symbol| *symbol).map_err(|error| DeviceError::Invalid(format!("{name}: {error}")))
 }

@@ -1,13 +1,15 @@
-//! Which stream goes next: queues of work, and what may be taken from them.
+//! The queues of all streams, and the choice of the next work.
 //!
 //! Must not know how work is executed.
 //!
-//! The life of a piece of work:
+//! States of a piece of work:
 //!
 //! ```text
-//! enqueued --(its stream has executed all before it; if it is a wait, its event is reached;
-//!             no other work is being executed; the draw falls on its stream)--> taken --> executed
+//! enqueued --> taken --> executed
 //! ```
+//!
+//! It can be taken when its stream has executed all earlier work, no other work is being executed, and, if it is a wait,
+//! its event is reached. The schedule draws one of the streams whose next work can be taken.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,37 +20,37 @@ use super::work::{StreamError, Work};
 /// The queue of one stream.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// Each with what the host had waited for when it enqueued it.
+    /// Work, each with what the host had waited for when it enqueued it.
     work: VecDeque<(Work, Before)>,
     enqueued: u64,
     executed: u64,
-    /// The first error: what comes after it is skipped, and every `synchronize` tells it.
+    /// The first error. Later work is skipped, and every `synchronize` returns this error.
     error: Option<StreamError>,
-    /// No handle is left: the queue goes when it is empty.
+    /// The stream's handle was dropped: the queue is removed when it is empty.
     closed: bool,
 }
 
 /// The queues of all streams of all devices of a simulation.
 pub(super) struct Schedule {
-    /// In order of creation: the draw must not depend on addresses.
+    /// In order of creation, since the choice must not depend on addresses.
     queues: BTreeMap<u64, Queue>,
     streams: u64,
     random: Random,
-    /// Someone executes work.
+    /// Whether a thread executes work.
     executing: bool,
     pending: u64,
     pending_host_bytes: u64,
 }
 
-/// What [`Schedule::next`] found for one who wants a stream to come to some point.
+/// What a thread does next to make a stream reach a point; the result of [`Schedule::next`].
 pub(super) enum Next {
-    /// The stream is there.
+    /// Nothing: the stream has reached the point.
     Reached,
-    /// Another thread executes work: wait for it.
+    /// Wait for the thread that executes work.
     Busy,
-    /// Execute this, of that stream, then call [`Schedule::executed`].
+    /// Execute this work of this stream, then call [`Schedule::executed`].
     Execute(u64, Work, Before),
-    /// Nothing can go on.
+    /// Report a deadlock: no stream has work that can be taken.
     Stuck,
 }
 
@@ -68,7 +70,7 @@ impl Schedule {
         self.streams
     }
 
-    /// The stream's handle is gone; its work is still done.
+    /// The stream's handle was dropped. Its remaining work is still executed.
     pub(super) fn close(&mut self, stream: u64) {
         if let Some(queue) = self.queues.get_mut(&stream) {
             queue.closed = true;
@@ -85,12 +87,12 @@ impl Schedule {
         }
     }
 
-    /// How much was ever enqueued on a stream: the point at which all of that is done.
+    /// Number of pieces of work ever enqueued on a stream.
     pub(super) fn enqueued(&self, stream: u64) -> u64 {
         self.queues.get(&stream).map_or(0, |queue| queue.enqueued)
     }
 
-    /// Work and host bytes that wait.
+    /// Number of pieces of work in all queues, and the host bytes that they hold.
     pub(super) fn pending(&self) -> (u64, u64) {
         (self.pending, self.pending_host_bytes)
     }
@@ -99,7 +101,7 @@ impl Schedule {
         self.queues.get(&stream).and_then(|queue| queue.error.clone())
     }
 
-    /// What to do so that `stream` has executed `target` pieces of work.
+    /// What to do next so that `stream` executes `target` pieces of work.
     pub(super) fn next(&mut self, stream: u64, target: u64) -> Next {
         if self.queues.get(&stream).is_none_or(|queue| queue.executed >= target) {
             return Next::Reached;
@@ -124,7 +126,7 @@ impl Schedule {
         }
     }
 
-    /// The work taken from `stream` has ended, and how.
+    /// The work taken from `stream` has ended, with this error if it failed.
     pub(super) fn executed(&mut self, stream: u64, error: Option<StreamError>) {
         self.executing = false;
         if let Some(queue) = self.queues.get_mut(&stream) {
@@ -136,7 +138,7 @@ impl Schedule {
         self.remove_if_done(stream);
     }
 
-    /// Takes all work that was never executed.
+    /// Takes all work that was not executed.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Work> {
         std::mem::take(&mut self.queues).into_values().flat_map(|queue| queue.work).map(|(work, _)| work)
     }

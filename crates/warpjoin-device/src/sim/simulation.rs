@@ -1,4 +1,6 @@
-//! What the devices of one `open_simulated` call share: the schedule, the threads, the compiler.
+//! The state that the devices of one `open_simulated` call share: the schedule, the threads, the compiler.
+//!
+//! Owns the execution of work. Must not know what kernels compute.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,17 +19,17 @@ use super::schedule::{Next, Schedule};
 use super::work::{self, Reached, SimEvent, StreamError, Work};
 use crate::{DeviceError, KernelCache, Launch, ModuleSource, Result};
 
-/// Work and host bytes that may wait before an enqueuing thread executes some.
+/// Maximum work and host bytes in the queues. A thread that enqueues more executes work first.
 const PENDING_MAX: u64 = 4096;
 const PENDING_HOST_BYTES_MAX: u64 = 256 << 20;
 
 pub(super) struct Simulation {
-    /// Tells simulations of a process apart.
+    /// Unique in the process.
     pub(super) id: usize,
-    /// Whether work waits until someone needs its result, and lanes switch at every yield point.
+    /// Whether work is delayed until its result is needed, and lanes switch at every yield point.
     explore: bool,
     schedule: Mutex<Schedule>,
-    /// Some work was executed.
+    /// Work was executed.
     progress: Condvar,
     pool: Pool,
     toolchain: Toolchain,
@@ -73,7 +75,7 @@ impl Simulation {
         })
     }
 
-    /// The compiler in words.
+    /// Version text of the compiler.
     pub(super) fn compiler(&self) -> &str {
         self.toolchain.version()
     }
@@ -108,7 +110,7 @@ impl Simulation {
         self.schedule().close(stream);
     }
 
-    /// A byte to fill new memory with. Not one that looks like an honest value.
+    /// A byte to fill new memory with. It does not look like a valid value.
     pub(super) fn poison(&self) -> u8 {
         const BYTES: [u8; 4] = [0xA5, 0x5B, 0xC7, 0x6D];
         BYTES[self.schedule().random().below(BYTES.len())]
@@ -118,8 +120,8 @@ impl Simulation {
         Arc::new(SimEvent::new(self.id))
     }
 
-    /// Puts work at the end of a stream. When exploring, it is executed once someone needs the
-    /// result; else at once.
+    /// Appends work to a stream. When exploring, it is executed once its result is needed, else
+    /// immediately.
     pub(super) fn enqueue(&self, stream: u64, work: Work) -> Result<()> {
         let before = self.races.as_ref().map(Races::host).unwrap_or_default();
         let mut schedule = self.schedule();
@@ -132,12 +134,12 @@ impl Simulation {
         self.advance(stream)
     }
 
-    /// Whether a host thread may itself do what a stream comes to next, without a copy of its bytes.
+    /// Whether work is executed when it is enqueued, so that a host write needs no copy of its bytes.
     pub(super) fn is_eager(&self) -> bool {
         !self.explore
     }
 
-    /// Executes work until all that `stream` of `device` holds now is done; its error, if it failed.
+    /// Executes work until all current work of `stream` is done. Returns the stream's error, if it failed.
     pub(super) fn synchronize(&self, stream: u64, device: usize) -> Result<()> {
         self.advance(stream)?;
         if let Some(races) = &self.races {
@@ -146,7 +148,7 @@ impl Simulation {
         self.schedule().error(stream).map_or(Ok(()), |error| Err(error.of_device(device)))
     }
 
-    /// Tells the race detector that `stream` has new memory.
+    /// Tells the race detector about new memory of `stream`.
     pub(super) fn allocated(&self, stream: u64, address: u64, bytes: u64) -> Result<()> {
         let Some(races) = &self.races else {
             return Ok(());
@@ -155,7 +157,7 @@ impl Simulation {
         self.enqueue(stream, Work::Alloc { address, bytes })
     }
 
-    /// Whether the host may read device bytes, now that it has waited for `stream` of `device`.
+    /// Checks for races of a host read, after the host has waited for `stream` of `device`.
     pub(super) fn check_read(&self, stream: u64, device: usize, address: u64, bytes: u64) -> Result<()> {
         let Some(races) = &self.races else {
             return Ok(());
@@ -166,7 +168,7 @@ impl Simulation {
         outcome.map_err(|failure| StreamError::from(failure).of_device(device))
     }
 
-    /// Executes work, of any stream, until all that `stream` holds now is done.
+    /// Executes work, of any stream, until all current work of `stream` is done.
     pub(super) fn advance(&self, stream: u64) -> Result<()> {
         let mut schedule = self.schedule();
         let target = schedule.enqueued(stream);
@@ -176,7 +178,9 @@ impl Simulation {
                 Next::Busy => {
                     schedule = self.progress.wait(schedule).unwrap_or_else(PoisonError::into_inner);
                 }
-                Next::Stuck => return Err(DeviceError::Invalid("streams wait for events in a circle".into())),
+                Next::Stuck => {
+                    return Err(DeviceError::Invalid("deadlock: streams wait for each other's events".into()));
+                }
                 Next::Execute(from, work, before) => {
                     let (earlier, seed) = (schedule.error(from), schedule.random().next());
                     drop(schedule);
@@ -189,7 +193,7 @@ impl Simulation {
         }
     }
 
-    /// Does one piece of work of a stream; gives the error that it leaves the stream with.
+    /// Executes one piece of work. Returns the error state of its stream afterwards.
     fn execute(
         &self,
         (stream, work, before): (u64, Work, Before),
@@ -201,7 +205,7 @@ impl Simulation {
         }
         let raced = if earlier.is_none() { self.check(stream, &work) } else { None };
         match work {
-            // Bookkeeping goes on after an error, so that nobody waits forever and nothing leaks.
+            // Events and frees are executed after an error too, so that no stream waits forever and no memory leaks.
             Work::Record(event) => {
                 let before = self.races.as_ref().map(|races| races.reached(stream)).unwrap_or_default();
                 event.set(Reached { instant: Instant::now(), error: earlier.clone(), before });
@@ -229,7 +233,7 @@ impl Simulation {
         earlier.or(raced)
     }
 
-    /// The race of what the host, or the copy engine, is about to do.
+    /// Checks work of the host or the copy engine for races.
     fn check(&self, stream: u64, work: &Work) -> Option<StreamError> {
         let races = self.races.as_ref()?;
         let outcome = match *work {
@@ -245,7 +249,7 @@ impl Simulation {
         outcome.err().map(|failure| {
             let error = StreamError::from(failure);
             if let (Work::Free { .. }, StreamError::Race(report)) = (work, &error) {
-                // Maybe nobody waits for the stream any more.
+                // Logged, since the stream may not be synchronized again.
                 log::error!("simulated device: {report}");
             }
             error
@@ -280,7 +284,7 @@ impl Simulation {
 
 impl Drop for Simulation {
     fn drop(&mut self) {
-        // No handle is left that could see what the remaining work does; only memory matters.
+        // No handle is left that could observe the remaining work, so only memory is freed.
         let schedule = self.schedule.get_mut().unwrap_or_else(PoisonError::into_inner);
         for work in schedule.drain() {
             if let Work::Free { address, bytes } = work {
@@ -291,8 +295,8 @@ impl Drop for Simulation {
 }
 
 fn free(address: u64, bytes: u64) {
-    // SAFETY: `Free` is enqueued once for each allocation, by the drop of the one `Buffer` that
-    // owns it and with its length, after all work of its stream that uses it; work of other
-    // streams has ended before, as `Buffer` demands.
+    // SAFETY: the drop of the `Buffer` that owns the allocation enqueues `Free` once, with its
+    // length, after all work of its stream that uses it. Work of other streams has ended before, as
+    // `Buffer` requires.
     unsafe { memory::free(address, bytes) };
 }

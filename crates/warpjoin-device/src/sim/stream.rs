@@ -1,4 +1,6 @@
-//! A stream of a simulated device: turns calls of the seam into work.
+//! The stream backend of a simulated device: turns calls into work.
+//!
+//! Must not know when work is executed.
 
 use std::sync::Arc;
 
@@ -31,7 +33,7 @@ impl SimStream {
         handle
             .downcast_ref::<SimEvent>()
             .filter(|event| event.simulation == self.simulation.id)
-            .ok_or_else(|| DeviceError::Invalid("an event of another simulation".into()))
+            .ok_or_else(|| DeviceError::Invalid("the event belongs to another simulation".into()))
     }
 }
 
@@ -43,7 +45,7 @@ impl StreamBackend for SimStream {
         let poison = self.simulation.poison();
         let mut address = memory::allocate(bytes, poison);
         if address.is_none() && self.simulation.advance(self.id).is_ok() {
-            // Frees that were still waiting may have made room.
+            // Executing pending frees may have made room.
             address = memory::allocate(bytes, poison);
         }
         let Some(address) = address else {
@@ -65,7 +67,7 @@ impl StreamBackend for SimStream {
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
         if self.simulation.is_eager() {
-            // All before it is done: the same as work of this stream, without a copy of the bytes.
+            // All earlier work is done, so the write can happen now, without a copy of the bytes.
             self.simulation.advance(self.id)?;
             work::write(address, bytes);
             return Ok(());
@@ -90,7 +92,7 @@ impl StreamBackend for SimStream {
 
     fn launch(&self, kernel: &Handle, launch: Launch, params: &[u64]) -> Result<()> {
         let kernel = kernel.clone().downcast::<SimKernel>();
-        let kernel = kernel.map_err(|_| DeviceError::Invalid("a kernel of another kind of device".into()))?;
+        let kernel = kernel.map_err(|_| DeviceError::Invalid("the kernel belongs to another kind of device".into()))?;
         if kernel.device_key != (self.simulation.id, self.device) {
             return Err(DeviceError::Invalid(format!("{}: compiled for another device", kernel.name)));
         }
@@ -107,7 +109,7 @@ impl StreamBackend for SimStream {
     fn wait(&self, event: &Handle) -> Result<()> {
         self.event(event)?;
         let event = event.clone().downcast::<SimEvent>();
-        self.enqueue(Work::Wait(event.map_err(|_| DeviceError::Invalid("not an event".into()))?))
+        self.enqueue(Work::Wait(event.map_err(|_| DeviceError::Invalid("the handle is not an event".into()))?))
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -1,4 +1,6 @@
-//! What a stream does: one piece of work at a time.
+//! The pieces of work of a stream, and how memory operations are executed.
+//!
+//! Must not know when work is executed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -8,8 +10,8 @@ use super::memory;
 use super::races::{Before, Failure};
 use crate::{DeviceError, Launch, RaceReport};
 
-/// One piece of work. Addresses were checked by the front end when it was enqueued, and stay
-/// allocated until it ends, since `Free` comes after it.
+/// One piece of work. The front end checked its addresses when it was enqueued. They stay allocated
+/// until it ends, since `Free` comes later in the stream.
 pub(super) enum Work {
     Write {
         address: u64,
@@ -36,7 +38,7 @@ pub(super) enum Work {
         address: u64,
         bytes: u64,
     },
-    /// Memory is there from here on: only the race detector cares.
+    /// Memory exists from here on. Only for the race detector.
     Alloc {
         address: u64,
         bytes: u64,
@@ -64,18 +66,18 @@ impl From<Failure> for StreamError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Race(report) => Self::Race(report),
-            Failure::TooManyLanes => Self::Failed("the race detector has no more numbers for lanes".into()),
+            Failure::TooManyLanes => Self::Failed("the race detector has no lane numbers left".into()),
         }
     }
 }
 
 impl Work {
-    /// Whether it must wait for another stream.
+    /// Whether it waits for another stream.
     pub(super) fn is_blocked(&self) -> bool {
         matches!(self, Self::Wait(event) if event.reached().is_none())
     }
 
-    /// Host bytes that it holds.
+    /// Number of host bytes that it holds.
     pub(super) fn host_bytes(&self) -> u64 {
         match self {
             Self::Write { bytes, .. } => bytes.len() as u64,
@@ -86,18 +88,18 @@ impl Work {
 
 /// A point in the work of a stream.
 pub(super) struct SimEvent {
-    /// Which simulation it belongs to.
+    /// Id of its simulation.
     pub(super) simulation: usize,
     reached: Mutex<Option<Reached>>,
 }
 
-/// When a stream came to an event, and in which state.
+/// The time at which a stream reached an event, and its state.
 #[derive(Clone)]
 pub(super) struct Reached {
     pub(super) instant: Instant,
-    /// The stream had failed: so has whoever waits for it.
+    /// Error of the stream. Streams that wait for the event get it too.
     pub(super) error: Option<StreamError>,
-    /// What has happened before, for the race detector.
+    /// Clock of the race detector.
     pub(super) before: Before,
 }
 
@@ -118,26 +120,27 @@ impl SimEvent {
 /// Copies host bytes to a device.
 pub(super) fn write(address: u64, bytes: &[u8]) {
     // SAFETY: the front end checked that a live allocation holds `bytes.len()` bytes from
-    // `address` on, and `bytes`, being a reference to host memory, does not overlap it. Stream
-    // order keeps it allocated.
+    // `address` on. `bytes` refers to host memory, so it does not overlap. Stream order keeps the
+    // allocation alive.
     unsafe { memory::pointer(address).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
 }
 
 /// Copies device bytes to the host.
 pub(super) fn read(address: u64, bytes: &mut [u8]) {
-    // SAFETY: as for `write`; the buffer is borrowed by the caller's caller for this call.
+    // SAFETY: as for `write`. The front end borrows the buffer, so it stays allocated during the call.
     unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(memory::pointer(address), bytes.len()) };
 }
 
-/// Sets device bytes.
+/// Fills device bytes with `value`.
 pub(super) fn fill(address: u64, bytes: u64, value: u8) {
-    // SAFETY: the front end checked the length, which fits the address space since the
-    // allocation does; stream order keeps it allocated.
+    // SAFETY: the front end checked the length, which fits in a `usize` since the allocation does.
+    // Stream order keeps the allocation alive.
     unsafe { memory::pointer(address).write_bytes(value, bytes as usize) };
 }
 
 /// Copies between devices, or within one.
 pub(super) fn copy(source: u64, target: u64, bytes: u64) {
-    // SAFETY: the front end checked both lengths; the two may overlap, which `copy_from` allows.
+    // SAFETY: the front end checked both lengths, and stream order keeps both allocations alive.
+    // They may overlap, which `copy_from` allows.
     unsafe { memory::pointer(target).copy_from(memory::pointer(source), bytes as usize) };
 }

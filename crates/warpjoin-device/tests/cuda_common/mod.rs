@@ -1,4 +1,4 @@
-//! What the tests on GPUs share: opening them, or saying visibly that there are none.
+//! Shared by the GPU tests: opening GPUs, skipping visibly without one, and test kernels.
 #![allow(dead_code, clippy::panic, reason = "tests, each of which uses a part")]
 
 use std::io::Write;
@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use warpjoin_device::{CudaOptions, Device, Kernel, Launch, ModuleSource, open_cuda};
 
-/// The GPUs of this machine. `None`, after a SKIP line, when CUDA cannot be used; with
-/// `WARPJOIN_REQUIRE_GPU=1` that is a failure.
+/// The GPUs of this machine. If CUDA cannot be used, prints a SKIP line and returns `None`, or fails
+/// with `WARPJOIN_REQUIRE_GPU=1`.
 pub(crate) fn gpus_with(test: &str, options: &CudaOptions) -> Option<Vec<Device>> {
     match open_cuda(options) {
         Ok(devices) => Some(devices),
@@ -17,7 +17,7 @@ pub(crate) fn gpus_with(test: &str, options: &CudaOptions) -> Option<Vec<Device>
             panic!("{test}: WARPJOIN_REQUIRE_GPU=1 and {error}")
         }
         Err(error) => {
-            // Past the capture of the test harness, so that it is seen.
+            // Not captured by the test harness.
             let _ = writeln!(std::io::stderr(), "SKIP {test}: {error}");
             None
         }
@@ -35,7 +35,7 @@ pub(crate) fn gpu_with_cache(test: &str, dir: &Path) -> Option<Device> {
     gpus_with(test, &options)?.into_iter().next()
 }
 
-/// A GPU that no other test of the process uses meanwhile: some calls wait for all work of a context, whoever's it is.
+/// A GPU for exclusive use by one test of the process, since some calls wait for all work in a context.
 pub(crate) struct Alone {
     device: Device,
     _lock: MutexGuard<'static, ()>,
@@ -54,14 +54,14 @@ pub(crate) fn gpu(test: &str) -> Option<Alone> {
     Some(Alone { device: gpus(test)?.into_iter().next()?, _lock: lock })
 }
 
-/// While it is held no other test of the process uses a GPU, whose budget all devices on it share.
+/// Excludes other tests of the process from using a GPU, since all devices of a GPU share its budget.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn random_bytes(bytes: usize, seed: u64) -> Vec<u8> {
-    // SplitMix64, eight bytes a step: hundreds of MiB are drawn in unoptimised builds.
+    // SplitMix64, eight bytes per step: tests draw hundreds of MiB in unoptimized builds.
     let mut content = vec![0; bytes.next_multiple_of(8)];
     let mut state = seed;
     for word in content.chunks_exact_mut(8) {
@@ -113,7 +113,7 @@ WJ_ENTRY(scale, Scale, 256) {
 
 struct Spin { u64 cycles; u64* output; u64 value; };
 
-// Holds the stream up for that many cycles, and then writes.
+// Blocks the stream for `cycles` cycles, then writes.
 WJ_ENTRY(spin, Spin, 32) {
     long long start = clock64();
     for (u64 round = 0; round < p.cycles; ++round)
@@ -127,7 +127,7 @@ WJ_ENTRY(nothing, Nothing, 32) {}
 
 struct Reverse { u64* values; u64 rows; };
 
-// One block: reverses the rows by way of dynamic shared memory.
+// Reverses the rows through dynamic shared memory, with one block.
 WJ_ENTRY(reverse, Reverse, 1024) {
     u64* words = &shared_as<u64>();
     for (u64 row = threadIdx.x; row < p.rows; row += blockDim.x) words[row] = p.values[row];
@@ -135,7 +135,7 @@ WJ_ENTRY(reverse, Reverse, 1024) {
     for (u64 row = threadIdx.x; row < p.rows; row += blockDim.x) p.values[row] = words[p.rows - 1 - row];
 }
 
-// Breaks the context, and touches no memory.
+// Breaks the context without accessing memory.
 WJ_ENTRY(trap, Nothing, 32) { asm volatile("trap;"); }
 
 struct Count { u64* counters; u64 rounds; };

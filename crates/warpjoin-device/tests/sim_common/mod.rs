@@ -1,4 +1,4 @@
-//! What the tests of the simulated device share.
+//! Shared by the tests of the simulated device.
 #![allow(dead_code, clippy::unwrap_used, reason = "tests; each uses a part")]
 
 use warpjoin_device::{
@@ -45,7 +45,7 @@ pub(crate) fn read_u64(stream: &Stream, buffer: &Buffer) -> Result<Vec<u64>, Dev
     Ok(bytes.chunks_exact(8).map(|chunk| u64::from_le_bytes(chunk.try_into().unwrap())).collect())
 }
 
-/// Runs `body` once over `slots` zeroed numbers, and gives them.
+/// Runs `body` once over `slots` zeroed numbers, and returns them.
 pub(crate) fn try_run(device: &Device, body: &str, launch: Launch, slots: u64) -> Result<Vec<u64>, DeviceError> {
     let module = device.compile(&kernel_source(body))?;
     let stream = device.create_stream()?;
@@ -63,7 +63,7 @@ pub(crate) fn error_of(device: &Device, body: &str, launch: Launch) -> String {
     try_run(device, body, launch, 1024).unwrap_err().to_string()
 }
 
-/// No seed, and a few.
+/// No seed, and a few seeds.
 pub(crate) fn seeds() -> impl Iterator<Item = Option<u64>> {
     std::iter::once(None).chain((0..5).map(Some))
 }

@@ -1,4 +1,6 @@
-//! Which columns the chosen queries read.
+//! The columns that the chosen queries read.
+//!
+//! Must not know how columns are generated or loaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,11 +13,11 @@ use datafusion::prelude::SessionContext;
 use super::tables::TpchTable;
 use crate::error::Result;
 
-/// Tables that `queries` read, each with the columns they need (by position, ascending, at least
-/// one): what the optimised plans over empty tables scan.
+/// The tables that `queries` read, with their columns (positions, ascending, at least one). Taken from
+/// the scans of the optimized plans over empty tables.
 ///
 /// # Errors
-/// When a query can't be planned.
+/// When a query cannot be planned.
 pub async fn columns_read(queries: &[String]) -> Result<BTreeMap<TpchTable, Vec<usize>>> {
     let context = SessionContext::new();
     for table in TpchTable::ALL {
@@ -39,7 +41,7 @@ pub async fn columns_read(queries: &[String]) -> Result<BTreeMap<TpchTable, Vec<
             Ok(TreeNodeRecursion::Continue)
         })?;
     }
-    // A query that only counts rows reads no column, and a table needs one.
+    // A query that only counts rows reads no column, but a table needs one.
     let at_least_one =
         |columns: BTreeSet<usize>| if columns.is_empty() { vec![0] } else { columns.into_iter().collect() };
     Ok(read.into_iter().map(|(table, columns)| (table, at_least_one(columns))).collect())

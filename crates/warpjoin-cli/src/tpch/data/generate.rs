@@ -1,7 +1,6 @@
-//! Streams of generated rows: parts of a table made on several threads, handed over in order.
+//! Generates the parts of a table on several threads, and passes them on in order.
 //!
-//! Owns how many parts are in memory at once: a window of two a thread. Must not know what becomes
-//! of the rows.
+//! Owns the limit on parts in memory: two per thread. Must not know who consumes the rows.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +11,7 @@ use arrow::error::ArrowError;
 use super::tables::TpchTable;
 use crate::error::{CliError, Result};
 
-/// Rows of a generated batch: DataFusion's own batch size.
+/// Rows of a generated batch: DataFusion's default batch size.
 const BATCH_ROWS: usize = 8192;
 
 /// What to generate.
@@ -22,25 +21,25 @@ pub struct Generation {
     pub table: TpchTable,
     /// Scale factor.
     pub scale: f64,
-    /// Columns, by position in the table's schema.
+    /// Columns, as positions in the table's schema.
     pub projection: Vec<usize>,
-    /// Threads that generate.
+    /// Number of threads.
     pub threads: usize,
 }
 
 type PartResult = Result<Vec<RecordBatch>, ArrowError>;
 
-/// The parts that wait to be made, and the queue through which they are handed over in order.
+/// The next part to generate, and the queue that keeps the parts in order.
 struct Parts {
     next: u32,
     queue: SyncSender<Receiver<PartResult>>,
 }
 
 impl Generation {
-    /// Generates the table, and hands part after part (its number, its batches) to `consume`.
+    /// Generates the table, and passes the number and the batches of each part to `consume`, in order.
     ///
     /// # Errors
-    /// The first error of `consume`; generation stops then.
+    /// The first error of `consume`, which stops the generation.
     pub fn run(&self, mut consume: impl FnMut(u32, Vec<RecordBatch>) -> Result<()>) -> Result<()> {
         let parts = self.table.parts(self.scale);
         let threads = self.threads.clamp(1, parts as usize);
@@ -50,10 +49,10 @@ impl Generation {
             for _ in 0..threads {
                 scope.spawn(|| self.make_parts(&waiting, parts));
             }
-            // Moved in, so that an early return closes the queue and lets the threads end.
+            // Moved here, so that an early return closes the queue and the threads end.
             let made = made;
             for (number, part) in made.iter().enumerate() {
-                let part = part.recv().map_err(|_| CliError::Internal("a generator thread died".to_string()))?;
+                let part = part.recv().map_err(|_| CliError::Internal("a generator thread panicked".to_string()))?;
                 consume(u32::try_from(number).unwrap_or(u32::MAX), part?)?;
             }
             Ok(())
@@ -67,7 +66,7 @@ impl Generation {
                 let Some(left) = waiting.as_mut() else { return };
                 let number = left.next;
                 let (sender, receiver) = sync_channel(1);
-                // Blocks, with the lock held, while the window is full: no one may go ahead then.
+                // Blocks while the queue is full. The lock stays held, so that all other threads wait too.
                 if number == parts || left.queue.send(receiver).is_err() {
                     *waiting = None;
                     return;
@@ -75,7 +74,7 @@ impl Generation {
                 left.next += 1;
                 (number, sender)
             };
-            // The other side is gone only after an error there.
+            // Fails only if the consumer has failed.
             let _ = sender.send(self.make_part(number, parts));
         }
     }
@@ -96,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_come_in_order_and_whole() {
+    fn parts_are_complete_and_in_order() {
         for threads in [1, 4] {
             let generation = Generation { table: TpchTable::Orders, scale: 0.3, projection: vec![0], threads };
             let (mut keys, mut numbers) = (vec![], vec![]);
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_consumer_ends_it() {
+    fn an_error_of_the_consumer_stops_the_generation() {
         let generation = Generation { table: TpchTable::LineItem, scale: 0.1, projection: vec![0], threads: 3 };
         let result = generation.run(|number, _| match number {
             1 => Err(CliError::Cancelled),

@@ -1,4 +1,6 @@
-//! Generated tables, brought to the devices, and to the oracle.
+//! Loads generated tables onto the devices and into the oracle.
+//!
+//! Must not know which queries read them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,41 +17,41 @@ use super::tables::TpchTable;
 use crate::error::{CliError, Result};
 use crate::tpch::oracle::{OracleStore, OracleTable};
 
-/// What to load, and where to.
+/// What to load, and where.
 pub(in crate::tpch) struct Loading {
     /// Scale factor.
     pub(in crate::tpch) scale: f64,
-    /// Threads that generate.
+    /// Number of generator threads.
     pub(in crate::tpch) threads: usize,
-    /// Partitions of the oracle's tables.
+    /// Number of partitions of the oracle's tables.
     pub(in crate::tpch) partitions: usize,
     /// The devices.
     pub(in crate::tpch) session: Arc<Session>,
-    /// Gets the tables on the devices.
+    /// Session of warpjoin, for tables on the devices.
     pub(in crate::tpch) device_context: SessionContext,
-    /// Gets the same rows.
+    /// Session of the oracle, for tables with the same rows.
     pub(in crate::tpch) oracle_context: Option<SessionContext>,
-    /// Where it has them.
+    /// Where the oracle keeps its tables.
     pub(in crate::tpch) oracle_store: OracleStore,
 }
 
-/// What loading a table cost.
+/// Size of a loaded table, and the time to load it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadReport {
-    /// Its name.
+    /// Name of the table.
     pub table: String,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Columns that were loaded.
+    /// Names of the loaded columns.
     pub columns: Vec<String>,
-    /// Memory that it takes, over all devices.
+    /// Memory of the table on all devices.
     pub device_bytes: u64,
-    /// Generating, encoding and uploading, wall clock.
+    /// Wall clock time of generating, encoding and uploading.
     pub seconds: f64,
 }
 
 impl Loading {
-    /// Loads all `tables` (columns by position), one after another.
+    /// Loads `tables`, given with their columns, one after another.
     ///
     /// # Errors
     /// When a device has too little memory.
@@ -99,7 +101,7 @@ fn explain(table: TpchTable, error: warpjoin::Error) -> CliError {
     CliError::Query(format!("loading {}: {error}", table.name()))
 }
 
-/// Hidden by itself where standard error is no terminal.
+/// A progress bar, which is hidden if standard error is not a terminal.
 fn progress_bar(table: TpchTable, scale: f64) -> ProgressBar {
     let bar = ProgressBar::new(table.rows(scale));
     let template = "{prefix:>10} {wide_bar} {human_pos} rows {per_sec} {msg}";

@@ -1,4 +1,4 @@
-//! The tables of TPC-H: which columns queries read, their rows, and loading them.
+//! The TPC-H tables: the columns that queries read, generating rows, and loading.
 
 mod columns;
 mod generate;

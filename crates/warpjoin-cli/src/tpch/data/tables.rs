@@ -1,4 +1,6 @@
 //! The eight TPC-H tables and their generators.
+//!
+//! Must not know who consumes the rows.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -11,8 +13,8 @@ use tpchgen_arrow::{
     CustomerArrow, LineItemArrow, NationArrow, OrderArrow, PartArrow, PartSuppArrow, RegionArrow, SupplierArrow,
 };
 
-/// Rows that one part of a table has, about: small enough that a dozen parts fit anywhere, large
-/// enough that starting a generator costs nothing.
+/// Approximate rows of a part of a table: small enough to keep a dozen parts in memory, large enough
+/// to make the start of a generator negligible.
 const PART_ROWS: u64 = 128 * 1024;
 
 /// One of the eight tables.
@@ -22,17 +24,17 @@ pub enum TpchTable {
     Region,
     /// 25 rows.
     Nation,
-    /// 10,000 rows a scale factor.
+    /// 10,000 rows times the scale factor.
     Supplier,
-    /// 150,000 rows a scale factor.
+    /// 150,000 rows times the scale factor.
     Customer,
-    /// 200,000 rows a scale factor.
+    /// 200,000 rows times the scale factor.
     Part,
-    /// 800,000 rows a scale factor.
+    /// 800,000 rows times the scale factor.
     PartSupp,
-    /// 1,500,000 rows a scale factor.
+    /// 1,500,000 rows times the scale factor.
     Orders,
-    /// About 6,000,000 rows a scale factor.
+    /// About 6,000,000 rows times the scale factor.
     LineItem,
 }
 
@@ -52,7 +54,7 @@ impl TpchTable {
         Self::LineItem,
     ];
 
-    /// Its name in SQL.
+    /// Name in SQL.
     pub fn name(self) -> &'static str {
         match self {
             Self::Region => "region",
@@ -66,7 +68,7 @@ impl TpchTable {
         }
     }
 
-    /// All its columns.
+    /// Schema with all columns.
     pub fn schema(self) -> SchemaRef {
         match self {
             Self::Region => RegionArrow::schema_ref(),
@@ -80,7 +82,7 @@ impl TpchTable {
         }
     }
 
-    /// Rows at a scale factor; for lineitem an estimate within a percent.
+    /// Number of rows at a scale factor. For lineitem, an estimate within one percent.
     pub fn rows(self, scale: f64) -> u64 {
         let per_scale = match self {
             Self::Region => return 5,
@@ -95,14 +97,14 @@ impl TpchTable {
         (per_scale * scale) as u64
     }
 
-    /// Into how many parts it is cut.
+    /// Number of parts in which the table is generated.
     pub fn parts(self, scale: f64) -> u32 {
         u32::try_from(self.rows(scale).div_ceil(PART_ROWS)).unwrap_or(u32::MAX).max(1)
     }
 
     /// Part `part` (from 0) of `parts`, in batches of `batch_rows`.
     pub(crate) fn generate(self, scale: f64, part: u32, parts: u32, batch_rows: usize) -> Batches {
-        // The generators count parts from 1, in i32; `parts` never comes near its limit.
+        // The generators count parts from 1, in i32. `parts` is far below its limit.
         let (part, parts) = (part as i32 + 1, parts as i32);
         match self {
             Self::Region => {

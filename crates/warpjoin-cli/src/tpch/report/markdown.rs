@@ -1,4 +1,6 @@
-//! A report as the table of docs/benchmarks.md.
+//! Renders a report as the table of docs/benchmarks.md.
+//!
+//! Must not know how queries are measured.
 
 use std::fmt::Write;
 
@@ -18,7 +20,7 @@ const HEADER: [&str; 11] = [
     "first run",
 ];
 
-/// Decimal places of a figure: enough to tell two digits apart.
+/// A time with at least three significant digits from 1 ms on.
 fn show(ms: f64) -> String {
     match ms {
         ms if ms >= 100.0 => format!("{ms:.0}"),
@@ -28,12 +30,12 @@ fn show(ms: f64) -> String {
 }
 
 impl Report {
-    /// The queries as a Markdown table, milliseconds of the median hot run, under a sentence that says what was run.
+    /// A Markdown table of the queries, with the milliseconds of the median hot run, after a description of the run.
     pub fn markdown(&self) -> String {
         let mut text = String::new();
         let bandwidth = self.memory_bytes_per_s();
-        // Writing to a string can't fail.
-        let _ = writeln!(text, "{}\n", self.sentence(bandwidth));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}\n", self.description(bandwidth));
         let _ = writeln!(text, "| {} |\n|{}", HEADER.join(" | "), "---|".repeat(HEADER.len()));
         let all: Vec<Figures> = self.queries.iter().map(|query| Figures::of(query, bandwidth)).collect();
         for (query, figures) in self.queries.iter().zip(&all) {
@@ -43,28 +45,25 @@ impl Report {
         text
     }
 
-    /// All devices' together; `None` where one is not known.
+    /// Memory bandwidth of all devices; `None` if that of a device is unknown.
     fn memory_bytes_per_s(&self) -> Option<f64> {
         let all = self.devices.iter().map(|device| device.memory_bytes_per_s).collect::<Vec<_>>();
         (!all.contains(&0)).then(|| all.iter().sum::<u64>() as f64).filter(|&sum| sum > 0.0)
     }
 
-    fn sentence(&self, bandwidth: Option<f64>) -> String {
+    fn description(&self, bandwidth: Option<f64>) -> String {
         let day = self.date.split('T').next().unwrap_or_default();
         let name = self.devices.first().map_or("no device", |device| device.name.as_str());
         let floor = bandwidth.map_or_else(
-            || "The bandwidth of the device's memory is not known, so there is no floor.".to_string(),
+            || "The memory bandwidth of the device is unknown, so there is no floor.".to_string(),
             |bytes| {
-                format!(
-                    "\"Floor\": the resident columns that the query scans, each once, at {:.2} TB/s.",
-                    bytes * 1e-12
-                )
+                format!("\"Floor\": time to read each resident column of the query once, at {:.2} TB/s.", bytes * 1e-12)
             },
         );
         format!(
             "TPC-H scale {}, resident on {} x {name}, hot, median of {} runs, from SQL text to Arrow batches on the host; \
-             milliseconds; {day}. \"New literals\": with others than before, hot too. Stock DataFusion {} with its tables in memory, on the same {} cores. {floor} \"First run\": \
-             with the kernels that it had to compile.",
+             milliseconds; {day}. \"New literals\": hot runs with literals that have not run before. Stock DataFusion {} with \
+             its tables in memory, on the same {} cores. {floor} \"First run\": includes compiling kernels.",
             self.scale,
             self.devices.len(),
             self.hot_runs,
@@ -74,7 +73,7 @@ impl Report {
     }
 }
 
-/// What the table shows of a query, milliseconds; `None` where it was not measured.
+/// The milliseconds that the table shows for a query; `None` if not measured.
 struct Figures {
     datafusion: Option<f64>,
     hot: Option<f64>,
@@ -103,7 +102,7 @@ impl Figures {
         }
     }
 
-    /// Of all queries together; `None` where one was not measured.
+    /// Sums over all queries; `None` if one was not measured.
     fn sum(all: &[Self]) -> Self {
         let sum = |figure: fn(&Self) -> Option<f64>| all.iter().map(figure).sum::<Option<f64>>();
         Self {
@@ -137,7 +136,7 @@ impl Figures {
     }
 }
 
-/// What reading the scanned columns once takes at least.
+/// Minimum time to read the scanned columns once.
 fn floor_ms(query: &QueryReport, bandwidth: Option<f64>) -> Option<f64> {
     bandwidth.map(|bytes_per_s| query.scanned_bytes as f64 / bytes_per_s * 1e3)
 }

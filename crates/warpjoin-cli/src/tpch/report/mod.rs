@@ -1,4 +1,6 @@
-//! What a run of TPC-H found, as data: the JSON file is this.
+//! The results of a TPC-H run as data, in the format of the JSON file.
+//!
+//! Must not know how queries are measured.
 
 mod markdown;
 mod plot;
@@ -23,37 +25,37 @@ pub struct Report {
     pub warpjoin_version: String,
     /// Version of DataFusion.
     pub datafusion_version: String,
-    /// When it ended, UTC.
+    /// End of the run, UTC.
     pub date: String,
     /// The command line.
     pub command: Vec<String>,
     /// Scale factor.
     pub scale: f64,
-    /// Hot runs of each query.
+    /// Number of hot runs of each query.
     pub hot_runs: usize,
-    /// CPU cores of the host.
+    /// Number of CPU cores of the host.
     pub cores: usize,
     /// Devices, in shard order.
     pub devices: Vec<DeviceReport>,
-    /// One entry a table.
+    /// One entry per table.
     pub tables: Vec<LoadReport>,
-    /// One entry a query.
+    /// One entry per query.
     pub queries: Vec<QueryReport>,
-    /// Many clients at once, if asked for.
+    /// One entry per number of concurrent clients, if requested.
     #[serde(default)]
     pub clients: Vec<ClientsReport>,
 }
 
-/// A device that took part.
+/// A device of the run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct DeviceReport {
-    /// Such as `cuda:0`.
+    /// For example `cuda:0`.
     pub label: String,
-    /// Such as `NVIDIA H100 80GB HBM3`.
+    /// For example `NVIDIA H100 80GB HBM3`.
     pub name: String,
-    /// All its memory.
+    /// Total memory.
     pub memory_bytes: u64,
-    /// What its memory's clock and bus allow; 0: not known.
+    /// Peak memory bandwidth; 0 if unknown.
     pub memory_bytes_per_s: u64,
     /// Version of driver or compiler.
     pub driver: String,
@@ -66,99 +68,99 @@ pub struct DeviceReport {
 pub struct QueryReport {
     /// Number of the query.
     pub query: u32,
-    /// Its text.
+    /// Text of the query.
     pub sql: String,
-    /// Rows of the answer.
+    /// Number of rows of the answer.
     pub rows: usize,
-    /// What the comparison found.
+    /// Result of the comparison.
     pub outcome: Outcome,
-    /// What the difference or the error was.
+    /// The difference or the error.
     pub difference: Option<String>,
-    /// Whether it is the answer that the TPC publishes; `None` unless run at scale factor 1.
+    /// Whether the answer equals the one that the TPC publishes; `None` unless the scale factor is 1.
     pub is_published: Option<bool>,
     /// Operators on devices and on the CPU.
     pub placement: PlacementReport,
-    /// Bytes of the resident columns that it scans, each column once: what it must read.
+    /// Bytes of the resident columns that the query scans, each column counted once.
     pub scanned_bytes: u64,
-    /// Stock DataFusion, planning included, median of its hot runs.
+    /// Median time of the hot runs on stock DataFusion, including planning.
     pub datafusion_ms: Option<f64>,
     /// First run.
     pub first: Option<RunReport>,
-    /// The median hot run, by its total.
+    /// The hot run with the median total time.
     pub hot: Option<RunReport>,
-    /// Totals of all hot runs.
+    /// Total times of all hot runs.
     pub hot_total_ms: Vec<f64>,
-    /// Runs with other parameters, if asked for.
+    /// Runs with other parameters, if requested.
     pub variants: Option<VariantsReport>,
 }
 
-/// What the comparison of a query found.
+/// Result of comparing the answers to a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The same answer.
+    /// The answers are equal.
     Equal,
-    /// Another answer.
+    /// The answers differ.
     Different,
-    /// There was nothing to compare with.
+    /// There was no reference answer.
     NotCompared,
-    /// It could not be run.
+    /// The query failed.
     Failed,
 }
 
-/// What ran where.
+/// Which operators ran on devices and on the CPU.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PlacementReport {
-    /// Device nodes in the plan.
+    /// Number of device nodes in the plan.
     pub device_nodes: usize,
-    /// Joins in them.
+    /// Number of joins in device nodes.
     pub device_joins: usize,
-    /// Aggregates in them.
+    /// Number of aggregates in device nodes.
     pub device_aggregates: usize,
-    /// Joins that stayed on the CPU.
+    /// Number of joins on the CPU.
     pub cpu_joins: usize,
-    /// Aggregates that stayed on the CPU.
+    /// Number of aggregates on the CPU.
     pub cpu_aggregates: usize,
-    /// All that the CPU did besides reading and moving rows, in words.
+    /// Descriptions of CPU work other than reading and moving rows.
     pub host_work: Vec<String>,
-    /// Why something stayed on the CPU, or went back to it.
+    /// Why operators ran on the CPU, or fell back to it.
     pub reasons: Vec<String>,
 }
 
 /// One run of a query through warpjoin.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RunReport {
-    /// From SQL text to the last batch.
+    /// Time from SQL text to the last batch.
     pub total_ms: f64,
-    /// From SQL text to the physical plan.
+    /// Time from SQL text to the physical plan.
     pub sql_planning_ms: f64,
-    /// From the physical plan to the last batch.
+    /// Time from the physical plan to the last batch.
     pub execution_ms: f64,
-    /// Ordering joins again for the devices.
+    /// Time to optimize the device plan.
     pub optimizer_ms: f64,
-    /// The engine's own planning apart from that.
+    /// Time of the engine's other planning.
     pub engine_planning_ms: f64,
-    /// Compiling kernels, or loading them from disk.
+    /// Time to compile kernels, or to load them from disk.
     pub compile_ms: f64,
-    /// Kernel modules that were not in memory.
+    /// Number of kernel modules that were not in memory.
     pub compiled_modules: u64,
-    /// From the first launch to the result on the devices.
+    /// Time from the first launch to the result on the devices.
     pub device_ms: f64,
-    /// Kernels alone, by device events.
+    /// Time of kernels, by device events.
     pub kernel_ms: f64,
-    /// Fetching and decoding the result.
+    /// Time to fetch and decode the result.
     pub transfer_ms: f64,
-    /// Kernel launches.
+    /// Number of kernel launches.
     pub launches: u64,
-    /// Bytes from host to devices.
+    /// Bytes copied from the host to devices.
     pub uploaded_bytes: u64,
-    /// Bytes from devices to host.
+    /// Bytes copied from devices to the host.
     pub downloaded_bytes: u64,
-    /// Bytes between devices.
+    /// Bytes copied between devices.
     pub exchanged_bytes: u64,
-    /// Most memory held on one device.
+    /// Peak memory of a device.
     pub peak_bytes: u64,
-    /// One entry a pipeline.
+    /// One entry per pipeline.
     pub pipelines: Vec<PipelineReport>,
 }
 
@@ -167,46 +169,46 @@ pub struct RunReport {
 pub struct PipelineReport {
     /// Source, steps and sink.
     pub name: String,
-    /// Rows of the source.
+    /// Number of rows of the source.
     pub rows_in: u64,
-    /// Rows of the sink.
+    /// Number of rows of the sink.
     pub rows_out: u64,
     /// Bytes of the source columns.
     pub read_bytes: u64,
     /// Device time.
     pub kernel_ms: f64,
-    /// Lookups in tables of joins, if they were counted.
+    /// Number of probes of join hash tables, if counted.
     pub probes: u64,
-    /// Rows that runtime filters dropped, if they were counted.
+    /// Number of rows that runtime filters dropped, if counted.
     pub pruned: u64,
-    /// Runs again.
+    /// Number of retries.
     pub retries: u64,
 }
 
 /// Runs of one query with other parameters.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct VariantsReport {
-    /// How many were run.
+    /// Number of runs.
     pub runs: usize,
-    /// Of them, with another answer than stock DataFusion's; each in words.
+    /// Differences from stock DataFusion's answers.
     pub different: Vec<String>,
-    /// Kernel modules that they compiled: 0, for literals are arguments.
+    /// Number of kernel modules that they compiled. Should be 0, since literals are kernel arguments.
     pub compiled_modules: u64,
-    /// Parameters with which something was compiled.
+    /// Parameters of the runs that compiled a module.
     pub compiled_with: Vec<String>,
-    /// From SQL text to the last batch, of each run.
+    /// Time of each run, from SQL text to the last batch.
     pub total_ms: Vec<f64>,
 }
 
 impl QueryReport {
-    /// The median over runs with other literals each, if there were some.
+    /// Median time of the runs with new literals, if any.
     pub(super) fn new_literals_ms(&self) -> Option<f64> {
         self.variants.as_ref()?.median_ms()
     }
 }
 
 impl VariantsReport {
-    /// Median of the runs: a hot query with literals that it has not seen before.
+    /// Median time of the runs.
     pub fn median_ms(&self) -> Option<f64> {
         let mut times_ms = self.total_ms.clone();
         times_ms.sort_by(f64::total_cmp);
@@ -215,7 +217,7 @@ impl VariantsReport {
 }
 
 impl RunReport {
-    /// From the times of one run and the plan that ran.
+    /// Combines the times of a run with the metrics of its plan.
     pub(super) fn new(sql_planning_ms: f64, execution_ms: f64, placement: &Placement) -> Self {
         let metrics = &total_metrics(placement);
         Self {
@@ -251,7 +253,7 @@ impl RunReport {
         }
     }
 
-    /// SQL and engine planning together.
+    /// Time of SQL planning and engine planning.
     pub fn planning_ms(&self) -> f64 {
         self.sql_planning_ms + self.optimizer_ms + self.engine_planning_ms
     }
@@ -271,7 +273,7 @@ impl DeviceReport {
 }
 
 impl PlacementReport {
-    /// Of a plan that has run.
+    /// The placement of a plan that has run.
     pub(super) fn new(placement: &Placement) -> Self {
         let operators = || placement.cpu.iter().filter(|node| node.is_operator);
         let aggregates = operators().filter(|node| node.name.contains("Aggregate")).count();
@@ -298,9 +300,8 @@ impl PlacementReport {
 }
 
 impl Report {
-    /// Whether all answers are the same (as far as they were compared), all queries ran, and no
-    /// variant compiled anything; with `strict`, also whether nothing fell back to the CPU. What `strict` refuses fails by
-    /// itself.
+    /// Whether all queries ran, all compared answers are equal, and no variant compiled a module. With `strict`, also whether
+    /// nothing fell back to the CPU; a query that violates `strict` otherwise has failed.
     pub fn passed(&self, strict: bool) -> bool {
         self.queries.iter().all(|query| {
             let answered = matches!(query.outcome, Outcome::Equal | Outcome::NotCompared);
@@ -310,7 +311,7 @@ impl Report {
     }
 }
 
-/// What all device nodes of a plan cost together; they run one after another.
+/// Sums of the metrics of all device nodes of a plan, which run one after another.
 pub(super) fn total_metrics(placement: &Placement) -> QueryMetrics {
     let mut total = QueryMetrics::default();
     for part in placement.device.iter().filter_map(|part| part.metrics.as_ref()) {
@@ -332,7 +333,7 @@ pub(super) fn total_metrics(placement: &Placement) -> QueryMetrics {
     total
 }
 
-/// Milliseconds of nanoseconds.
+/// Converts nanoseconds to milliseconds.
 fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }

@@ -1,4 +1,6 @@
-//! A report as a plot: the time of each query beside stock DataFusion's.
+//! Draws a report as a plot: the time of each query on warpjoin and on stock DataFusion.
+//!
+//! Must not know how queries are measured.
 
 use plotters::coord::combinators::IntoLogRange;
 use plotters::prelude::*;
@@ -7,28 +9,28 @@ use super::Report;
 use crate::error::{CliError, Result};
 
 const SIZE_PIXELS: (u32, u32) = (860, 380);
-/// Of stock DataFusion and of warpjoin.
-const COLOURS: [RGBColor; 2] = [RGBColor(160, 160, 160), RGBColor(31, 119, 180)];
+/// Colors of stock DataFusion and warpjoin.
+const COLORS: [RGBColor; 2] = [RGBColor(160, 160, 160), RGBColor(31, 119, 180)];
 const NAMES: [&str; 2] = ["stock DataFusion", "warpjoin"];
-/// Half of the width of a query's two bars.
+/// Half the width of a query's two bars.
 const HALF: f64 = 0.38;
 
 impl Report {
-    /// An SVG with two bars a query, milliseconds on a logarithmic axis.
+    /// An SVG with two bars per query, in milliseconds on a logarithmic axis.
     ///
     /// # Errors
-    /// When no query was run through both.
+    /// When no query ran on both engines.
     pub fn plot(&self) -> Result<String> {
         let times: Vec<(u32, [f64; 2])> = (self.queries.iter())
             .filter_map(|query| Some((query.query, [query.datafusion_ms?, query.hot.as_ref()?.total_ms])))
             .collect();
         if times.is_empty() {
             return Err(CliError::Usage(
-                "no query of the report ran through both: run it without --no-oracle".to_string(),
+                "no query of the report ran on both engines: run it without --no-oracle".to_string(),
             ));
         }
         let mut svg = String::new();
-        draw(self, &times, &mut svg).map_err(|error| CliError::Internal(format!("the plot: {error}")))?;
+        draw(self, &times, &mut svg).map_err(|error| CliError::Internal(format!("cannot draw the plot: {error}")))?;
         Ok(svg)
     }
 }
@@ -63,16 +65,16 @@ fn draw(report: &Report, times: &[(u32, [f64; 2])], svg: &mut String) -> std::re
         })
         .draw()
         .map_err(|error| text(&error))?;
-    for (index, (colour, name)) in COLOURS.into_iter().zip(NAMES).enumerate() {
+    for (index, (color, name)) in COLORS.into_iter().zip(NAMES).enumerate() {
         let bars = times.iter().enumerate().map(|(at, (_, pair))| {
             let left = at as f64 + 1.0 - HALF + HALF * index as f64;
-            Rectangle::new([(left, low), (left + HALF * 0.94, pair[index].max(low))], colour.filled())
+            Rectangle::new([(left, low), (left + HALF * 0.94, pair[index].max(low))], color.filled())
         });
         chart
             .draw_series(bars)
             .map_err(|error| text(&error))?
             .label(name)
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled()));
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled()));
     }
     chart
         .configure_series_labels()

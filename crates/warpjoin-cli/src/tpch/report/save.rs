@@ -1,4 +1,4 @@
-//! Answers and reports as files.
+//! Writes answers and reports to files.
 
 use std::fs::File;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(in crate::tpch) fn save_answer(
     let path = folder.join(format!("q{query:02}.csv"));
     let file = File::create(&path).map_err(CliError::file(&path))?;
     let mut writer = WriterBuilder::new().with_header(true).build(file);
-    // So that an empty answer has its header too.
+    // An empty answer has a header too.
     writer.write(&RecordBatch::new_empty(SchemaRef::clone(schema)))?;
     for batch in batches {
         writer.write(batch)?;

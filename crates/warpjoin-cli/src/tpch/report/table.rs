@@ -1,4 +1,6 @@
-//! The report as a table for a terminal.
+//! Renders a report as a table for a terminal.
+//!
+//! Must not know how queries are measured.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
@@ -62,7 +64,7 @@ pub(in crate::tpch) fn render(report: &Report) -> String {
     text
 }
 
-/// Answers a second for many clients, and how long one query takes then.
+/// Throughput and latency with concurrent clients.
 fn clients(reports: &[ClientsReport]) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED).set_header(CLIENTS_HEADER);
@@ -84,7 +86,7 @@ fn clients(reports: &[ClientsReport]) -> Table {
     table
 }
 
-/// Scale, devices, and what loading took.
+/// Scale, devices, and the time to load the tables.
 fn headline(report: &Report) -> String {
     let devices: Vec<String> =
         report.devices.iter().map(|device| format!("{} {}", device.label, device.name)).collect();
@@ -117,7 +119,7 @@ fn row(query: &QueryReport) -> Vec<Cell> {
     ]
 }
 
-/// Sums over the queries that have the figure; the ratio over those that have both.
+/// Sums over the queries that have a figure; the ratio over the queries that have both.
 fn totals(queries: &[QueryReport]) -> Vec<Cell> {
     let sum = |figure: &dyn Fn(&QueryReport) -> Option<f64>| {
         let figures: Vec<f64> = queries.iter().filter_map(figure).collect();
@@ -146,8 +148,8 @@ fn totals(queries: &[QueryReport]) -> Vec<Cell> {
 fn outcome(query: &QueryReport) -> Cell {
     match query.outcome {
         Outcome::Equal | Outcome::NotCompared if query.is_published == Some(true) => {
-            let words = if query.outcome == Outcome::Equal { "equal, published" } else { "published" };
-            Cell::new(words).fg(Color::Green)
+            let text = if query.outcome == Outcome::Equal { "equal, published" } else { "published" };
+            Cell::new(text).fg(Color::Green)
         }
         Outcome::Equal => Cell::new("equal").fg(Color::Green),
         Outcome::Different => Cell::new("DIFFERENT").fg(Color::Red),
@@ -156,7 +158,7 @@ fn outcome(query: &QueryReport) -> Cell {
     }
 }
 
-/// Such as `device`, or `device, CPU: 1 join, 2 aggregates: join RightAnti`.
+/// For example `device`, or `device, CPU 1 join, 2 aggregates: join RightAnti`.
 fn placement(placement: &PlacementReport) -> String {
     let mut words = vec![];
     match placement.device_nodes {

@@ -1,8 +1,10 @@
-//! Several copies of libnvrtc in one process.
+//! Several copies of libnvrtc in one process, for parallel compilation.
 //!
-//! NVRTC may be called by any thread, but holds a lock of the whole library through a part of each compilation: on 16
-//! cores, threads compiled no faster than 4 of them would. Copies of the file are libraries of their own to the loader,
-//! and each has its own lock. They are loaded in the background once compilations meet.
+//! NVRTC may be called by any thread, but holds a lock of the library during part of each compilation: 16 threads on 16
+//! cores compile no faster than 4. The loader treats each copy of the file as a separate library, with its own lock. Copies
+//! are loaded in the background once two compilations overlap.
+//!
+//! Owns the loaded libraries. Must not know what is compiled.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,37 +17,37 @@ use super::library::Library;
 use super::process::first_compilation;
 use crate::ModuleSource;
 
-/// Cores that a library keeps busy: a fifth of a compilation is under its lock.
+/// Cores that one library can use: a fifth of a compilation holds its lock.
 const CORES_EACH: usize = 4;
 const LIBRARIES_MAX: usize = 8;
 
-/// The library that was found first, and its copies.
+/// The first library, and its copies.
 #[derive(Debug)]
 pub(super) struct Copies {
-    libraries: Mutex<Vec<Arc<Counted>>>,
-    /// How many are to be loaded in the end.
-    wanted: usize,
+    libraries: Mutex<Vec<Arc<SharedLibrary>>>,
+    /// Intended number of libraries.
+    max: usize,
     loading: Mutex<Loading>,
 }
 
-/// Copies on their way.
+/// The threads that load copies.
 #[derive(Debug, Default)]
 struct Loading {
     has_begun: bool,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A library, and the compilations under way in it.
+/// A library, and the number of compilations that run in it.
 #[derive(Debug)]
-struct Counted {
+struct SharedLibrary {
     library: Library,
-    under_way: AtomicUsize,
+    running: AtomicUsize,
 }
 
 /// The use of a library for one compilation.
-pub(super) struct Taken(Arc<Counted>);
+pub(super) struct LibraryUse(Arc<SharedLibrary>);
 
-impl std::ops::Deref for Taken {
+impl std::ops::Deref for LibraryUse {
     type Target = Library;
 
     fn deref(&self) -> &Library {
@@ -53,14 +55,14 @@ impl std::ops::Deref for Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for LibraryUse {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Copies {
-    /// So many as the cores can use. `first` compiles something here.
+    /// As many libraries as the cores can use. Runs the first compilation of `first`.
     pub(super) fn for_cores(first: Library) -> Self {
         if let Err(error) = compile_first(&first) {
             log::debug!("NVRTC's first compilation: {error}");
@@ -69,50 +71,50 @@ impl Copies {
         Self::new(first, cores.div_ceil(CORES_EACH).min(LIBRARIES_MAX))
     }
 
-    fn new(first: Library, wanted: usize) -> Self {
-        let first = Counted { library: first, under_way: AtomicUsize::new(0) };
-        Self { libraries: Mutex::new(vec![Arc::new(first)]), wanted, loading: Mutex::default() }
+    fn new(first: Library, max: usize) -> Self {
+        let first = SharedLibrary { library: first, running: AtomicUsize::new(0) };
+        Self { libraries: Mutex::new(vec![Arc::new(first)]), max, loading: Mutex::default() }
     }
 
-    /// The library with the fewest compilations under way. Where that has one, copies of `file` are loaded for later ones.
-    pub(super) fn take(&'static self, file: impl FnOnce() -> Option<PathBuf>) -> Taken {
+    /// Takes the library with the fewest running compilations. If it is busy, starts loading copies of `file`.
+    pub(super) fn take(&'static self, file: impl FnOnce() -> Option<PathBuf>) -> LibraryUse {
         let libraries = self.libraries.lock().unwrap_or_else(PoisonError::into_inner);
-        let load = |counted: &&Arc<Counted>| counted.under_way.load(Ordering::Relaxed);
+        let load = |library: &&Arc<SharedLibrary>| library.running.load(Ordering::Relaxed);
         let least = libraries.iter().min_by_key(load).unwrap_or(&libraries[0]).clone();
-        // Only counted up under the lock.
-        let is_busy = least.under_way.fetch_add(1, Ordering::Relaxed) > 0;
+        // The count is increased only under the lock.
+        let is_busy = least.running.fetch_add(1, Ordering::Relaxed) > 0;
         drop(libraries);
         if is_busy {
             self.load_copies(file);
         }
-        Taken(least)
+        LibraryUse(least)
     }
 
-    /// Begins to load the copies, a thread each, unless that was done before.
+    /// Starts one thread per copy to load it, on the first call only.
     fn load_copies(&'static self, file: impl FnOnce() -> Option<PathBuf>) {
         let mut loading = self.loading();
         if std::mem::replace(&mut loading.has_begun, true) {
             return;
         }
         let Some(file) = file() else { return };
-        for _ in 1..self.wanted {
+        for _ in 1..self.max {
             let file = file.clone();
             let load = move || match load_copy(&file) {
                 Ok(library) => {
-                    let copy = Counted { library, under_way: AtomicUsize::new(0) };
+                    let copy = SharedLibrary { library, running: AtomicUsize::new(0) };
                     self.libraries.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(copy));
                 }
-                Err(reason) => log::debug!("no further copy of {}: {reason}", file.display()),
+                Err(reason) => log::debug!("cannot load a copy of {}: {reason}", file.display()),
             };
             match thread::Builder::new().name("warpjoin-nvrtc".into()).spawn(load) {
                 Ok(thread) => loading.threads.push(thread),
-                Err(error) => log::debug!("no thread to load a copy of NVRTC: {error}"),
+                Err(error) => log::debug!("cannot start a thread to load a copy of NVRTC: {error}"),
             }
         }
     }
 
-    /// Waits for copies on their way: at the end of the process nothing may run in a library any more.
-    pub(super) fn settle(&self) {
+    /// Waits until all copies are loaded. Nothing may run in a library when the process ends.
+    pub(super) fn wait(&self) {
         let threads = std::mem::take(&mut self.loading().threads);
         for thread in threads {
             if thread.join().is_err() {
@@ -131,27 +133,27 @@ impl Copies {
     }
 }
 
-/// Loads a copy of the file, whose name is gone then, and sees that it compiles: it has to find its own files.
+/// Loads a copy of the file, deletes the copy's file, and checks that it compiles, since the library must find its other files.
 fn load_copy(file: &Path) -> Result<Library, Box<dyn std::error::Error + Send + Sync>> {
     let copy = tempfile::Builder::new().prefix("warpjoin-nvrtc-").suffix(".so").tempfile()?.into_temp_path();
     std::fs::copy(file, &copy)?;
-    // SAFETY: loading libnvrtc runs its constructors, which expect nothing of the process.
+    // SAFETY: loading libnvrtc runs its constructors, which have no preconditions.
     let loaded = unsafe { libloading::Library::new(&*copy) }?;
-    // It is never unloaded: threads of its own may be running.
+    // Never unloaded, since the library may have running threads.
     let library = Library::of(Box::leak(Box::new(loaded)))?;
     match compile_first(&library)? {
         nvrtcResult::NVRTC_SUCCESS => Ok(library),
-        failed => Err(super::library::words(failed).into()),
+        failed => Err(super::library::describe(failed).into()),
     }
 }
 
-/// The first compilation of a library, which has to be alone.
+/// Runs the first compilation of a library, which must not overlap with that of another library.
 fn compile_first(library: &Library) -> crate::Result<nvrtcResult> {
-    let _alone = first_compilation();
+    let _guard = first_compilation();
     compile_probe(library)
 }
 
-/// Compiles hardly any text.
+/// Compiles a tiny kernel.
 fn compile_probe(library: &Library) -> crate::Result<nvrtcResult> {
     let text = "extern \"C\" __global__ void probe(int* to) { *to = __popc(*to); }";
     let source = ModuleSource { name: "probe".into(), text: text.into(), entries: vec![], defines: vec![] };
@@ -165,7 +167,7 @@ mod tests {
     use crate::cuda::nvrtc::Nvrtc;
 
     #[test]
-    fn copies_compile_beside_each_other() {
+    fn compilations_are_spread_over_the_copies() {
         // Skipped without NVRTC; tests/nvrtc_compile.rs says so.
         if Nvrtc::get().is_err() {
             return;
@@ -175,27 +177,27 @@ mod tests {
         let copies: &'static Copies = Box::leak(Box::new(Copies::new(first, 3)));
         let first = copies.take(|| None);
         assert_eq!(copies.len(), 1);
-        // One library takes all until there is another.
+        // A single library takes all compilations.
         let second = copies.take(|| Some(file.clone()));
         assert!(Arc::ptr_eq(&first.0, &second.0));
-        copies.settle();
+        copies.wait();
         assert_eq!(copies.len(), 3);
         let (third, fourth) = (copies.take(|| None), copies.take(|| None));
         assert!(!Arc::ptr_eq(&first.0, &third.0) && !Arc::ptr_eq(&third.0, &fourth.0));
-        assert_eq!(first.0.under_way.load(Ordering::Relaxed), 2);
+        assert_eq!(first.0.running.load(Ordering::Relaxed), 2);
         drop((second, third, fourth));
-        assert_eq!(first.0.under_way.load(Ordering::Relaxed), 1);
+        assert_eq!(first.0.running.load(Ordering::Relaxed), 1);
     }
 
     #[cfg(unix)]
     #[test]
-    fn the_process_stays_as_it_was() {
-        use crate::cuda::nvrtc::process::at_rest;
+    fn signal_handlers_and_stack_limit_are_restored() {
+        use crate::cuda::nvrtc::process::idle_state;
         if Nvrtc::get().is_err() {
             return;
         }
         let file = Nvrtc::path().unwrap();
-        let found = at_rest();
+        let before = idle_state();
         let compile = || {
             let library = load_copy(&file).unwrap();
             for _ in 0..8 {
@@ -203,6 +205,6 @@ mod tests {
             }
         };
         thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(compile))));
-        assert_eq!(at_rest(), found);
+        assert_eq!(idle_state(), before);
     }
 }

@@ -1,4 +1,6 @@
-//! A loaded libnvrtc: its functions, and programs under compilation.
+//! A loaded libnvrtc: its functions, and programs to compile.
+//!
+//! Must not know how many libraries are loaded.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -6,7 +8,7 @@ use cudarc::nvrtc::sys::{self, nvrtcProgram, nvrtcResult};
 use warpjoin_kernels::HEADERS;
 
 use super::Target;
-use super::process::Compiling;
+use super::process::CompilationGuard;
 use crate::{DeviceError, ModuleSource, Result};
 
 type Create = unsafe extern "C" fn(
@@ -23,7 +25,7 @@ type Size = unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult;
 type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> nvrtcResult;
 type Copy = unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> nvrtcResult;
 
-/// The first NVRTC with a cache.
+/// The first NVRTC with its own cache.
 const CACHED_SINCE: (c_int, c_int) = (12, 9);
 
 /// The functions of one loaded libnvrtc, which stays loaded.
@@ -39,14 +41,16 @@ pub(super) struct Library {
 }
 
 impl Library {
+    /// Looks up the functions.
+    ///
     /// # Errors
-    /// Those of the loader, when a function is missing.
+    /// When a function is missing.
     pub(super) fn of(library: &'static libloading::Library) -> std::result::Result<Self, libloading::Error> {
-        // SAFETY: the names are those of NVRTC's functions, since version 11.1, and the types theirs.
+        // SAFETY: NVRTC has functions with these names and types since version 11.1.
         unsafe {
             let version: Version = *library.get(b"nvrtcVersion\0")?;
             Ok(Self {
-                // It does not fail; without the number there are no options of its own.
+                // The call does not fail. Version 0 would mean no extra options.
                 version: version_of(|major, minor| version(major, minor)).unwrap_or_default(),
                 create: *library.get(b"nvrtcCreateProgram\0")?,
                 compile: *library.get(b"nvrtcCompileProgram\0")?,
@@ -58,9 +62,9 @@ impl Library {
         }
     }
 
-    /// Options that change nothing of what is compiled. From 12.9 on the library keeps images in a cache of the driver, behind a
-    /// lock of its own: copies of it would be there at once. `KernelCache` keeps them anyway.
-    fn own_options(&self) -> &'static [&'static CStr] {
+    /// Options of the library that do not affect the result. Since 12.9, NVRTC stores images in a cache with a global lock, which
+    /// would serialize the copies. `KernelCache` stores the images anyway.
+    fn library_options(&self) -> &'static [&'static CStr] {
         if self.version < CACHED_SINCE { &[] } else { &[c"--no-cache"] }
     }
 
@@ -70,8 +74,8 @@ impl Library {
         let texts = HEADERS.iter().map(|header| c_string(header.text)).collect::<Result<Vec<_>>>()?;
         let (name_pointers, text_pointers) = (pointers(&names), pointers(&texts));
         let mut program: nvrtcProgram = std::ptr::null_mut();
-        // SAFETY: all strings and both arrays, of as many pointers as there are headers, outlive the call, which
-        // copies them; `drop` destroys once.
+        // SAFETY: the strings and both arrays outlive the call, which copies them. Both arrays have one pointer per
+        // header. `drop` destroys once.
         let result = unsafe {
             (self.create)(
                 &mut program,
@@ -93,23 +97,23 @@ pub(super) struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// Compiles, once.
+    /// Compiles. Call once.
     pub(super) fn compile(&self, options: &[String]) -> Result<nvrtcResult> {
         let options = options.iter().map(|option| c_string(option)).collect::<Result<Vec<_>>>()?;
-        let own = self.library.own_options().iter().map(|option| option.as_ptr());
-        let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).chain(own).collect();
-        let _compiling = Compiling::begin();
-        // SAFETY: the program lives; as many pointers to strings, which outlive the call, as are told.
+        let more = self.library.library_options().iter().map(|option| option.as_ptr());
+        let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).chain(more).collect();
+        let _guard = CompilationGuard::begin();
+        // SAFETY: the program is live; the strings outlive the call, and the length passed is that of `pointers`.
         Ok(unsafe { (self.library.compile)(self.program, length(&pointers), pointers.as_ptr()) })
     }
 
-    /// What the compiler said.
+    /// The compiler's output.
     pub(super) fn log(&self) -> Result<String> {
         let log = self.fetch("nvrtcGetProgramLog", self.library.log)?;
         Ok(String::from_utf8_lossy(&log).trim_end_matches('\0').trim().into())
     }
 
-    /// What the compiler made.
+    /// The compiled image.
     pub(super) fn image(&self, target: Target) -> Result<Vec<u8>> {
         match target {
             Target::Cubin(_) => self.fetch("nvrtcGetCUBIN", self.library.cubin),
@@ -117,13 +121,13 @@ impl Program<'_> {
         }
     }
 
-    /// Bytes that NVRTC hands out in two calls: how many, and a copy.
+    /// Fetches bytes by two calls of NVRTC: one for the length, one for the copy.
     fn fetch(&self, call: &'static str, (size, copy): (Size, Copy)) -> Result<Vec<u8>> {
         let mut length = 0_usize;
-        // SAFETY: the program lives and was compiled; `length` outlives the call.
+        // SAFETY: the program is live and was compiled; `length` outlives the call.
         check(call, unsafe { size(self.program, &mut length) })?;
         let mut bytes = vec![0_u8; length];
-        // SAFETY: the same, and as many bytes as the call before said.
+        // SAFETY: as above; `bytes` has the length that the previous call returned.
         check(call, unsafe { copy(self.program, bytes.as_mut_ptr().cast()) })?;
         Ok(bytes)
     }
@@ -143,7 +147,7 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).collect()
 }
 
-/// What nvrtcVersion tells, which `call` calls with two live numbers.
+/// The result of nvrtcVersion. `call` passes both pointers, which are valid during the call, to it.
 pub(super) fn version_of(call: impl FnOnce(*mut c_int, *mut c_int) -> nvrtcResult) -> Result<(c_int, c_int)> {
     let (mut major, mut minor) = (0, 0);
     check("nvrtcVersion", call(&mut major, &mut minor))?;
@@ -155,24 +159,24 @@ fn length<T>(strings: &[T]) -> c_int {
 }
 
 fn c_string(text: &str) -> Result<CString> {
-    CString::new(text).map_err(|_| DeviceError::Invalid("a zero byte in kernel text".into()))
+    CString::new(text).map_err(|_| DeviceError::Invalid("kernel text contains a zero byte".into()))
 }
 
 pub(super) fn check(call: &'static str, result: nvrtcResult) -> Result<()> {
     match result {
         nvrtcResult::NVRTC_SUCCESS => Ok(()),
-        failed => Err(DeviceError::Driver { device: "nvrtc".into(), call, reason: words(failed) }),
+        failed => Err(DeviceError::Driver { device: "nvrtc".into(), call, reason: describe(failed) }),
     }
 }
 
-/// The library's words for a result.
-pub(super) fn words(result: nvrtcResult) -> String {
-    // SAFETY: a library is loaded, since it gave `result`; the string is a constant of it.
+/// The library's description of a result.
+pub(super) fn describe(result: nvrtcResult) -> String {
+    // SAFETY: `result` came from a loaded library; the string is a constant of it.
     let text = unsafe { sys::nvrtcGetErrorString(result) };
     if text.is_null() {
         return format!("NVRTC error {}", result as u32);
     }
-    // SAFETY: not null, and a constant of the library.
+    // SAFETY: `text` is not null, and is a constant of the library.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
@@ -183,16 +187,16 @@ mod tests {
     use crate::cuda::nvrtc::Nvrtc;
 
     #[test]
-    fn the_library_keeps_no_cache_of_its_own() {
+    fn the_cache_of_nvrtc_is_turned_off() {
         // Skipped without NVRTC; tests/nvrtc_compile.rs says so.
         if Nvrtc::get().is_err() {
             return;
         }
-        // SAFETY: it is present.
+        // SAFETY: the library is present.
         let library = Library::of(unsafe { sys::culib() }).unwrap();
-        let own_options = |version| Library { version, ..library }.own_options();
-        assert!(own_options((12, 8)).is_empty(), "an option that it does not know is an error");
-        assert_eq!(own_options((12, 9)), [c"--no-cache"]);
-        assert_eq!(own_options((13, 0)), [c"--no-cache"]);
+        let options = |version| Library { version, ..library }.library_options();
+        assert!(options((12, 8)).is_empty(), "an unknown option is an error");
+        assert_eq!(options((12, 9)), [c"--no-cache"]);
+        assert_eq!(options((13, 0)), [c"--no-cache"]);
     }
 }

@@ -1,7 +1,7 @@
-//! NVRTC, the run-time compiler: CUDA C++ text to a binary for one architecture. Needs no GPU and
-//! no driver.
+//! NVRTC, the run-time compiler: compiles CUDA C++ text to a binary for one architecture.
 //!
-//! Threads compile in parallel: no lock is held here, and `copies.rs` goes round that of the library.
+//! Owns the compiler's options and the cache key of a module. Must not need a GPU or a driver. Threads compile in
+//! parallel: no lock is held here, and `copies.rs` avoids contention on the library's lock.
 
 mod copies;
 mod library;
@@ -18,32 +18,31 @@ use warpjoin_kernels::HEADERS;
 use crate::cache::KernelCache;
 use crate::{DeviceError, ModuleSource, Result};
 use copies::Copies;
-use library::{Library, check, version_of, words};
+use library::{Library, check, describe, version_of};
 
-/// The oldest NVRTC whose options and language this folder counts on.
+/// The oldest NVRTC with the options and the language that warpjoin needs.
 const OLDEST: (c_int, c_int) = (12, 0);
 
-/// Options of every compilation. `--fmad=false`: `a * b + c` rounds twice, as it does on the CPU,
-/// so that a query gives the same floating-point values on both. `-v` puts registers and spills
-/// in the log.
+/// Options of every compilation. `--fmad=false`: `a * b + c` rounds twice, as on the CPU, so that a
+/// query has the same floating-point results on both. `-v` adds registers and spills to the log.
 const OPTIONS: [&str; 4] = ["--std=c++17", "--device-int128", "--fmad=false", "--ptxas-options=-v"];
 
 /// The loaded compiler.
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     version: (c_int, c_int),
-    /// Tells builds of one version apart.
+    /// Distinguishes builds of one version.
     build: String,
-    /// Architectures that it compiles for, ascending: 90 is `sm_90`.
+    /// Supported architectures, ascending; 90 is `sm_90`.
     known: Vec<u32>,
 }
 
-/// What is compiled for a GPU.
+/// The target of a compilation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
-    /// A binary for that architecture.
+    /// A binary for this architecture.
     Cubin(u32),
-    /// Text for that architecture and later ones: the driver finishes the work.
+    /// PTX for this architecture and later ones, which the driver compiles to a binary.
     Ptx(u32),
 }
 
@@ -67,19 +66,18 @@ impl fmt::Display for Target {
 }
 
 impl Nvrtc {
-    /// Loads the compiler. The names looked for are `libnvrtc.so`, then `libnvrtc.so.13`, `.12` and
-    /// older (too old ones are refused), on the loader's path: `LD_LIBRARY_PATH`, then the system's
-    /// folders. Only success is remembered.
+    /// Loads the compiler: `libnvrtc.so`, then `libnvrtc.so.13`, `.12` and older, on the loader's
+    /// path (`LD_LIBRARY_PATH`, then the system's folders). Only success is cached.
     ///
     /// # Errors
-    /// `NoNvrtc` when it is not there; `Driver` when it is too old.
+    /// `NoNvrtc` if it is missing; `Driver` if it is too old.
     pub(super) fn get() -> Result<&'static Self> {
         static READY: OnceLock<Nvrtc> = OnceLock::new();
         static PRESENT: OnceLock<bool> = OnceLock::new();
         if let Some(nvrtc) = READY.get() {
             return Ok(nvrtc);
         }
-        // SAFETY: loading libnvrtc runs its constructors, which expect nothing of the process.
+        // SAFETY: loading libnvrtc runs its constructors, which have no preconditions.
         if !*PRESENT.get_or_init(|| unsafe { sys::is_culib_present() }) {
             return Err(DeviceError::NoNvrtc);
         }
@@ -95,12 +93,12 @@ impl Nvrtc {
         Ok(READY.get_or_init(|| Self { version: (major, minor), build, known }))
     }
 
-    /// Such as `13.0`.
+    /// For example `13.0`.
     pub(super) fn version(&self) -> String {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
-    /// The file that was loaded, where the system tells.
+    /// The loaded file, if known.
     pub(super) fn path() -> Option<PathBuf> {
         let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
         let path = |line: &str| Some(PathBuf::from(line.get(line.find('/')?..)?));
@@ -109,11 +107,11 @@ impl Nvrtc {
             .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libnvrtc.so")))
     }
 
-    /// What to compile for a GPU of that compute capability: its own binary, or, for a GPU that
-    /// this NVRTC does not know yet, text for the latest architecture before it.
+    /// The target for a GPU of this compute capability: its own binary, or, if this NVRTC does not
+    /// know the architecture, PTX for the latest known one before it.
     ///
     /// # Errors
-    /// `UnknownArchitecture` when the GPU is older than all that it knows.
+    /// `UnknownArchitecture` if the GPU is older than all supported architectures.
     pub(super) fn target(&self, capability: (u32, u32)) -> Result<Target> {
         let number = capability.0 * 10 + capability.1;
         if self.known.contains(&number) {
@@ -123,7 +121,7 @@ impl Nvrtc {
         before.map(|&known| Target::Ptx(known)).ok_or_else(|| self.unknown(&format!("sm_{number}")))
     }
 
-    /// The target of a name such as `sm_90`.
+    /// The target for a name such as `sm_90`.
     fn target_named(&self, architecture: &str) -> Result<Target> {
         architecture
             .strip_prefix("sm_")
@@ -142,7 +140,7 @@ impl Nvrtc {
         }
     }
 
-    /// Name of the compiled module in the disk cache: all that it depends on.
+    /// Key of the compiled module in the disk cache, made of everything that the module depends on.
     pub(super) fn key(&self, source: &ModuleSource, target: Target) -> String {
         static HEADERS_KEY: OnceLock<String> = OnceLock::new();
         let headers = HEADERS_KEY.get_or_init(|| KernelCache::key_of_files(HEADERS));
@@ -157,7 +155,7 @@ impl Nvrtc {
     /// Compiles `source`. PTX ends in a zero byte.
     ///
     /// # Errors
-    /// `KernelCompile` with the log when the text is not accepted or lacks an entry.
+    /// `KernelCompile` with the log if the text does not compile or lacks an entry.
     pub(super) fn compile(&self, source: &ModuleSource, target: Target) -> Result<Vec<u8>> {
         let library = copies()?.take(Self::path);
         let program = library.program(source)?;
@@ -169,7 +167,7 @@ impl Nvrtc {
             nvrtcResult::NVRTC_SUCCESS => {}
             nvrtcResult::NVRTC_ERROR_COMPILATION => return Err(rejected(log)),
             failed => {
-                let reason = format!("{} (module {}, {target}) {log}", words(failed), source.name);
+                let reason = format!("{} (module {}, {target}) {log}", describe(failed), source.name);
                 return Err(DeviceError::Driver { device: "nvrtc".into(), call: "nvrtcCompileProgram", reason });
             }
         }
@@ -184,23 +182,23 @@ impl Nvrtc {
     }
 }
 
-/// Compiles a module for `architecture`, such as `sm_90`, without any GPU or driver: a cubin.
+/// Compiles a module to a cubin for `architecture`, such as `sm_90`. Needs no GPU and no driver.
 ///
 /// # Errors
-/// [`DeviceError::NoNvrtc`] without the compiler, [`DeviceError::UnknownArchitecture`] when it does
-/// not know the name, [`DeviceError::KernelCompile`] with the log when it rejects the text.
+/// [`DeviceError::NoNvrtc`] without the compiler, [`DeviceError::UnknownArchitecture`] if it does
+/// not support the architecture, [`DeviceError::KernelCompile`] with the log if it rejects the text.
 pub fn compile_for_architecture(source: &ModuleSource, architecture: &str) -> Result<Vec<u8>> {
     let nvrtc = Nvrtc::get()?;
     nvrtc.compile(source, nvrtc.target_named(architecture)?)
 }
 
-/// The library, and copies of it, once something was compiled.
+/// The library and its copies. Set by the first compilation.
 static COPIES: OnceLock<Copies> = OnceLock::new();
 
-/// Waits until nothing is done to the library in the background.
-pub(super) fn settle() {
+/// Waits until no copy of the library is being loaded.
+pub(super) fn wait_for_copies() {
     if let Some(copies) = COPIES.get() {
-        copies.settle();
+        copies.wait();
     }
 }
 
@@ -208,7 +206,7 @@ fn copies() -> Result<&'static Copies> {
     if let Some(copies) = COPIES.get() {
         return Ok(copies);
     }
-    // SAFETY: `Nvrtc::get` saw that the library is present.
+    // SAFETY: `Nvrtc::get` has checked that the library is present.
     let library = Library::of(unsafe { sys::culib() }).map_err(|error| DeviceError::Driver {
         device: "nvrtc".into(),
         call: "dlsym",
@@ -217,8 +215,8 @@ fn copies() -> Result<&'static Copies> {
     Ok(COPIES.get_or_init(|| Copies::for_cores(library)))
 }
 
-/// The library tells its major and minor version only. Its file is named after the whole version in a toolkit, and not in a
-/// Python wheel; builds differ in length.
+/// Distinguishes builds of NVRTC, which reports only major and minor version. The file name has the whole version in a toolkit,
+/// but not in a Python wheel; there, builds differ in length.
 fn build_of((major, minor): (c_int, c_int), file: Option<&Path>) -> String {
     let name = file.and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let bytes = file.and_then(|file| std::fs::metadata(file).ok()).map_or(0, |metadata| metadata.len());
@@ -230,7 +228,7 @@ fn known_architectures() -> Result<Vec<u32>> {
     // SAFETY: the library is present; `count` outlives the call.
     check("nvrtcGetNumSupportedArchs", unsafe { sys::nvrtcGetNumSupportedArchs(&mut count) })?;
     let mut known: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
-    // SAFETY: the function writes as many numbers as the one before said.
+    // SAFETY: the function writes as many numbers as the previous call returned.
     check("nvrtcGetSupportedArchs", unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) })?;
     let mut known: Vec<u32> = known.into_iter().filter_map(|number| u32::try_from(number).ok()).collect();
     known.sort_unstable();
@@ -244,13 +242,13 @@ fn options(source: &ModuleSource, target: Target) -> Vec<String> {
     options
 }
 
-/// Whether an image holds the code of `entry`: so that a GPU is not needed to miss it.
+/// Whether an image has the code of `entry`. Finds a missing entry without a GPU.
 fn has_entry(image: &[u8], target: Target, entry: &str) -> bool {
-    let sign = match target {
+    let pattern = match target {
         Target::Cubin(_) => format!(".text.{entry}\0"),
         Target::Ptx(_) => format!(".entry {entry}("),
     };
-    image.windows(sign.len()).any(|window| window == sign.as_bytes())
+    image.windows(pattern.len()).any(|window| window == pattern.as_bytes())
 }
 
 #[cfg(test)]
@@ -267,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_gpu_gets_its_own_binary_and_a_later_one_text() {
+    fn known_gpus_get_a_cubin_and_later_ones_ptx() {
         let nvrtc = nvrtc();
         assert_eq!(nvrtc.target((9, 0)).unwrap(), Target::Cubin(90));
         assert_eq!(nvrtc.target((10, 3)).unwrap(), Target::Cubin(103));
@@ -278,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn architectures_have_names() {
+    fn targets_have_names() {
         let nvrtc = nvrtc();
         assert_eq!(nvrtc.target_named("sm_100").unwrap(), Target::Cubin(100));
         for name in ["", "sm_", "sm_70", "sm_9o", "90", "compute_90", "sm_-90"] {
@@ -287,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn text_for_later_gpus_holds_its_entries() {
+    fn ptx_is_checked_for_its_entries() {
         // Skipped without NVRTC; tests/nvrtc_compile.rs says so.
         let Ok(nvrtc) = Nvrtc::get() else { return };
         let text = "#include \"common/simt.cuh\"\nstruct P { u64* a; };\nWJ_ENTRY(e, P, 32) { p.a[0] = A; }\n";
@@ -299,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_a_binary_depends_on_is_in_its_key() {
+    fn keys_contain_everything_a_binary_depends_on() {
         let key = nvrtc().key(&source(), Target::Cubin(90));
         assert_eq!(key, nvrtc().key(&source(), Target::Cubin(90)));
         let changes: [fn(&mut ModuleSource); 5] = [

@@ -1,24 +1,24 @@
-//! What NVRTC changes of the whole process, and how it is there again afterwards.
+//! Restores the process-wide state that NVRTC changes: the stack limit and signal handlers.
 //!
-//! NVRTC keeps what it found and puts that back, under a lock of the library. Of several copies, each would put back what
-//! it found of another one: a process would be left with the wrong handlers and limits, for good.
+//! NVRTC saves and restores this state itself, under a lock of the library. With several copies, one could save a state that
+//! another one has changed, and restore that for good. Must not know what is compiled.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static STATE: Mutex<State> = Mutex::new(State { compilations: 0, stack: None });
 static FIRST: Mutex<()> = Mutex::new(());
 
-/// What is found when the first of several compilations begins, and put back when the last one ends.
+/// The state before the first of several overlapping compilations, restored after the last one.
 struct State {
     compilations: usize,
     stack: Option<limits::Limit>,
 }
 
-/// A compilation under way. Each lifts the limit of the stack for a while; a limit that the application sets meanwhile is lost, as
-/// it is with one library.
-pub(super) struct Compiling(());
+/// A running compilation. NVRTC raises the stack limit during a compilation. A limit that the application sets meanwhile is lost,
+/// as with a single library.
+pub(super) struct CompilationGuard(());
 
-impl Compiling {
+impl CompilationGuard {
     pub(super) fn begin() -> Self {
         let mut state = locked(&STATE);
         if state.compilations == 0 {
@@ -29,20 +29,20 @@ impl Compiling {
     }
 }
 
-impl Drop for Compiling {
+impl Drop for CompilationGuard {
     fn drop(&mut self) {
         let mut state = locked(&STATE);
         state.compilations -= 1;
         if state.compilations == 0
-            && let Some(found) = state.stack.take()
+            && let Some(saved) = state.stack.take()
         {
-            limits::put_back(&found);
+            limits::restore(&saved);
         }
     }
 }
 
-/// Held through the first compilation of a library, which handles SIGINT, SIGTERM and SIGXFSZ by itself until its text is parsed. It
-/// ends the process then: so that first one is short.
+/// Held during the first compilation of a library, in which NVRTC installs handlers of SIGINT, SIGTERM and SIGXFSZ until the text
+/// is parsed. These handlers end the process, so the first compilation is kept short.
 pub(super) fn first_compilation() -> MutexGuard<'static, ()> {
     locked(&FIRST)
 }
@@ -55,20 +55,20 @@ fn locked<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
 mod limits {
     pub(super) type Limit = libc::rlimit;
 
-    /// That of the stack, if the system tells.
+    /// The stack limit, if known.
     pub(super) fn of_stack() -> Option<Limit> {
         let mut limit = Limit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: `limit` outlives the call.
         (unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) } == 0).then_some(limit)
     }
 
-    pub(super) fn put_back(found: &Limit) {
-        if of_stack().is_some_and(|now| (now.rlim_cur, now.rlim_max) == (found.rlim_cur, found.rlim_max)) {
+    pub(super) fn restore(saved: &Limit) {
+        if of_stack().is_some_and(|now| (now.rlim_cur, now.rlim_max) == (saved.rlim_cur, saved.rlim_max)) {
             return;
         }
-        // SAFETY: `found` outlives the call.
-        if unsafe { libc::setrlimit(libc::RLIMIT_STACK, found) } != 0 {
-            log::debug!("the limit of the stack stays lifted: {}", std::io::Error::last_os_error());
+        // SAFETY: `saved` outlives the call.
+        if unsafe { libc::setrlimit(libc::RLIMIT_STACK, saved) } != 0 {
+            log::debug!("cannot restore the stack limit: {}", std::io::Error::last_os_error());
         }
     }
 }
@@ -81,17 +81,17 @@ mod limits {
         None
     }
 
-    pub(super) fn put_back((): &Limit) {}
+    pub(super) fn restore((): &Limit) {}
 }
 
-/// The process's stack limit and handlers of SIGINT and SIGTERM, while nothing compiles.
+/// The process's stack limit and its handlers of SIGINT and SIGTERM, read while nothing compiles.
 #[cfg(all(test, unix))]
-pub(super) fn at_rest() -> (Option<(u64, u64)>, [usize; 2]) {
+pub(super) fn idle_state() -> (Option<(u64, u64)>, [usize; 2]) {
     loop {
-        let (_alone, state) = (first_compilation(), locked(&STATE));
+        let (_guard, state) = (first_compilation(), locked(&STATE));
         if state.compilations == 0 {
             let handlers = [libc::SIGINT, libc::SIGTERM].map(|signal| {
-                // SAFETY: all zeros are a value of the type; it outlives the call.
+                // SAFETY: all zeros are a valid `sigaction`; `action` outlives the call.
                 unsafe {
                     let mut action: libc::sigaction = std::mem::zeroed();
                     libc::sigaction(signal, std::ptr::null(), &mut action);

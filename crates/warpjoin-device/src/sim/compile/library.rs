@@ -1,6 +1,6 @@
-//! Shared libraries: compiled, kept on disk and in memory, and loaded.
+//! Shared libraries: compiled, cached on disk and in memory, and loaded.
 //!
-//! Must not know how their functions are called.
+//! Owns the libraries that this process has loaded. Must not know how their functions are called.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -17,22 +17,22 @@ const EXTENSION: &str = "so";
 /// A loaded library.
 pub(in crate::sim) struct KernelLibrary {
     pub(in crate::sim) library: Library,
-    /// Its file's bytes, where source lines may be asked for; else empty.
+    /// Bytes of its file, if source lines may be needed; else empty.
     pub(in crate::sim) image: Vec<u8>,
 }
 
-/// Kernel libraries that this process has loaded, by key. Tests open hundreds of simulations that
-/// run the same few kernels.
+/// Libraries that this process has loaded, by key. Tests open hundreds of simulations that run the
+/// same few kernels.
 static LOADED: Mutex<Option<HashMap<String, Arc<KernelLibrary>>>> = Mutex::new(None);
 const LOADED_MAX: usize = 512;
 
-/// What to make a library of.
+/// The source of a library.
 pub(in crate::sim) struct LibrarySource<'a> {
     pub(in crate::sim) name: &'a str,
     pub(in crate::sim) text: &'a str,
     pub(in crate::sim) defines: &'a [String],
     pub(in crate::sim) purpose: Purpose,
-    /// A header with another text.
+    /// A header with a replaced text.
     pub(in crate::sim) header: Option<&'a ChangedFile>,
 }
 
@@ -47,10 +47,10 @@ impl LibrarySource<'_> {
 
     /// Whether the disk cache has the library.
     pub(in crate::sim) fn is_stored(&self, toolchain: &Toolchain, cache: &KernelCache) -> bool {
-        cache.has(&self.key(toolchain), EXTENSION)
+        cache.contains(&self.key(toolchain), EXTENSION)
     }
 
-    /// The loaded library: from memory, from the disk cache, or compiled.
+    /// Takes the library from memory or the disk cache, or compiles it.
     pub(in crate::sim) fn load(&self, toolchain: &Toolchain, cache: &KernelCache) -> Result<Arc<KernelLibrary>> {
         let key = self.key(toolchain);
         if let Some(library) = loaded().as_ref().and_then(|map| map.get(&key)) {
@@ -71,7 +71,7 @@ impl LibrarySource<'_> {
         let mut map = loaded();
         let map = map.get_or_insert_default();
         if map.len() >= LOADED_MAX {
-            // Those in use stay loaded through their own references.
+            // Libraries in use stay loaded, since their users hold references.
             map.clear();
         }
         map.insert(key, library.clone());
@@ -83,18 +83,18 @@ fn loaded() -> std::sync::MutexGuard<'static, Option<HashMap<String, Arc<KernelL
     LOADED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Loads the bytes of a library by way of a file, which is gone afterwards.
+/// Loads the bytes of a library through a temporary file.
 fn open(bytes: &[u8]) -> Result<Library> {
     let written = tempfile::Builder::new().prefix("warpjoin-").suffix(".so").tempfile().and_then(|mut file| {
         file.write_all(bytes)?;
-        // Closed for writing, as some systems ask of what is executed.
+        // Closes the file: some systems do not execute files that are open for writing.
         Ok(file.into_temp_path())
     });
     let path = written.map_err(|error| DeviceError::File { path: std::env::temp_dir(), reason: error.to_string() })?;
-    // SAFETY: the library was compiled from the sources of this workspace, or was stored by such a
-    // compilation and is whole by its checksum; it has no initialisers but the compiler's own.
+    // SAFETY: the library was compiled from the sources of this workspace, now or before, and its
+    // checksum was verified. It has no initializers but the compiler's own.
     unsafe { Library::open(Some(&*path), RTLD_NOW | RTLD_LOCAL) }
-        // One of another machine, say.
+        // For example, a library of another machine.
         .map_err(|error| DeviceError::BadImage { device: "sim".into(), call: "dlopen", reason: error.to_string() })
 }
 
@@ -116,6 +116,6 @@ mod tests {
         // SAFETY: the type is the one in the text above.
         let seven = unsafe { library.library.get::<extern "C" fn() -> i32>(b"seven\0") }.unwrap();
         assert_eq!(seven(), 7);
-        assert!(open(&cache.load(&key, EXTENSION).unwrap()).is_ok(), "and stored");
+        assert!(open(&cache.load(&key, EXTENSION).unwrap()).is_ok(), "the new library is stored");
     }
 }

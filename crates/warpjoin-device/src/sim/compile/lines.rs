@@ -1,10 +1,12 @@
-//! Source lines of the code of kernel libraries, asked of `addr2line`.
+//! Source lines of code in kernel libraries, found by `addr2line`.
+//!
+//! Must not know why they are needed.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// The lines of an instruction at this offset in a library's image: `file:line` of its own code, then of the
-/// calls inlined around it. Empty where they are not known.
+/// The source lines of the instruction at this offset in a library's image: its own `file:line`, then those of its
+/// inlined callers. Empty if unknown.
 pub(in crate::sim) fn of(image: &[u8], offset: u32) -> Vec<String> {
     let Ok(mut file) = tempfile::Builder::new().prefix("warpjoin-").suffix(".so").tempfile() else {
         return vec![];
@@ -19,11 +21,11 @@ pub(in crate::sim) fn of(image: &[u8], offset: u32) -> Vec<String> {
     };
     let text = String::from_utf8_lossy(&output.stdout);
     let lines = text.lines().filter(|line| !line.starts_with('?')).map(short);
-    // What an atomic is made of tells nothing.
+    // Leaves out the simulator's own headers, which implement atomics.
     lines.skip_while(|line| line.starts_with("sim/")).collect()
 }
 
-/// Without the scratch folder that kernels were compiled in.
+/// Removes the scratch folder in which the kernels were compiled.
 fn short(line: &str) -> String {
     let line = line.split(" (discriminator").next().unwrap_or(line);
     let within = line.split_once("/warpjoin-sim-").and_then(|(_, rest)| rest.split_once('/'));

@@ -1,4 +1,6 @@
-//! How kernels are compiled for the CPU: the system's compiler, the libraries that it makes, and the lines of their code.
+//! Compilation of kernels for the CPU: the system's compiler, the libraries, and their source lines.
+//!
+//! Must not know how kernels are launched.
 
 pub(in crate::sim) mod library;
 pub(in crate::sim) mod lines;

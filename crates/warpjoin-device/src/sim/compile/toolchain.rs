@@ -1,6 +1,6 @@
-//! The system's C++ compiler: which one, and how it is called.
+//! The system's C++ compiler: which one is used, and with which flags.
 //!
-//! Must not know what is compiled for whom, nor where the result is kept.
+//! Must not know where the result is cached or who uses it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,18 +15,18 @@ use super::library::LibrarySource;
 use crate::sim::options::ChangedFile;
 use crate::{DeviceError, KernelCache, Result};
 
-/// What a library is for.
+/// Purpose of a library; determines the compiler's flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sim) enum Purpose {
-    /// A module of kernels: compiled often, so cheaply.
+    /// A module of kernels. Compiled often, so with few optimizations.
     Kernels,
-    /// A module of kernels, checked by the sanitizers.
+    /// A module of kernels with sanitizers.
     SanitizedKernels,
     /// A module of kernels whose plain loads and stores are yield points too.
     YieldingKernels,
-    /// A module of kernels that tell the race detector of each access.
+    /// A module of kernels that report each access to the race detector.
     RacingKernels,
-    /// The fibre scheduler: compiled once, so well.
+    /// The fiber scheduler. Compiled once, so with more optimizations.
     Runtime,
 }
 
@@ -55,20 +55,20 @@ impl Toolchain {
         Err(missing.unwrap_or_else(|| DeviceError::NoCompiler { tried: "CXX".into(), reason: "it is empty".into() }))
     }
 
-    /// First line of the compiler's own version text.
+    /// First line of the compiler's version text.
     pub(in crate::sim) fn version(&self) -> &str {
         &self.version
     }
 
-    /// Everything but the source that decides what a compilation gives.
+    /// Everything except the source that determines the result of a compilation.
     pub(in crate::sim) fn identity(&self, purpose: Purpose) -> String {
         let mut identity = vec![self.command.join(" "), self.version.clone(), std::env::consts::ARCH.to_string()];
         identity.extend(flags(purpose).iter().chain(link_flags(purpose)).map(ToString::to_string));
         identity.join("\n")
     }
 
-    /// Compiles `text` to the bytes of a shared library. Threads may do so at once. Its files lie in a
-    /// folder of its own, which goes with the call: devices kept in a static leave no folder behind.
+    /// Compiles a source to the bytes of a shared library. Threads may compile concurrently. Each call uses its own
+    /// scratch folder and removes it, so that devices in a static leave no folder behind.
     pub(in crate::sim) fn compile(&self, library: &LibrarySource<'_>) -> Result<Vec<u8>> {
         let &LibrarySource { name, text, defines, purpose, header } = library;
         let scratch = write_headers(header).map_err(|error| file_error(&std::env::temp_dir(), &error))?;
@@ -81,10 +81,10 @@ impl Toolchain {
         command.args(defines.iter().map(|define| format!("-D{define}")));
         command.arg(&source).args(link_flags(purpose)).arg("-o").arg(&library).stdin(Stdio::null());
         if purpose == Purpose::RacingKernels {
-            // Source lines are told relative to it.
+            // Source lines are then relative to the scratch folder.
             command.current_dir(scratch.path());
         }
-        // The sanitizer is for this process, not for its compiler.
+        // The sanitizer is for this process, not for the compiler.
         command.env_remove("LD_PRELOAD").env_remove("ASAN_OPTIONS").env("LC_ALL", "C");
         let output = command
             .output()
@@ -97,7 +97,7 @@ impl Toolchain {
     }
 }
 
-/// The text of the fibre scheduler's main file.
+/// The main source file of the fiber scheduler.
 pub(in crate::sim) fn runtime_source() -> Option<&'static KernelFile> {
     SIMULATION_RUNTIME.first()
 }
@@ -112,7 +112,7 @@ pub(in crate::sim) fn headers_key(purpose: Purpose) -> &'static str {
     key.get_or_init(|| KernelCache::key_of_files(files.into_iter().flatten()))
 }
 
-/// Whether a text includes a header, itself or by others.
+/// Whether a text includes a header, directly or indirectly.
 pub(in crate::sim) fn includes(text: &str, header: &KernelFile) -> bool {
     let mut found: Vec<&KernelFile> = vec![];
     let mut texts = vec![text];
@@ -126,7 +126,7 @@ pub(in crate::sim) fn includes(text: &str, header: &KernelFile) -> bool {
     found.contains(&header)
 }
 
-/// AddressSanitizer's run-time library of the compiler that would be used.
+/// The AddressSanitizer library of the compiler that [`Toolchain::find`] would choose.
 pub(in crate::sim) fn sanitizer_library() -> Option<PathBuf> {
     let command = candidates().into_iter().find(|command| version(command).is_ok())?;
     let names = ["libasan.so".to_string(), format!("libclang_rt.asan-{}.so", std::env::consts::ARCH)];
@@ -134,15 +134,15 @@ pub(in crate::sim) fn sanitizer_library() -> Option<PathBuf> {
         let output =
             Command::new(&command[0]).args(&command[1..]).arg(format!("-print-file-name={name}")).output().ok()?;
         let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        // The compiler answers with the bare name when it has no such file.
+        // The compiler prints the bare name if it has no such file.
         fs::canonicalize(&path).ok().filter(|_| path.is_absolute())
     })
 }
 
-/// Whether AddressSanitizer is part of this process.
+/// Whether AddressSanitizer is loaded in this process.
 pub(in crate::sim) fn sanitizer_is_loaded() -> bool {
     let process = libloading::os::unix::Library::this();
-    // SAFETY: the symbol is only looked for; nothing is called or read through it.
+    // SAFETY: the symbol is only looked up; it is not called or read.
     unsafe { process.get::<*const ()>(b"__asan_init\0") }.is_ok()
 }
 
@@ -154,7 +154,7 @@ fn candidates() -> Vec<Vec<String>> {
     }
 }
 
-/// First line of `command --version`, asked once per process.
+/// First line of `command --version`, run once per process.
 fn version(command: &[String]) -> std::result::Result<String, String> {
     static KNOWN: Mutex<Option<HashMap<Vec<String>, String>>> = Mutex::new(None);
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -180,13 +180,13 @@ fn flags(purpose: Purpose) -> Vec<&'static str> {
     let mut flags = vec!["-std=c++17", "-fPIC", "-shared", "-w", "-pipe", "-fvisibility=hidden"];
     flags.extend(["-fno-exceptions", "-fno-rtti", "-fno-strict-aliasing", "-fno-math-errno"]);
     if cfg!(target_arch = "x86_64") {
-        // For atomicCAS on 16 bytes.
+        // For an atomicCAS on 16 bytes.
         flags.push("-mcx16");
     }
     flags.extend(match purpose {
-        // The standard library is not linked: looking through it costs more than linking the rest.
+        // Does not link the standard library: searching it takes longer than linking everything else.
         Purpose::Kernels => &["-O1", "-nostdlib"][..],
-        // ThreadSanitizer's calls, which `sim/simt_plain.h` answers; its library is not linked.
+        // `-fsanitize=thread` inserts calls, which `sim/simt_plain.h` implements. ThreadSanitizer's library is not linked.
         Purpose::YieldingKernels => &["-O1", "-nostdlib", "-fsanitize=thread"][..],
         Purpose::RacingKernels => &["-O1", "-g1", "-nostdlib", "-fsanitize=thread", "-DWJ_SIM_RACES=1"][..],
         Purpose::SanitizedKernels => &["-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"][..],
