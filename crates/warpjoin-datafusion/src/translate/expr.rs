@@ -35,7 +35,7 @@ pub(crate) fn translate(expr: &PhysicalExprRef, scope: Scope<'_>) -> Result<Expr
         return Err(Reason::Expression(format!("{expr} is volatile")));
     }
     if any(expr, &|node| node.is::<DynamicFilterPhysicalExpr>()) {
-        return Err(Reason::Expression("a filter that changes while the query runs".to_string()));
+        return Err(Reason::Expression("of a filter that changes while the query runs".to_string()));
     }
     Translation::new(scope).translate(expr)
 }
