@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Plants each bug of this folder into a scratch copy of the tree and says whether random queries catch it.
+# Applies each bug of this folder to a scratch copy of the tree, and reports whether random queries catch it.
 #
 #   sql-tests/bugs/run.sh [NAME...]     all bugs, or these
 #
-# QUERIES (3000) is the most queries a bug gets, SEED (0) the first seed, SCRATCH the scratch copy, BUGS_TARGET_DIR where it
-# is built: never where another checkout is built, for cargo takes the crates of one for those of the other. A failing query
-# counts only if it passes without the bug. Exit status: 0 if every bug was caught.
+# QUERIES (3000) is the most queries for a bug, SEED (0) the first seed, SCRATCH the scratch copy, and BUGS_TARGET_DIR its
+# target folder. Do not share that folder with another checkout: cargo would confuse their crates. A failing query counts
+# only if it passes without the bug. The exit status is 0 if every bug was caught.
 set -uo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 repository="$(cd "$here/../.." && pwd)"
@@ -15,7 +15,7 @@ seed="${SEED:-0}"
 log="$(mktemp -d)"
 export RUST_BACKTRACE=0 WARPJOIN_RANDOM_STOP=1 CARGO_TARGET_DIR="${BUGS_TARGET_DIR:-$scratch-target}"
 
-build() { # NAME: builds the test of the scratch copy as a binary of that name, and prints its path.
+build() { # NAME: builds the test of the scratch copy, copies the binary to that name, and prints its path.
     (cd "$scratch" && cargo test --workspace --no-run --test sql 2>"$log/build") || return 1
     cp "$(sed -nE 's/.*Executable tests\/sql\/main\.rs \((.*)\)/\1/p' "$log/build")" "$log/$1" && echo "$log/$1"
 }
@@ -36,7 +36,7 @@ catch() { # SOUND BROKEN: prints the first seed that fails because of the bug.
                 return 0
             fi
         done
-        # All of these fail without the bug, too.
+        # All of these also fail without the bug.
         left=$((left - (next + 1 - from)))
         from=$((next + 1))
     done

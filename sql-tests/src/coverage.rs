@@ -1,9 +1,8 @@
-//! How much of a plan devices ran.
+//! How much of a plan runs on devices.
 //!
-//! [`warpjoin_datafusion::Placement`] lists parts and declined nodes; here every operator that handles rows counts: joins
-//! and aggregates, but also filters, projections, sorts, windows, limits and unions that stayed on the CPU. Two things do
-//! not count: filters and projections straight above a read from host memory or files, whose rows then go to the devices,
-//! and queries that read no rows at all, such as `SELECT 1 + 1`.
+//! [`warpjoin_datafusion::Placement`] lists parts and declined nodes. Here every operator that processes rows counts: joins,
+//! aggregates, filters, projections, sorts, windows, limits and unions. Two kinds do not count: filters and projections
+//! between a source in host memory and the upload, and queries that read no rows, such as `SELECT 1 + 1`.
 
 use std::sync::Arc;
 
@@ -11,8 +10,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use warpjoin::plan::Plan;
 use warpjoin_datafusion::{CpuReasonExec, WarpjoinExec};
 
-/// Operators that only read, or only move rows between partitions: they may stay on the CPU.
-const NO_OPERATORS: [&str; 15] = [
+/// Nodes that only read rows or move them between partitions. They may stay on the CPU.
+const READS_OR_MOVES_ROWS: [&str; 15] = [
     "CoalesceBatchesExec",
     "CoalescePartitionsExec",
     "CooperativeExec",
@@ -29,19 +28,20 @@ const NO_OPERATORS: [&str; 15] = [
     "LazyMemoryExec",
     "WorkTableExec",
 ];
-/// What of a plan ran where.
+
+/// Which operators of a plan run on devices.
 #[derive(Debug, Default)]
 pub struct Coverage {
-    /// Operators that devices ran, in words: one entry each time.
+    /// Descriptions of the operators on devices, one entry each.
     pub on_devices: Vec<String>,
-    /// Operators that the CPU ran, with the reason where there is one.
+    /// Operators on the CPU, with the reason if there is one.
     pub on_cpu: Vec<String>,
-    /// Fallbacks that only a defect of the engine explains.
+    /// Fallbacks because of faults, which are defects of the engine.
     pub defects: Vec<String>,
 }
 
 impl Coverage {
-    /// Reads a plan, after its execution or before.
+    /// Reads a plan before or after its execution.
     pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Self {
         let mut coverage = Self::default();
         if reads_rows(plan) {
@@ -50,19 +50,19 @@ impl Coverage {
         coverage
     }
 
-    /// Whether it has operators, and all of them are on devices.
+    /// Whether there are operators, and all of them are on devices.
     pub fn is_whole(&self) -> bool {
         !self.on_devices.is_empty() && self.on_cpu.is_empty()
     }
 
-    /// Whether it has operators at all.
+    /// Whether there are operators.
     pub fn has_operators(&self) -> bool {
         !self.on_devices.is_empty() || !self.on_cpu.is_empty()
     }
 
     fn visit(&mut self, node: &Arc<dyn ExecutionPlan>, reason: Option<String>) {
-        if let Some(above) = node.downcast_ref::<CpuReasonExec>() {
-            return self.visit(above.input(), Some(above.reason().to_string()));
+        if let Some(annotation) = node.downcast_ref::<CpuReasonExec>() {
+            return self.visit(annotation.input(), Some(annotation.reason().to_string()));
         }
         match node.downcast_ref::<WarpjoinExec>() {
             Some(device) => match device.last_fallback() {
@@ -74,7 +74,7 @@ impl Coverage {
                     self.on_cpu.push(format!("a device part fell back: {why}"));
                 }
             },
-            None if NO_OPERATORS.contains(&node.name()) => {}
+            None if READS_OR_MOVES_ROWS.contains(&node.name()) => {}
             None => self.on_cpu.push(match reason {
                 Some(reason) => format!("{}: {reason}", node.name()),
                 None => node.name().to_string(),
@@ -82,7 +82,7 @@ impl Coverage {
         }
         let is_on_devices = node.is::<WarpjoinExec>();
         for child in node.children() {
-            if !(is_on_devices && only_reads(child)) {
+            if !(is_on_devices && is_upload_source(child)) {
                 self.visit(child, None);
             }
         }
@@ -90,14 +90,14 @@ impl Coverage {
 
     fn collect(&mut self, plan: &Plan) {
         let line = plan.describe();
-        // Such as `HashJoin: Inner` of a join, and the first word of the others.
+        // Such as `HashJoin: Inner` for a join, and the first word for other operators.
         let end = if line.starts_with("HashJoin") { line.find(',') } else { line.find(':') };
         self.on_devices.push(line[..end.unwrap_or(line.len())].to_string());
         plan.inputs().into_iter().for_each(|input| self.collect(input));
     }
 }
 
-/// Whether the plan has a leaf that is more than one made-up row.
+/// Whether the plan has a source other than a constant row or an empty relation.
 fn reads_rows(node: &Arc<dyn ExecutionPlan>) -> bool {
     match node.children().as_slice() {
         [] => !matches!(node.name(), "PlaceholderRowExec" | "EmptyExec"),
@@ -105,8 +105,8 @@ fn reads_rows(node: &Arc<dyn ExecutionPlan>) -> bool {
     }
 }
 
-/// Whether the node reads rows that are not on devices yet, and at most filters and projects them.
-fn only_reads(node: &Arc<dyn ExecutionPlan>) -> bool {
-    let passes = NO_OPERATORS.contains(&node.name()) || matches!(node.name(), "FilterExec" | "ProjectionExec");
-    passes && node.name() != "DeviceScanExec" && node.children().into_iter().all(only_reads)
+/// Whether the node only reads, filters and projects rows that are not resident on devices.
+fn is_upload_source(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let passes = READS_OR_MOVES_ROWS.contains(&node.name()) || matches!(node.name(), "FilterExec" | "ProjectionExec");
+    passes && node.name() != "DeviceScanExec" && node.children().into_iter().all(is_upload_source)
 }

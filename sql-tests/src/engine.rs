@@ -1,4 +1,6 @@
-//! What executes the SQL of a test.
+//! Engines: stock DataFusion, or warpjoin on a kind and number of devices, with settings.
+//!
+//! Must not know the test cases.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,31 +14,31 @@ use warpjoin_datafusion::{
 };
 use warpjoin_device::{CudaOptions, FaultPlan, Recording, SimOptions, open_cuda, open_simulated, with_faults};
 
-/// Partitions of a session: enough to exercise repartitioning, few enough for small machines.
+/// Partitions of a session. Several, to exercise repartitioning; few, for small machines.
 const PARTITIONS: usize = 3;
 
 /// Kinds of engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineKind {
-    /// DataFusion as it comes.
+    /// DataFusion without warpjoin.
     Stock,
-    /// warpjoin on so many simulated devices.
+    /// warpjoin on this number of simulated devices.
     Simulated(usize),
-    /// warpjoin on so many GPUs.
+    /// warpjoin on this number of GPUs.
     Cuda(usize),
 }
 
-/// Which options an engine's sessions have.
+/// Settings of an engine's sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settings {
-    /// The defaults, except that tables of any size go to the devices.
+    /// The defaults, except that inputs of any size go to the devices.
     Defaults,
-    /// What data of a test's size would seldom make the engine choose: runtime filters always, with several devices
-    /// another join order and late columns, too.
+    /// Decisions that the cost model seldom takes for small test data: always runtime filters; with several devices also
+    /// another join order and late columns.
     Forced,
 }
 
-/// An engine: a source of fresh sessions that share devices and compiled kernels.
+/// An engine makes new sessions that share devices and compiled kernels.
 #[derive(Debug, Clone)]
 pub struct Engine {
     kind: EngineKind,
@@ -49,7 +51,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine of forced settings. Opens no device yet.
+    /// An engine with forced settings. Devices are opened when a query needs them.
     pub fn new(kind: EngineKind) -> Self {
         let runtime = WarpjoinRuntime::lazy();
         Self {
@@ -63,12 +65,12 @@ impl Engine {
         }
     }
 
-    /// The same devices with other settings.
+    /// The same engine with other settings.
     pub fn with_settings(&self, settings: Settings) -> Self {
         Self { settings, ..self.clone() }
     }
 
-    /// The same on devices of its own, whose lanes, blocks and streams run in an order of `seed`. GPUs have no seed.
+    /// The same engine on new simulated devices with the schedule of `seed`. On GPUs the engine stays the same.
     pub fn with_schedule(&self, seed: u64) -> Self {
         match self.kind {
             EngineKind::Simulated(_) => {
@@ -78,11 +80,11 @@ impl Engine {
         }
     }
 
-    /// warpjoin with its defaults on `devices` simulated devices that record what they are asked for: the same each time, as
-    /// nothing runs in parallel.
+    /// warpjoin with default settings on simulated devices that record requests. Recordings are reproducible, because nothing
+    /// runs in parallel.
     ///
     /// # Errors
-    /// When they can't be opened.
+    /// Returns an error if the devices cannot be opened.
     pub fn recorded(devices: usize) -> Result<Self, warpjoin::Error> {
         let plan = FaultPlan::default();
         let simulated = open_simulated(&SimOptions { devices, threads: 1, ..SimOptions::default() })?;
@@ -91,20 +93,20 @@ impl Engine {
         Ok(Self { runtime, partitions: 1, recorder: Some(plan), ..engine })
     }
 
-    /// Whether its devices record.
+    /// Whether its devices record requests.
     pub fn is_recorded(&self) -> bool {
         self.recorder.is_some()
     }
 
-    /// What the devices were asked for since this was called last, if they record it.
+    /// The requests to the devices since the last call; `None` if they do not record.
     pub fn take_recording(&self) -> Option<Recording> {
         self.recorder.as_ref().map(FaultPlan::take_recording)
     }
 
-    /// The same on devices of its own that can't reach each other's memory.
+    /// The same engine on new devices without peer access.
     ///
     /// # Errors
-    /// When they can't be opened.
+    /// Returns an error if the devices cannot be opened.
     pub fn without_peers(&self) -> Result<Self, warpjoin::Error> {
         let devices = match self.kind {
             EngineKind::Stock => return Ok(self.clone()),
@@ -115,7 +117,7 @@ impl Engine {
         Ok(Self { runtime: WarpjoinRuntime::new(session), ..self.clone() })
     }
 
-    /// The same; tables of files of tests are brought to the devices as soon as they are created.
+    /// The same engine, where tables that .slt files create are loaded onto the devices.
     pub fn with_resident_tables(&self) -> Self {
         Self { has_resident_tables: true, ..self.clone() }
     }
@@ -125,7 +127,7 @@ impl Engine {
         self.has_resident_tables
     }
 
-    /// Number of its devices.
+    /// The number of devices.
     pub fn devices(&self) -> usize {
         match self.kind {
             EngineKind::Stock => 0,
@@ -133,15 +135,15 @@ impl Engine {
         }
     }
 
-    /// Its kind.
+    /// The kind of engine.
     pub fn kind(&self) -> EngineKind {
         self.kind
     }
 
-    /// A session without tables.
+    /// A new session without tables.
     pub fn session(&self) -> SessionContext {
         let mut config = SessionConfig::new().with_target_partitions(self.partitions).with_information_schema(true);
-        // Wrong answers on dictionary keys (apache/datafusion #24587): an oracle must not have them.
+        // Gives wrong answers on dictionary keys (apache/datafusion #24587), so the oracle must not use it.
         config.options_mut().optimizer.enable_dynamic_filter_pushdown = false;
         let (device, devices) = match self.kind {
             EngineKind::Stock => {
@@ -156,7 +158,7 @@ impl Engine {
             devices,
             minimum_rows: 0,
             strict_rows: 0,
-            // A fault is a failure of the test, not a slower answer.
+            // A fault must fail the test, not fall back.
             on_fault: OnFault::Error,
             simulate_seed: self.schedule_seed,
             ..WarpjoinOptions::default()
@@ -174,7 +176,7 @@ impl Engine {
     }
 }
 
-/// Whatever the order and the filters, the answer is the same: each number of devices tries others.
+/// The forced settings. Each number of devices has another join order and form of runtime filters.
 fn forced(defaults: WarpjoinOptions) -> WarpjoinOptions {
     let devices = defaults.devices;
     WarpjoinOptions {
@@ -184,30 +186,33 @@ fn forced(defaults: WarpjoinOptions) -> WarpjoinOptions {
             2 => RuntimeFilters::AlwaysBy(FilterForm::Bitmap),
             _ => RuntimeFilters::AlwaysBy(FilterForm::Bloom),
         },
-        // With several devices columns are read late wherever they can be, most of them on another device.
+        // With several devices late columns are mostly read from another device.
         materialization: if devices == 1 { Materialization::Auto } else { Materialization::Late },
         ..defaults
     }
 }
 
 impl EngineKind {
-    /// The kinds that `WARPJOIN_TEST_DEVICE` (`sim` or `cuda`) and `WARPJOIN_TEST_DEVICES` (such as `1` or `1,2`) name;
-    /// without the first, simulated devices of `default_counts`.
+    /// The kinds that the variables `WARPJOIN_TEST_DEVICE` (`sim` or `cuda`, by default `sim`) and `WARPJOIN_TEST_DEVICES`
+    /// (such as `1` or `1,2`, by default `default_counts`) name.
     ///
     /// # Errors
-    /// When a variable has another value.
+    /// Returns an error if a variable has another value.
     pub fn from_environment(default_counts: &[usize]) -> Result<Vec<Self>, String> {
         let kind = match std::env::var("WARPJOIN_TEST_DEVICE").as_deref() {
             Err(_) | Ok("sim") => Self::Simulated,
             Ok("cuda") => Self::Cuda,
-            Ok(other) => return Err(format!("WARPJOIN_TEST_DEVICE is sim or cuda, not {other}")),
+            Ok(other) => return Err(format!("WARPJOIN_TEST_DEVICE must be sim or cuda, not {other}")),
         };
         let counts = match std::env::var("WARPJOIN_TEST_DEVICES") {
             Err(_) => default_counts.to_vec(),
             Ok(list) => list
                 .split(',')
                 .map(|count| {
-                    count.trim().parse().map_err(|_| format!("WARPJOIN_TEST_DEVICES is a list of numbers, not {list}"))
+                    count
+                        .trim()
+                        .parse()
+                        .map_err(|_| format!("WARPJOIN_TEST_DEVICES must be a list of numbers, not {list}"))
                 })
                 .collect::<Result<_, _>>()?,
         };

@@ -1,4 +1,6 @@
-//! The golden record: what queries ask of devices, kept in files, so that a change that should change nothing can be seen to.
+//! The golden record: the requests of queries to devices, kept in files. It shows that a refactoring changes nothing.
+//!
+//! Owns the format of the files and comparisons with them. Must not know which queries are recorded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -18,26 +20,27 @@ use crate::outcome::{Failure, no_panic};
 use crate::text;
 
 const HEAD: &str = "# query | devices | launches | host waits | peak bytes | kernels | answer";
-/// Stands for a figure that is not the same in each run: DataFusion plans some queries in one of several ways.
+/// Replaces a figure that differs from run to run, because DataFusion plans some queries in one of several ways.
 const VARIES: &str = "-";
-/// Where peak bytes stand in a line, and by what part they may differ: several inputs are uploaded at a time.
+/// Position of the peak bytes among the figures.
 const PEAK_BYTES: usize = 2;
+/// Peak bytes may differ by one part in `PEAK_SHARE`, because inputs are uploaded concurrently.
 const PEAK_SHARE: u64 = 100;
-/// Most lines that a message shows.
+/// Most lines in a message.
 const SHOWN_LINES_MAX: usize = 20;
 
-/// What one query asked for.
+/// The record of one query.
 #[derive(Debug)]
 pub struct GoldenLine {
-    /// Names it in its file.
+    /// Name of the query in its file.
     pub query: String,
     /// Number of devices.
     pub devices: usize,
-    /// What they did.
+    /// The requests to the devices.
     pub recording: Recording,
-    /// Digest of the answer, or the kind of its error; `-`: something else looks at it.
+    /// Digest of the answer, or the kind of its error; `-` if another test compares the answer.
     pub answer: String,
-    /// Subtrees of its plans that were planned while they ran. Not part of the record.
+    /// Subtrees of its plans that were planned at run time. Not part of the record.
     pub planned_late: u64,
 }
 
@@ -45,7 +48,7 @@ pub struct GoldenLine {
 type Figures = [String; 5];
 
 impl GoldenLine {
-    /// Runs `sql` on devices that record; `None` if `engine`'s do not.
+    /// Runs and records `sql`; `None` if the engine's devices do not record.
     pub async fn of(engine: &Engine, context: &SessionContext, query: String, sql: &str) -> Option<Self> {
         engine.take_recording();
         let (answer, planned_late) = match no_panic(answer_lines(context, sql)).await {
@@ -55,7 +58,7 @@ impl GoldenLine {
         Some(Self { query, devices: engine.devices(), recording: engine.take_recording()?, answer, planned_late })
     }
 
-    /// A name for a query of a file, which stays when others come before it.
+    /// The name of a query in a file. It does not depend on other queries of the file.
     pub fn name_of(file: &Path, sql: &str) -> String {
         let stem = file.file_stem().unwrap_or_default().to_string_lossy();
         format!("{stem} {}", digest(sql))
@@ -76,15 +79,15 @@ impl GoldenLine {
 #[derive(Debug)]
 pub struct Golden {
     path: PathBuf,
-    /// What was recorded before, in the order of the file.
+    /// The recorded lines, in the order of the file.
     known: Vec<(String, Figures)>,
 }
 
 impl Golden {
-    /// Reads the file; one that is not there yet is empty.
+    /// Reads the file. A missing file counts as empty.
     ///
     /// # Errors
-    /// When it can't be read.
+    /// Returns an error if the file cannot be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         let text = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -93,19 +96,19 @@ impl Golden {
         Ok(Self { path: path.to_path_buf(), known: text.lines().skip(1).filter_map(parse).collect() })
     }
 
-    /// Writes `lines` in place of what was there. What varies for a query stays so, and so do peaks that are nearly the same.
+    /// Replaces the file by `lines`. Figures marked as varying keep the mark, and peak bytes that are nearly equal stay.
     ///
     /// # Errors
-    /// When the file can't be written.
+    /// Returns an error if the file cannot be written.
     pub fn write(&self, lines: &[GoldenLine]) -> io::Result<()> {
         self.write_where(lines, |old, _| old == VARIES)
     }
 
-    /// Marks figures that `lines` have other than the file: they vary.
+    /// Marks figures that differ between `lines` and the file as varying.
     ///
     /// # Errors
-    /// When the file can't be written.
-    pub fn mark_what_varies(&self, lines: &[GoldenLine]) -> io::Result<()> {
+    /// Returns an error if the file cannot be written.
+    pub fn mark_varying(&self, lines: &[GoldenLine]) -> io::Result<()> {
         self.write_where(lines, |old, new| old != new)
     }
 
@@ -129,7 +132,7 @@ impl Golden {
         std::fs::write(&self.path, text)
     }
 
-    /// Of each line what was recorded under its name; of several of a name, in their order.
+    /// The recorded figures of each line. Lines with equal names match in their order.
     fn matching(&self, lines: &[GoldenLine]) -> Vec<Option<&Figures>> {
         let mut known: BTreeMap<&str, VecDeque<&Figures>> = BTreeMap::new();
         for (name, figures) in &self.known {
@@ -138,7 +141,7 @@ impl Golden {
         lines.iter().map(|line| known.get_mut(line.name().as_str())?.pop_front()).collect()
     }
 
-    /// How `lines` differ from the record, in words; `None` if they do not.
+    /// Describes how `lines` differ from the record; `None` if they do not.
     pub fn difference(&self, lines: &[GoldenLine]) -> Option<String> {
         let matching = self.matching(lines);
         let gone = self.known.len() - matching.iter().flatten().count();
@@ -155,7 +158,7 @@ impl Golden {
             }
         }
         if gone > 0 {
-            differences.push(format!("{gone} lines of the record are of no query any more"));
+            differences.push(format!("{gone} lines of the record have no query"));
         }
         let first = differences.iter().take(SHOWN_LINES_MAX).map(String::as_str).collect::<Vec<_>>().join("\n");
         let (count, path) = (differences.len(), self.path.display());
@@ -168,14 +171,14 @@ fn is_near(old: &str, new: &str) -> bool {
     old.abs_diff(new) <= old.max(new) / PEAK_SHARE
 }
 
-/// A line of the file: name and figures.
+/// Parses a line of the file into name and figures.
 fn parse(line: &str) -> Option<(String, Figures)> {
     let parts: [&str; 7] = line.split(" | ").collect::<Vec<_>>().try_into().ok()?;
     let [query, devices, figures @ ..] = parts;
     Some((format!("{query} | {devices}"), figures.map(String::from)))
 }
 
-/// The rows of an answer, which may come in any order, and how many aggregates were planned late.
+/// The sorted rows of an answer, and the number of aggregates planned at run time.
 async fn answer_lines(context: &SessionContext, sql: &str) -> Result<(Vec<String>, u64), DataFusionError> {
     let plan = context.sql(sql).await?.create_physical_plan().await?;
     let mut lines = text::lines(&collect(Arc::clone(&plan), context.task_ctx()).await?)?;
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_no_difference_and_anything_else_is() {
+    fn differences_from_the_written_record_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("golden/some.txt");
         let open = || Golden::open(&path).unwrap();
@@ -219,12 +222,12 @@ mod tests {
         open().write(&lines(&queries)).unwrap();
         assert_eq!(open().difference(&lines(&queries)), None);
         assert!(open().difference(&changed("b")).unwrap().starts_with("1 of 3 lines differ"));
-        assert!(open().difference(&lines(&queries[1..])).unwrap().contains("1 lines of the record are of no query"));
+        assert!(open().difference(&lines(&queries[1..])).unwrap().contains("1 lines of the record have no query"));
         assert!(
             open().difference(&lines(&[queries.as_slice(), &[("c", 1)]].concat())).unwrap().contains("was nothing")
         );
 
-        open().mark_what_varies(&changed("b")).unwrap();
+        open().mark_varying(&changed("b")).unwrap();
         assert_eq!(open().difference(&changed("c")), None);
         open().write(&changed("d")).unwrap();
         assert_eq!(open().difference(&lines(&queries)), None, "it still varies");

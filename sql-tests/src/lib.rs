@@ -1,10 +1,10 @@
-//! SQL tests: .slt files, DataFusion's own files and random queries, on stock DataFusion and on devices.
+//! SQL tests: our .slt files, DataFusion's .slt files and random queries, on stock DataFusion and on devices.
 //!
-//! Owns the harness; the cases are in `slt/` and in [`random`]. Must not know how warpjoin works: it sees SQL, answers,
-//! and which operators of a plan are on devices ([`Coverage`]).
+//! Owns the test harness. The cases are in `slt/` and in [`random`]. Must not know how warpjoin works: it sees SQL, answers,
+//! and which operators of a plan run on devices ([`Coverage`]).
 //!
-//! The test binary `sql` needs neither cargo nor a network: built by `cargo test --no-run` it runs on a host with GPUs,
-//! with the files beside it.
+//! The test binary `sql` needs neither cargo nor a network. Built by `cargo test --no-run`, it runs on a host with GPUs if
+//! the files are there:
 //!
 //! ```text
 //! export WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1,2
@@ -13,7 +13,7 @@
 //! WARPJOIN_RANDOM_QUERIES=20000 ./sql random::random_queries
 //! ```
 //!
-//! `bugs/run.sh` plants known bugs and says which of them random queries catch.
+//! `bugs/run.sh` plants bugs and reports which of them random queries catch.
 
 mod coverage;
 mod engine;
@@ -34,8 +34,8 @@ pub use text::lines;
 
 use std::io::Write;
 
-/// Prints a line that `cargo test` does not swallow when the test passes.
+/// Prints a line that `cargo test` also shows for tests that pass.
 pub fn announce(line: &str) {
-    // A closed standard error is no reason to fail a test.
+    // A closed standard error must not fail a test.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,4 +1,6 @@
-//! One run of one query, and when two failures are the same.
+//! One run of a query, and kinds of errors, by which failures are compared.
+//!
+//! Must not know which engine ran the query.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -12,32 +14,32 @@ use warpjoin_cli::answers::Answer;
 
 use crate::coverage::Coverage;
 
-/// A query that takes longer has failed.
+/// A query that takes longer fails.
 const QUERY_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Kinds of errors that data cause. Two errors are equal if their kinds are; their words are each engine's own.
+/// Kinds of errors. Two errors are equal if their kinds are equal; engines have different messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ErrorKind {
-    /// A value left the range of its type.
+    /// A value outside the range of its type.
     Overflow,
     /// A division by zero.
     DivisionByZero,
-    /// A value or text that a cast can't represent.
+    /// A value or text that cannot be cast.
     Cast,
     /// A scalar subquery with several rows.
     Cardinality,
     /// The query took too long.
     Time,
-    /// DataFusion's memory pool is exhausted, which devices do not use.
+    /// DataFusion's memory pool is exhausted. Devices do not use it.
     Resources,
-    /// A panic, or an error that says of itself that it is a bug.
+    /// A panic, or an internal error.
     Bug,
-    /// Everything else: refused by the parser, the planner or a function.
+    /// Other errors, of the parser, the planner or a function.
     Other,
 }
 
 impl ErrorKind {
-    /// Classifies the text of an error: DataFusion and Arrow give most of these no type of their own.
+    /// Classifies the text of an error, because DataFusion and Arrow have no types for most of these.
     pub fn of(error: &str) -> Self {
         let text = error.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
@@ -64,9 +66,9 @@ impl ErrorKind {
 /// Why there is no answer.
 #[derive(Debug)]
 pub struct Failure {
-    /// Its kind.
+    /// The kind of error.
     pub kind: ErrorKind,
-    /// The engine's words.
+    /// The engine's message.
     pub text: String,
 }
 
@@ -80,7 +82,7 @@ pub struct Outcome {
 }
 
 impl Failure {
-    /// Of an error of DataFusion or of the engine.
+    /// The failure for an error of DataFusion or warpjoin.
     pub fn new(error: &DataFusionError) -> Self {
         let text = error.strip_backtrace();
         Self { kind: ErrorKind::of(&text), text }
@@ -111,19 +113,19 @@ impl Outcome {
     }
 }
 
-/// The same, with an error for a panic: DataFusion passes those of its tasks on.
+/// Turns a panic of `work` into an error. DataFusion propagates panics of its tasks.
 pub(crate) async fn no_panic<T>(work: impl Future<Output = Result<T, DataFusionError>>) -> Result<T, DataFusionError> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
-        let words = panic.downcast_ref::<String>().cloned();
-        let words = words.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
-        Err(DataFusionError::Execution(format!("panicked: {words}")))
+        let message = panic.downcast_ref::<String>().cloned();
+        let message = message.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
+        Err(DataFusionError::Execution(format!("panicked: {message}")))
     })
 }
 
 /// The physical plan of a query or statement.
 ///
 /// # Errors
-/// When DataFusion or the engine refuses it.
+/// Returns errors of planning.
 pub(crate) async fn plan_of(context: &SessionContext, sql: &str) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
     context.sql(sql).await?.create_physical_plan().await
 }

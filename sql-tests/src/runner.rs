@@ -1,9 +1,11 @@
-//! Runs .slt files on an engine, and checks where their queries ran.
+//! Runs .slt files on an engine, and checks where their queries run.
 //!
-//! A comment of the form `# device: all`, `# device: cpu` or `# device: any` says where the work of the queries after it must
-//! be: all on devices (they run with `warpjoin.strict`, and no row for the CPU), some on the CPU (something in them is known
-//! not to be supported: the test fails once it is), or wherever it likes. At the start of a file it is `all`. Stock DataFusion
-//! has no devices and ignores it.
+//! A comment `# device: all`, `# device: cpu` or `# device: any` says where the following queries must run:
+//! - `all`, the default: wholly on devices. They run with `warpjoin.strict`, and the CPU may take no row.
+//! - `cpu`: in part on the CPU, because something is not supported. The test fails when it becomes supported.
+//! - `any`: anywhere.
+//!
+//! Stock DataFusion ignores these comments.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,10 +28,10 @@ use crate::text;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SltError {
-    /// DataFusion's or warpjoin's own words.
+    /// An error of DataFusion or warpjoin.
     #[error("{0}")]
     Query(String),
-    /// A file could not be read or parsed.
+    /// A file cannot be read or parsed.
     #[error("{0}")]
     File(String),
 }
@@ -40,7 +42,7 @@ impl From<DataFusionError> for SltError {
     }
 }
 
-/// Where the joins and aggregates of a query must be.
+/// Where a query must run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expectation {
     AllOnDevices,
@@ -48,7 +50,7 @@ enum Expectation {
     Any,
 }
 
-/// Where those of the last query were, in words; `None` without any.
+/// The placement of the last query; `None` if it has no output.
 type LastPlacement = Arc<Mutex<Option<Placement>>>;
 
 struct Connection {
@@ -78,24 +80,24 @@ impl AsyncDB for Connection {
 
     async fn shutdown(&mut self) {}
 
-    /// For `onlyif` and `skipif`: `stock` or `device`.
+    /// `stock` or `device`, for `onlyif` and `skipif`.
     fn engine_name(&self) -> &str {
         self.name
     }
 }
 
-/// Runs the file at `path`; returns all that went wrong, in words. Stops at no failure.
+/// Runs the file at `path`. Returns descriptions of all failures, and does not stop at the first.
 ///
 /// # Errors
-/// When the file can't be parsed.
+/// Returns an error if the file cannot be parsed.
 pub async fn run_file(engine: &Engine, path: &Path) -> Result<Vec<String>, SltError> {
     run_recorded(engine, path, |_, _| {}).await
 }
 
-/// As [`run_file`]; `each` gets every query that gave its answer, and what the devices were asked for by it.
+/// As [`run_file`]. Calls `each` with each query that succeeds and its recording.
 ///
 /// # Errors
-/// When the file can't be parsed.
+/// Returns an error if the file cannot be parsed.
 pub async fn run_recorded(
     engine: &Engine,
     path: &Path,
@@ -133,7 +135,7 @@ pub async fn run_recorded(
         if let Err(error) = runner.run_async(record).await {
             failures.push(format!("[{}] {}", engine.kind(), error.display(false)));
         } else if let Some((query, sql)) = query {
-            // A query that fails as it should has no place.
+            // A query with an expected error has no placement.
             let Some(placement) = last.lock().unwrap_or_else(PoisonError::into_inner).take() else { continue };
             if engine.kind() != EngineKind::Stock
                 && let Some(failure) = misplaced(expectation_of(expectation, engine), &placement)
@@ -150,10 +152,10 @@ pub async fn run_recorded(
     Ok(failures)
 }
 
-/// Writes the answers of `engine` into the file at `path`, in place of those in it.
+/// Replaces the answers in the file at `path` by those of `engine`.
 ///
 /// # Errors
-/// When the file can't be parsed or written.
+/// Returns an error if the file cannot be parsed or written.
 pub async fn complete_file(engine: &Engine, path: &Path) -> Result<(), SltError> {
     let mut runner = runner(engine.kind(), &engine.session(), &LastPlacement::default());
     runner
@@ -183,39 +185,39 @@ fn created_table(sql: &str) -> Option<String> {
     Some(name.to_string())
 }
 
-/// Of resident tables more is known, so that devices do more.
+/// Devices may run more over resident tables, because their statistics are known.
 fn expectation_of(expectation: Expectation, engine: &Engine) -> Expectation {
     if engine.has_resident_tables() && expectation == Expectation::SomeOnCpu { Expectation::Any } else { expectation }
 }
 
 fn directive(comment: &str) -> Result<Option<Expectation>, SltError> {
-    let Some(where_to) = comment.trim().strip_prefix("device:") else { return Ok(None) };
-    // What follows the word is a remark.
-    match where_to.split_whitespace().next() {
+    let Some(place) = comment.trim().strip_prefix("device:") else { return Ok(None) };
+    // A remark may follow the first word.
+    match place.split_whitespace().next() {
         Some("all") => Ok(Some(Expectation::AllOnDevices)),
         Some("cpu") => Ok(Some(Expectation::SomeOnCpu)),
         Some("any") => Ok(Some(Expectation::Any)),
-        _ => Err(SltError::File(format!("# {comment}: it takes all, cpu or any"))),
+        _ => Err(SltError::File(format!("# {comment}: expected all, cpu or any"))),
     }
 }
 
-/// How a placement breaks what was expected.
+/// Describes how a placement differs from the expectation.
 fn misplaced(expectation: Expectation, placement: &Placement) -> Option<String> {
     match expectation {
         Expectation::AllOnDevices if !placement.is_wholly_on_devices() => Some(describe(placement)),
         Expectation::SomeOnCpu if !placement.device.is_empty() && placement.is_wholly_on_devices() => {
-            Some("all of it is on devices now: say `# device: all`".to_string())
+            Some("it runs wholly on devices now: change the comment to `# device: all`".to_string())
         }
         _ => None,
     }
 }
 
-/// What is on the CPU, and why.
+/// The work on the CPU, with reasons.
 fn describe(placement: &Placement) -> String {
-    let mut words = vec![];
+    let mut work = vec![];
     for part in &placement.device {
-        words.extend(part.fallback.iter().map(|why| format!("fell back to the CPU: {why}")));
+        work.extend(part.fallback.iter().map(|why| format!("fell back to the CPU: {why}")));
     }
-    words.extend(placement.host_work.iter().map(|work| format!("on the CPU: {work}")));
-    words.join("; ")
+    work.extend(placement.host_work.iter().map(|node| format!("on the CPU: {node}")));
+    work.join("; ")
 }

@@ -1,4 +1,4 @@
-//! Answers as the text of .slt files.
+//! Formats answers as text of .slt files.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Schema};
@@ -6,10 +6,10 @@ use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use sqllogictest::DefaultColumnType;
 
-/// Significant digits of a float: fewer than it has, for sums add in another order.
+/// Significant digits of a double. The last digits of sums depend on the order of additions.
 const FLOAT_DIGITS: usize = 10;
 
-/// Types of the columns.
+/// The .slt types of the columns.
 pub(crate) fn column_types(schema: &Schema) -> Vec<DefaultColumnType> {
     let kind = |data_type: &DataType| match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => DefaultColumnType::Text,
@@ -20,10 +20,10 @@ pub(crate) fn column_types(schema: &Schema) -> Vec<DefaultColumnType> {
     schema.fields().iter().map(|field| kind(field.data_type())).collect()
 }
 
-/// One text a value, row by row.
+/// The values as text, row by row.
 ///
 /// # Errors
-/// When Arrow can't format a type.
+/// Returns an error if Arrow cannot format a type.
 pub(crate) fn rows(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>, ArrowError> {
     let mut rows = vec![];
     for batch in batches {
@@ -33,10 +33,10 @@ pub(crate) fn rows(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>, ArrowErr
     Ok(rows)
 }
 
-/// One line a row, its values between `|`.
+/// A line for each row, with values separated by `|`.
 ///
 /// # Errors
-/// When Arrow can't format a type.
+/// Returns an error if Arrow cannot format a type.
 pub fn lines(batches: &[RecordBatch]) -> Result<Vec<String>, ArrowError> {
     Ok(rows(batches)?.iter().map(|row| row.join("|")).collect())
 }
@@ -71,7 +71,7 @@ fn texts(column: &ArrayRef) -> Result<Vec<String>, ArrowError> {
 
 fn float(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
-        // -0.0 equals 0.0; which of them stands for a group is open.
+        // -0.0 equals 0.0, and a group of both may show either.
         return (value + 0.0).to_string();
     }
     let rounded = format!("{value:.*e}", FLOAT_DIGITS - 1);

@@ -1,6 +1,6 @@
-//! The `warpjoin.*` options of a session: what they are, how they parse, how `SHOW` lists them.
+//! The `warpjoin.*` settings of a session: values, parsing, and the list that `SHOW` prints.
 //!
-//! Must not know what the options do to a plan.
+//! Must not know how settings affect plans.
 
 use std::any::Any;
 use std::fmt;
@@ -12,50 +12,50 @@ use warpjoin::exec::{GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::plan::FilterForm;
 use warpjoin::{JoinForm, Session};
 
-/// Rows below which a subtree stays on the CPU by default.
+/// Default of [`WarpjoinOptions::minimum_rows`].
 const MINIMUM_ROWS_DEFAULT: u64 = 100_000;
-/// Rows that the CPU may handle by default when strict: what a query shows on a screen or two.
+/// Default of [`WarpjoinOptions::strict_rows`]: about what a query prints on a few screens.
 const STRICT_ROWS_DEFAULT: u64 = 4096;
 
-/// The options under `warpjoin.` of one session. `SET warpjoin.strict = true` changes one,
-/// `SHOW warpjoin.strict` shows it.
+/// The `warpjoin.*` settings of one session. `SET warpjoin.strict = true` changes a setting, `SHOW warpjoin.strict` shows
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WarpjoinOptions {
-    /// Whether plans are put on devices at all.
+    /// Whether plans are offloaded to devices.
     pub enabled: bool,
     /// Kind of device.
     pub device: DeviceChoice,
-    /// Number of devices; 0: all GPUs of the host, or two simulated devices.
+    /// Number of devices; 0: all usable GPUs, or two simulated devices.
     pub devices: usize,
-    /// The most that may be in use on a device for this session's queries and loads to allocate more; 0, and all that is
-    /// more: what the device starts with.
+    /// This session allocates on a device only up to this total in use, counted over all sessions of the process. At most,
+    /// and with 0, the device's own limit.
     pub memory_budget_bytes: u64,
-    /// Lanes that probe a hash table together, a power of two from 1 to 32; 0: chosen per table.
+    /// Lanes that probe a hash table together, a power of two from 1 to 32; 0: chosen for each table.
     pub group_size_lanes: u32,
-    /// Whether work that stays on the CPU, or falls back to it, is an error: joins, aggregates, filters, computations, sorts,
-    /// windows, unions, and rows fetched between two parts on the devices. Reading and moving rows is not.
+    /// Whether work on the CPU is an error: joins, aggregates, filters, computations, sorts, windows, unions, and rows fetched
+    /// between two device parts. Reading and moving rows is not work.
     pub strict: bool,
-    /// Rows that a node on the CPU may handle when `strict`.
+    /// Rows that each CPU node may take if `strict`.
     pub strict_rows: u64,
-    /// What becomes of a query when the devices fail by a fault, rather than for lack of memory or because of the data.
+    /// What a device fault leads to. Running out of memory and errors in the data are not faults.
     pub on_fault: OnFault,
-    /// A subtree whose inputs are all estimated below this stays on the CPU. Ignored when `strict`.
+    /// A subtree stays on the CPU if all its inputs are estimated to have fewer rows. Ignored if `strict`.
     pub minimum_rows: u64,
-    /// Seed of the simulated devices' schedule; `None`: their default.
+    /// Seed of the simulated devices' schedule; `None`: their default schedule.
     pub simulate_seed: Option<u64>,
-    /// How joins find matches; `None`: by the cost rule.
+    /// How joins find matches; `None`: chosen by cost.
     pub join_form: Option<JoinForm>,
-    /// How group-bys accumulate; `None`: by the keys and the estimated number of groups.
+    /// How group-bys accumulate; `None`: chosen by the keys and the estimated number of groups.
     pub group_by_form: Option<GroupByForm>,
-    /// In which order inner joins are run.
+    /// Order of inner joins.
     pub join_order: JoinOrder,
-    /// Where finished tables drop rows of other scans.
+    /// Which runtime filters are used.
     pub runtime_filters: RuntimeFilters,
-    /// Where columns of tables are read that are only carried.
+    /// Whether columns are materialized early or late.
     pub materialization: Materialization,
-    /// Whether lookups in tables, and rows that runtime filters drop, are counted; slow.
+    /// Whether to count probes and the rows that runtime filters drop; slow.
     pub count_rows: bool,
-    /// Whether kernels first run in a form that compiles faster; `None`: on GPUs.
+    /// Whether slow-compiling kernels first run in a code tier that compiles faster; `None`: on GPUs only.
     pub quick_kernels: Option<bool>,
 }
 
@@ -88,25 +88,25 @@ const ON_FAULT: [(&str, OnFault); 2] = [("fallback", OnFault::Fallback), ("error
 
 const QUICK_KERNELS: [(&str, Option<bool>); 3] = [("auto", None), ("on", Some(true)), ("off", Some(false))];
 
-/// Which kind of device queries run on.
+/// Kind of device that queries run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DeviceChoice {
-    /// GPUs if there are some, else none.
+    /// GPUs if any are usable, else DataFusion on the CPU.
     #[default]
     Auto,
-    /// GPUs; none there is an error.
+    /// GPUs. It is an error if none is usable.
     Cuda,
     /// Devices simulated on the CPU.
     Simulated,
 }
 
-/// What becomes of a query when the devices fail by a fault.
+/// What a device fault leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnFault {
-    /// The CPU answers it; the fault is logged and counted.
+    /// The CPU runs the query. The fault is logged and counted.
     #[default]
     Fallback,
-    /// It ends with an error.
+    /// The query fails.
     Error,
 }
 
@@ -135,7 +135,7 @@ impl Default for WarpjoinOptions {
 }
 
 impl WarpjoinOptions {
-    /// The budget as a limit.
+    /// The memory limit; `u64::MAX` without a budget.
     pub(crate) fn memory_budget(&self) -> u64 {
         if self.memory_budget_bytes == 0 { u64::MAX } else { self.memory_budget_bytes }
     }
@@ -192,7 +192,7 @@ impl ExtensionOptions for WarpjoinOptions {
             _ => {
                 let known: Vec<String> = self.entries().into_iter().map(|entry| entry.key).collect();
                 return Err(DataFusionError::Configuration(format!(
-                    "there is no option warpjoin.{key}; there are {}",
+                    "unknown setting warpjoin.{key}; known settings are {}",
                     known.join(", ")
                 )));
             }
@@ -207,83 +207,87 @@ impl ExtensionOptions for WarpjoinOptions {
             description,
         };
         vec![
-            entry("enabled", Some(self.enabled.to_string()), "Whether joins and group-bys are put on devices"),
+            entry("enabled", Some(self.enabled.to_string()), "Whether plans are offloaded to devices"),
             entry(
                 "device",
                 Some(self.device.to_string()),
-                "Kind of device: auto (GPUs if there are some), cuda, sim (simulated on the CPU)",
+                "Kind of device: auto (GPUs if any are usable, else the CPU), cuda or sim (simulated on the CPU)",
             ),
-            entry("devices", Some(self.devices.to_string()), "Number of devices; 0 means all (two when simulated)"),
+            entry(
+                "devices",
+                Some(self.devices.to_string()),
+                "Number of devices; 0 means all GPUs, or two simulated devices",
+            ),
             entry(
                 "memory_budget",
                 Some(self.memory_budget_bytes.to_string()),
-                "Bytes that may be used on each device, such as 8GB; 0 means the device's own limit",
+                "Bytes that may be in use on each device, such as 8GB; 0 means the device's own limit",
             ),
             entry(
                 "group_size",
                 Some(self.group_size_lanes.to_string()),
-                "Lanes that probe a hash table together: a power of two up to 32; 0 means by load factor and footprint",
+                "Lanes that probe a hash table together: a power of two up to 32; 0 means chosen by load factor and size",
             ),
             entry(
                 "strict",
                 Some(self.strict.to_string()),
-                "Whether work that can't run on the devices is an error: anything but reading, moving and writing rows",
+                "Whether work on the CPU is an error: anything but reading, moving and writing rows",
             ),
             entry(
                 "strict_rows",
                 Some(self.strict_rows.to_string()),
-                "Rows that each node on the CPU may handle when warpjoin.strict is set",
+                "Rows that each CPU node may take with warpjoin.strict",
             ),
             entry(
                 "on_fault",
                 Some(name_of(self.on_fault, &ON_FAULT)),
-                "What a fault of the devices (driver, kernel, internal) leads to: fallback (to the CPU, logged) or error",
+                "What a device fault (driver, kernel, internal) leads to: fallback (the CPU runs the query) or error",
             ),
             entry(
                 "minimum_rows",
                 Some(self.minimum_rows.to_string()),
-                "Subtrees whose inputs are all estimated below this many rows stay on the CPU",
+                "Subtrees whose inputs are all estimated to have fewer rows stay on the CPU",
             ),
             entry(
                 "simulate_seed",
                 self.simulate_seed.map(|seed| seed.to_string()),
-                "Seed of the order in which simulated devices run their work",
+                "Seed of the simulated devices' schedule",
             ),
             entry(
                 "join_form",
                 Some(name_of(self.join_form, &JOIN_FORMS)),
-                "How joins find matches: auto (by cost), hash_table, direct (indexed by the key) or partitioned",
+                "How joins find matches: auto (by cost), hash_table, direct (perfect hash table) or partitioned",
             ),
             entry(
                 "group_by_form",
                 Some(name_of(self.group_by_form, &GROUP_BY_FORMS)),
-                "How group-bys accumulate: auto (by the groups), global, block_table or partitioned",
+                "How group-bys accumulate: auto (by keys and estimated groups), global, block_table or partitioned",
             ),
             entry(
                 "join_order",
                 Some(name_of(self.join_order, &JOIN_ORDERS)),
-                "Order of inner joins: auto (by cost on a device) or as_given (by DataFusion)",
+                "Order of inner joins: auto (by cost on a device) or as_given (DataFusion's)",
             ),
             entry(
                 "count_rows",
                 Some(self.count_rows.to_string()),
-                "Whether EXPLAIN ANALYZE counts lookups in tables and rows that runtime filters drop; takes time",
+                "Whether EXPLAIN ANALYZE counts probes and rows that runtime filters drop; slow",
             ),
             entry(
                 "quick_kernels",
                 Some(name_of(self.quick_kernels, &QUICK_KERNELS)),
-                "Whether kernels that take long to compile first run in a form that compiles faster: auto (on GPUs), on or off",
+                "Whether slow-compiling kernels first run in a code tier that compiles faster: auto (on GPUs), on or off",
             ),
             entry(
                 "runtime_filters",
                 Some(name_of(self.runtime_filters, &RUNTIME_FILTERS)),
-                "Where the table of a join drops rows of other scans: auto (by cost), off or always (where it is right); \
-                 table, bitmap and bloom: always, and by what",
+                "Runtime filters from build sides: auto (by cost), off, or always; table, bitmap or bloom: always, in that \
+                 form",
             ),
             entry(
                 "materialization",
                 Some(name_of(self.materialization, &MATERIALIZATIONS)),
-                "Where columns are read: auto (by cost), early (where their table is scanned) or late (by row number)",
+                "When columns are read: auto (by cost), early (when their table is scanned) or late (by row id)",
             ),
         ]
     }
@@ -312,8 +316,8 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// A size in bytes: a number and, if wanted, one of the units B, KB, MB, GB, TB (powers of 1000)
-/// and KiB, MiB, GiB, TiB, K, M, G, T (powers of 1024).
+/// A size in bytes: a number and an optional unit, B, KB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB, K, M, G, T
+/// (powers of 1024).
 struct Bytes(u64);
 
 impl FromStr for Bytes {
@@ -342,7 +346,7 @@ impl FromStr for Bytes {
     }
 }
 
-/// The value of a name in a list of them.
+/// The value of a name in a list of names and values.
 fn named<T: Copy>(key: &str, value: &str, names: &[(&str, T)]) -> Result<T> {
     names.iter().find(|(name, _)| name.eq_ignore_ascii_case(value)).map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
@@ -354,7 +358,7 @@ fn name_of<T: Copy + PartialEq>(value: T, names: &[(&str, T)]) -> String {
     names.iter().find(|(_, named)| *named == value).map_or_else(String::new, |(name, _)| (*name).to_string())
 }
 
-/// As DataFusion takes them, and 1 and 0.
+/// Accepts DataFusion's names of booleans, and also 1 and 0.
 fn parse_bool(key: &str, value: &str) -> Result<bool> {
     match value.to_ascii_lowercase().as_str() {
         "true" | "t" | "on" | "1" => Ok(true),
@@ -419,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_have_names() {
+    fn names_parse_and_print() {
         let mut options = WarpjoinOptions::default();
         for (name, form) in JOIN_FORMS {
             options.set("join_form", name).unwrap();
@@ -436,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_carry_full_keys() {
+    fn entries_have_full_keys() {
         let options = WarpjoinOptions::default();
         assert_eq!(options.entries().len(), 17);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));

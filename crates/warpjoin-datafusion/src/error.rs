@@ -1,10 +1,10 @@
-//! Errors on their way from the devices to DataFusion's user.
+//! Conversion of device errors to DataFusion errors.
 //!
-//! Must not decide whether an error falls back: that is the plan node's business.
+//! Must not decide whether a query falls back to the CPU: [`crate::exec`] does.
 
 use datafusion::common::DataFusionError;
 
-/// Wraps an error of the devices; its own message says what can be done about it.
+/// Wraps a device error. Its message says what the user can do.
 pub(crate) fn to_datafusion(error: warpjoin::Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }

@@ -1,4 +1,6 @@
-//! The one call that makes a DataFusion session use warpjoin.
+//! Adds warpjoin to a DataFusion session.
+//!
+//! Owns where our optimizer rules go in DataFusion's lists. Must not know what the rules do.
 
 use std::sync::Arc;
 
@@ -12,8 +14,8 @@ use crate::rules::rule::WarpjoinRule;
 use crate::rules::window_filters::WindowFilters;
 use crate::runtime::WarpjoinRuntime;
 
-/// Name of the rule of DataFusion before which plans are put on devices: it then repartitions and
-/// sorts around our nodes as they need it.
+/// [`WarpjoinRule`] runs right before this rule of DataFusion, which then adds the repartitioning and sorts that our nodes
+/// require.
 const INSERT_BEFORE: &str = "EnsureRequirements";
 
 type Rules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
@@ -22,8 +24,8 @@ type Rules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
 pub trait WarpjoinSessionStateBuilder: Sized {
     /// Registers the `warpjoin.*` options, the optimizer rules and the devices.
     ///
-    /// Options that the session's configuration has already (inserted with
-    /// [`with_option_extension`](datafusion::prelude::SessionConfig::with_option_extension)) are kept.
+    /// Keeps options that the session's configuration already has (see
+    /// [`with_option_extension`](datafusion::prelude::SessionConfig::with_option_extension)).
     ///
     /// ```
     /// use datafusion::execution::SessionStateBuilder;
@@ -52,14 +54,14 @@ impl WarpjoinSessionStateBuilder for SessionStateBuilder {
         let mut logical = self.optimizer().take().unwrap_or_default();
         logical.rules.retain(|rule| rule.name() != WindowFilters::NAME);
         logical.rules.push(Arc::new(WindowFilters));
-        // Rules that were appended one by one come after ours: they may want to see the device nodes.
+        // The builder appends individually added rules after ours, so they see the device nodes.
         self.with_config(config)
             .with_optimizer_rules(logical.rules)
             .with_physical_optimizer_rules(insert_rules(rules, runtime))
     }
 }
 
-/// The list with our rules in it; rules of an earlier call are replaced.
+/// Adds our rules to the list, and replaces those of an earlier call.
 fn insert_rules(mut rules: Rules, runtime: Arc<WarpjoinRuntime>) -> Rules {
     rules.retain(|rule| rule.name() != WarpjoinRule::NAME && rule.name() != PlacementRule::NAME);
     let at = rules.iter().position(|rule| rule.name() == INSERT_BEFORE).unwrap_or(rules.len());
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rule_stands_before_ensure_requirements_once() {
+    fn rules_are_inserted_once() {
         let once = insert_rules(PhysicalOptimizer::new().rules, WarpjoinRuntime::lazy());
         let twice = insert_rules(once.clone(), WarpjoinRuntime::lazy());
         assert_eq!(once.len(), twice.len());

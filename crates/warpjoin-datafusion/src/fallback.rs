@@ -1,4 +1,6 @@
-//! Why a part that was planned for the devices ran on the CPU.
+//! Why a device part ran on the CPU.
+//!
+//! Owns the log lines of fallbacks. Must not decide whether a part falls back: [`crate::exec`] does.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,12 +9,12 @@ use std::sync::{Mutex, PoisonError};
 use datafusion::common::DataFusionError;
 use warpjoin::{Cause, Error, cause_of_arrow};
 
-/// What made the devices give up. The answer is right all the same: the CPU gave it.
+/// The device error that made the CPU take over. The answer is correct: the CPU computed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fallback {
-    /// What kind of error it was.
+    /// The kind of error.
     pub cause: Cause,
-    /// The error.
+    /// The error message.
     pub message: String,
 }
 
@@ -21,7 +23,7 @@ impl Fallback {
         Self { cause: error.cause(), message: error.to_string() }
     }
 
-    /// Of an input that could not be computed.
+    /// A fallback because an input failed.
     pub(crate) fn of_input(error: &DataFusionError) -> Self {
         let cause = match error.find_root() {
             DataFusionError::ArrowError(error, _) => cause_of_arrow(error),
@@ -30,25 +32,25 @@ impl Fallback {
         Self { cause, message: format!("an input failed: {}", error.strip_backtrace()) }
     }
 
-    /// Whether it should be reported; see [`Cause::is_fault`].
+    /// Whether the error is a defect; see [`Cause::is_fault`].
     pub fn is_fault(&self) -> bool {
         self.cause.is_fault()
     }
 
-    /// Tells the log, once a process for each cause.
+    /// Logs the first fallback of each cause in a process as a warning or error, later ones at debug level.
     pub(crate) fn log(&self) {
-        static TOLD: Mutex<Option<HashSet<Cause>>> = Mutex::new(None);
-        let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-        if !told.get_or_insert_default().insert(self.cause) {
+        static LOGGED: Mutex<Option<HashSet<Cause>>> = Mutex::new(None);
+        let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+        if !logged.get_or_insert_default().insert(self.cause) {
             log::debug!("ran on the CPU: {self}");
         } else if self.is_fault() {
             log::error!(
-                "a query ran on the CPU because of a fault of the devices: {self}. Please report it with the query, its \
-                 EXPLAIN and the output of `warpjoin devices`. Further faults of this kind are logged at debug level; \
-                 SET warpjoin.on_fault = 'error' makes them errors"
+                "a query ran on the CPU because of a device fault: {self}. Please report it with the query, its EXPLAIN and \
+                 the output of `warpjoin devices`. Further faults with this cause are logged at debug level. \
+                 SET warpjoin.on_fault = 'error' turns faults into errors"
             );
         } else {
-            log::warn!("a query ran on the CPU: {self}. Further ones for this cause are logged at debug level");
+            log::warn!("a query ran on the CPU: {self}. Further fallbacks with this cause are logged at debug level");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! warpjoin in Apache DataFusion: joins and group-bys of SQL queries on GPUs, or on simulated devices.
+//! warpjoin as an extension of Apache DataFusion: runs SQL queries on GPUs, or on simulated devices.
 //!
-//! One call on the session's builder is enough; plans then run on the devices where they can, and
-//! on DataFusion's own operators where they can't:
+//! One call on the session builder enables it. Supported parts of a plan then run on the devices, and
+//! DataFusion's own operators run the rest:
 //!
 //! ```
 //! use datafusion::execution::SessionStateBuilder;
@@ -13,10 +13,10 @@
 //! # let _ = context;
 //! ```
 //!
-//! [`load_table`] keeps a table on the devices across queries. The options are in
-//! [`WarpjoinOptions`]; [`Placement`] tells what of a plan runs where, and why.
+//! [`load_table`] keeps a table on the devices across queries. [`WarpjoinOptions`] has the settings.
+//! [`Placement`] says which parts of a plan run where, and why.
 //!
-//! Owns everything that knows both DataFusion and warpjoin. Must not know kernels or drivers.
+//! Owns the integration of warpjoin into DataFusion. Must not know kernels or drivers.
 
 mod config;
 mod error;
@@ -30,7 +30,7 @@ mod runtime;
 mod table;
 mod template;
 mod translate;
-// Its programs are doc tests.
+// Runs the programs of the tutorial as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tutorial-rust.md")]
 mod tutorial {}

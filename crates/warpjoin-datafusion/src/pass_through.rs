@@ -1,6 +1,6 @@
-//! Plan nodes that hand on what is below them, and say or watch something.
+//! Plan nodes that pass their input through unchanged, and annotate or check it.
 //!
-//! They are put in after all other rules, so that none of these has to see through them. Must not change rows.
+//! The last optimizer rule inserts them, so no other rule meets one. They must not change rows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-/// What such a node is there for.
+/// What a pass-through node does.
 pub trait Role: fmt::Debug + Send + Sync + Sized + 'static {
     /// The node's name.
     const NAME: &'static str;
 
-    /// What EXPLAIN says of it, such as `reason=...`.
+    /// The text that EXPLAIN shows, such as `reason=...`.
     fn label(&self) -> String;
 
-    /// The same for a copy of the node that has not run.
+    /// A copy without the state of a run.
     #[must_use]
     fn fresh(&self) -> Self;
 
-    /// The rows of one partition.
+    /// Executes one partition.
     ///
     /// # Errors
-    /// Those of the input, and the node's own.
+    /// Returns errors of the input and of the node itself.
     fn execute(
         &self,
         input: &Arc<dyn ExecutionPlan>,
@@ -39,7 +39,7 @@ pub trait Role: fmt::Debug + Send + Sync + Sized + 'static {
     }
 }
 
-/// A node of one input, whose rows, order and partitions it has.
+/// A node with one input. It keeps the input's rows, order and partitions.
 #[derive(Debug)]
 pub struct PassThroughExec<R> {
     input: Arc<dyn ExecutionPlan>,
@@ -51,7 +51,7 @@ impl<R: Role> PassThroughExec<R> {
         Self { input, role }
     }
 
-    /// The node below.
+    /// The input node.
     pub fn input(&self) -> &Arc<dyn ExecutionPlan> {
         &self.input
     }
@@ -101,7 +101,7 @@ impl<R: Role> ExecutionPlan for PassThroughExec<R> {
     fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
             (Some(input), true) => Ok(Arc::new(Self::new(input, self.role.fresh()))),
-            _ => Err(DataFusionError::Internal(format!("{} has one child", R::NAME))),
+            _ => Err(DataFusionError::Internal(format!("{} needs exactly one child", R::NAME))),
         }
     }
 

@@ -1,6 +1,6 @@
-//! The CPU subtree that a device node stands for, with holes where its inputs belong.
+//! The CPU subtree that a device node replaces, with placeholders for its inputs.
 //!
-//! Used when the devices fail, and when a part turns out not to be worth them.
+//! It runs when the devices fail, or replaces a part that is not worth offloading. Must not know device plans.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-/// A hole in a template. It has the properties of what was there, and is never executed.
+/// A placeholder for an input. It has the properties of the node that it replaces, and is never executed.
 #[derive(Debug)]
 pub(crate) struct TemplateInputExec {
     index: usize,
@@ -20,23 +20,23 @@ pub(crate) struct TemplateInputExec {
 }
 
 impl TemplateInputExec {
-    /// Hole number `index`, where a node with `properties` stood.
+    /// The placeholder for input `index`, in place of a node with `properties`.
     pub(crate) fn new(index: usize, properties: &Arc<PlanProperties>) -> Self {
         Self { index, properties: Arc::clone(properties) }
     }
 }
 
-/// The template with its holes filled; holes without a plan stay.
+/// Replaces the placeholders that have a plan in `inputs`, and keeps the others.
 ///
 /// # Errors
-/// When DataFusion refuses to rebuild a node.
+/// Returns an error if DataFusion cannot rebuild a node.
 pub(crate) fn fill(
     template: &Arc<dyn ExecutionPlan>,
     inputs: &HashMap<usize, Arc<dyn ExecutionPlan>>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     Arc::clone(template)
         .transform_down(|node| {
-            let input = node.downcast_ref::<TemplateInputExec>().and_then(|hole| inputs.get(&hole.index));
+            let input = node.downcast_ref::<TemplateInputExec>().and_then(|placeholder| inputs.get(&placeholder.index));
             Ok(match input {
                 Some(input) => Transformed::new(Arc::clone(input), true, TreeNodeRecursion::Jump),
                 None => Transformed::no(node),
@@ -76,6 +76,6 @@ impl ExecutionPlan for TemplateInputExec {
     }
 
     fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        Err(DataFusionError::Internal("a template was executed before its inputs were put in".to_string()))
+        Err(DataFusionError::Internal("a template was executed without its inputs".to_string()))
     }
 }

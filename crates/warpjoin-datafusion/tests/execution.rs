@@ -1,4 +1,4 @@
-//! Queries on simulated devices against stock DataFusion.
+//! Queries on simulated devices, compared with stock DataFusion.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod common;
@@ -41,7 +41,7 @@ fn assert_on_devices(placement: &Placement, sql: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resident_tables_answer_as_datafusion_does() {
+async fn queries_over_resident_tables_match_datafusion() {
     let expected = expected();
     for devices in [1, 2, 3] {
         let context = resident(devices).await;
@@ -52,10 +52,9 @@ async fn resident_tables_answer_as_datafusion_does() {
     }
 }
 
-/// A plan that was made without devices: its joins have row limits, which the devices keep, and so does the CPU after
-/// them.
+/// A plan made without devices has row limits in its joins. Device plan and CPU template keep them.
 #[tokio::test(flavor = "multi_thread")]
-async fn joins_with_row_limits_are_taken() {
+async fn joins_with_row_limits_run_on_devices() {
     let expected = expected();
     let context = warp(2, |_| {});
     let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).unwrap();
@@ -75,8 +74,7 @@ async fn joins_with_row_limits_are_taken() {
     }
 }
 
-/// Other names, another FROM order and other literals: still one device part, and for another literal
-/// no kernel that was not compiled before.
+/// Names, the order in FROM and literals do not affect the parts, and other literals compile no kernel.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_order_and_literals_do_not_matter() {
     let expected = expected();
@@ -103,7 +101,7 @@ async fn names_order_and_literals_do_not_matter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn uploaded_tables_answer_as_datafusion_does() {
+async fn queries_over_uploaded_tables_match_datafusion() {
     let expected = expected();
     let context = warp(2, |_| {});
     register_tpch(&context, SCALE);
@@ -115,7 +113,7 @@ async fn uploaded_tables_answer_as_datafusion_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn expressions_answer_as_datafusion_does() {
+async fn expressions_match_datafusion() {
     let (expected, context) = (expected(), resident(2).await);
     for sql in [
         "select count(*), count(o_comment), min(o_orderdate), max(o_totalprice), avg(o_custkey) from orders",
@@ -157,7 +155,7 @@ async fn expressions_answer_as_datafusion_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nulls_and_empty_inputs_answer_as_datafusion_does() {
+async fn nulls_and_empty_inputs_match_datafusion() {
     let schema =
         Arc::new(Schema::new(vec![Field::new("k", DataType::Int64, true), Field::new("s", DataType::Utf8, true)]));
     let keys = Int64Array::from(vec![Some(1), None, Some(2), Some(2), None]);
@@ -189,7 +187,7 @@ async fn nulls_and_empty_inputs_answer_as_datafusion_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resident_table_can_be_read_alone() {
+async fn resident_tables_can_be_downloaded() {
     let (expected, context) = (expected(), resident(2).await);
     for sql in [
         "select * from nation",
@@ -219,7 +217,7 @@ async fn cpu_and_device_nodes_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_of_another_session_are_brought_over() {
+async fn tables_of_another_session_are_uploaded() {
     let (expected, owner, context) = (expected(), resident(2).await, warp(3, |_| {}));
     for name in common::TABLES {
         context.register_table(name, owner.table_provider(name).await.unwrap()).unwrap();
@@ -248,9 +246,9 @@ async fn too_little_memory_falls_back_to_the_cpu() {
     assert_on_devices(&assert_same(&expected, &context, Q3).await, Q3);
 }
 
-/// Sessions that share devices have budgets of their own, queries that were planned before among them.
+/// A budget applies only to its own session, also for queries that are planned before another session's.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_budget_is_its_sessions_own() {
+async fn a_budget_applies_only_to_its_session() {
     let expected = expected();
     let session = Session::new(open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).unwrap()).unwrap();
     let runtime = WarpjoinRuntime::new(Arc::clone(&session));
@@ -275,9 +273,9 @@ async fn a_budget_is_its_sessions_own() {
     assert_eq!(limits, session.devices().iter().map(|device| device.memory().limit_bytes()).collect::<Vec<_>>());
 }
 
-/// Orders that leave nothing open, on the devices and where the CPU takes over.
+/// Queries with total orders, on the devices and after a fallback.
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_come_in_order() {
+async fn rows_are_in_order() {
     let expected = expected();
     for sql in [
         "select l_orderkey, l_linenumber, l_comment from lineitem order by l_orderkey desc, l_linenumber",
@@ -294,7 +292,7 @@ async fn rows_come_in_order() {
             assert_eq!(rows(&batches, true), wanted, "{sql}");
             assert!(Placement::of(&plan).device[0].fallback.is_none(), "{sql}");
         }
-        // Uploads find no room: the template must keep the order over partitions of its own.
+        // The uploads run out of memory. The template must keep the order although it has several partitions.
         let context = warp(1, |_| {});
         register_tpch(&context, SCALE);
         context.sql("set warpjoin.memory_budget = 1000").await.unwrap();
@@ -304,7 +302,7 @@ async fn rows_come_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_of_the_data_are_datafusions_own() {
+async fn data_errors_match_datafusion() {
     let (expected, context) = (expected(), resident(2).await);
     for sql in [
         "select sum(l_orderkey / (l_linenumber - l_linenumber)) from lineitem",
@@ -312,16 +310,16 @@ async fn errors_of_the_data_are_datafusions_own() {
     ] {
         let [expected, actual] = [&expected, &context].map(|context| async {
             let error = context.sql(sql).await.unwrap().collect().await.unwrap_err().to_string();
-            // Which of the values that do not fit is met first is a matter of scheduling.
+            // Which value fails first depends on scheduling.
             error.split(" value ").next().unwrap().to_string()
         });
         assert_eq!(actual.await, expected.await, "{sql}");
     }
 }
 
-/// DataFusion's join does not read one side if the other is empty, so what can't be computed there is no error.
+/// DataFusion's join does not read one side if the other is empty, so failing rows on that side are no error.
 #[tokio::test(flavor = "multi_thread")]
-async fn inputs_that_fail_count_only_where_datafusion_reads_them() {
+async fn failing_inputs_are_errors_only_if_datafusion_reads_them() {
     let contexts = [stock(), warp(2, |_| {})];
     for context in &contexts {
         let (keys, days) = (Arc::new(Int64Array::from(vec![1, 2])), Arc::new(Date32Array::from(vec![-719_162, 0])));
@@ -353,7 +351,7 @@ async fn inputs_that_fail_count_only_where_datafusion_reads_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_queries_at_once_are_right() {
+async fn concurrent_queries_are_right() {
     let (expected, context) = (expected(), resident(2).await);
     let all = QUERIES.iter().chain(&QUERIES).map(|(_, sql, ..)| async {
         let (batches, placement) = run(&context, sql).await;
@@ -376,14 +374,14 @@ async fn a_plan_can_be_executed_twice() {
     }
 }
 
-/// Q15's shape: the best of groups, which the subquery has made.
+/// As TPC-H Q15: groups whose total is the maximum, which a scalar subquery computes over the same groups.
 const BEST_SUPPLIER: &str = "with revenue as (select l_suppkey, sum(l_extendedprice) as total from lineitem \
      where l_shipdate >= date '1996-01-01' group by l_suppkey) \
      select s_suppkey, total from supplier join revenue on s_suppkey = l_suppkey \
      where total = (select max(total) from revenue) order by s_suppkey";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_subquery_and_its_query_group_is_grouped_once() {
+async fn a_subquery_and_its_query_share_groups() {
     let expected = expected();
     let answer = rows(&run(&expected, BEST_SUPPLIER).await.0, true);
     for devices in [1, 2, 3] {
@@ -405,23 +403,23 @@ async fn what_a_subquery_and_its_query_group_is_grouped_once() {
         let collected = collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
         assert_eq!(rows(&collected, true), answer);
         assert_eq!(lineitem_reads(&plan), 1, "{}", shown(&plan));
-        wait_until("what the subquery left is released", || used() == before).await;
-        // DataFusion runs the subquery of a plan once: now the groups are made by the query.
+        wait_until("the shared groups are released", || used() == before).await;
+        // DataFusion runs the subquery of a plan once. In a second run the query groups the rows itself.
         let collected = collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
         assert_eq!(rows(&collected, true), answer);
-        // Another set of nodes over the same plans.
+        // Fresh nodes with the same device plans.
         let again = reset_plan_states(plan).unwrap();
         let collected = collect(Arc::clone(&again), context.task_ctx()).await.unwrap();
         assert_eq!(rows(&collected, true), answer);
         assert_eq!(lineitem_reads(&again), 1, "{}", shown(&again));
         drop(again);
-        wait_until("nothing is left behind", || used() == before).await;
+        wait_until("all memory is released", || used() == before).await;
     }
 }
 
-/// What is not quite the same is not shared; several subqueries, and a query that uses its groups twice, are.
+/// Only equal group-bys are shared, also by several subqueries, and by a query that reads its groups twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn subqueries_share_what_is_equal_only() {
+async fn subqueries_share_only_equal_groups() {
     let (expected, context) = (expected(), resident(2).await);
     let revenue = |condition: &str| {
         format!("(select l_suppkey, sum(l_extendedprice) as total from lineitem where {condition} group by l_suppkey)")
@@ -461,7 +459,7 @@ async fn subqueries_share_what_is_equal_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropping_the_stream_gives_all_memory_back() {
+async fn dropping_the_stream_releases_all_memory() {
     let context = warp(2, |_| {});
     register_tpch(&context, SCALE);
     let session = session_of(&context).unwrap();
@@ -486,7 +484,7 @@ async fn wait_until(what: &str, done: impl Fn() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn explain_analyze_shows_what_it_cost() {
+async fn explain_analyze_shows_metrics() {
     let context = resident(2).await;
     let batches = context.sql(&format!("explain analyze {Q3}")).await.unwrap().collect().await.unwrap();
     let text = rows(&batches, true).join("\n");
@@ -508,10 +506,10 @@ async fn explain_analyze_shows_what_it_cost() {
     }
 }
 
-/// Joins of customers of one region before orders, and these before lineitems; few lineitems rather than all orders in a
-/// table; averages of the parts that are asked for.
+/// Q5 joins customers of one region first, then orders, then lineitems. Q12 builds from few lineitems, not from all orders.
+/// Q17 averages only the parts of the query.
 #[tokio::test(flavor = "multi_thread")]
-async fn joins_are_planned_again_for_devices() {
+async fn joins_are_reordered_for_devices() {
     let expected = expected();
     let context = resident(1).await;
     let decided = |sql: &'static str| {
@@ -539,7 +537,7 @@ async fn joins_are_planned_again_for_devices() {
     for sql in [Q5, Q12, Q17] {
         assert_same(&expected, &context, sql).await;
     }
-    // Rows of tables that are made, with the order that DataFusion chose and with the devices' own.
+    // Build rows with DataFusion's join order and with the devices' own.
     let mut built = vec![];
     for setting in ["as_given", "auto"] {
         context.sql(&format!("set warpjoin.join_order = {setting}")).await.unwrap();
@@ -552,7 +550,7 @@ async fn joins_are_planned_again_for_devices() {
     assert!(built[0] == 15_000 && built[1] < 1_000, "{built:?}");
 }
 
-/// Partitions come one behind the other, whichever is ready first: what lies in order stays so.
+/// Partitions are loaded one after the other, so sorted tables stay sorted.
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_are_loaded_in_order() {
     for partitions in [1, 7] {
@@ -568,7 +566,7 @@ async fn tables_are_loaded_in_order() {
         assert_eq!(loaded.table().rows(), partitions as u64 * 4000);
         assert!(loaded.table().statistics()[0].sorted, "{partitions} partitions");
     }
-    // Partitions of an exchange are read at once.
+    // Partitions of a repartitioning are read concurrently.
     let context = warp(1, |_| {});
     let sql = "create view groups as select value % 1000 as k, count(*) as n from generate_series(1, 50000) group by 1";
     context.sql(sql).await.unwrap().collect().await.unwrap();

@@ -1,4 +1,4 @@
-//! Expressions on the devices against stock DataFusion.
+//! Expressions on the devices, compared with stock DataFusion.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod common;
@@ -12,9 +12,9 @@ use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, col, create_udf};
 use warpjoin_datafusion::{Placement, load_table};
 
-/// `=` and its kin know one zero; CASE with an operand, NULLIF and orders tell the two apart.
+/// Comparisons treat both zeros as equal; CASE with an operand, NULLIF and orders distinguish them.
 #[tokio::test(flavor = "multi_thread")]
-async fn zeros_are_compared_as_datafusion_does() {
+async fn zeros_compare_as_in_datafusion() {
     let (expected, context) = (stock(), warp(2, |_| {}));
     for context in [&expected, &context] {
         let values = "(1, 0.0, '-0.0'), (2, '-0.0', 0.0), (3, 1.0, 'nan'), (4, 'nan', 'nan'), (5, '-0.0', '-0.0'), (6, null, 0.0)";
@@ -45,7 +45,7 @@ async fn zeros_are_compared_as_datafusion_does() {
     }
 }
 
-/// A scalar function `name`: bytes of a string and some more, which it says to nobody.
+/// A scalar function `name` that returns the bytes of a string plus `more`. Only its closure knows `more`.
 fn bytes_and(name: &str, more: i64) -> ScalarUDF {
     let count = move |arguments: &[ColumnarValue]| {
         let arrays = ColumnarValue::values_to_arrays(arguments)?;
@@ -56,9 +56,9 @@ fn bytes_and(name: &str, more: i64) -> ScalarUDF {
     create_udf(name, vec![DataType::Utf8View], DataType::Int64, Volatility::Immutable, Arc::new(count))
 }
 
-/// Two functions of one name are two functions: wherever parts of a plan are compared.
+/// Different functions with one name are never shared, neither between nor inside parts.
 #[tokio::test(flavor = "multi_thread")]
-async fn functions_of_one_name_are_told_apart() {
+async fn functions_with_one_name_are_distinguished() {
     let (expected, device) = (&stock(), &warp(1, |_| {}));
     let mut plans = vec![];
     for context in [expected, device] {
@@ -73,9 +73,9 @@ async fn functions_of_one_name_are_told_apart() {
             let table = context.table("t").await.unwrap();
             table.aggregate(vec![col("g")], vec![sum(value).alias("s")]).unwrap()
         };
-        // Two parts that differ in the function alone.
+        // Two parts that differ only in the function.
         let both = sums(1).await.union(sums(1000).await).unwrap();
-        // One part with two sums that differ in the function alone.
+        // One part with two sums that differ only in the function.
         let (one, other) = (bytes_and("more", 1), bytes_and("more", 1000));
         let values = [one, other].map(|function| function.call(vec![col("x")]));
         let [one, other] = values.map(sum);
@@ -93,9 +93,9 @@ async fn functions_of_one_name_are_told_apart() {
     }
 }
 
-/// Long chains of operations on columns with nulls stay small; what would have to copy its operands stays on the CPU.
+/// Generated code of long expressions over nullable columns stays small. Expressions that copy long operands stay on the CPU.
 #[tokio::test(flavor = "multi_thread")]
-async fn long_expressions_are_no_trouble() {
+async fn long_expressions_work() {
     let (expected, context) = (stock(), warp(2, |_| {}));
     for context in [&expected, &context] {
         let sql = "create table t as select column1 as g, column2 as a, cast(column3 as decimal(10, 2)) as d \
@@ -116,9 +116,9 @@ async fn long_expressions_are_no_trouble() {
     assert_same(&expected, &context, &format!("select g, count(*) from t group by g, {distinct}")).await;
 }
 
-/// What devices don't know of a few values is evaluated before a kernel runs.
+/// Functions without device code are precomputed if their operands have few values.
 #[tokio::test(flavor = "multi_thread")]
-async fn functions_of_few_values_are_on_the_devices() {
+async fn functions_of_few_values_run_on_devices() {
     let (expected, context) = (stock(), warp(2, |_| {}));
     for context in [&expected, &context] {
         let sql = "create table t as select value as id, value % 7 - 3 as n, 'a' || (value % 5) as a, \
@@ -133,7 +133,7 @@ async fn functions_of_few_values_are_on_the_devices() {
     }
     for at in 0..2 {
         if at == 1 {
-            // What is uploaded for a query has no bounds when it is planned.
+            // The planner knows no bounds of uploaded rows.
             load_table(&context, "t").await.unwrap();
         }
         for expression in [
@@ -174,7 +174,7 @@ async fn functions_of_few_values_are_on_the_devices() {
                    where cast(x.n as varchar) || y.a < '1' group by 1";
         assert_same(&expected, &context, sql).await;
     }
-    // More combinations than are evaluated, and what fails for some that do not occur: the CPU.
+    // Expressions with too many combinations, and expressions that fail for combinations that no row has, stay on the CPU.
     let sql = "select cast(id as varchar) || cast(id % 3000 as varchar) as k, count(*) from t group by k";
     assert_same(&expected, &context, sql).await;
     assert_same(&expected, &context, "select cast(a || b as int), count(*) from t where a > 'b' group by 1").await;
@@ -185,7 +185,7 @@ async fn functions_of_few_values_are_on_the_devices() {
         let placement = assert_same(&expected, &context, &sql).await;
         assert!(placement.device.iter().all(|part| part.fallback.is_none()), "{sql}: {placement:?}");
     }
-    // Functions that ask for the field of what they are given.
+    // Functions that read the fields of their arguments.
     let sql = "select arrow_field(id)['name'], arrow_field(n)['nullable'], arrow_field(a)['name'], arrow_typeof(n) || a, count(*) from t group by 1, 2, 3, 4";
     assert_same(&expected, &context, sql).await;
     let chain = (0..40).fold("a".to_string(), |chain, _| format!("{chain} || cast(id as varchar)"));

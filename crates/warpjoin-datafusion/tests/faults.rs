@@ -1,4 +1,4 @@
-//! Devices that fail in the midst of SQL: who answers, and what is told.
+//! Device failures during SQL queries: fallback, errors and reports.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod common;
@@ -19,7 +19,7 @@ const CREATE: [&str; 2] = [
     "create table u as select value * 2 as id, value % 100 as v from generate_series(1, 2000) as numbers(value)",
 ];
 
-/// A context on two devices of `plan`.
+/// A context on two devices that fail according to `plan`.
 async fn faulty(plan: &FaultPlan, on_fault: OnFault) -> SessionContext {
     let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).unwrap();
     let session = Session::new(with_faults(&devices, plan)).unwrap();
@@ -40,17 +40,17 @@ async fn expected() -> Vec<String> {
     rows(&context.sql(SQL).await.unwrap().collect().await.unwrap(), true)
 }
 
-/// Device calls of the query, which is right.
+/// Runs the query, checks its answer, and returns the number of its device calls.
 async fn calls_of_a_run(context: &SessionContext, plan: &FaultPlan, wanted: &[String]) -> u64 {
     let before = plan.all_calls();
     assert_eq!(rows(&context.sql(SQL).await.unwrap().collect().await.unwrap(), true), wanted);
     plan.all_calls() - before
 }
 
-/// Whichever call fails: the CPU gives the right answer, EXPLAIN ANALYZE says why, and nothing stays on the devices. As an
-/// error it is one, unless memory was short.
+/// Whichever call fails, the CPU gives the right answer, EXPLAIN ANALYZE shows the cause, and no device memory leaks. With
+/// `on_fault = error`, faults are errors, but running out of memory is not.
 #[tokio::test(flavor = "multi_thread")]
-async fn faults_are_told_from_what_is_expected() {
+async fn faults_are_reported_and_expected_errors_fall_back() {
     let wanted = expected().await;
     for (fault, cause) in
         [(Fault::Driver, Cause::Driver), (Fault::Panic, Cause::Internal), (Fault::OutOfMemory, Cause::OutOfMemory)]
@@ -61,7 +61,7 @@ async fn faults_are_told_from_what_is_expected() {
             calls_of_a_run(&context, &plan, &wanted).await;
             let calls = calls_of_a_run(&context, &plan, &wanted).await;
             let step = (calls / 12).max(1) as usize;
-            let (mut told, mut errors) = (0, 0);
+            let (mut fallbacks, mut errors) = (0, 0);
             for nth in (0..calls).step_by(step) {
                 let query = physical(&context, SQL).await;
                 plan.arm(None, nth, fault.clone());
@@ -78,7 +78,7 @@ async fn faults_are_told_from_what_is_expected() {
                                 text.contains("ran on the CPU: ") && text.contains(&format!("{cause:?}")),
                                 "{text}"
                             );
-                            told += 1;
+                            fallbacks += 1;
                         }
                     }
                     Err(error) => {
@@ -87,19 +87,19 @@ async fn faults_are_told_from_what_is_expected() {
                         errors += 1;
                     }
                 }
-                assert!(has_failed, "call {nth} of {calls} never came");
+                assert!(has_failed, "call {nth} of {calls} was not made");
                 assert_eq!(plan.live_bytes(), 0, "{cause:?} at call {nth}");
             }
-            // A failure that is seen is told: some calls may fail unseen, such as those of timing.
-            assert!(told + errors > 3, "{cause:?}, {on_fault:?}: {told} told, {errors} errors");
+            // Some failures have no effect, such as those of timing calls.
+            assert!(fallbacks + errors > 3, "{cause:?}, {on_fault:?}: {fallbacks} fallbacks, {errors} errors");
             calls_of_a_run(&context, &plan, &wanted).await;
         }
     }
 }
 
-/// A device that is lost is given up: later queries don't try it, and say why.
+/// After a device is lost, later queries do not use it, and EXPLAIN shows why.
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_devices_are_not_tried_again() {
+async fn lost_devices_are_not_used_again() {
     let wanted = expected().await;
     let plan = FaultPlan::default();
     let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).unwrap();
@@ -116,20 +116,20 @@ async fn lost_devices_are_not_tried_again() {
     let query = physical(&context, SQL).await;
     let batches = collect(Arc::clone(&query), context.task_ctx()).await.unwrap();
     assert_eq!(rows(&batches, true), wanted);
-    assert_eq!(plan.all_calls(), calls, "the lost devices were asked again");
+    assert_eq!(plan.all_calls(), calls, "the lost devices were used again");
     let text = shown(&query);
     assert!(text.contains("no device is used") && text.contains("lost"), "{text}");
     let options = WarpjoinOptions { minimum_rows: 0, ..WarpjoinOptions::default() };
     assert!(matches!(runtime.devices(&options), Devices::None(_)));
-    // Asked for by name, there is an error that says what to do.
+    // If the settings name the devices, the query fails with an error that says what to do.
     context.sql("set warpjoin.device = sim").await.unwrap();
     let error = context.sql(SQL).await.unwrap().collect().await.unwrap_err().to_string();
     assert!(error.contains("loaded again"), "{error}");
 }
 
-/// Tables that were on a lost device can't be read any more, which is said; other tables can.
+/// Reading a table of a lost device is an error that says so. Other tables still work.
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_of_lost_devices_say_so() {
+async fn tables_of_lost_devices_are_errors() {
     let wanted = expected().await;
     let plan = FaultPlan::default();
     let context = faulty(&plan, OnFault::Fallback).await;

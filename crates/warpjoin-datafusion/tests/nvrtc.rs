@@ -1,6 +1,6 @@
-//! All kernels that the TPC-H queries generate, through NVRTC for every architecture.
+//! Compiles all kernels of the TPC-H queries with NVRTC for several architectures.
 //!
-//! Without libnvrtc the test prints SKIP and passes; `WARPJOIN_REQUIRE_NVRTC=1` makes that a failure.
+//! Without libnvrtc the test prints SKIP and passes; with `WARPJOIN_REQUIRE_NVRTC=1` it fails.
 
 mod common;
 

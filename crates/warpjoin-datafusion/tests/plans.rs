@@ -1,4 +1,4 @@
-//! What of a plan is put on the devices, and what says why not.
+//! Which parts of plans run on devices, and the reasons for the others.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod common;
@@ -26,7 +26,7 @@ fn uploaded() -> SessionContext {
 }
 
 #[tokio::test]
-async fn the_queries_are_on_the_devices() {
+async fn tpch_queries_run_on_devices() {
     for context in [resident().await, uploaded()] {
         for (number, sql, joins, aggregates) in QUERIES {
             let plan = physical(&context, sql).await;
@@ -63,9 +63,9 @@ async fn explain_indents_the_device_plan_under_its_node() {
     assert!(lines[at + 1..].iter().any(|line| line.trim_start().starts_with("pipeline 1: ")), "{text}");
 }
 
-/// What stands below an aggregate that is planned once its rows are there is shown, with the tables that it makes.
+/// EXPLAIN shows the pipelines below an aggregate that is planned at run time.
 #[tokio::test]
-async fn explain_shows_what_is_planned_late() {
+async fn explain_shows_late_planned_aggregates() {
     let context = resident().await;
     let sql = "with c as (select o_custkey, o_orderdate, count(*) as n from orders group by o_custkey, o_orderdate) \
                select q.o_custkey, f, m from (select o_custkey, first_value(n order by o_orderdate) as f from c group by o_custkey) as q \
@@ -77,7 +77,7 @@ async fn explain_shows_what_is_planned_late() {
     assert_eq!((count(": Scan["), count("pipeline 0")), (1, 0), "{text}");
 }
 
-/// DataFusion says what the answer's order must be between a query's sort and its limit.
+/// DataFusion puts an output requirement between a query's sort and its limit.
 #[tokio::test]
 async fn a_limit_with_an_offset_joins_the_part_of_its_sort() {
     for context in [resident().await, uploaded()] {
@@ -91,20 +91,20 @@ async fn a_limit_with_an_offset_joins_the_part_of_its_sort() {
 }
 
 #[tokio::test]
-async fn explain_says_that_rows_go_through_the_host() {
+async fn explain_shows_that_rows_go_through_the_host() {
     let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).unwrap();
-    for (devices, is_said) in [(with_faults(&devices, &FaultPlan::without_peers()), true), (devices, false)] {
+    for (devices, is_shown) in [(with_faults(&devices, &FaultPlan::without_peers()), true), (devices, false)] {
         let runtime = WarpjoinRuntime::new(Session::new(devices).unwrap());
         let context = warp_on(runtime, |_| {});
         register_tpch(&context, SCALE);
         let text = shown(&physical(&context, common::queries::Q3).await);
-        assert_eq!(text.contains("exchange: through the host"), is_said, "{text}");
+        assert_eq!(text.contains("exchange: through the host"), is_shown, "{text}");
     }
 }
 
-/// Queries with something that is declined, and how the reason reads.
+/// Queries with declined nodes, and parts of the reasons.
 #[tokio::test]
-async fn what_is_declined_says_why() {
+async fn declined_nodes_have_reasons() {
     let context = resident().await;
     for (sql, expected) in [
         ("select count(*) from orders, lineitem where o_orderkey < l_orderkey", "Inner without an equality: 6005 rows"),
@@ -128,7 +128,7 @@ async fn what_is_declined_says_why() {
 }
 
 #[tokio::test]
-async fn every_aggregate_of_the_devices_is_taken() {
+async fn supported_aggregates_run_on_devices() {
     let context = resident().await;
     for sql in [
         "select l_shipmode, sum(distinct l_linenumber), count(distinct l_suppkey) from lineitem group by l_shipmode",
@@ -158,7 +158,7 @@ async fn every_aggregate_of_the_devices_is_taken() {
 }
 
 #[tokio::test]
-async fn what_is_below_a_declined_node_is_still_taken() {
+async fn nodes_below_a_declined_node_run_on_devices() {
     let context = resident().await;
     let placement = placement(
         &context,
@@ -172,7 +172,7 @@ async fn what_is_below_a_declined_node_is_still_taken() {
 }
 
 #[tokio::test]
-async fn what_is_above_a_declined_node_is_taken_too() {
+async fn nodes_above_a_declined_node_run_on_devices() {
     let context = resident().await;
     let plan = physical(
         &context,
@@ -185,7 +185,7 @@ async fn what_is_above_a_declined_node_is_taken_too() {
 }
 
 #[tokio::test]
-async fn a_projection_between_two_parts_says_why() {
+async fn a_declined_projection_between_two_parts_has_a_reason() {
     let context = resident().await;
     let sql = "select y, sum(o_custkey) from (select chr(cast(o_totalprice as int) % 26 + 65) as y, o_custkey
         from orders join customer on o_custkey = c_custkey) group by y";
@@ -195,9 +195,9 @@ async fn a_projection_between_two_parts_says_why() {
     assert!(shown(&plan).contains("function chr"), "{}", shown(&plan));
 }
 
-/// Of a few values devices do what they have no code for; EXPLAIN shows it.
+/// Functions without device code are precomputed if their operands have few values, and EXPLAIN shows that.
 #[tokio::test]
-async fn functions_of_few_values_are_taken() {
+async fn functions_of_few_values_are_precomputed() {
     let context = resident().await;
     for (sql, shown_as) in [
         (
@@ -217,7 +217,7 @@ async fn functions_of_few_values_are_taken() {
 }
 
 #[tokio::test]
-async fn functions_of_computed_strings_are_taken() {
+async fn functions_of_computed_strings_run_on_devices() {
     let context = resident().await;
     for sql in [
         "select s, count(*) from (select substr(c_phone, 1, 2) as s, c_acctbal from customer) where s like '1%' group by s",
@@ -247,7 +247,7 @@ async fn sorts_and_limits_join_a_part() {
             1,
             "Sort: ",
         ),
-        // A resident table is worth a part by itself.
+        // A sort of a resident table starts a part.
         ("select l_orderkey, l_tax from lineitem order by l_extendedprice desc, l_orderkey limit 5", 1, "TopK: "),
         ("select * from lineitem where l_tax > 0.02 order by l_shipdate, l_orderkey", 1, "Sort: "),
         ("select l_orderkey from lineitem join orders on l_orderkey = o_orderkey limit 5", 0, "Limit: fetch=5"),
@@ -266,7 +266,7 @@ async fn sorts_and_limits_join_a_part() {
 }
 
 #[tokio::test]
-async fn windows_of_whole_partitions_are_joined_back() {
+async fn windows_over_whole_partitions_become_group_bys_and_joins() {
     let context = resident().await;
     for sql in [
         "select l_orderkey, sum(l_quantity) over (partition by l_suppkey), count(*) over (partition by l_suppkey) from lineitem",
@@ -291,7 +291,7 @@ async fn windows_are_sorted_on_devices() {
         ("select row_number() over (partition by n_regionkey order by n_name) from nation", 1),
         ("select sum(n_nationkey) over (order by n_name) from nation", 1),
         ("select sum(n_nationkey) over (partition by n_nationkey / 2.0e0) from nation", 1),
-        // Made twice, the first rows might be others.
+        // A limit may keep other rows when it runs twice, so this does not become a group-by and a join.
         (
             "select k, count(*) over () from (select l_orderkey as k from lineitem join orders on l_orderkey = o_orderkey limit 5)",
             1,
@@ -324,11 +324,11 @@ async fn windows_are_sorted_on_devices() {
     for (sql, expected) in [
         (
             "select count(*) over (order by cast(o_orderdate as timestamp) range interval '1 month' preceding) from orders",
-            "of a frame by a distance of",
+            "of a frame with a distance of",
         ),
         (
             "select count(*) over (order by n_name range between 'a' preceding and current row) from nation",
-            "of a frame by a distance of",
+            "of a frame with a distance of",
         ),
         ("select lag(n_name, 0) ignore nulls over (order by n_nationkey) from nation", "shift 0 that skips nulls"),
         ("select var_pop(n_nationkey) over (order by n_nationkey) from nation", "var_pop of a window"),
@@ -352,7 +352,7 @@ async fn windows_of_the_same_partitions_share_a_sort() {
                 lag(n_name) over (partition by n_regionkey order by n_name) from nation",
             1,
         ),
-        // Peers of one are not those of the other.
+        // The two orders have different peers.
         (
             "select rank() over (partition by n_regionkey order by n_name, n_nationkey),
                 sum(n_nationkey) over (partition by n_regionkey order by n_name) from nation",
@@ -371,7 +371,6 @@ async fn windows_of_the_same_partitions_share_a_sort() {
     }
 }
 
-/// On the CPU they go from row to row.
 #[tokio::test]
 async fn windows_of_cpu_rows_start_a_part() {
     let context = uploaded();
@@ -387,7 +386,7 @@ async fn a_sort_of_cpu_rows_starts_no_part() {
 }
 
 #[tokio::test]
-async fn a_sort_that_stays_says_why() {
+async fn a_declined_sort_has_a_reason() {
     let context = resident().await;
     let sql =
         "select o_orderkey, count(*) as n from orders join lineitem on o_orderkey = l_orderkey group by o_orderkey
@@ -395,7 +394,7 @@ async fn a_sort_that_stays_says_why() {
     let plan = physical(&context, sql).await;
     let text = shown(&plan);
     assert!(text.contains("SortExec") && text.contains("function power, whose last bit differs"), "{text}");
-    // A sort is no join and no aggregate.
+    // `strict` does not make planning fail.
     context.sql("set warpjoin.strict = true").await.unwrap();
     context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
 }
@@ -411,7 +410,7 @@ async fn small_inputs_stay_on_the_cpu() {
 }
 
 #[tokio::test]
-async fn strict_names_what_is_in_the_way() {
+async fn strict_names_the_work_on_the_cpu() {
     let context = resident().await;
     context.sql("set warpjoin.strict = true").await.unwrap();
     context.sql("set warpjoin.minimum_rows = 1000000000").await.unwrap();
@@ -423,14 +422,14 @@ async fn strict_names_what_is_in_the_way() {
     assert!(error.contains("warpjoin.strict") && error.contains("without an equality"), "{error}");
     let explained = explain(&context, sql).await;
     assert!(explained.contains("WarpjoinRefused: error=warpjoin.strict is set"), "{explained}");
-    assert!(explained.contains("NestedLoopJoinExec"), "the plan is shown, too: {explained}");
+    assert!(explained.contains("NestedLoopJoinExec"), "the refused plan is not shown: {explained}");
 }
 
 async fn explain(context: &SessionContext, sql: &str) -> String {
     rows(&context.sql(&format!("explain {sql}")).await.unwrap().collect().await.unwrap(), true).join("\n")
 }
 
-/// Everything that handles rows is work: what reads, moves or writes them isn't. Each query has one node of it.
+/// Queries with one node that is work on the CPU. Reading, moving and writing rows is not work.
 const ON_THE_CPU: [(&str, &str); 9] = [
     ("select median(f) over (partition by g order by id rows 2 preceding) from t", "WindowAggExec"),
     ("select array_agg(id) from t group by g", "AggregateExec"),
@@ -461,7 +460,7 @@ async fn strict_sees_all_work_of_the_cpu() {
         context.sql("set warpjoin.strict_rows = 0").await.unwrap();
         let error = context.sql(sql).await.unwrap().collect().await.unwrap_err().to_string();
         assert!(error.contains("warpjoin.strict is set") && error.contains(what), "{sql}: {error}");
-        // Fewer rows than the node takes, which may only show while it runs.
+        // The node takes more than one row, which may be known only when it runs.
         context.sql("set warpjoin.strict_rows = 1").await.unwrap();
         let error = context.sql(sql).await.unwrap().collect().await.unwrap_err().to_string();
         assert!(error.contains("warpjoin.strict is set") && error.contains(what), "{sql}: {error}");
@@ -478,7 +477,7 @@ async fn strict_sees_all_work_of_the_cpu() {
         "select g, sum(f) from t group by g order by g limit 5 offset 1",
         "select id from t union all select g from t",
         "select id, lag(id) over (order by id) from t",
-        // Not on the devices before, and without a join or group-by that would take them there.
+        // Tables in host memory, without a join, group-by or window: only `strict` uploads their rows.
         "select id from h where g = 3",
         "select id + 1, s from h",
         "select id, s from h order by s desc, id limit 7",
@@ -514,7 +513,7 @@ async fn options_are_set_and_shown() {
 }
 
 #[tokio::test]
-async fn without_a_gpu_plans_are_datafusions_own() {
+async fn without_a_gpu_plans_stay_on_the_cpu() {
     if warpjoin_device::cuda_problem().is_none() {
         return;
     }
@@ -524,7 +523,7 @@ async fn without_a_gpu_plans_are_datafusions_own() {
     assert!(placement.device.is_empty());
     let text = explain(&context, common::queries::Q3).await;
     assert!(text.contains("no device is used: no CUDA driver found"), "{text}");
-    // What was asked for by name, or is strict, does not run on the CPU; EXPLAIN shows the plan and the reason.
+    // With `strict` or `device = cuda` the query fails. EXPLAIN shows the plan and the reason.
     for setting in ["warpjoin.strict = true", "warpjoin.device = cuda"] {
         let context = warp_on(WarpjoinRuntime::lazy(), |_| {});
         register_tpch(&context, SCALE);
@@ -536,9 +535,9 @@ async fn without_a_gpu_plans_are_datafusions_own() {
     }
 }
 
-/// The customers of TPC-H Q10 are told by their rows: their names and addresses are read for those that are put out.
+/// TPC-H Q10 groups by row ids of customers, and reads their names and addresses only for output rows.
 #[tokio::test]
-async fn what_is_read_late_is_said() {
+async fn explain_shows_late_columns() {
     let context = resident().await;
     context.sql("set warpjoin.materialization = late").await.unwrap();
     let text = shown(&physical(&context, common::queries::Q10).await);
@@ -554,7 +553,7 @@ async fn what_is_read_late_is_said() {
 }
 
 #[tokio::test]
-async fn disabled_leaves_plans_alone() {
+async fn with_enabled_off_plans_do_not_change() {
     let context = uploaded();
     context.sql("set warpjoin.enabled = false").await.unwrap();
     assert!(placement(&context, common::queries::Q3).await.device.is_empty());

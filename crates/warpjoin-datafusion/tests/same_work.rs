@@ -1,5 +1,5 @@
-//! A join or group-by through SQL makes the devices do what the operator of the Arrow-native API makes them do: the same
-//! pipelines over the same rows and bytes in as many launches.
+//! A join or group-by in SQL does the same work as the operator of the Arrow-native API: the same pipelines, rows, bytes and
+//! launches.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod common;
@@ -40,7 +40,7 @@ impl Resident {
         self.table(table).schema().index_of(column).unwrap()
     }
 
-    /// Each query with the operator that it is.
+    /// Queries with the equivalent plan of the Arrow-native API.
     fn pairs(&self) -> Vec<(&'static str, Plan)> {
         let join = |kind: JoinKind| {
             let (orders, lines) = (self.table("orders"), self.table("lineitem"));
@@ -94,7 +94,7 @@ impl Resident {
     }
 }
 
-/// `pipeline 1: Scan[2] -> BuildRows, rows_in=..., rows_out=..., read_bytes=...` without number and time.
+/// Lines such as `pipeline 1: Scan[2] -> BuildRows, rows_in=..., rows_out=..., read_bytes=...`, without number and time.
 fn pipelines(lines: &[String]) -> Vec<String> {
     let pipeline = |line: &String| {
         let (_, text) = line.strip_prefix("pipeline ")?.split_once(": ")?;
@@ -103,7 +103,7 @@ fn pipelines(lines: &[String]) -> Vec<String> {
     lines.iter().filter_map(pipeline).collect()
 }
 
-/// How many columns a scan could read, and names of columns, are other matters than what it reads.
+/// Removes what may differ: the number of a scan's columns, and projections.
 fn shape_of(name: &str) -> String {
     let name = match name.strip_prefix("Scan[").and_then(|rest| rest.split_once(']')) {
         Some((_, rest)) => format!("Scan{rest}"),
@@ -138,11 +138,10 @@ async fn sql_does_what_the_operators_do() {
     }
 }
 
-/// Share of an operator's device time that SQL may take beside it, and what a single wait of the host may.
+/// Device time that SQL may take in addition to the operator's, as a share of it, plus a constant for one host wait.
 const MORE_MAX: f64 = 0.1;
 const WAIT_NS: u64 = 50_000;
 
-/// The middle one of several runs.
 fn median(mut times: Vec<u64>) -> u64 {
     times.sort_unstable();
     times[times.len() / 2]
@@ -154,7 +153,7 @@ async fn sql_takes_no_more_device_time_on_a_gpu() {
         Ok(devices) => devices,
         Err(error) if std::env::var("WARPJOIN_REQUIRE_GPU").is_ok_and(|value| value == "1") => panic!("{error}"),
         Err(error) => {
-            // Past the capture of the test harness, so that it is seen.
+            // Bypasses the output capture of the test harness.
             let _ = writeln!(std::io::stderr(), "SKIP sql_takes_no_more_device_time_on_a_gpu: {error}");
             return;
         }
@@ -164,14 +163,14 @@ async fn sql_takes_no_more_device_time_on_a_gpu() {
     for (sql, plan) in resident.pairs() {
         let (mut of_sql, mut of_operator) = (vec![], vec![]);
         for run in 0..12 {
-            // Until the result is on the device: how it is fetched is not the operators' matter.
+            // Device time ends with the result on the device: fetching it is not the operator's work.
             let operator_ns = resident.operator(&plan).device_ns;
             let physical = physical(&resident.context, sql).await;
             collect(Arc::clone(&physical), resident.context.task_ctx()).await.unwrap();
             let parts = Placement::of(&physical).device;
             let [DevicePart { metrics: Some(metrics), .. }] = parts.as_slice() else { panic!("{sql}: {parts:?}") };
             session_of(&resident.context).unwrap().finish_compiling();
-            // The first ones compile.
+            // The first runs compile kernels.
             if run >= 3 {
                 of_sql.push(metrics.device_ns);
                 of_operator.push(operator_ns);

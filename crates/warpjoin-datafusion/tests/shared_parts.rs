@@ -1,4 +1,4 @@
-//! Parts of one query that differ in a single thing are not run as one.
+//! Equal parts of a query run once; parts with any difference are not shared.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod common;
@@ -27,7 +27,7 @@ async fn tables(context: &SessionContext, is_resident: bool) {
     }
 }
 
-/// Pairs of parts that differ in one field of a device plan's node.
+/// Pairs of values whose parts differ in one field of a device plan's node.
 const PAIRS: [(&str, &str); 27] = [
     // Window calls.
     ("sum(lag(x) over (partition by p order by id))", "sum(lag(x) ignore nulls over (partition by p order by id))"),
@@ -67,7 +67,7 @@ const PAIRS: [(&str, &str); 27] = [
     ("sum(extract(hour from at))", "sum(extract(hour from arrow_cast(at, 'Timestamp(Second, Some(\"+05:30\"))')))"),
 ];
 
-/// The sum of the values of a window is a query of its own.
+/// A query of one value for each `p`. A sum over a window call becomes a subquery with the window.
 fn part(value: &str) -> String {
     let window = if value.contains("over w)") { "window w as (partition by p order by id)" } else { "" };
     match value.strip_prefix("sum(").filter(|_| value.contains("over")) {
@@ -79,7 +79,7 @@ fn part(value: &str) -> String {
     }
 }
 
-/// Parts of nodes that are not calls.
+/// Pairs of parts that differ in one node.
 const PARTS: [(&str, &str); 14] = [
     (
         "select p, count(*) v from t join u on p = k group by p",
@@ -130,7 +130,7 @@ const PARTS: [(&str, &str); 14] = [
     ),
 ];
 
-/// Asserts that both answer the same, in any order of rows, without a fallback.
+/// Asserts that both give the same rows, in any order, without a fallback.
 async fn assert_same(expected: &SessionContext, actual: &SessionContext, sql: &str) {
     let (expected, _) = run(expected, sql).await;
     let (actual, placement) = run(actual, sql).await;
@@ -139,7 +139,7 @@ async fn assert_same(expected: &SessionContext, actual: &SessionContext, sql: &s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parts_that_differ_in_one_thing_are_two() {
+async fn different_parts_are_not_shared() {
     let expected = stock();
     tables(&expected, false).await;
     let pairs = PAIRS.iter().map(|(one, other)| (part(one), part(other)));
@@ -155,19 +155,14 @@ async fn parts_that_differ_in_one_thing_are_two() {
             assert_same(&expected, &context, &twice).await;
             shared += usize::from(shown(&physical(&context, &twice).await).contains("run once"));
         }
-        // Else the pairs prove nothing.
-        assert!(
-            shared * 4 >= all.len() * 3,
-            "only {shared} of {} parts are run once where they stand twice",
-            all.len()
-        );
+        // If equal parts were not shared, the pairs would prove nothing.
+        assert!(shared * 4 >= all.len() * 3, "only {shared} of {} repeated parts run once", all.len());
     }
 }
 
-/// Queries whose parts all read the 600 rows of `t` that a group-by, a join or a limit has left, and how many pipelines go over
-/// as many rows of `t` itself.
+/// Queries with several readers of a subplan over the 600 rows of `t`, and how many pipelines scan all rows of `t`.
 const READ_ONCE: [(&str, usize); 4] = [
-    // The minimum of more than 64 bits is found to be one when it is grouped.
+    // That the minimum needs more than 64 bits is found at run time.
     (
         "select sum(c), count(*), count(e), sum(cast(m as bigint) - cast(m as bigint)) from (select id, median(a) as m, min(d) as e, count(*) as c from \
          (select id, a, big as d from t limit 599) as x group by id) as y",
@@ -178,7 +173,7 @@ const READ_ONCE: [(&str, usize); 4] = [
          (select id, p, a as x, big as d from t limit 599) as x group by id) as y",
         1,
     ),
-    // A part that an aggregate which is planned late reads first.
+    // The first reader is an aggregate that is planned late.
     (
         "with c as (select p, a, sum(id) as s from t group by p, a) select q.p, f, m from \
          (select p, first_value(s order by a) as f from c group by p) as q join \
@@ -194,7 +189,7 @@ const READ_ONCE: [(&str, usize); 4] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_several_parts_read_is_made_once() {
+async fn shared_subplans_run_once() {
     let expected = stock();
     tables(&expected, false).await;
     for devices in [1, 2] {

@@ -1,9 +1,9 @@
-//! Everything at once: queries, dropped queries, loads and faults at random, from many tasks on one set of devices.
+//! Soak tests: many tasks on one set of devices run and drop queries, load tables and inject faults at random.
 //!
-//! `WARPJOIN_SOAK_SECONDS` (default 30) says how long, `WARPJOIN_SOAK_SEED` from which seed, and `WARPJOIN_TEST_DEVICE=cuda`
-//! that the devices are GPUs, `WARPJOIN_TEST_DEVICES` of them (default 1). A line at the end tells what was done.
+//! `WARPJOIN_SOAK_SECONDS` (default 30) is the duration, `WARPJOIN_SOAK_SEED` the seed. `WARPJOIN_TEST_DEVICE=cuda` uses
+//! `WARPJOIN_TEST_DEVICES` GPUs (default 1). The last line of output has the counts.
 //!
-//! And small queries, each another text: `WARPJOIN_SMALL_QUERIES` (default 400) of them.
+//! Another test runs `WARPJOIN_SMALL_QUERIES` (default 400) small queries with different texts.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod common;
@@ -26,17 +26,17 @@ use warpjoin_datafusion::{Cause, OnFault, Placement, WarpjoinRuntime, load_table
 use warpjoin_device::{CudaOptions, Fault, FaultPlan, SimOptions, open_cuda, open_simulated, with_faults};
 
 const SCALE: f64 = 0.01;
-/// Four times as many as queries that run at once.
+/// Four times the limit of concurrent queries.
 const TASKS: usize = 64;
 /// Literals of small queries.
 const LITERALS: u64 = 50;
-/// Growth of the process from a tenth of the time on that is not a leak.
+/// Largest growth of the process after the first tenth of the run. More is a leak.
 const GROWTH_MAX: f64 = 1.25;
 
-/// Held by the test that runs: each watches the memory of the process.
+/// Each test holds this lock, because it measures the memory of the process.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// What was done.
+/// Counts of what happened.
 #[derive(Default)]
 struct Tally {
     answers: AtomicU64,
@@ -76,7 +76,7 @@ fn session(plan: &FaultPlan) -> Arc<Session> {
     Session::new(with_faults(&devices, plan)).unwrap()
 }
 
-/// Queries of all kinds, and small ones that differ in a literal.
+/// TPC-H queries, and small queries that differ only in a literal.
 fn statements() -> Vec<String> {
     let mut all: Vec<String> = QUERIES.iter().map(|(_, sql, ..)| (*sql).to_string()).collect();
     for literal in 0..LITERALS {
@@ -112,7 +112,7 @@ impl Soak {
         let (sql, wanted) = self.queries.choose(random).unwrap();
         let (answer, placement) = match answer(&self.context, sql).await {
             Ok(answered) => answered,
-            // The CPU reads tables from the devices, where it may meet the next fault.
+            // The fallback reads resident tables, where the next fault may hit it.
             Err(error) if error.to_string().contains("injected") => return add(&self.tally.errors),
             Err(error) => panic!("{sql}: {error}"),
         };
@@ -127,7 +127,7 @@ impl Soak {
         }
     }
 
-    /// Starts a query, and drops it somewhere.
+    /// Starts a query, and drops it at a random time.
     async fn give_up(&self, random: &mut StdRng) {
         let (sql, _) = self.queries.choose(random).unwrap();
         let plan = self.context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
@@ -137,7 +137,7 @@ impl Soak {
         add(&self.tally.dropped);
     }
 
-    /// Loads a table of its own, reads it, and lets it go.
+    /// Loads a new table, reads it, and drops it.
     async fn load(&self, random: &mut StdRng, number: u64) {
         let (name, values) = (format!("loaded_{number}"), random.random_range(0..2000));
         let sql = format!(
@@ -146,11 +146,11 @@ impl Soak {
         self.context.sql(&sql).await.unwrap().collect().await.unwrap();
         match load_table(&self.context, name.as_str()).await {
             Ok(_) => add(&self.tally.loads),
-            // The table stays as it was.
+            // The table stays in host memory.
             Err(_) => add(&self.tally.failed_loads),
         }
         let sql = format!("select count(*), sum(g) from {name}");
-        // A fault may also hit the CPU's way to a resident table.
+        // A fault may also hit a download of the resident table.
         if let Ok((answer, _)) = answer(&self.context, &sql).await {
             let sum: u64 = (1..=values).map(|value: u64| value % 9).sum();
             let sum = if values == 0 { "NULL".to_string() } else { sum.to_string() };
@@ -178,7 +178,7 @@ fn resident_mib() -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn everything_at_once_is_right_and_leaves_nothing() {
+async fn concurrent_work_with_faults_is_right_and_leaks_nothing() {
     let _alone = ALONE.lock().await;
     let time = Duration::from_secs(variable("WARPJOIN_SOAK_SECONDS", 30));
     let seed = variable("WARPJOIN_SOAK_SEED", 1);
@@ -194,11 +194,11 @@ async fn everything_at_once_is_right_and_leaves_nothing() {
     register_tpch(&context, SCALE);
     load_tpch(&context).await;
     let loaded_bytes = plan.live_bytes();
-    // Each kernel is compiled once before the clock starts.
+    // Compile all kernels before the clock starts.
     for (sql, wanted) in &queries {
         assert_eq!(&answer(&context, sql).await.unwrap().0, wanted, "{sql}");
     }
-    // Faults by panic are on purpose: their messages would fill the log.
+    // Hide the messages of injected panics.
     std::panic::set_hook(Box::new(|info| {
         let is_injected = info.payload().downcast_ref::<String>().is_some_and(|text| text.starts_with("injected"));
         if !is_injected {
@@ -232,7 +232,7 @@ async fn everything_at_once_is_right_and_leaves_nothing() {
         task.expect("a task hangs").expect("a task failed");
     }
     soak.plan.disarm();
-    // Dropped queries end by themselves, soon.
+    // Dropped queries end soon.
     for _ in 0..1000 {
         if soak.plan.live_bytes() == loaded_bytes {
             break;
@@ -244,20 +244,20 @@ async fn everything_at_once_is_right_and_leaves_nothing() {
     let [answers, fallbacks, errors, dropped, loads, failed_loads, faults] =
         counts.map(|count| count.load(Ordering::Relaxed));
     eprintln!(
-        "soak: {answers} answers, {fallbacks} of parts by the CPU, {errors} told a fault, {dropped} dropped, {loads} loads, {failed_loads} failed, \
-         {faults} faults armed, MiB after each tenth {mib:.0?}, seed {seed}"
+        "soak: {answers} answers, {fallbacks} fallbacks of parts, {errors} errors by faults, {dropped} dropped, {loads} loads, \
+         {failed_loads} failed loads, {faults} faults armed, MiB after each tenth {mib:.0?}, seed {seed}"
     );
-    assert_eq!(soak.plan.live_bytes(), loaded_bytes, "device memory that nobody gave back");
+    assert_eq!(soak.plan.live_bytes(), loaded_bytes, "leaked device memory");
     assert!(soak.plan.take_disorder().is_empty());
     assert!(errors * 20 < answers, "{errors} queries failed, {answers} did not");
-    assert!(answers > 0 && dropped > 0 && faults > 0, "nothing was done");
+    assert!(answers > 0 && dropped > 0 && faults > 0, "no queries ran");
     assert!(late_mib < early_mib * GROWTH_MAX + 64.0, "the process grew from {early_mib:.0} to {late_mib:.0} MiB");
     for (sql, wanted) in &soak.queries {
         assert_eq!(&answer(&soak.context, sql).await.unwrap().0, wanted, "{sql} at the end");
     }
 }
 
-/// Rows of the table of small queries. Keys are 0 and on; values are the keys in another order.
+/// Rows of the table of small queries. Keys count from 0; values are a permutation of the keys.
 const SMALL_ROWS: u64 = 10_000;
 const SMALL_GROUPS: u64 = 7;
 const SMALL_CLIENTS: u64 = 32;
@@ -266,7 +266,7 @@ fn value_of(key: u64) -> u64 {
     key * 7919 % SMALL_ROWS
 }
 
-/// A query whose text hardly ever comes again, and its answer.
+/// A query with random literals, and its answer.
 fn small_query(random: &mut StdRng) -> (String, Vec<String>) {
     let keys = || 0..SMALL_ROWS;
     let (low, high) = (random.random_range(keys()), random.random_range(keys()));
@@ -293,7 +293,7 @@ fn small_query(random: &mut StdRng) -> (String, Vec<String>) {
             (sql, wanted.map(|key| format!("{key}|{}", value_of(key))).collect())
         }
         3 => {
-            // Every key is a value once.
+            // Each key occurs once among the values.
             let matches = (low..SMALL_ROWS).filter(|key| key % SMALL_GROUPS == group).count();
             let sql =
                 format!("select count(*) from small a join small b on a.k = b.v where a.g = {group} and a.k >= {low}");
@@ -305,7 +305,7 @@ fn small_query(random: &mut StdRng) -> (String, Vec<String>) {
             (sql, vec![null_or(most)])
         }
         _ => {
-            // Names differ, too.
+            // The names are random, too.
             let name = format!("n_{low}_{high}");
             let sql =
                 format!("select sum({name}) from (select v + {high} as {name} from small where k = {low}) as t_{high}");
@@ -315,7 +315,7 @@ fn small_query(random: &mut StdRng) -> (String, Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn small_queries_leave_nothing() {
+async fn small_queries_leak_nothing() {
     let _alone = ALONE.lock().await;
     let count = variable("WARPJOIN_SMALL_QUERIES", 400);
     let seed = variable("WARPJOIN_SOAK_SEED", 1);
@@ -367,6 +367,6 @@ async fn small_queries_leave_nothing() {
     eprintln!(
         "soak: {count} small queries in {seconds:.1} s, {compiled} modules compiled, {early_mib:.0} MiB after a tenth, {late_mib:.0} at the end, seed {seed}"
     );
-    assert_eq!(plan.live_bytes(), loaded_bytes, "device memory that nobody gave back");
+    assert_eq!(plan.live_bytes(), loaded_bytes, "leaked device memory");
     assert!(late_mib < early_mib * GROWTH_MAX + 64.0, "the process grew from {early_mib:.0} to {late_mib:.0} MiB");
 }

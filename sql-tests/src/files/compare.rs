@@ -1,20 +1,20 @@
-//! Whether an engine's outcome of a query is one that stock DataFusion may have, too.
+//! Decides whether stock DataFusion may have the same outcome of a query as an engine.
 
 use datafusion::prelude::SessionContext;
 use warpjoin_cli::answers::{Answer, Reference};
 
 use crate::outcome::{ErrorKind, Failure, Outcome};
 
-/// What a comparison of two outcomes found.
+/// The result of comparing two outcomes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The same answer, or errors of the same kind.
+    /// The answers are equal.
     Equal,
-    /// No answer on either side; nothing was compared but the kind of the error.
+    /// Both fail with the same kind of error.
     BothFail,
-    /// Stock DataFusion itself has another answer with other partitions, batches or memory, or does not sort as it is told.
+    /// Stock DataFusion's answer depends on partitions, batches or memory, or is not sorted as the query says.
     Ambiguous,
-    /// Another outcome, in words.
+    /// The outcomes differ, as described.
     Different(String),
 }
 
@@ -38,7 +38,8 @@ pub(super) async fn compare(stock: &SessionContext, sql: &str, actual: &Outcome)
     }
 }
 
-/// How an answer differs from all that the query allows. A statement that is no query has no order.
+/// Describes how an answer differs from all correct answers; `None` if it is correct. For other statements than queries only
+/// the number of rows is compared.
 async fn difference(stock: &SessionContext, sql: &str, answer: &Answer, expected: &Outcome) -> Option<String> {
     let wanted = expected.answer.as_ref().ok()?;
     let is_query = stock.state().create_logical_plan(sql).await.is_ok_and(|plan| !plan.schema().fields().is_empty());
@@ -55,7 +56,7 @@ async fn difference(stock: &SessionContext, sql: &str, answer: &Answer, expected
     }
 }
 
-/// Whether running it again would change tables or files.
+/// Whether the statement changes tables, files or settings, so that it must not run again.
 pub(super) fn changes_state(sql: &str) -> bool {
     let start = sql.trim_start().to_lowercase();
     ["insert", "copy", "create", "drop", "set ", "reset", "delete", "update", "prepare", "deallocate", "truncate"]
@@ -63,7 +64,7 @@ pub(super) fn changes_state(sql: &str) -> bool {
         .any(|word| start.starts_with(word))
 }
 
-/// Whether stock DataFusion itself gives other answers with other partitions or batches. Failures and timeouts tell nothing.
+/// Whether stock DataFusion's answer depends on partitions or batches. Failures and timeouts do not count.
 async fn is_ambiguous(context: &SessionContext, sql: &str) -> bool {
     if sql.to_lowercase().contains("any_value(") {
         return true;
@@ -89,7 +90,7 @@ async fn is_ambiguous(context: &SessionContext, sql: &str) -> bool {
 
 async fn set(context: &SessionContext, partitions: usize, batch_rows: usize) {
     for (name, value) in [("target_partitions", partitions), ("batch_size", batch_rows)] {
-        // Both settings exist, so this can't fail.
+        // Both settings exist, so this cannot fail.
         let _ = context.sql(&format!("set datafusion.execution.{name} = {value}")).await;
     }
 }

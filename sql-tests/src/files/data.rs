@@ -1,7 +1,7 @@
-//! Data for external tables whose files are not in the package.
+//! Generates data for external tables whose files are missing.
 //!
-//! DataFusion's files read CSV files of repositories that the package does not bring. Answers are compared with stock
-//! DataFusion's and not with those in the files, so any rows of the declared columns do.
+//! DataFusion's .slt files read CSV files that are not in the package. Answers are compared with stock DataFusion's, not with
+//! those in the .slt files, so any rows with the declared columns work.
 
 use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
@@ -13,10 +13,10 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 const ROWS: usize = 100;
-/// Columns of `aggregate_test_100.csv`, whatever the table is called.
+/// Columns of `aggregate_test_100.csv` with distinct texts. They are the same for all names of its table.
 const UNIQUE_TEXTS: [&str; 2] = ["c10", "c13"];
 
-/// Writes rows for a CSV table with declared columns and no declared order; `None` for other tables.
+/// Writes a file of random rows for a CSV table with declared columns and no declared order; `None` for other tables.
 pub(super) fn stand_in(table: &CreateExternalTable, location: &str, scratch: &Path) -> Option<PathBuf> {
     let is_csv = table.file_type.eq_ignore_ascii_case("csv");
     if !is_csv || table.columns.is_empty() || !table.order_exprs.is_empty() || !table.table_partition_cols.is_empty() {
@@ -31,7 +31,7 @@ pub(super) fn stand_in(table: &CreateExternalTable, location: &str, scratch: &Pa
     }
     let delimiter = option("delimiter").unwrap_or_else(|| ",".to_string());
     let types: Vec<String> = table.columns.iter().map(|column| column.data_type.to_string().to_lowercase()).collect();
-    // The same file and columns have the same rows in every session.
+    // Rows depend only on location and columns, so both sessions get the same rows.
     let mut hasher = DefaultHasher::new();
     (location, &types).hash(&mut hasher);
     let mut rng = StdRng::seed_from_u64(hasher.finish());
@@ -40,7 +40,7 @@ pub(super) fn stand_in(table: &CreateExternalTable, location: &str, scratch: &Pa
         let names: Vec<String> = table.columns.iter().map(|column| column.name.value.clone()).collect();
         text.push_str(&format!("{}\n", names.join(&delimiter)));
     }
-    // Without ties where DataFusion's own rows have none: which of two equal rows comes first is open, but changes answers.
+    // Columns without ties in DataFusion's data have none here: the order of tied rows is undefined, but changes answers.
     let mut seen = HashSet::new();
     for row in 0..ROWS {
         let mut draw = |(column, name): (usize, &String)| {
@@ -62,12 +62,12 @@ pub(super) fn stand_in(table: &CreateExternalTable, location: &str, scratch: &Pa
     Some(file)
 }
 
-/// Whether a hundred values of the type seldom meet.
+/// Whether 100 random values of the type are mostly distinct.
 fn is_wide_integer(name: &str) -> bool {
     ["smallint", "int", "integer", "bigint"].contains(&name.split([' ', '(']).next().unwrap_or_default())
 }
 
-/// A value of a SQL type. Integers reach far, but not so far that sums of them overflow.
+/// A random value of a SQL type. Integers are large, but small enough that sums of them do not overflow.
 fn value(rng: &mut StdRng, name: &str) -> Option<String> {
     let is_unsigned = name.contains("unsigned");
     let mut whole = |limit: i64| rng.random_range(if is_unsigned { 0 } else { -limit }..limit).to_string();

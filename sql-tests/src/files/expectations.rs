@@ -1,44 +1,44 @@
-//! What is expected of each of DataFusion's files: why it can't run, or how much of it devices must run.
+//! Expectations of DataFusion's files: why a file is skipped, or the least share of its queries that devices must run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::runner::SltError;
 
-/// What is expected of one file.
+/// The expectation of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileRule {
-    /// It can't run, and why.
+    /// The file is skipped, for this reason.
     Skip(String),
     /// Least percentages of its queries with operators.
     Floor {
-        /// All of whose operators are on devices.
+        /// Queries with all operators on devices.
         whole: usize,
-        /// One of whose operators is on a device, at least.
+        /// Queries with at least one operator on devices.
         some: usize,
     },
 }
 
-/// The table of all files: `datafusion_files.txt`.
+/// The contents of `datafusion_files.txt`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expectations {
-    /// Most queries, of all files, whose answer DataFusion does not determine.
+    /// Most queries, in all files together, with several correct answers.
     pub ambiguous_max: usize,
-    /// By file; a name that ends with `/` stands for all files of a folder.
+    /// Rules by file name. A name that ends with `/` covers all files of a folder.
     pub rules: BTreeMap<String, FileRule>,
 }
 
 const HEAD: &str = "\
-# DataFusion's files: what can't run and why, and least percentages of the queries with operators that are planned
-# wholly (first number) or in part (second number) on devices. A name that ends with / stands for a folder.
-# WARPJOIN_FILES_COMPLETE=1 writes the percentages anew; reasons are written by hand.
+# DataFusion's files: the reason if a file is skipped, else the least percentages of the queries with operators that are
+# planned wholly (first number) or partly (second number) on devices. A name that ends with / is a folder.
+# WARPJOIN_FILES_COMPLETE=1 updates the percentages; reasons are written by hand.
 ";
 
 impl Expectations {
-    /// Reads the table.
+    /// Parses the file.
     ///
     /// # Errors
-    /// When a line is of another form.
+    /// Returns an error if a line has another form.
     pub fn parse(text: &str) -> Result<Self, SltError> {
         let mut expectations = Self::default();
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -61,7 +61,7 @@ impl Expectations {
         Ok(expectations)
     }
 
-    /// The rule of a file, or of the innermost folder that has one.
+    /// The rule of a file, or else of its innermost folder with a rule.
     pub fn rule(&self, file: &str) -> Option<&FileRule> {
         let folders = file.match_indices('/').rev().map(|(end, _)| &file[..=end]);
         std::iter::once(file).chain(folders).find_map(|name| self.rules.get(name))
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_read_and_written() {
+    fn rules_are_parsed_and_written() {
         let text = format!("{HEAD}ambiguous_max 7\na.slt 50 75\nspark/ skip: no such functions\n");
         let expectations = Expectations::parse(&text).unwrap();
         assert_eq!(expectations.to_text(), text);

@@ -1,4 +1,4 @@
-//! Where DataFusion's .slt files are.
+//! Finds DataFusion's .slt files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,16 +7,16 @@ use crate::runner::SltError;
 
 const PACKAGE: &str = "datafusion-sqllogictest";
 
-/// The folder of DataFusion's .slt files: `WARPJOIN_SLT_DIR`, for hosts without cargo, or that of the package.
+/// The folder of DataFusion's .slt files: `WARPJOIN_SLT_DIR` if set, else the folder in the package that cargo fetches.
 ///
 /// # Errors
-/// When the variable names no folder, or cargo can't find or download the package.
+/// Returns an error if the variable does not name a folder, or cargo cannot find or download the package.
 pub fn datafusion_files() -> Result<PathBuf, SltError> {
     if let Some(folder) = std::env::var_os("WARPJOIN_SLT_DIR") {
         let folder = PathBuf::from(folder);
         return match folder.is_dir() {
             true => Ok(folder),
-            false => Err(SltError::File(format!("WARPJOIN_SLT_DIR={} is no folder", folder.display()))),
+            false => Err(SltError::File(format!("WARPJOIN_SLT_DIR={} is not a folder", folder.display()))),
         };
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -35,13 +35,13 @@ pub fn datafusion_files() -> Result<PathBuf, SltError> {
         .and_then(|package| Path::new(package["manifest_path"].as_str()?).parent())
         .map(|folder| folder.join("test_files"))
         .filter(|folder| folder.is_dir())
-        .ok_or_else(|| SltError::File(format!("cargo knows no files of {PACKAGE}")))
+        .ok_or_else(|| SltError::File(format!("cargo finds no files of {PACKAGE}")))
 }
 
-/// All .slt files below `folder`, as sorted paths relative to it.
+/// All .slt files in and below `folder`, as sorted relative paths.
 ///
 /// # Errors
-/// When a folder can't be read.
+/// Returns an error if a folder cannot be read.
 pub fn list_files(folder: &Path) -> Result<Vec<String>, SltError> {
     let mut files = vec![];
     let mut open = vec![folder.to_path_buf()];

@@ -1,8 +1,8 @@
-//! DataFusion's own .slt files, on an engine and on stock DataFusion.
+//! Runs DataFusion's own .slt files on an engine and on stock DataFusion.
 //!
-//! The files come with a package that is downloaded and never compiled: an optional dependency. What they say
-//! about types and layout of answers is DataFusion's matter; here each query's answer on the engine
-//! must be stock DataFusion's, and what ran on devices is counted.
+//! The files are in a package that cargo downloads as an optional dependency and never compiles. Each query's answer on the
+//! engine must match stock DataFusion's, and operators on devices are counted. The types and answers in the files are
+//! ignored. Must not know how queries run on devices.
 
 mod compare;
 mod data;

@@ -1,4 +1,4 @@
-//! One of DataFusion's files on an engine.
+//! Runs one of DataFusion's files on an engine.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,47 +13,47 @@ use crate::engine::Engine;
 use crate::outcome::{Outcome, plan_of};
 use crate::runner::SltError;
 
-/// Of queries without anything on devices, whose plans are stock DataFusion's, one of so many of the others' runs.
+/// Queries wholly on the CPU have stock DataFusion's plans, so they run this many times less often than others.
 const CPU_ONLY_EVERY: usize = 16;
 
-/// Which queries of a file run. The others are planned, so that the shares on devices are those of all queries.
+/// Which queries of a file run. The others are only planned, so that the shares on devices cover all queries.
 #[derive(Debug, Clone, Copy)]
 pub struct Slice {
-    /// The first that runs, modulo `every`.
+    /// Number of the first query that runs, modulo `every`.
     pub first: usize,
-    /// One of so many runs; 0: none.
+    /// One query in `every` runs; 0: none.
     pub every: usize,
 }
 
-/// What became of a file.
+/// The result of a file.
 #[derive(Debug, Default)]
 pub struct FileResult {
-    /// Queries that were tried.
+    /// Queries that were planned, or failed to plan.
     pub queries: usize,
-    /// Of them, those that the engine can't plan: DataFusion refuses them, mostly.
+    /// Queries that failed to plan, mostly on stock DataFusion, too.
     pub refused: usize,
-    /// Of those that were planned, the ones with operators.
+    /// Planned queries with operators.
     pub with_operators: usize,
-    /// Of these, those wholly on devices.
+    /// Queries with all operators on devices.
     pub whole: usize,
-    /// Of these, those with at least one operator on devices.
+    /// Queries with at least one operator on devices.
     pub some: usize,
     /// Queries that ran on both engines.
     pub ran: usize,
-    /// Of them, those that fail on both with errors of one kind.
+    /// Queries that failed on both engines with the same kind of error.
     pub both_fail: usize,
-    /// Of them, those whose answer DataFusion itself does not determine.
+    /// Queries with several correct answers.
     pub ambiguous: usize,
-    /// Statements and queries that did not run, by reason.
+    /// Counts of skipped statements and queries, by reason.
     pub skipped: BTreeMap<&'static str, usize>,
-    /// Queries and statements with another outcome than stock DataFusion's.
+    /// Queries and statements whose outcome differs from stock DataFusion's.
     pub failures: Vec<String>,
-    /// Operators that stayed on the CPU and why, and how often.
+    /// Counts of operators on the CPU, by operator and reason.
     pub reasons: BTreeMap<String, usize>,
 }
 
 impl FileResult {
-    /// Percentage of the queries with operators.
+    /// `count` as a percentage of the queries with operators.
     pub fn share(&self, count: usize) -> usize {
         count * 100 / self.with_operators.max(1)
     }
@@ -96,13 +96,13 @@ impl FileResult {
     }
 }
 
-/// A file that runs on two sessions.
+/// A run of a file in two sessions.
 struct FileRun<'a> {
     file: &'a str,
     stock: SessionContext,
     engine: SessionContext,
     engine_name: String,
-    /// A folder for each session's files.
+    /// Has a folder for each session's files.
     scratch: tempfile::TempDir,
     result: FileResult,
 }
@@ -110,7 +110,7 @@ struct FileRun<'a> {
 /// Runs `file` of `folder`.
 ///
 /// # Errors
-/// When it can't be parsed, or there is no folder for what it writes.
+/// Returns an error if the file cannot be parsed, or a folder for its output cannot be made.
 pub async fn run_datafusion_file(
     folder: &Path,
     file: &str,
@@ -149,7 +149,7 @@ pub async fn run_datafusion_file(
     Ok(run.result)
 }
 
-/// Whether a record is for other databases.
+/// Whether the conditions of a record exclude DataFusion.
 fn is_skipped(conditions: &[Condition]) -> bool {
     conditions.iter().any(|condition| match condition {
         Condition::OnlyIf { label } => !label.eq_ignore_ascii_case("datafusion"),
@@ -158,7 +158,7 @@ fn is_skipped(conditions: &[Condition]) -> bool {
 }
 
 impl FileRun<'_> {
-    /// The texts for stock DataFusion and for the engine, or why the statement is skipped.
+    /// The statement for stock DataFusion and for the engine, or the reason to skip it.
     fn texts(&self, sql: &str) -> Result<(String, String), &'static str> {
         let text = |name: &str| match prepare(sql, &self.scratch.path().join(name)) {
             Prepared::Run(text) => Ok(text),
@@ -167,7 +167,7 @@ impl FileRun<'_> {
         Ok((text("stock")?, text("engine")?))
     }
 
-    /// Tables and settings. What fails on stock DataFusion must fail on the engine, and nothing else.
+    /// Runs a statement without an answer. It must fail on the engine if and only if it fails on stock DataFusion.
     async fn statement(&mut self, sql: &str, line: u32) {
         let (for_stock, for_engine) = match self.texts(sql) {
             Ok(texts) => texts,
@@ -193,7 +193,7 @@ impl FileRun<'_> {
             let coverage = match plan_of(&self.engine, &for_engine).await {
                 Ok(plan) => Coverage::of(&plan),
                 Err(error) => {
-                    // What stock DataFusion plans must be planned.
+                    // The engine must plan all queries that stock DataFusion plans.
                     if plan_of(&self.stock, &for_stock).await.is_ok() {
                         self.fail(sql, line, &format!("not planned: {error}"));
                     }
@@ -217,7 +217,7 @@ impl FileRun<'_> {
         }
     }
 
-    /// A right answer by the CPU does not excuse a device that broke.
+    /// Reports faults of devices as failures, although the CPU gave the right answer.
     fn defects(&mut self, outcome: &Outcome, sql: &str, line: u32) {
         for defect in &outcome.coverage.defects {
             self.fail(sql, line, &format!("fell back to the CPU: {defect}"));

@@ -1,4 +1,4 @@
-//! Which statements of DataFusion's files run here, and with which text.
+//! Decides which statements of DataFusion's files run, and adapts their paths.
 
 use std::path::Path;
 
@@ -6,26 +6,26 @@ use datafusion::sql::parser::{DFParser, Statement};
 
 use super::data;
 
-/// Where DataFusion's files write.
+/// The folder that DataFusion's files write to.
 const SCRATCH: &str = "test_files/scratch";
 
-/// What becomes of a statement.
+/// A prepared statement.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Prepared {
-    /// It runs, as this text.
+    /// It runs with this text.
     Run(String),
-    /// It does not, and why.
+    /// It is skipped for this reason.
     Skip(&'static str),
 }
 
-/// Starts of statements whose answer describes the session or the plan, which differ between engines, and why.
+/// Prefixes of skipped statements, mostly because their answers differ between engines, with the reason.
 const SKIPPED: [(&str, &str); 4] = [
     ("explain", "EXPLAIN"),
     ("show all", "lists settings"),
     ("create unbounded", "unbounded table"),
     ("create function", "CREATE FUNCTION"),
 ];
-/// Words of queries whose answer is another one each time, and why.
+/// Words of skipped queries, whose answers differ from run to run, with the reason.
 const NONDETERMINISTIC: [(&str, &str); 9] = [
     ("random()", "not deterministic"),
     ("uuid()", "not deterministic"),
@@ -38,7 +38,7 @@ const NONDETERMINISTIC: [(&str, &str); 9] = [
     ("input_file_name()", "names its own files"),
 ];
 
-/// The text of a statement with its files in `scratch`, which is one engine's own.
+/// Prepares a statement. Its files go to `scratch`, which belongs to one engine.
 pub(super) fn prepare(sql: &str, scratch: &Path) -> Prepared {
     let lower = sql.trim_start().to_lowercase();
     if let Some((_, why)) = SKIPPED.iter().find(|(start, _)| lower.starts_with(start)) {
@@ -65,7 +65,7 @@ pub(super) fn prepare(sql: &str, scratch: &Path) -> Prepared {
     }
 }
 
-/// Whether a location is one that the file's own statements fill.
+/// Whether statements of the file write to the location.
 fn is_written(location: &str, scratch: &Path) -> bool {
     Path::new(location).starts_with(scratch)
 }

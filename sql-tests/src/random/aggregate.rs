@@ -13,11 +13,11 @@ use super::predicate::predicate;
 pub(super) struct Aggregates {
     /// Such as `sum(t0_c1) AS a0`.
     pub(super) calls: Vec<String>,
-    /// Which ones are the same to the last bit, whatever the order of rows.
+    /// Whether each result has the same bits for any order of rows.
     pub(super) is_exact: Vec<bool>,
 }
 
-/// One to four aggregates; `is_grouped`: of groups, not of all rows.
+/// One to four aggregates. `is_grouped`: the query has a GROUP BY.
 pub(super) fn aggregates(rng: &mut StdRng, columns: &[&ColumnData], is_grouped: bool) -> Aggregates {
     let count = rng.random_range(1..=4);
     let calls: Vec<String> = (0..count).map(|at| format!("{} AS a{at}", aggregate(rng, columns, is_grouped))).collect();
@@ -26,7 +26,7 @@ pub(super) fn aggregates(rng: &mut StdRng, columns: &[&ColumnData], is_grouped: 
     Aggregates { calls, is_exact }
 }
 
-/// One call, without a name.
+/// One aggregate call, without a name.
 pub(super) fn aggregate(rng: &mut StdRng, columns: &[&ColumnData], is_grouped: bool) -> String {
     let number = numeric(rng, columns).name.clone();
     let whole = integer(rng, columns);
@@ -39,7 +39,7 @@ pub(super) fn aggregate(rng: &mut StdRng, columns: &[&ColumnData], is_grouped: b
         6 => format!("sum(CASE WHEN {} THEN {number} ELSE 0 END)", predicate(rng, columns)),
         7 | 8 => format!("{}({})", ["min", "max"][rng.random_range(0..2)], extremum_argument(rng, columns, is_grouped)),
         9 => format!("count(DISTINCT {})", group_key(rng, columns)),
-        // Stock DataFusion 55.2 fails at bit_xor(DISTINCT).
+        // Stock DataFusion 55.2 fails for bit_xor(DISTINCT).
         10 => format!("{}(DISTINCT {whole})", ["sum", "avg", "min", "max"][rng.random_range(0..4)]),
         11 => format!("{}({whole})", ["bit_and", "bit_or", "bit_xor"][rng.random_range(0..3)]),
         12 => format!("{}({})", ["bool_and", "bool_or"][rng.random_range(0..2)], predicate(rng, columns)),
@@ -52,12 +52,12 @@ pub(super) fn aggregate(rng: &mut StdRng, columns: &[&ColumnData], is_grouped: b
         }
         17 => ordered(rng, columns),
         18 => pick(rng, &[format!("median({whole})"), format!("percentile_cont(CAST({whole} AS DOUBLE), 0.25)")]),
-        // DataFusion's sums wrap; those of decimals at their limits are its own matter.
+        // DataFusion's sums of integers wrap. Its sums of decimals at their limits are not tested.
         _ => format!("sum({})", of_roles(rng, columns, &[ColumnRole::ExtremeInteger]).name),
     }
 }
 
-/// Any column, except where DataFusion's grouped and ungrouped extrema differ: NaN is the largest float in one of them.
+/// Any column, but none with NaN if the query is grouped: only DataFusion's ungrouped extrema order NaN as the devices do.
 fn extremum_argument(rng: &mut StdRng, columns: &[&ColumnData], is_grouped: bool) -> String {
     let fitting: Vec<&ColumnData> = columns.iter().filter(|column| !(is_grouped && column.has_nan)).copied().collect();
     any(rng, &fitting).name.clone()
@@ -71,7 +71,7 @@ fn ordered(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     format!("{function}({argument} ORDER BY {order}){nulls}")
 }
 
-/// Sort keys under which no two rows are equal: a column, and the row numbers of all tables.
+/// Sort keys of a total order: a column, and the row numbers of all tables.
 pub(super) fn total_order(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     let direction = ["", " DESC", " NULLS FIRST", " DESC NULLS LAST"][rng.random_range(0..4)];
     let mut keys = vec![format!("{}{direction}", any(rng, columns).name)];

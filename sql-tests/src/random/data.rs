@@ -16,13 +16,13 @@ pub(super) struct ColumnData {
     pub(super) name: String,
     pub(super) role: ColumnRole,
     pub(super) data_type: DataType,
-    /// Whether NaN may be among its values.
+    /// Whether its values may include NaN.
     pub(super) has_nan: bool,
     distinct: i64,
     null_share: f64,
     skewed: bool,
     rows: usize,
-    /// What its values are drawn from, when they are asked for.
+    /// Seed of its values, which are generated on demand.
     seed: u64,
 }
 
@@ -55,13 +55,13 @@ const ROLES: [ColumnRole; 14] = [
     ColumnRole::Boolean,
 ];
 
-/// Most rows by number of joins: every row may meet every other one.
+/// Most rows of a table by number of joins. Joins may match all pairs of rows.
 const ROWS_MAX: [usize; 4] = [3000, 600, 90, 40];
-/// Most rows of the first table of a query in which they meet at most [`ROWS_BESIDE_LARGE_MAX`] others.
+/// Most rows of a large first table. Other tables of its query have at most [`ROWS_BESIDE_LARGE_MAX`] rows.
 const ROWS_LARGE_MAX: usize = 200_000;
 const ROWS_BESIDE_LARGE_MAX: usize = 6;
 
-/// The tables of a query with so many joins.
+/// The tables of a query with `joins` joins.
 pub(super) fn random_tables(rng: &mut StdRng, joins: usize) -> Vec<TableData> {
     let is_large = joins <= 1 && rng.random_bool(0.04);
     let most = |number: usize| match (is_large, number) {
@@ -73,13 +73,13 @@ pub(super) fn random_tables(rng: &mut StdRng, joins: usize) -> Vec<TableData> {
 }
 
 impl TableData {
-    /// Table `t{number}` of at most `most` rows.
+    /// Table `t{number}` with at most `most` rows.
     fn random(rng: &mut StdRng, number: usize, most: usize) -> Self {
         let rows = match rng.random_range(0..30) {
             0 => 0,
             1 => 1,
             2 => most.min(31 + rng.random_range(0..4)),
-            // Mostly small: what is large takes long.
+            // Mostly small, because large tables take long.
             3..20 => rng.random_range(2..=most.clamp(2, 400)),
             _ => rng.random_range(2..=most.max(2)),
         };
@@ -120,7 +120,7 @@ impl TableData {
 impl ColumnData {
     fn random(rng: &mut StdRng, name: String, role: ColumnRole, rows: usize) -> Self {
         let data_type = role.data_type(rng);
-        // Few values for many matches a key, or about as many as rows.
+        // Few distinct values, so that keys have many matches, or about as many as rows.
         let distinct = match rng.random_range(0..20) {
             0 => 1,
             1..=8 => 4,
@@ -154,12 +154,12 @@ impl ColumnData {
         array_of(*role, data_type, &numbers, *has_nan)
     }
 
-    /// How seldom a value of it is met elsewhere.
+    /// How seldom its values match those of other columns.
     pub(super) fn rarity(&self) -> i64 {
         if self.null_share == 1.0 { i64::MAX } else { self.distinct }
     }
 
-    /// One of the values that an extreme column may have, as SQL of its type.
+    /// A value of a column with an extreme role, as SQL of its type; `None` for other roles.
     pub(super) fn extreme(&self, rng: &mut StdRng) -> Option<String> {
         let values = self.role.extremes(&self.data_type)?;
         Some(format!("arrow_cast('{}', '{}')", values[rng.random_range(0..values.len())], self.data_type))

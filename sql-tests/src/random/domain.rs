@@ -1,4 +1,4 @@
-//! Which values a random column has: everyday ones, with many matches between tables, or the limits of its type.
+//! The values of random columns: common ones with many matches between tables, or the limits of a type.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use chrono::{Months, NaiveDate};
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// What a column is for: columns of one role can be compared, whatever their exact types.
+/// The role of a column. Columns with the same role can be compared, even if their types differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum ColumnRole {
-    /// The number of the row: no two are equal, none is null.
+    /// The row number: distinct and never null.
     Id,
     /// Small integers of any width.
     Integer,
@@ -73,7 +73,7 @@ impl ColumnRole {
         types[rng.random_range(0..types.len())].clone()
     }
 
-    /// The texts of all values of an extreme role; of others, there are as many as one likes.
+    /// All values of an extreme role, as text; `None` for other roles.
     pub(super) fn extremes(self, data_type: &DataType) -> Option<Vec<String>> {
         Some(match self {
             Self::ExtremeInteger => integer_limits(data_type),
@@ -91,7 +91,7 @@ impl ColumnRole {
     }
 }
 
-/// Days from 1994-08-23 on; every fourth is the last one of a month instead, of 1994 and later.
+/// A day from 1994-08-23 on. Every fourth number gives the last day of a month instead.
 fn day(number: i64) -> i64 {
     let month_end = |month: i64| {
         let months = Months::new(u32::try_from(month).ok()?);
@@ -113,7 +113,7 @@ fn integer_limits(data_type: &DataType) -> Vec<String> {
     } else {
         (0, (1_i128 << bits) - 1)
     };
-    // Half of the range: where an unsigned number no longer fits the signed type of its width.
+    // Half of the range, where unsigned numbers exceed the signed type of their width.
     let half = (most + 1) / 2;
     let mut values = vec![least, least + 1, 0, 1, 2, half - 1, half, most - 1, most];
     if least < 0 {
@@ -157,7 +157,7 @@ fn date_limits(data_type: &DataType) -> Vec<String> {
     }
 }
 
-/// The same number becomes the same value in every type of a role, as far as the type reaches.
+/// An array of the values of `numbers`. A number has the same value in all types of a role, if it is in range.
 pub(super) fn array_of(
     role: ColumnRole,
     data_type: &DataType,
@@ -194,7 +194,7 @@ pub(super) fn array_of(
             Arc::new(numbers.iter().map(value).collect::<StringArray>())
         }
     };
-    // These casts can't fail; if one did, the mismatch of types would show at once.
+    // These casts cannot fail. If one did, the array would have the wrong type, which the caller's schema rejects.
     cast(&source, data_type).unwrap_or(source)
 }
 
@@ -208,7 +208,7 @@ fn text(number: i64) -> String {
 
 fn float(row: usize, number: i64, has_specials: bool) -> f64 {
     match number {
-        // Both zeros, which are equal.
+        // Both zeros occur.
         0 if row.is_multiple_of(3) => -0.0,
         _ if has_specials && row % 7 == 3 => [f64::NAN, f64::INFINITY, f64::NEG_INFINITY][(number % 3) as usize],
         number => (number % 4000) as f64 / 8.0,

@@ -28,7 +28,7 @@ pub(super) fn integer(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     of_roles(rng, columns, &[ColumnRole::Integer]).name.clone()
 }
 
-/// A column of numbers whose sums are exact; one in many with NaN and infinities.
+/// A column of numbers whose sums are exact. Sometimes a column with NaN and infinities.
 pub(super) fn numeric<'a>(rng: &mut StdRng, columns: &[&'a ColumnData]) -> &'a ColumnData {
     let takes_nan = rng.random_bool(0.1);
     let is_numeric = |column: &&&ColumnData| {
@@ -39,12 +39,12 @@ pub(super) fn numeric<'a>(rng: &mut StdRng, columns: &[&'a ColumnData]) -> &'a C
     any(rng, &fitting)
 }
 
-/// The name of a column that can be compared with `column`.
+/// The name of a column with the role of `column`, so that they can be compared.
 pub(super) fn of_same_role(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnData]) -> String {
     of_roles(rng, columns, &[column.role]).name.clone()
 }
 
-/// A function of a column, by its role.
+/// A random function of a column, by the column's role.
 pub(super) fn scalar(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnData]) -> String {
     let name = &column.name;
     let small = rng.random_range(1..6);
@@ -65,7 +65,7 @@ pub(super) fn scalar(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnDa
                 format!("CASE WHEN {name} < {limit} THEN {name} END"),
             ]
         }
-        // DataFusion's greatest and least have their own opinion of NaN.
+        // Without greatest and least, which treat NaN differently in DataFusion.
         ColumnRole::ExtremeFloat => {
             let limit = column.extreme(rng).unwrap_or_default();
             vec![format!("coalesce({name}, {limit})"), format!("CASE WHEN {name} < {limit} THEN {name} END")]
@@ -111,7 +111,7 @@ fn decimal_functions(name: &str, small: i32) -> Vec<String> {
 }
 
 fn float_functions(ColumnData { name, has_nan, .. }: &ColumnData, small: i32) -> Vec<String> {
-    // What is left of an infinity is a NaN of the other sign than that of the data, which DataFusion takes for another key.
+    // inf % x is a NaN with another sign than the data's NaN, and DataFusion treats the two as different keys.
     let finite = if *has_nan { format!("nullif(abs({name}), CAST('inf' AS DOUBLE))") } else { name.clone() };
     vec![
         format!("floor({name})"),
@@ -161,7 +161,7 @@ pub(super) fn value(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
         0 => arithmetic(rng, columns),
         1 => format!("CASE WHEN {} THEN {} END", predicate(rng, columns), numeric(rng, columns).name),
         2 | 3 => {
-            // Dates have the most functions.
+            // Prefer dates, which have the most functions.
             let is_date = rng.random_bool(0.4);
             let column = if is_date { of_roles(rng, columns, &[ColumnRole::Date]) } else { any(rng, columns) };
             scalar(rng, column, columns)
@@ -179,7 +179,7 @@ fn case(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     format!("CASE WHEN {first} THEN {} WHEN {second} THEN NULL ELSE {other} END", column.name)
 }
 
-/// A number computed of one or two columns.
+/// A number computed from one or two columns.
 pub(super) fn arithmetic(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     let names: Vec<&str> = (0..2).map(|_| numeric(rng, columns).name.as_str()).collect();
     match rng.random_range(0..20) {
@@ -190,13 +190,13 @@ pub(super) fn arithmetic(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
             number_of(rng, column, columns)
         }
         8..=11 => format!("CAST({} AS DOUBLE) + {}", names[0], rng.random_range(1..9)),
-        // Of 64 bits, so that no small type wraps where another would not.
+        // In 64 bits, so that results do not depend on where smaller types wrap.
         12..=14 => format!("CAST({} AS BIGINT) * 3 - CAST({} AS BIGINT)", names[0], names[1]),
         _ => format!("CAST({} AS BIGINT) % {}", names[0], rng.random_range(2..9)),
     }
 }
 
-/// An expression that fails on some rows: division by zero, overflow or a cast, one of them in a query.
+/// An expression that fails for some rows: a division by zero, an overflow or a cast. A query has at most one.
 pub(super) fn fault(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     let (a, b) = (integer(rng, columns), integer(rng, columns));
     let limit = of_roles(rng, columns, &[ColumnRole::ExtremeInteger]);
@@ -211,13 +211,13 @@ pub(super) fn fault(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     pick(rng, &choices)
 }
 
-/// A function of a column that is a number.
+/// A function of a column with a numeric result.
 fn number_of(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnData]) -> String {
     let text = scalar(rng, column, columns);
     if text.contains("VARCHAR") { format!("CAST({} AS DOUBLE)", column.name) } else { text }
 }
 
-/// What rows are grouped or partitioned by.
+/// A key to group or partition by.
 pub(super) fn group_key(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     match rng.random_range(0..8) {
         0 => format!("{} IS NULL", any(rng, columns).name),

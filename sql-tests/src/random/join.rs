@@ -1,4 +1,4 @@
-//! Random FROM clauses and subqueries: every kind of join.
+//! Random FROM clauses and subqueries with all kinds of joins.
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -8,12 +8,12 @@ use super::domain::ColumnRole;
 use super::expression::{any, integer, of_roles};
 use super::predicate::predicate;
 
-/// A FROM clause and the columns that it shows.
+/// A FROM clause and its visible columns.
 #[derive(Debug)]
 pub(super) struct From<'a> {
     /// Such as `FROM t0 JOIN t1 ON t0_c1 = t1_c2`.
     pub(super) sql: String,
-    /// Columns of all tables but those of which only the presence counts.
+    /// Columns of all tables except those behind semi and anti joins.
     pub(super) columns: Vec<&'a ColumnData>,
 }
 
@@ -56,7 +56,7 @@ fn condition(rng: &mut StdRng, earlier: &[&ColumnData], table: &[&ColumnData], k
         let (l, r) = (integer(rng, earlier), integer(rng, table));
         on.push_str(&format!(" AND {l} {} {r}", ["<", ">=", "<>"][rng.random_range(0..3)]));
     }
-    // A condition on one side means something else in ON than in WHERE if the join is an outer one.
+    // For outer joins, a condition on one side differs between ON and WHERE.
     if rng.random_bool(0.15) {
         let side = if rng.random_bool(0.5) { earlier } else { table };
         on.push_str(&format!(" AND {}", predicate(rng, side)));
@@ -64,7 +64,7 @@ fn condition(rng: &mut StdRng, earlier: &[&ColumnData], table: &[&ColumnData], k
     on
 }
 
-/// A condition on whether `last` has a row that matches, or on a value of its rows.
+/// A condition with a subquery over `last`: IN, EXISTS or a comparison with a scalar subquery.
 pub(super) fn subquery(rng: &mut StdRng, outer: &[&ColumnData], last: &TableData) -> String {
     let not = ["", "NOT "][rng.random_range(0..2)];
     let of_last: Vec<&ColumnData> = last.columns.iter().collect();
@@ -89,7 +89,7 @@ pub(super) fn subquery(rng: &mut StdRng, outer: &[&ColumnData], last: &TableData
     }
 }
 
-/// A subquery of one value: an aggregate of all rows of `table`, or of those that match a row of `outer`.
+/// A scalar subquery: an aggregate over `table`, perhaps correlated with `outer`.
 pub(super) fn scalar_subquery(rng: &mut StdRng, outer: &[&ColumnData], table: &TableData) -> String {
     let of_table: Vec<&ColumnData> = table.columns.iter().collect();
     let value = integer(rng, &of_table);
@@ -97,7 +97,7 @@ pub(super) fn scalar_subquery(rng: &mut StdRng, outer: &[&ColumnData], table: &T
     let condition = match rng.random_range(0..3) {
         0 => String::new(),
         1 => format!(" WHERE {}", predicate(rng, &of_table)),
-        // Equal types, for DataFusion does not decorrelate what it has to cast.
+        // Equal types, because DataFusion does not decorrelate an equality with a cast.
         _ => {
             let pairs: Vec<(&str, &str)> = outer
                 .iter()
@@ -110,7 +110,7 @@ pub(super) fn scalar_subquery(rng: &mut StdRng, outer: &[&ColumnData], table: &T
     format!("(SELECT {function}({value}) FROM {}{condition})", table.name)
 }
 
-/// An equality of two columns; mostly of columns with few values, so that rows match.
+/// An equality of two columns, mostly of columns with few values so that rows match.
 fn key_pair(rng: &mut StdRng, left: &[&ColumnData], right: &[&ColumnData]) -> String {
     let (l, r) = key_columns(rng, left, right);
     match rng.random_bool(0.05) {
@@ -119,7 +119,7 @@ fn key_pair(rng: &mut StdRng, left: &[&ColumnData], right: &[&ColumnData]) -> St
     }
 }
 
-/// Two sides of such an equality.
+/// The two sides of such an equality.
 fn key_columns(rng: &mut StdRng, left: &[&ColumnData], right: &[&ColumnData]) -> (String, String) {
     use ColumnRole::{Boolean, Date, Decimal, ExtremeDate, ExtremeFloat, ExtremeInteger, Float, Integer, Text};
     const FREQUENT: [ColumnRole; 6] = [Integer, Integer, Integer, Text, Date, Decimal];
@@ -140,7 +140,7 @@ fn key_columns(rng: &mut StdRng, left: &[&ColumnData], right: &[&ColumnData]) ->
     }
 }
 
-/// Two columns, one of each side, whose rows a set operation may put into one column.
+/// A column of each side that a set operation can combine.
 pub(super) fn of_one_role<'a>(
     rng: &mut StdRng,
     left: &[&'a ColumnData],

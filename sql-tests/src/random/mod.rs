@@ -1,7 +1,9 @@
-//! Random queries over random data, from seeds: on an engine and on stock DataFusion.
+//! Random queries over random data, compared between an engine and stock DataFusion.
 //!
-//! Architecture invariant: a seed and [`GENERATOR_VERSION`] alone determine tables, rows, query and settings, so that a
-//! failure can be replayed from the line that it prints.
+//! Must not know how queries run on devices.
+//!
+//! Architecture invariant: tables, rows, query and settings depend only on the seed and [`GENERATOR_VERSION`], so that the
+//! printed seed replays a failure.
 
 mod aggregate;
 mod data;
@@ -31,39 +33,38 @@ use crate::golden::GoldenLine;
 use crate::outcome::{ErrorKind, Failure, Outcome, no_panic};
 use data::{TableData, random_tables};
 
-/// Changes whenever a seed comes to mean another case.
+/// Must change whenever seeds mean other cases.
 pub const GENERATOR_VERSION: u32 = 4;
-/// One case of 16 runs on devices whose schedule is drawn from the seed: slow, and true; and one on devices that can't reach
-/// each other.
+/// One case in 16 runs on simulated devices with a schedule drawn from the seed, and one on devices without peer access.
 const SCHEDULED_EVERY: u64 = 16;
 
 /// A random query and its tables.
 #[derive(Debug)]
 pub struct Case {
-    /// What it was made from.
+    /// The seed that determines the case.
     pub seed: u64,
     /// The query.
     pub sql: String,
     tables: Vec<TableData>,
 }
 
-/// How a case ended.
+/// The result of a case.
 #[derive(Debug, Default)]
 pub struct CaseResult {
     /// How the outcomes differ; `None` if they do not.
     pub difference: Option<String>,
     /// Rows of stock DataFusion's answer; `None` for an error.
     pub rows: Option<usize>,
-    /// The error of both, in words of stock DataFusion.
+    /// Stock DataFusion's message if both fail.
     pub error: Option<String>,
-    /// Stock DataFusion's bug that leaves nothing to compare with.
+    /// The bug of stock DataFusion that prevents a comparison.
     pub no_oracle: Option<String>,
-    /// What of it ran where.
+    /// Which operators ran on devices.
     pub coverage: Coverage,
 }
 
 impl Case {
-    /// Makes the case of a seed.
+    /// The case of a seed.
     pub fn new(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let joins: usize = [0, 0, 1, 1, 1, 1, 2, 2, 3][rng.random_range(0..9)];
@@ -72,25 +73,25 @@ impl Case {
         Self { seed, sql, tables }
     }
 
-    /// What it asks of devices that record; `None` if `engine`'s do not.
+    /// Runs and records the case; `None` if the engine's devices do not record.
     ///
     /// # Errors
-    /// When the tables can't be registered or loaded.
+    /// Returns an error if the tables cannot be registered or loaded.
     pub async fn record(&self, engine: &Engine) -> Result<Option<GoldenLine>, DataFusionError> {
         let context = self.session(engine)?;
         self.load_tables(&context).await?;
         Ok(GoldenLine::of(engine, &context, format!("seed {}", self.seed), &self.sql).await)
     }
 
-    /// Whether its tables are brought to the devices before it runs: what loading finds out about them makes other plans.
+    /// Whether its tables are loaded onto the devices first. Statistics of resident tables change plans.
     pub fn has_resident_tables(&self) -> bool {
         (self.seed / 4) % 3 == 1
     }
 
-    /// The engine that runs it, made from one of a kind: with default settings in a third of all cases.
+    /// The engine that runs the case: `engine` with the settings, schedule and devices that the seed selects.
     ///
     /// # Errors
-    /// When its devices can't be opened.
+    /// Returns an error if its devices cannot be opened.
     pub fn engine(&self, engine: &Engine) -> Result<Engine, DataFusionError> {
         let settings = if (self.seed / 12).is_multiple_of(3) { Settings::Defaults } else { Settings::Forced };
         let engine = engine.with_settings(settings);
@@ -101,10 +102,10 @@ impl Case {
         }
     }
 
-    /// Runs it on `engine` and on `stock`.
+    /// Runs the case on `engine` and on `stock`.
     ///
     /// # Errors
-    /// When the tables can't be registered or loaded; what the query does is in the result.
+    /// Returns an error if the tables cannot be registered or loaded. Errors of the query are in the result.
     pub async fn run(&self, engine: &Engine, stock: &Engine) -> Result<CaseResult, DataFusionError> {
         let stock = self.session(stock)?;
         let expected = no_panic(Reference::of(&stock, &self.sql)).await;
@@ -119,7 +120,7 @@ impl Case {
         let (difference, error) = match (expected, actual) {
             (Ok(expected), Ok(actual)) => match no_panic(expected.difference(&actual, &stock)).await {
                 Ok(difference) => (difference, None),
-                // Without its LIMIT the query meets a defect of stock DataFusion.
+                // The comparison runs the query without its LIMIT, which hits a bug of stock DataFusion.
                 Err(error) if Failure::new(&error).kind == ErrorKind::Bug => {
                     let text = error.strip_backtrace();
                     return Ok(CaseResult { no_oracle: Some(text), coverage, ..CaseResult::default() });
@@ -144,8 +145,8 @@ impl Case {
                 let difference = if wanted.kind == failure.kind {
                     None
                 } else {
-                    let words = format!("another error: {}; stock DataFusion: {}", failure.text, wanted.text);
-                    self.unless_stock_may(&stock, &context, Err(failure), words).await
+                    let message = format!("another error: {}; stock DataFusion: {}", failure.text, wanted.text);
+                    self.unless_stock_may(&stock, &context, Err(failure), message).await
                 };
                 (difference, Some(wanted.text))
             }
@@ -154,12 +155,12 @@ impl Case {
         Ok(CaseResult { difference: difference.or(defect), rows, error, no_oracle: None, coverage })
     }
 
-    /// The difference, unless stock DataFusion has the same outcome with other partitions and batches.
+    /// Returns `difference`, unless DataFusion can have the same outcome.
     ///
-    /// DataFusion evaluates AND, OR and CASE lazily by batch, and a LIMIT stops its input early: whether a row that fails is
-    /// evaluated at all depends on which rows it shares a batch with. So an outcome that stock DataFusion has for any
-    /// partitioning is right. So is what DataFusion alone makes of the tables of `context`: what resident tables know of
-    /// their values makes other joins of theirs, which read other rows.
+    /// DataFusion evaluates AND, OR and CASE lazily by batch, and a LIMIT stops its input early. So whether it evaluates a
+    /// failing row depends on the batches, and an outcome is right if stock DataFusion has it for some partitioning. It is
+    /// also right if DataFusion has it over the tables of `context` without devices, because statistics of resident tables
+    /// change its joins, which then read other rows.
     async fn unless_stock_may(
         &self,
         stock: &SessionContext,
@@ -181,7 +182,7 @@ impl Case {
         Some(difference)
     }
 
-    /// Whether a session has this outcome, too.
+    /// Whether the session has the same outcome.
     async fn is_same(&self, context: &SessionContext, actual: &Result<Answer, Failure>) -> bool {
         match (actual, no_panic(Reference::of(context, &self.sql)).await) {
             (Ok(actual), Ok(expected)) => {
@@ -192,7 +193,7 @@ impl Case {
         }
     }
 
-    /// The plans of `engine` in words, to look into a failure.
+    /// The output of EXPLAIN on `engine`, to debug a failure.
     pub async fn explain(&self, engine: &Engine) -> String {
         let explained = async {
             let context = self.session(&self.engine(engine)?)?;
@@ -203,12 +204,12 @@ impl Case {
         explained.await.unwrap_or_else(|error| error.to_string())
     }
 
-    /// The tables in words, for a message.
+    /// A description of the tables, for messages.
     pub fn describe_tables(&self) -> String {
         self.tables.iter().map(|table| format!("{table}\n")).collect()
     }
 
-    /// Brings its tables to the devices, if they belong there.
+    /// Loads the tables onto the devices if the case has resident tables.
     async fn load_tables(&self, context: &SessionContext) -> Result<(), DataFusionError> {
         for table in self.tables.iter().filter(|_| self.has_resident_tables()) {
             load_table(context, &table.name).await?;
@@ -221,7 +222,7 @@ impl Case {
         for table in &self.tables {
             let mut partitions = table.partitions();
             if engine.is_recorded() {
-                // Partitions are read in no order.
+                // Several partitions would be read in an order that differs from run to run.
                 partitions = vec![partitions.concat()];
             }
             let provider = MemTable::try_new(table.schema(), partitions)?;
@@ -231,14 +232,14 @@ impl Case {
     }
 }
 
-/// Whether timestamps could not be brought to one unit. No query asks for that: DataFusion does it for all pairs of rows
-/// that a join's filter looks at, also where another condition of the filter is false.
+/// Whether a timestamp could not be cast to another unit. DataFusion casts timestamps for all pairs of rows of a join filter,
+/// even if another condition of the filter is false.
 fn is_of_coercion(error: &str) -> bool {
     error.contains("Cannot cast Timestamp") && error.contains("exceeds the representable")
 }
 
 async fn set(context: &SessionContext, name: &str, value: impl Display) {
-    // The settings exist, so this can't fail.
+    // The settings exist, so this cannot fail.
     let _ = context.sql(&format!("set {name} = {value}")).await;
 }
 
@@ -269,9 +270,9 @@ mod tests {
         assert!(errors.len() < 5, "{} errors\n{}", errors.len(), errors.join("\n\n"));
     }
 
-    /// Every join kind, aggregate and clause comes up among a few thousand seeds.
+    /// A few thousand seeds contain every join kind, aggregate and clause.
     #[test]
-    fn nothing_is_unreachable() {
+    fn every_construct_is_generated() {
         let all: Vec<String> = (0..4000).map(|seed| Case::new(seed).sql).collect();
         for word in WORDS {
             assert!(all.iter().any(|sql| sql.contains(word)), "no query has {word}");

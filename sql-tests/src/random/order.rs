@@ -4,9 +4,9 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
-/// The query, sometimes in an order: of any of `keys`, which need not be output columns, and sometimes cut.
+/// Adds a random ORDER BY, LIMIT and OFFSET, or none, to the query. `keys` need not be output columns.
 ///
-/// Rows may tie: [`warpjoin_cli::answers::Reference`] knows which answers are right then.
+/// Rows may tie: [`warpjoin_cli::answers::Reference`] then accepts all correct answers.
 pub(super) fn ordered(rng: &mut StdRng, sql: String, keys: &[String]) -> String {
     if keys.is_empty() || rng.random_bool(0.45) {
         return if rng.random_bool(0.1) { format!("{sql}{}", limit(rng)) } else { sql };

@@ -19,14 +19,14 @@ pub(super) fn predicate(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     if let Some(literal) = column.extreme(rng) {
         return at_a_limit(rng, column, &literal);
     }
-    // Small numbers are in every column, large ones in few.
+    // Small numbers occur in every column, large ones in few.
     let number: i32 = if rng.random_bool(0.8) { rng.random_range(-3..6) } else { rng.random_range(-5..60) };
     let compare = ["=", "<>", "<>", "<", "<=", ">", ">=", ">="][rng.random_range(0..8)];
     let not = ["", "NOT "][rng.random_range(0..2)];
     match column.role {
         ColumnRole::Integer | ColumnRole::Id => match rng.random_range(0..5) {
             0 => format!("{name} {not}IN ({number}, {}, {})", number + 1, number + 7),
-            // More values than an optimizer unrolls into comparisons.
+            // More values than the optimizer unrolls into comparisons.
             1 => {
                 let list: Vec<String> = (0..12).map(|step| (number + step * 3).to_string()).collect();
                 format!("{name} {not}IN ({})", list.join(", "))
@@ -51,7 +51,7 @@ pub(super) fn predicate(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     }
 }
 
-/// A comparison with one of the values that a column of an extreme role has.
+/// A comparison of a column with an extreme role and one of its values.
 fn at_a_limit(rng: &mut StdRng, column: &ColumnData, literal: &str) -> String {
     let name = &column.name;
     let compare = ["=", "<>", "<", "<=", ">", ">="][rng.random_range(0..6)];
@@ -65,7 +65,7 @@ fn at_a_limit(rng: &mut StdRng, column: &ColumnData, literal: &str) -> String {
     }
 }
 
-/// A condition on something computed.
+/// A condition on a computed value.
 fn computed(rng: &mut StdRng, column: &ColumnData, columns: &[&ColumnData]) -> String {
     let (name, function) = (&column.name, scalar(rng, column, columns));
     let other = of_same_role(rng, column, columns);

@@ -11,16 +11,16 @@ use super::order::ordered;
 use super::predicate::predicate;
 use super::window::{window, windows};
 
-/// FROM and WHERE of a query.
+/// FROM and WHERE clauses of a query.
 struct Source<'a> {
     sql: String,
     columns: Vec<&'a ColumnData>,
-    /// A table that a subquery of the select list may read.
+    /// The table that a subquery in the select list reads.
     first_table: &'a TableData,
     tables: usize,
 }
 
-/// A query that reads all `tables`.
+/// A random query over all `tables`.
 pub(super) fn random_query(rng: &mut StdRng, tables: &[TableData]) -> String {
     match rng.random_range(0..24) {
         0 | 1 => set_operation(rng, tables),
@@ -29,7 +29,7 @@ pub(super) fn random_query(rng: &mut StdRng, tables: &[TableData]) -> String {
         form => {
             let source = source(rng, tables);
             match form {
-                // Rows of one table alone would be the business of its scan.
+                // Plain rows of a single table would test only its scan.
                 5..=8 if source.tables > 1 => rows(rng, &source),
                 9..=12 => rows_with_windows(rng, &source),
                 13 | 14 => one_group(rng, &source),
@@ -41,7 +41,7 @@ pub(super) fn random_query(rng: &mut StdRng, tables: &[TableData]) -> String {
 
 /// Joins all tables and filters their rows.
 fn source<'a>(rng: &mut StdRng, tables: &'a [TableData]) -> Source<'a> {
-    // The last table may stand in a subquery, where only its presence counts.
+    // A condition with a subquery may read the last table.
     let is_subquery = tables.len() > 1 && rng.random_bool(0.25);
     let (joined, last) = tables.split_at(if is_subquery { tables.len() - 1 } else { tables.len() });
     let From { mut sql, columns } = from_clause(rng, joined);
@@ -49,7 +49,7 @@ fn source<'a>(rng: &mut StdRng, tables: &'a [TableData]) -> Source<'a> {
         (0..[0, 0, 1, 1, 2][rng.random_range(0..5)]).map(|_| predicate(rng, &columns)).collect();
     if let [last] = last {
         let subquery = subquery(rng, &columns, last);
-        // Alone it becomes a semi or anti join, beside another condition a mark.
+        // DataFusion makes a semi or anti join of a single condition, and a mark join if there is another one.
         filters.truncate(if rng.random_bool(0.7) { 0 } else { 1 });
         filters.push(subquery);
     }
@@ -85,7 +85,7 @@ fn rows(rng: &mut StdRng, source: &Source) -> String {
     ordered(rng, format!("SELECT {select} {sql}"), &keys)
 }
 
-/// Rows with what windows say of them, sometimes only those of which it is something.
+/// Rows with window functions, or a query over them.
 fn rows_with_windows(rng: &mut StdRng, source: &Source) -> String {
     let Source { sql, columns, .. } = source;
     let shown: Vec<String> = (0..rng.random_range(0..=3)).map(|_| any(rng, columns).name.clone()).collect();
@@ -120,7 +120,7 @@ fn one_group(rng: &mut StdRng, source: &Source) -> String {
     format!("SELECT {} {sql}", calls.join(", "))
 }
 
-/// Groups, perhaps with HAVING, perhaps of several sets, perhaps grouped again.
+/// Groups, perhaps with HAVING or grouping sets, perhaps grouped again.
 fn groups(rng: &mut StdRng, source: &Source) -> String {
     let Source { sql, columns, .. } = source;
     let keys: Vec<String> = (0..rng.random_range(1..=3)).map(|_| group_key(rng, columns)).collect();
@@ -139,7 +139,7 @@ fn groups(rng: &mut StdRng, source: &Source) -> String {
     let Aggregates { calls, is_exact } = aggregates(rng, columns, true);
     let key_columns = named('k', &keys).join(", ");
     let grouped = format!("SELECT {key_columns}, {} {sql} GROUP BY {sets}{having}", calls.join(", "));
-    // The last bits of moments differ, and with them groups and orders.
+    // The last bits of moments differ between engines, so do not group or sort by them.
     match rng.random_range(0..20) {
         0 | 1 if is_exact[0] => {
             format!("SELECT a0, count(*) AS n, count(k0) AS m FROM ({grouped}) AS g GROUP BY a0")
@@ -162,7 +162,7 @@ fn groups(rng: &mut StdRng, source: &Source) -> String {
     }
 }
 
-/// Two lists of rows of one or two tables, put together.
+/// A set operation over rows of one or two tables.
 fn set_operation(rng: &mut StdRng, tables: &[TableData]) -> String {
     let (first, last) = (&tables[0], &tables[tables.len() - 1]);
     let (left, right): (Vec<&ColumnData>, Vec<&ColumnData>) =
@@ -191,7 +191,7 @@ fn set_operation(rng: &mut StdRng, tables: &[TableData]) -> String {
     }
 }
 
-/// A common table that is read twice.
+/// A common table expression that is read twice.
 fn shared(rng: &mut StdRng, tables: &[TableData]) -> String {
     let source = source(rng, tables);
     let Source { sql, columns, .. } = &source;
@@ -211,7 +211,7 @@ fn shared(rng: &mut StdRng, tables: &[TableData]) -> String {
     ordered(rng, format!("WITH x AS ({common}) {query}"), &names('o', 3))
 }
 
-/// Two subqueries that differ in one detail, which must not be taken for one.
+/// Two subqueries that differ in one detail and must not be shared.
 fn twins(rng: &mut StdRng, tables: &[TableData]) -> String {
     let source = source(rng, tables);
     let Source { sql, columns, .. } = &source;
@@ -250,7 +250,7 @@ fn twins(rng: &mut StdRng, tables: &[TableData]) -> String {
         }
         _ => {
             let value = arithmetic(rng, columns);
-            // The least of 0.0 and -0.0 is whichever comes first, and count(DISTINCT) tells the two apart: + 0 makes them one.
+            // The minimum of 0.0 and -0.0 may be either, and count(DISTINCT) distinguishes them. Adding 0 makes them equal.
             let grouped = |function: &str| format!("SELECT {function}({value}) + 0 AS v {sql} GROUP BY {key}");
             return both(&grouped("min"), &grouped("max"));
         }

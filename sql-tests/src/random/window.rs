@@ -1,6 +1,7 @@
-//! Random window functions, of all kinds of frames.
+//! Random window functions with all kinds of frames.
 //!
-//! ROWS frames and functions of positions get a total order. RANGE and GROUPS frames get one column, so that rows tie.
+//! ROWS frames and functions of positions have a total order. RANGE and GROUPS frames are ordered by one column, so that rows
+//! tie.
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -17,7 +18,7 @@ pub(super) fn windows(rng: &mut StdRng, columns: &[&ColumnData]) -> Vec<String> 
     (0..count).map(|at| format!("{} AS w{at}", window(rng, columns))).collect()
 }
 
-/// One call, without a name.
+/// One window call, without a name.
 pub(super) fn window(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
     let partition = partition(rng, columns);
     match rng.random_range(0..10) {
@@ -72,7 +73,7 @@ fn ranking(rng: &mut StdRng, columns: &[&ColumnData], partition: &str) -> String
     }
 }
 
-/// Values of other rows.
+/// A function that returns a value of another row.
 fn navigation(rng: &mut StdRng, columns: &[&ColumnData], partition: &str) -> String {
     let argument = &any(rng, columns).name;
     let nulls = ["", "", " IGNORE NULLS"][rng.random_range(0..3)];
@@ -81,7 +82,7 @@ fn navigation(rng: &mut StdRng, columns: &[&ColumnData], partition: &str) -> Str
         0 | 1 => {
             let function = ["lag", "lead"][rng.random_range(0..2)];
             let distance = [0, 1, 1, 2, 5][rng.random_range(0..5)];
-            // Stock DataFusion loses values from one batch to the next where it looks further ahead.
+            // Stock DataFusion loses values between batches for larger distances.
             let distance = if function == "lead" && !nulls.is_empty() { distance.min(1) } else { distance };
             format!("{function}({argument}, {distance}){nulls} OVER ({partition}ORDER BY {order})")
         }
@@ -99,7 +100,7 @@ fn navigation(rng: &mut StdRng, columns: &[&ColumnData], partition: &str) -> Str
 
 /// An aggregate over a frame.
 fn aggregate(rng: &mut StdRng, columns: &[&ColumnData]) -> String {
-    // What floats come to is open in the last digits, which taking values out again brings to the front.
+    // No floats: removing values from a moving sum would amplify differences in the last digits.
     let argument = of_roles(rng, columns, &[ColumnRole::Integer, ColumnRole::Decimal]).name.clone();
     let filter =
         if rng.random_bool(0.2) { format!(" FILTER (WHERE {})", predicate(rng, columns)) } else { String::new() };
@@ -122,7 +123,7 @@ fn rows_frame(rng: &mut StdRng) -> String {
     bounds(rng, "ROWS", &near, &far)
 }
 
-/// A frame by the distance of keys, by peers, or none.
+/// A RANGE or GROUPS frame, or none.
 fn range_frame(rng: &mut StdRng, key: &ColumnData) -> String {
     let is_range = rng.random_bool(0.6);
     let mut distance = || {

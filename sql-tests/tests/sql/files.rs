@@ -1,14 +1,14 @@
-//! DataFusion's own .slt files, all of them, against stock DataFusion.
+//! DataFusion's own .slt files, compared with stock DataFusion.
 //!
-//! Every query is planned, so that the shares on devices are checked each time; a part of them, another one each hour,
-//! runs on both engines. Variables:
+//! All queries are planned, so that each run checks the shares on devices. One query in 24 runs on both engines; which ones
+//! run changes every hour. Variables:
 //!
-//! - `WARPJOIN_FILES_ALL=1`: every query runs. `WARPJOIN_FILES_EVERY=n`: one of n runs; 0: none.
-//! - `WARPJOIN_SLT_FILE=joins`: files with that in their name.
-//! - `WARPJOIN_SLT_DIR=folder`: where the files are, for hosts without cargo.
-//! - `WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1`: the engine; two simulated devices by default.
-//! - `WARPJOIN_FILES_COMPLETE=1`: writes `datafusion_files.txt` with the shares of this run.
-//! - `WARPJOIN_FILES_REASONS=1`: prints all reasons for which operators stay on the CPU.
+//! - `WARPJOIN_FILES_ALL=1` runs all queries, `WARPJOIN_FILES_EVERY=n` one query in n, or none if n is 0.
+//! - `WARPJOIN_SLT_FILE=joins` selects the files with this text in their name.
+//! - `WARPJOIN_SLT_DIR=folder` is the folder of the files, for hosts without cargo.
+//! - `WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1` selects the engine, by default two simulated devices.
+//! - `WARPJOIN_FILES_COMPLETE=1` writes the shares of this run to `datafusion_files.txt`.
+//! - `WARPJOIN_FILES_REASONS=1` prints all reasons why operators stay on the CPU.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ use warpjoin_sql_tests::{
 
 use super::workers;
 
-/// A run of CI takes one of so many queries.
+/// One query in `EVERY` runs in CI.
 const EVERY: usize = 24;
 
 fn is_set(name: &str) -> bool {
@@ -40,7 +40,7 @@ fn slice() -> Slice {
     Slice { first: usize::try_from(hours).unwrap(), every }
 }
 
-/// Runs `files` on a few workers; results in the order of `files`.
+/// Runs `files` on a few workers. Returns the results in the order of `files`.
 fn run_files(folder: &Path, files: &[String], slice: Slice) -> Vec<FileResult> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build().unwrap();
     let kind = EngineKind::from_environment(&[2]).unwrap()[0];
@@ -68,7 +68,7 @@ fn run_files(folder: &Path, files: &[String], slice: Slice) -> Vec<FileResult> {
 }
 
 const COLUMNS: &str =
-    "file: queries, refused; with operators, wholly on devices, in part; ran, both fail, ambiguous, wrong; skipped";
+    "file: queries, refused; with operators, wholly on devices, partly; ran, both fail, ambiguous, wrong; skipped";
 
 fn line(name: &str, result: &FileResult) -> String {
     let skipped: Vec<String> = result.skipped.iter().map(|(why, count)| format!("{count} {why}")).collect();
@@ -87,13 +87,13 @@ fn line(name: &str, result: &FileResult) -> String {
     )
 }
 
-/// What a file's shares fall short of.
+/// Describes how a file's shares fall below the expectation.
 fn shortfall(name: &str, result: &FileResult, rule: Option<&FileRule>) -> Option<String> {
     let (whole, some) = (result.share(result.whole), result.share(result.some));
     match rule {
-        None => Some(format!("{name} is not in datafusion_files.txt: give its shares, {whole} {some}, or skip it")),
+        None => Some(format!("{name} is not in datafusion_files.txt: add its shares {whole} {some}, or skip it")),
         Some(&FileRule::Floor { whole: least, some: least_some }) if whole < least || some < least_some => {
-            Some(format!("{name}: {whole}% wholly and {some}% in part on devices; {least}% and {least_some}% before"))
+            Some(format!("{name}: {whole}% wholly and {some}% partly on devices, expected {least}% and {least_some}%"))
         }
         Some(_) => None,
     }
@@ -109,7 +109,7 @@ fn announce_reasons(total: &FileResult) {
 }
 
 #[test]
-fn answers_are_stock_datafusions() {
+fn answers_match_stock_datafusion() {
     let folder = match datafusion_files() {
         Ok(folder) => folder,
         Err(error) => {
@@ -149,7 +149,7 @@ fn answers_are_stock_datafusions() {
     }
     let most = expectations.ambiguous_max;
     if total.ambiguous > most {
-        failures.push(format!("{} ambiguous queries, at most {most} before", total.ambiguous));
+        failures.push(format!("{} ambiguous queries, expected at most {most}", total.ambiguous));
     }
     failures.extend(total.failures);
     assert!(failures.is_empty(), "{} failures:\n\n{}", failures.len(), failures.join("\n\n"));

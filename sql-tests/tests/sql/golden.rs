@@ -1,7 +1,7 @@
-//! The golden record on one and two simulated devices: TPC-H, our .slt files, and random queries.
+//! The golden record of TPC-H, our .slt files and random queries, on one and two simulated devices.
 //!
-//! A change that means to change nothing leaves it alone. `WARPJOIN_GOLDEN=write` writes what is so now: say in the commit why
-//! it differs. `WARPJOIN_GOLDEN=vary`, some times after that, marks what is not the same in each run.
+//! A change without an intended effect on the record must not change it. `WARPJOIN_GOLDEN=write` writes it again; the commit
+//! must say why. Then run a few times with `WARPJOIN_GOLDEN=vary`, which marks figures that differ from run to run.
 
 use std::path::{Path, PathBuf};
 
@@ -19,26 +19,28 @@ const DEVICES: [usize; 2] = [1, 2];
 const TPCH_SCALE: f64 = 0.01;
 const RANDOM_SEEDS: u64 = 300;
 
-/// Nothing runs in parallel.
+/// A runtime with one thread, so that recordings are reproducible.
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Compares with the file of that name, or writes it.
+/// Compares `lines` with the file `name`, or writes the file.
 fn check(name: &str, lines: &[GoldenLine]) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(name);
     let golden = Golden::open(&path).unwrap();
     match std::env::var("WARPJOIN_GOLDEN").as_deref() {
         Ok("write") => return golden.write(lines).unwrap(),
-        Ok("vary") => return golden.mark_what_varies(lines).unwrap(),
-        Ok(other) => panic!("WARPJOIN_GOLDEN is write or vary, not {other}"),
+        Ok("vary") => return golden.mark_varying(lines).unwrap(),
+        Ok(other) => panic!("WARPJOIN_GOLDEN must be write or vary, not {other}"),
         Err(_) => {}
     }
     let launches: u64 = lines.iter().map(|line| line.recording.launches).sum();
     let waits: u64 = lines.iter().map(|line| line.recording.host_waits).sum();
     announce(&format!("golden {name}: {} queries, {launches} launches, {waits} host waits", lines.len()));
     if let Some(difference) = golden.difference(lines) {
-        panic!("{difference}\nif that is meant, run again with WARPJOIN_GOLDEN=write and say why in the commit");
+        panic!(
+            "{difference}\nif the change is intended, run again with WARPJOIN_GOLDEN=write and say why in the commit"
+        );
     }
 }
 
@@ -74,7 +76,7 @@ fn tpch() {
     check("tpch.txt", &lines);
 }
 
-/// The answers stand in the files.
+/// The record has no answers, because the files have them.
 #[test]
 fn slt_files() {
     let mut lines = vec![];

@@ -1,10 +1,10 @@
-//! More rows than a signed 32-bit number counts, and one key in all rows: for GPUs with 100 GB of memory and more.
+//! Tables with more than 2^31 rows, and with one key in all rows: for GPUs with at least 100 GB of memory.
 //!
 //! ```text
 //! WARPJOIN_TEST_DEVICE=cuda ./sql large:: --ignored --nocapture --test-threads 1
 //! ```
 //!
-//! `WARPJOIN_LARGE_ROWS` and `WARPJOIN_SKEW_ROWS` are for trying them out elsewhere.
+//! `WARPJOIN_LARGE_ROWS` and `WARPJOIN_SKEW_ROWS` set smaller sizes, to try the tests elsewhere.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,14 +16,14 @@ use warpjoin_sql_tests::{Engine, EngineKind, Settings, announce, lines};
 
 const LARGE_ROWS: u64 = (1 << 31) + 1;
 const SKEW_ROWS: u64 = 1 << 27;
-/// A key in all rows may take so many times what keys at random take.
+/// Largest ratio of the times with one key in all rows and with random keys.
 const SKEW_MAX: f64 = 2.0;
 
 fn variable(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().unwrap_or_else(|_| panic!("{name} takes a number")))
 }
 
-/// A session in which nothing may be done by the CPU.
+/// A session in which any work on the CPU is an error.
 async fn strict_session() -> SessionContext {
     let kind = EngineKind::from_environment(&[1]).unwrap()[0];
     let context = Engine::new(kind).with_settings(Settings::Defaults).session();
@@ -36,7 +36,7 @@ async fn run(context: &SessionContext, sql: &str) {
     context.sql(sql).await.unwrap().collect().await.unwrap();
 }
 
-/// The answer as lines, and the time of all kernels.
+/// The answer as lines, and the total kernel time in ms.
 async fn ask(context: &SessionContext, sql: &str) -> Result<(Vec<String>, f64), String> {
     let frame = context.sql(sql).await.map_err(|error| error.strip_backtrace())?;
     let task = Arc::new(frame.task_ctx());
@@ -48,7 +48,7 @@ async fn ask(context: &SessionContext, sql: &str) -> Result<(Vec<String>, f64), 
     Ok((rows, kernel_ns as f64 / 1e6))
 }
 
-/// Makes a table of a query's rows, and loads it.
+/// Creates a table from a query's rows, and loads it onto the devices.
 async fn load(context: &SessionContext, name: &str, sql: &str) {
     let start = Instant::now();
     {
@@ -105,7 +105,7 @@ fn rows_are_counted_beyond_31_bits() {
                 vec![format!("{}|1|1", n - 1)],
             ),
             (
-                // A frame that is longer than 31 bits count.
+                // A frame of more than 2^31 rows.
                 format!(
                     "select count(*) from (select max(k) over (order by k rows between {} preceding and 1 following) as m from \
                      big) t where m = {}",
@@ -137,13 +137,13 @@ fn rows_are_counted_beyond_31_bits() {
 }
 
 #[test]
-#[ignore = "takes the times of a GPU"]
-fn one_key_in_all_rows_takes_no_more_than_twice_as_long() {
+#[ignore = "measures times on a GPU"]
+fn one_key_in_all_rows_takes_at_most_twice_as_long() {
     block_on(async {
         let rows = variable("WARPJOIN_SKEW_ROWS", SKEW_ROWS);
         let context = strict_session().await;
         let keys = rows / 16;
-        // Values are random bits of the row number; keys, too, or one of them.
+        // Values are a hash of the row number. Keys are as well, or all keys are equal.
         let table = |key: &str| {
             format!(
                 "select {key} as k, (value * 2654435761) % 1000003 as v from generate_series(0, {}) as n(value)",

@@ -1,6 +1,6 @@
-//! All SQL tests in one binary, which also runs on a host with GPUs and without cargo; see the crate.
+//! All SQL tests in one binary, which also runs on a host with GPUs and without cargo; see the crate's docs.
 
-// Helpers outside #[test] functions may fail a test too.
+// Helpers outside #[test] functions may also fail a test.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod files;
@@ -9,7 +9,7 @@ mod large;
 mod random;
 mod slt;
 
-/// Cases that run at a time: two, and more where there are cores to spare.
+/// Number of cases that run concurrently: two, or half of the cores if that is more.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| (cores.get() / 2).max(2))
 }

@@ -1,10 +1,10 @@
-//! Random queries against stock DataFusion: by default on one to four simulated devices.
+//! Random queries, compared with stock DataFusion. By default they run on one to four simulated devices.
 //!
-//! - `WARPJOIN_RANDOM_QUERIES=5000`: so many; `WARPJOIN_RANDOM_SEED=123`: from that seed, which replays a failure.
-//! - `WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1,2`: the engines, one of them a seed.
-//! - `WARPJOIN_RANDOM_STOP=1`: the first failure ends the run. `WARPJOIN_RANDOM_VERBOSE=1`: prints each query and how long it took.
-//!   `WARPJOIN_RANDOM_EXPLAIN=1`: prints the plans of what fails.
-//! - `WARPJOIN_RANDOM_SQL='SELECT ...'`: another query over the tables of the seed, to make a failure smaller.
+//! - `WARPJOIN_RANDOM_QUERIES=5000` is the number of queries, `WARPJOIN_RANDOM_SEED=123` the first seed.
+//! - `WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1,2` selects the engines. Each seed uses one of them.
+//! - `WARPJOIN_RANDOM_STOP=1` stops at the first failure, `WARPJOIN_RANDOM_VERBOSE=1` prints each query with its time, and
+//!   `WARPJOIN_RANDOM_EXPLAIN=1` prints the plans of failing queries.
+//! - `WARPJOIN_RANDOM_SQL='SELECT ...'` runs another query over the tables of the seed, to reduce a failure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,18 +18,19 @@ use super::workers;
 
 const QUERIES_DEFAULT: u64 = 200;
 const DEVICE_COUNTS: [usize; 4] = [1, 2, 3, 4];
-/// Least percentage of the queries with operators that run wholly on devices; not asked of a few queries.
-const WHOLE_SHARE_LEAST: usize = 85;
-const SHARE_QUERIES_LEAST: usize = 100;
-/// Most of a hundred queries, and some more, of which stock DataFusion's own bugs leave no answer to compare with.
+/// Least percentage of the queries with operators that run wholly on devices.
+const WHOLE_SHARE_MIN: usize = 85;
+/// The share is checked from this number of queries on.
+const SHARE_QUERIES_MIN: usize = 100;
+/// Most percent of queries, plus two, without an oracle because of bugs of stock DataFusion.
 const NO_ORACLE_PERCENT_MAX: usize = 1;
 
 fn setting(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
-    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")))
 }
 
-/// What became of all cases.
+/// Counts over all cases.
 #[derive(Default)]
 struct Totals {
     cases: usize,
@@ -68,7 +69,7 @@ impl Totals {
             self;
         announce(&format!(
             "{name}: {cases} queries, {with_rows} with rows, {errors} errors, {no_oracle} without an oracle; {with_operators} with \
-             operators, {whole} ({}%) wholly on devices, {some} in part; {} wrong",
+             operators, {whole} ({}%) wholly on devices, {some} partly; {} wrong",
             self.whole_share(),
             failures.len()
         ));
@@ -115,7 +116,7 @@ fn run_seeds(name: &str, seeds: Vec<u64>) -> Totals {
                     announce(&format!("{seed}: {:.1} s: {}", start.elapsed().as_secs_f64(), case.sql));
                 }
                 if let Some(difference) = &result.difference {
-                    // Told at once: a long run may be ended.
+                    // Printed immediately, because a long run may be interrupted.
                     announce(&failure(&case, engine.kind(), difference));
                     if setting("WARPJOIN_RANDOM_EXPLAIN") == Some(1) {
                         announce(&case.explain(engine).await);
@@ -155,8 +156,8 @@ fn random_queries() {
     check(&totals);
     let share = totals.whole_share();
     assert!(
-        totals.with_operators < SHARE_QUERIES_LEAST || share >= WHOLE_SHARE_LEAST,
-        "{share}% of the queries are wholly on devices, {WHOLE_SHARE_LEAST}% are expected"
+        totals.with_operators < SHARE_QUERIES_MIN || share >= WHOLE_SHARE_MIN,
+        "{share}% of the queries run wholly on devices, expected at least {WHOLE_SHARE_MIN}%"
     );
 }
 
@@ -167,8 +168,8 @@ fn regressions() {
     let seeds: Vec<u64> = entries
         .map(|entry| {
             let (version, seed) = entry.split_once(' ').unwrap();
-            // A seed means nothing to another generator.
-            assert_eq!(version.parse(), Ok(GENERATOR_VERSION), "{entry}: make it a case in slt/ and remove it");
+            // With another version of the generator the seed means another query.
+            assert_eq!(version.parse(), Ok(GENERATOR_VERSION), "{entry}: move its query to slt/");
             seed.parse().unwrap()
         })
         .collect();

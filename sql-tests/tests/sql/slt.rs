@@ -1,9 +1,9 @@
-//! Every .slt file, on stock DataFusion, on 1, 2 and 4 simulated devices, and on GPUs.
+//! Our .slt files on stock DataFusion, on 1, 2 and 4 simulated devices, and on GPUs.
 //!
-//! - `WARPJOIN_SLT_COMPLETE=1 cargo test --workspace --test sql slt::stock`: writes stock DataFusion's answers into the
+//! - `WARPJOIN_SLT_COMPLETE=1 cargo test --workspace --test sql slt::stock` writes stock DataFusion's answers into the
 //!   files.
-//! - `WARPJOIN_OWN_SLT_DIR=folder`: where the files are, for hosts without cargo.
-//! - `WARPJOIN_SLT_FILE=joins`: files with that in their name.
+//! - `WARPJOIN_OWN_SLT_DIR=folder` is the folder of the files, for hosts without cargo.
+//! - `WARPJOIN_SLT_FILE=joins` selects the files with this text in their name.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
-//! How EXPLAIN shows the node.
+//! How EXPLAIN prints a device node.
 //!
-//! DataFusion indents the first line of a node only, and appends the metrics to its last one.
+//! DataFusion indents only the first line of a node, and appends the metrics to the last line.
 
 use std::fmt;
 
@@ -10,8 +10,7 @@ use warpjoin::plan::{Plan, PlanKind};
 
 use super::WarpjoinExec;
 
-/// A line for the node, the device plan as a tree, and a line for each pipeline; after a run with
-/// what each of them cost.
+/// A line for the node, the device plan as a tree, and a line for each pipeline, with its metrics after a run.
 pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let indent = " ".repeat(2 * node.state().depth() + 4);
     write!(
@@ -25,7 +24,7 @@ pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Res
         write!(f, ", sorts={}", node.sorts())?;
     }
     if !node.session().has_peer_access() {
-        write!(f, "\n{indent}exchange: through the host, for the devices can't reach each other")?;
+        write!(f, "\n{indent}exchange: through the host, because the devices have no peer access")?;
     }
     for left_out in &node.part.left_out {
         write!(f, "\n{indent}not used: {left_out}")?;
@@ -35,7 +34,7 @@ pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Res
     }
     let metrics = node.last_metrics();
     match &metrics {
-        // What ran: an exchange adds pipelines to those that the plan alone has.
+        // An exchange adds pipelines at run time, so show the pipelines that ran.
         Some(metrics) => {
             for (position, cost) in metrics.pipelines.iter().enumerate() {
                 write!(f, "\n{indent}pipeline {}: {}", position + 1, cost.name)?;
@@ -48,7 +47,7 @@ pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Res
             }
         }
     }
-    // What was chosen may rest on rows and values that only a run knows.
+    // Runtime decisions are known only after a run.
     let decisions = metrics.as_ref().map_or_else(|| &node.part.explanation().decisions, |metrics| &metrics.decisions);
     for decision in decisions {
         write!(f, "\n{indent}{decision}")?;

@@ -1,7 +1,9 @@
-//! The plan node that runs a part of a plan on the devices.
+//! The plan node that runs a part of a plan on the devices, and falls back to the CPU.
 //!
-//! Architecture invariant: no batch leaves the node before the device work has ended, so that
-//! whatever the devices report, the CPU template can still run from the start.
+//! Must not know which nodes devices support ([`crate::matcher`]).
+//!
+//! Architecture invariant: no batch leaves the node before its device work has ended, so that the CPU template can start
+//! over after any device error.
 
 mod explain;
 mod report;
@@ -30,8 +32,7 @@ use crate::fallback::Fallback;
 use crate::matcher::{Closed, Operators};
 pub(crate) use report::NodeState;
 
-/// Runs joins and group-bys on devices. Its children are what stays on the CPU below them; their
-/// rows are uploaded. It has one output partition.
+/// Runs a device plan. The rows of its children, which run on the CPU, are uploaded. It has one output partition.
 #[derive(Debug, Clone)]
 pub struct WarpjoinExec {
     part: Arc<Part>,
@@ -41,29 +42,29 @@ pub struct WarpjoinExec {
     state: Arc<NodeState>,
 }
 
-/// What does not change when the node's children do.
+/// What stays the same when the node's children change.
 #[derive(Debug, Clone)]
 struct Part {
     plan: Plan,
-    /// Rows that parts of the same query leave for each other.
+    /// Rows that parts of the same query share.
     handed_over: HandedOver,
-    /// How it would run, once somebody asked.
+    /// Computed when EXPLAIN needs it.
     explanation: OnceLock<Explanation>,
-    /// The same on the CPU, with holes where the children belong.
+    /// The CPU nodes of the part, with placeholders for the children.
     template: Arc<dyn ExecutionPlan>,
-    /// The order in which rows come out.
+    /// Order of the output rows.
     ordering: Option<LexOrdering>,
     operators: Operators,
     session: Arc<Session>,
-    /// What the session's settings say of how it runs.
+    /// Execution options from the session's settings.
     settings: ExecOptions,
     /// GPUs that are not used, each with the reason.
     left_out: Vec<String>,
     strict: bool,
     on_fault: OnFault,
-    /// What the part stands for, as it stood in the plan: for estimates.
+    /// The replaced nodes, for estimates.
     original: Arc<dyn ExecutionPlan>,
-    /// Estimate for the rows that come out, once somebody asked. Most parts are the whole plan, and nobody does.
+    /// Computed on demand: no node above asks for them if the part is the whole plan.
     statistics: OnceLock<Arc<Statistics>>,
 }
 
@@ -82,10 +83,10 @@ impl Part {
 }
 
 impl WarpjoinExec {
-    /// The node for a part found by the matcher.
+    /// The node for a part that the matcher found.
     ///
     /// # Errors
-    /// When the part's schema is not the one of the nodes that it replaces.
+    /// Returns an error if the part's schema differs from that of the replaced nodes.
     pub(crate) fn try_new(
         closed: Closed,
         session: Arc<Session>,
@@ -95,12 +96,12 @@ impl WarpjoinExec {
         let Closed { plan, inputs, template, original, operators } = closed;
         if plan.schema != original.schema() {
             return Err(DataFusionError::Internal(format!(
-                "the device plan gives {:?} in place of {:?}",
+                "the device plan has schema {:?} instead of {:?}",
                 plan.schema,
                 original.schema()
             )));
         }
-        // What the devices sort comes out in that order, whatever becomes of the nodes that asked for it.
+        // Declare the order even if the nodes that required it change later.
         let ordering = original.output_ordering().filter(|_| plan.is_ordered()).cloned();
         let properties = PlanProperties::new(
             EquivalenceProperties::new_with_orderings(Arc::clone(&plan.schema), ordering.clone()),
@@ -151,23 +152,22 @@ impl WarpjoinExec {
         &self.part.plan
     }
 
-    /// The devices that it runs on.
+    /// The session whose devices it runs on.
     pub fn session(&self) -> &Arc<Session> {
         &self.part.session
     }
 
-    /// Hash joins in it.
+    /// Number of joins.
     pub fn joins(&self) -> usize {
         self.part.operators.joins
     }
 
-    /// Aggregates in it, a partial and its final one counted once.
+    /// Number of aggregates; a partial and its final one count once.
     pub fn aggregates(&self) -> usize {
         self.part.operators.aggregates
     }
 
-    /// What the last run of this node cost; `None` before the first, and after one that the
-    /// devices did not finish.
+    /// Metrics of the last run; `None` before the first run, and after a run that the devices did not finish.
     pub fn last_metrics(&self) -> Option<QueryMetrics> {
         self.state.metrics()
     }
@@ -177,20 +177,19 @@ impl WarpjoinExec {
         self.state.fallback()
     }
 
-    /// Sorts in it, windows, and first rows of an order.
+    /// Number of sorts, top-k operators and windows.
     pub fn sorts(&self) -> usize {
         self.part.operators.sorts
     }
 
-    /// The same part with another device plan, which has the same rows, and may take over some of another part, or leave it
-    /// some.
+    /// The same part with an equivalent device plan that shares rows with another part through `handed_over`.
     pub(crate) fn with_plan(&self, plan: Plan, handed_over: &HandedOver) -> Self {
         let handed_over = handed_over.clone();
         let part = Part { plan, handed_over, explanation: OnceLock::new(), ..(*self.part).clone() };
         Self { part: Arc::new(part), ..self.clone() }
     }
 
-    /// State that EXPLAIN shows.
+    /// Depth and last run, which EXPLAIN shows.
     pub(crate) fn state(&self) -> &Arc<NodeState> {
         &self.state
     }
@@ -222,7 +221,7 @@ impl ExecutionPlan for WarpjoinExec {
         InputDistributionRequirements::new(vec![Distribution::UnspecifiedDistribution; self.children.len()])
     }
 
-    /// Partitions are merged before the upload: more of them than a source has gain nothing.
+    /// Partitions are merged before the upload, so repartitioning gains nothing.
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false; self.children.len()]
     }

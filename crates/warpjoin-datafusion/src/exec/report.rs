@@ -1,4 +1,4 @@
-//! What a node remembers of its last run, and DataFusion's metrics of it.
+//! The result of a node's last run, and its DataFusion metrics.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use warpjoin::QueryMetrics;
 
 use crate::fallback::Fallback;
 
-/// What a node remembers; shared by its copies under other children.
+/// State of a node between runs. Copies of the node with other children share it.
 #[derive(Debug, Default)]
 pub(crate) struct NodeState {
-    /// Nodes above it, for the indentation of EXPLAIN's extra lines.
+    /// Number of nodes above, for the indentation of EXPLAIN's extra lines.
     depth: AtomicUsize,
     last: Mutex<Option<LastRun>>,
 }
@@ -24,7 +24,7 @@ enum LastRun {
 }
 
 impl NodeState {
-    /// The state of a copy that has not run.
+    /// A copy without the last run.
     pub(super) fn fresh(&self) -> Self {
         Self { depth: AtomicUsize::new(self.depth()), last: Mutex::default() }
     }
@@ -64,7 +64,7 @@ impl NodeState {
     }
 }
 
-/// Adds what a run cost to the node's metrics, as EXPLAIN ANALYZE shows them.
+/// Adds the metrics of a run to those that EXPLAIN ANALYZE prints.
 pub(super) fn record(set: &ExecutionPlanMetricsSet, metrics: &QueryMetrics, upload_ns: u64) {
     let builder = || MetricBuilder::new(set);
     for (name, elapsed_ns) in [
@@ -95,7 +95,7 @@ pub(super) fn record(set: &ExecutionPlanMetricsSet, metrics: &QueryMetrics, uplo
     }
 }
 
-/// Adds that the CPU took over.
+/// Counts a fallback to the CPU.
 pub(super) fn record_fallback(set: &ExecutionPlanMetricsSet, why: &Fallback) {
     MetricBuilder::new(set).counter("fallbacks", 0).add(1);
     if why.is_fault() {

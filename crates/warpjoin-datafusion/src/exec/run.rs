@@ -1,4 +1,6 @@
-//! One execution: upload the children, run on the devices, or fall back to the CPU.
+//! One execution: uploads the children's rows, runs the part on the devices, or falls back to the CPU.
+//!
+//! Owns the decision whether an error falls back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +35,7 @@ use crate::runtime::WarpjoinRuntime;
 use crate::runtime::thread::{CancelOnDrop, Upload, on_thread, pump, receive_table, upload_channel, with_schema};
 use crate::template::fill;
 
-/// What an execution needs, apart from the node, which may be dropped before it.
+/// One execution. It owns what it needs, because the node may be dropped earlier.
 struct Run {
     part: Arc<Part>,
     children: Vec<Arc<dyn ExecutionPlan>>,
@@ -42,14 +44,14 @@ struct Run {
     state: Arc<NodeState>,
 }
 
-/// Why there is no result from the devices.
+/// Why a run on the devices failed.
 enum Failure {
-    /// The devices; the CPU may do better.
+    /// A device error. The CPU may succeed.
     Device(warpjoin::Error),
-    /// A child could not compute a row, which DataFusion's own plan may never ask for: its joins do not read one side if
-    /// the other is empty, and limits end what is below them.
+    /// A child failed to compute a row. DataFusion's own plan may never read that row: its joins skip one side if the other
+    /// is empty, and its limits stop their inputs.
     Input(DataFusionError),
-    /// Anything else; the CPU would meet the same.
+    /// Any other error. The CPU would fail, too.
     Host(DataFusionError),
 }
 
@@ -59,7 +61,7 @@ impl From<DataFusionError> for Failure {
     }
 }
 
-/// The node's result. Nothing starts before it is polled.
+/// The output of the node. Execution starts when it is first polled.
 pub(super) fn stream(node: &WarpjoinExec, context: Arc<TaskContext>) -> SendableRecordBatchStream {
     let run = Run {
         part: Arc::clone(&node.part),
@@ -84,44 +86,44 @@ impl Run {
             }
             Err(Failure::Host(error)) => Err(error),
             Err(Failure::Input(error)) if self.part.strict => Err(error),
-            Err(Failure::Input(error)) => self.instead(Fallback::of_input(&error)),
+            Err(Failure::Input(error)) => self.fall_back(Fallback::of_input(&error)),
             Err(Failure::Device(error)) => {
                 if error.cause() == Cause::DeviceLost
                     && let Some(runtime) = self.context.session_config().get_extension::<WarpjoinRuntime>()
                 {
                     runtime.report_lost(&self.part.session, &error);
                 }
-                self.without_devices(error)
+                self.after_device_error(error)
             }
         }
     }
 
-    /// What becomes of the query when the devices give up.
-    fn without_devices(self, error: warpjoin::Error) -> Result<SendableRecordBatchStream> {
+    /// Falls back to the CPU, or returns the error if the settings forbid that.
+    fn after_device_error(self, error: warpjoin::Error) -> Result<SendableRecordBatchStream> {
         match self.forbids_fallback(&error) {
             Some(why) => Err(to_datafusion(error).context(why)),
             None => {
                 let fallback = Fallback::new(&error);
                 fallback.log();
-                self.instead(fallback)
+                self.fall_back(fallback)
             }
         }
     }
 
-    /// The CPU takes over.
-    fn instead(self, fallback: Fallback) -> Result<SendableRecordBatchStream> {
+    /// Records the fallback, and runs the part on the CPU.
+    fn fall_back(self, fallback: Fallback) -> Result<SendableRecordBatchStream> {
         report::record_fallback(&self.metrics, &fallback);
         self.state.fell_back(fallback);
         self.on_cpu()
     }
 
-    /// The setting that makes this error the query's own.
+    /// Why this error must not fall back to the CPU, if so.
     fn forbids_fallback(&self, error: &warpjoin::Error) -> Option<&'static str> {
         match error.cause() {
             Cause::Cancelled => Some("the query was cancelled"),
-            _ if self.part.strict => Some("the devices gave up, and warpjoin.strict forbids the CPU to take over"),
+            _ if self.part.strict => Some("the devices failed, and warpjoin.strict forbids falling back to the CPU"),
             cause if cause.is_fault() && self.part.on_fault == OnFault::Error => {
-                Some("a fault of the devices, which warpjoin.on_fault makes an error")
+                Some("a device fault, which warpjoin.on_fault turns into an error")
             }
             _ => None,
         }
@@ -129,7 +131,7 @@ impl Run {
 
     async fn on_devices(&self) -> Result<QueryOutput, Failure> {
         let runtime = self.context.session_config().get_extension::<WarpjoinRuntime>();
-        let _place = match &runtime {
+        let _permit = match &runtime {
             Some(runtime) => Some(runtime.admission().admit(&self.context).await),
             None => None,
         };
@@ -146,19 +148,19 @@ impl Run {
         let driver = on_thread("warpjoin-query", move || drive(&part, uploads, batch_rows, cancel, &metrics))?;
         let (pumped, output) = futures::join!(try_join_all(pumps), driver);
         pumped.map_err(|error| if is_of_data(&error) { Failure::Input(error) } else { Failure::Host(error) })?;
-        // A driver that panicked is a defect of the device side.
+        // A panic of the driving thread is a defect of the engine, so it counts as a device error.
         let output = output.map_err(|error| Failure::Device(warpjoin::Error::Internal(error.to_string())))?;
         let output = output.map_err(Failure::Device)?;
         self.state.ran(output.metrics.clone());
         Ok(output)
     }
 
-    /// The template, over children that start anew, with DataFusion's own partitioning around it.
+    /// Runs the template over restarted children, with the partitioning and sorts that DataFusion adds.
     fn on_cpu(&self) -> Result<SendableRecordBatchStream> {
         let children: HashMap<usize, _> = self.children.iter().cloned().enumerate().collect();
         let plan = fill(&self.part.template, &children)?;
         let options = self.context.session_config().options();
-        // Else the template's sort would be lost with whatever brings its partitions together.
+        // Without this requirement the template's order would be lost when its partitions are merged.
         let required = self.part.ordering.clone().map(OrderingRequirements::from);
         let plan = Arc::new(OutputRequirementExec::new(plan, required, Distribution::SinglePartition, None));
         let plan = EnsureRequirements::new().optimize(plan, options)?;
@@ -171,7 +173,7 @@ impl Run {
     }
 }
 
-/// Whether an error comes from computing values: not from reading them, from limits, or from devices.
+/// Whether an error comes from computing values, and not from reading files, resource limits or devices.
 fn is_of_data(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::ArrowError(error, _) => {
@@ -182,7 +184,7 @@ fn is_of_data(error: &DataFusionError) -> bool {
     }
 }
 
-/// All partitions of `plan` in one stream.
+/// Merges all partitions of `plan` into one stream.
 fn merged(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
     match plan.output_partitioning().partition_count() {
         0 => Ok(Box::pin(EmptyRecordBatchStream::new(plan.schema()))),
@@ -191,7 +193,7 @@ fn merged(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<S
     }
 }
 
-/// The device side, on its own thread: everything that it allocates is gone when it returns.
+/// Uploads the inputs and runs the device plan, on a thread of its own. Frees all its device memory before it returns.
 fn drive(
     part: &Part,
     uploads: Vec<(SchemaRef, mpsc::Receiver<Upload>)>,

@@ -1,4 +1,4 @@
-//! Group-bys: a partial aggregate and its final one become one.
+//! Group-bys: a partial aggregate and its final one become one group-by of the device plan.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -20,23 +20,23 @@ use warpjoin::plan::{AggregateCall, AggregateFunction, GroupingSet, Plan, PlanKi
 
 use super::candidate::{Candidate, Operators};
 use super::relation::{PhysicalExprs, Relation, checked};
-use super::{Matcher, Outcome, beneath, seen_through};
+use super::{Matcher, Outcome, input_of_transparent, skip_transparent};
 
 impl Matcher<'_> {
     pub(super) fn aggregate(&mut self, node: &Arc<dyn ExecutionPlan>, last: &AggregateExec) -> Result<Outcome> {
-        // `first` reads raw rows; for an aggregate in one step it is the node itself.
+        // `first` reads the input rows. It is the node itself if the aggregate has a single step.
         let first_node = match last.mode() {
             AggregateMode::Single | AggregateMode::SinglePartitioned => node,
-            AggregateMode::Final | AggregateMode::FinalPartitioned => beneath(last.input()),
+            AggregateMode::Final | AggregateMode::FinalPartitioned => skip_transparent(last.input()),
             AggregateMode::Partial | AggregateMode::PartialReduce => {
-                self.decline(node, Reason::Aggregate(format!("{:?}, apart from its final one", last.mode())));
+                self.decline(node, Reason::Aggregate(format!("{:?}, without its final step", last.mode())));
                 return self.keep(node);
             }
         };
         let first = match first_node.downcast_ref::<AggregateExec>() {
             Some(first) if Arc::ptr_eq(first_node, node) || *first.mode() == AggregateMode::Partial => first,
             _ => {
-                self.decline(node, Reason::Aggregate("final, apart from its partial one".to_string()));
+                self.decline(node, Reason::Aggregate("final, without its partial step".to_string()));
                 return self.keep(node);
             }
         };
@@ -61,7 +61,7 @@ impl Matcher<'_> {
     }
 }
 
-/// `node` with the input of `first`, which is itself or below it, replaced.
+/// `node` with another input of `first`, which is `node` or an aggregate below it.
 fn with_raw_input(
     node: &Arc<dyn ExecutionPlan>,
     first: &Arc<dyn ExecutionPlan>,
@@ -72,7 +72,7 @@ fn with_raw_input(
     }
     let child = match node.downcast_ref::<AggregateExec>() {
         Some(aggregate) => Some(aggregate.input()),
-        None => seen_through(node),
+        None => input_of_transparent(node),
     };
     let child = child.ok_or_else(|| DataFusionError::Internal(format!("no aggregate below {}", node.name())))?;
     replace_children_if_necessary(Arc::clone(node), vec![with_raw_input(child, first, input)?])
@@ -81,11 +81,11 @@ fn with_raw_input(
 fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relation) -> Result<Relation, Reason> {
     let groups = first.group_expr();
     let (group_count, call_count) = (groups.expr().len(), first.aggr_expr().len());
-    // A final step has the number of the grouping set as a key.
+    // A final step also has the grouping set's id as a key.
     let is_final = !std::ptr::eq(first, last);
     let last_count = group_count + usize::from(is_final && groups.has_grouping_set());
     if last.group_expr().expr().len() != last_count || last.aggr_expr().len() != call_count {
-        return Err(Reason::Aggregate("whose partial and final steps differ".to_string()));
+        return Err(Reason::Aggregate("with different partial and final steps".to_string()));
     }
     let mut exprs: PhysicalExprs = groups.expr().iter().map(|(expr, _)| Arc::clone(expr)).collect();
     let mut calls = Vec::with_capacity(call_count);
@@ -107,8 +107,8 @@ fn aggregate_relation(first: &AggregateExec, last: &AggregateExec, input: &Relat
     checked(Plan { kind, schema: last.schema() })
 }
 
-/// The sets of keys, numbered as DataFusion does: from the lowest bit on, which of the keys, beginning with the last one,
-/// are not of the set; above, how many sets of the same keys came before.
+/// The grouping sets with DataFusion's ids. The low bits of an id are set for keys that are not in the set; the last key is
+/// bit 0. The bits above count earlier sets with the same keys.
 fn grouping_sets(nulls: &[Vec<bool>]) -> Result<Vec<GroupingSet>, Reason> {
     let mut sets: Vec<GroupingSet> = vec![];
     for is_null in nulls {
@@ -125,16 +125,16 @@ fn grouping_sets(nulls: &[Vec<bool>]) -> Result<Vec<GroupingSet>, Reason> {
     Ok(sets)
 }
 
-/// An aggregate whose expressions are positions in a common list.
+/// An aggregate call. Its expressions are positions in a list that all calls share.
 pub(super) struct Call {
     function: AggregateFunction,
     is_distinct: bool,
     argument: Option<usize>,
     second: Option<usize>,
-    /// Of a count: further arguments, none of which may be null either.
+    /// Further arguments of a count, which counts rows where no argument is null.
     others: Vec<usize>,
     filter: Option<usize>,
-    /// Key, descending, nulls first.
+    /// Sort keys: expression, descending, nulls first.
     order_by: Vec<(usize, bool, bool)>,
     ignores_nulls: bool,
 }
@@ -147,7 +147,7 @@ impl Call {
     ) -> Result<Self, Reason> {
         let name = call.fun().name();
         let function = function_of(call).ok_or_else(|| Reason::Aggregate(name.to_string()))?;
-        // What equal arguments do not change takes all of them.
+        // DISTINCT does not change functions that ignore duplicates, such as min.
         let is_distinct = call.is_distinct() && function.spec().counts_each || call_is::<ApproxDistinct>(call);
         let is_ordered = function.spec().way == Way::FirstRow;
         let is_percentile = matches!(function, AggregateFunction::Percentile { .. });
@@ -156,7 +156,7 @@ impl Call {
         }
         let mut arguments = call.expressions();
         if is_percentile {
-            // The share is part of the function.
+            // The percentile is part of the function.
             arguments.truncate(1);
         }
         let is_of_pairs = function.spec().arguments == 2;
@@ -193,7 +193,7 @@ impl Call {
         })
     }
 
-    /// The call over expressions that were translated.
+    /// The device plan's call over the translated expressions.
     pub(super) fn of(&self, translated: &[Expr], data_type: &DataType) -> AggregateCall {
         if self.function.spec().way != Way::FirstRow {
             let (argument, second) = self.arguments(translated);
@@ -219,9 +219,9 @@ impl Call {
         AggregateCall { order_by, filter, ..AggregateCall::new(self.function, argument, data_type.clone()) }
     }
 
-    /// The arguments; where FILTER does not hold the first is null, and so does not count.
+    /// The arguments. The first one is null where FILTER is not true, so that the row is ignored.
     fn arguments(&self, translated: &[Expr]) -> (Option<Expr>, Option<Expr>) {
-        // Exact sums of both arguments of a pair, or of none.
+        // Sums of a pair are exact for both arguments or for none.
         let is_exact = [self.argument, self.second].iter().flatten().all(|&position| {
             let exact = exact(&translated[position]);
             !exact.data_type.is_floating()
@@ -254,7 +254,7 @@ fn is_some(expr: &Expr) -> Expr {
     boolean(ExprKind::Not(Box::new(is_null)), false)
 }
 
-/// The integer or decimal that is cast to a double: its moments are exact.
+/// The operand of a cast from integer or decimal to double: moments of the operand are exact.
 fn exact(expr: &Expr) -> &Expr {
     match &expr.kind {
         ExprKind::Cast(number) if number.data_type.is_integer() || number.data_type.is_decimal() => number,
@@ -262,7 +262,7 @@ fn exact(expr: &Expr) -> &Expr {
     }
 }
 
-/// The share of a percentile, if it is a constant; from the other end where the largest value comes first.
+/// The fraction of a percentile, if it is a constant. For a descending order it is counted from the other end.
 fn share_bits(call: &AggregateFunctionExpr) -> Option<u64> {
     let arguments = call.expressions();
     let share = match arguments.get(1)?.downcast_ref::<Literal>()?.value() {
@@ -273,12 +273,12 @@ fn share_bits(call: &AggregateFunctionExpr) -> Option<u64> {
     Some(if descending { 1.0 - share } else { share }.to_bits())
 }
 
-/// Whether the expression is a constant that is not null: counting it counts rows.
+/// Whether the expression is a non-null constant, so that counting it counts rows.
 fn is_value(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.downcast_ref::<Literal>().is_some_and(|literal| !ScalarValue::is_null(literal.value()))
 }
 
-/// The function that answers a call. It is told by DataFusion's name and the type that is behind it there: a session may have
+/// The device function of a call. The name and the implementing type must be DataFusion's, because a session may register
 /// another function under the same name.
 fn function_of(call: &AggregateFunctionExpr) -> Option<AggregateFunction> {
     static FUNCTIONS: LazyLock<HashMap<String, (TypeId, AggregateFunction)>> = LazyLock::new(|| {
@@ -298,13 +298,13 @@ fn type_of(function: &AggregateUDF) -> TypeId {
     implementation.type_id()
 }
 
-/// The function that answers one of DataFusion's.
+/// The device function with a DataFusion name.
 fn function_named(name: &str) -> Option<AggregateFunction> {
-    let answers = |function: &AggregateFunction| {
+    let has_name = |function: &AggregateFunction| {
         let spec = function.spec();
         spec.name == name || spec.also.contains(&name)
     };
-    AggregateFunction::all().find(answers)
+    AggregateFunction::all().find(has_name)
 }
 
 fn call_is<F: AggregateUDFImpl>(call: &AggregateFunctionExpr) -> bool {
@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_function_of_ours_is_one_of_datafusions() {
+    fn every_device_function_exists_in_datafusion() {
         let own = all_default_aggregate_functions();
         for function in AggregateFunction::all() {
             let spec = function.spec();

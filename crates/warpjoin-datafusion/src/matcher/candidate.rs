@@ -1,4 +1,4 @@
-//! A part of a plan that the devices can run, while it grows.
+//! A part of a plan that the devices can run, as it grows during the traversal.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::template::{TemplateInputExec, fill};
 /// A part of a plan that the devices can run.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
-    /// What the devices compute.
+    /// The device plan.
     pub relation: Relation,
     inputs: Vec<Input>,
-    /// The same on the CPU, with [`TemplateInputExec`] where the inputs stand.
+    /// The CPU nodes of the part, with [`TemplateInputExec`] in place of the inputs.
     template: Arc<dyn ExecutionPlan>,
-    /// The topmost node as it stood in the plan.
+    /// The topmost node of the part in the original plan.
     original: Arc<dyn ExecutionPlan>,
     operators: Operators,
 }
@@ -28,36 +28,36 @@ pub(super) struct Candidate {
 /// A CPU subtree whose rows are uploaded.
 #[derive(Debug, Clone)]
 struct Input {
-    /// Unique within one walk; the device plan and the template name it so until the part is closed.
+    /// Unique within a traversal. Device plan and template use it until the part is closed.
     id: usize,
     plan: Arc<dyn ExecutionPlan>,
 }
 
-/// The joins, group-bys and sorts of a part.
+/// Counts of the operators of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Operators {
-    /// Hash joins.
+    /// Joins.
     pub joins: usize,
-    /// Aggregates, a partial and its final one counted once.
+    /// Aggregates; a partial and its final one count once.
     pub aggregates: usize,
-    /// Sorts, windows, and first rows of an order.
+    /// Sorts, top-k operators and windows.
     pub sorts: usize,
     /// Filters, computed columns, limits and unions.
     pub row_wise: usize,
 }
 
-/// A part that will not grow any more.
+/// A part that is complete.
 #[derive(Debug)]
 pub(crate) struct Closed {
-    /// What the devices compute; `Input` positions are those in `inputs`.
+    /// The device plan. Its `Input` positions refer to `inputs`.
     pub plan: Plan,
-    /// CPU subtrees.
+    /// The CPU subtrees whose rows are uploaded.
     pub inputs: Vec<Arc<dyn ExecutionPlan>>,
-    /// The same on the CPU; [`TemplateInputExec`] positions are those in `inputs`.
+    /// The CPU nodes of the part. Its [`TemplateInputExec`] positions refer to `inputs`.
     pub template: Arc<dyn ExecutionPlan>,
-    /// The topmost node as it stood in the plan.
+    /// The topmost node of the part in the original plan.
     pub original: Arc<dyn ExecutionPlan>,
-    /// How much is in it.
+    /// Counts of its operators.
     pub operators: Operators,
 }
 
@@ -65,14 +65,14 @@ impl Operators {
     /// One filter, computed column, limit or union.
     pub(crate) const ROW_WISE: Self = Self { joins: 0, aggregates: 0, sorts: 0, row_wise: 1 };
 
-    /// All that rows are worth being uploaded for.
+    /// Number of operators that justify an upload.
     pub(crate) fn count(self) -> usize {
         self.joins + self.aggregates + self.sorts
     }
 }
 
 impl Candidate {
-    /// A resident table.
+    /// A scan of a resident table.
     pub(super) fn scan(node: &Arc<dyn ExecutionPlan>, scan: &DeviceScanExec) -> Self {
         let kind = PlanKind::Scan { table: Arc::clone(scan.table()), projection: scan.projection().to_vec() };
         Self {
@@ -84,7 +84,7 @@ impl Candidate {
         }
     }
 
-    /// The rows of a CPU subtree.
+    /// An upload of the rows of a CPU subtree.
     pub(super) fn upload(plan: &Arc<dyn ExecutionPlan>, id: usize) -> Self {
         Self {
             relation: Relation::new(Plan { kind: PlanKind::Input { index: id }, schema: plan.schema() }),
@@ -95,10 +95,10 @@ impl Candidate {
         }
     }
 
-    /// The part grown to `node`, whose inputs were `parts`.
+    /// The part that `node` and its inputs `parts` form.
     ///
     /// # Errors
-    /// When DataFusion refuses to rebuild the node.
+    /// Returns an error if DataFusion cannot rebuild the node.
     pub(super) fn grown(
         node: &Arc<dyn ExecutionPlan>,
         relation: Relation,
@@ -110,7 +110,7 @@ impl Candidate {
         Ok(Self::grown_to(node, template, relation, parts, added))
     }
 
-    /// The part grown to `node`, which over the templates of `parts` is `template`.
+    /// As [`Self::grown`], with the template given.
     pub(super) fn grown_to(
         node: &Arc<dyn ExecutionPlan>,
         template: Arc<dyn ExecutionPlan>,
@@ -134,7 +134,7 @@ impl Candidate {
         &self.template
     }
 
-    /// The same part, seen from a node above that does not change rows.
+    /// Adds a node that does not change rows.
     pub(super) fn at(mut self, node: &Arc<dyn ExecutionPlan>) -> Self {
         self.original = Arc::clone(node);
         self
@@ -144,17 +144,17 @@ impl Candidate {
         self.operators
     }
 
-    /// Whether there is something to do for the devices. Filters, computed columns, limits and unions are done there if all
-    /// rows are there already: what they leave is less to fetch than the tables.
-    pub(super) fn is_worth_a_node(&self, takes_all: bool) -> bool {
-        self.operators.count() > 0 || self.operators.row_wise > 0 && (takes_all || self.inputs.is_empty())
+    /// Whether the part is worth a device node. Filters, computed columns, limits and unions alone are, if all rows are
+    /// resident: fetching their output is cheaper than fetching the tables.
+    pub(super) fn is_worth_a_node(&self, offloads_all: bool) -> bool {
+        self.operators.count() > 0 || self.operators.row_wise > 0 && (offloads_all || self.inputs.is_empty())
     }
 
     pub(super) fn original(&self) -> &Arc<dyn ExecutionPlan> {
         &self.original
     }
 
-    /// Rows of the largest source; `None` when one is unknown, and may be large.
+    /// Estimated rows of the largest source; `None` if a source has no estimate.
     pub(super) fn estimated_rows_max(&self) -> Result<Option<u64>> {
         let mut rows_max = scan_rows_max(&self.relation.plan);
         let statistics = StatisticsContext::new();
@@ -166,7 +166,7 @@ impl Candidate {
         Ok(Some(rows_max))
     }
 
-    /// The part as CPU nodes again, over what became of its inputs.
+    /// The CPU nodes of the part, above its inputs.
     pub(super) fn restore(self) -> Result<Arc<dyn ExecutionPlan>> {
         if self.inputs.is_empty() {
             return Ok(self.original);
@@ -175,7 +175,7 @@ impl Candidate {
         fill(&self.template, &plans)
     }
 
-    /// The part under dense input positions.
+    /// Finishes the part, and numbers its inputs densely.
     pub(super) fn close(self) -> Result<Closed> {
         let mut plan = Arc::unwrap_or_clone(self.relation.plan);
         let mut positions = HashMap::new();

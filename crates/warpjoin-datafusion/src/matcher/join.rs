@@ -1,4 +1,4 @@
-//! Joins: by hash, nested loops and cross joins.
+//! Hash joins, nested loop joins and cross joins.
 
 use std::sync::Arc;
 
@@ -20,26 +20,26 @@ use super::relation::{PhysicalExprs, Relation, checked};
 use super::{Matcher, Outcome};
 use crate::translate::{Scope, is_string, substitute, translate};
 
-/// Most rows of the side that is gone over for each row of the other one where no key tells which of them match.
+/// Most build rows of a join without an equality, which tests all of them for each probe row.
 const NESTED_ROWS_MAX: usize = 1024;
 
-/// A join of any of DataFusion's nodes.
+/// A join, from any of DataFusion's join nodes.
 struct Join<'a> {
     left: &'a Arc<dyn ExecutionPlan>,
     right: &'a Arc<dyn ExecutionPlan>,
     join_type: JoinType,
-    /// Without any, all pairs are candidates.
+    /// Equal keys. If empty, all pairs of rows are candidates.
     on: JoinOnRef<'a>,
     filter: Option<&'a JoinFilter>,
     projection: Option<&'a [usize]>,
     null_equals_null: bool,
     null_aware: bool,
-    /// Most rows put out.
+    /// Most output rows.
     fetch: Option<usize>,
 }
 
 impl<'a> Join<'a> {
-    /// `None`: not a join that devices know.
+    /// `None` for other nodes.
     fn of(node: &'a Arc<dyn ExecutionPlan>) -> Option<Self> {
         if let Some(join) = node.downcast_ref::<HashJoinExec>() {
             return Some(Self {
@@ -76,7 +76,7 @@ impl<'a> Join<'a> {
         node.downcast_ref::<CrossJoinExec>().map(|join| nested(join.left(), join.right()))
     }
 
-    /// Rows of the sides, as far as they are known, are few enough for a join without a key.
+    /// Checks that the build side is known to be small enough for a join without an equality.
     fn check_nested(&self, sides: Sides) -> Result<(), Reason> {
         let rows = |plan: &Arc<dyn ExecutionPlan>| {
             let estimate = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new());
@@ -84,7 +84,7 @@ impl<'a> Join<'a> {
         };
         let (build, probe) = sides.ordered(rows(self.left), rows(self.right));
         let is_small = |rows: Option<usize>| rows.is_some_and(|rows| rows <= NESTED_ROWS_MAX);
-        // Unmatched rows of both sides are found by a join each way.
+        // A full join runs as two joins, in which each side is the build side once.
         if is_small(build) && (sides.kind != JoinKind::Full || is_small(probe)) {
             return Ok(());
         }
@@ -93,7 +93,7 @@ impl<'a> Join<'a> {
         Err(Reason::Join(why))
     }
 
-    /// Of an inner join without a key, the smaller side is the one to go over.
+    /// Chooses the small side of an inner join without an equality as the build side.
     fn nested_sides(&self, sides: Sides) -> Sides {
         let is_left = Sides { build_is_right: false, ..sides };
         let is_right = Sides { build_is_right: true, ..sides };
@@ -105,7 +105,7 @@ impl<'a> Join<'a> {
 }
 
 impl Matcher<'_> {
-    /// `None`: the node is no join that devices know.
+    /// A join; `None` for other nodes.
     pub(super) fn join(&mut self, node: &Arc<dyn ExecutionPlan>) -> Result<Option<Outcome>> {
         let Some(join) = Join::of(node) else { return Ok(None) };
         let (left, right) = (self.visit(join.left)?, self.visit(join.right)?);
@@ -115,7 +115,7 @@ impl Matcher<'_> {
                 let templates = parts.iter().map(|part| Arc::clone(part.template())).collect();
                 let mut template = replace_children_if_necessary(Arc::clone(node), templates)?;
                 if join.fetch.is_some() {
-                    // The node's own limit is one of each partition, of which the CPU may make several.
+                    // The node applies its own limit to each partition, and the CPU may run several.
                     template = Arc::new(GlobalLimitExec::new(template, 0, join.fetch));
                 }
                 Outcome::Device(Box::new(Candidate::grown_to(node, template, relation, parts, added)))
@@ -150,11 +150,11 @@ impl Matcher<'_> {
     }
 }
 
-/// Which kind of join a device does, with which of DataFusion's sides.
+/// The device plan's kind of join, and which of DataFusion's sides is the build side.
 #[derive(Debug, Clone, Copy)]
 struct Sides {
     kind: JoinKind,
-    /// The right side is built from: whole rows are kept of the side that probes.
+    /// Whether DataFusion's right side is the build side. The side whose rows are preserved always probes.
     build_is_right: bool,
 }
 
@@ -179,13 +179,13 @@ impl Sides {
         Ok(Self { kind, build_is_right })
     }
 
-    /// Where the columns of the left and of the right side begin, among build and probe columns.
-    fn ordered_positions(self, build_width: usize) -> (usize, usize) {
+    /// Positions of the first left and the first right column among build columns, then probe columns.
+    fn first_columns(self, build_width: usize) -> (usize, usize) {
         if self.build_is_right { (build_width, 0) } else { (0, build_width) }
     }
 
-    /// DataFusion's columns, before its projection, as positions among build columns, probe columns and the mark.
-    fn put_out(self, build_width: usize, probe_width: usize) -> Vec<usize> {
+    /// DataFusion's output columns before its projection, as positions among build columns, probe columns and the mark.
+    fn output_columns(self, build_width: usize, probe_width: usize) -> Vec<usize> {
         let width = build_width + probe_width;
         match self.kind {
             JoinKind::ProbeMark => (build_width..=width).collect(),
@@ -195,6 +195,7 @@ impl Sides {
         }
     }
 
+    /// Orders the values of left and right side as build side, probe side.
     fn ordered<T>(self, left: T, right: T) -> (T, T) {
         if self.build_is_right { (right, left) } else { (left, right) }
     }
@@ -210,7 +211,7 @@ fn join_plan(join: &Join<'_>, sides: Sides, left: &Relation, right: &Relation) -
         on.push(pair);
     }
     if on.is_empty() {
-        // One list of all build rows, which every probe row goes over.
+        // With a constant key, every probe row finds all build rows in one list.
         let one = || Expr::literal(Scalar::Int(1), DataType::Int32);
         on.push((one(), one()));
     }
@@ -218,10 +219,10 @@ fn join_plan(join: &Join<'_>, sides: Sides, left: &Relation, right: &Relation) -
         Some(filter) => Some(residual(filter, sides, build, probe)?),
         None => None,
     };
-    let put_out = sides.put_out(build.plan.schema.fields().len(), probe.plan.schema.fields().len());
+    let columns = sides.output_columns(build.plan.schema.fields().len(), probe.plan.schema.fields().len());
     let output: Vec<usize> = match join.projection {
-        Some(projection) => projection.iter().map(|&column| put_out[column]).collect(),
-        None => put_out,
+        Some(projection) => projection.iter().map(|&column| columns[column]).collect(),
+        None => columns,
     };
     Ok(JoinPlan {
         build: *build.input(),
@@ -235,16 +236,16 @@ fn join_plan(join: &Join<'_>, sides: Sides, left: &Relation, right: &Relation) -
 }
 
 fn check_keys(build: &Expr, probe: &Expr) -> Result<(), Reason> {
-    // Strings of different encodings are the same codes once their dictionaries are mapped.
+    // String types may differ, because the device maps their dictionaries to common codes.
     let equal = build.data_type == probe.data_type || (is_string(&build.data_type) && is_string(&probe.data_type));
     if equal { Ok(()) } else { Err(Reason::Join(format!("on {} and {}", build.data_type, probe.data_type))) }
 }
 
-/// The residual filter over all build columns, then all probe columns.
+/// The residual filter, over all build columns, then all probe columns.
 fn residual(filter: &JoinFilter, sides: Sides, build: &Relation, probe: &Relation) -> Result<Expr, Reason> {
     let fields = build.plan.schema.fields().iter().chain(probe.plan.schema.fields());
     let schema = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
-    let (left_first, right_first) = sides.ordered_positions(build.plan.schema.fields().len());
+    let (left_first, right_first) = sides.first_columns(build.plan.schema.fields().len());
     let mut columns: PhysicalExprs = vec![];
     for column in filter.column_indices() {
         let position = match column.side {

@@ -1,10 +1,9 @@
 //! Finds the parts of a physical plan that devices can run.
 //!
-//! Works bottom-up: every node becomes either a [`Candidate`] (it and all below it, down to CPU
-//! inputs, runs on the devices) or stays on the host. A candidate grows while the node above it can
-//! join it, and is closed where one can't: so the parts are maximal.
+//! The matcher works bottom-up. Each node either extends a [`Candidate`], a part that runs on the devices down to its CPU
+//! inputs, or stays on the host. A candidate grows until the node above cannot join it, so parts are maximal.
 //!
-//! Owns the choice and its reasons; must not know how a part is executed ([`crate::exec`]).
+//! Owns the choice of parts and the reasons for declined nodes. Must not know how a part runs ([`crate::exec`]).
 
 mod aggregate;
 mod candidate;
@@ -40,50 +39,50 @@ use candidate::Candidate;
 pub(crate) use candidate::Operators;
 pub(crate) use sort::is_window;
 
-/// A node that stays on the CPU although devices were there.
+/// A node that the matcher declined.
 #[derive(Debug, Clone)]
 pub(crate) struct Declined {
-    /// The node, as it stood in the plan.
+    /// The node in the original plan.
     pub node: Arc<dyn ExecutionPlan>,
-    /// Why.
+    /// Why it stays on the CPU.
     pub reason: Reason,
 }
 
-/// What became of a node.
+/// The result of visiting a node.
 enum Outcome {
-    /// It runs on the devices if the part that it belongs to does.
+    /// The node is part of a candidate.
     Device(Box<Candidate>),
-    /// It stays. Nodes below it may have been replaced.
+    /// The node stays on the host. Nodes below it may have been replaced.
     Host(Arc<dyn ExecutionPlan>),
 }
 
-/// One walk over one plan.
+/// One traversal of one plan.
 pub(crate) struct Matcher<'a> {
     session: &'a Arc<Session>,
     minimum_rows: u64,
-    /// Filters, projections, sorts and unions of CPU rows are put on the devices, too, although that may not pay.
-    takes_all: bool,
+    /// Whether CPU rows are uploaded for filters, projections, sorts and unions, too, although that may not pay off.
+    offloads_all: bool,
     make: &'a dyn Fn(candidate::Closed) -> Result<Arc<WarpjoinExec>>,
     next_input: usize,
     declined: Vec<Declined>,
 }
 
 impl<'a> Matcher<'a> {
-    /// Parts of fewer than `minimum_rows` stay on the CPU; with `takes_all`, rows are uploaded for whatever devices can do.
-    /// `make` turns a closed part into its plan node.
+    /// Parts whose inputs all have fewer than `minimum_rows` stay on the CPU. With `offloads_all`, rows are uploaded for any
+    /// supported node. `make` turns a finished part into its plan node.
     pub(crate) fn new(
         session: &'a Arc<Session>,
         minimum_rows: u64,
-        takes_all: bool,
+        offloads_all: bool,
         make: &'a dyn Fn(candidate::Closed) -> Result<Arc<WarpjoinExec>>,
     ) -> Self {
-        Self { session, minimum_rows, takes_all, make, next_input: 0, declined: vec![] }
+        Self { session, minimum_rows, offloads_all, make, next_input: 0, declined: vec![] }
     }
 
-    /// The plan with all parts that devices can run replaced, and what stays with its reasons.
+    /// Replaces all parts that devices support. Also returns the declined nodes with their reasons.
     ///
     /// # Errors
-    /// When DataFusion refuses to rebuild a node.
+    /// Returns an error if DataFusion cannot rebuild a node.
     pub(crate) fn rewrite(mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<(Arc<dyn ExecutionPlan>, Vec<Declined>)> {
         let outcome = self.visit(plan)?;
         let plan = self.close(outcome)?;
@@ -91,7 +90,7 @@ impl<'a> Matcher<'a> {
     }
 
     fn visit(&mut self, node: &Arc<dyn ExecutionPlan>) -> Result<Outcome> {
-        if let Some(input) = seen_through(node) {
+        if let Some(input) = input_of_transparent(node) {
             return Ok(match self.visit(&Arc::clone(input))? {
                 Outcome::Device(candidate) => Outcome::Device(Box::new(candidate.at(node))),
                 Outcome::Host(input) => Outcome::Host(replace_children_if_necessary(Arc::clone(node), vec![input])?),
@@ -101,8 +100,8 @@ impl<'a> Matcher<'a> {
             return self.output_requirement(node, required);
         }
         if node.is::<WarpjoinExec>() {
-            // A finished plan is only asked for reasons: what stands above a part is judged as it
-            // was when the part could have grown by it.
+            // The plan is already rewritten, and only the reasons are needed. Treat the part as an input, so that the nodes
+            // above it are declined for the same reasons as before.
             let part = self.keep(node)?;
             return Ok(self.input(&part).map_or(part, |input| Outcome::Device(Box::new(input))));
         }
@@ -142,8 +141,8 @@ impl<'a> Matcher<'a> {
         self.keep(node)
     }
 
-    /// What a query's answer must be, said above the query's last sort: a limit over it can join the part below, whose order
-    /// nothing takes away.
+    /// The requirement of the query's output order, which stands above its last sort. It joins the part below if that part
+    /// keeps the order, so that a limit above can join, too.
     fn output_requirement(
         &mut self,
         node: &Arc<dyn ExecutionPlan>,
@@ -158,7 +157,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// The node stays; whatever is below it is closed.
+    /// The node stays on the host. Parts below it are finished.
     fn keep(&mut self, node: &Arc<dyn ExecutionPlan>) -> Result<Outcome> {
         let mut children = vec![];
         for child in node.children() {
@@ -168,7 +167,7 @@ impl<'a> Matcher<'a> {
         Ok(Outcome::Host(replace_children_if_necessary(Arc::clone(node), children)?))
     }
 
-    /// The node stays over `children`, which were visited already.
+    /// The node stays on the host, above `children` that were already visited.
     fn keep_over(&mut self, node: &Arc<dyn ExecutionPlan>, children: Vec<Outcome>) -> Result<Outcome> {
         let children = children.into_iter().map(|child| self.close(child)).collect::<Result<_>>()?;
         Ok(Outcome::Host(replace_children_if_necessary(Arc::clone(node), children)?))
@@ -178,13 +177,13 @@ impl<'a> Matcher<'a> {
         self.declined.push(Declined { node: Arc::clone(node), reason });
     }
 
-    /// A candidate for an operator's input: what stays on the host is uploaded.
+    /// The candidate of an operator's input. Rows of the host are uploaded.
     fn input(&mut self, outcome: &Outcome) -> Result<Candidate, Reason> {
         match outcome {
             Outcome::Device(candidate) => Ok((**candidate).clone()),
             Outcome::Host(plan) => {
                 if plan.boundedness().is_unbounded() {
-                    return Err(Reason::Node(format!("{} without an end", plan.name())));
+                    return Err(Reason::Node(format!("unbounded {}", plan.name())));
                 }
                 for field in plan.schema().fields() {
                     check_type(field.data_type())?;
@@ -195,9 +194,9 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// The same for a node that rows are uploaded for only if devices take all.
-    fn input_of_all(&mut self, outcome: Outcome) -> Outcome {
-        if self.takes_all
+    /// As [`Self::input`], for nodes that rows are uploaded for only with `offloads_all`.
+    fn input_if_offloading_all(&mut self, outcome: Outcome) -> Outcome {
+        if self.offloads_all
             && let Outcome::Host(plan) = &outcome
             && !plan.is::<DeviceScanExec>()
             && reads_tables(plan)
@@ -208,13 +207,13 @@ impl<'a> Matcher<'a> {
         outcome
     }
 
-    /// The final plan of a part: its device node, or what stood there before.
+    /// Finishes a part: returns its device node, or the original nodes if the part stays on the CPU.
     fn close(&mut self, outcome: Outcome) -> Result<Arc<dyn ExecutionPlan>> {
         let candidate = match outcome {
             Outcome::Host(plan) => return Ok(plan),
             Outcome::Device(candidate) => candidate,
         };
-        if !candidate.is_worth_a_node(self.takes_all) {
+        if !candidate.is_worth_a_node(self.offloads_all) {
             return candidate.restore();
         }
         if let Some(rows) = candidate.estimated_rows_max()?
@@ -230,9 +229,8 @@ impl<'a> Matcher<'a> {
 
 pub(crate) use candidate::Closed;
 
-/// The input of a node that only moves rows between partitions and tasks: what is below means the
-/// same without it.
-fn seen_through(node: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
+/// The input of a node that only moves rows between partitions or tasks. The matcher ignores such nodes.
+fn input_of_transparent(node: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
     if let Some(repartition) = node.downcast_ref::<RepartitionExec>() {
         return Some(repartition.input());
     }
@@ -242,10 +240,10 @@ fn seen_through(node: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>
     node.downcast_ref::<CooperativeExec>().map(|cooperative| cooperative.input())
 }
 
-/// `node` without the nodes that are seen through.
-fn beneath(node: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+/// Skips transparent nodes.
+fn skip_transparent(node: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
     let mut node = node;
-    while let Some(input) = seen_through(node) {
+    while let Some(input) = input_of_transparent(node) {
         node = input;
     }
     node

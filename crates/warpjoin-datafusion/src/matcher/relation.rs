@@ -1,4 +1,4 @@
-//! A device plan that grows upward.
+//! A device plan under construction. Nodes are added at its top.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use warpjoin::plan::{Plan, PlanKind};
 
 use crate::translate::{Scope, translate};
 
-/// Expressions of DataFusion.
+/// DataFusion's physical expressions.
 pub(super) type PhysicalExprs = Vec<Arc<dyn PhysicalExpr>>;
 
 /// A device plan.
 #[derive(Debug, Clone)]
 pub(super) struct Relation {
-    /// The plan, which the parts of a plan that are tried out share.
+    /// Shared, because the matcher clones candidates while it tries nodes.
     pub plan: Arc<Plan>,
 }
 
@@ -26,12 +26,12 @@ impl Relation {
         Self { plan: Arc::new(plan) }
     }
 
-    /// The plan once more, to put it below another node.
+    /// A copy of the plan, as the input of another node.
     pub(super) fn input(&self) -> Box<Plan> {
         Box::new(Plan::clone(&self.plan))
     }
 
-    /// What its expressions see.
+    /// The columns that expressions over this relation see.
     pub(super) fn scope(&self) -> Scope<'_> {
         Scope { schema: &self.plan.schema, plan: Some(&self.plan) }
     }
@@ -39,7 +39,7 @@ impl Relation {
     /// Translates `exprs` over this relation.
     ///
     /// # Errors
-    /// The reason for which devices can't compute one of them.
+    /// Returns the reason if devices do not support one of them.
     pub(super) fn translate_all(&self, exprs: &[Arc<dyn PhysicalExpr>]) -> Result<Vec<Expr>, Reason> {
         exprs.iter().map(|expr| translate(expr, self.scope())).collect()
     }
@@ -47,17 +47,17 @@ impl Relation {
     /// The rows for which `predicate` is true.
     ///
     /// # Errors
-    /// The reason for which devices can't tell.
+    /// Returns the reason if devices do not support the predicate.
     pub(super) fn filter(&self, predicate: &Arc<dyn PhysicalExpr>) -> Result<Relation, Reason> {
         let predicate = translate(predicate, self.scope())?;
         let kind = PlanKind::Filter { input: self.input(), predicate };
         checked(Plan { kind, schema: Arc::clone(&self.plan.schema) })
     }
 
-    /// One column an expression.
+    /// A projection with one column for each expression.
     ///
     /// # Errors
-    /// The reason for which devices can't compute one of them.
+    /// Returns the reason if devices do not support one of them.
     pub(super) fn project(&self, exprs: &[Arc<dyn PhysicalExpr>], schema: &SchemaRef) -> Result<Relation, Reason> {
         let kind = PlanKind::Project { input: self.input(), exprs: self.translate_all(exprs)? };
         checked(Plan { kind, schema: Arc::clone(schema) })
@@ -66,7 +66,7 @@ impl Relation {
     /// The columns `projection`, in that order.
     ///
     /// # Errors
-    /// When a position is out of range, or the devices refuse.
+    /// Returns the reason if a position is out of range, or devices do not support a column.
     pub(super) fn columns(&self, projection: &[usize], schema: &SchemaRef) -> Result<Relation, Reason> {
         let mut exprs = Vec::with_capacity(projection.len());
         for &column in projection {
@@ -83,7 +83,7 @@ impl Relation {
     }
 }
 
-/// A node over what was checked when it became a relation.
+/// Checks the topmost node of `plan`. Its inputs were checked when they became relations.
 pub(super) fn checked(plan: Plan) -> Result<Relation, Reason> {
     check_node(&plan)?;
     Ok(Relation::new(plan))

@@ -1,4 +1,4 @@
-//! Filters and projections: they join a part that is on the devices already, and start one over resident tables.
+//! Filters and projections: they join a part below them, and start a part over resident tables.
 //!
 //! Over a CPU input they stay on the CPU, so that fewer and narrower rows are uploaded.
 
@@ -25,7 +25,7 @@ impl Matcher<'_> {
         self.row_wise_with(node, input, |_, _| added, translate)
     }
 
-    /// The same for a node that may add to the operators of the part that it joins.
+    /// As [`Self::row_wise`], where the added operators depend on the part below.
     pub(super) fn row_wise_with(
         &mut self,
         node: &Arc<dyn ExecutionPlan>,
@@ -34,7 +34,7 @@ impl Matcher<'_> {
         translate: impl FnOnce(&Relation) -> Result<Relation, Reason>,
     ) -> Result<Outcome> {
         let input = self.visit(input)?;
-        let candidate = match self.input_of_all(input) {
+        let candidate = match self.input_if_offloading_all(input) {
             Outcome::Device(candidate) => candidate,
             host @ Outcome::Host(_) => return self.keep_over(node, vec![host]),
         };
@@ -53,7 +53,7 @@ impl Matcher<'_> {
 }
 
 impl Relation {
-    /// As [`FilterExec`] does.
+    /// The relation filtered as by a [`FilterExec`].
     pub(super) fn filter_exec(&self, filter: &FilterExec, output: &Arc<dyn ExecutionPlan>) -> Result<Relation, Reason> {
         let mut filtered = self.filter(filter.predicate())?;
         if let Some(projection) = filter.projection() {
@@ -65,7 +65,7 @@ impl Relation {
         }
     }
 
-    /// As [`ProjectionExec`] does.
+    /// The relation projected as by a [`ProjectionExec`].
     pub(super) fn projection_exec(&self, projection: &ProjectionExec) -> Result<Relation, Reason> {
         let exprs: PhysicalExprs = projection.expr().iter().map(|projected| Arc::clone(&projected.expr)).collect();
         self.project(&exprs, &projection.schema())

@@ -1,5 +1,5 @@
-//! Sorts, first rows and limits: they join a part that is on the devices already. A sort of a resident table starts one,
-//! a sort of CPU rows does not.
+//! Sorts, top-k and limits: they join a part below them. A sort of a resident table starts a part, a sort of CPU rows does
+//! not.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use super::candidate::Operators;
 use super::relation::{PhysicalExprs, Relation, checked};
 use super::{Matcher, Outcome};
 
-/// What a node does to the order and the number of rows.
+/// A sort or limit.
 enum Step<'a> {
     Sort { ordering: &'a LexOrdering, fetch: Option<usize> },
     Limit { skip: usize, fetch: Option<usize> },
 }
 
-/// The input of a sort or limit, and what it is.
+/// The input of a sort or limit node, and the step.
 fn step(node: &Arc<dyn ExecutionPlan>) -> Option<(&Arc<dyn ExecutionPlan>, Step<'_>)> {
     if let Some(sort) = node.downcast_ref::<SortExec>() {
         return Some((sort.input(), Step::Sort { ordering: sort.expr(), fetch: sort.fetch() }));
@@ -33,7 +33,7 @@ fn step(node: &Arc<dyn ExecutionPlan>) -> Option<(&Arc<dyn ExecutionPlan>, Step<
     if let Some(sort) = node.downcast_ref::<PartialSortExec>() {
         return Some((sort.input(), Step::Sort { ordering: sort.expr(), fetch: sort.fetch() }));
     }
-    // Sorted partitions of one another are what the devices sort as a whole.
+    // Devices sort all rows at once, so merging sorted partitions is a sort.
     if let Some(merge) = node.downcast_ref::<SortPreservingMergeExec>() {
         return Some((merge.input(), Step::Sort { ordering: merge.expr(), fetch: merge.fetch() }));
     }
@@ -58,21 +58,21 @@ impl Matcher<'_> {
         let Some((input, step)) = step(node) else { return Ok(None) };
         let is_sort = matches!(step, Step::Sort { .. });
         let has_order = input.output_ordering().is_some();
-        let takes_all = self.takes_all;
+        let offloads_all = self.offloads_all;
         let outcome = self.row_wise_with(
             node,
             input,
             |relation, operators| {
-                // Of rows that are only uploaded, or in order already, a sort is not worth a part.
-                let is_worth =
-                    takes_all || operators.count() > 0 || matches!(source(&relation.plan), PlanKind::Scan { .. });
-                let sorts = usize::from(is_sort && is_worth && !relation.plan.is_ordered());
+                // A sort does not justify an upload, and a sort of sorted rows is free.
+                let counts =
+                    offloads_all || operators.count() > 0 || matches!(source(&relation.plan), PlanKind::Scan { .. });
+                let sorts = usize::from(is_sort && counts && !relation.plan.is_ordered());
                 Operators { sorts, row_wise: usize::from(!is_sort), ..Operators::default() }
             },
             |relation| match step {
                 Step::Sort { ordering, fetch } => relation.sort(ordering, fetch),
                 Step::Limit { .. } if has_order && !relation.plan.has_first_rows() => {
-                    Err(Reason::Node(format!("{} of rows whose order the devices do not keep", node.name())))
+                    Err(Reason::Node(format!("{} of ordered rows whose order the devices do not keep", node.name())))
                 }
                 Step::Limit { skip, fetch } => relation.limit(skip, fetch),
             },
@@ -81,7 +81,7 @@ impl Matcher<'_> {
     }
 }
 
-/// Where the rows of a chain of filters, projections and sorts come from.
+/// The source of a chain of nodes with one input.
 fn source(plan: &Plan) -> &PlanKind {
     match plan.inputs().as_slice() {
         [input] => source(input),
@@ -90,7 +90,7 @@ fn source(plan: &Plan) -> &PlanKind {
 }
 
 impl Relation {
-    /// The rows in an order, or the first ones.
+    /// The sorted rows, or the first `fetch` of them.
     fn sort(&self, ordering: &LexOrdering, fetch: Option<usize>) -> Result<Relation, Reason> {
         let exprs: PhysicalExprs = ordering.iter().map(|key| Arc::clone(&key.expr)).collect();
         let keys = (self.translate_all(&exprs)?.into_iter().zip(ordering))
@@ -105,7 +105,7 @@ impl Relation {
         self.with(kind)
     }
 
-    /// Some of the rows, or the next ones of an order.
+    /// At most `fetch` rows after `skip` rows. The rows are any, unless the relation is sorted.
     pub(super) fn limit(&self, skip: usize, fetch: Option<usize>) -> Result<Relation, Reason> {
         let input = self.input();
         self.with(PlanKind::Limit { input, skip: skip as u64, fetch: fetch.map(|fetch| fetch as u64) })

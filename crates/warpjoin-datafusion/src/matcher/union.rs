@@ -1,4 +1,4 @@
-//! Unions: they join parts that are on the devices already.
+//! Unions: they join the parts below them.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::relation::{Relation, checked};
 use super::{Matcher, Outcome};
 
 impl Matcher<'_> {
-    /// UNION ALL. An input on the CPU is uploaded only where another one comes from a join or an aggregate on the
-    /// devices; a union of tables starts no part, but what is above it may.
+    /// UNION ALL. CPU inputs are uploaded only if another input is a part with a join, aggregate or sort. A union of
+    /// resident tables starts no part, but nodes above it may.
     pub(super) fn union(&mut self, node: &Arc<dyn ExecutionPlan>) -> Result<Outcome> {
         let mut inputs = vec![];
         for child in node.children() {
             let input = self.visit(child)?;
-            inputs.push(self.input_of_all(input));
+            inputs.push(self.input_if_offloading_all(input));
         }
         let is_device = |input: &Outcome| matches!(input, Outcome::Device(_));
         let is_worth_it = |input: &Outcome| matches!(input, Outcome::Device(part) if part.operators().count() > 0);
@@ -28,7 +28,7 @@ impl Matcher<'_> {
         }
         match self.union_candidates(node, &inputs) {
             Ok((relation, parts)) => {
-                // Whatever kind of union it is: one of templates has no partitions to interleave.
+                // An interleaving union becomes a plain one, because templates have no partitions to interleave.
                 let templates = parts.iter().map(|part| Arc::clone(part.template())).collect();
                 let template = UnionExec::try_new(templates)?;
                 let grown = Candidate::grown_to(node, template, relation, parts, Operators::ROW_WISE);

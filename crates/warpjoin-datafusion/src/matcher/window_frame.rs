@@ -1,4 +1,4 @@
-//! Frames of windows, as device plans have them.
+//! Translates window frames to those of device plans.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
@@ -9,10 +9,11 @@ use warpjoin::window::{Distance, Frame, FrameBound};
 
 const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 
-/// The rows of a partition that count.
+/// The device plan's frame.
 pub(super) fn frame_of(frame: &WindowFrame, order_by: &[SortKey]) -> Result<Frame, Reason> {
     let bound = |bound: &WindowFrameBound, is_end: bool| {
-        // A distance that its type can't hold is null, too: what that means depends on its side.
+        // `is_unbounded` is also true for a distance that does not fit its type. Only on this side does that mean the
+        // partition's end.
         let is_open = match bound {
             WindowFrameBound::Preceding(_) => !is_end,
             WindowFrameBound::Following(_) => is_end,
@@ -39,10 +40,10 @@ pub(super) fn frame_of(frame: &WindowFrame, order_by: &[SortKey]) -> Result<Fram
                     [key] => distance_of(value, key, is_following),
                     _ => None,
                 };
-                let declined = || Reason::Aggregate(format!("of a frame by a distance of {value}"));
+                let declined = || Reason::Aggregate(format!("of a frame with a distance of {value}"));
                 Ok(FrameBound::Range { is_following, distance: distance.ok_or_else(declined)? })
             }
-            _ => Err(Reason::Aggregate(format!("of a frame by {value}"))),
+            _ => Err(Reason::Aggregate(format!("of a frame with a bound of {value}"))),
         }
     };
     Ok(Frame { start: bound(&frame.start_bound, false)?, end: bound(&frame.end_bound, true)? })
@@ -53,7 +54,7 @@ fn moved(places: u64, is_following: bool) -> i64 {
     if is_following { places } else { -places }
 }
 
-/// How far keys are apart; `None` where DataFusion adds and subtracts otherwise, or nothing at all.
+/// The distance of a RANGE bound; `None` if devices cannot add it to the key as DataFusion does.
 fn distance_of(value: &ScalarValue, key: &SortKey, is_following: bool) -> Option<Distance> {
     let data_type = &key.expr.data_type;
     match (data_type, value) {
@@ -63,15 +64,16 @@ fn distance_of(value: &ScalarValue, key: &SortKey, is_following: bool) -> Option
             let total = i128::from(days) * NANOS_PER_DAY + i128::from(nanos);
             match data_type {
                 DataType::Date32 => {
-                    // Parts of days count for nothing.
+                    // Dates ignore parts of days.
                     let days = u32::try_from(total / NANOS_PER_DAY).ok()?;
                     Some(if months == 0 { Distance::Units(days.into()) } else { Distance::Months(months, days) })
                 }
-                // A month behind the end of one day may come before that of the day before. Days of a zone have 23 hours, too.
+                // Adding months does not keep the order of timestamps: days are clamped to the end of the month, times are
+                // not. Days of a time zone may have 23 or 25 hours.
                 DataType::Timestamp(unit, zone) if months == 0 && (days == 0 || is_fixed(zone.as_deref())) => {
                     let adds = is_following != key.descending;
                     let tick = nanos_of(*unit);
-                    // Times are cut off to whole units when all is added up.
+                    // DataFusion rounds the sum to whole units.
                     let units = if adds { total.div_euclid(tick) } else { -(-total).div_euclid(tick) };
                     Some(Distance::Units(units))
                 }

@@ -1,7 +1,7 @@
-//! What of a finished plan the CPU does besides reading inputs and moving rows.
+//! The work that the CPU does in a finished plan: everything but reading and moving rows.
 //!
-//! Owns the list of nodes that only read or move. Every other node is work, known or not, so that a new node of DataFusion
-//! never passes unseen.
+//! Owns the list of nodes that only move rows. Every other node counts as work, so a new node of DataFusion cannot pass
+//! unnoticed. Must not decide what happens to work on the CPU ([`crate::rules::strict`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::exec::WarpjoinExec;
 use crate::rules::reason::CpuReasonExec;
 use crate::rules::strict::{RefusedExec, RowLimitExec};
 
-/// Nodes that hand rows on, cut or join streams of them, or write them out.
+/// Nodes that pass rows on, limit or merge streams, or write rows.
 const MOVES_ROWS: [&str; 11] = [
     "AnalyzeExec",
     "BufferExec",
@@ -33,40 +33,40 @@ const MOVES_ROWS: [&str; 11] = [
     "LocalLimitExec",
     "OutputRequirementExec",
     "RepartitionExec",
-    // Its subqueries are children of their own.
+    // Its subqueries are among its children.
     "ScalarSubqueryExec",
 ];
 
-/// A node that handles rows on the CPU.
+/// A node that processes rows on the CPU.
 #[derive(Debug, Clone)]
 pub struct HostWork {
     /// The node's name.
     pub name: String,
-    /// Why it is not on the devices, if they were asked.
+    /// Why the matcher declined the node, if it did.
     pub reason: Option<Reason>,
-    /// Rows that it takes at least; 0 if that is not known before it runs.
+    /// Lower bound of the rows that it takes; 0 if unknown before it runs.
     pub rows_min: u64,
-    /// The node.
+    /// Address of the node, as its identity.
     address: usize,
-    /// Whether its output is what the CPU handles, rather than its inputs.
+    /// Whether the rows to count are the node's output, not its inputs.
     pub(crate) is_output: bool,
 }
 
 impl HostWork {
-    /// What the node does to its inputs.
+    /// Work on the inputs of a node.
     fn of_inputs(node: &Arc<dyn ExecutionPlan>, reason: Option<&Reason>) -> Self {
         let rows_min = node.children().into_iter().map(rows_of).sum();
         let name = node.name().to_string();
         Self { name, reason: reason.cloned(), rows_min, address: address(node), is_output: false }
     }
 
-    /// Rows of a part on the devices that another one needs.
+    /// Rows of a device part that another device part reads through the host.
     fn between_parts(lower: &Arc<dyn ExecutionPlan>) -> Self {
         let name = "rows fetched to the host between two parts on the devices".to_string();
         Self { name, reason: None, rows_min: rows_of(lower), address: address(lower), is_output: true }
     }
 
-    /// Whether it is the work of this node.
+    /// Whether this is the work of `node`.
     pub(crate) fn is_of(&self, node: &Arc<dyn ExecutionPlan>) -> bool {
         self.address == address(node)
     }
@@ -85,32 +85,34 @@ impl fmt::Display for HostWork {
     }
 }
 
-/// Filters, projections that compute, sorts, windows, joins, aggregates, unions and anything unknown on the CPU, and rows
-/// that are fetched from one part on the devices for another one above it; from the top. Reading tables and files,
-/// decoding and encoding are not work; nor is what is done to rows that come from no table.
+/// The work on the CPU, from the top of the plan.
+///
+/// Work is: filters, projections that compute, sorts, windows, joins, aggregates, unions and unknown nodes on the CPU, and
+/// rows fetched from one device part for another one. Not work are: reading, decoding and encoding tables and files, and
+/// processing rows that come from no table.
 pub(crate) fn host_work(plan: &Arc<dyn ExecutionPlan>) -> Vec<HostWork> {
     let mut found = vec![];
     collect(plan, None, false, &mut found);
     found
 }
 
-/// `is_below`: a node above is on the devices.
-fn collect(node: &Arc<dyn ExecutionPlan>, reason: Option<&Reason>, is_below: bool, found: &mut Vec<HostWork>) {
-    if let Some(said) = node.downcast_ref::<CpuReasonExec>() {
-        return collect(said.input(), Some(said.reason()), is_below, found);
+/// `is_below_device`: a node above is on the devices.
+fn collect(node: &Arc<dyn ExecutionPlan>, reason: Option<&Reason>, is_below_device: bool, found: &mut Vec<HostWork>) {
+    if let Some(annotation) = node.downcast_ref::<CpuReasonExec>() {
+        return collect(annotation.input(), Some(annotation.reason()), is_below_device, found);
     }
     let is_device = node.is::<WarpjoinExec>();
-    if is_device && is_below {
+    if is_device && is_below_device {
         found.push(HostWork::between_parts(node));
-    } else if !is_device && !only_moves(node) && reads_tables(node) {
+    } else if !is_device && !only_moves_rows(node) && reads_tables(node) {
         found.push(HostWork::of_inputs(node, reason));
     }
     for child in node.children() {
-        collect(child, None, is_device || is_below, found);
+        collect(child, None, is_device || is_below_device, found);
     }
 }
 
-fn only_moves(node: &Arc<dyn ExecutionPlan>) -> bool {
+fn only_moves_rows(node: &Arc<dyn ExecutionPlan>) -> bool {
     if node.children().is_empty() || MOVES_ROWS.contains(&node.name()) {
         return true;
     }
@@ -124,7 +126,7 @@ fn only_moves(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<RefusedExec>() || node.is::<RowLimitExec>()
 }
 
-/// Whether rows come from somewhere: `SELECT 1 + 1` is nobody's work.
+/// Whether the plan reads a table or file, unlike `SELECT 1 + 1`.
 pub(crate) fn reads_tables(node: &Arc<dyn ExecutionPlan>) -> bool {
     let children = node.children();
     if children.is_empty() {
@@ -133,7 +135,7 @@ pub(crate) fn reads_tables(node: &Arc<dyn ExecutionPlan>) -> bool {
     children.into_iter().any(reads_tables)
 }
 
-/// Rows that the node puts out for certain.
+/// The exact number of output rows, or 0 if unknown.
 fn rows_of(node: &Arc<dyn ExecutionPlan>) -> u64 {
     match StatisticsContext::new().compute(node.as_ref(), &StatisticsArgs::new()) {
         Ok(statistics) => match statistics.num_rows {

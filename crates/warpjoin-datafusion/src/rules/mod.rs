@@ -1,4 +1,7 @@
-//! Optimizer rules: which parts of a plan run on the devices, what the CPU may do beside them, and what is told of it.
+//! Optimizer rules: replace parts of plans by device nodes, check `warpjoin.strict`, and annotate plans for EXPLAIN.
+//!
+//! Owns when plans change. Must not know which nodes devices support ([`crate::matcher`]) or how parts run
+//! ([`crate::exec`]).
 
 pub(crate) mod host_work;
 pub(crate) mod placement;

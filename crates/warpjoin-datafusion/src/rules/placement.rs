@@ -1,4 +1,4 @@
-//! What of a finished plan runs where, and why: for EXPLAIN, and for callers that report it.
+//! Which nodes of a finished plan run on devices, and why the others do not: for EXPLAIN and for reports.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::rules::rule::{concerns_devices, is_operator, rewrite};
 use crate::rules::strict::{RefusedExec, enforce};
 use crate::runtime::{Devices, WarpjoinRuntime};
 
-/// The last rule: puts reasons above what stays on the CPU, and tells device nodes their depth.
+/// The last rule. Annotates nodes that stay on the CPU with reasons, and tells device nodes their depth.
 #[derive(Debug)]
 pub(crate) struct PlacementRule {
     runtime: Arc<WarpjoinRuntime>,
 }
 
 impl PlacementRule {
-    /// Its name in the list of rules.
+    /// The rule's name.
     pub(crate) const NAME: &'static str = "warpjoin_placement";
 
     pub(crate) fn new(runtime: Arc<WarpjoinRuntime>) -> Self {
@@ -47,7 +47,7 @@ impl PhysicalOptimizerRule for PlacementRule {
                 return Ok(Arc::new(CpuReasonExec::new(plan, CpuReason(Reason::NoDevice(why)))));
             }
         };
-        // The nodes were rebuilt since the first rule: ask again, and keep the answers only.
+        // Other rules have rebuilt the nodes since the first rule. So match again, and keep only the reasons.
         let (_, declined) = rewrite(&plan, &session, &options, &[])?;
         let mut reasons: HashMap<usize, Reason> =
             declined.into_iter().map(|declined| (address(&declined.node), declined.reason)).collect();
@@ -79,7 +79,7 @@ fn annotate(node: &Arc<dyn ExecutionPlan>, reasons: &mut HashMap<usize, Reason>)
     })
 }
 
-/// EXPLAIN ANALYZE shows what is below its own node.
+/// Tells device nodes their depth in the tree that EXPLAIN prints. EXPLAIN ANALYZE prints only the plan below its own node.
 fn set_depths(plan: &Arc<dyn ExecutionPlan>) {
     fn set(node: &Arc<dyn ExecutionPlan>, depth: usize) {
         if let Some(device) = node.downcast_ref::<WarpjoinExec>() {
@@ -93,29 +93,29 @@ fn set_depths(plan: &Arc<dyn ExecutionPlan>) {
     }
 }
 
-/// What of a plan runs where.
+/// Which nodes of a plan run on devices.
 #[derive(Debug, Clone, Default)]
 pub struct Placement {
-    /// Parts on the devices, from the top.
+    /// Device parts, from the top of the plan.
     pub device: Vec<DevicePart>,
-    /// Joins, aggregates and what else was declined on the CPU, from the top.
+    /// Joins, aggregates and declined nodes on the CPU, from the top of the plan.
     pub cpu: Vec<CpuNode>,
-    /// All that the CPU does besides reading and moving rows, from the top: what `warpjoin.strict` refuses.
+    /// All work on the CPU, from the top of the plan. `warpjoin.strict` refuses it.
     pub host_work: Vec<HostWork>,
 }
 
-/// A part of a plan that is on the devices.
+/// A part of a plan that runs on the devices.
 #[derive(Debug, Clone)]
 pub struct DevicePart {
-    /// Hash joins in it.
+    /// Number of joins.
     pub joins: usize,
-    /// Aggregates in it, a partial and its final one counted once.
+    /// Number of aggregates; a partial and its final one count once.
     pub aggregates: usize,
-    /// Sorts in it, and first rows of an order.
+    /// Number of sorts, top-k operators and windows.
     pub sorts: usize,
     /// Bytes of the resident columns that it scans, each column once.
     pub scanned_bytes: u64,
-    /// What its last run cost, if the devices finished it.
+    /// Metrics of its last run, if the devices finished it.
     pub metrics: Option<QueryMetrics>,
     /// Why its last run fell back to the CPU.
     pub fallback: Option<Fallback>,
@@ -124,50 +124,50 @@ pub struct DevicePart {
 /// A node that stays on the CPU.
 #[derive(Debug, Clone)]
 pub struct CpuNode {
-    /// Its name.
+    /// The node's name.
     pub name: String,
     /// Whether it is a join or an aggregate.
     pub is_operator: bool,
-    /// Why it is there, if devices were asked.
+    /// Why the matcher declined it, if it did.
     pub reason: Option<Reason>,
 }
 
 impl Placement {
-    /// Reads a physical plan, before or after its execution.
+    /// Reads a physical plan before or after its execution.
     pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Self {
         let mut placement = Self { host_work: host_work(plan), ..Self::default() };
         placement.collect(plan, None);
         placement
     }
 
-    /// Whether the CPU does nothing but read inputs and move rows, and no part fell back to it.
+    /// Whether the CPU only reads inputs and moves rows, and no part fell back to it.
     pub fn is_wholly_on_devices(&self) -> bool {
         self.host_work.is_empty() && self.device.iter().all(|part| part.fallback.is_none())
     }
 
-    /// Whether every join and aggregate is on the devices, and none fell back.
+    /// Whether all joins and aggregates are on the devices, and no part fell back.
     pub fn is_on_devices(&self) -> bool {
         self.device.iter().all(|part| part.fallback.is_none()) && !self.cpu.iter().any(|node| node.is_operator)
     }
 
-    /// Joins on the devices.
+    /// Number of joins on the devices.
     pub fn joins(&self) -> usize {
         self.device.iter().map(|part| part.joins).sum()
     }
 
-    /// Aggregates on the devices.
+    /// Number of aggregates on the devices.
     pub fn aggregates(&self) -> usize {
         self.device.iter().map(|part| part.aggregates).sum()
     }
 
-    /// Sorts on the devices, first rows of an order among them.
+    /// Number of sorts, top-k operators and windows on the devices.
     pub fn sorts(&self) -> usize {
         self.device.iter().map(|part| part.sorts).sum()
     }
 
     fn collect(&mut self, node: &Arc<dyn ExecutionPlan>, reason: Option<&Reason>) {
-        if let Some(above) = node.downcast_ref::<CpuReasonExec>() {
-            return self.collect(above.input(), Some(above.reason()));
+        if let Some(annotation) = node.downcast_ref::<CpuReasonExec>() {
+            return self.collect(annotation.input(), Some(annotation.reason()));
         }
         if let Some(device) = node.downcast_ref::<WarpjoinExec>() {
             self.device.push(DevicePart {
@@ -178,7 +178,7 @@ impl Placement {
                 metrics: device.last_metrics(),
                 fallback: device.last_fallback(),
             });
-        } else if reason.is_some() || (is_operator(node) && !is_first_step(node)) {
+        } else if reason.is_some() || (is_operator(node) && !is_partial_aggregate(node)) {
             let name = node.name().to_string();
             self.cpu.push(CpuNode { name, is_operator: is_operator(node), reason: reason.cloned() });
         }
@@ -186,8 +186,8 @@ impl Placement {
     }
 }
 
-/// A partial aggregate is counted with its final one.
-fn is_first_step(node: &Arc<dyn ExecutionPlan>) -> bool {
+/// Partial aggregates are not counted; their final aggregates are.
+fn is_partial_aggregate(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.downcast_ref::<AggregateExec>()
         .is_some_and(|aggregate| matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::PartialReduce))
 }

@@ -1,10 +1,10 @@
-//! The line above a CPU node that says why it is one.
+//! The plan node that shows why the node below it stays on the CPU.
 
 use warpjoin::Reason;
 
 use crate::pass_through::{PassThroughExec, Role};
 
-/// Says in EXPLAIN why the node below stays on the CPU.
+/// Shows in EXPLAIN why the node below stays on the CPU.
 pub type CpuReasonExec = PassThroughExec<CpuReason>;
 
 /// Why a node stays on the CPU.

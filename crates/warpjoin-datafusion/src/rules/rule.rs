@@ -1,4 +1,4 @@
-//! The optimizer rule that puts parts of a plan on the devices.
+//! The optimizer rule that replaces parts of a plan by device nodes.
 
 use std::sync::Arc;
 
@@ -20,21 +20,23 @@ use crate::runtime::{Devices, WarpjoinRuntime};
 use crate::table::provider::no_device_message;
 use crate::table::scan::DeviceScanExec;
 
-/// Replaces every maximal part of a plan that devices can run by a [`WarpjoinExec`]. Rows are uploaded for joins, aggregates
-/// and windows; over resident tables, sorts, filters, computed columns, limits and unions are a part, too.
+/// Replaces each maximal part of a plan that devices support by a [`WarpjoinExec`].
 ///
-/// Stands just before DataFusion's `EnsureRequirements`: plans have no repartitioning yet then, and
-/// DataFusion fits what it needs around the new nodes.
+/// Joins, aggregates and windows start a part: rows of other sources are uploaded for them. Over resident tables, sorts,
+/// filters, computed columns, limits and unions start a part, too.
+///
+/// The rule runs right before DataFusion's `EnsureRequirements`. At that point plans have no repartitioning yet, and
+/// DataFusion adds what it needs around the new nodes.
 #[derive(Debug)]
 pub struct WarpjoinRule {
     runtime: Arc<WarpjoinRuntime>,
 }
 
 impl WarpjoinRule {
-    /// Its name in the list of rules.
+    /// The rule's name.
     pub const NAME: &'static str = "warpjoin";
 
-    /// A rule that puts plans on the devices of `runtime`.
+    /// A rule that offloads plans to the devices of `runtime`.
     pub fn new(runtime: Arc<WarpjoinRuntime>) -> Self {
         Self { runtime }
     }
@@ -49,7 +51,7 @@ impl PhysicalOptimizerRule for WarpjoinRule {
         let session = match self.runtime.devices(&options) {
             Devices::Open(session) => session,
             Devices::None(why) if options.strict => return Ok(refused(plan, no_device_message(&why))),
-            // The last rule says why.
+            // `PlacementRule` adds the reason.
             Devices::None(_) => return Ok(plan),
             Devices::Refused(why) => return Ok(refused(plan, why)),
         };
@@ -69,7 +71,7 @@ impl PhysicalOptimizerRule for WarpjoinRule {
     }
 }
 
-/// The plan with its parts replaced, and what stays with its reasons.
+/// Replaces the parts that devices support. Also returns the declined nodes with their reasons.
 pub(crate) fn rewrite(
     plan: &Arc<dyn ExecutionPlan>,
     session: &Arc<Session>,
@@ -81,12 +83,12 @@ pub(crate) fn rewrite(
     Matcher::new(session, minimum_rows, options.strict, &make).rewrite(plan)
 }
 
-/// The plan for EXPLAIN to show; running it is an error.
+/// A plan that EXPLAIN shows, but that fails when it runs.
 fn refused(plan: Arc<dyn ExecutionPlan>, why: String) -> Arc<dyn ExecutionPlan> {
     Arc::new(RefusedExec::new(plan, Refusal::Devices(why)))
 }
 
-/// Whether there is anything to put on devices, so that a plan without it opens none: with strict, all work.
+/// Whether a plan has nodes that devices may run; with `strict`, any work. Plans without them open no devices.
 pub(crate) fn concerns_devices(plan: &Arc<dyn ExecutionPlan>, options: &WarpjoinOptions) -> Result<bool> {
     let is_device_work = plan.exists(|node| {
         Ok(is_operator(node) || is_window(node) || node.is::<DeviceScanExec>() || node.is::<WarpjoinExec>())

@@ -1,7 +1,7 @@
-//! What `warpjoin.strict` makes of work that stays on the CPU: an error that names it.
+//! Enforces `warpjoin.strict`: work on the CPU is an error that names the work.
 //!
-//! Work whose rows are known when the query is planned is refused then. Other work may handle `warpjoin.strict_rows` rows,
-//! which are counted as they pass. Must not decide what counts as work ([`crate::host_work`]).
+//! Work with a known number of rows is refused during planning. Rows of other work are counted as it runs, up to
+//! `warpjoin.strict_rows`. Must not decide what counts as work ([`crate::rules::host_work`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,18 +15,18 @@ use futures::StreamExt;
 use crate::pass_through::{PassThroughExec, Role};
 use crate::rules::host_work::{HostWork, host_work};
 
-/// Stands above a plan that can't run, so that EXPLAIN shows the plan and the reason; running it is an error.
+/// The root of a refused plan. EXPLAIN shows the plan and the reason; running it is an error.
 pub type RefusedExec = PassThroughExec<Refusal>;
 
-/// Counts the rows that the CPU node above it takes, and ends the query when there are too many.
+/// Counts the rows that the CPU node above it takes, and fails the query if there are too many.
 pub(crate) type RowLimitExec = PassThroughExec<RowLimit>;
 
-/// Why a plan is not run.
+/// Why a plan is refused.
 #[derive(Debug, Clone)]
 pub enum Refusal {
-    /// It breaks `warpjoin.strict`.
+    /// It violates `warpjoin.strict`.
     Strict(String),
-    /// The devices that the settings name can't be used.
+    /// The devices that the settings name are not usable.
     Devices(String),
 }
 
@@ -66,13 +66,13 @@ impl Role for Refusal {
     }
 }
 
-/// How many rows a CPU node may take.
+/// The limit of rows that a CPU node may take.
 #[derive(Debug)]
 pub(crate) struct RowLimit {
     rows_max: u64,
-    /// What takes them, in words.
+    /// Description of the work, for the error message.
     work: String,
-    /// Rows so far, of all partitions.
+    /// Rows of all partitions so far.
     rows: Arc<AtomicU64>,
 }
 
@@ -96,7 +96,7 @@ impl Role for RowLimit {
         let batches = input.execute(partition, context)?;
         let (rows_max, rows, work) = (self.rows_max, Arc::clone(&self.rows), self.work.clone());
         let schema = batches.schema();
-        let watched = batches.map(move |batch| {
+        let counted = batches.map(move |batch| {
             let batch = batch?;
             let passed = rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed) + batch.num_rows() as u64;
             if passed > rows_max {
@@ -106,14 +106,14 @@ impl Role for RowLimit {
             }
             Ok(batch)
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, watched)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
     }
 }
 
-/// The finished plan as `warpjoin.strict` lets it run.
+/// Applies `warpjoin.strict` to a finished plan: refuses the plan, or adds row limits to it.
 ///
 /// # Errors
-/// When DataFusion refuses to rebuild a node.
+/// Returns an error if DataFusion cannot rebuild a node.
 pub(crate) fn enforce(plan: Arc<dyn ExecutionPlan>, rows_max: u64) -> Result<Arc<dyn ExecutionPlan>> {
     let work = host_work(&plan);
     let refused: Vec<String> =
@@ -122,11 +122,11 @@ pub(crate) fn enforce(plan: Arc<dyn ExecutionPlan>, rows_max: u64) -> Result<Arc
         let message = format!("warpjoin.strict is set, and this would run on the CPU: {}", refused.join("; "));
         return Ok(Arc::new(RefusedExec::new(plan, Refusal::Strict(message))));
     }
-    watch(&plan, &work, rows_max)
+    limit_rows(&plan, &work, rows_max)
 }
 
-/// The plan with the inputs of all work counted.
-fn watch(node: &Arc<dyn ExecutionPlan>, work: &[HostWork], rows_max: u64) -> Result<Arc<dyn ExecutionPlan>> {
+/// Adds a row limit below each node that is work, or above it if its output counts.
+fn limit_rows(node: &Arc<dyn ExecutionPlan>, work: &[HostWork], rows_max: u64) -> Result<Arc<dyn ExecutionPlan>> {
     let own = work.iter().find(|work| work.is_of(node));
     let count = |node: Arc<dyn ExecutionPlan>, is_output: bool| match own.filter(|work| work.is_output == is_output) {
         Some(work) => {
@@ -135,7 +135,7 @@ fn watch(node: &Arc<dyn ExecutionPlan>, work: &[HostWork], rows_max: u64) -> Res
         }
         None => node,
     };
-    let children = node.children().into_iter().map(|child| Ok(count(watch(child, work, rows_max)?, false)));
+    let children = node.children().into_iter().map(|child| Ok(count(limit_rows(child, work, rows_max)?, false)));
     let node = replace_children_if_necessary(Arc::clone(node), children.collect::<Result<Vec<_>>>()?)?;
     Ok(count(node, true))
 }

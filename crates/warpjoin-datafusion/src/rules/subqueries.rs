@@ -1,7 +1,8 @@
-//! What a scalar subquery and the query around it both compute is computed once.
+//! Shares group-bys between scalar subqueries and the queries around them.
 //!
-//! DataFusion runs a subquery before the query that needs its value. Where both have a group-by of the same rows, the
-//! subquery's part leaves the groups on the devices, and the query's part finds them there.
+//! DataFusion runs a subquery before the query that needs its value. If both group the same rows, the subquery's part
+//! leaves the groups on the devices, and the query's part reads them. Must not decide which plans are equal
+//! (`warpjoin::plan::share_between`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,9 +16,9 @@ use warpjoin::plan::{Plan, share_between};
 
 use crate::exec::WarpjoinExec;
 
-/// The plan with parts of subqueries and of queries around them that share group-bys.
+/// Makes the parts of subqueries and of the queries around them share group-bys.
 pub(crate) fn share(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    // The plans of parts, by the address of their nodes, once they share something.
+    // New device plans of the parts that share something, by the address of their nodes.
     let mut changed: HashMap<usize, Plan> = HashMap::new();
     plan.apply(|node| {
         if let Some(level) = node.downcast_ref::<ScalarSubqueryExec>() {
@@ -58,7 +59,7 @@ fn share_parts(first: &Arc<dyn ExecutionPlan>, later: &Arc<dyn ExecutionPlan>, c
     }
 }
 
-/// The device parts of a plan, but for those of subqueries in it.
+/// The device parts of a plan, without those of its subqueries.
 fn parts<'a>(plan: &'a Arc<dyn ExecutionPlan>, into: &mut Vec<&'a Arc<dyn ExecutionPlan>>) {
     if plan.is::<WarpjoinExec>() {
         into.push(plan);

@@ -1,7 +1,8 @@
-//! Filters of windowed aggregates, said otherwise: physical windows show theirs to nobody.
+//! Moves the filters of windowed aggregates into their arguments, because physical windows do not expose filters.
 //!
-//! A logical rule makes of `sum(x) FILTER (WHERE f) OVER w` the `sum(CASE WHEN f THEN x END) OVER w`, as aggregates that leave
-//! nulls out don't see the difference. An argument that fails where the filter is not true no longer does.
+//! This logical rule rewrites `sum(x) FILTER (WHERE f) OVER w` to `sum(CASE WHEN f THEN x END) OVER w`, which is the same
+//! for aggregates that ignore nulls. An argument that fails only for rows outside the filter then does not fail. Must not
+//! know devices.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
@@ -11,7 +12,7 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use crate::config::WarpjoinOptions;
 
-/// The rule.
+/// Rewrites filters of windowed aggregates.
 #[derive(Debug, Default)]
 pub(crate) struct WindowFilters;
 
@@ -41,7 +42,7 @@ impl OptimizerRule for WindowFilters {
     }
 }
 
-/// The function of a window whose filter can be its argument's.
+/// The window function of `expr`, if its filter can move into its argument.
 fn filtered(expr: &Expr) -> Option<&WindowFunction> {
     let function = match expr {
         Expr::WindowFunction(function) => function,
@@ -49,10 +50,10 @@ fn filtered(expr: &Expr) -> Option<&WindowFunction> {
         _ => return None,
     };
     let WindowFunctionDefinition::AggregateUDF(aggregate) = &function.fun else { return None };
-    let leaves_nulls_out = matches!(aggregate.name(), "count" | "sum" | "avg" | "min" | "max");
+    let ignores_nulls = matches!(aggregate.name(), "count" | "sum" | "avg" | "min" | "max");
     let params = &function.params;
-    let fits = leaves_nulls_out && params.filter.is_some() && params.args.len() == 1 && !params.args[0].is_volatile();
-    fits.then_some(function)
+    let has_one_argument = params.args.len() == 1 && !params.args[0].is_volatile();
+    (ignores_nulls && params.filter.is_some() && has_one_argument).then_some(function)
 }
 
 fn without_filter(expr: Expr) -> Expr {
@@ -60,15 +61,15 @@ fn without_filter(expr: Expr) -> Expr {
         return expr;
     }
     match expr {
-        Expr::Alias(alias) => Expr::Alias(Alias { expr: Box::new(moved_filter(*alias.expr)), ..alias }),
+        Expr::Alias(alias) => Expr::Alias(Alias { expr: Box::new(filter_in_argument(*alias.expr)), ..alias }),
         expr => {
             let name = expr.schema_name().to_string();
-            moved_filter(expr).alias(name)
+            filter_in_argument(expr).alias(name)
         }
     }
 }
 
-fn moved_filter(expr: Expr) -> Expr {
+fn filter_in_argument(expr: Expr) -> Expr {
     let Expr::WindowFunction(function) = expr else { return expr };
     let WindowFunction { fun, params } = *function;
     let WindowFunctionParams { args, filter, .. } = params;

@@ -1,7 +1,7 @@
-//! How many queries use the devices of a runtime at once; further ones wait.
+//! Admission control: limits how many queries use the devices of a runtime at once.
 //!
-//! A query's parts share one place: a part that waits for the rows of another part of its own query must not keep that one
-//! from starting. Must not know what queries need: memory is not looked at here.
+//! The parts of a query share one permit. Otherwise a part could hold the last permit while it waits for the rows of
+//! another part of its query. Must not know how much memory queries need.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -10,69 +10,69 @@ use datafusion::execution::TaskContext;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use warpjoin_device::sync::{Mutex, locked};
 
-/// Queries that use the devices of a runtime at once. A GPU is busy with a few; each has a thread and working memory.
+/// Default limit of concurrent queries. A few queries keep a GPU busy, and each takes a thread and working memory.
 pub(crate) const QUERIES_DEFAULT: usize = 16;
 
-/// The places of a runtime.
+/// The permits of a runtime.
 pub(crate) struct Admission {
-    places: Arc<Semaphore>,
+    semaphore: Arc<Semaphore>,
     #[cfg(test)]
-    places_max: usize,
-    /// Queries that have a place or wait for one, by the address of their context.
+    queries_max: usize,
+    /// Queries that have a permit or wait for one, by the address of their context.
     queries: Arc<Queries>,
 }
 
-type Queries = Mutex<HashMap<usize, Weak<Place>>>;
+type Queries = Mutex<HashMap<usize, Weak<Permit>>>;
 
-/// A query's place: given back when the last of its parts drops it.
-pub(crate) struct Place {
+/// A query's permit. It is released when the last part of the query drops it.
+pub(crate) struct Permit {
     key: usize,
     queries: Arc<Queries>,
-    permit: OnceCell<OwnedSemaphorePermit>,
+    acquired: OnceCell<OwnedSemaphorePermit>,
 }
 
 impl Admission {
     pub(crate) fn new(queries_max: usize) -> Self {
-        let places_max = queries_max.max(1);
+        let queries_max = queries_max.max(1);
         Self {
-            places: Arc::new(Semaphore::new(places_max)),
+            semaphore: Arc::new(Semaphore::new(queries_max)),
             #[cfg(test)]
-            places_max,
+            queries_max,
             queries: Arc::default(),
         }
     }
 
-    /// Waits for a place for the query of `context`, unless a part of it has one. Dropping the future stops waiting.
-    pub(crate) async fn admit(&self, context: &Arc<TaskContext>) -> Arc<Place> {
-        let place = self.place_of(Arc::as_ptr(context).addr());
-        let permit = || async { Arc::clone(&self.places).acquire_owned().await };
-        // The semaphore is never closed; if it were, queries would run unlimited.
-        let _ = place.permit.get_or_try_init(permit).await;
-        place
+    /// Waits for a permit for the query of `context`, unless a part of it has one. Dropping the future stops waiting.
+    pub(crate) async fn admit(&self, context: &Arc<TaskContext>) -> Arc<Permit> {
+        let permit = self.permit_of(Arc::as_ptr(context).addr());
+        let acquire = || async { Arc::clone(&self.semaphore).acquire_owned().await };
+        // The semaphore is never closed; if it were, queries would run without a limit.
+        let _ = permit.acquired.get_or_try_init(acquire).await;
+        permit
     }
 
-    /// Whether no query has a place or waits for one.
+    /// Whether no query has a permit or waits for one.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        locked(&self.queries).is_empty() && self.places.available_permits() == self.places_max
+        locked(&self.queries).is_empty() && self.semaphore.available_permits() == self.queries_max
     }
 
-    fn place_of(&self, key: usize) -> Arc<Place> {
+    fn permit_of(&self, key: usize) -> Arc<Permit> {
         let mut queries = locked(&self.queries);
-        if let Some(place) = queries.get(&key).and_then(Weak::upgrade) {
-            return place;
+        if let Some(permit) = queries.get(&key).and_then(Weak::upgrade) {
+            return permit;
         }
-        let place = Arc::new(Place { key, queries: Arc::clone(&self.queries), permit: OnceCell::new() });
-        queries.insert(key, Arc::downgrade(&place));
-        place
+        let permit = Arc::new(Permit { key, queries: Arc::clone(&self.queries), acquired: OnceCell::new() });
+        queries.insert(key, Arc::downgrade(&permit));
+        permit
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut queries = locked(&self.queries);
-        // Another query may have the address by now.
-        if queries.get(&self.key).is_some_and(|place| place.strong_count() == 0) {
+        // Another query's context may have the same address by now.
+        if queries.get(&self.key).is_some_and(|permit| permit.strong_count() == 0) {
             queries.remove(&self.key);
         }
     }
@@ -88,27 +88,27 @@ mod tests {
         (0..count).map(|_| Arc::new(TaskContext::default())).collect()
     }
 
-    async fn is_admitted(admission: &Admission, context: &Arc<TaskContext>) -> Option<Arc<Place>> {
+    async fn try_admit(admission: &Admission, context: &Arc<TaskContext>) -> Option<Arc<Permit>> {
         tokio::time::timeout(Duration::from_millis(50), admission.admit(context)).await.ok()
     }
 
     #[tokio::test]
-    async fn parts_of_a_query_share_a_place_and_others_wait() {
+    async fn parts_of_a_query_share_a_permit_and_other_queries_wait() {
         let (admission, contexts) = (Admission::new(2), contexts(3));
         let upper = admission.admit(&contexts[0]).await;
         let lower = admission.admit(&contexts[0]).await;
         let other = admission.admit(&contexts[1]).await;
-        assert!(is_admitted(&admission, &contexts[2]).await.is_none());
+        assert!(try_admit(&admission, &contexts[2]).await.is_none());
         drop(upper);
-        assert!(is_admitted(&admission, &contexts[2]).await.is_none(), "the query still has a part");
+        assert!(try_admit(&admission, &contexts[2]).await.is_none(), "the query still has a part");
         drop(lower);
-        let third = is_admitted(&admission, &contexts[2]).await.expect("a place");
+        let third = try_admit(&admission, &contexts[2]).await.expect("a permit");
         drop((other, third));
         assert!(admission.is_idle());
     }
 
     #[tokio::test]
-    async fn parts_that_wait_together_get_one_place() {
+    async fn parts_that_wait_together_get_one_permit() {
         let (admission, contexts) = (Arc::new(Admission::new(1)), contexts(2));
         let busy = admission.admit(&contexts[0]).await;
         let waiting: Vec<_> = (0..4)
@@ -118,14 +118,15 @@ mod tests {
             })
             .collect();
         tokio::time::sleep(Duration::from_millis(20)).await;
-        // Whoever waits first may give up: another part waits in its place.
+        // The first waiter may be cancelled; another part of the query goes on waiting.
         waiting[0].abort();
         drop(busy);
-        let mut places = vec![];
-        for place in waiting.into_iter().skip(1) {
-            places.push(tokio::time::timeout(Duration::from_secs(5), place).await.expect("no hang").expect("a place"));
+        let mut permits = vec![];
+        for permit in waiting.into_iter().skip(1) {
+            permits
+                .push(tokio::time::timeout(Duration::from_secs(5), permit).await.expect("no hang").expect("a permit"));
         }
-        drop(places);
+        drop(permits);
         assert!(admission.is_idle());
     }
 }

@@ -1,6 +1,6 @@
-//! The devices that the plans of one or many DataFusion sessions share, opened when first asked for.
+//! The devices that DataFusion sessions share, opened when first needed.
 //!
-//! Owns which [`Session`] answers to which options. Must not know plans.
+//! Owns which [`Session`] serves which settings. Must not know plans.
 
 pub(crate) mod admission;
 #[cfg(all(test, feature = "shuttle"))]
@@ -21,19 +21,18 @@ use warpjoin_device::{
 use crate::config::{DeviceChoice, WarpjoinOptions};
 use crate::runtime::admission::{Admission, QUERIES_DEFAULT};
 
-/// Simulated devices that are opened when no number is given: enough to exercise the exchange.
+/// Default number of simulated devices: the smallest that exercises the exchange.
 const SIMULATED_DEVICES_DEFAULT: usize = 2;
 
-/// After a failure to open devices, how long queries go without them before the next try.
+/// Time between attempts to open devices. Queries run without devices in between.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// The devices that plans run on, shared by all DataFusion sessions that were built with it.
+/// The devices that plans run on. All DataFusion sessions built with a runtime share its devices.
 ///
 /// Devices are opened when a plan first needs them, once for each combination of
-/// `warpjoin.device`, `warpjoin.devices` and `warpjoin.simulate_seed`. What could not be opened, or was lost, is tried again
-/// after some time, not by every query.
+/// `warpjoin.device`, `warpjoin.devices` and `warpjoin.simulate_seed`. After a failure, opening is tried again after 30 s.
 pub struct WarpjoinRuntime {
-    /// Session given by the caller. It answers whenever the options do not contradict it.
+    /// The caller's session. It serves all settings that it does not contradict.
     given: Option<Given>,
     opened: Mutex<HashMap<SessionKey, Opened>>,
     admission: Admission,
@@ -42,30 +41,30 @@ pub struct WarpjoinRuntime {
 /// A session that the caller opened.
 struct Given {
     session: Arc<Session>,
-    /// Why its devices can't be used any more.
+    /// Set when its devices are lost, with the reason.
     lost: OnceLock<String>,
 }
 
-/// What became of the devices of a key.
+/// The result of opening devices.
 enum Opened {
-    /// They are there; with the GPUs that are not used, and why.
+    /// The devices are open. `left_out` has the GPUs that are not used, with the reasons.
     Open { session: Arc<Session>, left_out: Vec<String> },
-    /// They could not be opened, or were lost.
+    /// The devices could not be opened.
     Failed { why: String, at: Instant },
 }
 
-/// The devices that some options ask for.
+/// The devices for some settings.
 #[derive(Debug, Clone)]
 pub enum Devices {
-    /// They are open.
+    /// The devices are open.
     Open(Arc<Session>),
-    /// The choice is automatic, and there are none: queries run on the CPU, for this reason.
+    /// `warpjoin.device` is `auto`, and no device is usable for this reason: queries run on the CPU.
     None(String),
-    /// The options name devices that can't be used, for this reason.
+    /// The settings name devices that are not usable, for this reason.
     Refused(String),
 }
 
-/// What distinguishes one opened session from another.
+/// The settings that distinguish opened sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct SessionKey {
     kind: DeviceKind,
@@ -74,18 +73,17 @@ struct SessionKey {
 }
 
 impl WarpjoinRuntime {
-    /// A runtime on devices that the caller opened. It serves every plan whose options
-    /// ask for nothing else.
+    /// A runtime on devices that the caller opened. It serves all plans whose settings do not name other devices.
     pub fn new(session: Arc<Session>) -> Arc<Self> {
         Self::with(Some(Given { session, lost: OnceLock::new() }), QUERIES_DEFAULT)
     }
 
-    /// A runtime that opens devices when a plan needs them, as the `warpjoin.*` options say.
+    /// A runtime that opens devices when a plan needs them, according to the `warpjoin.*` settings.
     pub fn lazy() -> Arc<Self> {
         Self::with(None, QUERIES_DEFAULT)
     }
 
-    /// The same, where so many queries use the devices at once, 16 without this. Further ones wait their turn.
+    /// As [`Self::lazy`], with at most `queries_max` queries on the devices at once (default 16). Further queries wait.
     pub fn lazy_with_queries_max(queries_max: usize) -> Arc<Self> {
         Self::with(None, queries_max)
     }
@@ -94,12 +92,12 @@ impl WarpjoinRuntime {
         Arc::new(Self { given, opened: Mutex::default(), admission: Admission::new(queries_max) })
     }
 
-    /// Where queries wait for their turn.
+    /// Admission control of queries.
     pub(crate) fn admission(&self) -> &Admission {
         &self.admission
     }
 
-    /// The devices that `options` ask for.
+    /// The devices for `options`.
     pub fn devices(&self, options: &WarpjoinOptions) -> Devices {
         match self.given_for(options) {
             Some(given) => match given.lost.get() {
@@ -111,11 +109,11 @@ impl WarpjoinRuntime {
         }
     }
 
-    /// Gives up devices that were lost: later queries open them anew, or run without them.
+    /// Forgets lost devices. Later queries open them again, or run without them if the caller had opened them.
     pub(crate) fn report_lost(&self, session: &Arc<Session>, error: &warpjoin::Error) {
         let why = format!("{error}; tables that were loaded onto the device have to be loaded again");
         if let Some(given) = self.given.as_ref().filter(|given| Arc::ptr_eq(&given.session, session)) {
-            // Whoever opened these devices has to open others.
+            // Only the caller can open new devices in place of these.
             let _ = given.lost.set(why);
             return;
         }
@@ -125,7 +123,7 @@ impl WarpjoinRuntime {
         opened.retain(|_, opened| !is_lost(opened));
     }
 
-    /// GPUs that are not used beside those of `session`, each with the reason.
+    /// GPUs that were left out when `session` was opened, each with the reason.
     pub fn left_out(&self, session: &Arc<Session>) -> Vec<String> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let of_session = opened.values().find_map(|opened| match opened {
@@ -166,7 +164,7 @@ impl WarpjoinRuntime {
             Some(Opened::Failed { why, at }) if at.elapsed() < RETRY_AFTER => return refused(why.clone()),
             _ => {}
         }
-        // Without a driver there is nothing to try, nor to warn of.
+        // A host without a driver needs no warning and no retry interval.
         if key.kind == DeviceKind::Cuda
             && let Some(problem) = cuda_problem()
         {
@@ -179,7 +177,7 @@ impl WarpjoinRuntime {
                 Devices::Open(session)
             }
             Err(why) => {
-                log::warn!("devices can't be opened, the next try is in {} s: {why}", RETRY_AFTER.as_secs());
+                log::warn!("devices cannot be opened, next attempt in {} s: {why}", RETRY_AFTER.as_secs());
                 opened.insert(key, Opened::Failed { why: why.clone(), at: Instant::now() });
                 refused(why)
             }
@@ -188,7 +186,7 @@ impl WarpjoinRuntime {
 }
 
 impl SessionKey {
-    /// The devices, and GPUs that are left out; or why there are none.
+    /// Opens the devices. Also returns the GPUs that are left out; an error is the reason why there are no devices.
     fn open(&self) -> Result<(Arc<Session>, Vec<String>), String> {
         let (devices, left_out) = match self.kind {
             DeviceKind::Cuda => self.open_gpus()?,
@@ -201,18 +199,17 @@ impl SessionKey {
         Ok((session, left_out))
     }
 
-    /// As many GPUs as can be used together. Where a number is asked for, it must be that many.
+    /// Opens all GPUs that can be used together; an error if `warpjoin.devices` names a larger number.
     fn open_gpus(&self) -> Result<(Vec<Device>, Vec<String>), String> {
         let devices = (self.devices > 0).then_some(self.devices);
         let opened = open_usable_cuda(&CudaOptions { devices, ..CudaOptions::default() });
         let opened = opened.map_err(|error| error.to_string())?;
-        // Those beyond the number that was asked for are nothing to tell.
+        // GPUs beyond the number in the settings are not worth reporting.
         let is_enough = devices.is_some_and(|wanted| opened.devices.len() >= wanted);
         let left_out: Vec<String> = opened.left_out.iter().filter(|_| !is_enough).map(describe).collect();
         match devices {
             Some(wanted) if opened.devices.len() < wanted => Err(format!(
-                "warpjoin.devices asks for {wanted} GPUs, and {} can be used together: {}; SET warpjoin.devices = 0 takes \
-                 those that can",
+                "warpjoin.devices is {wanted}, but only {} GPUs can be used together: {}; SET warpjoin.devices = 0 uses those",
                 opened.devices.len(),
                 left_out.join("; ")
             )),
@@ -226,7 +223,7 @@ fn describe(left_out: &LeftOut) -> String {
     let LeftOut { ordinal, name, error, .. } = left_out;
     let hint = match error {
         DeviceError::NoPeerLink { .. } => {
-            "; asked for by its number (SET warpjoin.devices), it gets its rows through the host"
+            "; SET warpjoin.devices to the number of GPUs to use it with rows going through the host"
         }
         _ => "",
     };

@@ -1,4 +1,4 @@
-//! What queries share, under chosen schedules.
+//! Worker threads and admission under schedules that shuttle chooses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use crate::runtime::admission::Admission;
 use crate::runtime::worker::Workers;
 
 #[test]
-fn every_job_runs_once_whatever_thread_is_about_to_end() {
+fn every_job_runs_once_while_threads_time_out() {
     sync::under_fair_schedules(|| {
         let (workers, ran) = (Arc::<Workers>::default(), Arc::new([(); 6].map(|()| AtomicUsize::new(0))));
         let spawn = |first: usize| {
@@ -37,24 +37,24 @@ fn every_job_runs_once_whatever_thread_is_about_to_end() {
 }
 
 #[test]
-fn no_more_queries_run_than_may_and_parts_share_a_place() {
+fn admission_limits_queries_and_parts_share_a_permit() {
     sync::under_schedules(|| {
         shuttle::future::block_on(async {
             let (admission, running) = (Arc::new(Admission::new(2)), Arc::new(AtomicUsize::new(0)));
             let contexts: Vec<_> = (0..4).map(|_| Arc::new(TaskContext::default())).collect();
-            // Two parts a query: the first one of a query counts it, the last one that goes takes it off.
+            // Each query has two parts. The first to run counts the query as running, the last to end removes it.
             let parts: Vec<_> = (0..4).map(|_| Arc::new(AtomicUsize::new(0))).collect();
             let spawn = |at: usize| {
                 let (admission, running) = (Arc::clone(&admission), Arc::clone(&running));
                 let (context, parts) = (Arc::clone(&contexts[at / 2]), Arc::clone(&parts[at / 2]));
                 shuttle::future::spawn(async move {
-                    let wanted = admission.admit(&context);
+                    let admitted = admission.admit(&context);
                     if at == 7 {
-                        // Gives up before its turn.
-                        drop(wanted);
+                        // A query that is dropped while it waits.
+                        drop(admitted);
                         return;
                     }
-                    let place = wanted.await;
+                    let permit = admitted.await;
                     if parts.fetch_add(1, Ordering::SeqCst) == 0 {
                         assert!(running.fetch_add(1, Ordering::SeqCst) < 2, "three queries at once");
                     }
@@ -62,7 +62,7 @@ fn no_more_queries_run_than_may_and_parts_share_a_place() {
                     if parts.fetch_sub(1, Ordering::SeqCst) == 1 {
                         running.fetch_sub(1, Ordering::SeqCst);
                     }
-                    drop(place);
+                    drop(permit);
                 })
             };
             let tasks: Vec<_> = (0..8).map(spawn).collect();

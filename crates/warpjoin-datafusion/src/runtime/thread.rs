@@ -1,7 +1,7 @@
-//! Blocking work on threads of its own, and batches on their way between async streams and it.
+//! Runs blocking device work on threads of its own, and passes batches between async streams and these threads.
 //!
-//! Device work may take long and must not occupy an async runtime's threads, the blocking pool
-//! included: that one is bounded and shared with file reading.
+//! Device work may take long. It must not occupy threads of the async runtime, nor its blocking pool, which is bounded and
+//! also reads files. Must not know plans.
 
 use std::any::Any;
 use std::future::Future;
@@ -19,57 +19,58 @@ use warpjoin::{Session, Table, TableBuilder};
 
 use crate::runtime::worker;
 
-/// Batches that may wait between a stream and its upload.
+/// Batches buffered between a stream and its upload.
 const WAITING_BATCHES_MAX: usize = 16;
 
-/// What travels to an upload. A channel that closes without `End` was given up.
+/// A message to an upload. If the channel closes before `End`, the upload is cancelled.
 pub(crate) enum Upload {
-    /// Rows.
+    /// A batch of rows.
     Batch(RecordBatch),
-    /// There are no more.
+    /// The end of the input.
     End,
 }
 
-/// A channel for one upload.
+/// The channel of one upload.
 pub(crate) fn upload_channel() -> (mpsc::Sender<Upload>, mpsc::Receiver<Upload>) {
     mpsc::channel(WAITING_BATCHES_MAX)
 }
 
-/// Runs `work` on a thread of its own; the future gives its result, or an error that says with what it panicked.
+/// Runs `work` on a thread of its own. The future returns its result, or an error with the message of its panic.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// Returns an error if the system cannot start a thread.
 pub(crate) fn on_thread<T: Send + 'static>(
     name: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<impl Future<Output = Result<T>> + Send + 'static> {
     let (sender, receiver) = oneshot::channel();
     let job = move || {
-        let result = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| words_of(&*panic));
-        // Nobody listens when the stream was dropped.
+        let result = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| message_of(&*panic));
+        // The receiver is gone if the stream was dropped.
         let _ = sender.send(result);
     };
     worker::run(name, Box::new(job))
-        .map_err(|error| DataFusionError::Execution(format!("no thread for device work: {error}")))?;
+        .map_err(|error| DataFusionError::Execution(format!("cannot start a thread for device work: {error}")))?;
     Ok(async move {
-        let panicked = |words: &str| DataFusionError::Execution(format!("the device thread {name} panicked: {words}"));
+        let panicked =
+            |message: &str| DataFusionError::Execution(format!("the device thread {name} panicked: {message}"));
         match receiver.await {
-            Ok(result) => result.map_err(|words| panicked(&words)),
-            Err(_) => Err(panicked("it is gone")),
+            Ok(result) => result.map_err(|message| panicked(&message)),
+            Err(_) => Err(panicked("it ended without a result")),
         }
     })
 }
 
-/// What a panic says.
-fn words_of(panic: &(dyn Any + Send)) -> String {
+/// The message of a panic.
+fn message_of(panic: &(dyn Any + Send)) -> String {
     let fixed = panic.downcast_ref::<&str>().map(ToString::to_string);
     fixed.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_string())
 }
 
-/// Sends all of `stream` to an upload. Ends early, without an error, when the upload gave up.
+/// Sends all batches of `stream` to an upload. Stops early, without an error, if the upload has ended.
 ///
 /// # Errors
-/// Those of the stream.
+/// Returns errors of the stream.
 pub(crate) async fn pump(mut stream: SendableRecordBatchStream, upload: mpsc::Sender<Upload>) -> Result<()> {
     while let Some(batch) = stream.next().await {
         let batch = batch?;
@@ -81,12 +82,12 @@ pub(crate) async fn pump(mut stream: SendableRecordBatchStream, upload: mpsc::Se
     Ok(())
 }
 
-/// Tells work on another thread, once this is dropped, that nobody waits any more.
+/// Sets a flag when it is dropped, to cancel work on another thread.
 #[derive(Debug, Default)]
 pub(crate) struct CancelOnDrop(Arc<AtomicBool>);
 
 impl CancelOnDrop {
-    /// What is set then.
+    /// The flag.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
@@ -98,10 +99,10 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Puts what arrives on the session's devices. Blocks: call it on a thread of its own.
+/// Uploads the received batches to the session's devices. Blocks, so call it on a thread of its own.
 ///
 /// # Errors
-/// [`warpjoin::Error::Cancelled`] when `cancel` is set or the sender gave up; those of the upload.
+/// Returns [`warpjoin::Error::Cancelled`] if `cancel` is set or the sender is dropped early, and errors of the upload.
 pub(crate) fn receive_table(
     session: &Arc<Session>,
     schema: &SchemaRef,
@@ -120,10 +121,10 @@ pub(crate) fn receive_table(
     }
 }
 
-/// The batch under `schema`: same types, whose names, nullability and metadata may differ.
+/// The batch with another schema of the same types. Names, nullability and metadata may differ.
 ///
 /// # Errors
-/// When types differ, or a column that must not has nulls.
+/// Returns an error if types differ, or a non-nullable column has nulls.
 pub(crate) fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, arrow::error::ArrowError> {
     if batch.schema_ref() == schema {
         return Ok(batch);

@@ -1,12 +1,11 @@
-//! Threads for blocking work, which wait a while for more of it.
+//! A cache of threads for blocking work.
 //!
-//! A query's driver allocates a lot and calls the driver of its devices all the time. A thread that has done so before
-//! has its allocator's pages and the devices' contexts at hand; a new one starts without them, at a cost that many
-//! queries notice.
+//! A query's thread allocates a lot and calls the device driver often. A reused thread has a warm allocator and device
+//! contexts; many short queries notice the cost of a new one. Must not know what jobs do.
 //!
 //! ```text
 //!            a job                    it ended
-//!  idle -----------------> busy ------------------> idle, unless enough others are
+//!  idle -----------------> busy ------------------> idle, or gone if IDLE_MAX are idle
 //!   | IDLE_TIME without one          | it panicked
 //!   v                                v
 //!  gone                             gone
@@ -22,30 +21,30 @@ use warpjoin_device::sync::{self, Mutex, MutexGuard};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads that wait for work at most, of all kinds.
+/// Most idle threads, of all kinds.
 const IDLE_MAX: usize = 16;
-/// How long they wait.
+/// How long an idle thread waits for a job.
 const IDLE_TIME: Duration = Duration::from_secs(30);
-/// Of a thread; the system gives as much of it as is used. Long expressions are walked over by functions that call themselves.
+/// Stack of a thread, large because functions recurse over long expressions. The system commits only the pages in use.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Threads that wait: whoever takes one out of the list sends it one job.
+/// The idle threads. Taking a thread out of the list implies sending it one job.
 #[derive(Default)]
 pub(crate) struct Workers {
     idle: Mutex<Vec<Worker>>,
 }
 
 struct Worker {
-    /// The thread's name: each kind of work has its own.
+    /// The thread's name. Each kind of work has its own threads.
     kind: &'static str,
     jobs: Sender<Job>,
     id: ThreadId,
 }
 
-/// Runs `job` on a thread of this name, one that waits or else a new one. There may be any number of them.
+/// Runs `job` on an idle thread of this kind, or else on a new one. The number of busy threads is not limited.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// Returns an error if the system cannot start a thread.
 pub(crate) fn run(kind: &'static str, job: Job) -> io::Result<()> {
     static WORKERS: LazyLock<Arc<Workers>> = LazyLock::new(Arc::default);
     WORKERS.run(kind, job)
@@ -57,7 +56,7 @@ impl Workers {
         while let Some(worker) = self.take(kind) {
             match worker.jobs.send(job) {
                 Ok(()) => return Ok(()),
-                // Cannot be while a thread in the list still waits; then there are other threads.
+                // A thread leaves the list before it ends, so this should not happen; another thread takes the job.
                 Err(refused) => job = refused.0,
             }
         }
@@ -67,7 +66,7 @@ impl Workers {
         Ok(())
     }
 
-    /// The thread that waited last, whose memory is the warmest.
+    /// Takes the thread that became idle last, because its memory is the warmest.
     fn take(&self, kind: &str) -> Option<Worker> {
         let mut idle = self.idle();
         let at = idle.iter().rposition(|worker| worker.kind == kind)?;
@@ -93,7 +92,7 @@ impl Workers {
         }
     }
 
-    /// The next job; `None`: there was none for long, and the thread is not in the list any more.
+    /// The next job; `None` if none came within [`IDLE_TIME`], in which case the thread has left the list.
     fn next(&self, jobs: &Receiver<Job>) -> Option<Job> {
         match sync::receive_for(jobs, IDLE_TIME) {
             Ok(job) => return Some(job),
@@ -107,11 +106,11 @@ impl Workers {
             return None;
         }
         drop(idle);
-        // Somebody has taken it out meanwhile, to send a job: it is there, or about to be.
+        // Another thread has just taken this one out of the list, and sends it a job.
         jobs.recv().ok()
     }
 
-    /// Threads that wait.
+    /// Number of idle threads of a kind.
     #[cfg(test)]
     pub(crate) fn waiting(&self, kind: &str) -> usize {
         self.idle().iter().filter(|worker| worker.kind == kind).count()
@@ -136,18 +135,18 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waits_takes_the_next_job() {
+    fn an_idle_thread_takes_the_next_job() {
         let workers = Arc::<Workers>::default();
         let first = ran_on(&workers, "test-again");
         while workers.waiting("test-again") == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(ran_on(&workers, "test-again"), first);
-        assert_ne!(ran_on(&workers, "test-other"), first, "another kind has threads of its own");
+        assert_ne!(ran_on(&workers, "test-other"), first, "another kind has its own threads");
     }
 
     #[test]
-    fn jobs_at_the_same_time_have_a_thread_each() {
+    fn concurrent_jobs_have_a_thread_each() {
         let barrier = Arc::new(Barrier::new(5));
         for _ in 0..4 {
             let barrier = Arc::clone(&barrier);
@@ -156,12 +155,12 @@ mod tests {
             };
             run("test-many", Box::new(wait)).unwrap();
         }
-        // Would wait forever if two of them had to share a thread.
+        // Would wait forever if two jobs shared a thread.
         barrier.wait();
     }
 
     #[test]
-    fn a_panic_ends_its_thread_only() {
+    fn a_panic_ends_only_its_thread() {
         let (sender, receiver) = channel::<()>();
         run(
             "test-panic",
@@ -171,7 +170,7 @@ mod tests {
             }),
         )
         .unwrap();
-        assert!(receiver.recv().is_err(), "what the job owned is gone");
+        assert!(receiver.recv().is_err(), "the job's values are dropped");
         ran_on(&Arc::default(), "test-panic");
     }
 }

@@ -1,4 +1,6 @@
-//! Tables on the devices: their provider, what a scan of one is, and their statistics.
+//! Resident tables in DataFusion: table provider, scan node and statistics.
+//!
+//! Owns what DataFusion sees of a resident table. Must not know the matcher or how parts run.
 
 pub(crate) mod provider;
 pub(crate) mod scan;

@@ -1,4 +1,4 @@
-//! Tables whose columns stay on the devices, as DataFusion tables.
+//! The table provider of resident tables, and loading a table onto the devices.
 
 use std::sync::Arc;
 
@@ -24,29 +24,30 @@ use crate::runtime::{Devices, WarpjoinRuntime};
 use crate::table::scan::DeviceScanExec;
 use crate::table::statistics::table_statistics;
 
-/// A table that stays on the devices across queries. It claims no filters, so that they stay
-/// visible to the optimizer rule, and it knows
-/// its rows, nulls and distinct values exactly.
+/// A table that stays on the devices across queries.
+///
+/// It accepts no filters, so they stay in the plan where the optimizer rule sees them. Its row counts, null counts and
+/// known distinct counts are exact.
 #[derive(Debug, Clone)]
 pub struct DeviceTableProvider {
     table: Arc<Table>,
 }
 
 impl DeviceTableProvider {
-    /// A provider of a table that is on the devices already.
+    /// A provider of a table that is already on the devices.
     pub fn new(table: Arc<Table>) -> Self {
         Self { table }
     }
 
-    /// Loads all of `stream` onto the session's devices, batch by batch: host memory stays bounded.
+    /// Loads all rows of `stream` onto the session's devices, batch by batch.
     ///
     /// # Errors
-    /// Those of the stream; when a type is not supported on devices or their memory does not suffice.
+    /// Returns errors of the stream, unsupported types, and running out of device memory.
     pub async fn load(session: &Arc<Session>, stream: SendableRecordBatchStream) -> Result<Self> {
         Self::load_within(session, stream, u64::MAX).await
     }
 
-    /// The same, where no more than a budget may be in use on each device.
+    /// As [`Self::load`], with a limit on the memory in use on each device.
     async fn load_within(
         session: &Arc<Session>,
         stream: SendableRecordBatchStream,
@@ -70,14 +71,13 @@ impl DeviceTableProvider {
     }
 }
 
-/// Loads the registered table `name` onto the devices of the session and registers the resident
-/// table in its place, so that later queries read nothing else. Works on anything that DataFusion
-/// can scan.
+/// Loads the registered table `name` onto the devices of the session, and registers the resident table in its place.
+/// Works for any table that DataFusion can scan.
 ///
 /// # Errors
-/// When there is no such table, the session was built without
-/// [`with_warpjoin`](crate::WarpjoinSessionStateBuilder::with_warpjoin), there is no device, or
-/// loading fails; the table then stays as it was.
+/// Returns an error if the table does not exist, the session was built without
+/// [`with_warpjoin`](crate::WarpjoinSessionStateBuilder::with_warpjoin), no device is available, or loading fails.
+/// After an error the old table is still registered.
 pub async fn load_table(context: &SessionContext, name: impl Into<TableReference>) -> Result<Arc<DeviceTableProvider>> {
     let name: TableReference = name.into();
     let session = session_of(context)?;
@@ -95,12 +95,12 @@ fn budget_of(context: &SessionContext) -> u64 {
     config.options().extensions.get::<WarpjoinOptions>().map_or(u64::MAX, WarpjoinOptions::memory_budget)
 }
 
-/// Partitions that are read ahead of their turn have so many batches ready.
+/// Batches to prefetch of each partition that is not yet read.
 const BATCHES_AHEAD: usize = 16;
 
-/// The rows of a plan, partition behind partition: the order that files and tables have is worth keeping, and a sample of
-/// the rows is then the same each time. Where partitions come of one exchange, which would have to hold all others
-/// meanwhile, they are read as they come.
+/// Reads a plan partition by partition, so that rows keep the order of their file or table, and samples are reproducible.
+///
+/// Partitions of a repartitioning are read concurrently: it would have to buffer all partitions but the current one.
 fn in_order(plan: Arc<dyn ExecutionPlan>, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
     if plan.exists(|node| Ok(node.is::<RepartitionExec>()))? {
         return execute_stream(plan, task);
@@ -111,11 +111,11 @@ fn in_order(plan: Arc<dyn ExecutionPlan>, task: Arc<TaskContext>) -> Result<Send
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(partitions).flatten())))
 }
 
-/// The devices that plans of `context` run on now.
+/// The devices that plans of `context` run on with its current settings.
 ///
 /// # Errors
-/// When the session was built without
-/// [`with_warpjoin`](crate::WarpjoinSessionStateBuilder::with_warpjoin), or there is no device.
+/// Returns an error if the session was built without
+/// [`with_warpjoin`](crate::WarpjoinSessionStateBuilder::with_warpjoin), or no device is available.
 pub fn session_of(context: &SessionContext) -> Result<Arc<Session>> {
     let config = context.copied_config();
     let runtime = config.get_extension::<WarpjoinRuntime>().ok_or_else(|| {
@@ -129,7 +129,7 @@ pub fn session_of(context: &SessionContext) -> Result<Arc<Session>> {
     }
 }
 
-/// What to do when the choice of devices is automatic and there is no GPU.
+/// The error message if `warpjoin.device` is `auto` and no GPU is available.
 pub(crate) fn no_device_message(why: &str) -> String {
     format!("no GPU can be used on this machine: {why}; SET warpjoin.device = 'sim' simulates devices on the CPU")
 }

@@ -1,6 +1,6 @@
-//! The plan node that reads a device table.
+//! The plan node that reads a resident table.
 //!
-//! Under a device node it is only a name for the resident columns; executed alone it downloads them.
+//! Inside a device part it only names resident columns. Executed as a DataFusion node it downloads them.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -24,22 +24,22 @@ use crate::error::to_datafusion;
 use crate::runtime::thread::{on_thread, with_schema};
 use crate::table::statistics::table_statistics;
 
-/// Reads columns of a resident table; downloads them if nothing on the devices consumes it.
+/// Scans columns of a resident table. Downloads them if a CPU node reads them.
 #[derive(Debug, Clone)]
 pub struct DeviceScanExec {
     table: Arc<Table>,
     projection: Vec<usize>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
-    /// Statistics, once somebody asked: every join above does, several times.
+    /// Cached, because each join above asks for them several times.
     statistics: OnceLock<Arc<Statistics>>,
 }
 
 impl DeviceScanExec {
-    /// Reads `projection` of `table`, in that order.
+    /// Scans the columns `projection` of `table`, in that order.
     ///
     /// # Errors
-    /// When a position is not a column of the table.
+    /// Returns an error if a position is not a column of the table.
     pub fn try_new(table: Arc<Table>, projection: Vec<usize>) -> Result<Self> {
         let schema: SchemaRef = Arc::new(table.schema().project(&projection)?);
         let properties = PlanProperties::new(
@@ -64,14 +64,13 @@ impl DeviceScanExec {
         &self.table
     }
 
-    /// Whether all its columns are values or dictionary codes, which kernels can read; strings kept
-    /// as bytes are downloaded.
+    /// Whether kernels can read all its columns, as values or dictionary codes. Strings stored as bytes are only downloaded.
     pub(crate) fn reads_values_only(&self) -> bool {
         let types = self.table.column_types();
         self.projection.iter().all(|&column| types.get(column).is_some_and(|it| it.domain != Domain::Bytes))
     }
 
-    /// Its columns, in output order.
+    /// Positions of its columns in the table, in output order.
     pub fn projection(&self) -> &[usize] {
         &self.projection
     }

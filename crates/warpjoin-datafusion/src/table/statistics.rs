@@ -1,4 +1,4 @@
-//! What a device table knows about itself, in DataFusion's terms.
+//! Statistics of resident tables as DataFusion statistics.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::stats::Precision;
@@ -6,11 +6,11 @@ use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 use warpjoin::Table;
 use warpjoin::column::{ColumnType, Domain};
 
-/// Bytes assumed for a value of a type without a fixed width.
+/// Estimated bytes of a value of a type without a fixed width.
 const STRING_BYTES_ESTIMATE: usize = 16;
 
-/// Statistics of the columns `projection` of `table`: rows and null counts are exact; byte sizes
-/// are those of the decoded columns, estimated.
+/// Statistics of the columns `projection` of `table`. Row and null counts are exact; sizes are estimates for the decoded
+/// columns.
 pub(crate) fn table_statistics(table: &Table, projection: &[usize]) -> Statistics {
     let rows = usize::try_from(table.rows()).unwrap_or(usize::MAX);
     let schema = table.schema();
@@ -36,8 +36,7 @@ fn column_statistics(table: &Table, column: usize, rows: usize) -> ColumnStatist
     } else if known.unique == Some(true) {
         statistics = statistics.with_distinct_count(Precision::Exact(rows.saturating_sub(null_count)));
     }
-    // A domain may be wider than the values, so its bounds must not answer a query. Without a value
-    // there is no smallest one, whatever it says.
+    // A domain may be wider than the values, so its bounds are inexact. A column of nulls has no minimum.
     if null_count < rows
         && let Some((min, max)) = bounds(column_type)
     {
@@ -51,8 +50,8 @@ fn bounds(column_type: &ColumnType) -> Option<(ScalarValue, ScalarValue)> {
     Some((int_scalar(min, &column_type.data_type)?, int_scalar(max, &column_type.data_type)?))
 }
 
-/// The value of `data_type` that is stored as `value`; `None` if it is not stored as an integer,
-/// or does not fit.
+/// The value of `data_type` that is stored as `value`; `None` if the type is not stored as an integer, or the value does not
+/// fit.
 fn int_scalar(value: i128, data_type: &DataType) -> Option<ScalarValue> {
     let i64_value = i64::try_from(value).ok();
     Some(match data_type {

@@ -1,4 +1,4 @@
-//! The translation itself, one kind of expression after the other.
+//! The translation of each kind of expression.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use warpjoin::column::check_type;
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 use warpjoin::function::Function;
 
-use super::tabulate::Operands;
+use super::precompute::Operands;
 use super::{Scope, Translation, functions, is_string, literal};
 
 type PhysicalExprRef = Arc<dyn PhysicalExpr>;
 
-/// The device expression that computes the same as `expr`.
+/// Translates `expr` to a device expression.
 ///
 /// # Errors
-/// The reason for which there is none.
+/// Returns the reason if devices do not support it.
 pub(crate) fn translate(expr: &PhysicalExprRef, scope: Scope<'_>) -> Result<Expr, Reason> {
     if depth(expr) > DEPTH_MAX {
         return Err(Reason::Expression(format!("nested more than {DEPTH_MAX} deep")));
@@ -40,10 +40,10 @@ pub(crate) fn translate(expr: &PhysicalExprRef, scope: Scope<'_>) -> Result<Expr
     Translation::new(scope).translate(expr)
 }
 
-/// `expr` with every column replaced by the expression at its position.
+/// Replaces each column of `expr` by the expression at its position.
 ///
 /// # Errors
-/// When a position is beyond `exprs`, or an expression refuses its new operands.
+/// Returns an error if a position is not in `exprs`, or an expression does not accept its new operands.
 pub(crate) fn substitute(expr: &PhysicalExprRef, exprs: &[PhysicalExprRef]) -> Result<PhysicalExprRef, Reason> {
     replace_columns(expr, &|column| exprs.get(column.index()).cloned())
 }
@@ -58,14 +58,14 @@ fn replace_columns(
             let with = replacement(column).ok_or_else(|| {
                 datafusion::common::DataFusionError::Internal(format!("column {column} is out of range"))
             })?;
-            // What is put in speaks about other columns: it must not be visited again.
+            // The replacement refers to other columns, so do not visit it.
             Ok(Transformed::new(with, true, TreeNodeRecursion::Jump))
         })
         .data();
     replaced.map_err(|error| Reason::Expression(format!("{expr}: {}", error.strip_backtrace())))
 }
 
-/// Deepest expressions: whatever walks over one calls itself so often, on any thread.
+/// Deepest supported expression. Functions that traverse expressions recurse as deep, on threads with small stacks, too.
 const DEPTH_MAX: usize = 400;
 
 pub(super) fn depth(expr: &PhysicalExprRef) -> usize {
@@ -108,9 +108,9 @@ impl Translation<'_> {
         if let Some(column) = only_column
             && is_string(self.scope.schema.field(column).data_type())
         {
-            return self.over_column(expr);
+            return self.over_string_column(expr);
         }
-        if let Some(function) = self.over_string(expr)? {
+        if let Some(function) = self.over_computed_string(expr)? {
             return Ok(function);
         }
         match self.kind(expr) {
@@ -118,11 +118,11 @@ impl Translation<'_> {
                 let (data_type, nullable) = self.type_of(expr)?;
                 Ok(Expr { kind, data_type, nullable })
             }
-            Err(reason) => self.tabulated(expr).ok_or(reason),
+            Err(reason) => self.precomputed(expr).ok_or(reason),
         }
     }
 
-    /// A column that expressions see.
+    /// The device expression of a column.
     pub(super) fn column(&self, column: usize) -> Option<Expr> {
         let field = self.scope.schema.fields().get(column)?;
         Some(Expr::column(column, field.data_type().clone(), field.is_nullable()))
@@ -153,7 +153,7 @@ impl Translation<'_> {
         Ok(Expr::literal(literal::scalar(&value)?, value.data_type()))
     }
 
-    /// IS NULL and IS NOT NULL, which need the validity only, also of strings.
+    /// IS NULL and IS NOT NULL. They read only validity, so strings need no dictionary lookup.
     fn null_test(&self, expr: &PhysicalExprRef) -> Result<Option<Expr>, Reason> {
         let (operand, negated) = if let Some(test) = expr.downcast_ref::<IsNullExpr>() {
             (test.arg(), false)
@@ -166,16 +166,16 @@ impl Translation<'_> {
         Ok(Some(if negated { boolean(ExprKind::Not(Box::new(test)), false) } else { test }))
     }
 
-    /// An expression whose only column is a string: a function of its values.
-    fn over_column(&self, expr: &PhysicalExprRef) -> Result<Expr, Reason> {
+    /// An expression whose only column is a string. The host evaluates it for each distinct value.
+    fn over_string_column(&self, expr: &PhysicalExprRef) -> Result<Expr, Reason> {
         let mut operands = Operands::default();
-        let moved = self.over_operands(expr, &mut operands, &|_| None).ok_or_else(|| unsupported(expr))?;
-        self.by_host(expr, moved, operands)
+        let rewritten = self.over_operands(expr, &mut operands, &|_| None).ok_or_else(|| unsupported(expr))?;
+        self.by_host(expr, rewritten, operands)
     }
 
-    /// An expression of constants and of one string that is itself computed of several columns: a
-    /// function of its values too. `None` for other expressions.
-    fn over_string(&self, expr: &PhysicalExprRef) -> Result<Option<Expr>, Reason> {
+    /// An expression of constants and one string that is computed from several columns. The host evaluates it for each
+    /// distinct value of the string. `None` for other expressions.
+    fn over_computed_string(&self, expr: &PhysicalExprRef) -> Result<Option<Expr>, Reason> {
         let children = expr.children();
         let mut variable = children.iter().enumerate().filter(|(_, child)| !is_constant(child));
         let (Some((at, operand)), None) = (variable.next(), variable.next()) else { return Ok(None) };
@@ -184,13 +184,13 @@ impl Translation<'_> {
         }
         let mut operands = Operands::default();
         let column = operands.column_of(self.translate(operand)?, self.field_of(operand)?);
-        let moved: Vec<PhysicalExprRef> = children
+        let children: Vec<PhysicalExprRef> = children
             .iter()
             .enumerate()
             .map(|(position, child)| Arc::clone(if position == at { &column } else { child }))
             .collect();
-        let moved = Arc::clone(expr).with_new_children(moved).map_err(|_| unsupported(expr))?;
-        self.by_host(expr, moved, operands).map(Some)
+        let rewritten = Arc::clone(expr).with_new_children(children).map_err(|_| unsupported(expr))?;
+        self.by_host(expr, rewritten, operands).map(Some)
     }
 
     fn kind(&self, expr: &PhysicalExprRef) -> Result<ExprKind, Reason> {
@@ -218,7 +218,7 @@ impl Translation<'_> {
     fn binary(&self, expr: &PhysicalExprRef, binary: &BinaryExpr) -> Result<ExprKind, Reason> {
         let plain = BinaryExpr::new(Arc::clone(binary.left()), *binary.op(), Arc::clone(binary.right()));
         if *binary != plain {
-            return Err(Reason::Expression(format!("{expr} with an error on overflow")));
+            return Err(Reason::Expression(format!("{expr} that fails on overflow")));
         }
         if let Some(sum) = self.with_interval(binary)? {
             return Ok(sum);
@@ -230,7 +230,7 @@ impl Translation<'_> {
             (Some(ArithmeticOp::Subtract), _) if dates => {
                 return Ok(ExprKind::Function(Function::DaysBetween, vec![left, right]));
             }
-            // Whether there is such arithmetic is checked with the plan.
+            // The check of the plan node checks the types.
             (Some(op), _) => return Ok(ExprKind::Arithmetic(op, Box::new(left), Box::new(right))),
             (_, Some(function)) => return Ok(ExprKind::Function(function, vec![left, right])),
             _ => {}
@@ -250,7 +250,7 @@ impl Translation<'_> {
         }
     }
 
-    /// A date or timestamp and a constant interval; `None` for other operations.
+    /// A date or timestamp plus or minus a constant interval; `None` for other operations.
     fn with_interval(&self, binary: &BinaryExpr) -> Result<Option<ExprKind>, Reason> {
         let (moment, span) = match binary.op() {
             Operator::Plus if is_constant(binary.left()) => (binary.right(), binary.left()),
@@ -265,7 +265,7 @@ impl Translation<'_> {
         }
         let value = literal::evaluate(span)?;
         let interval = functions::interval(&value, *binary.op() == Operator::Minus)
-            .ok_or_else(|| Reason::Expression(format!("{binary}: an interval of {value}")))?;
+            .ok_or_else(|| Reason::Expression(format!("{binary}: interval {value}")))?;
         Ok(Some(ExprKind::Function(Function::AddInterval(interval), vec![self.translate(moment)?])))
     }
 
@@ -281,7 +281,7 @@ impl Translation<'_> {
                 Some(operand) => {
                     let equal = BinaryExpr::new(Arc::clone(operand), Operator::Eq, Arc::clone(when));
                     let mut equal = self.translate(&(Arc::new(equal) as PhysicalExprRef))?;
-                    // Unlike `=`, this tells -0.0 from 0.0.
+                    // Unlike `=`, CASE with an operand distinguishes -0.0 from 0.0.
                     if let ExprKind::Compare(op @ CompareOp::Equal, ..) = &mut equal.kind {
                         *op = CompareOp::Identical;
                     }
@@ -311,7 +311,7 @@ impl Translation<'_> {
         Ok(if operand.data_type == *to { operand.kind } else { ExprKind::TryCast(Box::new(operand)) })
     }
 
-    /// Devices make no strings.
+    /// The operand of a cast. Devices cannot cast to strings.
     fn cast_operand(&self, operand: &PhysicalExprRef, to: &DataType) -> Result<Expr, Reason> {
         let operand = self.translate(operand)?;
         if is_string(to) && !is_string(&operand.data_type) && operand.data_type != DataType::Null {
@@ -341,14 +341,14 @@ impl Translation<'_> {
         if !with_null {
             return Ok(ExprKind::InList { operand, list, negated });
         }
-        // `x IN (1, NULL)` is true or null; NOT IN its negation: false or null.
+        // `x IN (1, NULL)` is true or null, and its negation NOT IN is false or null.
         let member = boolean(ExprKind::InList { operand, list, negated: false }, nullable);
         let null = Expr::literal(Scalar::Null, DataType::Boolean);
         let either = ExprKind::Or(Box::new(member), Box::new(null));
         Ok(if negated { ExprKind::Not(Box::new(boolean(either, true))) } else { either })
     }
 
-    /// One comparison an item, joined by OR.
+    /// A comparison for each item, combined by OR.
     fn in_list_of_columns(&self, expr: &PhysicalExprRef, in_list: &InListExpr) -> Result<ExprKind, Reason> {
         let mut any: Option<Expr> = None;
         for item in in_list.list() {
@@ -376,17 +376,17 @@ fn is_null(operand: Expr) -> Expr {
     boolean(ExprKind::IsNull(Box::new(operand)), false)
 }
 
-/// `IS NOT DISTINCT FROM`: null equals null, and nothing else. Never null itself.
+/// `IS NOT DISTINCT FROM`: null equals only null, and the result is never null.
 fn not_distinct(left: Expr, right: Expr) -> Result<ExprKind, Reason> {
     let nullable = left.nullable || right.nullable;
     if !(left.nullable && right.nullable) {
-        // Where the one side that may be null is, the conjunction is false.
-        let some = [&left, &right].into_iter().find(|side| side.nullable).cloned();
+        // At most one side is nullable. If it is null, the conjunction is false.
+        let nullable_side = [&left, &right].into_iter().find(|side| side.nullable).cloned();
         let equal = ExprKind::Compare(CompareOp::Equal, Box::new(left), Box::new(right));
-        let Some(some) = some else { return Ok(equal) };
-        check_copied(&some)?;
-        let is_there = boolean(ExprKind::Not(Box::new(is_null(some))), false);
-        return Ok(ExprKind::And(Box::new(is_there), Box::new(boolean(equal, true))));
+        let Some(nullable_side) = nullable_side else { return Ok(equal) };
+        check_copied(&nullable_side)?;
+        let is_valid = boolean(ExprKind::Not(Box::new(is_null(nullable_side))), false);
+        return Ok(ExprKind::And(Box::new(is_valid), Box::new(boolean(equal, true))));
     }
     check_copied(&left)?;
     check_copied(&right)?;
@@ -398,10 +398,10 @@ fn not_distinct(left: Expr, right: Expr) -> Result<ExprKind, Reason> {
     Ok(ExprKind::Case { branches: vec![(either_null, both_null)], otherwise: Some(Box::new(equal)) })
 }
 
-/// Most parts of an expression that is evaluated more than once. Nested ones would grow by powers.
+/// Most parts of an expression that is copied. Nested copies grow exponentially.
 const COPIED_PARTS_MAX: usize = 256;
 
-/// Declines copies of an expression that is too long for them.
+/// Checks that an expression is short enough to be copied.
 pub(super) fn check_copied(expr: &Expr) -> Result<(), Reason> {
     let mut parts = 0usize;
     expr.visit(&mut |_| parts += 1);
@@ -411,7 +411,7 @@ pub(super) fn check_copied(expr: &Expr) -> Result<(), Reason> {
     Err(Reason::Expression(format!("NULLIF or IS DISTINCT FROM of an expression of {parts} parts")))
 }
 
-/// Whether there is no column in it.
+/// Whether the expression has no column.
 pub(super) fn is_constant(expr: &PhysicalExprRef) -> bool {
     !any(expr, &|node| node.is::<Column>())
 }
@@ -438,7 +438,7 @@ fn arithmetic_op(op: &Operator) -> Option<ArithmeticOp> {
     })
 }
 
-/// The comparison that an operator is, if it is one.
+/// The comparison of an operator; `None` for other operators.
 pub(super) fn compare_op(op: &Operator) -> Option<CompareOp> {
     Some(match op {
         Operator::Eq => CompareOp::Equal,

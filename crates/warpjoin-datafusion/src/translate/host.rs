@@ -1,5 +1,4 @@
-//! Functions that DataFusion evaluates on the host: once for each string of a dictionary, or for each combination of a few
-//! values.
+//! Expressions that DataFusion evaluates on the host, for each string of a dictionary or each combination of few values.
 
 use std::any::Any;
 use std::fmt;
@@ -19,26 +18,26 @@ use warpjoin::expr::{CompareOp, HostFunction, StringTest};
 
 use super::expr::compare_op;
 
-/// A DataFusion expression whose columns are the operands, in their order.
+/// A DataFusion expression. Its column `i` is operand `i`.
 #[derive(Debug)]
 pub(super) struct HostExpr {
     expr: Arc<dyn PhysicalExpr>,
     input: SchemaRef,
     data_type: DataType,
-    /// Nothing in it depends on the query that it stands in.
+    /// Whether it is the same in every query, unlike the result of a subquery.
     is_fixed: bool,
 }
 
 impl HostExpr {
-    /// `expr` over operands of these fields, which functions may ask for, giving `data_type`.
+    /// `expr` with result type `data_type` over operands with these fields. Functions may read the fields.
     pub(super) fn new(expr: Arc<dyn PhysicalExpr>, operands: Vec<FieldRef>, data_type: DataType) -> Self {
         Self { is_fixed: is_fixed(&expr), expr, input: Arc::new(Schema::new(operands)), data_type }
     }
 
-    /// The operands' fields; null is a value that is looked at, whether or not a row has it.
+    /// The operands' schema. Fields are nullable if operands have nulls: the host also evaluates nulls that no row has.
     fn input_of(&self, operands: &[ArrayRef]) -> SchemaRef {
-        let is_so = |(field, values): (&FieldRef, &ArrayRef)| field.is_nullable() || values.null_count() == 0;
-        if self.input.fields().iter().zip(operands).all(is_so) {
+        let fits = |(field, values): (&FieldRef, &ArrayRef)| field.is_nullable() || values.null_count() == 0;
+        if self.input.fields().iter().zip(operands).all(fits) {
             return Arc::clone(&self.input);
         }
         let nullable = |field: &FieldRef| field.as_ref().clone().with_nullable(true);
@@ -49,8 +48,8 @@ impl HostExpr {
 impl HostFunction for HostExpr {
     fn evaluate(&self, operands: &[ArrayRef]) -> Result<ArrayRef, ArrowError> {
         let columns = operands.iter().zip(self.input.fields()).map(|(values, field)| {
-            let is_so = values.data_type() == field.data_type();
-            if is_so { Ok(Arc::clone(values)) } else { cast(values, field.data_type()) }
+            let is_same = values.data_type() == field.data_type();
+            if is_same { Ok(Arc::clone(values)) } else { cast(values, field.data_type()) }
         });
         let batch = RecordBatch::try_new(self.input_of(operands), columns.collect::<Result<_, _>>()?)?;
         let rows = batch.num_rows();
@@ -69,7 +68,7 @@ impl HostFunction for HostExpr {
     }
 
     fn test(&self) -> Option<StringTest> {
-        // Bytes that are no text are an error of a cast, which devices don't look for.
+        // Casting bytes that are not UTF-8 to text is an error, which devices do not detect.
         let is_of_text = matches!(&self.input.fields()[..], [only] if is_text(only.data_type()));
         if is_of_text && self.data_type == DataType::Boolean { test_of(&self.expr) } else { None }
     }
@@ -79,7 +78,7 @@ impl HostFunction for HostExpr {
     }
 }
 
-/// Whether the expression consists of what can't change between queries; unlike a subquery's result.
+/// Whether the expression has only parts that are the same in every query.
 fn is_fixed(expr: &Arc<dyn PhysicalExpr>) -> bool {
     let is_known = expr.is::<Column>()
         || expr.is::<Literal>()
@@ -101,7 +100,7 @@ fn is_immutable(call: &ScalarFunctionExpr) -> bool {
     call.fun().signature().volatility == Volatility::Immutable
 }
 
-/// The test that `expr` over the string at position 0 is, if devices know it.
+/// `expr` as a test of the string at position 0; `None` if devices do not support it.
 fn test_of(expr: &Arc<dyn PhysicalExpr>) -> Option<StringTest> {
     if let Some(like) = expr.downcast_ref::<LikeExpr>() {
         let pattern = constant(like.pattern()).filter(|_| is_string_itself(like.expr()))?;
@@ -152,7 +151,7 @@ fn negation(test: StringTest) -> StringTest {
     StringTest::Not(Box::new(test))
 }
 
-/// The string itself, in whichever of Arrow's types.
+/// Whether the expression is the string column, or a cast of it to another text type.
 fn is_string_itself(expr: &Arc<dyn PhysicalExpr>) -> bool {
     match expr.downcast_ref::<CastExpr>() {
         Some(cast) => is_text(cast.cast_type()) && is_string_itself(cast.expr()),
@@ -160,7 +159,7 @@ fn is_string_itself(expr: &Arc<dyn PhysicalExpr>) -> bool {
     }
 }
 
-/// Whether values of the type are texts, in a dictionary or not.
+/// Whether the type is text, dictionary-encoded or not.
 pub(super) fn is_text(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
@@ -169,12 +168,12 @@ pub(super) fn is_text(data_type: &DataType) -> bool {
     }
 }
 
-/// A constant text that is not null.
+/// The text of a non-null literal.
 fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<String> {
     expr.downcast_ref::<Literal>()?.value().try_as_str().flatten().map(str::to_string)
 }
 
-/// A pattern that only the text itself is like.
+/// A LIKE pattern that matches only `text`.
 fn escaped(text: &str) -> String {
     text.chars().flat_map(|c| ['%', '_', '\\'].contains(&c).then_some('\\').into_iter().chain([c])).collect()
 }
@@ -192,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_no_text() {
+    fn bytes_have_no_string_test() {
         let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new("value", 0));
         let text: Arc<dyn PhysicalExpr> = Arc::new(CastExpr::new(column, DataType::Utf8, None));
         let pattern: Arc<dyn PhysicalExpr> = Arc::new(Literal::new("a%".into()));

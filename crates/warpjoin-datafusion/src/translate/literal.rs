@@ -1,4 +1,4 @@
-//! Constants: DataFusion's scalars, and whatever can be computed before the query runs.
+//! Constants: literals, expressions that planning evaluates, and results of scalar subqueries.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) fn evaluate(expr: &Arc<dyn PhysicalExpr>) -> Result<ScalarValue, Reas
     value.map_err(|error| Reason::Expression(format!("constant {expr}: {}", error.strip_backtrace())))
 }
 
-/// A constant expression of the results of subqueries: they are there when the plan runs.
+/// A constant expression over results of scalar subqueries, which are known when the plan runs.
 #[derive(Debug)]
 pub(super) struct Deferred {
     expr: Arc<dyn PhysicalExpr>,
@@ -43,7 +43,7 @@ impl DeferredScalar for Deferred {
     fn value(&self) -> Result<Scalar, ArrowError> {
         let failed = |reason: Reason| ArrowError::ComputeError(reason.to_string());
         let value = evaluate(&self.expr).map_err(failed)?;
-        // DataFusion does not mind a result of another type; devices would misread it.
+        // DataFusion accepts a result of another type, but devices would misread it.
         let value = if value.data_type() == self.data_type { value } else { value.cast_to(&self.data_type)? };
         scalar(&value).map_err(failed)
     }
@@ -55,7 +55,7 @@ impl fmt::Display for Deferred {
     }
 }
 
-/// The constant as devices store it.
+/// The value as a constant of device plans.
 pub(super) fn scalar(value: &ScalarValue) -> Result<Scalar, Reason> {
     if value.is_null() {
         return Ok(Scalar::Null);

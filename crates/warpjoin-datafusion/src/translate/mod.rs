@@ -1,13 +1,13 @@
-//! From DataFusion's physical expressions to those of the device plan.
+//! Translates DataFusion's physical expressions to expressions of device plans.
 //!
-//! Owns what is supported, and the reason where something is not. Must not know plan nodes.
+//! Owns which expressions devices support, and the reasons for the others. Must not know plan nodes of DataFusion.
 
 mod expr;
 mod functions;
 mod host;
 mod literal;
+mod precompute;
 mod safety;
-mod tabulate;
 
 use std::cell::Cell;
 
@@ -19,16 +19,16 @@ pub(crate) use expr::{substitute, translate};
 /// The columns that an expression sees.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope<'a> {
-    /// Their types.
+    /// Names and types of the columns.
     pub schema: &'a Schema,
-    /// The plan that puts them out, if it is one.
+    /// The plan whose output they are; `None` for the columns of both sides of a join.
     pub plan: Option<&'a Plan>,
 }
 
 /// The translation of one expression.
 struct Translation<'a> {
     scope: Scope<'a>,
-    /// How often parts were tried as operands of a table: each time they are translated once more.
+    /// Number of attempts to precompute a part. Each attempt translates the part's operands again.
     trials: Cell<u32>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Translation<'a> {
     }
 }
 
-/// Whether values of the type live in a dictionary on the devices.
+/// Whether devices store values of the type as dictionary codes.
 pub(crate) fn is_string(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,

@@ -1,6 +1,6 @@
-//! Which expressions can be evaluated for values that do not occur together in any row.
+//! Decides which expressions never fail, so that they can be evaluated for combinations of values that no row has.
 //!
-//! What fails for such values would fail for nothing: it is left to the CPU, which sees only rows that there are.
+//! Other expressions stay on the CPU, which evaluates only existing rows: an error for any other combination would be wrong.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -17,7 +17,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use super::host::is_text;
 use super::is_string;
 
-/// Functions that have a result for all arguments of their types.
+/// Functions that succeed for all arguments.
 const TOTAL: [&str; 54] = [
     "abs",
     "acos",
@@ -74,10 +74,10 @@ const TOTAL: [&str; 54] = [
     "tanh",
     "upper",
 ];
-/// The same where all but the first argument are constants: these decide.
+/// Functions that succeed for any first argument if the others are constants: only those can make them fail.
 const TOTAL_BY_CONSTANTS: [&str; 7] = ["lpad", "power", "rpad", "split_part", "substr", "to_char", "translate"];
 
-/// Whether `expr` over columns of `schema` is evaluated without an error whatever they hold. Only for what is known here.
+/// Whether `expr` never fails, whatever values the columns of `schema` have. Unknown expressions may fail.
 #[recursive::recursive]
 pub(super) fn never_fails(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
     let type_of = |expr: &Arc<dyn PhysicalExpr>| expr.data_type(schema).unwrap_or(DataType::Null);
@@ -140,7 +140,7 @@ fn is_total_call(call: &ScalarFunctionExpr, type_of: &impl Fn(&Arc<dyn PhysicalE
     }
     let name = call.fun().name();
     let has_constants = call.args().iter().skip(1).all(|argument| argument.is::<Literal>());
-    // Of integers they may overflow.
+    // They may overflow for integers.
     let is_arithmetic = ["abs", "power"].contains(&name);
     let is_known = TOTAL.contains(&name)
         || TOTAL_BY_CONSTANTS.contains(&name) && has_constants

@@ -1,4 +1,4 @@
-//! TPC-H data and sessions for the tests.
+//! TPC-H tables, sessions and comparisons for the tests.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic, unreachable_pub, missing_docs)]
 
 pub mod queries;
@@ -35,8 +35,8 @@ pub fn stock() -> SessionContext {
     SessionContext::new_with_config(config)
 }
 
-/// A session on `devices` simulated devices with the options that `change` sets; no subtree is too
-/// small for the devices unless it says so.
+/// A session on `devices` simulated devices with the settings that `change` makes. By default inputs of any size go to the
+/// devices.
 pub fn warp(devices: usize, change: impl FnOnce(&mut WarpjoinOptions)) -> SessionContext {
     let options = SimOptions { devices, ..SimOptions::default() };
     let session = Session::new(open_simulated(&options).unwrap()).unwrap();
@@ -76,7 +76,7 @@ pub fn register_tpch(context: &SessionContext, scale: f64) {
     }
 }
 
-/// Moves the registered TPC-H tables onto the devices.
+/// Loads the registered TPC-H tables onto the devices.
 pub async fn load_tpch(context: &SessionContext) {
     for name in TABLES {
         load_table(context, name).await.unwrap();
@@ -95,7 +95,7 @@ pub fn shown(plan: &Arc<dyn ExecutionPlan>) -> String {
     displayable(plan.as_ref()).indent(false).to_string()
 }
 
-/// The rows as text, sorted unless the query orders them.
+/// The rows as text, sorted unless `ordered`.
 pub fn rows(batches: &[RecordBatch], ordered: bool) -> Vec<String> {
     let options = FormatOptions::default().with_null("NULL");
     let mut rows = vec![];
@@ -112,7 +112,7 @@ pub fn rows(batches: &[RecordBatch], ordered: bool) -> Vec<String> {
     rows
 }
 
-/// Runs a query; gives its rows and what ran where.
+/// Runs a query. Returns its rows and its placement.
 pub async fn run(context: &SessionContext, sql: &str) -> (Vec<RecordBatch>, Placement) {
     let plan = physical(context, sql).await;
     let batches = collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
@@ -122,7 +122,7 @@ pub async fn run(context: &SessionContext, sql: &str) -> (Vec<RecordBatch>, Plac
     (batches, Placement::of(&plan))
 }
 
-/// Asserts that both sessions answer the same.
+/// Asserts that both sessions give the same answer.
 pub async fn assert_same(expected: &SessionContext, actual: &SessionContext, sql: &str) -> Placement {
     let ordered = sql.to_lowercase().contains("order by");
     let (expected, _) = run(expected, sql).await;

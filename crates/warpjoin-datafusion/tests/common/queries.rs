@@ -1,4 +1,4 @@
-//! The TPC-H queries whose joins and aggregates all run on the devices: number, text, joins, aggregates.
+//! TPC-H queries: number, text, number of joins, number of aggregates.
 
 pub const QUERIES: [(u32, &str, usize, usize); 12] = [
     (1, Q1, 0, 1),

@@ -1,5 +1,6 @@
-//! Expressions that DataFusion evaluates before a kernel runs: of a dictionary's strings, and those of a few values that devices
-//! don't know, for all combinations.
+//! Expressions without device code, which DataFusion precomputes for every combination of input values.
+//!
+//! Owns when that is allowed. Must not know how values are looked up.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,14 +18,15 @@ use super::{Translation, is_string};
 
 type PhysicalExprRef = Arc<dyn PhysicalExpr>;
 
-/// Most trials of an expression, and how deep one may be that is tried: each translates parts once more.
+/// Most attempts with computed strings as operands in one translation. Each attempt translates parts again.
 const TRIALS_MAX: u32 = 16;
+/// Deepest expression for such an attempt.
 const TRIED_DEPTH_MAX: usize = 64;
 
-/// Name of the column that stands for a computed operand.
+/// Name of the column of a computed operand.
 const COMPUTED: &str = "value";
 
-/// What a table of results is a function of.
+/// The distinct operands of a precomputed expression, with their fields.
 #[derive(Default)]
 pub(super) struct Operands {
     exprs: Vec<Expr>,
@@ -32,9 +34,10 @@ pub(super) struct Operands {
 }
 
 impl Translation<'_> {
-    /// `expr` as a function of its columns, or of strings that are computed of them; `None` where tables don't tell that
-    /// these have few combinations of values, or one that does not occur might be an error.
-    pub(super) fn tabulated(&self, expr: &PhysicalExprRef) -> Option<Expr> {
+    /// `expr` as a precomputed function of its columns, or of strings computed from them.
+    ///
+    /// `None` if the operands are not known to have few combinations of values, or if a combination may fail.
+    pub(super) fn precomputed(&self, expr: &PhysicalExprRef) -> Option<Expr> {
         let plan = self.scope.plan?;
         let is_few = |exprs: &[Expr]| plan.combinations_max(exprs).is_some_and(|most| most <= COMBINATIONS_MAX);
         if !never_fails(expr, self.scope.schema) {
@@ -44,7 +47,7 @@ impl Translation<'_> {
         column_indices(expr, &mut columns);
         let columns: Vec<Expr> = columns.into_iter().map(|column| self.column(column)).collect::<Option<_>>()?;
         let mut operands = Operands::default();
-        let moved = if is_few(&columns) {
+        let rewritten = if is_few(&columns) {
             self.over_operands(expr, &mut operands, &|_| None)
         } else {
             let trials = self.trials.get();
@@ -52,27 +55,27 @@ impl Translation<'_> {
                 return None;
             }
             self.trials.set(trials + 1);
-            let moved = self.over_operands(expr, &mut operands, &|string| self.translate(string).ok());
-            moved.filter(|_| is_few(&operands.exprs))
+            let rewritten = self.over_operands(expr, &mut operands, &|string| self.translate(string).ok());
+            rewritten.filter(|_| is_few(&operands.exprs))
         };
-        self.by_host(expr, moved?, operands).ok()
+        self.by_host(expr, rewritten?, operands).ok()
     }
 
-    /// `moved`, which is `expr` over columns in the places of the operands, evaluated by the host.
+    /// The host-evaluated form of `expr`. `rewritten` is `expr` with columns in place of the operands.
     pub(super) fn by_host(
         &self,
         expr: &PhysicalExprRef,
-        moved: PhysicalExprRef,
+        rewritten: PhysicalExprRef,
         operands: Operands,
     ) -> Result<Expr, Reason> {
         let (data_type, nullable) = self.type_of(expr)?;
         let Operands { exprs: operands, fields } = operands;
-        let function = Arc::new(HostExpr::new(moved, fields, data_type.clone()));
+        let function = Arc::new(HostExpr::new(rewritten, fields, data_type.clone()));
         Ok(Expr { kind: ExprKind::Tabulated { operands, function }, data_type, nullable })
     }
 
-    /// `expr` with its columns, and the computed strings that `of_string` gives, replaced by columns in the places of the
-    /// operands that they become.
+    /// Collects the columns of `expr`, and the computed strings that `of_string` translates, in `operands`, and replaces them
+    /// by columns at the operands' positions.
     #[recursive::recursive]
     pub(super) fn over_operands(
         &self,
@@ -106,18 +109,18 @@ impl Translation<'_> {
 }
 
 impl Operands {
-    /// The column that stands for an operand, which is added if it is not there.
+    /// The column of an operand. Adds the operand unless it is already there.
     pub(super) fn column_of(&mut self, operand: Expr, field: FieldRef) -> PhysicalExprRef {
         let column = |expr: &Expr| if let ExprKind::Column(column) = expr.kind { Some(column) } else { None };
-        let is_it = |known: &Expr| column(known).is_some() && column(known) == column(&operand);
-        let known = self.exprs.iter().position(is_it);
+        let is_same = |known: &Expr| column(known).is_some() && column(known) == column(&operand);
+        let known = self.exprs.iter().position(is_same);
         let position = known.unwrap_or(self.exprs.len());
         let name = if column(&operand).is_some() { field.name().as_str() } else { COMPUTED };
-        let stands_for = Arc::new(Column::new(name, position));
+        let replacement = Arc::new(Column::new(name, position));
         if known.is_none() {
             self.exprs.push(operand);
             self.fields.push(field);
         }
-        stands_for
+        replacement
     }
 }
