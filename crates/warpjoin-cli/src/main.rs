@@ -31,10 +31,29 @@ enum Command {
     Sql(ShellArgs),
 }
 
+/// Stack of the threads that plan queries. DataFusion walks over expressions and plans by functions that call themselves:
+/// thousands of ORs or UNIONs overflow the 2 MiB that threads have by default. The system gives only as much as is used.
+const STACK_BYTES: usize = 256 << 20;
+
 fn main() -> ExitCode {
+    let command = || std::thread::Builder::new().name("warpjoin".into()).stack_size(STACK_BYTES).spawn(run);
+    match command().map(std::thread::JoinHandle::join) {
+        Ok(Ok(code)) => code,
+        // The panic has printed its message.
+        Ok(Err(_)) => ExitCode::from(101),
+        Err(error) => {
+            eprintln!("error: no thread to run on: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The whole command, on a thread with a large stack.
+fn run() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
     let arguments = Arguments::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().thread_stack_size(STACK_BYTES).enable_all().build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: cannot start threads: {error}");

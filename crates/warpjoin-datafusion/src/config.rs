@@ -53,6 +53,9 @@ pub struct WarpjoinOptions {
     pub runtime_filters: RuntimeFilters,
     /// Whether columns are materialized early or late.
     pub materialization: Materialization,
+    /// Whether results of functions and tests on dictionaries, and selectivities measured on samples, are kept for later
+    /// queries.
+    pub remember: bool,
     /// Whether to count probes and the rows that runtime filters drop; slow.
     pub count_rows: bool,
     /// Whether slow-compiling kernels first run in a code tier that compiles faster; `None`: on GPUs only.
@@ -128,6 +131,7 @@ impl Default for WarpjoinOptions {
             join_order: JoinOrder::Auto,
             runtime_filters: RuntimeFilters::Auto,
             materialization: Materialization::Auto,
+            remember: true,
             count_rows: false,
             quick_kernels: None,
         }
@@ -179,6 +183,7 @@ impl ExtensionOptions for WarpjoinOptions {
             "join_form" => self.join_form = named(key, value, &JOIN_FORMS)?,
             "group_by_form" => self.group_by_form = named(key, value, &GROUP_BY_FORMS)?,
             "join_order" => self.join_order = named(key, value, &JOIN_ORDERS)?,
+            "remember" => self.remember = parse_bool(key, value)?,
             "count_rows" => self.count_rows = parse_bool(key, value)?,
             "quick_kernels" => self.quick_kernels = named(key, value, &QUICK_KERNELS)?,
             "runtime_filters" => self.runtime_filters = named(key, value, &RUNTIME_FILTERS)?,
@@ -267,6 +272,12 @@ impl ExtensionOptions for WarpjoinOptions {
                 "join_order",
                 Some(name_of(self.join_order, &JOIN_ORDERS)),
                 "Order of inner joins: auto (by cost on a device) or as_given (DataFusion's)",
+            ),
+            entry(
+                "remember",
+                Some(self.remember.to_string()),
+                "Whether results of functions and tests on dictionaries, and selectivities of samples, are kept for later \
+                 queries; false to measure what a query costs by itself",
             ),
             entry(
                 "count_rows",

@@ -504,6 +504,7 @@ async fn options_are_set_and_shown() {
         ("device", "auto"),
         ("strict", "false"),
         ("materialization", "auto"),
+        ("remember", "true"),
     ] {
         let batches = context.sql(&format!("show warpjoin.{key}")).await.unwrap().collect().await.unwrap();
         assert_eq!(common::rows(&batches, true), [format!("warpjoin.{key}|{expected}")]);

@@ -33,7 +33,7 @@ pub use abort::{Abort, AbortGuard};
 pub use cache::KernelCache;
 pub use cuda::{
     CudaOptions, CudaStatus, LeftOut, OpenedDevices, compile_for_architecture, cuda_problem, cuda_status, open_cuda,
-    open_usable_cuda,
+    open_usable_cuda, trim_open_gpus,
 };
 pub use device::{Device, DeviceInfo, DeviceKind, Link};
 pub use error::{Cause, DeviceError, Result};

@@ -52,6 +52,9 @@ pub struct ExecOptions {
     /// Whether kernels that take long to compile first run in a form that compiles in a third of the time, until the better
     /// one is ready. `None`: on GPUs.
     pub quick_kernels: Option<bool>,
+    /// Whether results of functions and tests on dictionaries, and rows of samples that conditions keep, are remembered
+    /// for later queries over the same tables. Generated code and compiled kernels are remembered anyway.
+    pub remembers_results: bool,
     /// Counts lookups in tables and rows that runtime filters drop: for finding out, as it takes time.
     pub counts_rows: bool,
     /// Keeps only this many bits of every key hash, so that tests meet collisions.
@@ -161,6 +164,7 @@ impl Default for ExecOptions {
             materialization: Materialization::Auto,
             share_subplans: true,
             quick_kernels: None,
+            remembers_results: true,
             counts_rows: false,
             hash_bits: 64,
             word_slots_max: None,

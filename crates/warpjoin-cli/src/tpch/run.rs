@@ -38,6 +38,8 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
     let device_context = target.session(config)?;
     // Uses the devices for small inputs too.
     device_context.sql("SET warpjoin.minimum_rows = 0").await?.collect().await?;
+    // A hot run measures the query, not what an earlier run has computed of its literals.
+    device_context.sql("SET warpjoin.remember = false").await?.collect().await?;
     for (key, value) in &arguments.settings {
         device_context.sql(&format!("SET warpjoin.{key} = '{value}'")).await?.collect().await?;
     }

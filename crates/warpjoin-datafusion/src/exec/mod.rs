@@ -118,6 +118,7 @@ impl WarpjoinExec {
             runtime_filters: options.runtime_filters,
             materialization: options.materialization,
             counts_rows: options.count_rows,
+            remembers_results: options.remember,
             quick_kernels: options.quick_kernels,
             group_by_form: options.group_by_form,
             memory_budget_bytes: options.memory_budget(),

@@ -32,7 +32,9 @@ use crate::config::OnFault;
 use crate::error::to_datafusion;
 use crate::fallback::Fallback;
 use crate::runtime::WarpjoinRuntime;
-use crate::runtime::thread::{CancelOnDrop, Upload, on_thread, pump, receive_table, upload_channel, with_schema};
+use crate::runtime::thread::{
+    CancelOnDrop, Upload, on_thread, pump_partitions, receive_table, upload_channel, with_schema,
+};
 use crate::template::fill;
 
 /// One execution. It owns what it needs, because the node may be dropped earlier.
@@ -131,7 +133,7 @@ impl Run {
 
     async fn on_devices(&self) -> Result<QueryOutput, Failure> {
         let runtime = self.context.session_config().get_extension::<WarpjoinRuntime>();
-        let _permit = match &runtime {
+        let permit = match &runtime {
             Some(runtime) => Some(runtime.admission().admit(&self.context).await),
             None => None,
         };
@@ -140,18 +142,24 @@ impl Run {
         let (mut pumps, mut uploads) = (vec![], vec![]);
         for child in &self.children {
             let (sender, receiver) = upload_channel();
-            pumps.push(pump(merged(child, &self.context)?, sender));
+            pumps.push(pump_partitions(Arc::clone(child), Arc::clone(&self.context), sender));
             uploads.push((child.schema(), receiver));
         }
         let (part, metrics) = (Arc::clone(&self.part), self.metrics.clone());
         let batch_rows = self.context.session_config().batch_size();
-        let driver = on_thread("warpjoin-query", move || drive(&part, uploads, batch_rows, cancel, &metrics))?;
+        let held = permit.clone();
+        let driver = on_thread("warpjoin-query", move || {
+            // If the stream is dropped, the permit is released when the thread has freed its memory, not before.
+            let _permit = held;
+            drive(&part, uploads, batch_rows, cancel, &metrics)
+        })?;
         let (pumped, output) = futures::join!(try_join_all(pumps), driver);
         pumped.map_err(|error| if is_of_data(&error) { Failure::Input(error) } else { Failure::Host(error) })?;
         // A panic of the driving thread is a defect of the engine, so it counts as a device error.
         let output = output.map_err(|error| Failure::Device(warpjoin::Error::Internal(error.to_string())))?;
         let output = output.map_err(Failure::Device)?;
         self.state.ran(output.metrics.clone());
+        drop(permit);
         Ok(output)
     }
 

@@ -26,7 +26,8 @@ type Queries = Mutex<HashMap<usize, Weak<Permit>>>;
 
 /// A query's permit. It is released when the last part of the query drops it.
 pub(crate) struct Permit {
-    key: usize,
+    /// Keeps its address, by which the parts of a query find their permit.
+    context: Arc<TaskContext>,
     queries: Arc<Queries>,
     acquired: OnceCell<OwnedSemaphorePermit>,
 }
@@ -44,7 +45,7 @@ impl Admission {
 
     /// Waits for a permit for the query of `context`, unless a part of it has one. Dropping the future stops waiting.
     pub(crate) async fn admit(&self, context: &Arc<TaskContext>) -> Arc<Permit> {
-        let permit = self.permit_of(Arc::as_ptr(context).addr());
+        let permit = self.permit_of(context);
         let acquire = || async { Arc::clone(&self.semaphore).acquire_owned().await };
         // The semaphore is never closed; if it were, queries would run without a limit.
         let _ = permit.acquired.get_or_try_init(acquire).await;
@@ -57,12 +58,17 @@ impl Admission {
         locked(&self.queries).is_empty() && self.semaphore.available_permits() == self.queries_max
     }
 
-    fn permit_of(&self, key: usize) -> Arc<Permit> {
+    fn permit_of(&self, context: &Arc<TaskContext>) -> Arc<Permit> {
+        let key = Arc::as_ptr(context).addr();
         let mut queries = locked(&self.queries);
         if let Some(permit) = queries.get(&key).and_then(Weak::upgrade) {
             return permit;
         }
-        let permit = Arc::new(Permit { key, queries: Arc::clone(&self.queries), acquired: OnceCell::new() });
+        let permit = Arc::new(Permit {
+            context: Arc::clone(context),
+            queries: Arc::clone(&self.queries),
+            acquired: OnceCell::new(),
+        });
         queries.insert(key, Arc::downgrade(&permit));
         permit
     }
@@ -70,10 +76,11 @@ impl Admission {
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        let key = Arc::as_ptr(&self.context).addr();
         let mut queries = locked(&self.queries);
-        // Another query's context may have the same address by now.
-        if queries.get(&self.key).is_some_and(|permit| permit.strong_count() == 0) {
-            queries.remove(&self.key);
+        // A part that comes right now may have made another permit.
+        if queries.get(&key).is_some_and(|permit| permit.strong_count() == 0) {
+            queries.remove(&key);
         }
     }
 }

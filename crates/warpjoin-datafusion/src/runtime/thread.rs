@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::JoinSet;
 use datafusion::common::{DataFusionError, Result};
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream_partitioned};
 use futures::StreamExt;
 use tokio::sync::{mpsc, oneshot};
 use warpjoin::{Session, Table, TableBuilder};
@@ -24,8 +26,8 @@ const WAITING_BATCHES_MAX: usize = 16;
 
 /// A message to an upload. If the channel closes before `End`, the upload is cancelled.
 pub(crate) enum Upload {
-    /// A batch of rows.
-    Batch(RecordBatch),
+    /// A batch of rows, and its part: the table has the rows of part 0 first, then those of part 1, and so on.
+    Batch(usize, RecordBatch),
     /// The end of the input.
     End,
 }
@@ -71,14 +73,46 @@ fn message_of(panic: &(dyn Any + Send)) -> String {
 ///
 /// # Errors
 /// Returns errors of the stream.
-pub(crate) async fn pump(mut stream: SendableRecordBatchStream, upload: mpsc::Sender<Upload>) -> Result<()> {
-    while let Some(batch) = stream.next().await {
+pub(crate) async fn pump(stream: SendableRecordBatchStream, upload: mpsc::Sender<Upload>) -> Result<()> {
+    send_part(0, stream, upload.clone()).await?;
+    let _ = upload.send(Upload::End).await;
+    Ok(())
+}
+
+/// Sends all partitions of a plan to an upload, as a part each. A task each reads them, so that all cores decode. Stops
+/// early, without an error, if the upload has ended.
+///
+/// # Errors
+/// Returns errors of the plan, and panics of the tasks.
+pub(crate) async fn pump_partitions(
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    upload: mpsc::Sender<Upload>,
+) -> Result<()> {
+    let mut partitions = execute_stream_partitioned(plan, context)?;
+    if partitions.len() == 1
+        && let Some(rows) = partitions.pop()
+    {
+        return pump(rows, upload).await;
+    }
+    let mut tasks = JoinSet::new();
+    for (part, rows) in partitions.into_iter().enumerate() {
+        tasks.spawn(send_part(part, rows, upload.clone()));
+    }
+    while let Some(sent) = tasks.join_next().await {
+        sent.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+    }
+    let _ = upload.send(Upload::End).await;
+    Ok(())
+}
+
+async fn send_part(part: usize, mut rows: SendableRecordBatchStream, upload: mpsc::Sender<Upload>) -> Result<()> {
+    while let Some(batch) = rows.next().await {
         let batch = batch?;
-        if batch.num_rows() > 0 && upload.send(Upload::Batch(batch)).await.is_err() {
+        if batch.num_rows() > 0 && upload.send(Upload::Batch(part, batch)).await.is_err() {
             return Ok(());
         }
     }
-    let _ = upload.send(Upload::End).await;
     Ok(())
 }
 
@@ -114,7 +148,7 @@ pub(crate) fn receive_table(
     let mut builder = builder.with_cancel(Arc::clone(cancel)).with_memory_budget(memory_budget_bytes);
     loop {
         match batches.blocking_recv() {
-            Some(Upload::Batch(batch)) => builder.push(&with_schema(batch, schema)?)?,
+            Some(Upload::Batch(part, batch)) => builder.push_to(part, &with_schema(batch, schema)?)?,
             Some(Upload::End) => return builder.finish(),
             None => return Err(warpjoin::Error::Cancelled),
         }

@@ -10,14 +10,18 @@
 //!   v                                v
 //!  gone                             gone
 //! ```
+//!
+//! The last thread that ends after idling returns the free memory of the GPUs to the driver, for other processes.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use warpjoin_device::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use warpjoin_device::sync::thread::{self, ThreadId};
 use warpjoin_device::sync::{self, Mutex, MutexGuard};
+use warpjoin_device::trim_open_gpus;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -32,6 +36,8 @@ const STACK_BYTES: usize = 64 << 20;
 #[derive(Default)]
 pub(crate) struct Workers {
     idle: Mutex<Vec<Worker>>,
+    /// Threads that are there, busy or idle.
+    threads: AtomicUsize,
 }
 
 struct Worker {
@@ -62,7 +68,13 @@ impl Workers {
         }
         let workers = Arc::clone(self);
         let thread = thread::Builder::new().name(kind.to_string()).stack_size(STACK_BYTES);
-        thread.spawn(move || workers.work(kind, job))?;
+        let counted = Counted::new(workers);
+        thread.spawn(move || {
+            let counted = counted;
+            if counted.0.work(kind, job) == Ended::AfterIdling && counted.is_last() {
+                trim_open_gpus();
+            }
+        })?;
         Ok(())
     }
 
@@ -73,7 +85,7 @@ impl Workers {
         Some(idle.remove(at))
     }
 
-    fn work(&self, kind: &'static str, first: Job) {
+    fn work(&self, kind: &'static str, first: Job) -> Ended {
         let (sender, jobs) = channel();
         let mut job = first;
         loop {
@@ -81,13 +93,13 @@ impl Workers {
             {
                 let mut idle = self.idle();
                 if idle.len() >= IDLE_MAX {
-                    return;
+                    return Ended::TooMany;
                 }
                 idle.push(Worker { kind, jobs: sender.clone(), id: thread::current().id() });
             }
             match self.next(&jobs) {
                 Some(next) => job = next,
-                None => return,
+                None => return Ended::AfterIdling,
             }
         }
     }

@@ -5,21 +5,17 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session as CatalogSession, TableProvider};
-use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DataFusionError, Result, Statistics, TableReference};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::common::spawn_buffered;
-use datafusion::physical_plan::repartition::RepartitionExec;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream, execute_stream_partitioned};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use futures::StreamExt;
+use tokio::sync::mpsc;
 use warpjoin::{Session, Table};
 
 use crate::config::WarpjoinOptions;
 use crate::error::to_datafusion;
-use crate::runtime::thread::{CancelOnDrop, on_thread, pump, receive_table, upload_channel};
+use crate::runtime::thread::{CancelOnDrop, Upload, on_thread, pump, pump_partitions, receive_table, upload_channel};
 use crate::runtime::{Devices, WarpjoinRuntime};
 use crate::table::scan::DeviceScanExec;
 use crate::table::statistics::table_statistics;
@@ -44,24 +40,24 @@ impl DeviceTableProvider {
     /// # Errors
     /// Returns errors of the stream, unsupported types, and running out of device memory.
     pub async fn load(session: &Arc<Session>, stream: SendableRecordBatchStream) -> Result<Self> {
-        Self::load_within(session, stream, u64::MAX).await
+        Self::load_from(session, stream.schema(), |upload| pump(stream, upload), u64::MAX).await
     }
 
-    /// As [`Self::load`], with a limit on the memory in use on each device.
-    async fn load_within(
+    /// Loads what `send` sends, with a limit on the memory in use on each device.
+    async fn load_from<F: Future<Output = Result<()>>>(
         session: &Arc<Session>,
-        stream: SendableRecordBatchStream,
+        schema: SchemaRef,
+        send: impl FnOnce(mpsc::Sender<Upload>) -> F,
         memory_budget_bytes: u64,
     ) -> Result<Self> {
-        let schema = stream.schema();
         let session = Arc::clone(session);
         let (sender, receiver) = upload_channel();
         let cancel = CancelOnDrop::default();
         let flag = cancel.flag();
         let receive = move || receive_table(&session, &schema, receiver, &flag, memory_budget_bytes);
         let table = on_thread("warpjoin-load", receive)?;
-        let (pumped, table) = futures::join!(pump(stream, sender), table);
-        pumped?;
+        let (sent, table) = futures::join!(send(sender), table);
+        sent?;
         Ok(Self::new(Arc::new(table?.map_err(to_datafusion)?)))
     }
 
@@ -83,32 +79,29 @@ pub async fn load_table(context: &SessionContext, name: impl Into<TableReference
     let session = session_of(context)?;
     let frame = context.table(name.clone()).await?;
     let task = Arc::new(frame.task_ctx());
-    let stream = in_order(frame.create_physical_plan().await?, task)?;
-    let provider = Arc::new(DeviceTableProvider::load_within(&session, stream, budget_of(context)).await?);
-    context.deregister_table(name.clone())?;
-    context.register_table(name, Arc::clone(&provider) as Arc<dyn TableProvider>)?;
+    let plan = frame.create_physical_plan().await?;
+    let schema = plan.schema();
+    let load = move |upload| pump_partitions(plan, task, upload);
+    let provider = DeviceTableProvider::load_from(&session, schema, load, budget_of(context)).await?;
+    let provider = Arc::new(provider);
+    replace_table(context, &name, Arc::clone(&provider) as Arc<dyn TableProvider>)?;
     Ok(provider)
+}
+
+/// Registers a table in place of another one. A catalog takes no table under a name that is in use; if it refuses the new
+/// one, the old one is registered again.
+fn replace_table(context: &SessionContext, name: &TableReference, table: Arc<dyn TableProvider>) -> Result<()> {
+    let old = context.deregister_table(name.clone())?;
+    let Err(error) = context.register_table(name.clone(), table) else { return Ok(()) };
+    if let Some(old) = old {
+        context.register_table(name.clone(), old)?;
+    }
+    Err(error)
 }
 
 fn budget_of(context: &SessionContext) -> u64 {
     let config = context.copied_config();
     config.options().extensions.get::<WarpjoinOptions>().map_or(u64::MAX, WarpjoinOptions::memory_budget)
-}
-
-/// Batches to prefetch of each partition that is not yet read.
-const BATCHES_AHEAD: usize = 16;
-
-/// Reads a plan partition by partition, so that rows keep the order of their file or table, and samples are reproducible.
-///
-/// Partitions of a repartitioning are read concurrently: it would have to buffer all partitions but the current one.
-fn in_order(plan: Arc<dyn ExecutionPlan>, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-    if plan.exists(|node| Ok(node.is::<RepartitionExec>()))? {
-        return execute_stream(plan, task);
-    }
-    let schema = plan.schema();
-    let partitions = execute_stream_partitioned(plan, task)?;
-    let partitions: Vec<_> = partitions.into_iter().map(|rows| spawn_buffered(rows, BATCHES_AHEAD)).collect();
-    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(partitions).flatten())))
 }
 
 /// The devices that plans of `context` run on with its current settings.

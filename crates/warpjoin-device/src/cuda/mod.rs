@@ -24,7 +24,7 @@ mod stream;
 use std::path::PathBuf;
 
 pub use nvrtc::compile_for_architecture;
-pub use open::{LeftOut, OpenedDevices, open_cuda, open_usable_cuda};
+pub use open::{LeftOut, OpenedDevices, open_cuda, open_usable_cuda, trim_open_gpus};
 
 use crate::DeviceError;
 use driver::Driver;

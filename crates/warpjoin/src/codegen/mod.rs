@@ -44,7 +44,7 @@ pub(crate) use pipeline::{
     BATCH_BLOCKS, GenerateOptions, GeneratedPipeline, Grid, PipelineKey, SinkShape, generate, match_threads,
     shared_row_bytes,
 };
-pub(crate) use precomputed::{DictionaryTest, Lookup};
+pub(crate) use precomputed::{DictionaryTest, Lookup, forget};
 pub(crate) use shapes::{
     Accumulator, DirectSlots, FetchStep, FilterTest, GroupLimits, GroupMode, GroupShape, JoinShape, MatchForm,
     PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape,

@@ -50,6 +50,11 @@ impl<'a> Execution<'a> {
         Ok(Self { plan, constants: &bindings.constants, tables, nodes: &bindings.nodes })
     }
 
+    /// The tables that it reads.
+    pub(super) fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.iter()
+    }
+
     fn table(&self, slot: TableSlot) -> Result<&Arc<Table>> {
         self.tables.get(slot.0).ok_or_else(|| Error::internal(format!("no table {}", slot.0)))
     }

@@ -122,7 +122,12 @@ fn with_query<T>(
         return Err(Error::internal("pipelines that lose the order of their plan"));
     }
     let execution = Execution::new(&physical, &bindings, inputs)?;
-    let (result, metrics) = execute(session, &plan, &execution, inputs, options, finish)?;
+    let result = execute(session, &plan, &execution, inputs, options, finish);
+    if !options.remembers_results {
+        execution.tables().for_each(|table| table.forget_results());
+        session.pipelines().forget_results();
+    }
+    let (result, metrics) = result?;
     Ok((result, QueryMetrics { optimizer_ns: elapsed_ns, decisions: notes, ..metrics }))
 }
 

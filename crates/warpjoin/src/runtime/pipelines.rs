@@ -48,6 +48,17 @@ impl Pipelines {
         remembered.known.entry(hash_of(&key)).or_default().push((key, Arc::clone(pipeline)));
     }
 
+    /// Forgets pipelines with values that the host computed, of dictionaries or of constants.
+    pub(crate) fn forget_results(&self) {
+        let mut remembered = self.locked();
+        let Remembered { known, count, .. } = &mut *remembered;
+        known.retain(|_, alike| {
+            alike.retain(|(_, pipeline)| pipeline.lookups.is_empty());
+            !alike.is_empty()
+        });
+        *count = known.values().map(Vec::len).sum();
+    }
+
     /// A table has these columns from now on.
     pub(crate) fn add_owner(&self, columns: &[ColumnType]) {
         let mut remembered = self.locked();

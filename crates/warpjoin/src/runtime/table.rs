@@ -15,6 +15,7 @@ use arrow::datatypes::SchemaRef;
 use rayon::prelude::*;
 use warpjoin_device::{Buffer, Stream};
 
+use crate::codegen::forget;
 use crate::column::{
     ColumnStatistics, ColumnType, Domain, EncodedColumn, EncodedRows, StringEncoding, TableEncoder, Validity,
     decode_rows,
@@ -113,6 +114,12 @@ impl Table {
     /// Some rows on the host.
     pub(crate) fn sample(&self) -> Option<&TableSample> {
         self.sample.as_ref()
+    }
+
+    /// Forgets what queries have computed of its strings and of its sample.
+    pub(crate) fn forget_results(&self) {
+        self.column_types.iter().filter_map(|column| column.dictionary.as_ref()).for_each(|it| forget(it));
+        self.sample.iter().for_each(TableSample::forget_results);
     }
 
     /// One shard a device of the session, in row order.

@@ -43,6 +43,13 @@ impl Made {
 #[derive(Debug, Default)]
 struct Columns(Mutex<Vec<(Made, Arc<EncodedColumn>)>>);
 
+/// Drops all columns that were remembered with a dictionary.
+pub(crate) fn forget(dictionary: &Dictionary) {
+    if let Some(columns) = dictionary.attached::<Columns>() {
+        columns.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
 /// The column that `make` makes of `dictionary`, or made earlier.
 pub(in crate::codegen) fn remembered(
     dictionary: &Dictionary,

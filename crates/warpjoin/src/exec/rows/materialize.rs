@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::Stream;
+use warpjoin_device::{Cause, Stream};
 
 use crate::codegen::{GenerateOptions, GeneratedPipeline, Lookup, PipelineKey, Sink, SinkShape, SortShape, generate};
 use crate::column::ColumnType;
@@ -110,7 +110,8 @@ impl Query<'_> {
             return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
         }
         let capacities = (0..self.devices()).map(|device| self.first_capacity(relation, device).min(wanted)).collect();
-        let rows = RowsSink { name, sink, columns: &columns, capacities, wanted };
+        let is_counted = vec![false; self.devices()];
+        let rows = RowsSink { name, sink, columns: &columns, capacities, is_counted, wanted };
         let shards = self.run_sink(relation, &generated, rows)?;
         Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated))
     }
@@ -181,6 +182,8 @@ struct RowsSink<'s> {
     columns: &'s [ColumnType],
     /// Rows that each device has room for.
     capacities: Vec<u64>,
+    /// Whether the capacity of a device is the number of its rows, which a kernel has counted.
+    is_counted: Vec<bool>,
     /// Rows of a device that are kept: any, if there are more.
     wanted: u64,
 }
@@ -195,8 +198,18 @@ impl DeviceSink for RowsSink<'_> {
     }
 
     fn open(&self, lane: &mut Lane<'_>) -> Result<IntermediateShard> {
-        let capacity = self.capacities[lane.device];
-        Ok(IntermediateShard { rows: capacity, ..allocate(&lane.stream, self.columns, capacity)? })
+        let mut capacity = self.capacities[lane.device];
+        loop {
+            match allocate(&lane.stream, self.columns, capacity) {
+                Ok(shard) => return Ok(IntermediateShard { rows: capacity, ..shard }),
+                // A first capacity has room for all rows of the source, most of which may be dropped. If the rows need
+                // more after all, the kernel counts how much.
+                Err(error) if error.cause() == Cause::OutOfMemory && !self.is_counted[lane.device] && capacity > 1 => {
+                    capacity = (capacity / 4).max(1);
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn target<'t>(&'t self, shard: &'t IntermediateShard) -> Target<'t> {
@@ -220,6 +233,7 @@ impl DeviceSink for RowsSink<'_> {
 
     fn make_room(&mut self, device: usize, _: IntermediateShard, report: &Report) {
         self.capacities[device] = report.rows.min(self.wanted);
+        self.is_counted[device] = true;
     }
 
     fn other_pipeline(&self, query: &mut Query<'_>, relation: &mut Relation) -> Result<Option<Arc<GeneratedPipeline>>> {

@@ -78,6 +78,11 @@ impl TableSample {
         })
     }
 
+    /// Forgets which rows conditions keep.
+    pub(crate) fn forget_results(&self) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// The rows for which `condition`, over the table's columns, is true: as `find` tells, or told before. A planner asks
     /// for the same several times, and most queries come again.
     pub(crate) fn kept(&self, condition: &Expr, find: impl FnOnce() -> Option<Vec<bool>>) -> Kept {
