@@ -107,7 +107,7 @@ impl<'a> Matcher<'a> {
             return Ok(self.input(&part).map_or(part, |input| Outcome::Device(Box::new(input))));
         }
         if let Some(scan) = node.downcast_ref::<DeviceScanExec>() {
-            return Ok(if Arc::ptr_eq(scan.table().session(), self.session) && scan.reads_values_only() {
+            return Ok(if Arc::ptr_eq(scan.table().devices(), self.session.device_set()) && scan.reads_values_only() {
                 Outcome::Device(Box::new(Candidate::scan(node, scan)))
             } else {
                 Outcome::Host(Arc::clone(node))

@@ -362,7 +362,7 @@ mod tests {
         let session = Session::new(open_simulated(&options).unwrap()).unwrap();
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
         let batch = RecordBatch::try_from_iter([("v", numbers)]).unwrap();
-        let mut builder = TableBuilder::new(&session, batch.schema());
+        let mut builder = TableBuilder::new(session.device_set(), batch.schema());
         builder.push(&batch).unwrap();
         let table = Arc::new(builder.finish().unwrap());
         (session, table)

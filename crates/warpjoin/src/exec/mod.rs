@@ -32,15 +32,16 @@ pub use crate::options::{
 pub use check::{check, check_node};
 pub use explain::{Explanation, explain};
 pub use metrics::{PipelineMetrics, QueryMetrics};
-pub use partition::{PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
 pub use rows::HandedOver;
 
+use crate::codegen::RowSpec;
 use crate::optimize::{Optimized, optimize};
 use crate::plan::Plan;
 use crate::plan::physical::lower;
 use crate::plan::rewrite::rewrite;
 use crate::{Error, Result, Session, Table};
 use execution::Execution;
+use partition::{PartitionedRows, PassBits};
 use query::Query;
 use relation::Relation;
 
@@ -103,6 +104,21 @@ pub fn run_to_table(
     with_query(session, plan, &inputs.into(), options, |query, relation| query.keep(relation, &plan.schema))
 }
 
+/// Runs `plan` as [`run`] does, and leaves the rows on the devices by partition, on each device by itself; with what it cost.
+///
+/// # Errors
+/// As [`run_with`].
+pub(crate) fn run_to_partitions(
+    session: &Arc<Session>,
+    plan: &Plan,
+    spec: RowSpec,
+    bits: PassBits,
+    options: &ExecOptions,
+) -> Result<(PartitionedRows, QueryMetrics)> {
+    let inputs = Inputs::default();
+    with_query(session, plan, &inputs, options, |query, relation| query.partition(relation, spec, bits))
+}
+
 /// Runs a plan up to its last pipeline, and hands that to `finish`.
 fn with_query<T>(
     session: &Arc<Session>,
@@ -115,7 +131,8 @@ fn with_query<T>(
     for device in session.devices() {
         device.memory().reset_peak();
     }
-    let Optimized { plan, notes, elapsed_ns } = optimize(plan, &inputs.tables, session, options);
+    let Optimized { plan, notes, elapsed_ns } =
+        optimize(plan, &inputs.tables, session.device_set(), session.orders(), options);
     let plan = rewrite(plan);
     let (physical, bindings) = lower(&plan);
     if plan.is_ordered() && !physical.output().is_ordered {

@@ -17,9 +17,9 @@ use super::sort::SortFlights;
 use super::string_tests::TestResults;
 use super::times::Times;
 use crate::column::EncodedColumn;
+use crate::devices::waits::Waits;
 use crate::options::ExecOptions;
 use crate::plan::Plan;
-use crate::runtime::waits::Waits;
 use crate::{Error, Result, Session, Table};
 
 /// One query under way. Owns one stream a device. A single thread has it; sinks lend devices to threads of their own ([`Lane`]).
@@ -68,7 +68,7 @@ impl<'a> Query<'a> {
         plan: &'a Plan,
         execution: &'a Execution<'a>,
     ) -> Result<Self> {
-        let streams = session.query_streams(options.memory_budget_bytes)?;
+        let streams = session.device_set().query_streams(options.memory_budget_bytes)?;
         Ok(Self {
             last_wait: Waits::of(&streams),
             session,
@@ -80,7 +80,7 @@ impl<'a> Query<'a> {
             options,
             metrics: QueryMetrics::default(),
             times: Times::default(),
-            compilation: Compilation::new(session),
+            compilation: Compilation::new(session.device_set()),
             expected_groups: None,
             joins: Joins::default(),
             deferred: vec![],
@@ -108,7 +108,7 @@ impl<'a> Query<'a> {
     }
 
     pub(super) fn check_table(&self, table: &Table) -> Result<()> {
-        if Arc::ptr_eq(table.session(), self.session) {
+        if Arc::ptr_eq(table.devices(), self.session.device_set()) {
             Ok(())
         } else {
             Err(Error::InvalidArgument("the table belongs to another session: upload it to this one".into()))

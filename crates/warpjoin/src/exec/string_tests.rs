@@ -15,7 +15,7 @@ use super::query::Query;
 use crate::codegen::{BLOCK_THREADS, Constants, DictionaryTest};
 use crate::column::Dictionary;
 use crate::string_test::{RUNS_MAX, TestProgram};
-use crate::{Error, Result, Session};
+use crate::{DeviceSet, Error, Result};
 
 /// Strings of a tile.
 const TILE: usize = 256;
@@ -42,7 +42,7 @@ pub(crate) struct TestResults {
 
 /// The strings of a dictionary on the devices of a session.
 struct DeviceStrings {
-    session: Weak<Session>,
+    devices: Weak<DeviceSet>,
     shards: Vec<StringShard>,
 }
 
@@ -183,7 +183,9 @@ impl Query<'_> {
     /// The strings on the devices, brought there if they are not.
     fn device_strings(&mut self, dictionary: &Arc<Dictionary>) -> Result<Arc<DeviceStrings>> {
         let known = dictionary.attached::<DeviceStrings>();
-        if let Some(known) = known.filter(|known| Weak::ptr_eq(&known.session, &Arc::downgrade(self.session))) {
+        if let Some(known) =
+            known.filter(|known| Weak::ptr_eq(&known.devices, &Arc::downgrade(self.session.device_set())))
+        {
             return Ok(known);
         }
         let devices = self.devices();
@@ -194,7 +196,7 @@ impl Query<'_> {
             let strings = tile(device)..tile(device + 1);
             shards.push(self.upload_strings(device, dictionary, strings)?);
         }
-        let strings = Arc::new(DeviceStrings { session: Arc::downgrade(self.session), shards });
+        let strings = Arc::new(DeviceStrings { devices: Arc::downgrade(self.session.device_set()), shards });
         dictionary.attach(Arc::clone(&strings));
         Ok(strings)
     }
@@ -223,7 +225,7 @@ impl Query<'_> {
         }
         let text_bytes = starts[tiles.len()];
         // What outlives the query lies on a stream that does, too.
-        let stream = &self.session.load_streams()[device];
+        let stream = &self.session.device_set().load_streams()[device];
         let bytes = stream.alloc(text_bytes + PADDING_BYTES)?;
         let mut first = 0;
         while first < tiles.len() {

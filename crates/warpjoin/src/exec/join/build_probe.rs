@@ -40,7 +40,7 @@ impl Query<'_> {
                 && relation.steps.iter().all(|step| matches!(step, Step::Project(_)))
         };
         let rows = (is_plain(build) && is_plain(probe)).then_some((build.rows_max, probe.rows_max));
-        prefers_partition(plan, rows, self.session, &self.inputs.tables, self.options)
+        prefers_partition(plan, rows, self.session.devices(), &self.inputs.tables, self.options)
     }
 
     /// Joins two relations: runs the build side, builds the tables, and appends the probe to the probe side. `wanted` rows of the

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use warpjoin_device::{Arg, Buffer, DeviceInfo, Launch};
 
-use crate::codegen::{MatchForm, RowShape, RowSpec, SAMPLE_SLOTS, Step, match_threads, shared_row_bytes};
+use crate::codegen::{
+    MatchForm, RowShape, RowSpec, SAMPLE_SLOTS, Step, match_threads, partition_module, shared_row_bytes,
+};
 use crate::exec::compile::Fact;
-use crate::exec::partition::{PARTITION_BITS_MAX, PartitionedRows, PassBits, one_block, partition_module, row_words};
+use crate::exec::partition::{PARTITION_BITS_MAX, PartitionedRows, PassBits, one_block, row_words};
 use crate::exec::query::Query;
 use crate::exec::relation::{Relation, Source};
 use crate::expr::Expr;

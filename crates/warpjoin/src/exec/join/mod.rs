@@ -14,4 +14,3 @@ mod table;
 
 pub(super) use matches::{Matches, threads_of};
 pub(super) use published::Joins;
-pub(crate) use reduce::{BUILD_ROWS_MIN, RATIO_MIN};

@@ -169,7 +169,7 @@ impl Query<'_> {
     /// Drives devices to their ends.
     fn drive<S: DeviceSink>(&self, job: &Job<'_>, sink: &S, devices: &[usize]) -> Result<Vec<Driven<S>>> {
         let threads = match self.options.device_threads {
-            DeviceThreads::Each if devices.len() > 1 => self.session.device_threads(),
+            DeviceThreads::Each if devices.len() > 1 => self.session.device_set().threads(),
             _ => None,
         };
         if let (Some(threads), Some((&first, others))) = (threads, devices.split_first()) {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Buffer, DeviceInfo, Event, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_device::{Arg, Buffer, DeviceInfo, Event, Kernel, Launch, Stream};
 
 use super::row_words::{RowWords, WordColumn};
 use crate::codegen::{
-    Constants, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PARTITION_THREADS_WORD, PartitionStage,
-    ROW_WORDS_MAX, RowShape, RowSpec, Sink, SinkShape, Step,
+    PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PARTITION_THREADS_WORD, PASS_MULTIPLE,
+    PartitionStage, ROW_WORDS_MAX, RowShape, RowSpec, Sink, SinkShape, Step, partition_module, pass_entry,
 };
 use crate::exec::launch::{Flight, Job, Target};
 use crate::exec::metrics::PipelineMetrics;
@@ -18,10 +18,6 @@ use crate::{Error, Reason, Result};
 
 /// Bits of a pass from which on its tiles are large.
 const MANY_BITS: u32 = 8;
-/// A pass over rows with a key in several words.
-const PASS_MULTIPLE: &str = "partition_pass_multiple";
-/// What brings answers back to where rows came from.
-pub(crate) const RESTORE: &str = "restore_rows";
 /// Most bits of a partition: a block counts all partitions in shared memory.
 pub(crate) const PARTITION_BITS_MAX: u32 = 15;
 
@@ -317,16 +313,6 @@ pub(crate) fn partition_launch(info: &DeviceInfo, bits: u32, threads_max: u32) -
     of([threads_max, 512, 256, 128].into_iter().filter(|&threads| threads <= threads_max).find(fits).unwrap_or(64))
 }
 
-/// The entry of a pass over rows with a key in one word, of 8 bytes or of 4; where each row goes may be noted.
-pub(crate) fn pass_entry(is_wide: bool, notes_places: bool) -> &'static str {
-    match (is_wide, notes_places) {
-        (false, false) => "partition_pass_4",
-        (true, false) => "partition_pass_8",
-        (false, true) => "partition_pass_noted_4",
-        (true, true) => "partition_pass_noted_8",
-    }
-}
-
 /// A launch of one block of as many threads as a partition's kernels take.
 pub(crate) fn one_block(stream: &Stream) -> Launch {
     let block_threads = stream.device().info().block_threads(PARTITION_THREADS_MANY);
@@ -346,27 +332,4 @@ pub(crate) fn row_words<'a>(shape: &RowShape, words: &'a [Buffer]) -> Vec<Arg<'a
 
 pub(crate) fn pointers(words: &[Buffer]) -> Vec<Arg<'_>> {
     (0..ROW_WORDS_MAX).map(|index| Arg::or_null(words.get(index))).collect()
-}
-
-pub(crate) fn partition_module(hash_bits: u32) -> ModuleSource {
-    let file = warpjoin_kernels::PARTITION;
-    ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: [
-            "partition_count",
-            "partition_scan",
-            pass_entry(false, false),
-            pass_entry(true, false),
-            PASS_MULTIPLE,
-            pass_entry(false, true),
-            pass_entry(true, true),
-            RESTORE,
-            "match_items",
-            "match_sample",
-        ]
-        .map(String::from)
-        .to_vec(),
-        defines: Constants { hash_bits, lanes: 1 }.defines(),
-    }
 }
