@@ -9,6 +9,7 @@
 mod aggregate;
 mod candidate;
 mod join;
+mod reads;
 mod relation;
 mod row_wise;
 mod sort;
@@ -33,11 +34,11 @@ use warpjoin::column::check_type;
 use warpjoin::{Reason, Session};
 
 use crate::exec::WarpjoinExec;
-use crate::rules::host_work::reads_tables;
 use crate::table::scan::DeviceScanExec;
 use candidate::Candidate;
 
 pub(crate) use candidate::Operators;
+pub(crate) use reads::reads_tables;
 pub(crate) use sort::is_window;
 
 /// A node that stays on the CPU although devices were there.

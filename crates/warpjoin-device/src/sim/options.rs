@@ -1,16 +1,10 @@
-//! What a caller can choose about simulated devices, and how they are opened.
+//! What a caller can choose about simulated devices.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use super::compile::toolchain;
-use super::device::SimDevice;
-use super::simulation::Simulation;
 use warpjoin_kernels::KernelFile;
-
-use crate::backend::DeviceBackend;
-use crate::{Device, DeviceError, Result};
 
 /// How to open simulated devices.
 #[derive(Debug, Clone)]
@@ -99,30 +93,4 @@ impl SimOptions {
     pub fn sanitizer_is_loaded() -> bool {
         toolchain::sanitizer_is_loaded()
     }
-}
-
-/// Opens simulated devices. All devices of one call belong together: they can open peer access to
-/// each other, and wait for each other's events.
-///
-/// # Errors
-/// When there is no C++ compiler, when `sanitize` is asked in a process that was not started for it, or when
-/// options do not go together.
-pub fn open_simulated(options: &SimOptions) -> Result<Vec<Device>> {
-    if options.sanitize && !SimOptions::sanitizer_is_loaded() {
-        return Err(DeviceError::Invalid(
-            "sanitize: AddressSanitizer must be loaded first; set the variables of SimOptions::sanitizer_environment"
-                .into(),
-        ));
-    }
-    if options.races && (options.seed.is_none() || options.sanitize || options.yield_at_plain_accesses) {
-        return Err(DeviceError::Invalid(
-            "races: takes a seed, and neither sanitizers nor yields at plain accesses".into(),
-        ));
-    }
-    let simulation = Arc::new(Simulation::new(options)?);
-    let device = |ordinal| {
-        let backend: Arc<dyn DeviceBackend> = Arc::new(SimDevice::new(simulation.clone(), ordinal, options));
-        Device::new(backend)
-    };
-    Ok((0..options.devices).map(device).collect())
 }

@@ -4,7 +4,7 @@
 //! Must not know columns, tables or plans.
 
 pub(crate) mod compiler;
-mod dictionaries;
+pub(crate) mod dictionaries;
 mod set;
 mod threads;
 pub(crate) mod waits;

@@ -4,7 +4,6 @@
 //! pipelines, nor how code is generated beyond a pipeline's shape.
 
 mod check;
-mod compile;
 mod entry_kernels;
 mod exchange;
 mod execution;
@@ -19,7 +18,6 @@ mod relation;
 mod rows;
 mod sort;
 mod string_tests;
-mod times;
 mod window;
 
 use std::sync::Arc;
@@ -32,7 +30,8 @@ pub use crate::options::{
 pub use check::{check, check_node};
 pub use explain::{Explanation, explain};
 pub use metrics::{PipelineMetrics, QueryMetrics};
-pub use rows::HandedOver;
+pub use query::Inputs;
+pub use relation::HandedOver;
 
 use crate::codegen::RowSpec;
 use crate::optimize::{Optimized, optimize};
@@ -40,10 +39,8 @@ use crate::plan::Plan;
 use crate::plan::physical::lower;
 use crate::plan::rewrite::rewrite;
 use crate::{Error, Result, Session, Table};
-use execution::Execution;
-use partition::{PartitionedRows, PassBits};
-use query::Query;
-use relation::Relation;
+use query::{Execution, Query};
+use relation::{PartitionedRows, PassBits, Relation};
 
 /// Result of a query.
 #[derive(Debug)]
@@ -52,21 +49,6 @@ pub struct QueryOutput {
     pub batches: Vec<RecordBatch>,
     /// What it cost.
     pub metrics: QueryMetrics,
-}
-
-/// What a plan is run with. Tables belong to the session of the run.
-#[derive(Debug, Clone, Default)]
-pub struct Inputs {
-    /// The tables of the plan's `Input` nodes, by index.
-    pub tables: Vec<Arc<Table>>,
-    /// What other plans of the same query have left, and where this one leaves rows for them.
-    pub handed_over: HandedOver,
-}
-
-impl From<&[Arc<Table>]> for Inputs {
-    fn from(tables: &[Arc<Table>]) -> Self {
-        Self { tables: tables.to_vec(), handed_over: HandedOver::default() }
-    }
 }
 
 /// Runs `plan` on all devices of `session`, and fetches the result, as [`run_with`] does. `inputs` are the tables of the

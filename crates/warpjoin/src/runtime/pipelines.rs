@@ -1,14 +1,14 @@
 //! Pipelines that were generated before: a hot query generates none.
 //!
-//! A pipeline holds the dictionaries of its strings. So it is remembered only as long as tables have them: what a table took
-//! with it is forgotten when a pipeline is next asked for.
+//! A pipeline holds the dictionaries of its strings. So it is remembered only as long as tables have them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::codegen::{GeneratedPipeline, PipelineKey};
 use crate::devices::DeviceSet;
+use crate::devices::dictionaries::DictionaryKeeper;
 
 /// Pipelines that are remembered; after so many, from the start.
 const PIPELINES_MAX: usize = 1024;
@@ -28,8 +28,11 @@ struct Remembered {
 
 impl Pipelines {
     /// Those of tables on these devices: none yet.
-    pub(crate) fn of(devices: &Arc<DeviceSet>) -> Self {
-        Self { devices: Arc::clone(devices), remembered: Mutex::default() }
+    pub(crate) fn of(devices: &Arc<DeviceSet>) -> Arc<Self> {
+        let pipelines = Arc::new(Self { devices: Arc::clone(devices), remembered: Mutex::default() });
+        let keeper: Weak<Self> = Arc::downgrade(&pipelines);
+        devices.dictionaries().tell(keeper);
+        pipelines
     }
 
     /// What was generated for an equal key.
@@ -54,25 +57,19 @@ impl Pipelines {
         remembered.known.entry(hash_of(&key)).or_default().push((key, Arc::clone(pipeline)));
     }
 
-    /// What is remembered, without what was generated of strings that no table has any more.
     fn locked(&self) -> MutexGuard<'_, Remembered> {
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone = self.devices.dictionaries().take_gone();
-        if !gone.is_empty() {
-            remembered.forget(&gone);
-        }
-        remembered
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Remembered {
-    /// Forgets what has one of these dictionaries.
-    fn forget(&mut self, dictionaries: &HashSet<usize>) {
-        self.known.retain(|_, alike| {
-            alike.retain(|(key, _)| !key.dictionaries().iter().any(|address| dictionaries.contains(address)));
+impl DictionaryKeeper for Pipelines {
+    fn forget(&self, addresses: &[usize]) {
+        let Remembered { known, count } = &mut *self.locked();
+        known.retain(|_, alike| {
+            alike.retain(|(key, _)| !key.dictionaries().iter().any(|address| addresses.contains(address)));
             !alike.is_empty()
         });
-        self.count = self.known.values().map(Vec::len).sum();
+        *count = known.values().map(Vec::len).sum();
     }
 }
 

@@ -12,14 +12,14 @@ use crate::devices::DeviceSet;
 use crate::optimize::Orders;
 use crate::runtime::pipelines::Pipelines;
 
-/// A set of devices of one kind, and what queries on them leave for later ones. Tables lie on the devices, so that all
-/// sessions of one [`DeviceSet`] could use them.
+/// Devices of one kind that queries run on and tables lie on ([`DeviceSet`]), and what queries leave for later ones: join
+/// orders, generated pipelines, kernels of hash tables.
 pub struct Session {
     devices: Arc<DeviceSet>,
     /// Entries of hand-written modules, on the one device of a session that has hash tables.
     kernels: Mutex<HashMap<(FixedModule, &'static str), Kernel>>,
     orders: Orders,
-    pipelines: Pipelines,
+    pipelines: Arc<Pipelines>,
 }
 
 impl Session {

@@ -3,8 +3,9 @@
 //! Owns how paths are resolved: through `super`, through `use`, and through what facades re-export, to the file that defines
 //! what is named. Must not know which imports are allowed.
 
+mod calls;
 pub(crate) mod circles;
-pub(crate) mod paths;
+mod paths;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use syn::visit::Visit;
 use syn::{Attribute, Item, UseTree};
 
+use calls::{Calls, Methods};
 use paths::Paths;
 
 /// Most steps of one resolution: names may refer to each other.
@@ -36,8 +38,13 @@ pub(crate) struct Imports {
     /// Relative to `src`.
     pub(crate) files: Vec<PathBuf>,
     /// By file, in the order of `files`: the files whose items it names, and which items.
-    pub(crate) arrows: Vec<BTreeMap<usize, BTreeSet<String>>>,
+    pub(crate) arrows: Vec<Arrows>,
+    /// By file: the files with methods that it calls of a type that is defined elsewhere, and which methods.
+    pub(crate) calls: Vec<Arrows>,
 }
+
+/// Files that an arrow leads to, and what is named or called there.
+pub(crate) type Arrows = BTreeMap<usize, BTreeSet<String>>;
 
 /// Where a path leads.
 enum Target {
@@ -59,31 +66,47 @@ impl Imports {
         for (file, content) in parsed.iter().enumerate() {
             tree.declare(&module_of(&files[file]), file, &content.items);
         }
-        let arrows = parsed.iter().enumerate().map(|(file, content)| {
-            let mut paths = Paths::of(module_of(&files[file]));
+        let mut methods = Methods::default();
+        for (file, content) in parsed.iter().enumerate() {
+            methods.add(&tree, &module_of(&files[file]), file, &content.items);
+        }
+        let (mut arrows, mut calls) = (vec![], vec![]);
+        for (file, content) in parsed.iter().enumerate() {
+            let module = module_of(&files[file]);
+            let mut paths = Paths::of(module.clone());
             paths.visit_file(content);
-            let mut arrows: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
+            let mut named = Arrows::new();
             for (module, path) in paths.found {
                 if let Some(Target::Item { file: to, name }) = tree.resolve(&module, &path, STEPS_MAX)
                     && to != file
                 {
-                    arrows.entry(to).or_default().insert(name);
+                    named.entry(to).or_default().insert(name);
                 }
             }
-            arrows
-        });
-        let arrows = arrows.collect();
-        Self { files, arrows }
+            arrows.push(named);
+            let mut found = Calls::of(&tree, &methods, module, file);
+            found.visit_file(content);
+            let mut called = Arrows::new();
+            for (to, method) in found.found {
+                called.entry(to).or_default().insert(method);
+            }
+            calls.push(called);
+        }
+        Self { files, arrows, calls }
     }
 
     /// Arrows between some of the files, in words.
     pub(crate) fn arrows_within<'a>(&'a self, files: &'a [usize]) -> impl Iterator<Item = String> + 'a {
         files.iter().flat_map(move |&from| {
-            let targets = self.arrows[from].iter().filter(|(to, _)| files.contains(to));
-            targets.map(move |(&to, names)| {
-                format!("{} -> {}: {names:?}", self.files[from].display(), self.files[to].display())
-            })
+            let targets = self.arrows[from].keys().filter(|to| files.contains(to));
+            targets.map(move |&to| self.arrow(from, to))
         })
+    }
+
+    /// An arrow in words.
+    pub(crate) fn arrow(&self, from: usize, to: usize) -> String {
+        let names = self.arrows[from].get(&to).cloned().unwrap_or_default();
+        format!("{} -> {}: {names:?}", self.files[from].display(), self.files[to].display())
     }
 }
 

@@ -11,6 +11,3 @@ mod published;
 mod reduce;
 mod runtime_filter;
 mod table;
-
-pub(super) use matches::{Matches, threads_of};
-pub(super) use published::Joins;

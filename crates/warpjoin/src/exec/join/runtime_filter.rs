@@ -5,16 +5,14 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Event, Kernel, ModuleSource};
+use warpjoin_device::{Arg, Kernel, ModuleSource};
 
 use super::build_probe::append_probe;
 use crate::Result;
 use crate::codegen::{Constants, FilterTest, ProbeKey, ProbeKind, ProbeStep, Slots};
-use crate::exec::compile::Fact;
-use crate::exec::exchange::launch;
-use crate::exec::group::leaves_other_forms;
+use crate::exec::launch::launch;
 use crate::exec::metrics::PipelineMetrics;
-use crate::exec::query::Query;
+use crate::exec::query::{Fact, Pending, Query};
 use crate::exec::relation::{JoinShard, JoinTable, Relation};
 use crate::expr::Expr;
 use crate::optimize::device_cost::{FilteredTable, bloom_bits, filter_form, launch_ps, probe_ps};
@@ -22,28 +20,6 @@ use crate::plan::{FilterForm, ReductionTest};
 
 /// Largest bitmap that is made where the table itself is not larger.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;
-
-/// A table that several joins probe.
-#[derive(Debug, Clone)]
-pub(crate) struct Published {
-    pub table: Arc<JoinTable>,
-    /// The payload column of each build column.
-    pub payload_of: Vec<Option<usize>>,
-    /// What was made of its keys.
-    filters: Vec<(FilterTest, Arc<JoinTable>)>,
-}
-
-impl Published {
-    pub(super) fn new((table, payload_of): (Arc<JoinTable>, Vec<Option<usize>>)) -> Self {
-        Self { table, payload_of, filters: vec![] }
-    }
-}
-
-/// Filters that are being filled: the pipeline's number, and events before and after on each device.
-pub(crate) struct FilterFlights {
-    pipeline: usize,
-    events: Vec<(Event, Event)>,
-}
 
 impl Query<'_> {
     /// Drops rows without a match in a published table; a Bloom filter lets some of them pass.
@@ -62,7 +38,7 @@ impl Query<'_> {
         if test != FilterTest::Table {
             match self.filter_of(number, test) {
                 Ok(made) => filter = made,
-                Err(error) if leaves_other_forms(&error) => {
+                Err(error) if error.leaves_other_forms() => {
                     log::debug!("a table without a filter: {error}");
                     test = FilterTest::Table;
                     self.known_instead(facts, Fact::Filter(test));
@@ -177,7 +153,7 @@ impl Query<'_> {
             events.push((begin, stream.record()?));
             shards.push(JoinShard { slots: words, windows: count, row_list: None, bounds });
         }
-        self.joins.filters.push(FilterFlights { pipeline: self.metrics.pipelines.len(), events });
+        self.pending.push(Pending::timed(self.metrics.pipelines.len(), events));
         let rows = table.build.rows();
         self.metrics.pipelines.push(PipelineMetrics {
             name: format!("Keys -> RuntimeFilter[{}, {filter_bytes} bytes]", test.describe()),
@@ -203,14 +179,6 @@ impl Query<'_> {
                 (count, count * 8)
             }
         }
-    }
-
-    /// Looks how long filters took that were filled meanwhile, now that the streams have been waited for.
-    pub(in crate::exec) fn settle_filters(&mut self) -> Result<()> {
-        for FilterFlights { pipeline, events } in std::mem::take(&mut self.joins.filters) {
-            self.add_pipeline(pipeline, events.iter().map(|(begin, end)| (begin, end)))?;
-        }
-        Ok(())
     }
 }
 

@@ -5,8 +5,8 @@
 mod passes;
 mod row_words;
 
-pub(super) use passes::{Deferred, PartitionTarget, PartitionedRows, row_words};
-pub(crate) use passes::{
-    PARTITION_BITS_MAX, PartitionedShard, PassBits, TileLaunch, one_block, partition_launch, pointers,
-};
+pub(crate) use crate::exec::launch::{TileLaunch, partition_launch};
+pub(crate) use crate::exec::relation::{PARTITION_BITS_MAX, PartitionedShard, PassBits};
+pub(super) use passes::row_words;
+pub(crate) use passes::{one_block, pointers};
 pub(crate) use row_words::{RowWords, WordColumn};

@@ -7,9 +7,8 @@ use warpjoin_device::{Arg, Buffer, ModuleSource};
 
 use crate::codegen::{Constants, control};
 use crate::column::{ColumnStatistics, ColumnType};
-use crate::exec::exchange::launch;
-use crate::exec::launch::read_report;
-use crate::exec::query::Query;
+use crate::exec::launch::launch;
+use crate::exec::query::{Query, read_report};
 use crate::exec::relation::{Intermediate, Relation};
 use crate::table::{Shard, ShardColumn, Table};
 use crate::{Error, Result};

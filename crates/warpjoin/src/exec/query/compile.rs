@@ -18,10 +18,10 @@ use std::time::Instant;
 
 use warpjoin_device::{Device, DeviceKind, Kernel, ModuleSource};
 
-use super::group::PartitionChoice;
-use super::query::Query;
+use super::Query;
 use crate::codegen::{FilterTest, MatchForm, Slots};
 use crate::devices::compiler::{Customer, note};
+use crate::exec::relation::PartitionChoice;
 use crate::optimize::expected_rows;
 use crate::options::ExecOptions;
 use crate::plan::Plan;
@@ -274,7 +274,7 @@ impl Query<'_> {
     }
 
     /// Modules whose quick forms have run.
-    pub(super) fn note_quick(&mut self, modules: Vec<ModuleSource>) {
+    pub(in crate::exec) fn note_quick(&mut self, modules: Vec<ModuleSource>) {
         self.metrics.quick_kernels += modules.len() as u64;
         self.compilation.quick.extend(modules);
     }
@@ -356,7 +356,7 @@ impl Query<'_> {
 }
 
 /// The form of a module that runs next on devices of one kind: the quick one, while the better one is not there.
-pub(super) fn form_to_run<'m>(
+pub(in crate::exec) fn form_to_run<'m>(
     module: &'m ModuleSource,
     devices: &[Device],
     options: &ExecOptions,
