@@ -212,7 +212,7 @@ pub fn table(bench: &Bench, rows: u64, numbers: &Numbers, specs: &[ColumnSpec]) 
     }
     bench.stream().synchronize()?;
     let shards = vec![Shard { rows, first_row: 0, columns: stored }];
-    Ok(Arc::new(Table::from_shards(bench.session(), Arc::new(Schema::new(fields)), columns, shards)?))
+    Ok(Arc::new(Table::from_shards(bench.session().device_set(), Arc::new(Schema::new(fields)), columns, shards)?))
 }
 
 /// A buffer for `bytes` bytes of values: poisoned, and padded with zeros.

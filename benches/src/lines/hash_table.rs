@@ -78,7 +78,7 @@ impl TableSpec {
             Operation::Find { hits } => (hits, true),
             Operation::Probe { hits } => (hits, false),
         };
-        let map = HashTable::build(TableKind::Map, &input, 1, self.options())?;
+        let map = HashTable::build(bench.session(), TableKind::Map, &input, 1, self.options())?;
         // Keys that are not in the map have key numbers from `rows` on.
         let mut numbers = Numbers::new(Numbering::Permuted, self.rows);
         numbers.hit_rows = if hits { u64::MAX } else { 0 };
@@ -253,7 +253,7 @@ struct BuildCase<'a> {
 impl Case for BuildCase<'_> {
     fn run(&mut self) -> Result<Sample> {
         self.built = None;
-        let map = HashTable::build(TableKind::Map, &self.input, 1, self.options.clone())?;
+        let map = HashTable::build(self.bench.session(), TableKind::Map, &self.input, 1, self.options.clone())?;
         let device_ns = map.last_device_ns();
         self.built = Some(map);
         Ok(Sample { device_ns, kernel_ns: device_ns })

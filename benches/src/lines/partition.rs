@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use warpjoin::Table;
-use warpjoin::exec::{ExecOptions, PartitionedTable, kernel_definitions, partition_table};
+use warpjoin::exec::ExecOptions;
+use warpjoin::{PartitionedTable, kernel_definitions, partition_table};
 use warpjoin_device::{Arg, ModuleSource};
 
 use super::rows_name;
@@ -108,7 +109,8 @@ struct PartitionCase<'a> {
 
 impl Case for PartitionCase<'_> {
     fn run(&mut self) -> Result<Sample> {
-        let (rows, metrics) = partition_table(&self.input, &[0], self.bits, &ExecOptions::default())?;
+        let (rows, metrics) =
+            partition_table(self.bench.session(), &self.input, &[0], self.bits, &ExecOptions::default())?;
         self.last = Some(rows);
         Ok(Sample { device_ns: metrics.device_ns, kernel_ns: metrics.kernel_ns })
     }

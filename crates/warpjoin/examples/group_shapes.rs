@@ -51,7 +51,7 @@ fn main() {
         for &(groups, zipf) in sweep {
             let table = table(&session, shape, rows, groups, zipf);
             for form in [None, Some(GroupByForm::BlockTable), Some(GroupByForm::Partitioned)] {
-                measure(&table, shape, rows, groups, zipf, form);
+                measure(&session, (&table, shape), rows, groups, zipf, form);
             }
         }
     }
@@ -65,7 +65,14 @@ fn main() {
     }
 }
 
-fn measure(table: &Arc<Table>, shape: &str, rows: usize, groups: usize, zipf: bool, form: Option<GroupByForm>) {
+fn measure(
+    session: &Arc<Session>,
+    (table, shape): (&Arc<Table>, &str),
+    rows: usize,
+    groups: usize,
+    zipf: bool,
+    form: Option<GroupByForm>,
+) {
     // What the default does anyway.
     if form.is_some() && groups < 1 << 12 {
         return;
@@ -94,7 +101,7 @@ fn measure(table: &Arc<Table>, shape: &str, rows: usize, groups: usize, zipf: bo
     let mut times = vec![];
     let mut last = None;
     for _ in 0..5 {
-        let metrics = group_by.measure().expect("a result");
+        let metrics = group_by.measure(session).expect("a result");
         let of = |name: &str| -> u64 {
             metrics.pipelines.iter().filter(|p| p.name.contains(name)).map(|p| p.kernel_ns).sum()
         };
@@ -118,12 +125,12 @@ fn measure(table: &Arc<Table>, shape: &str, rows: usize, groups: usize, zipf: bo
         metrics.pipelines.iter().map(|p| p.retries).sum::<u64>(),
         pipelines.join("; ")
     );
-    check(&group_by, shape, rows);
+    check(session, &group_by, shape, rows);
 }
 
 /// Totals over the groups are those of the rows.
-fn check(group_by: &GroupBy, shape: &str, rows: usize) {
-    let output = group_by.run_to_table().expect("a result");
+fn check(session: &Arc<Session>, group_by: &GroupBy, shape: &str, rows: usize) {
+    let output = group_by.run_to_table(session).expect("a result");
     let column = if shape == "wide" { 4 } else { 1 };
     if output.rows() > 1 << 23 {
         return;
@@ -175,7 +182,7 @@ fn table(session: &Arc<Session>, shape: &str, rows: usize, groups: usize, zipf: 
         fields.push(Field::new("b", DataType::Float64, false));
     }
     let schema = Arc::new(Schema::new(fields));
-    let mut builder = TableBuilder::new(session, schema.clone());
+    let mut builder = TableBuilder::new(session.device_set(), schema.clone());
     let chunk = rows.min(1 << 22);
     let chunks: Vec<RecordBatch> = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..rows / chunk)

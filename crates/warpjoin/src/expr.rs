@@ -3,6 +3,9 @@
 //! Typed with Arrow types and DataFusion's rules: the planner above has coerced both sides of every
 //! operator, so that nothing is converted implicitly here. Must not know how code is generated.
 
+pub(crate) mod build;
+mod moment;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -12,8 +15,8 @@ use arrow::datatypes::DataType;
 
 use crate::function::Function;
 use crate::identity::Identity;
-use crate::plan::{Moment, SortKey};
 pub use crate::string_test::StringTest;
+pub use moment::Moment;
 
 /// A typed expression over the columns of one input.
 #[derive(Debug, Clone)]
@@ -24,6 +27,32 @@ pub struct Expr {
     pub data_type: DataType,
     /// Whether the result may be null.
     pub nullable: bool,
+}
+
+/// One key of an order. Floats are in IEEE total order, strings in the order of their bytes.
+#[derive(Debug, Clone)]
+pub struct SortKey {
+    /// Over the sort's input.
+    pub expr: Expr,
+    /// Largest values first.
+    pub descending: bool,
+    /// Nulls before all values, rather than behind them, in either direction.
+    pub nulls_first: bool,
+}
+
+impl SortKey {
+    /// Whether both order rows of one query alike; see [`Expr::is_same`].
+    pub fn is_same(&self, other: &Self) -> bool {
+        Identity::in_query(self) == Identity::in_query(other)
+    }
+}
+
+impl fmt::Display for SortKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let direction = if self.descending { "DESC" } else { "ASC" };
+        let nulls = if self.nulls_first { "FIRST" } else { "LAST" };
+        write!(f, "{} {direction} NULLS {nulls}", self.expr)
+    }
 }
 
 /// What an expression computes.

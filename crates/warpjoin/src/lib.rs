@@ -5,6 +5,7 @@
 
 mod codegen;
 pub mod column;
+mod devices;
 mod error;
 pub mod exec;
 pub mod expr;
@@ -20,13 +21,16 @@ mod runtime;
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
 mod string_test;
+mod table;
 pub mod window;
 
+pub use devices::DeviceSet;
 pub use error::{Error, Reason, Result, cause_of_arrow};
 pub use exec::{QueryMetrics, QueryOutput};
 pub use hash_table::HashTable;
-pub use operators::{group_by::GroupBy, hash_join::HashJoin};
+pub use operators::{GroupBy, HashJoin, PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
+pub use optimize::share_between;
 pub use options::{DeviceThreads, ExecOptions, JoinForm};
 pub use runtime::session::Session;
-pub use runtime::table::{ResidentColumn, Shard, ShardColumn, Table, TableBuilder};
+pub use table::{ResidentColumn, Shard, ShardColumn, Table, TableBuilder};
 pub use warpjoin_device::Cause;

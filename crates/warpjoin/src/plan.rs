@@ -5,6 +5,7 @@
 
 mod aggregate;
 pub(crate) mod build;
+pub(crate) mod identity;
 pub(crate) mod join;
 mod marks;
 pub(crate) mod ordered;
@@ -22,11 +23,10 @@ use arrow::datatypes::SchemaRef;
 
 use crate::Table;
 use crate::expr::Expr;
-use crate::identity::Identity;
 use crate::window::WindowCall;
 
-pub use crate::optimize::share_between;
-pub use aggregate::{AggregateCall, AggregateFunction, AggregateSpec, Moment, Way};
+pub use crate::expr::{Moment, SortKey};
+pub use aggregate::{AggregateCall, AggregateFunction, AggregateSpec, Way};
 pub(crate) use aggregate::{Fold, State, Term, sum_type};
 
 /// A node of the device plan.
@@ -166,24 +166,6 @@ pub struct FetchPlan {
     pub row: usize,
     /// Columns of the table, in output order.
     pub columns: Vec<usize>,
-}
-
-/// One key of an order. Floats are in IEEE total order, strings in the order of their bytes.
-#[derive(Debug, Clone)]
-pub struct SortKey {
-    /// Over the sort's input.
-    pub expr: Expr,
-    /// Largest values first.
-    pub descending: bool,
-    /// Nulls before all values, rather than behind them, in either direction.
-    pub nulls_first: bool,
-}
-
-impl SortKey {
-    /// Whether both order rows of one query alike; see [`Expr::is_same`].
-    pub fn is_same(&self, other: &Self) -> bool {
-        Identity::in_query(self) == Identity::in_query(other)
-    }
 }
 
 /// A set of group keys.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use warpjoin_device::sync::{self, thread};
 use warpjoin_device::{ModuleSource, SimOptions, open_simulated};
 
-use crate::runtime::compiler::{Compiler, Customer};
+use crate::devices::compiler::{Compiler, Customer};
 
 fn module(number: usize) -> ModuleSource {
     let text = format!(

@@ -112,7 +112,7 @@ fn an_upload_stops() {
     let session = simulated().open(2).expect("devices");
     let cancel = Arc::new(AtomicBool::new(false));
     let batch = equal_keys(1000);
-    let mut builder = TableBuilder::new(&session, batch.schema()).with_cancel(Arc::clone(&cancel));
+    let mut builder = TableBuilder::new(session.device_set(), batch.schema()).with_cancel(Arc::clone(&cancel));
     builder.push(&batch).expect("a batch");
     cancel.store(true, Ordering::Relaxed);
     assert!(matches!(builder.push(&batch), Err(Error::Cancelled)));

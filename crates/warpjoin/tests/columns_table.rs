@@ -23,7 +23,7 @@ fn load(session: &Arc<Session>, arrays: &[ArrayRef], pieces: usize, strings: Str
     let rows = arrays[0].len();
     let fields: Vec<Field> = arrays.iter().map(|array| Field::new("c", array.data_type().clone(), true)).collect();
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays.to_vec()).unwrap();
-    let mut builder = TableBuilder::new(session, batch.schema()).with_strings(strings);
+    let mut builder = TableBuilder::new(session.device_set(), batch.schema()).with_strings(strings);
     for (start, rows) in cut(rows, pieces, 4) {
         builder.push(&batch.slice(start, rows)).unwrap();
     }
@@ -138,7 +138,7 @@ fn downloads_in_pieces() {
 fn a_table_without_columns_keeps_its_rows() {
     let options = RecordBatchOptions::new().with_row_count(Some(130));
     let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).unwrap();
-    let mut builder = TableBuilder::new(&session(3), batch.schema());
+    let mut builder = TableBuilder::new(session(3).device_set(), batch.schema());
     builder.push(&batch).unwrap();
     let table = builder.finish().unwrap();
     assert_eq!((table.rows(), table.resident_bytes()), (130, 0));
@@ -152,7 +152,7 @@ fn too_little_device_memory_is_an_error() {
     let session = Session::new(open_simulated(&options).unwrap()).unwrap();
     let array = random_array(&DataType::Int64, Shape::Wide, 0, 10_000, 1);
     let batch = RecordBatch::try_from_iter([("c", array)]).unwrap();
-    let mut builder = TableBuilder::new(&session, batch.schema());
+    let mut builder = TableBuilder::new(session.device_set(), batch.schema());
     builder.push(&batch).unwrap();
     assert!(matches!(builder.finish(), Err(warpjoin::Error::Device(_))));
     assert!(session.devices().iter().all(|device| device.memory().used_bytes() == 0));

@@ -120,9 +120,9 @@ fn hash_tables_survive_faults() {
     let of = |name: &str, kind: TableKind| {
         let rows = table(300, |row| Some(row / if kind == TableKind::Multimap { 3 } else { 1 } * 1_000_003));
         let keys = table(200, |row| Some(row * 2_000_006)).project(&[0]).expect("a column");
-        let work = move |_: &Arc<Session>, tables: &[Arc<Table>], _: &Arc<AtomicBool>| {
+        let work = move |session: &Arc<Session>, tables: &[Arc<Table>], _: &Arc<AtomicBool>| {
             let options = HashTableOptions { capacity: 10, ..HashTableOptions::default() };
-            let mut map = HashTable::build(kind, &tables[0], 1, options)?;
+            let mut map = HashTable::build(session, kind, &tables[0], 1, options)?;
             let found = match kind {
                 TableKind::Multimap => map.retrieve(&tables[1])?,
                 _ => map.find(&tables[1])?,
@@ -147,7 +147,7 @@ fn hash_tables_survive_faults() {
 fn loading_tables_survives_faults() {
     let rows = table(3000, |row| (row % 3 != 0).then_some(row * 99));
     let work = move |session: &Arc<Session>, _: &[Arc<Table>], _: &Arc<AtomicBool>| {
-        let mut builder = TableBuilder::new(session, rows.schema());
+        let mut builder = TableBuilder::new(session.device_set(), rows.schema());
         builder.push(&rows)?;
         let table = builder.finish()?;
         Ok(rows_of(&table.download(&[0, 1], 500)?))

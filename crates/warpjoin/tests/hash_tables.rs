@@ -84,7 +84,7 @@ fn every_shape_holds_all_keys() {
                 segment_bytes_max: Some(8192),
                 ..HashTableOptions::default()
             };
-            let built = HashTable::build(TableKind::Map, &table(&session, &schema, &all), 1, options.clone());
+            let built = HashTable::build(&session, TableKind::Map, &table(&session, &schema, &all), 1, options.clone());
             let mut grown = HashTable::new(&session, TableKind::Map, schema.clone(), 1, options).expect("a table");
             for part in all.chunks(25) {
                 assert_eq!(grown.insert(&table(&session, &schema, part)).expect("rows"), 25);

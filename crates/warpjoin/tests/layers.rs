@@ -1,174 +1,204 @@
-//! Imports point down: each part of the crate uses parts of its own layer and of those below, as ARCHITECTURE.md lists them.
+//! Imports point down: each part of a crate uses parts of its own layer and of those below, as ARCHITECTURE.md lists them.
+//! And circles of files that import each other are small.
 //!
-//! Paths are resolved, those through `super` and through what `lib.rs` re-exports among them. Arrows that still point up stand in
-//! `layers_up.txt`, and no others may: a line that is no longer true has to go. `WARPJOIN_LAYERS=write` writes the file anew.
+//! An arrow leads from a file to the file that defines what it names, through `super`, `use` and what facades re-export. What a
+//! facade re-exports is an arrow of its own. Methods of a type that stand in several files are called without naming these: such
+//! calls point down too, except those of [`CALLS_UP`].
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::collections::{BTreeMap, BTreeSet};
+mod layers_common;
+
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use syn::visit::{self, Visit};
-use syn::{Item, ItemMod, UseTree};
+use layers_common::circles::circles;
+use layers_common::{Arrows, Imports};
 
-/// Lowest first: what a part of the crate may use stands on its own line or on one before.
-const LAYERS: [&[&str]; 7] = [
+/// Layers of a crate, lowest first: files and folders. The longest one that a path begins with counts.
+type Layers = &'static [&'static [&'static str]];
+
+const WARPJOIN: Layers = &[
     &["error", "hash"],
     &["column"],
-    &["expr", "function", "identity", "optimize", "options", "plan", "string_test", "window"],
-    &["codegen"],
+    &["devices"],
+    &["expr", "function", "identity", "string_test"],
+    &["table"],
+    &["plan/aggregate", "window"],
+    &["plan", "options"],
+    &["plan/physical", "plan/rewrite"],
+    &["optimize"],
+    &["optimize/late"],
+    &["optimize/mod"],
+    &["codegen/constants", "codegen/value"],
+    &["codegen/shapes", "codegen/fixed"],
+    &["codegen/precomputed"],
+    &["codegen/emit"],
+    &["codegen/lookup"],
+    &["codegen/expr"],
+    &["codegen/output"],
+    &["codegen/join", "codegen/group"],
+    &["codegen/pipeline"],
+    &["codegen/mod"],
     &["runtime"],
-    &["exec", "hash_table"],
-    &["operators"],
+    &["exec/relation", "exec/metrics"],
+    &["exec/query"],
+    &["exec/string_tests", "exec/entry_kernels"],
+    &["exec/launch"],
+    &["exec/rows"],
+    &["exec/exchange"],
+    &["exec/partition"],
+    &["exec/group", "exec/sort"],
+    &["exec/join", "exec/window"],
+    &["exec/check", "exec/execution", "exec/explain"],
+    &["exec/mod"],
+    &["hash_table", "operators"],
 ];
 
-fn layer_of(part: &str) -> usize {
-    let found = LAYERS.iter().position(|parts| parts.contains(&part));
-    found.unwrap_or_else(|| panic!("`{part}` belongs to no layer: add it to LAYERS"))
+const WARPJOIN_DEVICE: Layers = &[
+    &["error", "race", "sync", "lib"],
+    &["backend", "device", "event", "kernel", "memory", "modules", "stream"],
+    &["abort"],
+    &["cache", "faults"],
+    &["cuda", "sim"],
+];
+
+const WARPJOIN_DATAFUSION: Layers = &[
+    &["config", "error"],
+    &["runtime"],
+    &["fallback", "pass_through", "template", "translate"],
+    &["table"],
+    &["exec", "matcher"],
+    &["rules"],
+    &["extension"],
+];
+
+const WARPJOIN_CLI: Layers = &[&["error"], &["answers", "devices", "output", "target"], &["shell", "tpch"]];
+
+/// The crates whose imports are read.
+const CRATES: [(&str, Layers); 4] = [
+    ("warpjoin-device", WARPJOIN_DEVICE),
+    ("warpjoin", WARPJOIN),
+    ("warpjoin-datafusion", WARPJOIN_DATAFUSION),
+    ("warpjoin-cli", WARPJOIN_CLI),
+];
+
+/// Most files that import each other in a circle.
+const CIRCLE_FILES_MAX: usize = 8;
+
+/// Calls of methods that point up in `warpjoin`. The list may only shrink.
+///
+/// A query that misses a module plans itself again in a dry run, and group-bys that are planned late run plans.
+const CALLS_UP: &[(&str, &str)] = &[
+    ("exec/group/aggregate.rs", "exec/execution.rs"),
+    ("exec/group/first.rs", "exec/execution.rs"),
+    ("exec/group/grouping_sets.rs", "exec/execution.rs"),
+    ("exec/query/compile.rs", "exec/execution.rs"),
+    ("exec/query/compile.rs", "exec/rows/materialize.rs"),
+    ("exec/query/compile.rs", "exec/rows/shared.rs"),
+    ("exec/rows/shared.rs", "exec/execution.rs"),
+];
+
+/// Most files in a circle of imports and calls of methods: those that [`CALLS_UP`] holds together. It may only shrink.
+const CALL_CIRCLE_FILES_MAX: usize = 37;
+
+/// Folder of the sources of a crate of the workspace.
+fn source_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src")
 }
 
-/// Paths of a file from the root of the crate, such as `["exec", "query"]`.
-struct Paths<'a> {
-    /// Of the file's own module.
-    module: Vec<String>,
-    re_exports: &'a BTreeMap<String, String>,
-    parts: BTreeSet<String>,
+fn layer_of(layers: Layers, file: &Path) -> usize {
+    let part = file.with_extension("").to_string_lossy().into_owned();
+    let holds = |name: &str| part.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let found = layers.iter().enumerate().flat_map(|(layer, names)| names.iter().map(move |name| (layer, *name)));
+    let found = found.filter(|(_, name)| holds(name)).max_by_key(|(_, name)| name.len());
+    found.unwrap_or_else(|| panic!("`{part}` belongs to no layer: add it to the layers of its crate")).0
 }
 
-impl Paths<'_> {
-    fn add(&mut self, names: &[String]) {
-        let [first, rest @ ..] = names else { return };
-        let supers = names.iter().take_while(|name| *name == "super").count();
-        let from_root: Vec<String> = match first.as_str() {
-            "crate" => rest.to_vec(),
-            "super" if supers <= self.module.len() => {
-                [&self.module[..self.module.len() - supers], &names[supers..]].concat()
-            }
-            _ => return,
-        };
-        let Some(part) = from_root.first() else { return };
-        self.parts.insert(self.re_exports.get(part).unwrap_or(part).clone());
-    }
-
-    fn add_tree(&mut self, tree: &UseTree, before: &mut Vec<String>) {
-        match tree {
-            UseTree::Path(path) => {
-                before.push(path.ident.to_string());
-                self.add_tree(&path.tree, before);
-                before.pop();
-            }
-            UseTree::Group(group) => group.items.iter().for_each(|tree| self.add_tree(tree, before)),
-            UseTree::Name(name) => self.add(&[before.as_slice(), &[name.ident.to_string()]].concat()),
-            UseTree::Rename(name) => self.add(&[before.as_slice(), &[name.ident.to_string()]].concat()),
-            UseTree::Glob(_) => self.add(before),
-        }
-    }
+/// Past the capture of the test harness, so that it is seen.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "layers: {line}");
 }
 
-impl<'ast> Visit<'ast> for Paths<'_> {
-    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        self.add_tree(&item.tree, &mut vec![]);
-    }
-
-    fn visit_path(&mut self, path: &'ast syn::Path) {
-        let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        self.add(&names);
-        visit::visit_path(self, path);
-    }
-
-    /// Tests may use what they like. A module in a file is one deeper.
-    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
-        let is_test = item.attrs.iter().any(|attribute| attribute.path().is_ident("cfg"));
-        if !is_test {
-            self.module.push(item.ident.to_string());
-            visit::visit_item_mod(self, item);
-            self.module.pop();
-        }
-    }
-}
-
-/// Names that the root of the crate re-exports, and the part that each is of.
-fn re_exports(root: &syn::File) -> BTreeMap<String, String> {
-    fn collect(tree: &UseTree, part: Option<&str>, names: &mut BTreeMap<String, String>) {
-        match tree {
-            UseTree::Path(path) => collect(&path.tree, Some(part.unwrap_or(&path.ident.to_string())), names),
-            UseTree::Group(group) => group.items.iter().for_each(|tree| collect(tree, part, names)),
-            UseTree::Name(name) => drop(names.insert(name.ident.to_string(), part.unwrap_or_default().to_string())),
-            UseTree::Rename(name) => drop(names.insert(name.rename.to_string(), part.unwrap_or_default().to_string())),
-            UseTree::Glob(_) => {}
-        }
-    }
-    let mut names = BTreeMap::new();
-    for item in &root.items {
-        if let Item::Use(item) = item {
-            collect(&item.tree, None, &mut names);
-        }
-    }
-    // What comes from other crates is of no part.
-    names.retain(|_, part| LAYERS.iter().any(|parts| parts.contains(&part.as_str())));
-    names
-}
-
-fn parsed(path: &Path) -> syn::File {
-    syn::parse_file(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
-
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            rust_files(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-}
-
-/// Of a file below `src`: its module, such as `["exec", "query"]` for `exec/query.rs`.
-fn module_of(file: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        file.with_extension("").iter().map(|name| name.to_string_lossy().into_owned()).collect();
-    names.pop_if(|name| name == "mod");
-    names
+/// Arrows that lead to a higher layer, and how many there are in all. The root of a crate only declares.
+fn up(layers: Layers, imports: &Imports, arrows: &[Arrows]) -> (Vec<(usize, usize)>, usize) {
+    let all = arrows.iter().enumerate().flat_map(|(from, targets)| targets.keys().map(move |&to| (from, to)));
+    let is_root = |file: &Path| file == Path::new("lib.rs") || file == Path::new("main.rs");
+    let all: Vec<_> = all.filter(|&(from, _)| !is_root(&imports.files[from])).collect();
+    let layer = |file: usize| layer_of(layers, &imports.files[file]);
+    (all.iter().copied().filter(|&(from, to)| layer(to) > layer(from)).collect(), all.len())
 }
 
 #[test]
 fn imports_point_down() {
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let source = crate_folder.join("src");
-    let re_exports = re_exports(&parsed(&source.join("lib.rs")));
-    assert_eq!(re_exports.get("Table").map(String::as_str), Some("runtime"), "re-exports are read");
-    let mut files = vec![];
-    rust_files(&source, &mut files);
-    let (mut up, mut arrows) = (BTreeSet::new(), 0);
-    for path in files {
-        let file = path.strip_prefix(&source).unwrap();
-        let module = module_of(file);
-        // The root only declares, and tests may use what they like.
-        if matches!(module.last().map(String::as_str), Some("lib" | "tests" | "schedules")) {
-            continue;
-        }
-        let own = module[0].clone();
-        let mut paths = Paths { module, re_exports: &re_exports, parts: BTreeSet::new() };
-        paths.visit_file(&parsed(&path));
-        for part in paths.parts.into_iter().filter(|part| *part != own && part != "Cause") {
-            arrows += 1;
-            if layer_of(&part) > layer_of(&own) {
-                up.insert(format!("{} -> {part}", file.display()));
-            }
+    for (name, layers) in CRATES {
+        let imports = Imports::of(&source_of(name));
+        let (up, arrows) = up(layers, &imports, &imports.arrows);
+        say(&format!("{name}: {} of {arrows} arrows point up", up.len()));
+        let up: Vec<String> = up.into_iter().map(|(from, to)| imports.arrow(from, to)).collect();
+        assert!(up.is_empty(), "these point up: {up:#?}");
+    }
+}
+
+#[test]
+fn calls_of_methods_point_down() {
+    let imports = Imports::of(&source_of("warpjoin"));
+    let (up, calls) = up(WARPJOIN, &imports, &imports.calls);
+    assert!(calls > 100, "only {calls} calls were found");
+    let found: BTreeSet<_> = up
+        .iter()
+        .map(|&(from, to)| (imports.files[from].to_str().unwrap(), imports.files[to].to_str().unwrap()))
+        .collect();
+    let known: BTreeSet<_> = CALLS_UP.iter().copied().collect();
+    say(&format!("warpjoin: {} of {calls} calls of methods point up", up.len()));
+    let new: Vec<_> = found.difference(&known).collect();
+    let gone: Vec<_> = known.difference(&found).collect();
+    assert!(new.is_empty(), "methods that stand higher are called: {new:#?}");
+    assert!(gone.is_empty(), "these no longer point up, take them off CALLS_UP: {gone:#?}");
+
+    let mut both = imports;
+    for (arrows, calls) in both.arrows.iter_mut().zip(std::mem::take(&mut both.calls)) {
+        for (to, methods) in calls {
+            arrows.entry(to).or_default().extend(methods);
         }
     }
-    assert!(arrows > 100, "only {arrows} arrows were found");
-    let list = crate_folder.join("tests/layers_up.txt");
-    if std::env::var("WARPJOIN_LAYERS").is_ok_and(|value| value == "write") {
-        std::fs::write(&list, up.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    let sizes: Vec<usize> = circles(&both).iter().map(Vec::len).collect();
+    say(&format!("warpjoin: circles with calls of methods of {sizes:?} files"));
+    let largest = sizes.first().copied().unwrap_or(0);
+    assert!(largest <= CALL_CIRCLE_FILES_MAX, "{largest} files in a circle of imports and calls");
+    assert!(largest == CALL_CIRCLE_FILES_MAX, "smaller: make CALL_CIRCLE_FILES_MAX {largest}");
+}
+
+#[test]
+fn circles_of_files_are_small() {
+    for (name, _) in CRATES {
+        let imports = Imports::of(&source_of(name));
+        let circles = circles(&imports);
+        let sizes: Vec<usize> = circles.iter().map(Vec::len).collect();
+        say(&format!("{name}: {} files, circles of {sizes:?} files", imports.files.len()));
+        let large = circles.iter().filter(|circle| circle.len() > CIRCLE_FILES_MAX);
+        let arrows: Vec<String> = large.flat_map(|circle| imports.arrows_within(circle)).collect();
+        assert!(arrows.is_empty(), "circles of {name} with more than {CIRCLE_FILES_MAX} files: {arrows:#?}");
     }
-    let known: BTreeSet<String> = std::fs::read_to_string(&list).unwrap().lines().map(String::from).collect();
-    // Past the capture of the test harness, so that it is seen.
-    let _ = writeln!(std::io::stderr(), "layers: {} of {arrows} arrows point up", up.len());
-    let new: Vec<_> = up.difference(&known).collect();
-    let gone: Vec<_> = known.difference(&up).collect();
-    assert!(new.is_empty(), "these point up: {new:#?}");
-    assert!(gone.is_empty(), "these no longer point up, take them off layers_up.txt: {gone:#?}");
+}
+
+#[test]
+fn paths_are_resolved() {
+    let imports = Imports::of(&source_of("warpjoin"));
+    let file = |path: &str| imports.files.iter().position(|file| file == Path::new(path)).unwrap();
+    let names = |from: &str, to: &str| imports.arrows[file(from)].get(&file(to)).cloned().unwrap_or_default();
+    let arrows: usize = imports.arrows.iter().map(|targets| targets.len()).sum();
+    assert!(arrows > 1000, "only {arrows} arrows were found");
+    // Through the root, through a facade, through `super`, and in a macro that another file defines.
+    assert!(names("exec/query.rs", "table/resident.rs").contains("Table"));
+    assert!(names("exec/query.rs", "plan.rs").contains("Plan"));
+    assert!(names("codegen/fixed/table.rs", "codegen/constants.rs").contains("Constants"));
+    assert!(names("plan/identity.rs", "plan/aggregate/mod.rs").contains("AggregateCall"));
+    assert!(names("plan/identity.rs", "identity/mod.rs").contains("identify_fields"));
+    let calls = |from: &str, to: &str| imports.calls[file(from)].get(&file(to)).cloned().unwrap_or_default();
+    assert!(calls("exec/execution.rs", "exec/sort/order.rs").contains("sort"), "by `self`");
+    assert!(calls("exec/entry_kernels.rs", "exec/query/compile.rs").contains("compile_some"), "by a parameter");
+    // What a facade re-exports.
+    assert!(names("table/mod.rs", "table/resident.rs").contains("Table"));
 }

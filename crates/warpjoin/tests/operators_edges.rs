@@ -115,14 +115,14 @@ fn every_way_to_a_match_is_taken() {
         let table = |keys: Vec<i64>| {
             let schema = Arc::new(Schema::new(vec![Field::new("key", DataType::Int64, false)]));
             let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(Int64Array::from(keys))]).expect("a batch");
-            let mut builder = TableBuilder::new(&session, schema);
+            let mut builder = TableBuilder::new(session.device_set(), schema);
             builder.push(&batch).expect("rows");
             Arc::new(builder.finish().expect("a table"))
         };
         let probe = table((0..900).step_by(2).collect());
         let probe = if keys == &often { table(vec![7]) } else { probe };
         let join = HashJoin::new(table(keys.clone()), probe).on("key", "key").expect("columns").kind(kind);
-        let output = join.options(options).run().expect("rows");
+        let output = join.options(options).run(&session).expect("rows");
         assert_eq!(output.metrics.rows, rows, "{line}");
         let names: Vec<&String> = output.metrics.pipelines.iter().map(|pipeline| &pipeline.name).collect();
         assert!(names.iter().any(|name| name.contains(line)), "{line}: {names:?}");
@@ -135,7 +135,7 @@ fn pipelines_say_how_a_join_will_run() {
     let session = simulated().open(1).expect("a session");
     let schema = Arc::new(Schema::new(vec![Field::new("key", DataType::Int64, false)]));
     let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(Int64Array::from(vec![1, 2, 3]))]).expect("a batch");
-    let mut builder = TableBuilder::new(&session, schema);
+    let mut builder = TableBuilder::new(session.device_set(), schema);
     builder.push(&batch).expect("rows");
     let table = Arc::new(builder.finish().expect("a table"));
     let plan = HashJoin::new(table.clone(), table).on("key", "key").expect("columns").plan().expect("a plan");
@@ -182,7 +182,7 @@ fn groups_in_the_order_of_their_keys_are_found_by_key() {
     let fields = vec![Field::new("k", DataType::Int64, false), Field::new("v", DataType::Int64, true)];
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("a batch");
     let session = simulated().open(1).expect("a device");
-    let mut builder = TableBuilder::new(&session, batch.schema());
+    let mut builder = TableBuilder::new(session.device_set(), batch.schema());
     builder.push(&batch).expect("rows");
     let table = Arc::new(builder.finish().expect("a table"));
     let plan = warpjoin::GroupBy::new(table)

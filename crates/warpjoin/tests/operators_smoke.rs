@@ -27,7 +27,7 @@ fn table(session: &Arc<Session>, name: &str, keys: Vec<Option<i64>>, values: Vec
         vec![Arc::new(Int64Array::from(keys)), Arc::new(Int64Array::from(values)), Arc::new(StringArray::from(text))],
     )
     .unwrap();
-    let mut builder = TableBuilder::new(session, schema);
+    let mut builder = TableBuilder::new(session.device_set(), schema);
     builder.push(&batch).unwrap();
     Arc::new(builder.finish().unwrap())
 }
@@ -69,7 +69,7 @@ fn joins_equal_a_nested_loop() {
                     let options =
                         ExecOptions { probe_group_lanes: Some(lanes), distribution, ..ExecOptions::default() };
                     let join = HashJoin::new(b.clone(), p.clone()).on("b_key", "p_key").unwrap().options(options);
-                    let output = join.run().unwrap();
+                    let output = join.run(&session).unwrap();
                     assert_eq!(pairs(&output.batches), expected, "{devices} devices, {lanes} lanes, {distribution:?}");
                 }
             }
@@ -88,10 +88,11 @@ fn exchanged_rows_are_spread_evenly() {
         let probe = table(&session, "p", keys, (0..rows).collect());
         let distribution = warpjoin::exec::Distribution::Exchange;
         let options = ExecOptions { distribution, ..ExecOptions::default() };
-        let joined = HashJoin::new(build, probe).on("b_key", "p_key").unwrap().options(options).run_to_table().unwrap();
+        let joined =
+            HashJoin::new(build, probe).on("b_key", "p_key").unwrap().options(options).run_to_table(&session).unwrap();
         assert_eq!(joined.rows(), rows as u64);
         let groups = GroupBy::new(Arc::new(joined)).key("b_key").unwrap();
-        let groups = groups.aggregate(AggregateFunction::Count, None).unwrap().run_to_table().unwrap();
+        let groups = groups.aggregate(AggregateFunction::Count, None).unwrap().run_to_table(&session).unwrap();
         assert_eq!(groups.rows(), rows as u64);
         let most = groups.shards().iter().map(|shard| shard.rows).max().unwrap();
         assert!(most * devices as u64 * 2 <= rows as u64 * 3, "{most} of {rows} rows on one of {devices} devices");
@@ -119,7 +120,7 @@ fn groups_equal_a_map() {
                 .unwrap()
                 .aggregate(AggregateFunction::Max, Some("t_value"))
                 .unwrap();
-            let output = run.run().unwrap();
+            let output = run.run(&session).unwrap();
             let mut got = BTreeMap::new();
             for batch in &output.batches {
                 let k = batch.column(0).as_primitive::<Int64Type>();
@@ -130,9 +131,10 @@ fn groups_equal_a_map() {
                 }
             }
             assert_eq!(got, expected, "{devices} devices, {rows} rows, {modulus}");
-            let kept = run.run_to_table().unwrap();
+            let kept = run.run_to_table(&session).unwrap();
             assert_eq!(kept.rows() as usize, expected.len());
-            let global = GroupBy::new(t).aggregate(AggregateFunction::Sum, Some("t_value")).unwrap().run().unwrap();
+            let global =
+                GroupBy::new(t).aggregate(AggregateFunction::Sum, Some("t_value")).unwrap().run(&session).unwrap();
             assert_eq!(global.batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
         }
     }
@@ -145,7 +147,7 @@ fn statistics_are_of_one_column() {
     let of = |moment| {
         GroupBy::new(Arc::clone(&t)).key("t_key")?.aggregate(AggregateFunction::Moment(moment), Some("t_value"))
     };
-    let output = of(Moment::VarianceSample).unwrap().run().unwrap();
+    let output = of(Moment::VarianceSample).unwrap().run(&session).unwrap();
     let mut got = BTreeMap::new();
     for batch in &output.batches {
         let (keys, variances) =
@@ -157,6 +159,6 @@ fn statistics_are_of_one_column() {
     assert!(error.to_string().contains("corr needs two columns"), "{error}");
     let of_text =
         GroupBy::new(Arc::clone(&t)).aggregate(AggregateFunction::Moment(Moment::VarianceSample), Some("t_text"));
-    let error = of_text.unwrap().run().unwrap_err();
+    let error = of_text.unwrap().run(&session).unwrap_err();
     assert!(error.to_string().contains("var(Utf8)"), "{error}");
 }

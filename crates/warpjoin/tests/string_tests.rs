@@ -122,7 +122,8 @@ fn functions_of_large_dictionaries_are_remembered() {
     for (kind, evaluated) in [(0, 1), (0, 1), (1, 2), (0, 2), (1, 2)] {
         let function = Arc::new(IsEven { asked: Arc::clone(&asked), kind });
         let operands = vec![Expr::column(1, DataType::Utf8, true)];
-        let (actual, _) = filtered(&table, ExprKind::Tabulated { operands, function }, &ExecOptions::default());
+        let (actual, _) =
+            filtered(&session, &table, ExprKind::Tabulated { operands, function }, &ExecOptions::default());
         assert!(actual == expected, "{} rows instead of {}", actual.len(), expected.len());
         // Once with every value, and with null.
         assert_eq!(asked.load(Ordering::Relaxed), evaluated * (distinct + 1));

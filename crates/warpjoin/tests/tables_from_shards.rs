@@ -54,7 +54,7 @@ fn shard(session: &Session, device: usize, first_row: u64, rows: u64) -> Shard {
 fn rows_come_back_and_can_be_queried() {
     let session = session(2);
     let shards = vec![shard(&session, 0, 0, 3), shard(&session, 1, 3, 3)];
-    let table = Arc::new(Table::from_shards(&session, fields(), columns(), shards).unwrap());
+    let table = Arc::new(Table::from_shards(session.device_set(), fields(), columns(), shards).unwrap());
     assert_eq!(table.rows(), 6);
     assert!(!table.has_exact_bounds());
     let batches = table.download(&[0, 1], 100).unwrap();
@@ -63,7 +63,7 @@ fn rows_come_back_and_can_be_queried() {
         .flat_map(|batch| batch.column(0).as_any().downcast_ref::<Int32Array>().unwrap().iter().collect::<Vec<_>>())
         .collect();
     assert_eq!(ints, [Some(-5), Some(250), None, Some(-5), Some(250), None]);
-    let output = GroupBy::new(table).aggregate(AggregateFunction::Sum, Some("float")).unwrap().run().unwrap();
+    let output = GroupBy::new(table).aggregate(AggregateFunction::Sum, Some("float")).unwrap().run(&session).unwrap();
     let sum = |batch: &RecordBatch| batch.column(0).as_any().downcast_ref::<Float64Array>().unwrap().value(0);
     assert_eq!(output.batches.iter().map(sum).collect::<Vec<_>>(), [9.0]);
 }
@@ -76,7 +76,7 @@ fn nulls_are_counted_whatever_is_said_of_them() {
             let mut columns = columns();
             columns[0].statistics.null_count = said;
             let shards = (0..devices).map(|device| shard(&session, device, device as u64 * 3, 3)).collect();
-            let table = Table::from_shards(&session, fields(), columns, shards).unwrap();
+            let table = Table::from_shards(session.device_set(), fields(), columns, shards).unwrap();
             // The third row of each shard; bits past the rows do not count.
             assert_eq!(table.statistics()[0].null_count, devices as u64);
             assert_eq!(table.statistics()[1].null_count, 0);
@@ -89,7 +89,7 @@ fn shards_without_rows_have_no_buffers() {
     let session = session(1);
     let column = || ShardColumn { values: None, offsets: None, validity: None };
     let shards = vec![Shard { rows: 0, first_row: 0, columns: vec![column(), column()] }];
-    assert_eq!(Table::from_shards(&session, fields(), columns(), shards).unwrap().rows(), 0);
+    assert_eq!(Table::from_shards(session.device_set(), fields(), columns(), shards).unwrap().rows(), 0);
 }
 
 /// What `from_shards` says to one shard changed by `change`, or to other columns.
@@ -99,7 +99,7 @@ fn refusal(columns: Vec<ResidentColumn>, change: impl FnOnce(&Session, &mut Shar
     change(&session, &mut first);
     let next_row = first.rows;
     let shards = vec![first, shard(&session, 1, next_row, 3)];
-    match Table::from_shards(&session, fields(), columns, shards) {
+    match Table::from_shards(session.device_set(), fields(), columns, shards) {
         Err(Error::InvalidArgument(message)) => message,
         other => format!("{other:?}"),
     }

@@ -65,7 +65,7 @@ fn check(opener: &dyn Opener) {
         let table = table(&session, &rows, &DataType::Utf8);
         let expected: Vec<i64> =
             (0i64..).zip(&rows).filter(|(row, text)| adds_up(*row, text.as_deref())).map(|(row, _)| row).collect();
-        assert_eq!(filtered(&table, kind(), &ExecOptions::default()).0, expected, "seed {seed}");
+        assert_eq!(filtered(&session, &table, kind(), &ExecOptions::default()).0, expected, "seed {seed}");
         let ExprKind::Tabulated { operands, .. } = kind() else { unreachable!() };
         assert!(scan(&table).combinations_max(&operands).unwrap() <= COMBINATIONS_MAX);
     }

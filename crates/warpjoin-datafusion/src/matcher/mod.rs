@@ -8,6 +8,7 @@
 mod aggregate;
 mod candidate;
 mod join;
+mod reads;
 mod relation;
 mod row_wise;
 mod sort;
@@ -32,11 +33,11 @@ use warpjoin::column::check_type;
 use warpjoin::{Reason, Session};
 
 use crate::exec::WarpjoinExec;
-use crate::rules::host_work::reads_tables;
 use crate::table::scan::DeviceScanExec;
 use candidate::Candidate;
 
 pub(crate) use candidate::Operators;
+pub(crate) use reads::reads_tables;
 pub(crate) use sort::is_window;
 
 /// A node that the matcher declined.
@@ -106,7 +107,7 @@ impl<'a> Matcher<'a> {
             return Ok(self.input(&part).map_or(part, |input| Outcome::Device(Box::new(input))));
         }
         if let Some(scan) = node.downcast_ref::<DeviceScanExec>() {
-            return Ok(if Arc::ptr_eq(scan.table().session(), self.session) && scan.reads_values_only() {
+            return Ok(if Arc::ptr_eq(scan.table().devices(), self.session.device_set()) && scan.reads_values_only() {
                 Outcome::Device(Box::new(Candidate::scan(node, scan)))
             } else {
                 Outcome::Host(Arc::clone(node))

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use datafusion::common::stats::Precision;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::expressions::{Column, Literal};
-use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
@@ -18,6 +16,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use warpjoin::Reason;
 
 use crate::exec::WarpjoinExec;
+use crate::matcher::reads_tables;
 use crate::rules::reason::CpuReasonExec;
 use crate::rules::strict::{RefusedExec, RowLimitExec};
 
@@ -124,15 +123,6 @@ fn only_moves_rows(node: &Arc<dyn ExecutionPlan>) -> bool {
         return merge.input().output_partitioning().partition_count() <= 1;
     }
     node.is::<RefusedExec>() || node.is::<RowLimitExec>()
-}
-
-/// Whether the plan reads a table or file, unlike `SELECT 1 + 1`.
-pub(crate) fn reads_tables(node: &Arc<dyn ExecutionPlan>) -> bool {
-    let children = node.children();
-    if children.is_empty() {
-        return !node.is::<PlaceholderRowExec>() && !node.is::<EmptyExec>();
-    }
-    children.into_iter().any(reads_tables)
 }
 
 /// The exact number of output rows, or 0 if unknown.

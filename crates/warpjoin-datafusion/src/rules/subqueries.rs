@@ -12,7 +12,8 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, Tr
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use warpjoin::exec::HandedOver;
-use warpjoin::plan::{Plan, share_between};
+use warpjoin::plan::Plan;
+use warpjoin::share_between;
 
 use crate::exec::WarpjoinExec;
 

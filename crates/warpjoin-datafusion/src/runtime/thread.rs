@@ -144,7 +144,7 @@ pub(crate) fn receive_table(
     cancel: &Arc<AtomicBool>,
     memory_budget_bytes: u64,
 ) -> warpjoin::Result<Table> {
-    let builder = TableBuilder::new(session, Arc::clone(schema));
+    let builder = TableBuilder::new(session.device_set(), Arc::clone(schema));
     let mut builder = builder.with_cancel(Arc::clone(cancel)).with_memory_budget(memory_budget_bytes);
     loop {
         match batches.blocking_recv() {

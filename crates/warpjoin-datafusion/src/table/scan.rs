@@ -80,7 +80,7 @@ impl DisplayAs for DeviceScanExec {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let schema = self.schema();
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let devices = self.table.session().devices().len();
+        let devices = self.table.devices().devices().len();
         match t {
             DisplayFormatType::Default | DisplayFormatType::Verbose => write!(
                 f,

@@ -13,6 +13,7 @@ mod compile;
 mod device;
 mod launch;
 mod memory;
+mod open;
 mod options;
 mod pool;
 mod races;
@@ -23,4 +24,5 @@ mod simulation;
 mod stream;
 mod work;
 
-pub use options::{ChangedFile, SimOptions, open_simulated};
+pub use open::open_simulated;
+pub use options::{ChangedFile, SimOptions};

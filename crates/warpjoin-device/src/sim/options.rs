@@ -1,18 +1,12 @@
-//! Options of simulated devices, and opening them.
+//! Options of simulated devices.
 //!
 //! Must not know how work is executed.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use super::compile::toolchain;
-use super::device::SimDevice;
-use super::simulation::Simulation;
 use warpjoin_kernels::KernelFile;
-
-use crate::backend::DeviceBackend;
-use crate::{Device, DeviceError, Result};
 
 /// How to open simulated devices.
 #[derive(Debug, Clone)]
@@ -100,30 +94,4 @@ impl SimOptions {
     pub fn sanitizer_is_loaded() -> bool {
         toolchain::sanitizer_is_loaded()
     }
-}
-
-/// Opens simulated devices. The devices of one call can open peer access to each other and wait for
-/// each other's events.
-///
-/// # Errors
-/// When there is no C++ compiler, when `sanitize` is set but the sanitizer is not loaded, or when options exclude each
-/// other.
-pub fn open_simulated(options: &SimOptions) -> Result<Vec<Device>> {
-    if options.sanitize && !SimOptions::sanitizer_is_loaded() {
-        return Err(DeviceError::Invalid(
-            "sanitize: AddressSanitizer must be loaded first; set the variables of SimOptions::sanitizer_environment"
-                .into(),
-        ));
-    }
-    if options.races && (options.seed.is_none() || options.sanitize || options.yield_at_plain_accesses) {
-        return Err(DeviceError::Invalid(
-            "races: needs a seed, and excludes sanitize and yield_at_plain_accesses".into(),
-        ));
-    }
-    let simulation = Arc::new(Simulation::new(options)?);
-    let device = |ordinal| {
-        let backend: Arc<dyn DeviceBackend> = Arc::new(SimDevice::new(simulation.clone(), ordinal, options));
-        Device::new(backend)
-    };
-    Ok((0..options.devices).map(device).collect())
 }

@@ -12,6 +12,7 @@
 //! - `output`: sinks that write rows
 //! - `expr`: typed expressions
 //! - `lookup`: reading what was precomputed
+//! - `fixed`: hand-written modules
 //! - `emit`: the text of a kernel, and its parameters
 //! - `precomputed`: what the host evaluates before a kernel runs
 //! - `shapes`: what code depends on
@@ -20,6 +21,7 @@
 mod constants;
 mod emit;
 mod expr;
+mod fixed;
 mod group;
 mod join;
 mod lookup;
@@ -38,6 +40,9 @@ pub(crate) use constants::{
 };
 pub(crate) use emit::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 pub(crate) use expr::{IN_LIST_MAX, check_cast, check_function};
+pub(crate) use fixed::{
+    BucketShape, FixedModule, PACK_FIELDS_MAX, PASS_MULTIPLE, RESTORE, SlotForm, partition_module, pass_entry,
+};
 pub(crate) use group::{PLACES_EACH, PLACES_HEAD, ROWS_PER_THREAD_BITS_MAX, key_bytes, partition_slots, regroup};
 pub(crate) use output::{RESERVATION_BYTES, common_columns};
 pub(crate) use pipeline::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use crate::column::{ColumnType, Dictionary, Domain};
+use crate::column::{ColumnType, Dictionary, Domain, bits, span_bits};
 use crate::{Reason, Result};
 
 /// Bounds of an integer value, both included.
@@ -69,7 +69,7 @@ impl Range {
 
     /// Bits of `max - min`; 128 when the difference leaves an i128.
     pub(crate) fn span_bits(self) -> u32 {
-        self.max.checked_sub(self.min).map_or(128, bits)
+        span_bits(self.min, self.max)
     }
 
     /// Range of a literal: its magnitude rounded up to a class, so that literals of one class
@@ -87,11 +87,6 @@ impl Range {
         };
         if value < 0 { Self::new(-bound, 0) } else { Self::new(0, bound) }
     }
-}
-
-/// Bits of a non-negative number.
-pub(crate) fn bits(value: i128) -> u32 {
-    128 - value.leading_zeros()
 }
 
 impl CType {

@@ -28,4 +28,4 @@ pub use decode::{Validity, decode};
 pub use dictionary::Dictionary;
 pub use encode::{ColumnStatistics, EncodedColumn, StringEncoding, TableEncoder};
 pub use types::{ColumnType, Domain, Layout, check_type};
-pub(crate) use types::{Physical, holds_strings, is_string, is_text};
+pub(crate) use types::{Physical, bits, holds_strings, is_string, is_text, span_bits};

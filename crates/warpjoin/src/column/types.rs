@@ -166,6 +166,16 @@ impl Physical {
     }
 }
 
+/// Bits of a non-negative number.
+pub(crate) fn bits(value: i128) -> u32 {
+    128 - value.leading_zeros()
+}
+
+/// Bits of `max - min`; 128 when the difference leaves an i128.
+pub(crate) fn span_bits(min: i128, max: i128) -> u32 {
+    max.checked_sub(min).map_or(128, bits)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

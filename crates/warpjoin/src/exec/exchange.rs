@@ -1,18 +1,16 @@
 //! Brings rows together across devices: multisplit and transposition, or a copy to all.
 
-use warpjoin_device::{Arg, Buffer, Launch, ModuleSource};
+use warpjoin_device::{Arg, Buffer, ModuleSource};
 
+use super::launch::launch;
 use super::query::Query;
 use super::relation::{Intermediate, IntermediateShard};
 use super::rows::allocate;
-use crate::codegen::{BLOCK_THREADS, Constants, DEVICES_MAX};
+use crate::codegen::{Constants, DEVICES_MAX};
 use crate::{Error, Result};
 
 /// Bytes of shared memory of the routing kernels: a 64-bit and a 32-bit word a device.
 const ROUTE_SHARED_BYTES: u32 = DEVICES_MAX as u32 * 12;
-
-/// Most bytes that the host holds at once of what it brings from device to device.
-const HOST_PIECE_BYTES: u64 = 32 << 20;
 
 /// Which device owns a row.
 #[derive(Debug, Clone, Copy)]
@@ -81,30 +79,6 @@ impl Query<'_> {
         // The sources may go once every device has its copy.
         waits.end()?;
         Ok(Intermediate { shards, ..rows })
-    }
-
-    /// Enqueues a copy from `(device, buffer, offset)` to another device, which happens through the host where that device
-    /// can't reach the first one's memory. What writes the source must be done, or waited for by the second one's stream.
-    pub(super) fn copy_across(
-        &self,
-        (from_device, from, from_offset): (usize, &Buffer, u64),
-        (to_device, to, to_offset): (usize, &Buffer, u64),
-        bytes: u64,
-    ) -> Result<()> {
-        let (source, target) = (&self.streams[from_device], &self.streams[to_device]);
-        if target.device().can_reach(source.device()) {
-            return Ok(target.copy((from, from_offset), (to, to_offset), bytes)?);
-        }
-        let mut piece = vec![0; bytes.min(HOST_PIECE_BYTES) as usize];
-        let mut done = 0;
-        while done < bytes {
-            self.options.check_cancelled()?;
-            let piece = &mut piece[..(bytes - done).min(HOST_PIECE_BYTES) as usize];
-            source.read(from, from_offset + done, piece)?;
-            target.write(to, to_offset + done, piece)?;
-            done += piece.len() as u64;
-        }
-        Ok(())
     }
 
     /// Sends every row to the device that owns the hash of its key word, which is column 0.
@@ -259,11 +233,4 @@ fn exchange_module(hash_bits: u32) -> ModuleSource {
         entries: ["route_count", "route_assign"].iter().chain(&widths).map(|entry| (*entry).to_string()).collect(),
         defines: Constants { hash_bits, lanes: 1 }.defines(),
     }
-}
-
-/// A grid that covers the rows, or fills the device and strides.
-pub(crate) fn launch(rows: u64, stream: &warpjoin_device::Stream, shared_bytes: u32) -> Launch {
-    let fill = u64::from(stream.device().info().multiprocessors) * 8;
-    let blocks = rows.div_ceil(u64::from(BLOCK_THREADS)).clamp(1, fill.max(1));
-    Launch { blocks: blocks as u32, block_threads: BLOCK_THREADS, shared_bytes }
 }

@@ -2,91 +2,16 @@
 
 use std::sync::Arc;
 
-use super::Inputs;
-use super::query::Query;
+use super::query::{Execution, Query};
 use super::relation::{Relation, Source};
 use crate::codegen;
-use crate::expr::{Expr, ExprKind};
-use crate::plan::join::{JoinNode, JoinSide};
+use crate::expr::Expr;
 use crate::plan::ordered::WindowNode;
-use crate::plan::physical::{
-    self, Bindings, Join, NodeSlot, PhysicalPlan, Pipeline, PipelineId, Sink, Step, TableNode, TableSlot, lower_part,
-};
+use crate::plan::physical::{self, PhysicalPlan, Pipeline, PipelineId, Sink, Step, lower_part};
 use crate::plan::rewrite::rewrite;
-use crate::plan::{AggregateCall, Plan, PlanKind, SortKey};
+use crate::plan::{AggregateCall, Plan, PlanKind};
 use crate::window::WindowCall;
-use crate::{Error, Result, Table};
-
-/// A plan with all that one execution brings to it.
-#[derive(Debug)]
-pub(crate) struct Execution<'a> {
-    pub plan: &'a PhysicalPlan,
-    constants: &'a [ExprKind],
-    tables: Vec<Arc<Table>>,
-    /// Nodes of the optimized plan. Empty if the execution binds other constants.
-    nodes: &'a [&'a Plan],
-}
-
-impl<'a> Execution<'a> {
-    /// # Errors
-    /// When an input is missing.
-    pub(super) fn new(plan: &'a PhysicalPlan, bindings: &'a Bindings<'a>, inputs: &Inputs) -> Result<Self> {
-        let table_of = |node: &TableNode<'_>| match node {
-            TableNode::Fetch(fetch) => Ok(Arc::clone(&fetch.table)),
-            TableNode::Source(Plan { kind: PlanKind::Scan { table, .. }, .. }) => Ok(Arc::clone(table)),
-            TableNode::Source(Plan { kind: PlanKind::Input { index }, schema }) => {
-                let table = inputs.tables.get(*index).cloned();
-                let table = table.ok_or_else(|| Error::internal(format!("no input {index}")))?;
-                let (columns, wanted) = (table.column_types().len(), schema.fields().len());
-                if columns != wanted {
-                    let message = format!("input {index} of the plan has {wanted} columns, its table has {columns}");
-                    return Err(Error::InvalidArgument(message));
-                }
-                Ok(table)
-            }
-            TableNode::Source(_) => Err(Error::internal("a table of what is no scan")),
-        };
-        let tables = bindings.tables.iter().map(table_of).collect::<Result<_>>()?;
-        Ok(Self { plan, constants: &bindings.constants, tables, nodes: &bindings.nodes })
-    }
-
-    /// The tables that it reads.
-    pub(super) fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.tables.iter()
-    }
-
-    fn table(&self, slot: TableSlot) -> Result<&Arc<Table>> {
-        self.tables.get(slot.0).ok_or_else(|| Error::internal(format!("no table {}", slot.0)))
-    }
-
-    fn node(&self, slot: NodeSlot) -> Option<&'a Plan> {
-        self.nodes.get(slot.0).copied()
-    }
-
-    fn bind(&self, expr: &Expr) -> Result<Expr> {
-        physical::bind(expr, self.constants)
-    }
-
-    fn bind_all(&self, exprs: &[Expr]) -> Result<Vec<Expr>> {
-        exprs.iter().map(|expr| self.bind(expr)).collect()
-    }
-
-    fn bind_keys(&self, keys: &[SortKey]) -> Result<Vec<SortKey>> {
-        keys.iter().map(|key| Ok(SortKey { expr: self.bind(&key.expr)?, ..*key })).collect()
-    }
-
-    fn bind_join(&self, join: &Join) -> Result<JoinNode<'a>> {
-        let spec = join.spec.try_map(&mut |expr| self.bind(expr))?;
-        let plan = match self.node(join.node).map(|node| &node.kind) {
-            Some(PlanKind::Join(plan)) => Some(plan),
-            _ => None,
-        };
-        let [build, probe] = join.schemas.clone();
-        let build = JoinSide { schema: build, plan: plan.map(|plan| &plan.build) };
-        let probe = JoinSide { schema: probe, plan: plan.map(|plan| &plan.probe) };
-        Ok(JoinNode { spec, build, probe })
-    }
-}
+use crate::{Error, Result};
 
 /// What sinks have put out, with the number of pipelines that have not read it yet.
 struct Outputs {
@@ -305,10 +230,11 @@ mod tests {
     use warpjoin_device::{SimOptions, open_simulated};
 
     use super::*;
-    use crate::expr::{ArithmeticOp, CompareOp, Scalar};
-    use crate::plan::AggregateFunction;
+    use crate::exec::Inputs;
+    use crate::expr::{ArithmeticOp, CompareOp, ExprKind, Scalar};
     use crate::plan::physical::lower;
-    use crate::{ExecOptions, Session, TableBuilder};
+    use crate::plan::{AggregateFunction, SortKey};
+    use crate::{ExecOptions, Session, Table, TableBuilder};
 
     fn is_shared<T: Send + Sync>(_: &T) {}
 
@@ -367,7 +293,7 @@ mod tests {
         let session = Session::new(open_simulated(&options).unwrap()).unwrap();
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
         let batch = RecordBatch::try_from_iter([("v", numbers)]).unwrap();
-        let mut builder = TableBuilder::new(&session, batch.schema());
+        let mut builder = TableBuilder::new(session.device_set(), batch.schema());
         builder.push(&batch).unwrap();
         let table = Arc::new(builder.finish().unwrap());
         (session, table)

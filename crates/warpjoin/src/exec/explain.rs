@@ -26,7 +26,7 @@ pub struct Explanation {
 
 /// How a plan would run. Inputs that are not there yet leave the order of their joins open.
 pub fn explain(plan: &Plan, session: &Session, options: &ExecOptions) -> Explanation {
-    let Optimized { plan, notes, .. } = optimize(plan, &[], session, options);
+    let Optimized { plan, notes, .. } = optimize(plan, &[], session.device_set(), session.orders(), options);
     let plan = rewrite(plan);
     let (physical, bindings) = lower(&plan);
     let explain = Explain {
@@ -240,7 +240,7 @@ impl<'a> Explain<'a> {
             [Side::Columns(_), Side::Columns(_)] if !is_chosen => return Form::BySize,
             _ => None,
         };
-        if prefers_partition(&JoinNode::of(join), rows, self.session, &[], self.options) {
+        if prefers_partition(&JoinNode::of(join), rows, self.session.devices(), &[], self.options) {
             Form::Partitioned
         } else {
             table

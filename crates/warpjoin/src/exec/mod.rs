@@ -4,7 +4,6 @@
 //! pipelines, nor how code is generated beyond a pipeline's shape.
 
 mod check;
-mod compile;
 mod entry_kernels;
 mod exchange;
 mod execution;
@@ -19,7 +18,6 @@ mod relation;
 mod rows;
 mod sort;
 mod string_tests;
-mod times;
 mod window;
 
 use std::sync::Arc;
@@ -32,17 +30,18 @@ pub use crate::options::{
 pub use check::{check, check_node};
 pub use explain::{Explanation, explain};
 pub use metrics::{PipelineMetrics, QueryMetrics};
-pub use partition::{PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
-pub use rows::HandedOver;
+pub use query::Inputs;
+pub use relation::HandedOver;
 
+use crate::codegen::RowSpec;
+use crate::codegen::forget;
 use crate::optimize::{Optimized, optimize};
 use crate::plan::Plan;
 use crate::plan::physical::lower;
 use crate::plan::rewrite::rewrite;
 use crate::{Error, Result, Session, Table};
-use execution::Execution;
-use query::Query;
-use relation::Relation;
+use query::{Execution, Query};
+use relation::{PartitionedRows, PassBits, Relation};
 
 /// Result of a query.
 #[derive(Debug)]
@@ -51,21 +50,6 @@ pub struct QueryOutput {
     pub batches: Vec<RecordBatch>,
     /// What it cost.
     pub metrics: QueryMetrics,
-}
-
-/// What a plan is run with. Tables belong to the session of the run.
-#[derive(Debug, Clone, Default)]
-pub struct Inputs {
-    /// The tables of the plan's `Input` nodes, by index.
-    pub tables: Vec<Arc<Table>>,
-    /// What other plans of the same query have left, and where this one leaves rows for them.
-    pub handed_over: HandedOver,
-}
-
-impl From<&[Arc<Table>]> for Inputs {
-    fn from(tables: &[Arc<Table>]) -> Self {
-        Self { tables: tables.to_vec(), handed_over: HandedOver::default() }
-    }
 }
 
 /// Runs `plan` on all devices of `session`, and fetches the result, as [`run_with`] does. `inputs` are the tables of the
@@ -103,6 +87,21 @@ pub fn run_to_table(
     with_query(session, plan, &inputs.into(), options, |query, relation| query.keep(relation, &plan.schema))
 }
 
+/// Runs `plan` as [`run`] does, and leaves the rows on the devices by partition, on each device by itself; with what it cost.
+///
+/// # Errors
+/// As [`run_with`].
+pub(crate) fn run_to_partitions(
+    session: &Arc<Session>,
+    plan: &Plan,
+    spec: RowSpec,
+    bits: PassBits,
+    options: &ExecOptions,
+) -> Result<(PartitionedRows, QueryMetrics)> {
+    let inputs = Inputs::default();
+    with_query(session, plan, &inputs, options, |query, relation| query.partition(relation, spec, bits))
+}
+
 /// Runs a plan up to its last pipeline, and hands that to `finish`.
 fn with_query<T>(
     session: &Arc<Session>,
@@ -115,7 +114,8 @@ fn with_query<T>(
     for device in session.devices() {
         device.memory().reset_peak();
     }
-    let Optimized { plan, notes, elapsed_ns } = optimize(plan, &inputs.tables, session, options);
+    let Optimized { plan, notes, elapsed_ns } =
+        optimize(plan, &inputs.tables, session.device_set(), session.orders(), options);
     let plan = rewrite(plan);
     let (physical, bindings) = lower(&plan);
     if plan.is_ordered() && !physical.output().is_ordered {
@@ -124,7 +124,10 @@ fn with_query<T>(
     let execution = Execution::new(&physical, &bindings, inputs)?;
     let result = execute(session, &plan, &execution, inputs, options, finish);
     if !options.remembers_results {
-        execution.tables().for_each(|table| table.forget_results());
+        for table in execution.tables() {
+            table.forget_results();
+            table.column_types().iter().filter_map(|column| column.dictionary.as_deref()).for_each(forget);
+        }
         session.pipelines().forget_results();
     }
     let (result, metrics) = result?;

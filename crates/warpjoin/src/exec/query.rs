@@ -1,26 +1,37 @@
 //! One query under way: its streams, what it has found out, and what is still in use.
 
+mod binding;
+mod compile;
+mod copy;
+mod inputs;
+mod pending;
+mod report;
+mod tested;
+mod times;
+mod uploads;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use warpjoin_device::{Abort, Buffer, Stream};
+use warpjoin_device::{Abort, AbortGuard, Buffer, Stream};
 
-use super::Inputs;
-use super::compile::Compilation;
-use super::execution::Execution;
-use super::join::Joins;
-use super::launch::UploadedColumn;
 use super::metrics::QueryMetrics;
-use super::partition::Deferred;
-use super::rows::SharedRelations;
-use super::sort::SortFlights;
-use super::string_tests::TestResults;
-use super::times::Times;
+use super::relation::{Joins, SharedRelations};
+use crate::codegen::{control, status};
 use crate::column::EncodedColumn;
+use crate::devices::waits::Waits;
 use crate::options::ExecOptions;
 use crate::plan::Plan;
-use crate::runtime::waits::Waits;
 use crate::{Error, Result, Session, Table};
+pub(super) use binding::Execution;
+use compile::Compilation;
+pub(super) use compile::{Fact, form_to_run};
+pub use inputs::Inputs;
+pub(super) use pending::{Flight, Pending, PendingDevice};
+pub(super) use report::{Report, check_status, read_report};
+pub(super) use tested::{DeviceStrings, StringShard, TestResults};
+use times::Times;
+pub(super) use uploads::UploadedColumn;
 
 /// One query under way. Owns one stream a device. A single thread has it; sinks lend devices to threads of their own ([`Lane`]).
 ///
@@ -46,14 +57,12 @@ pub(crate) struct Query<'a> {
     /// Rows and groups that a dry run expects of the next group-by.
     pub expected_groups: Option<(f64, f64)>,
     pub joins: Joins,
-    /// Partitions that nobody has looked at yet.
-    pub deferred: Vec<Deferred>,
+    /// What was enqueued and nobody has looked at yet.
+    pub pending: Vec<Pending>,
     /// Host-made columns on the devices, by device and address; each is kept, so that no other gets its address.
     pub uploads: HashMap<(usize, usize), (Arc<EncodedColumn>, Arc<UploadedColumn>)>,
     /// What was tested of dictionaries.
     pub tests: TestResults,
-    /// Sorts that nobody has looked at yet.
-    pub sorts: Vec<SortFlights>,
     /// Buffers that nobody needs any more.
     pub kept: Vec<Buffer>,
     /// Rows that several plans read, those that are made while the query runs among them.
@@ -68,7 +77,7 @@ impl<'a> Query<'a> {
         plan: &'a Plan,
         execution: &'a Execution<'a>,
     ) -> Result<Self> {
-        let streams = session.query_streams(options.memory_budget_bytes)?;
+        let streams = session.device_set().query_streams(options.memory_budget_bytes)?;
         Ok(Self {
             last_wait: Waits::of(&streams),
             session,
@@ -80,13 +89,12 @@ impl<'a> Query<'a> {
             options,
             metrics: QueryMetrics::default(),
             times: Times::default(),
-            compilation: Compilation::new(session),
+            compilation: Compilation::new(session.device_set()),
             expected_groups: None,
             joins: Joins::default(),
-            deferred: vec![],
+            pending: vec![],
             uploads: HashMap::new(),
             tests: TestResults::default(),
-            sorts: vec![],
             kept: vec![],
             shared: SharedRelations::default(),
         })
@@ -107,8 +115,13 @@ impl<'a> Query<'a> {
         Waits::of(&self.streams)
     }
 
+    /// Has the status of a control block set when the query is cancelled.
+    pub(super) fn watch(&self, control: &Buffer) -> Result<AbortGuard> {
+        Ok(self.abort.watch(control, control::STATUS as u64 * 8, status::CANCELLED)?)
+    }
+
     pub(super) fn check_table(&self, table: &Table) -> Result<()> {
-        if Arc::ptr_eq(table.session(), self.session) {
+        if Arc::ptr_eq(table.devices(), self.session.device_set()) {
             Ok(())
         } else {
             Err(Error::InvalidArgument("the table belongs to another session: upload it to this one".into()))

@@ -1,15 +1,24 @@
 //! A query under way: what has been computed, and the steps that wait to be fused.
 
+mod matches;
+mod partitioned;
+mod published;
+mod shared;
+
 use std::sync::Arc;
 
 use warpjoin_device::Buffer;
 
-use super::join::Matches;
-use super::partition::PartitionedRows;
 use crate::Table;
 use crate::codegen::{GroupShape, JoinShape, MatchForm, SourceShape, Step, ValidityForm};
 use crate::column::{ColumnType, Domain};
 use crate::expr::{Expr, ExprKind};
+pub(super) use matches::{Matches, bits_for, item_table, threads_of};
+pub(super) use partitioned::PartitionChoice;
+pub(crate) use partitioned::{PARTITION_BITS_MAX, PartitionedRows, PartitionedShard, PassBits};
+pub(super) use published::{Joins, Published};
+pub use shared::HandedOver;
+pub(super) use shared::SharedRelations;
 
 /// Values that a column's bounds span for each row, up to which a table of all of them is gone through in order.
 const SORTED_SPAN_MAX: u128 = 8;

@@ -3,19 +3,18 @@
 //! The strings come to the devices when they are first tested, a share of the tiles to each device, and stay as long as
 //! their dictionary. Each device tests its share; the results are brought together on all of them.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use rayon::prelude::*;
-use warpjoin_device::{Arg, Buffer, Cause, Event, Launch, ModuleSource};
+use warpjoin_device::{Arg, Buffer, Launch, ModuleSource};
 
 use super::metrics::PipelineMetrics;
-use super::query::Query;
+use super::query::{DeviceStrings, Pending, Query, StringShard};
+use crate::Result;
 use crate::codegen::{BLOCK_THREADS, Constants, DictionaryTest};
 use crate::column::Dictionary;
 use crate::string_test::{RUNS_MAX, TestProgram};
-use crate::{Error, Result, Session};
 
 /// Strings of a tile.
 const TILE: usize = 256;
@@ -29,43 +28,6 @@ const TILE_BYTES_MAX: u64 = (u32::MAX / 2 - 64) as u64;
 const PIECE_BYTES: u64 = 64 << 20;
 /// The kernel reads whole words, and one behind that of the last byte.
 const PADDING_BYTES: u64 = 16;
-
-/// What a query has tested already.
-#[derive(Default)]
-pub(crate) struct TestResults {
-    /// By address of the dictionary, which `kept` keeps alive: the results on each device.
-    of: HashMap<(usize, Arc<TestProgram>), Vec<Arc<Buffer>>>,
-    kept: Vec<(Arc<Dictionary>, Option<Arc<DeviceStrings>>)>,
-    /// Before and after the kernel of each device, and the line of the test in the metrics.
-    timed: Vec<(usize, Vec<(Event, Event)>)>,
-}
-
-/// The strings of a dictionary on the devices of a session.
-struct DeviceStrings {
-    session: Weak<Session>,
-    shards: Vec<StringShard>,
-}
-
-/// The strings of one device.
-struct StringShard {
-    /// Positions in the dictionary.
-    strings: Range<usize>,
-    bytes: Buffer,
-    tile_starts: Buffer,
-    ends: Buffer,
-    text_bytes: u64,
-}
-
-impl std::fmt::Debug for DeviceStrings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DeviceStrings({} shards)", self.shards.len())
-    }
-}
-
-/// Whether the devices have no place for the strings.
-fn is_no_room(error: &Error) -> bool {
-    matches!(error.cause(), Cause::Unsupported | Cause::OutOfMemory)
-}
 
 /// The module of the kernel.
 pub(crate) fn string_module() -> ModuleSource {
@@ -87,7 +49,7 @@ impl Query<'_> {
         }
         let strings = match self.device_strings(&test.dictionary) {
             Ok(strings) => Some(strings),
-            Err(error) if is_no_room(&error) => None,
+            Err(error) if error.leaves_other_forms() => None,
             Err(error) => return Err(error),
         };
         let results = match &strings {
@@ -98,14 +60,6 @@ impl Query<'_> {
         self.tests.of.insert(key, results.clone());
         self.tests.kept.push((Arc::clone(&test.dictionary), strings));
         Ok(results)
-    }
-
-    /// Adds up the times of tests, now that the streams have been waited for.
-    pub(super) fn settle_tests(&mut self) -> Result<()> {
-        for (pipeline, spans) in std::mem::take(&mut self.tests.timed) {
-            self.add_pipeline(pipeline, spans.iter().map(|(begin, end)| (begin, end)))?;
-        }
-        Ok(())
     }
 
     fn test_on_host(&mut self, test: &DictionaryTest) -> Result<Vec<Buffer>> {
@@ -150,7 +104,7 @@ impl Query<'_> {
             self.kept.push(elements);
         }
         self.share_results(strings, &results)?;
-        self.tests.timed.push((self.metrics.pipelines.len(), spans));
+        self.pending.push(Pending::timed(self.metrics.pipelines.len(), spans));
         self.metrics.pipelines.push(PipelineMetrics {
             name: "Dictionary -> Test".into(),
             rows_in: test.dictionary.len() as u64,
@@ -183,7 +137,9 @@ impl Query<'_> {
     /// The strings on the devices, brought there if they are not.
     fn device_strings(&mut self, dictionary: &Arc<Dictionary>) -> Result<Arc<DeviceStrings>> {
         let known = dictionary.attached::<DeviceStrings>();
-        if let Some(known) = known.filter(|known| Weak::ptr_eq(&known.session, &Arc::downgrade(self.session))) {
+        if let Some(known) =
+            known.filter(|known| Weak::ptr_eq(&known.devices, &Arc::downgrade(self.session.device_set())))
+        {
             return Ok(known);
         }
         let devices = self.devices();
@@ -194,7 +150,7 @@ impl Query<'_> {
             let strings = tile(device)..tile(device + 1);
             shards.push(self.upload_strings(device, dictionary, strings)?);
         }
-        let strings = Arc::new(DeviceStrings { session: Arc::downgrade(self.session), shards });
+        let strings = Arc::new(DeviceStrings { devices: Arc::downgrade(self.session.device_set()), shards });
         dictionary.attach(Arc::clone(&strings));
         Ok(strings)
     }
@@ -223,7 +179,7 @@ impl Query<'_> {
         }
         let text_bytes = starts[tiles.len()];
         // What outlives the query lies on a stream that does, too.
-        let stream = &self.session.load_streams()[device];
+        let stream = &self.session.device_set().load_streams()[device];
         let bytes = stream.alloc(text_bytes + PADDING_BYTES)?;
         let mut first = 0;
         while first < tiles.len() {

@@ -5,8 +5,7 @@ use warpjoin_device::{Arg, Buffer, Kernel, Launch};
 use super::device::{Report, TableDevice};
 use super::partitioned::PartitionedWords;
 use super::segments::Segments;
-use super::slots::{BucketShape, SlotForm, TableModule};
-use crate::codegen::RESERVATION_BYTES;
+use crate::codegen::{BucketShape, FixedModule, RESERVATION_BYTES, SlotForm};
 use crate::exec::partition::RowWords;
 use crate::{Error, Result};
 
@@ -127,7 +126,7 @@ impl Buckets {
     }
 
     fn kernel(&self, device: &TableDevice, entry: &'static str) -> Result<Kernel> {
-        device.kernel(TableModule::Table(self.form, self.shape, self.hash_bits), entry)
+        device.kernel(FixedModule::Table(self.form, self.shape, self.hash_bits), entry)
     }
 
     /// The fields of the kernels' `Buckets`; `stored` are the rows that slots name.

@@ -1,13 +1,11 @@
 //! The device that a hash table lives on, and what every operation does there.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use warpjoin_device::{Arg, Buffer, DeviceInfo, Event, Kernel, Launch, Stream};
 
-use super::slots::TableModule;
-use crate::codegen::{BLOCK_THREADS, control, status};
+use crate::codegen::{BLOCK_THREADS, FixedModule, control, status};
 use crate::{Error, Result, Session};
 
 /// Columns and words end at a multiple of this, filled with 0.
@@ -22,9 +20,6 @@ pub(super) struct TableDevice {
     /// Reached when the work before the last report was done.
     worked: Mutex<Option<Event>>,
 }
-
-/// Entries of the modules of hash tables, on the one device of a session.
-pub(crate) type HashKernels = Mutex<HashMap<(TableModule, &'static str), Kernel>>;
 
 impl fmt::Debug for TableDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,15 +45,9 @@ impl TableDevice {
         Ok(Self { session: session.clone(), stream: device.create_stream()?, worked: Mutex::default() })
     }
 
-    /// An entry of a module. Making the source takes longer than many a kernel runs, so entries are kept.
-    pub(super) fn kernel(&self, module: TableModule, entry: &'static str) -> Result<Kernel> {
-        let mut kernels = self.session.hash_kernels().lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = kernels.get(&(module, entry)) {
-            return Ok(kernel.clone());
-        }
-        let kernel = self.stream.device().compile_entry(&module.source(), entry)?;
-        kernels.insert((module, entry), kernel.clone());
-        Ok(kernel)
+    /// An entry of a module.
+    pub(super) fn kernel(&self, module: FixedModule, entry: &'static str) -> Result<Kernel> {
+        self.session.fixed_kernel(&self.stream, module, entry)
     }
 
     pub(super) fn info(&self) -> &DeviceInfo {

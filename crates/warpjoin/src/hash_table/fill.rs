@@ -3,9 +3,9 @@
 use super::buckets::{Buckets, Existing};
 use super::partitioned::ByHash;
 use super::segments::Segments;
-use super::slots::{BucketShape, SlotForm};
 use super::words::{PackMode, PackedRows};
 use super::{Parts, State, TableKind};
+use crate::codegen::{BucketShape, SlotForm};
 use crate::exec::partition::{RowWords, WordColumn};
 use crate::{Error, Result, Table};
 

@@ -3,12 +3,9 @@
 
 use arrow::datatypes::{DataType, Field, Schema};
 
-use crate::codegen::ROW_WORDS_MAX;
+use crate::codegen::{PACK_FIELDS_MAX, ROW_WORDS_MAX};
 use crate::column::{Domain, Physical, check_type};
 use crate::{Error, Reason, Result};
-
-/// Most columns of a hash table.
-pub(super) const FIELDS_MAX: usize = 8;
 
 /// What a field's bits are made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +50,7 @@ impl RowLayout {
         if keys == 0 || keys > schema.fields().len() {
             return Err(Error::InvalidArgument(format!("{keys} key columns of {}", schema.fields().len())));
         }
-        if schema.fields().len() > FIELDS_MAX {
+        if schema.fields().len() > PACK_FIELDS_MAX {
             return Err(Reason::Limit(format!("a hash table of {} columns", schema.fields().len())).into());
         }
         let mut layout = Self { fields: vec![], word_bytes: vec![], keys, key_words: 0 };

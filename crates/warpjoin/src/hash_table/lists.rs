@@ -3,9 +3,8 @@
 use warpjoin_device::{Arg, Buffer, Kernel, Launch};
 
 use super::device::TableDevice;
-use super::slots::TableModule;
 use crate::Result;
-use crate::codegen::RESERVATION_BYTES;
+use crate::codegen::{FixedModule, RESERVATION_BYTES};
 
 /// Rows that a thread takes in a tile of sums (`TILE_EACH`).
 const TILE_EACH: u64 = 8;
@@ -116,7 +115,7 @@ pub(super) fn matches_of_bits(device: &TableDevice, found: &Buffer, wanted: u64)
 }
 
 fn kernel(device: &TableDevice, entry: &'static str) -> Result<Kernel> {
-    device.kernel(TableModule::Lists, entry)
+    device.kernel(FixedModule::Lists, entry)
 }
 
 /// 1 for each wanted row that has a bit in `found`, else 0.

@@ -7,11 +7,11 @@ use super::buckets::{FindOutputs, ProbedKeys};
 use super::device::Report;
 use super::lists::{Matches, counts_of_bits, matches_of_bits};
 use super::partitioned::{ByHash, probe_bits, restored_bits};
-use super::slots::SlotForm;
 use super::words::{PackMode, PackedRows, UnpackedColumn, Word};
 use super::{HashTable, Parts, State, TableKind};
+use crate::codegen::SlotForm;
 use crate::column::{ColumnType, Domain};
-use crate::runtime::table::ShardColumn;
+use crate::table::ShardColumn;
 use crate::{Error, Result, Table};
 
 /// Up to which few keys find their home bucket full.

@@ -26,16 +26,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 
-use crate::runtime::waits::Waits;
+use crate::codegen::SlotForm;
+use crate::devices::waits::Waits;
 use crate::{Error, Result, Session, Table};
 use buckets::{Buckets, Existing};
-pub(crate) use device::HashKernels;
 use device::TableDevice;
 use fill::Cut;
 use index::Index;
 use layout::RowLayout;
 use lists::Lists;
-use slots::SlotForm;
 use stored::StoredRows;
 use words::PackMode;
 
@@ -105,13 +104,13 @@ impl Default for HashTableOptions {
 /// # let table = |columns: Vec<(&str, Vec<i32>)>| -> Result<_, Box<dyn std::error::Error>> {
 /// #     let schema = Arc::new(Schema::new(
 /// #         columns.iter().map(|(name, _)| Field::new(*name, DataType::Int32, false)).collect::<Vec<_>>()));
-/// #     let mut builder = TableBuilder::new(&session, schema.clone());
+/// #     let mut builder = TableBuilder::new(session.device_set(), schema.clone());
 /// #     let arrays = columns.into_iter().map(|(_, values)| Arc::new(Int32Array::from(values)) as _).collect();
 /// #     builder.push(&RecordBatch::try_new(schema, arrays)?)?;
 /// #     Ok(builder.finish()?)
 /// # };
 /// let prices = table(vec![("item", vec![7, 8, 9]), ("price", vec![70, 80, 90])])?;
-/// let map = HashTable::build(TableKind::Map, &prices, 1, HashTableOptions::default())?;
+/// let map = HashTable::build(&session, TableKind::Map, &prices, 1, HashTableOptions::default())?;
 /// let found = map.find(&table(vec![("item", vec![9, 1, 7])])?)?;
 /// let batch = &found.download(&[0], 1024)?[0];
 /// let price = batch.column(0).as_primitive::<Int32Type>();
@@ -190,8 +189,14 @@ impl HashTable {
     ///
     /// # Errors
     /// As [`Self::new`] and [`Self::insert`].
-    pub fn build(kind: TableKind, table: &Table, keys: usize, options: HashTableOptions) -> Result<Self> {
-        let mut built = Self::new(table.session(), kind, table.schema(), keys, options)?;
+    pub fn build(
+        session: &Arc<Session>,
+        kind: TableKind,
+        table: &Table,
+        keys: usize,
+        options: HashTableOptions,
+    ) -> Result<Self> {
+        let mut built = Self::new(session, kind, table.schema(), keys, options)?;
         built.insert(table)?;
         Ok(built)
     }

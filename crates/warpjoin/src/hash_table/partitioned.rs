@@ -4,12 +4,12 @@ use warpjoin_device::{Arg, Buffer, Launch};
 
 use super::buckets::{Buckets, FindOutputs};
 use super::device::TableDevice;
-use super::slots::TableModule;
 use crate::Result;
-use crate::codegen::{PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY};
+use crate::codegen::{
+    FixedModule, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, RESTORE, pass_entry,
+};
 use crate::exec::partition::{
-    PARTITION_BITS_MAX, PassBits, RESTORE, RowWords, TileLaunch, WordColumn, one_block, partition_launch, pass_entry,
-    pointers,
+    PARTITION_BITS_MAX, PassBits, RowWords, TileLaunch, WordColumn, one_block, partition_launch, pointers,
 };
 
 /// Threads of a block that moves a tile: the first ones that leave tiles for so large a part of the multiprocessors.
@@ -155,7 +155,7 @@ impl TableDevice {
             Arg::Buffer(&first_tiles),
         ];
         let launch = Launch { shared_bytes: 33 * 4, ..one_block(stream) };
-        self.launch(&self.kernel(TableModule::Partition(hash_bits), "partition_scan")?, launch, &args)?;
+        self.launch(&self.kernel(FixedModule::Partition(hash_bits), "partition_scan")?, launch, &args)?;
         let mut words = self.alloc_words(rows, count)?;
         let pass =
             Pass { before: 0, bits: bits.first, cursors: &first_cursors, firsts: None, bin_rows: 0, places: None };
@@ -203,7 +203,7 @@ impl TableDevice {
         ];
         let blocks = u32::try_from(count.div_ceil(tile.tile_rows()).max(1)).unwrap_or(u32::MAX);
         let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: 0 };
-        self.launch(&self.kernel(TableModule::Partition(RESTORED_HASH_BITS), RESTORE)?, launch, &args)
+        self.launch(&self.kernel(FixedModule::Partition(RESTORED_HASH_BITS), RESTORE)?, launch, &args)
     }
 
     fn count_rows(&self, rows: &RowWords<'_>, count: u64, bits: u32, hash_bits: u32, counts: &Buffer) -> Result<()> {
@@ -215,7 +215,7 @@ impl TableDevice {
         let resident = if shared_bytes > info.shared_bytes_per_block_max / 2 { 1 } else { 2 };
         let fill = u64::from(info.multiprocessors * resident);
         let blocks = count.div_ceil(u64::from(block_threads) * 8).clamp(1, fill) as u32;
-        let kernel = self.kernel(TableModule::Partition(hash_bits), "partition_count")?;
+        let kernel = self.kernel(FixedModule::Partition(hash_bits), "partition_count")?;
         self.launch(&kernel, Launch { blocks, block_threads, shared_bytes }, &args)
     }
 
@@ -252,7 +252,7 @@ impl TableDevice {
         let blocks = u32::try_from((count.div_ceil(tile.tile_rows()) + extra).max(1)).unwrap_or(u32::MAX);
         let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: tile.shared_bytes };
         let entry = pass_entry(from.columns[0].is_wide, pass.places.is_some());
-        self.launch(&self.kernel(TableModule::Partition(hash_bits), entry)?, launch, &args)
+        self.launch(&self.kernel(FixedModule::Partition(hash_bits), entry)?, launch, &args)
     }
 }
 

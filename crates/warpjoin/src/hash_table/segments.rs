@@ -4,7 +4,7 @@ use warpjoin_device::DeviceInfo;
 
 use super::device::TableDevice;
 use super::partitioned::{BIN_BITS_MAX, bits_for};
-use super::slots::{BucketShape, SlotForm};
+use crate::codegen::{BucketShape, SlotForm};
 use crate::exec::partition::PARTITION_BITS_MAX;
 
 /// Equal runs of buckets.

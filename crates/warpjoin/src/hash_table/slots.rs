@@ -1,20 +1,8 @@
 //! What the slots of a hash table hold, how large its buckets are, and how many lanes look at one.
 
-use warpjoin_device::ModuleSource;
-
 use super::layout::RowLayout;
-use crate::codegen::Constants;
-use crate::exec::partition::partition_module;
+use crate::codegen::{BucketShape, SlotForm};
 use crate::{Error, Result};
-
-/// What a slot holds. The kernels' `WJ_KEY_BYTES` and `WJ_VALUE_BYTES`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct SlotForm {
-    /// 4 or 8; 0: the number of a stored row, which has keys and values.
-    pub key_bytes: u32,
-    /// 0, 4 (with 4-byte keys) or 8.
-    pub value_bytes: u32,
-}
 
 /// Stored rows, with some bits of the hash.
 pub(super) const ROW_NUMBERS: SlotForm = SlotForm { key_bytes: 0, value_bytes: 0 };
@@ -38,15 +26,6 @@ impl SlotForm {
     pub(super) fn holds_rows(self) -> bool {
         self == ROW_NUMBERS
     }
-}
-
-/// Size of a bucket, and the lanes that look at it together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct BucketShape {
-    pub bytes: u32,
-    pub lanes: u32,
-    /// The table is larger than the cache.
-    pub streams: bool,
 }
 
 /// Smallest and largest bucket.
@@ -97,88 +76,5 @@ impl BucketShape {
             _ if form.slot_bytes() > 8 && load_factor > 0.91 => Self { bytes: 128, lanes: 4, streams },
             _ => Self { bytes: 64, lanes: 2, streams },
         }
-    }
-}
-
-/// The modules of hash tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum TableModule {
-    /// Tables with such slots and buckets; bits of a hash that are kept.
-    Table(SlotForm, BucketShape, u32),
-    /// Between columns and words.
-    Words,
-    /// Lists of multimaps.
-    Lists,
-    /// Radix partitions; bits of a hash that are kept.
-    Partition(u32),
-}
-
-impl TableModule {
-    /// What is compiled.
-    pub(super) fn source(self) -> ModuleSource {
-        match self {
-            Self::Table(form, shape, hash_bits) => table_module(form, shape, hash_bits),
-            Self::Words => words_module(),
-            Self::Lists => lists_module(),
-            Self::Partition(hash_bits) => partition_module(hash_bits),
-        }
-    }
-}
-
-/// The kernels of a table with such slots and buckets.
-fn table_module(form: SlotForm, shape: BucketShape, hash_bits: u32) -> ModuleSource {
-    let file = warpjoin_kernels::HASH_TABLE;
-    let mut entries = vec!["insert_rows", "find_rows", "erase_rows", "export_slots"];
-    if !form.holds_rows() {
-        entries.extend(["build_segments", "claim_rows", "find_bins", "probe_rows"]);
-    }
-    let mut defines = Constants { hash_bits, lanes: shape.lanes }.defines();
-    defines.extend([
-        format!("WJ_KEY_BYTES={}", form.key_bytes),
-        format!("WJ_VALUE_BYTES={}", form.value_bytes),
-        format!("WJ_BUCKET_BYTES={}", shape.bytes),
-        format!("WJ_TABLE_STREAMS={}", u8::from(shape.streams)),
-    ]);
-    ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: entries.into_iter().map(String::from).collect(),
-        defines,
-    }
-}
-
-/// The kernels between columns and words.
-fn words_module() -> ModuleSource {
-    let file = warpjoin_kernels::WORDS;
-    let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
-    defines.push(format!("WJ_PACK_FIELDS_MAX={}", super::layout::FIELDS_MAX));
-    ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: ["pack_rows", "unpack_column", "gather_words"].map(String::from).to_vec(),
-        defines,
-    }
-}
-
-/// The kernels of lists.
-fn lists_module() -> ModuleSource {
-    let file = warpjoin_kernels::HASH_LISTS;
-    let entries = [
-        "count_places",
-        "list_offsets",
-        "fill_lists",
-        "take_lists",
-        "live_rows",
-        "count_rows",
-        "tile_sums",
-        "scan_sums",
-        "row_offsets",
-        "emit_matches",
-    ];
-    ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: entries.map(String::from).to_vec(),
-        defines: Constants { hash_bits: 64, lanes: 1 }.defines(),
     }
 }

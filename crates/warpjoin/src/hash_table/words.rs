@@ -6,12 +6,11 @@ use arrow::datatypes::{Field, Schema};
 use warpjoin_device::{Arg, Buffer};
 
 use super::device::TableDevice;
-use super::layout::{FIELDS_MAX, FieldKind, PackedField, RowLayout};
-use super::slots::TableModule;
-use crate::codegen::{RESERVATION_BYTES, ROW_WORDS_MAX};
+use super::layout::{FieldKind, PackedField, RowLayout};
+use crate::codegen::{FixedModule, PACK_FIELDS_MAX, RESERVATION_BYTES, ROW_WORDS_MAX};
 use crate::column::{ColumnStatistics, ColumnType, Domain, Layout};
 use crate::exec::partition::{RowWords, WordColumn};
-use crate::runtime::table::{Shard, ShardColumn, Table};
+use crate::table::{Shard, ShardColumn, Table};
 use crate::{Error, Result};
 
 /// A buffer of a table, or one that was made for this.
@@ -95,7 +94,7 @@ pub(super) enum PackMode {
 impl TableDevice {
     /// The rows of `table` as words: its columns themselves where they hold words already.
     pub(super) fn pack<'a>(&self, layout: &RowLayout, table: &'a Table, mode: PackMode) -> Result<PackedRows<'a>> {
-        if !Arc::ptr_eq(table.session(), &self.session) {
+        if !Arc::ptr_eq(table.devices(), self.session.device_set()) {
             return Err(Error::InvalidArgument("the table belongs to another session: upload it to this one".into()));
         }
         let fields = if mode == PackMode::Keys { layout.part(true) } else { &layout.fields[..] };
@@ -127,13 +126,13 @@ impl TableDevice {
         for (column, field) in columns.iter().zip(fields) {
             args.extend(pack_field(column, field));
         }
-        args.resize(FIELDS_MAX * PACK_FIELD_ARGS, Arg::Null);
+        args.resize(PACK_FIELDS_MAX * PACK_FIELD_ARGS, Arg::Null);
         args.push(Arg::U64(fields.len() as u64));
         args.extend((0..ROW_WORDS_MAX).map(|word| Arg::or_null(made.get(word))));
         args.extend((0..ROW_WORDS_MAX).map(|word| Arg::U64((word < words && layout.is_wide(word)).into())));
         args.extend([Arg::U64(words as u64), Arg::U64(rows), Arg::U64((mode == PackMode::Compact).into())]);
         args.extend([Arg::or_null(validity.as_ref()), Arg::Buffer(&control)]);
-        let kernel = self.kernel(TableModule::Words, "pack_rows")?;
+        let kernel = self.kernel(FixedModule::Words, "pack_rows")?;
         self.launch_rows(&kernel, rows, 1, RESERVATION_BYTES, &args)?;
         let rows = if mode == PackMode::Compact { self.report(&control)?.rows } else { rows };
         let words = made
@@ -154,7 +153,7 @@ impl TableDevice {
         found: Option<(&Buffer, u64)>,
         rows: u64,
     ) -> Result<Vec<UnpackedColumn>> {
-        let kernel = self.kernel(TableModule::Words, "unpack_column")?;
+        let kernel = self.kernel(FixedModule::Words, "unpack_column")?;
         let mut columns = vec![];
         for field in fields {
             let data_type = field.field.data_type().clone();
@@ -219,7 +218,7 @@ impl TableDevice {
         input_rows: u64,
         is_wide: bool,
     ) -> Result<Buffer> {
-        let kernel = self.kernel(TableModule::Words, "gather_words")?;
+        let kernel = self.kernel(FixedModule::Words, "gather_words")?;
         let output = self.alloc(rows * if is_wide { 8 } else { 4 })?;
         let args = [
             Arg::Buffer(from),
@@ -253,7 +252,7 @@ impl TableDevice {
         }
         let shard = Shard { rows, first_row: 0, columns: stored };
         let schema = Arc::new(Schema::new(fields));
-        Ok(Table::from_result(self.session.clone(), schema, types, statistics, vec![shard]))
+        Ok(Table::from_result(Arc::clone(self.session.device_set()), schema, types, statistics, vec![shard]))
     }
 }
 

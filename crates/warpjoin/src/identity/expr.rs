@@ -1,20 +1,13 @@
-//! Identities of expressions and calls.
+//! Identities of expressions.
 
 use std::hash::Hash;
 
-use super::{Identify, Identity, identify_by_hash, identify_fields};
-use crate::expr::{Expr, ExprKind, Scalar};
-use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, SortKey};
-use crate::window::{Frame, WindowCall, WindowFunction};
-
-identify_by_hash!(AggregateFunction, WindowFunction, Frame);
+use super::{Identify, Identity, identify_fields};
+use crate::expr::{Expr, ExprKind, Scalar, SortKey};
 
 identify_fields! {
     Expr { kind, data_type, nullable }
     SortKey { expr, descending, nulls_first }
-    AggregateCall { function, argument, second, is_distinct, order_by, filter, data_type }
-    WindowCall { function, argument, default, ignores_nulls, frame, data_type }
-    GroupingSet { keys, id }
 }
 
 impl Identify for ExprKind {

@@ -5,7 +5,6 @@
 //! exhaustively, so that a new field does not compile until it is written. Must not know what the parts are used for.
 
 mod expr;
-mod plan;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +15,6 @@ use arrow::datatypes::DataType;
 
 use crate::column::Dictionary;
 use crate::expr::{DeferredScalar, HostFunction};
-pub(crate) use plan::Node;
 
 /// How long two parts must stay the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +112,7 @@ impl Identity {
 }
 
 /// The address of an object, without the vtable, of which one type may have several.
-fn address<T: ?Sized>(object: &Arc<T>) -> usize {
+pub(crate) fn address<T: ?Sized>(object: &Arc<T>) -> usize {
     Arc::as_ptr(object).cast::<()>().addr()
 }
 

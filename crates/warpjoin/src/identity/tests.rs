@@ -7,9 +7,10 @@ use arrow::datatypes::{DataType, Field, Schema};
 use arrow::error::ArrowError;
 use warpjoin_device::{SimOptions, open_simulated};
 
-use super::{Identify, Identity, Node};
+use super::{Identify, Identity};
 use crate::expr::{ArithmeticOp, CompareOp, DeferredScalar, Expr, ExprKind, HostFunction, Scalar};
 use crate::function::{DatePart, Function};
+use crate::plan::identity::Node;
 use crate::plan::{
     AggregateCall, AggregateFunction, FetchPlan, FilterForm, GroupingSet, HandOver, JoinKind, JoinPlan, Mark, Moment,
     Plan, PlanKind, ReductionTest, Share, SortKey,
@@ -331,7 +332,7 @@ fn constants_that_are_not_known_yet_are_told_apart() {
 
 fn table(session: &Arc<Session>) -> Arc<Table> {
     let fields = vec![Field::new("a", DataType::Int64, true), Field::new("b", DataType::Int64, true)];
-    Arc::new(TableBuilder::new(session, Arc::new(Schema::new(fields))).finish().expect("a table"))
+    Arc::new(TableBuilder::new(session.device_set(), Arc::new(Schema::new(fields))).finish().expect("a table"))
 }
 
 /// Plan nodes, each with one field changed after the other.

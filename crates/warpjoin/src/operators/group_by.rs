@@ -8,7 +8,7 @@ use super::hash_join::scan;
 use crate::exec::{self, ExecOptions, QueryMetrics, QueryOutput};
 use crate::expr::Expr;
 use crate::plan::{AggregateCall, AggregateFunction, Plan, PlanKind};
-use crate::{Error, Reason, Result, Table};
+use crate::{Error, Reason, Result, Session, Table};
 
 /// A group-by of a table: one row a distinct combination of the key columns, with aggregates.
 ///
@@ -26,14 +26,14 @@ use crate::{Error, Reason, Result, Table};
 /// let session = Session::new(open_simulated(&SimOptions::default())?)?;
 /// # let schema = Arc::new(Schema::new(vec![
 /// #     Field::new("key", DataType::Int64, false), Field::new("value", DataType::Int64, false)]));
-/// # let mut builder = TableBuilder::new(&session, schema.clone());
+/// # let mut builder = TableBuilder::new(session.device_set(), schema.clone());
 /// # builder.push(&RecordBatch::try_new(schema, vec![
 /// #     Arc::new(Int64Array::from(vec![1, 2, 1])), Arc::new(Int64Array::from(vec![10, 20, 30]))])?)?;
 /// # let table = Arc::new(builder.finish()?);
 /// let output = GroupBy::new(table)
 ///     .key("key")?
 ///     .aggregate(AggregateFunction::Sum, Some("value"))?
-///     .run()?;
+///     .run(&session)?;
 /// assert_eq!(output.batches[0].num_rows(), 2);
 /// # Ok(())
 /// # }
@@ -115,25 +115,25 @@ impl GroupBy {
     /// Runs the group-by and fetches the result.
     ///
     /// # Errors
-    /// As [`exec::run`].
-    pub fn run(&self) -> Result<QueryOutput> {
-        exec::run(self.table.session(), &self.plan()?, &[], &self.options)
+    /// As [`exec::run`], and when a table does not lie on the devices of `session`.
+    pub fn run(&self, session: &Arc<Session>) -> Result<QueryOutput> {
+        exec::run(session, &self.plan()?, &[], &self.options)
     }
 
     /// Runs the group-by and leaves the result on the devices, as a table to be used again.
     ///
     /// # Errors
     /// As [`exec::run`].
-    pub fn run_to_table(&self) -> Result<Table> {
-        Ok(exec::run_to_table(self.table.session(), &self.plan()?, &[], &self.options)?.0)
+    pub fn run_to_table(&self, session: &Arc<Session>) -> Result<Table> {
+        Ok(exec::run_to_table(session, &self.plan()?, &[], &self.options)?.0)
     }
 
     /// Runs as [`Self::run_to_table`] does, drops the result, and says what it cost.
     ///
     /// # Errors
     /// As [`exec::run`].
-    pub fn measure(&self) -> Result<QueryMetrics> {
-        Ok(exec::run_to_table(self.table.session(), &self.plan()?, &[], &self.options)?.1)
+    pub fn measure(&self, session: &Arc<Session>) -> Result<QueryMetrics> {
+        Ok(exec::run_to_table(session, &self.plan()?, &[], &self.options)?.1)
     }
 }
 

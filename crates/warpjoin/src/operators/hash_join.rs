@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use crate::exec::{self, ExecOptions, JoinOrder, QueryMetrics, QueryOutput};
 use crate::expr::Expr;
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
-use crate::{Error, Result, Table};
+use crate::{Error, Result, Session, Table};
 
 /// An equi-join of two tables, inner unless said otherwise: `build` becomes a hash table, `probe` probes it.
 ///
@@ -26,14 +26,14 @@ use crate::{Error, Result, Table};
 /// # let table = |name: &str, keys: Vec<i64>, values: Vec<&str>| -> Result<_, Box<dyn std::error::Error>> {
 /// #     let schema = Arc::new(Schema::new(vec![
 /// #         Field::new("key", DataType::Int64, false), Field::new(name, DataType::Utf8, false)]));
-/// #     let mut builder = TableBuilder::new(&session, schema.clone());
+/// #     let mut builder = TableBuilder::new(session.device_set(), schema.clone());
 /// #     builder.push(&RecordBatch::try_new(schema, vec![
 /// #         Arc::new(Int64Array::from(keys)), Arc::new(StringArray::from(values))])?)?;
 /// #     Ok(Arc::new(builder.finish()?))
 /// # };
 /// let colours = table("colour", vec![1, 2, 3], vec!["red", "green", "blue"])?;
 /// let things = table("thing", vec![3, 3, 7], vec!["sky", "sea", "void"])?;
-/// let output = HashJoin::new(colours, things).on("key", "key")?.run()?;
+/// let output = HashJoin::new(colours, things).on("key", "key")?.run(&session)?;
 /// assert_eq!(output.batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
 /// # Ok(())
 /// # }
@@ -122,25 +122,25 @@ impl HashJoin {
     /// Runs the join and fetches the result.
     ///
     /// # Errors
-    /// As [`exec::run`].
-    pub fn run(&self) -> Result<QueryOutput> {
-        exec::run(self.build.session(), &self.plan()?, &[], &self.options)
+    /// As [`exec::run`], and when a table does not lie on the devices of `session`.
+    pub fn run(&self, session: &Arc<Session>) -> Result<QueryOutput> {
+        exec::run(session, &self.plan()?, &[], &self.options)
     }
 
     /// Runs the join and leaves the result on the devices, as a table to be used again.
     ///
     /// # Errors
     /// As [`exec::run`].
-    pub fn run_to_table(&self) -> Result<Table> {
-        Ok(exec::run_to_table(self.build.session(), &self.plan()?, &[], &self.options)?.0)
+    pub fn run_to_table(&self, session: &Arc<Session>) -> Result<Table> {
+        Ok(exec::run_to_table(session, &self.plan()?, &[], &self.options)?.0)
     }
 
     /// Runs as [`Self::run_to_table`] does, drops the result, and says what it cost.
     ///
     /// # Errors
     /// As [`exec::run`].
-    pub fn measure(&self) -> Result<QueryMetrics> {
-        Ok(exec::run_to_table(self.build.session(), &self.plan()?, &[], &self.options)?.1)
+    pub fn measure(&self, session: &Arc<Session>) -> Result<QueryMetrics> {
+        Ok(exec::run_to_table(session, &self.plan()?, &[], &self.options)?.1)
     }
 }
 

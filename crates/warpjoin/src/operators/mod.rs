@@ -1,4 +1,9 @@
-//! The Arrow-native API: joins and group-bys of tables, without a plan.
+//! The Arrow-native API: joins, group-bys and partitions of tables, without a plan.
 
-pub(crate) mod group_by;
-pub(crate) mod hash_join;
+mod group_by;
+mod hash_join;
+mod partition;
+
+pub use group_by::GroupBy;
+pub use hash_join::HashJoin;
+pub use partition::{PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};

@@ -1,9 +1,9 @@
 //! What a join costs on a device: picoseconds by the rates of [`crate::optimize::device_cost`].
 
-use crate::Session;
+use crate::DeviceSet;
 use crate::optimize::device_cost::{
     BUILD_ROWS_PS_PER_BYTE, CLEAR_PS_PER_BYTE, FilteredTable, INSERT_PS, MATCH_PS_PER_BYTE, NEAR_PS, ORDERED_INSERT_PS,
-    PASS_PS_PER_BYTE, filter_form, probe_ps,
+    PASS_PS_PER_BYTE, filter_form, launch_ps, probe_ps,
 };
 use crate::plan::FilterForm;
 
@@ -76,9 +76,10 @@ pub(super) struct ProbeSide {
 }
 
 impl Costs {
-    /// Those of the devices of a session.
-    pub(super) fn of(session: &Session) -> Self {
-        Self { l2_bytes: session.l2_bytes(), launch_ps: session.launch_ps(), devices: session.devices().len() }
+    /// Those of devices.
+    pub(super) fn of(devices: &DeviceSet) -> Self {
+        let launch_ps = launch_ps(devices.kind());
+        Self { l2_bytes: devices.l2_bytes(), launch_ps, devices: devices.devices().len() }
     }
 
     /// Gains below this are not worth another plan.

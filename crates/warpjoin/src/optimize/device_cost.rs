@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::DeviceKind;
+use warpjoin_device::{Device, DeviceKind};
 
+use crate::Table;
 use crate::expr::ExprKind;
 use crate::options::{ExecOptions, JoinForm};
 use crate::plan::FilterForm;
 use crate::plan::join::JoinNode;
-use crate::{Session, Table};
 
 /// Joins of fewer rows are over before a partition has started.
 const PARTITIONED_ROWS_MIN: u64 = 1 << 22;
@@ -50,6 +50,11 @@ const BLOOM_BITS: (f64, f64) = (8.0, 16.0);
 /// Share of L2 that a Bloom filter may take for more bits than the fewest.
 const BLOOM_L2_SHARE: f64 = 0.35;
 
+/// Build rows from which on it is worth a launch or two to drop those that match nothing before a table is made of them.
+pub(crate) const REDUCED_ROWS_MIN: u64 = 1 << 22;
+/// So many times more build rows than probe rows, then: an insert costs about as many probes of a small set.
+pub(crate) const REDUCED_RATIO_MIN: u64 = 4;
+
 /// A table, as far as it matters how a filter looks for its keys.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FilteredTable {
@@ -85,16 +90,9 @@ pub(crate) fn bloom_bits(keys: f64, l2_bytes: f64) -> f64 {
     (l2_bytes * BLOOM_L2_SHARE * 8.0 / keys.max(1.0)).clamp(BLOOM_BITS.0, BLOOM_BITS.1)
 }
 
-impl Session {
-    /// L2 of the device that has the least.
-    pub(crate) fn l2_bytes(&self) -> f64 {
-        self.devices().iter().map(|device| device.info().l2_bytes).min().unwrap_or(0).max(1) as f64
-    }
-
-    /// What a launch costs. Those of simulated devices take no time, so that tests meet on few rows what GPUs meet on many.
-    pub(crate) fn launch_ps(&self) -> f64 {
-        if self.kind() == DeviceKind::Simulated { 0.0 } else { LAUNCH_PS }
-    }
+/// What a launch costs. Those of simulated devices take no time, so that tests meet on few rows what GPUs meet on many.
+pub(crate) fn launch_ps(kind: DeviceKind) -> f64 {
+    if kind == DeviceKind::Simulated { 0.0 } else { LAUNCH_PS }
 }
 
 /// Whether both sides should be partitioned; `rows` are those of build and probe side, if both are columns that
@@ -102,14 +100,14 @@ impl Session {
 pub(crate) fn prefers_partition(
     plan: &JoinNode<'_>,
     rows: Option<(u64, u64)>,
-    session: &Session,
+    devices: &[Device],
     inputs: &[Arc<Table>],
     options: &ExecOptions,
 ) -> bool {
     if plan.kind.keeps_unmatched() {
         return false;
     }
-    let [device] = session.devices() else { return false };
+    let [device] = devices else { return false };
     if let Some(form) = options.join_form {
         return form == JoinForm::Partitioned;
     }

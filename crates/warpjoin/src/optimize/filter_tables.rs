@@ -5,7 +5,6 @@
 use super::cost::BuildSide;
 use super::estimate::{ColumnEstimate, Estimate, estimate, match_share, stored_bytes};
 use super::filters::{Placing, Wish, column_expr, column_keys, marked};
-use super::first_column;
 use crate::plan::{FilterForm, JoinPlan, Mark, Plan, PlanKind, ReductionTest};
 
 /// A filter must save so many times what it costs.
@@ -51,7 +50,7 @@ impl TableFacts {
             is_key,
             payload_bytes: payload.map(|column| stored_bytes(join.build.schema.field(column).data_type())).sum(),
             span_left: if let [(column, _)] = keys { build.span_left(*column) } else { None },
-            name: first_column(&join.build),
+            name: join.build.first_column(),
         }
     }
 
@@ -122,7 +121,7 @@ impl Placing<'_> {
             "runtime filter: table {number} of {}:{} drops rows of {}:{} before they probe it, about {} are left, by {test}",
             table.name,
             table.rows.round(),
-            first_column(&join.probe),
+            join.probe.first_column(),
             probe.rows.round(),
             (probe.rows * table.kept).round(),
         ));

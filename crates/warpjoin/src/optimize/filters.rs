@@ -11,13 +11,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::cost::Costs;
+use super::device_cost::{REDUCED_RATIO_MIN, REDUCED_ROWS_MIN};
 use super::estimate::{ColumnEstimate, Estimate, estimate, estimate_node};
 use super::filter_tables::{Gain, TableFacts};
-use super::first_column;
 use super::graph::Graph;
 use super::safety::{is_plain, is_plain_expr};
 use crate::Table;
-use crate::exec::join::{BUILD_ROWS_MIN, RATIO_MIN};
 use crate::expr::{Expr, ExprKind};
 use crate::options::RuntimeFilters;
 use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind};
@@ -193,7 +192,7 @@ impl Placing<'_> {
             return false;
         }
         let (build, probe) = (estimate(&join.build, self.inputs), estimate(&join.probe, self.inputs));
-        build.source_rows >= BUILD_ROWS_MIN as f64 && probe.rows * (RATIO_MIN as f64) < build.source_rows
+        build.source_rows >= REDUCED_ROWS_MIN as f64 && probe.rows * (REDUCED_RATIO_MIN as f64) < build.source_rows
     }
 
     /// Puts the filters that pay over a scan and what drops its rows already.
@@ -228,7 +227,7 @@ impl Placing<'_> {
                 wish.table,
                 self.tables[wish.table].name,
                 self.tables[wish.table].rows.round(),
-                first_column(&plan),
+                plan.first_column(),
                 rows.round(),
                 (rows * share).round(),
             ));

@@ -8,14 +8,12 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, FieldRef};
 
 use super::estimate::{Estimate, estimate};
-use super::order::Tree;
 use super::safety::{is_plain_expr, never_fails};
+use super::tree::{Set, Tree};
 use crate::Table;
 use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 
-/// Relations as bits.
-pub(super) type Set = u32;
 /// Most relations of a graph.
 pub(super) const RELATIONS_MAX: usize = 20;
 

@@ -13,7 +13,7 @@ use arrow::datatypes::DataType;
 use crate::Table;
 use crate::column::{Dictionary, integers, with_null};
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, HostFunction, Scalar};
-use crate::runtime::table::SampledValues;
+use crate::table::SampledValues;
 
 /// Rows that tell between which values the others are.
 const RANGE_ROWS_MIN: usize = 8;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::graph::Graph;
-use super::order::Tree;
+use super::tree::Tree;
 use crate::plan::{Plan, PlanKind};
 
 /// Graphs that are remembered; after so many, from the start.

@@ -22,19 +22,21 @@ mod order;
 mod rebuild;
 mod safety;
 mod share;
+mod tree;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::expr::Expr;
 use crate::options::{ExecOptions, JoinOrder, RuntimeFilters};
-use crate::plan::{Plan, PlanKind};
-use crate::{Session, Table};
+use crate::plan::Plan;
+use crate::{DeviceSet, Table};
 use cost::Costs;
 use graph::Graph;
 pub(crate) use memory::Orders;
-use order::{Planner, Tree};
+use order::Planner;
 pub use share::share_between;
+use tree::Tree;
 
 /// An order is changed where the other one costs less than this share of it.
 const PLAIN_GAIN: f64 = 0.8;
@@ -51,10 +53,16 @@ pub(crate) struct Optimized {
     pub elapsed_ns: u64,
 }
 
-/// Plans again for the devices of `session`. `inputs` are those that are there.
-pub(crate) fn optimize(plan: &Plan, inputs: &[Arc<Table>], session: &Session, options: &ExecOptions) -> Optimized {
+/// Plans again for `devices`. `inputs` are those that are there, `orders` those that were chosen before.
+pub(crate) fn optimize(
+    plan: &Plan,
+    inputs: &[Arc<Table>],
+    devices: &DeviceSet,
+    orders: &Orders,
+    options: &ExecOptions,
+) -> Optimized {
     let started = Instant::now();
-    let mut optimizer = Optimizer { inputs, session, options, costs: Costs::of(session), notes: vec![] };
+    let mut optimizer = Optimizer { inputs, orders, options, costs: Costs::of(devices), notes: vec![] };
     let mut optimized = match options.join_order {
         JoinOrder::AsGiven => plan.clone(),
         JoinOrder::Auto | JoinOrder::Seeded(_) => {
@@ -72,7 +80,7 @@ pub(crate) fn optimize(plan: &Plan, inputs: &[Arc<Table>], session: &Session, op
         optimized = share::share_tables(optimized, inputs, &mut optimizer.notes);
     }
     // Last: nothing else has to look through row numbers.
-    let context = late::Context { inputs, session, options, costs: optimizer.costs };
+    let context = late::Context { inputs, devices, options, costs: optimizer.costs };
     optimized = late::place(optimized, context, &mut optimizer.notes);
     let elapsed_ns = started.elapsed().as_nanos() as u64;
     Optimized { plan: optimized, notes: optimizer.notes, elapsed_ns }
@@ -91,7 +99,7 @@ pub(crate) fn expected_groups(plan: &Plan, keys: &[Expr], inputs: &[Arc<Table>])
 
 struct Optimizer<'a> {
     inputs: &'a [Arc<Table>],
-    session: &'a Session,
+    orders: &'a Orders,
     options: &'a ExecOptions,
     costs: Costs,
     notes: Vec<String>,
@@ -150,7 +158,7 @@ impl Optimizer<'_> {
         (given, given_ps): (&Tree, f64),
     ) -> (Tree, f64) {
         let shape = memory::shape_of(graph);
-        if let Some(known) = self.session.orders().get(&shape)
+        if let Some(known) = self.orders.get(&shape)
             && known.set() == given.set()
             && let Some(known_ps) = planner.cost(&known)
             && known_ps <= best_ps * KNOWN_COST_MAX + self.costs.gain_ps_min()
@@ -159,7 +167,7 @@ impl Optimizer<'_> {
         }
         let is_better = best_ps < given_ps * PLAIN_GAIN && given_ps - best_ps > self.costs.gain_ps_min();
         let (chosen, chosen_ps) = if is_better { (best, best_ps) } else { (given.clone(), given_ps) };
-        self.session.orders().put(shape, chosen.clone());
+        self.orders.put(shape, chosen.clone());
         (chosen, chosen_ps)
     }
 
@@ -173,37 +181,12 @@ fn describe(graph: &Graph, tree: &Tree, planner: &Planner<'_>) -> String {
     match tree {
         Tree::Relation(relation) => {
             let node = &graph.relations[*relation];
-            let name = first_column(&node.plan);
+            let name = node.plan.first_column();
             format!("{name}:{}", node.estimate.rows.round())
         }
         Tree::Join(sides) => {
             let rows = planner.rows(tree.set()).round();
             format!("{} x [{}] = {rows}", describe(graph, &sides.1, planner), describe(graph, &sides.0, planner))
         }
-    }
-}
-
-/// A column's name, by which a reader tells a relation.
-fn first_column(plan: &Plan) -> String {
-    match &plan.kind {
-        PlanKind::Scan { table, projection } => {
-            projection.first().map_or("scan".into(), |&column| table.schema().field(column).name().clone())
-        }
-        PlanKind::Input { index } => format!("input{index}"),
-        PlanKind::Join(join) => format!("join({})", first_column(&join.probe)),
-        PlanKind::Aggregate { input, .. } | PlanKind::GroupingSets { input, .. } => {
-            format!("groups({})", first_column(input))
-        }
-        PlanKind::Union { .. } => "union".into(),
-        PlanKind::Shared(plan) => first_column(plan),
-        PlanKind::Fetch(fetch) => first_column(&fetch.input),
-        PlanKind::Filter { input, .. }
-        | PlanKind::Project { input, .. }
-        | PlanKind::Sort { input, .. }
-        | PlanKind::Limit { input, .. }
-        | PlanKind::Numbered { input }
-        | PlanKind::RowNumbers { input }
-        | PlanKind::Window { input, .. }
-        | PlanKind::Marked { input, .. } => first_column(input),
     }
 }

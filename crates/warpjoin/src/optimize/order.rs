@@ -7,39 +7,13 @@ use std::collections::HashMap;
 
 use super::cost::{BuildSide, Costs, ProbeSide};
 use super::estimate::{ColumnEstimate, guessed_share, match_share, stored_bytes};
-use super::graph::{Graph, Node, Set};
+use super::graph::{Graph, Node};
+use super::tree::{Set, Tree};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::JoinKind;
 
 /// Most relations of which all orders are looked at: 3^9 pairs of sets.
 const EXHAUSTIVE_MAX: usize = 9;
-
-/// An order of joins.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Tree {
-    /// A relation of the graph.
-    Relation(usize),
-    /// Build side and probe side.
-    Join(Box<(Tree, Tree)>),
-}
-
-impl Tree {
-    /// The relations in it.
-    pub(super) fn set(&self) -> Set {
-        match self {
-            Self::Relation(relation) => 1 << relation,
-            Self::Join(sides) => sides.0.set() | sides.1.set(),
-        }
-    }
-
-    /// The relation whose rows go through the probes.
-    fn driver(&self) -> usize {
-        match self {
-            Self::Relation(relation) => *relation,
-            Self::Join(sides) => sides.1.driver(),
-        }
-    }
-}
 
 /// Chooses orders for a graph.
 pub(super) struct Planner<'a> {

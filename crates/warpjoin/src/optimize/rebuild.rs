@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
 
-use super::graph::{Graph, Set};
-use super::order::Tree;
+use super::graph::Graph;
+use super::tree::{Set, Tree};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::estimate::estimate;
-use super::first_column;
 use crate::Table;
 use crate::expr::Expr;
-use crate::identity::{Identity, Node, Scope};
+use crate::identity::{Identity, Scope};
+use crate::plan::identity::Node;
 use crate::plan::{HandOver, JoinKind, JoinPlan, Mark, Plan, PlanKind, Share};
 
 /// Rows that a join goes over for each that it puts out, so that writing these down costs less than going over them again.
@@ -100,7 +100,7 @@ impl Sharing<'_> {
                 let number = match self.numbers.get(&id) {
                     Some(&number) => number,
                     None => {
-                        self.notes.push(format!("run once: {} of {}", plan.describe(), first_column(&plan)));
+                        self.notes.push(format!("run once: {} of {}", plan.describe(), plan.first_column()));
                         self.numbers.insert(id, self.numbers.len());
                         self.numbers.len() - 1
                     }
@@ -144,7 +144,7 @@ impl TableSharing<'_> {
                 let next = self.first + self.numbers.len();
                 let number = *self.numbers.entry(table).or_insert(next);
                 if number == next {
-                    self.notes.push(format!("made once: table {number} of {}", first_column(&join.build)));
+                    self.notes.push(format!("made once: table {number} of {}", join.build.first_column()));
                 }
                 let schema = Arc::clone(&join.build.schema);
                 let input = Box::new(join.build.clone());

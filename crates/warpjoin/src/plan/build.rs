@@ -4,35 +4,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 
-use crate::expr::{CompareOp, Expr, ExprKind, Scalar};
+use crate::expr::Expr;
+use crate::expr::build::zero;
+pub(crate) use crate::expr::build::{ExprList, case, column_of, compare, is_null, not, or_zero, where_not_null};
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Mark, Plan, PlanKind, Share, SortKey};
-
-/// A list of expressions, each once.
-#[derive(Default)]
-pub(crate) struct ExprList {
-    pub exprs: Vec<Expr>,
-}
-
-impl ExprList {
-    /// The position of an expression, and a column that reads it there.
-    pub(crate) fn add(&mut self, expr: &Expr) -> Expr {
-        column_of(self.position(expr), expr)
-    }
-
-    /// The position of an expression.
-    pub(crate) fn position(&mut self, expr: &Expr) -> usize {
-        let position = self.exprs.iter().position(|known| known.is_same(expr)).unwrap_or(self.exprs.len());
-        if position == self.exprs.len() {
-            self.exprs.push(expr.clone());
-        }
-        position
-    }
-}
-
-/// Column `index`, which holds values of `expr`.
-pub(crate) fn column_of(index: usize, expr: &Expr) -> Expr {
-    Expr::column(index, expr.data_type.clone(), expr.nullable)
-}
 
 /// Column `index` of `plan`.
 pub(crate) fn column(plan: &Plan, index: usize) -> Expr {
@@ -126,45 +101,6 @@ pub(crate) fn join(build: Plan, probe: Plan, on: Vec<(Expr, Expr)>, kind: JoinKi
     let output = (0..fields.len()).collect();
     let join = JoinPlan { build, probe, on, kind, null_equals_null: true, residual: None, output };
     Plan { kind: PlanKind::Join(Box::new(join)), schema: Arc::new(Schema::new(fields)) }
-}
-
-fn zero(data_type: DataType) -> Expr {
-    Expr::literal(Scalar::Int(0), data_type)
-}
-
-pub(crate) fn is_null(expr: &Expr) -> Expr {
-    Expr { kind: ExprKind::IsNull(Box::new(expr.clone())), data_type: DataType::Boolean, nullable: false }
-}
-
-pub(crate) fn not(expr: Expr) -> Expr {
-    let nullable = expr.nullable;
-    Expr { kind: ExprKind::Not(Box::new(expr)), data_type: DataType::Boolean, nullable }
-}
-
-pub(crate) fn compare(op: CompareOp, left: &Expr, right: &Expr) -> Expr {
-    let nullable = left.nullable || right.nullable;
-    let kind = ExprKind::Compare(op, Box::new(left.clone()), Box::new(right.clone()));
-    Expr { kind, data_type: DataType::Boolean, nullable }
-}
-
-/// The first result whose condition holds, else `otherwise`.
-pub(crate) fn case(branches: Vec<(Expr, Expr)>, otherwise: Option<Expr>, data_type: DataType, nullable: bool) -> Expr {
-    let kind = ExprKind::Case { branches, otherwise: otherwise.map(Box::new) };
-    Expr { kind, data_type, nullable }
-}
-
-/// A sum of counts over no rows is null, a count is 0.
-pub(crate) fn or_zero(count: Expr) -> Expr {
-    let data_type = count.data_type.clone();
-    case(vec![(is_null(&count), zero(data_type.clone()))], Some(count), data_type, false)
-}
-
-/// The value; null where `other` is.
-pub(crate) fn where_not_null(expr: &Expr, other: &Expr) -> Expr {
-    if !other.nullable {
-        return expr.clone();
-    }
-    case(vec![(not(is_null(other)), expr.clone())], None, expr.data_type.clone(), true)
 }
 
 /// Plans need no names; these tell columns apart where a plan is shown.

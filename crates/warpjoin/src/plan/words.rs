@@ -60,6 +60,31 @@ impl Plan {
             },
         }
     }
+
+    /// A column's name, by which a reader tells a relation.
+    pub(crate) fn first_column(&self) -> String {
+        match &self.kind {
+            PlanKind::Scan { table, projection } => {
+                projection.first().map_or("scan".into(), |&column| table.schema().field(column).name().clone())
+            }
+            PlanKind::Input { index } => format!("input{index}"),
+            PlanKind::Join(join) => format!("join({})", join.probe.first_column()),
+            PlanKind::Aggregate { input, .. } | PlanKind::GroupingSets { input, .. } => {
+                format!("groups({})", input.first_column())
+            }
+            PlanKind::Union { .. } => "union".into(),
+            PlanKind::Shared(plan) => plan.first_column(),
+            PlanKind::Fetch(fetch) => fetch.input.first_column(),
+            PlanKind::Filter { input, .. }
+            | PlanKind::Project { input, .. }
+            | PlanKind::Sort { input, .. }
+            | PlanKind::Limit { input, .. }
+            | PlanKind::Numbered { input }
+            | PlanKind::RowNumbers { input }
+            | PlanKind::Window { input, .. }
+            | PlanKind::Marked { input, .. } => input.first_column(),
+        }
+    }
 }
 
 impl fmt::Display for Plan {
@@ -77,14 +102,6 @@ impl fmt::Display for Plan {
 fn window(skip: u64, fetch: Option<u64>) -> String {
     let skip = if skip > 0 { format!(", skip={skip}") } else { String::new() };
     skip + &fetch.map(|fetch| format!(", fetch={fetch}")).unwrap_or_default()
-}
-
-impl fmt::Display for SortKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let direction = if self.descending { "DESC" } else { "ASC" };
-        let nulls = if self.nulls_first { "FIRST" } else { "LAST" };
-        write!(f, "{} {direction} NULLS {nulls}", self.expr)
-    }
 }
 
 impl fmt::Display for FilterForm {

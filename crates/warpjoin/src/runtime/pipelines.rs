@@ -4,28 +4,37 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::codegen::{GeneratedPipeline, PipelineKey};
-use crate::column::{ColumnType, Dictionary};
+use crate::devices::DeviceSet;
+use crate::devices::dictionaries::DictionaryKeeper;
 
 /// Pipelines that are remembered; after so many, from the start.
 const PIPELINES_MAX: usize = 1024;
 
 /// The pipelines of a session.
-#[derive(Default)]
-pub(crate) struct Pipelines(Mutex<Remembered>);
+pub(crate) struct Pipelines {
+    devices: Arc<DeviceSet>,
+    remembered: Mutex<Remembered>,
+}
 
 #[derive(Default)]
 struct Remembered {
     /// By hash of the key's bytes.
     known: HashMap<u64, Vec<(PipelineKey, Arc<GeneratedPipeline>)>>,
     count: usize,
-    /// Columns of tables by the address of their dictionary.
-    owners: HashMap<usize, usize>,
 }
 
 impl Pipelines {
+    /// Those of tables on these devices: none yet.
+    pub(crate) fn of(devices: &Arc<DeviceSet>) -> Arc<Self> {
+        let pipelines = Arc::new(Self { devices: Arc::clone(devices), remembered: Mutex::default() });
+        let keeper: Weak<Self> = Arc::downgrade(&pipelines);
+        devices.dictionaries().tell(keeper);
+        pipelines
+    }
+
     /// What was generated for an equal key.
     pub(crate) fn get(&self, key: &PipelineKey) -> Option<Arc<GeneratedPipeline>> {
         let remembered = self.locked();
@@ -37,7 +46,7 @@ impl Pipelines {
     /// Remembers what was generated, if tables have all of its dictionaries.
     pub(crate) fn keep(&self, key: PipelineKey, pipeline: &Arc<GeneratedPipeline>) {
         let mut remembered = self.locked();
-        if !key.dictionaries().iter().all(|address| remembered.owners.contains_key(address)) {
+        if !self.devices.dictionaries().have_all(key.dictionaries()) {
             return;
         }
         if remembered.count >= PIPELINES_MAX {
@@ -59,45 +68,20 @@ impl Pipelines {
         *count = known.values().map(Vec::len).sum();
     }
 
-    /// A table has these columns from now on.
-    pub(crate) fn add_owner(&self, columns: &[ColumnType]) {
-        let mut remembered = self.locked();
-        for dictionary in dictionaries(columns) {
-            *remembered.owners.entry(Arc::as_ptr(dictionary).addr()).or_default() += 1;
-        }
+    fn locked(&self) -> MutexGuard<'_, Remembered> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// A table goes, and what was generated of strings that no other one has.
-    pub(crate) fn remove_owner(&self, columns: &[ColumnType]) {
-        let mut remembered = self.locked();
-        let Remembered { known, count, owners } = &mut *remembered;
-        let mut gone = vec![];
-        for dictionary in dictionaries(columns) {
-            let address = Arc::as_ptr(dictionary).addr();
-            let Some(left) = owners.get_mut(&address) else { continue };
-            *left -= 1;
-            if *left == 0 {
-                owners.remove(&address);
-                gone.push(address);
-            }
-        }
-        if gone.is_empty() {
-            return;
-        }
+impl DictionaryKeeper for Pipelines {
+    fn forget(&self, addresses: &[usize]) {
+        let Remembered { known, count } = &mut *self.locked();
         known.retain(|_, alike| {
-            alike.retain(|(key, _)| !key.dictionaries().iter().any(|address| gone.contains(address)));
+            alike.retain(|(key, _)| !key.dictionaries().iter().any(|address| addresses.contains(address)));
             !alike.is_empty()
         });
         *count = known.values().map(Vec::len).sum();
     }
-
-    fn locked(&self) -> MutexGuard<'_, Remembered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn dictionaries(columns: &[ColumnType]) -> impl Iterator<Item = &Arc<Dictionary>> {
-    columns.iter().filter_map(|column| column.dictionary.as_ref())
 }
 
 fn hash_of(key: &PipelineKey) -> u64 {
@@ -120,7 +104,7 @@ mod tests {
         let words: ArrayRef = Arc::new(words.iter().map(|word| Some(*word)).collect::<StringArray>());
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..words.len() as i64));
         let batch = RecordBatch::try_from_iter([("word", words), ("number", numbers)]).unwrap();
-        let mut builder = TableBuilder::new(session, batch.schema());
+        let mut builder = TableBuilder::new(session.device_set(), batch.schema());
         builder.push(&batch).unwrap();
         Arc::new(builder.finish().unwrap())
     }
@@ -175,6 +159,6 @@ mod tests {
         assert_eq!(run(&session, &others, 3, &[0, 1]), 3);
         drop(others);
         assert_eq!(count(&session), 0);
-        assert!(session.pipelines().locked().owners.is_empty());
+        assert!(!session.device_set().dictionaries().is_owned());
     }
 }

@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
 
 /// The table of a batch, in two pieces, the second one a slice.
 pub(crate) fn upload(session: &Arc<Session>, batch: &RecordBatch) -> Arc<Table> {
-    let mut builder = TableBuilder::new(session, batch.schema());
+    let mut builder = TableBuilder::new(session.device_set(), batch.schema());
     let first = batch.num_rows() / 3;
     builder.push(&batch.slice(0, first)).expect("a batch");
     builder.push(&batch.slice(first, batch.num_rows() - first)).expect("a batch");

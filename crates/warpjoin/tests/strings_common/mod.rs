@@ -169,27 +169,32 @@ pub(crate) fn table(session: &Arc<Session>, rows: &[Option<String>], data_type: 
     ]));
     let numbers = Int64Array::from_iter_values(0..rows.len() as i64);
     let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(numbers), strings]).expect("a batch");
-    let mut builder = TableBuilder::new(session, schema);
+    let mut builder = TableBuilder::new(session.device_set(), schema);
     builder.push(&batch).expect("fits");
     Arc::new(builder.finish().expect("fits"))
 }
 
 /// Numbers of the rows for which a test is true, and whether devices tested.
-fn passing(table: &Arc<Table>, test: &StringTest, options: &ExecOptions) -> (Vec<i64>, bool) {
+fn passing(session: &Arc<Session>, table: &Arc<Table>, test: &StringTest, options: &ExecOptions) -> (Vec<i64>, bool) {
     let operands = vec![Expr::column(1, table.schema().field(1).data_type().clone(), true)];
     let kind = ExprKind::Tabulated { operands, function: Arc::new(ArrowTest(test.clone())) };
-    let (rows, output) = filtered(table, kind, options);
+    let (rows, output) = filtered(session, table, kind, options);
     (rows, output.metrics.pipelines.iter().any(|pipeline| pipeline.name.contains("Test")))
 }
 
 /// Numbers of the rows for which a boolean expression is true.
-pub(crate) fn filtered(table: &Arc<Table>, kind: ExprKind, options: &ExecOptions) -> (Vec<i64>, QueryOutput) {
+pub(crate) fn filtered(
+    session: &Arc<Session>,
+    table: &Arc<Table>,
+    kind: ExprKind,
+    options: &ExecOptions,
+) -> (Vec<i64>, QueryOutput) {
     let schema = table.schema();
     let scan = PlanKind::Scan { table: Arc::clone(table), projection: vec![0, 1] };
     let input = Box::new(Plan { kind: scan, schema: Arc::clone(&schema) });
     let predicate = Expr { kind, data_type: DataType::Boolean, nullable: true };
     let plan = Plan { kind: PlanKind::Filter { input, predicate }, schema };
-    let output = run(table.session(), &plan, &[], options).expect("runs");
+    let output = run(session, &plan, &[], options).expect("runs");
     let numbers = |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().values().to_vec();
     let mut rows: Vec<i64> = output.batches.iter().flat_map(numbers).collect();
     rows.sort_unstable();
@@ -212,7 +217,7 @@ pub(crate) fn check(session: &Arc<Session>, seed: u64, distinct: usize, tests: u
             .filter(|&row| expected.is_valid(row) && expected.value(row))
             .map(|row| row as i64)
             .collect();
-        let (actual, was_tested) = passing(&table, &test, &options);
+        let (actual, was_tested) = passing(session, &table, &test, &options);
         assert_eq!(actual, expected, "seed {seed}, {distinct} strings, {test}");
         on_devices += usize::from(was_tested);
     }

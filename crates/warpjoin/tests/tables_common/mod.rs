@@ -141,7 +141,7 @@ pub(crate) fn table(session: &Arc<Session>, schema: &SchemaRef, rows: &[Row]) ->
         array(field.data_type(), &rows.iter().map(|row| row[index]).collect::<Vec<_>>())
     };
     let columns = schema.fields().iter().enumerate().map(column).collect();
-    let mut builder = TableBuilder::new(session, schema.clone());
+    let mut builder = TableBuilder::new(session.device_set(), schema.clone());
     builder.push(&RecordBatch::try_new(schema.clone(), columns).expect("a batch")).expect("rows");
     builder.finish().expect("a table")
 }

@@ -62,7 +62,7 @@ impl Loading {
     fn load(&self, table: TpchTable, projection: &[usize]) -> Result<LoadReport> {
         let start = Instant::now();
         let schema = Arc::new(table.schema().project(projection)?);
-        let mut builder = TableBuilder::new(&self.session, Arc::clone(&schema));
+        let mut builder = TableBuilder::new(self.session.device_set(), Arc::clone(&schema));
         let partitions = self.partitions.max(1);
         let oracle_table = || OracleTable::new(&self.oracle_store, table.name(), &schema, partitions);
         let mut oracle_table = self.oracle_context.as_ref().map(|_| oracle_table()).transpose()?;

@@ -6,8 +6,8 @@
 use arrow::datatypes::DataType;
 
 use super::cast;
-use super::evaluate::{both_valid, where_valid};
 use super::fault::OVERFLOW;
+use super::validity::{both_valid, where_valid};
 use crate::codegen::emit::Emitter;
 use crate::codegen::value::{CType, Kind, Range, Value, range_of_type, scale_of};
 use crate::expr::ArithmeticOp;

@@ -3,8 +3,8 @@
 use arrow::datatypes::{DataType, TimeUnit};
 
 use super::dates;
-use super::evaluate::literal;
 use super::fault::Fault;
+use super::literal::literal;
 use crate::codegen::emit::{Binding, Emitter};
 use crate::codegen::value::{CType, Kind, Range, Value, range_of_type, scale_of};
 use crate::{Error, Reason, Result};

@@ -3,8 +3,10 @@
 use arrow::datatypes::DataType;
 
 use super::cast;
-use super::evaluate::{both_valid, evaluate, literal};
+use super::evaluate::evaluate;
 use super::fault::OVERFLOW;
+use super::literal::literal;
+use super::validity::both_valid;
 use crate::codegen::emit::{Emitter, Environment};
 use crate::codegen::lookup;
 use crate::codegen::value::{CType, Kind, Value};

@@ -1,7 +1,7 @@
 //! What generated code does about a value that does not exist: an overflow, a failed cast.
 
 use super::cast::constant;
-use super::evaluate::where_valid;
+use super::validity::where_valid;
 use crate::codegen::emit::Emitter;
 use crate::codegen::value::{CType, Kind, Range, Value};
 

@@ -10,8 +10,10 @@ mod dates;
 mod evaluate;
 mod fault;
 mod functions;
+mod literal;
 mod moments;
 mod order;
+mod validity;
 
 pub(crate) use cast::check as check_cast;
 pub(crate) use compare::IN_LIST_MAX;

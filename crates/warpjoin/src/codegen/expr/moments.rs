@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 
-use super::evaluate::both_valid;
+use super::validity::both_valid;
 use crate::codegen::emit::Emitter;
 use crate::codegen::value::{CType, Kind, Range, Value};
 use crate::plan::{Moment, Term};

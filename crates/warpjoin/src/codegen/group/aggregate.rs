@@ -13,7 +13,8 @@ use crate::codegen::lookup;
 use crate::codegen::shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupLimits, GroupMode, GroupShape, Packing, ResultType,
 };
-use crate::codegen::value::{CType, Kind, Range, Value, bits, range_of_type};
+use crate::codegen::value::{CType, Kind, Range, Value, range_of_type};
+use crate::column::bits;
 use crate::expr::Expr;
 use crate::identity::{Identity, Scope};
 use crate::plan::{Fold, State, Term};

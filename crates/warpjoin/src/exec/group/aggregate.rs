@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use warpjoin_device::Stream;
 
-use super::estimate::{Estimate, PartitionChoice, leaves_other_forms};
+use super::estimate::Estimate;
 use super::target::{GroupRoom, GroupsSink};
 use crate::codegen::{Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step};
-use crate::exec::compile::Fact;
 use crate::exec::launch::launch_shape;
-use crate::exec::query::Query;
-use crate::exec::relation::{GroupShard, GroupTable, Relation, Source};
+use crate::exec::query::{Fact, Query};
+use crate::exec::relation::{GroupShard, GroupTable, PartitionChoice, Relation, Source};
 use crate::expr::Expr;
 use crate::plan::rewrite::split;
 use crate::plan::{AggregateCall, Plan, State, Term};
@@ -152,7 +151,7 @@ impl Query<'_> {
                     let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
                     return self.run_planned(&relation, planned, estimate);
                 }
-                Err(error) if leaves_other_forms(&error) => {
+                Err(error) if error.leaves_other_forms() => {
                     log::debug!("group-by without a partition: {error}");
                     self.known_instead(facts, Fact::Groups(None));
                 }

@@ -3,22 +3,19 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use warpjoin_device::{Buffer, Cause};
-
+use crate::Result;
 use crate::codegen::{
     Accumulator, GroupShape, RowSpec, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, Sink, Step, key_bytes,
     partition_slots,
 };
-use crate::exec::launch::{DeviceSink, Lane, Pushed, Report, Target};
-use crate::exec::partition::{PARTITION_BITS_MAX, PassBits};
-use crate::exec::query::Query;
-use crate::exec::relation::{Relation, Source};
+use crate::exec::launch::{DeviceSink, Lane, Pushed, SketchTarget, Target};
+use crate::exec::query::{Query, Report};
+use crate::exec::relation::{PARTITION_BITS_MAX, PartitionChoice, PassBits, Relation, Source};
 use crate::expr::Expr;
 use crate::identity::Identity;
 use crate::optimize::expected_groups;
 use crate::options::GroupByForm;
 use crate::plan::{Plan, State};
-use crate::{Error, Result};
 
 /// Rows of a sample.
 const SAMPLE_ROWS: u64 = 1 << (SKETCH_BITS - 2);
@@ -28,12 +25,6 @@ const ROWS_MIN: u64 = 1 << 21;
 const BLOCK_LOAD: f64 = 0.5;
 /// Share of the slots that groups of a partition may take.
 const BLOCK_LOAD_MAX: f64 = 0.73;
-
-/// Where a sketch is made on a device.
-pub(in crate::exec) struct SketchTarget {
-    pub set: Buffer,
-    pub stride: u64,
-}
 
 /// What a sample says of all rows, on the device that has most.
 #[derive(Debug, Clone, Copy)]
@@ -56,15 +47,6 @@ impl Estimate {
     pub(super) fn times(self, times: f64) -> Self {
         Self { groups: (self.groups * times).clamp(1.0, self.rows.max(1.0)), ..self }
     }
-}
-
-/// How rows are partitioned for a group-by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::exec) struct PartitionChoice {
-    pub bits: PassBits,
-    /// Blocks that share a multiprocessor: one has the larger table.
-    pub table_blocks: u32,
-    pub is_skewed: bool,
 }
 
 impl Query<'_> {
@@ -373,11 +355,6 @@ fn pass_cost(bits: u32) -> f64 {
         10 => 1.12,
         _ => 1.55,
     }
-}
-
-/// Whether a failed partition leaves the other forms: no memory for a second copy of the rows, or rows too wide.
-pub(in crate::exec) fn leaves_other_forms(error: &Error) -> bool {
-    matches!(error.cause(), Cause::Unsupported | Cause::OutOfMemory)
 }
 
 #[cfg(test)]

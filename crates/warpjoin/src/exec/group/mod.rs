@@ -10,6 +10,3 @@ mod first;
 mod grouping_sets;
 mod target;
 mod wide;
-
-pub(super) use estimate::{PartitionChoice, SketchTarget, leaves_other_forms};
-pub(super) use target::GroupTarget;

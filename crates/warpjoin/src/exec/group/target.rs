@@ -1,10 +1,10 @@
 //! A group table being filled on one device, and how it grows.
 
-use warpjoin_device::{Arg, Buffer, Stream};
+use warpjoin_device::{Arg, Stream};
 
 use crate::codegen::{GroupMode, GroupShape, PLACES_EACH, PLACES_HEAD, control, group_counter, regroup, status};
-use crate::exec::exchange::launch;
-use crate::exec::launch::{DeviceSink, Lane, Pushed, Report, Target, read_report};
+use crate::exec::launch::{DeviceSink, GroupTarget, Lane, Pushed, Target, launch};
+use crate::exec::query::{Report, read_report};
 use crate::exec::relation::{FinishedGroups, GroupShard};
 use crate::{Error, Result};
 
@@ -18,37 +18,6 @@ const CHUNKS_A_BLOCK_MAX: u64 = 16;
 const CHUNK_ROWS_MIN: u64 = 64;
 /// How much larger a table is than the one before.
 const GROWTH: u64 = 8;
-
-/// A group table being filled on one device.
-///
-/// ```text
-/// rows: slots (or appended rows) | the row of key word 0 | spilled rows, not cleared
-/// ```
-#[derive(Debug)]
-pub(in crate::exec) struct GroupTarget {
-    /// The rows to read once all are in: spilled ones excluded.
-    pub shard: GroupShard,
-    /// Rows that keys are placed in, or that may be appended.
-    pub slots: u64,
-    pub index: Option<Buffer>,
-    pub index_slots: u64,
-    pub steps_max: u64,
-    pub grow_steps: u64,
-    pub spill_rows: u64,
-    /// See `group_counter`.
-    pub counters: Buffer,
-    /// The next turn of each block, or the places of a walk: what was accumulated stays when the table grows.
-    pub cursors: Buffer,
-    /// Rows that a block takes at a time where they lie by partition.
-    pub chunk_rows: u64,
-    /// How many steps ahead of the rows at hand a block asks for rows.
-    pub prefetch_steps: u64,
-    /// Rows of groups that are finished, which no table holds.
-    pub finished: Option<Buffer>,
-    pub finished_rows: u64,
-    /// What was asked for.
-    room: GroupRoom,
-}
 
 /// How large a table is.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +78,7 @@ pub(super) struct GroupsSink<'s> {
 }
 
 impl DeviceSink for GroupsSink<'_> {
-    type Filling = GroupTarget;
+    type Filling = (GroupTarget, GroupRoom);
     type Filled = GroupShard;
     type Output = Vec<GroupShard>;
 
@@ -117,11 +86,12 @@ impl DeviceSink for GroupsSink<'_> {
         format!("GroupBy[{}]", self.shape.form())
     }
 
-    fn open(&self, lane: &mut Lane<'_>) -> Result<GroupTarget> {
-        GroupTarget::allocate(&lane.stream, self.shape, self.rooms[lane.device])
+    fn open(&self, lane: &mut Lane<'_>) -> Result<Self::Filling> {
+        let room = self.rooms[lane.device];
+        Ok((GroupTarget::allocate(&lane.stream, self.shape, room)?, room))
     }
 
-    fn target<'t>(&'t self, groups: &'t GroupTarget) -> Target<'t> {
+    fn target<'t>(&'t self, (groups, _): &'t Self::Filling) -> Target<'t> {
         Target::Groups(groups)
     }
 
@@ -129,14 +99,20 @@ impl DeviceSink for GroupsSink<'_> {
         true
     }
 
-    fn pushed(&self, lane: &mut Lane<'_>, groups: &mut GroupTarget, report: &Report, is_last: bool) -> Result<Pushed> {
+    fn pushed(
+        &self,
+        lane: &mut Lane<'_>,
+        (groups, room): &mut Self::Filling,
+        report: &Report,
+        is_last: bool,
+    ) -> Result<Pushed> {
         if report.status & status::FULL != 0 {
             return Ok(Pushed::Full);
         }
         // Blocks that stopped are counted as rows.
         let stops = report.status & status::GROW != 0;
         if stops && (report.rows > 0 || groups.spilled(&lane.stream)? > 0) {
-            groups.grow(lane, self.shape)?;
+            groups.grow(lane, self.shape, room)?;
         }
         if report.rows > 0 {
             return Ok(Pushed::Resume);
@@ -148,12 +124,12 @@ impl DeviceSink for GroupsSink<'_> {
         Ok(Pushed::Done)
     }
 
-    fn finish(&self, lane: &mut Lane<'_>, groups: GroupTarget, _: &Report) -> Result<GroupShard> {
+    fn finish(&self, lane: &mut Lane<'_>, (groups, _): Self::Filling, _: &Report) -> Result<GroupShard> {
         groups.finish(&lane.stream, self.shape)
     }
 
-    fn make_room(&mut self, device: usize, full: GroupTarget, _: &Report) {
-        self.rooms[device] = full.room.grown();
+    fn make_room(&mut self, device: usize, (_, room): Self::Filling, _: &Report) {
+        self.rooms[device] = room.grown();
     }
 
     fn combine(self, shards: Vec<GroupShard>) -> Vec<GroupShard> {
@@ -196,7 +172,6 @@ impl GroupTarget {
             prefetch_steps: room.prefetch_steps,
             finished,
             finished_rows: room.finished_rows,
-            room,
         })
     }
 
@@ -232,16 +207,16 @@ impl GroupTarget {
         Ok(shard)
     }
 
-    /// Merges the table and its spilled rows into larger ones until all fits; what blocks have still to do stays as it was.
-    fn grow(&mut self, lane: &mut Lane<'_>, shape: &GroupShape) -> Result<()> {
+    /// Merges the table and its spilled rows into larger ones until all fits, of which `room` tells; what blocks have still to
+    /// do stays as it was.
+    fn grow(&mut self, lane: &mut Lane<'_>, shape: &GroupShape, room: &mut GroupRoom) -> Result<()> {
         let kernel = lane.kernel(&regroup(shape, lane.options.hash_bits), "regroup")?;
-        let mut room = self.room;
         for _ in 0..24 {
             let count = self.slots + 1 + self.spilled(&lane.stream)?;
-            room = room.grown();
+            let grown = room.grown();
             // Every row may be a spilled one.
-            let spill_rows = room.spill_rows.max(count);
-            let larger = GroupRoom { spill_rows, finished_rows: 0, ..room };
+            let spill_rows = grown.spill_rows.max(count);
+            let larger = GroupRoom { spill_rows, finished_rows: 0, ..grown };
             let new = Self::allocate(&lane.stream, shape, larger)?;
             let control = lane.stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
             let args = [
@@ -264,7 +239,7 @@ impl GroupTarget {
             read_report(&lane.stream, &control)?;
             lane.note_kernel(&begin, &end)?;
             let old = std::mem::replace(self, new);
-            self.room = GroupRoom { finished_rows: old.room.finished_rows, ..room };
+            *room = grown;
             self.cursors = old.cursors;
             self.finished = old.finished;
             self.finished_rows = old.finished_rows;

@@ -7,9 +7,7 @@ use arrow::datatypes::DataType;
 use super::direct::Filled;
 use super::table::{BuildKeys, TableGuess};
 use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
-use crate::exec::compile::Fact;
-use crate::exec::group::leaves_other_forms;
-use crate::exec::query::Query;
+use crate::exec::query::{Fact, Query};
 use crate::exec::relation::{Intermediate, JoinTable, Relation, Source};
 use crate::expr::{Expr, ExprKind, Scalar};
 use crate::optimize::device_cost::prefers_partition;
@@ -40,7 +38,7 @@ impl Query<'_> {
                 && relation.steps.iter().all(|step| matches!(step, Step::Project(_)))
         };
         let rows = (is_plain(build) && is_plain(probe)).then_some((build.rows_max, probe.rows_max));
-        prefers_partition(plan, rows, self.session, &self.inputs.tables, self.options)
+        prefers_partition(plan, rows, self.session.devices(), &self.inputs.tables, self.options)
     }
 
     /// Joins two relations: runs the build side, builds the tables, and appends the probe to the probe side. `wanted` rows of the
@@ -110,7 +108,7 @@ impl Query<'_> {
             match self.join_partitioned(plan, build.clone(), probe.clone()) {
                 Ok(Some(matches)) => return Ok(matches),
                 Ok(None) => {}
-                Err(error) if leaves_other_forms(&error) => {
+                Err(error) if error.leaves_other_forms() => {
                     log::debug!("a join without a partition: {error}");
                     self.kept.clear();
                     self.known_instead(facts, Fact::Matches(None));

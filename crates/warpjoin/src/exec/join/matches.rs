@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Buffer, DeviceInfo, Launch};
+use warpjoin_device::{Arg, Launch};
 
-use crate::codegen::{MatchForm, RowShape, RowSpec, SAMPLE_SLOTS, Step, match_threads, shared_row_bytes};
-use crate::exec::compile::Fact;
-use crate::exec::partition::{PARTITION_BITS_MAX, PartitionedRows, PassBits, one_block, partition_module, row_words};
-use crate::exec::query::Query;
-use crate::exec::relation::{Relation, Source};
+use crate::codegen::{MatchForm, RowSpec, SAMPLE_SLOTS, Step, partition_module};
+use crate::exec::partition::{one_block, row_words};
+use crate::exec::query::{Fact, Query};
+use crate::exec::relation::{Matches, PartitionedRows, PassBits, Relation, Source, bits_for, item_table};
 use crate::expr::Expr;
 use crate::plan::JoinKind;
 use crate::plan::join::JoinNode;
@@ -22,67 +21,6 @@ const SPREADS: f64 = 8.0;
 const SAMPLED_PARTITIONS: u32 = 16;
 /// Where one of so many build rows repeats a key, rows are put in lists by key.
 const REPEATED_SHARE: u64 = 4;
-
-/// Two relations that were partitioned by the same bits, to be matched.
-#[derive(Debug)]
-pub(crate) struct Matches {
-    pub build: PartitionedRows,
-    pub probe: PartitionedRows,
-    /// A probe row comes out once.
-    pub is_semi: bool,
-    pub bits: u32,
-    /// Build rows of a work item.
-    pub capacity: u32,
-    /// Bits of the hash that choose a chain.
-    chain_bits: u32,
-    /// Probe rows of a work item.
-    pub chunk_rows: u32,
-    /// A device: work items before each partition.
-    pub items: Vec<Buffer>,
-}
-
-impl Matches {
-    /// Columns of both sides.
-    pub(crate) fn width(&self) -> usize {
-        self.build.shape.field_of.len() + self.probe.shape.field_of.len()
-    }
-
-    /// The table of a work item in shared memory.
-    pub(crate) fn table(&self, form: MatchForm) -> ItemTable {
-        item_table(&self.build.shape, form, self.chain_bits, self.capacity)
-    }
-
-    /// Bound of the matches.
-    pub(crate) fn rows_max(&self) -> u64 {
-        if self.is_semi {
-            return self.probe.rows_max;
-        }
-        self.build.rows_max.max(1).saturating_mul(self.probe.rows_max)
-    }
-}
-
-/// The table of a work item in shared memory.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ItemTable {
-    /// Bits of the hash that choose a chain or a slot.
-    pub heads_bits: u32,
-    pub shared_bytes: u32,
-}
-
-fn item_table(build: &RowShape, form: MatchForm, chain_bits: u32, capacity: u32) -> ItemTable {
-    let (row_bytes, other_bytes) = shared_row_bytes(build, form);
-    // Slots of open addressing are more than keys.
-    let heads_bits = if form == MatchForm::Lists { bits_for(u64::from(capacity) * 5 / 4) } else { chain_bits };
-    ItemTable { heads_bits, shared_bytes: (4 << heads_bits) + capacity * row_bytes + other_bytes }
-}
-
-/// Threads of a block that joins a work item. Lists take most of the shared memory: where two blocks of them fit
-/// on a multiprocessor, one builds while the other writes.
-pub(crate) fn threads_of(info: &DeviceInfo, form: MatchForm, shared_bytes: u32) -> u32 {
-    let threads = match_threads(form);
-    let fits_twice = 2 * (shared_bytes + 1024) <= info.shared_bytes_per_block_max;
-    info.block_threads(if form == MatchForm::Lists && fits_twice { threads / 2 } else { threads })
-}
 
 impl Query<'_> {
     /// Joins two relations by partition. `None` for a semi join with so many build rows in a partition
@@ -242,9 +180,4 @@ struct BuildRows {
     sampled: u64,
     /// Of those that were sampled: with the key of another one.
     repeated: u64,
-}
-
-/// The fewest bits that tell `count` partitions apart, within bounds.
-fn bits_for(count: u64) -> u32 {
-    (64 - count.max(1).saturating_sub(1).leading_zeros()).min(PARTITION_BITS_MAX)
 }

@@ -11,7 +11,3 @@ mod published;
 mod reduce;
 mod runtime_filter;
 mod table;
-
-pub(super) use matches::{Matches, threads_of};
-pub(super) use published::Joins;
-pub(crate) use reduce::{BUILD_ROWS_MIN, RATIO_MIN};

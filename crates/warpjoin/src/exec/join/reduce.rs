@@ -11,13 +11,9 @@ use crate::codegen::{Sink, Step};
 use crate::exec::query::Query;
 use crate::exec::relation::{Relation, Source};
 use crate::expr::{Expr, Scalar};
+use crate::optimize::device_cost::{REDUCED_RATIO_MIN, REDUCED_ROWS_MIN};
 use crate::plan::JoinKind;
 use crate::plan::join::{JoinNode, JoinSide};
-
-/// Build rows from which on it is worth a launch or two.
-pub(crate) const BUILD_ROWS_MIN: u64 = 1 << 22;
-/// So many times more build rows than probe rows: an insert costs about as many probes of a small set.
-pub(crate) const RATIO_MIN: u64 = 4;
 
 impl Query<'_> {
     /// The sides of a join that puts out whole probe rows, reduced where that pays.
@@ -27,7 +23,7 @@ impl Query<'_> {
         build: Relation,
         probe: Relation,
     ) -> Result<(Relation, Relation)> {
-        let rows_min = self.options.reduced_rows_min.unwrap_or(BUILD_ROWS_MIN);
+        let rows_min = self.options.reduced_rows_min.unwrap_or(REDUCED_ROWS_MIN);
         // A NOT IN must know of all build rows; the sides of an inner join can be chosen.
         let is_kind = !matches!(plan.kind, JoinKind::Inner | JoinKind::NotIn);
         if !is_kind || build.rows_max < rows_min || super::build_probe::is_nested(plan) {
@@ -35,7 +31,7 @@ impl Query<'_> {
         }
         let probe = self.counted(plan, probe)?;
         let is_forced = self.options.reduced_rows_min.is_some();
-        if !is_forced && probe.rows_max.saturating_mul(RATIO_MIN) > build.rows_max {
+        if !is_forced && probe.rows_max.saturating_mul(REDUCED_RATIO_MIN) > build.rows_max {
             return Ok((build, probe));
         }
         let probe_width = plan.probe.schema.fields().len();

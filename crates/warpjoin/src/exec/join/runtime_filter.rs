@@ -5,45 +5,21 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Event, Kernel, ModuleSource};
+use warpjoin_device::{Arg, Kernel, ModuleSource};
 
 use super::build_probe::append_probe;
 use crate::Result;
 use crate::codegen::{Constants, FilterTest, ProbeKey, ProbeKind, ProbeStep, Slots};
-use crate::exec::compile::Fact;
-use crate::exec::exchange::launch;
-use crate::exec::group::leaves_other_forms;
+use crate::exec::launch::launch;
 use crate::exec::metrics::PipelineMetrics;
-use crate::exec::query::Query;
+use crate::exec::query::{Fact, Pending, Query};
 use crate::exec::relation::{JoinShard, JoinTable, Relation};
 use crate::expr::Expr;
-use crate::optimize::device_cost::{FilteredTable, bloom_bits, filter_form, probe_ps};
+use crate::optimize::device_cost::{FilteredTable, bloom_bits, filter_form, launch_ps, probe_ps};
 use crate::plan::{FilterForm, ReductionTest};
 
 /// Largest bitmap that is made where the table itself is not larger.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;
-
-/// A table that several joins probe.
-#[derive(Debug, Clone)]
-pub(crate) struct Published {
-    pub table: Arc<JoinTable>,
-    /// The payload column of each build column.
-    pub payload_of: Vec<Option<usize>>,
-    /// What was made of its keys.
-    filters: Vec<(FilterTest, Arc<JoinTable>)>,
-}
-
-impl Published {
-    pub(super) fn new((table, payload_of): (Arc<JoinTable>, Vec<Option<usize>>)) -> Self {
-        Self { table, payload_of, filters: vec![] }
-    }
-}
-
-/// Filters that are being filled: the pipeline's number, and events before and after on each device.
-pub(crate) struct FilterFlights {
-    pipeline: usize,
-    events: Vec<(Event, Event)>,
-}
 
 impl Query<'_> {
     /// Drops rows without a match in a published table; a Bloom filter lets some of them pass.
@@ -62,7 +38,7 @@ impl Query<'_> {
         if test != FilterTest::Table {
             match self.filter_of(number, test) {
                 Ok(made) => filter = made,
-                Err(error) if leaves_other_forms(&error) => {
+                Err(error) if error.leaves_other_forms() => {
                     log::debug!("a table without a filter: {error}");
                     test = FilterTest::Table;
                     self.known_instead(facts, Fact::Filter(test));
@@ -124,14 +100,14 @@ impl Query<'_> {
     fn form_of(&self, table: &JoinTable, span: Option<u64>, rows: u64) -> FilterForm {
         let keys = table.build.shards.iter().map(|shard| shard.rows).max().unwrap_or(0) as f64;
         let table_bytes = table.shards.iter().map(|shard| shard.slots.bytes()).max().unwrap_or(0) as f64;
-        let l2_bytes = self.session.l2_bytes();
+        let l2_bytes = self.session.device_set().l2_bytes();
         // In the order of its keys a table that is indexed by them is always near, which the plan knew.
         if matches!(table.shape.slots, Slots::Direct(_)) {
             return FilterForm::Table;
         }
         let span = span.map(|span| span as f64);
         let facts = FilteredTable { keys, span, lookup_ps: probe_ps(table_bytes / l2_bytes) };
-        filter_form(&facts, rows as f64, l2_bytes, self.session.launch_ps()).0
+        filter_form(&facts, rows as f64, l2_bytes, launch_ps(self.session.kind())).0
     }
 
     /// The filter of a published table, made when it is first asked for.
@@ -177,7 +153,7 @@ impl Query<'_> {
             events.push((begin, stream.record()?));
             shards.push(JoinShard { slots: words, windows: count, row_list: None, bounds });
         }
-        self.joins.filters.push(FilterFlights { pipeline: self.metrics.pipelines.len(), events });
+        self.pending.push(Pending::timed(self.metrics.pipelines.len(), events));
         let rows = table.build.rows();
         self.metrics.pipelines.push(PipelineMetrics {
             name: format!("Keys -> RuntimeFilter[{}, {filter_bytes} bytes]", test.describe()),
@@ -197,20 +173,12 @@ impl Query<'_> {
             FilterTest::Bloom { .. } => {
                 let bits = match self.options.filter_bits {
                     Some(bits) => f64::from(bits.max(1)),
-                    None => bloom_bits(rows as f64, self.session.l2_bytes()),
+                    None => bloom_bits(rows as f64, self.session.device_set().l2_bytes()),
                 };
                 let count = ((rows as f64 * bits / 64.0).ceil() as u64).max(1);
                 (count, count * 8)
             }
         }
-    }
-
-    /// Looks how long filters took that were filled meanwhile, now that the streams have been waited for.
-    pub(in crate::exec) fn settle_filters(&mut self) -> Result<()> {
-        for FilterFlights { pipeline, events } in std::mem::take(&mut self.joins.filters) {
-            self.add_pipeline(pipeline, events.iter().map(|(begin, end)| (begin, end)))?;
-        }
-        Ok(())
     }
 }
 

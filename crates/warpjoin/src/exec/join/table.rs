@@ -10,11 +10,9 @@ use warpjoin_device::{Arg, Buffer, DeviceInfo, Kernel, ModuleSource};
 use crate::codegen::{
     Constants, DirectSlots, JoinShape, PayloadForm, RESERVATION_BYTES, Slots, WordSlots, control, status,
 };
-use crate::exec::compile::Fact;
-use crate::exec::exchange::launch;
-use crate::exec::launch::{check_status, read_report};
+use crate::exec::launch::launch;
 use crate::exec::metrics::PipelineMetrics;
-use crate::exec::query::Query;
+use crate::exec::query::{Fact, Query, check_status, read_report};
 use crate::exec::relation::{Intermediate, JoinShard, JoinTable};
 use crate::options::JoinForm;
 use crate::{Error, Reason, Result};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use warpjoin_device::{Arg, Buffer};
 
-use super::{Target, UploadedColumn};
+use super::target::Target;
 use crate::codegen::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
+use crate::exec::query::UploadedColumn;
 use crate::exec::relation::{IntermediateShard, JoinTable, Relation, Source};
 use crate::{Error, Result};
 

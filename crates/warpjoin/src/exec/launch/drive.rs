@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use super::lane::{Job, Lane, Work};
 use super::sink::{DeviceSink, Pushed};
-use super::{Flight, Report, check_status, read_row_bytes};
-use crate::codegen::{GeneratedPipeline, status};
+use crate::codegen::{Binding, GeneratedPipeline, status};
 use crate::exec::metrics::PipelineMetrics;
-use crate::exec::query::Query;
+use crate::exec::query::{Flight, Query, Report, check_status};
 use crate::exec::relation::Relation;
 use crate::options::DeviceThreads;
 use crate::{Error, Result};
@@ -169,7 +168,7 @@ impl Query<'_> {
     /// Drives devices to their ends.
     fn drive<S: DeviceSink>(&self, job: &Job<'_>, sink: &S, devices: &[usize]) -> Result<Vec<Driven<S>>> {
         let threads = match self.options.device_threads {
-            DeviceThreads::Each if devices.len() > 1 => self.session.device_threads(),
+            DeviceThreads::Each if devices.len() > 1 => self.session.device_set().threads(),
             _ => None,
         };
         if let (Some(threads), Some((&first, others))) = (threads, devices.split_first()) {
@@ -247,6 +246,16 @@ impl Query<'_> {
             retries,
         });
     }
+}
+
+/// Bytes of a source row that a pipeline reads.
+fn read_row_bytes(relation: &Relation, generated: &GeneratedPipeline) -> u64 {
+    let bytes_of = |binding: &Binding| match binding {
+        Binding::SourceValues(column) => relation.source.width_bytes(*column),
+        Binding::SourceGroups => relation.source.width_bytes(0),
+        _ => 0,
+    };
+    generated.bindings.iter().map(bytes_of).sum()
 }
 
 /// Items in an order drawn from a seed, which moves on; as they are for seed 0.

@@ -7,10 +7,10 @@ use std::time::Instant;
 use warpjoin_device::{Abort, Arg, Event, Kernel, Launch, ModuleSource, Stream};
 
 use super::binder::Binder;
-use super::{Flight, Report, Target, UploadedColumn, launch_shape, read_report};
+use super::shape::launch_shape;
+use super::target::Target;
 use crate::codegen::{GeneratedPipeline, control, status};
-use crate::exec::compile::form_to_run;
-use crate::exec::query::Query;
+use crate::exec::query::{Flight, Query, Report, UploadedColumn, form_to_run, read_report};
 use crate::exec::relation::{Relation, Source};
 use crate::options::ExecOptions;
 use crate::{Result, Session};
@@ -114,7 +114,7 @@ impl Lane<'_> {
             self.launch(&job.kernels[device], launch, &args)?;
         }
         let end = stream.record()?;
-        Ok(Flight { _abort: abort, control, _lookups: lookups, events: (begin, end) })
+        Ok(Flight { abort, control, lookups, events: (begin, end) })
     }
 
     /// Waits for a launch, and takes its time.

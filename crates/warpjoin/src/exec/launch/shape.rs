@@ -1,13 +1,12 @@
 //! Blocks, threads and shared memory of a launch.
 
-use warpjoin_device::{Launch, Stream};
+use warpjoin_device::{DeviceInfo, Launch, Stream};
 
 use crate::codegen::{
-    BATCH_BLOCKS, GeneratedPipeline, Grid, PARTITION_ITEMS, PARTITION_THREADS_MANY, ROWS_PER_THREAD_BITS_MAX,
+    BATCH_BLOCKS, BLOCK_THREADS, GeneratedPipeline, Grid, PARTITION_ITEMS, PARTITION_THREADS_MANY,
+    ROWS_PER_THREAD_BITS_MAX,
 };
-use crate::exec::join::threads_of;
-use crate::exec::partition::partition_launch;
-use crate::exec::relation::{Relation, Source};
+use crate::exec::relation::{Relation, Source, threads_of};
 
 /// Enough blocks to fill the device, and so many that no thread sees too many rows; `bits` of a partition that is
 /// written.
@@ -60,4 +59,36 @@ pub(in crate::exec) fn launch_shape(
         }
     };
     Launch { blocks: blocks.clamp(1, i32::MAX as u64) as u32, block_threads, shared_bytes }
+}
+
+/// Threads and shared memory of a block that moves a tile.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TileLaunch {
+    pub threads: u32,
+    pub shared_bytes: u32,
+}
+
+impl TileLaunch {
+    pub(crate) fn tile_rows(self) -> u64 {
+        u64::from(self.threads * PARTITION_ITEMS)
+    }
+}
+
+/// Blocks of at most `threads_max` threads, fewer where they do not fit.
+pub(crate) fn partition_launch(info: &DeviceInfo, bits: u32, threads_max: u32) -> TileLaunch {
+    let of = |threads: u32| {
+        // Stage and partition of each row, two counters a partition, one more, sums.
+        let shared_bytes = threads * PARTITION_ITEMS * 10 + (8 << bits) + 34 * 4;
+        TileLaunch { threads, shared_bytes }
+    };
+    let threads_max = info.block_threads(threads_max);
+    let fits = |threads: &u32| of(*threads).shared_bytes <= info.shared_bytes_per_block_max;
+    of([threads_max, 512, 256, 128].into_iter().filter(|&threads| threads <= threads_max).find(fits).unwrap_or(64))
+}
+
+/// A grid that covers the rows, or fills the device and strides.
+pub(in crate::exec) fn launch(rows: u64, stream: &Stream, shared_bytes: u32) -> Launch {
+    let fill = u64::from(stream.device().info().multiprocessors) * 8;
+    let blocks = rows.div_ceil(u64::from(BLOCK_THREADS)).clamp(1, fill.max(1));
+    Launch { blocks: blocks as u32, block_threads: BLOCK_THREADS, shared_bytes }
 }

@@ -1,9 +1,10 @@
 //! What a sink is to those that drive it.
 
-use super::{Lane, Report, Target};
+use super::lane::Lane;
+use super::target::Target;
 use crate::Result;
 use crate::codegen::GeneratedPipeline;
-use crate::exec::query::Query;
+use crate::exec::query::{Query, Report};
 use crate::exec::relation::Relation;
 use std::sync::Arc;
 

@@ -4,12 +4,9 @@
 
 mod passes;
 mod row_words;
-mod table;
 
-pub(super) use passes::{Deferred, PartitionTarget, PartitionedRows, row_words};
-pub(crate) use passes::{
-    PARTITION_BITS_MAX, PassBits, RESTORE, TileLaunch, one_block, partition_launch, partition_module, pass_entry,
-    pointers,
-};
+pub(crate) use crate::exec::launch::{TileLaunch, partition_launch};
+pub(crate) use crate::exec::relation::{PARTITION_BITS_MAX, PartitionedShard, PassBits};
+pub(super) use passes::row_words;
+pub(crate) use passes::{one_block, pointers};
 pub(crate) use row_words::{RowWords, WordColumn};
-pub use table::{PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};

@@ -2,104 +2,24 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Buffer, DeviceInfo, Event, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_device::{Arg, Buffer, Kernel, Launch, Stream};
 
 use super::row_words::{RowWords, WordColumn};
 use crate::codegen::{
-    Constants, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PARTITION_THREADS_WORD, PartitionStage,
-    ROW_WORDS_MAX, RowShape, RowSpec, Sink, SinkShape, Step,
+    PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PARTITION_THREADS_WORD, PASS_MULTIPLE, PartitionStage,
+    ROW_WORDS_MAX, RowShape, RowSpec, Sink, SinkShape, Step, partition_module, pass_entry,
 };
-use crate::exec::launch::{Flight, Job, Target};
+use crate::exec::launch::{Job, PartitionTarget, Target, partition_launch};
 use crate::exec::metrics::PipelineMetrics;
-use crate::exec::query::Query;
-use crate::exec::relation::{Relation, Source};
-use crate::optimize::device_cost::PASS_BITS_MAX;
+use crate::exec::query::{Pending, PendingDevice, Query, check_status};
+use crate::exec::relation::{PartitionedRows, PartitionedShard, PassBits, Relation, Source};
 use crate::{Error, Reason, Result};
 
 /// Bits of a pass from which on its tiles are large.
 const MANY_BITS: u32 = 8;
-/// A pass over rows with a key in several words.
-const PASS_MULTIPLE: &str = "partition_pass_multiple";
-/// What brings answers back to where rows came from.
-pub(crate) const RESTORE: &str = "restore_rows";
-/// Most bits of a partition: a block counts all partitions in shared memory.
-pub(crate) const PARTITION_BITS_MAX: u32 = 15;
 
 /// Part of a device's memory up to which buffers are kept that could be freed.
 const KEPT_SHARE: u64 = 16;
-
-/// Rows of words by partition, on every device.
-#[derive(Debug)]
-pub(crate) struct PartitionedRows {
-    pub shape: Arc<RowShape>,
-    /// Bound of the rows over all devices.
-    pub rows_max: u64,
-    pub shards: Vec<PartitionedShard>,
-}
-
-/// Rows of words by partition, on one device.
-#[derive(Debug)]
-pub(crate) struct PartitionedShard {
-    /// Bound of the rows; the last offset is their number.
-    pub rows_max: u64,
-    /// A column a word.
-    pub words: Vec<Buffer>,
-    /// u32 a partition, and one more: where each begins.
-    pub offsets: Buffer,
-}
-
-impl PartitionedShard {
-    /// How many partitions there are.
-    pub(crate) fn partitions(&self) -> u64 {
-        self.offsets.bytes() / 4 - 1
-    }
-}
-
-/// Bits of the first pass, and of the second if there is one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PassBits {
-    pub first: u32,
-    pub second: u32,
-}
-
-impl PassBits {
-    /// One pass where it can do.
-    pub(crate) fn of(bits: u32) -> Self {
-        if bits <= PASS_BITS_MAX {
-            Self { first: bits, second: 0 }
-        } else {
-            Self { first: bits.div_ceil(2), second: bits / 2 }
-        }
-    }
-
-    pub(crate) fn total(self) -> u32 {
-        self.first + self.second
-    }
-}
-
-/// Partitions that were enqueued and not waited for: whoever waits for the streams next looks at them.
-pub(crate) struct Deferred {
-    /// Their line in the metrics.
-    pipeline: usize,
-    /// One a device.
-    flights: Vec<PartitionFlight>,
-}
-
-/// A partition under way on one device.
-struct PartitionFlight {
-    /// The kernel that evaluates all that the rows hold; what the count met, it meets too.
-    scattering: Flight,
-    begin: Event,
-    end: Event,
-}
-
-/// Buffers of a partition under way on one device, and what the generated kernels write to.
-pub(crate) struct PartitionTarget {
-    pub bits: u32,
-    pub counts: Buffer,
-    pub cursors: Buffer,
-    pub words: Vec<Buffer>,
-}
 
 impl Query<'_> {
     /// Partitions the rows of a relation by the hash of their keys.
@@ -146,10 +66,10 @@ impl Query<'_> {
             pending.push(self.partition_on(device, &shape, bits, [&counting, &scattering], &steps)?);
         }
         drop((counting, scattering));
-        let (shards, flights): (Vec<PartitionedShard>, Vec<PartitionFlight>) = pending.into_iter().unzip();
+        let (shards, devices): (Vec<PartitionedShard>, Vec<PendingDevice>) = pending.into_iter().unzip();
         let rows_in = shards.iter().map(|shard| shard.rows_max).sum();
         let row_bytes: u64 = shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum();
-        self.deferred.push(Deferred { pipeline: self.metrics.pipelines.len(), flights });
+        self.pending.push(Pending { pipeline: self.metrics.pipelines.len(), devices, check: check_status });
         self.metrics.pipelines.push(PipelineMetrics {
             name: format!("{} -> Partition[{}]", relation.describe(), bits.describe()),
             rows_in,
@@ -157,20 +77,6 @@ impl Query<'_> {
             ..PipelineMetrics::default()
         });
         Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards })
-    }
-
-    /// Looks at partitions and tests that were enqueued, now that the streams have been waited for: errors of the
-    /// data are errors.
-    pub(crate) fn settle(&mut self) -> Result<()> {
-        for Deferred { pipeline, flights } in std::mem::take(&mut self.deferred) {
-            for (stream, flight) in self.streams.iter().zip(&flights) {
-                flight.scattering.check(stream)?;
-            }
-            self.add_pipeline(pipeline, flights.iter().map(|flight| (&flight.begin, &flight.end)))?;
-        }
-        self.settle_filters()?;
-        self.settle_tests()?;
-        self.settle_sorts()
     }
 
     /// A relation whose rows can be looked at twice: without probes. With the columns that it kept, if
@@ -201,7 +107,7 @@ impl Query<'_> {
         bits: PassBits,
         [count, scatter]: [&Job<'_>; 2],
         steps: &Steps,
-    ) -> Result<(PartitionedShard, PartitionFlight)> {
+    ) -> Result<(PartitionedShard, PendingDevice)> {
         let mut lane = self.lane(device);
         let stream = lane.stream.clone();
         let rows_max = count.relation.source.shard_rows(device);
@@ -263,7 +169,8 @@ impl Query<'_> {
         self.take_work(device, work);
         self.set_aside(&stream, aside);
         let begin = counting.events.0;
-        Ok((PartitionedShard { rows_max, words, offsets }, PartitionFlight { scattering, begin, end }))
+        // What the count met, the kernel that evaluates all that the rows hold meets too.
+        Ok((PartitionedShard { rows_max, words, offsets }, scattering.into_pending((begin, end))))
     }
 }
 
@@ -286,47 +193,6 @@ struct Steps {
     pass: Vec<Kernel>,
 }
 
-impl PassBits {
-    fn describe(self) -> String {
-        if self.second == 0 { format!("{} bits", self.first) } else { format!("{} + {} bits", self.first, self.second) }
-    }
-}
-
-/// Threads and shared memory of a block that moves a tile.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TileLaunch {
-    pub threads: u32,
-    pub shared_bytes: u32,
-}
-
-impl TileLaunch {
-    pub(crate) fn tile_rows(self) -> u64 {
-        u64::from(self.threads * PARTITION_ITEMS)
-    }
-}
-
-/// Blocks of at most `threads_max` threads, fewer where they do not fit.
-pub(crate) fn partition_launch(info: &DeviceInfo, bits: u32, threads_max: u32) -> TileLaunch {
-    let of = |threads: u32| {
-        // Stage and partition of each row, two counters a partition, one more, sums.
-        let shared_bytes = threads * PARTITION_ITEMS * 10 + (8 << bits) + 34 * 4;
-        TileLaunch { threads, shared_bytes }
-    };
-    let threads_max = info.block_threads(threads_max);
-    let fits = |threads: &u32| of(*threads).shared_bytes <= info.shared_bytes_per_block_max;
-    of([threads_max, 512, 256, 128].into_iter().filter(|&threads| threads <= threads_max).find(fits).unwrap_or(64))
-}
-
-/// The entry of a pass over rows with a key in one word, of 8 bytes or of 4; where each row goes may be noted.
-pub(crate) fn pass_entry(is_wide: bool, notes_places: bool) -> &'static str {
-    match (is_wide, notes_places) {
-        (false, false) => "partition_pass_4",
-        (true, false) => "partition_pass_8",
-        (false, true) => "partition_pass_noted_4",
-        (true, true) => "partition_pass_noted_8",
-    }
-}
-
 /// A launch of one block of as many threads as a partition's kernels take.
 pub(crate) fn one_block(stream: &Stream) -> Launch {
     let block_threads = stream.device().info().block_threads(PARTITION_THREADS_MANY);
@@ -346,27 +212,4 @@ pub(crate) fn row_words<'a>(shape: &RowShape, words: &'a [Buffer]) -> Vec<Arg<'a
 
 pub(crate) fn pointers(words: &[Buffer]) -> Vec<Arg<'_>> {
     (0..ROW_WORDS_MAX).map(|index| Arg::or_null(words.get(index))).collect()
-}
-
-pub(crate) fn partition_module(hash_bits: u32) -> ModuleSource {
-    let file = warpjoin_kernels::PARTITION;
-    ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: [
-            "partition_count",
-            "partition_scan",
-            pass_entry(false, false),
-            pass_entry(true, false),
-            PASS_MULTIPLE,
-            pass_entry(false, true),
-            pass_entry(true, true),
-            RESTORE,
-            "match_items",
-            "match_sample",
-        ]
-        .map(String::from)
-        .to_vec(),
-        defines: Constants { hash_bits, lanes: 1 }.defines(),
-    }
 }

@@ -6,8 +6,8 @@ use warpjoin_device::{Cause, Stream};
 
 use crate::codegen::{GenerateOptions, GeneratedPipeline, Lookup, PipelineKey, Sink, SinkShape, SortShape, generate};
 use crate::column::ColumnType;
-use crate::exec::launch::{DeviceSink, Lane, Pushed, Report, Target};
-use crate::exec::query::Query;
+use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
+use crate::exec::query::{Query, Report};
 use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
 use crate::exec::string_tests::string_module;
 use crate::{Error, Result};

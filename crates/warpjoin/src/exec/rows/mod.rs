@@ -11,5 +11,3 @@ mod shared;
 mod union;
 
 pub(super) use materialize::allocate;
-pub use shared::HandedOver;
-pub(super) use shared::SharedRelations;

@@ -7,11 +7,10 @@ use warpjoin_device::{Arg, Buffer, ModuleSource};
 
 use crate::codegen::{Constants, control};
 use crate::column::{ColumnStatistics, ColumnType};
-use crate::exec::exchange::launch;
-use crate::exec::launch::read_report;
-use crate::exec::query::Query;
+use crate::exec::launch::launch;
+use crate::exec::query::{Query, read_report};
 use crate::exec::relation::{Intermediate, Relation};
-use crate::runtime::table::{Shard, ShardColumn, Table};
+use crate::table::{Shard, ShardColumn, Table};
 use crate::{Error, Result};
 
 impl Query<'_> {
@@ -48,7 +47,13 @@ impl Query<'_> {
             .into_iter()
             .map(|null_count| ColumnStatistics { null_count, distinct: None, sorted: false, unique: None })
             .collect();
-        Ok(Table::from_result(self.session.clone(), schema.clone(), column_types, statistics, table_shards))
+        Ok(Table::from_result(
+            Arc::clone(self.session.device_set()),
+            schema.clone(),
+            column_types,
+            statistics,
+            table_shards,
+        ))
     }
 
     fn pack_validity(&mut self, device: usize, bytes: &Buffer, rows: u64) -> Result<(Buffer, u64)> {

@@ -1,33 +1,13 @@
-//! Rows that several pipelines read, or another plan.
+//! Leaves rows for several pipelines, or for another plan, and finds them.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::codegen::Step;
 use crate::exec::query::Query;
-use crate::exec::relation::{Relation, Source};
+use crate::exec::relation::{Relation, SharedRelations, Source};
 use crate::plan::physical::{Found, KnownParts};
 use crate::plan::{HandOver, Plan, Share};
 use crate::{Error, Result};
-
-/// Rows that one plan leaves on the devices for a later plan of the same query. Reading removes them. Clones are one.
-#[derive(Debug, Clone, Default)]
-pub struct HandedOver(Arc<Mutex<HashMap<HandOver, Relation>>>);
-
-impl HandedOver {
-    fn locked<T>(&self, with: impl FnOnce(&mut HashMap<HandOver, Relation>) -> T) -> T {
-        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// Rows that several pipelines read.
-#[derive(Default)]
-pub(crate) struct SharedRelations {
-    /// By their mark.
-    marked: HashMap<Share, Relation>,
-    /// Rows for plans that are made while the query runs.
-    given: HashMap<HandOver, Relation>,
-}
 
 impl Query<'_> {
     /// Runs a plan once, and returns a node that stands for its rows in plans that are made while the query runs.

@@ -253,7 +253,7 @@ impl SortLaunches<'_> {
             args.extend((0..GATHER_COLUMNS).map(|index| at(index).map_or(Arg::Null, |column| Arg::Buffer(column.0))));
             args.extend((0..GATHER_COLUMNS).map(|index| at(index).map_or(Arg::Null, |column| Arg::Buffer(column.1))));
             args.extend((0..GATHER_COLUMNS).map(|index| Arg::U64(at(index).map_or(0, |column| column.2))));
-            let launch = crate::exec::exchange::launch(rows, self.stream, 0);
+            let launch = crate::exec::launch::launch(rows, self.stream, 0);
             self.launch(self.kernels.get(GATHER, self.device)?, launch, &args)?;
         }
         Ok(())

@@ -4,5 +4,3 @@
 
 mod kernels;
 mod order;
-
-pub(super) use order::SortFlights;

@@ -13,9 +13,8 @@ use super::kernels::{KeyWord, Moved, SortKernels, SortLaunches, SortStep, TopK};
 use crate::codegen::{SORT_FEW_ROWS, SORT_FEW_WORDS, Sink, SinkShape, SortShape, control, status};
 use crate::column::ColumnType;
 use crate::exec::exchange::Owners;
-use crate::exec::launch::read_report;
 use crate::exec::metrics::PipelineMetrics;
-use crate::exec::query::Query;
+use crate::exec::query::{Pending, PendingDevice, Query};
 use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
 use crate::exec::rows::allocate;
 use crate::plan::ordered::OutputRange;
@@ -28,14 +27,6 @@ const GATHERED_ROWS_MAX: u64 = 1 << 20;
 const TOP_K_SHARE: u64 = 4;
 /// Key words that are looked at before rows are exchanged, over all devices.
 const SAMPLES: u64 = 4096;
-
-/// A sort that was enqueued on every device.
-pub(crate) struct SortFlights {
-    /// Its line in the metrics.
-    pipeline: usize,
-    /// Control block, and events before and after, one a device.
-    flights: Vec<(Buffer, Event, Event)>,
-}
 
 impl Query<'_> {
     /// The first `width` columns of the rows of `input`, if that is known, in the order of the keys.
@@ -240,7 +231,7 @@ impl Query<'_> {
     ) {
         let rows = shards.iter().map(|shard| shard.rows).sum();
         let row_bytes: u64 = columns.iter().map(|column| u64::from(column.layout().width_bytes)).sum();
-        self.sorts.push(SortFlights { pipeline: self.metrics.pipelines.len(), flights });
+        self.pending.push(pending(self.metrics.pipelines.len(), flights));
         self.metrics.pipelines.push(PipelineMetrics {
             name: format!("Rows[{}] -> Window[{made} columns]", columns.len() - made),
             rows_in: rows,
@@ -259,7 +250,7 @@ impl Query<'_> {
     ) {
         let rows_in = rows.rows();
         let row_bytes: u64 = rows.columns.iter().map(|column| u64::from(column.layout().width_bytes)).sum();
-        self.sorts.push(SortFlights { pipeline: self.metrics.pipelines.len(), flights });
+        self.pending.push(pending(self.metrics.pipelines.len(), flights));
         self.metrics.pipelines.push(PipelineMetrics {
             name: format!("Rows[{}] -> Sort[{} bits]", rows.columns.len(), word_bits.iter().sum::<u32>()),
             rows_in,
@@ -267,25 +258,6 @@ impl Query<'_> {
             read_bytes: rows_in * row_bytes,
             ..PipelineMetrics::default()
         });
-    }
-
-    /// Looks at sorts that were enqueued, now that the streams have been waited for.
-    pub(crate) fn settle_sorts(&mut self) -> Result<()> {
-        for SortFlights { pipeline, flights } in std::mem::take(&mut self.sorts) {
-            for (stream, (control, ..)) in self.streams.iter().zip(&flights) {
-                let bits = read_report(stream, control)?.status;
-                if bits & status::FULL != 0 {
-                    return Err(Error::kernel_bound("a sort or window waited in vain for the blocks before"));
-                }
-                if bits & status::OVERFLOW != 0 {
-                    return Err(
-                        Reason::Aggregate("of a frame beyond all keys of a type, where nulls are".into()).into()
-                    );
-                }
-            }
-            self.add_pipeline(pipeline, flights.iter().map(|(_, begin, end)| (begin, end)))?;
-        }
-        Ok(())
     }
 
     /// All rows on the first device.
@@ -414,6 +386,20 @@ fn outputs(shape: &SortShape) -> Vec<Output> {
         outputs.insert(*position, Output { source: 0, column: column.clone() });
     }
     outputs
+}
+
+/// A line of the metrics that waits for the control block of each device.
+fn pending(pipeline: usize, flights: Vec<(Buffer, Event, Event)>) -> Pending {
+    let check = |bits: u64| {
+        if bits & status::FULL != 0 {
+            return Err(Error::kernel_bound("a sort or window waited in vain for the blocks before"));
+        }
+        if bits & status::OVERFLOW != 0 {
+            return Err(Reason::Aggregate("of a frame beyond all keys of a type, where nulls are".into()).into());
+        }
+        Ok(())
+    };
+    Pending { pipeline, devices: flights.into_iter().map(PendingDevice::reporting).collect(), check }
 }
 
 /// All stored columns, as they are.

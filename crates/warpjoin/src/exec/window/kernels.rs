@@ -198,7 +198,7 @@ impl WindowLaunches<'_> {
     }
 
     pub(super) fn stride_over(&mut self, rows: u64, entry: &str, args: &[Arg<'_>]) -> Result<()> {
-        let launch = Launch { block_threads: self.threads(), ..crate::exec::exchange::launch(rows, self.stream, 0) };
+        let launch = Launch { block_threads: self.threads(), ..crate::exec::launch::launch(rows, self.stream, 0) };
         self.stream.launch(self.kernel(entry)?, launch, args)?;
         self.launches += 1;
         Ok(())

@@ -152,7 +152,7 @@ impl Lift<'_> {
     fn is_partitioned(&self, join: &JoinPlan, (build, probe): (&Node<'_>, &Node<'_>)) -> bool {
         let context = self.context;
         let rows = plain_rows(build).zip(plain_rows(probe));
-        prefers_partition(&JoinNode::of(join), rows, context.session, context.inputs, context.options)
+        prefers_partition(&JoinNode::of(join), rows, context.devices.devices(), context.inputs, context.options)
     }
 
     fn partition_sides(&mut self, node: &Node<'_>, join: &JoinPlan, (build, probe): (&mut Lifted, &mut Lifted)) {

@@ -20,7 +20,7 @@ use super::estimate::{ColumnEstimate, Estimate, estimate_node};
 use crate::column::Domain;
 use crate::options::{ExecOptions, Materialization};
 use crate::plan::{Plan, PlanKind};
-use crate::{Session, Table};
+use crate::{DeviceSet, Table};
 use lift::{Lift, Moved};
 
 /// What late columns save must be so much of what reading them late costs, at least.
@@ -32,7 +32,7 @@ const TRIALS_MAX: usize = 64;
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub inputs: &'a [Arc<Table>],
-    pub session: &'a Session,
+    pub devices: &'a DeviceSet,
     pub options: &'a ExecOptions,
     pub costs: Costs,
 }
@@ -47,7 +47,7 @@ impl Context<'_> {
         const REMOTE: f64 = 4.0;
         let width_bytes = f64::from(table.column_types()[column].layout().width_bytes);
         let ps = self.costs.random_read_ps(table.rows() as f64 * width_bytes);
-        if self.session.devices().len() > 1 { ps * REMOTE } else { ps }
+        if self.devices.devices().len() > 1 { ps * REMOTE } else { ps }
     }
 }
 
@@ -115,7 +115,7 @@ pub(super) fn place(plan: Plan, context: Context<'_>, notes: &mut Vec<String>) -
         return plan;
     }
     // Kernels read rows where they are.
-    if !context.session.has_peer_access() {
+    if !context.devices.has_peer_access() {
         return plan;
     }
     let mut scans = vec![];
@@ -256,7 +256,7 @@ impl Choosing<'_> {
             }
             None => "as set".to_string(),
         };
-        let remote = if self.context.session.devices().len() > 1 { ", from the device that has the row" } else { "" };
+        let remote = if self.context.devices.devices().len() > 1 { ", from the device that has the row" } else { "" };
         let names = names.join(", ");
         Some(format!("late: {names} of {} rows, read {place}{remote} ({why})", scanned.table.rows()))
     }

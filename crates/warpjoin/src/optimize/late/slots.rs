@@ -3,8 +3,7 @@
 use arrow::datatypes::{DataType, FieldRef};
 
 use crate::Table;
-use crate::codegen::Kind;
-use crate::column::holds_strings;
+use crate::column::{Domain, holds_strings, span_bits};
 use crate::optimize::estimate::stored_bytes;
 use crate::plan::Plan;
 
@@ -57,11 +56,11 @@ impl Width {
     pub(super) fn of_column(table: &Table, column: usize) -> Self {
         let column_type = &table.column_types()[column];
         let bytes = f64::from(column_type.layout().width_bytes);
-        let (bits, is_float) = match Kind::of_column(column_type) {
-            Ok(Kind::Bool) => (1.0, false),
-            Ok(Kind::Int(range)) => (f64::from(range.span_bits()), false),
-            Ok(Kind::F32 | Kind::F64) => (64.0, true),
-            Err(_) => (bytes * 8.0, false),
+        let (bits, is_float) = match column_type.domain {
+            Domain::Int { .. } if column_type.data_type == DataType::Boolean => (1.0, false),
+            Domain::Int { min, max } => (f64::from(span_bits(min, max)), false),
+            Domain::Float32 | Domain::Float64 => (64.0, true),
+            Domain::Bytes => (bytes * 8.0, false),
         };
         let null = f64::from(u8::from(column_type.has_nulls));
         Self { bits: bits + null, bytes: bytes + null, is_float }

@@ -1,15 +1,12 @@
 //! Aggregates of group-bys.
 
-mod moment;
 mod spec;
 mod states;
 
 use arrow::datatypes::DataType;
 
-use super::SortKey;
-use crate::expr::Expr;
+use crate::expr::{Expr, Moment, SortKey};
 
-pub use moment::Moment;
 pub use spec::{AggregateSpec, Way};
 pub(crate) use states::{Fold, State, Term, sum_type};
 

@@ -2,7 +2,8 @@
 
 use arrow::datatypes::DataType;
 
-use super::{AggregateFunction, Moment};
+use super::AggregateFunction;
+use crate::expr::Moment;
 
 /// What is the same for all calls of an aggregate function.
 #[derive(Debug, Clone, Copy)]

@@ -2,9 +2,9 @@
 
 use arrow::datatypes::DataType;
 
-use super::{AggregateCall, AggregateFunction, Moment};
-use crate::expr::{Expr, ExprKind};
-use crate::plan::build::where_not_null;
+use super::{AggregateCall, AggregateFunction};
+use crate::expr::build::where_not_null;
+use crate::expr::{Expr, ExprKind, Moment};
 
 /// How values become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use warpjoin_device::{Event, Stream};
 
-use super::query::Query;
+use super::Query;
 use crate::Result;
 
 /// What is timed while a query runs.
@@ -18,7 +18,7 @@ pub(crate) struct Times {
 
 impl Times {
     /// Adds the time of a device's kernels.
-    pub(super) fn add_kernel(&mut self, device: usize, kernel_ns: u64) {
+    pub(in crate::exec) fn add_kernel(&mut self, device: usize, kernel_ns: u64) {
         if self.kernel_ns.len() <= device {
             self.kernel_ns.resize(device + 1, 0);
         }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, SchemaRef};
 use warpjoin_device::{Buffer, Device};
 
-use super::{BUFFER_ALIGNMENT_BYTES, OFFSET_BYTES, Shard, ShardColumn, Table};
+use super::resident::{BUFFER_ALIGNMENT_BYTES, OFFSET_BYTES, Shard, ShardColumn, Table};
 use crate::column::{ColumnStatistics, ColumnType, Domain, Physical, check_type, is_string, is_text};
-use crate::{Error, Result, Session};
+use crate::devices::DeviceSet;
+use crate::{Error, Result};
 
 /// Rows whose validity is on the host at once: a multiple of 8.
 const COUNTED_ROWS: usize = 64 << 20;
@@ -34,7 +35,7 @@ impl ResidentColumn {
 }
 
 impl Table {
-    /// A table of rows that are on the devices of `session` already: one shard a device, in row order,
+    /// A table of rows that are on `devices` already: one shard a device, in row order,
     /// and in each shard one column a field of `schema`.
     ///
     /// A column's values lie side by side in [`crate::column::Layout::width_bytes`] bytes each, as
@@ -53,18 +54,18 @@ impl Table {
     /// When the schema, the columns and the shards contradict each other, a type can't live on a
     /// device, or a buffer is too short or on another device.
     pub fn from_shards(
-        session: &Arc<Session>,
+        devices: &Arc<DeviceSet>,
         schema: SchemaRef,
         columns: Vec<ResidentColumn>,
         shards: Vec<Shard>,
     ) -> Result<Self> {
-        let devices = session.devices();
-        if columns.len() != schema.fields().len() || shards.len() != devices.len() {
+        let count = devices.devices().len();
+        if columns.len() != schema.fields().len() || shards.len() != count {
             return Err(invalid(format!(
                 "{} fields of {} columns, {} devices with {} shards",
                 schema.fields().len(),
                 columns.len(),
-                devices.len(),
+                count,
                 shards.len()
             )));
         }
@@ -77,7 +78,7 @@ impl Table {
         }
         let mut columns = columns;
         let mut first_row = 0;
-        for (shard, device) in shards.iter().zip(devices) {
+        for (shard, device) in shards.iter().zip(devices.devices()) {
             if shard.first_row != first_row || shard.columns.len() != columns.len() {
                 return Err(invalid(format!("a shard of {} columns at row {}", shard.columns.len(), shard.first_row)));
             }
@@ -88,10 +89,10 @@ impl Table {
             first_row += shard.rows;
         }
         for (index, column) in columns.iter_mut().enumerate() {
-            column.statistics.null_count = count_nulls(session, &shards, index)?;
+            column.statistics.null_count = count_nulls(devices, &shards, index)?;
         }
         let (column_types, statistics) = columns.into_iter().map(|c| (c.column_type, c.statistics)).unzip();
-        Ok(Self::from_result(session.clone(), schema, column_types, statistics, shards))
+        Ok(Self::from_result(Arc::clone(devices), schema, column_types, statistics, shards))
     }
 }
 
@@ -167,9 +168,9 @@ fn check_buffer(what: &str, buffer: &Option<Buffer>, needed: Option<Option<u64>>
 }
 
 /// Rows of a column that are null, by its validity bitmaps, whose buffers have been checked.
-fn count_nulls(session: &Session, shards: &[Shard], column: usize) -> Result<u64> {
+fn count_nulls(devices: &DeviceSet, shards: &[Shard], column: usize) -> Result<u64> {
     let mut nulls = 0;
-    for (shard, stream) in shards.iter().zip(session.load_streams()) {
+    for (shard, stream) in shards.iter().zip(devices.load_streams()) {
         let Some(validity) = &shard.columns[column].validity else { continue };
         let mut bits = vec![];
         for first in (0..shard.rows).step_by(COUNTED_ROWS) {

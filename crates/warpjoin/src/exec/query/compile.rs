@@ -18,14 +18,14 @@ use std::time::Instant;
 
 use warpjoin_device::{Device, DeviceKind, Kernel, ModuleSource};
 
-use super::group::PartitionChoice;
-use super::query::Query;
+use super::Query;
 use crate::codegen::{FilterTest, MatchForm, Slots};
+use crate::devices::compiler::{Customer, note};
+use crate::exec::relation::PartitionChoice;
 use crate::optimize::expected_rows;
 use crate::options::ExecOptions;
 use crate::plan::Plan;
-use crate::runtime::compiler::{Customer, note};
-use crate::{Error, Result, Session};
+use crate::{DeviceSet, Error, Result};
 
 /// Dry runs of one query. Each goes a step further than the one before, so that more are hardly ever asked for.
 const DRY_RUNS_MAX: u32 = 16;
@@ -35,7 +35,7 @@ const FEW_SHARE: u64 = 64;
 
 /// What a query has compiled, and has found out that kernels depend on.
 pub(crate) struct Compilation {
-    session: Arc<Session>,
+    devices: Arc<DeviceSet>,
     mode: Mode,
     /// What the last dry run took for facts, so that it can be said what was wrong.
     guessed: Vec<Fact>,
@@ -92,9 +92,9 @@ pub(crate) struct DryRun {
 
 impl Compilation {
     /// Of a query that runs.
-    pub(crate) fn new(session: &Arc<Session>) -> Self {
+    pub(crate) fn new(devices: &Arc<DeviceSet>) -> Self {
         Self {
-            session: Arc::clone(session),
+            devices: Arc::clone(devices),
             mode: Mode::Run(vec![]),
             guessed: vec![],
             asked: HashSet::new(),
@@ -274,7 +274,7 @@ impl Query<'_> {
     }
 
     /// Modules whose quick forms have run.
-    pub(super) fn note_quick(&mut self, modules: Vec<ModuleSource>) {
+    pub(in crate::exec) fn note_quick(&mut self, modules: Vec<ModuleSource>) {
         self.metrics.quick_kernels += modules.len() as u64;
         self.compilation.quick.extend(modules);
     }
@@ -351,12 +351,12 @@ impl Query<'_> {
                 missing.push(module);
             }
         }
-        self.session.compiler().enqueue(self.compilation.customer, missing, devices, is_spare);
+        self.session.device_set().compiler().enqueue(self.compilation.customer, missing, devices, is_spare);
     }
 }
 
 /// The form of a module that runs next on devices of one kind: the quick one, while the better one is not there.
-pub(super) fn form_to_run<'m>(
+pub(in crate::exec) fn form_to_run<'m>(
     module: &'m ModuleSource,
     devices: &[Device],
     options: &ExecOptions,
@@ -377,10 +377,10 @@ impl Drop for Compilation {
     fn drop(&mut self) {
         if !self.quick.is_empty() {
             let quick = std::mem::take(&mut self.quick);
-            self.session.compiler().improve(self.customer, quick, self.session.devices());
+            self.devices.compiler().improve(self.customer, quick, self.devices.devices());
         }
         if !self.asked.is_empty() {
-            self.session.compiler().forget(self.customer);
+            self.devices.compiler().forget(self.customer);
         }
     }
 }

@@ -4,16 +4,14 @@ use std::sync::Arc;
 
 use warpjoin_device::Buffer;
 
-use super::passes::{PartitionedShard, PassBits};
+use super::hash_join::scan;
 use crate::codegen::{Constants, RowSpec};
-use crate::exec::Inputs;
-use crate::exec::metrics::QueryMetrics;
-use crate::exec::with_query;
+use crate::exec;
+use crate::exec::partition::{PartitionedShard, PassBits};
 use crate::expr::Expr;
-use crate::operators::hash_join::scan;
 use crate::optimize::device_cost::PASS_BITS_MAX;
 use crate::options::ExecOptions;
-use crate::{Error, Result, Table};
+use crate::{Error, QueryMetrics, Result, Session, Table};
 
 /// The rows of a table by partition, on each device by itself.
 ///
@@ -44,6 +42,7 @@ pub struct PartitionedTableShard {
 /// # Errors
 /// When there is no such column or no key, `bits` is not from 1 to 11, or a device fails.
 pub fn partition_table(
+    session: &Arc<Session>,
     table: &Arc<Table>,
     keys: &[usize],
     bits: u32,
@@ -64,12 +63,10 @@ pub fn partition_table(
         keeps_null_keys: false,
         payload: (0..columns).filter(|column| !keys.contains(column)).collect(),
     };
-    with_query(table.session(), &plan, &Inputs::default(), options, |query, relation| {
-        let rows = query.partition(relation, spec, PassBits::of(bits))?;
-        let word_bytes = rows.shape.word_bytes();
-        let shard = |PartitionedShard { words, offsets, .. }| PartitionedTableShard { words, offsets };
-        Ok(PartitionedTable { word_bytes, shards: rows.shards.into_iter().map(shard).collect() })
-    })
+    let (rows, metrics) = exec::run_to_partitions(session, &plan, spec, PassBits::of(bits), options)?;
+    let word_bytes = rows.shape.word_bytes();
+    let shard = |PartitionedShard { words, offsets, .. }| PartitionedTableShard { words, offsets };
+    Ok((PartitionedTable { word_bytes, shards: rows.shards.into_iter().map(shard).collect() }, metrics))
 }
 
 /// Definitions with which kernels outside this crate can include the headers of `warpjoin_kernels`: so

@@ -1,33 +1,23 @@
-//! A table resident on the devices of a session.
+//! A table resident on devices.
 //!
-//! Owns how rows are cut into shards, and the way of columns to devices and back. Must not know
-//! queries.
-
-mod from_shards;
-mod sample;
+//! Owns shards, and the way of columns back to the host.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use rayon::prelude::*;
 use warpjoin_device::{Buffer, Stream};
 
-use crate::codegen::forget;
-use crate::column::{
-    ColumnStatistics, ColumnType, Domain, EncodedColumn, EncodedRows, StringEncoding, TableEncoder, Validity,
-    decode_rows,
-};
-use crate::{Error, Result, Session};
+use super::sample::TableSample;
+use crate::column::{ColumnStatistics, ColumnType, Domain, EncodedRows, Validity, decode_rows};
+use crate::devices::DeviceSet;
+use crate::{Error, Result};
 
-pub use from_shards::ResidentColumn;
-pub(crate) use sample::{SampledValues, TableSample};
-
-/// An immutable table, its rows spread over the devices of a session in contiguous runs.
+/// An immutable table, its rows spread over devices in contiguous runs.
 pub struct Table {
-    session: Arc<Session>,
+    devices: Arc<DeviceSet>,
     schema: SchemaRef,
     rows: u64,
     column_types: Vec<ColumnType>,
@@ -62,27 +52,30 @@ pub struct ShardColumn {
     pub validity: Option<Buffer>,
 }
 
-/// Shards begin at multiples of this, so that validity bitmaps are cut between bytes.
-const SHARD_ALIGNMENT_ROWS: u64 = 64;
-const BUFFER_ALIGNMENT_BYTES: u64 = 16;
-const OFFSET_BYTES: usize = size_of::<u64>();
-/// Bytes that are uploaded without looking whether the upload is cancelled.
-const UPLOAD_BYTES: usize = 256 << 20;
+pub(super) const BUFFER_ALIGNMENT_BYTES: u64 = 16;
+pub(super) const OFFSET_BYTES: usize = size_of::<u64>();
 /// Rows of a column that a download holds on the host beside the result.
 const DOWNLOAD_ROWS: usize = 1 << 20;
 
 impl Table {
     /// A table of shards as they are: its domains are bounds.
     pub(crate) fn from_result(
-        session: Arc<Session>,
+        devices: Arc<DeviceSet>,
         schema: SchemaRef,
         column_types: Vec<ColumnType>,
         statistics: Vec<ColumnStatistics>,
         shards: Vec<Shard>,
     ) -> Self {
         let rows = shards.iter().map(|shard| shard.rows).sum();
-        session.pipelines().add_owner(&column_types);
-        Self { session, schema, rows, column_types, statistics, shards, exact_bounds: false, sample: None }
+        devices.dictionaries().add(dictionaries(&column_types));
+        Self { devices, schema, rows, column_types, statistics, shards, exact_bounds: false, sample: None }
+    }
+
+    /// It was uploaded: its domains are the smallest and largest values, and some of its rows stay on the host.
+    pub(super) fn with_sample(mut self, sample: TableSample) -> Self {
+        self.exact_bounds = true;
+        self.sample = Some(sample);
+        self
     }
 
     /// Whether the domains of the columns are their smallest and largest values. True for uploaded
@@ -116,20 +109,19 @@ impl Table {
         self.sample.as_ref()
     }
 
-    /// Forgets what queries have computed of its strings and of its sample.
+    /// Forgets what queries have measured on its sample.
     pub(crate) fn forget_results(&self) {
-        self.column_types.iter().filter_map(|column| column.dictionary.as_ref()).for_each(|it| forget(it));
         self.sample.iter().for_each(TableSample::forget_results);
     }
 
-    /// One shard a device of the session, in row order.
+    /// One shard a device, in row order.
     pub fn shards(&self) -> &[Shard] {
         &self.shards
     }
 
-    /// The session whose devices hold it.
-    pub fn session(&self) -> &Arc<Session> {
-        &self.session
+    /// The devices that hold it.
+    pub fn devices(&self) -> &Arc<DeviceSet> {
+        &self.devices
     }
 
     /// Device memory that it holds, in bytes, over all devices.
@@ -153,7 +145,7 @@ impl Table {
             return Err(Error::InvalidArgument("batches of 0 rows".into()));
         }
         let mut batches = vec![];
-        for (shard, stream) in self.shards.iter().zip(self.session.load_streams()) {
+        for (shard, stream) in self.shards.iter().zip(self.devices.load_streams()) {
             batches.extend(self.download_shard(shard, stream, &schema, projection, batch_rows)?);
         }
         Ok(batches)
@@ -251,7 +243,7 @@ impl Piece {
 }
 
 /// Lets offsets (u64, little endian) begin at 0. Gives the first and the last one as they were.
-fn rebase_offsets(offsets: &mut [u8]) -> (usize, usize) {
+pub(super) fn rebase_offsets(offsets: &mut [u8]) -> (usize, usize) {
     let slots = offsets.as_chunks_mut::<OFFSET_BYTES>().0;
     let first = slots.first().map_or(0, |raw| u64::from_le_bytes(*raw));
     let last = slots.last().map_or(first, |raw| u64::from_le_bytes(*raw));
@@ -263,156 +255,13 @@ fn rebase_offsets(offsets: &mut [u8]) -> (usize, usize) {
     (first as usize, last as usize)
 }
 
-/// Collects batches into a [`Table`]. Host memory holds the encoded columns until `finish`.
-pub struct TableBuilder {
-    session: Arc<Session>,
-    schema: SchemaRef,
-    encoder: TableEncoder,
-    cancel: Option<Arc<AtomicBool>>,
-    memory_budget_bytes: u64,
-}
-
-impl TableBuilder {
-    /// A builder of a table of this schema, on the devices of `session`.
-    pub fn new(session: &Arc<Session>, schema: SchemaRef) -> Self {
-        let encoder = TableEncoder::new(schema.clone(), StringEncoding::default());
-        Self { session: session.clone(), schema, encoder, cancel: None, memory_budget_bytes: u64::MAX }
-    }
-
-    /// Chooses how string columns are stored. Call it before the first [`Self::push`]: it starts anew.
-    #[must_use]
-    pub fn with_strings(mut self, strings: StringEncoding) -> Self {
-        self.encoder = TableEncoder::new(self.schema.clone(), strings);
-        self
-    }
-
-    /// Once the flag is set, [`Self::push`] and [`Self::finish`] end with [`Error::Cancelled`].
-    #[must_use]
-    pub fn with_cancel(mut self, cancel: Arc<AtomicBool>) -> Self {
-        self.cancel = Some(cancel);
-        self
-    }
-
-    /// [`Self::finish`] fails where more than that would be in use on a device.
-    #[must_use]
-    pub fn with_memory_budget(mut self, bytes: u64) -> Self {
-        self.memory_budget_bytes = bytes;
-        self
-    }
-
-    /// Takes the rows of a batch (rows x columns of the schema), after those taken before.
-    ///
-    /// # Errors
-    /// As [`TableEncoder::push`].
-    pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.push_to(0, batch)
-    }
-
-    /// The same, as the next rows of a part: all rows of part 0 come first, then those of part 1, and so on.
-    ///
-    /// # Errors
-    /// As [`Self::push`].
-    pub fn push_to(&mut self, part: usize, batch: &RecordBatch) -> Result<()> {
-        check_cancelled(self.cancel.as_deref())?;
-        self.encoder.push_to(part, batch)
-    }
-
-    /// Brings all rows to the devices, column by column, and waits until they are there.
-    ///
-    /// # Errors
-    /// As [`Self::push`], and when a device has too little memory.
-    pub fn finish(self) -> Result<Table> {
-        let streams = self.session.load_streams().iter().cloned();
-        let streams: Vec<Stream> = streams.map(|stream| stream.within(self.memory_budget_bytes)).collect();
-        let cancel = self.cancel.as_deref();
-        check_cancelled(cancel)?;
-        let rows = self.encoder.rows();
-        let mut shards = cut(rows, streams.len());
-        let (mut column_types, mut statistics, mut sample) = (vec![], vec![], TableSample::default());
-        for column in self.encoder.finish_columns()? {
-            let column = column?;
-            sample.push(&column);
-            // From one thread, so that a simulation with a seed does the same each time.
-            for (shard, stream) in shards.iter_mut().zip(&streams) {
-                check_cancelled(cancel)?;
-                let uploaded = upload_column(stream, &column, shard, cancel)?;
-                shard.columns.push(uploaded);
-            }
-            column_types.push(column.column_type);
-            statistics.push(column.statistics);
-        }
-        streams.iter().try_for_each(Stream::synchronize)?;
-        self.session.pipelines().add_owner(&column_types);
-        Ok(Table {
-            session: self.session,
-            schema: self.schema,
-            rows,
-            column_types,
-            statistics,
-            shards,
-            exact_bounds: true,
-            sample: Some(sample),
-        })
-    }
-}
-
 impl Drop for Table {
     fn drop(&mut self) {
-        self.session.pipelines().remove_owner(&self.column_types);
+        self.devices.dictionaries().remove(dictionaries(&self.column_types));
     }
 }
 
-/// Contiguous runs of rows, as equal as their alignment allows.
-fn cut(rows: u64, devices: usize) -> Vec<Shard> {
-    let shard_rows = rows.div_ceil(devices as u64).next_multiple_of(SHARD_ALIGNMENT_ROWS);
-    (0..devices as u64)
-        .map(|index| {
-            let first_row = (index * shard_rows).min(rows);
-            Shard { rows: shard_rows.min(rows - first_row), first_row, columns: vec![] }
-        })
-        .collect()
-}
-
-fn check_cancelled(cancel: Option<&AtomicBool>) -> Result<()> {
-    if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) { Err(Error::Cancelled) } else { Ok(()) }
-}
-
-fn upload_column(
-    stream: &Stream,
-    column: &EncodedColumn,
-    shard: &Shard,
-    cancel: Option<&AtomicBool>,
-) -> Result<ShardColumn> {
-    let upload = |bytes: &[u8]| upload(stream, bytes, cancel);
-    let (first, rows) = (shard.first_row as usize, shard.rows as usize);
-    if rows == 0 {
-        return Ok(ShardColumn { values: None, offsets: None, validity: None });
-    }
-    let validity = column.validity.as_ref().map(|bits| upload(&bits[first / 8..(first + rows).div_ceil(8)]));
-    let (values, offsets) = match &column.offsets {
-        Some(offsets) => {
-            let mut offsets = offsets[first * OFFSET_BYTES..(first + rows + 1) * OFFSET_BYTES].to_vec();
-            let (start, end) = rebase_offsets(&mut offsets);
-            (Some(upload(&column.values[start..end])?), Some(upload(&offsets)?))
-        }
-        None => {
-            let width = column.column_type.layout().width_bytes as usize;
-            let bytes = &column.values[first * width..(first + rows) * width];
-            ((width > 0).then(|| upload(bytes)).transpose()?, None)
-        }
-    };
-    Ok(ShardColumn { values, offsets, validity: validity.transpose()? })
-}
-
-/// Uploads bytes, filled up with 0.
-fn upload(stream: &Stream, bytes: &[u8], cancel: Option<&AtomicBool>) -> Result<Buffer> {
-    let filled = bytes.len() as u64;
-    let padded = filled.next_multiple_of(BUFFER_ALIGNMENT_BYTES).max(BUFFER_ALIGNMENT_BYTES);
-    let buffer = stream.alloc(padded)?;
-    for (number, piece) in bytes.chunks(UPLOAD_BYTES).enumerate() {
-        check_cancelled(cancel)?;
-        stream.write(&buffer, (number * UPLOAD_BYTES) as u64, piece)?;
-    }
-    stream.fill(&buffer, filled, padded - filled, 0)?;
-    Ok(buffer)
+/// Addresses of the columns' dictionaries.
+fn dictionaries(columns: &[ColumnType]) -> impl Iterator<Item = usize> {
+    columns.iter().filter_map(|column| column.dictionary.as_ref()).map(|dictionary| Arc::as_ptr(dictionary).addr())
 }

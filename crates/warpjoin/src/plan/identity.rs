@@ -1,4 +1,4 @@
-//! Identities of plan nodes.
+//! Identities of plan nodes and calls.
 //!
 //! A node is identified without its inputs: who compares plans numbers them from the leaves up, so that long plans are not
 //! written again for each of their nodes.
@@ -7,11 +7,21 @@ use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 
-use super::{Identify, Identity, address, identify_by_hash, one_of};
-use crate::plan::{FetchPlan, FilterForm, HandOver, JoinKind, JoinPlan, Mark, Plan, PlanKind, ReductionTest, Share};
+use super::{
+    AggregateCall, AggregateFunction, FetchPlan, FilterForm, GroupingSet, HandOver, JoinKind, JoinPlan, Mark, Plan,
+    PlanKind, ReductionTest, Share,
+};
+use crate::identity::{Identify, Identity, address, identify_by_hash, identify_fields, one_of};
+use crate::window::{Frame, WindowCall, WindowFunction};
 
-identify_by_hash!(JoinKind, FilterForm, HandOver);
-super::identify_fields! { ReductionTest { form, has_bounds, rows } }
+identify_by_hash!(AggregateFunction, WindowFunction, Frame, JoinKind, FilterForm, HandOver);
+
+identify_fields! {
+    AggregateCall { function, argument, second, is_distinct, order_by, filter, data_type }
+    WindowCall { function, argument, default, ignores_nulls, frame, data_type }
+    GroupingSet { keys, id }
+    ReductionTest { form, has_bounds, rows }
+}
 
 /// A plan node without its inputs. Names of columns don't count.
 pub(crate) struct Node<'a>(pub(crate) &'a Plan);

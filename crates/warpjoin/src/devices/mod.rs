@@ -1,0 +1,12 @@
+//! The devices of a session, and what works on them whatever runs: kernels that are compiled in the background, threads
+//! that drive devices, waiting.
+//!
+//! Must not know columns, tables or plans.
+
+pub(crate) mod compiler;
+pub(crate) mod dictionaries;
+mod set;
+mod threads;
+pub(crate) mod waits;
+
+pub use set::DeviceSet;

@@ -1,0 +1,113 @@
+//! The devices that tables lie on and queries run on.
+
+use std::fmt;
+use std::sync::Arc;
+
+use warpjoin_device::{DEVICES_MAX, Device, DeviceError, DeviceKind, Stream};
+
+use super::compiler::Compiler;
+use super::dictionaries::DictionaryOwners;
+use super::threads::DeviceThreads;
+use crate::{Error, Result};
+
+/// Devices of one kind. Tables lie on all of them, and queries run on all of them. Rows go from device to device directly,
+/// or through the host's memory between two that can't reach each other.
+pub struct DeviceSet {
+    devices: Vec<Device>,
+    has_peer_access: bool,
+    /// One stream a device for what outlives queries: tables.
+    load_streams: Vec<Stream>,
+    dictionaries: DictionaryOwners,
+    compiler: Compiler,
+    threads: DeviceThreads,
+}
+
+impl DeviceSet {
+    /// Takes 1 to [`DEVICES_MAX`] devices of one kind, and opens peer access between all that have it.
+    ///
+    /// # Errors
+    /// When there is no device, they are of different kinds, or opening access fails.
+    pub(crate) fn new(devices: Vec<Device>) -> Result<Arc<Self>> {
+        if devices.is_empty() || devices.len() > DEVICES_MAX {
+            let asked = devices.len();
+            return Err(Error::InvalidArgument(format!("a session takes 1 to {DEVICES_MAX} devices, not {asked}")));
+        }
+        let first = devices[0].info().kind;
+        if let Some(other) = devices.iter().map(|device| device.info().kind).find(|kind| *kind != first) {
+            return Err(Error::InvalidArgument(format!(
+                "a session takes devices of one kind, not {first} and {other}"
+            )));
+        }
+        let mut has_peer_access = true;
+        for from in &devices {
+            for to in &devices {
+                match from.open_peer_access(to) {
+                    Ok(()) => {}
+                    Err(DeviceError::NoPeerLink { .. }) => has_peer_access = false,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        let load_streams = devices.iter().map(Device::create_stream).collect::<Result<_, _>>()?;
+        Ok(Arc::new(Self {
+            devices,
+            has_peer_access,
+            load_streams,
+            dictionaries: DictionaryOwners::default(),
+            compiler: Compiler::default(),
+            threads: DeviceThreads::default(),
+        }))
+    }
+
+    /// The devices, in shard order.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// Whether each device can reach the memory of all others. Between two that can't, rows go through the host's memory.
+    pub fn has_peer_access(&self) -> bool {
+        self.has_peer_access
+    }
+
+    /// Kind of all its devices.
+    pub fn kind(&self) -> DeviceKind {
+        self.devices[0].info().kind
+    }
+
+    /// L2 of the device that has the least.
+    pub(crate) fn l2_bytes(&self) -> f64 {
+        self.devices.iter().map(|device| device.info().l2_bytes).min().unwrap_or(0).max(1) as f64
+    }
+
+    /// Streams for loading tables, one a device.
+    pub(crate) fn load_streams(&self) -> &[Stream] {
+        &self.load_streams
+    }
+
+    /// Dictionaries that tables have.
+    pub(crate) fn dictionaries(&self) -> &DictionaryOwners {
+        &self.dictionaries
+    }
+
+    /// Compiles what queries will want.
+    pub(crate) fn compiler(&self) -> &Compiler {
+        &self.compiler
+    }
+
+    /// Threads that drive its devices but the first; `None`: the thread of the query drives all.
+    pub(crate) fn threads(&self) -> Option<&rayon::ThreadPool> {
+        self.threads.of(self.devices.len())
+    }
+
+    /// Fresh streams for one query, one a device.
+    pub(crate) fn query_streams(&self, memory_budget_bytes: u64) -> Result<Vec<Stream>> {
+        let stream = |device: &Device| Ok(device.create_stream()?.within(memory_budget_bytes));
+        self.devices.iter().map(stream).collect()
+    }
+}
+
+impl fmt::Debug for DeviceSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeviceSet({:?})", self.devices)
+    }
+}

@@ -1,0 +1,35 @@
+//! Copies from device to device.
+
+use warpjoin_device::Buffer;
+
+use super::Query;
+use crate::Result;
+
+/// Most bytes that the host holds at once of what it brings from device to device.
+const HOST_PIECE_BYTES: u64 = 32 << 20;
+
+impl Query<'_> {
+    /// Enqueues a copy from `(device, buffer, offset)` to another device, which happens through the host where that device
+    /// can't reach the first one's memory. What writes the source must be done, or waited for by the second one's stream.
+    pub(in crate::exec) fn copy_across(
+        &self,
+        (from_device, from, from_offset): (usize, &Buffer, u64),
+        (to_device, to, to_offset): (usize, &Buffer, u64),
+        bytes: u64,
+    ) -> Result<()> {
+        let (source, target) = (&self.streams[from_device], &self.streams[to_device]);
+        if target.device().can_reach(source.device()) {
+            return Ok(target.copy((from, from_offset), (to, to_offset), bytes)?);
+        }
+        let mut piece = vec![0; bytes.min(HOST_PIECE_BYTES) as usize];
+        let mut done = 0;
+        while done < bytes {
+            self.options.check_cancelled()?;
+            let piece = &mut piece[..(bytes - done).min(HOST_PIECE_BYTES) as usize];
+            source.read(from, from_offset + done, piece)?;
+            target.write(to, to_offset + done, piece)?;
+            done += piece.len() as u64;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! Rows of words by partition.
+
+use std::sync::Arc;
+
+use warpjoin_device::Buffer;
+
+use crate::codegen::RowShape;
+use crate::optimize::device_cost::PASS_BITS_MAX;
+
+/// Most bits of a partition: a block counts all partitions in shared memory.
+pub(crate) const PARTITION_BITS_MAX: u32 = 15;
+
+/// Rows of words by partition, on every device.
+#[derive(Debug)]
+pub(crate) struct PartitionedRows {
+    pub shape: Arc<RowShape>,
+    /// Bound of the rows over all devices.
+    pub rows_max: u64,
+    pub shards: Vec<PartitionedShard>,
+}
+
+/// Rows of words by partition, on one device.
+#[derive(Debug)]
+pub(crate) struct PartitionedShard {
+    /// Bound of the rows; the last offset is their number.
+    pub rows_max: u64,
+    /// A column a word.
+    pub words: Vec<Buffer>,
+    /// u32 a partition, and one more: where each begins.
+    pub offsets: Buffer,
+}
+
+impl PartitionedShard {
+    /// How many partitions there are.
+    pub(crate) fn partitions(&self) -> u64 {
+        self.offsets.bytes() / 4 - 1
+    }
+}
+
+/// Bits of the first pass, and of the second if there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PassBits {
+    pub first: u32,
+    pub second: u32,
+}
+
+impl PassBits {
+    /// One pass where it can do.
+    pub(crate) fn of(bits: u32) -> Self {
+        if bits <= PASS_BITS_MAX {
+            Self { first: bits, second: 0 }
+        } else {
+            Self { first: bits.div_ceil(2), second: bits / 2 }
+        }
+    }
+
+    pub(crate) fn total(self) -> u32 {
+        self.first + self.second
+    }
+}
+
+impl PassBits {
+    pub(in crate::exec) fn describe(self) -> String {
+        if self.second == 0 { format!("{} bits", self.first) } else { format!("{} + {} bits", self.first, self.second) }
+    }
+}
+
+/// How rows are partitioned for a group-by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::exec) struct PartitionChoice {
+    pub bits: PassBits,
+    /// Blocks that share a multiprocessor: one has the larger table.
+    pub table_blocks: u32,
+    pub is_skewed: bool,
+}

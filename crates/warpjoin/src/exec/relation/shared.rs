@@ -1,0 +1,26 @@
+//! Rows that several pipelines read, or another plan.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Relation;
+use crate::plan::{HandOver, Share};
+
+/// Rows that one plan leaves on the devices for a later plan of the same query. Reading removes them. Clones are one.
+#[derive(Debug, Clone, Default)]
+pub struct HandedOver(Arc<Mutex<HashMap<HandOver, Relation>>>);
+
+impl HandedOver {
+    pub(in crate::exec) fn locked<T>(&self, with: impl FnOnce(&mut HashMap<HandOver, Relation>) -> T) -> T {
+        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Rows that several pipelines read.
+#[derive(Default)]
+pub(crate) struct SharedRelations {
+    /// By their mark.
+    pub marked: HashMap<Share, Relation>,
+    /// Rows for plans that are made while the query runs.
+    pub given: HashMap<HandOver, Relation>,
+}

@@ -1,0 +1,13 @@
+//! Tables on devices: their shards, statistics and samples, and the way of columns to devices and back.
+//!
+//! Must not know plans or queries.
+
+mod builder;
+mod from_shards;
+mod resident;
+mod sample;
+
+pub use builder::TableBuilder;
+pub use from_shards::ResidentColumn;
+pub use resident::{Shard, ShardColumn, Table};
+pub(crate) use sample::SampledValues;
