@@ -47,6 +47,35 @@ struct Worker {
     id: ThreadId,
 }
 
+/// Why a thread has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// No job came for [`IDLE_TIME`].
+    AfterIdling,
+    /// Enough other threads are idle.
+    TooMany,
+}
+
+/// One of the threads of [`Workers`].
+struct Counted(Arc<Workers>);
+
+impl Counted {
+    fn new(workers: Arc<Workers>) -> Self {
+        workers.threads.fetch_add(1, Ordering::Relaxed);
+        Self(workers)
+    }
+
+    fn is_last(&self) -> bool {
+        self.0.threads.load(Ordering::Relaxed) == 1
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.threads.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Runs `job` on an idle thread of this kind, or else on a new one. The number of busy threads is not limited.
 ///
 /// # Errors
