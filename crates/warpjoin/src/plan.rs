@@ -146,7 +146,7 @@ pub enum PlanKind {
     /// A plan that stands in several places, and runs once. It is the same where its address is.
     Shared(Arc<Plan>),
     /// The input's rows, with something that the optimiser has found out. Of these, plans that are handed in have only what
-    /// [`share_between`] marks.
+    /// [`crate::share_between`] marks.
     Marked {
         /// Input.
         input: Box<Plan>,

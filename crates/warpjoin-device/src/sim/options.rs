@@ -18,7 +18,7 @@ pub struct SimOptions {
     /// With a seed, and without `sanitize`: lanes also switch at some plain loads and stores, so
     /// that races which involve no atomic show as well. Kernels are compiled apart for it.
     pub yield_at_plain_accesses: bool,
-    /// With a seed, and without `sanitize`: finds races ([`DeviceError::Race`]): accesses of lanes, launches, copies
+    /// With a seed, and without `sanitize`: finds races ([`crate::DeviceError::Race`]): accesses of lanes, launches, copies
     /// and the host to the same bytes that neither barriers and fences nor streams, events and waits order
     /// (`kernels/sim/races/race_order.h` says how). Relaxed loads may give values from before stores that nothing orders
     /// before them. Kernels are compiled apart for it; tests of operators take about 1.2
