@@ -14,7 +14,7 @@ use super::cost::Costs;
 use super::device_cost::{REDUCED_RATIO_MIN, REDUCED_ROWS_MIN};
 use super::estimate::{ColumnEstimate, Estimate, estimate, estimate_node};
 use super::filter_tables::{Gain, TableFacts};
-use super::graph::Graph;
+use super::order::{Graph, is_plain_residual};
 use super::safety::{is_plain, is_plain_expr};
 use crate::Table;
 use crate::expr::{Expr, ExprKind};
@@ -315,7 +315,7 @@ fn split(join: &JoinPlan, wishes: &[Wish]) -> (Vec<Wish>, Vec<Wish>) {
 /// Whether rows may be dropped on either side before the join looks at them: none of its conditions may fail.
 fn is_safe(join: &JoinPlan) -> bool {
     join.on.iter().all(|(build, probe)| is_plain_expr(&join.build, build) && is_plain_expr(&join.probe, probe))
-        && super::graph::is_plain_residual(join)
+        && is_plain_residual(join)
 }
 
 /// The other column of a pair of keys, both among build columns, then probe columns.

@@ -14,15 +14,11 @@ mod eager;
 mod estimate;
 mod filter_tables;
 mod filters;
-mod graph;
 mod late;
 mod measure;
-mod memory;
 mod order;
-mod rebuild;
 mod safety;
 mod share;
-mod tree;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,11 +28,9 @@ use crate::options::{ExecOptions, JoinOrder, RuntimeFilters};
 use crate::plan::Plan;
 use crate::{DeviceSet, Table};
 use cost::Costs;
-use graph::Graph;
-pub(crate) use memory::Orders;
-use order::Planner;
+pub(crate) use order::Orders;
+use order::{Graph, Planner, Tree, rebuild, shape_of};
 pub use share::share_between;
-use tree::Tree;
 
 /// An order is changed where the other one costs less than this share of it.
 const PLAIN_GAIN: f64 = 0.8;
@@ -116,7 +110,7 @@ impl Optimizer<'_> {
             return self.reorder_inputs(plan);
         };
         let order = self.choose(&graph, &output, &given);
-        rebuild::rebuild(&graph, &order, &output, plan).unwrap_or_else(|| self.reorder_inputs(plan))
+        rebuild(&graph, &order, &output, plan).unwrap_or_else(|| self.reorder_inputs(plan))
     }
 
     fn choose(&mut self, graph: &Graph, output: &[usize], given: &Tree) -> Tree {
@@ -157,7 +151,7 @@ impl Optimizer<'_> {
         (best, best_ps): (Tree, f64),
         (given, given_ps): (&Tree, f64),
     ) -> (Tree, f64) {
-        let shape = memory::shape_of(graph);
+        let shape = shape_of(graph);
         if let Some(known) = self.orders.get(&shape)
             && known.set() == given.set()
             && let Some(known_ps) = planner.cost(&known)

@@ -15,11 +15,11 @@ const GRAPHS_MAX: usize = 1024;
 pub(crate) struct Orders(Mutex<HashMap<String, Tree>>);
 
 impl Orders {
-    pub(super) fn get(&self, shape: &str) -> Option<Tree> {
+    pub(in crate::optimize) fn get(&self, shape: &str) -> Option<Tree> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(shape).cloned()
     }
 
-    pub(super) fn put(&self, shape: String, order: Tree) {
+    pub(in crate::optimize) fn put(&self, shape: String, order: Tree) {
         let mut orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if orders.len() >= GRAPHS_MAX {
             orders.clear();
@@ -29,7 +29,7 @@ impl Orders {
 }
 
 /// The shape of a graph. Two graphs of one shape may differ: an order is tried before it is taken.
-pub(super) fn shape_of(graph: &Graph) -> String {
+pub(in crate::optimize) fn shape_of(graph: &Graph) -> String {
     let relations: Vec<String> = graph.relations.iter().map(|node| shape_of_plan(&node.plan)).collect();
     format!("{relations:?} {:?} {} {}", graph.classes, graph.equalities.len(), graph.residuals.len())
 }

@@ -7,19 +7,19 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
 
-use super::estimate::{Estimate, estimate};
-use super::safety::{is_plain_expr, never_fails};
 use super::tree::{Set, Tree};
 use crate::Table;
 use crate::expr::{CompareOp, Expr, ExprKind};
+use crate::optimize::estimate::{Estimate, estimate};
+use crate::optimize::safety::{is_plain, is_plain_expr, never_fails};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 
 /// Most relations of a graph.
-pub(super) const RELATIONS_MAX: usize = 20;
+pub(in crate::optimize) const RELATIONS_MAX: usize = 20;
 
 /// A graph of joins. Its columns are numbered through all relations.
 #[derive(Debug, Default)]
-pub(super) struct Graph {
+pub(in crate::optimize) struct Graph {
     pub relations: Vec<Node>,
     /// Columns that are equal in every row of the result.
     pub classes: Vec<Vec<usize>>,
@@ -33,7 +33,7 @@ pub(super) struct Graph {
 
 /// A relation of a graph.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(in crate::optimize) struct Node {
     pub plan: Plan,
     pub estimate: Estimate,
     /// Number of its first column.
@@ -44,7 +44,7 @@ pub(super) struct Node {
 
 /// A semi or anti join.
 #[derive(Debug)]
-pub(super) struct Existence {
+pub(in crate::optimize) struct Existence {
     pub kind: JoinKind,
     /// Keys over the relation's own columns, and over the graph's.
     pub on: Vec<(Expr, Expr)>,
@@ -55,7 +55,7 @@ pub(super) struct Existence {
 impl Graph {
     /// The graph of the joins at the top of `plan`, the columns that it puts out, and the order in which it was given.
     /// `None`: there is none, or nothing to choose. `optimize` is called for the relations.
-    pub(super) fn of(
+    pub(in crate::optimize) fn of(
         plan: &Plan,
         inputs: &[Arc<Table>],
         optimize: &mut dyn FnMut(&Plan) -> Plan,
@@ -75,36 +75,36 @@ impl Graph {
     }
 
     /// The relation of a column.
-    pub(super) fn relation_of(&self, column: usize) -> usize {
+    pub(in crate::optimize) fn relation_of(&self, column: usize) -> usize {
         self.relations.partition_point(|node| node.first <= column) - 1
     }
 
     /// The relations that an expression reads.
-    pub(super) fn relations_of(&self, expr: &Expr) -> Set {
+    pub(in crate::optimize) fn relations_of(&self, expr: &Expr) -> Set {
         let mut relations = 0;
         expr.visit_columns(&mut |column| relations |= 1 << self.relation_of(column));
         relations
     }
 
     /// Type and name of a column.
-    pub(super) fn field(&self, column: usize) -> &FieldRef {
+    pub(in crate::optimize) fn field(&self, column: usize) -> &FieldRef {
         let node = &self.relations[self.relation_of(column)];
         &node.plan.schema.fields()[column - node.first]
     }
 
     /// A column of the graph as an expression.
-    pub(super) fn column(&self, column: usize) -> Expr {
+    pub(in crate::optimize) fn column(&self, column: usize) -> Expr {
         let field = self.field(column);
         Expr::column(column, field.data_type().clone(), field.is_nullable())
     }
 
     /// The class of a column.
-    pub(super) fn class_of(&self, column: usize) -> Option<&[usize]> {
+    pub(in crate::optimize) fn class_of(&self, column: usize) -> Option<&[usize]> {
         self.classes.iter().find(|class| class.contains(&column)).map(Vec::as_slice)
     }
 
     /// Whether a key may be read from another column of its class: the same bits are in both.
-    pub(super) fn is_exchangeable(data_type: &DataType) -> bool {
+    pub(in crate::optimize) fn is_exchangeable(data_type: &DataType) -> bool {
         data_type.is_integer() || data_type.is_decimal() || matches!(data_type, DataType::Date32 | DataType::Date64)
     }
 
@@ -219,15 +219,15 @@ fn is_flat(join: &JoinPlan) -> bool {
 }
 
 /// Whether the rest of a join's condition never fails.
-pub(super) fn is_plain_residual(join: &JoinPlan) -> bool {
+pub(in crate::optimize) fn is_plain_residual(join: &JoinPlan) -> bool {
     let Some(residual) = &join.residual else { return true };
     let build_width = join.build.schema.fields().len();
     let mut is_safe = never_fails(residual);
     residual.visit_columns(&mut |column| {
         is_safe = is_safe
             && match column.checked_sub(build_width) {
-                None => super::safety::is_plain(&join.build, column),
-                Some(column) => super::safety::is_plain(&join.probe, column),
+                None => is_plain(&join.build, column),
+                Some(column) => is_plain(&join.probe, column),
             };
     });
     is_safe

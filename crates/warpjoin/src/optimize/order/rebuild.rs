@@ -11,7 +11,7 @@ use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 
 /// The joins of `graph` in the order `tree`, with the columns `output` in the schema of `like`; `None`: not an order of
 /// this graph.
-pub(super) fn rebuild(graph: &Graph, tree: &Tree, output: &[usize], like: &Plan) -> Option<Plan> {
+pub(in crate::optimize) fn rebuild(graph: &Graph, tree: &Tree, output: &[usize], like: &Plan) -> Option<Plan> {
     let mut needed = output.to_vec();
     needed.sort_unstable();
     needed.dedup();

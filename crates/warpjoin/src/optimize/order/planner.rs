@@ -5,18 +5,18 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use super::cost::{BuildSide, Costs, ProbeSide};
-use super::estimate::{ColumnEstimate, guessed_share, match_share, stored_bytes};
-use super::graph::{Graph, Node};
+use super::graph::{Existence, Graph, Node};
 use super::tree::{Set, Tree};
 use crate::expr::{Expr, ExprKind};
+use crate::optimize::cost::{BuildSide, Costs, ProbeSide};
+use crate::optimize::estimate::{ColumnEstimate, guessed_share, match_share, stored_bytes};
 use crate::plan::JoinKind;
 
 /// Most relations of which all orders are looked at: 3^9 pairs of sets.
 const EXHAUSTIVE_MAX: usize = 9;
 
 /// Chooses orders for a graph.
-pub(super) struct Planner<'a> {
+pub(in crate::optimize) struct Planner<'a> {
     graph: &'a Graph,
     costs: Costs,
     seed: Option<u64>,
@@ -36,7 +36,7 @@ struct Best {
 
 impl<'a> Planner<'a> {
     /// `output` are the columns that the graph must put out; `seed` draws orders rather than choosing the best.
-    pub(super) fn new(graph: &'a Graph, output: &[usize], costs: Costs, seed: Option<u64>) -> Self {
+    pub(in crate::optimize) fn new(graph: &'a Graph, output: &[usize], costs: Costs, seed: Option<u64>) -> Self {
         let mut needed = output.to_vec();
         let residuals = graph.relations.iter().filter_map(|node| node.existence.as_ref()?.residual.as_ref());
         for residual in graph.residuals.iter().chain(residuals) {
@@ -52,13 +52,13 @@ impl<'a> Planner<'a> {
     }
 
     /// The cheapest order that was found; `None`: none without a pair of relations that nothing joins.
-    pub(super) fn best(&self) -> Option<(Tree, f64)> {
+    pub(in crate::optimize) fn best(&self) -> Option<(Tree, f64)> {
         let relations = self.graph.relations.len();
         if relations <= EXHAUSTIVE_MAX { self.exhaustive(relations) } else { self.greedy(relations) }
     }
 
     /// What an order costs; `None`: it is none of this graph.
-    pub(super) fn cost(&self, tree: &Tree) -> Option<f64> {
+    pub(in crate::optimize) fn cost(&self, tree: &Tree) -> Option<f64> {
         match tree {
             Tree::Relation(_) => Some(0.0),
             Tree::Join(sides) => {
@@ -184,7 +184,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Estimated rows of a set of relations, joined.
-    pub(super) fn rows(&self, set: Set) -> f64 {
+    pub(in crate::optimize) fn rows(&self, set: Set) -> f64 {
         if let Some(&rows) = self.rows.borrow().get(&set) {
             return rows;
         }
@@ -272,13 +272,13 @@ impl<'a> Planner<'a> {
 
 impl Graph {
     /// The semi or anti join that a set stands for.
-    pub(super) fn existence_of(&self, set: Set) -> Option<&super::graph::Existence> {
+    pub(in crate::optimize) fn existence_of(&self, set: Set) -> Option<&Existence> {
         if set.is_power_of_two() { self.relations[set.trailing_zeros() as usize].existence.as_ref() } else { None }
     }
 
     /// Keys by which a table of `build` is probed by `probe`, as expressions over the graph; `None`: the two can't be
     /// joined.
-    pub(super) fn keys(&self, build: Set, probe: Set) -> Option<Vec<(Expr, Expr)>> {
+    pub(in crate::optimize) fn keys(&self, build: Set, probe: Set) -> Option<Vec<(Expr, Expr)>> {
         let expr = |part: &KeyPart<'_>| match *part {
             KeyPart::Column(column) => self.column(column),
             KeyPart::Expr(expr) => expr.clone(),
@@ -325,7 +325,7 @@ impl Graph {
     fn existence_keys<'a>(
         &'a self,
         relation: usize,
-        existence: &'a super::graph::Existence,
+        existence: &'a Existence,
         probe: Set,
     ) -> Option<Vec<(KeyPart<'a>, KeyPart<'a>)>> {
         let own: Set = 1 << relation;

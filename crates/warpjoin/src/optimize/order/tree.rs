@@ -1,11 +1,11 @@
 //! Orders of joins.
 
 /// Relations as bits.
-pub(super) type Set = u32;
+pub(in crate::optimize) type Set = u32;
 
 /// An order of joins.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Tree {
+pub(in crate::optimize) enum Tree {
     /// A relation of the graph.
     Relation(usize),
     /// Build side and probe side.
@@ -14,7 +14,7 @@ pub(super) enum Tree {
 
 impl Tree {
     /// The relations in it.
-    pub(super) fn set(&self) -> Set {
+    pub(in crate::optimize) fn set(&self) -> Set {
         match self {
             Self::Relation(relation) => 1 << relation,
             Self::Join(sides) => sides.0.set() | sides.1.set(),
@@ -22,7 +22,7 @@ impl Tree {
     }
 
     /// The relation whose rows go through the probes.
-    pub(super) fn driver(&self) -> usize {
+    pub(in crate::optimize) fn driver(&self) -> usize {
         match self {
             Self::Relation(relation) => *relation,
             Self::Join(sides) => sides.1.driver(),
