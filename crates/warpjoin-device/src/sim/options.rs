@@ -20,7 +20,7 @@ pub struct SimOptions {
     /// Lanes also switch at some plain loads and stores, which exposes races that involve no atomic.
     /// Needs a seed, and excludes `sanitize`. Kernels are compiled separately for it.
     pub yield_at_plain_accesses: bool,
-    /// Detects races ([`DeviceError::Race`]): accesses of lanes, launches, copies and the host to the same bytes that are
+    /// Detects races ([`DeviceError::Race`](crate::DeviceError::Race)): accesses of lanes, launches, copies and the host to the same bytes that are
     /// not ordered by barriers, fences, streams, events or waits (`kernels/sim/races/race_order.h` defines the order).
     /// Relaxed loads may return values older than a store that is not ordered before them. Needs a seed, and excludes
     /// `sanitize`. Kernels are compiled separately for it; tests of operators take about 1.2 times the CPU time.

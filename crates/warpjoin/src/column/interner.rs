@@ -332,7 +332,7 @@ impl Interner {
 /// An array of `data_type` (a string type) of strings that lie one behind the other: `ends` is 0, then the end of each.
 ///
 /// # Errors
-/// When an array of this type can't hold so many bytes.
+/// When an array of this type can't hold that number of bytes.
 pub(super) fn array_of(bytes: Vec<u8>, ends: Vec<i64>, data_type: &DataType) -> Result<ArrayRef> {
     let bytes = Buffer::from_vec(bytes);
     if let DataType::FixedSizeBinary(size) = data_type {

@@ -52,7 +52,7 @@ const BLOOM_L2_SHARE: f64 = 0.35;
 
 /// Build rows from which on it is worth a launch or two to drop those that match nothing before a table is made of them.
 pub(crate) const REDUCED_ROWS_MIN: u64 = 1 << 22;
-/// So many times more build rows than probe rows, then: an insert costs about as many probes of a small set.
+/// Build rows for each probe row from which on that pays: an insert costs about as much as this number of probes of a small set.
 pub(crate) const REDUCED_RATIO_MIN: u64 = 4;
 
 /// A table, as far as it matters how a filter looks for its keys.
