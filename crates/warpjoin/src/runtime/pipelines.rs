@@ -109,6 +109,37 @@ mod tests {
         Arc::new(builder.finish().unwrap())
     }
 
+    /// Rows whose word is `word`, with or without remembered results.
+    fn run_word(session: &Arc<Session>, table: &Arc<Table>, word: &str, remembers_results: bool) -> usize {
+        let schema = table.schema();
+        let kind = PlanKind::Scan { table: Arc::clone(table), projection: vec![0, 1] };
+        let scan = Plan { kind, schema: Arc::clone(&schema) };
+        let column = Box::new(Expr::column(0, DataType::Utf8, true));
+        let word = Box::new(Expr::literal(Scalar::Bytes(word.as_bytes().into()), DataType::Utf8));
+        let kind = ExprKind::Compare(CompareOp::Equal, column, word);
+        let predicate = Expr { kind, data_type: DataType::Boolean, nullable: true };
+        let plan = Plan { kind: PlanKind::Filter { input: Box::new(scan), predicate }, schema };
+        let options = ExecOptions { remembers_results, ..ExecOptions::default() };
+        let output = exec::run(session, &plan, &[], &options).unwrap();
+        output.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    fn with_lookups(session: &Session) -> usize {
+        let remembered = session.pipelines().locked();
+        remembered.known.values().flatten().filter(|(_, pipeline)| !pipeline.lookups.is_empty()).count()
+    }
+
+    #[test]
+    fn precomputed_values_are_forgotten_if_results_are_not_remembered() {
+        let session = Session::new(open_simulated(&SimOptions::default()).unwrap()).unwrap();
+        let words = table(&session, &["a", "b", "c", "b"]);
+        assert_eq!(run_word(&session, &words, "b", true), 2);
+        assert!(with_lookups(&session) > 0);
+        assert_eq!(run_word(&session, &words, "b", false), 2);
+        assert_eq!(with_lookups(&session), 0);
+        count(&session);
+    }
+
     /// Rows whose number is less than `bound`, and columns of them.
     fn run(session: &Arc<Session>, table: &Arc<Table>, bound: i128, columns: &[usize]) -> usize {
         let schema = table.schema();

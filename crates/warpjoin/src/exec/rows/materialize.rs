@@ -198,9 +198,14 @@ impl DeviceSink for RowsSink<'_> {
     }
 
     fn open(&self, lane: &mut Lane<'_>) -> Result<IntermediateShard> {
-        let mut capacity = self.capacities[lane.device];
+        let whole = self.capacities[lane.device];
+        let mut capacity = whole;
         loop {
-            match allocate(&lane.stream, self.columns, capacity) {
+            let room = |lane: &Lane<'_>| allocate(&lane.stream, self.columns, capacity);
+            // A reduced output leaves as much memory as it takes: the pipeline and what follows need some, too.
+            let made =
+                room(lane).and_then(|shard| if capacity < whole { room(lane).map(|_| shard) } else { Ok(shard) });
+            match made {
                 Ok(shard) => return Ok(IntermediateShard { rows: capacity, ..shard }),
                 // A first capacity has room for all rows of the source, most of which may be dropped. If the rows need
                 // more after all, the kernel counts how much.
