@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn entries_have_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 17);
+        assert_eq!(options.entries().len(), 18);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }
