@@ -40,7 +40,7 @@ pub use error::{Cause, DeviceError, Result};
 pub use event::Event;
 pub use faults::{CallKind, Fault, FaultPlan, Recording, with_faults};
 pub use kernel::{Arg, Kernel, Launch, Module, ModuleSource};
-pub use memory::{Buffer, MemoryPool};
+pub use memory::{Buffer, MemoryCache, MemoryPool};
 pub use race::{RaceAccess, RaceReport};
 pub use sim::{ChangedFile, SimOptions, open_simulated};
 pub use stream::Stream;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::backend::StreamBackend;
-use crate::{Arg, Buffer, Device, DeviceError, Event, Kernel, Launch, Result};
+use crate::{Arg, Buffer, Cause, Device, DeviceError, Event, Kernel, Launch, Result};
 
 /// An in-order queue of work on one device. Cheap to clone; clones are the same queue.
 #[derive(Clone)]
@@ -50,10 +50,24 @@ impl Stream {
         self.alloc_by(bytes, |backend| backend.alloc(bytes))
     }
 
+    /// Allocates by `allocate`, as long as caches free memory when there is none.
     fn alloc_by(
         &self,
         bytes: u64,
-        allocate: impl FnOnce(&dyn StreamBackend) -> Result<u64, Option<DeviceError>>,
+        allocate: impl Fn(&dyn StreamBackend) -> Result<u64, Option<DeviceError>>,
+    ) -> Result<Buffer> {
+        loop {
+            match self.try_alloc_by(bytes, &allocate) {
+                Err(error) if error.cause() == Cause::OutOfMemory && self.device.memory().give_back(bytes) => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn try_alloc_by(
+        &self,
+        bytes: u64,
+        allocate: impl Fn(&dyn StreamBackend) -> Result<u64, Option<DeviceError>>,
     ) -> Result<Buffer> {
         if bytes == 0 {
             return Ok(Buffer::new(self.clone(), 0, 0));

@@ -6,9 +6,10 @@
 
 use std::ffi::c_int;
 
-use cudarc::driver::sys::{self, CUcontext, CUdevice, CUresult};
+use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUpointer_attribute, CUresult};
 
 use super::driver::{Driver, DriverVersion, check};
+use super::functions::{self, Code};
 use crate::{DeviceError, Result};
 
 /// The first driver with `cuCtxCreate_v4`.
@@ -22,6 +23,8 @@ pub(super) struct Context {
     raw: CUcontext,
     label: String,
     is_primary: bool,
+    /// Whether the GPU reads any host memory by its page tables, as on Grace Hopper.
+    uses_host_pages: bool,
 }
 
 // SAFETY: context handles may be used by any number of threads; the driver synchronizes.
@@ -54,10 +57,16 @@ impl Context {
         let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
         let (mut device, mut raw): (CUdevice, CUcontext) = (0, std::ptr::null_mut());
         // SAFETY: the driver is initialized; `device` outlives the call.
-        check(&label, "cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, number) })?;
+        check(&label, "cuDeviceGet", unsafe { functions::cuDeviceGet(&mut device, number) })?;
         // SAFETY: `device` came from the driver; `raw` outlives the call; `drop` releases once.
-        check(&label, "cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) })?;
-        Ok(Self { driver, device, raw, label, is_primary: true })
+        check(&label, "cuDevicePrimaryCtxRetain", unsafe { functions::cuDevicePrimaryCtxRetain(&mut raw, device) })?;
+        let mut uses_host_pages: c_int = 0;
+        let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES;
+        // SAFETY: `device` came from the driver; the number outlives the call.
+        let result = unsafe { functions::cuDeviceGetAttribute(&mut uses_host_pages, attribute, device) };
+        let context = Self { driver, device, raw, label, is_primary: true, uses_host_pages: uses_host_pages != 0 };
+        context.check("cuDeviceGetAttribute", result)?;
+        Ok(context)
     }
 
     /// Creates another context on the same GPU.
@@ -65,9 +74,10 @@ impl Context {
         let mut raw: CUcontext = std::ptr::null_mut();
         // SAFETY: the device came from the driver; null parameters mean an ordinary context; `raw` outlives the call;
         // `drop` destroys once.
-        let result = unsafe { sys::cuCtxCreate_v4(&mut raw, std::ptr::null_mut(), 0, self.device) };
+        let result = unsafe { functions::cuCtxCreate_v4(&mut raw, std::ptr::null_mut(), 0, self.device) };
         self.check("cuCtxCreate", result)?;
-        Ok(Self { driver: self.driver, device: self.device, raw, label: self.label.clone(), is_primary: false })
+        let Self { driver, device, uses_host_pages, .. } = *self;
+        Ok(Self { driver, device, raw, label: self.label.clone(), is_primary: false, uses_host_pages })
     }
 
     /// The driver it belongs to.
@@ -93,24 +103,34 @@ impl Context {
     /// Makes this the context of the calling thread. Takes 0.1 us.
     pub(super) fn make_current(&self) -> Result<()> {
         // SAFETY: `raw` is retained until `self` is dropped.
-        self.check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
+        self.check("cuCtxSetCurrent", unsafe { functions::cuCtxSetCurrent(self.raw) })
+    }
+
+    /// Whether an asynchronous copy may read `bytes` after the call: the driver copies only pageable memory at once, and only
+    /// where the GPU does not read it by itself. The context must be current.
+    pub(super) fn reads_late(&self, bytes: &[u8]) -> bool {
+        let mut kind = 0_u32;
+        let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+        let address = bytes.as_ptr() as u64;
+        // SAFETY: the value of this attribute is a 32-bit number, which outlives the call. Any address is allowed: the call
+        // fails for one that CUDA does not know, which is what pageable memory is.
+        let known = unsafe { functions::cuPointerGetAttribute((&raw mut kind).cast(), attribute, address) };
+        self.uses_host_pages || known == CUresult::CUDA_SUCCESS
     }
 
     /// Waits for all work in the context, and returns its errors.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.make_current()?;
         // SAFETY: the context is current.
-        self.check("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() })
+        self.check("cuCtxSynchronize", unsafe { functions::cuCtxSynchronize() })
     }
 
     /// Checks that the context works, without waiting for any work.
     fn probe(&self) -> Result<()> {
         self.make_current()?;
         // SAFETY: the context is current; null means its default stream.
-        match unsafe { sys::cuStreamQuery(std::ptr::null_mut()) } {
-            CUresult::CUDA_ERROR_NOT_READY => Ok(()),
-            result => self.check("cuStreamQuery", result),
-        }
+        let result = unsafe { functions::cuStreamQuery(std::ptr::null_mut()) };
+        if result == CUresult::CUDA_ERROR_NOT_READY { Ok(()) } else { self.check("cuStreamQuery", result) }
     }
 
     /// Free and total bytes of the GPU's memory.
@@ -118,18 +138,18 @@ impl Context {
         self.make_current()?;
         let (mut free, mut total) = (0_usize, 0_usize);
         // SAFETY: the context is current; both numbers outlive the call.
-        self.check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        self.check("cuMemGetInfo", unsafe { functions::cuMemGetInfo_v2(&mut free, &mut total) })?;
         Ok((free as u64, total as u64))
     }
 
     /// Converts a failed result of `call` into an error of this GPU.
-    pub(super) fn check(&self, call: &'static str, result: CUresult) -> Result<()> {
+    pub(super) fn check(&self, call: &'static str, result: Code) -> Result<()> {
         check(&self.label, call, result)
     }
 
     /// Logs a failure of a call in a destructor, which cannot return it. Ignores that the driver is
     /// already shut down at the end of the process.
-    pub(super) fn log_failure(&self, call: &'static str, result: CUresult) {
+    pub(super) fn log_failure(&self, call: &'static str, result: Code) {
         if result != CUresult::CUDA_ERROR_DEINITIALIZED
             && let Err(error) = self.check(call, result)
         {
@@ -143,10 +163,12 @@ impl Drop for Context {
         // All objects made in the context held an `Arc` of `self`, so they are gone by now.
         if self.is_primary {
             // SAFETY: retained once in `retain`.
-            self.log_failure("cuDevicePrimaryCtxRelease", unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) });
+            self.log_failure("cuDevicePrimaryCtxRelease", unsafe {
+                functions::cuDevicePrimaryCtxRelease_v2(self.device)
+            });
         } else {
             // SAFETY: made once in `create_another`.
-            self.log_failure("cuCtxDestroy", unsafe { sys::cuCtxDestroy_v2(self.raw) });
+            self.log_failure("cuCtxDestroy", unsafe { functions::cuCtxDestroy_v2(self.raw) });
         }
     }
 }

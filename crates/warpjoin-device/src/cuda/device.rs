@@ -7,10 +7,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::sys::CUresult;
 
 use super::context::Context;
 use super::driver::Driver;
+use super::functions;
 use super::module::{self, CudaKernel};
 use super::nvrtc::{self, Nvrtc, Target};
 use super::shared::Shared;
@@ -133,9 +134,9 @@ impl DeviceBackend for CudaDevice {
         from.make_current()?;
         // For memory outside of pools, and for the copy engines.
         // SAFETY: both contexts are retained; the first is current.
-        match unsafe { sys::cuCtxEnablePeerAccess(peer.shared.context.raw(), 0) } {
-            CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => {}
-            result => from.check("cuCtxEnablePeerAccess", result)?,
+        let result = unsafe { functions::cuCtxEnablePeerAccess(peer.shared.context.raw(), 0) };
+        if result != CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED {
+            from.check("cuCtxEnablePeerAccess", result)?;
         }
         peer.shared.pool.grant(from)
     }

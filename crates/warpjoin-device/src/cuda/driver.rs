@@ -1,8 +1,7 @@
 //! The driver library: loading, versions and errors.
 //!
-//! Owns the only place where libcuda is loaded and initialized. cudarc panics if the library or a
-//! function is missing, so this module checks presence and version first. All other code of this
-//! folder takes a [`Driver`] or a context as proof of the check.
+//! Owns the only place where libcuda is loaded and initialized. cudarc panics if the library is missing, so this module
+//! checks presence and version first. All other code of this folder takes a [`Driver`] or a context as proof of the check.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
@@ -10,6 +9,7 @@ use std::sync::OnceLock;
 
 use cudarc::driver::sys::{self, CUresult};
 
+use super::functions::{self, Code};
 use crate::{DeviceError, Result};
 
 /// The oldest driver with all functions that this folder calls (`cuFuncGetParamInfo`).
@@ -61,10 +61,11 @@ impl Driver {
             });
         }
         // SAFETY: the library is present; initializing twice is allowed.
-        match unsafe { sys::cuInit(0) } {
-            CUresult::CUDA_SUCCESS => Ok(*READY.get_or_init(|| Self { version })),
-            failed => Err(DeviceError::NoGpu { reason: format!("cuInit: {}", describe(failed)) }),
+        let result = unsafe { functions::cuInit(0) };
+        if result == CUresult::CUDA_SUCCESS {
+            return Ok(*READY.get_or_init(|| Self { version }));
         }
+        Err(DeviceError::NoGpu { reason: format!("cuInit: {}", describe(result)) })
     }
 
     /// The CUDA version that it supports.
@@ -76,7 +77,7 @@ impl Driver {
     pub(super) fn gpus(self) -> Result<usize> {
         let mut count: c_int = 0;
         // SAFETY: the driver is initialized; `count` outlives the call.
-        check("cuda", "cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
+        check("cuda", "cuDeviceGetCount", unsafe { functions::cuDeviceGetCount(&mut count) })?;
         Ok(usize::try_from(count).unwrap_or(0))
     }
 }
@@ -93,77 +94,96 @@ pub(super) fn version() -> Result<DriverVersion> {
     }
     let mut number: c_int = 0;
     // SAFETY: the library is present, and every version has this function; `number` outlives the call.
-    check("cuda", "cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut number) })?;
+    check("cuda", "cuDriverGetVersion", unsafe { functions::cuDriverGetVersion(&mut number) })?;
     Ok(DriverVersion(number))
 }
 
+/// The context does not recover. CUDA's documentation says to end the process or to make a new context.
+const LOST: [CUresult; 16] = [
+    CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+    CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
+    CUresult::CUDA_ERROR_ASSERT,
+    CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
+    CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+    CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+    CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE,
+    CUresult::CUDA_ERROR_INVALID_PC,
+    CUresult::CUDA_ERROR_LAUNCH_FAILED,
+    CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK,
+    CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
+    CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+    CUresult::CUDA_ERROR_CONTAINED,
+    CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+    CUresult::CUDA_ERROR_INVALID_CONTEXT,
+    CUresult::CUDA_ERROR_EXTERNAL_DEVICE,
+];
+
+/// The compiled kernel cannot be used.
+const BAD_IMAGE: [CUresult; 5] = [
+    CUresult::CUDA_ERROR_INVALID_IMAGE,
+    CUresult::CUDA_ERROR_INVALID_PTX,
+    CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+    CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU,
+    CUresult::CUDA_ERROR_NOT_FOUND,
+];
+
+/// The GPU is in exclusive use, not permitted, or not ready.
+const UNUSABLE: [CUresult; 14] = [
+    CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE,
+    CUresult::CUDA_ERROR_NO_DEVICE,
+    CUresult::CUDA_ERROR_INVALID_DEVICE,
+    CUresult::CUDA_ERROR_DEVICE_NOT_LICENSED,
+    CUresult::CUDA_ERROR_CONTEXT_ALREADY_IN_USE,
+    CUresult::CUDA_ERROR_NOT_PERMITTED,
+    CUresult::CUDA_ERROR_SYSTEM_NOT_READY,
+    CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
+    CUresult::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE,
+    CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED,
+    CUresult::CUDA_ERROR_MPS_RPC_FAILURE,
+    CUresult::CUDA_ERROR_MPS_SERVER_NOT_READY,
+    CUresult::CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
+    CUresult::CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED,
+];
+
 /// Converts a failed result of `call` into an error of `device`.
-pub(super) fn check(device: &str, call: &'static str, result: CUresult) -> Result<()> {
-    match result {
-        CUresult::CUDA_SUCCESS => Ok(()),
-        failed => Err(error_of(device, call, failed, describe(failed))),
+pub(super) fn check(device: &str, call: &'static str, result: Code) -> Result<()> {
+    if result == CUresult::CUDA_SUCCESS {
+        return Ok(());
     }
+    Err(error_of(device, call, result, describe(result)))
 }
 
-/// The error of a failed call.
-fn error_of(device: &str, call: &'static str, result: CUresult, reason: String) -> DeviceError {
+/// The error of a failed call. A code that this build does not know is an error of the driver.
+fn error_of(device: &str, call: &'static str, result: Code, reason: String) -> DeviceError {
     let device = device.into();
-    match result {
-        CUresult::CUDA_ERROR_OUT_OF_MEMORY => DeviceError::OutOfDriverMemory { device, call, reason },
-        // The context does not recover. CUDA's documentation says to end the process or to make a new context.
-        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
-        | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
-        | CUresult::CUDA_ERROR_ASSERT
-        | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
-        | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
-        | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
-        | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
-        | CUresult::CUDA_ERROR_INVALID_PC
-        | CUresult::CUDA_ERROR_LAUNCH_FAILED
-        | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK
-        | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
-        | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
-        | CUresult::CUDA_ERROR_CONTAINED
-        | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
-        | CUresult::CUDA_ERROR_INVALID_CONTEXT
-        | CUresult::CUDA_ERROR_EXTERNAL_DEVICE => DeviceError::DeviceLost { device, call, reason },
-        CUresult::CUDA_ERROR_INVALID_IMAGE
-        | CUresult::CUDA_ERROR_INVALID_PTX
-        | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-        | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
-        | CUresult::CUDA_ERROR_NOT_FOUND => DeviceError::BadImage { device, call, reason },
-        // The GPU is in exclusive use, not permitted, or not ready.
-        CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
-        | CUresult::CUDA_ERROR_NO_DEVICE
-        | CUresult::CUDA_ERROR_INVALID_DEVICE
-        | CUresult::CUDA_ERROR_DEVICE_NOT_LICENSED
-        | CUresult::CUDA_ERROR_CONTEXT_ALREADY_IN_USE
-        | CUresult::CUDA_ERROR_NOT_PERMITTED
-        | CUresult::CUDA_ERROR_SYSTEM_NOT_READY
-        | CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
-        | CUresult::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
-        | CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED
-        | CUresult::CUDA_ERROR_MPS_RPC_FAILURE
-        | CUresult::CUDA_ERROR_MPS_SERVER_NOT_READY
-        | CUresult::CUDA_ERROR_MPS_MAX_CLIENTS_REACHED
-        | CUresult::CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED => {
-            DeviceError::UnusableGpu { device, reason: format!("{call}: {reason}") }
-        }
-        _ => DeviceError::Driver { device, call, reason },
+    let is_in = |codes: &[CUresult]| codes.iter().any(|code| result == *code);
+    if result == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        DeviceError::OutOfDriverMemory { device, call, reason }
+    } else if is_in(&LOST) {
+        DeviceError::DeviceLost { device, call, reason }
+    } else if is_in(&BAD_IMAGE) {
+        DeviceError::BadImage { device, call, reason }
+    } else if is_in(&UNUSABLE) {
+        DeviceError::UnusableGpu { device, reason: format!("{call}: {reason}") }
+    } else {
+        DeviceError::Driver { device, call, reason }
     }
 }
 
 /// Name and description of a driver error.
-pub(super) fn describe(result: CUresult) -> String {
+pub(super) fn describe(result: Code) -> String {
     // SAFETY: `result` came from the loaded library; both functions set `text` to a constant of the
     // library, or leave it null for an unknown result.
     let (name, description) = unsafe {
-        (constant(|text| sys::cuGetErrorName(result, text)), constant(|text| sys::cuGetErrorString(result, text)))
+        (
+            constant(|text| functions::cuGetErrorName(result, text)),
+            constant(|text| functions::cuGetErrorString(result, text)),
+        )
     };
     match (name, description) {
         (Some(name), Some(description)) => format!("{name} ({description})"),
         (Some(name), None) => name.into(),
-        _ => format!("CUDA error {}", result as u32),
+        _ => format!("CUDA error {}", result.0),
     }
 }
 
@@ -171,7 +191,7 @@ pub(super) fn describe(result: CUresult) -> String {
 ///
 /// # Safety
 /// `get` must not change its argument, or set it to a string that is never freed.
-unsafe fn constant(get: impl FnOnce(*mut *const c_char) -> CUresult) -> Option<&'static str> {
+unsafe fn constant(get: impl FnOnce(*mut *const c_char) -> Code) -> Option<&'static str> {
     let mut text: *const c_char = std::ptr::null();
     if get(&mut text) != CUresult::CUDA_SUCCESS || text.is_null() {
         return None;
@@ -194,7 +214,7 @@ mod tests {
 
     #[test]
     fn driver_errors_have_causes() {
-        let cause = |result| error_of("cuda:0", "cuX", result, String::new()).cause();
+        let cause = |result: CUresult| error_of("cuda:0", "cuX", result.into(), String::new()).cause();
         assert_eq!(cause(CUresult::CUDA_ERROR_OUT_OF_MEMORY), Cause::OutOfMemory);
         for result in [
             CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -208,5 +228,7 @@ mod tests {
         assert_eq!(cause(CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE), Cause::Unavailable);
         assert_eq!(cause(CUresult::CUDA_ERROR_INVALID_VALUE), Cause::Driver);
         assert_eq!(cause(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES), Cause::Driver);
+        // A code that no driver has yet.
+        assert_eq!(error_of("cuda:0", "cuX", Code(98_765), String::new()).cause(), Cause::Driver);
     }
 }

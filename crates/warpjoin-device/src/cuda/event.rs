@@ -2,12 +2,13 @@
 //!
 //! Must not know which work they order.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult, CUstream};
+use cudarc::driver::sys::{CUevent, CUevent_flags, CUresult, CUstream};
 
 use super::context::Context;
-use crate::{DeviceError, Result};
+use super::functions;
+use crate::Result;
 
 /// An event. On drop it returns to its cache, or is destroyed.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl Drop for EventCache {
         if self.context.make_current().is_ok() {
             for raw in self.locked().drain(..) {
                 // SAFETY: the event is not in use, and was removed from the list.
-                self.context.log_failure("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(raw) });
+                self.context.log_failure("cuEventDestroy", unsafe { functions::cuEventDestroy_v2(raw) });
             }
         }
     }
@@ -79,7 +80,7 @@ impl CudaEvent {
         context.make_current()?;
         let mut raw: CUevent = std::ptr::null_mut();
         // SAFETY: the context is current; `raw` outlives the call; `drop` destroys once.
-        context.check("cuEventCreate", unsafe { sys::cuEventCreate(&mut raw, flags as u32) })?;
+        context.check("cuEventCreate", unsafe { functions::cuEventCreate(&mut raw, flags as u32) })?;
         Ok(Self { raw, context: context.clone(), cache: None })
     }
 
@@ -92,40 +93,31 @@ impl CudaEvent {
     pub(super) fn record(&self, stream: CUstream) -> Result<()> {
         self.context.make_current()?;
         // SAFETY: event and stream are alive and of one context.
-        self.context.check("cuEventRecord", unsafe { sys::cuEventRecord(self.raw, stream) })
+        self.context.check("cuEventRecord", unsafe { functions::cuEventRecord(self.raw, stream) })
     }
 
     /// Whether the event has been reached or was never recorded. An error counts as reached, since
     /// the next call on the stream returns it.
     pub(super) fn is_reached(&self) -> bool {
         // SAFETY: the event is alive.
-        self.context.make_current().is_err() || unsafe { sys::cuEventQuery(self.raw) } != CUresult::CUDA_ERROR_NOT_READY
+        self.context.make_current().is_err()
+            || unsafe { functions::cuEventQuery(self.raw) } != CUresult::CUDA_ERROR_NOT_READY
     }
 
     /// Waits on the host until the event is reached.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.context.make_current()?;
         // SAFETY: the event is alive.
-        self.context.check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.raw) })
+        self.context.check("cuEventSynchronize", unsafe { functions::cuEventSynchronize(self.raw) })
     }
 
     /// Nanoseconds from `earlier`, an event of the same GPU, to `self`. Both must have timing.
     pub(super) fn elapsed_ns(&self, earlier: &Self) -> Result<u64> {
-        type ElapsedTime = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
-        static FUNCTION: OnceLock<Result<ElapsedTime, String>> = OnceLock::new();
         self.context.make_current()?;
-        // cudarc binds only `cuEventElapsedTime_v2`, which drivers before 12.8 lack. All drivers have
-        // the first version. The library stays loaded, so the function is looked up once.
-        let function = FUNCTION.get_or_init(|| {
-            // SAFETY: the library is loaded, and the type matches the function.
-            let found = unsafe { sys::culib().get::<ElapsedTime>(b"cuEventElapsedTime\0") };
-            found.map(|function| *function).map_err(|error| error.to_string())
-        });
-        let function =
-            function.as_ref().map_err(|error| DeviceError::Invalid(format!("cuEventElapsedTime: {error}")))?;
         let mut elapsed_ms = 0_f32;
         // SAFETY: both events are alive; `elapsed_ms` outlives the call.
-        self.context.check("cuEventElapsedTime", unsafe { function(&mut elapsed_ms, earlier.raw, self.raw) })?;
+        let result = unsafe { functions::cuEventElapsedTime(&mut elapsed_ms, earlier.raw, self.raw) };
+        self.context.check("cuEventElapsedTime", result)?;
         // Negative if the events are in the wrong order; the conversion makes that 0.
         Ok((f64::from(elapsed_ms) * 1e6).round() as u64)
     }
@@ -143,7 +135,7 @@ impl Drop for CudaEvent {
         }
         if self.context.make_current().is_ok() {
             // SAFETY: created once in `new`, and in no list. Work that waits for the event has captured its state.
-            self.context.log_failure("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(self.raw) });
+            self.context.log_failure("cuEventDestroy", unsafe { functions::cuEventDestroy_v2(self.raw) });
         }
     }
 }

@@ -8,6 +8,7 @@ use cudarc::driver::sys::{self, CUdevice_P2PAttribute, CUdevice_attribute};
 
 use super::context::Context;
 use super::driver::check;
+use super::functions;
 use super::nvrtc::Nvrtc;
 use crate::{DeviceInfo, DeviceKind, Link, Result};
 
@@ -65,7 +66,7 @@ pub(super) fn compute_capability(context: &Context) -> Result<(u32, u32)> {
 pub(super) fn can_access(from: &Context, peer: usize) -> Result<bool> {
     let (mut yes, peer) = (0, device(from, peer)?);
     // SAFETY: both handles came from the driver; `yes` outlives the call.
-    from.check("cuDeviceCanAccessPeer", unsafe { sys::cuDeviceCanAccessPeer(&mut yes, from.device(), peer) })?;
+    from.check("cuDeviceCanAccessPeer", unsafe { functions::cuDeviceCanAccessPeer(&mut yes, from.device(), peer) })?;
     Ok(yes != 0)
 }
 
@@ -75,7 +76,7 @@ fn link(from: &Context, peer: usize) -> Result<Link> {
     let attribute = CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
     let to = device(from, peer)?;
     // SAFETY: both handles came from the driver; `native_atomics` outlives the call.
-    let result = unsafe { sys::cuDeviceGetP2PAttribute(&mut native_atomics, attribute, from.device(), to) };
+    let result = unsafe { functions::cuDeviceGetP2PAttribute(&mut native_atomics, attribute, from.device(), to) };
     from.check("cuDeviceGetP2PAttribute", result)?;
     // The driver does not report the kind of link. NVLink supports native atomics, PCIe does not.
     let name = match (access, native_atomics != 0) {
@@ -95,7 +96,7 @@ fn handle(label: &str, ordinal: usize) -> Result<sys::CUdevice> {
     let mut device = 0;
     let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
     // SAFETY: the driver is initialized; `device` outlives the call.
-    check(label, "cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, number) })?;
+    check(label, "cuDeviceGet", unsafe { functions::cuDeviceGet(&mut device, number) })?;
     Ok(device)
 }
 
@@ -106,7 +107,7 @@ fn attribute(context: &Context, attribute: CUdevice_attribute) -> Result<u32> {
 fn attribute_by(label: &str, device: sys::CUdevice, attribute: CUdevice_attribute) -> Result<u32> {
     let mut value: c_int = 0;
     // SAFETY: the handle came from the driver; `value` outlives the call.
-    check(label, "cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, device) })?;
+    check(label, "cuDeviceGetAttribute", unsafe { functions::cuDeviceGetAttribute(&mut value, attribute, device) })?;
     Ok(u32::try_from(value).unwrap_or(0))
 }
 
@@ -118,7 +119,7 @@ fn name_by(label: &str, device: sys::CUdevice) -> Result<String> {
     let mut bytes = [0_u8; 256];
     let length = bytes.len() as c_int;
     // SAFETY: the driver writes at most `length` bytes, including a terminating zero.
-    let result = unsafe { sys::cuDeviceGetName(bytes.as_mut_ptr().cast::<c_char>(), length, device) };
+    let result = unsafe { functions::cuDeviceGetName(bytes.as_mut_ptr().cast::<c_char>(), length, device) };
     check(label, "cuDeviceGetName", result)?;
     Ok(CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned())
 }

@@ -5,9 +5,10 @@
 use std::ffi::{CString, c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUmodule, CUstream};
+use cudarc::driver::sys::{CUfunction, CUfunction_attribute, CUmodule, CUstream};
 
 use super::context::Context;
+use super::functions;
 use crate::{DeviceError, Launch, Result};
 
 /// A module, unloaded on drop.
@@ -52,7 +53,7 @@ pub(super) fn load(context: &Arc<Context>, image: &[u8], entries: &[String]) -> 
     let mut raw: CUmodule = std::ptr::null_mut();
     // SAFETY: `image` is an ELF file, whose header holds its length, or text that ends in a zero
     // byte. The driver copies what it needs. `raw` outlives the call; `drop` unloads once.
-    context.check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&mut raw, image.as_ptr().cast()) })?;
+    context.check("cuModuleLoadData", unsafe { functions::cuModuleLoadData(&mut raw, image.as_ptr().cast()) })?;
     let module = Arc::new(CudaModule { raw, context: context.clone() });
     entries.iter().map(|entry| CudaKernel::find(&module, entry)).collect()
 }
@@ -63,7 +64,7 @@ impl CudaKernel {
         let symbol = CString::new(name).map_err(|_| DeviceError::Invalid(format!("entry {name:?}")))?;
         let mut raw: CUfunction = std::ptr::null_mut();
         // SAFETY: the module is loaded; `symbol` and `raw` outlive the call.
-        let result = unsafe { sys::cuModuleGetFunction(&mut raw, module.raw, symbol.as_ptr()) };
+        let result = unsafe { functions::cuModuleGetFunction(&mut raw, module.raw, symbol.as_ptr()) };
         context.check("cuModuleGetFunction", result)?;
         let shared_bytes_allowed = Mutex::new(shared_bytes_allowed(context, raw)?);
         let params_bytes = params_bytes(context, raw)?;
@@ -101,7 +102,7 @@ impl CudaKernel {
         // SAFETY: the kernel has one parameter of `params_bytes`, which the call copies from `bytes`.
         // The front end has checked that its addresses are of live buffers that this GPU can reach.
         let result = unsafe {
-            sys::cuLaunchKernel(
+            functions::cuLaunchKernel(
                 self.raw,
                 launch.blocks,
                 1,
@@ -125,7 +126,7 @@ impl CudaKernel {
             let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             let value = c_int::try_from(bytes).unwrap_or(c_int::MAX);
             // SAFETY: the module is loaded.
-            let result = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, value) };
+            let result = unsafe { functions::cuFuncSetAttribute(self.raw, attribute, value) };
             self.module.context.check("cuFuncSetAttribute", result)?;
             *allowed = bytes;
         }
@@ -150,7 +151,7 @@ impl Drop for CudaModule {
             log::debug!("{error}");
         }
         // SAFETY: loaded once in `load`; none of its kernels runs or can be launched any more.
-        self.context.log_failure("cuModuleUnload", unsafe { sys::cuModuleUnload(self.raw) });
+        self.context.log_failure("cuModuleUnload", unsafe { functions::cuModuleUnload(self.raw) });
     }
 }
 
@@ -159,7 +160,7 @@ fn shared_bytes_allowed(context: &Context, function: CUfunction) -> Result<u32> 
     let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     let mut bytes: c_int = 0;
     // SAFETY: the function's module is loaded; `bytes` outlives the call.
-    context.check("cuFuncGetAttribute", unsafe { sys::cuFuncGetAttribute(&mut bytes, attribute, function) })?;
+    context.check("cuFuncGetAttribute", unsafe { functions::cuFuncGetAttribute(&mut bytes, attribute, function) })?;
     Ok(u32::try_from(bytes).unwrap_or(0))
 }
 
@@ -167,6 +168,7 @@ fn shared_bytes_allowed(context: &Context, function: CUfunction) -> Result<u32> 
 fn params_bytes(context: &Context, function: CUfunction) -> Result<usize> {
     let (mut offset, mut bytes) = (0_usize, 0_usize);
     // SAFETY: the function's module is loaded; both numbers outlive the call.
-    context.check("cuFuncGetParamInfo", unsafe { sys::cuFuncGetParamInfo(function, 0, &mut offset, &mut bytes) })?;
+    let result = unsafe { functions::cuFuncGetParamInfo(function, 0, &mut offset, &mut bytes) };
+    context.check("cuFuncGetParamInfo", result)?;
     Ok(bytes)
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUmemoryPool, CUresult, CUstream};
 
 use super::context::Context;
+use super::functions;
 use crate::{DeviceError, Result};
 
 /// A pool of device memory.
@@ -36,12 +37,13 @@ impl Pool {
         props.location = location(&context);
         let mut raw: CUmemoryPool = std::ptr::null_mut();
         // SAFETY: `props` and `raw` outlive the call; `drop` destroys once.
-        context.check("cuMemPoolCreate", unsafe { sys::cuMemPoolCreate(&mut raw, &props) })?;
+        context.check("cuMemPoolCreate", unsafe { functions::cuMemPoolCreate(&mut raw, &props) })?;
         let pool = Self { raw, total_bytes, context };
         let mut threshold_bytes = u64::MAX;
         let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
         // SAFETY: the value of this attribute is a u64, which outlives the call.
-        let result = unsafe { sys::cuMemPoolSetAttribute(pool.raw, attribute, (&raw mut threshold_bytes).cast()) };
+        let result =
+            unsafe { functions::cuMemPoolSetAttribute(pool.raw, attribute, (&raw mut threshold_bytes).cast()) };
         pool.context.check("cuMemPoolSetAttribute", result)?;
         Ok(pool)
     }
@@ -64,7 +66,7 @@ impl Pool {
         // returning them to the driver.
         self.context.synchronize()?;
         // SAFETY: the pool is live; trimming does not affect allocated memory.
-        self.context.check("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(self.raw, 0) })
+        self.context.check("cuMemPoolTrimTo", unsafe { functions::cuMemPoolTrimTo(self.raw, 0) })
     }
 
     /// Bytes that the pool has taken from the driver, allocated or free.
@@ -73,7 +75,7 @@ impl Pool {
         let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
         self.context.make_current()?;
         // SAFETY: the value of this attribute is a u64, which outlives the call.
-        let result = unsafe { sys::cuMemPoolGetAttribute(self.raw, attribute, (&raw mut bytes).cast()) };
+        let result = unsafe { functions::cuMemPoolGetAttribute(self.raw, attribute, (&raw mut bytes).cast()) };
         self.context.check("cuMemPoolGetAttribute", result).map(|()| bytes)
     }
 
@@ -83,10 +85,11 @@ impl Pool {
         self.context.make_current()?;
         let mut address = 0;
         // SAFETY: pool and stream belong to the current context; `address` outlives the call.
-        match unsafe { sys::cuMemAllocFromPoolAsync(&mut address, bytes, self.raw, stream) } {
-            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
-            result => self.context.check("cuMemAllocFromPoolAsync", result).map(|()| Some(address)),
+        let result = unsafe { functions::cuMemAllocFromPoolAsync(&mut address, bytes, self.raw, stream) };
+        if result == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            return Ok(None);
         }
+        self.context.check("cuMemAllocFromPoolAsync", result).map(|()| Some(address))
     }
 
     /// Frees an allocation of this pool in the order of `stream`.
@@ -94,7 +97,7 @@ impl Pool {
         if self.context.make_current().is_ok() {
             // SAFETY: `address` came from `alloc`, and the `Buffer` that owns it frees it once. Work
             // enqueued earlier on `stream` may still use the memory.
-            self.context.log_failure("cuMemFreeAsync", unsafe { sys::cuMemFreeAsync(address, stream) });
+            self.context.log_failure("cuMemFreeAsync", unsafe { functions::cuMemFreeAsync(address, stream) });
         }
     }
 
@@ -106,7 +109,7 @@ impl Pool {
         };
         self.context.make_current()?;
         // SAFETY: one description, which outlives the call.
-        self.context.check("cuMemPoolSetAccess", unsafe { sys::cuMemPoolSetAccess(self.raw, &access, 1) })
+        self.context.check("cuMemPoolSetAccess", unsafe { functions::cuMemPoolSetAccess(self.raw, &access, 1) })
     }
 }
 
@@ -115,7 +118,7 @@ impl Drop for Pool {
         if self.context.make_current().is_ok() {
             // SAFETY: created once in `new`. Buffers keep their stream alive, which keeps this pool
             // alive. The driver finishes pending frees before it releases the pool.
-            self.context.log_failure("cuMemPoolDestroy", unsafe { sys::cuMemPoolDestroy(self.raw) });
+            self.context.log_failure("cuMemPoolDestroy", unsafe { functions::cuMemPoolDestroy(self.raw) });
         }
     }
 }

@@ -12,6 +12,7 @@ use cudarc::driver::sys::{self, CUresult, CUstream};
 use super::blocks::Blocks;
 use super::context::Context;
 use super::event::EventCache;
+use super::functions;
 use super::pool::Pool;
 use super::staging::Staging;
 use crate::Result;
@@ -86,7 +87,7 @@ impl Shared {
     pub(super) fn is_alive(&self) -> bool {
         let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the stream lives as long as `self`.
-        self.context.make_current().is_ok() && unsafe { sys::cuStreamQuery(control.0) } == CUresult::CUDA_SUCCESS
+        self.context.make_current().is_ok() && unsafe { functions::cuStreamQuery(control.0) } == CUresult::CUDA_SUCCESS
     }
 
     /// Returns free memory of idle streams and of the pool to the driver.
@@ -101,9 +102,9 @@ impl Shared {
         let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         self.context.make_current()?;
         // SAFETY: the front end promises a live buffer; `value` outlives the wait below.
-        let copied = unsafe { sys::cuMemcpyHtoDAsync_v2(address, (&raw const value).cast(), 8, control.0) };
+        let copied = unsafe { functions::cuMemcpyHtoDAsync_v2(address, (&raw const value).cast(), 8, control.0) };
         // SAFETY: the stream lives as long as `self`.
-        let waited = unsafe { sys::cuStreamSynchronize(control.0) };
+        let waited = unsafe { functions::cuStreamSynchronize(control.0) };
         self.context.check("cuMemcpyHtoDAsync", copied)?;
         self.context.check("cuStreamSynchronize", waited)
     }
@@ -125,7 +126,7 @@ impl Shared {
             let mut memory: *mut c_void = std::ptr::null_mut();
             let bytes = SCRATCH_BYTES * SCRATCHES;
             // SAFETY: the context is current; `memory` outlives the call; `drop` frees once.
-            let result = unsafe { sys::cuMemHostAlloc(&mut memory, bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
+            let result = unsafe { functions::cuMemHostAlloc(&mut memory, bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
             self.context.check("cuMemHostAlloc", result).inspect_err(|error| log::debug!("{error}")).ok()?;
             let memory = memory.cast::<u8>();
             // SAFETY: the offset is within the allocation.
@@ -171,7 +172,7 @@ impl Shared {
         }
         // SAFETY: created once in `take_stream`. The driver finishes enqueued work first. Buffers allocated on the stream
         // hold it, so all are freed by now.
-        self.context.log_failure("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(stream.raw) });
+        self.context.log_failure("cuStreamDestroy", unsafe { functions::cuStreamDestroy_v2(stream.raw) });
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<RawStream>> {
@@ -186,14 +187,14 @@ impl Drop for Shared {
         if self.context.make_current().is_ok() {
             let control = self.control.get_mut().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: created once in `new`; all its work has ended.
-            self.context.log_failure("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(control.0) });
+            self.context.log_failure("cuStreamDestroy", unsafe { functions::cuStreamDestroy_v2(control.0) });
         }
         let scratches = std::mem::take(&mut *self.scratches.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(Scratch(memory)) = scratches.memory
             && self.context.make_current().is_ok()
         {
             // SAFETY: allocated once in `take_scratch`; all copies into it have ended.
-            self.context.log_failure("cuMemFreeHost", unsafe { sys::cuMemFreeHost(memory.cast()) });
+            self.context.log_failure("cuMemFreeHost", unsafe { functions::cuMemFreeHost(memory.cast()) });
         }
     }
 }
@@ -204,6 +205,6 @@ fn create_stream(context: &Context) -> Result<CUstream> {
     let mut raw: CUstream = std::ptr::null_mut();
     let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
     // SAFETY: the context is current; `raw` outlives the call.
-    context.check("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut raw, flags) })?;
+    context.check("cuStreamCreate", unsafe { functions::cuStreamCreate(&mut raw, flags) })?;
     Ok(raw)
 }

@@ -13,6 +13,7 @@ use cudarc::driver::sys::{self, CUstream};
 
 use super::context::Context;
 use super::event::CudaEvent;
+use super::functions;
 use crate::memory::object_pool::{ObjectPool, Pooled};
 use crate::{DeviceError, Result};
 
@@ -64,8 +65,9 @@ impl Staging {
                     unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), chunk.memory, piece.len()) };
                     // SAFETY: the caller guarantees the target. The chunk is not reused before the event
                     // recorded next is reached.
-                    let result =
-                        unsafe { sys::cuMemcpyHtoDAsync_v2(target, chunk.memory.cast(), piece.len(), stream.get()) };
+                    let result = unsafe {
+                        functions::cuMemcpyHtoDAsync_v2(target, chunk.memory.cast(), piece.len(), stream.get())
+                    };
                     self.context.check("cuMemcpyHtoDAsync", result)?;
                     chunk.event.record(stream.get())
                 })?;
@@ -89,8 +91,9 @@ impl Staging {
                 self.with_chunk(|chunk| {
                     // SAFETY: the caller guarantees the source. This thread holds the chunk, which is idle and
                     // at least as long as a piece, until the event is reached.
-                    let result =
-                        unsafe { sys::cuMemcpyDtoHAsync_v2(chunk.memory.cast(), source, piece.len(), stream.get()) };
+                    let result = unsafe {
+                        functions::cuMemcpyDtoHAsync_v2(chunk.memory.cast(), source, piece.len(), stream.get())
+                    };
                     self.context.check("cuMemcpyDtoHAsync", result)?;
                     chunk.event.record(stream.get())?;
                     chunk.event.synchronize()?;
@@ -124,7 +127,7 @@ impl Staging {
                 let place = unsafe { chunk.memory.add(at) };
                 // SAFETY: the caller guarantees the source. This thread holds the chunk, which is idle, until the event is
                 // reached.
-                let result = unsafe { sys::cuMemcpyDtoHAsync_v2(place.cast(), *address, bytes.len(), stream) };
+                let result = unsafe { functions::cuMemcpyDtoHAsync_v2(place.cast(), *address, bytes.len(), stream) };
                 self.context.check("cuMemcpyDtoHAsync", result)?;
                 at += part_bytes(bytes.len());
             }
@@ -165,7 +168,7 @@ impl Chunk {
         // Not write-combined, since the host reads from write-combined memory slowly.
         // SAFETY: creating the event made the context current; `memory` outlives the call; `drop`
         // frees once.
-        let result = unsafe { sys::cuMemHostAlloc(&mut memory, CHUNK_BYTES, sys::CU_MEMHOSTALLOC_PORTABLE) };
+        let result = unsafe { functions::cuMemHostAlloc(&mut memory, CHUNK_BYTES, sys::CU_MEMHOSTALLOC_PORTABLE) };
         context.check("cuMemHostAlloc", result)?;
         Ok(Self { memory: memory.cast(), event, context: context.clone() })
     }
@@ -176,7 +179,7 @@ impl Drop for Chunk {
         // A running copy may still use the memory, perhaps one without an event. If waiting fails, the memory is leaked.
         if self.context.synchronize().is_ok() {
             // SAFETY: allocated once in `new`, and no copy uses it any more.
-            self.context.log_failure("cuMemFreeHost", unsafe { sys::cuMemFreeHost(self.memory.cast()) });
+            self.context.log_failure("cuMemFreeHost", unsafe { functions::cuMemFreeHost(self.memory.cast()) });
         }
     }
 }

@@ -6,11 +6,10 @@
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::{self, CUresult};
-
 use super::blocks::{Blocks, SLAB_BYTES};
 use super::context::Context;
 use super::event::CudaEvent;
+use super::functions::{self, Code};
 use super::module::CudaKernel;
 use super::shared::{RawStream, SCRATCH_BYTES, Scratch, Shared};
 use super::staging::Staging;
@@ -18,7 +17,7 @@ use crate::backend::{Handle, StreamBackend, alloc_and_clear};
 use crate::{DeviceError, Launch, Result};
 
 /// Larger copies are staged through pinned chunks. For smaller copies to the device, the driver takes
-/// the bytes with the command, without waiting for the stream.
+/// the bytes with the command, without waiting for the stream, unless [`Context::reads_late`].
 const STAGED_BYTES_MIN: usize = 64 << 10;
 
 /// A stream of one GPU.
@@ -40,7 +39,7 @@ impl CudaStream {
         Ok(&self.shared.context)
     }
 
-    fn check(&self, call: &'static str, result: CUresult) -> Result<()> {
+    fn check(&self, call: &'static str, result: Code) -> Result<()> {
         self.shared.context.check(call, result)
     }
 
@@ -69,7 +68,7 @@ impl CudaStream {
         let Some(Scratch(scratch)) = &*scratch else { return Ok(false) };
         // SAFETY: the front end has checked that the range is within a live buffer; the scratch is at least as long, and
         // locked until the wait below is over.
-        let result = unsafe { sys::cuMemcpyDtoHAsync_v2(scratch.cast(), address, bytes.len(), self.stream.raw) };
+        let result = unsafe { functions::cuMemcpyDtoHAsync_v2(scratch.cast(), address, bytes.len(), self.stream.raw) };
         let waited = self.synchronize();
         self.check("cuMemcpyDtoHAsync", result)?;
         waited?;
@@ -126,11 +125,13 @@ impl StreamBackend for CudaStream {
             // SAFETY: the front end has checked that the range is within a live buffer.
             return unsafe { self.shared.staging.write(address, bytes, self.stream.raw) };
         }
-        // SAFETY: target as above. The driver has copied pageable host bytes of this size when the call
-        // returns.
-        self.check("cuMemcpyHtoDAsync", unsafe {
-            sys::cuMemcpyHtoDAsync_v2(address, bytes.as_ptr().cast(), bytes.len(), self.stream.raw)
-        })
+        // SAFETY: target as above. The driver has copied pageable host bytes of this size when the call returns. It reads
+        // others later, and `bytes` is borrowed until the wait below is over.
+        let result =
+            unsafe { functions::cuMemcpyHtoDAsync_v2(address, bytes.as_ptr().cast(), bytes.len(), self.stream.raw) };
+        let waited = if self.shared.context.reads_late(bytes) { self.synchronize() } else { Ok(()) };
+        self.check("cuMemcpyHtoDAsync", result)?;
+        waited
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
@@ -143,8 +144,9 @@ impl StreamBackend for CudaStream {
             return Ok(());
         }
         // SAFETY: source as above; `bytes` is borrowed until the wait below is over.
-        let result =
-            unsafe { sys::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), address, bytes.len(), self.stream.raw) };
+        let result = unsafe {
+            functions::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), address, bytes.len(), self.stream.raw)
+        };
         // Waits even if the copy failed, since nothing may write to `bytes` after the return.
         let waited = self.synchronize();
         self.check("cuMemcpyDtoHAsync", result)?;
@@ -166,11 +168,11 @@ impl StreamBackend for CudaStream {
             let word = u32::from_ne_bytes([value; 4]);
             // SAFETY: an aligned range of a live buffer, as checked by the front end.
             return self.check("cuMemsetD32Async", unsafe {
-                sys::cuMemsetD32Async(address, word, length / 4, self.stream.raw)
+                functions::cuMemsetD32Async(address, word, length / 4, self.stream.raw)
             });
         }
         // SAFETY: a range of a live buffer, as checked by the front end.
-        self.check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(address, value, length, self.stream.raw) })
+        self.check("cuMemsetD8Async", unsafe { functions::cuMemsetD8Async(address, value, length, self.stream.raw) })
     }
 
     fn copy(&self, source: u64, target: u64, bytes: u64) -> Result<()> {
@@ -178,7 +180,7 @@ impl StreamBackend for CudaStream {
         let length = usize::try_from(bytes).map_err(|_| DeviceError::Invalid(format!("copy of {bytes} bytes")))?;
         // SAFETY: ranges of live buffers of this device or of opened peers, as checked by the front
         // end. Addresses are unified, so the driver knows the device of each.
-        self.check("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(target, source, length, self.stream.raw) })
+        self.check("cuMemcpyAsync", unsafe { functions::cuMemcpyAsync(target, source, length, self.stream.raw) })
     }
 
     fn launch(&self, kernel: &Handle, launch: Launch, params: &[u64]) -> Result<()> {
@@ -199,13 +201,13 @@ impl StreamBackend for CudaStream {
         self.context()?;
         // SAFETY: both are alive. The event may belong to another GPU, and may be destroyed while the
         // stream waits.
-        self.check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(self.stream.raw, event.raw(), 0) })
+        self.check("cuStreamWaitEvent", unsafe { functions::cuStreamWaitEvent(self.stream.raw, event.raw(), 0) })
     }
 
     fn synchronize(&self) -> Result<()> {
         self.context()?;
         // SAFETY: the stream is alive.
-        self.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.stream.raw) })
+        self.check("cuStreamSynchronize", unsafe { functions::cuStreamSynchronize(self.stream.raw) })
     }
 
     fn elapsed_ns(&self, from: &Handle, to: &Handle) -> Result<u64> {

@@ -3,9 +3,14 @@
 //! Owns what is charged to a budget. Must not know how a backend allocates.
 
 mod buffer;
+mod caches;
 pub(crate) mod object_pool;
 
+use std::sync::Weak;
+
 pub use buffer::Buffer;
+pub use caches::MemoryCache;
+use caches::MemoryCaches;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,11 +20,17 @@ pub struct MemoryPool {
     limit_bytes: AtomicU64,
     used_bytes: AtomicU64,
     peak_bytes: AtomicU64,
+    caches: MemoryCaches,
 }
 
 impl MemoryPool {
     pub(crate) fn new(limit_bytes: u64) -> Self {
-        Self { limit_bytes: AtomicU64::new(limit_bytes), used_bytes: AtomicU64::new(0), peak_bytes: AtomicU64::new(0) }
+        Self {
+            limit_bytes: AtomicU64::new(limit_bytes),
+            used_bytes: AtomicU64::new(0),
+            peak_bytes: AtomicU64::new(0),
+            caches: MemoryCaches::default(),
+        }
     }
 
     /// The budget.
@@ -55,6 +66,16 @@ impl MemoryPool {
     /// Starts a new measurement of the peak.
     pub fn reset_peak(&self) {
         self.peak_bytes.store(self.used_bytes(), Ordering::Relaxed);
+    }
+
+    /// From now on, `cache` is asked for memory before an allocation fails.
+    pub fn add_cache(&self, cache: Weak<dyn MemoryCache>) {
+        self.caches.add(cache);
+    }
+
+    /// Lets a cache free memory for an allocation of `bytes`. Returns whether one did.
+    pub(crate) fn give_back(&self, bytes: u64) -> bool {
+        self.caches.give_back(bytes)
     }
 
     /// Charges `bytes`. Charges nothing and returns false if the budget or `budget_bytes` does not allow them.

@@ -77,6 +77,14 @@ impl Dictionary {
         self.attachments.lock().unwrap_or_else(PoisonError::into_inner).insert(TypeId::of::<T>(), thing);
     }
 
+    /// Takes the attached `T`, unless somebody else holds it.
+    pub(crate) fn detach_unused<T: Any + Send + Sync>(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        let mut attachments = self.attachments.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_unused = |thing: &Arc<dyn Any + Send + Sync>| Arc::strong_count(thing) == 1;
+        attachments.get(&TypeId::of::<T>()).filter(|thing| is_unused(thing))?;
+        attachments.remove(&TypeId::of::<T>())
+    }
+
     /// The value of a code; `None` past the end, and where it is no text.
     pub fn value(&self, code: u32) -> Option<&str> {
         std::str::from_utf8(self.bytes(code)?).ok()

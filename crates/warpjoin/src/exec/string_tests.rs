@@ -1,7 +1,7 @@
 //! Tests of the strings of large dictionaries, on the devices: one byte a distinct value, read by code.
 //!
 //! The strings come to the devices when they are first tested, a share of the tiles to each device, and stay as long as
-//! their dictionary. Each device tests its share; the results are brought together on all of them.
+//! their dictionary, or until an allocation needs their memory. Each device tests its share; the results are brought together on all of them.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -140,6 +140,7 @@ impl Query<'_> {
         if let Some(known) =
             known.filter(|known| Weak::ptr_eq(&known.devices, &Arc::downgrade(self.session.device_set())))
         {
+            self.session.dictionary_cache().use_attached::<DeviceStrings>(dictionary, known.bytes());
             return Ok(known);
         }
         let devices = self.devices();
@@ -152,6 +153,7 @@ impl Query<'_> {
         }
         let strings = Arc::new(DeviceStrings { devices: Arc::downgrade(self.session.device_set()), shards });
         dictionary.attach(Arc::clone(&strings));
+        self.session.dictionary_cache().use_attached::<DeviceStrings>(dictionary, strings.bytes());
         Ok(strings)
     }
 

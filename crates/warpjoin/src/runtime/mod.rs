@@ -2,5 +2,6 @@
 //!
 //! Must not know how plans are run.
 
+pub(crate) mod dictionary_cache;
 pub(crate) mod pipelines;
 pub(crate) mod session;

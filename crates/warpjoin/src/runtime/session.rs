@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use warpjoin_device::{Device, DeviceKind, Kernel, Stream};
 
@@ -10,6 +10,7 @@ use crate::Result;
 use crate::codegen::FixedModule;
 use crate::devices::DeviceSet;
 use crate::optimize::Orders;
+use crate::runtime::dictionary_cache::DictionaryCache;
 use crate::runtime::pipelines::Pipelines;
 
 /// Devices of one kind that queries run on and tables lie on ([`DeviceSet`]), and what queries leave for later ones: join
@@ -20,6 +21,7 @@ pub struct Session {
     kernels: Mutex<HashMap<(FixedModule, &'static str), Kernel>>,
     orders: Orders,
     pipelines: Arc<Pipelines>,
+    dictionary_cache: Arc<DictionaryCache>,
 }
 
 impl Session {
@@ -32,7 +34,13 @@ impl Session {
     /// When there is no device, they are of different kinds, or opening access fails.
     pub fn new(devices: Vec<Device>) -> Result<Arc<Self>> {
         let devices = DeviceSet::new(devices)?;
+        let dictionary_cache = Arc::new(DictionaryCache::default());
+        for device in devices.devices() {
+            let cache: Weak<DictionaryCache> = Arc::downgrade(&dictionary_cache);
+            device.memory().add_cache(cache);
+        }
         Ok(Arc::new(Self {
+            dictionary_cache,
             kernels: Mutex::default(),
             orders: Orders::default(),
             pipelines: Pipelines::of(&devices),
@@ -60,21 +68,27 @@ impl Session {
         self.devices.kind()
     }
 
-    /// An entry of a hand-written module on the device of a stream. Making the source takes longer than many a kernel runs,
-    /// so entries are kept.
+    /// An entry of a hand-written module on the device of a stream. Making the source takes longer than many kernels run, so
+    /// entries are kept.
     pub(crate) fn fixed_kernel(&self, stream: &Stream, module: FixedModule, entry: &'static str) -> Result<Kernel> {
-        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = kernels.get(&(module, entry)) {
+        let kernels = || self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = kernels().get(&(module, entry)) {
             return Ok(kernel.clone());
         }
+        // Without the lock: compiling may take a second. The device compiles once for threads that ask at the same time.
         let kernel = stream.device().compile_entry(&module.source(), entry)?;
-        kernels.insert((module, entry), kernel.clone());
+        kernels().insert((module, entry), kernel.clone());
         Ok(kernel)
     }
 
     /// Orders of joins that were chosen before.
     pub(crate) fn orders(&self) -> &Orders {
         &self.orders
+    }
+
+    /// What queries keep on the devices beside dictionaries.
+    pub(crate) fn dictionary_cache(&self) -> &DictionaryCache {
+        &self.dictionary_cache
     }
 
     /// Pipelines that were generated before.

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 
 use cudarc::nvrtc::sys::nvrtcResult;
 
-use super::library::Library;
+use super::library::{Library, Outcome, describe};
 use super::process::first_compilation;
 use crate::ModuleSource;
 
@@ -141,20 +141,18 @@ fn load_copy(file: &Path) -> Result<Library, Box<dyn std::error::Error + Send + 
     let loaded = unsafe { libloading::Library::new(&*copy) }?;
     // Never unloaded, since the library may have running threads.
     let library = Library::of(Box::leak(Box::new(loaded)))?;
-    match compile_first(&library)? {
-        nvrtcResult::NVRTC_SUCCESS => Ok(library),
-        failed => Err(super::library::describe(failed).into()),
-    }
+    let result = compile_first(&library)?;
+    if result == nvrtcResult::NVRTC_SUCCESS { Ok(library) } else { Err(describe(result).into()) }
 }
 
 /// Runs the first compilation of a library, which must not overlap with that of another library.
-fn compile_first(library: &Library) -> crate::Result<nvrtcResult> {
+fn compile_first(library: &Library) -> crate::Result<Outcome> {
     let _guard = first_compilation();
     compile_probe(library)
 }
 
 /// Compiles a tiny kernel.
-fn compile_probe(library: &Library) -> crate::Result<nvrtcResult> {
+fn compile_probe(library: &Library) -> crate::Result<Outcome> {
     let text = "extern \"C\" __global__ void probe(int* to) { *to = __popc(*to); }";
     let source = ModuleSource { name: "probe".into(), text: text.into(), entries: vec![], defines: vec![] };
     library.program(&source)?.compile(&[])

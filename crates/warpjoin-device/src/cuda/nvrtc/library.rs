@@ -11,6 +11,17 @@ use super::Target;
 use super::process::CompilationGuard;
 use crate::{DeviceError, ModuleSource, Result};
 
+/// The result of a call, which need not be one of the codes that cudarc's closed [`nvrtcResult`] knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct Outcome(u32);
+
+impl PartialEq<nvrtcResult> for Outcome {
+    fn eq(&self, known: &nvrtcResult) -> bool {
+        self.0 == *known as u32
+    }
+}
+
 type Create = unsafe extern "C" fn(
     *mut nvrtcProgram,
     *const c_char,
@@ -18,12 +29,14 @@ type Create = unsafe extern "C" fn(
     c_int,
     *const *const c_char,
     *const *const c_char,
-) -> nvrtcResult;
-type Compile = unsafe extern "C" fn(nvrtcProgram, c_int, *const *const c_char) -> nvrtcResult;
-type Destroy = unsafe extern "C" fn(*mut nvrtcProgram) -> nvrtcResult;
-type Size = unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult;
-type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> nvrtcResult;
-type Copy = unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> nvrtcResult;
+) -> Outcome;
+type Compile = unsafe extern "C" fn(nvrtcProgram, c_int, *const *const c_char) -> Outcome;
+type Destroy = unsafe extern "C" fn(*mut nvrtcProgram) -> Outcome;
+type Size = unsafe extern "C" fn(nvrtcProgram, *mut usize) -> Outcome;
+type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> Outcome;
+type Architectures = unsafe extern "C" fn(*mut c_int) -> Outcome;
+type Describe = unsafe extern "C" fn(Outcome) -> *const c_char;
+type Copy = unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> Outcome;
 
 /// The first NVRTC with its own cache.
 const CACHED_SINCE: (c_int, c_int) = (12, 9);
@@ -98,7 +111,7 @@ pub(super) struct Program<'a> {
 
 impl Program<'_> {
     /// Compiles. Call once.
-    pub(super) fn compile(&self, options: &[String]) -> Result<nvrtcResult> {
+    pub(super) fn compile(&self, options: &[String]) -> Result<Outcome> {
         let options = options.iter().map(|option| c_string(option)).collect::<Result<Vec<_>>>()?;
         let more = self.library.library_options().iter().map(|option| option.as_ptr());
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).chain(more).collect();
@@ -148,7 +161,7 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 }
 
 /// The result of nvrtcVersion. `call` passes both pointers, which are valid during the call, to it.
-pub(super) fn version_of(call: impl FnOnce(*mut c_int, *mut c_int) -> nvrtcResult) -> Result<(c_int, c_int)> {
+fn version_of(call: impl FnOnce(*mut c_int, *mut c_int) -> Outcome) -> Result<(c_int, c_int)> {
     let (mut major, mut minor) = (0, 0);
     check("nvrtcVersion", call(&mut major, &mut minor))?;
     Ok((major, minor))
@@ -162,22 +175,70 @@ fn c_string(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| DeviceError::Invalid("kernel text contains a zero byte".into()))
 }
 
-pub(super) fn check(call: &'static str, result: nvrtcResult) -> Result<()> {
-    match result {
-        nvrtcResult::NVRTC_SUCCESS => Ok(()),
-        failed => Err(DeviceError::Driver { device: "nvrtc".into(), call, reason: describe(failed) }),
+/// Converts a failed result of `call` into an error.
+fn check(call: &'static str, result: Outcome) -> Result<()> {
+    if result == nvrtcResult::NVRTC_SUCCESS {
+        return Ok(());
     }
+    Err(DeviceError::Driver { device: "nvrtc".into(), call, reason: describe(result) })
 }
 
 /// The library's description of a result.
-pub(super) fn describe(result: nvrtcResult) -> String {
-    // SAFETY: `result` came from a loaded library; the string is a constant of it.
-    let text = unsafe { sys::nvrtcGetErrorString(result) };
+pub(super) fn describe(result: Outcome) -> String {
+    // SAFETY: `result` came from a loaded library, so it is present; the type is the function's, which takes any number.
+    let text =
+        unsafe { function::<Describe>("nvrtcGetErrorString").map_or(std::ptr::null(), |describe| describe(result)) };
     if text.is_null() {
-        return format!("NVRTC error {}", result as u32);
+        return format!("NVRTC error {}", result.0);
     }
     // SAFETY: `text` is not null, and is a constant of the library.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// Looks up a function of the library that cudarc has loaded.
+///
+/// # Safety
+/// The library must be present, and `F` be the type of the function.
+unsafe fn function<F: std::marker::Copy>(name: &'static str) -> Result<F> {
+    // SAFETY: by the caller.
+    let found = unsafe { sys::culib().get::<F>(name.as_bytes()) };
+    found.map(|function| *function).map_err(|error| missing(name, &error))
+}
+
+/// The error of a library without a function.
+pub(super) fn missing(call: &'static str, error: &libloading::Error) -> DeviceError {
+    DeviceError::Driver { device: "nvrtc".into(), call, reason: format!("libnvrtc lacks a function: {error}") }
+}
+
+/// The version of the library that cudarc has loaded.
+///
+/// # Safety
+/// The library must be present.
+pub(super) unsafe fn loaded_version() -> Result<(c_int, c_int)> {
+    // SAFETY: the type is the function's in every version.
+    let version = unsafe { function::<Version>("nvrtcVersion") }?;
+    // SAFETY: both pointers are valid during the call.
+    version_of(|major, minor| unsafe { version(major, minor) })
+}
+
+/// The architectures that the library knows, in ascending order.
+///
+/// # Safety
+/// The library must be present.
+pub(super) unsafe fn known_architectures() -> Result<Vec<u32>> {
+    // SAFETY: the types are the functions' since version 11.1.
+    let (count_of, read) = unsafe {
+        (function::<Architectures>("nvrtcGetNumSupportedArchs")?, function::<Architectures>("nvrtcGetSupportedArchs")?)
+    };
+    let mut count: c_int = 0;
+    // SAFETY: `count` outlives the call.
+    check("nvrtcGetNumSupportedArchs", unsafe { count_of(&mut count) })?;
+    let mut known: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
+    // SAFETY: the function writes as many numbers as the previous call returned.
+    check("nvrtcGetSupportedArchs", unsafe { read(known.as_mut_ptr()) })?;
+    let mut known: Vec<u32> = known.into_iter().filter_map(|number| u32::try_from(number).ok()).collect();
+    known.sort_unstable();
+    Ok(known)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use warpjoin_kernels::HEADERS;
 use crate::cache::KernelCache;
 use crate::{DeviceError, ModuleSource, Result};
 use copies::Copies;
-use library::{Library, check, describe, version_of};
+use library::{Library, describe, known_architectures, loaded_version, missing};
 
 /// The oldest NVRTC with the options and the language that warpjoin needs.
 const OLDEST: (c_int, c_int) = (12, 0);
@@ -81,14 +81,14 @@ impl Nvrtc {
         if !*PRESENT.get_or_init(|| unsafe { sys::is_culib_present() }) {
             return Err(DeviceError::NoNvrtc);
         }
-        // SAFETY: the library is present, and every version has this function; the numbers outlive
-        // the call.
-        let (major, minor) = version_of(|major, minor| unsafe { sys::nvrtcVersion(major, minor) })?;
+        // SAFETY: the library is present.
+        let (major, minor) = unsafe { loaded_version() }?;
         if (major, minor) < OLDEST {
             let reason = format!("libnvrtc {major}.{minor} is too old: {}.{} or later is needed", OLDEST.0, OLDEST.1);
             return Err(DeviceError::Driver { device: "nvrtc".into(), call: "nvrtcVersion", reason });
         }
-        let known = known_architectures()?;
+        // SAFETY: the library is present.
+        let known = unsafe { known_architectures() }?;
         let build = build_of((major, minor), Self::path().as_deref());
         Ok(READY.get_or_init(|| Self { version: (major, minor), build, known }))
     }
@@ -163,13 +163,12 @@ impl Nvrtc {
         let rejected =
             |log| DeviceError::KernelCompile { module: source.name.clone(), target: target.to_string(), log };
         let log = program.log()?;
-        match result {
-            nvrtcResult::NVRTC_SUCCESS => {}
-            nvrtcResult::NVRTC_ERROR_COMPILATION => return Err(rejected(log)),
-            failed => {
-                let reason = format!("{} (module {}, {target}) {log}", describe(failed), source.name);
-                return Err(DeviceError::Driver { device: "nvrtc".into(), call: "nvrtcCompileProgram", reason });
-            }
+        if result == nvrtcResult::NVRTC_ERROR_COMPILATION {
+            return Err(rejected(log));
+        }
+        if result != nvrtcResult::NVRTC_SUCCESS {
+            let reason = format!("{} (module {}, {target}) {log}", describe(result), source.name);
+            return Err(DeviceError::Driver { device: "nvrtc".into(), call: "nvrtcCompileProgram", reason });
         }
         if !log.is_empty() {
             log::debug!("NVRTC on {} for {target}:\n{log}", source.name);
@@ -207,11 +206,7 @@ fn copies() -> Result<&'static Copies> {
         return Ok(copies);
     }
     // SAFETY: `Nvrtc::get` has checked that the library is present.
-    let library = Library::of(unsafe { sys::culib() }).map_err(|error| DeviceError::Driver {
-        device: "nvrtc".into(),
-        call: "dlsym",
-        reason: format!("libnvrtc lacks a function: {error}"),
-    })?;
+    let library = Library::of(unsafe { sys::culib() }).map_err(|error| missing("dlsym", &error))?;
     Ok(COPIES.get_or_init(|| Copies::for_cores(library)))
 }
 
@@ -221,18 +216,6 @@ fn build_of((major, minor): (c_int, c_int), file: Option<&Path>) -> String {
     let name = file.and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let bytes = file.and_then(|file| std::fs::metadata(file).ok()).map_or(0, |metadata| metadata.len());
     format!("{major}.{minor} {name} {bytes}")
-}
-
-fn known_architectures() -> Result<Vec<u32>> {
-    let mut count: c_int = 0;
-    // SAFETY: the library is present; `count` outlives the call.
-    check("nvrtcGetNumSupportedArchs", unsafe { sys::nvrtcGetNumSupportedArchs(&mut count) })?;
-    let mut known: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
-    // SAFETY: the function writes as many numbers as the previous call returned.
-    check("nvrtcGetSupportedArchs", unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) })?;
-    let mut known: Vec<u32> = known.into_iter().filter_map(|number| u32::try_from(number).ok()).collect();
-    known.sort_unstable();
-    Ok(known)
 }
 
 fn options(source: &ModuleSource, target: Target) -> Vec<String> {

@@ -24,6 +24,14 @@ pub(in crate::exec) struct DeviceStrings {
     pub shards: Vec<StringShard>,
 }
 
+impl DeviceStrings {
+    /// Bytes on all devices together.
+    pub(in crate::exec) fn bytes(&self) -> u64 {
+        let shard = |shard: &StringShard| shard.bytes.bytes() + shard.tile_starts.bytes() + shard.ends.bytes();
+        self.shards.iter().map(shard).sum()
+    }
+}
+
 /// The strings of one device.
 pub(in crate::exec) struct StringShard {
     /// Positions in the dictionary.
