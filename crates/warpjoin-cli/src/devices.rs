@@ -5,7 +5,7 @@
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table};
 use warpjoin_device::{
-    CudaOptions, CudaStatus, DeviceInfo, DeviceKind, KernelCache, OpenedDevices, SimOptions, cuda_status,
+    CudaOptions, CudaStatus, Device, DeviceInfo, DeviceKind, KernelCache, OpenedDevices, SimOptions, cuda_status,
     open_simulated, open_usable_cuda,
 };
 
@@ -42,11 +42,16 @@ fn describe_cuda(status: &CudaStatus, table: &mut Table) -> String {
     }
     match open_usable_cuda(&CudaOptions::default()) {
         Ok(OpenedDevices { devices, left_out, .. }) => {
-            devices.iter().for_each(|device| add_row(table, device.info()));
+            devices.iter().for_each(|device| add_row(table, device));
             let left_out = left_out
                 .iter()
                 .map(|gpu| format!("\n      cuda:{} {} is not used: {}", gpu.ordinal, gpu.name, gpu.error));
-            format!("CUDA: {versions}{}", left_out.collect::<String>())
+            let in_use = devices.iter().filter_map(|device| {
+                let held_bytes =
+                    held_by_others(device.info().memory_bytes, device.unused_bytes()?, device.held_bytes()?)?;
+                Some(format!("\n      {}: other processes hold {}", device.label(), show_bytes(held_bytes)))
+            });
+            format!("CUDA: {versions}{}{}", left_out.collect::<String>(), in_use.collect::<String>())
         }
         Err(error) => format!("CUDA: cannot be used: {error}\n      ({versions})"),
     }
@@ -55,14 +60,25 @@ fn describe_cuda(status: &CudaStatus, table: &mut Table) -> String {
 fn describe_simulated(table: &mut Table) -> String {
     match open_simulated(&SimOptions { devices: 1, ..SimOptions::default() }) {
         Ok(devices) => {
-            devices.iter().for_each(|device| add_row(table, device.info()));
+            devices.iter().for_each(|device| add_row(table, device));
             "Simulated devices: any number is available (--device sim --devices N)".to_string()
         }
         Err(error) => format!("Simulated devices: cannot be used: {error}"),
     }
 }
 
-fn add_row(table: &mut Table, info: &DeviceInfo) {
+/// Memory of a GPU that this process's own contexts and modules take, at most.
+const CONTEXT_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes that other processes hold of a device's memory, to about 1 GiB; `None` if that is all this process's.
+fn held_by_others(memory_bytes: u64, unused_bytes: u64, held_bytes: u64) -> Option<u64> {
+    let others = memory_bytes.saturating_sub(unused_bytes).saturating_sub(held_bytes);
+    (others > CONTEXT_BYTES_MAX).then_some(others)
+}
+
+fn add_row(table: &mut Table, device: &Device) {
+    let info = device.info();
+    let unused = device.unused_bytes().map_or_else(String::new, |bytes| format!("{} free, ", show_bytes(bytes)));
     let capability = match info.kind {
         DeviceKind::Cuda => format!("{}.{}", info.compute_capability.0, info.compute_capability.1),
         DeviceKind::Simulated => "-".to_string(),
@@ -70,7 +86,7 @@ fn add_row(table: &mut Table, info: &DeviceInfo) {
     table.add_row([
         format!("{}:{}", info.kind, info.ordinal),
         info.name.clone(),
-        format!("{} (budget {})", show_bytes(info.memory_bytes), show_bytes(info.budget_bytes)),
+        format!("{} ({unused}budget {})", show_bytes(info.memory_bytes), show_bytes(info.budget_bytes)),
         capability,
         info.multiprocessors.to_string(),
         show_bytes(info.l2_bytes),
@@ -123,6 +139,15 @@ mod tests {
         assert_eq!(show_bytes(1536), "1.5 KiB");
         assert_eq!(show_bytes(80 << 30), "80.0 GiB");
         assert_eq!(show_bytes(u64::MAX), "16777216 TiB");
+    }
+
+    #[test]
+    fn use_by_other_processes_is_told() {
+        let gib = |count: u64| count << 30;
+        assert_eq!(held_by_others(gib(80), gib(79), gib(1)), None);
+        assert_eq!(held_by_others(gib(80), gib(80) - (500 << 20), 0), None, "a context");
+        assert_eq!(held_by_others(gib(80), gib(10), gib(40)), Some(gib(30)));
+        assert_eq!(held_by_others(gib(80), gib(10), gib(79)), None);
     }
 
     #[test]

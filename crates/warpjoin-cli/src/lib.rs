@@ -3,6 +3,7 @@
 //! Owns the user interface. Must not know how a query runs on a device.
 
 pub mod answers;
+mod compare;
 mod devices;
 mod error;
 mod output;
@@ -10,6 +11,7 @@ mod shell;
 mod target;
 pub mod tpch;
 
+pub use compare::{BenchCompareArgs, run_bench_compare};
 pub use devices::describe_devices;
 pub use error::{CliError, Result};
 pub use output::print_line;

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use warpjoin_cli::{
-    CliError, ShellArgs, TpchArgs, TpchReportArgs, describe_devices, print_line, run_shell, run_tpch, run_tpch_report,
+    BenchCompareArgs, CliError, ShellArgs, TpchArgs, TpchReportArgs, describe_devices, print_line, run_bench_compare,
+    run_shell, run_tpch, run_tpch_report,
 };
 
 // Planning makes thousands of small allocations, which take half of its time with the system's allocator.
@@ -27,6 +28,8 @@ enum Command {
     Tpch(TpchArgs),
     /// Print a report of `tpch --json` as a Markdown table, and draw a plot
     TpchReport(TpchReportArgs),
+    /// Compare reports before and after a change; fails if a figure has grown by more than 5 %
+    BenchCompare(BenchCompareArgs),
     /// Run SQL over Parquet and CSV files
     Sql(ShellArgs),
 }
@@ -64,6 +67,7 @@ fn run() -> ExitCode {
         Command::Devices => print_line(&describe_devices()).map(|()| true),
         Command::Tpch(arguments) => runtime.block_on(run_tpch(&arguments)),
         Command::TpchReport(arguments) => run_tpch_report(&arguments),
+        Command::BenchCompare(arguments) => run_bench_compare(&arguments),
         Command::Sql(arguments) => runtime.block_on(run_shell(&arguments)),
     };
     // Does not wait for a blocking thread that a cancelled query may still use.

@@ -153,6 +153,11 @@ impl Device {
         self.inner.backend.held_bytes()
     }
 
+    /// Bytes of the device's memory that no process uses; `None` if the driver does not report them.
+    pub fn unused_bytes(&self) -> Option<u64> {
+        self.inner.backend.free_bytes()
+    }
+
     /// For decorators.
     pub(crate) fn backend(&self) -> &Arc<dyn DeviceBackend> {
         &self.inner.backend

@@ -79,46 +79,39 @@ fn strings_without_room_are_tested_on_the_host() {
 /// Strings that were brought to the devices leave when something else needs the memory, and come back.
 #[test]
 fn strings_make_room_for_allocations() {
-    for opener in
-        [Some(Box::new(simulated()) as Box<dyn Opener>), gpus("strings_make_room").map(|gpus| Box::new(gpus) as _)]
-            .into_iter()
-            .flatten()
-    {
-        let session = opener.open(1).unwrap();
-        let rows: Vec<Option<String>> =
-            (0..70_000).map(|row| Some(format!("{row} {}", "x".repeat(row % 50)))).collect();
-        let table = table(&session, &rows, &DataType::Utf8);
-        let memory = session.devices()[0].memory();
-        let table_bytes = memory.used_bytes();
-        let operands = vec![Expr::column(1, DataType::Utf8, true)];
-        let test = StringTest::Like { pattern: "%9%x%".into(), ignores_case: false };
-        let expected: Vec<i64> = (0i64..)
-            .zip(&rows)
-            .filter(|(row, text)| row.to_string().contains('9') && text.as_ref().unwrap().ends_with('x'))
-            .map(|(row, _)| row)
-            .collect();
-        let find = || {
-            let function = Arc::new(ArrowTest(test.clone()));
-            let kind = ExprKind::Tabulated { operands: operands.clone(), function };
-            filtered(&session, &table, kind, &ExecOptions::default())
-        };
-        for round in 0..3 {
-            let (actual, output) = find();
-            assert_eq!(actual, expected);
-            assert!(output.metrics.pipelines.iter().any(|pipeline| pipeline.name.contains("Test")), "{round}");
-            drop(output);
-            let strings_bytes = memory.used_bytes() - table_bytes;
-            assert!(strings_bytes > 2_000_000, "the strings stay: {strings_bytes} bytes in round {round}");
-            // All that the budget leaves, and as much as half of the strings.
-            memory.set_limit_bytes(memory.used_bytes() + 1_000_000);
-            let stream = session.devices()[0].create_stream().unwrap();
-            let buffer = stream.alloc(1_000_000 + strings_bytes / 2).unwrap();
-            assert_eq!(memory.used_bytes(), table_bytes + buffer.bytes(), "the strings are gone");
-            let too_much = stream.alloc(table_bytes + 2 * strings_bytes).unwrap_err();
-            assert_eq!(too_much.cause(), Cause::OutOfMemory);
-            drop(buffer);
-            memory.set_limit_bytes(session.devices()[0].info().budget_bytes);
-        }
+    let session = simulated().open(1).unwrap();
+    let rows: Vec<Option<String>> = (0..70_000).map(|row| Some(format!("{row} {}", "x".repeat(row % 50)))).collect();
+    let table = table(&session, &rows, &DataType::Utf8);
+    let memory = session.devices()[0].memory();
+    let table_bytes = memory.used_bytes();
+    let operands = vec![Expr::column(1, DataType::Utf8, true)];
+    let test = StringTest::Like { pattern: "%9%x%".into(), ignores_case: false };
+    let expected: Vec<i64> = (0i64..)
+        .zip(&rows)
+        .filter(|(row, text)| row.to_string().contains('9') && text.as_ref().unwrap().ends_with('x'))
+        .map(|(row, _)| row)
+        .collect();
+    let find = || {
+        let function = Arc::new(ArrowTest(test.clone()));
+        let kind = ExprKind::Tabulated { operands: operands.clone(), function };
+        filtered(&session, &table, kind, &ExecOptions::default())
+    };
+    for round in 0..3 {
+        let (actual, output) = find();
+        assert_eq!(actual, expected);
+        assert!(output.metrics.pipelines.iter().any(|pipeline| pipeline.name.contains("Test")), "{round}");
+        drop(output);
+        let strings_bytes = memory.used_bytes() - table_bytes;
+        assert!(strings_bytes > 2_000_000, "the strings stay: {strings_bytes} bytes in round {round}");
+        // All that the budget leaves, and as much as half of the strings.
+        memory.set_limit_bytes(memory.used_bytes() + 1_000_000);
+        let stream = session.devices()[0].create_stream().unwrap();
+        let buffer = stream.alloc(1_000_000 + strings_bytes / 2).unwrap();
+        assert_eq!(memory.used_bytes(), table_bytes + buffer.bytes(), "the strings are gone");
+        let too_much = stream.alloc(table_bytes + 2 * strings_bytes).unwrap_err();
+        assert_eq!(too_much.cause(), Cause::OutOfMemory);
+        drop(buffer);
+        memory.set_limit_bytes(session.devices()[0].info().budget_bytes);
     }
 }
 

@@ -172,3 +172,31 @@ impl Drop for Context {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::ffi::c_void;
+
+    use super::*;
+
+    #[test]
+    fn only_pageable_memory_is_copied_at_once() {
+        // Skipped without a GPU; tests/cuda_device.rs says so.
+        let Ok(driver) = Driver::get() else { return };
+        let context = Context::open(driver, 0).unwrap();
+        context.make_current().unwrap();
+        assert_eq!(context.reads_late(&[1_u8; 100]), context.uses_host_pages);
+        let mut pinned: *mut c_void = std::ptr::null_mut();
+        // SAFETY: the context is current; `pinned` outlives the call; freed below.
+        context.check("cuMemHostAlloc", unsafe { functions::cuMemHostAlloc(&mut pinned, 4096, 0) }).unwrap();
+        // SAFETY: the allocation is as long, and only this thread uses it. CUDA zeroes no memory, but any byte is valid.
+        let bytes = unsafe {
+            pinned.cast::<u8>().write_bytes(1, 4096);
+            std::slice::from_raw_parts(pinned.cast::<u8>(), 4096)
+        };
+        assert!(context.reads_late(bytes) && context.reads_late(&bytes[100..200]));
+        // SAFETY: allocated above, and `bytes` is not used again.
+        context.check("cuMemFreeHost", unsafe { functions::cuMemFreeHost(pinned) }).unwrap();
+    }
+}

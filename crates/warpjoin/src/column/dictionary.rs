@@ -1,6 +1,7 @@
 //! The distinct values of a string column.
 
 use std::any::{Any, TypeId};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -19,10 +20,17 @@ pub struct Dictionary {
     values: ArrayRef,
     sorted: bool,
     /// The same values in order, once somebody asked for them.
-    twin: OnceLock<Arc<Dictionary>>,
+    twin: OnceLock<Twin>,
     is_ascii: OnceLock<bool>,
     /// What others keep as long as the dictionary lives.
     attachments: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+}
+
+/// The values of a dictionary in order.
+struct Twin {
+    sorted: Arc<Dictionary>,
+    /// The codes of `sorted` by those of the dictionary.
+    ranks: Vec<u32>,
 }
 
 /// Of each of several interners: final codes by its own. `None`: they are the same.
@@ -102,6 +110,12 @@ impl Dictionary {
         if Arc::ptr_eq(&from.values, &to.values) {
             return (0..from.len() as u32).map(Some).collect();
         }
+        if let Some(twin) = from.twin.get().filter(|twin| Arc::ptr_eq(&twin.sorted.values, &to.values)) {
+            return twin.ranks.par_iter().map(|&rank| Some(rank)).collect();
+        }
+        if to.sorted {
+            return (0..from.len() as u32).into_par_iter().map(|code| to.code_of(from.bytes(code)?)).collect();
+        }
         let mut known = Interner::default();
         // Distinct values get the codes 0, 1, 2, ...: their positions. A dictionary was interned
         // once already, so that it can't be too large to be interned again.
@@ -109,7 +123,21 @@ impl Dictionary {
             return vec![None; from.len()];
         }
         let text = |code| from.bytes(code).unwrap_or_default();
-        (0..from.len() as u32).map(|code| known.find(text(code))).collect()
+        (0..from.len() as u32).into_par_iter().map(|code| known.find(text(code))).collect()
+    }
+
+    /// The code of a value of a sorted dictionary.
+    fn code_of(&self, text: &[u8]) -> Option<u32> {
+        let (mut first, mut end) = (0, self.len() as u32);
+        while first < end {
+            let middle = first + (end - first) / 2;
+            match self.bytes(middle)?.cmp(text) {
+                Ordering::Less => first = middle + 1,
+                Ordering::Equal => return Some(middle),
+                Ordering::Greater => end = middle,
+            }
+        }
+        None
     }
 
     /// The distinct values of an array of a string type, and the code of every row (`None`: null).
@@ -141,13 +169,12 @@ impl Dictionary {
             return Ok(Arc::clone(self));
         }
         if let Some(twin) = self.twin.get() {
-            return Ok(Arc::clone(twin));
+            return Ok(Arc::clone(&twin.sorted));
         }
-        let mut interner = Interner::default();
-        interner.intern(&self.values, None, &mut Vec::new())?;
-        let interners = [interner];
-        let (sorted, _) = Self::in_order(&MergedStrings::of(&interners)?, self.values.data_type())?;
-        Ok(Arc::clone(self.twin.get_or_init(|| Arc::new(sorted))))
+        // The values are distinct.
+        let values = (0..self.len() as u32).map(|code| (self.bytes(code).unwrap_or_default(), code)).collect();
+        let (sorted, ranks) = Self::in_order(values, self.values.data_type())?;
+        Ok(Arc::clone(&self.twin.get_or_init(|| Twin { sorted: Arc::new(sorted), ranks }).sorted))
     }
 
     /// All values of several dictionaries; of the first one's type.
@@ -188,7 +215,7 @@ impl Dictionary {
             let (bytes, ends) = merged.bytes_and_ends();
             return Ok((Self::new(array_of(bytes, ends, value_type)?, false), merged.into_codes()));
         }
-        let (dictionary, by_merged) = Self::in_order(&merged, value_type)?;
+        let (dictionary, by_merged) = Self::in_order(merged.iter().zip(0..).collect(), value_type)?;
         let all = |interner: &Interner| (0..interner.len() as u32).collect();
         let sorted = |(codes, interner): (Option<Vec<u32>>, &Interner)| {
             let mut codes = codes.unwrap_or_else(|| all(interner));
@@ -202,9 +229,8 @@ impl Dictionary {
         Self { values, sorted, twin: OnceLock::new(), is_ascii: OnceLock::new(), attachments: Mutex::default() }
     }
 
-    /// The sorted dictionary of all strings, and its codes by theirs.
-    fn in_order(strings: &MergedStrings<'_>, value_type: &DataType) -> Result<(Dictionary, Vec<u32>)> {
-        let mut order: Vec<(&[u8], u32)> = strings.iter().zip(0..).collect();
+    /// The sorted dictionary of distinct strings, which are numbered from 0, and its codes by their numbers.
+    fn in_order(mut order: Vec<(&[u8], u32)>, value_type: &DataType) -> Result<(Dictionary, Vec<u32>)> {
         order.par_sort_unstable();
         let mut bytes = Vec::with_capacity(order.iter().map(|(text, _)| text.len()).sum());
         let mut ends = vec![0];
@@ -222,5 +248,46 @@ impl fmt::Debug for Dictionary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (len, data_type) = (self.len(), self.values.data_type());
         write!(f, "Dictionary({len} x {data_type}{})", if self.sorted { ", sorted" } else { "" })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use arrow::array::StringArray;
+
+    use super::*;
+
+    fn dictionary(values: impl IntoIterator<Item = String>) -> Arc<Dictionary> {
+        let array: ArrayRef = Arc::new(values.into_iter().map(Some).collect::<StringArray>());
+        Arc::new(Dictionary::of_array(&array).unwrap().0)
+    }
+
+    fn assert_translated(from: &Dictionary, to: &Dictionary) -> usize {
+        let codes = Dictionary::translate(from, to);
+        assert_eq!(codes.len(), from.len());
+        let by_text: HashMap<&[u8], u32> = (0..to.len() as u32).map(|code| (to.bytes(code).unwrap(), code)).collect();
+        for (code, translated) in (0..).zip(&codes) {
+            assert_eq!(by_text.get(from.bytes(code).unwrap()), translated.as_ref());
+        }
+        codes.iter().flatten().count()
+    }
+
+    #[test]
+    fn codes_are_translated_to_any_dictionary() {
+        // Numbers in no order, more than dictionaries sort.
+        let large = dictionary((0..100_000u32).map(|number| (number * 7_919 % 100_000).to_string()));
+        let other = dictionary((50_000..150_000u32).map(|number| number.to_string()));
+        let small = dictionary((0..1000u32).map(|number| (number * 3).to_string()));
+        assert!(!large.is_sorted() && !other.is_sorted() && small.is_sorted());
+        assert_eq!(assert_translated(&large, &other), 50_000);
+        assert_eq!(assert_translated(&large, &small), 1000);
+        assert_eq!(assert_translated(&small, &large), 1000);
+        let sorted = large.sorted().unwrap();
+        let values: Vec<&[u8]> = (0..sorted.len() as u32).map(|code| sorted.bytes(code).unwrap()).collect();
+        assert!(sorted.is_sorted() && values.is_sorted() && values.len() == large.len());
+        assert_eq!(assert_translated(&large, &sorted), large.len());
+        assert_eq!(assert_translated(&other, &sorted), 50_000);
+        assert_eq!(assert_translated(&sorted, &large), large.len());
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
-use arrow::compute::{concat, take};
+use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema};
 use rayon::prelude::*;
 
@@ -109,12 +109,13 @@ impl Axis {
 
 /// The results for all combinations of values; those of the last operand change first.
 pub(in crate::codegen) fn encoded(function: &dyn HostFunction, axes: &[Axis]) -> Result<EncodedColumn> {
-    let results = on_host(function, &axes.iter().map(Axis::array).collect::<Result<Vec<_>>>()?)?;
-    if *results.data_type() == DataType::Boolean { encode_booleans(&results) } else { encode(&results) }
+    let chunks = on_host(function, &axes.iter().map(Axis::array).collect::<Result<Vec<_>>>()?)?;
+    let is_boolean = chunks.iter().all(|chunk| *chunk.data_type() == DataType::Boolean);
+    if is_boolean { Ok(encode_booleans(&chunks)) } else { encode(&chunks) }
 }
 
-/// What `function` makes of every combination of the arrays' values.
-fn on_host(function: &dyn HostFunction, arrays: &[ArrayRef]) -> Result<ArrayRef> {
+/// What `function` makes of every combination of the arrays' values, in chunks of [`HOST_CHUNK`]; at least one chunk.
+fn on_host(function: &dyn HostFunction, arrays: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
     let rows = arrays.iter().map(|array| array.len()).product();
     let starts: Vec<usize> = (0..rows).step_by(HOST_CHUNK).chain((rows == 0).then_some(0)).collect();
     let chunks = starts.into_par_iter().map(|start| {
@@ -126,11 +127,7 @@ fn on_host(function: &dyn HostFunction, arrays: &[ArrayRef]) -> Result<ArrayRef>
         }
         Ok(results)
     });
-    let mut chunks = chunks.collect::<Result<Vec<ArrayRef>>>()?;
-    if chunks.len() == 1 {
-        return Ok(chunks.remove(0));
-    }
-    Ok(concat(&chunks.iter().map(AsRef::as_ref).collect::<Vec<_>>())?)
+    chunks.collect()
 }
 
 /// Some of all combinations of the arrays' values, those of the last one changing first.
@@ -147,38 +144,51 @@ fn combinations(arrays: &[ArrayRef], rows: std::ops::Range<usize>) -> Result<Vec
     columns.collect()
 }
 
-/// Booleans in a layout that does not depend on which of them occur.
-fn encode_booleans(array: &ArrayRef) -> Result<EncodedColumn> {
-    let booleans = array.as_boolean();
-    let has_nulls = booleans.null_count() > 0;
-    let values = (0..booleans.len()).map(|i| u8::from(booleans.is_valid(i) && booleans.value(i))).collect();
-    let validity = has_nulls.then(|| {
-        let mut bits = vec![0u8; booleans.len().div_ceil(8)];
-        for i in (0..booleans.len()).filter(|&i| booleans.is_valid(i)) {
-            bits[i / 8] |= 1 << (i % 8);
+/// Booleans in a layout that does not depend on which of them occur. All chunks but the last have [`HOST_CHUNK`] rows.
+fn encode_booleans(chunks: &[ArrayRef]) -> EncodedColumn {
+    let has_nulls = chunks.iter().any(|chunk| chunk.null_count() > 0);
+    let rows = chunks.iter().map(|chunk| chunk.len()).sum();
+    let mut values = vec![0u8; rows];
+    values.par_chunks_mut(HOST_CHUNK).zip(chunks).for_each(|(values, chunk)| {
+        let booleans = chunk.as_boolean();
+        for (value, is_set) in values.iter_mut().zip(booleans.values()) {
+            *value = u8::from(is_set);
         }
+        // The value of a null may be any.
+        for row in booleans.nulls().into_iter().flat_map(|nulls| (0..nulls.len()).filter(|&row| nulls.is_null(row))) {
+            values[row] = 0;
+        }
+    });
+    let validity = has_nulls.then(|| {
+        let mut bits = vec![0u8; rows.div_ceil(8)];
+        bits.par_chunks_mut(HOST_CHUNK / 8).zip(chunks).for_each(|(bits, chunk)| {
+            for row in (0..chunk.len()).filter(|&row| chunk.is_valid(row)) {
+                bits[row / 8] |= 1 << (row % 8);
+            }
+        });
         bits
     });
-    Ok(EncodedColumn {
+    EncodedColumn {
         column_type: ColumnType {
             data_type: DataType::Boolean,
             has_nulls,
             domain: Domain::Int { min: 0, max: 1 },
             dictionary: None,
         },
-        rows: booleans.len(),
+        rows,
         values,
         offsets: None,
         validity,
         statistics: plain_statistics(),
-    })
+    }
 }
 
-fn encode(array: &ArrayRef) -> Result<EncodedColumn> {
-    let field = Field::new("value", array.data_type().clone(), true);
-    let schema = Arc::new(Schema::new(vec![field]));
-    let mut encoder = TableEncoder::new(schema.clone(), StringEncoding::Dictionary);
-    encoder.push(&RecordBatch::try_new(schema, vec![array.clone()])?)?;
-    let column = encoder.finish()?.pop().ok_or_else(|| Error::internal("no column encoded"))?;
-    Ok(column)
+fn encode(chunks: &[ArrayRef]) -> Result<EncodedColumn> {
+    let data_type = chunks.first().map_or(DataType::Null, |chunk| chunk.data_type().clone());
+    let schema = Arc::new(Schema::new(vec![Field::new("value", data_type, true)]));
+    let mut encoder = TableEncoder::new(Arc::clone(&schema), StringEncoding::Dictionary);
+    for chunk in chunks {
+        encoder.push(&RecordBatch::try_new(Arc::clone(&schema), vec![Arc::clone(chunk)])?)?;
+    }
+    encoder.finish()?.pop().ok_or_else(|| Error::internal("no column encoded"))
 }
