@@ -208,7 +208,7 @@ pub fn table(bench: &Bench, rows: u64, numbers: &Numbers, specs: &[ColumnSpec]) 
         bench.launch_rows(&kernel, rows, &args)?;
         fields.push(Field::new(&spec.name, spec.data_type.clone(), false));
         columns.push(ResidentColumn::new(spec.data_type.clone(), spec.domain));
-        stored.push(ShardColumn { values: Some(values), offsets: None, validity: None });
+        stored.push(ShardColumn { values: Some(Arc::new(values)), offsets: None, validity: None });
     }
     bench.stream().synchronize()?;
     let shards = vec![Shard { rows, first_row: 0, columns: stored }];

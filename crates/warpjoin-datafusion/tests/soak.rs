@@ -1,6 +1,6 @@
 //! Soak tests: many tasks on one set of devices run and drop queries, load tables and inject faults at random.
 //!
-//! `WARPJOIN_SOAK_SECONDS` (default 30) is the duration, `WARPJOIN_SOAK_SEED` the seed. `WARPJOIN_TEST_DEVICE=cuda` uses
+//! `WARPJOIN_SOAK_SECONDS` (default 60) is the duration, `WARPJOIN_SOAK_SEED` the seed. `WARPJOIN_TEST_DEVICE=cuda` uses
 //! `WARPJOIN_TEST_DEVICES` GPUs (default 1). The last line of output has the counts.
 //!
 //! Another test runs `WARPJOIN_SMALL_QUERIES` (default 400) small queries with different texts.
@@ -180,7 +180,7 @@ fn resident_mib() -> f64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_work_with_faults_is_right_and_leaks_nothing() {
     let _alone = ALONE.lock().await;
-    let time = Duration::from_secs(variable("WARPJOIN_SOAK_SECONDS", 30));
+    let time = Duration::from_secs(variable("WARPJOIN_SOAK_SECONDS", 60));
     let seed = variable("WARPJOIN_SOAK_SEED", 1);
     let expected = stock();
     register_tpch(&expected, SCALE);

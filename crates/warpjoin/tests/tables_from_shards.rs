@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, Float64Array, Int32Array, RecordBatch};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
 use warpjoin::column::Domain;
 use warpjoin::plan::AggregateFunction;
-use warpjoin::{Error, GroupBy, ResidentColumn, Session, Shard, ShardColumn, Table};
+use warpjoin::{Error, GroupBy, ResidentColumn, Session, Shard, ShardColumn, Table, TableBuilder};
 use warpjoin_device::{Buffer, SimOptions, open_simulated};
 
 const BYTES: u64 = 16;
@@ -17,13 +17,13 @@ fn session(devices: usize) -> Arc<Session> {
 }
 
 /// A buffer with these bytes, filled up with 0.
-fn buffer(session: &Session, device: usize, bytes: &[u8]) -> Option<Buffer> {
+fn buffer(session: &Session, device: usize, bytes: &[u8]) -> Option<Arc<Buffer>> {
     let stream = session.devices()[device].create_stream().unwrap();
     let padded = (bytes.len() as u64).next_multiple_of(BYTES);
     let buffer = stream.alloc_filled(padded, 0).unwrap();
     stream.write(&buffer, 0, bytes).unwrap();
     stream.synchronize().unwrap();
-    Some(buffer)
+    Some(Arc::new(buffer))
 }
 
 fn fields() -> SchemaRef {
@@ -131,4 +131,45 @@ fn contradictions_are_refused() {
     for (said, expected) in cases {
         assert!(said.contains(expected), "{said:?} does not say {expected:?}");
     }
+}
+
+#[test]
+fn columns_of_tables_make_a_table_that_shares_their_memory() {
+    let session = session(2);
+    let upload = |names: &[&str], first: i32, rows: i32| {
+        let ints = |offset: i32| Int32Array::from_iter_values((0..rows).map(|row| first + offset + row % 9));
+        let arrays = (0i32..).zip(names).map(|(at, name)| (*name, Arc::new(ints(at * 100)) as ArrayRef));
+        let batch = RecordBatch::try_from_iter(arrays).unwrap();
+        let mut builder = TableBuilder::new(session.device_set(), batch.schema());
+        builder.push(&batch).unwrap();
+        builder.finish().unwrap()
+    };
+    let (ab, c) = (upload(&["a", "b"], 0, 1000), upload(&["c"], 1000, 1000));
+    let field = |name: &str| Field::new(name, DataType::Int32, true);
+    let used_bytes = || session.devices().iter().map(|device| device.memory().used_bytes()).sum::<u64>();
+    let before = used_bytes();
+    let cb = Table::of_columns(Arc::new(Schema::new(vec![field("c"), field("b")])), &[(&c, 0), (&ab, 1)]).unwrap();
+    assert_eq!((used_bytes(), cb.rows(), cb.has_exact_bounds()), (before, 1000, true));
+    // The other tables may go, and what nobody shares goes with them.
+    drop((ab, c));
+    assert!(used_bytes() < before);
+    let batches = cb.download(&[0, 1], 4096).unwrap();
+    let values = |column: usize| -> Vec<i32> {
+        batches.iter().flat_map(|batch| batch.column(column).as_primitive::<Int32Type>().values().to_vec()).collect()
+    };
+    assert_eq!(values(0), (0..1000).map(|row| 1000 + row % 9).collect::<Vec<_>>());
+    assert_eq!(values(1), (0..1000).map(|row| 100 + row % 9).collect::<Vec<_>>());
+    let shorter = upload(&["d"], 0, 999);
+    let schema = |names: &[&str]| Arc::new(Schema::new(names.iter().map(|name| field(name)).collect::<Vec<_>>()));
+    for (schema, columns) in [
+        (schema(&[]), vec![]),
+        (schema(&["c", "d"]), vec![(&cb, 0), (&shorter, 0)]),
+        (schema(&["c"]), vec![(&cb, 2)]),
+        (schema(&["c"]), vec![(&cb, 0), (&cb, 1)]),
+        (Arc::new(Schema::new(vec![Field::new("c", DataType::Int64, true)])), vec![(&cb, 0)]),
+    ] {
+        assert!(matches!(Table::of_columns(schema, &columns), Err(Error::InvalidArgument(_))));
+    }
+    drop((cb, shorter));
+    assert_eq!(used_bytes(), 0);
 }

@@ -243,7 +243,7 @@ impl Source {
     /// Buffer with the values of a column, if any are stored.
     pub(crate) fn values(&self, device: usize, column: usize) -> Option<&Buffer> {
         match self {
-            Self::Table(table, projection) => table.shards()[device].columns[projection[column]].values.as_ref(),
+            Self::Table(table, projection) => table.shards()[device].columns[projection[column]].values.as_deref(),
             Self::Intermediate(rows) => rows.shards[device].columns[column].values.as_ref(),
             Self::Partitioned(rows) => rows.shards[device].words.get(column),
             Self::Groups(_) | Self::Matches(..) => None,
@@ -253,7 +253,7 @@ impl Source {
     /// Buffer with the validity of a column.
     pub(crate) fn validity(&self, device: usize, column: usize) -> Option<&Buffer> {
         match self {
-            Self::Table(table, projection) => table.shards()[device].columns[projection[column]].validity.as_ref(),
+            Self::Table(table, projection) => table.shards()[device].columns[projection[column]].validity.as_deref(),
             Self::Intermediate(rows) => rows.shards[device].columns[column].validity.as_ref(),
             Self::Groups(_) | Self::Matches(..) | Self::Partitioned(..) => None,
         }

@@ -1,5 +1,7 @@
 //! What a hash table is asked: values, presence, counts, all rows of keys; in the order of the keys, or in any.
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
 use warpjoin_device::{Buffer, Cause};
 
@@ -319,6 +321,6 @@ fn narrow_words(form: SlotForm, keys: Buffer, values: Buffer) -> Vec<Word> {
 /// A column without nulls of integers from `min` to `max`.
 fn column(data_type: DataType, min: i128, max: i128, values: Buffer) -> UnpackedColumn {
     let column_type = ColumnType { data_type, has_nulls: false, domain: Domain::Int { min, max }, dictionary: None };
-    let stored = ShardColumn { values: Some(values), offsets: None, validity: None };
+    let stored = ShardColumn { values: Some(Arc::new(values)), offsets: None, validity: None };
     UnpackedColumn { column_type, null_count: 0, stored }
 }

@@ -114,7 +114,7 @@ impl TableDevice {
             let as_is: Option<Vec<PackedWord<'_>>> =
                 (0..words).map(|word| word_as_is(layout, &columns, word)).collect();
             if let Some(words) = as_is {
-                let validity = columns[0].1.validity.as_ref().map(Source::Column);
+                let validity = columns[0].1.validity.as_deref().map(Source::Column);
                 return Ok(PackedRows { rows, words, validity, key_masks });
             }
         }
@@ -174,7 +174,11 @@ impl TableDevice {
                 columns.push(UnpackedColumn {
                     column_type,
                     null_count,
-                    stored: ShardColumn { values, offsets: None, validity },
+                    stored: ShardColumn {
+                        values: values.map(Arc::new),
+                        offsets: None,
+                        validity: validity.map(Arc::new),
+                    },
                 });
                 continue;
             }
@@ -203,7 +207,7 @@ impl TableDevice {
             ];
             self.launch_rows(&kernel, rows, 1, 0, &args)?;
             let null_count = if has_nulls { self.report(&control)?.rows } else { 0 };
-            let stored = ShardColumn { values, offsets: None, validity };
+            let stored = ShardColumn { values: values.map(Arc::new), offsets: None, validity: validity.map(Arc::new) };
             columns.push(UnpackedColumn { column_type, null_count, stored });
         }
         Ok(columns)
@@ -323,8 +327,8 @@ fn pack_field<'a>(
     let bias = bias_of(field, stored);
     let (null_word, null_bit) = field.null.map_or((0, 64), |(word, bit)| (word as u64, u64::from(bit)));
     [
-        Arg::or_null(column.values.as_ref()),
-        Arg::or_null(column.validity.as_ref()),
+        Arg::or_null(column.values.as_deref()),
+        Arg::or_null(column.validity.as_deref()),
         Arg::U64(if column.values.is_some() { stored.width_bytes.into() } else { 0 }),
         Arg::U64(bias as u64),
         Arg::U64((bias >> 64) as u64),

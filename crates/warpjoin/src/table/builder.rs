@@ -125,7 +125,7 @@ fn upload_column(
     shard: &Shard,
     cancel: Option<&AtomicBool>,
 ) -> Result<ShardColumn> {
-    let upload = |bytes: &[u8]| upload(stream, bytes, cancel);
+    let upload = |bytes: &[u8]| upload(stream, bytes, cancel).map(Arc::new);
     let (first, rows) = (shard.first_row as usize, shard.rows as usize);
     if rows == 0 {
         return Ok(ShardColumn { values: None, offsets: None, validity: None });

@@ -140,14 +140,14 @@ fn check_buffers(facts: &ColumnType, column: &ShardColumn, rows: u64, device: &D
     // How many bytes raw strings have, only their offsets know.
     let values_bytes = if is_raw { Some(0) } else { rows.checked_mul(width_bytes) };
     let offsets_bytes = rows.checked_add(1).and_then(|offsets| offsets.checked_mul(OFFSET_BYTES as u64));
-    check_buffer("values", &column.values, (rows > 0 && width_bytes > 0).then_some(values_bytes), device)?;
-    check_buffer("offsets", &column.offsets, (rows > 0 && is_raw).then_some(offsets_bytes), device)?;
+    check_buffer("values", column.values.as_deref(), (rows > 0 && width_bytes > 0).then_some(values_bytes), device)?;
+    check_buffer("offsets", column.offsets.as_deref(), (rows > 0 && is_raw).then_some(offsets_bytes), device)?;
     let validity_bytes = (rows > 0 && facts.has_nulls).then_some(Some(rows.div_ceil(8)));
-    check_buffer("validity", &column.validity, validity_bytes, device)
+    check_buffer("validity", column.validity.as_deref(), validity_bytes, device)
 }
 
 /// `needed` is `None` where there must be no buffer, `Some(None)` where no buffer can be so long.
-fn check_buffer(what: &str, buffer: &Option<Buffer>, needed: Option<Option<u64>>, device: &Device) -> Result<()> {
+fn check_buffer(what: &str, buffer: Option<&Buffer>, needed: Option<Option<u64>>, device: &Device) -> Result<()> {
     let (buffer, needed_bytes) = match (buffer, needed) {
         (None, None) => return Ok(()),
         (Some(_), None) => return Err(invalid(format!("{what} where there must be none"))),

@@ -41,15 +41,15 @@ pub struct Shard {
 }
 
 /// A column of one shard. Every buffer is at least 16 bytes long and a multiple of that, so that
-/// kernels can read whole vectors; what is past the rows is 0.
-#[derive(Debug)]
+/// kernels can read whole vectors; what is past the rows is 0. Clones share the buffers.
+#[derive(Debug, Clone)]
 pub struct ShardColumn {
     /// Rows x width, or the bytes of raw strings; `None` with width 0 or without rows.
-    pub values: Option<Buffer>,
+    pub values: Option<Arc<Buffer>>,
     /// Raw strings: rows + 1 u64, from 0 on; `None` without rows.
-    pub offsets: Option<Buffer>,
+    pub offsets: Option<Arc<Buffer>>,
     /// A bit a row, set where valid; `None` without nulls in the table's column, or without rows.
-    pub validity: Option<Buffer>,
+    pub validity: Option<Arc<Buffer>>,
 }
 
 pub(super) const BUFFER_ALIGNMENT_BYTES: u64 = 16;
@@ -69,6 +69,48 @@ impl Table {
         let rows = shards.iter().map(|shard| shard.rows).sum();
         devices.dictionaries().add(dictionaries(&column_types));
         Self { devices, schema, rows, column_types, statistics, shards, exact_bounds: false, sample: None }
+    }
+
+    /// A table of columns (by position) of tables that lie on the same devices with the same rows, in one order. It shares
+    /// their memory.
+    ///
+    /// # Errors
+    /// When there is no column, the tables' rows or devices differ, or a field of `schema` is not of its column's type.
+    pub fn of_columns(schema: SchemaRef, columns: &[(&Table, usize)]) -> Result<Self> {
+        let Some((first, _)) = columns.first() else { return Err(Error::InvalidArgument("no column".into())) };
+        let rows_of =
+            |table: &Table| table.shards.iter().map(|shard| (shard.rows, shard.first_row)).collect::<Vec<_>>();
+        let rows = rows_of(first);
+        if schema.fields().len() != columns.len() {
+            return Err(Error::InvalidArgument(format!(
+                "{} columns of {} fields",
+                columns.len(),
+                schema.fields().len()
+            )));
+        }
+        for ((table, index), field) in columns.iter().zip(schema.fields()) {
+            if !Arc::ptr_eq(&table.devices, &first.devices) || rows_of(table) != rows {
+                return Err(Error::InvalidArgument(format!("the rows of column {} lie elsewhere", field.name())));
+            }
+            let fits = |column: &ColumnType| {
+                column.data_type == *field.data_type() && (field.is_nullable() || !column.has_nulls)
+            };
+            if !table.column_types.get(*index).is_some_and(fits) {
+                return Err(Error::InvalidArgument(format!("column {} is not of its field's type", field.name())));
+            }
+        }
+        let shard = |(device, (rows, first_row)): (usize, (u64, u64))| {
+            let columns = columns.iter().map(|(table, index)| table.shards[device].columns[*index].clone()).collect();
+            Shard { rows, first_row, columns }
+        };
+        let shards = rows.into_iter().enumerate().map(shard).collect();
+        let column_types = columns.iter().map(|(table, index)| table.column_types[*index].clone()).collect();
+        let statistics = columns.iter().map(|(table, index)| table.statistics[*index].clone()).collect();
+        let samples: Vec<_> = columns.iter().map(|(table, index)| (table.sample.as_ref(), *index)).collect();
+        let mut table = Self::from_result(Arc::clone(&first.devices), schema, column_types, statistics, shards);
+        table.exact_bounds = columns.iter().all(|(table, _)| table.exact_bounds);
+        table.sample = TableSample::of_columns(&samples);
+        Ok(table)
     }
 
     /// It was uploaded: its domains are the smallest and largest values, and some of its rows stay on the host.
@@ -197,7 +239,7 @@ impl fmt::Debug for Table {
 
 impl ShardColumn {
     fn bytes(&self) -> u64 {
-        [&self.values, &self.offsets, &self.validity].into_iter().flatten().map(Buffer::bytes).sum()
+        [&self.values, &self.offsets, &self.validity].into_iter().flatten().map(|buffer| buffer.bytes()).sum()
     }
 }
 
@@ -217,7 +259,7 @@ impl Piece {
         start: usize,
         rows: usize,
     ) -> Result<Self> {
-        let read = |buffer: &Option<Buffer>, offset: usize, bytes: usize| -> Result<Option<Vec<u8>>> {
+        let read = |buffer: &Option<Arc<Buffer>>, offset: usize, bytes: usize| -> Result<Option<Vec<u8>>> {
             let Some(buffer) = buffer else { return Ok(None) };
             let mut target = vec![0; bytes];
             stream.read(buffer, offset as u64, &mut target)?;

@@ -18,7 +18,7 @@ const CONDITIONS_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct TableSample {
     rows: usize,
-    columns: Vec<SampledColumn>,
+    columns: Vec<Arc<SampledColumn>>,
     /// Conditions over the table's columns, and the rows for which they are true.
     kept: Mutex<Vec<(Identity, Kept)>>,
 }
@@ -56,7 +56,7 @@ impl TableSample {
             rows.iter().map(|&row| bits.get(row / 8).is_some_and(|byte| byte >> (row % 8) & 1 == 1)).collect()
         });
         let values = read_values(&column.column_type, &column.values, &rows);
-        self.columns.push(SampledColumn { values, valid, distinct: OnceLock::new() });
+        self.columns.push(Arc::new(SampledColumn { values, valid, distinct: OnceLock::new() }));
     }
 
     /// Number of sampled rows.
@@ -66,7 +66,16 @@ impl TableSample {
 
     /// A column by its position in the table.
     pub(crate) fn column(&self, index: usize) -> Option<&SampledColumn> {
-        self.columns.get(index)
+        self.columns.get(index).map(|column| &**column)
+    }
+
+    /// The sample of a table of columns of others, with as many rows each: which rows are sampled depends only on their
+    /// number. `None` if a table has no sample.
+    pub(super) fn of_columns(columns: &[(Option<&Self>, usize)]) -> Option<Self> {
+        let rows = columns.first().and_then(|(sample, _)| Some((*sample)?.rows)).unwrap_or(0);
+        let column = |(sample, index): &(Option<&Self>, usize)| Some(Arc::clone((*sample)?.columns.get(*index)?));
+        let columns = columns.iter().map(column).collect::<Option<_>>()?;
+        Some(Self { rows, columns, kept: Mutex::default() })
     }
 
     /// Estimated different values of a column among the `table_rows` rows of its table.

@@ -80,9 +80,11 @@ impl<'a> Binder<'a> {
                 let shards = self.relation.fetched[*step].shards();
                 match *part {
                     FetchPart::FirstRow { shard } => Arg::U64(shards[shard].first_row),
-                    FetchPart::Values { shard, column } => Arg::or_null(shards[shard].columns[column].values.as_ref()),
+                    FetchPart::Values { shard, column } => {
+                        Arg::or_null(shards[shard].columns[column].values.as_deref())
+                    }
                     FetchPart::Validity { shard, column } => {
-                        Arg::or_null(shards[shard].columns[column].validity.as_ref())
+                        Arg::or_null(shards[shard].columns[column].validity.as_deref())
                     }
                 }
             }

@@ -38,7 +38,8 @@ impl Query<'_> {
                     }
                     _ => None,
                 };
-                columns.push(ShardColumn { values: column.values, offsets: None, validity });
+                let (values, validity) = (column.values.map(Arc::new), validity.map(Arc::new));
+                columns.push(ShardColumn { values, offsets: None, validity });
             }
             table_shards.push(Shard { rows: shard.rows, first_row, columns });
             first_row += shard.rows;
