@@ -73,7 +73,7 @@ pub(crate) fn checksum_of_columns(bench: &Bench, tables: &[&Table]) -> Result<Ch
     let mut args = vec![Arg::U64(rows), Arg::Buffer(&totals), Arg::U64(columns.len() as u64)];
     for (column, facts) in columns {
         let layout = facts.layout();
-        args.push(column.values.as_ref().map_or(Arg::Null, Arg::Buffer));
+        args.push(column.values.as_deref().map_or(Arg::Null, Arg::Buffer));
         args.push(Arg::U64(layout.width_bytes.into()));
         args.push(Arg::U64(layout.base as i64 as u64));
     }

@@ -134,7 +134,7 @@ impl Case for SortCase<'_> {
         }
         let (column, facts) = (&table.shards()[0].columns[0], &table.column_types()[0]);
         let layout = facts.layout();
-        let keys = column.values.as_ref().map_or(Arg::Null, Arg::Buffer);
+        let keys = column.values.as_deref().map_or(Arg::Null, Arg::Buffer);
         let descents = self.bench.stream().alloc_filled(8, 0)?;
         let args = [Arg::U64(self.rows), keys, Arg::U64(layout.width_bytes.into()), Arg::Buffer(&descents)];
         let kernel = self.bench.device().compile(&check_module())?.kernel(ENTRY)?;

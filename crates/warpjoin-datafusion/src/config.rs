@@ -12,6 +12,8 @@ use warpjoin::exec::{GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::plan::FilterForm;
 use warpjoin::{JoinForm, Session};
 
+use crate::cache::CacheLimit;
+
 /// Default of [`WarpjoinOptions::minimum_rows`].
 const MINIMUM_ROWS_DEFAULT: u64 = 100_000;
 /// Default of [`WarpjoinOptions::strict_rows`]: about what a query prints on a few screens.
@@ -56,6 +58,8 @@ pub struct WarpjoinOptions {
     /// Whether results of functions and tests on dictionaries, and selectivities measured on samples, are kept for later
     /// queries.
     pub remember: bool,
+    /// Device memory that columns of Parquet files may take, to be there for later queries.
+    pub cache: CacheLimit,
     /// Whether to count probes and the rows that runtime filters drop; slow.
     pub count_rows: bool,
     /// Whether slow-compiling kernels first run in a code tier that compiles faster; `None`: on GPUs only.
@@ -132,6 +136,7 @@ impl Default for WarpjoinOptions {
             runtime_filters: RuntimeFilters::Auto,
             materialization: Materialization::Auto,
             remember: true,
+            cache: CacheLimit::DEFAULT,
             count_rows: false,
             quick_kernels: None,
         }
@@ -184,6 +189,10 @@ impl ExtensionOptions for WarpjoinOptions {
             "group_by_form" => self.group_by_form = named(key, value, &GROUP_BY_FORMS)?,
             "join_order" => self.join_order = named(key, value, &JOIN_ORDERS)?,
             "remember" => self.remember = parse_bool(key, value)?,
+            "cache" => {
+                self.cache =
+                    parse(key, value, "a share of the devices' memory, such as 60%, bytes, such as 8GB, or off")?
+            }
             "count_rows" => self.count_rows = parse_bool(key, value)?,
             "quick_kernels" => self.quick_kernels = named(key, value, &QUICK_KERNELS)?,
             "runtime_filters" => self.runtime_filters = named(key, value, &RUNTIME_FILTERS)?,
@@ -280,6 +289,12 @@ impl ExtensionOptions for WarpjoinOptions {
                  queries; false to measure what a query costs by itself",
             ),
             entry(
+                "cache",
+                Some(self.cache.to_string()),
+                "Device memory that columns of Parquet files may take, to be there for later queries: a share, such as 60%, bytes, \
+                 such as 8GB, or off",
+            ),
+            entry(
                 "count_rows",
                 Some(self.count_rows.to_string()),
                 "Whether EXPLAIN ANALYZE counts probes and rows that runtime filters drop; slow",
@@ -329,7 +344,7 @@ impl fmt::Display for DeviceChoice {
 
 /// A size in bytes: a number and an optional unit, B, KB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB, K, M, G, T
 /// (powers of 1024).
-struct Bytes(u64);
+pub(crate) struct Bytes(pub(crate) u64);
 
 impl FromStr for Bytes {
     type Err = ();
@@ -424,6 +439,8 @@ mod tests {
             ("join_order", "random"),
             ("runtime_filters", "some"),
             ("materialization", "never"),
+            ("cache", "much"),
+            ("cache", "101%"),
         ] {
             let message = options.set(key, value).unwrap_err().to_string();
             assert!(message.contains(&format!("warpjoin.{key} takes")), "{message}");
@@ -453,7 +470,7 @@ mod tests {
     #[test]
     fn entries_have_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 18);
+        assert_eq!(options.entries().len(), 19);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }

@@ -18,6 +18,7 @@
 //!
 //! Owns the integration of warpjoin into DataFusion. Must not know kernels or drivers.
 
+mod cache;
 mod config;
 mod error;
 mod exec;
@@ -38,6 +39,7 @@ mod tutorial {}
 pub use warpjoin::exec::{JoinOrder, Materialization, RuntimeFilters};
 pub use warpjoin::plan::FilterForm;
 
+pub use cache::CacheLimit;
 pub use config::{DeviceChoice, OnFault, WarpjoinOptions};
 pub use exec::WarpjoinExec;
 pub use extension::WarpjoinSessionStateBuilder;
@@ -49,6 +51,6 @@ pub use rules::reason::{CpuReason, CpuReasonExec};
 pub use rules::rule::WarpjoinRule;
 pub use rules::strict::{Refusal, RefusedExec};
 pub use runtime::{Devices, WarpjoinRuntime};
-pub use table::provider::{DeviceTableProvider, load_table, session_of};
+pub use table::provider::{DeviceTableProvider, load_table, runtime_of, session_of};
 pub use table::scan::DeviceScanExec;
 pub use warpjoin::Cause;

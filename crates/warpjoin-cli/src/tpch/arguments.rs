@@ -41,6 +41,12 @@ pub struct TpchArgs {
     /// Stock DataFusion then runs each query once
     #[arg(long, value_name = "DIR", conflicts_with = "no_oracle")]
     pub oracle_files: Option<PathBuf>,
+    /// Run the queries over Parquet files in a folder instead of loaded tables. Tables that are not there are written
+    #[arg(long, value_name = "DIR", conflicts_with = "oracle_files")]
+    pub parquet: Option<PathBuf>,
+    /// Also run each query without any column on the devices, as often as hot runs
+    #[arg(long, requires = "parquet")]
+    pub cold: bool,
     /// Write the measurements to a JSON file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

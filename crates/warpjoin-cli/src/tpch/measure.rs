@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
-use warpjoin_datafusion::{Placement, session_of};
+use warpjoin_datafusion::{Placement, runtime_of, session_of};
 
 use super::parameters::Parameters;
 use super::queries::query_text;
@@ -29,6 +29,8 @@ pub(super) struct Measurement {
     pub(super) published: bool,
     /// Number of hot runs on warpjoin, after the first run.
     pub(super) hot_runs: usize,
+    /// Number of runs without any column on the devices.
+    pub(super) cold_runs: usize,
     /// Number of hot runs on stock DataFusion.
     pub(super) oracle_runs: usize,
 }
@@ -59,6 +61,7 @@ impl Measurement {
             first: None,
             hot: None,
             hot_total_ms: vec![],
+            cold: None,
             variants: None,
         };
         let published = if self.published { PublishedAnswer::of_tpch(number) } else { None };
@@ -89,9 +92,12 @@ impl Measurement {
             report.rows = expected.answer().rows();
             report.outcome = Outcome::Equal;
         }
-        let mut hot = vec![];
+        let (mut hot, mut cold) = (vec![], vec![]);
         let mut last = None;
-        for number in 0..=self.hot_runs {
+        for number in 0..=self.hot_runs + self.cold_runs {
+            if number > self.hot_runs {
+                runtime_of(&self.device)?.clear_cache();
+            }
             let run = timed_run(&self.device, sql).await?;
             let placement = Placement::of(&run.plan);
             let run_report = RunReport::new(run.planning_ms, run.execution_ms, &placement);
@@ -117,14 +123,14 @@ impl Measurement {
                     // Hot runs use the kernels of the final code tier.
                     session_of(&self.device)?.finish_compiling();
                 }
-                _ => hot.push(run_report),
+                hot_run if hot_run <= self.hot_runs => hot.push(run_report),
+                _ => cold.push(run_report),
             }
             report.rows = run.batches.iter().map(RecordBatch::num_rows).sum();
             last = Some((run.schema, run.batches));
         }
         report.hot_total_ms = hot.iter().map(|run| run.total_ms).collect();
-        hot.sort_by(|a, b| a.total_ms.total_cmp(&b.total_ms));
-        report.hot = hot.get(hot.len() / 2).cloned();
+        (report.hot, report.cold) = (median_run(hot), median_run(cold));
         Ok(last.unwrap_or_else(|| (SchemaRef::new(arrow::datatypes::Schema::empty()), vec![])))
     }
 
@@ -150,6 +156,12 @@ impl Measurement {
         }
         Ok(report)
     }
+}
+
+/// The run with the median total time.
+fn median_run(mut runs: Vec<RunReport>) -> Option<RunReport> {
+    runs.sort_by(|a, b| a.total_ms.total_cmp(&b.total_ms));
+    runs.get(runs.len() / 2).cloned()
 }
 
 /// How an answer differs from the expected one; `None` if it does not.

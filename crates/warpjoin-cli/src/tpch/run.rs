@@ -11,7 +11,7 @@ use warpjoin_datafusion::{OnFault, session_of};
 
 use super::arguments::TpchArgs;
 use super::clients::Clients;
-use super::data::{Loading, columns_read};
+use super::data::{Loading, ParquetFiles, columns_read};
 use super::measure::Measurement;
 use super::oracle::OracleStore;
 use super::parameters::Parameters;
@@ -55,7 +55,16 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
         oracle_store: OracleStore::new(arguments.oracle_files.as_deref())?,
     };
     let sql: Vec<String> = texts.iter().map(|(_, text)| text.clone()).collect();
-    let tables = loading.run(&columns_read(&sql).await?)?;
+    let read = columns_read(&sql).await?;
+    let tables = match &arguments.parquet {
+        Some(folder) => {
+            let files = ParquetFiles { folder, scale: arguments.scale, threads: loading.threads };
+            let contexts: Vec<_> =
+                [Some(&loading.device_context), loading.oracle_context.as_ref()].into_iter().flatten().collect();
+            files.register(&read, &contexts).await?
+        }
+        None => loading.run(&read)?,
+    };
     let mut report = Report {
         warpjoin_version: env!("CARGO_PKG_VERSION").to_string(),
         datafusion_version: datafusion::DATAFUSION_VERSION.to_string(),
@@ -75,6 +84,7 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
         stock: loading.oracle_context.as_ref().map(with_defaults),
         published: arguments.scale == 1.0,
         hot_runs: arguments.runs,
+        cold_runs: if arguments.cold { arguments.runs } else { 0 },
         oracle_runs: if arguments.oracle_files.is_some() { 0 } else { arguments.runs },
     };
     run_queries(arguments, &texts, &measurement, &mut report).await?;

@@ -2,6 +2,7 @@
 //!
 //! Owns the decision whether an error falls back.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,10 +25,12 @@ use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
 use warpjoin::exec::Inputs;
-use warpjoin::{Cause, ExecOptions, QueryOutput};
+use warpjoin::plan::{Plan, PlanKind};
+use warpjoin::{Cause, ExecOptions, QueryOutput, Table};
 
 use super::report::{self, NodeState};
 use super::{Part, WarpjoinExec};
+use crate::cache::{CachedScanExec, ReadError};
 use crate::config::OnFault;
 use crate::error::to_datafusion;
 use crate::fallback::Fallback;
@@ -55,6 +58,21 @@ enum Failure {
     Input(DataFusionError),
     /// Any other error. The CPU would fail, too.
     Host(DataFusionError),
+}
+
+impl Failure {
+    /// An error of reading an input.
+    fn of_input(error: DataFusionError) -> Self {
+        if is_of_data(&error) { Self::Input(error) } else { Self::Host(error) }
+    }
+}
+
+/// Where the rows of an input come from.
+enum Source {
+    /// They are on the devices.
+    Table(Arc<Table>),
+    /// They come in batches.
+    Upload(SchemaRef, mpsc::Receiver<Upload>),
 }
 
 impl From<DataFusionError> for Failure {
@@ -139,11 +157,17 @@ impl Run {
         };
         let cancel_on_drop = CancelOnDrop::default();
         let cancel = cancel_on_drop.flag();
-        let (mut pumps, mut uploads) = (vec![], vec![]);
-        for child in &self.children {
-            let (sender, receiver) = upload_channel();
-            pumps.push(pump_partitions(Arc::clone(child), Arc::clone(&self.context), sender));
-            uploads.push((child.schema(), receiver));
+        let tables = try_join_all(self.children.iter().map(|child| self.cached(child))).await?;
+        let (mut pumps, mut sources) = (vec![], vec![]);
+        for (child, table) in self.children.iter().zip(tables) {
+            sources.push(match table {
+                Some(table) => Source::Table(table),
+                None => {
+                    let (sender, receiver) = upload_channel();
+                    pumps.push(pump_partitions(Arc::clone(child), Arc::clone(&self.context), sender));
+                    Source::Upload(child.schema(), receiver)
+                }
+            });
         }
         let (part, metrics) = (Arc::clone(&self.part), self.metrics.clone());
         let batch_rows = self.context.session_config().batch_size();
@@ -151,16 +175,27 @@ impl Run {
         let driver = on_thread("warpjoin-query", move || {
             // If the stream is dropped, the permit is released when the thread has freed its memory, not before.
             let _permit = held;
-            drive(&part, uploads, batch_rows, cancel, &metrics)
+            drive(&part, sources, batch_rows, cancel, &metrics)
         })?;
         let (pumped, output) = futures::join!(try_join_all(pumps), driver);
-        pumped.map_err(|error| if is_of_data(&error) { Failure::Input(error) } else { Failure::Host(error) })?;
+        pumped.map_err(Failure::of_input)?;
         // A panic of the driving thread is a defect of the engine, so it counts as a device error.
         let output = output.map_err(|error| Failure::Device(warpjoin::Error::Internal(error.to_string())))?;
         let output = output.map_err(Failure::Device)?;
         self.state.ran(output.metrics.clone());
         drop(permit);
         Ok(output)
+    }
+
+    /// The table of an input that is cached, or is now.
+    async fn cached(&self, child: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<Table>>, Failure> {
+        let Some(scan) = child.downcast_ref::<CachedScanExec>() else { return Ok(None) };
+        let budget_bytes = self.part.settings.memory_budget_bytes;
+        let table = scan.role().table(&self.part.session, &self.context, budget_bytes).await;
+        table.map_err(|error| match error {
+            ReadError::Files(error) => Failure::of_input(error),
+            ReadError::Device(error) => Failure::Device(error),
+        })
     }
 
     /// Runs the template over restarted children, with the partitioning and sorts that DataFusion adds.
@@ -204,29 +239,54 @@ fn merged(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<S
 /// Uploads the inputs and runs the device plan, on a thread of its own. Frees all its device memory before it returns.
 fn drive(
     part: &Part,
-    uploads: Vec<(SchemaRef, mpsc::Receiver<Upload>)>,
+    sources: Vec<Source>,
     batch_rows: usize,
     cancel: Arc<AtomicBool>,
     metrics: &ExecutionPlanMetricsSet,
 ) -> warpjoin::Result<QueryOutput> {
     let start = Instant::now();
-    let mut tables = Vec::with_capacity(uploads.len());
-    for (schema, batches) in uploads {
-        tables.push(Arc::new(receive_table(
-            &part.session,
-            &schema,
-            batches,
-            &cancel,
-            part.settings.memory_budget_bytes,
-        )?));
+    let budget_bytes = part.settings.memory_budget_bytes;
+    let (mut plan, mut tables) = (Cow::Borrowed(&part.plan), vec![]);
+    for (input, source) in sources.into_iter().enumerate() {
+        match source {
+            Source::Table(table) => read_table(plan.to_mut(), input, &table),
+            Source::Upload(schema, batches) => {
+                renumber(&mut plan, input, tables.len());
+                tables.push(Arc::new(receive_table(&part.session, &schema, batches, &cancel, budget_bytes)?));
+            }
+        }
     }
     let upload_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let options = ExecOptions { batch_rows, cancel, ..part.settings.clone() };
     let inputs = Inputs { tables, handed_over: part.handed_over.clone() };
-    let mut output = warpjoin::exec::run_with(&part.session, &part.plan, &inputs, &options)?;
+    let mut output = warpjoin::exec::run_with(&part.session, &plan, &inputs, &options)?;
     output.metrics.uploaded_bytes += inputs.tables.iter().map(|table| table.resident_bytes()).sum::<u64>();
     output.batches =
         output.batches.into_iter().map(|batch| with_schema(batch, &part.plan.schema)).collect::<Result<_, _>>()?;
     report::record(metrics, &output.metrics, upload_ns);
     Ok(output)
+}
+
+/// Lets a plan read a table in place of an input.
+fn read_table(plan: &mut Plan, input: usize, table: &Arc<Table>) {
+    if matches!(plan.kind, PlanKind::Input { index } if index == input) {
+        let projection = (0..table.schema().fields().len()).collect();
+        plan.kind = PlanKind::Scan { table: Arc::clone(table), projection };
+    }
+    plan.inputs_mut().into_iter().for_each(|below| read_table(below, input, table));
+}
+
+/// Gives an input another number.
+fn renumber(plan: &mut Cow<'_, Plan>, input: usize, number: usize) {
+    fn set(plan: &mut Plan, input: usize, number: usize) {
+        if let PlanKind::Input { index } = &mut plan.kind
+            && *index == input
+        {
+            *index = number;
+        }
+        plan.inputs_mut().into_iter().for_each(|below| set(below, input, number));
+    }
+    if input != number {
+        set(plan.to_mut(), input, number);
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
+use warpjoin::Table;
 use warpjoin::plan::{Plan, PlanKind};
 
 use super::relation::Relation;
@@ -77,6 +78,18 @@ impl Candidate {
         let kind = PlanKind::Scan { table: Arc::clone(scan.table()), projection: scan.projection().to_vec() };
         Self {
             relation: Relation::new(Plan { kind, schema: node.schema() }),
+            inputs: vec![],
+            template: Arc::clone(node),
+            original: Arc::clone(node),
+            operators: Operators::default(),
+        }
+    }
+
+    /// A scan of files whose columns are on the devices, as `table`.
+    pub(super) fn resident(node: &Arc<dyn ExecutionPlan>, table: Arc<Table>) -> Self {
+        let projection = (0..table.schema().fields().len()).collect();
+        Self {
+            relation: Relation::new(Plan { kind: PlanKind::Scan { table, projection }, schema: node.schema() }),
             inputs: vec![],
             template: Arc::clone(node),
             original: Arc::clone(node),

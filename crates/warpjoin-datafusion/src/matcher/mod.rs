@@ -32,6 +32,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_
 use warpjoin::column::check_type;
 use warpjoin::{Reason, Session};
 
+use crate::cache::{CacheLimit, CachedScanExec, ColumnCache, ParquetScan};
 use crate::exec::WarpjoinExec;
 use crate::table::scan::DeviceScanExec;
 use candidate::Candidate;
@@ -63,6 +64,8 @@ pub(crate) struct Matcher<'a> {
     minimum_rows: u64,
     /// Whether CPU rows are uploaded for filters, projections, sorts and unions, too, although that may not pay off.
     offloads_all: bool,
+    /// Where columns of files are cached, if they are.
+    cache: Option<(Arc<ColumnCache>, CacheLimit)>,
     make: &'a dyn Fn(candidate::Closed) -> Result<Arc<WarpjoinExec>>,
     next_input: usize,
     declined: Vec<Declined>,
@@ -77,7 +80,13 @@ impl<'a> Matcher<'a> {
         offloads_all: bool,
         make: &'a dyn Fn(candidate::Closed) -> Result<Arc<WarpjoinExec>>,
     ) -> Self {
-        Self { session, minimum_rows, offloads_all, make, next_input: 0, declined: vec![] }
+        Self { session, minimum_rows, offloads_all, cache: None, make, next_input: 0, declined: vec![] }
+    }
+
+    /// Columns of files that parts read are cached.
+    pub(crate) fn with_cache(mut self, cache: Arc<ColumnCache>, limit: CacheLimit) -> Self {
+        self.cache = (!limit.is_off()).then_some((cache, limit));
+        self
     }
 
     /// Replaces all parts that devices support. Also returns the declined nodes with their reasons.
@@ -113,6 +122,12 @@ impl<'a> Matcher<'a> {
                 Outcome::Host(Arc::clone(node))
             });
         }
+        if node.is::<CachedScanExec>() {
+            return Ok(Outcome::Host(Arc::clone(node)));
+        }
+        if let Some(candidate) = self.cached_scan(node) {
+            return Ok(Outcome::Device(Box::new(candidate)));
+        }
         if let Some(filter) = node.downcast_ref::<FilterExec>() {
             return self.row_wise(node, filter.input(), Operators::ROW_WISE, |input| input.filter_exec(filter, node));
         }
@@ -140,6 +155,21 @@ impl<'a> Matcher<'a> {
             self.decline(node, Reason::Node(node.name().to_string()));
         }
         self.keep(node)
+    }
+
+    /// The candidate of a scan whose columns can be cached: a table if they are, else an input that will be one.
+    fn cached_scan(&mut self, node: &Arc<dyn ExecutionPlan>) -> Option<Candidate> {
+        let (cache, limit) = self.cache.as_ref()?;
+        let scan = ParquetScan::of(node)?;
+        if node.schema().fields().iter().any(|field| check_type(field.data_type()).is_err()) {
+            return None;
+        }
+        if let Some(table) = cache.table(&scan, &node.schema()) {
+            return Some(Candidate::resident(node, table));
+        }
+        let scan: Arc<dyn ExecutionPlan> = Arc::new(CachedScanExec::of(node, scan, cache, *limit));
+        self.next_input += 1;
+        Some(Candidate::upload(&scan, self.next_input - 1).at(node))
     }
 
     /// The requirement of the query's output order, which stands above its last sort. It joins the part below if that part

@@ -21,9 +21,10 @@ use crate::rules::reason::CpuReasonExec;
 use crate::rules::strict::{RefusedExec, RowLimitExec};
 
 /// Nodes that pass rows on, limit or merge streams, or write rows.
-const MOVES_ROWS: [&str; 11] = [
+const MOVES_ROWS: [&str; 12] = [
     "AnalyzeExec",
     "BufferExec",
+    "CachedScanExec",
     "CoalescePartitionsExec",
     "CooperativeExec",
     "DataSinkExec",

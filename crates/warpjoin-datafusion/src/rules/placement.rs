@@ -48,7 +48,7 @@ impl PhysicalOptimizerRule for PlacementRule {
             }
         };
         // Other rules have rebuilt the nodes since the first rule. So match again, and keep only the reasons.
-        let (_, declined) = rewrite(&plan, &session, &options, &[])?;
+        let (_, declined) = rewrite(&plan, &session, &options, &self.runtime)?;
         let mut reasons: HashMap<usize, Reason> =
             declined.into_iter().map(|declined| (address(&declined.node), declined.reason)).collect();
         let plan = annotate(&plan, &mut reasons)?;

@@ -55,7 +55,7 @@ impl PhysicalOptimizerRule for WarpjoinRule {
             Devices::None(_) => return Ok(plan),
             Devices::Refused(why) => return Ok(refused(plan, why)),
         };
-        let (rewritten, declined) = rewrite(&plan, &session, &options, &self.runtime.left_out(&session))?;
+        let (rewritten, declined) = rewrite(&plan, &session, &options, &self.runtime)?;
         for Declined { node, reason, .. } in &declined {
             log::debug!("{} stays on the CPU: {reason}", node.name());
         }
@@ -76,11 +76,13 @@ pub(crate) fn rewrite(
     plan: &Arc<dyn ExecutionPlan>,
     session: &Arc<Session>,
     options: &WarpjoinOptions,
-    left_out: &[String],
+    runtime: &WarpjoinRuntime,
 ) -> Result<(Arc<dyn ExecutionPlan>, Vec<Declined>)> {
     let minimum_rows = if options.strict { 0 } else { options.minimum_rows };
-    let make = |closed: Closed| Ok(Arc::new(WarpjoinExec::try_new(closed, Arc::clone(session), options, left_out)?));
-    Matcher::new(session, minimum_rows, options.strict, &make).rewrite(plan)
+    let left_out = runtime.left_out(session);
+    let make = |closed: Closed| Ok(Arc::new(WarpjoinExec::try_new(closed, Arc::clone(session), options, &left_out)?));
+    let matcher = Matcher::new(session, minimum_rows, options.strict, &make);
+    matcher.with_cache(runtime.cache(session), options.cache).rewrite(plan)
 }
 
 /// A plan that EXPLAIN shows, but that fails when it runs.

@@ -10,7 +10,7 @@ pub(crate) mod worker;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use warpjoin::Session;
@@ -18,6 +18,7 @@ use warpjoin_device::{
     CudaOptions, Device, DeviceError, DeviceKind, LeftOut, SimOptions, cuda_problem, open_simulated, open_usable_cuda,
 };
 
+use crate::cache::ColumnCache;
 use crate::config::{DeviceChoice, WarpjoinOptions};
 use crate::runtime::admission::{Admission, QUERIES_DEFAULT};
 
@@ -36,6 +37,7 @@ pub struct WarpjoinRuntime {
     given: Option<Given>,
     opened: Mutex<HashMap<SessionKey, Opened>>,
     admission: Admission,
+    caches: Mutex<Vec<(Weak<Session>, Arc<ColumnCache>)>>,
 }
 
 /// A session that the caller opened.
@@ -89,12 +91,36 @@ impl WarpjoinRuntime {
     }
 
     fn with(given: Option<Given>, queries_max: usize) -> Arc<Self> {
-        Arc::new(Self { given, opened: Mutex::default(), admission: Admission::new(queries_max) })
+        Arc::new(Self {
+            given,
+            opened: Mutex::default(),
+            admission: Admission::new(queries_max),
+            caches: Mutex::default(),
+        })
     }
 
     /// Admission control of queries.
     pub(crate) fn admission(&self) -> &Admission {
         &self.admission
+    }
+
+    /// The columns of files that are cached on the devices of a session.
+    pub(crate) fn cache(&self, session: &Arc<Session>) -> Arc<ColumnCache> {
+        let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.retain(|(of, _)| of.strong_count() > 0);
+        if let Some((_, cache)) = caches.iter().find(|(of, _)| of.as_ptr() == Arc::as_ptr(session)) {
+            return Arc::clone(cache);
+        }
+        let cache = ColumnCache::on(session);
+        caches.push((Arc::downgrade(session), Arc::clone(&cache)));
+        cache
+    }
+
+    /// Frees the memory of all columns of files that are cached on devices, as far as no query uses them: the next query that
+    /// needs them reads the files again.
+    pub fn clear_cache(&self) {
+        let caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        caches.iter().for_each(|(_, cache)| cache.clear());
     }
 
     /// The devices for `options`.
@@ -111,6 +137,8 @@ impl WarpjoinRuntime {
 
     /// Forgets lost devices. Later queries open them again, or run without them if the caller had opened them.
     pub(crate) fn report_lost(&self, session: &Arc<Session>, error: &warpjoin::Error) {
+        let is_of = |of: &Weak<Session>| of.as_ptr() == Arc::as_ptr(session);
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _)| !is_of(of));
         let why = format!("{error}; tables that were loaded onto the device have to be loaded again");
         if let Some(given) = self.given.as_ref().filter(|given| Arc::ptr_eq(&given.session, session)) {
             // Only the caller can open new devices in place of these.

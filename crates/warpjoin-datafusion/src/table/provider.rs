@@ -10,13 +10,12 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use tokio::sync::mpsc;
 use warpjoin::{Session, Table};
 
 use crate::config::WarpjoinOptions;
-use crate::error::to_datafusion;
-use crate::runtime::thread::{CancelOnDrop, Upload, on_thread, pump, pump_partitions, receive_table, upload_channel};
+use crate::runtime::thread::{pump, pump_partitions};
 use crate::runtime::{Devices, WarpjoinRuntime};
+use crate::table::load::load;
 use crate::table::scan::DeviceScanExec;
 use crate::table::statistics::table_statistics;
 
@@ -40,25 +39,8 @@ impl DeviceTableProvider {
     /// # Errors
     /// Returns errors of the stream, unsupported types, and running out of device memory.
     pub async fn load(session: &Arc<Session>, stream: SendableRecordBatchStream) -> Result<Self> {
-        Self::load_from(session, stream.schema(), |upload| pump(stream, upload), u64::MAX).await
-    }
-
-    /// Loads what `send` sends, with a limit on the memory in use on each device.
-    async fn load_from<F: Future<Output = Result<()>>>(
-        session: &Arc<Session>,
-        schema: SchemaRef,
-        send: impl FnOnce(mpsc::Sender<Upload>) -> F,
-        memory_budget_bytes: u64,
-    ) -> Result<Self> {
-        let session = Arc::clone(session);
-        let (sender, receiver) = upload_channel();
-        let cancel = CancelOnDrop::default();
-        let flag = cancel.flag();
-        let receive = move || receive_table(&session, &schema, receiver, &flag, memory_budget_bytes);
-        let table = on_thread("warpjoin-load", receive)?;
-        let (sent, table) = futures::join!(send(sender), table);
-        sent?;
-        Ok(Self::new(Arc::new(table?.map_err(to_datafusion)?)))
+        let table = load(session, stream.schema(), |upload| pump(stream, upload), u64::MAX).await?;
+        Ok(Self::new(Arc::new(table)))
     }
 
     /// The table.
@@ -81,9 +63,9 @@ pub async fn load_table(context: &SessionContext, name: impl Into<TableReference
     let task = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;
     let schema = plan.schema();
-    let load = move |upload| pump_partitions(plan, task, upload);
-    let provider = DeviceTableProvider::load_from(&session, schema, load, budget_of(context)).await?;
-    let provider = Arc::new(provider);
+    let send = move |upload| pump_partitions(plan, task, upload);
+    let table = load(&session, schema, send, budget_of(context)).await?;
+    let provider = Arc::new(DeviceTableProvider::new(Arc::new(table)));
     replace_table(context, &name, Arc::clone(&provider) as Arc<dyn TableProvider>)?;
     Ok(provider)
 }
@@ -104,16 +86,24 @@ fn budget_of(context: &SessionContext) -> u64 {
     config.options().extensions.get::<WarpjoinOptions>().map_or(u64::MAX, WarpjoinOptions::memory_budget)
 }
 
+/// The runtime that `context` was built with.
+///
+/// # Errors
+/// Returns an error if the session was built without
+/// [`with_warpjoin`](crate::WarpjoinSessionStateBuilder::with_warpjoin).
+pub fn runtime_of(context: &SessionContext) -> Result<Arc<WarpjoinRuntime>> {
+    context.copied_config().get_extension::<WarpjoinRuntime>().ok_or_else(|| {
+        DataFusionError::Configuration("this session was built without warpjoin: call with_warpjoin".to_string())
+    })
+}
+
 /// The devices that plans of `context` run on with its current settings.
 ///
 /// # Errors
 /// Returns an error if the session was built without
 /// [`with_warpjoin`](crate::WarpjoinSessionStateBuilder::with_warpjoin), or no device is available.
 pub fn session_of(context: &SessionContext) -> Result<Arc<Session>> {
-    let config = context.copied_config();
-    let runtime = config.get_extension::<WarpjoinRuntime>().ok_or_else(|| {
-        DataFusionError::Configuration("this session was built without warpjoin: call with_warpjoin".to_string())
-    })?;
+    let (config, runtime) = (context.copied_config(), runtime_of(context)?);
     let options = config.options().extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default();
     match runtime.devices(&options) {
         Devices::Open(session) => Ok(session),

@@ -90,6 +90,9 @@ pub struct QueryReport {
     pub hot: Option<RunReport>,
     /// Total times of all hot runs.
     pub hot_total_ms: Vec<f64>,
+    /// The run with the median total time of those without any column on the devices, if requested.
+    #[serde(default)]
+    pub cold: Option<RunReport>,
     /// Runs with other parameters, if requested.
     pub variants: Option<VariantsReport>,
 }

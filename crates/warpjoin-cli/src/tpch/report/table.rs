@@ -9,7 +9,7 @@ use super::{Outcome, PlacementReport, QueryReport, Report};
 use crate::devices::show_bytes;
 use crate::tpch::clients::ClientsReport;
 
-const HEADER: [&str; 12] = [
+const HEADER: [&str; 13] = [
     "query",
     "rows",
     "answer",
@@ -17,6 +17,7 @@ const HEADER: [&str; 12] = [
     "DataFusion ms",
     "first ms",
     "hot ms",
+    "cold ms",
     "new literals",
     "planning",
     "device",
@@ -111,6 +112,7 @@ fn row(query: &QueryReport) -> Vec<Cell> {
         show_ms(query.datafusion_ms),
         show_ms(query.first.as_ref().map(|run| run.total_ms)),
         show_ms(hot.map(|run| run.total_ms)),
+        show_ms(query.cold.as_ref().map(|run| run.total_ms)),
         show_ms(query.new_literals_ms()),
         show_ms(hot.map(|run| run.planning_ms())),
         show_ms(hot.map(|run| run.device_ms)),
@@ -137,6 +139,7 @@ fn totals(queries: &[QueryReport]) -> Vec<Cell> {
         show_ms(sum(&|query| query.datafusion_ms)),
         show_ms(sum(&|query| query.first.as_ref().map(|run| run.total_ms))),
         show_ms(sum(&hot_ms)),
+        show_ms(sum(&|query| query.cold.as_ref().map(|run| run.total_ms))),
         show_ms(sum(&QueryReport::new_literals_ms)),
         show_ms(sum(&|query| query.hot.as_ref().map(|run| run.planning_ms()))),
         show_ms(sum(&|query| query.hot.as_ref().map(|run| run.device_ms))),

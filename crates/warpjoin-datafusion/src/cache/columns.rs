@@ -1,0 +1,235 @@
+//! The columns of Parquet files that are on the devices of one session.
+//!
+//! Owns which columns stay. Must not know how they are read.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use arrow::datatypes::SchemaRef;
+use warpjoin::{Session, Table};
+use warpjoin_device::MemoryCache;
+
+use super::source::{ParquetScan, ScanKey};
+
+/// Tables that are kept of the columns of one entry, so that queries which read the same columns get the same table.
+const TABLES_MAX: usize = 64;
+
+/// Cached columns, by files.
+#[derive(Default)]
+pub(crate) struct ColumnCache {
+    entries: Mutex<Vec<Arc<Entry>>>,
+    /// Counts uses.
+    clock: AtomicU64,
+}
+
+/// The cached columns of some files.
+pub(super) struct Entry {
+    key: ScanKey,
+    /// Held by whoever reads columns, so that each is read once.
+    pub(super) reading: tokio::sync::Mutex<()>,
+    columns: Mutex<Columns>,
+}
+
+#[derive(Default)]
+struct Columns {
+    cached: Vec<CachedColumn>,
+    /// Tables of some of the columns, by position, in the order of their last use.
+    tables: Vec<(Vec<usize>, Arc<Table>)>,
+}
+
+/// A table of one column.
+struct CachedColumn {
+    column: usize,
+    table: Table,
+    last_use: u64,
+}
+
+impl ColumnCache {
+    /// A cache on the devices of a session, which ask it for memory before an allocation fails.
+    pub(crate) fn on(session: &Session) -> Arc<Self> {
+        let cache = Arc::new(Self::default());
+        for device in session.devices() {
+            let weak: Weak<Self> = Arc::downgrade(&cache);
+            device.memory().add_cache(weak);
+        }
+        cache
+    }
+
+    /// The table of a scan's columns, with its schema; `None` unless all of them are cached, and the files are as they were
+    /// listed.
+    pub(crate) fn table(&self, scan: &ParquetScan, schema: &SchemaRef) -> Option<Arc<Table>> {
+        let entry = self.find(&scan.key)?;
+        if !scan.is_current() {
+            self.remove(&entry);
+            return None;
+        }
+        entry.table(&scan.columns, schema, &[], self.now())
+    }
+
+    /// The table of a scan's columns, of which `read` has those that are not cached.
+    pub(super) fn table_with(
+        &self,
+        entry: &Entry,
+        scan: &ParquetScan,
+        schema: &SchemaRef,
+        read: &[(usize, Table)],
+    ) -> Option<Arc<Table>> {
+        entry.table(&scan.columns, schema, read, self.now())
+    }
+
+    /// The number of a scan's columns that are cached.
+    pub(super) fn cached_columns(&self, scan: &ParquetScan) -> usize {
+        let Some(entry) = self.find(&scan.key) else { return 0 };
+        scan.columns.len() - entry.missing(&scan.columns).len()
+    }
+
+    /// The entry of a scan's files, made if there is none.
+    pub(super) fn entry(&self, key: &ScanKey) -> Arc<Entry> {
+        let mut entries = self.locked();
+        if let Some(entry) = entries.iter().find(|entry| entry.key == *key) {
+            return Arc::clone(entry);
+        }
+        let entry =
+            Arc::new(Entry { key: key.clone(), reading: tokio::sync::Mutex::default(), columns: Mutex::default() });
+        // Files that have changed are not asked for again.
+        entries.retain(|known| !known.key.is_replaced_by(key));
+        entries.push(Arc::clone(&entry));
+        entry
+    }
+
+    /// Adds columns that were read, each a table by itself. Afterwards, the columns used longest ago leave until all together
+    /// have at most `limit_bytes`, as far as no query uses them.
+    pub(super) fn add(&self, entry: &Entry, tables: Vec<(usize, Table)>, limit_bytes: u64) {
+        let last_use = self.now();
+        let columns = tables.into_iter().map(|(column, table)| CachedColumn { column, table, last_use });
+        entry.locked().cached.extend(columns);
+        let excess = self.bytes().saturating_sub(limit_bytes);
+        if excess > 0 {
+            self.give_back(excess);
+        }
+    }
+
+    /// Bytes of all columns, on all devices together.
+    pub(crate) fn bytes(&self) -> u64 {
+        let entries = self.locked().clone();
+        entries.iter().map(|entry| entry.locked().cached.iter().map(|it| it.table.resident_bytes()).sum::<u64>()).sum()
+    }
+
+    /// Frees all columns that no query uses.
+    pub(crate) fn clear(&self) {
+        self.give_back(u64::MAX);
+    }
+
+    /// Forgets files; queries that use their columns keep them.
+    pub(super) fn remove(&self, entry: &Arc<Entry>) {
+        self.locked().retain(|known| !Arc::ptr_eq(known, entry));
+    }
+
+    fn find(&self, key: &ScanKey) -> Option<Arc<Entry>> {
+        self.locked().iter().find(|entry| entry.key == *key).cloned()
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    /// The columns, of those asked for, that are not cached; each once.
+    pub(super) fn missing(&self, columns: &[usize]) -> Vec<usize> {
+        let locked = self.locked();
+        let is_cached = |column: usize| locked.cached.iter().any(|it| it.column == column);
+        let mut missing: Vec<usize> = columns.iter().copied().filter(|&column| !is_cached(column)).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        missing
+    }
+
+    /// The table of these columns; `None` unless all are cached or among those that were just read.
+    fn table(&self, columns: &[usize], schema: &SchemaRef, read: &[(usize, Table)], now: u64) -> Option<Arc<Table>> {
+        let mut locked = self.locked();
+        let Columns { cached, tables } = &mut *locked;
+        for column in &mut *cached {
+            if columns.contains(&column.column) {
+                column.last_use = now;
+            }
+        }
+        if let Some(at) = tables.iter().position(|(of, table)| of == columns && table.schema() == *schema) {
+            let latest = tables.remove(at);
+            let table = Arc::clone(&latest.1);
+            tables.push(latest);
+            return Some(table);
+        }
+        let find = |column: &usize| {
+            let cached = cached.iter().find(|it| it.column == *column).map(|it| (&it.table, 0));
+            cached.or_else(|| read.iter().find(|(it, _)| it == column).map(|(_, table)| (table, 0)))
+        };
+        let found = columns.iter().map(find).collect::<Option<Vec<_>>>()?;
+        let table = Table::of_columns(Arc::clone(schema), &found);
+        let table = table.inspect_err(|error| log::warn!("cached columns do not fit together: {error}")).ok()?;
+        let table = Arc::new(table);
+        if read.is_empty() {
+            tables.push((columns.to_vec(), Arc::clone(&table)));
+            let excess = tables.len().saturating_sub(TABLES_MAX);
+            tables.drain(..excess);
+        }
+        Some(table)
+    }
+
+    /// The last use of each column.
+    fn uses(&self) -> Vec<(u64, usize)> {
+        self.locked().cached.iter().map(|it| (it.last_use, it.column)).collect()
+    }
+
+    /// Takes a column out, with the tables that have it, unless a query or a plan uses one of them.
+    fn take(&self, column: usize) -> Option<(CachedColumn, Vec<Arc<Table>>)> {
+        let mut locked = self.locked();
+        let has_it = |(of, _): &(Vec<usize>, Arc<Table>)| of.contains(&column);
+        if locked.tables.iter().filter(|table| has_it(table)).any(|(_, table)| Arc::strong_count(table) > 1) {
+            return None;
+        }
+        let at = locked.cached.iter().position(|it| it.column == column)?;
+        let (with_it, others) = std::mem::take(&mut locked.tables).into_iter().partition(has_it);
+        let with_it: Vec<(Vec<usize>, Arc<Table>)> = with_it;
+        locked.tables = others;
+        Some((locked.cached.swap_remove(at), with_it.into_iter().map(|(_, table)| table).collect()))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Columns> {
+        self.columns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MemoryCache for ColumnCache {
+    fn give_back(&self, bytes: u64) -> bool {
+        let entries = self.locked().clone();
+        let mut uses: Vec<(u64, usize, &Arc<Entry>)> = entries
+            .iter()
+            .flat_map(|entry| entry.uses().into_iter().map(move |(last_use, column)| (last_use, column, entry)))
+            .collect();
+        uses.sort_unstable_by_key(|(last_use, column, _)| (*last_use, *column));
+        let mut freed_bytes = 0;
+        let mut frees_any = false;
+        for (_, column, entry) in uses {
+            if frees_any && freed_bytes >= bytes {
+                break;
+            }
+            if let Some((column, _tables)) = entry.take(column) {
+                freed_bytes += column.table.resident_bytes();
+                frees_any = true;
+            }
+        }
+        frees_any
+    }
+}
+
+impl fmt::Debug for ColumnCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ColumnCache({} bytes)", self.bytes())
+    }
+}

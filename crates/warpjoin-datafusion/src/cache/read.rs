@@ -1,0 +1,112 @@
+//! Reads the columns of a scan that are not cached, when its plan runs.
+
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use warpjoin::{Cause, Session, Table};
+
+use super::scan::CachedScan;
+use super::source::ParquetScan;
+use crate::runtime::thread::pump_partitions;
+use crate::table::load::{LoadError, load};
+
+/// Why columns could not be cached.
+pub(crate) enum ReadError {
+    /// DataFusion could not read the files.
+    Files(DataFusionError),
+    /// The devices failed.
+    Device(warpjoin::Error),
+}
+
+impl CachedScan {
+    /// The table of the scan's columns. Columns that are not cached are read in whole, and cached.
+    ///
+    /// `None` if they should not be cached: they do not fit the limit or the memory of host or devices, or the files have
+    /// changed since they were listed. Then the scan is read as any other input.
+    ///
+    /// # Errors
+    /// When the files cannot be read, or a device fails.
+    pub(crate) async fn table(
+        &self,
+        session: &Arc<Session>,
+        context: &Arc<TaskContext>,
+        memory_budget_bytes: u64,
+    ) -> Result<Option<Arc<Table>>, ReadError> {
+        if let Some(table) = self.cache.table(&self.scan, &self.schema) {
+            return Ok(Some(table));
+        }
+        let entry = self.cache.entry(&self.scan.key);
+        // Another query may read the same columns: then they are there afterwards.
+        let _reading = entry.reading.lock().await;
+        if let Some(table) = self.cache.table(&self.scan, &self.schema) {
+            return Ok(Some(table));
+        }
+        let missing = entry.missing(&self.scan.columns);
+        let limit_bytes = self.limit.bytes(session);
+        let Some(_host) = self.reserve(&missing, limit_bytes, context) else { return Ok(None) };
+        if !self.scan.is_current() {
+            return Ok(None);
+        }
+        let read = match self.read(&missing, session, context, memory_budget_bytes).await {
+            Ok(read) => read,
+            Err(LoadError::Device(error)) if error.cause() == Cause::OutOfMemory => return Ok(None),
+            Err(LoadError::Device(error)) => return Err(ReadError::Device(error)),
+            Err(LoadError::Source(error)) => return Err(ReadError::Files(error)),
+        };
+        // What was read of files that changed meanwhile may be of both.
+        if !self.scan.is_current() {
+            self.cache.remove(&entry);
+            return Ok(None);
+        }
+        let singles = split(&self.scan, &missing, &read).map_err(ReadError::Device)?;
+        drop(read);
+        let read_bytes: u64 = singles.iter().map(|(_, table)| table.resident_bytes()).sum();
+        if read_bytes > limit_bytes {
+            return Ok(self.cache.table_with(&entry, &self.scan, &self.schema, &singles));
+        }
+        self.cache.add(&entry, singles, limit_bytes);
+        let table = self.cache.table(&self.scan, &self.schema);
+        if table.is_none() {
+            self.cache.remove(&entry);
+        }
+        Ok(table)
+    }
+
+    /// Reserves host memory for reading columns, which are encoded there. `None` if they will not fit.
+    fn reserve(&self, missing: &[usize], limit_bytes: u64, context: &TaskContext) -> Option<MemoryReservation> {
+        let estimated_bytes = self.scan.estimated_bytes(missing);
+        // Columns are narrowed, usually to less than half.
+        if estimated_bytes / 2 > limit_bytes {
+            return None;
+        }
+        let reservation = MemoryConsumer::new("warpjoin column cache").register(context.memory_pool());
+        reservation.try_grow(usize::try_from(estimated_bytes).ok()?).ok()?;
+        Some(reservation)
+    }
+
+    async fn read(
+        &self,
+        columns: &[usize],
+        session: &Arc<Session>,
+        context: &Arc<TaskContext>,
+        memory_budget_bytes: u64,
+    ) -> Result<Table, LoadError> {
+        let cores = available_parallelism().map_or(1, usize::from);
+        let plan = self.scan.read(columns, cores).map_err(LoadError::Source)?;
+        let schema = self.scan.schema_of(columns).map_err(LoadError::Source)?;
+        let context = Arc::clone(context);
+        load(session, schema, |upload| pump_partitions(plan, context, upload), memory_budget_bytes).await
+    }
+}
+
+/// Each column as a table by itself, so that it can leave alone.
+fn split(scan: &ParquetScan, columns: &[usize], read: &Table) -> warpjoin::Result<Vec<(usize, Table)>> {
+    let single = |(at, &column): (usize, &usize)| {
+        let schema = scan.schema_of(&[column]).map_err(|error| warpjoin::Error::Internal(error.to_string()))?;
+        Ok((column, Table::of_columns(schema, &[(read, at)])?))
+    };
+    columns.iter().enumerate().map(single).collect()
+}

@@ -1,0 +1,51 @@
+//! The plan node of a scan whose columns are cached when it runs.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::columns::ColumnCache;
+use super::limit::CacheLimit;
+use super::source::ParquetScan;
+use crate::pass_through::{PassThroughExec, Role};
+
+/// A scan of Parquet files below a device part. The part reads its columns from the cache, or puts them there. On the CPU,
+/// DataFusion's scan below runs as it is.
+pub(crate) type CachedScanExec = PassThroughExec<CachedScan>;
+
+/// What the columns of a scan are, and where they are cached.
+#[derive(Debug, Clone)]
+pub(crate) struct CachedScan {
+    pub(super) scan: ParquetScan,
+    pub(super) schema: SchemaRef,
+    pub(super) cache: Arc<ColumnCache>,
+    pub(super) limit: CacheLimit,
+}
+
+impl CachedScanExec {
+    /// The scan of `node`, whose columns `cache` shall have.
+    pub(crate) fn of(
+        node: &Arc<dyn ExecutionPlan>,
+        scan: ParquetScan,
+        cache: &Arc<ColumnCache>,
+        limit: CacheLimit,
+    ) -> Self {
+        let cached = CachedScan { scan, schema: node.schema(), cache: Arc::clone(cache), limit };
+        Self::new(Arc::clone(node), cached)
+    }
+}
+
+impl Role for CachedScan {
+    const NAME: &'static str = "CachedScanExec";
+
+    fn label(&self) -> String {
+        let names: Vec<&str> = self.schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let cached = self.cache.cached_columns(&self.scan);
+        format!("columns=[{}], cached={cached}", names.join(", "))
+    }
+
+    fn fresh(&self) -> Self {
+        self.clone()
+    }
+}

@@ -1,0 +1,188 @@
+//! Scans of Parquet files whose columns can be cached: what identifies the rows, and how to read some of the columns.
+//!
+//! Must not know what is cached.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::stats::Precision;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{
+    FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
+};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::object_store::ObjectMeta;
+use datafusion::object_store::local::LocalFileSystem;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::expressions::Column;
+
+/// Bytes of a file that one task reads, at least: it reads the footer, too.
+const TASK_BYTES_MIN: u64 = 8 << 20;
+/// Tasks for each core, so that cores which are done early find more.
+const TASKS_PER_CORE: usize = 4;
+/// Rows of a batch: encoding has a cost for each.
+const BATCH_ROWS: usize = 1 << 16;
+/// Bytes of a value without a fixed width, for estimates.
+const STRING_BYTES_ESTIMATE: usize = 16;
+
+/// What the rows of a scan are: the same key means the same rows.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ScanKey {
+    store: ObjectStoreUrl,
+    /// By path.
+    files: Vec<FileKey>,
+    /// All columns of the table, whichever are read.
+    schema: SchemaRef,
+}
+
+impl ScanKey {
+    /// Whether `other` has the same files as they were at another time.
+    pub(super) fn is_replaced_by(&self, other: &Self) -> bool {
+        let same_path = |(own, other): (&FileKey, &FileKey)| own.meta.location == other.meta.location;
+        self.store == other.store
+            && self.files.len() == other.files.len()
+            && self.files.iter().zip(&other.files).all(same_path)
+            && self.files != other.files
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct FileKey {
+    meta: ObjectMeta,
+    /// Values of the columns that the file's folders stand for.
+    partition_values: Vec<ScalarValue>,
+}
+
+/// A scan of all rows of Parquet files.
+#[derive(Debug, Clone)]
+pub(crate) struct ParquetScan {
+    pub(super) key: ScanKey,
+    /// Columns of the table, by position, in output order.
+    pub(super) columns: Vec<usize>,
+    config: FileScanConfig,
+}
+
+impl ParquetScan {
+    /// The scan of a node, if it reads all rows, or leaves out some that a filter above it leaves out anyway.
+    ///
+    /// `None` for other nodes, and for scans with a limit, with filters or expressions that only they evaluate, of encrypted
+    /// files, and of parts of files (as deletion vectors ask for).
+    pub(crate) fn of(node: &Arc<dyn ExecutionPlan>) -> Option<Self> {
+        let (config, source) = node.downcast_ref::<DataSourceExec>()?.downcast_to_file_source::<ParquetSource>()?;
+        let options = source.table_parquet_options();
+        let evaluates_filter = options.global.pushdown_filters && source.filter().is_some();
+        let is_encrypted = options.crypto.file_decryption.is_some() || options.crypto.factory_id.is_some();
+        let table_schema = source.table_schema();
+        if config.limit.is_some()
+            || evaluates_filter
+            || is_encrypted
+            || config.expr_adapter_factory.is_some()
+            || !table_schema.virtual_columns().is_empty()
+        {
+            return None;
+        }
+        let columns = match source.projection() {
+            Some(projection) => projection
+                .iter()
+                .map(|projected| Some(projected.expr.downcast_ref::<Column>()?.index()))
+                .collect::<Option<Vec<_>>>()?,
+            None => (0..table_schema.table_schema().fields().len()).collect(),
+        };
+        if columns.is_empty() {
+            return None;
+        }
+        let mut files = config
+            .file_groups
+            .iter()
+            .flat_map(FileGroup::iter)
+            .map(|file| {
+                let is_whole = file.range.is_none() && file.extensions.is_empty();
+                let (meta, partition_values) = (file.object_meta.clone(), file.partition_values.clone());
+                is_whole.then_some(FileKey { meta, partition_values })
+            })
+            .collect::<Option<Vec<_>>>()?;
+        files.sort_by(|a, b| a.meta.location.cmp(&b.meta.location));
+        let (store, schema) = (config.object_store_url.clone(), Arc::clone(table_schema.table_schema()));
+        let key = ScanKey { store, files, schema };
+        Some(Self { key, columns, config: config.clone() })
+    }
+
+    /// The schema of columns of the table.
+    pub(super) fn schema_of(&self, columns: &[usize]) -> Result<SchemaRef> {
+        Ok(Arc::new(self.key.schema.project(columns)?))
+    }
+
+    /// Whether the files are those that were listed. Files of other stores than the local file system count as such: asking
+    /// takes as long as reading.
+    pub(super) fn is_current(&self) -> bool {
+        !self.key.store.as_str().starts_with("file:") || self.key.files.iter().all(|file| is_current(&file.meta))
+    }
+
+    /// Bytes of the files.
+    fn file_bytes(&self) -> u64 {
+        self.key.files.iter().map(|file| file.meta.size).sum()
+    }
+
+    /// Estimated bytes of columns without compression.
+    pub(super) fn estimated_bytes(&self, columns: &[usize]) -> u64 {
+        let width = |column: &usize| {
+            let data_type = self.key.schema.field(*column).data_type();
+            data_type.primitive_width().unwrap_or(STRING_BYTES_ESTIMATE) as u64
+        };
+        match self.config.statistics().num_rows {
+            Precision::Exact(rows) | Precision::Inexact(rows) => rows as u64 * columns.iter().map(width).sum::<u64>(),
+            Precision::Absent => self.file_bytes().saturating_mul(3),
+        }
+    }
+
+    /// A plan that reads all rows of some columns. Its partitions, one after the other, always have the same rows in the same
+    /// order.
+    pub(super) fn read(&self, columns: &[usize], cores: usize) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some((_, source)) = self.parquet() else {
+            return datafusion::common::internal_err!("a scan of no Parquet files");
+        };
+        let mut plain = ParquetSource::new(source.table_schema().clone())
+            .with_table_parquet_options(source.table_parquet_options().clone());
+        if let Some(factory) = source.parquet_file_reader_factory() {
+            plain = plain.with_parquet_file_reader_factory(Arc::clone(factory));
+        }
+        let tasks = (cores * TASKS_PER_CORE) as u64;
+        let task_bytes = (self.file_bytes() / tasks.max(1)).max(TASK_BYTES_MIN);
+        let groups = self.key.files.iter().flat_map(|file| parts_of(file, task_bytes)).collect();
+        let config = FileScanConfigBuilder::new(self.key.store.clone(), Arc::new(plain))
+            .with_file_groups(groups)
+            .with_projection_indices(Some(columns.to_vec()))?
+            .with_batch_size(Some(BATCH_ROWS))
+            // Else a task may read what another one was to read, and rows would change places.
+            .with_preserve_order(true)
+            .build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+
+    fn parquet(&self) -> Option<(&FileScanConfig, &ParquetSource)> {
+        Some((&self.config, self.config.file_source().downcast_ref::<ParquetSource>()?))
+    }
+}
+
+/// The parts of a file: a row group belongs to the part in which it begins.
+fn parts_of(file: &FileKey, task_bytes: u64) -> Vec<FileGroup> {
+    let bytes = file.meta.size;
+    let parts = bytes.div_ceil(task_bytes).max(1);
+    let bound = |part: u64| i64::try_from(bytes / parts * part + bytes % parts * part / parts).unwrap_or(i64::MAX);
+    let part = |part: u64| {
+        let mut whole = PartitionedFile::new_from_meta(file.meta.clone());
+        whole.partition_values.clone_from(&file.partition_values);
+        FileGroup::new(vec![whole.with_range(bound(part), bound(part + 1))])
+    };
+    (0..parts).map(part).collect()
+}
+
+/// Whether a file of the local file system has the size and the time of modification that it was listed with.
+fn is_current(meta: &ObjectMeta) -> bool {
+    let Ok(path) = LocalFileSystem::new().path_to_filesystem(&meta.location) else { return false };
+    let Ok(now) = std::fs::metadata(path) else { return false };
+    now.len() == meta.size && now.modified().is_ok_and(|modified| SystemTime::from(meta.last_modified) == modified)
+}

@@ -1,0 +1,50 @@
+//! Loading rows of a DataFusion plan onto devices.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{DataFusionError, Result};
+use tokio::sync::mpsc;
+use warpjoin::{Session, Table};
+
+use crate::error::to_datafusion;
+use crate::runtime::thread::{CancelOnDrop, Upload, on_thread, receive_table, upload_channel};
+
+/// Why a table could not be loaded.
+pub(crate) enum LoadError {
+    /// The rows could not be read.
+    Source(DataFusionError),
+    /// They could not be encoded, or brought to the devices.
+    Device(warpjoin::Error),
+}
+
+impl From<LoadError> for DataFusionError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Source(error) => error,
+            LoadError::Device(error) => to_datafusion(error),
+        }
+    }
+}
+
+/// Loads what `send` sends, with a limit on the memory in use on each device. Ends early if the future is dropped.
+///
+/// # Errors
+/// Returns errors of `send`, unsupported types, and running out of device memory.
+pub(crate) async fn load<F: Future<Output = Result<()>>>(
+    session: &Arc<Session>,
+    schema: SchemaRef,
+    send: impl FnOnce(mpsc::Sender<Upload>) -> F,
+    memory_budget_bytes: u64,
+) -> Result<Table, LoadError> {
+    let session = Arc::clone(session);
+    let (sender, receiver) = upload_channel();
+    let cancel = CancelOnDrop::default();
+    let flag = cancel.flag();
+    let receive = move || receive_table(&session, &schema, receiver, &flag, memory_budget_bytes);
+    let table = on_thread("warpjoin-load", receive).map_err(LoadError::Source)?;
+    let (sent, table) = futures::join!(send(sender), table);
+    sent.map_err(LoadError::Source)?;
+    // A panic of the thread is a defect of the engine.
+    table.unwrap_or_else(|error| Err(warpjoin::Error::Internal(error.to_string()))).map_err(LoadError::Device)
+}
