@@ -4,6 +4,7 @@
 
 use clap::Args;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use warpjoin::Session;
 use warpjoin_datafusion::{DeviceChoice, OnFault, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionStateBuilder};
@@ -67,8 +68,11 @@ impl TargetArgs {
                 CliError::Usage(format!("--memory-budget takes bytes, such as 8GB or 512MiB, not '{budget}'"))
             })?;
         }
+        // Files that come, change or go are seen by the next query.
+        let runtime = RuntimeEnvBuilder::new().with_object_list_cache_limit(0).build_arc()?;
         let state = SessionStateBuilder::new()
             .with_config(config)
+            .with_runtime_env(runtime)
             .with_default_features()
             .with_warpjoin(WarpjoinRuntime::lazy())
             .build();

@@ -48,6 +48,7 @@ impl CachedScan {
         let limit_bytes = self.limit.bytes(session);
         let Some(_host) = self.reserve(&missing, limit_bytes, context) else { return Ok(None) };
         if !self.scan.is_current() {
+            forget_listings(context);
             return Ok(None);
         }
         let read = match self.read(&missing, session, context, memory_budget_bytes).await {
@@ -58,6 +59,7 @@ impl CachedScan {
         };
         // What was read of files that changed meanwhile may be of both.
         if !self.scan.is_current() {
+            forget_listings(context);
             self.cache.remove(&entry);
             return Ok(None);
         }
@@ -99,6 +101,14 @@ impl CachedScan {
         let schema = self.scan.schema_of(columns).map_err(LoadError::Source)?;
         let context = Arc::clone(context);
         load(session, schema, |upload| pump_partitions(plan, context, upload), memory_budget_bytes).await
+    }
+}
+
+/// Lets DataFusion list files again for the next query: one has changed since it listed them.
+fn forget_listings(context: &TaskContext) {
+    log::warn!("a Parquet file has changed since it was listed; later queries list files again");
+    if let Some(listings) = context.runtime_env().cache_manager.get_list_files_cache() {
+        listings.clear();
     }
 }
 

@@ -1,0 +1,340 @@
+//! The column cache: queries over Parquet files find columns on the devices, and never those of other rows.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use common::queries::QUERIES;
+use common::{TABLES, physical, register_tpch, rows, run, shown, stock, warp_on};
+use datafusion::dataframe::DataFrameWriteOptions;
+use datafusion::physical_plan::{collect, execute_stream};
+use datafusion::prelude::{ParquetReadOptions, SessionContext};
+use futures::StreamExt;
+use tempfile::TempDir;
+use warpjoin::Session;
+use warpjoin_datafusion::{CacheLimit, WarpjoinRuntime};
+use warpjoin_device::{SimOptions, open_simulated};
+
+/// A session on two simulated devices, its runtime, and its devices.
+struct Warp {
+    context: SessionContext,
+    runtime: Arc<WarpjoinRuntime>,
+    session: Arc<Session>,
+}
+
+fn warp(memory_bytes: u64, cache: CacheLimit) -> Warp {
+    let options = SimOptions { devices: 2, memory_bytes, ..SimOptions::default() };
+    let session = Session::new(open_simulated(&options).unwrap()).unwrap();
+    let runtime = WarpjoinRuntime::new(Arc::clone(&session));
+    let context = warp_on(Arc::clone(&runtime), |options| options.cache = cache);
+    Warp { context, runtime, session }
+}
+
+impl Warp {
+    fn used_bytes(&self) -> u64 {
+        self.session.devices().iter().map(|device| device.memory().used_bytes()).sum()
+    }
+
+    /// The answer, after a check against stock DataFusion over the same files, and the bytes that came to the devices.
+    async fn query(&self, oracle: &SessionContext, sql: &str) -> u64 {
+        let (batches, placement) = run(&self.context, sql).await;
+        let (expected, _) = run(oracle, sql).await;
+        assert_eq!(rows(&batches, false), rows(&expected, false), "{sql}");
+        placement.device.iter().filter_map(|part| part.metrics.as_ref()).map(|metrics| metrics.uploaded_bytes).sum()
+    }
+
+    async fn is_resident(&self, sql: &str) -> bool {
+        let plan = shown(&physical(&self.context, sql).await);
+        assert!(plan.contains("WarpjoinExec"), "{plan}");
+        !plan.contains("CachedScanExec") && !plan.contains("DataSourceExec")
+    }
+}
+
+const MEMORY: u64 = 1 << 30;
+/// Lookup tables of small dictionaries.
+const LOOKUP_BYTES: u64 = 10_000;
+const ALL: CacheLimit = CacheLimit::Percent(60);
+
+/// Writes `rows` numbered rows from `first` on, in row groups of 1,000, some of them null.
+async fn write(path: &Path, first: i64, rows: i64) {
+    let sql = format!(
+        "SELECT v AS id, CASE WHEN v % 7 = 0 THEN NULL ELSE v % 10 END AS k, 'name ' || (v % 100) AS name, \
+         CAST(v AS DECIMAL(15, 2)) / 4 AS price, CAST(DATE '2020-01-01' + CAST(v % 365 AS INT) AS DATE) AS day, \
+         CAST(v AS DOUBLE) / 3 AS share FROM generate_series({first}, {}) AS t(v)",
+        first + rows - 1
+    );
+    let context = SessionContext::new();
+    let sql_options = "SET datafusion.execution.parquet.max_row_group_size = 1000";
+    context.sql(sql_options).await.unwrap().collect().await.unwrap();
+    let frame = context.sql(&sql).await.unwrap();
+    let options = DataFrameWriteOptions::new().with_single_file_output(true);
+    frame.write_parquet(path.to_str().unwrap(), options, None).await.unwrap();
+}
+
+async fn register(contexts: &[&SessionContext], name: &str, path: &Path) {
+    for context in contexts {
+        // Files that change are listed again.
+        let _ = context.deregister_table(name).unwrap();
+        if let Some(cache) = context.runtime_env().cache_manager.get_list_files_cache() {
+            cache.clear();
+        }
+        let path = format!("{}{}", path.display(), if path.is_dir() { "/" } else { "" });
+        context.register_parquet(name, path, ParquetReadOptions::default()).await.unwrap();
+    }
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+const BY_KEY: &str = "SELECT k, count(*), sum(price), min(day), max(name) FROM t WHERE share > 100 GROUP BY k";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn second_queries_find_their_columns() {
+    let folder = folder();
+    for file in 0..3 {
+        write(&folder.path().join(format!("{file}.parquet")), file * 10_000, 10_000).await;
+    }
+    let (warp, oracle) = (warp(MEMORY, ALL), stock());
+    register(&[&warp.context, &oracle], "t", folder.path()).await;
+    assert!(!warp.is_resident(BY_KEY).await);
+    assert_eq!(warp.used_bytes(), 0, "planning reads nothing");
+    warp.query(&oracle, BY_KEY).await;
+    let cached_bytes = warp.used_bytes();
+    assert!(cached_bytes > 30_000 * 5, "{cached_bytes}");
+    assert!(warp.is_resident(BY_KEY).await);
+    assert!(warp.query(&oracle, BY_KEY).await < LOOKUP_BYTES, "nothing is uploaded again");
+    // Some of its columns are there, in another order; `id` is read and joins them.
+    let other = "SELECT name, sum(id), count(k) FROM t WHERE day < DATE '2020-03-01' GROUP BY name";
+    assert!(!warp.is_resident(other).await);
+    warp.query(&oracle, other).await;
+    assert!(warp.is_resident(other).await && warp.is_resident(BY_KEY).await);
+    let with_id = warp.used_bytes();
+    assert!(with_id > cached_bytes && with_id < cached_bytes + 30_000 * 9, "only one column more: {with_id}");
+    // A table joined with itself.
+    warp.query(&oracle, "SELECT count(*), sum(a.id) FROM t a JOIN t b ON a.id = b.k").await;
+    warp.runtime.clear_cache();
+    assert_eq!(warp.used_bytes(), 0, "all memory is given back");
+    assert!(!warp.is_resident(BY_KEY).await);
+    warp.query(&oracle, BY_KEY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_files_are_read_again() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    let (warp, oracle) = (warp(MEMORY, ALL), stock());
+    let set_time = |seconds: u64| {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    };
+    write(&path, 0, 5000).await;
+    set_time(1_000_000);
+    register(&[&warp.context, &oracle], "t", &path).await;
+    warp.query(&oracle, BY_KEY).await;
+    assert!(warp.is_resident(BY_KEY).await);
+    // The same size and other rows: only the time tells.
+    let size = std::fs::metadata(&path).unwrap().len();
+    set_time(2_000_000);
+    assert!(!warp.is_resident(BY_KEY).await, "a file that was touched is not trusted, listed again or not");
+    set_time(1_000_000);
+    write(&path, 2000, 7000).await;
+    assert_ne!(std::fs::metadata(&path).unwrap().len(), size);
+    register(&[&warp.context, &oracle], "t", &path).await;
+    assert!(!warp.is_resident(BY_KEY).await);
+    warp.query(&oracle, BY_KEY).await;
+    let bytes = warp.used_bytes();
+    assert!(warp.query(&oracle, BY_KEY).await < LOOKUP_BYTES);
+    assert_eq!(warp.used_bytes(), bytes, "the columns of the old file are gone");
+    std::fs::remove_file(&path).unwrap();
+    // DataFusion reads a file that it still lists, and fails, or none.
+    let answer = warp.context.sql(BY_KEY).await.unwrap().collect().await;
+    assert!(answer.is_err() || rows(&answer.unwrap(), false).is_empty(), "a file that is gone has no rows");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_keeps_the_rows_it_was_made_for() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    write(&path, 0, 5000).await;
+    let (warp, oracle) = (warp(MEMORY, ALL), stock());
+    register(&[&warp.context, &oracle], "t", &path).await;
+    let (expected, _) = run(&oracle, BY_KEY).await;
+    warp.query(&oracle, BY_KEY).await;
+    let plan = physical(&warp.context, BY_KEY).await;
+    warp.runtime.clear_cache();
+    assert!(warp.used_bytes() > 0, "the plan uses its columns");
+    write(&path, 90_000, 100).await;
+    let batches = collect(plan, warp.context.task_ctx()).await.unwrap();
+    assert_eq!(rows(&batches, false), rows(&expected, false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_used_long_ago_leave() {
+    let folder = folder();
+    for table in ["a", "b", "c"] {
+        write(&folder.path().join(format!("{table}.parquet")), 0, 20_000).await;
+    }
+    let oracle = stock();
+    let sum = |table: &str| format!("SELECT k, sum(id), sum(price) FROM {table} GROUP BY k");
+    let probe = warp(MEMORY, ALL);
+    register(&[&probe.context], "a", &folder.path().join("a.parquet")).await;
+    register(&[&oracle], "a", &folder.path().join("a.parquet")).await;
+    probe.query(&oracle, &sum("a")).await;
+    let table_bytes = probe.used_bytes();
+    // Each device has a limit, so two and a half tables.
+    let warp = warp(MEMORY, CacheLimit::Bytes(table_bytes * 5 / 4));
+    for table in ["a", "b", "c"] {
+        register(&[&warp.context, &oracle], table, &folder.path().join(format!("{table}.parquet"))).await;
+    }
+    for table in ["a", "b", "a", "c"] {
+        warp.query(&oracle, &sum(table)).await;
+        assert!(warp.used_bytes() <= table_bytes * 5 / 2, "{}", warp.used_bytes());
+    }
+    assert!(
+        warp.is_resident(&sum("c")).await && warp.is_resident(&sum("a")).await && !warp.is_resident(&sum("b")).await
+    );
+    // A setting of the session, at any time.
+    warp.context.sql("SET warpjoin.cache = 'off'").await.unwrap().collect().await.unwrap();
+    assert!(!shown(&physical(&warp.context, &sum("b")).await).contains("CachedScanExec"));
+    warp.query(&oracle, &sum("b")).await;
+}
+
+/// What an allocation needs leaves the cache; what has no room at all is computed all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cache_makes_room_for_queries() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    write(&path, 0, 60_000).await;
+    let oracle = stock();
+    let sorted = "SELECT id, name, share FROM t ORDER BY share DESC, id LIMIT 20";
+    let by_id = "SELECT id, min(name), sum(price) FROM t GROUP BY id ORDER BY id LIMIT 5";
+    for memory_bytes in [64 << 10, 512 << 10, 2 << 20, 4 << 20, 8 << 20, 16 << 20] {
+        let warp = warp(memory_bytes, CacheLimit::Percent(100));
+        register(&[&warp.context, &oracle], "t", &path).await;
+        for sql in [BY_KEY, sorted, by_id, BY_KEY] {
+            warp.query(&oracle, sql).await;
+        }
+        warp.runtime.clear_cache();
+        assert_eq!(warp.used_bytes(), 0, "{memory_bytes}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn concurrent_queries_read_columns_once() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    write(&path, 0, 30_000).await;
+    let (warp, oracle) = (Arc::new(warp(MEMORY, ALL)), stock());
+    register(&[&warp.context, &oracle], "t", &path).await;
+    let (expected, _) = run(&oracle, BY_KEY).await;
+    let expected = rows(&expected, false);
+    let tasks: Vec<_> = (0..12)
+        .map(|number| {
+            let (warp, expected) = (Arc::clone(&warp), expected.clone());
+            tokio::spawn(async move {
+                if number % 3 == 0 {
+                    // Dropped at some point of reading.
+                    let plan = physical(&warp.context, BY_KEY).await;
+                    let mut stream = execute_stream(plan, warp.context.task_ctx()).unwrap();
+                    let _ = tokio::time::timeout(Duration::from_millis(number * 4), stream.next()).await;
+                    return;
+                }
+                let (batches, _) = run(&warp.context, BY_KEY).await;
+                assert_eq!(rows(&batches, false), expected);
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let bytes = warp.used_bytes();
+    warp.query(&oracle, BY_KEY).await;
+    // Threads of queries that were dropped may still free memory.
+    assert!(warp.used_bytes() <= bytes, "each column is there once");
+    warp.runtime.clear_cache();
+    for _ in 0..100 {
+        if warp.used_bytes() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{} bytes are not given back", warp.used_bytes());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scans_that_leave_rows_out_are_not_cached() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    write(&path, 0, 9000).await;
+    let (warp, oracle) = (warp(MEMORY, ALL), stock());
+    for context in [&warp.context, &oracle] {
+        context.sql("SET datafusion.execution.parquet.pushdown_filters = true").await.unwrap().collect().await.unwrap();
+    }
+    register(&[&warp.context, &oracle], "t", &path).await;
+    for limit in [1000, 50] {
+        let sql = format!("SELECT k, count(*) FROM (SELECT * FROM t WHERE id < {limit}) GROUP BY k");
+        assert!(!shown(&physical(&warp.context, &sql).await).contains("CachedScanExec"));
+        warp.query(&oracle, &sql).await;
+    }
+    // A limit of the scan itself.
+    let sql = "SELECT count(*), count(k) FROM (SELECT k FROM t LIMIT 10)";
+    warp.query(&oracle, sql).await;
+    warp.query(&oracle, sql).await;
+    // Without a filter, all rows are read.
+    warp.query(&oracle, "SELECT k, count(*) FROM t GROUP BY k").await;
+    assert!(warp.is_resident("SELECT k, count(*) FROM t GROUP BY k").await);
+}
+
+/// Folders that stand for columns, and files that lack one.
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_and_other_schemas_are_right() {
+    let folder = folder();
+    for (year, first) in [(2023, 0), (2024, 4000)] {
+        let of_year = folder.path().join(format!("year={year}"));
+        std::fs::create_dir(&of_year).unwrap();
+        write(&of_year.join("t.parquet"), first, 4000).await;
+    }
+    let (warp, oracle) = (warp(MEMORY, ALL), stock());
+    for context in [&warp.context, &oracle] {
+        let sql = format!(
+            "CREATE EXTERNAL TABLE t (id BIGINT, k BIGINT, later INT, year INT) STORED AS PARQUET \
+             PARTITIONED BY (year) LOCATION '{}/'",
+            folder.path().display()
+        );
+        context.sql(&sql).await.unwrap().collect().await.unwrap();
+    }
+    for sql in [
+        "SELECT year, count(*), sum(id), count(later) FROM t GROUP BY year",
+        "SELECT k, count(*) FROM t WHERE year = 2024 GROUP BY k",
+        "SELECT k, count(*) FROM t WHERE year = 2023 GROUP BY k",
+        "SELECT year, k, max(id) FROM t WHERE id > 3000 GROUP BY year, k",
+    ] {
+        for _ in 0..2 {
+            warp.query(&oracle, sql).await;
+        }
+        assert!(warp.is_resident(sql).await, "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tpch_over_files_is_right_cold_and_warm() {
+    let folder = folder();
+    let memory = SessionContext::new();
+    register_tpch(&memory, 0.01);
+    let (warp, oracle) = (warp(MEMORY, ALL), stock());
+    for table in TABLES {
+        let path = folder.path().join(format!("{table}.parquet"));
+        let options = DataFrameWriteOptions::new().with_single_file_output(true);
+        memory.table(table).await.unwrap().write_parquet(path.to_str().unwrap(), options, None).await.unwrap();
+        register(&[&warp.context, &oracle], table, &path).await;
+    }
+    for sql in QUERIES {
+        let sql = sql.1;
+        warp.query(&oracle, sql).await;
+        assert!(warp.query(&oracle, sql).await < LOOKUP_BYTES, "{sql}");
+    }
+}
