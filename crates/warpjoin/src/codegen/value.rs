@@ -34,6 +34,16 @@ pub(crate) enum Kind {
     F64,
 }
 
+/// What is known of a value, without the code that computes it.
+#[derive(Debug, Clone)]
+pub(crate) struct ValueType {
+    pub kind: Kind,
+    pub data_type: DataType,
+    /// For codes of strings: the distinct values.
+    pub dictionary: Option<Arc<Dictionary>>,
+    pub nullable: bool,
+}
+
 /// A value of the current row.
 #[derive(Debug, Clone)]
 pub(crate) struct Value {
@@ -151,6 +161,12 @@ impl Value {
         Self { code: code.into(), valid: None, kind, data_type, dictionary: None }
     }
 
+    /// A value of which this is known.
+    pub(crate) fn of_type(code: String, valid: Option<String>, known: &ValueType) -> Self {
+        let ValueType { kind, data_type, dictionary, nullable: _ } = known;
+        Self { code, valid, kind: *kind, data_type: data_type.clone(), dictionary: dictionary.clone() }
+    }
+
     /// The value with this validity.
     pub(crate) fn with_valid(mut self, valid: Option<String>) -> Self {
         self.valid = valid;
@@ -187,6 +203,16 @@ impl Value {
             has_nulls: self.valid.is_some(),
             domain: self.kind.domain(),
             dictionary: self.dictionary.clone(),
+        }
+    }
+
+    /// What is known of it.
+    pub(crate) fn value_type(&self) -> ValueType {
+        ValueType {
+            kind: self.kind,
+            data_type: self.data_type.clone(),
+            dictionary: self.dictionary.clone(),
+            nullable: self.valid.is_some(),
         }
     }
 

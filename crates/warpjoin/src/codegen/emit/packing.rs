@@ -133,7 +133,7 @@ impl PackedField {
             }
         };
         let valid = self.null_place.map(|null| format!("(({} >> {} & 1) == 0)", words[null.word], null.shift));
-        Value { code, valid, ..self.value.clone() }
+        Value::of_type(code, valid, &self.value)
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) fn case(
 /// Brings strings of several dictionaries to codes of one, each within its branch.
 fn recode_results(emitter: &mut Emitter, results: &mut [(String, Value)]) -> Result<()> {
     let values: Vec<Value> = results.iter().map(|(_, value)| value.clone()).collect();
-    let common = lookup::common_dictionary(&values)?;
+    let common = lookup::dictionary_of_all(&values)?;
     for (text, value) in results {
         let outer = emitter.begin_capture();
         let recoded = lookup::recode(emitter, value, &common);

@@ -53,7 +53,7 @@ pub(super) fn compare(emitter: &mut Emitter, op: CompareOp, left: &Value, right:
 /// Both sides in one scale; strings as codes that compare like them.
 fn comparable(emitter: &mut Emitter, op: CompareOp, left: &Value, right: &Value) -> Result<(Value, Value)> {
     if holds_strings(&left.data_type) {
-        let common = lookup::common_dictionary(&[left.clone(), right.clone()])?;
+        let common = lookup::dictionary_of_all(&[left.clone(), right.clone()])?;
         let common = match op {
             CompareOp::Equal | CompareOp::Identical | CompareOp::NotEqual => common,
             _ => common.sorted()?,

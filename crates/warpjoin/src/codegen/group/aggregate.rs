@@ -11,9 +11,9 @@ use crate::codegen::emit::{Binding, Emitter, Environment, GroupPart};
 use crate::codegen::expr::{evaluate, moment_term};
 use crate::codegen::lookup;
 use crate::codegen::shapes::{
-    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupLimits, GroupMode, GroupShape, Packing, ResultType,
+    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupLimits, GroupMode, GroupShape, Packing,
 };
-use crate::codegen::value::{CType, Kind, Range, Value, bits, range_of_type};
+use crate::codegen::value::{CType, Kind, Range, Value, ValueType, bits, range_of_type};
 use crate::expr::Expr;
 use crate::identity::{Identity, Scope};
 use crate::plan::{Fold, State, Term};
@@ -48,7 +48,7 @@ pub(in crate::codegen) fn aggregate(
     limits: GroupLimits,
 ) -> Result<AggregateOutput> {
     let key_values = keys.iter().map(|key| evaluate(emitter, key, environment)).collect::<Result<Vec<_>>>()?;
-    let packing = Packing::of(&key_values);
+    let packing = Packing::of(key_values.iter().map(Value::value_type));
     // Behind a probe of duplicate keys a thread sees any number of rows.
     let mut slots = Slots { is_bounded: emitter.alive == "alive", ..Slots::default() };
     let mut results = vec![];
@@ -153,7 +153,8 @@ fn result(
     state: &State,
     count_word: Option<usize>,
 ) -> AccumulatorResult {
-    let value = ResultType { kind, data_type: state.data_type.clone(), dictionary: None };
+    let value =
+        ValueType { kind, data_type: state.data_type.clone(), dictionary: None, nullable: count_word.is_some() };
     AccumulatorResult { word, encoding, value, count_word }
 }
 

@@ -41,7 +41,7 @@ fn build_keys(
 /// The payload as one word, where keys are not hashed, and no float would lose bits.
 fn packed_payload(keys: &Packing, values: &[Value]) -> Option<Packing> {
     let has_floats = values.iter().any(|value| matches!(value.kind, Kind::F32 | Kind::F64));
-    let packing = Packing::of(values);
+    let packing = Packing::of(values.iter().map(Value::value_type));
     (!has_floats && !is_hashed(keys) && packing.words() <= 1).then_some(packing)
 }
 
@@ -55,7 +55,7 @@ pub(in crate::codegen) fn direct(
     is_set: bool,
 ) -> Result<Option<JoinShape>> {
     let key_values = build_keys(emitter, environment, keys, null_equals_null)?;
-    let packing = Packing::of(&key_values);
+    let packing = Packing::of(key_values.iter().map(Value::value_type));
     let values = payload.iter().map(|&c| emitter.column(environment, c)).collect::<Result<Vec<_>>>()?;
     let Some(payload_packing) = packed_payload(&packing, &values) else { return Ok(None) };
     let form = PayloadForm::Packed(payload_packing.clone());
@@ -86,7 +86,7 @@ pub(in crate::codegen) fn build(
 ) -> Result<BuildOutput> {
     let key_values = build_keys(emitter, environment, keys, null_equals_null)?;
     reserve(emitter);
-    let packing = Packing::of(&key_values);
+    let packing = Packing::of(key_values.iter().map(Value::value_type));
     let words = packing.pack(emitter, &key_values);
     let mut outputs = vec![word(key_word(emitter, &packing, &words))];
     let values = payload.iter().map(|&c| emitter.column(environment, c)).collect::<Result<Vec<_>>>()?;

@@ -58,27 +58,33 @@ pub(in crate::codegen) fn translate(emitter: &mut Emitter, column: &Value, to: &
 
 /// The strings of `values` as codes of one dictionary.
 pub(in crate::codegen) fn unify(emitter: &mut Emitter, values: &[Value]) -> Result<Vec<Value>> {
-    let common = common_dictionary(values)?;
+    let common = dictionary_of_all(values)?;
     values.iter().map(|value| recode(emitter, value, &common)).collect()
 }
 
 /// The dictionary of all strings of `values`.
-pub(in crate::codegen) fn common_dictionary(values: &[Value]) -> Result<Arc<Dictionary>> {
+pub(in crate::codegen) fn dictionary_of_all(values: &[Value]) -> Result<Arc<Dictionary>> {
+    let first = values.first().ok_or_else(|| Error::internal("a dictionary of nothing"))?;
+    common_dictionary(&first.data_type, values.iter().map(|value| value.dictionary.as_ref()))
+}
+
+/// The dictionary that has all strings of these; one without strings is of this type.
+pub(in crate::codegen) fn common_dictionary<'a>(
+    data_type: &DataType,
+    dictionaries: impl Iterator<Item = Option<&'a Arc<Dictionary>>>,
+) -> Result<Arc<Dictionary>> {
     let mut parts: Vec<&Arc<Dictionary>> = vec![];
-    for value in values {
-        let dictionary = value
-            .dictionary
-            .as_ref()
-            .ok_or_else(|| Reason::Expression("a string without a dictionary beside others".into()))?;
+    for dictionary in dictionaries {
+        let dictionary =
+            dictionary.ok_or_else(|| Reason::Expression("a string without a dictionary beside others".into()))?;
         if !dictionary.is_empty() && !parts.iter().any(|known| Arc::ptr_eq(known, dictionary)) {
             parts.push(dictionary);
         }
     }
-    match (parts.as_slice(), values) {
-        ([only], _) => Ok(Arc::clone(only)),
-        ([], [first, ..]) => dictionary_of(&first.data_type, None),
-        ([], []) => Err(Error::internal("a dictionary of nothing")),
-        (parts, _) => Ok(Arc::new(Dictionary::union(parts)?)),
+    match parts.as_slice() {
+        [] => dictionary_of(data_type, None),
+        [only] => Ok(Arc::clone(only)),
+        parts => Ok(Arc::new(Dictionary::union(parts)?)),
     }
 }
 

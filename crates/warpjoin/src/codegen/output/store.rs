@@ -128,23 +128,18 @@ pub(crate) fn common_columns(parts: &[Vec<ColumnType>]) -> Result<Vec<ColumnType
     let width = parts.first().map_or(0, Vec::len);
     (0..width)
         .map(|index| {
-            let values = parts
-                .iter()
-                .map(|part| {
-                    let column = &part[index];
-                    let value = Value::new("", Kind::of_column(column)?, column.data_type.clone());
-                    Ok(Value { dictionary: column.dictionary.clone(), ..value })
-                })
-                .collect::<Result<Vec<_>>>()?;
-            let has_nulls = parts.iter().any(|part| part[index].has_nulls);
-            let first = &values[0];
+            let columns = || parts.iter().map(|part| &part[index]);
+            let has_nulls = columns().any(|column| column.has_nulls);
+            let first = &parts[0][index];
+            let kinds = columns().map(Kind::of_column).collect::<Result<Vec<_>>>()?;
             let (kind, dictionary) = if holds_strings(&first.data_type) {
-                let dictionary = lookup::common_dictionary(&values)?;
+                let dictionaries = columns().map(|column| column.dictionary.as_ref());
+                let dictionary = lookup::common_dictionary(&first.data_type, dictionaries)?;
                 let codes = i128::try_from(dictionary.len()).unwrap_or(i128::MAX).max(1);
                 (Kind::Int(Range::new(0, codes - 1)), Some(dictionary))
             } else {
-                let ranges = values.iter().filter(|value| value.kind != Kind::Bool).filter_map(Value::range);
-                (ranges.reduce(Range::union).map_or(first.kind, Kind::Int), None)
+                let ranges = kinds.iter().filter_map(|kind| kind.range());
+                (ranges.reduce(Range::union).map_or(kinds[0], Kind::Int), None)
             };
             let data_type = first.data_type.clone();
             Ok(ColumnType { data_type, has_nulls, domain: kind.domain(), dictionary })

@@ -10,6 +10,8 @@ mod matches;
 mod partition;
 mod source;
 mod steps;
+#[cfg(test)]
+mod time_tests;
 
 pub(crate) use batch::BATCH_BLOCKS;
 pub(crate) use kernel::{GenerateOptions, GeneratedPipeline, Grid, SinkShape, generate};

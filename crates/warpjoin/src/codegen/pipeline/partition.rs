@@ -12,7 +12,7 @@ use crate::codegen::emit::{Binding, Emitter, Environment, PartitionPart, hoist_w
 use crate::codegen::expr::evaluate;
 use crate::codegen::join::probe_values;
 use crate::codegen::shapes::{Packing, PartitionStage, RowShape, RowSpec, SourceShape, Step};
-use crate::codegen::value::{Kind, Value};
+use crate::codegen::value::{Kind, Value, ValueType};
 use crate::expr::ExprKind;
 use crate::{Error, Result};
 
@@ -43,11 +43,12 @@ fn row_shape(scratch: &mut Emitter, source: &SourceShape, steps: &[Step], spec: 
     let mut keys = vec![];
     for key in &spec.keys {
         let value = evaluate(scratch, key, &environment)?;
-        keys.push(if spec.keeps_null_keys { value } else { Value { valid: None, ..value } });
+        let key = value.value_type();
+        keys.push(ValueType { nullable: key.nullable && spec.keeps_null_keys, ..key });
     }
     let key_packing = match &spec.like {
-        Some(other) => Packing::of(&other.key_values()),
-        None => Packing::of(&keys),
+        Some(other) => Packing::of(other.key_types()),
+        None => Packing::of(keys.iter().cloned()),
     };
     let mut field_of = vec![None; environment.len()];
     let mut payload = vec![];
@@ -63,10 +64,10 @@ fn row_shape(scratch: &mut Emitter, source: &SourceShape, steps: &[Step], spec: 
         let key = spec.keys.iter().position(is_key).filter(|&key| is_exact(key) && is_same(key));
         field_of[column] = Some(key.unwrap_or(spec.keys.len() + payload.len()));
         if key.is_none() {
-            payload.push(scratch.column(&environment, column)?);
+            payload.push(scratch.column(&environment, column)?.value_type());
         }
     }
-    Ok(RowShape { packing: key_packing.with_payload(&payload), keys: spec.keys.len(), field_of })
+    Ok(RowShape { packing: key_packing.with_payload(payload), keys: spec.keys.len(), field_of })
 }
 
 /// The columns after the steps; filters drop rows.
