@@ -1,87 +1,88 @@
-//! Which kind of expression is emitted where; columns, constants, and validity.
+//! Which kind of expression is bound where; columns and constants.
 
 use arrow::datatypes::DataType;
 
 use super::{arithmetic, case, cast, compare, fault, functions, moments, order};
-use crate::codegen::emit::{Binding, Cell, Emitter, Environment};
+use crate::codegen::bind::{Binder, Cell, Environment, Value};
 use crate::codegen::lookup;
-use crate::codegen::value::{CType, Kind, Range, Value};
+use crate::codegen::program::{Binding, Type};
+use crate::codegen::value::{CType, Kind, Range};
 use crate::column::holds_strings;
 use crate::expr::{Expr, ExprKind, Scalar};
 use crate::{Error, Result};
 
-/// Emits `expr` over `environment` into the current section.
+/// Binds `expr` over `environment` into the current section.
 #[recursive::recursive]
-pub(in crate::codegen) fn evaluate(emitter: &mut Emitter, expr: &Expr, environment: &Environment) -> Result<Value> {
+pub(in crate::codegen) fn evaluate(b: &mut Binder, expr: &Expr, environment: &Environment) -> Result<Value> {
     match &expr.kind {
-        ExprKind::Column(index) => emitter.column(environment, *index),
-        ExprKind::Literal(scalar) => literal(emitter, scalar, &expr.data_type),
-        ExprKind::Deferred(scalar) => literal(emitter, &scalar.value()?, &expr.data_type),
+        ExprKind::Column(index) => b.column(environment, *index),
+        ExprKind::Literal(scalar) => literal(b, scalar, &expr.data_type),
+        ExprKind::Deferred(scalar) => literal(b, &scalar.value()?, &expr.data_type),
         ExprKind::Arithmetic(op, left, right) => {
-            let left = evaluate(emitter, left, environment)?;
-            let right = evaluate(emitter, right, environment)?;
-            arithmetic::arithmetic(emitter, *op, &left, &right, &expr.data_type)
+            let left = evaluate(b, left, environment)?;
+            let right = evaluate(b, right, environment)?;
+            arithmetic::arithmetic(b, *op, &left, &right, &expr.data_type)
         }
         ExprKind::Compare(op, left, right) => {
-            let left = evaluate(emitter, left, environment)?;
-            let right = evaluate(emitter, right, environment)?;
-            compare::compare(emitter, *op, &left, &right)
+            let left = evaluate(b, left, environment)?;
+            let right = evaluate(b, right, environment)?;
+            compare::compare(b, *op, &left, &right)
         }
-        ExprKind::And(left, right) => compare::logic(emitter, left, right, environment, true),
-        ExprKind::Or(left, right) => compare::logic(emitter, left, right, environment, false),
+        ExprKind::And(left, right) => compare::logic(b, left, right, environment, true),
+        ExprKind::Or(left, right) => compare::logic(b, left, right, environment, false),
         ExprKind::Not(operand) => {
-            let value = evaluate(emitter, operand, environment)?;
-            Ok(Value { code: format!("(!{})", value.code), ..value })
+            let value = evaluate(b, operand, environment)?;
+            Ok(Value { code: b.parens(b.not(value.code)), ..value })
         }
         ExprKind::IsNull(operand) => {
-            let value = evaluate(emitter, operand, environment)?;
-            let code = value.valid.map_or("false".into(), |valid| format!("(!{valid})"));
+            let value = evaluate(b, operand, environment)?;
+            let code = value.valid.map_or_else(|| b.truth(false), |valid| b.parens(b.not(valid)));
             Ok(Value::new(code, Kind::Bool, DataType::Boolean))
         }
         ExprKind::Negative(operand) => {
-            let value = evaluate(emitter, operand, environment)?;
-            arithmetic::negative(emitter, &value)
+            let value = evaluate(b, operand, environment)?;
+            arithmetic::negative(b, &value)
         }
         ExprKind::Case { branches, otherwise } => {
-            case::case(emitter, branches, otherwise.as_deref(), &expr.data_type, environment)
+            case::case(b, branches, otherwise.as_deref(), &expr.data_type, environment)
         }
         ExprKind::Cast(operand) => {
-            let value = evaluate(emitter, operand, environment)?;
-            cast::cast(emitter, &value, &expr.data_type, fault::CAST)
+            let value = evaluate(b, operand, environment)?;
+            cast::cast(b, &value, &expr.data_type, fault::CAST)
         }
         ExprKind::TryCast(operand) => {
-            let value = evaluate(emitter, operand, environment)?;
-            cast::cast(emitter, &value, &expr.data_type, fault::Fault::Null)
+            let value = evaluate(b, operand, environment)?;
+            cast::cast(b, &value, &expr.data_type, fault::Fault::Null)
         }
         ExprKind::Function(function, arguments) => {
             let values: Vec<Value> =
-                arguments.iter().map(|argument| evaluate(emitter, argument, environment)).collect::<Result<_>>()?;
-            functions::call(emitter, *function, &values, &expr.data_type)
+                arguments.iter().map(|argument| evaluate(b, argument, environment)).collect::<Result<_>>()?;
+            functions::call(b, *function, &values, &expr.data_type)
         }
         ExprKind::InList { operand, list, negated } => {
-            let value = evaluate(emitter, operand, environment)?;
-            compare::in_list(emitter, &value, list, *negated)
+            let value = evaluate(b, operand, environment)?;
+            compare::in_list(b, &value, list, *negated)
         }
         ExprKind::Tabulated { operands, function } => {
             let values: Vec<Value> =
-                operands.iter().map(|operand| evaluate(emitter, operand, environment)).collect::<Result<_>>()?;
-            lookup::tabulated(emitter, &values, function)
+                operands.iter().map(|operand| evaluate(b, operand, environment)).collect::<Result<_>>()?;
+            lookup::tabulated(b, &values, function)
         }
         ExprKind::Average(sum, count) => {
-            let sum = evaluate(emitter, sum, environment)?;
-            let count = evaluate(emitter, count, environment)?;
-            arithmetic::average(emitter, &sum, &count, &expr.data_type)
+            let sum = evaluate(b, sum, environment)?;
+            let count = evaluate(b, count, environment)?;
+            arithmetic::average(b, &sum, &count, &expr.data_type)
         }
-        ExprKind::OrderWord { keys, word } => order::word(emitter, environment, keys, *word),
-        ExprKind::RowNumber { max } => Ok(order::row_number(emitter, *max)),
+        ExprKind::OrderWord { keys, word } => order::word(b, environment, keys, *word),
+        ExprKind::RowNumber { max } => Ok(order::row_number(b, *max)),
         ExprKind::Moment { moment, scale, sums } => {
-            let sums: Vec<Value> = sums.iter().map(|sum| evaluate(emitter, sum, environment)).collect::<Result<_>>()?;
-            moments::moment(emitter, *moment, *scale, &sums)
+            let sums: Vec<Value> = sums.iter().map(|sum| evaluate(b, sum, environment)).collect::<Result<_>>()?;
+            moments::moment(b, *moment, *scale, &sums)
         }
     }
 }
 
-impl Emitter {
+impl Binder {
     /// Column `index` of `environment`, loaded or computed on first use.
     pub(in crate::codegen) fn column(&mut self, environment: &Environment, index: usize) -> Result<Value> {
         let value = match environment.cell(index)? {
@@ -112,53 +113,32 @@ fn empty_kind(data_type: &DataType) -> Kind {
     }
 }
 
-/// A constant, as a field of the parameter struct.
-pub(super) fn literal(emitter: &mut Emitter, scalar: &Scalar, data_type: &DataType) -> Result<Value> {
+/// A constant, as a parameter.
+pub(super) fn literal(b: &mut Binder, scalar: &Scalar, data_type: &DataType) -> Result<Value> {
     Ok(match scalar {
         Scalar::Null => {
-            let value = Value::new("0", empty_kind(data_type), data_type.clone());
+            let value = Value::new(b.whole(0), empty_kind(data_type), data_type.clone());
             let dictionary = holds_strings(data_type).then(|| lookup::dictionary_of(data_type, None)).transpose()?;
-            Value { valid: Some("false".into()), dictionary, ..value }
+            Value { valid: Some(b.truth(false)), dictionary, ..value }
         }
         Scalar::Parameter(number) => return Err(crate::Error::internal(format!("constant {number} is not bound"))),
         Scalar::Bytes(bytes) => {
             let dictionary = lookup::dictionary_of(data_type, Some(bytes))?;
-            Value { dictionary: Some(dictionary), ..Value::new("0", empty_kind(data_type), data_type.clone()) }
+            Value { dictionary: Some(dictionary), ..Value::new(b.whole(0), empty_kind(data_type), data_type.clone()) }
         }
-        Scalar::Boolean(value) => Value::new(value.to_string(), Kind::Bool, data_type.clone()),
+        Scalar::Boolean(value) => Value::new(b.truth(*value), Kind::Bool, data_type.clone()),
         Scalar::Int(value) => {
             let range = Range::of_literal(*value);
-            let c_type = range.c_type();
-            let code = if c_type == CType::I128 {
-                emitter.params.wide_number(*value)
-            } else {
-                format!("(({}){})", c_type.name(), emitter.params.number(*value as i64))
-            };
-            Value::new(code, Kind::Int(range), data_type.clone())
+            Value::new(b.bound(*value, range.c_type()), Kind::Int(range), data_type.clone())
         }
         Scalar::Float(value) => {
-            let field = emitter.params.add("f64", Binding::Word(value.to_bits()));
+            let field = b.params.add(Type::Value(CType::F64), Binding::Word(value.to_bits()));
+            let field = b.field(field);
             if *data_type == DataType::Float32 {
-                Value::new(format!("((f32){field})"), Kind::F32, data_type.clone())
+                Value::new(b.cast_in_parens(CType::F32, field), Kind::F32, data_type.clone())
             } else {
                 Value::new(field, Kind::F64, data_type.clone())
             }
         }
     })
-}
-
-/// Validity of an operation that is null when an operand is.
-pub(super) fn both_valid(left: &Value, right: &Value) -> Option<String> {
-    match (&left.valid, &right.valid) {
-        (None, None) => None,
-        (Some(valid), None) | (None, Some(valid)) => Some(valid.clone()),
-        // Else a chain of operations, whose sides both have the nulls of all before, would grow by powers of two.
-        (Some(left), Some(right)) if left == right => Some(left.clone()),
-        (Some(left), Some(right)) => Some(format!("({left} && {right})")),
-    }
-}
-
-/// `condition`, only where `valid` holds.
-pub(super) fn where_valid(valid: &Option<String>, condition: &str) -> String {
-    valid.as_ref().map_or(condition.into(), |valid| format!("{valid} && ({condition})"))
 }

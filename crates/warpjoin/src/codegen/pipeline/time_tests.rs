@@ -182,7 +182,7 @@ fn generation_time() {
         for _ in 0..5 {
             let started = Instant::now();
             for _ in 0..TURNS / 5 {
-                bytes = generate(&source, &steps, &sink, OPTIONS).expect("a kernel").module.text.len();
+                bytes = generate(&source, &steps, &sink, OPTIONS).expect("a kernel").module().text.len();
             }
             best = best.min(started.elapsed().as_nanos() / u128::from(TURNS / 5));
         }

@@ -185,7 +185,7 @@ impl Query<'_> {
         let groups = match known {
             Some(choice) => self.dry_partition(relation, &keys, &accumulators, choice)?,
             None => {
-                self.compile(&planned.generated.module, "pipeline")?;
+                self.compile(planned.generated.module(), "pipeline")?;
                 GroupTable { groups_max: planned.groups_max, shape: Arc::clone(&planned.shape), shards: vec![] }
             }
         };
@@ -196,7 +196,7 @@ impl Query<'_> {
             for other in [None, forced, choose(self, 8.0), choose(self, 0.125)] {
                 self.spare(|query| match other {
                     Some(choice) => query.dry_partition(relation, &keys, &accumulators, choice).map(|_| ()),
-                    None => query.compile(&planned.generated.module, "pipeline").map(|_| ()),
+                    None => query.compile(planned.generated.module(), "pipeline").map(|_| ()),
                 });
             }
         }
@@ -213,7 +213,7 @@ impl Query<'_> {
     ) -> Result<GroupTable> {
         let (relation, keys, accumulators) = self.partition_groups(relation, keys, accumulators, choice.bits)?;
         let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
-        self.compile(&planned.generated.module, "pipeline")?;
+        self.compile(planned.generated.module(), "pipeline")?;
         Ok(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] })
     }
 

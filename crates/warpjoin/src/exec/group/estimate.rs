@@ -90,7 +90,7 @@ impl Query<'_> {
         }
         let generated = self.generate(relation, &Sink::Sketch { keys: keys.to_vec() })?;
         if self.is_dry() {
-            self.compile(&generated.module, "pipeline")?;
+            self.compile(generated.module(), "pipeline")?;
             let devices = self.devices() as f64;
             return Ok(expected.map(|(all_rows, groups)| {
                 let rows = all_rows / devices;

@@ -63,7 +63,7 @@ impl Query<'_> {
         let shape = Arc::new(shape.clone());
         let mut rows = Intermediate { columns: vec![], rows_max: build.rows_max, shards: vec![] };
         if self.is_dry() {
-            self.compile(&generated.module, "pipeline")?;
+            self.compile(generated.module(), "pipeline")?;
             let shards = vec![];
             let table = JoinTable { shape, shards, build: Arc::new(rows) };
             return Ok(if self.known_flag(true) { Filled::Table(Arc::new(table)) } else { Filled::Repeats });

@@ -125,7 +125,7 @@ impl Query<'_> {
         let module = partition_module(self.options.hash_bits);
         let is_single = shape.key_masks().len() == 1;
         let pass = if is_single { pass_entry(shape.word_bytes()[0] == 8, false) } else { PASS_MULTIPLE };
-        let [count_of, scatter_of] = [&count, &scatter].map(|generated| (&generated.module, "pipeline"));
+        let [count_of, scatter_of] = [&count, &scatter].map(|generated| (generated.module(), "pipeline"));
         let [scan_of, pass_of] = ["partition_scan", pass].map(|entry| (&module, entry));
         let (kernels, pass) = if bits.second > 0 {
             let [count, scatter, scan, pass] = self.compile_all([count_of, scatter_of, scan_of, pass_of])?;

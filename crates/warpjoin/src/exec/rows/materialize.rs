@@ -26,7 +26,7 @@ impl Query<'_> {
         };
         let (columns, rows_max) = (columns.clone(), relation.rows_max);
         if self.is_dry() {
-            self.compile(&generated.module, "pipeline")?;
+            self.compile(generated.module(), "pipeline")?;
             let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
             return Ok(Intermediate { columns, rows_max, shards });
         }
@@ -52,7 +52,7 @@ impl Query<'_> {
                 debug_assert!(
                     generate(&source, &relation.steps, sink, options).is_ok_and(|again| again.is_same(&known)),
                     "another pipeline has the key of {}",
-                    known.module.text
+                    known.module().text
                 );
                 known
             }
@@ -104,7 +104,7 @@ impl Query<'_> {
             }
         };
         if self.is_dry() {
-            self.compile(&generated.module, "pipeline")?;
+            self.compile(generated.module(), "pipeline")?;
             // Nobody looks into the rows of a dry run.
             let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
             return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
