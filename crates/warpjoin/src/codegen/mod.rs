@@ -44,7 +44,7 @@ pub(crate) use expr::{IN_LIST_MAX, check_cast, check_function};
 pub(crate) use group::{ROWS_PER_THREAD_BITS_MAX, key_bytes, partition_slots};
 pub(crate) use output::{RESERVATION_BYTES, common_columns};
 pub(crate) use pipeline::{
-    BATCH_BLOCKS, GenerateOptions, GeneratedPipeline, Grid, PipelineKey, SinkShape, generate, match_threads,
+    BATCH_BLOCKS, GenerateOptions, GeneratedPipeline, Grid, PipelineKey, SinkShape, bind_pipeline, match_threads,
     shared_row_bytes,
 };
 pub(crate) use precomputed::{DictionaryTest, Lookup};

@@ -10,8 +10,7 @@ use super::environment::Payload;
 use super::value::Value;
 use crate::codegen::precomputed::Tabulations;
 use crate::codegen::program::{
-    Body, Code, Codes, Declaration, Field, First, Head, Item, MatchLoop, Node, Nodes, Params, Statement, Status,
-    Variable,
+    Body, Code, Codes, Declaration, Field, First, Head, Item, Node, Nodes, Params, Statement, Status, Variable,
 };
 use crate::codegen::shapes::{SourceShape, ValidityForm};
 use crate::codegen::value::CType;
@@ -48,8 +47,8 @@ pub(crate) struct Binder {
     pub tabulated: Tabulations,
     codes: Codes,
     body: Body,
-    /// Lines behind blocks that are open, with the depth inside the block.
-    behind: Vec<(usize, String)>,
+    /// Parts behind blocks that are open, with the depth inside the block.
+    behind: Vec<(usize, Item)>,
     declarations: Vec<Declaration>,
     statements: Vec<Statement>,
     /// Blocks that are open.
@@ -116,15 +115,10 @@ impl Binder {
         self.names
     }
 
-    /// Adds a line that all lanes execute, outside of sections.
-    pub(crate) fn line(&mut self, text: impl Into<String>) {
-        self.flush();
-        self.body.items.push(Item::Line(text.into()));
-    }
-
     /// Adds a part that all lanes execute, outside of sections.
     pub(in crate::codegen) fn item(&mut self, item: Item) {
         self.flush();
+        self.depth = self.depth.saturating_add_signed(item.opens());
         self.body.items.push(item);
     }
 
@@ -138,41 +132,20 @@ impl Binder {
         self.body.first.push(first);
     }
 
-    /// Opens the loop over the matches of a row.
-    pub(in crate::codegen) fn open_matches(&mut self, matches: MatchLoop) {
-        self.item(Item::OpenMatches(matches));
-        self.depth += 1;
-    }
-
-    /// Opens a block that all lanes enter together.
-    pub(crate) fn open(&mut self, text: impl Into<String>) {
-        self.flush();
-        self.body.items.push(Item::Open(text.into()));
-        self.depth += 1;
-    }
-
     /// Closes the block that was opened last.
-    pub(crate) fn close(&mut self) {
-        self.close_with("}");
+    pub(in crate::codegen) fn close(&mut self) {
+        self.item(Item::Close);
     }
 
-    /// Closes the block that was opened last with this text.
-    pub(crate) fn close_with(&mut self, text: &str) {
+    /// Adds a part behind the block that is open now, once `finish` closes it.
+    pub(in crate::codegen) fn close_later(&mut self, item: Item) {
         self.flush();
-        self.depth -= 1;
-        self.body.items.push(Item::Close(text.into()));
-    }
-
-    /// A line behind the block that is open now, once `finish` closes it.
-    pub(crate) fn close_later(&mut self, text: &str) {
-        self.flush();
-        self.behind.push((self.depth, text.into()));
+        self.behind.push((self.depth, item));
     }
 
     /// Opens the loop over rows, whose form is known only when its inside is.
     pub(in crate::codegen) fn begin_head(&mut self) -> HeadPlace {
         self.item(Item::Head(Head::Open));
-        self.depth += 1;
         HeadPlace(self.body.items.len() - 1)
     }
 
@@ -208,16 +181,14 @@ impl Binder {
         std::mem::replace(&mut self.statements, outer)
     }
 
-    /// The kernel's code, body and parameters; closes all blocks that `open` opened.
+    /// The kernel's code, body and parameters; closes all blocks.
     pub(in crate::codegen) fn finish(mut self) -> (Nodes, Body, Params) {
         self.flush();
         while self.depth > 0 {
-            self.body.items.push(Item::Close("}".into()));
             let depth = self.depth;
-            for (_, text) in self.behind.extract_if(.., |(inside, _)| *inside == depth) {
-                self.body.items.push(Item::Line(text));
-            }
-            self.depth -= 1;
+            self.close();
+            let behind = self.behind.extract_if(.., |(inside, _)| *inside == depth);
+            self.body.items.extend(behind.map(|(_, item)| item));
         }
         (self.codes.finish(), self.body, self.params)
     }

@@ -6,7 +6,7 @@ use super::steps::bind_step;
 use crate::Result;
 use crate::codegen::bind::{Binder, Environment, hoist_word, key_word};
 use crate::codegen::join::{access, both_sides, output, probe_words, slots_of, windows_of};
-use crate::codegen::program::{Binding, Field, Op, Statement, Type, Variable};
+use crate::codegen::program::{BatchItem, Binding, Field, Item, Op, Statement, Type, Variable};
 use crate::codegen::shapes::{FilterTest, ProbeKey, ProbeKind, ProbeStep, Sink, Slots, SourceShape, Step};
 use crate::codegen::value::{CType, Kind};
 use crate::expr::{Expr, ExprKind};
@@ -49,23 +49,12 @@ impl<'a> Batch<'a> {
     /// are reserved.
     pub(super) fn open(&self, b: &mut Binder, block_threads: u32) -> Result<Environment> {
         let rows = b.params.once(Type::Value(CType::U64), Binding::SourceRows);
-        b.line(format!("constexpr u32 items = {ITEMS};"));
-        b.line(format!("constexpr u32 tile_rows = {} * items;", block_threads));
-        b.open(format!("for (u64 tile = blockIdx.x; tile < ({rows} + tile_rows - 1) / tile_rows; tile += gridDim.x)"));
-        b.line("const u64 first = tile * tile_rows + (threadIdx.x & ~31u) * items + (threadIdx.x & 31);");
+        b.item(Item::Batch(BatchItem::Open { rows, items: ITEMS, block_threads }));
         self.keys(b, rows)?;
         self.look_up(b);
         let control = b.params.control();
         let capacity = b.params.once(Type::Value(CType::U64), Binding::OutputCapacity);
-        b.line("u32 ranks[items];");
-        b.line(format!(
-            "const u64 places = reserve_items_of_block(shared_as<BlockReservation>(), \
-             &{control}[WJ_CONTROL_ROWS], hits, ranks);"
-        ));
-        open_items(b);
-        b.line("const u64 place = places + ranks[item];");
-        b.line(format!("bool alive = (hits >> item & 1) != 0 && place < {capacity};"));
-        b.line("const u64 found = values[item];");
+        b.item(Item::Batch(BatchItem::OpenFound { control, capacity }));
         b.is_reserved = true;
         let projections = self.before.iter().filter(|step| !step.drops_rows());
         let environment = self.columns(b, projections)?;
@@ -78,9 +67,7 @@ impl<'a> Batch<'a> {
     /// Binds `keys`: the key word of each row of the thread, 0 where it can't match.
     fn keys(&self, b: &mut Binder, rows: Field) -> Result<()> {
         let shape = &self.probe.shape;
-        b.line("u64 keys[items];");
-        open_items(b);
-        b.line(format!("bool alive = row < {rows};"));
+        b.item(Item::Batch(BatchItem::OpenKeys { rows }));
         // What is loaded again below should still be there.
         let is_loaded_again = self.before.iter().any(Step::drops_rows) || self.reusable().count() < self.keys.len();
         b.is_streaming = !is_loaded_again;
@@ -118,44 +105,15 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Binds `values` and the bits `hits` of rows that have one.
+    /// Looks the keys up.
     fn look_up(&self, b: &mut Binder) {
         let shape = &self.probe.shape;
         let slots = slots_of(b, shape, 0);
-        let each = |b: &mut Binder, statement: &str| {
-            open_items(b);
-            b.line(statement);
-            b.close();
+        let windows = match shape.slots {
+            Slots::Direct(_) => None,
+            Slots::Words(_) | Slots::Pairs { .. } => Some(windows_of(b, 0)),
         };
-        b.line("u64 values[items];");
-        b.line("u32 hits = 0;");
-        let found = match shape.slots {
-            Slots::Direct(_) => {
-                each(b, &format!("values[item] = keys[item] != 0 ? {slots}[keys[item] - 1] : 0;"));
-                "values[item]-- != 0".into()
-            }
-            Slots::Words(words) => {
-                let (count, bits, key_bits) = (windows_of(b, 0), words.bytes * 8, words.key_bits);
-                b.line("u32 homes[items];");
-                b.line(format!("u{bits} firsts[items];"));
-                each(b, &format!("homes[item] = word_home<u{bits}>(keys[item], {count}, {key_bits});"));
-                each(b, &format!("firsts[item] = keys[item] != 0 ? {slots}[homes[item]] : 0;"));
-                each(b, "values[item] = 0;");
-                format!("find_word({slots}, {count}, keys[item], {key_bits}, homes[item], firsts[item], values[item])")
-            }
-            Slots::Pairs { .. } => {
-                let windows = windows_of(b, 0);
-                b.line("u64 homes[items];");
-                b.line("Slot firsts[items];");
-                each(b, &format!("homes[item] = hash_place(hash_key(keys[item]), {windows});"));
-                each(b, &format!("firsts[item] = load_slot(&{slots}[homes[item]]);"));
-                each(b, "values[item] = 0;");
-                let call =
-                    format!("find_from({slots}, {windows}, keys[item], homes[item], firsts[item], values[item])");
-                format!("keys[item] != 0 && {call}")
-            }
-        };
-        each(b, &format!("hits |= (u32)({found}) << item;"));
+        b.item(Item::Batch(BatchItem::LookUp { form: shape.slots, slots, windows }));
     }
 
     fn columns<'s>(&self, b: &mut Binder, steps: impl Iterator<Item = &'s Step>) -> Result<Environment> {
@@ -165,11 +123,4 @@ impl<'a> Batch<'a> {
         }
         Ok(environment)
     }
-}
-
-/// Opens the loop over the rows of a thread.
-fn open_items(b: &mut Binder) {
-    b.line("WJ_UNROLL");
-    b.open("for (u32 item = 0; item < items; ++item)");
-    b.line("const u64 row = first + item * 32;");
 }

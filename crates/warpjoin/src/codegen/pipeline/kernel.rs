@@ -116,7 +116,7 @@ pub(crate) struct GenerateOptions {
 }
 
 /// Binds the kernel of a pipeline.
-pub(crate) fn generate(
+pub(crate) fn bind_pipeline(
     source: &SourceShape,
     steps: &[Step],
     sink: &Sink,

@@ -1,6 +1,6 @@
 //! What a generated kernel follows from: equal keys generate the same.
 //!
-//! Everything that [`crate::codegen::generate`] is given is part of it, literals and bounds too, since they are what parameters are
+//! Everything that [`crate::codegen::bind_pipeline`] is given is part of it, literals and bounds too, since they are what parameters are
 //! bound to.
 
 use super::kernel::GenerateOptions;

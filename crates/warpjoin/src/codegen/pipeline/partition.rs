@@ -11,7 +11,9 @@ use super::steps::bind_step;
 use crate::codegen::bind::{Binder, Environment, Value, hoist_word, partition_hash};
 use crate::codegen::expr::evaluate;
 use crate::codegen::join::probe_values;
-use crate::codegen::program::{Binding, Code, Op, PartitionPart, Statement, Type, Variable};
+use crate::codegen::program::{
+    Binding, Code, Field, Item, Op, PartitionItem, PartitionPart, Statement, Type, Variable,
+};
 use crate::codegen::shapes::{Packing, PartitionStage, RowShape, RowSpec, SourceShape, Step};
 use crate::codegen::value::{CType, Kind, ValueType};
 use crate::expr::ExprKind;
@@ -92,75 +94,36 @@ impl Writer<'_> {
         let counts = b.params.once(Type::Output(CType::U32), Binding::Partition(PartitionPart::Counts));
         let rows = b.params.once(Type::Value(CType::U64), Binding::SourceRows);
         let bits = b.params.once(Type::Value(CType::U64), Binding::Partition(PartitionPart::Bits));
-        b.line("u32* const counts = &shared_as<u32>();");
-        b.line(format!("const u32 partitions = 1u << {bits};"));
-        b.line(
-            "for (u32 partition = threadIdx.x; partition < partitions; partition += blockDim.x) counts[partition] = 0;",
-        );
-        b.line("__syncthreads();");
-        b.line("const u64 step = (u64)blockDim.x * WJ_PARTITION_ITEMS;");
-        b.open(format!("for (u64 first = blockIdx.x * step; first < {rows}; first += gridDim.x * step)"));
-        b.line(format!("const u32 tile_rows = rows_of_tile({rows} - first);"));
-        b.line("u32 places[WJ_PARTITION_ITEMS];");
-        self.digits(b, None)?;
-        b.line("WJ_UNROLL");
-        b.open("for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item)");
-        b.line("if (places[item] != WJ_UNRANKED) atomicAdd(&counts[places[item]], 1u);");
-        b.close();
-        b.close();
-        b.line("__syncthreads();");
-        b.open("for (u32 partition = threadIdx.x; partition < partitions; partition += blockDim.x)");
-        b.line(format!("if (counts[partition] != 0) atomicAdd(&{counts}[partition], counts[partition]);"));
-        b.close();
+        b.item(Item::Partition(PartitionItem::OpenCount { rows, bits }));
+        self.digits(b, bits, None)?;
+        b.item(Item::Partition(PartitionItem::CloseCount { counts }));
         Ok(())
     }
 
     fn scatter(&self, b: &mut Binder) -> Result<()> {
         let cursors = b.params.once(Type::Output(CType::U32), Binding::Partition(PartitionPart::Cursors));
         let bits = b.params.once(Type::Value(CType::U64), Binding::Partition(PartitionPart::Bits));
-        b.line(format!("const u32 partitions = 1u << {bits};"));
-        b.line("const PartitionTile tile = open_tile(partitions);");
-        b.line("const u64 first = (u64)blockIdx.x * (blockDim.x * WJ_PARTITION_ITEMS);");
         let rows = b.params.once(Type::Value(CType::U64), Binding::SourceRows);
-        b.line(format!("if (first >= {rows}) return;"));
-        b.line(format!("const u32 tile_rows = rows_of_tile({rows} - first);"));
-        b.line("u32 places[WJ_PARTITION_ITEMS];");
-        b.line("u64 values[WJ_PARTITION_ITEMS];");
+        b.item(Item::Partition(PartitionItem::OpenTile { rows, bits }));
         // A word that holds the whole key is made on the way.
         let is_single = self.shape.key_masks().len() == 1;
-        self.digits(b, is_single.then_some(0))?;
-        b.line("WJ_UNROLL");
-        b.open("for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item)");
-        b.line("if (places[item] != WJ_UNRANKED) places[item] = rank_row(tile, places[item]);");
-        b.close();
-        b.line(format!("reserve_runs(tile, partitions, {cursors});"));
-        b.line("place_rows(tile, places);");
+        self.digits(b, bits, is_single.then_some(0))?;
+        b.item(Item::Partition(PartitionItem::Place { cursors }));
         for (word, bytes) in self.shape.word_bytes().into_iter().enumerate() {
             if word > 0 || !is_single {
                 self.word_values(b, word)?;
             }
             let output = b.params.once(Type::Output(CType::U8), Binding::Partition(PartitionPart::Word(word)));
-            b.line(format!("move_staged<u{}>(tile, values, places, {output});", bytes * 8));
+            b.item(Item::Partition(PartitionItem::MoveWord { output, bytes }));
         }
         Ok(())
     }
 
-    /// Opens the loop over a thread's rows of the tile. Beyond the last row it is the last once more, so
-    /// that no load waits for a branch.
-    fn open_items(b: &mut Binder, alive: &str) {
-        b.line("WJ_UNROLL");
-        b.open("for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item)");
-        b.line("const u32 asked = item * blockDim.x + threadIdx.x;");
-        b.line("const u64 row = first + (asked < tile_rows ? asked : tile_rows - 1);");
-        b.line(format!("bool alive = {alive};"));
-    }
-
     /// Binds `places`: the partition of each row of the thread, or none. And `values`, if a word is
     /// wanted: that word.
-    fn digits(&self, b: &mut Binder, wanted: Option<usize>) -> Result<()> {
-        let bits = b.params.once(Type::Value(CType::U64), Binding::Partition(PartitionPart::Bits));
-        Self::open_items(b, "true");
-        b.line("places[item] = WJ_UNRANKED;");
+    fn digits(&self, b: &mut Binder, bits: Field, wanted: Option<usize>) -> Result<()> {
+        b.item(Item::Partition(PartitionItem::OpenRows { of_placed: false }));
+        b.item(Item::Partition(PartitionItem::Unplace));
         let environment = environment(b, self.source, self.steps)?;
         let keys = self.keys(b, &environment, true)?;
         let key_words = self.key_words(b, &keys);
@@ -176,8 +139,8 @@ impl Writer<'_> {
 
     /// Binds `values`: a word of each row of the thread that has a place.
     fn word_values(&self, b: &mut Binder, word: usize) -> Result<()> {
-        let is_filtered = self.steps.iter().any(|step| matches!(step, Step::Filter(_)));
-        Self::open_items(b, if is_filtered { "places[item] != WJ_UNRANKED" } else { "true" });
+        let of_placed = self.steps.iter().any(|step| matches!(step, Step::Filter(_)));
+        b.item(Item::Partition(PartitionItem::OpenRows { of_placed }));
         let projections: Vec<Step> = self.steps.iter().filter(|step| !step.drops_rows()).cloned().collect();
         let environment = environment(b, self.source, &projections)?;
         let has_key = (0..self.shape.keys).any(|field| self.shape.packing.is_in(field, word));
@@ -245,7 +208,7 @@ mod tests {
     use arrow::error::ArrowError;
 
     use super::*;
-    use crate::codegen::{GenerateOptions, Lookup, Sink, ValidityForm, generate};
+    use crate::codegen::{GenerateOptions, Lookup, Sink, ValidityForm, bind_pipeline};
     use crate::column::{ColumnType, Dictionary, Domain};
     use crate::expr::{Expr, HostFunction};
     use crate::string_test::StringTest;
@@ -289,7 +252,7 @@ mod tests {
         let rows = RowSpec { keys: vec![text], like: None, keeps_null_keys: false, payload: vec![] };
         let sink = Sink::Partition { stage: PartitionStage::Count, rows };
         let generated = |tested_strings_min: usize| {
-            generate(
+            bind_pipeline(
                 &source,
                 &[Step::Filter(predicate.clone())],
                 &sink,

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 
 use crate::codegen::{
     Accumulator, GenerateOptions, GroupLimits, JoinShape, PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowSpec, Sink,
-    SinkShape, Slots, SourceShape, Step, ValidityForm, generate,
+    SinkShape, Slots, SourceShape, Step, ValidityForm, bind_pipeline,
 };
 use crate::column::{ColumnType, Dictionary, Domain};
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
@@ -140,7 +140,8 @@ fn aggregate() -> Sink {
 
 fn probe(source: &SourceShape, unique: bool) -> Step {
     let sink = Sink::Build { keys: vec![of(0)], null_equals_null: false, payload: vec![1, 4, 7] };
-    let SinkShape::Build { packing, payload, .. } = generate(source, &[], &sink, OPTIONS).expect("a build").sink else {
+    let SinkShape::Build { packing, payload, .. } = bind_pipeline(source, &[], &sink, OPTIONS).expect("a build").sink
+    else {
         panic!("a build sink builds");
     };
     assert!(matches!(payload, PayloadForm::Packed(_)), "a short payload is packed");
@@ -182,7 +183,7 @@ fn generation_time() {
         for _ in 0..5 {
             let started = Instant::now();
             for _ in 0..TURNS / 5 {
-                bytes = generate(&source, &steps, &sink, OPTIONS).expect("a kernel").module().text.len();
+                bytes = bind_pipeline(&source, &steps, &sink, OPTIONS).expect("a kernel").module().text.len();
             }
             best = best.min(started.elapsed().as_nanos() / u128::from(TURNS / 5));
         }

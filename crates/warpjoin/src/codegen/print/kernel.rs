@@ -3,7 +3,7 @@
 use super::code::{push, push_field, push_number};
 use super::statement::{declare, push_statement};
 use super::text::Text;
-use super::{group, probe};
+use super::{batch, group, matches, partition, probe};
 use crate::codegen::program::{Around, Body, First, Head, Item, Kernel, Nodes, Reservation, Type};
 
 /// The text of a kernel, whose entry is `pipeline`.
@@ -65,9 +65,7 @@ fn push_body(text: &mut Text, nodes: &Nodes, body: &Body, group_head: &str) {
 
 fn push_item(text: &mut Text, nodes: &Nodes, item: &Item, group_head: &str) {
     match item {
-        Item::Line(line) => text.push(line),
-        Item::Open(line) => text.open(line),
-        Item::Close(line) => text.close(line),
+        Item::Close => text.close("}"),
         Item::Head(head) => text.open_with(&head_text(head, group_head)),
         Item::Statement(statement) => push_statement(text, nodes, statement),
         Item::Section { alive, declarations, statements } => {
@@ -101,6 +99,13 @@ fn push_item(text: &mut Text, nodes: &Nodes, item: &Item, group_head: &str) {
             push(line, nodes, *hash);
             line.push_str(&format!(", {alive});"));
         }),
+        Item::Batch(item) => batch::push(text, item),
+        Item::Partition(item) => partition::push(text, item),
+        Item::MatchUnits(units) => matches::open_units(text, units),
+        Item::OpenAccepts { key_masks } => matches::open_accepts(text, key_masks),
+        Item::CloseAccepts => matches::close_accepts(text),
+        Item::MatchLookUp(look_up) => matches::look_up(text, look_up),
+        Item::EndRound => text.push("if (!__any_sync(0xffffffffu, later != 0)) break;"),
     }
 }
 

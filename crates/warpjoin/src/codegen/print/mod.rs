@@ -2,10 +2,13 @@
 //!
 //! A function of a [`Kernel`](super::program::Kernel) alone. Must not know what a kernel is for.
 
+mod batch;
 mod code;
 mod group;
 mod kernel;
+mod matches;
 mod names;
+mod partition;
 mod probe;
 mod statement;
 mod text;

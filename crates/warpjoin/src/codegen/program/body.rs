@@ -1,7 +1,10 @@
-//! The body of a kernel: lines that all lanes execute together, blocks, and sections between them.
+//! The body of a kernel: what all lanes do together, loops, and sections between them.
 
+use super::batch::BatchItem;
 use super::code::Code;
+use super::matches::{MatchLookUp, MatchUnits};
 use super::params::Field;
+use super::partition::PartitionItem;
 use super::probe::{Find, MatchLoop};
 use super::statement::{Declaration, Statement};
 use super::variable::Variable;
@@ -9,11 +12,8 @@ use super::variable::Variable;
 /// Part of a body.
 #[derive(Debug)]
 pub(crate) enum Item {
-    Line(String),
-    /// Opens a block.
-    Open(String),
-    /// Closes it with this text.
-    Close(String),
+    /// Closes the block that was opened last.
+    Close,
     /// Opens the loop over rows, with [`Variable::Row`] and [`Variable::Alive`].
     Head(Head),
     /// Of all lanes.
@@ -44,6 +44,50 @@ pub(crate) enum Item {
         hash: Code,
         alive: Variable,
     },
+    Batch(BatchItem),
+    Partition(PartitionItem),
+    /// Opens the loop over work items.
+    MatchUnits(MatchUnits),
+    /// Opens the function that tells whether a build row and a probe row are a match, of the key words that these bits select.
+    OpenAccepts {
+        key_masks: Vec<u64>,
+    },
+    CloseAccepts,
+    /// Opens loops over probe rows, rounds and matches.
+    MatchLookUp(MatchLookUp),
+    /// Ends the rounds when no lane has another match.
+    EndRound,
+}
+
+impl Item {
+    /// How many more blocks are open behind it.
+    pub(in crate::codegen) fn opens(&self) -> isize {
+        match self {
+            Self::Head(_) | Self::OpenMatches(_) | Self::MatchUnits(_) | Self::OpenAccepts { .. } => 1,
+            Self::Batch(item) => match item {
+                BatchItem::Open { .. } | BatchItem::OpenKeys { .. } | BatchItem::OpenFound { .. } => 1,
+                BatchItem::LookUp { .. } => 0,
+            },
+            Self::Partition(item) => match item {
+                PartitionItem::OpenCount { .. } | PartitionItem::OpenRows { .. } => 1,
+                PartitionItem::CloseCount { .. } => -1,
+                PartitionItem::OpenTile { .. }
+                | PartitionItem::Unplace
+                | PartitionItem::Place { .. }
+                | PartitionItem::MoveWord { .. } => 0,
+            },
+            Self::MatchLookUp(_) => 3,
+            Self::Close | Self::CloseAccepts => -1,
+            Self::Statement(_)
+            | Self::Section { .. }
+            | Self::Find(_)
+            | Self::Reserve(_)
+            | Self::OpenGroup { .. }
+            | Self::Ballot
+            | Self::AddToSketch { .. }
+            | Self::EndRound => 0,
+        }
+    }
 }
 
 /// The loop over tiles of rows.

@@ -106,7 +106,7 @@ impl Query<'_> {
     pub(crate) fn partition(&mut self, relation: Relation, spec: RowSpec, bits: PassBits) -> Result<PartitionedRows> {
         let width = relation.width;
         let (relation, spec, kept) = self.without_probes(relation, spec)?;
-        let sink = |query: &mut Self, stage| query.generate(&relation, &Sink::Partition { stage, rows: spec.clone() });
+        let sink = |query: &mut Self, stage| query.bind(&relation, &Sink::Partition { stage, rows: spec.clone() });
         let count = sink(self, PartitionStage::Count)?;
         let threads = if bits.first >= MANY_BITS { PARTITION_THREADS_MANY } else { PARTITION_THREADS_FEW };
         let threads_of_one_word = if bits.first == MANY_BITS { PARTITION_THREADS_WORD } else { threads };
