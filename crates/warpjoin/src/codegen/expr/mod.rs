@@ -13,7 +13,6 @@ mod functions;
 mod literal;
 mod moments;
 mod order;
-mod validity;
 
 pub(crate) use cast::check as check_cast;
 pub(crate) use compare::IN_LIST_MAX;
