@@ -37,7 +37,7 @@ pub(crate) use constants::{
     top_k_state, window_defines, window_kind,
 };
 pub(crate) use emit::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
-pub(crate) use expr::{IN_LIST_MAX, check_cast, check_function};
+pub(crate) use expr::{IN_LIST_MAX, check_cast};
 pub(crate) use group::{PLACES_EACH, PLACES_HEAD, ROWS_PER_THREAD_BITS_MAX, key_bytes, partition_slots, regroup};
 pub(crate) use output::{RESERVATION_BYTES, common_columns};
 pub(crate) use pipeline::{

@@ -19,6 +19,7 @@ mod order;
 mod strings;
 mod transcode;
 mod types;
+mod zone;
 
 pub(crate) use decode::{EncodedRows, decode_rows, integers, with_null};
 pub use decode::{Validity, decode};
@@ -26,3 +27,4 @@ pub use dictionary::Dictionary;
 pub use encode::{ColumnStatistics, EncodedColumn, StringEncoding, TableEncoder};
 pub use types::{ColumnType, Domain, Layout, check_type};
 pub(crate) use types::{Physical, holds_strings, is_string, is_text};
+pub(crate) use zone::zone_offset_seconds;

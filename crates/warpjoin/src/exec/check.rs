@@ -3,7 +3,7 @@
 use arrow::datatypes::DataType;
 
 use crate::Reason;
-use crate::codegen::{IN_LIST_MAX, check_cast, check_function};
+use crate::codegen::{IN_LIST_MAX, check_cast};
 use crate::column::check_type;
 use crate::column::holds_strings;
 use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
@@ -245,7 +245,7 @@ fn check_operations(expr: &Expr) -> Result<(), Reason> {
     check_type(&expr.data_type)?;
     match &expr.kind {
         ExprKind::Cast(operand) | ExprKind::TryCast(operand) => check_cast(&operand.data_type, &expr.data_type),
-        ExprKind::Function(function, arguments) => check_function(*function, arguments, &expr.data_type),
+        ExprKind::Function(function, arguments) => function.check(arguments, &expr.data_type),
         ExprKind::Arithmetic(op, left, right) => {
             if is_arithmetic(*op, &left.data_type, &right.data_type, &expr.data_type) {
                 Ok(())

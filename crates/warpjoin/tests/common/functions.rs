@@ -2,7 +2,7 @@
 
 use arrow::datatypes::{DataType, TimeUnit};
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, TimeDelta, Timelike};
-use warpjoin::function::{DatePart, DateUnit, Function, Interval};
+use warpjoin::function::{DateFunction, DatePart, DateUnit, Function, Interval, Nulls};
 
 use super::value::{V, decimal, fault, int_bounds, scale, wrap};
 
@@ -11,22 +11,28 @@ const CALENDAR: std::ops::RangeInclusive<i128> = -96_413_158..=94_974_466;
 
 /// The function of these values; a fault bit where it is an error.
 pub(crate) fn call(function: Function, values: &[V], types: &[DataType], to: &DataType) -> Result<V, u8> {
-    if let Function::Greatest | Function::Least = function {
-        let known = values.iter().filter(|value| !value.is_null());
-        let best = match function {
-            Function::Greatest => known.max_by(|a, b| a.order(b)),
-            _ => known.min_by(|a, b| a.order(b)),
-        };
-        return Ok(best.cloned().unwrap_or(V::Null));
-    }
-    if values.iter().any(V::is_null) {
+    let nulls = values.iter().filter(|value| value.is_null()).count();
+    let is_null = match function.spec().nulls {
+        Nulls::OfOne => nulls > 0,
+        Nulls::OfAll => nulls == values.len(),
+    };
+    if is_null {
         return Ok(V::Null);
     }
+    let result = value(function, values, types, to);
+    assert!(result.is_ok() || (function.spec().may_fail)(&types[0]), "{function} fails of {values:?}");
+    result
+}
+
+fn value(function: Function, values: &[V], types: &[DataType], to: &DataType) -> Result<V, u8> {
+    let known = values.iter().filter(|value| !value.is_null());
     match (function, values) {
-        (Function::DatePart(part), [V::Int(x)]) => date_part(part, *x, &types[0]),
-        (Function::DateTruncate(unit), [V::Int(x)]) => truncate(unit, *x, &types[0]).map(V::Int),
-        (Function::AddInterval(interval), [V::Int(x)]) => add(interval, *x, &types[0]).map(V::Int),
-        (Function::DaysBetween, [V::Int(x), V::Int(y)]) => {
+        (Function::Greatest, _) => Ok(known.max_by(|a, b| a.order(b)).cloned().unwrap_or(V::Null)),
+        (Function::Least, _) => Ok(known.min_by(|a, b| a.order(b)).cloned().unwrap_or(V::Null)),
+        (Function::Date(DateFunction::Part(part)), [V::Int(x)]) => date_part(part, *x, &types[0]),
+        (Function::Date(DateFunction::Truncate(unit)), [V::Int(x)]) => truncate(unit, *x, &types[0]).map(V::Int),
+        (Function::Date(DateFunction::AddInterval(interval)), [V::Int(x)]) => add(interval, *x, &types[0]).map(V::Int),
+        (Function::Date(DateFunction::DaysBetween), [V::Int(x), V::Int(y)]) => {
             let wrapped = wrap(x - y, &DataType::Int64);
             Ok(V::Int(wrapped / ticks_per_day(&types[0])))
         }

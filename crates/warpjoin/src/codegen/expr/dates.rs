@@ -6,45 +6,39 @@
 use arrow::datatypes::{DataType, TimeUnit};
 
 use super::arithmetic::{combine, int_range};
-use super::cast::{DAY_SECONDS, bounds_of, cast, constant, per_second, quotient, ticks_per_day, zone_offset_seconds};
+use super::cast::{DAY_SECONDS, bounds_of, cast, constant, per_second, quotient, ticks_per_day};
 use super::fault::{CAST, OVERFLOW};
+use super::functions::operands;
 use crate::codegen::emit::Emitter;
 use crate::codegen::value::{CType, Kind, Range, Value};
-use crate::function::{DatePart, DateUnit, Interval};
+use crate::column::zone_offset_seconds;
+use crate::function::{DateFunction, DatePart, DateUnit, Function, Interval};
 use crate::{Error, Reason, Result};
 
 /// Days of January 1st of -262000 and December 31st of 262000.
 const CALENDAR: Range = Range { min: -96_413_158, max: 94_974_466 };
-/// Most months and days of an interval: with them, no day leaves 32 bits.
-const MONTHS_MAX: u32 = 12 * 262_000;
-const DAYS_MAX: u32 = 200_000_000;
 /// Days whose midnight is an Int64 of nanoseconds.
 const NANOSECOND_DAYS: Range = Range { min: -106_751, max: 106_751 };
 
-/// Whether a part of values of this type is supported.
-pub(super) fn check_part(part: DatePart, data_type: &DataType) -> Result<(), Reason> {
-    match data_type {
-        DataType::Date32 | DataType::Date64 => Ok(()),
-        DataType::Timestamp(_, zone) if zone_offset_seconds(zone.as_deref()).is_some() => Ok(()),
-        _ => Err(Reason::Expression(format!("date_part {part:?} of {data_type}"))),
-    }
-}
-
-/// Whether values of this type can be cut off.
-pub(super) fn check_truncate(unit: DateUnit, data_type: &DataType) -> Result<(), Reason> {
-    match data_type {
-        DataType::Timestamp(_, zone) if zone_offset_seconds(zone.as_deref()).is_some() => Ok(()),
-        _ => Err(Reason::Expression(format!("date_trunc to {unit:?} of {data_type}"))),
-    }
-}
-
-/// Whether an interval can be added to values of this type.
-pub(super) fn check_interval(interval: Interval, data_type: &DataType) -> Result<(), Reason> {
-    let is_small = interval.months.unsigned_abs() <= MONTHS_MAX && interval.days.unsigned_abs() <= DAYS_MAX;
-    match data_type {
-        DataType::Date32 if is_small => Ok(()),
-        DataType::Timestamp(_, zone) if is_small && zone_offset_seconds(zone.as_deref()).is_some() => Ok(()),
-        _ => Err(Reason::Expression(format!("an interval of {interval:?} and {data_type}"))),
+/// Emits the function of these arguments.
+pub(super) fn call(emitter: &mut Emitter, function: DateFunction, arguments: &[Value], to: &DataType) -> Result<Value> {
+    match function {
+        DateFunction::Part(part) => {
+            let [value] = operands(Function::Date(function), arguments)?;
+            date_part(emitter, part, value, to)
+        }
+        DateFunction::Truncate(unit) => {
+            let [value] = operands(Function::Date(function), arguments)?;
+            truncate(emitter, unit, value)
+        }
+        DateFunction::AddInterval(interval) => {
+            let [value] = operands(Function::Date(function), arguments)?;
+            add_interval(emitter, interval, value)
+        }
+        DateFunction::DaysBetween => {
+            let [later, earlier] = operands(Function::Date(function), arguments)?;
+            days_between(emitter, later, earlier, to)
+        }
     }
 }
 
@@ -80,8 +74,8 @@ pub(super) fn days(emitter: &mut Emitter, value: &Value, ticks: i128, offset: i1
     Ok(CAST.within(emitter, days, CALENDAR))
 }
 
-/// Emits [`crate::function::Function::DatePart`].
-pub(super) fn date_part(emitter: &mut Emitter, part: DatePart, value: &Value, to: &DataType) -> Result<Value> {
+/// A field.
+fn date_part(emitter: &mut Emitter, part: DatePart, value: &Value, to: &DataType) -> Result<Value> {
     if part == DatePart::Epoch {
         return epoch(emitter, value, to);
     }
@@ -165,8 +159,8 @@ fn epoch(emitter: &mut Emitter, value: &Value, to: &DataType) -> Result<Value> {
     Ok(Value::new(code, Kind::F64, to.clone()).with_valid(value.valid.clone()))
 }
 
-/// Emits [`crate::function::Function::DateTruncate`].
-pub(super) fn truncate(emitter: &mut Emitter, unit: DateUnit, value: &Value) -> Result<Value> {
+/// The beginning of a unit.
+fn truncate(emitter: &mut Emitter, unit: DateUnit, value: &Value) -> Result<Value> {
     let (ticks, offset) = unit_and_offset(&value.data_type)?;
     let second = ticks / DAY_SECONDS;
     let (step, function) = match unit {
@@ -212,8 +206,8 @@ pub(super) fn truncate(emitter: &mut Emitter, unit: DateUnit, value: &Value) -> 
     Ok(CAST.within(emitter, utc, Range::new(i64::MIN.into(), i64::MAX.into())))
 }
 
-/// Emits [`crate::function::Function::AddInterval`].
-pub(super) fn add_interval(emitter: &mut Emitter, interval: Interval, value: &Value) -> Result<Value> {
+/// A value moved by an interval.
+fn add_interval(emitter: &mut Emitter, interval: Interval, value: &Value) -> Result<Value> {
     const DAY_NANOSECONDS: i64 = 86_400_000_000_000;
     let (ticks, offset) = unit_and_offset(&value.data_type)?;
     let (days_more, ticks_more) = if ticks == 1 {
@@ -267,8 +261,8 @@ fn days_changed(emitter: &mut Emitter, value: &Value, from: &Value, to: &Value, 
     Ok(Value { code, kind: Kind::Int(range), ..value.clone() })
 }
 
-/// Emits [`crate::function::Function::DaysBetween`].
-pub(super) fn days_between(emitter: &mut Emitter, later: &Value, earlier: &Value, to: &DataType) -> Result<Value> {
+/// Days from one date to another.
+fn days_between(emitter: &mut Emitter, later: &Value, earlier: &Value, to: &DataType) -> Result<Value> {
     let (ticks, _) = unit_and_offset(&later.data_type)?;
     let as_integer = |emitter: &mut Emitter, value: &Value| {
         let stored = if ticks == 1 { DataType::Int32 } else { DataType::Int64 };

@@ -12,57 +12,36 @@ use crate::codegen::emit::{Binding, Emitter};
 use crate::codegen::lookup;
 use crate::codegen::value::{CType, Kind, Range, Value, bits, range_of_type, scale_of};
 use crate::column::holds_strings;
-use crate::expr::Expr;
 use crate::function::Function;
 use crate::{Error, Reason, Result};
 
-/// Whether the function takes these arguments.
-pub(crate) fn check(function: Function, arguments: &[Expr], to: &DataType) -> Result<(), Reason> {
-    let types: Vec<&DataType> = arguments.iter().map(|argument| &argument.data_type).collect();
-    let declined = || {
-        let types: Vec<String> = types.iter().map(ToString::to_string).collect();
-        Err(Reason::Expression(format!("{function}({})", types.join(", "))))
-    };
-    let fits = match (function, types.as_slice()) {
-        (Function::Absolute, [of]) => of.is_integer() || of.is_floating() || of.is_decimal(),
-        (Function::Ceil | Function::Floor | Function::Truncate { .. }, [of]) => {
-            (of.is_floating() || of.is_decimal()) && *of == to
-        }
-        (Function::Round { places }, [of]) => {
-            places.abs() <= 38
-                && (of.is_decimal() && to.is_decimal() || (of.is_floating() || of.is_integer()) && *of == to)
-        }
-        (Function::SquareRoot | Function::Sign, [of]) => of.is_floating() && *of == to,
-        (Function::IsNan, [of]) => of.is_floating(),
-        (
-            Function::BitAnd | Function::BitOr | Function::BitXor | Function::ShiftLeft | Function::ShiftRight,
-            [left, right],
-        ) => left == right && left.is_integer() && *left == to,
-        (Function::Greatest | Function::Least, [first, ..]) => types.iter().all(|of| of == first) && *first == to,
-        (Function::DatePart(part), [of]) => return dates::check_part(part, of),
-        (Function::DateTruncate(unit), [of]) if *of == to => return dates::check_truncate(unit, of),
-        (Function::AddInterval(interval), [of]) if *of == to => return dates::check_interval(interval, of),
-        (Function::DaysBetween, [left, right]) => {
-            left == right && matches!(left, DataType::Date32 | DataType::Date64) && *to == DataType::Int64
-        }
-        _ => false,
-    };
-    if fits { Ok(()) } else { declined() }
-}
-
 /// Emits [`crate::expr::ExprKind::Function`] of these arguments.
 pub(super) fn call(emitter: &mut Emitter, function: Function, arguments: &[Value], to: &DataType) -> Result<Value> {
-    match (function, arguments) {
-        (Function::Greatest | Function::Least, _) => extremum(emitter, function, arguments, to),
-        (Function::DatePart(part), [value]) => dates::date_part(emitter, part, value, to),
-        (Function::DateTruncate(unit), [value]) => dates::truncate(emitter, unit, value),
-        (Function::AddInterval(interval), [value]) => dates::add_interval(emitter, interval, value),
-        (Function::DaysBetween, [later, earlier]) => dates::days_between(emitter, later, earlier, to),
-        (_, [left, right]) => bitwise(emitter, function, left, right, to),
-        (_, [value]) if matches!(value.kind, Kind::F32 | Kind::F64) => of_float(emitter, function, value, to),
-        (_, [value]) => of_integer(emitter, function, value, to),
-        _ => Err(Error::internal(format!("{function} of {} arguments", arguments.len()))),
+    match function {
+        Function::Greatest | Function::Least => extremum(emitter, function, arguments, to),
+        Function::Date(function) => dates::call(emitter, function, arguments, to),
+        Function::BitAnd | Function::BitOr | Function::BitXor | Function::ShiftLeft | Function::ShiftRight => {
+            let [left, right] = operands(function, arguments)?;
+            bitwise(emitter, function, left, right, to)
+        }
+        Function::Absolute
+        | Function::Ceil
+        | Function::Floor
+        | Function::Round { .. }
+        | Function::Truncate { .. }
+        | Function::SquareRoot
+        | Function::Sign
+        | Function::IsNan => {
+            let [value] = operands(function, arguments)?;
+            let is_float = matches!(value.kind, Kind::F32 | Kind::F64);
+            let emit = if is_float { of_float } else { of_integer };
+            emit(emitter, function, value, to)
+        }
     }
+}
+
+pub(super) fn operands<const COUNT: usize>(function: Function, arguments: &[Value]) -> Result<&[Value; COUNT]> {
+    arguments.try_into().map_err(|_| Error::internal(format!("{function} of {} arguments", arguments.len())))
 }
 
 /// Functions of floats, in their own precision.
