@@ -27,7 +27,7 @@ use crate::window::WindowCall;
 
 pub use crate::optimize::share_between;
 pub use aggregate::{AggregateCall, AggregateFunction, AggregateSpec, Moment, Way};
-pub(crate) use aggregate::{Fold, State, Term, sum_type};
+pub(crate) use aggregate::{Fold, State, Term};
 
 /// A node of the device plan.
 #[derive(Debug, Clone)]

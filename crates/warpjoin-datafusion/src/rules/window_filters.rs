@@ -1,7 +1,8 @@
 //! Filters of windowed aggregates, said otherwise: physical windows show theirs to nobody.
 //!
 //! A logical rule makes of `sum(x) FILTER (WHERE f) OVER w` the `sum(CASE WHEN f THEN x END) OVER w`, as aggregates that leave
-//! nulls out don't see the difference. An argument that fails where the filter is not true no longer does.
+//! nulls out don't see the difference. Of several arguments the first one is changed. An argument that fails where the filter
+//! is not true no longer does.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
@@ -9,7 +10,10 @@ use datafusion::logical_expr::expr::{Alias, Case, WindowFunction, WindowFunction
 use datafusion::logical_expr::{Expr, LogicalPlan, Window, WindowFunctionDefinition};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
+use warpjoin::plan::Way;
+
 use crate::config::WarpjoinOptions;
+use crate::matcher::function_of;
 
 /// The rule.
 #[derive(Debug, Default)]
@@ -49,10 +53,12 @@ fn filtered(expr: &Expr) -> Option<&WindowFunction> {
         _ => return None,
     };
     let WindowFunctionDefinition::AggregateUDF(aggregate) = &function.fun else { return None };
-    let leaves_nulls_out = matches!(aggregate.name(), "count" | "sum" | "avg" | "min" | "max");
-    let params = &function.params;
-    let fits = leaves_nulls_out && params.filter.is_some() && params.args.len() == 1 && !params.args[0].is_volatile();
-    fits.then_some(function)
+    // A first or last value may be null, and of a percentile the first argument may be a constant.
+    let leaves_nulls_out =
+        function_of(aggregate).is_some_and(|function| matches!(function.spec().way, Way::Accumulated | Way::Moment));
+    let WindowFunctionParams { args, filter, .. } = &function.params;
+    let is_movable = filter.is_some() && !args.is_empty() && !args.iter().any(Expr::is_volatile);
+    (leaves_nulls_out && is_movable).then_some(function)
 }
 
 fn without_filter(expr: Expr) -> Expr {
@@ -72,11 +78,11 @@ fn moved_filter(expr: Expr) -> Expr {
     let Expr::WindowFunction(function) = expr else { return expr };
     let WindowFunction { fun, params } = *function;
     let WindowFunctionParams { args, filter, .. } = params;
-    let condition = |argument: Expr| match &filter {
-        Some(filter) => Expr::Case(Case::new(None, vec![(filter.clone(), Box::new(argument))], None)),
-        None => argument,
-    };
-    let args = args.into_iter().map(condition).collect();
+    let mut args = args;
+    // Of pairs none counts whose first value is null.
+    if let (Some(filter), Some(first)) = (filter, args.first_mut()) {
+        *first = Expr::Case(Case::new(None, vec![(filter, Box::new(first.clone()))], None));
+    }
     let params = WindowFunctionParams { args, filter: None, ..params };
     Expr::WindowFunction(Box::new(WindowFunction { fun, params }))
 }

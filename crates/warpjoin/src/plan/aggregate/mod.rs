@@ -11,7 +11,7 @@ use crate::expr::Expr;
 
 pub use moment::Moment;
 pub use spec::{AggregateSpec, Way};
-pub(crate) use states::{Fold, State, Term, sum_type};
+pub(crate) use states::{Fold, State, Term};
 
 /// One aggregate of a group-by.
 #[derive(Debug, Clone)]

@@ -11,6 +11,8 @@ pub struct AggregateSpec {
     pub name: &'static str,
     /// Functions of DataFusion that it answers as well, by name.
     pub also: &'static [&'static str],
+    /// Those that it answers if equal arguments count once.
+    pub also_distinct: &'static [&'static str],
     /// Arguments that it takes.
     pub arguments: usize,
     /// How it is made of its arguments.
@@ -21,10 +23,19 @@ pub struct AggregateSpec {
     pub is_of_values: bool,
     /// Making the result of what is accumulated may fail, or rounds.
     pub is_computed: bool,
+    /// Whether windows have it over any frame; otherwise only over whole partitions.
+    pub over_frames: bool,
     /// Type of the result for a type of the argument; `None`: there is none.
     pub result: fn(&DataType) -> Option<DataType>,
     /// Whether devices make a result of the second type from arguments of the first one.
     pub takes: fn(&DataType, &DataType) -> bool,
+}
+
+impl AggregateSpec {
+    /// All functions of DataFusion that it answers, by name.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        [self.name].into_iter().chain(self.also.iter().chain(self.also_distinct).copied())
+    }
 }
 
 /// How the result of an aggregate is made.
@@ -44,11 +55,13 @@ pub enum Way {
 const ONE_OF_VALUES: AggregateSpec = AggregateSpec {
     name: "",
     also: &[],
+    also_distinct: &[],
     arguments: 1,
     way: Way::Accumulated,
     counts_each: false,
     is_of_values: true,
     is_computed: false,
+    over_frames: false,
     result: |argument| Some(argument.clone()),
     takes: |argument, result| argument == result,
 };
@@ -87,18 +100,26 @@ impl AggregateFunction {
         match self {
             Self::Count => AggregateSpec {
                 name: "count",
-                // An exact number is as good as an estimate; a pair counts if neither of it is null.
-                also: &["approx_distinct", "regr_count"],
+                // A pair counts if neither of it is null.
+                also: &["regr_count"],
+                // An exact number is as good as an estimate.
+                also_distinct: &["approx_distinct"],
+                over_frames: true,
                 result: |_| Some(DataType::Int64),
                 takes: |_, _| true,
                 ..ANOTHER_VALUE
             },
-            Self::Sum => AggregateSpec { name: "sum", result: sum_result, takes: is_summed, ..ANOTHER_VALUE },
-            Self::Min => AggregateSpec { name: "min", also: &["bool_and"], ..ONE_OF_VALUES },
-            Self::Max => AggregateSpec { name: "max", also: &["bool_or", "any_value"], ..ONE_OF_VALUES },
+            Self::Sum => {
+                AggregateSpec { name: "sum", over_frames: true, result: sum_result, takes: is_summed, ..ANOTHER_VALUE }
+            }
+            Self::Min => AggregateSpec { name: "min", also: &["bool_and"], over_frames: true, ..ONE_OF_VALUES },
+            Self::Max => {
+                AggregateSpec { name: "max", also: &["bool_or", "any_value"], over_frames: true, ..ONE_OF_VALUES }
+            }
             Self::Avg => AggregateSpec {
                 name: "avg",
                 is_computed: true,
+                over_frames: true,
                 result: average_result,
                 takes: |argument, result| match (argument, result) {
                     (DataType::Float64, DataType::Float64) => true,
@@ -166,11 +187,7 @@ mod tests {
 
     #[test]
     fn no_two_functions_have_one_name() {
-        let of = |function: AggregateFunction| {
-            let spec = function.spec();
-            spec.also.iter().copied().chain([spec.name]).collect::<Vec<_>>()
-        };
-        let mut names: Vec<&str> = AggregateFunction::all().flat_map(of).collect();
+        let mut names: Vec<&str> = AggregateFunction::all().flat_map(|function| function.spec().names()).collect();
         let all = names.len();
         names.sort_unstable();
         names.dedup();

@@ -1,0 +1,202 @@
+//! What is folded over frames: by which operation, how its scans are cut, and how results are stored.
+
+use arrow::datatypes::DataType;
+
+use super::kernels::Segments;
+use crate::codegen::{Kind, Range, range_of_type, window_kind as kind};
+use crate::column::{ColumnType, Domain};
+use crate::plan::{Fold, State};
+use crate::window::{Frame, FrameBound};
+use crate::{Error, Reason, Result};
+
+/// Rows of a stretch of frames that are longer than a device has rows.
+const PERIOD_MAX: u64 = u32::MAX as u64;
+
+/// What a scan makes of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum ScanOp {
+    /// How many values are there.
+    Count,
+    /// Sums, modulo 2^64 and 2^128, and in doubles.
+    Add64,
+    Add128,
+    AddDouble,
+    /// The largest code of a value, in 8 and in 16 bytes; or the smallest one.
+    Extreme {
+        is_wide: bool,
+        is_least: bool,
+    },
+}
+
+impl ScanOp {
+    pub(super) fn entries(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Count => ("window_count", "window_place"),
+            Self::Add64 => ("window_add_64", "window_of_sums_64"),
+            Self::Add128 => ("window_add_128", "window_of_sums_128"),
+            Self::AddDouble => ("window_add_f64", "window_of_sums_f64"),
+            Self::Extreme { is_wide: false, .. } => ("window_max_64", "window_of_maxima_64"),
+            Self::Extreme { is_wide: true, .. } => ("window_max_128", "window_of_maxima_128"),
+        }
+    }
+
+    /// What makes a level of a tree; `None`: no frame takes one.
+    pub(super) fn tree_entry(self) -> Option<&'static str> {
+        match self {
+            Self::AddDouble => Some("window_tree_add_f64"),
+            Self::Extreme { is_wide: false, .. } => Some("window_tree_max_64"),
+            Self::Extreme { is_wide: true, .. } => Some("window_tree_max_128"),
+            Self::Count | Self::Add64 | Self::Add128 => None,
+        }
+    }
+
+    /// Bytes of a result.
+    pub(super) fn width_bytes(self) -> u64 {
+        match self {
+            Self::Count => 4,
+            Self::Add128 | Self::Extreme { is_wide: true, .. } => 16,
+            _ => 8,
+        }
+    }
+
+    /// Complements codes, where the least one is looked for.
+    pub(super) fn flip(self) -> u64 {
+        if matches!(self, Self::Extreme { is_least: true, .. }) { u64::MAX } else { 0 }
+    }
+}
+
+/// How scans make what a frame has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// What a scan has at the frame's end, less what it has before the frame.
+    Difference,
+    /// A scan that begins where the frame does: with the partition or, of frames of peers, with these.
+    Forward { by_peers: bool },
+    /// A scan from behind that begins where the frame ends, with the partition.
+    Backward,
+    /// Scans in both directions over stretches of so many rows, the most that a frame has.
+    Stretches(u64),
+    /// A tree over all rows, of frames of any length.
+    Tree,
+}
+
+impl Form {
+    /// Where sums of the function are not exact, or it is no sum.
+    fn of_inexact(frame: Frame) -> Self {
+        match (frame.start, frame.end) {
+            (FrameBound::Partition, _) => Self::Forward { by_peers: false },
+            (_, FrameBound::Partition) => Self::Backward,
+            (FrameBound::Groups(0), FrameBound::Groups(0)) => Self::Forward { by_peers: true },
+            (FrameBound::Rows(_), FrameBound::Rows(_)) => {
+                Self::Stretches(frame.rows().unwrap_or(u64::MAX).clamp(1, PERIOD_MAX))
+            }
+            _ => Self::Tree,
+        }
+    }
+
+    /// The number by which kernels know it, and its period.
+    pub(super) fn code(self) -> (u64, u64) {
+        match self {
+            Self::Difference => (kind::DIFFERENCE, 0),
+            Self::Forward { .. } => (kind::FORWARD, 0),
+            Self::Backward => (kind::BACKWARD, 0),
+            Self::Stretches(rows) => (kind::STRETCHES, rows),
+            Self::Tree => (kind::TREE, 0),
+        }
+    }
+
+    /// The scans that it takes: forward, and backward.
+    pub(super) fn segments(self) -> [Option<Segments>; 2] {
+        let scan = |by_peers, period_rows, is_backward| Some(Segments { by_peers, period_rows, is_backward });
+        match self {
+            Self::Difference => [scan(false, 0, false), None],
+            Self::Forward { by_peers } => [scan(by_peers, 0, false), None],
+            Self::Backward => [None, scan(false, 0, true)],
+            Self::Stretches(rows) => [scan(false, rows, false), scan(false, rows, true)],
+            Self::Tree => [None, None],
+        }
+    }
+}
+
+/// How devices fold the values of a column over a frame.
+pub(super) struct FrameFold {
+    pub op: ScanOp,
+    pub form: Form,
+    /// Of the results.
+    pub column: ColumnType,
+}
+
+impl FrameFold {
+    /// Of a state that is no count; `rows_bits` of a bound of the rows.
+    pub(super) fn of(state: &State, column: &ColumnType, frame: Frame, rows_bits: u32) -> Result<Self> {
+        let declined = |what: &str| Err(Reason::Aggregate(format!("{what} of {}", column.data_type)).into());
+        let of_argument = |op| {
+            let column = ColumnType { has_nulls: true, ..column.clone() };
+            Ok(Self { op, form: Form::of_inexact(frame), column })
+        };
+        let is_wide = column.layout().width_bytes == 16;
+        match state.fold {
+            Fold::Sum => {
+                let (op, form, domain) = match Kind::of_column(column)? {
+                    Kind::F32 | Kind::F64 => (ScanOp::AddDouble, Form::of_inexact(frame), Domain::Float64),
+                    Kind::Int(range) => {
+                        let (is_wide, domain) = sum_domain(range, &state.data_type, rows_bits);
+                        (if is_wide { ScanOp::Add128 } else { ScanOp::Add64 }, Form::Difference, domain)
+                    }
+                    Kind::Bool => return declined("sum"),
+                };
+                let data_type = state.data_type.clone();
+                Ok(Self { op, form, column: ColumnType { data_type, has_nulls: true, domain, dictionary: None } })
+            }
+            Fold::Min => of_argument(ScanOp::Extreme { is_wide, is_least: true }),
+            Fold::Max => of_argument(ScanOp::Extreme { is_wide, is_least: false }),
+            Fold::BitAnd | Fold::BitOr | Fold::BitXor => declined("bits"),
+            Fold::Count => Err(Error::internal("a count is no fold of values")),
+        }
+    }
+}
+
+/// Bounds of sums of values, which are stored in 8 bytes, or in 16 where that is said.
+fn sum_domain(range: Range, data_type: &DataType, rows_bits: u32) -> (bool, Domain) {
+    let all = range_of_type(data_type).unwrap_or(Range::new(i128::MIN, i128::MAX));
+    let factor = 1i128.checked_shl(rows_bits).filter(|factor| *factor > 0);
+    let scaled = |bound: i128| factor.and_then(|factor| bound.checked_mul(factor));
+    let total = match (scaled(range.min.min(0)), scaled(range.max.max(0))) {
+        (Some(min), Some(max)) if min >= all.min && max <= all.max => Range::new(min, max),
+        // The sum wraps, or nobody knows.
+        _ => all,
+    };
+    let is_wide =
+        *data_type != DataType::UInt64 && (i64::try_from(total.min).is_err() || i64::try_from(total.max).is_err());
+    if is_wide {
+        // A bound beyond 64 bits makes the layout one of 16 bytes.
+        return (true, Domain::Int { min: total.min.min(-1 << 64), max: total.max });
+    }
+    // More than 32 bits apart: the layout is one of 8 bytes.
+    (false, Domain::Int { min: total.min, max: total.max.max(total.min + (1 << 32)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::column::Layout;
+
+    #[test]
+    fn sums_are_stored_in_8_or_16_bytes() {
+        let decimal = DataType::Decimal128(38, 0);
+        for (min, max, data_type, width) in [
+            (0, 0, DataType::Int64, 8),
+            (-5, 7, DataType::Int64, 8),
+            (i64::MIN.into(), i64::MAX.into(), DataType::Int64, 8),
+            (0, u64::MAX.into(), DataType::UInt64, 8),
+            (0, 100, decimal.clone(), 8),
+            (0, i64::MAX.into(), decimal.clone(), 16),
+            (1 << 50, 1 << 51, decimal.clone(), 16),
+            (i128::MIN, i128::MAX, decimal, 16),
+        ] {
+            let (is_wide, domain) = sum_domain(Range::new(min, max), &data_type, 24);
+            assert_eq!(Layout::of(domain).width_bytes, width, "{min} {max} {data_type}");
+            assert_eq!(is_wide, width == 16);
+        }
+    }
+}
