@@ -130,7 +130,7 @@ pub(super) struct Call {
     is_distinct: bool,
     argument: Option<usize>,
     second: Option<usize>,
-    /// Of a count: further arguments, none of which may be null either.
+    /// Further arguments, none of which may be null either.
     others: Vec<usize>,
     filter: Option<usize>,
     /// Key, descending, nulls first.
@@ -162,7 +162,11 @@ impl Call {
         let is_of_pairs = spec.arguments == 2;
         let second = if is_of_pairs { arguments.pop() } else { None };
         let counts_all = function == AggregateFunction::Count && !is_distinct && !arguments.is_empty();
-        let others = if counts_all { arguments.split_off(1) } else { vec![] };
+        let place = spec.place_in_pair(name).filter(|place| !is_distinct && *place < arguments.len());
+        if let Some(place) = place {
+            arguments.swap(0, place);
+        }
+        let others = if counts_all || place.is_some() { arguments.split_off(1) } else { vec![] };
         let argument = match (arguments.pop(), arguments.is_empty()) {
             (Some(argument), true) => argument,
             _ => return Err(Reason::Aggregate(format!("{name} of several arguments"))),

@@ -13,6 +13,8 @@ pub struct AggregateSpec {
     pub also: &'static [&'static str],
     /// Those that it answers if equal arguments count once.
     pub also_distinct: &'static [&'static str],
+    /// Those of pairs without a null, and the place of the argument in the pair.
+    pub also_of_pairs: &'static [(&'static str, usize)],
     /// Arguments that it takes.
     pub arguments: usize,
     /// How it is made of its arguments.
@@ -34,7 +36,13 @@ pub struct AggregateSpec {
 impl AggregateSpec {
     /// All functions of DataFusion that it answers, by name.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
-        [self.name].into_iter().chain(self.also.iter().chain(self.also_distinct).copied())
+        let of_pairs = self.also_of_pairs.iter().map(|(name, _)| *name);
+        [self.name].into_iter().chain(self.also.iter().chain(self.also_distinct).copied()).chain(of_pairs)
+    }
+
+    /// The place of the argument in the pairs of one of these functions; `None`: it is not of pairs.
+    pub fn place_in_pair(&self, name: &str) -> Option<usize> {
+        self.also_of_pairs.iter().find(|(known, _)| *known == name).map(|(_, place)| *place)
     }
 }
 
@@ -56,6 +64,7 @@ const ONE_OF_VALUES: AggregateSpec = AggregateSpec {
     name: "",
     also: &[],
     also_distinct: &[],
+    also_of_pairs: &[],
     arguments: 1,
     way: Way::Accumulated,
     counts_each: false,
@@ -100,10 +109,9 @@ impl AggregateFunction {
         match self {
             Self::Count => AggregateSpec {
                 name: "count",
-                // A pair counts if neither of it is null.
-                also: &["regr_count"],
                 // An exact number is as good as an estimate.
                 also_distinct: &["approx_distinct"],
+                also_of_pairs: &[("regr_count", 0)],
                 over_frames: true,
                 result: |_| Some(DataType::Int64),
                 takes: |_, _| true,
