@@ -126,6 +126,7 @@ impl AggregateFunction {
             }
             Self::Avg => AggregateSpec {
                 name: "avg",
+                also_of_pairs: &[("regr_avgx", 1), ("regr_avgy", 0)],
                 is_computed: true,
                 over_frames: true,
                 result: average_result,
