@@ -31,6 +31,8 @@ pub enum Function {
     Sign,
     /// Whether a float is NaN.
     IsNan,
+    /// The first float; the second one where the first is NaN.
+    IfNan,
     /// Bits set in both integers.
     BitAnd,
     /// Bits set in either integer.
@@ -111,6 +113,8 @@ pub enum Nulls {
     OfOne,
     /// Where all arguments are.
     OfAll,
+    /// Where the argument is that the function puts out.
+    OfChosen,
 }
 
 /// Of most functions.
@@ -151,6 +155,7 @@ impl Function {
             Self::SquareRoot,
             Self::Sign,
             Self::IsNan,
+            Self::IfNan,
             Self::BitAnd,
             Self::BitOr,
             Self::BitXor,
@@ -196,6 +201,13 @@ impl Function {
             Self::IsNan => FunctionSpec {
                 name: "isnan",
                 takes: |_, of, to| of[0].is_floating() && *to == DataType::Boolean,
+                ..ONE
+            },
+            Self::IfNan => FunctionSpec {
+                name: "nanvl",
+                arguments: Arguments::Exactly(2),
+                nulls: Nulls::OfChosen,
+                takes: |_, of, to| of[0].is_floating() && of[0] == of[1] && of[0] == to,
                 ..ONE
             },
             Self::BitAnd => operator("bit_and", "&"),

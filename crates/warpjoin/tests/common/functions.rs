@@ -15,6 +15,7 @@ pub(crate) fn call(function: Function, values: &[V], types: &[DataType], to: &Da
     let is_null = match function.spec().nulls {
         Nulls::OfOne => nulls > 0,
         Nulls::OfAll => nulls == values.len(),
+        Nulls::OfChosen => false,
     };
     if is_null {
         return Ok(V::Null);
@@ -27,6 +28,8 @@ pub(crate) fn call(function: Function, values: &[V], types: &[DataType], to: &Da
 fn value(function: Function, values: &[V], types: &[DataType], to: &DataType) -> Result<V, u8> {
     let known = values.iter().filter(|value| !value.is_null());
     match (function, values) {
+        (Function::IfNan, [V::Float(x), other]) if x.is_nan() => Ok(other.clone()),
+        (Function::IfNan, [value, _]) => Ok(value.clone()),
         (Function::Greatest, _) => Ok(known.max_by(|a, b| a.order(b)).cloned().unwrap_or(V::Null)),
         (Function::Least, _) => Ok(known.min_by(|a, b| a.order(b)).cloned().unwrap_or(V::Null)),
         (Function::Date(DateFunction::Part(part)), [V::Int(x)]) => date_part(part, *x, &types[0]),

@@ -20,6 +20,10 @@ pub(super) fn call(emitter: &mut Emitter, function: Function, arguments: &[Value
     match function {
         Function::Greatest | Function::Least => extremum(emitter, function, arguments, to),
         Function::Date(function) => dates::call(emitter, function, arguments, to),
+        Function::IfNan => {
+            let [value, other] = operands(function, arguments)?;
+            Ok(if_nan(emitter, value, other, to))
+        }
         Function::BitAnd | Function::BitOr | Function::BitXor | Function::ShiftLeft | Function::ShiftRight => {
             let [left, right] = operands(function, arguments)?;
             bitwise(emitter, function, left, right, to)
@@ -75,6 +79,20 @@ fn of_float(emitter: &mut Emitter, function: Function, value: &Value, to: &DataT
     };
     let code = emitter.temporary(value.c_type(), &code);
     Ok(Value::new(code, value.kind, to.clone()).with_valid(value.valid.clone()))
+}
+
+/// The value of a float, or of another one where that is NaN.
+fn if_nan(emitter: &mut Emitter, value: &Value, other: &Value, to: &DataType) -> Value {
+    let c_type = value.c_type();
+    let x = emitter.temporary(c_type, &value.code);
+    let is_nan = emitter.temporary(CType::Bool, &format!("{x} != {x}"));
+    let valid = match (&value.valid, &other.valid) {
+        (own, None) => own.clone(),
+        (None, Some(other)) => Some(emitter.temporary(CType::Bool, &format!("!{is_nan} || {other}"))),
+        (Some(own), Some(other)) => Some(emitter.temporary(CType::Bool, &format!("{own} && (!{is_nan} || {other})"))),
+    };
+    let code = emitter.temporary(c_type, &format!("{is_nan} ? {} : {x}", other.code_as(c_type)));
+    Value::new(code, value.kind, to.clone()).with_valid(valid)
 }
 
 /// Functions of integers and decimals.
