@@ -5,7 +5,7 @@
 //! differ in their last bit between a GPU and a C library, so they stay on the CPU. The sign of a
 //! NaN is not among the bits: processors disagree on that of 0.0 / 0.0.
 
-mod date;
+pub mod date;
 mod spec;
 
 use std::fmt;
@@ -15,15 +15,11 @@ pub use spec::{Arguments, Constant, Function, FunctionSpec, Nulls, Written};
 
 impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.spec().name)?;
+        let name = self.spec().name;
         match self {
-            Self::Round { places } | Self::Truncate { places: Some(places) } => write!(f, "[{places}]"),
-            Self::Date(DateFunction::Part(part)) => write!(f, "[{part:?}]"),
-            Self::Date(DateFunction::Truncate(unit)) => write!(f, "[{unit:?}]"),
-            Self::Date(DateFunction::AddInterval(Interval { months, days, nanoseconds })) => {
-                write!(f, "[{months} months {days} days {nanoseconds} ns]")
-            }
-            _ => Ok(()),
+            Self::Date(function) => write!(f, "{function}"),
+            Self::Round { places } | Self::Truncate { places: Some(places) } => write!(f, "{name}[{places}]"),
+            _ => f.write_str(name),
         }
     }
 }

@@ -102,6 +102,7 @@ fn constant(argument: Option<&Arc<dyn PhysicalExpr>>) -> Result<Option<Constant>
     Ok(match literal::evaluate(argument)? {
         ScalarValue::Int32(Some(number)) => Some(Constant::Integer(number.into())),
         ScalarValue::Int64(Some(number)) => Some(Constant::Integer(number)),
+        ScalarValue::TimestampNanosecond(Some(nanoseconds), _) => Some(Constant::Timestamp(nanoseconds)),
         value => match value.try_as_str() {
             Some(text) => text.map(|text| Constant::Text(text.to_lowercase())),
             None => interval(&value, false).map(Constant::Interval),

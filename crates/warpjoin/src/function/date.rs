@@ -1,5 +1,7 @@
 //! Functions of dates and timestamps: their constants, the names of these in SQL, and what is known of each function.
 
+use std::fmt;
+
 use arrow::datatypes::DataType;
 
 use super::spec::{Arguments, Constant, Function, FunctionSpec, ONE, Written};
@@ -221,6 +223,20 @@ impl DateFunction {
                 takes: |_, of, to| is_date(of[0]) && of[0] == of[1] && *to == DataType::Int64,
                 ..ONE
             },
+        }
+    }
+}
+
+impl fmt::Display for DateFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.spec().name)?;
+        match self {
+            Self::Part(part) => write!(f, "[{part:?}]"),
+            Self::Truncate(unit) => write!(f, "[{unit:?}]"),
+            Self::AddInterval(Interval { months, days, nanoseconds }) => {
+                write!(f, "[{months} months {days} days {nanoseconds} ns]")
+            }
+            Self::DaysBetween => Ok(()),
         }
     }
 }

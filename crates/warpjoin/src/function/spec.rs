@@ -95,6 +95,8 @@ pub enum Constant {
     Text(String),
     /// A span of time.
     Interval(Interval),
+    /// A timestamp in nanoseconds since 1970.
+    Timestamp(i64),
 }
 
 /// How many arguments a function takes; constants that are part of it do not count.
