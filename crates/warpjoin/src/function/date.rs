@@ -19,6 +19,9 @@ pub enum DateFunction {
     AddInterval(Interval),
     /// Days from the second date to the first, rounded toward zero.
     DaysBetween,
+    /// The beginning of the bin in which a timestamp lies, in UTC. Null where 64 bits of nanoseconds do not hold it, or its
+    /// distance from the origin. What is not a whole tick of the type is cut off toward 1970.
+    Bin(Bin),
 }
 
 /// Days that the calendar does not have are errors.
@@ -59,6 +62,24 @@ pub enum DatePart {
     Nanosecond,
     /// Seconds since 1970, as a Float64.
     Epoch,
+}
+
+/// Bins of time: one begins at the origin, all others so far from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Bin {
+    /// How far apart they begin.
+    pub stride: Stride,
+    /// Nanoseconds since 1970.
+    pub origin: i64,
+}
+
+/// From one bin to the next; more than nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stride {
+    /// Nanoseconds.
+    Nanoseconds(i64),
+    /// Calendar months: to the month's last day where the origin's does not exist.
+    Months(i32),
 }
 
 /// What timestamps are cut off to.
@@ -189,10 +210,20 @@ impl DateFunction {
     pub fn samples() -> impl Iterator<Item = Self> {
         let spans = [(0, 0, 1), (0, -40, -90_000_000_000_000), (1, 0, 0), (-13, 3, 0)];
         let interval = |(months, days, nanoseconds)| Self::AddInterval(Interval { months, days, nanoseconds });
+        let bins = [
+            (Stride::Nanoseconds(900_000_000_000), 0),
+            (Stride::Nanoseconds(1), 1_000_000_007),
+            (Stride::Nanoseconds(1_500_000_000), -3_723_000_000_001),
+            (Stride::Nanoseconds(259_200_000_000_000), 951_868_800_000_000_000),
+            (Stride::Months(1), 946_713_607_000_000_000),
+            (Stride::Months(12), 0),
+            (Stride::Months(5), 949_320_000_000_000_001),
+        ];
         (DatePart::ALL.map(Self::Part).into_iter())
             .chain(DateUnit::ALL.map(Self::Truncate))
             .chain(spans.map(interval))
             .chain([Self::DaysBetween])
+            .chain(bins.map(|(stride, origin)| Self::Bin(Bin { stride, origin })))
     }
 
     /// What is known of the function.
@@ -216,6 +247,12 @@ impl DateFunction {
             Self::AddInterval(_) => {
                 FunctionSpec { name: "add", written: Written::Operator("+"), takes: takes_interval, ..OF_DATES }
             }
+            Self::Bin(_) => FunctionSpec {
+                name: "date_bin",
+                written: Written::CallWith { constants: &[0, 2], bind: date_bin },
+                takes: |_, of, to| matches!(of[0], DataType::Timestamp(..)) && of[0] == to,
+                ..ONE
+            },
             Self::DaysBetween => FunctionSpec {
                 name: "days_between",
                 written: Written::Operator("-"),
@@ -236,6 +273,7 @@ impl fmt::Display for DateFunction {
             Self::AddInterval(Interval { months, days, nanoseconds }) => {
                 write!(f, "[{months} months {days} days {nanoseconds} ns]")
             }
+            Self::Bin(Bin { stride, origin }) => write!(f, "[{stride:?} from {origin}]"),
             Self::DaysBetween => Ok(()),
         }
     }
@@ -267,4 +305,23 @@ fn date_part(constants: &[Constant]) -> Option<Function> {
 fn date_truncate(constants: &[Constant]) -> Option<Function> {
     let [Constant::Text(name)] = constants else { return None };
     DateUnit::named(name).map(DateFunction::Truncate).map(Function::Date)
+}
+
+fn date_bin(constants: &[Constant]) -> Option<Function> {
+    let (interval, origin) = match constants {
+        [Constant::Interval(interval), Constant::Missing] => (*interval, 0),
+        [Constant::Interval(interval), Constant::Timestamp(origin)] if *origin > i64::MIN => (*interval, *origin),
+        _ => return None,
+    };
+    let stride = match interval {
+        Interval { months: 0, days, nanoseconds } => {
+            let days = i64::from(days).checked_mul(86_400_000_000_000)?;
+            Stride::Nanoseconds(days.checked_add(nanoseconds).filter(|nanoseconds| *nanoseconds > 0)?)
+        }
+        Interval { months, days: 0, nanoseconds: 0 } if (1..=MONTHS_MAX.cast_signed()).contains(&months) => {
+            Stride::Months(months)
+        }
+        _ => return None,
+    };
+    Some(Function::Date(DateFunction::Bin(Bin { stride, origin })))
 }

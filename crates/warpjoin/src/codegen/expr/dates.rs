@@ -6,17 +6,19 @@
 use arrow::datatypes::{DataType, TimeUnit};
 
 use super::arithmetic::{combine, int_range};
-use super::cast::{DAY_SECONDS, bounds_of, cast, constant, per_second, quotient, ticks_per_day};
-use super::fault::{CAST, OVERFLOW};
+use super::cast::{DAY_SECONDS, bounds_of, cast, constant, per_second, quotient, ticks_per_day, times};
+use super::fault::{CAST, Fault, OVERFLOW};
 use super::functions::operands;
 use crate::codegen::emit::Emitter;
 use crate::codegen::value::{CType, Kind, Range, Value};
 use crate::column::zone_offset_seconds;
+use crate::function::date::Stride;
 use crate::function::{DateFunction, DatePart, DateUnit, Function, Interval};
 use crate::{Error, Reason, Result};
 
 /// Days of January 1st of -262000 and December 31st of 262000.
 const CALENDAR: Range = Range { min: -96_413_158, max: 94_974_466 };
+const DAY_NANOSECONDS: i64 = 86_400_000_000_000;
 /// Days whose midnight is an Int64 of nanoseconds.
 const NANOSECOND_DAYS: Range = Range { min: -106_751, max: 106_751 };
 
@@ -34,6 +36,13 @@ pub(super) fn call(emitter: &mut Emitter, function: DateFunction, arguments: &[V
         DateFunction::AddInterval(interval) => {
             let [value] = operands(Function::Date(function), arguments)?;
             add_interval(emitter, interval, value)
+        }
+        DateFunction::Bin(bin) => {
+            let [value] = operands(Function::Date(function), arguments)?;
+            match bin.stride {
+                Stride::Nanoseconds(stride) => bin_of_nanoseconds(emitter, stride, bin.origin, value),
+                Stride::Months(stride) => bin_of_months(emitter, stride, bin.origin, value),
+            }
         }
         DateFunction::DaysBetween => {
             let [later, earlier] = operands(Function::Date(function), arguments)?;
@@ -208,7 +217,6 @@ fn truncate(emitter: &mut Emitter, unit: DateUnit, value: &Value) -> Result<Valu
 
 /// A value moved by an interval.
 fn add_interval(emitter: &mut Emitter, interval: Interval, value: &Value) -> Result<Value> {
-    const DAY_NANOSECONDS: i64 = 86_400_000_000_000;
     let (ticks, offset) = unit_and_offset(&value.data_type)?;
     let (days_more, ticks_more) = if ticks == 1 {
         // What is less than a day is dropped.
@@ -259,6 +267,80 @@ fn days_changed(emitter: &mut Emitter, value: &Value, from: &Value, to: &Value, 
     let code = emitter.temporary(c_type, &code);
     let code = format!("(({}){code})", range.c_type().name());
     Ok(Value { code, kind: Kind::Int(range), ..value.clone() })
+}
+
+/// Nanoseconds of a tick of a type, and of the unit in which a bin is found: the tick, if all of these are whole in it.
+fn tick_and_unit(data_type: &DataType, nanoseconds: [i64; 2]) -> Result<(i128, i128)> {
+    let ticks = ticks_per_day(data_type).ok_or_else(|| Error::from(Reason::Type(data_type.clone())))?;
+    let tick = i128::from(DAY_NANOSECONDS) / ticks;
+    let is_whole = nanoseconds.iter().all(|nanoseconds| i128::from(*nanoseconds) % tick == 0);
+    Ok((tick, if is_whole { tick } else { 1 }))
+}
+
+/// What 64 bits of nanoseconds hold, in another unit.
+fn bounds_in(unit: i128) -> Range {
+    Range::new(i128::from(i64::MIN) / unit, i128::from(i64::MAX) / unit)
+}
+
+/// The value and a number that a query may have otherwise.
+fn plus_number(emitter: &mut Emitter, value: &Value, number: i128) -> Result<Value> {
+    if number == 0 {
+        return Ok(value.clone());
+    }
+    let range = int_range(value)?;
+    let range = Range::new(range.min + number, range.max + number);
+    let c_type = range.union(int_range(value)?).union(bounds_in(1)).c_type();
+    let code = format!("{} + {}", value.code_as(c_type), emitter.params.number(number as i64));
+    let code = emitter.temporary(range.c_type(), &format!("({})({code})", range.c_type().name()));
+    Ok(Value { code, kind: Kind::Int(range), ..value.clone() })
+}
+
+/// The beginning of a bin of a fixed length.
+fn bin_of_nanoseconds(emitter: &mut Emitter, stride: i64, origin: i64, value: &Value) -> Result<Value> {
+    let (tick, unit) = tick_and_unit(&value.data_type, [stride, origin])?;
+    let (bounds, origin, stride) = (bounds_in(unit), i128::from(origin) / unit, i128::from(stride) / unit);
+    let value = Fault::Null.within(emitter, value.clone(), bounds_in(tick));
+    let value = times(emitter, &value, tick / unit, Fault::Null)?;
+    let distance = plus_number(emitter, &value, -origin)?;
+    let distance = Fault::Null.within(emitter, distance, bounds);
+    let bins = quotient(emitter, &distance, stride, "floor_divide")?;
+    let begin = times(emitter, &bins, stride, Fault::Null)?;
+    let begin = Fault::Null.within(emitter, begin, bounds);
+    let begin = plus_number(emitter, &begin, origin)?;
+    let begin = Fault::Null.within(emitter, begin, bounds);
+    if tick == unit { Ok(begin) } else { quotient(emitter, &begin, tick, "/") }
+}
+
+/// The beginning of a bin of calendar months: so many months from the origin as the month of the value tells, or one bin less
+/// where that is later.
+fn bin_of_months(emitter: &mut Emitter, stride: i32, origin: i64, value: &Value) -> Result<Value> {
+    let (tick, unit) = tick_and_unit(&value.data_type, [origin, 0])?;
+    let ticks = i128::from(DAY_NANOSECONDS) / tick;
+    let value = Fault::Null.within(emitter, value.clone(), bounds_in(tick));
+    let day = quotient(emitter, &value, ticks, "floor_divide")?;
+    let range = int_range(&day)?;
+    let (origin_day, origin_time) = (origin.div_euclid(DAY_NANOSECONDS), origin.rem_euclid(DAY_NANOSECONDS));
+    let first = emitter.params.number(origin_day);
+    let day = emitter.temporary(CType::I32, &day.code_as(CType::I32));
+    let month = |day: &str| format!("date_year({day}) * 12 + date_month({day})");
+    let first = emitter.temporary(CType::I32, &format!("(i32){first}"));
+    let months = emitter.temporary(CType::I32, &format!("{} - ({})", month(&day), month(&first)));
+    let months = emitter.temporary(CType::I32, &format!("floor_divide({months}, {stride}) * {stride}"));
+    let begin = emitter.temporary(CType::I32, &format!("date_add_months({first}, {months})"));
+    let c_type = int_range(&value)?.union(Range::new(0, ticks)).c_type();
+    let time = format!("(i64)floor_remainder({}, {})", value.code_as(c_type), constant(ticks, c_type));
+    let time = emitter.temporary(CType::I64, &time);
+    // A time of whole ticks is before that of the origin if it is before the first tick from there on.
+    let limit = emitter.params.number((i128::from(origin_time) + tick - 1).div_euclid(tick) as i64);
+    let is_later = format!("{begin} > {day} || ({begin} == {day} && {time} < {limit})");
+    let before = format!("date_add_months({first}, {months} - {stride})");
+    let begin = emitter.temporary(CType::I32, &format!("{is_later} ? {before} : {begin}"));
+    let range = Range::new(range.min - 31 * (i128::from(stride) + 1), range.max);
+    let begin = Value { code: begin, kind: Kind::Int(range), ..value };
+    let begin = times(emitter, &begin, i128::from(DAY_NANOSECONDS) / unit, Fault::Null)?;
+    let begin = plus_number(emitter, &begin, i128::from(origin_time) / unit)?;
+    let begin = Fault::Null.within(emitter, begin, bounds_in(unit));
+    if tick == unit { Ok(begin) } else { quotient(emitter, &begin, tick, "/") }
 }
 
 /// Days from one date to another.
