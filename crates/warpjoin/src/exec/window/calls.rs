@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use arrow::datatypes::DataType;
 
-use super::fold::{Form, FrameFold, ScanOp};
+use super::fold::{Form, FrameFold, FrameState, ScanOp};
 use super::kernels::Segments;
 use crate::codegen::window_kind as kind;
 use crate::column::{ColumnType, Domain};
 use crate::expr::{CompareOp, Expr, ExprKind, Scalar};
 use crate::plan::build::{case, compare};
-use crate::plan::{AggregateCall, Fold, State};
+use crate::plan::{AggregateCall, Fold};
 use crate::window::{Frame, FrameBound, WindowCall, WindowFunction};
 use crate::{Error, Reason, Result};
 
@@ -166,12 +166,11 @@ impl Made {
             WindowFunction::Aggregate(function) => {
                 let mut failed = None;
                 let aggregate = AggregateCall::new(function, call.argument.clone(), data_type);
-                let result = aggregate.accumulate(&mut |state| {
-                    let data_type = state.data_type.clone();
+                let result = FrameState::accumulate(&aggregate, &mut |state| {
                     let made = self.state(&state, argument, call.frame, rows_bits);
                     made.unwrap_or_else(|error| {
                         failed.get_or_insert(error);
-                        Expr::literal(Scalar::Null, data_type)
+                        Expr::literal(Scalar::Null, state.data_type)
                     })
                 });
                 match (failed, result) {
@@ -186,16 +185,16 @@ impl Made {
     /// What a frame accumulates.
     fn state(
         &mut self,
-        state: &State,
+        state: &FrameState,
         argument: Option<(usize, &ColumnType)>,
         frame: Frame,
         rows_bits: u32,
     ) -> Result<Expr> {
-        if state.fold == Fold::Count {
+        if state.is_count() {
             return Ok(self.count(argument, frame, state.data_type.clone()));
         }
-        let (argument, column) = argument.ok_or_else(|| Error::internal(format!("{:?} of nothing", state.fold)))?;
-        let FrameFold { op, form, column: result } = FrameFold::of(state, column, frame, rows_bits)?;
+        let (argument, column) = argument.ok_or_else(|| Error::internal(format!("{state:?} of nothing")))?;
+        let FrameFold { op, form, column: result } = state.fold_over(frame, column, rows_bits)?;
         Ok(self.add(Raw::Fold { argument, op, form, frame, has_nulls: column.has_nulls }, result))
     }
 

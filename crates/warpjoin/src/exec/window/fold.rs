@@ -5,7 +5,8 @@ use arrow::datatypes::DataType;
 use super::kernels::Segments;
 use crate::codegen::{Kind, Range, range_of_type, window_kind as kind};
 use crate::column::{ColumnType, Domain};
-use crate::plan::{Fold, State};
+use crate::expr::Expr;
+use crate::plan::{AggregateCall, Fold, State};
 use crate::window::{Frame, FrameBound};
 use crate::{Error, Reason, Result};
 
@@ -118,6 +119,13 @@ impl Form {
     }
 }
 
+/// A value that a frame accumulates.
+#[derive(Debug)]
+pub(super) struct FrameState {
+    fold: Fold,
+    pub data_type: DataType,
+}
+
 /// How devices fold the values of a column over a frame.
 pub(super) struct FrameFold {
     pub op: ScanOp,
@@ -126,27 +134,38 @@ pub(super) struct FrameFold {
     pub column: ColumnType,
 }
 
-impl FrameFold {
-    /// Of a state that is no count; `rows_bits` of a bound of the rows.
-    pub(super) fn of(state: &State, column: &ColumnType, frame: Frame, rows_bits: u32) -> Result<Self> {
+impl FrameState {
+    /// Shows `add` what frames accumulate for an aggregate, which gives the expression of each, and makes the result of these.
+    /// `None`: frames do not have it.
+    pub(super) fn accumulate(call: &AggregateCall, add: &mut dyn FnMut(Self) -> Expr) -> Option<Expr> {
+        call.accumulate(&mut |State { fold, data_type, .. }| add(Self { fold, data_type }))
+    }
+
+    /// Whether rows or values are counted.
+    pub(super) fn is_count(&self) -> bool {
+        self.fold == Fold::Count
+    }
+
+    /// How the values of a column are folded; `rows_bits` of a bound of the rows.
+    pub(super) fn fold_over(&self, frame: Frame, column: &ColumnType, rows_bits: u32) -> Result<FrameFold> {
         let declined = |what: &str| Err(Reason::Aggregate(format!("{what} of {}", column.data_type)).into());
         let of_argument = |op| {
             let column = ColumnType { has_nulls: true, ..column.clone() };
-            Ok(Self { op, form: Form::of_inexact(frame), column })
+            Ok(FrameFold { op, form: Form::of_inexact(frame), column })
         };
         let is_wide = column.layout().width_bytes == 16;
-        match state.fold {
+        match self.fold {
             Fold::Sum => {
                 let (op, form, domain) = match Kind::of_column(column)? {
                     Kind::F32 | Kind::F64 => (ScanOp::AddDouble, Form::of_inexact(frame), Domain::Float64),
                     Kind::Int(range) => {
-                        let (is_wide, domain) = sum_domain(range, &state.data_type, rows_bits);
+                        let (is_wide, domain) = sum_domain(range, &self.data_type, rows_bits);
                         (if is_wide { ScanOp::Add128 } else { ScanOp::Add64 }, Form::Difference, domain)
                     }
                     Kind::Bool => return declined("sum"),
                 };
-                let data_type = state.data_type.clone();
-                Ok(Self { op, form, column: ColumnType { data_type, has_nulls: true, domain, dictionary: None } })
+                let data_type = self.data_type.clone();
+                Ok(FrameFold { op, form, column: ColumnType { data_type, has_nulls: true, domain, dictionary: None } })
             }
             Fold::Min => of_argument(ScanOp::Extreme { is_wide, is_least: true }),
             Fold::Max => of_argument(ScanOp::Extreme { is_wide, is_least: false }),
