@@ -1,6 +1,6 @@
 // Window functions over the rows of a device, which lie in the order of partitions and keys.
 //
-// window_bounds: where partitions and peers begin, from the key words. window_count, window_add_*, window_max_*: scans of an
+// window_bounds: where partitions and peers begin, from the key words. window_count, window_add_*, window_squares, window_max_*: scans of an
 // argument, by partition, by peers, or by stretches of a frame's length. All are one sweep, a tile a block, as common/scan.cuh.
 // window_place: places, shares and counts. window_of_*: sums, minima and maxima of each row's frame, from scans or trees.
 // window_value: values of other rows. These stride over the rows.
@@ -154,6 +154,69 @@ WJ_ENTRY(window_of_sums_128, WindowOfParams, WJ_BLOCK_THREADS) {
 WJ_ENTRY(window_of_sums_f64, WindowOfParams, WJ_BLOCK_THREADS) {
     fold_frames(p, [&](u64 row, const RowRun& partition, const RowRun& frame, bool is_valid) {
         store_as(p.out, row, is_valid ? of_frame<AddOf<f64>>(p, partition, frame) : 0.0);
+    });
+}
+
+// Values by their number, their mean, and the sum of the squares of their distances from it, which two runs of rows put
+// together without losing what is small beside the mean (Chan, Golub, LeVeque: Algorithms for computing the sample variance,
+// 1983). 0: there are none.
+struct Squares {
+    f64 count, mean, squares;
+    Squares() = default;
+    WJ_DEVICE_MEMBER Squares(int) : count(0.0), mean(0.0), squares(0.0) {}
+    WJ_DEVICE_MEMBER Squares(f64 count, f64 mean, f64 squares) : count(count), mean(mean), squares(squares) {}
+};
+
+WJ_DEVICE Squares lane_up(const Squares& value, u32 distance) {
+    return Squares(lane_up(value.count, distance), lane_up(value.mean, distance), lane_up(value.squares, distance));
+}
+WJ_DEVICE Squares lane_down(const Squares& value, u32 distance) {
+    return Squares(lane_down(value.count, distance), lane_down(value.mean, distance), lane_down(value.squares, distance));
+}
+WJ_DEVICE Squares lane_of(const Squares& value, u32 lane) {
+    return Squares(lane_of(value.count, lane), lane_of(value.mean, lane), lane_of(value.squares, lane));
+}
+WJ_DEVICE Squares load_relaxed(const Squares* address) {
+    return Squares(load_relaxed(&address->count), load_relaxed(&address->mean), load_relaxed(&address->squares));
+}
+WJ_DEVICE void store_relaxed(Squares* address, const Squares& value) {
+    store_relaxed(&address->count, value.count);
+    store_relaxed(&address->mean, value.mean);
+    store_relaxed(&address->squares, value.squares);
+}
+
+struct SquaresOf {
+    typedef Squares T;
+    WJ_DEVICE_MEMBER static T of(const T& before, const T& here) {
+        if (before.count == 0.0) return here;
+        if (here.count == 0.0) return before;
+        const f64 count = before.count + here.count;
+        const f64 distance = here.mean - before.mean;
+        const f64 share = here.count / count;
+        return Squares(count, before.mean + distance * share,
+                       before.squares + here.squares + distance * distance * before.count * share);
+    }
+};
+
+WJ_DEVICE Squares operand(const SquaresOf&, const WindowValues& v, u64 row) {
+    f64 value;
+    if (v.kind != WJ_WINDOW_INT) {
+        value = stored_double(v, row);
+    } else if (v.width == 16) {
+        value = (f64)reinterpret_cast<const i128*>(v.values)[row];
+    } else {
+        value = (f64)(i64)(v.base + stored_value(v.values, v.width, row));
+    }
+    // Of a value that is not finite nothing is known.
+    return Squares(1.0, value, value - value);
+}
+
+WJ_ENTRY(window_squares, WindowScanParams, WJ_BLOCK_THREADS) { scan_of<SquaresOf>(p); }
+WJ_ENTRY(window_tree_squares, WindowTreeParams, WJ_BLOCK_THREADS) { tree_level<SquaresOf>(p); }
+
+WJ_ENTRY(window_of_squares, WindowOfParams, WJ_BLOCK_THREADS) {
+    fold_frames(p, [&](u64 row, const RowRun& partition, const RowRun& frame, bool is_valid) {
+        store_as(p.out, row, is_valid ? of_frame<SquaresOf>(p, partition, frame).squares : 0.0);
     });
 }
 

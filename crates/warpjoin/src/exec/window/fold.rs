@@ -5,8 +5,8 @@ use arrow::datatypes::DataType;
 use super::kernels::Segments;
 use crate::codegen::{Kind, Range, range_of_type, window_kind as kind};
 use crate::column::{ColumnType, Domain};
-use crate::expr::Expr;
-use crate::plan::{AggregateCall, Fold, State};
+use crate::expr::{Expr, ExprKind, Scalar};
+use crate::plan::{AggregateCall, AggregateFunction, Fold, State};
 use crate::window::{Frame, FrameBound};
 use crate::{Error, Reason, Result};
 
@@ -22,6 +22,8 @@ pub(super) enum ScanOp {
     Add64,
     Add128,
     AddDouble,
+    /// How many there are, their mean, and the sum of the squares of their distances from it.
+    Squares,
     /// The largest code of a value, in 8 and in 16 bytes; or the smallest one.
     Extreme {
         is_wide: bool,
@@ -36,6 +38,7 @@ impl ScanOp {
             Self::Add64 => ("window_add_64", "window_of_sums_64"),
             Self::Add128 => ("window_add_128", "window_of_sums_128"),
             Self::AddDouble => ("window_add_f64", "window_of_sums_f64"),
+            Self::Squares => ("window_squares", "window_of_squares"),
             Self::Extreme { is_wide: false, .. } => ("window_max_64", "window_of_maxima_64"),
             Self::Extreme { is_wide: true, .. } => ("window_max_128", "window_of_maxima_128"),
         }
@@ -45,6 +48,7 @@ impl ScanOp {
     pub(super) fn tree_entry(self) -> Option<&'static str> {
         match self {
             Self::AddDouble => Some("window_tree_add_f64"),
+            Self::Squares => Some("window_tree_squares"),
             Self::Extreme { is_wide: false, .. } => Some("window_tree_max_64"),
             Self::Extreme { is_wide: true, .. } => Some("window_tree_max_128"),
             Self::Count | Self::Add64 | Self::Add128 => None,
@@ -55,6 +59,7 @@ impl ScanOp {
     pub(super) fn width_bytes(self) -> u64 {
         match self {
             Self::Count => 4,
+            Self::Squares => 24,
             Self::Add128 | Self::Extreme { is_wide: true, .. } => 16,
             _ => 8,
         }
@@ -122,8 +127,17 @@ impl Form {
 /// A value that a frame accumulates.
 #[derive(Debug)]
 pub(super) struct FrameState {
-    fold: Fold,
+    folded: Folded,
     pub data_type: DataType,
+}
+
+/// How values of a frame become one.
+#[derive(Debug, PartialEq, Eq)]
+enum Folded {
+    /// As in a group-by.
+    By(Fold),
+    /// The sum of the squares of their distances from their mean.
+    Squares,
 }
 
 /// How devices fold the values of a column over a frame.
@@ -138,12 +152,25 @@ impl FrameState {
     /// Shows `add` what frames accumulate for an aggregate, which gives the expression of each, and makes the result of these.
     /// `None`: frames do not have it.
     pub(super) fn accumulate(call: &AggregateCall, add: &mut dyn FnMut(Self) -> Expr) -> Option<Expr> {
-        call.accumulate(&mut |State { fold, data_type, .. }| add(Self { fold, data_type }))
+        if let (AggregateFunction::Moment(moment), Some(argument)) = (call.function, &call.argument) {
+            let count = add(Self { folded: Folded::By(Fold::Count), data_type: DataType::Int64 });
+            let squares = add(Self { folded: Folded::Squares, data_type: DataType::Float64 });
+            // Distances from the mean add up to nothing.
+            let distances = Expr::literal(Scalar::Float(0.0), DataType::Float64);
+            let scale = match argument.data_type {
+                DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => scale,
+                _ => 0,
+            };
+            let scale = moment.scale(scale.into(), scale.into());
+            let kind = ExprKind::Moment { moment, scale, sums: vec![count, distances, squares] };
+            return Some(Expr { kind, data_type: call.data_type.clone(), nullable: true });
+        }
+        call.accumulate(&mut |State { fold, data_type, .. }| add(Self { folded: Folded::By(fold), data_type }))
     }
 
     /// Whether rows or values are counted.
     pub(super) fn is_count(&self) -> bool {
-        self.fold == Fold::Count
+        self.folded == Folded::By(Fold::Count)
     }
 
     /// How the values of a column are folded; `rows_bits` of a bound of the rows.
@@ -154,7 +181,19 @@ impl FrameState {
             Ok(FrameFold { op, form: Form::of_inexact(frame), column })
         };
         let is_wide = column.layout().width_bytes == 16;
-        match self.fold {
+        let fold = match self.folded {
+            Folded::By(fold) => fold,
+            Folded::Squares => {
+                // Devices read integers of 8 bytes with a sign.
+                if !is_wide && matches!(column.domain, Domain::Int { max, .. } if max > i64::MAX.into()) {
+                    return declined("squares");
+                }
+                let data_type = self.data_type.clone();
+                let column = ColumnType { data_type, has_nulls: true, domain: Domain::Float64, dictionary: None };
+                return Ok(FrameFold { op: ScanOp::Squares, form: Form::of_inexact(frame), column });
+            }
+        };
+        match fold {
             Fold::Sum => {
                 let (op, form, domain) = match Kind::of_column(column)? {
                     Kind::F32 | Kind::F64 => (ScanOp::AddDouble, Form::of_inexact(frame), Domain::Float64),

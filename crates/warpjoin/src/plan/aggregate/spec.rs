@@ -139,7 +139,13 @@ impl AggregateFunction {
             Self::BitAnd => AggregateSpec { name: "bit_and", ..BITS },
             Self::BitOr => AggregateSpec { name: "bit_or", ..BITS },
             Self::BitXor => AggregateSpec { name: "bit_xor", counts_each: true, ..BITS },
-            Self::Moment(moment) => AggregateSpec { name: moment.name(), arguments: moment.arguments(), ..MOMENT },
+            Self::Moment(moment) => AggregateSpec {
+                name: moment.name(),
+                arguments: moment.arguments(),
+                // Pairs are of two columns.
+                over_frames: moment.arguments() == 1,
+                ..MOMENT
+            },
             Self::First => AggregateSpec { name: "first_value", way: Way::FirstRow, ..ONE_OF_VALUES },
             Self::Last => AggregateSpec { name: "last_value", way: Way::FirstRow, ..ONE_OF_VALUES },
             Self::Median => AggregateSpec {
