@@ -104,7 +104,7 @@ const CALLS_UP: &[(&str, &str)] = &[
 ];
 
 /// Most files in a circle of imports and calls of methods: those that [`CALLS_UP`] holds together. It may only shrink.
-const CALL_CIRCLE_FILES_MAX: usize = 37;
+const CALL_CIRCLE_FILES_MAX: usize = 36;
 
 /// Folder of the sources of a crate of the workspace.
 fn source_of(name: &str) -> PathBuf {

@@ -42,7 +42,7 @@ pub(crate) use constants::{
     TOP_K_DIGIT_BITS, WINDOW_FANOUT, WINDOW_ITEMS, WINDOW_WORDS, control, group_counter, sort_defines, status,
     top_k_state, window_defines, window_kind,
 };
-pub(crate) use expr::{IN_LIST_MAX, check_cast, check_function};
+pub(crate) use expr::{IN_LIST_MAX, check_cast};
 pub(crate) use fixed::{
     BucketShape, FixedModule, PACK_FIELDS_MAX, PASS_MULTIPLE, RESTORE, SlotForm, partition_module, pass_entry,
 };

@@ -6,46 +6,49 @@
 use arrow::datatypes::{DataType, TimeUnit};
 
 use super::arithmetic::{combine, int_range};
-use super::cast::{DAY_SECONDS, Rounding, bounds_of, cast, per_second, quotient, ticks_per_day, zone_offset_seconds};
-use super::fault::{CAST, OVERFLOW};
+use super::cast::{DAY_SECONDS, Rounding, bounds_of, cast, per_second, quotient, ticks_per_day, times};
+use super::fault::{CAST, Fault, OVERFLOW};
+use super::operands::operands;
 use crate::codegen::bind::{Binder, Value};
-use crate::codegen::program::{Code, Function, Op};
+use crate::codegen::program::{Code, Function as Call, Op};
 use crate::codegen::value::{CType, Kind, Range};
-use crate::function::{DatePart, DateUnit, Interval};
+use crate::column::zone_offset_seconds;
+use crate::function::date::Stride;
+use crate::function::{DateFunction, DatePart, DateUnit, Function, Interval};
 use crate::{Error, Reason, Result};
 
 /// Days of January 1st of -262000 and December 31st of 262000.
 const CALENDAR: Range = Range { min: -96_413_158, max: 94_974_466 };
-/// Most months and days of an interval: with them, no day leaves 32 bits.
-const MONTHS_MAX: u32 = 12 * 262_000;
-const DAYS_MAX: u32 = 200_000_000;
+const DAY_NANOSECONDS: i64 = 86_400_000_000_000;
 /// Days whose midnight is an Int64 of nanoseconds.
 const NANOSECOND_DAYS: Range = Range { min: -106_751, max: 106_751 };
 
-/// Whether a part of values of this type is supported.
-pub(super) fn check_part(part: DatePart, data_type: &DataType) -> Result<(), Reason> {
-    match data_type {
-        DataType::Date32 | DataType::Date64 => Ok(()),
-        DataType::Timestamp(_, zone) if zone_offset_seconds(zone.as_deref()).is_some() => Ok(()),
-        _ => Err(Reason::Expression(format!("date_part {part:?} of {data_type}"))),
-    }
-}
-
-/// Whether values of this type can be cut off.
-pub(super) fn check_truncate(unit: DateUnit, data_type: &DataType) -> Result<(), Reason> {
-    match data_type {
-        DataType::Timestamp(_, zone) if zone_offset_seconds(zone.as_deref()).is_some() => Ok(()),
-        _ => Err(Reason::Expression(format!("date_trunc to {unit:?} of {data_type}"))),
-    }
-}
-
-/// Whether an interval can be added to values of this type.
-pub(super) fn check_interval(interval: Interval, data_type: &DataType) -> Result<(), Reason> {
-    let is_small = interval.months.unsigned_abs() <= MONTHS_MAX && interval.days.unsigned_abs() <= DAYS_MAX;
-    match data_type {
-        DataType::Date32 if is_small => Ok(()),
-        DataType::Timestamp(_, zone) if is_small && zone_offset_seconds(zone.as_deref()).is_some() => Ok(()),
-        _ => Err(Reason::Expression(format!("an interval of {interval:?} and {data_type}"))),
+/// Binds the function of these arguments.
+pub(super) fn call(b: &mut Binder, function: DateFunction, arguments: &[Value], to: &DataType) -> Result<Value> {
+    match function {
+        DateFunction::Part(part) => {
+            let [value] = operands(Function::Date(function), arguments)?;
+            date_part(b, part, value, to)
+        }
+        DateFunction::Truncate(unit) => {
+            let [value] = operands(Function::Date(function), arguments)?;
+            truncate(b, unit, value)
+        }
+        DateFunction::AddInterval(interval) => {
+            let [value] = operands(Function::Date(function), arguments)?;
+            add_interval(b, interval, value)
+        }
+        DateFunction::Bin(bin) => {
+            let [value] = operands(Function::Date(function), arguments)?;
+            match bin.stride {
+                Stride::Nanoseconds(stride) => bin_of_nanoseconds(b, stride, bin.origin, value),
+                Stride::Months(stride) => bin_of_months(b, stride, bin.origin, value),
+            }
+        }
+        DateFunction::DaysBetween => {
+            let [later, earlier] = operands(Function::Date(function), arguments)?;
+            days_between(b, later, earlier, to)
+        }
     }
 }
 
@@ -80,23 +83,23 @@ pub(super) fn days(b: &mut Binder, value: &Value, ticks: i128, offset: i128) -> 
     Ok(CAST.within(b, days, CALENDAR))
 }
 
-/// Binds [`crate::function::Function::DatePart`].
-pub(super) fn date_part(b: &mut Binder, part: DatePart, value: &Value, to: &DataType) -> Result<Value> {
+/// A field.
+fn date_part(b: &mut Binder, part: DatePart, value: &Value, to: &DataType) -> Result<Value> {
     if part == DatePart::Epoch {
         return epoch(b, value, to);
     }
     let (ticks, offset) = unit_and_offset(&value.data_type)?;
     let days = days(b, value, ticks, offset)?;
     let (function, range) = match part {
-        DatePart::Year => (Function::DateYear, years(int_range(&days)?)),
-        DatePart::IsoYear => (Function::DateIsoYear, years(int_range(&days)?)),
-        DatePart::Quarter => (Function::DateQuarter, Range::new(1, 4)),
-        DatePart::Month => (Function::DateMonth, Range::new(1, 12)),
-        DatePart::Week => (Function::DateWeek, Range::new(1, 53)),
-        DatePart::Day => (Function::DateDay, Range::new(1, 31)),
-        DatePart::DayOfYear => (Function::DateDayOfYear, Range::new(1, 366)),
-        DatePart::DayOfWeek => (Function::DateDayOfWeek, Range::new(0, 6)),
-        DatePart::IsoDayOfWeek => (Function::DateIsoDayOfWeek, Range::new(1, 7)),
+        DatePart::Year => (Call::DateYear, years(int_range(&days)?)),
+        DatePart::IsoYear => (Call::DateIsoYear, years(int_range(&days)?)),
+        DatePart::Quarter => (Call::DateQuarter, Range::new(1, 4)),
+        DatePart::Month => (Call::DateMonth, Range::new(1, 12)),
+        DatePart::Week => (Call::DateWeek, Range::new(1, 53)),
+        DatePart::Day => (Call::DateDay, Range::new(1, 31)),
+        DatePart::DayOfYear => (Call::DateDayOfYear, Range::new(1, 366)),
+        DatePart::DayOfWeek => (Call::DateDayOfWeek, Range::new(0, 6)),
+        DatePart::IsoDayOfWeek => (Call::DateIsoDayOfWeek, Range::new(1, 7)),
         _ => return time_part(b, part, value, (ticks, offset), to),
     };
     let code = b.temporary(CType::I32, b.call(function, &[b.code_as(&days, CType::I32)]));
@@ -126,7 +129,7 @@ fn time_part(
     let second = (ticks / DAY_SECONDS) as i64;
     let local = plus(b, value, offset)?;
     let c_type = int_range(&local)?.union(Range::new(0, ticks)).c_type();
-    let rest = b.call(Function::FloorRemainder, &[b.code_as(&local, c_type), b.constant(ticks, c_type)]);
+    let rest = b.call(Call::FloorRemainder, &[b.code_as(&local, c_type), b.constant(ticks, c_type)]);
     let time = b.temporary(CType::I64, b.cast(CType::I64, rest));
     let by = |code, op, number: i64| b.binary(code, op, b.whole(number));
     // Ticks of the minute, in the part's unit.
@@ -165,8 +168,8 @@ fn epoch(b: &mut Binder, value: &Value, to: &DataType) -> Result<Value> {
     Ok(Value::new(code, Kind::F64, to.clone()).with_valid(value.valid))
 }
 
-/// Binds [`crate::function::Function::DateTruncate`].
-pub(super) fn truncate(b: &mut Binder, unit: DateUnit, value: &Value) -> Result<Value> {
+/// The beginning of a unit.
+fn truncate(b: &mut Binder, unit: DateUnit, value: &Value) -> Result<Value> {
     let (ticks, offset) = unit_and_offset(&value.data_type)?;
     let second = ticks / DAY_SECONDS;
     let (step, function) = match unit {
@@ -176,10 +179,10 @@ pub(super) fn truncate(b: &mut Binder, unit: DateUnit, value: &Value) -> Result<
         DateUnit::Minute => (second * 60, None),
         DateUnit::Hour => (second * 3600, None),
         DateUnit::Day => (ticks, None),
-        DateUnit::Week => (ticks, Some(Function::DateFirstOfWeek)),
-        DateUnit::Month => (ticks, Some(Function::DateFirstOfMonth)),
-        DateUnit::Quarter => (ticks, Some(Function::DateFirstOfQuarter)),
-        DateUnit::Year => (ticks, Some(Function::DateFirstOfYear)),
+        DateUnit::Week => (ticks, Some(Call::DateFirstOfWeek)),
+        DateUnit::Month => (ticks, Some(Call::DateFirstOfMonth)),
+        DateUnit::Quarter => (ticks, Some(Call::DateFirstOfQuarter)),
+        DateUnit::Year => (ticks, Some(Call::DateFirstOfYear)),
     };
     if step <= 1 {
         return Ok(value.clone());
@@ -210,9 +213,8 @@ pub(super) fn truncate(b: &mut Binder, unit: DateUnit, value: &Value) -> Result<
     Ok(CAST.within(b, utc, Range::new(i64::MIN.into(), i64::MAX.into())))
 }
 
-/// Binds [`crate::function::Function::AddInterval`].
-pub(super) fn add_interval(b: &mut Binder, interval: Interval, value: &Value) -> Result<Value> {
-    const DAY_NANOSECONDS: i64 = 86_400_000_000_000;
+/// A value moved by an interval.
+fn add_interval(b: &mut Binder, interval: Interval, value: &Value) -> Result<Value> {
     let (ticks, offset) = unit_and_offset(&value.data_type)?;
     let (days_more, ticks_more) = if ticks == 1 {
         // What is less than a day is dropped.
@@ -228,7 +230,7 @@ pub(super) fn add_interval(b: &mut Binder, interval: Interval, value: &Value) ->
     } else {
         let months = b.number(interval.months.into());
         let arguments = [b.code_as(&day, CType::I32), b.cast(CType::I32, months)];
-        let code = b.temporary(CType::I32, b.call(Function::DateAddMonths, &arguments));
+        let code = b.temporary(CType::I32, b.call(Call::DateAddMonths, &arguments));
         let months = i128::from(interval.months);
         let span = Range::new((months * 31).min(0) - 31, (months * 31).max(0) + 31);
         let range = Range::new(int_range(&day)?.min + span.min, int_range(&day)?.max + span.max);
@@ -258,8 +260,90 @@ fn days_changed(b: &mut Binder, value: &Value, from: &Value, to: &Value, ticks: 
     Ok(Value { code: b.cast_in_parens(range.c_type(), code), kind: Kind::Int(range), ..value.clone() })
 }
 
-/// Binds [`crate::function::Function::DaysBetween`].
-pub(super) fn days_between(b: &mut Binder, later: &Value, earlier: &Value, to: &DataType) -> Result<Value> {
+/// Nanoseconds of a tick of a type, and of the unit in which a bin is found: the tick, if all of these are whole in it.
+fn tick_and_unit(data_type: &DataType, nanoseconds: [i64; 2]) -> Result<(i128, i128)> {
+    let ticks = ticks_per_day(data_type).ok_or_else(|| Error::from(Reason::Type(data_type.clone())))?;
+    let tick = i128::from(DAY_NANOSECONDS) / ticks;
+    let is_whole = nanoseconds.iter().all(|nanoseconds| i128::from(*nanoseconds) % tick == 0);
+    Ok((tick, if is_whole { tick } else { 1 }))
+}
+
+/// What 64 bits of nanoseconds hold, in another unit.
+fn bounds_in(unit: i128) -> Range {
+    Range::new(i128::from(i64::MIN) / unit, i128::from(i64::MAX) / unit)
+}
+
+/// The value plus a number, which is a parameter.
+fn plus_number(b: &mut Binder, value: &Value, number: i128) -> Result<Value> {
+    if number == 0 {
+        return Ok(value.clone());
+    }
+    let range = int_range(value)?;
+    let range = Range::new(range.min + number, range.max + number);
+    let c_type = range.union(int_range(value)?).union(bounds_in(1)).c_type();
+    let number = b.number(number as i64);
+    let sum = b.in_parens(b.code_as(value, c_type), Op::Add, number);
+    let code = b.temporary(range.c_type(), b.cast(range.c_type(), sum));
+    Ok(Value { code, kind: Kind::Int(range), ..value.clone() })
+}
+
+/// The beginning of a bin of a fixed length.
+fn bin_of_nanoseconds(b: &mut Binder, stride: i64, origin: i64, value: &Value) -> Result<Value> {
+    let (tick, unit) = tick_and_unit(&value.data_type, [stride, origin])?;
+    let (bounds, origin, stride) = (bounds_in(unit), i128::from(origin) / unit, i128::from(stride) / unit);
+    let value = Fault::Null.within(b, value.clone(), bounds_in(tick));
+    let value = times(b, &value, tick / unit, Fault::Null)?;
+    let distance = plus_number(b, &value, -origin)?;
+    let distance = Fault::Null.within(b, distance, bounds);
+    let bins = quotient(b, &distance, stride, Rounding::Down)?;
+    let begin = times(b, &bins, stride, Fault::Null)?;
+    let begin = Fault::Null.within(b, begin, bounds);
+    let begin = plus_number(b, &begin, origin)?;
+    let begin = Fault::Null.within(b, begin, bounds);
+    if tick == unit { Ok(begin) } else { quotient(b, &begin, tick, Rounding::TowardZero) }
+}
+
+/// The beginning of a bin of calendar months: the origin plus the months between it and the value, rounded down to whole bins,
+/// or one bin less where that is after the value.
+fn bin_of_months(b: &mut Binder, stride: i32, origin: i64, value: &Value) -> Result<Value> {
+    let (tick, unit) = tick_and_unit(&value.data_type, [origin, 0])?;
+    let ticks = i128::from(DAY_NANOSECONDS) / tick;
+    let value = Fault::Null.within(b, value.clone(), bounds_in(tick));
+    let day = quotient(b, &value, ticks, Rounding::Down)?;
+    let range = int_range(&day)?;
+    let (origin_day, origin_time) = (origin.div_euclid(DAY_NANOSECONDS), origin.rem_euclid(DAY_NANOSECONDS));
+    let first = b.number(origin_day);
+    let day = b.temporary(CType::I32, b.code_as(&day, CType::I32));
+    let first = b.temporary(CType::I32, b.cast(CType::I32, first));
+    let month = |b: &Binder, day: Code| {
+        let year_months = b.binary(b.call(Call::DateYear, &[day]), Op::Multiply, b.whole(12));
+        b.in_parens(year_months, Op::Add, b.call(Call::DateMonth, &[day]))
+    };
+    let months = b.temporary(CType::I32, b.binary(month(b, day), Op::Subtract, month(b, first)));
+    let stride_months = b.whole(stride.into());
+    let bins = b.call(Call::FloorDivide, &[months, stride_months]);
+    let months = b.temporary(CType::I32, b.binary(bins, Op::Multiply, stride_months));
+    let begin = b.temporary(CType::I32, b.call(Call::DateAddMonths, &[first, months]));
+    let c_type = int_range(&value)?.union(Range::new(0, ticks)).c_type();
+    let time = b.call(Call::FloorRemainder, &[b.code_as(&value, c_type), b.constant(ticks, c_type)]);
+    let time = b.temporary(CType::I64, b.cast(CType::I64, time));
+    // A time of whole ticks is before that of the origin if it is before the first tick from there on.
+    let limit = b.number((i128::from(origin_time) + tick - 1).div_euclid(tick) as i64);
+    let is_same_day = b.binary(begin, Op::Equal, day);
+    let is_later_that_day = b.in_parens(is_same_day, Op::And, b.binary(time, Op::Less, limit));
+    let is_later = b.binary(b.binary(begin, Op::Greater, day), Op::Or, is_later_that_day);
+    let before = b.call(Call::DateAddMonths, &[first, b.binary(months, Op::Subtract, stride_months)]);
+    let begin = b.temporary(CType::I32, b.select(is_later, before, begin));
+    let range = Range::new(range.min - 31 * (i128::from(stride) + 1), range.max);
+    let begin = Value { code: begin, kind: Kind::Int(range), ..value };
+    let begin = times(b, &begin, i128::from(DAY_NANOSECONDS) / unit, Fault::Null)?;
+    let begin = plus_number(b, &begin, i128::from(origin_time) / unit)?;
+    let begin = Fault::Null.within(b, begin, bounds_in(unit));
+    if tick == unit { Ok(begin) } else { quotient(b, &begin, tick, Rounding::TowardZero) }
+}
+
+/// Days from one date to another.
+fn days_between(b: &mut Binder, later: &Value, earlier: &Value, to: &DataType) -> Result<Value> {
     let (ticks, _) = unit_and_offset(&later.data_type)?;
     let as_integer = |b: &mut Binder, value: &Value| {
         let stored = if ticks == 1 { DataType::Int32 } else { DataType::Int64 };

@@ -7,61 +7,41 @@ use super::cast::{Rounding, bounds_of, divide_rounding, power_of_ten, quotient, 
 use super::compare::ordered;
 use super::dates;
 use super::fault::OVERFLOW;
+use super::operands::operands;
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::lookup;
 use crate::codegen::program::{Binding, Function as Call, Op, Status, Type};
 use crate::codegen::value::{CType, Kind, Range, range_of_type, scale_of};
 use crate::column::{bits, holds_strings};
-use crate::expr::Expr;
 use crate::function::Function;
 use crate::{Error, Reason, Result};
 
-/// Whether the function takes these arguments.
-pub(crate) fn check(function: Function, arguments: &[Expr], to: &DataType) -> Result<(), Reason> {
-    let types: Vec<&DataType> = arguments.iter().map(|argument| &argument.data_type).collect();
-    let declined = || {
-        let types: Vec<String> = types.iter().map(ToString::to_string).collect();
-        Err(Reason::Expression(format!("{function}({})", types.join(", "))))
-    };
-    let fits = match (function, types.as_slice()) {
-        (Function::Absolute, [of]) => of.is_integer() || of.is_floating() || of.is_decimal(),
-        (Function::Ceil | Function::Floor | Function::Truncate { .. }, [of]) => {
-            (of.is_floating() || of.is_decimal()) && *of == to
-        }
-        (Function::Round { places }, [of]) => {
-            places.abs() <= 38
-                && (of.is_decimal() && to.is_decimal() || (of.is_floating() || of.is_integer()) && *of == to)
-        }
-        (Function::SquareRoot | Function::Sign, [of]) => of.is_floating() && *of == to,
-        (Function::IsNan, [of]) => of.is_floating(),
-        (
-            Function::BitAnd | Function::BitOr | Function::BitXor | Function::ShiftLeft | Function::ShiftRight,
-            [left, right],
-        ) => left == right && left.is_integer() && *left == to,
-        (Function::Greatest | Function::Least, [first, ..]) => types.iter().all(|of| of == first) && *first == to,
-        (Function::DatePart(part), [of]) => return dates::check_part(part, of),
-        (Function::DateTruncate(unit), [of]) if *of == to => return dates::check_truncate(unit, of),
-        (Function::AddInterval(interval), [of]) if *of == to => return dates::check_interval(interval, of),
-        (Function::DaysBetween, [left, right]) => {
-            left == right && matches!(left, DataType::Date32 | DataType::Date64) && *to == DataType::Int64
-        }
-        _ => false,
-    };
-    if fits { Ok(()) } else { declined() }
-}
-
 /// Binds [`crate::expr::ExprKind::Function`] of these arguments.
 pub(super) fn call(b: &mut Binder, function: Function, arguments: &[Value], to: &DataType) -> Result<Value> {
-    match (function, arguments) {
-        (Function::Greatest | Function::Least, _) => extremum(b, function, arguments, to),
-        (Function::DatePart(part), [value]) => dates::date_part(b, part, value, to),
-        (Function::DateTruncate(unit), [value]) => dates::truncate(b, unit, value),
-        (Function::AddInterval(interval), [value]) => dates::add_interval(b, interval, value),
-        (Function::DaysBetween, [later, earlier]) => dates::days_between(b, later, earlier, to),
-        (_, [left, right]) => bitwise(b, function, left, right, to),
-        (_, [value]) if matches!(value.kind, Kind::F32 | Kind::F64) => of_float(b, function, value, to),
-        (_, [value]) => of_integer(b, function, value, to),
-        _ => Err(Error::internal(format!("{function} of {} arguments", arguments.len()))),
+    match function {
+        Function::Greatest | Function::Least => extremum(b, function, arguments, to),
+        Function::Date(function) => dates::call(b, function, arguments, to),
+        Function::IfNan => {
+            let [value, other] = operands(function, arguments)?;
+            Ok(if_nan(b, value, other, to))
+        }
+        Function::BitAnd | Function::BitOr | Function::BitXor | Function::ShiftLeft | Function::ShiftRight => {
+            let [left, right] = operands(function, arguments)?;
+            bitwise(b, function, left, right, to)
+        }
+        Function::Absolute
+        | Function::Ceil
+        | Function::Floor
+        | Function::Round { .. }
+        | Function::Truncate { .. }
+        | Function::SquareRoot
+        | Function::Sign
+        | Function::IsNan => {
+            let [value] = operands(function, arguments)?;
+            let is_float = matches!(value.kind, Kind::F32 | Kind::F64);
+            let bind = if is_float { of_float } else { of_integer };
+            bind(b, function, value, to)
+        }
     }
 }
 
@@ -102,6 +82,20 @@ fn of_float(b: &mut Binder, function: Function, value: &Value, to: &DataType) ->
     };
     let code = b.temporary(c_type, code);
     Ok(Value::new(code, value.kind, to.clone()).with_valid(value.valid))
+}
+
+/// The value of a float, or of another one where that is NaN.
+fn if_nan(b: &mut Binder, value: &Value, other: &Value, to: &DataType) -> Value {
+    let c_type = value.c_type();
+    let x = b.temporary(c_type, value.code);
+    let is_nan = b.temporary(CType::Bool, b.binary(x, Op::NotEqual, x));
+    // The other value counts only where the first one is NaN.
+    let valid = other.valid.map_or(value.valid, |other| {
+        let is_unused_or_valid = b.binary(b.not(is_nan), Op::Or, other);
+        Some(b.temporary(CType::Bool, b.where_valid(value.valid, is_unused_or_valid)))
+    });
+    let code = b.temporary(c_type, b.select(is_nan, b.code_as(other, c_type), x));
+    Value::new(code, value.kind, to.clone()).with_valid(valid)
 }
 
 /// Functions of integers and decimals.

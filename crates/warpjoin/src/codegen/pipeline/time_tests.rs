@@ -12,7 +12,7 @@ use crate::codegen::{
 };
 use crate::column::{ColumnType, Dictionary, Domain};
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
-use crate::function::{DatePart, Function};
+use crate::function::{DateFunction, DatePart, Function};
 use crate::plan::{Fold, SortKey, State, Term};
 
 const OPTIONS: GenerateOptions = GenerateOptions { hash_bits: 64, tested_strings_min: 4096 };
@@ -99,7 +99,8 @@ fn filter() -> Step {
 
 /// Eleven columns of every kind of expression.
 fn project() -> Step {
-    let year = |column| expr(ExprKind::Function(Function::DatePart(DatePart::Year), vec![of(column)]), DataType::Int32);
+    let year = Function::Date(DateFunction::Part(DatePart::Year));
+    let year = |column| expr(ExprKind::Function(year, vec![of(column)]), DataType::Int32);
     let is_flag = compare(CompareOp::Equal, of(7), of(6));
     let zero = number(0, DataType::Decimal128(32, 4));
     let case = ExprKind::Case { branches: vec![(is_flag, revenue())], otherwise: Some(Box::new(zero)) };
