@@ -7,11 +7,13 @@
 
 pub mod date;
 mod spec;
+mod zone;
 
 use std::fmt;
 
 pub use date::{DateFunction, DatePart, DateUnit, Interval};
 pub use spec::{Arguments, Constant, Function, FunctionSpec, Nulls, Written};
+pub(crate) use zone::zone_offset_seconds;
 
 impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -22,7 +22,6 @@ mod strings;
 mod tasks;
 mod transcode;
 mod types;
-mod zone;
 
 pub(crate) use decode::{EncodedRows, decode_rows, integers, with_null};
 pub use decode::{Validity, decode};
@@ -30,4 +29,3 @@ pub use dictionary::Dictionary;
 pub use encode::{ColumnStatistics, EncodedColumn, StringEncoding, TableEncoder};
 pub use types::{ColumnType, Domain, Layout, check_type};
 pub(crate) use types::{Physical, bits, holds_strings, is_string, is_text, span_bits};
-pub(crate) use zone::zone_offset_seconds;

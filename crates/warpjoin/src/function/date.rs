@@ -5,7 +5,7 @@ use std::fmt;
 use arrow::datatypes::DataType;
 
 use super::spec::{Arguments, Constant, Function, FunctionSpec, ONE, Written};
-use crate::column::zone_offset_seconds;
+use super::zone::zone_offset_seconds;
 
 /// A function of dates and timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

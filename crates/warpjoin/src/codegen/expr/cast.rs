@@ -8,7 +8,7 @@ use super::literal::literal;
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::program::{Binding, Function, Op, Type};
 use crate::codegen::value::{CType, Kind, Range, range_of_type, scale_of};
-use crate::column::zone_offset_seconds;
+use crate::function::zone_offset_seconds;
 use crate::{Error, Reason, Result};
 
 pub(super) fn power_of_ten(exponent: u32) -> Result<i128> {

@@ -12,9 +12,8 @@ use super::operands::operands;
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::program::{Code, Function as Call, Op};
 use crate::codegen::value::{CType, Kind, Range};
-use crate::column::zone_offset_seconds;
 use crate::function::date::Stride;
-use crate::function::{DateFunction, DatePart, DateUnit, Function, Interval};
+use crate::function::{DateFunction, DatePart, DateUnit, Function, Interval, zone_offset_seconds};
 use crate::{Error, Reason, Result};
 
 /// Days of January 1st of -262000 and December 31st of 262000.
