@@ -43,6 +43,7 @@ pub const HEADERS: &[KernelFile] = files![
     "common/pipeline.cuh",
     "common/scan.cuh",
     "window/window.cuh",
+    "window/folds.cuh",
 ];
 
 /// Hash tables of joins.
@@ -64,7 +65,7 @@ pub const TOP_K: KernelFile = KernelFile { name: "top_k.cu", text: include_str!(
 /// Window functions over sorted rows.
 pub const WINDOW: KernelFile = KernelFile { name: "window.cu", text: include_str!("../window/window.cu") };
 
-/// Frames of windows by distances, and trees over rows.
+/// Frames of windows by distances.
 pub const WINDOW_FRAMES: KernelFile =
     KernelFile { name: "window_frames.cu", text: include_str!("../window/window_frames.cu") };
 

@@ -1,18 +1,16 @@
 // Window functions over the rows of a device, which lie in the order of partitions and keys.
 //
-// window_bounds: where partitions and peers begin, from the key words. window_count, window_add_*, window_max_*: scans of an
-// argument, by partition, by peers, or by stretches of a frame's length. All are one sweep, a tile a block, as common/scan.cuh.
-// window_place: places, shares and counts. window_of_*: sums, minima and maxima of each row's frame, from scans.
+// window_bounds: where partitions and peers begin, from the key words. window_count, window_add_*, window_squares, window_max_*:
+// scans of an argument, by partition, by peers, or by stretches of a frame's length. All are one sweep, a tile a block, as
+// common/scan.cuh.
+// window_place: places, shares and counts. window_of_*: the result of each row's frame, from scans or trees.
 // window_value: values of other rows. These stride over the rows.
-//
-// A frame is a run of rows of the partition: [first, end). Where sums are exact that of a frame is a difference of two rows
-// of one scan. Others take a scan that begins where the frame does, one from behind that begins where it ends, or, of frames
-// of a fixed length, both over stretches of that length, of which a frame touches two: its rows are the end of the one and
-// the beginning of the other. (van Herk 1992, Gil and Werman 1993.) Frames of any other length take a tree.
+// window_tree_*: one level of the tree from which frames of any length are folded; a warp for each run of WJ_WINDOW_FANOUT values.
+// In: values of the argument, or the totals of the level below. Out: for each value the fold of its run up to it and from it on,
+// and the totals of the runs, which are the next level. A level of one run is not needed. It strides over runs.
 //
 // Status: WJ_STATUS_FULL where a block waited in vain, which no block does whose predecessors run.
-#include "common/scan.cuh"
-#include "window/window.cuh"
+#include "window/folds.cuh"
 
 struct WindowBoundsParams {
     u64 rows;
@@ -69,76 +67,8 @@ WJ_ENTRY(window_bounds, WindowBoundsParams, WJ_BLOCK_THREADS) {
         });
 }
 
-struct WindowScanParams {
-    WindowValues v;
-    const u32* segments; // rows: numbers of partitions or peers
-    u64 period;          // segments end after multiples of it, too; 0: they don't
-    u64 is_backward;
-    u64 rows;
-    u8* out;             // rows
-    u64* next_tile;
-    u32* states;
-    u8* of_tile;
-    u8* up_to_tile;
-    u64* control;
-};
-
-template <class Op, class ValueAt>
-WJ_DEVICE void scan_argument(const WindowScanParams& p, ValueAt value_at) {
-    typedef typename Op::T T;
-    const ScanTiles<T> tiles = {p.next_tile, p.states, reinterpret_cast<T*>(p.of_tile), reinterpret_cast<T*>(p.up_to_tile),
-                                p.control};
-    const bool is_backward = p.is_backward != 0;
-    const auto place = [&](u64 row) { return is_backward ? p.rows - 1 - row : row; };
-    scan_tile<Op>(
-        tiles, p.rows,
-        [&](u64 row, u32) {
-            const u64 at = place(row);
-            return is_there(p.v, at) ? value_at(at) : T(0);
-        },
-        [&](u64 row) {
-            if (row == 0) return true;
-            const u64 at = place(row);
-            // The row that the first one of a stretch is counted from.
-            const u32 edge = (u32)(is_backward ? at + 1 : at);
-            return p.segments[at] != p.segments[is_backward ? at + 1 : at - 1] ||
-                   (p.period != 0 && edge % (u32)p.period == 0);
-        },
-        [&](u64 row, u32, T value) { reinterpret_cast<T*>(p.out)[place(row)] = value; });
-}
-
-template <class T>
-WJ_DEVICE void scan_sums(const WindowScanParams& p) {
-    scan_argument<AddOf<T>>(p, [&](u64 row) {
-        T value;
-        addend(p.v, row, value);
-        return value;
-    });
-}
-
-template <class T>
-WJ_DEVICE void scan_maxima(const WindowScanParams& p) {
-    scan_argument<MaxOf<T>>(p, [&](u64 row) {
-        T code;
-        order_code(p.v, row, code);
-        return code;
-    });
-}
-
 WJ_ENTRY(window_count, WindowScanParams, WJ_BLOCK_THREADS) {
     scan_argument<AddOf<u32>>(p, [](u64) { return 1u; });
-}
-WJ_ENTRY(window_add_64, WindowScanParams, WJ_BLOCK_THREADS) { scan_sums<u64>(p); }
-WJ_ENTRY(window_add_128, WindowScanParams, WJ_BLOCK_THREADS) { scan_sums<u128>(p); }
-WJ_ENTRY(window_add_f64, WindowScanParams, WJ_BLOCK_THREADS) { scan_sums<f64>(p); }
-WJ_ENTRY(window_max_64, WindowScanParams, WJ_BLOCK_THREADS) { scan_maxima<u64>(p); }
-WJ_ENTRY(window_max_128, WindowScanParams, WJ_BLOCK_THREADS) { scan_maxima<u128>(p); }
-
-// A sum over rows of a partition, from a scan of it.
-template <class T>
-WJ_DEVICE T difference(const T* sums, const RowRun& partition, const RowRun& run) {
-    if (run.first == run.end) return 0;
-    return run.first == partition.first ? sums[run.end - 1] : sums[run.end - 1] - sums[run.first - 1];
 }
 
 struct WindowPlaceParams {
@@ -195,109 +125,18 @@ WJ_ENTRY(window_place, WindowPlaceParams, WJ_BLOCK_THREADS) {
     }
 }
 
-struct WindowOfParams {
-    WindowRows w;
-    u64 form;            // WJ_WINDOW_DIFFERENCE, _FORWARD, _BACKWARD, _STRETCHES or _TREE
-    u64 period;          // rows of a stretch
-    const u8* forward;   // scans; of _TREE: level behind level
-    const u8* backward;
-    const u32* counts;   // of values that are there, by partition; null: all are
-    u64 kind;            // of the argument, for minima and maxima
-    u64 width;           // of the result
-    u64 base;            // of sums
-    u64 flip;
-    u8* out;             // null: all are the same
-    u8* validity;
-    WindowValues v;      // the argument, of _TREE
-    const u8* totals;    // of _TREE: levels from 1 on
-};
-
-// What a value is for an operation: an addend, or a code.
-WJ_DEVICE f64 operand(const AddOf<f64>&, const WindowValues& v, u64 row) { return stored_double(v, row); }
+// Sums.
 template <class T>
-WJ_DEVICE T operand(const MaxOf<T>&, const WindowValues& v, u64 row) {
-    T code;
-    order_code(v, row, code);
-    return code;
+WJ_DEVICE T operand(const AddOf<T>&, const WindowValues& v, u64 row) {
+    T value;
+    addend(v, row, value);
+    return value;
 }
 
-// The same of a frame by a tree, whose nodes are runs of WJ_WINDOW_FANOUT (window_frames.cu): on each level what is left of
-// the frame ends with its first run, and begins with its last one, until it lies in one run.
-template <class Op>
-WJ_DEVICE typename Op::T of_tree(const WindowOfParams& p, const RowRun& frame) {
-    typedef typename Op::T T;
-    const T* forward = reinterpret_cast<const T*>(p.forward);
-    const T* backward = reinterpret_cast<const T*>(p.backward);
-    const T* totals = reinterpret_cast<const T*>(p.totals);
-    u64 first = (u64)frame.first, last = (u64)frame.end - 1;
-    T before = 0, behind = 0;
-    u64 level_first = 0, level_rows = p.w.rows;  // where the level is among all of them
-    for (u32 level = 0; level < WJ_WINDOW_LEVELS_MAX; ++level) {
-        if (first / WJ_WINDOW_FANOUT == last / WJ_WINDOW_FANOUT) {
-            for (u64 at = first; at <= last; ++at) {
-                const T value = level != 0          ? totals[level_first - p.w.rows + at]
-                                : is_there(p.v, at) ? operand(Op(), p.v, at)
-                                                    : T(0);
-                before = Op::of(before, value);
-            }
-            break;
-        }
-        before = Op::of(before, backward[level_first + first]);
-        behind = Op::of(forward[level_first + last], behind);
-        first = first / WJ_WINDOW_FANOUT + 1;
-        last = last / WJ_WINDOW_FANOUT;
-        if (first == last) break;
-        last -= 1;
-        level_first += level_rows;
-        level_rows = (level_rows + WJ_WINDOW_FANOUT - 1) / WJ_WINDOW_FANOUT;
-    }
-    return Op::of(before, behind);
-}
-
-// What the scans say of a frame that is not empty.
-template <class Op>
-WJ_DEVICE typename Op::T of_frame(const WindowOfParams& p, const RowRun& partition, const RowRun& frame) {
-    typedef typename Op::T T;
-    const T* forward = reinterpret_cast<const T*>(p.forward);
-    const T* backward = reinterpret_cast<const T*>(p.backward);
-    if (p.form == WJ_WINDOW_TREE) return of_tree<Op>(p, frame);
-    if (p.form == WJ_WINDOW_FORWARD) return forward[frame.end - 1];
-    if (p.form == WJ_WINDOW_BACKWARD) return backward[frame.first];
-    const u32 period = (u32)p.period;
-    const u32 first = (u32)frame.first, last = (u32)frame.end - 1;
-    if (first / period != last / period) return Op::of(backward[first], forward[last]);
-    // Within one stretch it begins, or ends, with this or with the partition.
-    return first % period == 0 || frame.first == partition.first ? forward[last] : backward[first];
-}
-
-template <class Fold>
-WJ_DEVICE void fold_frames(const WindowOfParams& p, Fold fold) {
-    const u64 stride = (u64)gridDim.x * blockDim.x;
-    for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.w.rows; row += stride) {
-        const RowRun partition = partition_of(p.w, row);
-        const RowRun frame = frame_of(p.w, partition, row);
-        const bool has_rows = frame.first < frame.end;
-        const bool is_valid = has_rows && (p.counts == nullptr || difference(p.counts, partition, frame) != 0);
-        p.validity[row] = is_valid;
-        // What is stored for a null counts for nothing, but it is always the same.
-        fold(row, partition, frame, is_valid);
-    }
-}
-
-template <class T>
-WJ_DEVICE void store_as(u8* out, u64 row, T value) {
-    reinterpret_cast<T*>(out)[row] = value;
-}
-
-WJ_DEVICE void store_integer(u8* out, u64 width, u64 row, u64 value) {
-    switch (width) {
-        case 0: break;
-        case 1: store_as(out, row, (u8)value); break;
-        case 2: store_as(out, row, (u16)value); break;
-        case 4: store_as(out, row, (u32)value); break;
-        default: store_as(out, row, value); break;
-    }
-}
+WJ_ENTRY(window_add_64, WindowScanParams, WJ_BLOCK_THREADS) { scan_of<AddOf<u64>>(p); }
+WJ_ENTRY(window_add_128, WindowScanParams, WJ_BLOCK_THREADS) { scan_of<AddOf<u128>>(p); }
+WJ_ENTRY(window_add_f64, WindowScanParams, WJ_BLOCK_THREADS) { scan_of<AddOf<f64>>(p); }
+WJ_ENTRY(window_tree_add_f64, WindowTreeParams, WJ_BLOCK_THREADS) { tree_level<AddOf<f64>>(p); }
 
 WJ_ENTRY(window_of_sums_64, WindowOfParams, WJ_BLOCK_THREADS) {
     const u64* sums = reinterpret_cast<const u64*>(p.forward);
@@ -318,6 +157,81 @@ WJ_ENTRY(window_of_sums_f64, WindowOfParams, WJ_BLOCK_THREADS) {
         store_as(p.out, row, is_valid ? of_frame<AddOf<f64>>(p, partition, frame) : 0.0);
     });
 }
+
+// Number of values, their mean, and the sum of squared distances from it. Two runs combine without cancellation (Chan, Golub,
+// LeVeque: Algorithms for computing the sample variance, 1983). 0: no values.
+struct Squares {
+    f64 count, mean, squares;
+    Squares() = default;
+    WJ_DEVICE_MEMBER Squares(int) : count(0.0), mean(0.0), squares(0.0) {}
+    WJ_DEVICE_MEMBER Squares(f64 count, f64 mean, f64 squares) : count(count), mean(mean), squares(squares) {}
+};
+
+WJ_DEVICE Squares lane_up(const Squares& value, u32 distance) {
+    return Squares(lane_up(value.count, distance), lane_up(value.mean, distance), lane_up(value.squares, distance));
+}
+WJ_DEVICE Squares lane_down(const Squares& value, u32 distance) {
+    return Squares(lane_down(value.count, distance), lane_down(value.mean, distance), lane_down(value.squares, distance));
+}
+WJ_DEVICE Squares lane_of(const Squares& value, u32 lane) {
+    return Squares(lane_of(value.count, lane), lane_of(value.mean, lane), lane_of(value.squares, lane));
+}
+WJ_DEVICE Squares load_relaxed(const Squares* address) {
+    return Squares(load_relaxed(&address->count), load_relaxed(&address->mean), load_relaxed(&address->squares));
+}
+WJ_DEVICE void store_relaxed(Squares* address, const Squares& value) {
+    store_relaxed(&address->count, value.count);
+    store_relaxed(&address->mean, value.mean);
+    store_relaxed(&address->squares, value.squares);
+}
+
+struct SquaresOf {
+    typedef Squares T;
+    WJ_DEVICE_MEMBER static T of(const T& before, const T& here) {
+        if (before.count == 0.0) return here;
+        if (here.count == 0.0) return before;
+        const f64 count = before.count + here.count;
+        const f64 distance = here.mean - before.mean;
+        const f64 share = here.count / count;
+        return Squares(count, before.mean + distance * share,
+                       before.squares + here.squares + distance * distance * before.count * share);
+    }
+};
+
+WJ_DEVICE Squares operand(const SquaresOf&, const WindowValues& v, u64 row) {
+    f64 value;
+    if (v.kind != WJ_WINDOW_INT) {
+        value = stored_double(v, row);
+    } else if (v.width == 16) {
+        value = (f64)reinterpret_cast<const i128*>(v.values)[row];
+    } else {
+        value = (f64)(i64)(v.base + stored_value(v.values, v.width, row));
+    }
+    // NaN for a value that is not finite.
+    return Squares(1.0, value, value - value);
+}
+
+WJ_ENTRY(window_squares, WindowScanParams, WJ_BLOCK_THREADS) { scan_of<SquaresOf>(p); }
+WJ_ENTRY(window_tree_squares, WindowTreeParams, WJ_BLOCK_THREADS) { tree_level<SquaresOf>(p); }
+
+WJ_ENTRY(window_of_squares, WindowOfParams, WJ_BLOCK_THREADS) {
+    fold_frames(p, [&](u64 row, const RowRun& partition, const RowRun& frame, bool is_valid) {
+        store_as(p.out, row, is_valid ? of_frame<SquaresOf>(p, partition, frame).squares : 0.0);
+    });
+}
+
+// Maxima of codes, and minima: maxima of their complements.
+template <class T>
+WJ_DEVICE T operand(const MaxOf<T>&, const WindowValues& v, u64 row) {
+    T code;
+    order_code(v, row, code);
+    return code;
+}
+
+WJ_ENTRY(window_max_64, WindowScanParams, WJ_BLOCK_THREADS) { scan_of<MaxOf<u64>>(p); }
+WJ_ENTRY(window_max_128, WindowScanParams, WJ_BLOCK_THREADS) { scan_of<MaxOf<u128>>(p); }
+WJ_ENTRY(window_tree_max_64, WindowTreeParams, WJ_BLOCK_THREADS) { tree_level<MaxOf<u64>>(p); }
+WJ_ENTRY(window_tree_max_128, WindowTreeParams, WJ_BLOCK_THREADS) { tree_level<MaxOf<u128>>(p); }
 
 WJ_ENTRY(window_of_maxima_64, WindowOfParams, WJ_BLOCK_THREADS) {
     fold_frames(p, [&](u64 row, const RowRun& partition, const RowRun& frame, bool is_valid) {

@@ -1,14 +1,11 @@
-// Frames of a window that no count of rows gives, and what is folded over them.
+// Frames of a window that no count of rows gives.
 //
 // window_range: for each row where a bound of its frame is, by the distance of keys. It strides over the rows, and gallops from
 // each to its bound, so that neighbours look at neighbouring keys.
-// window_tree_*: a level of the tree from which frames of any length are folded: runs of WJ_WINDOW_FANOUT values, a warp each.
-// In: values of the argument, or the level's totals. Out: for each value that of its run up to it and from it on, and the
-// runs' totals, which are the next level. A level of one run is not needed. It strides over runs.
 //
 // Status: WJ_STATUS_OVERFLOW where no key is as far away as is asked for, and there are nulls in this direction.
 #include "common/dates.cuh"
-#include "common/scan.cuh"
+#include "common/control.cuh"
 #include "window/window.cuh"
 
 struct WindowRangeParams {
@@ -176,54 +173,3 @@ WJ_ENTRY(window_range, WindowRangeParams, WJ_BLOCK_THREADS) {
         p.out[row] = (u32)(p.key.width == 16 ? range_bound<u128>(p, row) : range_bound<u64>(p, row));
     }
 }
-
-struct WindowTreeParams {
-    WindowValues v;    // of level 0
-    const u8* values;  // of further levels; null: this is level 0
-    u64 rows;          // values of the level
-    u8* forward;       // rows
-    u8* backward;      // rows
-    u8* totals;        // a value a run
-};
-
-template <class Op, class ValueAt>
-WJ_DEVICE void tree_level(const WindowTreeParams& p, ValueAt value_at) {
-    typedef typename Op::T T;
-    const u32 lane = threadIdx.x & 31;
-    const u64 stride = (u64)gridDim.x * blockDim.x;
-    const u64 begin = (u64)blockIdx.x * blockDim.x + (threadIdx.x & ~31u);
-    for (u64 base = begin; base < p.rows; base += stride) {
-        const u64 row = base + lane;
-        const bool is_row = row < p.rows;
-        T value = 0;
-        if (is_row) value = p.values != nullptr ? reinterpret_cast<const T*>(p.values)[row] : value_at(row);
-        T up_to = value, from = value;
-WJ_UNROLL
-        for (u32 distance = 1; distance < 32; distance *= 2) {
-            const T before = lane_up(up_to, distance);
-            const T behind = lane_down(from, distance);
-            if (lane >= distance) up_to = Op::of(before, up_to);
-            if (lane + distance < 32) from = Op::of(from, behind);
-        }
-        if (is_row) {
-            reinterpret_cast<T*>(p.forward)[row] = up_to;
-            reinterpret_cast<T*>(p.backward)[row] = from;
-        }
-        if (lane == 0) reinterpret_cast<T*>(p.totals)[base / WJ_WINDOW_FANOUT] = from;
-    }
-}
-
-template <class T>
-WJ_DEVICE void tree_of_maxima(const WindowTreeParams& p) {
-    tree_level<MaxOf<T>>(p, [&](u64 row) {
-        T code = 0;
-        if (is_there(p.v, row)) order_code(p.v, row, code);
-        return code;
-    });
-}
-
-WJ_ENTRY(window_tree_add_f64, WindowTreeParams, WJ_BLOCK_THREADS) {
-    tree_level<AddOf<f64>>(p, [&](u64 row) { return is_there(p.v, row) ? stored_double(p.v, row) : 0.0; });
-}
-WJ_ENTRY(window_tree_max_64, WindowTreeParams, WJ_BLOCK_THREADS) { tree_of_maxima<u64>(p); }
-WJ_ENTRY(window_tree_max_128, WindowTreeParams, WJ_BLOCK_THREADS) { tree_of_maxima<u128>(p); }

@@ -27,7 +27,7 @@ use crate::window::WindowCall;
 
 pub use crate::expr::{Moment, SortKey};
 pub use aggregate::{AggregateCall, AggregateFunction, AggregateSpec, Way};
-pub(crate) use aggregate::{Fold, State, Term, sum_type};
+pub(crate) use aggregate::{Fold, State, Term};
 
 /// A node of the device plan.
 #[derive(Debug, Clone)]

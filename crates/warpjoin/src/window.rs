@@ -2,9 +2,13 @@
 //!
 //! Owns their description in device plans. Must not know how they are computed ([`crate::exec`]).
 
+mod spec;
+
 use std::fmt;
 
 use arrow::datatypes::DataType;
+
+pub use spec::{WindowSpec, WindowWay};
 
 use crate::expr::Expr;
 use crate::plan::AggregateFunction;
@@ -51,7 +55,7 @@ pub enum WindowFunction {
     Last,
     /// Of its n-th row, from 1; negative: from the end, the last one being -1; 0: null.
     Nth(i64),
-    /// `Count`, `Sum`, `Avg`, `Min` or `Max` of the frame, as group-bys have them.
+    /// An aggregate of the frame, as group-bys have it, if its spec says that frames have it.
     Aggregate(AggregateFunction),
 }
 
@@ -128,27 +132,17 @@ impl WindowCall {
     }
 }
 
-impl WindowFunction {
-    /// Whether it depends on the call's frame.
-    pub(crate) fn reads_frame(self) -> bool {
-        matches!(self, Self::First | Self::Last | Self::Nth(_) | Self::Aggregate(_))
-    }
-}
-
 impl fmt::Display for WindowFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Aggregate(function) = self {
+            return write!(f, "{function}");
+        }
+        f.write_str(self.spec().name)?;
         match self {
-            Self::RowNumber => f.write_str("row_number"),
-            Self::Rank => f.write_str("rank"),
-            Self::DenseRank => f.write_str("dense_rank"),
-            Self::PercentRank => f.write_str("percent_rank"),
-            Self::CumeDist => f.write_str("cume_dist"),
-            Self::Ntile(parts) => write!(f, "ntile {parts}"),
-            Self::Shift(rows) => write!(f, "shift {rows}"),
-            Self::First => f.write_str("first_value"),
-            Self::Last => f.write_str("last_value"),
-            Self::Nth(place) => write!(f, "nth_value {place}"),
-            Self::Aggregate(function) => write!(f, "{function}"),
+            Self::Ntile(parts) => write!(f, " {parts}"),
+            Self::Shift(rows) => write!(f, " {rows}"),
+            Self::Nth(place) => write!(f, " {place}"),
+            _ => Ok(()),
         }
     }
 }
@@ -183,7 +177,7 @@ impl fmt::Display for WindowCall {
         self.argument.iter().try_for_each(|argument| write!(f, "{argument}"))?;
         self.default.iter().try_for_each(|default| write!(f, ", {default}"))?;
         f.write_str(if self.ignores_nulls { ") of what is there" } else { ")" })?;
-        if self.function.reads_frame() {
+        if self.function.spec().reads_frame {
             write!(f, " from {} to {}", self.frame.start, self.frame.end)?;
         }
         Ok(())

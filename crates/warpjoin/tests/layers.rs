@@ -36,7 +36,8 @@ const WARPJOIN: Layers = &[
     &["codegen/constants", "codegen/value"],
     &["codegen/shapes", "codegen/fixed"],
     &["codegen/precomputed"],
-    &["codegen/emit"],
+    &["codegen/program"],
+    &["codegen/print", "codegen/bind"],
     &["codegen/lookup"],
     &["codegen/expr"],
     &["codegen/output"],
@@ -103,7 +104,7 @@ const CALLS_UP: &[(&str, &str)] = &[
 ];
 
 /// Most files in a circle of imports and calls of methods: those that [`CALLS_UP`] holds together. It may only shrink.
-const CALL_CIRCLE_FILES_MAX: usize = 37;
+const CALL_CIRCLE_FILES_MAX: usize = 36;
 
 /// Folder of the sources of a crate of the workspace.
 fn source_of(name: &str) -> PathBuf {

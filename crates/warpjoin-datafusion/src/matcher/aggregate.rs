@@ -7,8 +7,7 @@ use std::sync::{Arc, LazyLock};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::functions_aggregate::all_default_aggregate_functions;
-use datafusion::functions_aggregate::approx_distinct::ApproxDistinct;
-use datafusion::logical_expr::{AggregateUDF, AggregateUDFImpl};
+use datafusion::logical_expr::AggregateUDF;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
@@ -131,7 +130,7 @@ pub(super) struct Call {
     is_distinct: bool,
     argument: Option<usize>,
     second: Option<usize>,
-    /// Further arguments of a count, which counts rows where no argument is null.
+    /// Further arguments: only rows where no argument is null count.
     others: Vec<usize>,
     filter: Option<usize>,
     /// Sort keys: expression, descending, nulls first.
@@ -146,10 +145,11 @@ impl Call {
         exprs: &mut PhysicalExprs,
     ) -> Result<Self, Reason> {
         let name = call.fun().name();
-        let function = function_of(call).ok_or_else(|| Reason::Aggregate(name.to_string()))?;
+        let function = function_called(call).ok_or_else(|| Reason::Aggregate(name.to_string()))?;
+        let spec = function.spec();
         // DISTINCT does not change functions that ignore duplicates, such as min.
-        let is_distinct = call.is_distinct() && function.spec().counts_each || call_is::<ApproxDistinct>(call);
-        let is_ordered = function.spec().way == Way::FirstRow;
+        let is_distinct = call.is_distinct() && spec.counts_each || spec.also_distinct.contains(&name);
+        let is_ordered = spec.way == Way::FirstRow;
         let is_percentile = matches!(function, AggregateFunction::Percentile { .. });
         if !call.order_bys().is_empty() && !is_ordered && !is_percentile {
             return Err(Reason::Aggregate(format!("{name} with ORDER BY")));
@@ -159,10 +159,14 @@ impl Call {
             // The percentile is part of the function.
             arguments.truncate(1);
         }
-        let is_of_pairs = function.spec().arguments == 2;
+        let is_of_pairs = spec.arguments == 2;
         let second = if is_of_pairs { arguments.pop() } else { None };
         let counts_all = function == AggregateFunction::Count && !is_distinct && !arguments.is_empty();
-        let others = if counts_all { arguments.split_off(1) } else { vec![] };
+        let place = spec.place_in_pair(name).filter(|place| !is_distinct && *place < arguments.len());
+        if let Some(place) = place {
+            arguments.swap(0, place);
+        }
+        let others = if counts_all || place.is_some() { arguments.split_off(1) } else { vec![] };
         let argument = match (arguments.pop(), arguments.is_empty()) {
             (Some(argument), true) => argument,
             _ => return Err(Reason::Aggregate(format!("{name} of several arguments"))),
@@ -278,19 +282,24 @@ fn is_value(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.downcast_ref::<Literal>().is_some_and(|literal| !ScalarValue::is_null(literal.value()))
 }
 
-/// The device function of a call. The name and the implementing type must be DataFusion's, because a session may register
-/// another function under the same name.
-fn function_of(call: &AggregateFunctionExpr) -> Option<AggregateFunction> {
+/// The device function of a call, with its parameters.
+fn function_called(call: &AggregateFunctionExpr) -> Option<AggregateFunction> {
+    match function_of(call.fun())? {
+        AggregateFunction::Percentile { .. } => Some(AggregateFunction::Percentile { share_bits: share_bits(call)? }),
+        function => Some(function),
+    }
+}
+
+/// The device function for one of DataFusion's, whatever its parameters. The name and the implementing type must be DataFusion's,
+/// because a session may register another function under the same name.
+pub(crate) fn function_of(function: &AggregateUDF) -> Option<AggregateFunction> {
     static FUNCTIONS: LazyLock<HashMap<String, (TypeId, AggregateFunction)>> = LazyLock::new(|| {
         let own = all_default_aggregate_functions().into_iter();
         let known = own.filter_map(|own| Some((own.name().to_string(), (type_of(&own), function_named(own.name())?))));
         known.collect()
     });
-    let (_, function) = FUNCTIONS.get(call.fun().name()).filter(|(own, _)| *own == type_of(call.fun()))?;
-    Some(match function {
-        AggregateFunction::Percentile { .. } => AggregateFunction::Percentile { share_bits: share_bits(call)? },
-        function => *function,
-    })
+    let (_, known) = FUNCTIONS.get(function.name()).filter(|(own, _)| *own == type_of(function))?;
+    Some(*known)
 }
 
 fn type_of(function: &AggregateUDF) -> TypeId {
@@ -300,16 +309,7 @@ fn type_of(function: &AggregateUDF) -> TypeId {
 
 /// The device function with a DataFusion name.
 fn function_named(name: &str) -> Option<AggregateFunction> {
-    let has_name = |function: &AggregateFunction| {
-        let spec = function.spec();
-        spec.name == name || spec.also.contains(&name)
-    };
-    AggregateFunction::all().find(has_name)
-}
-
-fn call_is<F: AggregateUDFImpl>(call: &AggregateFunctionExpr) -> bool {
-    let implementation: &dyn Any = call.fun().inner().as_ref();
-    implementation.is::<F>()
+    AggregateFunction::all().find(|function| function.spec().names().any(|known| known == name))
 }
 
 #[cfg(test)]
@@ -320,9 +320,8 @@ mod tests {
     fn every_device_function_exists_in_datafusion() {
         let own = all_default_aggregate_functions();
         for function in AggregateFunction::all() {
-            let spec = function.spec();
-            for name in spec.also.iter().chain([&spec.name]) {
-                assert!(own.iter().any(|own| own.name() == *name), "{name}");
+            for name in function.spec().names() {
+                assert!(own.iter().any(|own| own.name() == name), "{name}");
             }
         }
     }

@@ -14,6 +14,7 @@ mod row_wise;
 mod sort;
 mod union;
 mod window;
+mod window_call;
 mod window_frame;
 
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use crate::exec::WarpjoinExec;
 use crate::table::scan::DeviceScanExec;
 use candidate::Candidate;
 
+pub(crate) use aggregate::function_of;
 pub(crate) use candidate::Operators;
 pub(crate) use reads::reads_tables;
 pub(crate) use sort::is_window;

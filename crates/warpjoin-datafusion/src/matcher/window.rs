@@ -3,38 +3,26 @@
 //!
 //! Like joins they start a part: on the CPU they go from row to row.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{Result, ScalarValue};
-use datafusion::functions_window::cume_dist::CumeDist;
-use datafusion::functions_window::lead_lag::{WindowShift, WindowShiftKind};
-use datafusion::functions_window::nth_value::{NthValue, NthValueKind};
-use datafusion::functions_window::ntile::Ntile;
-use datafusion::functions_window::rank::Rank;
-use datafusion::functions_window::row_number::RowNumber;
-use datafusion::logical_expr::{WindowFrame, WindowFrameBound, WindowFrameUnits};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::common::Result;
+use datafusion::logical_expr::{WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::Literal;
-use datafusion::physical_expr::window::{
-    PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr, StandardWindowFunctionExpr, WindowExpr,
-};
+use datafusion::physical_expr::window::{PlainAggregateWindowExpr, WindowExpr};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowUDFExpr};
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use warpjoin::Reason;
 use warpjoin::exec::check;
 use warpjoin::expr::{Expr, ExprKind, Scalar};
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
-use warpjoin::window::{Frame, FrameBound, WindowCall, WindowFunction};
+use warpjoin::window::{Frame, FrameBound, WindowCall};
 
 use super::aggregate::Call;
 use super::candidate::{Candidate, Operators};
 use super::relation::{PhysicalExprs, Relation, checked};
-use super::window_frame::frame_of;
+use super::window_call::has_filter;
 use super::{Matcher, Outcome};
-use crate::translate::translate;
 
 impl Matcher<'_> {
     /// A node of window functions; `None` for other nodes.
@@ -235,166 +223,25 @@ impl Relation {
         check(&plan).ok()?;
         Some(Relation::new(plan))
     }
-
-    fn window_call(&self, expr: &dyn WindowExpr, order_by: &[SortKey]) -> Result<WindowCall, Reason> {
-        let field = expr.field().map_err(|error| Reason::Node(error.to_string()))?;
-        let data_type = field.data_type().clone();
-        if let Some(standard) = expr.as_any().downcast_ref::<StandardWindowExpr>() {
-            let function: &dyn StandardWindowFunctionExpr = standard.get_standard_func_expr().as_ref();
-            let Some(function) = function.as_any().downcast_ref::<WindowUDFExpr>() else {
-                return Err(Reason::Aggregate(expr.name().to_string()));
-            };
-            return self.standard_call(function, (expr.get_window_frame(), order_by), data_type);
-        }
-        let plain = expr.as_any().downcast_ref::<PlainAggregateWindowExpr>();
-        let sliding = expr.as_any().downcast_ref::<SlidingAggregateWindowExpr>();
-        let (aggregate, text) = match (plain, sliding) {
-            (Some(plain), _) => (plain.get_aggregate_expr(), format!("{plain:?}")),
-            (_, Some(sliding)) => (sliding.get_aggregate_expr(), format!("{sliding:?}")),
-            _ => return Err(Reason::Aggregate(expr.name().to_string())),
-        };
-        if !has_no_filter(&text) {
-            return Err(Reason::Aggregate(format!("{} of a window with a filter", expr.name())));
-        }
-        let mut exprs: PhysicalExprs = vec![];
-        let call = Call::new(aggregate, None, &mut exprs)?.of(&self.translate_all(&exprs)?, &data_type);
-        if call.is_distinct || call.second.is_some() || call.filter.is_some() || !call.order_by.is_empty() {
-            return Err(Reason::Aggregate(format!("{} of a window", expr.name())));
-        }
-        let function = match call.function {
-            AggregateFunction::First => WindowFunction::First,
-            AggregateFunction::Last => WindowFunction::Last,
-            function => WindowFunction::Aggregate(function),
-        };
-        let frame = frame_of(expr.get_window_frame(), order_by)?;
-        Ok(WindowCall { function, argument: call.argument, default: None, ignores_nulls: false, frame, data_type })
-    }
-
-    /// A function that is no aggregate.
-    fn standard_call(
-        &self,
-        expr: &WindowUDFExpr,
-        (frame, order_by): (&WindowFrame, &[SortKey]),
-        data_type: DataType,
-    ) -> Result<WindowCall, Reason> {
-        let name = expr.fun().name();
-        let declined = |what: &str| Err(Reason::Aggregate(format!("{name} {what}")));
-        // Not to be seen by others in any other way.
-        let text = format!("{expr:?}");
-        let ignores_nulls = text.ends_with("is_reversed: false, ignore_nulls: true }");
-        if !ignores_nulls && !text.ends_with("is_reversed: false, ignore_nulls: false }") {
-            return declined("of a window read from behind");
-        }
-        let implementation: &dyn Any = expr.fun().inner().as_ref();
-        let number = |position: usize| integer(expr.args().get(position));
-        let mut call = WindowCall {
-            function: WindowFunction::RowNumber,
-            argument: None,
-            default: None,
-            ignores_nulls,
-            frame: Frame::PARTITION,
-            data_type,
-        };
-        let mut reads_value = false;
-        call.function = if implementation.is::<RowNumber>() {
-            WindowFunction::RowNumber
-        } else if let Some(rank) = implementation.downcast_ref::<Rank>() {
-            let is = |other: Rank| *rank == other;
-            match (is(Rank::basic()), is(Rank::dense_rank())) {
-                (true, _) => WindowFunction::Rank,
-                (_, true) => WindowFunction::DenseRank,
-                _ => WindowFunction::PercentRank,
-            }
-        } else if implementation.is::<CumeDist>() {
-            WindowFunction::CumeDist
-        } else if implementation.is::<Ntile>() {
-            match number(0).map(u64::try_from) {
-                Some(Ok(parts @ 1..)) => WindowFunction::Ntile(parts),
-                _ => return declined("of no number of parts"),
-            }
-        } else if let Some(shift) = implementation.downcast_ref::<WindowShift>() {
-            reads_value = true;
-            call.default = self.default_of(expr, &call.data_type)?;
-            let rows = match (expr.args().get(1), number(1)) {
-                (None, _) => 1,
-                (_, Some(rows)) => rows,
-                _ => return declined("by no number of rows"),
-            };
-            WindowFunction::Shift(if *shift.kind() == WindowShiftKind::Lag { rows.saturating_neg() } else { rows })
-        } else if let Some(nth) = implementation.downcast_ref::<NthValue>() {
-            reads_value = true;
-            call.frame = frame_of(frame, order_by)?;
-            match (nth.kind(), number(1)) {
-                (NthValueKind::First, _) => WindowFunction::First,
-                (NthValueKind::Last, _) => WindowFunction::Last,
-                (NthValueKind::Nth, Some(place)) if place != i64::MIN => WindowFunction::Nth(place),
-                (NthValueKind::Nth, _) => return declined("of no place"),
-            }
-        } else {
-            return declined("of a window");
-        };
-        // It changes nothing of a place.
-        call.ignores_nulls &= reads_value;
-        if reads_value {
-            let arguments = StandardWindowFunctionExpr::expressions(expr);
-            let Some(argument) = arguments.first() else { return declined("of nothing") };
-            call.argument = Some(translate(argument, self.scope())?);
-        }
-        Ok(call)
-    }
-
-    /// What LAG and LEAD say where there is no row.
-    fn default_of(&self, expr: &WindowUDFExpr, data_type: &DataType) -> Result<Option<Expr>, Reason> {
-        let Some(default) = expr.args().get(2) else { return Ok(None) };
-        let value = default.downcast_ref::<Literal>().map(Literal::value);
-        let Some(value) = value.and_then(|value| value.cast_to(data_type).ok()) else {
-            return Err(Reason::Aggregate(format!("{} with such a default", expr.fun().name())));
-        };
-        if value.is_null() {
-            return Ok(None);
-        }
-        let literal: Arc<dyn PhysicalExpr> = Arc::new(Literal::new(value));
-        translate(&literal, self.scope()).map(Some)
-    }
 }
 
 /// A call in an order of so many keys and more, where fewer rows are peers; `None` where that matters.
 fn in_finer_order(call: WindowCall, keys: usize) -> Option<WindowCall> {
-    use WindowFunction::{Aggregate, First, Last, Nth, Ntile, RowNumber, Shift};
+    let spec = call.function.spec();
     // Without keys all rows of a partition are peers.
     let bound = |bound: FrameBound| match bound {
         FrameBound::Groups(0) if keys == 0 => Some(FrameBound::Partition),
         FrameBound::Groups(_) | FrameBound::Range { .. } => None,
         bound => Some(bound),
     };
-    match call.function {
-        RowNumber | Ntile(_) | Shift(_) => Some(call),
-        First | Last | Nth(_) | Aggregate(_) => {
-            let frame = Frame { start: bound(call.frame.start)?, end: bound(call.frame.end)? };
-            Some(WindowCall { frame, ..call })
-        }
-        _ => None,
-    }
-}
-
-/// A number that is written down; null is 0, as it is for DataFusion.
-fn integer(expr: Option<&Arc<dyn PhysicalExpr>>) -> Option<i64> {
-    let value = expr?.downcast_ref::<Literal>()?.value();
-    if value.is_null() {
-        return Some(0);
-    }
-    if !value.data_type().is_integer() {
+    if spec.reads_peers {
         return None;
     }
-    match value.cast_to(&DataType::Int64).ok()? {
-        ScalarValue::Int64(number) => number,
-        _ => None,
+    if !spec.reads_frame {
+        return Some(call);
     }
-}
-
-/// A filter is not to be seen by others in any other way; what is printed otherwise counts as one.
-fn has_no_filter(text: &str) -> bool {
-    text.ends_with("filter: None }")
+    let frame = Frame { start: bound(call.frame.start)?, end: bound(call.frame.end)? };
+    Some(WindowCall { frame, ..call })
 }
 
 /// The aggregate of a window that is the whole partition of every row.
@@ -403,7 +250,7 @@ fn whole_partition(expr: &dyn WindowExpr) -> Result<&AggregateFunctionExpr, Reas
     let Some(plain) = expr.as_any().downcast_ref::<PlainAggregateWindowExpr>() else {
         return declined("of a window that moves, or by place");
     };
-    if !has_no_filter(&format!("{plain:?}")) {
+    if has_filter(plain) {
         return declined("of a window with a filter");
     }
     let frame = expr.get_window_frame();

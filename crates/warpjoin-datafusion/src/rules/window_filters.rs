@@ -1,8 +1,8 @@
 //! Moves the filters of windowed aggregates into their arguments, because physical windows do not expose filters.
 //!
 //! This logical rule rewrites `sum(x) FILTER (WHERE f) OVER w` to `sum(CASE WHEN f THEN x END) OVER w`, which is the same
-//! for aggregates that ignore nulls. An argument that fails only for rows outside the filter then does not fail. Must not
-//! know devices.
+//! for aggregates that ignore nulls. Of several arguments it changes the first one. An argument that fails only for rows
+//! outside the filter then does not fail. Must not know devices.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
@@ -10,7 +10,10 @@ use datafusion::logical_expr::expr::{Alias, Case, WindowFunction, WindowFunction
 use datafusion::logical_expr::{Expr, LogicalPlan, Window, WindowFunctionDefinition};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
+use warpjoin::plan::Way;
+
 use crate::config::WarpjoinOptions;
+use crate::matcher::function_of;
 
 /// Rewrites filters of windowed aggregates.
 #[derive(Debug, Default)]
@@ -50,10 +53,12 @@ fn filtered(expr: &Expr) -> Option<&WindowFunction> {
         _ => return None,
     };
     let WindowFunctionDefinition::AggregateUDF(aggregate) = &function.fun else { return None };
-    let ignores_nulls = matches!(aggregate.name(), "count" | "sum" | "avg" | "min" | "max");
-    let params = &function.params;
-    let has_one_argument = params.args.len() == 1 && !params.args[0].is_volatile();
-    (ignores_nulls && params.filter.is_some() && has_one_argument).then_some(function)
+    // A first or last value may be null, and the first argument of a percentile may be a constant.
+    let ignores_nulls =
+        function_of(aggregate).is_some_and(|function| matches!(function.spec().way, Way::Accumulated | Way::Moment));
+    let WindowFunctionParams { args, filter, .. } = &function.params;
+    let is_movable = filter.is_some() && !args.is_empty() && !args.iter().any(Expr::is_volatile);
+    (ignores_nulls && is_movable).then_some(function)
 }
 
 fn without_filter(expr: Expr) -> Expr {
@@ -73,11 +78,11 @@ fn filter_in_argument(expr: Expr) -> Expr {
     let Expr::WindowFunction(function) = expr else { return expr };
     let WindowFunction { fun, params } = *function;
     let WindowFunctionParams { args, filter, .. } = params;
-    let condition = |argument: Expr| match &filter {
-        Some(filter) => Expr::Case(Case::new(None, vec![(filter.clone(), Box::new(argument))], None)),
-        None => argument,
-    };
-    let args = args.into_iter().map(condition).collect();
+    let mut args = args;
+    // Of pairs none counts whose first value is null.
+    if let (Some(filter), Some(first)) = (filter, args.first_mut()) {
+        *first = Expr::Case(Case::new(None, vec![(filter, Box::new(first.clone()))], None));
+    }
     let params = WindowFunctionParams { args, filter: None, ..params };
     Expr::WindowFunction(Box::new(WindowFunction { fun, params }))
 }

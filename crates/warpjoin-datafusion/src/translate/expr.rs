@@ -16,7 +16,7 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use warpjoin::Reason;
 use warpjoin::column::check_type;
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
-use warpjoin::function::Function;
+use warpjoin::function::{DateFunction, Function};
 
 use super::precompute::Operands;
 use super::{Scope, Translation, functions, is_string, literal};
@@ -228,7 +228,7 @@ impl Translation<'_> {
         let dates = left.data_type == right.data_type && matches!(left.data_type, DataType::Date32 | DataType::Date64);
         match (arithmetic_op(binary.op()), bitwise_op(binary.op())) {
             (Some(ArithmeticOp::Subtract), _) if dates => {
-                return Ok(ExprKind::Function(Function::DaysBetween, vec![left, right]));
+                return Ok(ExprKind::Function(Function::Date(DateFunction::DaysBetween), vec![left, right]));
             }
             // The check of the plan node checks the types.
             (Some(op), _) => return Ok(ExprKind::Arithmetic(op, Box::new(left), Box::new(right))),
@@ -266,7 +266,7 @@ impl Translation<'_> {
         let value = literal::evaluate(span)?;
         let interval = functions::interval(&value, *binary.op() == Operator::Minus)
             .ok_or_else(|| Reason::Expression(format!("{binary}: interval {value}")))?;
-        Ok(Some(ExprKind::Function(Function::AddInterval(interval), vec![self.translate(moment)?])))
+        Ok(Some(ExprKind::Function(Function::Date(DateFunction::AddInterval(interval)), vec![self.translate(moment)?])))
     }
 
     fn case(&self, expr: &PhysicalExprRef, case: &CaseExpr) -> Result<ExprKind, Reason> {

@@ -2,55 +2,20 @@
 //!
 //! Owns which of DataFusion's functions devices have, and with which constants.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, IntervalDayTimeType, IntervalMonthDayNanoType};
 use datafusion::common::ScalarValue;
-use datafusion::functions::{core, datetime, math};
+use datafusion::functions::{all_default_functions, core};
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use warpjoin::Reason;
 use warpjoin::expr::{CompareOp, Expr, ExprKind, Scalar};
-use warpjoin::function::{DatePart, DateUnit, Function, Interval};
+use warpjoin::function::{Constant, Function, Interval, Written};
 
 use super::expr::{boolean, check_copied, is_constant, unsupported};
 use super::{Translation, literal};
-
-/// Makes DataFusion's own function of a name.
-type Original = fn() -> Arc<ScalarUDF>;
-
-/// What a function becomes.
-#[derive(Clone, Copy)]
-enum Form {
-    /// The same function of the same arguments.
-    Plain(Function),
-    /// Decimal places as the second argument.
-    Round,
-    /// The same.
-    Truncate,
-    /// The part as the first argument.
-    DatePart,
-    /// The unit as the first argument.
-    DateTruncate,
-    /// A CASE.
-    NullIf,
-}
-
-const FUNCTIONS: [(&str, Original, Form); 13] = [
-    ("abs", math::abs, Form::Plain(Function::Absolute)),
-    ("ceil", math::ceil, Form::Plain(Function::Ceil)),
-    ("floor", math::floor, Form::Plain(Function::Floor)),
-    ("signum", math::signum, Form::Plain(Function::Sign)),
-    ("sqrt", math::sqrt, Form::Plain(Function::SquareRoot)),
-    ("isnan", math::isnan, Form::Plain(Function::IsNan)),
-    ("greatest", core::greatest, Form::Plain(Function::Greatest)),
-    ("least", core::least, Form::Plain(Function::Least)),
-    ("round", math::round, Form::Round),
-    ("trunc", math::trunc, Form::Truncate),
-    ("date_part", datetime::date_part, Form::DatePart),
-    ("date_trunc", datetime::date_trunc, Form::DateTruncate),
-    ("nullif", core::nullif, Form::NullIf),
-];
 
 /// Functions whose last bit depends on who computes them.
 const INEXACT: [&str; 22] = [
@@ -58,47 +23,56 @@ const INEXACT: [&str; 22] = [
     "log", "log10", "log2", "power", "radians", "sin", "sinh", "tan",
 ];
 
+/// Device functions that SQL calls by name.
+static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(|| {
+    let called = Function::samples().filter(|function| !matches!(function.spec().written, Written::Operator(_)));
+    called.map(|function| (function.spec().name, function)).collect()
+});
+
+/// Whether a function is DataFusion's own, because a session may register another function under the same name.
+pub(super) fn is_datafusions(function: &ScalarUDF) -> bool {
+    static DEFAULT: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
+        all_default_functions().into_iter().map(|function| (function.name().into(), function)).collect()
+    });
+    DEFAULT.get(function.name()).is_some_and(|original| **original == *function)
+}
+
+/// The device function with a name, whatever its constants.
+pub(super) fn function_named(name: &str) -> Option<Function> {
+    FUNCTIONS.get(name).copied()
+}
+
 impl Translation<'_> {
     pub(super) fn function(
         &self,
         expr: &Arc<dyn PhysicalExpr>,
         function: &ScalarFunctionExpr,
     ) -> Result<ExprKind, Reason> {
+        if *function.fun() == *core::nullif() {
+            let [value, other] = function.args() else { return Err(unsupported(expr)) };
+            return self.null_if(expr, value, other);
+        }
         let name = function.fun().name();
-        let Some((_, original, form)) = FUNCTIONS.iter().find(|(known, ..)| *known == name) else {
+        let Some(known) = function_named(name) else {
             let why = if INEXACT.contains(&name) { ", whose last bit differs between CPUs and devices" } else { "" };
             return Err(Reason::Expression(format!("{expr}: function {name}{why}")));
         };
-        // A session may have another function under the same name.
-        if *function.fun() != *original() {
+        if !is_datafusions(function.fun()) {
             return Err(Reason::Expression(format!("{expr}: a function of one's own, {name}")));
         }
-        let declined = || unsupported(expr);
-        let arguments = function.args();
-        let translated = |from: usize| -> Result<Vec<Expr>, Reason> {
-            arguments[from..].iter().map(|argument| self.translate(argument)).collect()
+        let Written::CallWith { constants, bind } = known.spec().written else {
+            return Ok(ExprKind::Function(known, self.translated(function.args(), &[])?));
         };
-        match (form, arguments) {
-            (Form::Plain(function), _) => Ok(ExprKind::Function(*function, translated(0)?)),
-            (Form::Round, [value, places @ ..]) => {
-                let places = constant_places(places)?.ok_or_else(declined)?.unwrap_or(0);
-                Ok(ExprKind::Function(Function::Round { places }, vec![self.translate(value)?]))
-            }
-            (Form::Truncate, [value, places @ ..]) => {
-                let places = constant_places(places)?.ok_or_else(declined)?;
-                Ok(ExprKind::Function(Function::Truncate { places }, vec![self.translate(value)?]))
-            }
-            (Form::DatePart, [part, _]) => {
-                let part = constant_text(part)?.as_deref().and_then(date_part).ok_or_else(declined)?;
-                Ok(ExprKind::Function(Function::DatePart(part), translated(1)?))
-            }
-            (Form::DateTruncate, [unit, _]) => {
-                let unit = constant_text(unit)?.as_deref().and_then(date_unit).ok_or_else(declined)?;
-                Ok(ExprKind::Function(Function::DateTruncate(unit), translated(1)?))
-            }
-            (Form::NullIf, [value, other]) => self.null_if(expr, value, other),
-            _ => Err(declined()),
-        }
+        let values = constants.iter().map(|&place| constant(function.args().get(place)));
+        let values = values.collect::<Result<Option<Vec<Constant>>, Reason>>()?;
+        let bound = values.and_then(|values| bind(&values)).ok_or_else(|| unsupported(expr))?;
+        Ok(ExprKind::Function(bound, self.translated(function.args(), constants)?))
+    }
+
+    /// The translated arguments, except those at some positions.
+    fn translated(&self, arguments: &[Arc<dyn PhysicalExpr>], without: &[usize]) -> Result<Vec<Expr>, Reason> {
+        let others = arguments.iter().enumerate().filter(|(place, _)| !without.contains(place));
+        others.map(|(_, argument)| self.translate(argument)).collect()
     }
 
     fn null_if(
@@ -119,63 +93,20 @@ impl Translation<'_> {
     }
 }
 
-/// A constant number of decimal places, if there is one; `None` where it is no constant, or null.
-#[allow(clippy::option_option, reason = "no argument is not the same as one that is not supported")]
-fn constant_places(arguments: &[Arc<dyn PhysicalExpr>]) -> Result<Option<Option<i32>>, Reason> {
-    let Some(argument) = arguments.first() else { return Ok(Some(None)) };
+/// A constant that becomes part of a function. `None`: the argument is not a constant, is null, or has another type.
+fn constant(argument: Option<&Arc<dyn PhysicalExpr>>) -> Result<Option<Constant>, Reason> {
+    let Some(argument) = argument else { return Ok(Some(Constant::Missing)) };
     if !is_constant(argument) {
         return Ok(None);
     }
     Ok(match literal::evaluate(argument)? {
-        ScalarValue::Int32(Some(places)) => Some(Some(places)),
-        ScalarValue::Int64(Some(places)) => i32::try_from(places).ok().filter(|places| places.abs() <= 38).map(Some),
-        _ => None,
-    })
-}
-
-fn constant_text(argument: &Arc<dyn PhysicalExpr>) -> Result<Option<String>, Reason> {
-    if !is_constant(argument) {
-        return Ok(None);
-    }
-    let value = literal::evaluate(argument)?;
-    Ok(value.try_as_str().flatten().map(str::to_lowercase))
-}
-
-fn date_part(name: &str) -> Option<DatePart> {
-    Some(match name {
-        "year" | "years" | "y" => DatePart::Year,
-        "isoyear" => DatePart::IsoYear,
-        "quarter" | "qtr" => DatePart::Quarter,
-        "month" | "months" | "mon" => DatePart::Month,
-        "week" | "weeks" | "w" => DatePart::Week,
-        "day" | "days" | "d" => DatePart::Day,
-        "doy" => DatePart::DayOfYear,
-        "dow" => DatePart::DayOfWeek,
-        "isodow" => DatePart::IsoDayOfWeek,
-        "hour" | "hours" | "h" => DatePart::Hour,
-        "minute" | "minutes" => DatePart::Minute,
-        "second" | "seconds" | "s" => DatePart::Second,
-        "millisecond" | "milliseconds" | "ms" => DatePart::Millisecond,
-        "microsecond" | "microseconds" | "us" => DatePart::Microsecond,
-        "nanosecond" | "nanoseconds" => DatePart::Nanosecond,
-        "epoch" => DatePart::Epoch,
-        _ => return None,
-    })
-}
-
-fn date_unit(name: &str) -> Option<DateUnit> {
-    Some(match name {
-        "year" => DateUnit::Year,
-        "quarter" => DateUnit::Quarter,
-        "month" => DateUnit::Month,
-        "week" => DateUnit::Week,
-        "day" => DateUnit::Day,
-        "hour" => DateUnit::Hour,
-        "minute" => DateUnit::Minute,
-        "second" => DateUnit::Second,
-        "millisecond" => DateUnit::Millisecond,
-        "microsecond" => DateUnit::Microsecond,
-        _ => return None,
+        ScalarValue::Int32(Some(number)) => Some(Constant::Integer(number.into())),
+        ScalarValue::Int64(Some(number)) => Some(Constant::Integer(number)),
+        ScalarValue::TimestampNanosecond(Some(nanoseconds), _) => Some(Constant::Timestamp(nanoseconds)),
+        value => match value.try_as_str() {
+            Some(text) => text.map(|text| Constant::Text(text.to_lowercase())),
+            None => interval(&value, false).map(Constant::Interval),
+        },
     })
 }
 
@@ -199,4 +130,17 @@ pub(super) fn interval(value: &ScalarValue, is_subtracted: bool) -> Option<Inter
 /// Whether values of the type are points in time.
 pub(super) fn is_moment(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_device_function_exists_in_datafusion() {
+        let own = all_default_functions();
+        for name in FUNCTIONS.keys() {
+            assert!(own.iter().any(|own| own.name() == *name && is_datafusions(own)), "{name}");
+        }
+    }
 }

@@ -2,24 +2,22 @@
 //!
 //! Other expressions stay on the CPU, which evaluates only existing rows: an error for any other combination would be wrong.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
-use datafusion::functions::all_default_functions;
-use datafusion::logical_expr::{Operator, ScalarUDF};
+use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NegativeExpr,
     NotExpr, TryCastExpr,
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
+use super::functions::{function_named, is_datafusions};
 use super::host::is_text;
 use super::is_string;
 
-/// Functions that succeed for all arguments.
-const TOTAL: [&str; 54] = [
-    "abs",
+/// Functions that succeed for all arguments, beside those that devices have ([`function_named`]).
+const TOTAL: [&str; 46] = [
     "acos",
     "acosh",
     "ascii",
@@ -31,7 +29,6 @@ const TOTAL: [&str; 54] = [
     "bit_length",
     "btrim",
     "cbrt",
-    "ceil",
     "character_length",
     "coalesce",
     "concat",
@@ -44,12 +41,8 @@ const TOTAL: [&str; 54] = [
     "degrees",
     "ends_with",
     "exp",
-    "floor",
-    "greatest",
     "initcap",
-    "isnan",
     "iszero",
-    "least",
     "left",
     "ln",
     "log10",
@@ -64,10 +57,8 @@ const TOTAL: [&str; 54] = [
     "reverse",
     "right",
     "rtrim",
-    "signum",
     "sin",
     "sinh",
-    "sqrt",
     "starts_with",
     "strpos",
     "tan",
@@ -131,20 +122,16 @@ fn is_total_cast(from: &DataType, to: &DataType) -> bool {
 }
 
 fn is_total_call(call: &ScalarFunctionExpr, type_of: &impl Fn(&Arc<dyn PhysicalExpr>) -> DataType) -> bool {
-    static DEFAULT: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
-        all_default_functions().into_iter().map(|function| (function.name().into(), function)).collect()
-    });
-    // A session may have another function under the same name.
-    if DEFAULT.get(call.fun().name()).is_none_or(|original| **original != *call.fun()) {
+    if !is_datafusions(call.fun()) {
         return false;
     }
     let name = call.fun().name();
+    let first = call.args().first().map_or(DataType::Null, type_of);
     let has_constants = call.args().iter().skip(1).all(|argument| argument.is::<Literal>());
-    // They may overflow for integers.
-    let is_arithmetic = ["abs", "power"].contains(&name);
     let is_known = TOTAL.contains(&name)
         || TOTAL_BY_CONSTANTS.contains(&name) && has_constants
-        || name == "substr" && call.args().len() == 2;
-    let first = call.args().first().map_or(DataType::Null, type_of);
-    is_known && (!is_arithmetic || first.is_floating()) && (is_text(&first) || !is_string(&first))
+        || name == "substr" && call.args().len() == 2
+        || function_named(name).is_some_and(|function| !(function.spec().may_fail)(&first));
+    // A power of integers may overflow.
+    is_known && (name != "power" || first.is_floating()) && (is_text(&first) || !is_string(&first))
 }

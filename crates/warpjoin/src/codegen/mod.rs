@@ -1,7 +1,7 @@
 //! Generated kernels: one for each pipeline.
 //!
-//! Owns how a pipeline's shape becomes CUDA C++ text and the list of what its parameters are bound
-//! to. Must not know devices, row counts or where anything lies.
+//! Owns how a pipeline's shape is bound to a kernel as data, with the list of what its parameters are bound to, and how that
+//! is printed as CUDA C++. Must not know devices, row counts or where anything lies.
 //!
 //! Architecture invariant: the text depends on the shape only. Literals, bounds, bases, row counts
 //! and addresses are parameters, so another literal, alias or shard compiles nothing.
@@ -10,16 +10,18 @@
 //! - `pipeline`: whole kernels, and what they follow from
 //! - `join`, `group`: join tables and group tables, with their sinks
 //! - `output`: sinks that write rows
-//! - `expr`: typed expressions
+//! - `expr`: rules of expressions
 //! - `lookup`: reading what was precomputed
+//! - `bind`: code, sections and columns of a kernel that is being bound
+//! - `print`: the text of a bound kernel
+//! - `program`: a bound kernel, as data
 //! - `fixed`: hand-written modules
-//! - `emit`: the text of a kernel, and its parameters
 //! - `precomputed`: what the host evaluates before a kernel runs
 //! - `shapes`: what code depends on
-//! - `value`, `constants`: values in code; constants that kernels and host share
+//! - `value`, `constants`: what is known of values; constants that kernels and host share
 
+mod bind;
 mod constants;
-mod emit;
 mod expr;
 mod fixed;
 mod group;
@@ -28,6 +30,8 @@ mod lookup;
 mod output;
 mod pipeline;
 mod precomputed;
+mod print;
+mod program;
 mod shapes;
 mod value;
 
@@ -38,18 +42,21 @@ pub(crate) use constants::{
     TOP_K_DIGIT_BITS, WINDOW_FANOUT, WINDOW_ITEMS, WINDOW_WORDS, control, group_counter, sort_defines, status,
     top_k_state, window_defines, window_kind,
 };
-pub(crate) use emit::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
-pub(crate) use expr::{IN_LIST_MAX, check_cast, check_function};
+pub(crate) use expr::{IN_LIST_MAX, check_cast};
 pub(crate) use fixed::{
     BucketShape, FixedModule, PACK_FIELDS_MAX, PASS_MULTIPLE, RESTORE, SlotForm, partition_module, pass_entry,
 };
-pub(crate) use group::{PLACES_EACH, PLACES_HEAD, ROWS_PER_THREAD_BITS_MAX, key_bytes, partition_slots, regroup};
+pub(crate) use group::{ROWS_PER_THREAD_BITS_MAX, key_bytes, partition_slots};
 pub(crate) use output::{RESERVATION_BYTES, common_columns};
 pub(crate) use pipeline::{
-    BATCH_BLOCKS, GenerateOptions, GeneratedPipeline, Grid, PipelineKey, SinkShape, generate, match_threads,
+    BATCH_BLOCKS, GenerateOptions, GeneratedPipeline, Grid, PipelineKey, SinkShape, bind_pipeline, match_threads,
     shared_row_bytes,
 };
 pub(crate) use precomputed::{DictionaryTest, Lookup, forget};
+pub(crate) use print::regroup;
+pub(crate) use program::{
+    Binding, FetchPart, GroupPart, JoinPart, MatchPart, PLACES_EACH, PLACES_HEAD, PartitionPart, SketchPart,
+};
 pub(crate) use shapes::{
     Accumulator, DirectSlots, FetchStep, FilterTest, GroupLimits, GroupMode, GroupShape, JoinShape, MatchForm,
     PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape,

@@ -1,4 +1,4 @@
-//! Values in generated code: a C expression, what is known about it, and its C type.
+//! What is known of values in generated code: kinds, bounds, C types.
 
 use std::sync::Arc;
 
@@ -14,13 +14,20 @@ pub(crate) struct Range {
     pub max: i128,
 }
 
-/// C type of a value.
+/// C type of a value, of a part of it, or of what is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CType {
     Bool,
+    I8,
+    I16,
     I32,
     I64,
     I128,
+    U8,
+    U16,
+    U32,
+    U64,
+    U128,
     F32,
     F64,
 }
@@ -34,17 +41,14 @@ pub(crate) enum Kind {
     F64,
 }
 
-/// A value of the current row.
+/// What is known of a value, without the code that computes it.
 #[derive(Debug, Clone)]
-pub(crate) struct Value {
-    /// C expression without side effects; cheap to repeat.
-    pub code: String,
-    /// C expression that is true where the value is not null; `None`: never null.
-    pub valid: Option<String>,
+pub(crate) struct ValueType {
     pub kind: Kind,
     pub data_type: DataType,
     /// For codes of strings: the distinct values.
     pub dictionary: Option<Arc<Dictionary>>,
+    pub nullable: bool,
 }
 
 impl Range {
@@ -94,11 +98,71 @@ impl CType {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
+            Self::I8 => "i8",
+            Self::I16 => "i16",
             Self::I32 => "i32",
             Self::I64 => "i64",
             Self::I128 => "i128",
+            Self::U8 => "u8",
+            Self::U16 => "u16",
+            Self::U32 => "u32",
+            Self::U64 => "u64",
+            Self::U128 => "u128",
             Self::F32 => "f32",
             Self::F64 => "f64",
+        }
+    }
+
+    pub(crate) fn bits(self) -> u32 {
+        match self {
+            Self::Bool | Self::I8 | Self::U8 => 8,
+            Self::I16 | Self::U16 => 16,
+            Self::I32 | Self::U32 | Self::F32 => 32,
+            Self::I64 | Self::U64 | Self::F64 => 64,
+            Self::I128 | Self::U128 => 128,
+        }
+    }
+
+    /// The unsigned type of so many bytes.
+    pub(crate) fn unsigned(bytes: u32) -> Self {
+        match bytes {
+            1 => Self::U8,
+            2 => Self::U16,
+            4 => Self::U32,
+            8 => Self::U64,
+            _ => Self::U128,
+        }
+    }
+
+    pub(crate) fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64)
+    }
+
+    fn is_unsigned(self) -> bool {
+        matches!(self, Self::Bool | Self::U8 | Self::U16 | Self::U32 | Self::U64 | Self::U128)
+    }
+
+    /// In an expression of C++: integers narrower than 32 bits become i32.
+    pub(crate) fn promoted(self) -> Self {
+        match self {
+            Self::Bool | Self::I8 | Self::U8 | Self::I16 | Self::U16 => Self::I32,
+            other => other,
+        }
+    }
+
+    /// The type in which C++ combines two operands.
+    pub(crate) fn common(self, other: Self) -> Self {
+        if self.is_float() || other.is_float() {
+            let is_double = self == Self::F64 || other == Self::F64;
+            return if is_double { Self::F64 } else { Self::F32 };
+        }
+        let (a, b) = (self.promoted(), other.promoted());
+        // Of two of one width the unsigned one.
+        match a.bits().cmp(&b.bits()) {
+            std::cmp::Ordering::Less => b,
+            std::cmp::Ordering::Greater => a,
+            std::cmp::Ordering::Equal if a.is_unsigned() => a,
+            std::cmp::Ordering::Equal => b,
         }
     }
 }
@@ -136,60 +200,6 @@ impl Kind {
             Self::Int(range) => Domain::Int { min: range.min, max: range.max },
             Self::F32 => Domain::Float32,
             Self::F64 => Domain::Float64,
-        }
-    }
-}
-
-impl Value {
-    /// A value that is never null.
-    pub(crate) fn new(code: impl Into<String>, kind: Kind, data_type: DataType) -> Self {
-        Self { code: code.into(), valid: None, kind, data_type, dictionary: None }
-    }
-
-    /// The value with this validity.
-    pub(crate) fn with_valid(mut self, valid: Option<String>) -> Self {
-        self.valid = valid;
-        self
-    }
-
-    pub(crate) fn c_type(&self) -> CType {
-        self.kind.c_type()
-    }
-
-    /// Bounds; a boolean is 0 or 1. `None` for floats.
-    pub(crate) fn range(&self) -> Option<Range> {
-        match self.kind {
-            Kind::Bool => Some(Range::new(0, 1)),
-            Kind::Int(range) => Some(range),
-            Kind::F32 | Kind::F64 => None,
-        }
-    }
-
-    /// Scale of a decimal; 0 for everything else.
-    pub(crate) fn scale(&self) -> i8 {
-        scale_of(&self.data_type)
-    }
-
-    /// C expression of the value in another C type.
-    pub(crate) fn code_as(&self, c_type: CType) -> String {
-        if self.c_type() == c_type { self.code.clone() } else { format!("({})({})", c_type.name(), self.code) }
-    }
-
-    /// Table-level facts of a column that holds such values.
-    pub(crate) fn column_type(&self) -> ColumnType {
-        ColumnType {
-            data_type: self.data_type.clone(),
-            has_nulls: self.valid.is_some(),
-            domain: self.kind.domain(),
-            dictionary: self.dictionary.clone(),
-        }
-    }
-
-    /// C expression that is true where the value is true and not null.
-    pub(crate) fn is_true(&self) -> String {
-        match &self.valid {
-            Some(valid) => format!("({valid} && {})", self.code),
-            None => self.code.clone(),
         }
     }
 }

@@ -3,14 +3,14 @@
 use arrow::datatypes::DataType;
 
 use crate::Reason;
-use crate::codegen::{IN_LIST_MAX, check_cast, check_function};
+use crate::codegen::{IN_LIST_MAX, check_cast};
 use crate::column::check_type;
 use crate::column::holds_strings;
 use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
 use crate::plan::{
     AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Mark, Plan, PlanKind, Share, SortKey, Way,
 };
-use crate::window::{WindowCall, WindowFunction};
+use crate::window::WindowCall;
 
 /// Operators of a plan above each other, and operations of an expression. Deeper ones run on the CPU. Both fit a stack of
 /// 2 MiB in a debug build, all functions that walk them included (`tests/deep_plans.rs`).
@@ -97,50 +97,27 @@ fn check_aggregates(group_by: &[Expr], aggregates: &[AggregateCall]) -> Result<(
 }
 
 fn check_window_call(call: &WindowCall, order_by: &[SortKey]) -> Result<(), Reason> {
+    let spec = call.function.spec();
     let declined = |what: &str| Err(Reason::Aggregate(format!("{}{what}", call.function)));
-    if call.function.reads_frame() {
+    if spec.reads_frame {
         call.frame.check(order_by)?;
     }
     for expr in call.argument.iter().chain(&call.default) {
         check_expr(expr)?;
     }
-    let takes_others = matches!(
-        call.function,
-        WindowFunction::First | WindowFunction::Last | WindowFunction::Nth(_) | WindowFunction::Shift(..=-1 | 1..)
-    );
-    if call.ignores_nulls && !takes_others {
+    if call.ignores_nulls && !spec.skips_nulls {
         return declined(" that skips nulls");
     }
-    let is_of = |data_type: DataType| call.argument.is_none() && call.data_type == data_type;
-    match (call.function, &call.argument) {
-        (WindowFunction::Ntile(0), _) => declined(" of no parts"),
-        (WindowFunction::RowNumber | WindowFunction::Rank | WindowFunction::DenseRank, _)
-        | (WindowFunction::Ntile(_), _) => {
-            if is_of(DataType::UInt64) {
-                Ok(())
-            } else {
-                declined(" as another type")
-            }
+    let argument = call.argument.as_ref().map(|argument| &argument.data_type);
+    if !(spec.takes)(call.function, argument, &call.data_type) {
+        let of = argument.map(ToString::to_string).unwrap_or_default();
+        return declined(&format!("({of}) of a window as {}", call.data_type));
+    }
+    match &call.default {
+        Some(default) if !spec.has_default || default.data_type != call.data_type => {
+            declined(" with a default of another type")
         }
-        (WindowFunction::PercentRank | WindowFunction::CumeDist, _) => {
-            if is_of(DataType::Float64) {
-                Ok(())
-            } else {
-                declined(" as another type")
-            }
-        }
-        (WindowFunction::Aggregate(function), argument) => {
-            use AggregateFunction::{Avg, Count, Max, Min, Sum};
-            if !matches!(function, Count | Sum | Avg | Min | Max) {
-                return declined(" of a window");
-            }
-            check_aggregate(&AggregateCall::new(function, argument.clone(), call.data_type.clone()))
-        }
-        (_, Some(argument)) if argument.data_type == call.data_type => match &call.default {
-            Some(default) if default.data_type != call.data_type => declined(" with a default of another type"),
-            _ => Ok(()),
-        },
-        _ => declined(" without an argument of its type"),
+        _ => Ok(()),
     }
 }
 
@@ -245,7 +222,10 @@ fn check_operations(expr: &Expr) -> Result<(), Reason> {
     check_type(&expr.data_type)?;
     match &expr.kind {
         ExprKind::Cast(operand) | ExprKind::TryCast(operand) => check_cast(&operand.data_type, &expr.data_type),
-        ExprKind::Function(function, arguments) => check_function(*function, arguments, &expr.data_type),
+        ExprKind::Function(function, arguments) => {
+            let types: Vec<&DataType> = arguments.iter().map(|argument| &argument.data_type).collect();
+            function.check(&types, &expr.data_type)
+        }
         ExprKind::Arithmetic(op, left, right) => {
             if is_arithmetic(*op, &left.data_type, &right.data_type, &expr.data_type) {
                 Ok(())

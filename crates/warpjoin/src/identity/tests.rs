@@ -9,7 +9,7 @@ use warpjoin_device::{SimOptions, open_simulated};
 
 use super::{Identify, Identity};
 use crate::expr::{ArithmeticOp, CompareOp, DeferredScalar, Expr, ExprKind, HostFunction, Scalar};
-use crate::function::{DatePart, Function};
+use crate::function::{DateFunction, DatePart, Function};
 use crate::plan::identity::Node;
 use crate::plan::{
     AggregateCall, AggregateFunction, FetchPlan, FilterForm, GroupingSet, HandOver, JoinKind, JoinPlan, Mark, Moment,
@@ -193,10 +193,10 @@ fn kinds() -> Vec<ExprKind> {
         case(&[(0, 1)], None),
         case(&[(0, 1)], Some(3)),
         case(&[(0, 1), (2, 3)], None),
-        call(Function::DatePart(DatePart::Year), &[0]),
-        call(Function::DatePart(DatePart::Month), &[0]),
-        call(Function::DatePart(DatePart::Year), &[1]),
-        call(Function::DatePart(DatePart::Year), &[0, 1]),
+        call(Function::Date(DateFunction::Part(DatePart::Year)), &[0]),
+        call(Function::Date(DateFunction::Part(DatePart::Month)), &[0]),
+        call(Function::Date(DateFunction::Part(DatePart::Year)), &[1]),
+        call(Function::Date(DateFunction::Part(DatePart::Year)), &[0, 1]),
         list(&[1, 2], false, 0),
         list(&[1, 2], true, 0),
         list(&[1, 2], false, 1),

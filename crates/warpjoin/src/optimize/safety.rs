@@ -30,11 +30,12 @@ pub(super) fn never_fails(expr: &Expr) -> bool {
         }
         ExprKind::Negative(_) => expr.data_type.is_floating() || expr.data_type.is_integer(),
         ExprKind::Cast(operand) => is_widening(&operand.data_type, &expr.data_type),
-        ExprKind::Function(..)
-        | ExprKind::Average(..)
-        | ExprKind::Moment { .. }
-        | ExprKind::OrderWord { .. }
-        | ExprKind::RowNumber { .. } => false,
+        ExprKind::Function(function, arguments) => {
+            arguments.first().is_some_and(|first| !(function.spec().may_fail)(&first.data_type))
+        }
+        ExprKind::Average(..) | ExprKind::Moment { .. } | ExprKind::OrderWord { .. } | ExprKind::RowNumber { .. } => {
+            false
+        }
     };
     is_safe && expr.children().into_iter().all(never_fails)
 }

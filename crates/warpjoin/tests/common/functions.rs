@@ -2,7 +2,8 @@
 
 use arrow::datatypes::{DataType, TimeUnit};
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, TimeDelta, Timelike};
-use warpjoin::function::{DatePart, DateUnit, Function, Interval};
+use warpjoin::function::date::{Bin, Stride};
+use warpjoin::function::{DateFunction, DatePart, DateUnit, Function, Interval, Nulls};
 
 use super::value::{V, decimal, fault, int_bounds, scale, wrap};
 
@@ -11,22 +12,32 @@ const CALENDAR: std::ops::RangeInclusive<i128> = -96_413_158..=94_974_466;
 
 /// The function of these values; a fault bit where it is an error.
 pub(crate) fn call(function: Function, values: &[V], types: &[DataType], to: &DataType) -> Result<V, u8> {
-    if let Function::Greatest | Function::Least = function {
-        let known = values.iter().filter(|value| !value.is_null());
-        let best = match function {
-            Function::Greatest => known.max_by(|a, b| a.order(b)),
-            _ => known.min_by(|a, b| a.order(b)),
-        };
-        return Ok(best.cloned().unwrap_or(V::Null));
-    }
-    if values.iter().any(V::is_null) {
+    let nulls = values.iter().filter(|value| value.is_null()).count();
+    let is_null = match function.spec().nulls {
+        Nulls::OfOne => nulls > 0,
+        Nulls::OfAll => nulls == values.len(),
+        Nulls::OfChosen => false,
+    };
+    if is_null {
         return Ok(V::Null);
     }
+    let result = value(function, values, types, to);
+    assert!(result.is_ok() || (function.spec().may_fail)(&types[0]), "{function} fails of {values:?}");
+    result
+}
+
+fn value(function: Function, values: &[V], types: &[DataType], to: &DataType) -> Result<V, u8> {
+    let known = values.iter().filter(|value| !value.is_null());
     match (function, values) {
-        (Function::DatePart(part), [V::Int(x)]) => date_part(part, *x, &types[0]),
-        (Function::DateTruncate(unit), [V::Int(x)]) => truncate(unit, *x, &types[0]).map(V::Int),
-        (Function::AddInterval(interval), [V::Int(x)]) => add(interval, *x, &types[0]).map(V::Int),
-        (Function::DaysBetween, [V::Int(x), V::Int(y)]) => {
+        (Function::IfNan, [V::Float(x), other]) if x.is_nan() => Ok(other.clone()),
+        (Function::IfNan, [value, _]) => Ok(value.clone()),
+        (Function::Greatest, _) => Ok(known.max_by(|a, b| a.order(b)).cloned().unwrap_or(V::Null)),
+        (Function::Least, _) => Ok(known.min_by(|a, b| a.order(b)).cloned().unwrap_or(V::Null)),
+        (Function::Date(DateFunction::Part(part)), [V::Int(x)]) => date_part(part, *x, &types[0]),
+        (Function::Date(DateFunction::Truncate(unit)), [V::Int(x)]) => truncate(unit, *x, &types[0]).map(V::Int),
+        (Function::Date(DateFunction::AddInterval(interval)), [V::Int(x)]) => add(interval, *x, &types[0]).map(V::Int),
+        (Function::Date(DateFunction::Bin(bin)), [V::Int(x)]) => Ok(binned(bin, *x, &types[0]).map_or(V::Null, V::Int)),
+        (Function::Date(DateFunction::DaysBetween), [V::Int(x), V::Int(y)]) => {
             let wrapped = wrap(x - y, &DataType::Int64);
             Ok(V::Int(wrapped / ticks_per_day(&types[0])))
         }
@@ -242,4 +253,32 @@ fn add(interval: Interval, x: i128, data_type: &DataType) -> Result<i128, u8> {
     let bounds = int_bounds(data_type).unwrap_or_default();
     let moved = moved - offset(data_type);
     if (bounds.0..=bounds.1).contains(&moved) { Ok(moved) } else { Err(fault::OVERFLOW) }
+}
+
+/// The beginning of a bin, by nanoseconds; `None` where 64 bits do not hold one on the way.
+fn binned(bin: Bin, x: i128, data_type: &DataType) -> Option<i128> {
+    let held = |nanoseconds: i128| i64::try_from(nanoseconds).ok();
+    let tick = 86_400_000_000_000 / ticks_per_day(data_type);
+    let at = held(x * tick)?;
+    let begin = match bin.stride {
+        Stride::Nanoseconds(stride) => {
+            let distance = held(i128::from(at) - i128::from(bin.origin))?;
+            let begin = held(i128::from(distance.div_euclid(stride)) * i128::from(stride))?;
+            held(i128::from(bin.origin) + i128::from(begin))?
+        }
+        Stride::Months(stride) => {
+            let (at, origin) = (DateTime::from_timestamp_nanos(at), DateTime::from_timestamp_nanos(bin.origin));
+            // From a bin that is later on, one after the other.
+            let mut bins = ((at.year() - origin.year()) * 12 / stride) + 20;
+            let bin_of = |bins: i32| {
+                let months = Months::new((bins * stride).unsigned_abs());
+                if bins < 0 { origin.checked_sub_months(months) } else { origin.checked_add_months(months) }
+            };
+            while bin_of(bins)? > at {
+                bins -= 1;
+            }
+            bin_of(bins)?.timestamp_nanos_opt()?
+        }
+    };
+    Some(i128::from(begin) / tick)
 }

@@ -10,6 +10,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use warpjoin::expr::Expr;
+use warpjoin::function::Function;
 use warpjoin::plan::{
     AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Moment, Plan, PlanKind, SortKey,
 };
@@ -19,7 +20,7 @@ use warpjoin::window::{Distance, Frame, FrameBound, WindowCall, WindowFunction};
 use super::case::{Case, Outcome};
 use super::data::{self, Pool, TYPES};
 use super::edges::{frames_of, window, window_aggregates};
-use super::random_expr::ExprMaker;
+use super::random_expr::{ExprMaker, arguments_of, call_of};
 use super::sessions::{Opener, in_threads};
 use super::settings;
 use super::value::decimal;
@@ -53,10 +54,35 @@ pub(crate) fn case(seed: u64) -> Case {
     }
     let settings = settings::random(&mut maker.rng);
     if let Some(rng) = maker.kinds.take() {
+        plan = with_functions(plan, StdRng::seed_from_u64(seed ^ 0x55));
         plan = with_window(plan, StdRng::seed_from_u64(seed ^ 0x77));
         plan = maker.window(plan, rng);
     }
     Case { inputs: maker.inputs, plan, settings }
+}
+
+/// Adds functions of columns to some plans, chosen from all specs.
+fn with_functions(plan: Plan, mut rng: StdRng) -> Plan {
+    let all = columns(&plan);
+    if all.is_empty() || rng.random_bool(0.8) {
+        return plan;
+    }
+    let samples: Vec<Function> = Function::samples().collect();
+    let mut exprs = all.clone();
+    for _ in 0..20 {
+        let function = *samples.choose(&mut rng).expect("some");
+        let argument = all.choose(&mut rng).expect("some");
+        let alike: Vec<&Expr> = all.iter().filter(|other| other.data_type == argument.data_type).collect();
+        let other = (*alike.choose(&mut rng).expect("at least the argument")).clone();
+        // A failing query tests nothing else.
+        let may_fail = (function.spec().may_fail)(&argument.data_type) && rng.random_bool(0.9);
+        if !may_fail {
+            exprs.extend(call_of(function, arguments_of(function, &[argument.clone(), other])));
+        }
+    }
+    let types: Vec<_> = exprs.iter().map(|e| (e.data_type.clone(), e.nullable)).collect();
+    let kind = PlanKind::Project { input: Box::new(plan), exprs };
+    node(kind, types.iter().map(|(t, n)| (t, *n)))
 }
 
 /// A window over some plans: of functions that do not tell peers apart, as rows of random tables may be equal.

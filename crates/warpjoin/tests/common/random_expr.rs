@@ -5,7 +5,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
-use warpjoin::function::{DatePart, DateUnit, Function, Interval};
+use warpjoin::function::{Arguments, DateFunction, DatePart, DateUnit, Function, Interval};
 
 use super::data::{Pool, any_value};
 use super::random::with_precision;
@@ -47,6 +47,23 @@ pub(crate) fn cast(operand: Expr, data_type: DataType) -> Expr {
 pub(crate) fn call(function: Function, arguments: Vec<Expr>, data_type: DataType) -> Expr {
     let nullable = arguments.iter().any(|argument| argument.nullable);
     Expr { kind: ExprKind::Function(function, arguments), data_type, nullable }
+}
+
+/// The call of a function with the first type of result that its spec supports. `None`: it does not take these arguments.
+pub(crate) fn call_of(function: Function, arguments: Vec<Expr>) -> Option<Expr> {
+    let types: Vec<&DataType> = arguments.iter().map(|argument| &argument.data_type).collect();
+    let others = [DataType::Boolean, DataType::Int32, DataType::Int64, DataType::Float64, DataType::Date32];
+    let to = types.first().copied().into_iter().chain(&others).find(|to| function.takes(&types, to))?.clone();
+    Some(call(function, arguments, to))
+}
+
+/// As many arguments as the function takes, from these in turn.
+pub(crate) fn arguments_of<T: Clone>(function: Function, from: &[T]) -> Vec<T> {
+    let count = match function.spec().arguments {
+        Arguments::Exactly(count) => count,
+        Arguments::Any => from.len(),
+    };
+    from.iter().cycle().take(count).cloned().collect()
 }
 
 /// A value as a constant.
@@ -261,22 +278,26 @@ impl ExprMaker<'_> {
             0 if data_type != DataType::Date64 => {
                 let (months, days) = (self.rng.random_range(-30..30), self.rng.random_range(-40..40));
                 let nanoseconds = self.rng.random_range(-200_000_000_000_000..200_000_000_000_000);
-                call(Function::AddInterval(Interval { months, days, nanoseconds }), vec![operand], data_type)
+                call(
+                    Function::Date(DateFunction::AddInterval(Interval { months, days, nanoseconds })),
+                    vec![operand],
+                    data_type,
+                )
             }
             1 if matches!(data_type, DataType::Timestamp(..)) => {
                 use DateUnit::{Day, Hour, Millisecond, Minute, Month, Week};
                 let unit =
                     *[DateUnit::Year, Month, Week, Day, Hour, Minute, Millisecond].choose(self.rng).expect("some");
-                call(Function::DateTruncate(unit), vec![operand], data_type)
+                call(Function::Date(DateFunction::Truncate(unit)), vec![operand], data_type)
             }
             2 if matches!(data_type, DataType::Date32 | DataType::Date64) => {
                 let other = self.other(&data_type);
-                call(Function::DaysBetween, vec![operand, other], DataType::Int64)
+                call(Function::Date(DateFunction::DaysBetween), vec![operand, other], DataType::Int64)
             }
             _ => {
                 let parts = [Year, IsoYear, Quarter, Month, Week, Day, DayOfYear, DayOfWeek, Hour, Second, Microsecond];
                 let part = *parts.choose(self.rng).expect("some");
-                call(Function::DatePart(part), vec![operand], DataType::Int32)
+                call(Function::Date(DateFunction::Part(part)), vec![operand], DataType::Int32)
             }
         }
     }

@@ -3,16 +3,17 @@
 use arrow::datatypes::DataType;
 
 use super::evaluate::evaluate;
-use crate::codegen::emit::{Emitter, Environment};
+use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::lookup;
-use crate::codegen::value::{Kind, Value};
+use crate::codegen::program::{Branch, Case, Declaration, Statement, Variable};
+use crate::codegen::value::{CType, Kind};
 use crate::column::holds_strings;
 use crate::expr::{Expr, Scalar};
 use crate::{Error, Result};
 
-/// Emits [`crate::expr::ExprKind::Case`].
+/// Binds [`crate::expr::ExprKind::Case`].
 pub(super) fn case(
-    emitter: &mut Emitter,
+    b: &mut Binder,
     branches: &[(Expr, Expr)],
     otherwise: Option<&Expr>,
     data_type: &DataType,
@@ -24,73 +25,85 @@ pub(super) fn case(
         expr.visit_columns(&mut |column| columns.push(column));
     }
     for column in columns {
-        emitter.column(environment, column)?;
+        b.column(environment, column)?;
     }
     let null = Expr::literal(Scalar::Null, data_type.clone());
     let mut conditions = vec![];
     let mut results = vec![];
-    let capture = |emitter: &mut Emitter, expr: &Expr| -> Result<(String, Value)> {
-        let outer = emitter.begin_capture();
-        let value = evaluate(emitter, expr, environment);
-        let text = emitter.end_capture(outer);
-        Ok((text, value?))
+    let capture = |b: &mut Binder, expr: &Expr| -> Result<Captured> {
+        let outer = b.begin_capture();
+        let value = evaluate(b, expr, environment);
+        let statements = b.end_capture(outer);
+        Ok(Captured { statements, value: value? })
     };
     for (when, then) in branches {
-        conditions.push(capture(emitter, when)?);
-        results.push(capture(emitter, then)?);
+        conditions.push(capture(b, when)?);
+        results.push(capture(b, then)?);
     }
-    results.push(capture(emitter, otherwise.unwrap_or(&null))?);
+    results.push(capture(b, otherwise.unwrap_or(&null))?);
     if holds_strings(data_type) {
-        recode_results(emitter, &mut results)?;
+        recode_results(b, &mut results)?;
     }
-    write_case(emitter, &conditions, &results, data_type)
+    bind_case(b, conditions, results, data_type)
+}
+
+/// A value that only some rows compute.
+struct Captured {
+    statements: Vec<Statement>,
+    value: Value,
 }
 
 /// Brings strings of several dictionaries to codes of one, each within its branch.
-fn recode_results(emitter: &mut Emitter, results: &mut [(String, Value)]) -> Result<()> {
-    let values: Vec<Value> = results.iter().map(|(_, value)| value.clone()).collect();
-    let common = lookup::common_dictionary(&values)?;
-    for (text, value) in results {
-        let outer = emitter.begin_capture();
-        let recoded = lookup::recode(emitter, value, &common);
-        text.push_str(&emitter.end_capture(outer));
-        *value = recoded?;
+fn recode_results(b: &mut Binder, results: &mut [Captured]) -> Result<()> {
+    let values: Vec<Value> = results.iter().map(|result| result.value.clone()).collect();
+    let common = lookup::dictionary_of_all(&values)?;
+    for result in results {
+        let outer = b.begin_capture();
+        let recoded = lookup::recode(b, &result.value, &common);
+        result.statements.extend(b.end_capture(outer));
+        result.value = recoded?;
     }
     Ok(())
 }
 
-/// Writes captured branches as nested ifs that assign one variable.
-fn write_case(
-    emitter: &mut Emitter,
-    conditions: &[(String, Value)],
-    results: &[(String, Value)],
+/// Binds captured branches that assign one variable.
+fn bind_case(
+    b: &mut Binder,
+    conditions: Vec<Captured>,
+    mut results: Vec<Captured>,
     data_type: &DataType,
 ) -> Result<Value> {
-    let kind = common_kind(results.iter().map(|(_, value)| value))?;
-    let nullable = results.iter().any(|(_, value)| value.valid.is_some());
-    let name = emitter.fresh("t");
-    emitter.statement(&format!("{} {name} = 0;", kind.c_type().name()));
-    let valid = nullable.then(|| format!("{name}_valid"));
-    if let Some(valid) = &valid {
-        emitter.statement(&format!("bool {valid} = false;"));
+    let kind = common_kind(results.iter().map(|result| &result.value))?;
+    let dictionary = results.iter().find_map(|result| result.value.dictionary.clone());
+    let nullable = results.iter().any(|result| result.value.valid.is_some());
+    let number = b.fresh();
+    let variable = Variable::Temporary(number);
+    b.push(Statement::Declare(Declaration { variable, c_type: kind.c_type(), initial: b.whole(0) }));
+    let validity = nullable.then_some(Variable::Validity(number));
+    if let Some(validity) = validity {
+        let initial = b.truth(false);
+        b.push(Statement::Declare(Declaration { variable: validity, c_type: CType::Bool, initial }));
     }
-    let assign = |emitter: &mut Emitter, (text, value): &(String, Value)| {
-        emitter.append(text);
-        emitter.statement(&format!("{name} = {};", value.code_as(kind.c_type())));
-        if let Some(valid) = &valid {
-            emitter.statement(&format!("{valid} = {};", value.valid.as_deref().unwrap_or("true")));
+    let assigned = |b: &Binder, Captured { mut statements, value }: Captured| {
+        statements.push(Statement::Assign(variable, b.code_as(&value, kind.c_type())));
+        if let Some(validity) = validity {
+            let valid = value.valid.unwrap_or_else(|| b.truth(true));
+            statements.push(Statement::Assign(validity, valid));
         }
+        statements
     };
-    for ((text, condition), result) in conditions.iter().zip(results) {
-        emitter.append(text);
-        emitter.statement(&format!("if ({}) {{", condition.is_true()));
-        assign(emitter, result);
-        emitter.statement("} else {");
-    }
-    assign(emitter, &results[conditions.len()]);
-    emitter.statement(&"}".repeat(conditions.len()));
-    let dictionary = results.iter().find_map(|(_, value)| value.dictionary.clone());
-    Ok(Value { dictionary, ..Value::new(name, kind, data_type.clone()).with_valid(valid) })
+    let otherwise = results.pop().ok_or_else(|| Error::internal("CASE without a result"))?;
+    let branches = conditions.into_iter().zip(results).map(|(condition, result)| Branch {
+        condition: b.is_true(&condition.value),
+        before: condition.statements,
+        then: assigned(b, result),
+    });
+    let branches = branches.collect();
+    let otherwise = assigned(b, otherwise);
+    b.push(Statement::Case(Case { branches, otherwise }));
+    let code = b.variable(variable, kind.c_type());
+    let valid = validity.map(|validity| b.variable(validity, CType::Bool));
+    Ok(Value { dictionary, ..Value::new(code, kind, data_type.clone()).with_valid(valid) })
 }
 
 /// A kind that holds all of these values.

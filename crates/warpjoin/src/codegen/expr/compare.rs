@@ -6,10 +6,10 @@ use super::cast;
 use super::evaluate::evaluate;
 use super::fault::OVERFLOW;
 use super::literal::literal;
-use super::validity::both_valid;
-use crate::codegen::emit::{Emitter, Environment};
+use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::lookup;
-use crate::codegen::value::{CType, Kind, Value};
+use crate::codegen::program::{Code, Function, Op};
+use crate::codegen::value::{CType, Kind};
 use crate::column::holds_strings;
 use crate::expr::{CompareOp, Expr, Scalar};
 use crate::{Reason, Result};
@@ -17,91 +17,86 @@ use crate::{Reason, Result};
 /// Most constants of an IN list.
 pub(crate) const IN_LIST_MAX: usize = 1024;
 
-/// C expression of a value by which it is ordered: floats by IEEE total order.
-pub(super) fn ordered(value: &Value) -> String {
+/// Code of a value by which it is ordered: floats by IEEE total order.
+pub(super) fn ordered(b: &Binder, value: &Value) -> Code {
     match value.kind {
-        Kind::F32 | Kind::F64 => format!("order_code_f64((f64){})", value.code),
-        _ => value.code.clone(),
+        Kind::F32 | Kind::F64 => b.call(Function::OrderCodeDouble, &[b.cast(CType::F64, value.code)]),
+        _ => value.code,
     }
 }
 
-/// Emits [`crate::expr::ExprKind::Compare`].
-pub(super) fn compare(emitter: &mut Emitter, op: CompareOp, left: &Value, right: &Value) -> Result<Value> {
-    let valid = both_valid(left, right);
-    let (left, right) = comparable(emitter, op, left, right)?;
+/// Binds [`crate::expr::ExprKind::Compare`].
+pub(super) fn compare(b: &mut Binder, op: CompareOp, left: &Value, right: &Value) -> Result<Value> {
+    let valid = b.both_valid(left, right);
+    let (left, right) = comparable(b, op, left, right)?;
     let is_total = op == CompareOp::Identical;
     let op = match op {
-        CompareOp::Equal | CompareOp::Identical => "==",
-        CompareOp::NotEqual => "!=",
-        CompareOp::Less => "<",
-        CompareOp::LessOrEqual => "<=",
-        CompareOp::Greater => ">",
-        CompareOp::GreaterOrEqual => ">=",
+        CompareOp::Equal | CompareOp::Identical => Op::Equal,
+        CompareOp::NotEqual => Op::NotEqual,
+        CompareOp::Less => Op::Less,
+        CompareOp::LessOrEqual => Op::LessOrEqual,
+        CompareOp::Greater => Op::Greater,
+        CompareOp::GreaterOrEqual => Op::GreaterOrEqual,
     };
     let code = if let (Some(l), Some(r)) = (left.range(), right.range()) {
         let c_type = l.union(r).c_type();
-        format!("{} {op} {}", left.code_as(c_type), right.code_as(c_type))
+        b.binary(b.code_as(&left, c_type), op, b.code_as(&right, c_type))
     } else {
         let code = |value: &Value| match value.kind {
-            Kind::F32 | Kind::F64 if !is_total => format!("comparison_code_f64((f64){})", value.code),
-            _ => ordered(value),
+            Kind::F32 | Kind::F64 if !is_total => b.call(Function::ComparisonCode, &[b.cast(CType::F64, value.code)]),
+            _ => ordered(b, value),
         };
-        format!("{} {op} {}", code(&left), code(&right))
+        b.binary(code(&left), op, code(&right))
     };
-    let code = emitter.temporary(CType::Bool, &code);
+    let code = b.temporary(CType::Bool, code);
     Ok(Value::new(code, Kind::Bool, DataType::Boolean).with_valid(valid))
 }
 
 /// Both sides in one scale; strings as codes that compare like them.
-fn comparable(emitter: &mut Emitter, op: CompareOp, left: &Value, right: &Value) -> Result<(Value, Value)> {
+fn comparable(b: &mut Binder, op: CompareOp, left: &Value, right: &Value) -> Result<(Value, Value)> {
     if holds_strings(&left.data_type) {
-        let common = lookup::common_dictionary(&[left.clone(), right.clone()])?;
+        let common = lookup::dictionary_of_all(&[left.clone(), right.clone()])?;
         let common = match op {
             CompareOp::Equal | CompareOp::Identical | CompareOp::NotEqual => common,
             _ => common.sorted()?,
         };
-        return Ok((lookup::recode(emitter, left, &common)?, lookup::recode(emitter, right, &common)?));
+        return Ok((lookup::recode(b, left, &common)?, lookup::recode(b, right, &common)?));
     }
     let scale = left.scale().max(right.scale());
-    Ok((cast::rescale_up(emitter, left, scale, OVERFLOW)?, cast::rescale_up(emitter, right, scale, OVERFLOW)?))
+    Ok((cast::rescale_up(b, left, scale, OVERFLOW)?, cast::rescale_up(b, right, scale, OVERFLOW)?))
 }
 
 /// AND or OR in three-valued logic.
 pub(super) fn logic(
-    emitter: &mut Emitter,
+    b: &mut Binder,
     left: &Expr,
     right: &Expr,
     environment: &Environment,
     is_and: bool,
 ) -> Result<Value> {
-    let left = evaluate(emitter, left, environment)?;
-    let right = evaluate(emitter, right, environment)?;
-    let op = if is_and { "&&" } else { "||" };
-    let code = emitter.temporary(CType::Bool, &format!("{} {op} {}", left.code, right.code));
+    let left = evaluate(b, left, environment)?;
+    let right = evaluate(b, right, environment)?;
+    let op = if is_and { Op::And } else { Op::Or };
+    let code = b.temporary(CType::Bool, b.binary(left.code, op, right.code));
     let value = Value::new(code, Kind::Bool, DataType::Boolean);
     if left.valid.is_none() && right.valid.is_none() {
         return Ok(value);
     }
     // Known when both sides are known, or when one side decides alone.
-    let decides = |side: &Value| {
-        let decisive = if is_and { format!("!{}", side.code) } else { side.code.clone() };
-        side.valid.as_ref().map_or(decisive.clone(), |valid| format!("({valid} && {decisive})"))
-    };
-    let known = |side: &Value| side.valid.clone().unwrap_or("true".into());
-    let valid = format!("(({} && {}) || {} || {})", known(&left), known(&right), decides(&left), decides(&right));
-    let valid = emitter.temporary(CType::Bool, &valid);
+    let decides = |side: &Value| b.both(side.valid, if is_and { b.not(side.code) } else { side.code });
+    let (left_decides, right_decides) = (decides(&left), decides(&right));
+    let known = |side: &Value| side.valid.unwrap_or_else(|| b.truth(true));
+    let both_known = b.in_parens(known(&left), Op::And, known(&right));
+    let valid = b.binary(b.binary(both_known, Op::Or, left_decides), Op::Or, right_decides);
+    let valid = b.temporary(CType::Bool, b.parens(valid));
     // A null side reads as anything: settle the value from the sides that are known.
-    let code = if is_and {
-        format!("!({} || {})", decides(&left), decides(&right))
-    } else {
-        format!("({} || {})", decides(&left), decides(&right))
-    };
-    let code = emitter.temporary(CType::Bool, &code);
+    let one_decides = b.in_parens(left_decides, Op::Or, right_decides);
+    let code = b.temporary(CType::Bool, if is_and { b.not(one_decides) } else { one_decides });
     Ok(Value { code, valid: Some(valid), ..value })
 }
 
-/// Emits [`crate::expr::ExprKind::InList`].
-pub(super) fn in_list(emitter: &mut Emitter, value: &Value, list: &[Scalar], negated: bool) -> Result<Value> {
+/// Binds [`crate::expr::ExprKind::InList`].
+pub(super) fn in_list(b: &mut Binder, value: &Value, list: &[Scalar], negated: bool) -> Result<Value> {
     if list.is_empty() || list.len() > IN_LIST_MAX {
         return Err(Reason::Expression(format!("IN list of {} values", list.len())).into());
     }
@@ -109,9 +104,10 @@ pub(super) fn in_list(emitter: &mut Emitter, value: &Value, list: &[Scalar], neg
     let length = list.len().next_power_of_two();
     let mut tests = Vec::with_capacity(length);
     for index in 0..length {
-        let item = literal(emitter, &list[index.min(list.len() - 1)], &value.data_type)?;
-        tests.push(compare(emitter, CompareOp::Equal, value, &item)?.code);
+        let item = literal(b, &list[index.min(list.len() - 1)], &value.data_type)?;
+        tests.push(compare(b, CompareOp::Equal, value, &item)?.code);
     }
-    let code = format!("({}({}))", if negated { "!" } else { "" }, tests.join(" || "));
-    Ok(Value::new(code, Kind::Bool, DataType::Boolean).with_valid(value.valid.clone()))
+    let is_one = b.chain(Op::Or, tests).map_or_else(|| b.truth(false), |any| b.parens(any));
+    let code = b.parens(if negated { b.not(is_one) } else { is_one });
+    Ok(Value::new(code, Kind::Bool, DataType::Boolean).with_valid(value.valid))
 }

@@ -1,87 +1,87 @@
-//! Which kind of expression is emitted where; columns.
+//! Which kind of expression is bound where; columns.
 
 use arrow::datatypes::DataType;
 
 use super::literal::literal;
 use super::{arithmetic, case, cast, compare, fault, functions, moments, order};
-use crate::codegen::emit::{Cell, Emitter, Environment};
+use crate::codegen::bind::{Binder, Cell, Environment, Value};
 use crate::codegen::lookup;
-use crate::codegen::value::{Kind, Value};
+use crate::codegen::value::Kind;
 use crate::expr::{Expr, ExprKind};
 use crate::{Error, Result};
 
-/// Emits `expr` over `environment` into the current section.
+/// Binds `expr` over `environment` into the current section.
 #[recursive::recursive]
-pub(in crate::codegen) fn evaluate(emitter: &mut Emitter, expr: &Expr, environment: &Environment) -> Result<Value> {
+pub(in crate::codegen) fn evaluate(b: &mut Binder, expr: &Expr, environment: &Environment) -> Result<Value> {
     match &expr.kind {
-        ExprKind::Column(index) => emitter.column(environment, *index),
-        ExprKind::Literal(scalar) => literal(emitter, scalar, &expr.data_type),
-        ExprKind::Deferred(scalar) => literal(emitter, &scalar.value()?, &expr.data_type),
+        ExprKind::Column(index) => b.column(environment, *index),
+        ExprKind::Literal(scalar) => literal(b, scalar, &expr.data_type),
+        ExprKind::Deferred(scalar) => literal(b, &scalar.value()?, &expr.data_type),
         ExprKind::Arithmetic(op, left, right) => {
-            let left = evaluate(emitter, left, environment)?;
-            let right = evaluate(emitter, right, environment)?;
-            arithmetic::arithmetic(emitter, *op, &left, &right, &expr.data_type)
+            let left = evaluate(b, left, environment)?;
+            let right = evaluate(b, right, environment)?;
+            arithmetic::arithmetic(b, *op, &left, &right, &expr.data_type)
         }
         ExprKind::Compare(op, left, right) => {
-            let left = evaluate(emitter, left, environment)?;
-            let right = evaluate(emitter, right, environment)?;
-            compare::compare(emitter, *op, &left, &right)
+            let left = evaluate(b, left, environment)?;
+            let right = evaluate(b, right, environment)?;
+            compare::compare(b, *op, &left, &right)
         }
-        ExprKind::And(left, right) => compare::logic(emitter, left, right, environment, true),
-        ExprKind::Or(left, right) => compare::logic(emitter, left, right, environment, false),
+        ExprKind::And(left, right) => compare::logic(b, left, right, environment, true),
+        ExprKind::Or(left, right) => compare::logic(b, left, right, environment, false),
         ExprKind::Not(operand) => {
-            let value = evaluate(emitter, operand, environment)?;
-            Ok(Value { code: format!("(!{})", value.code), ..value })
+            let value = evaluate(b, operand, environment)?;
+            Ok(Value { code: b.parens(b.not(value.code)), ..value })
         }
         ExprKind::IsNull(operand) => {
-            let value = evaluate(emitter, operand, environment)?;
-            let code = value.valid.map_or("false".into(), |valid| format!("(!{valid})"));
+            let value = evaluate(b, operand, environment)?;
+            let code = value.valid.map_or_else(|| b.truth(false), |valid| b.parens(b.not(valid)));
             Ok(Value::new(code, Kind::Bool, DataType::Boolean))
         }
         ExprKind::Negative(operand) => {
-            let value = evaluate(emitter, operand, environment)?;
-            arithmetic::negative(emitter, &value)
+            let value = evaluate(b, operand, environment)?;
+            arithmetic::negative(b, &value)
         }
         ExprKind::Case { branches, otherwise } => {
-            case::case(emitter, branches, otherwise.as_deref(), &expr.data_type, environment)
+            case::case(b, branches, otherwise.as_deref(), &expr.data_type, environment)
         }
         ExprKind::Cast(operand) => {
-            let value = evaluate(emitter, operand, environment)?;
-            cast::cast(emitter, &value, &expr.data_type, fault::CAST)
+            let value = evaluate(b, operand, environment)?;
+            cast::cast(b, &value, &expr.data_type, fault::CAST)
         }
         ExprKind::TryCast(operand) => {
-            let value = evaluate(emitter, operand, environment)?;
-            cast::cast(emitter, &value, &expr.data_type, fault::Fault::Null)
+            let value = evaluate(b, operand, environment)?;
+            cast::cast(b, &value, &expr.data_type, fault::Fault::Null)
         }
         ExprKind::Function(function, arguments) => {
             let values: Vec<Value> =
-                arguments.iter().map(|argument| evaluate(emitter, argument, environment)).collect::<Result<_>>()?;
-            functions::call(emitter, *function, &values, &expr.data_type)
+                arguments.iter().map(|argument| evaluate(b, argument, environment)).collect::<Result<_>>()?;
+            functions::call(b, *function, &values, &expr.data_type)
         }
         ExprKind::InList { operand, list, negated } => {
-            let value = evaluate(emitter, operand, environment)?;
-            compare::in_list(emitter, &value, list, *negated)
+            let value = evaluate(b, operand, environment)?;
+            compare::in_list(b, &value, list, *negated)
         }
         ExprKind::Tabulated { operands, function } => {
             let values: Vec<Value> =
-                operands.iter().map(|operand| evaluate(emitter, operand, environment)).collect::<Result<_>>()?;
-            lookup::tabulated(emitter, &values, function)
+                operands.iter().map(|operand| evaluate(b, operand, environment)).collect::<Result<_>>()?;
+            lookup::tabulated(b, &values, function)
         }
         ExprKind::Average(sum, count) => {
-            let sum = evaluate(emitter, sum, environment)?;
-            let count = evaluate(emitter, count, environment)?;
-            arithmetic::average(emitter, &sum, &count, &expr.data_type)
+            let sum = evaluate(b, sum, environment)?;
+            let count = evaluate(b, count, environment)?;
+            arithmetic::average(b, &sum, &count, &expr.data_type)
         }
-        ExprKind::OrderWord { keys, word } => order::word(emitter, environment, keys, *word),
-        ExprKind::RowNumber { max } => Ok(order::row_number(emitter, *max)),
+        ExprKind::OrderWord { keys, word } => order::word(b, environment, keys, *word),
+        ExprKind::RowNumber { max } => Ok(order::row_number(b, *max)),
         ExprKind::Moment { moment, scale, sums } => {
-            let sums: Vec<Value> = sums.iter().map(|sum| evaluate(emitter, sum, environment)).collect::<Result<_>>()?;
-            moments::moment(emitter, *moment, *scale, &sums)
+            let sums: Vec<Value> = sums.iter().map(|sum| evaluate(b, sum, environment)).collect::<Result<_>>()?;
+            moments::moment(b, *moment, *scale, &sums)
         }
     }
 }
 
-impl Emitter {
+impl Binder {
     /// Column `index` of `environment`, loaded or computed on first use.
     pub(in crate::codegen) fn column(&mut self, environment: &Environment, index: usize) -> Result<Value> {
         let value = match environment.cell(index)? {

@@ -1,59 +1,58 @@
-//! What generated code does about a value that does not exist: an overflow, a failed cast.
+//! What becomes of a value that does not exist: an overflow, a failed cast.
 
-use super::cast::constant;
-use super::validity::where_valid;
-use crate::codegen::emit::Emitter;
-use crate::codegen::value::{CType, Kind, Range, Value};
+use crate::codegen::bind::{Binder, Value};
+use crate::codegen::program::{Code, Op, Status};
+use crate::codegen::value::{CType, Kind, Range};
 
 /// What becomes of a row without a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The query ends with this status bit.
-    Raise(&'static str),
+    Raise(Status),
     /// The value is null.
     Null,
 }
 
-pub(super) const OVERFLOW: Fault = Fault::Raise("WJ_STATUS_OVERFLOW");
-pub(super) const CAST: Fault = Fault::Raise("WJ_STATUS_CAST");
+pub(super) const OVERFLOW: Fault = Fault::Raise(Status::Overflow);
+pub(super) const CAST: Fault = Fault::Raise(Status::Cast);
 
 impl Fault {
     /// The validity of a value that does not exist where `condition` holds.
-    pub(super) fn at(self, emitter: &mut Emitter, condition: &str, valid: Option<String>) -> Option<String> {
+    pub(super) fn at(self, b: &mut Binder, condition: Code, valid: Option<Code>) -> Option<Code> {
         match self {
-            Self::Raise(bit) => {
-                emitter.raise_if(&where_valid(&valid, condition), bit);
+            Self::Raise(status) => {
+                b.raise_if(b.where_valid(valid, condition), status);
                 valid
             }
             Self::Null => {
-                let exists = where_valid(&valid, &format!("!({condition})"));
-                Some(emitter.temporary(CType::Bool, &exists))
+                let exists = b.where_valid(valid, b.not(b.parens(condition)));
+                Some(b.temporary(CType::Bool, exists))
             }
         }
     }
 
     /// An integer kept within `bounds`. Values beyond are replaced as well, for an address may be
     /// computed of them before the launch ends.
-    pub(super) fn within(self, emitter: &mut Emitter, value: Value, bounds: Range) -> Value {
+    pub(super) fn within(self, b: &mut Binder, value: Value, bounds: Range) -> Value {
         let Some(range) = value.range() else { return value };
         if range.min >= bounds.min && range.max <= bounds.max {
             return value;
         }
-        let name = emitter.temporary(range.c_type(), &value.code_as(range.c_type()));
-        let mut tests = vec![];
-        if range.max > bounds.max {
-            tests.push(format!("{name} > {}", constant(bounds.max, range.c_type())));
-        }
-        if range.min < bounds.min {
-            tests.push(format!("{name} < {}", constant(bounds.min, range.c_type())));
-        }
-        let is_beyond = emitter.temporary(CType::Bool, &tests.join(" || "));
-        let valid = self.at(emitter, &is_beyond, value.valid.clone());
+        let number = b.temporary(range.c_type(), b.code_as(&value, range.c_type()));
+        let is_above = b.binary(number, Op::Greater, b.constant(bounds.max, range.c_type()));
+        let is_below = b.binary(number, Op::Less, b.constant(bounds.min, range.c_type()));
+        let is_beyond = match (range.max > bounds.max, range.min < bounds.min) {
+            (true, true) => b.binary(is_above, Op::Or, is_below),
+            (true, false) => is_above,
+            _ => is_below,
+        };
+        let is_beyond = b.temporary(CType::Bool, is_beyond);
+        let valid = self.at(b, is_beyond, value.valid);
         let clamped = |value: i128| value.clamp(bounds.min, bounds.max);
         let range = Range::new(clamped(range.min), clamped(range.max));
         let c_type = range.c_type();
-        let code = format!("{is_beyond} ? {} : ({})({name})", constant(range.min, c_type), c_type.name());
-        let code = emitter.temporary(c_type, &code);
+        let kept = b.select(is_beyond, b.constant(range.min, c_type), b.cast(c_type, b.parens(number)));
+        let code = b.temporary(c_type, kept);
         Value { code, valid, kind: Kind::Int(range), ..value }
     }
 }

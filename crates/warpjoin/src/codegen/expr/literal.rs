@@ -1,10 +1,11 @@
-//! Constants in generated code.
+//! Constants of expressions, as parameters.
 
 use arrow::datatypes::DataType;
 
-use crate::codegen::emit::{Binding, Emitter};
+use crate::codegen::bind::{Binder, Value};
 use crate::codegen::lookup;
-use crate::codegen::value::{CType, Kind, Range, Value};
+use crate::codegen::program::{Binding, Type};
+use crate::codegen::value::{CType, Kind, Range};
 use crate::column::holds_strings;
 use crate::expr::Scalar;
 use crate::{Error, Result};
@@ -19,34 +20,29 @@ fn empty_kind(data_type: &DataType) -> Kind {
     }
 }
 
-/// A constant, as a field of the parameter struct.
-pub(super) fn literal(emitter: &mut Emitter, scalar: &Scalar, data_type: &DataType) -> Result<Value> {
+/// A constant, as a parameter.
+pub(super) fn literal(b: &mut Binder, scalar: &Scalar, data_type: &DataType) -> Result<Value> {
     Ok(match scalar {
         Scalar::Null => {
-            let value = Value::new("0", empty_kind(data_type), data_type.clone());
+            let value = Value::new(b.whole(0), empty_kind(data_type), data_type.clone());
             let dictionary = holds_strings(data_type).then(|| lookup::dictionary_of(data_type, None)).transpose()?;
-            Value { valid: Some("false".into()), dictionary, ..value }
+            Value { valid: Some(b.truth(false)), dictionary, ..value }
         }
         Scalar::Parameter(number) => return Err(Error::internal(format!("constant {number} is not bound"))),
         Scalar::Bytes(bytes) => {
             let dictionary = lookup::dictionary_of(data_type, Some(bytes))?;
-            Value { dictionary: Some(dictionary), ..Value::new("0", empty_kind(data_type), data_type.clone()) }
+            Value { dictionary: Some(dictionary), ..Value::new(b.whole(0), empty_kind(data_type), data_type.clone()) }
         }
-        Scalar::Boolean(value) => Value::new(value.to_string(), Kind::Bool, data_type.clone()),
+        Scalar::Boolean(value) => Value::new(b.truth(*value), Kind::Bool, data_type.clone()),
         Scalar::Int(value) => {
             let range = Range::of_literal(*value);
-            let c_type = range.c_type();
-            let code = if c_type == CType::I128 {
-                emitter.params.wide_number(*value)
-            } else {
-                format!("(({}){})", c_type.name(), emitter.params.number(*value as i64))
-            };
-            Value::new(code, Kind::Int(range), data_type.clone())
+            Value::new(b.bound(*value, range.c_type()), Kind::Int(range), data_type.clone())
         }
         Scalar::Float(value) => {
-            let field = emitter.params.add("f64", Binding::Word(value.to_bits()));
+            let field = b.params.add(Type::Value(CType::F64), Binding::Word(value.to_bits()));
+            let field = b.field(field);
             if *data_type == DataType::Float32 {
-                Value::new(format!("((f32){field})"), Kind::F32, data_type.clone())
+                Value::new(b.cast_in_parens(CType::F32, field), Kind::F32, data_type.clone())
             } else {
                 Value::new(field, Kind::F64, data_type.clone())
             }

@@ -12,12 +12,11 @@ mod fault;
 mod functions;
 mod literal;
 mod moments;
+mod operands;
 mod order;
-mod validity;
 
 pub(crate) use cast::check as check_cast;
 pub(crate) use compare::IN_LIST_MAX;
 pub(super) use evaluate::evaluate;
-pub(crate) use functions::check as check_function;
 pub(super) use moments::term as moment_term;
 pub(super) use order::{KeyPart, add_order_key, masks_of_parts, with_sorted_codes, words_of_parts};

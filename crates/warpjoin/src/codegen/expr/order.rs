@@ -6,68 +6,66 @@
 use arrow::datatypes::DataType;
 
 use super::evaluate::evaluate;
-use crate::codegen::emit::{Binding, Emitter, Environment, lower};
+use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::lookup;
-use crate::codegen::value::{CType, Kind, Range, Value};
+use crate::codegen::program::{Binding, Code, Function, Op, Type, Variable};
+use crate::codegen::value::{CType, Kind, Range};
 use crate::plan::SortKey;
 use crate::{Error, Reason, Result};
 
-/// The lowest `bits` bits of a word to be: a C expression of u64.
+/// The lowest `bits` bits of a word to be: a u64.
+#[derive(Clone, Copy)]
 pub(in crate::codegen) struct KeyPart {
-    pub code: String,
+    pub code: Code,
     pub bits: u32,
 }
 
 /// Adds the parts of a key; its value.
 pub(in crate::codegen) fn add_order_key(
-    emitter: &mut Emitter,
+    b: &mut Binder,
     environment: &Environment,
     key: &SortKey,
     parts: &mut Vec<KeyPart>,
 ) -> Result<Value> {
-    let value = evaluate(emitter, &key.expr, environment)?;
-    let value = with_sorted_codes(emitter, value)?;
-    add_parts(emitter, &value, key, parts);
+    let value = evaluate(b, &key.expr, environment)?;
+    let value = with_sorted_codes(b, value)?;
+    add_parts(b, &value, key, parts);
     Ok(value)
 }
 
 /// The words of keys, and the keys' values.
-fn words_of_keys(
-    emitter: &mut Emitter,
-    environment: &Environment,
-    keys: &[SortKey],
-) -> Result<(Vec<KeyPart>, Vec<Value>)> {
+fn words_of_keys(b: &mut Binder, environment: &Environment, keys: &[SortKey]) -> Result<(Vec<KeyPart>, Vec<Value>)> {
     let (mut parts, mut values) = (vec![], vec![]);
     for key in keys {
-        values.push(add_order_key(emitter, environment, key, &mut parts)?);
+        values.push(add_order_key(b, environment, key, &mut parts)?);
     }
-    Ok((words_of_parts(emitter, &parts), values))
+    Ok((words_of_parts(b, &parts), values))
 }
 
-/// Emits [`crate::expr::ExprKind::OrderWord`].
-pub(super) fn word(emitter: &mut Emitter, environment: &Environment, keys: &[SortKey], index: usize) -> Result<Value> {
-    let (words, _) = words_of_keys(emitter, environment, keys)?;
+/// Binds [`crate::expr::ExprKind::OrderWord`].
+pub(super) fn word(b: &mut Binder, environment: &Environment, keys: &[SortKey], index: usize) -> Result<Value> {
+    let (words, _) = words_of_keys(b, environment, keys)?;
     let word = words.get(index).ok_or_else(|| Error::internal(format!("word {index} of {}", words.len())))?;
     let range = Range::new(0, (1i128 << word.bits) - 1);
-    let code = format!("(({}){})", range.c_type().name(), word.code);
+    let code = b.cast_in_parens(range.c_type(), word.code);
     // Sinks use it in later sections.
-    Ok(emitter.hoist(Value::new(code, Kind::Int(range), DataType::UInt64)))
+    Ok(b.hoist(Value::new(code, Kind::Int(range), DataType::UInt64)))
 }
 
-/// Emits [`crate::expr::ExprKind::RowNumber`].
-pub(super) fn row_number(emitter: &mut Emitter, max: u64) -> Value {
+/// Binds [`crate::expr::ExprKind::RowNumber`].
+pub(super) fn row_number(b: &mut Binder, max: u64) -> Value {
     let range = Range::new(0, max.into());
-    let first = emitter.params.once("u64", Binding::SourceFirstRow);
-    let code = format!("(({})({first} + row))", range.c_type().name());
-    Value::new(code, Kind::Int(range), DataType::UInt64)
+    let first = b.params.once(Type::Value(CType::U64), Binding::SourceFirstRow);
+    let number = b.in_parens(b.field(first), Op::Add, b.variable(Variable::Row, CType::U64));
+    Value::new(b.cast_in_parens(range.c_type(), number), Kind::Int(range), DataType::UInt64)
 }
 
 /// Strings as codes that compare like them.
-pub(in crate::codegen) fn with_sorted_codes(emitter: &mut Emitter, value: Value) -> Result<Value> {
+pub(in crate::codegen) fn with_sorted_codes(b: &mut Binder, value: Value) -> Result<Value> {
     match &value.dictionary {
         Some(dictionary) => {
             let sorted = dictionary.sorted()?;
-            lookup::recode(emitter, &value, &sorted)
+            lookup::recode(b, &value, &sorted)
         }
         None if crate::column::holds_strings(&value.data_type) => {
             Err(Reason::Expression("an order of strings without a dictionary".into()).into())
@@ -77,39 +75,40 @@ pub(in crate::codegen) fn with_sorted_codes(emitter: &mut Emitter, value: Value)
 }
 
 /// Adds the parts of one key.
-fn add_parts(emitter: &mut Emitter, value: &Value, key: &SortKey, parts: &mut Vec<KeyPart>) {
-    if let Some(valid) = &value.valid {
-        let code = if key.nulls_first { valid.clone() } else { format!("!{valid}") };
-        parts.push(KeyPart { code: format!("(u64)({code})"), bits: 1 });
+fn add_parts(b: &mut Binder, value: &Value, key: &SortKey, parts: &mut Vec<KeyPart>) {
+    if let Some(valid) = value.valid {
+        let code = if key.nulls_first { valid } else { b.not(valid) };
+        parts.push(KeyPart { code: b.cast(CType::U64, b.parens(code)), bits: 1 });
     }
-    // Nulls have one code, so that later keys tell them apart.
-    let masked = |code: String| match &value.valid {
-        Some(valid) => format!("({valid} ? {code} : 0)"),
-        None => code,
+    let mut push = |b: &Binder, code: Code, bits: u32| {
+        let directed = match (key.descending, bits) {
+            (false, _) => code,
+            (true, 64) => b.complement(code),
+            (true, bits) => b.in_parens(code, Op::BitXor, b.mask(bits)),
+        };
+        // Nulls have one code, so that later keys tell them apart.
+        let masked = value.valid.map_or(directed, |valid| b.parens(b.select(valid, directed, b.whole(0))));
+        parts.push(KeyPart { code: masked, bits });
     };
-    let directed = |code: String, bits: u32| match (key.descending, bits) {
-        (false, _) => code,
-        (true, 64) => format!("~{code}"),
-        (true, bits) => format!("({code} ^ {:#x}ULL)", (1u64 << bits) - 1),
-    };
-    let mut push = |code: String, bits: u32| parts.push(KeyPart { code: masked(directed(code, bits)), bits });
     match value.kind {
-        Kind::Bool => push(format!("(u64){}", value.code), 1),
-        Kind::F32 => push(format!("(u64)order_code_f32({})", value.code), 32),
-        Kind::F64 => push(format!("order_code_f64({})", value.code), 64),
+        Kind::Bool => push(b, b.cast(CType::U64, value.code), 1),
+        Kind::F32 => push(b, b.cast(CType::U64, b.call(Function::OrderCodeSingle, &[value.code])), 32),
+        Kind::F64 => push(b, b.call(Function::OrderCodeDouble, &[value.code]), 64),
         Kind::Int(range) => match range.span_bits() {
             0 => {}
             // Modulo 2^64 the difference is exact.
             bits @ 1..=64 => {
-                let min = lower(emitter, range);
-                push(format!("((u64){} - (u64){min})", value.code), bits);
+                let min = b.bound(range.min, range.c_type());
+                let distance = b.in_parens(b.cast(CType::U64, value.code), Op::Subtract, b.cast(CType::U64, min));
+                push(b, distance, bits);
             }
             bits => {
-                let min = lower(emitter, range);
-                let code = format!("(i128)((u128){} - (u128){min})", value.code_as(CType::I128));
-                let wide = emitter.temporary(CType::I128, &code);
-                push(format!("(u64)((u128){wide} >> 64)"), bits - 64);
-                push(format!("(u64){wide}"), 64);
+                let min = b.bound(range.min, range.c_type());
+                let [code, min] = [b.code_as(value, CType::I128), min].map(|code| b.cast(CType::U128, code));
+                let wide = b.temporary(CType::I128, b.cast(CType::I128, b.in_parens(code, Op::Subtract, min)));
+                let high = b.in_parens(b.cast(CType::U128, wide), Op::ShiftRight, b.whole(64));
+                push(b, b.cast(CType::U64, high), bits - 64);
+                push(b, b.cast(CType::U64, wide), 64);
             }
         },
     }
@@ -134,21 +133,20 @@ pub(in crate::codegen) fn masks_of_parts(parts: &[KeyPart], wanted: usize) -> Ve
 }
 
 /// Puts parts side by side, each into the word before it if there is room.
-pub(in crate::codegen) fn words_of_parts(emitter: &mut Emitter, parts: &[KeyPart]) -> Vec<KeyPart> {
+pub(in crate::codegen) fn words_of_parts(b: &mut Binder, parts: &[KeyPart]) -> Vec<KeyPart> {
     let mut words: Vec<KeyPart> = vec![];
     for part in parts {
         match words.last_mut() {
             Some(word) if word.bits + part.bits <= 64 => {
-                word.code = format!("({} << {} | {})", word.code, part.bits, part.code);
+                let shifted = b.binary(word.code, Op::ShiftLeft, b.whole(part.bits.into()));
+                word.code = b.in_parens(shifted, Op::BitOr, part.code);
                 word.bits += part.bits;
             }
-            _ => words.push(KeyPart { code: part.code.clone(), bits: part.bits }),
+            _ => words.push(*part),
         }
     }
     for word in &mut words {
-        let name = emitter.fresh("t");
-        emitter.statement(&format!("const u64 {name} = {};", word.code));
-        word.code = name;
+        word.code = b.temporary(CType::U64, word.code);
     }
     words
 }

@@ -4,16 +4,20 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use super::slot::{Slot, Slots, ValueKey};
-use super::{block, walk};
+use super::front::{LONE_BLOCK_THREADS, SKEWED_BLOCK_THREADS, TABLE_BLOCK_THREADS, choose_front, key_type};
+use super::slots::{Addend, Slots, ValueKey};
+use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::constants::PIPELINE_BLOCK_THREADS;
-use crate::codegen::emit::{Binding, Emitter, Environment, GroupPart};
 use crate::codegen::expr::{evaluate, moment_term};
 use crate::codegen::lookup;
-use crate::codegen::shapes::{
-    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupLimits, GroupMode, GroupShape, Packing, ResultType,
+use crate::codegen::program::{
+    Accumulate, Binding, Field, Function, GroupFrame, GroupLoop, GroupPart, GroupTarget, GroupTiles, GroupWalk, Item,
+    Op, Prefetch, Statement, Type, Variable, WALK_WORDS,
 };
-use crate::codegen::value::{CType, Kind, Range, Value, range_of_type};
+use crate::codegen::shapes::{
+    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupLimits, GroupMode, GroupShape, Packing,
+};
+use crate::codegen::value::{CType, Kind, Range, ValueType, range_of_type};
 use crate::column::bits;
 use crate::expr::Expr;
 use crate::identity::{Identity, Scope};
@@ -29,70 +33,69 @@ const DENSE_BITS_MAX: u32 = 22;
 /// The same where rows come in the order of the keys: then the table is gone through once, whatever its size.
 const SORTED_BITS_MAX: u32 = 32;
 
-/// Text around the tile loop, and what the sink found out.
+/// Most bits of a row for which memory is asked ahead of time.
+const PREFETCH_BITS_MAX: u32 = 128;
+
+/// What stands around the loop over rows, and what the sink found out.
 pub(in crate::codegen) struct AggregateOutput {
     pub shape: GroupShape,
-    pub prologue: String,
-    pub epilogue: String,
-    /// The head of the loop over tiles, with `row` and `alive`; `None`: grid stride.
-    pub head: Option<String>,
+    pub target: Arc<GroupTarget>,
+    pub frame: GroupFrame,
     pub shared_bytes: u32,
     pub block_threads: u32,
 }
 
-/// Emits [`crate::codegen::Sink::Aggregate`].
+/// Binds [`crate::codegen::Sink::Aggregate`].
 pub(in crate::codegen) fn aggregate(
-    emitter: &mut Emitter,
+    b: &mut Binder,
     environment: &Environment,
     keys: &[Expr],
     accumulators: &[Accumulator],
     limits: GroupLimits,
 ) -> Result<AggregateOutput> {
-    let key_values = keys.iter().map(|key| evaluate(emitter, key, environment)).collect::<Result<Vec<_>>>()?;
-    let packing = Packing::of(&key_values);
+    let key_values = keys.iter().map(|key| evaluate(b, key, environment)).collect::<Result<Vec<_>>>()?;
+    let packing = Packing::of(key_values.iter().map(Value::value_type));
     // Behind a probe of duplicate keys a thread sees any number of rows.
-    let mut slots = Slots { is_bounded: emitter.alive == "alive", ..Slots::default() };
+    let mut slots = Slots::new(b.alive == Variable::Alive);
     let mut results = vec![];
     for accumulator in accumulators {
-        results.push(plan_accumulator(
-            emitter,
-            environment,
-            accumulator,
-            keys.is_empty(),
-            limits.rows_bits,
-            &mut slots,
-        )?);
+        results.push(plan_accumulator(b, environment, accumulator, keys.is_empty(), limits.rows_bits, &mut slots)?);
     }
     let mode = choose_mode(keys.is_empty(), &packing, limits);
     // Other loops than that over tiles have no place for a table in front.
-    let front = if emitter.is_tiles {
-        block::choose_front(mode, &packing, &slots, limits, emitter.is_partitioned)
-    } else {
-        Front::None
-    };
-    let header = mode.header_words(&packing);
+    let front =
+        if b.is_tiles { choose_front(mode, &packing, &slots.slots, limits, b.is_partitioned) } else { Front::None };
+    let header_words = mode.header_words(&packing);
     for result in &mut results {
-        result.word += header;
+        result.word += header_words;
         if let Some(word) = &mut result.count_word {
-            *word += header;
+            *word += header_words;
         }
     }
-    let accumulators = slots.slots.iter().map(|slot| (slot.kind, header + slot.word)).collect();
-    let has_finished = emitter.is_partitioned && mode == GroupMode::Narrow && matches!(front, Front::Hashed { .. });
-    let stride_words = header + slots.words;
-    let mut output = AggregateOutput {
-        shape: GroupShape { mode, front, has_finished, stride_words, results, accumulators, packing },
-        prologue: String::new(),
-        epilogue: String::new(),
-        head: None,
-        shared_bytes: 0,
-        block_threads: PIPELINE_BLOCK_THREADS,
+    let accumulators = slots.slots.iter().map(|slot| (slot.kind, header_words + slot.word)).collect();
+    let has_finished = b.is_partitioned && mode == GroupMode::Narrow && matches!(front, Front::Hashed { .. });
+    let stride_words = header_words + slots.words;
+    let target = Arc::new(GroupTarget {
+        mode,
+        front,
+        key: key_type(&packing),
+        stride_words,
+        header_words,
+        has_finished,
+        shares: limits.is_skewed,
+        slots: slots.slots,
+    });
+    let shape = GroupShape { mode, front, has_finished, stride_words, results, accumulators, packing };
+    let frame = match mode {
+        GroupMode::Global => global(b, &target),
+        _ => table(b, &key_values, &shape.packing, &target),
     };
-    match mode {
-        GroupMode::Global => global(emitter, &slots, &mut output),
-        _ => table(emitter, &key_values, &slots, limits, &mut output),
-    }
-    Ok(output)
+    let (block_threads, shared_bytes) = match &frame {
+        GroupFrame::Table { rows: GroupLoop::Tiles(_), .. } => tiles_block(&target),
+        GroupFrame::Table { rows: GroupLoop::Walk(_), .. } => walk_block(&target, limits),
+        GroupFrame::Global { .. } | GroupFrame::Table { rows: GroupLoop::Other, .. } => (PIPELINE_BLOCK_THREADS, 0),
+    };
+    Ok(AggregateOutput { shape, target, frame, shared_bytes, block_threads })
 }
 
 fn choose_mode(no_keys: bool, packing: &Packing, limits: GroupLimits) -> GroupMode {
@@ -106,7 +109,7 @@ fn choose_mode(no_keys: bool, packing: &Packing, limits: GroupLimits) -> GroupMo
 }
 
 fn plan_accumulator(
-    emitter: &mut Emitter,
+    b: &mut Binder,
     environment: &Environment,
     accumulator: &Accumulator,
     is_global: bool,
@@ -114,10 +117,10 @@ fn plan_accumulator(
     slots: &mut Slots,
 ) -> Result<AccumulatorResult> {
     let state = &accumulator.state;
-    let argument = state.argument.as_ref().map(|e| evaluate(emitter, e, environment)).transpose()?;
-    let second = state.second.as_ref().map(|e| evaluate(emitter, e, environment)).transpose()?;
+    let argument = state.argument.as_ref().map(|e| evaluate(b, e, environment)).transpose()?;
+    let second = state.second.as_ref().map(|e| evaluate(b, e, environment)).transpose()?;
     let Some(argument) = argument else {
-        let word = slots.count(ValueKey::Rows, None);
+        let word = slots.count(b, ValueKey::Rows, None);
         return Ok(result(word, AccumulatorKind::Count, count_kind(rows_bits), state, None));
     };
     let count_key = match argument.valid {
@@ -125,20 +128,19 @@ fn plan_accumulator(
         None => ValueKey::Rows,
     };
     if state.fold == Fold::Count {
-        let word = slots.count(count_key, argument.valid.clone());
+        let word = slots.count(b, count_key, argument.valid);
         return Ok(result(word, AccumulatorKind::Count, count_kind(rows_bits), state, None));
     }
     let is_extreme = matches!(state.fold, Fold::Min | Fold::Max);
-    let argument = if is_extreme { lookup::with_ordered_codes(emitter, argument)? } else { argument };
-    let argument = moment_term(emitter, state.term, &argument, second.as_ref())?;
-    let (kind, code, narrow_partial, result_kind) =
-        encode(emitter, accumulator, &argument, rows_bits, slots.is_bounded)?;
+    let argument = if is_extreme { lookup::with_ordered_codes(b, argument)? } else { argument };
+    let argument = moment_term(b, state.term, &argument, second.as_ref())?;
+    let (addend, result_kind) = encode(b, accumulator, &argument, rows_bits, slots.is_bounded())?;
     // What the result is called and its type don't count: a mean and a sum share a word.
     let Accumulator { state: State { fold: _, argument: of, second, term, data_type: _ }, is_merge } = accumulator;
     let key = Identity::new(Scope::Query).with(of).with(second).with(term).with(is_merge);
-    let word = slots.slot(kind, ValueKey::Term(Arc::new(key)), || (argument.valid.clone(), code, narrow_partial));
-    let count_word = (argument.valid.is_some() || is_global).then(|| slots.count(count_key, argument.valid.clone()));
-    let mut result = result(word, kind, result_kind, state, count_word);
+    let word = slots.slot(ValueKey::Term(Arc::new(key)), &addend, argument.valid);
+    let count_word = (argument.valid.is_some() || is_global).then(|| slots.count(b, count_key, argument.valid));
+    let mut result = result(word, addend.kind, result_kind, state, count_word);
     result.value.dictionary = argument.dictionary.clone();
     Ok(result)
 }
@@ -154,75 +156,94 @@ fn result(
     state: &State,
     count_word: Option<usize>,
 ) -> AccumulatorResult {
-    let value = ResultType { kind, data_type: state.data_type.clone(), dictionary: None };
+    let value =
+        ValueType { kind, data_type: state.data_type.clone(), dictionary: None, nullable: count_word.is_some() };
     AccumulatorResult { word, encoding, value, count_word }
 }
 
-/// How a sum, minimum or maximum is accumulated: kind, code of the addend, whether a thread's part of
-/// a 128-bit sum fits 64 bits (if a thread's rows are bounded), and kind of the result.
+/// How a sum, minimum or maximum is accumulated, and the kind of the result.
 fn encode(
-    emitter: &mut Emitter,
+    b: &mut Binder,
     accumulator: &Accumulator,
     argument: &Value,
     rows_bits: u32,
     is_bounded: bool,
-) -> Result<(AccumulatorKind, String, bool, Kind)> {
-    let state = &accumulator.state;
-    let is_sum = state.fold == Fold::Sum;
-    let is_max = state.fold == Fold::Max;
-    if let Some(kind) = bit_kind(state.fold) {
+) -> Result<(Addend, Kind)> {
+    let fold = accumulator.state.fold;
+    let addend = |kind, code| Addend { kind, code, narrow_partial: false };
+    if let Some(kind) = bit_kind(fold) {
         let range = argument.range().ok_or_else(|| Error::internal("bits of no integer"))?;
-        let code = format!("(u64)({})", argument.code);
-        let code = if kind == AccumulatorKind::BitAnd { format!("~{code}") } else { code };
-        return Ok((kind, code, false, Kind::Int(bits_range(range))));
+        let code = b.cast(CType::U64, b.parens(argument.code));
+        let code = if kind == AccumulatorKind::BitAnd { b.complement(code) } else { code };
+        return Ok((addend(kind, code), Kind::Int(bits_range(range))));
     }
     match argument.kind {
-        Kind::F32 | Kind::F64 if is_sum => {
-            Ok((AccumulatorKind::SumFloat, format!("(f64){}", argument.code), false, Kind::F64))
+        Kind::F32 | Kind::F64 if fold == Fold::Sum => {
+            Ok((addend(AccumulatorKind::SumFloat, b.cast(CType::F64, argument.code)), Kind::F64))
         }
-        Kind::F32 | Kind::F64 => {
-            let code = format!("order_code_f64((f64){})", argument.code);
-            let kind = if is_max { AccumulatorKind::MaxFloat } else { AccumulatorKind::MinFloat };
-            Ok((kind, if is_max { code } else { format!("~{code}") }, false, argument.kind))
-        }
-        Kind::Bool | Kind::Int(_) if !is_sum => {
-            if let (CType::I128, Some(range)) = (argument.c_type(), argument.range()) {
-                if range.span_bits() > 64 {
-                    let what = format!("{} of values that span more than 64 bits", state.fold.function());
-                    return Err(Reason::Aggregate(what).into());
-                }
-                let base = emitter.params.wide_number(range.min);
-                let code = format!("(u64)((u128){} - (u128){base})", argument.code);
-                let kind = if is_max { AccumulatorKind::MaxUnsigned } else { AccumulatorKind::MinUnsigned };
-                return Ok((kind, if is_max { code } else { format!("~{code}") }, false, argument.kind));
-            }
-            let code = format!("order_code_i64((i64){})", argument.code);
-            let kind = if is_max { AccumulatorKind::MaxInt } else { AccumulatorKind::MinInt };
-            Ok((kind, if is_max { code } else { format!("~{code}") }, false, argument.kind))
-        }
-        _ => {
-            let range = argument.range().ok_or_else(|| Error::internal("sum of no number"))?;
-            let scaled = |bits: u32| -> Option<Range> {
-                let factor = 1i128.checked_shl(bits).filter(|f| *f > 0)?;
-                Some(Range::new(range.min.min(0).checked_mul(factor)?, range.max.max(0).checked_mul(factor)?))
-            };
-            let total = if accumulator.is_merge { Some(range) } else { scaled(rows_bits) };
-            if total.is_none() && state.term != Term::Value {
-                return Err(Reason::Aggregate("second moment whose sums leave 128 bits".into()).into());
-            }
-            let type_range = range_of_type(&state.data_type).unwrap_or(Range::new(i128::MIN, i128::MAX));
-            let total = total.unwrap_or(Range::new(i128::MIN, i128::MAX));
-            let total = if total.min < type_range.min || total.max > type_range.max { type_range } else { total };
-            let is_wide = total.c_type() == CType::I128 && state.data_type != DataType::UInt64;
-            if is_wide {
-                let narrow = is_bounded && scaled(PARTIAL_ROWS_BITS_MAX).is_some_and(|r| r.c_type() != CType::I128);
-                let c_type = if narrow { CType::I64 } else { CType::I128 };
-                Ok((AccumulatorKind::Sum128, argument.code_as(c_type), narrow, Kind::Int(total)))
-            } else {
-                Ok((AccumulatorKind::Sum64, format!("(u64){}", argument.code), false, Kind::Int(total)))
-            }
-        }
+        Kind::Bool | Kind::Int(_) if fold == Fold::Sum => encode_sum(b, accumulator, argument, rows_bits, is_bounded),
+        kind => Ok((encode_extreme(b, fold, argument)?, kind)),
     }
+}
+
+/// The greatest code of the value's order, or for a minimum the greatest of the codes' complements.
+fn encode_extreme(b: &mut Binder, fold: Fold, argument: &Value) -> Result<Addend> {
+    let is_max = fold == Fold::Max;
+    let (max_kind, min_kind, code) = match (argument.c_type(), argument.range()) {
+        (CType::I128, Some(range)) => {
+            if range.span_bits() > 64 {
+                let what = format!("{} of values that span more than 64 bits", fold.function());
+                return Err(Reason::Aggregate(what).into());
+            }
+            let least = b.wide_number(range.min);
+            let [code, least] = [argument.code, least].map(|code| b.cast(CType::U128, code));
+            let distance = b.cast(CType::U64, b.in_parens(code, Op::Subtract, least));
+            (AccumulatorKind::MaxUnsigned, AccumulatorKind::MinUnsigned, distance)
+        }
+        (_, Some(_)) => {
+            let code = b.call(Function::OrderCodeInt, &[b.cast(CType::I64, argument.code)]);
+            (AccumulatorKind::MaxInt, AccumulatorKind::MinInt, code)
+        }
+        (_, None) => {
+            let code = b.call(Function::OrderCodeDouble, &[b.cast(CType::F64, argument.code)]);
+            (AccumulatorKind::MaxFloat, AccumulatorKind::MinFloat, code)
+        }
+    };
+    let (kind, code) = if is_max { (max_kind, code) } else { (min_kind, b.complement(code)) };
+    Ok(Addend { kind, code, narrow_partial: false })
+}
+
+/// A sum in 64 bits, where its bounds prove that it fits, or in two words.
+fn encode_sum(
+    b: &mut Binder,
+    accumulator: &Accumulator,
+    argument: &Value,
+    rows_bits: u32,
+    is_bounded: bool,
+) -> Result<(Addend, Kind)> {
+    let state = &accumulator.state;
+    let range = argument.range().ok_or_else(|| Error::internal("sum of no number"))?;
+    let scaled = |bits: u32| -> Option<Range> {
+        let factor = 1i128.checked_shl(bits).filter(|f| *f > 0)?;
+        Some(Range::new(range.min.min(0).checked_mul(factor)?, range.max.max(0).checked_mul(factor)?))
+    };
+    let total = if accumulator.is_merge { Some(range) } else { scaled(rows_bits) };
+    if total.is_none() && state.term != Term::Value {
+        return Err(Reason::Aggregate("second moment whose sums leave 128 bits".into()).into());
+    }
+    let type_range = range_of_type(&state.data_type).unwrap_or(Range::new(i128::MIN, i128::MAX));
+    let total = total.unwrap_or(Range::new(i128::MIN, i128::MAX));
+    let total = if total.min < type_range.min || total.max > type_range.max { type_range } else { total };
+    let is_wide = total.c_type() == CType::I128 && state.data_type != DataType::UInt64;
+    let addend = if is_wide {
+        let narrow_partial = is_bounded && scaled(PARTIAL_ROWS_BITS_MAX).is_some_and(|r| r.c_type() != CType::I128);
+        let c_type = if narrow_partial { CType::I64 } else { CType::I128 };
+        Addend { kind: AccumulatorKind::Sum128, code: b.code_as(argument, c_type), narrow_partial }
+    } else {
+        let code = b.cast(CType::U64, argument.code);
+        Addend { kind: AccumulatorKind::Sum64, code, narrow_partial: false }
+    };
+    Ok((addend, Kind::Int(total)))
 }
 
 fn bit_kind(fold: Fold) -> Option<AccumulatorKind> {
@@ -242,83 +263,98 @@ fn bits_range(range: Range) -> Range {
 }
 
 /// One row: registers, then one merge a warp.
-fn global(emitter: &mut Emitter, slots: &Slots, output: &mut AggregateOutput) {
-    let rows = emitter.params.once("u64*", Binding::Group(GroupPart::Rows));
-    output.epilogue.push_str(&format!("    if (blockIdx.x == 0 && threadIdx.x == 0) {rows}[0] = 1;\n"));
-    for (index, slot) in slots.slots.iter().enumerate() {
-        output.prologue.push_str(&format!("    {} part{index} = 0;\n", slot.partial_type()));
-        let statement = slot.guarded(&slot.merge_local(&format!("part{index}"), &slot.code));
-        emitter.statement(&statement);
-        let reduce = slot.warp_merge();
-        let target = format!("&{rows}[{}]", 1 + slot.word);
-        output.epilogue.push_str(&format!(
-            "    const {total} total{index} = {reduce}(({total})part{index});\n    if ((threadIdx.x & 31) == 0) {{ {} }}\n",
-            Slot::merge_global(slot.kind, &target, &format!("total{index}")),
-            total = slot.total_type(),
-        ));
+fn global(b: &mut Binder, target: &Arc<GroupTarget>) -> GroupFrame {
+    let rows = b.params.once(Type::Output(CType::U64), Binding::Group(GroupPart::Rows));
+    if !target.slots.is_empty() {
+        let packed = b.word(0);
+        b.push(Statement::Accumulate(Accumulate { target: Arc::clone(target), packed, key_words: vec![] }));
+        b.flush();
     }
-    emitter.flush();
+    GroupFrame::Global { rows }
 }
 
 /// A table in global memory, with one in each block's shared memory in front of it.
-fn table(emitter: &mut Emitter, keys: &[Value], slots: &Slots, limits: GroupLimits, output: &mut AggregateOutput) {
-    let shape = output.shape.clone();
-    let mut part = |c_type: &str, part: GroupPart| emitter.params.once(c_type, Binding::Group(part));
+fn table(b: &mut Binder, keys: &[Value], packing: &Packing, target: &Arc<GroupTarget>) -> GroupFrame {
+    let (number, words) = (Type::Value(CType::U64), Type::Output(CType::U64));
+    let mut part = |of_type, part| b.params.once(of_type, Binding::Group(part));
     let fields = [
-        part("u64*", GroupPart::Rows),
-        part("u64", GroupPart::Capacity),
-        part("u64*", GroupPart::Index),
-        part("u64", GroupPart::IndexSlots),
-        part("u64", GroupPart::StepsMax),
-        part("u64", GroupPart::GrowSteps),
-        part("u64", GroupPart::SpillRows),
-        part("u64*", GroupPart::Counters),
-        emitter.params.once("u64*", Binding::Control),
+        part(words, GroupPart::Rows),
+        part(number, GroupPart::Capacity),
+        part(words, GroupPart::Index),
+        part(number, GroupPart::IndexSlots),
+        part(number, GroupPart::StepsMax),
+        part(number, GroupPart::GrowSteps),
+        part(number, GroupPart::SpillRows),
+        part(words, GroupPart::Counters),
+        b.params.control(),
     ];
-    output.prologue = format!("    const GroupTable table = {{{}}};\n", fields.join(", "));
-    if shape.mode == GroupMode::Wide {
-        output.prologue.push_str("    SpareRow spare = {0, false};\n");
-    }
-    if limits.is_skewed && matches!(shape.front, Front::Hashed { .. }) {
+    if target.shares && matches!(target.front, Front::Hashed { .. }) {
         // Behind the columns, which are in variables, and in front of what only rows that are alive do.
-        output.prologue.push_str("    u32 frequent = WJ_NO_SLOT;\n");
-        emitter.line("const u32 lanes = __ballot_sync(0xffffffffu, alive);");
+        b.item(Item::Ballot);
     }
-    let words = shape.packing.pack(emitter, keys);
-    let single = words.first().cloned().unwrap_or("0ULL".into());
-    if shape.mode == GroupMode::Wide {
-        emitter.statement(&format!("const u64 key_words[{}] = {{{}}};", words.len(), words.join(", ")));
-    }
-    block::accumulate(emitter, &shape, slots, &single, limits.is_skewed);
-    emitter.flush();
-    if emitter.is_partitioned {
-        walk::frame(emitter, slots, output, limits);
-    } else if emitter.is_tiles {
-        block::frame(emitter, slots, output);
-    }
+    let key_words = packing.pack(b, keys);
+    let packed = key_words.first().copied().unwrap_or_else(|| b.word(0));
+    b.push(Statement::Accumulate(Accumulate { target: Arc::clone(target), packed, key_words }));
+    b.flush();
+    let rows = if b.is_partitioned {
+        GroupLoop::Walk(walk(b, target))
+    } else if b.is_tiles {
+        GroupLoop::Tiles(tiles(b))
+    } else {
+        GroupLoop::Other
+    };
+    GroupFrame::Table { fields, rows }
 }
 
-/// Code that finds the row of a group: by its packed key, or by the array of its words.
-pub(super) fn find_row(shape: &GroupShape, packed: &str, words: &str) -> String {
-    let stride = shape.stride_words;
-    match shape.mode {
-        GroupMode::Wide => format!("group_row_wide(table, {stride}, {words}, spare)"),
-        GroupMode::Narrow => format!("group_row_narrow(table, {stride}, {packed})"),
-        _ => format!("group_row_dense(table, {stride}, {packed})"),
-    }
+/// The loop over tiles of rows.
+fn tiles(b: &mut Binder) -> GroupTiles {
+    let control = b.params.control();
+    let rows = b.params.once(Type::Value(CType::U64), Binding::SourceRows);
+    let cursors = b.params.once(Type::Output(CType::U64), Binding::Group(GroupPart::Cursors));
+    let columns: Vec<(Field, CType)> = b.params.source_values().collect();
+    // With thin rows, loads in flight are too few.
+    let is_thin = columns.iter().map(|(_, element)| element.bits()).sum::<u32>() <= PREFETCH_BITS_MAX;
+    let prefetch = (b.reads_all && is_thin).then(|| Prefetch {
+        steps: b.params.once(Type::Value(CType::U64), Binding::Group(GroupPart::PrefetchSteps)),
+        columns: columns.into_iter().map(|(column, _)| column).collect(),
+    });
+    GroupTiles { control, rows, cursors, prefetch }
 }
 
-/// Statements that merge a row's values into the row `group_id`.
-pub(super) fn merge_row<'a>(shape: &GroupShape, values: impl Iterator<Item = (&'a Slot, String)>) -> Vec<String> {
-    let header = shape.mode.header_words(&shape.packing);
-    let mut lines = vec![
-        "if (group_id != WJ_NO_ROW) {".to_string(),
-        format!("    u64* const part = table.rows + group_id * {} + {header};", shape.stride_words),
+/// The loop over rows that lie by partition.
+fn walk(b: &mut Binder, target: &GroupTarget) -> GroupWalk {
+    let (number, words) = (Type::Value(CType::U64), Type::Output(CType::U64));
+    let control = b.params.control();
+    let parts = [
+        b.params.once(Type::Input(CType::U32), Binding::SourceOffsets),
+        b.params.once(number, Binding::SourcePartitions),
+        b.params.once(number, Binding::Group(GroupPart::ChunkRows)),
+        b.params.once(words, Binding::Group(GroupPart::Cursors)),
     ];
-    lines.extend(values.map(|(slot, code)| {
-        let merge = Slot::merge_global(slot.kind, &format!("part + {}", slot.word), &code);
-        format!("    {}", slot.guarded(&merge))
-    }));
-    lines.push("}".into());
-    lines
+    let mut part = |of_type, part| b.params.once(of_type, Binding::Group(part));
+    let finished =
+        target.has_finished.then(|| [part(words, GroupPart::Finished), part(number, GroupPart::FinishedRows)]);
+    GroupWalk { control, parts, finished }
+}
+
+/// Threads and shared memory of a block that goes over tiles.
+fn tiles_block(target: &GroupTarget) -> (u32, u32) {
+    if target.front.slots() == 0 { (PIPELINE_BLOCK_THREADS, 0) } else { (TABLE_BLOCK_THREADS, target.table_bytes()) }
+}
+
+/// The same of a block that goes over partitions.
+fn walk_block(target: &GroupTarget, limits: GroupLimits) -> (u32, u32) {
+    let walk_bytes = 8 * WALK_WORDS;
+    let table_slots = target.front.slots();
+    if table_slots == 0 {
+        return (PIPELINE_BLOCK_THREADS, walk_bytes);
+    }
+    let threads = match limits.table_blocks {
+        1 => LONE_BLOCK_THREADS,
+        _ if limits.is_skewed => SKEWED_BLOCK_THREADS,
+        _ => TABLE_BLOCK_THREADS,
+    };
+    // The slots of finished groups make a list.
+    let list_bytes = if target.has_finished { 2 * table_slots } else { 0 };
+    (threads, walk_bytes + target.table_bytes() + list_bytes)
 }

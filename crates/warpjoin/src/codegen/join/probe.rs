@@ -1,69 +1,72 @@
-//! Generated code of a probe: key, lookup, matches, residual filter.
+//! A probe: key, lookup, matches, residual filter.
 
 use arrow::datatypes::DataType;
 
 use super::keys::probe_words;
 use crate::Result;
-use crate::codegen::emit::{
-    Binding, Cell, Emitter, Environment, JoinPart, Payload, PayloadAccess, hoist_word, key_word,
-};
+use crate::codegen::bind::{Binder, Cell, Environment, Payload, PayloadAccess, Value, hoist_word, key_word};
 use crate::codegen::expr::evaluate;
+use crate::codegen::program::{
+    Binding, Code, Declaration, Field, Find, First, Function, Item, JoinPart, MatchLoop, Op, Statement, Type, Variable,
+};
 use crate::codegen::shapes::{
     DirectSlots, FilterTest, JoinShape, PayloadForm, ProbeKey, ProbeKind, ProbeStep, Slots, StoredKey, WordSlots,
 };
-use crate::codegen::value::{Kind, Value};
+use crate::codegen::value::{CType, Kind};
 
-/// Emits probe step number `join`; returns the columns after it.
+/// Binds probe step number `join`; returns the columns after it.
 pub(in crate::codegen) fn probe(
-    emitter: &mut Emitter,
+    b: &mut Binder,
     environment: &Environment,
     step: &ProbeStep,
     join: usize,
 ) -> Result<Environment> {
     let shape = &step.shape;
-    let alive = emitter.alive.clone();
+    let alive = b.alive;
+    let number = join as u32;
     if step.kind.keeps_unmatched() {
         // Narrows to rows with a match, while `alive` stays.
-        emitter.alive = format!("seek{join}");
-        emitter.line(&format!("bool seek{join} = {alive};"));
+        b.alive = Variable::Seek(number);
+        let initial = b.truth_of(alive);
+        b.all(Statement::Declare(Declaration { variable: b.alive, c_type: CType::Bool, initial }));
     }
     let (key, packed) = match &step.key {
         ProbeKey::Exprs(keys) => {
-            let words = probe_words(emitter, environment, shape, keys, step.null_equals_null)?;
-            let word = key_word(emitter, &shape.packing, &words);
-            (hoist_word(emitter, &word), words)
+            let words = probe_words(b, environment, shape, keys, step.null_equals_null)?;
+            let word = key_word(b, &shape.packing, &words);
+            (hoist_word(b, word), words)
         }
         ProbeKey::Stored(stored) => {
-            let (key, packed) = load_stored(emitter, stored);
+            let (key, packed) = load_stored(b, stored);
             if step.kind.keeps_unmatched() {
-                emitter.narrow(&format!("{key} != 0"));
+                b.narrow(b.binary(key, Op::NotEqual, b.whole(0)));
             }
             (key, packed)
         }
     };
     if let Some(test) = step.filter.filter(|test| *test != FilterTest::Table) {
-        may_match(emitter, test, &key, join);
-        emitter.payloads.push(Payload { access: PayloadAccess::Unpacked(vec![]), matched: None });
+        may_match(b, test, key, join);
+        b.payloads.push(Payload { access: PayloadAccess::Unpacked(vec![]), matched: None });
         return output(step, &both_sides(environment, step, join)?);
     }
-    let found = find(emitter, shape, &key, join);
-    let lists = if shape.unique { None } else { Some(open_matches(emitter, step.kind, &alive, &found, join)) };
-    let row = lists.as_ref().map_or(found, |lists| lists.row.clone());
-    let matched = (step.kind == ProbeKind::Outer).then(|| emitter.alive.clone());
-    access(emitter, shape, row, matched, join);
+    let found = find(b, shape, key, join);
+    let is_unique = shape.unique;
+    let row = if is_unique { found } else { open_matches(b, step.kind, alive, join) };
+    let matched = (step.kind == ProbeKind::Outer).then(|| b.truth_of(b.alive));
+    access(b, shape, row, matched, join);
     if shape.is_hashed() {
-        check_key(emitter, shape, &packed, join)?;
+        check_key(b, shape, &packed, join)?;
     }
     // Rows that go on are those of which the residual saw a match; what it loaded is there for the rest.
-    let is_narrowing = step.kind == ProbeKind::Matches || (step.kind == ProbeKind::Semi && lists.is_none());
+    let is_narrowing = step.kind == ProbeKind::Matches || (step.kind == ProbeKind::Semi && is_unique);
     if let Some(residual) = &step.residual {
         let seen = if is_narrowing { environment.clone() } else { environment.apart() };
         let both = both_sides(&seen, step, join)?;
         let mut conditions = vec![];
         residual.add_conjuncts(&mut conditions);
         for condition in conditions {
-            let value = evaluate(emitter, condition, &both)?;
-            emitter.narrow(&value.is_true());
+            let value = evaluate(b, condition, &both)?;
+            b.narrow(b.is_true(&value));
         }
         if is_narrowing {
             return output(step, &both);
@@ -72,78 +75,57 @@ pub(in crate::codegen) fn probe(
     if is_narrowing {
         return output(step, &both_sides(environment, step, join)?);
     }
-    let mut matched = emitter.alive.clone();
-    if let Some(lists) = lists {
-        emitter.statement(&format!("done{join} = true;"));
+    let mut matched = b.alive;
+    if !is_unique {
+        let done = Variable::Done(number);
+        b.push(Statement::Assign(done, b.truth(true)));
         if step.kind == ProbeKind::Outer {
-            emitter.line(&format!("{0} = {0} && ({matched} || {1} >= count{join});", lists.alive, lists.index));
-            emitter.alive = lists.alive;
+            let in_turn = Variable::AliveInTurn(number);
+            let [index, count] = [Variable::MatchIndex(number), Variable::MatchCount(number)];
+            let is_last = b.binary(b.variable(index, CType::U64), Op::GreaterOrEqual, b.variable(count, CType::U64));
+            let goes_on = b.in_parens(b.truth_of(matched), Op::Or, is_last);
+            b.all(Statement::Assign(in_turn, b.binary(b.truth_of(in_turn), Op::And, goes_on)));
+            b.alive = in_turn;
             return output(step, &both_sides(environment, step, join)?);
         }
-        emitter.close();
-        matched = format!("done{join}");
+        b.close();
+        matched = done;
     }
-    emitter.flush();
-    emitter.alive = alive.clone();
-    match step.kind {
-        ProbeKind::Semi => emitter.line(&format!("{alive} = {alive} && {matched};")),
-        ProbeKind::Anti => emitter.line(&format!("{alive} = {alive} && !{matched};")),
-        ProbeKind::Matches | ProbeKind::Mark | ProbeKind::Outer => {}
+    b.flush();
+    b.alive = alive;
+    let has_match = b.truth_of(matched);
+    let goes_on = match step.kind {
+        ProbeKind::Semi => Some(has_match),
+        ProbeKind::Anti => Some(b.not(has_match)),
+        ProbeKind::Matches | ProbeKind::Mark | ProbeKind::Outer => None,
+    };
+    if let Some(goes_on) = goes_on {
+        b.all(Statement::Assign(alive, b.binary(b.truth_of(alive), Op::And, goes_on)));
     }
-    let mark = (step.kind == ProbeKind::Mark).then(|| Value::new(matched, Kind::Bool, DataType::Boolean));
+    let mark = (step.kind == ProbeKind::Mark).then(|| Value::new(has_match, Kind::Bool, DataType::Boolean));
     output(step, &both_sides(environment, step, join)?.with(mark.map(Cell::Ready)))
 }
 
-/// The loop over the matches of a row.
-struct Lists {
-    /// Says whether the row goes on in this turn.
-    alive: String,
-    index: String,
-    /// The build row.
-    row: String,
-}
-
-/// Opens the loop over the matches of the row that was found; `emitter.alive` then says whether there is one in this
-/// turn. Of an outer join a row without a match has a turn too, the last one.
-fn open_matches(emitter: &mut Emitter, kind: ProbeKind, alive: &str, found: &str, join: usize) -> Lists {
-    let row_list = emitter.params.once("const u32*", Binding::Join(join, JoinPart::RowList));
-    let (index, count, done) = (format!("index{join}"), format!("count{join}"), format!("done{join}"));
-    emitter.line(&format!("const u64 {count} = {} ? (u32){found} : 0;", emitter.alive.clone()));
-    if kind != ProbeKind::Matches {
-        emitter.line(&format!("bool {done} = false;"));
+/// Opens the loop over the matches of the row that was found; `b.alive` then says whether there is one in this
+/// turn. Of an outer join a row without a match has a turn too, the last one. Returns the build row.
+fn open_matches(b: &mut Binder, kind: ProbeKind, alive: Variable, join: usize) -> Code {
+    let row_list = b.params.once(Type::Input(CType::U32), Binding::Join(join, JoinPart::RowList));
+    if !kind.is_existence() {
+        // The rest of the pipeline is within the loop.
+        b.is_block_uniform = false;
     }
-    let more = match kind {
-        ProbeKind::Matches => format!("{index} < {count}"),
-        ProbeKind::Semi | ProbeKind::Anti | ProbeKind::Mark => format!("{index} < {count} && !{done}"),
-        ProbeKind::Outer => format!("{alive} && ({index} < {count} || ({index} == {count} && !{done}))"),
-    };
-    let more = match kind.is_existence() {
-        true => more,
-        false => {
-            // The rest of the pipeline is within the loop.
-            emitter.is_block_uniform = false;
-            if emitter.wanted.is_some() { format!("!is_full && ({more})") } else { more }
-        }
-    };
     // A row may have very many matches: the loop ends where the launch is in vain, that of outer joins among them too.
-    let control = emitter.params.once("u64*", Binding::Control);
-    if !emitter.has_lists {
-        emitter.has_lists = true;
-        emitter.first("u32 match_turns = 0;");
-        emitter.first("bool is_vain = false;");
+    let control = b.params.control();
+    if !b.has_lists {
+        b.has_lists = true;
+        b.first(First::MatchTurns);
     }
-    emitter.open(&format!("for (u64 {index} = 0; !is_vain && __any_sync(0xffffffffu, {more}); ++{index})"));
-    emitter.line(&format!("if (++match_turns % WJ_MATCH_TURNS == 0) is_vain = is_aborted({control});"));
-    let in_turn = format!("alive{join}");
-    emitter.line(&format!("bool {in_turn} = {more};"));
-    emitter.alive = in_turn.clone();
-    if kind == ProbeKind::Outer {
-        emitter.alive = format!("match_in_turn{join}");
-        emitter.line(&format!("bool match_in_turn{join} = {in_turn} && {index} < {count};"));
-    }
-    let row = format!("row{join}");
-    emitter.line(&format!("const u64 {row} = {} ? {row_list}[({found} >> 32) + {index}] : 0;", emitter.alive.clone()));
-    Lists { alive: in_turn, index, row }
+    let number = join as u32;
+    let stops_when_full = !kind.is_existence() && b.wanted.is_some();
+    let matches = MatchLoop { number, kind, alive, sought: b.alive, stops_when_full, row_list, control };
+    b.item(Item::OpenMatches(matches));
+    b.alive = if kind == ProbeKind::Outer { Variable::MatchInTurn(number) } else { Variable::AliveInTurn(number) };
+    b.variable(Variable::BuildRow(number), CType::U64)
 }
 
 /// The columns of both sides of a match.
@@ -162,10 +144,11 @@ pub(in crate::codegen) fn output(step: &ProbeStep, both: &Environment) -> Result
     Ok(Environment::new(cells))
 }
 
-fn load_stored(emitter: &mut Emitter, stored: &StoredKey) -> (String, Vec<String>) {
+fn load_stored(b: &mut Binder, stored: &StoredKey) -> (Code, Vec<Code>) {
     let mut load = |column: usize| {
-        let field = emitter.params.once("const u64*", Binding::SourceValues(column));
-        hoist_word(emitter, &format!("{field}[row]"))
+        let field = b.params.once(Type::Input(CType::U64), Binding::SourceValues(column));
+        let word = b.load(b.field(field), b.variable(Variable::Row, CType::U64));
+        hoist_word(b, word)
     };
     let key = load(stored.word);
     let packed = stored.packed.iter().map(|&column| load(column)).collect();
@@ -173,112 +156,92 @@ fn load_stored(emitter: &mut Emitter, stored: &StoredKey) -> (String, Vec<String
 }
 
 /// Narrows to rows whose key a runtime filter does not rule out.
-fn may_match(emitter: &mut Emitter, test: FilterTest, key: &str, join: usize) {
+fn may_match(b: &mut Binder, test: FilterTest, key: Code, join: usize) {
+    let number = join as u32;
     if test.has_bounds() {
-        let bounds = emitter.params.once("const u64*", Binding::Join(join, JoinPart::Bounds));
-        emitter.first(&format!("const u64 lowest{join} = ~{bounds}[0], highest{join} = {bounds}[1];"));
-        emitter.narrow(&format!("{key} >= lowest{join} && {key} <= highest{join}"));
+        let bounds = b.params.once(Type::Input(CType::U64), Binding::Join(join, JoinPart::Bounds));
+        b.first(First::Bounds { number, bounds });
+        let [lowest, highest] =
+            [Variable::Lowest(number), Variable::Highest(number)].map(|bound| b.variable(bound, CType::U64));
+        let is_above = b.binary(key, Op::GreaterOrEqual, lowest);
+        b.narrow(b.binary(is_above, Op::And, b.binary(key, Op::LessOrEqual, highest)));
     }
     match test {
         FilterTest::Table | FilterTest::Bounds => {}
         FilterTest::Bitmap { .. } => {
-            let words = emitter.params.once("const u32*", Binding::Join(join, JoinPart::Slots));
-            emitter.narrow(&format!("is_in_bitmap({words}, {key})"));
+            let words = b.params.once(Type::Input(CType::U32), Binding::Join(join, JoinPart::Slots));
+            b.narrow(b.call(Function::IsInBitmap, &[b.field(words), key]));
         }
         FilterTest::Bloom { .. } => {
-            let words = emitter.params.once("const u64*", Binding::Join(join, JoinPart::Slots));
-            let count = windows_of(emitter, join);
-            emitter.narrow(&format!("may_be_in_bloom({words}, {count}, {key})"));
+            let words = b.params.once(Type::Input(CType::U64), Binding::Join(join, JoinPart::Slots));
+            let count = windows_of(b, join);
+            b.narrow(b.call(Function::MayBeInBloom, &[b.field(words), b.field(count), key]));
         }
     }
 }
 
 /// Looks the key up; returns the variable with what was found.
-fn find(emitter: &mut Emitter, shape: &JoinShape, key: &str, join: usize) -> String {
-    let found = format!("match{join}");
-    let alive = emitter.alive.clone();
-    emitter.line(&format!("u64 {found} = 0;"));
-    match shape.slots {
-        Slots::Direct(_) => {
-            let slots = slots_of(emitter, shape, join);
-            emitter.line(&format!("if ({alive}) {found} = {slots}[{key} - 1];"));
-            emitter.line(&format!("{alive} = {found} != 0;"));
-            emitter.line(&format!("{found} -= 1;"));
-        }
-        Slots::Words(WordSlots { bytes, key_bits }) => {
-            let (slots, count) = (slots_of(emitter, shape, join), windows_of(emitter, join));
-            let home = format!("home{join}");
-            emitter.line(&format!("const u32 {home} = word_home<u{}>({key}, {count}, {key_bits});", bytes * 8));
-            emitter.line(&format!(
-                "{alive} = {alive} && find_word({slots}, {count}, {key}, {key_bits}, {home}, {slots}[{home}], {found});"
-            ));
-        }
-        Slots::Pairs { lanes } => {
-            let (slots, windows) = (slots_of(emitter, shape, join), windows_of(emitter, join));
-            emitter.line(&format!(
-                "{alive} = find<{lanes}>({slots}, {windows}, {key}, hash_key({key}), {alive}, {found});"
-            ));
-        }
-    }
-    found
+fn find(b: &mut Binder, shape: &JoinShape, key: Code, join: usize) -> Code {
+    let number = join as u32;
+    let slots = slots_of(b, shape, join);
+    let windows = match shape.slots {
+        Slots::Direct(_) => None,
+        Slots::Words(_) | Slots::Pairs { .. } => Some(windows_of(b, join)),
+    };
+    b.item(Item::Find(Find { number, alive: b.alive, key, form: shape.slots, slots, windows }));
+    b.variable(Variable::Match(number), CType::U64)
 }
 
 /// The table's slots as a parameter.
-pub(in crate::codegen) fn slots_of(emitter: &mut Emitter, shape: &JoinShape, join: usize) -> String {
-    let c_type = match shape.slots {
+pub(in crate::codegen) fn slots_of(b: &mut Binder, shape: &JoinShape, join: usize) -> Field {
+    let of_type = match shape.slots {
         Slots::Direct(DirectSlots { bytes, .. }) | Slots::Words(WordSlots { bytes, .. }) => {
-            format!("const u{}*", bytes * 8)
+            Type::Input(CType::unsigned(bytes))
         }
-        Slots::Pairs { .. } => "const Slot*".into(),
+        Slots::Pairs { .. } => Type::Slots,
     };
-    emitter.params.once(&c_type, Binding::Join(join, JoinPart::Slots))
+    b.params.once(of_type, Binding::Join(join, JoinPart::Slots))
 }
 
 /// How many slots, or windows of slots, there are.
-pub(in crate::codegen) fn windows_of(emitter: &mut Emitter, join: usize) -> String {
-    emitter.params.once("u64", Binding::Join(join, JoinPart::Windows))
+pub(in crate::codegen) fn windows_of(b: &mut Binder, join: usize) -> Field {
+    b.params.once(Type::Value(CType::U64), Binding::Join(join, JoinPart::Windows))
 }
 
 /// Registers the payload of what was found; null where the variable `matched` is false.
-pub(in crate::codegen) fn access(
-    emitter: &mut Emitter,
-    shape: &JoinShape,
-    row: String,
-    matched: Option<String>,
-    join: usize,
-) {
+pub(in crate::codegen) fn access(b: &mut Binder, shape: &JoinShape, row: Code, matched: Option<Code>, join: usize) {
     let access = match &shape.payload {
         PayloadForm::Packed(packing) => {
-            let word = if shape.finds_payload() || packing.words() == 0 {
-                row
-            } else {
-                let words = emitter.params.once("const u64*", Binding::Join(join, JoinPart::PayloadWords));
-                let name = format!("payload{join}");
-                emitter.line(&format!("const u64 {name} = {} ? {words}[{row}] : 0;", emitter.alive.clone()));
-                name
-            };
-            PayloadAccess::Unpacked(packing.unpack(emitter, &[word]))
+            let word = if shape.finds_payload() || packing.words() == 0 { row } else { payload_word(b, row, join) };
+            PayloadAccess::Unpacked(packing.unpack(b, &[word]))
         }
         PayloadForm::Columns(columns) => PayloadAccess::Columns { row, columns: columns.clone() },
     };
-    emitter.payloads.push(Payload { access, matched });
+    b.payloads.push(Payload { access, matched });
+}
+
+/// The payload word of a build row.
+fn payload_word(b: &mut Binder, row: Code, join: usize) -> Code {
+    let words = b.params.once(Type::Input(CType::U64), Binding::Join(join, JoinPart::PayloadWords));
+    let word = b.select(b.truth_of(b.alive), b.load(b.field(words), row), b.whole(0));
+    let variable = Variable::Payload(join as u32);
+    b.all(Statement::Constant(variable, CType::U64, word));
+    b.variable(variable, CType::U64)
 }
 
 /// Keeps matches whose packed key words, not only their hashes, are equal.
-fn check_key(emitter: &mut Emitter, shape: &JoinShape, packed: &[String], join: usize) -> Result<()> {
-    let PayloadAccess::Columns { row, columns } = emitter.payloads[join].access.clone() else {
+fn check_key(b: &mut Binder, shape: &JoinShape, packed: &[Code], join: usize) -> Result<()> {
+    let PayloadAccess::Columns { row, columns } = b.payloads[join].access.clone() else {
         return Err(crate::Error::internal("a hashed table without key words"));
     };
     let first = columns.len() - shape.packing.words();
-    let tests: Vec<String> = packed
-        .iter()
-        .enumerate()
-        .map(|(index, word)| {
-            let part = Binding::Join(join, JoinPart::PayloadValues(first + index));
-            let field = emitter.params.once("const u64*", part);
-            format!("{field}[{row}] == {word}")
-        })
-        .collect();
-    emitter.narrow(&tests.join(" && "));
+    let mut tests = vec![];
+    for (index, &word) in packed.iter().enumerate() {
+        let part = Binding::Join(join, JoinPart::PayloadValues(first + index));
+        let field = b.params.once(Type::Input(CType::U64), part);
+        tests.push(b.binary(b.load(b.field(field), row), Op::Equal, word));
+    }
+    let is_same = b.chain(Op::And, tests).ok_or_else(|| crate::Error::internal("a hashed key without words"))?;
+    b.narrow(is_same);
     Ok(())
 }

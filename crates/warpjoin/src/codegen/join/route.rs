@@ -2,9 +2,11 @@
 
 use super::keys::probe_words;
 use crate::Result;
-use crate::codegen::emit::{Emitter, Environment, hoist_word, key_word, word_temporary};
+use crate::codegen::bind::{Binder, Environment, hoist_word, key_word, word_temporary};
 use crate::codegen::output::{reserve, word, write};
+use crate::codegen::program::{Declaration, Statement, Variable};
 use crate::codegen::shapes::JoinShape;
+use crate::codegen::value::CType;
 use crate::column::ColumnType;
 use crate::expr::Expr;
 
@@ -16,39 +18,40 @@ pub(in crate::codegen) struct Route<'a> {
     pub columns: &'a [usize],
 }
 
-/// Emits [`crate::codegen::Sink::Route`]: key word, packed words of hashed tables, then `columns`.
+/// Binds [`crate::codegen::Sink::Route`]: key word, packed words of hashed tables, then `columns`.
 pub(in crate::codegen) fn route(
-    emitter: &mut Emitter,
+    b: &mut Binder,
     environment: &Environment,
     route: &Route<'_>,
     keeps_unmatched: bool,
 ) -> Result<Vec<ColumnType>> {
     let shape = route.shape;
-    let alive = emitter.alive.clone();
+    let alive = b.alive;
     if keeps_unmatched {
-        emitter.line(&format!("bool seek = {alive};"));
-        emitter.alive = "seek".into();
+        b.alive = Variable::SeekRow;
+        let initial = b.truth_of(alive);
+        b.all(Statement::Declare(Declaration { variable: b.alive, c_type: CType::Bool, initial }));
     }
-    let words = probe_words(emitter, environment, shape, route.keys, route.null_equals_null)?;
+    let words = probe_words(b, environment, shape, route.keys, route.null_equals_null)?;
     let key = if keeps_unmatched {
-        let key = key_word(emitter, &shape.packing, &words);
-        let key = hoist_word(emitter, &key);
-        emitter.flush();
-        emitter.alive = alive;
-        reserve(emitter);
+        let key = key_word(b, &shape.packing, &words);
+        let key = hoist_word(b, key);
+        b.flush();
+        b.alive = alive;
+        reserve(b);
         key
     } else {
-        reserve(emitter);
-        key_word(emitter, &shape.packing, &words)
+        reserve(b);
+        key_word(b, &shape.packing, &words)
     };
     let mut outputs = vec![word(key)];
     if shape.is_hashed() {
-        for code in &words {
-            outputs.push(word(word_temporary(emitter, code)));
+        for code in words {
+            outputs.push(word(word_temporary(b, code)));
         }
     }
     for &column in route.columns {
-        outputs.push(emitter.column(environment, column)?);
+        outputs.push(b.column(environment, column)?);
     }
-    Ok(write(emitter, &outputs))
+    Ok(write(b, &outputs))
 }

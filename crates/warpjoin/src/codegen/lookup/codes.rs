@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use super::read::read;
-use crate::codegen::emit::Emitter;
+use super::read::{place_of_code, read};
+use crate::codegen::bind::{Binder, Value};
 use crate::codegen::precomputed::{Made, plain_statistics, remembered};
-use crate::codegen::value::{CType, Kind, Range, Value};
+use crate::codegen::program::Op;
+use crate::codegen::value::{Kind, Range};
 use crate::column::{ColumnType, Dictionary, Domain, EncodedColumn};
 use crate::{Error, Reason, Result};
 
-/// Emits the code in `to` of each code in `from`; null where `to` lacks the value.
-pub(in crate::codegen) fn translate(emitter: &mut Emitter, column: &Value, to: &Arc<Dictionary>) -> Result<Value> {
+/// Binds the code in `to` of each code in `from`; null where `to` lacks the value.
+pub(in crate::codegen) fn translate(b: &mut Binder, column: &Value, to: &Arc<Dictionary>) -> Result<Value> {
     let from = column.dictionary.as_ref().ok_or_else(|| Error::internal("translation of no codes"))?;
     if Arc::ptr_eq(from, to) {
         return Ok(column.clone());
@@ -35,68 +36,65 @@ pub(in crate::codegen) fn translate(emitter: &mut Emitter, column: &Value, to: &
             statistics: plain_statistics(),
         })
     })?;
-    // A null row may hold any code.
-    let index = match &column.valid {
-        Some(valid) => emitter.temporary(CType::I64, &format!("{valid} ? (i64){} : 0", column.code)),
-        None => column.code.clone(),
-    };
+    let index = place_of_code(b, column);
     if from.is_empty() {
-        return Ok(Value {
-            code: "0".into(),
-            valid: Some("false".into()),
-            dictionary: Some(to.clone()),
-            ..column.clone()
-        });
+        let valid = Some(b.truth(false));
+        return Ok(Value { code: b.whole(0), valid, dictionary: Some(to.clone()), ..column.clone() });
     }
-    let value = read(emitter, encoded, &index)?;
-    let code = emitter.temporary(value.c_type(), &value.code);
-    let absent = emitter.params.number(absent.into());
-    let present = format!("({code} != {absent})");
-    let valid = Some(column.valid.as_ref().map_or(present.clone(), |valid| format!("({valid} && {present})")));
+    let value = read(b, encoded, index)?;
+    let code = b.temporary(value.c_type(), value.code);
+    let absent = b.number(absent.into());
+    let present = b.in_parens(code, Op::NotEqual, absent);
+    let valid = Some(b.both(column.valid, present));
     Ok(Value { code, valid, dictionary: Some(to.clone()), data_type: column.data_type.clone(), ..value })
 }
 
 /// The strings of `values` as codes of one dictionary.
-pub(in crate::codegen) fn unify(emitter: &mut Emitter, values: &[Value]) -> Result<Vec<Value>> {
-    let common = common_dictionary(values)?;
-    values.iter().map(|value| recode(emitter, value, &common)).collect()
+pub(in crate::codegen) fn unify(b: &mut Binder, values: &[Value]) -> Result<Vec<Value>> {
+    let common = dictionary_of_all(values)?;
+    values.iter().map(|value| recode(b, value, &common)).collect()
 }
 
 /// The dictionary of all strings of `values`.
-pub(in crate::codegen) fn common_dictionary(values: &[Value]) -> Result<Arc<Dictionary>> {
+pub(in crate::codegen) fn dictionary_of_all(values: &[Value]) -> Result<Arc<Dictionary>> {
+    let first = values.first().ok_or_else(|| Error::internal("a dictionary of nothing"))?;
+    common_dictionary(&first.data_type, values.iter().map(|value| value.dictionary.as_ref()))
+}
+
+/// The dictionary that has all strings of these; one without strings is of this type.
+pub(in crate::codegen) fn common_dictionary<'a>(
+    data_type: &DataType,
+    dictionaries: impl Iterator<Item = Option<&'a Arc<Dictionary>>>,
+) -> Result<Arc<Dictionary>> {
     let mut parts: Vec<&Arc<Dictionary>> = vec![];
-    for value in values {
-        let dictionary = value
-            .dictionary
-            .as_ref()
-            .ok_or_else(|| Reason::Expression("a string without a dictionary beside others".into()))?;
+    for dictionary in dictionaries {
+        let dictionary =
+            dictionary.ok_or_else(|| Reason::Expression("a string without a dictionary beside others".into()))?;
         if !dictionary.is_empty() && !parts.iter().any(|known| Arc::ptr_eq(known, dictionary)) {
             parts.push(dictionary);
         }
     }
-    match (parts.as_slice(), values) {
-        ([only], _) => Ok(Arc::clone(only)),
-        ([], [first, ..]) => dictionary_of(&first.data_type, None),
-        ([], []) => Err(Error::internal("a dictionary of nothing")),
-        (parts, _) => Ok(Arc::new(Dictionary::union(parts)?)),
+    match parts.as_slice() {
+        [] => dictionary_of(data_type, None),
+        [only] => Ok(Arc::clone(only)),
+        parts => Ok(Arc::new(Dictionary::union(parts)?)),
     }
 }
 
 /// The value's strings as codes of `to`, which has them all.
-pub(in crate::codegen) fn recode(emitter: &mut Emitter, value: &Value, to: &Arc<Dictionary>) -> Result<Value> {
+pub(in crate::codegen) fn recode(b: &mut Binder, value: &Value, to: &Arc<Dictionary>) -> Result<Value> {
     let from = value.dictionary.as_ref().ok_or_else(|| Error::internal("codes without a dictionary"))?;
     if Arc::ptr_eq(from, to) {
         return Ok(value.clone());
     }
     let range = Range::new(0, i128::try_from(to.len()).unwrap_or(i128::MAX).max(1) - 1);
     let recoded = if from.is_empty() {
-        Value { code: "0".into(), ..value.clone() }
+        Value { code: b.whole(0), ..value.clone() }
     } else {
-        let translated = translate(emitter, value, to)?;
-        Value { valid: value.valid.clone(), ..translated }
+        let translated = translate(b, value, to)?;
+        Value { valid: value.valid, ..translated }
     };
-    let name = range.c_type().name();
-    let code = emitter.temporary(range.c_type(), &format!("({name}){}", recoded.code));
+    let code = b.temporary(range.c_type(), b.cast(range.c_type(), recoded.code));
     Ok(Value { code, kind: Kind::Int(range), dictionary: Some(Arc::clone(to)), ..recoded })
 }
 
@@ -110,12 +108,12 @@ pub(in crate::codegen) fn dictionary_of(data_type: &DataType, value: Option<&[u8
 }
 
 /// Strings whose codes do not compare like them, as codes that do.
-pub(in crate::codegen) fn with_ordered_codes(emitter: &mut Emitter, value: Value) -> Result<Value> {
+pub(in crate::codegen) fn with_ordered_codes(b: &mut Binder, value: Value) -> Result<Value> {
     match &value.dictionary {
         Some(dictionary) if !dictionary.is_sorted() => {
             let sorted = dictionary.sorted()?;
-            let ordered = translate(emitter, &value, &sorted)?;
-            Ok(emitter.hoist(ordered))
+            let ordered = translate(b, &value, &sorted)?;
+            Ok(b.hoist(ordered))
         }
         _ => Ok(value),
     }

@@ -6,5 +6,7 @@ mod codes;
 mod read;
 mod tabulated;
 
-pub(super) use codes::{common_dictionary, dictionary_of, recode, translate, unify, with_ordered_codes};
+pub(super) use codes::{
+    common_dictionary, dictionary_of, dictionary_of_all, recode, translate, unify, with_ordered_codes,
+};
 pub(super) use tabulated::tabulated;

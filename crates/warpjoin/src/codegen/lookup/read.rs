@@ -1,22 +1,35 @@
-//! Code that reads columns that the host made.
+//! Reads columns that the host made.
 
 use std::sync::Arc;
 
 use crate::Result;
-use crate::codegen::emit::{Binding, Emitter};
+use crate::codegen::bind::{Binder, Value};
 use crate::codegen::precomputed::Lookup;
-use crate::codegen::value::{CType, Value};
+use crate::codegen::program::{Binding, Code, Function, Type};
+use crate::codegen::value::CType;
 use crate::column::EncodedColumn;
 
 /// Loads a value of a host-made column.
-pub(super) fn read(emitter: &mut Emitter, column: Arc<EncodedColumn>, index: &str) -> Result<Value> {
+pub(super) fn read(b: &mut Binder, column: Arc<EncodedColumn>, index: Code) -> Result<Value> {
     let column_type = column.column_type.clone();
-    let number = emitter.params.lookup(Lookup::Column(column));
-    let value = emitter.load(&column_type, index, Binding::LookupValues(number))?;
-    let code = emitter.temporary(value.c_type(), &value.code);
+    let number = b.params.lookup(Lookup::Column(column));
+    let value = b.load_column(&column_type, index, Binding::LookupValues(number))?;
+    let code = b.temporary(value.c_type(), value.code);
     let valid = column_type.has_nulls.then(|| {
-        let bits = emitter.params.once("const u8*", Binding::LookupValidity(number));
-        emitter.temporary(CType::Bool, &format!("bit_at({bits}, {index})"))
+        let bits = b.params.once(Type::Input(CType::U8), Binding::LookupValidity(number));
+        let bit = b.call(Function::BitAt, &[b.field(bits), index]);
+        b.temporary(CType::Bool, bit)
     });
     Ok(Value { code, valid, ..value })
+}
+
+/// Where the value of a code is: a null row may hold any code.
+pub(super) fn place_of_code(b: &mut Binder, column: &Value) -> Code {
+    match column.valid {
+        Some(valid) => {
+            let code = b.select(valid, b.cast(CType::I64, column.code), b.whole(0));
+            b.temporary(CType::I64, code)
+        }
+        None => column.code,
+    }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use super::read::read;
-use crate::codegen::emit::{Binding, Emitter};
+use super::read::{place_of_code, read};
+use crate::codegen::bind::{Binder, Value};
 use crate::codegen::precomputed::{Axis, AxisValues, DictionaryTest, Lookup, Made, encoded, remembered};
-use crate::codegen::value::{CType, Kind, Value};
+use crate::codegen::program::{Binding, Code, Op, Type};
+use crate::codegen::value::{CType, Kind};
 use crate::column::Dictionary;
 use crate::expr::{COMBINATIONS_MAX, HostFunction, StringTest};
 use crate::string_test::TestProgram;
@@ -17,9 +18,9 @@ use crate::{Error, Reason, Result};
 /// Tests of one function that devices run one after the other; of more, the host is the faster one.
 const TESTS_MAX: usize = 8;
 
-/// Emits `function` of `operands`.
+/// Binds `function` of `operands`.
 pub(in crate::codegen) fn tabulated(
-    emitter: &mut Emitter,
+    b: &mut Binder,
     operands: &[Value],
     function: &Arc<dyn HostFunction>,
 ) -> Result<Value> {
@@ -28,26 +29,27 @@ pub(in crate::codegen) fn tabulated(
         _ => None,
     };
     if let Some(dictionary) = only_dictionary
-        && dictionary.len() >= emitter.tested_strings_min.max(1)
+        && dictionary.len() >= b.tested_strings_min.max(1)
         && let Some(test) = function.test()
         && test.leaves().len() <= TESTS_MAX
         && test.fits(&|| dictionary.is_ascii())
     {
-        return tested(emitter, &operands[0], dictionary, &test);
+        return tested(b, &operands[0], dictionary, &test);
     }
-    let axes = operands.iter().map(|operand| Axis::of(operand, function)).collect::<Result<Vec<_>>>()?;
-    let mut index: Option<String> = None;
+    let axes = operands.iter().map(|operand| Axis::of(&operand.value_type(), function)).collect::<Result<Vec<_>>>()?;
+    let mut index: Option<Code> = None;
     for (axis, operand) in axes.iter().zip(operands) {
-        let place = axis.place(emitter, operand);
+        let place = axis.place(b, operand);
         index = Some(match index {
             None => place,
             Some(before) => {
-                let places = emitter.params.number(axis.places() as i64);
-                emitter.temporary(CType::I64, &format!("{before} * {places} + {place}"))
+                let places = b.number(axis.places() as i64);
+                let sum = b.binary(b.binary(before, Op::Multiply, places), Op::Add, place);
+                b.temporary(CType::I64, sum)
             }
         });
     }
-    let results = emitter.tabulated.get_or_make(function, axes, |axes| match only_dictionary {
+    let results = b.tabulated.get_or_make(function, axes, |axes| match only_dictionary {
         Some(dictionary) => {
             let made = Made::ByFunction { function: Arc::clone(function), has_null: axes[0].has_null };
             remembered(dictionary, made, || encoded(function.as_ref(), axes))
@@ -60,61 +62,60 @@ pub(in crate::codegen) fn tabulated(
             encoded(function.as_ref(), axes).map(Arc::new)
         }
     })?;
-    read(emitter, results, &index.unwrap_or_default())
+    let index = index.ok_or_else(|| Error::internal("a function of nothing"))?;
+    read(b, results, index)
 }
 
-/// Emits a test that devices make of every value before the pipeline runs.
-fn tested(emitter: &mut Emitter, column: &Value, dictionary: &Arc<Dictionary>, test: &StringTest) -> Result<Value> {
-    // A null row may hold any code.
-    let index = match &column.valid {
-        Some(valid) => emitter.temporary(CType::I64, &format!("{valid} ? (i64){} : 0", column.code)),
-        None => column.code.clone(),
-    };
-    let condition = tested_condition(emitter, dictionary, test, &index)?;
-    let code = emitter.temporary(CType::Bool, &condition);
-    Ok(Value::new(code, Kind::Bool, DataType::Boolean).with_valid(column.valid.clone()))
+/// Binds a test that devices make of every value before the pipeline runs.
+fn tested(b: &mut Binder, column: &Value, dictionary: &Arc<Dictionary>, test: &StringTest) -> Result<Value> {
+    let index = place_of_code(b, column);
+    let condition = tested_condition(b, dictionary, test, index)?;
+    let code = b.temporary(CType::Bool, condition);
+    Ok(Value::new(code, Kind::Bool, DataType::Boolean).with_valid(column.valid))
 }
 
-fn tested_condition(
-    emitter: &mut Emitter,
-    dictionary: &Arc<Dictionary>,
-    test: &StringTest,
-    index: &str,
-) -> Result<String> {
-    let (tests, operator, of_none) = match test {
-        StringTest::And(tests) => (tests, " && ", "true"),
-        StringTest::Or(tests) => (tests, " || ", "false"),
-        StringTest::Not(test) => return Ok(format!("!{}", tested_condition(emitter, dictionary, test, index)?)),
+fn tested_condition(b: &mut Binder, dictionary: &Arc<Dictionary>, test: &StringTest, index: Code) -> Result<Code> {
+    let (tests, op, of_none) = match test {
+        StringTest::And(tests) => (tests, Op::And, true),
+        StringTest::Or(tests) => (tests, Op::Or, false),
+        StringTest::Not(test) => {
+            let condition = tested_condition(b, dictionary, test, index)?;
+            return Ok(b.not(condition));
+        }
         StringTest::Like { .. } | StringTest::Compare(..) => {
             let program = TestProgram::of(test).ok_or_else(|| Error::internal("a test without a program"))?;
             let test = DictionaryTest { dictionary: Arc::clone(dictionary), program: Arc::new(program) };
-            let number = emitter.params.lookup(Lookup::Test(test));
-            let results = emitter.params.once("const u8*", Binding::LookupValues(number));
-            return Ok(format!("({results}[{index}] != 0)"));
+            let number = b.params.lookup(Lookup::Test(test));
+            let results = b.params.once(Type::Input(CType::U8), Binding::LookupValues(number));
+            let result = b.load(b.field(results), index);
+            return Ok(b.in_parens(result, Op::NotEqual, b.whole(0)));
         }
     };
-    let conditions: Vec<String> =
-        tests.iter().map(|test| tested_condition(emitter, dictionary, test, index)).collect::<Result<_>>()?;
-    Ok(if conditions.is_empty() { of_none.into() } else { format!("({})", conditions.join(operator)) })
+    let conditions: Vec<Code> =
+        tests.iter().map(|test| tested_condition(b, dictionary, test, index)).collect::<Result<_>>()?;
+    Ok(b.chain(op, conditions).map_or_else(|| b.truth(of_none), |all| b.parens(all)))
 }
 
 impl Axis {
-    /// Emits the place of a row's value.
-    fn place(&self, emitter: &mut Emitter, value: &Value) -> String {
+    /// Binds the place of a row's value.
+    fn place(&self, b: &mut Binder, value: &Value) -> Code {
         let place = match self.values {
             // Small enough for 64 bits, wherever it begins.
             AxisValues::Numbers(range) if value.c_type() == CType::I128 => {
-                format!("(i64)({} - {})", value.code, emitter.params.wide_number(range.min))
+                let least = b.wide_number(range.min);
+                b.cast(CType::I64, b.in_parens(value.code, Op::Subtract, least))
             }
             AxisValues::Numbers(range) if value.c_type() != CType::Bool => {
-                format!("((i64){} - {})", value.code, emitter.params.number(range.min as i64))
+                let least = b.number(range.min as i64);
+                b.in_parens(b.cast(CType::I64, value.code), Op::Subtract, least)
             }
-            _ => format!("(i64){}", value.code),
+            _ => b.cast(CType::I64, value.code),
         };
-        match &value.valid {
+        match value.valid {
             Some(valid) => {
-                let null_place = emitter.params.number(self.values() as i64);
-                emitter.temporary(CType::I64, &format!("{valid} ? {place} : {null_place}"))
+                let null_place = b.number(self.values() as i64);
+                let place = b.select(valid, place, null_place);
+                b.temporary(CType::I64, place)
             }
             None => place,
         }

@@ -4,10 +4,10 @@ use arrow::datatypes::DataType;
 
 use super::store::{reserve, write};
 use crate::Result;
-use crate::codegen::emit::{Emitter, Environment};
+use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::expr::{KeyPart, add_order_key, masks_of_parts, with_sorted_codes, words_of_parts};
 use crate::codegen::shapes::{SortShape, WindowKeys};
-use crate::codegen::value::{Kind, Range, Value};
+use crate::codegen::value::{Kind, Range};
 use crate::column::ColumnType;
 use crate::expr::ExprKind;
 use crate::plan::SortKey;
@@ -15,24 +15,24 @@ use crate::plan::SortKey;
 /// Bits of a word that is stored in four bytes.
 const NARROW_BITS: u32 = 32;
 
-/// Emits [`crate::codegen::Sink::Sort`].
+/// Binds [`crate::codegen::Sink::Sort`].
 pub(in crate::codegen) fn sort(
-    emitter: &mut Emitter,
+    b: &mut Binder,
     environment: &Environment,
     keys: &[SortKey],
     columns: &[usize],
     window: Option<&WindowKeys>,
 ) -> Result<SortShape> {
-    reserve(emitter);
+    reserve(b);
     let (mut parts, mut values, mut partition_parts) = (vec![], vec![], 0);
     for (index, key) in keys.iter().enumerate() {
-        values.push(add_order_key(emitter, environment, key, &mut parts)?);
+        values.push(add_order_key(b, environment, key, &mut parts)?);
         if window.is_some_and(|window| index < window.partition_keys) {
             partition_parts = parts.len();
         }
     }
     let partition_masks = if window.is_some() { masks_of_parts(&parts, partition_parts) } else { vec![] };
-    let words = words_of_parts(emitter, &parts);
+    let words = words_of_parts(b, &parts);
     let word_bits: Vec<u32> = words.iter().map(|word| word.bits).collect();
     let key_column = match (keys, values.as_slice(), word_bits.as_slice()) {
         ([key], [value], &[bits]) if window.is_none() => key_column(key, value, bits, columns),
@@ -41,12 +41,12 @@ pub(in crate::codegen) fn sort(
     let mut outputs: Vec<Value> = words.into_iter().map(stored_word).collect();
     for (position, &column) in columns.iter().enumerate() {
         if key_column.as_ref().is_none_or(|(of_key, _)| *of_key != position) {
-            let value = emitter.column(environment, column)?;
+            let value = b.column(environment, column)?;
             let is_compared = window.is_some_and(|window| window.compared.contains(&position));
-            outputs.push(if is_compared { with_sorted_codes(emitter, value)? } else { value });
+            outputs.push(if is_compared { with_sorted_codes(b, value)? } else { value });
         }
     }
-    Ok(SortShape { columns: write(emitter, &outputs), word_bits, key_column, partition_masks })
+    Ok(SortShape { columns: write(b, &outputs), word_bits, key_column, partition_masks })
 }
 
 /// The column put out that is stored just as the word of the only key.

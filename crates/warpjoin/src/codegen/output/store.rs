@@ -3,124 +3,117 @@
 use arrow::datatypes::DataType;
 
 use crate::Result;
-use crate::codegen::emit::{Binding, Emitter, Environment, lower};
+use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::lookup;
-use crate::codegen::value::{CType, Kind, Range, Value};
+use crate::codegen::program::{Binding, Code, Item, Op, Reservation, Statement, Type, Variable};
+use crate::codegen::value::{CType, Kind, Range};
 use crate::column::{ColumnType, holds_strings};
 
 /// Shared memory of a block that reserves places together.
 pub(crate) const RESERVATION_BYTES: u32 = 8 + 32 * 4;
 
 /// Starts a sink that writes rows: reserves a place for each row that is alive.
-pub(in crate::codegen) fn reserve(emitter: &mut Emitter) {
-    if emitter.is_reserved {
+pub(in crate::codegen) fn reserve(b: &mut Binder) {
+    if b.is_reserved {
         return;
     }
-    let control = emitter.params.once("u64*", Binding::Control);
-    let alive = emitter.alive.clone();
-    let reserve = if emitter.is_block_uniform {
-        "reserve_rows_of_block(shared_as<BlockReservation>(), "
-    } else {
-        "reserve_rows("
-    };
-    emitter.line(&format!("const u64 place = {reserve}&{control}[WJ_CONTROL_ROWS], {alive});"));
-    if let Some(wanted) = emitter.wanted.clone() {
-        emitter.line(&format!("is_full = is_full || ({alive} && place >= {wanted});"));
-    }
-    let capacity = emitter.params.once("u64", Binding::OutputCapacity);
-    emitter.line(&format!("{alive} = {alive} && place < {capacity};"));
+    let (alive, of_block, control) = (b.alive, b.is_block_uniform, b.params.control());
+    let capacity = b.params.once(Type::Value(CType::U64), Binding::OutputCapacity);
+    b.item(Item::Reserve(Reservation { alive, of_block, control, wanted: b.wanted, capacity }));
 }
 
 /// Writes `values` as output columns; returns what the columns are.
-pub(in crate::codegen) fn write(emitter: &mut Emitter, values: &[Value]) -> Vec<ColumnType> {
+pub(in crate::codegen) fn write(b: &mut Binder, values: &[Value]) -> Vec<ColumnType> {
     for (index, value) in values.iter().enumerate() {
-        let column = value.column_type();
-        let layout = column.layout();
-        let target = Binding::OutputValues(index);
-        let stored = match (value.kind, layout.width_bytes) {
-            (_, 0) => None,
-            (Kind::F32, _) => Some((String::from("f32"), value.code.clone())),
-            (Kind::F64, _) => Some((String::from("f64"), value.code.clone())),
-            (Kind::Bool, _) => Some((String::from("u8"), format!("(u8){}", value.code))),
-            (Kind::Int(_), 16) => Some((String::from("i128"), value.code_as(CType::I128))),
-            (Kind::Int(_), width) => {
-                let name = format!("u{}", width * 8);
-                let base = emitter.params.number(layout.base as i64);
-                // Modulo 2^64 the difference is exact, whatever the value's own C type.
-                let code = format!("({name})((u64){} - (u64){base})", value.code);
-                Some((name, code))
-            }
-        };
-        if let Some((name, code)) = stored {
-            let field = emitter.params.once(&format!("{name}*"), target);
-            let statement = if emitter.is_streaming {
-                format!("store_once({field} + place, {code});")
-            } else {
-                format!("{field}[place] = {code};")
-            };
-            emitter.statement(&statement);
+        if let Some((element, code)) = stored(b, value) {
+            let field = b.params.once(Type::Output(element), Binding::OutputValues(index));
+            b.push(Statement::Store { field, code, is_once: b.is_streaming });
         }
-        if let Some(valid) = &value.valid {
-            let field = emitter.params.once("u8*", Binding::OutputValidity(index));
-            emitter.statement(&format!("{field}[place] = (u8){valid};"));
+        if let Some(valid) = value.valid {
+            let field = b.params.once(Type::Output(CType::U8), Binding::OutputValidity(index));
+            let code = b.cast(CType::U8, valid);
+            b.push(Statement::Store { field, code, is_once: false });
         }
     }
-    emitter.flush();
+    b.flush();
     values.iter().map(Value::column_type).collect()
 }
 
+/// What is stored of a value, and as which type; `None`: nothing, for all values are the same.
+fn stored(b: &mut Binder, value: &Value) -> Option<(CType, Code)> {
+    let layout = value.column_type().layout();
+    Some(match (value.kind, layout.width_bytes) {
+        (_, 0) => return None,
+        (Kind::F32, _) => (CType::F32, value.code),
+        (Kind::F64, _) => (CType::F64, value.code),
+        (Kind::Bool, _) => (CType::U8, b.cast(CType::U8, value.code)),
+        (Kind::Int(_), 16) => (CType::I128, b.code_as(value, CType::I128)),
+        (Kind::Int(_), width_bytes) => {
+            let element = CType::unsigned(width_bytes);
+            let base = b.number(layout.base as i64);
+            // Modulo 2^64 the difference is exact, whatever the value's own C type.
+            let distance = b.in_parens(b.cast(CType::U64, value.code), Op::Subtract, b.cast(CType::U64, base));
+            (element, b.cast(element, distance))
+        }
+    })
+}
+
 /// A raw 64-bit word as an output column.
-pub(in crate::codegen) fn word(code: impl Into<String>) -> Value {
+pub(in crate::codegen) fn word(code: Code) -> Value {
     Value::new(code, Kind::Int(Range::new(0, u64::MAX.into())), DataType::UInt64)
 }
 
-/// Emits [`crate::codegen::Sink::Materialise`].
+/// Binds [`crate::codegen::Sink::Materialise`].
 pub(in crate::codegen) fn materialise(
-    emitter: &mut Emitter,
+    b: &mut Binder,
     environment: &Environment,
     columns: &[usize],
 ) -> Result<Vec<ColumnType>> {
-    reserve(emitter);
-    let values = columns.iter().map(|&c| emitter.column(environment, c)).collect::<Result<Vec<_>>>()?;
-    Ok(write(emitter, &values))
+    reserve(b);
+    let values = columns.iter().map(|&c| b.column(environment, c)).collect::<Result<Vec<_>>>()?;
+    Ok(write(b, &values))
 }
 
-/// Emits [`crate::codegen::Sink::InPlace`].
+/// Binds [`crate::codegen::Sink::InPlace`].
 pub(in crate::codegen) fn in_place(
-    emitter: &mut Emitter,
+    b: &mut Binder,
     environment: &Environment,
     columns: &[usize],
 ) -> Result<Vec<ColumnType>> {
-    emitter.line("const u64 place = row;");
-    let values = columns.iter().map(|&c| emitter.column(environment, c)).collect::<Result<Vec<_>>>()?;
-    Ok(write(emitter, &values))
+    let row = b.variable(Variable::Row, CType::U64);
+    b.all(Statement::Constant(Variable::Place, CType::U64, row));
+    let values = columns.iter().map(|&c| b.column(environment, c)).collect::<Result<Vec<_>>>()?;
+    Ok(write(b, &values))
 }
 
-/// Emits [`crate::codegen::Sink::Conform`].
+/// Binds [`crate::codegen::Sink::Conform`].
 pub(in crate::codegen) fn conform(
-    emitter: &mut Emitter,
+    b: &mut Binder,
     environment: &Environment,
     columns: &[ColumnType],
 ) -> Result<Vec<ColumnType>> {
-    reserve(emitter);
+    reserve(b);
     let mut values = vec![];
     for (index, column) in columns.iter().enumerate() {
-        let value = emitter.column(environment, index)?;
+        let value = b.column(environment, index)?;
         let value = match &column.dictionary {
-            Some(dictionary) => lookup::recode(emitter, &value, dictionary)?,
+            Some(dictionary) => lookup::recode(b, &value, dictionary)?,
             None => value,
         };
         let kind = Kind::of_column(column)?;
-        let code = value.code_as(kind.c_type());
+        let code = b.code_as(&value, kind.c_type());
         // What is stored for a null is within the bounds too.
-        let code = match (&value.valid, kind) {
-            (Some(valid), Kind::Int(range)) => format!("({valid} ? {code} : {})", lower(emitter, range)),
+        let code = match (value.valid, kind) {
+            (Some(valid), Kind::Int(range)) => {
+                let least = b.bound(range.min, range.c_type());
+                b.parens(b.select(valid, code, least))
+            }
             _ => code,
         };
-        let valid = column.has_nulls.then(|| value.valid.clone().unwrap_or_else(|| "true".into()));
+        let valid = column.has_nulls.then(|| value.valid.unwrap_or_else(|| b.truth(true)));
         values.push(Value { code, valid, kind, ..value });
     }
-    Ok(write(emitter, &values))
+    Ok(write(b, &values))
 }
 
 /// Columns that hold the values of all of `parts`, each of which lists columns of the same types.
@@ -128,23 +121,18 @@ pub(crate) fn common_columns(parts: &[Vec<ColumnType>]) -> Result<Vec<ColumnType
     let width = parts.first().map_or(0, Vec::len);
     (0..width)
         .map(|index| {
-            let values = parts
-                .iter()
-                .map(|part| {
-                    let column = &part[index];
-                    let value = Value::new("", Kind::of_column(column)?, column.data_type.clone());
-                    Ok(Value { dictionary: column.dictionary.clone(), ..value })
-                })
-                .collect::<Result<Vec<_>>>()?;
-            let has_nulls = parts.iter().any(|part| part[index].has_nulls);
-            let first = &values[0];
+            let columns = || parts.iter().map(|part| &part[index]);
+            let has_nulls = columns().any(|column| column.has_nulls);
+            let first = &parts[0][index];
+            let kinds = columns().map(Kind::of_column).collect::<Result<Vec<_>>>()?;
             let (kind, dictionary) = if holds_strings(&first.data_type) {
-                let dictionary = lookup::common_dictionary(&values)?;
+                let dictionaries = columns().map(|column| column.dictionary.as_ref());
+                let dictionary = lookup::common_dictionary(&first.data_type, dictionaries)?;
                 let codes = i128::try_from(dictionary.len()).unwrap_or(i128::MAX).max(1);
                 (Kind::Int(Range::new(0, codes - 1)), Some(dictionary))
             } else {
-                let ranges = values.iter().filter(|value| value.kind != Kind::Bool).filter_map(Value::range);
-                (ranges.reduce(Range::union).map_or(first.kind, Kind::Int), None)
+                let ranges = kinds.iter().filter_map(|kind| kind.range());
+                (ranges.reduce(Range::union).map_or(kinds[0], Kind::Int), None)
             };
             let data_type = first.data_type.clone();
             Ok(ColumnType { data_type, has_nulls, domain: kind.domain(), dictionary })

@@ -2,12 +2,13 @@
 //! accesses to the table are in flight, and a block reserves the places of all its rows at once.
 
 use super::source::open_source;
-use super::steps::emit_step;
+use super::steps::bind_step;
 use crate::Result;
-use crate::codegen::emit::{Binding, Emitter, Environment, hoist_word, key_word};
+use crate::codegen::bind::{Binder, Environment, hoist_word, key_word};
 use crate::codegen::join::{access, both_sides, output, probe_words, slots_of, windows_of};
+use crate::codegen::program::{BatchItem, Binding, Field, Item, Op, Statement, Type, Variable};
 use crate::codegen::shapes::{FilterTest, ProbeKey, ProbeKind, ProbeStep, Sink, Slots, SourceShape, Step};
-use crate::codegen::value::Kind;
+use crate::codegen::value::{CType, Kind};
 use crate::expr::{Expr, ExprKind};
 
 /// Rows of a thread. A probe of 2^27 rows into 2^20 took 1.82 ms on an H100, with one row 1.97; with four, which take
@@ -46,51 +47,38 @@ impl<'a> Batch<'a> {
 
     /// Opens the loops over tiles and rows; returns the columns behind the probe. Their places in the output
     /// are reserved.
-    pub(super) fn open(&self, emitter: &mut Emitter, block_threads: u32) -> Result<Environment> {
-        let rows = emitter.params.once("u64", Binding::SourceRows);
-        emitter.line(&format!("constexpr u32 items = {ITEMS};"));
-        emitter.line(&format!("constexpr u32 tile_rows = {} * items;", block_threads));
-        emitter.open(&format!(
-            "for (u64 tile = blockIdx.x; tile < ({rows} + tile_rows - 1) / tile_rows; tile += gridDim.x)"
-        ));
-        emitter.line("const u64 first = tile * tile_rows + (threadIdx.x & ~31u) * items + (threadIdx.x & 31);");
-        self.keys(emitter, &rows)?;
-        self.look_up(emitter);
-        let control = emitter.params.once("u64*", Binding::Control);
-        let capacity = emitter.params.once("u64", Binding::OutputCapacity);
-        emitter.line("u32 ranks[items];");
-        emitter.line(&format!(
-            "const u64 places = reserve_items_of_block(shared_as<BlockReservation>(), \
-             &{control}[WJ_CONTROL_ROWS], hits, ranks);"
-        ));
-        open_items(emitter);
-        emitter.line("const u64 place = places + ranks[item];");
-        emitter.line(&format!("bool alive = (hits >> item & 1) != 0 && place < {capacity};"));
-        emitter.line("const u64 found = values[item];");
-        emitter.is_reserved = true;
+    pub(super) fn open(&self, b: &mut Binder, block_threads: u32) -> Result<Environment> {
+        let rows = b.params.once(Type::Value(CType::U64), Binding::SourceRows);
+        b.item(Item::Batch(BatchItem::Open { rows, items: ITEMS, block_threads }));
+        self.keys(b, rows)?;
+        self.look_up(b);
+        let control = b.params.control();
+        let capacity = b.params.once(Type::Value(CType::U64), Binding::OutputCapacity);
+        b.item(Item::Batch(BatchItem::OpenFound { control, capacity }));
+        b.is_reserved = true;
         let projections = self.before.iter().filter(|step| !step.drops_rows());
-        let environment = self.columns(emitter, projections)?;
-        self.reuse_keys(emitter, &environment);
-        access(emitter, &self.probe.shape, "found".into(), None, 0);
+        let environment = self.columns(b, projections)?;
+        self.reuse_keys(b, &environment);
+        let found = b.variable(Variable::Found, CType::U64);
+        access(b, &self.probe.shape, found, None, 0);
         output(self.probe, &both_sides(&environment, self.probe, 0)?)
     }
 
-    /// Emits `keys`: the key word of each row of the thread, 0 where it can't match.
-    fn keys(&self, emitter: &mut Emitter, rows: &str) -> Result<()> {
+    /// Binds `keys`: the key word of each row of the thread, 0 where it can't match.
+    fn keys(&self, b: &mut Binder, rows: Field) -> Result<()> {
         let shape = &self.probe.shape;
-        emitter.line("u64 keys[items];");
-        open_items(emitter);
-        emitter.line(&format!("bool alive = row < {rows};"));
+        b.item(Item::Batch(BatchItem::OpenKeys { rows }));
         // What is loaded again below should still be there.
         let is_loaded_again = self.before.iter().any(Step::drops_rows) || self.reusable().count() < self.keys.len();
-        emitter.is_streaming = !is_loaded_again;
-        let environment = self.columns(emitter, self.before.iter())?;
-        let words = probe_words(emitter, &environment, shape, self.keys, self.probe.null_equals_null)?;
-        let word = key_word(emitter, &shape.packing, &words);
-        let key = hoist_word(emitter, &word);
-        emitter.line(&format!("keys[item] = alive ? {key} : 0;"));
-        emitter.close();
-        emitter.is_streaming = true;
+        b.is_streaming = !is_loaded_again;
+        let environment = self.columns(b, self.before.iter())?;
+        let words = probe_words(b, &environment, shape, self.keys, self.probe.null_equals_null)?;
+        let word = key_word(b, &shape.packing, &words);
+        let key = hoist_word(b, word);
+        let code = b.select(b.truth_of(Variable::Alive), key, b.whole(0));
+        b.all(Statement::Keep { array: Variable::Keys, code });
+        b.close();
+        b.is_streaming = true;
         Ok(())
     }
 
@@ -107,66 +95,32 @@ impl<'a> Batch<'a> {
     }
 
     /// Reads key columns back from the key words rather than from memory.
-    fn reuse_keys(&self, emitter: &mut Emitter, environment: &Environment) {
+    fn reuse_keys(&self, b: &mut Binder, environment: &Environment) {
         let packing = &self.probe.shape.packing;
-        let values = packing.unpack(emitter, &vec!["(keys[item] - 1)".into(); packing.words()]);
+        let key = b.load(b.pointer(Variable::Keys, CType::U64), b.variable(Variable::Item, CType::U32));
+        let key = b.in_parens(key, Op::Subtract, b.whole(1));
+        let values = packing.unpack(b, &vec![key; packing.words()]);
         for (index, column) in self.reusable() {
             environment.set_load(column, values[index].clone());
         }
     }
 
-    /// Emits `values` and the bits `hits` of rows that have one.
-    fn look_up(&self, emitter: &mut Emitter) {
+    /// Looks the keys up.
+    fn look_up(&self, b: &mut Binder) {
         let shape = &self.probe.shape;
-        let slots = slots_of(emitter, shape, 0);
-        let each = |emitter: &mut Emitter, statement: &str| {
-            open_items(emitter);
-            emitter.line(statement);
-            emitter.close();
+        let slots = slots_of(b, shape, 0);
+        let windows = match shape.slots {
+            Slots::Direct(_) => None,
+            Slots::Words(_) | Slots::Pairs { .. } => Some(windows_of(b, 0)),
         };
-        emitter.line("u64 values[items];");
-        emitter.line("u32 hits = 0;");
-        let found = match shape.slots {
-            Slots::Direct(_) => {
-                each(emitter, &format!("values[item] = keys[item] != 0 ? {slots}[keys[item] - 1] : 0;"));
-                "values[item]-- != 0".into()
-            }
-            Slots::Words(words) => {
-                let (count, bits, key_bits) = (windows_of(emitter, 0), words.bytes * 8, words.key_bits);
-                emitter.line("u32 homes[items];");
-                emitter.line(&format!("u{bits} firsts[items];"));
-                each(emitter, &format!("homes[item] = word_home<u{bits}>(keys[item], {count}, {key_bits});"));
-                each(emitter, &format!("firsts[item] = keys[item] != 0 ? {slots}[homes[item]] : 0;"));
-                each(emitter, "values[item] = 0;");
-                format!("find_word({slots}, {count}, keys[item], {key_bits}, homes[item], firsts[item], values[item])")
-            }
-            Slots::Pairs { .. } => {
-                let windows = windows_of(emitter, 0);
-                emitter.line("u64 homes[items];");
-                emitter.line("Slot firsts[items];");
-                each(emitter, &format!("homes[item] = hash_place(hash_key(keys[item]), {windows});"));
-                each(emitter, &format!("firsts[item] = load_slot(&{slots}[homes[item]]);"));
-                each(emitter, "values[item] = 0;");
-                let call =
-                    format!("find_from({slots}, {windows}, keys[item], homes[item], firsts[item], values[item])");
-                format!("keys[item] != 0 && {call}")
-            }
-        };
-        each(emitter, &format!("hits |= (u32)({found}) << item;"));
+        b.item(Item::Batch(BatchItem::LookUp { form: shape.slots, slots, windows }));
     }
 
-    fn columns<'s>(&self, emitter: &mut Emitter, steps: impl Iterator<Item = &'s Step>) -> Result<Environment> {
-        let mut environment = open_source(emitter, self.source);
+    fn columns<'s>(&self, b: &mut Binder, steps: impl Iterator<Item = &'s Step>) -> Result<Environment> {
+        let mut environment = open_source(b, self.source);
         for step in steps {
-            environment = emit_step(emitter, &environment, step, &mut 0)?;
+            environment = bind_step(b, &environment, step, &mut 0)?;
         }
         Ok(environment)
     }
-}
-
-/// Opens the loop over the rows of a thread.
-fn open_items(emitter: &mut Emitter) {
-    emitter.line("WJ_UNROLL");
-    emitter.open("for (u32 item = 0; item < items; ++item)");
-    emitter.line("const u64 row = first + item * 32;");
 }

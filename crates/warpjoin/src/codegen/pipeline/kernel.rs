@@ -1,6 +1,6 @@
 //! A whole pipeline kernel: source, steps, sink.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use warpjoin_device::ModuleSource;
 
@@ -8,35 +8,49 @@ use super::batch::{BATCH_BLOCKS, Batch};
 use super::matches::{self, Matches};
 use super::partition::partition;
 use super::source::open_source;
-use super::steps::emit_step;
+use super::steps::bind_step;
 use crate::Result;
+use crate::codegen::bind::{Binder, Environment};
 use crate::codegen::constants::{Constants, PARTITION_THREADS_MANY, PIPELINE_BLOCK_THREADS};
-use crate::codegen::emit::{Binding, Emitter, Environment};
 use crate::codegen::output::RESERVATION_BYTES;
 use crate::codegen::precomputed::Lookup;
+use crate::codegen::program::{Around, Binding, GroupFrame, GroupLoop, Head, Kernel, Type};
 use crate::codegen::shapes::{
     GroupLimits, GroupShape, JoinShape, MatchForm, Packing, PartitionStage, PayloadForm, RowShape, Sink, SortShape,
     SourceShape, Step,
 };
-use crate::codegen::{group, join, output};
+use crate::codegen::value::CType;
+use crate::codegen::{group, join, output, print};
 use crate::column::ColumnType;
 
-/// A generated kernel and what its launch needs.
+/// A bound kernel and what its launch needs.
 #[derive(Debug)]
 pub(crate) struct GeneratedPipeline {
-    pub module: ModuleSource,
     /// What to pass, in order.
     pub bindings: Vec<Binding>,
     /// Host-made columns that the kernel reads.
     pub lookups: Vec<Lookup>,
     pub sink: SinkShape,
     pub grid: Grid,
+    kernel: Kernel,
+    hash_bits: u32,
+    module: OnceLock<ModuleSource>,
 }
 
 impl GeneratedPipeline {
+    /// The kernel's text, printed when it is first asked for.
+    pub(crate) fn module(&self) -> &ModuleSource {
+        self.module.get_or_init(|| ModuleSource {
+            name: "pipeline".into(),
+            text: print::print(&self.kernel),
+            entries: vec!["pipeline".into()],
+            defines: Constants { hash_bits: self.hash_bits, lanes: 1 }.defines(),
+        })
+    }
+
     /// Whether both are the same kernel, to be launched with the same numbers.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.module == other.module
+        self.module() == other.module()
             && self.bindings == other.bindings
             && self.grid == other.grid
             && self.lookups.len() == other.lookups.len()
@@ -77,25 +91,18 @@ pub(crate) enum SinkShape {
     Sketch,
 }
 
-/// Text around the loop over rows.
+/// What a sink has around the loop over rows.
 struct Frame {
-    prologue: String,
-    epilogue: String,
-    /// The head of the loop over tiles, with `row` and `alive`; `None`: grid stride.
-    head: Option<String>,
+    around: Around,
+    /// The loop over tiles; `None`: grid stride.
+    head: Option<Head>,
     shared_bytes: u32,
     block_threads: u32,
 }
 
 impl Default for Frame {
     fn default() -> Self {
-        Self {
-            prologue: String::new(),
-            epilogue: String::new(),
-            head: None,
-            shared_bytes: 0,
-            block_threads: PIPELINE_BLOCK_THREADS,
-        }
+        Self { around: Around::Nothing, head: None, shared_bytes: 0, block_threads: PIPELINE_BLOCK_THREADS }
     }
 }
 
@@ -108,18 +115,19 @@ pub(crate) struct GenerateOptions {
     pub tested_strings_min: usize,
 }
 
-/// Generates the kernel of a pipeline.
-pub(crate) fn generate(
+/// Binds the kernel of a pipeline.
+pub(crate) fn bind_pipeline(
     source: &SourceShape,
     steps: &[Step],
     sink: &Sink,
     options: GenerateOptions,
 ) -> Result<GeneratedPipeline> {
     let hash_bits = options.hash_bits;
-    let mut emitter = Emitter::of_source(source);
-    emitter.tested_strings_min = options.tested_strings_min;
+    let mut binder = Binder::of_source(source);
+    binder.tested_strings_min = options.tested_strings_min;
+    let b = &mut binder;
     if let Sink::Partition { stage, rows } = sink {
-        let shape = partition(&mut emitter, source, steps, rows, *stage)?;
+        let shape = partition(b, source, steps, rows, *stage)?;
         let (grid, threads_max) = match *stage {
             PartitionStage::Count => (Grid::Count, PARTITION_THREADS_MANY),
             PartitionStage::Scatter { threads, threads_of_one_word } => {
@@ -127,193 +135,134 @@ pub(crate) fn generate(
                 (Grid::Scatter { threads }, threads)
             }
         };
-        return Ok(finish(emitter, &Frame::default(), threads_max, grid, SinkShape::Partition(shape), hash_bits));
+        let frame = Frame { block_threads: threads_max, ..Frame::default() };
+        return Ok(finish(binder, frame, grid, SinkShape::Partition(shape), hash_bits));
     }
     let (shape, frame, grid) = match source {
         SourceShape::Matches { build, probe, form } => {
-            // The other sinks that write rows may drop some of them first.
-            let writes_rows = matches!(sink, Sink::Materialise(_));
             let matches = Matches { build, probe, form: *form };
-            let (environment, rest) = if *form == MatchForm::Lists {
-                (matches.open_lists(&mut emitter, writes_rows && !steps.iter().any(Step::drops_rows)), steps)
-            } else {
-                matches.open(&mut emitter, steps, writes_rows)?
-            };
-            let (shape, frame) = emit_rest(&mut emitter, environment, rest, sink)?;
-            (shape, frame, Grid::Matches)
+            let (shape, frame) = bind_matches(b, &matches, steps, sink)?;
+            (shape, Frame { block_threads: matches::match_threads(*form), ..frame }, Grid::Matches)
         }
         _ => {
-            emitter.is_streaming = steps.iter().any(|step| matches!(step, Step::Probe(_)));
+            b.is_streaming = steps.iter().any(|step| matches!(step, Step::Probe(_)));
             match Batch::of(source, steps, sink) {
                 Some(batch) => {
-                    let environment = batch.open(&mut emitter, PIPELINE_BLOCK_THREADS)?;
-                    let (shape, frame) = emit_rest(&mut emitter, environment, batch.after, sink)?;
-                    (
-                        shape,
-                        frame,
-                        Grid::Batches { block_threads: PIPELINE_BLOCK_THREADS, shared_bytes: RESERVATION_BYTES },
-                    )
+                    let environment = batch.open(b, PIPELINE_BLOCK_THREADS)?;
+                    let (shape, frame) = bind_rest(b, environment, batch.after, sink)?;
+                    let (block_threads, shared_bytes) = (PIPELINE_BLOCK_THREADS, RESERVATION_BYTES);
+                    (shape, frame, Grid::Batches { block_threads, shared_bytes })
                 }
-                None => emit_tiles(&mut emitter, source, steps, sink)?,
+                None => bind_tiles(b, source, steps, sink)?,
             }
         }
     };
-    let block_threads = match source {
-        SourceShape::Matches { form, .. } => matches::match_threads(*form),
-        _ => frame.block_threads,
+    Ok(finish(binder, frame, grid, shape, hash_bits))
+}
+
+/// The loops over matches of partitioned rows.
+fn bind_matches(b: &mut Binder, matches: &Matches<'_>, steps: &[Step], sink: &Sink) -> Result<(SinkShape, Frame)> {
+    // The other sinks that write rows may drop some of them first.
+    let writes_rows = matches!(sink, Sink::Materialise(_));
+    let (environment, rest) = if matches.form == MatchForm::Lists {
+        (matches.open_lists(b, writes_rows && !steps.iter().any(Step::drops_rows)), steps)
+    } else {
+        matches.open(b, steps, writes_rows)?
     };
-    Ok(finish(emitter, &frame, block_threads, grid, shape, hash_bits))
+    bind_rest(b, environment, rest, sink)
 }
 
 /// The loop over tiles of rows, a row a thread.
-fn emit_tiles(
-    emitter: &mut Emitter,
-    source: &SourceShape,
-    steps: &[Step],
-    sink: &Sink,
-) -> Result<(SinkShape, Frame, Grid)> {
-    // The loop's head is written last: the sink chooses the threads of a block.
-    let head = emitter.begin_head();
-    emitter.is_block_uniform = true;
-    emitter.is_tiles = true;
-    emitter.is_partitioned = matches!(source, SourceShape::Words(_));
-    emitter.reads_all = !steps.iter().any(Step::drops_rows);
+fn bind_tiles(b: &mut Binder, source: &SourceShape, steps: &[Step], sink: &Sink) -> Result<(SinkShape, Frame, Grid)> {
+    // The loop's head is known last: the sink chooses the threads of a block.
+    let place = b.begin_head();
+    b.is_block_uniform = true;
+    b.is_tiles = true;
+    b.is_partitioned = matches!(source, SourceShape::Words(_));
+    b.reads_all = !steps.iter().any(Step::drops_rows);
+    let number = Type::Value(CType::U64);
     if let Sink::Limit { wanted, .. } = sink {
-        emitter.wanted = Some(emitter.params.add("u64", Binding::Word(*wanted)));
+        b.wanted = Some(b.params.add(number, Binding::Word(*wanted)));
     }
-    let environment = open_source(emitter, source);
-    let (shape, frame) = emit_rest(emitter, environment, steps, sink)?;
-    let rows = emitter.params.once("u64", Binding::SourceRows);
-    let control = emitter.params.once("u64*", Binding::Control);
+    let environment = open_source(b, source);
+    let (shape, mut frame) = bind_rest(b, environment, steps, sink)?;
+    let (rows, control) = (b.params.once(number, Binding::SourceRows), b.params.control());
     let block_threads = frame.block_threads;
-    let (before, stop) = match &emitter.wanted {
-        Some(wanted) => (
-            "    bool is_full = false;\n    u64 turn = 0;\n",
-            format!("        if (has_enough(&{control}[WJ_CONTROL_ROWS], {wanted}, turn++)) break;\n"),
-        ),
-        None => ("", String::new()),
-    };
-    let loop_head = frame.head.clone().unwrap_or_else(|| {
-        format!(
-            "{before}    const u64 tiles = ({rows} + {last}) / {block_threads};\n    \
-             for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n{stop}        \
-             const u64 row = tile * {block_threads} + threadIdx.x;\n        \
-             bool alive = row < {rows};\n",
-            last = block_threads - 1
-        )
-    });
-    emitter.end_head(head, &loop_head);
+    let wanted = b.wanted.map(|wanted| [control, wanted]);
+    let head = frame.head.take().unwrap_or(Head::GridStride { rows, block_threads, wanted });
+    b.end_head(&place, head);
     let grid = Grid::Tiles { block_threads, shared_bytes: frame.shared_bytes };
     Ok((shape, frame, grid))
 }
 
 /// Steps and sink.
-fn emit_rest(
-    emitter: &mut Emitter,
-    mut environment: Environment,
-    steps: &[Step],
-    sink: &Sink,
-) -> Result<(SinkShape, Frame)> {
+fn bind_rest(b: &mut Binder, mut environment: Environment, steps: &[Step], sink: &Sink) -> Result<(SinkShape, Frame)> {
     let mut probes = 0;
     for step in steps {
-        environment = emit_step(emitter, &environment, step, &mut probes)?;
+        environment = bind_step(b, &environment, step, &mut probes)?;
     }
-    emit_sink(emitter, &environment, sink)
+    bind_sink(b, &environment, sink)
 }
 
-fn finish(
-    emitter: Emitter,
-    frame: &Frame,
-    block_threads: u32,
-    grid: Grid,
-    sink: SinkShape,
-    hash_bits: u32,
-) -> GeneratedPipeline {
-    let (body, params) = emitter.finish();
-    let entry = match grid {
-        Grid::Scatter { threads } if threads < PARTITION_THREADS_MANY => {
-            format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)")
-        }
-        Grid::Tiles { block_threads, .. }
-            if [group::TABLE_BLOCK_THREADS, group::SKEWED_BLOCK_THREADS].contains(&block_threads) =>
-        {
-            format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, 2)")
-        }
-        Grid::Batches { .. } => format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, {BATCH_BLOCKS})"),
-        Grid::Matches if block_threads == matches::MATCH_THREADS => {
-            format!("WJ_ENTRY_RESIDENT(pipeline, Params, {block_threads}, {})", matches::MATCH_BLOCKS)
-        }
-        _ => format!("WJ_ENTRY(pipeline, Params, {block_threads})"),
+fn finish(binder: Binder, frame: Frame, grid: Grid, sink: SinkShape, hash_bits: u32) -> GeneratedPipeline {
+    let (nodes, body, params) = binder.finish();
+    let Frame { around, block_threads, .. } = frame;
+    let is_of_two = |block_threads| [group::TABLE_BLOCK_THREADS, group::SKEWED_BLOCK_THREADS].contains(&block_threads);
+    let blocks_min = match grid {
+        Grid::Scatter { threads } if threads < PARTITION_THREADS_MANY => Some(2),
+        Grid::Tiles { block_threads, .. } if is_of_two(block_threads) => Some(2),
+        Grid::Batches { .. } => Some(BATCH_BLOCKS),
+        Grid::Matches if block_threads == matches::MATCH_THREADS => Some(matches::MATCH_BLOCKS),
+        _ => None,
     };
-    let text = format!(
-        "#include \"common/pipeline.cuh\"\n{declaration}\n\
-         {entry} {{\n{prologue}{body}{epilogue}}}\n",
-        declaration = params.declaration(),
-        prologue = frame.prologue,
-        epilogue = frame.epilogue,
-    );
-    let module = ModuleSource {
-        name: "pipeline".into(),
-        text,
-        entries: vec!["pipeline".into()],
-        defines: Constants { hash_bits, lanes: 1 }.defines(),
-    };
+    let kernel = Kernel { params: params.types().collect(), nodes, body, around, block_threads, blocks_min };
     let (bindings, lookups) = params.into_bindings();
-    GeneratedPipeline { module, bindings, lookups, sink, grid }
+    GeneratedPipeline { bindings, lookups, sink, grid, kernel, hash_bits, module: OnceLock::new() }
 }
 
-fn emit_sink(emitter: &mut Emitter, environment: &Environment, sink: &Sink) -> Result<(SinkShape, Frame)> {
+fn bind_sink(b: &mut Binder, environment: &Environment, sink: &Sink) -> Result<(SinkShape, Frame)> {
     let frame = || Frame { shared_bytes: RESERVATION_BYTES, ..Frame::default() };
     let rows = |columns| (SinkShape::Rows(columns), frame());
     Ok(match sink {
-        Sink::Materialise(columns) | Sink::Limit { columns, .. } => {
-            rows(output::materialise(emitter, environment, columns)?)
-        }
-        Sink::Conform(columns) => rows(output::conform(emitter, environment, columns)?),
+        Sink::Materialise(columns) | Sink::Limit { columns, .. } => rows(output::materialise(b, environment, columns)?),
+        Sink::Conform(columns) => rows(output::conform(b, environment, columns)?),
         Sink::Build { keys, null_equals_null, payload } => {
-            let built = join::build(emitter, environment, keys, *null_equals_null, payload)?;
+            let built = join::build(b, environment, keys, *null_equals_null, payload)?;
             let shape = SinkShape::Build { columns: built.columns, packing: built.packing, payload: built.payload };
             (shape, frame())
         }
         Sink::Direct { keys, null_equals_null, payload, is_set } => {
-            let shape = join::direct(emitter, environment, keys, *null_equals_null, payload, *is_set)?;
-            let control = emitter.params.once("u64*", Binding::Control);
-            let frame = Frame {
-                prologue: "    u32 written = 0;\n".into(),
-                epilogue: format!("    add_rows({control}, written);\n"),
-                ..Frame::default()
-            };
+            let shape = join::direct(b, environment, keys, *null_equals_null, payload, *is_set)?;
+            let around = Around::CountRows { control: b.params.control() };
+            let frame = Frame { around, ..Frame::default() };
             (SinkShape::Direct(shape), frame)
         }
         Sink::Route { shape, keys, null_equals_null, keeps_unmatched, columns } => {
             let route = join::Route { shape, keys, null_equals_null: *null_equals_null, columns };
-            rows(join::route(emitter, environment, &route, *keeps_unmatched)?)
+            rows(join::route(b, environment, &route, *keeps_unmatched)?)
         }
         Sink::Sort { keys, columns, window } => {
-            (SinkShape::Sort(output::sort(emitter, environment, keys, columns, window.as_ref())?), frame())
+            (SinkShape::Sort(output::sort(b, environment, keys, columns, window.as_ref())?), frame())
         }
-        Sink::InPlace(columns) => rows(output::in_place(emitter, environment, columns)?),
-        Sink::RouteGroups { keys, columns } => rows(group::route_groups(emitter, environment, keys, columns)?),
+        Sink::InPlace(columns) => rows(output::in_place(b, environment, columns)?),
+        Sink::RouteGroups { keys, columns } => rows(group::route_groups(b, environment, keys, columns)?),
         Sink::Sketch { keys } => {
-            let head = Some(group::sketch(emitter, environment, keys)?);
+            let head = Some(group::sketch(b, environment, keys)?);
             (SinkShape::Sketch, Frame { head, ..Frame::default() })
         }
         Sink::Partition { .. } => return Err(crate::Error::internal("a partition within a loop over rows")),
         Sink::Aggregate { keys, accumulators, limits } => {
             let limits = GroupLimits {
-                table_blocks: if emitter.is_partitioned { limits.table_blocks } else { 2 },
-                is_skewed: limits.is_skewed && emitter.is_partitioned,
+                table_blocks: if b.is_partitioned { limits.table_blocks } else { 2 },
+                is_skewed: limits.is_skewed && b.is_partitioned,
                 ..*limits
             };
-            let output = group::aggregate(emitter, environment, keys, accumulators, limits)?;
-            let frame = Frame {
-                prologue: output.prologue,
-                epilogue: output.epilogue,
-                head: output.head,
-                shared_bytes: output.shared_bytes,
-                block_threads: output.block_threads,
-            };
-            (SinkShape::Groups(output.shape), frame)
+            let output = group::aggregate(b, environment, keys, accumulators, limits)?;
+            let group::AggregateOutput { shape, target, frame, shared_bytes, block_threads } = output;
+            let has_loop = matches!(&frame, GroupFrame::Table { rows: GroupLoop::Tiles(_) | GroupLoop::Walk(_), .. });
+            let head = has_loop.then_some(Head::Group);
+            let frame = Frame { around: Around::Groups { target, frame }, head, shared_bytes, block_threads };
+            (SinkShape::Groups(shape), frame)
         }
     })
 }

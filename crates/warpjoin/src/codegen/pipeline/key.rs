@@ -1,15 +1,15 @@
 //! What a generated kernel follows from: equal keys generate the same.
 //!
-//! Everything that [`crate::codegen::generate`] is given is part of it, literals and bounds too, since they are what parameters are
+//! Everything that [`crate::codegen::bind_pipeline`] is given is part of it, literals and bounds too, since they are what parameters are
 //! bound to.
 
 use super::kernel::GenerateOptions;
 use crate::codegen::shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FetchStep, FilterTest, Front, GroupLimits, GroupMode,
-    GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, ResultType,
-    RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, ValidityForm, WindowKeys, WordSlots,
+    GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowShape, RowSpec,
+    Sink, Slots, SourceShape, Step, StoredKey, ValidityForm, WindowKeys, WordSlots,
 };
-use crate::codegen::value::{Kind, Value};
+use crate::codegen::value::{Kind, ValueType};
 use crate::column::{ColumnType, Domain};
 use crate::identity::{Identify, Identity, Scope, identify_by_hash, identify_fields, one_of};
 use crate::options::GroupByForm;
@@ -54,8 +54,7 @@ identify_fields! {
     State { fold, argument, second, term, data_type }
     GroupShape { mode, front, has_finished, packing, stride_words, accumulators, results }
     AccumulatorResult { word, encoding, value, count_word }
-    ResultType { kind, data_type, dictionary }
-    Value { code, valid, kind, data_type, dictionary }
+    ValueType { kind, data_type, dictionary, nullable }
     ColumnType { data_type, has_nulls, domain, dictionary }
 }
 

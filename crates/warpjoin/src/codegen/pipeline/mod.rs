@@ -10,8 +10,10 @@ mod matches;
 mod partition;
 mod source;
 mod steps;
+#[cfg(test)]
+mod time_tests;
 
 pub(crate) use batch::BATCH_BLOCKS;
-pub(crate) use kernel::{GenerateOptions, GeneratedPipeline, Grid, SinkShape, generate};
+pub(crate) use kernel::{GenerateOptions, GeneratedPipeline, Grid, SinkShape, bind_pipeline};
 pub(crate) use key::PipelineKey;
 pub(crate) use matches::{match_threads, shared_row_bytes};

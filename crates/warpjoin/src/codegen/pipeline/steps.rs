@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use crate::Result;
-use crate::codegen::emit::{Binding, Cell, Emitter, Environment};
+use crate::codegen::bind::{Binder, Cell, Environment};
 use crate::codegen::expr::evaluate;
 use crate::codegen::join;
+use crate::codegen::program::{Counter, Statement};
 use crate::codegen::shapes::Step;
 
-pub(super) fn emit_step(
-    emitter: &mut Emitter,
+pub(super) fn bind_step(
+    b: &mut Binder,
     environment: &Environment,
     step: &Step,
     probes: &mut usize,
@@ -20,8 +21,8 @@ pub(super) fn emit_step(
             let mut conditions = vec![];
             predicate.add_conjuncts(&mut conditions);
             for condition in conditions {
-                let value = evaluate(emitter, condition, environment)?;
-                emitter.narrow(&value.is_true());
+                let value = evaluate(b, condition, environment)?;
+                b.narrow(b.is_true(&value));
             }
             Ok(environment.clone())
         }
@@ -40,15 +41,15 @@ pub(super) fn emit_step(
         }
         Step::Probe(step) => {
             if step.is_counted {
-                count(emitter, "PROBES", "1");
+                count(b, Counter::Probes, 1);
             }
             if step.is_counted && step.filter.is_some() {
-                count(emitter, "PRUNED", "1");
+                count(b, Counter::Pruned, 1);
             }
-            let after = join::probe(emitter, environment, step, *probes)?;
+            let after = join::probe(b, environment, step, *probes)?;
             if step.is_counted && step.filter.is_some() {
                 // Those that are left were not dropped.
-                count(emitter, "PRUNED", "-1");
+                count(b, Counter::Pruned, -1);
             }
             *probes += 1;
             Ok(after)
@@ -57,8 +58,8 @@ pub(super) fn emit_step(
 }
 
 /// Adds to a word of the control block for each row that is alive.
-fn count(emitter: &mut Emitter, word: &str, number: &str) {
-    let control = emitter.params.once("u64*", Binding::Control);
-    emitter.statement(&format!("atomicAdd(&{control}[WJ_CONTROL_{word}], (u64)(i64){number});"));
-    emitter.flush();
+fn count(b: &mut Binder, counter: Counter, number: i64) {
+    let control = b.params.control();
+    b.push(Statement::Count { control, counter, number });
+    b.flush();
 }

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use rayon::prelude::*;
 
 use super::lookup::plain_statistics;
-use crate::codegen::value::{Kind, Range, Value};
+use crate::codegen::value::{Kind, Range, ValueType};
 use crate::column::{ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder, integers, with_null};
 use crate::expr::HostFunction;
 use crate::{Error, Reason, Result};
@@ -62,14 +62,14 @@ pub(in crate::codegen) enum AxisValues {
 }
 
 impl Axis {
-    pub(in crate::codegen) fn of(value: &Value, function: &Arc<dyn HostFunction>) -> Result<Self> {
+    pub(in crate::codegen) fn of(value: &ValueType, function: &Arc<dyn HostFunction>) -> Result<Self> {
         let values = match (&value.dictionary, value.kind) {
             (Some(dictionary), _) => AxisValues::Strings(Arc::clone(dictionary)),
             (None, Kind::Bool) => AxisValues::Numbers(Range::new(0, 1)),
             (None, Kind::Int(range)) => AxisValues::Numbers(range),
             (None, Kind::F32 | Kind::F64) => return Err(Reason::Expression(format!("{function} of a float")).into()),
         };
-        Ok(Self { values, data_type: value.data_type.clone(), has_null: value.valid.is_some() })
+        Ok(Self { values, data_type: value.data_type.clone(), has_null: value.nullable })
     }
 
     fn is_same(&self, other: &Self) -> bool {

@@ -1,12 +1,7 @@
 //! What generated code must know of group-bys: accumulators, and the tables that have them.
 
-use std::sync::Arc;
-
-use arrow::datatypes::DataType;
-
 use super::packing::Packing;
-use crate::codegen::value::Kind;
-use crate::column::Dictionary;
+use crate::codegen::value::ValueType;
 use crate::options::GroupByForm;
 use crate::plan::State;
 
@@ -127,17 +122,9 @@ pub(crate) struct AccumulatorResult {
     /// First word in the row.
     pub word: usize,
     pub encoding: AccumulatorKind,
-    pub value: ResultType,
+    pub value: ValueType,
     /// Word that is 0 where the result is null; `None`: never null.
     pub count_word: Option<usize>,
-}
-
-/// Type of an accumulator's result.
-#[derive(Debug, Clone)]
-pub(crate) struct ResultType {
-    pub kind: Kind,
-    pub data_type: DataType,
-    pub dictionary: Option<Arc<Dictionary>>,
 }
 
 /// How a value is accumulated.

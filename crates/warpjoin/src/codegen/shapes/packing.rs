@@ -3,7 +3,7 @@
 //! A value takes as many bits as its bounds need, and a null one more bit. The bounds themselves are
 //! parameters; only widths and places are part of the code.
 
-use crate::codegen::value::{Kind, Value};
+use crate::codegen::value::{Kind, ValueType};
 use crate::identity::identify_fields;
 
 /// Places of values in words.
@@ -17,8 +17,7 @@ pub(crate) struct Packing {
 /// Place of one value.
 #[derive(Debug, Clone)]
 pub(crate) struct PackedField {
-    /// What is packed; its code and validity are those of the packing side.
-    pub value: Value,
+    pub value: ValueType,
     pub(in crate::codegen) place: Place,
     pub(in crate::codegen) null_place: Option<Place>,
     /// Floats keep all their bits, rather than those that tell keys apart.
@@ -41,25 +40,25 @@ identify_fields! {
 
 impl Packing {
     /// Packs `values` in order, each into the first word with room.
-    pub(crate) fn of(values: &[Value]) -> Self {
+    pub(crate) fn of(values: impl IntoIterator<Item = ValueType>) -> Self {
         let mut packing = Self { fields: vec![], word_bits: vec![] };
         packing.push_all(values, false);
         packing
     }
 
     /// The fields of a key as this packing has them, and `payload` after them with all its bits.
-    pub(crate) fn with_payload(&self, payload: &[Value]) -> Self {
+    pub(crate) fn with_payload(&self, payload: impl IntoIterator<Item = ValueType>) -> Self {
         let mut packing = self.clone();
         packing.push_all(payload, true);
         packing
     }
 
-    fn push_all(&mut self, values: &[Value], is_exact: bool) {
+    fn push_all(&mut self, values: impl IntoIterator<Item = ValueType>, is_exact: bool) {
         for value in values {
-            let bits = if is_exact && value.kind == Kind::F32 { 32 } else { value_bits(value) };
+            let bits = if is_exact && value.kind == Kind::F32 { 32 } else { value_bits(value.kind) };
             let place = self.place(bits);
-            let null_place = value.valid.is_some().then(|| self.place(1));
-            self.fields.push(PackedField { value: value.clone(), place, null_place, is_exact });
+            let null_place = value.nullable.then(|| self.place(1));
+            self.fields.push(PackedField { value, place, null_place, is_exact });
         }
     }
 
@@ -132,8 +131,8 @@ impl Packing {
 }
 
 /// Bits that a value's bounds need.
-fn value_bits(value: &Value) -> u32 {
-    match value.kind {
+fn value_bits(kind: Kind) -> u32 {
+    match kind {
         Kind::Bool => 1,
         Kind::F32 | Kind::F64 => 64,
         Kind::Int(range) => range.span_bits(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::group::{Accumulator, GroupLimits, GroupShape};
 use super::join::{JoinShape, ProbeStep};
 use super::packing::Packing;
-use crate::codegen::value::Value;
+use crate::codegen::value::ValueType;
 use crate::column::ColumnType;
 use crate::expr::Expr;
 use crate::plan::SortKey;
@@ -67,9 +67,9 @@ impl RowShape {
         if self.packing.words() == 0 { vec![4] } else { self.packing.word_bits.iter().map(bytes).collect() }
     }
 
-    /// The key fields as values, for their types.
-    pub(crate) fn key_values(&self) -> Vec<Value> {
-        self.packing.fields[..self.keys].iter().map(|field| field.value.clone()).collect()
+    /// What the key fields are.
+    pub(crate) fn key_types(&self) -> impl Iterator<Item = ValueType> {
+        self.packing.fields[..self.keys].iter().map(|field| field.value.clone())
     }
 
     /// Bits of the key in each word that has some; at least one word.

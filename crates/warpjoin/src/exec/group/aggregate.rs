@@ -184,7 +184,7 @@ impl Query<'_> {
         let groups = match known {
             Some(choice) => self.dry_partition(relation, &keys, &accumulators, choice)?,
             None => {
-                self.compile(&planned.generated.module, "pipeline")?;
+                self.compile_pipeline(&planned.generated)?;
                 GroupTable { groups_max: planned.groups_max, shape: Arc::clone(&planned.shape), shards: vec![] }
             }
         };
@@ -195,7 +195,7 @@ impl Query<'_> {
             for other in [None, forced, choose(self, 8.0), choose(self, 0.125)] {
                 self.spare(|query| match other {
                     Some(choice) => query.dry_partition(relation, &keys, &accumulators, choice).map(|_| ()),
-                    None => query.compile(&planned.generated.module, "pipeline").map(|_| ()),
+                    None => query.compile_pipeline(&planned.generated).map(|_| ()),
                 });
             }
         }
@@ -212,7 +212,7 @@ impl Query<'_> {
     ) -> Result<GroupTable> {
         let (relation, keys, accumulators) = self.partition_groups(relation, keys, accumulators, choice.bits)?;
         let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
-        self.compile(&planned.generated.module, "pipeline")?;
+        self.compile_pipeline(&planned.generated)?;
         Ok(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] })
     }
 
@@ -235,7 +235,7 @@ impl Query<'_> {
         let is_sorted = form.is_none() && self.is_in_order(relation, &keys, &accumulators);
         let limits = GroupLimits { rows_bits, shared_bytes_max, form, block_slots, table_blocks, is_skewed, is_sorted };
         let sink = Sink::Aggregate { keys, accumulators, limits };
-        let generated = self.generate(relation, &sink)?;
+        let generated = self.bind(relation, &sink)?;
         let SinkShape::Groups(shape) = &generated.sink else {
             return Err(Error::internal("a group sink without groups"));
         };

@@ -70,9 +70,9 @@ impl Query<'_> {
         if !may_be_many || matches!(relation.source, Source::Matches(..)) || !(is_large || is_forced) {
             return Ok(None);
         }
-        let generated = self.generate(relation, &Sink::Sketch { keys: keys.to_vec() })?;
+        let generated = self.bind(relation, &Sink::Sketch { keys: keys.to_vec() })?;
         if self.is_dry() {
-            self.compile(&generated.module, "pipeline")?;
+            self.compile_pipeline(&generated)?;
             let devices = self.devices() as f64;
             return Ok(expected.map(|(all_rows, groups)| {
                 let rows = all_rows / devices;

@@ -113,7 +113,7 @@ impl Query<'_> {
         let relation = self.run_plan(rows)?;
         let mut bits_of = |keys: &[SortKey]| {
             let sink = Sink::Sort { keys: keys.to_vec(), columns: vec![], window: None };
-            match &self.generate(&relation, &sink)?.sink {
+            match &self.bind(&relation, &sink)?.sink {
                 SinkShape::Sort(shape) => Ok(shape.word_bits.clone()),
                 _ => Err(Error::internal("an order without words")),
             }

@@ -34,7 +34,7 @@ impl Query<'_> {
         }
         let key = SortKey { expr: argument.clone(), descending: false, nulls_first: false };
         let sink = Sink::Sort { keys: vec![key], columns: vec![], window: None };
-        match &self.generate(relation, &sink)?.sink {
+        match &self.bind(relation, &sink)?.sink {
             SinkShape::Sort(shape) => Ok(shape.word_bits.len() > 1),
             _ => Ok(false),
         }

@@ -47,7 +47,7 @@ impl Query<'_> {
         let keys: Vec<Expr> = plan.on.iter().map(|(build, _)| build.clone()).collect();
         let null_equals_null = plan.null_equals_null;
         let sink = Sink::Direct { keys, null_equals_null, payload: payload.to_vec(), is_set };
-        let generated = self.generate(build, &sink)?;
+        let generated = self.bind(build, &sink)?;
         let SinkShape::Direct(Some(shape)) = &generated.sink else { return Ok(Filled::Not) };
         let inputs = &self.inputs.tables;
         let expected = || plan.build.plan.map_or(build.rows_max, |build| expected_rows(build, inputs) as u64);
@@ -63,7 +63,7 @@ impl Query<'_> {
         let shape = Arc::new(shape.clone());
         let mut rows = Intermediate { columns: vec![], rows_max: build.rows_max, shards: vec![] };
         if self.is_dry() {
-            self.compile(&generated.module, "pipeline")?;
+            self.compile_pipeline(&generated)?;
             let shards = vec![];
             let table = JoinTable { shape, shards, build: Arc::new(rows) };
             return Ok(if self.known_flag(true) { Filled::Table(Arc::new(table)) } else { Filled::Repeats });

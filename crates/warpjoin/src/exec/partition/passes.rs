@@ -26,7 +26,7 @@ impl Query<'_> {
     pub(crate) fn partition(&mut self, relation: Relation, spec: RowSpec, bits: PassBits) -> Result<PartitionedRows> {
         let width = relation.width;
         let (relation, spec, kept) = self.without_probes(relation, spec)?;
-        let sink = |query: &mut Self, stage| query.generate(&relation, &Sink::Partition { stage, rows: spec.clone() });
+        let sink = |query: &mut Self, stage| query.bind(&relation, &Sink::Partition { stage, rows: spec.clone() });
         let count = sink(self, PartitionStage::Count)?;
         let threads = if bits.first >= MANY_BITS { PARTITION_THREADS_MANY } else { PARTITION_THREADS_FEW };
         let threads_of_one_word = if bits.first == MANY_BITS { PARTITION_THREADS_WORD } else { threads };
@@ -45,7 +45,7 @@ impl Query<'_> {
         let module = partition_module(self.options.hash_bits);
         let is_single = shape.key_masks().len() == 1;
         let pass = if is_single { pass_entry(shape.word_bytes()[0] == 8, false) } else { PASS_MULTIPLE };
-        let [count_of, scatter_of] = [&count, &scatter].map(|generated| (&generated.module, "pipeline"));
+        let [count_of, scatter_of] = [&count, &scatter].map(|generated| (generated.module(), "pipeline"));
         let [scan_of, pass_of] = ["partition_scan", pass].map(|entry| (&module, entry));
         let (kernels, pass) = if bits.second > 0 {
             let [count, scatter, scan, pass] = self.compile_all([count_of, scatter_of, scan_of, pass_of])?;

@@ -19,7 +19,7 @@ use std::time::Instant;
 use warpjoin_device::{Device, DeviceKind, Kernel, ModuleSource};
 
 use super::Query;
-use crate::codegen::{FilterTest, MatchForm, Slots};
+use crate::codegen::{FilterTest, GeneratedPipeline, MatchForm, Slots};
 use crate::devices::compiler::{Customer, note};
 use crate::exec::relation::PartitionChoice;
 use crate::optimize::expected_rows;
@@ -206,6 +206,14 @@ impl Query<'_> {
     /// Compiles an entry of a module for every device; a kernel for each. A dry run notes it and returns none.
     pub(crate) fn compile(&mut self, module: &ModuleSource, entry: &str) -> Result<Vec<Kernel>> {
         self.compile_all([(module, entry)]).map(|[kernels]| kernels)
+    }
+
+    /// The same of a bound pipeline, whose text is printed if nobody has asked for it.
+    pub(crate) fn compile_pipeline(&mut self, pipeline: &GeneratedPipeline) -> Result<Vec<Kernel>> {
+        let started = Instant::now();
+        let module = pipeline.module();
+        self.metrics.planning_ns += started.elapsed().as_nanos() as u64;
+        self.compile(module, "pipeline")
     }
 
     /// Compiles entries that are wanted at one point, those that are missing at once.

@@ -69,7 +69,7 @@ mod tests {
     use warpjoin_device::{compile_for_architecture, cuda_status};
 
     use super::*;
-    use crate::codegen::{GenerateOptions, Sink, SourceShape, ValidityForm, generate};
+    use crate::codegen::{GenerateOptions, Sink, SourceShape, ValidityForm, bind_pipeline};
     use crate::column::{ColumnType, Domain};
 
     fn column(max: i128, has_nulls: bool) -> ColumnType {
@@ -84,7 +84,7 @@ mod tests {
         let steps = [Step::Project(vec![Expr::column(0, DataType::Int64, false), number]), Step::Fetch(Arc::new(step))];
         let source = SourceShape::Columns(vec![column(9, false)], ValidityForm::Bits);
         let options = GenerateOptions { hash_bits: 64, tested_strings_min: 4096 };
-        generate(&source, &steps, &Sink::Materialise(vec![0, 2, 3]), options).expect("a kernel").module
+        bind_pipeline(&source, &steps, &Sink::Materialise(vec![0, 2, 3]), options).expect("a kernel").module().clone()
     }
 
     #[test]

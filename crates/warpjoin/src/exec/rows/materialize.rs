@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use warpjoin_device::{Cause, Stream};
 
-use crate::codegen::{GenerateOptions, GeneratedPipeline, Lookup, PipelineKey, Sink, SinkShape, SortShape, generate};
+use crate::codegen::{
+    GenerateOptions, GeneratedPipeline, Lookup, PipelineKey, Sink, SinkShape, SortShape, bind_pipeline,
+};
 use crate::column::ColumnType;
 use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
 use crate::exec::query::{Query, Report};
@@ -20,13 +22,13 @@ const WASTE_BYTES_MAX: u64 = 64 << 20;
 impl Query<'_> {
     /// Runs a relation whose steps put out a row for each into rows that lie as those of its source do.
     pub(in crate::exec) fn run_in_place(&mut self, relation: &Relation) -> Result<Intermediate> {
-        let generated = self.generate(relation, &Sink::InPlace((0..relation.width).collect()))?;
+        let generated = self.bind(relation, &Sink::InPlace((0..relation.width).collect()))?;
         let SinkShape::Rows(columns) = &generated.sink else {
             return Err(Error::internal("no rows where rows were asked for"));
         };
         let (columns, rows_max) = (columns.clone(), relation.rows_max);
         if self.is_dry() {
-            self.compile(&generated.module, "pipeline")?;
+            self.compile_pipeline(&generated)?;
             let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
             return Ok(Intermediate { columns, rows_max, shards });
         }
@@ -38,8 +40,8 @@ impl Query<'_> {
         Ok(Intermediate { columns, rows_max, shards })
     }
 
-    /// Generates the kernel of `relation` with `sink`.
-    pub(crate) fn generate(&mut self, relation: &Relation, sink: &Sink) -> Result<Arc<GeneratedPipeline>> {
+    /// Binds the kernel of `relation` with `sink`. Its text is printed only if it is compiled.
+    pub(crate) fn bind(&mut self, relation: &Relation, sink: &Sink) -> Result<Arc<GeneratedPipeline>> {
         let started = std::time::Instant::now();
         let options = GenerateOptions {
             hash_bits: self.options.hash_bits,
@@ -50,14 +52,14 @@ impl Query<'_> {
         let generated = match key.as_ref().and_then(|key| pipelines.get(key)) {
             Some(known) => {
                 debug_assert!(
-                    generate(&source, &relation.steps, sink, options).is_ok_and(|again| again.is_same(&known)),
+                    bind_pipeline(&source, &relation.steps, sink, options).is_ok_and(|again| again.is_same(&known)),
                     "another pipeline has the key of {}",
-                    known.module.text
+                    known.module().text
                 );
                 known
             }
             None => {
-                let generated = Arc::new(generate(&source, &relation.steps, sink, options)?);
+                let generated = Arc::new(bind_pipeline(&source, &relation.steps, sink, options)?);
                 if let Some(key) = key {
                     pipelines.keep(key, &generated);
                 }
@@ -94,7 +96,7 @@ impl Query<'_> {
         name: &str,
         wanted: u64,
     ) -> Result<(Intermediate, Arc<GeneratedPipeline>)> {
-        let generated = self.generate(relation, sink)?;
+        let generated = self.bind(relation, sink)?;
         let columns = match &generated.sink {
             SinkShape::Rows(columns)
             | SinkShape::Build { columns, .. }
@@ -104,7 +106,7 @@ impl Query<'_> {
             }
         };
         if self.is_dry() {
-            self.compile(&generated.module, "pipeline")?;
+            self.compile_pipeline(&generated)?;
             // Nobody looks into the rows of a dry run.
             let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
             return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
@@ -242,7 +244,7 @@ impl DeviceSink for RowsSink<'_> {
     }
 
     fn other_pipeline(&self, query: &mut Query<'_>, relation: &mut Relation) -> Result<Option<Arc<GeneratedPipeline>>> {
-        relation.source.share_matches().then(|| query.generate(relation, self.sink)).transpose()
+        relation.source.share_matches().then(|| query.bind(relation, self.sink)).transpose()
     }
 
     fn combine(self, shards: Vec<IntermediateShard>) -> Vec<IntermediateShard> {

@@ -15,7 +15,7 @@ impl Query<'_> {
         let mut columns = vec![];
         for relation in &relations {
             let sink = Sink::Materialise((0..relation.width).collect());
-            let SinkShape::Rows(of_relation) = &self.generate(relation, &sink)?.sink else {
+            let SinkShape::Rows(of_relation) = &self.bind(relation, &sink)?.sink else {
                 return Err(Error::internal("no rows where rows were asked for"));
             };
             columns.push(of_relation.clone());

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use warpjoin_device::Buffer;
 
 use super::calls::{Made, Raw};
+use super::fold::{ScanOp, Segments};
 use super::frames::{RangeKey, Tree};
-use super::kernels::{
-    Bounds, CONTROL_BYTES, Fold, FrameOf, MaskedWord, ScanOp, Segments, Values, WindowLaunches, compile_window,
-};
+use super::kernels::{Bounds, CONTROL_BYTES, Fold, FrameOf, MaskedWord, Values, WindowLaunches, compile_window};
 use crate::codegen::{Sink, SinkShape, SortShape, Step, WINDOW_WORDS, WindowKeys, window_kind as kind};
 use crate::column::{ColumnType, Domain};
 use crate::exec::entry_kernels::EntryKernels;
@@ -153,7 +152,7 @@ fn store(relation: &mut Relation, node: WindowNode<'_>) -> (Stored, Vec<Option<u
             position
         }));
     }
-    let has_range = node.calls.iter().any(|call| call.function.reads_frame() && call.frame.is_range());
+    let has_range = node.calls.iter().any(|call| call.function.spec().reads_frame && call.frame.is_range());
     let range_key = node.order_by.first().filter(|_| has_range).map(|key| list.position(&key.expr));
     let columns = list.exprs.len();
     let keys = node.keys().into_iter().map(|key| SortKey { expr: list.add(&key.expr), ..key }).collect();

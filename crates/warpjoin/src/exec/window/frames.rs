@@ -1,10 +1,11 @@
-//! Frames of windows that no count of rows gives: their bounds by distances of keys, and trees from which frames of any
-//! length are folded. Launches `window_frames.cu`.
+//! Frames of windows that no count of rows gives: their bounds by distances of keys (`window_frames.cu`), and trees from which
+//! frames of any length are folded.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use warpjoin_device::{Arg, Buffer};
 
-use super::kernels::{Bounds, FrameOf, ScanOp, Values, WindowLaunches};
+use super::fold::ScanOp;
+use super::kernels::{Bounds, FrameOf, Values, WindowLaunches};
 use crate::codegen::{Range, WINDOW_FANOUT, range_of_type, window_kind as kind};
 use crate::column::{ColumnType, Domain};
 use crate::plan::SortKey;

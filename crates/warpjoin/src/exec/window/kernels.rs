@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use warpjoin_device::{Arg, Buffer, Kernel, Launch, ModuleSource, Stream};
 
+use super::fold::{ScanOp, Segments};
 use crate::codegen::{
     BLOCK_THREADS, Constants, WINDOW_ITEMS, WINDOW_WORDS, control, window_defines, window_kind as kind,
 };
@@ -17,8 +18,7 @@ const OFFSET_MAX: i64 = 1 << 40;
 
 /// The file that has an entry.
 fn file_of(entry: &str) -> warpjoin_kernels::KernelFile {
-    let is_of_frames = entry == "window_range" || entry.starts_with("window_tree");
-    if is_of_frames { warpjoin_kernels::WINDOW_FRAMES } else { warpjoin_kernels::WINDOW }
+    if entry == "window_range" { warpjoin_kernels::WINDOW_FRAMES } else { warpjoin_kernels::WINDOW }
 }
 
 /// The kernels of some entries; no more of their files is compiled.
@@ -46,69 +46,6 @@ pub(super) struct Values<'a> {
     pub kind: u64,
     pub width_bytes: u64,
     pub base: i64,
-}
-
-/// What a scan makes of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum ScanOp {
-    /// How many values are there.
-    Count,
-    /// Sums, modulo 2^64 and 2^128, and in doubles.
-    Add64,
-    Add128,
-    AddDouble,
-    /// The largest code of a value, in 8 and in 16 bytes; or the smallest one.
-    Extreme {
-        is_wide: bool,
-        is_least: bool,
-    },
-}
-
-impl ScanOp {
-    pub(super) fn entries(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Count => ("window_count", "window_place"),
-            Self::Add64 => ("window_add_64", "window_of_sums_64"),
-            Self::Add128 => ("window_add_128", "window_of_sums_128"),
-            Self::AddDouble => ("window_add_f64", "window_of_sums_f64"),
-            Self::Extreme { is_wide: false, .. } => ("window_max_64", "window_of_maxima_64"),
-            Self::Extreme { is_wide: true, .. } => ("window_max_128", "window_of_maxima_128"),
-        }
-    }
-
-    /// What makes a level of a tree; `None`: no frame takes one.
-    pub(super) fn tree_entry(self) -> Option<&'static str> {
-        match self {
-            Self::AddDouble => Some("window_tree_add_f64"),
-            Self::Extreme { is_wide: false, .. } => Some("window_tree_max_64"),
-            Self::Extreme { is_wide: true, .. } => Some("window_tree_max_128"),
-            Self::Count | Self::Add64 | Self::Add128 => None,
-        }
-    }
-
-    /// Bytes of a result.
-    pub(super) fn width_bytes(self) -> u64 {
-        match self {
-            Self::Count => 4,
-            Self::Add128 | Self::Extreme { is_wide: true, .. } => 16,
-            _ => 8,
-        }
-    }
-
-    /// Complements codes, where the least one is looked for.
-    pub(super) fn flip(self) -> u64 {
-        if matches!(self, Self::Extreme { is_least: true, .. }) { u64::MAX } else { 0 }
-    }
-}
-
-/// Where the segments of a scan end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Segments {
-    /// With peers, rather than with partitions.
-    pub by_peers: bool,
-    /// After a multiple of so many rows as well; 0: no.
-    pub period_rows: u64,
-    pub is_backward: bool,
 }
 
 /// Which rows of a device are together.

@@ -4,5 +4,6 @@
 
 mod calls;
 mod evaluate;
+mod fold;
 mod frames;
 mod kernels;

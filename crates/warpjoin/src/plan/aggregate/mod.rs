@@ -8,7 +8,7 @@ use arrow::datatypes::DataType;
 use crate::expr::{Expr, Moment, SortKey};
 
 pub use spec::{AggregateSpec, Way};
-pub(crate) use states::{Fold, State, Term, sum_type};
+pub(crate) use states::{Fold, State, Term};
 
 /// One aggregate of a group-by.
 #[derive(Debug, Clone)]

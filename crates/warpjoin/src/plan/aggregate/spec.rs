@@ -1,4 +1,4 @@
-//! What is known of each aggregate function: one row a function, which all that must tell functions apart reads.
+//! One spec for each aggregate function, read by matcher, checks, execution and tests.
 
 use arrow::datatypes::DataType;
 
@@ -10,8 +10,13 @@ use crate::expr::Moment;
 pub struct AggregateSpec {
     /// Its name in DataFusion.
     pub name: &'static str,
-    /// Functions of DataFusion that it answers as well, by name.
+    /// Names of other DataFusion functions with the same result.
     pub also: &'static [&'static str],
+    /// Names of DataFusion functions that have its result with DISTINCT.
+    pub also_distinct: &'static [&'static str],
+    /// Names of DataFusion functions of pairs that have its result over pairs without a null, and the position of its argument in
+    /// the pair.
+    pub also_of_pairs: &'static [(&'static str, usize)],
     /// Arguments that it takes.
     pub arguments: usize,
     /// How it is made of its arguments.
@@ -22,10 +27,25 @@ pub struct AggregateSpec {
     pub is_of_values: bool,
     /// Making the result of what is accumulated may fail, or rounds.
     pub is_computed: bool,
+    /// Whether windows support it over any frame; otherwise only over whole partitions.
+    pub over_frames: bool,
     /// Type of the result for a type of the argument; `None`: there is none.
     pub result: fn(&DataType) -> Option<DataType>,
-    /// Whether devices make a result of the second type from arguments of the first one.
+    /// Whether devices support this type of the argument and this type of the result.
     pub takes: fn(&DataType, &DataType) -> bool,
+}
+
+impl AggregateSpec {
+    /// Names of all DataFusion functions that it implements.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let of_pairs = self.also_of_pairs.iter().map(|(name, _)| *name);
+        [self.name].into_iter().chain(self.also.iter().chain(self.also_distinct).copied()).chain(of_pairs)
+    }
+
+    /// The position of its argument in the pairs of a DataFusion function. `None`: that is not a function of pairs.
+    pub fn place_in_pair(&self, name: &str) -> Option<usize> {
+        self.also_of_pairs.iter().find(|(known, _)| *known == name).map(|(_, place)| *place)
+    }
 }
 
 /// How the result of an aggregate is made.
@@ -45,11 +65,14 @@ pub enum Way {
 const ONE_OF_VALUES: AggregateSpec = AggregateSpec {
     name: "",
     also: &[],
+    also_distinct: &[],
+    also_of_pairs: &[],
     arguments: 1,
     way: Way::Accumulated,
     counts_each: false,
     is_of_values: true,
     is_computed: false,
+    over_frames: false,
     result: |argument| Some(argument.clone()),
     takes: |argument, result| argument == result,
 };
@@ -88,18 +111,26 @@ impl AggregateFunction {
         match self {
             Self::Count => AggregateSpec {
                 name: "count",
-                // An exact number is as good as an estimate; a pair counts if neither of it is null.
-                also: &["approx_distinct", "regr_count"],
+                // An exact number is as good as an estimate.
+                also_distinct: &["approx_distinct"],
+                also_of_pairs: &[("regr_count", 0)],
+                over_frames: true,
                 result: |_| Some(DataType::Int64),
                 takes: |_, _| true,
                 ..ANOTHER_VALUE
             },
-            Self::Sum => AggregateSpec { name: "sum", result: sum_result, takes: is_summed, ..ANOTHER_VALUE },
-            Self::Min => AggregateSpec { name: "min", also: &["bool_and"], ..ONE_OF_VALUES },
-            Self::Max => AggregateSpec { name: "max", also: &["bool_or", "any_value"], ..ONE_OF_VALUES },
+            Self::Sum => {
+                AggregateSpec { name: "sum", over_frames: true, result: sum_result, takes: is_summed, ..ANOTHER_VALUE }
+            }
+            Self::Min => AggregateSpec { name: "min", also: &["bool_and"], over_frames: true, ..ONE_OF_VALUES },
+            Self::Max => {
+                AggregateSpec { name: "max", also: &["bool_or", "any_value"], over_frames: true, ..ONE_OF_VALUES }
+            }
             Self::Avg => AggregateSpec {
                 name: "avg",
+                also_of_pairs: &[("regr_avgx", 1), ("regr_avgy", 0)],
                 is_computed: true,
+                over_frames: true,
                 result: average_result,
                 takes: |argument, result| match (argument, result) {
                     (DataType::Float64, DataType::Float64) => true,
@@ -110,7 +141,13 @@ impl AggregateFunction {
             Self::BitAnd => AggregateSpec { name: "bit_and", ..BITS },
             Self::BitOr => AggregateSpec { name: "bit_or", ..BITS },
             Self::BitXor => AggregateSpec { name: "bit_xor", counts_each: true, ..BITS },
-            Self::Moment(moment) => AggregateSpec { name: moment.name(), arguments: moment.arguments(), ..MOMENT },
+            Self::Moment(moment) => AggregateSpec {
+                name: moment.name(),
+                arguments: moment.arguments(),
+                // Pairs are of two columns.
+                over_frames: moment.arguments() == 1,
+                ..MOMENT
+            },
             Self::First => AggregateSpec { name: "first_value", way: Way::FirstRow, ..ONE_OF_VALUES },
             Self::Last => AggregateSpec { name: "last_value", way: Way::FirstRow, ..ONE_OF_VALUES },
             Self::Median => AggregateSpec {
@@ -167,11 +204,7 @@ mod tests {
 
     #[test]
     fn no_two_functions_have_one_name() {
-        let of = |function: AggregateFunction| {
-            let spec = function.spec();
-            spec.also.iter().copied().chain([spec.name]).collect::<Vec<_>>()
-        };
-        let mut names: Vec<&str> = AggregateFunction::all().flat_map(of).collect();
+        let mut names: Vec<&str> = AggregateFunction::all().flat_map(|function| function.spec().names()).collect();
         let all = names.len();
         names.sort_unstable();
         names.dedup();

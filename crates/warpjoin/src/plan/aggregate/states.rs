@@ -109,7 +109,7 @@ impl AggregateCall {
 }
 
 /// Type in which an average sums.
-pub(crate) fn sum_type(argument: &DataType) -> DataType {
+fn sum_type(argument: &DataType) -> DataType {
     match argument {
         DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => {
             DataType::Decimal128(38, *scale)

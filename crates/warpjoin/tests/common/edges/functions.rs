@@ -2,7 +2,7 @@
 
 use arrow::datatypes::{DataType, TimeUnit};
 use warpjoin::expr::{CompareOp, Expr, ExprKind, Scalar};
-use warpjoin::function::{DatePart, DateUnit, Function, Interval};
+use warpjoin::function::{DateFunction, DatePart, DateUnit, Function, Interval};
 
 use super::super::case::Outcome;
 use super::super::random_expr::{arithmetic, boolean, call, compare};
@@ -21,15 +21,15 @@ fn of_one(name: String, data_type: &DataType, mut values: Vec<V>, exprs: impl Fn
     project(name, data_type, [values, other], |a, _| exprs(a))
 }
 
-fn ints(values: &[i128]) -> Vec<V> {
+pub(super) fn ints(values: &[i128]) -> Vec<V> {
     values.iter().map(|&value| V::Int(value)).collect()
 }
 
-fn floats(values: &[f64]) -> Vec<V> {
+pub(super) fn floats(values: &[f64]) -> Vec<V> {
     values.iter().map(|&value| V::Float(value)).collect()
 }
 
-const ODD: [f64; 15] = [
+pub(super) const ODD: [f64; 15] = [
     0.0,
     -0.0,
     0.5,
@@ -51,34 +51,11 @@ fn of_floats() -> Vec<Edge> {
     let mut edges = vec![];
     for data_type in [DataType::Float64, DataType::Float32] {
         let values = floats(&ODD.map(|x| if data_type == DataType::Float32 { f64::from(x as f32) } else { x }));
-        let of = |function: Function, a: &Expr| call(function, vec![a.clone()], data_type.clone());
-        edges.push(of_one(format!("functions of {data_type}"), &data_type, values.clone(), |a| {
-            let mut exprs: Vec<Expr> = [
-                Function::Absolute,
-                Function::Ceil,
-                Function::Floor,
-                Function::Round { places: 0 },
-                Function::Round { places: 2 },
-                Function::Round { places: -2 },
-                Function::Truncate { places: None },
-                Function::Truncate { places: Some(0) },
-                Function::Truncate { places: Some(3) },
-                Function::Sign,
-            ]
-            .map(|function| of(function, &a))
-            .to_vec();
-            exprs.push(call(Function::IsNan, vec![a.clone()], DataType::Boolean));
-            exprs.push(of(Function::SquareRoot, &of(Function::Absolute, &a)));
-            exprs
-        }));
-        let remainders = |a: Expr, b: Expr| {
-            let greatest = |function| call(function, vec![a.clone(), b.clone()], data_type.clone());
-            let modulo = arithmetic(warpjoin::expr::ArithmeticOp::Modulo, a.clone(), b.clone(), data_type.clone());
-            vec![modulo, greatest(Function::Greatest), greatest(Function::Least)]
-        };
+        let remainders =
+            |a: Expr, b: Expr| vec![arithmetic(warpjoin::expr::ArithmeticOp::Modulo, a, b, data_type.clone())];
         edges.push(project(format!("pairs of {data_type}"), &data_type, pairs(&values), remainders));
         let mut negative = of_one(format!("root of a negative {data_type}"), &data_type, floats(&[1.0, -1.0]), |a| {
-            vec![of(Function::SquareRoot, &a)]
+            vec![call(Function::SquareRoot, vec![a], data_type.clone())]
         });
         negative.outcome = Outcome::Failed;
         edges.push(negative);
@@ -89,16 +66,8 @@ fn of_floats() -> Vec<Edge> {
 fn of_integers() -> Vec<Edge> {
     let mut edges = vec![];
     for data_type in INTEGERS {
-        let (min, max) = int_bounds(&data_type).unwrap_or_default();
-        let all =
-            ints(&[min, min + 1, -77, -1, 0, 1, 2, 5, 15, 44, 45, max / 3, max - 1, max].map(|i| i.clamp(min, max)));
-        edges.push(project(format!("bits of {data_type}"), &data_type, pairs(&all), |a, b| {
-            use Function::{BitAnd, BitOr, BitXor, Greatest, Least, ShiftLeft, ShiftRight};
-            [BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight, Greatest, Least]
-                .map(|function| call(function, vec![a.clone(), b.clone()], data_type.clone()))
-                .to_vec()
-        }));
         // What rounds up past the type is an error.
+        let (min, max) = int_bounds(&data_type).unwrap_or_default();
         let (min, max) = (min / 2 + 1, max / 2);
         let all = ints(&[min, -15, -14, -5, -1, 0, 1, 4, 5, 14, 15, 44, max].map(|i| i.clamp(min, max)));
         edges.push(of_one(format!("rounded {data_type}"), &data_type, all, |a| {
@@ -177,7 +146,7 @@ fn ticks(data_type: &DataType) -> i128 {
 }
 
 /// Ends of months and years, leap days, and the times around midnight.
-fn moments(data_type: &DataType) -> Vec<V> {
+pub(super) fn moments(data_type: &DataType) -> Vec<V> {
     let days = [
         0, -1, 1, 10_956, 10_957, 11_015, 11_016, 11_017, 11_322, 11_323, 18_261, 18_262, 18_321, 18_322, 18_627,
         19_358, 19_722, 19_723, 19_782, -719_162, -25_567, -25_508, 47_541, 106_000, 16_800, 16_801, 14_609, 13_148,
@@ -193,46 +162,16 @@ fn moments(data_type: &DataType) -> Vec<V> {
 }
 
 fn of_dates() -> Vec<Edge> {
-    use DatePart::{
-        Day, DayOfWeek, DayOfYear, Epoch, Hour, IsoDayOfWeek, IsoYear, Microsecond, Millisecond, Minute, Month,
-        Nanosecond, Quarter, Second, Week, Year,
-    };
     let mut edges = vec![];
     for data_type in time_types() {
         edges.push(of_one(format!("parts of {data_type}"), &data_type, moments(&data_type), |a| {
-            let of = |part: DatePart| {
-                let to = match part {
-                    Epoch => DataType::Float64,
-                    Nanosecond => DataType::Int64,
-                    _ => DataType::Int32,
-                };
-                call(Function::DatePart(part), vec![a.clone()], to)
-            };
-            [
-                Year,
-                IsoYear,
-                Quarter,
-                Month,
-                Week,
-                Day,
-                DayOfYear,
-                DayOfWeek,
-                IsoDayOfWeek,
-                Hour,
-                Minute,
-                Second,
-                Millisecond,
-                Microsecond,
-                Nanosecond,
-                Epoch,
-            ]
-            .map(of)
-            .to_vec()
+            let of = |part: DatePart| call(Function::Date(DateFunction::Part(part)), vec![a.clone()], part.data_type());
+            DatePart::ALL.map(of).to_vec()
         }));
         let (min, max) = int_bounds(&data_type).unwrap_or_default();
         if ticks(&data_type) < 86_400_000_000 {
             let mut beyond = of_one(format!("year of the last {data_type}"), &data_type, ints(&[min, max]), |a| {
-                vec![call(Function::DatePart(Year), vec![a], DataType::Int32)]
+                vec![call(Function::Date(DateFunction::Part(DatePart::Year)), vec![a], DataType::Int32)]
             });
             beyond.outcome = Outcome::Failed;
             edges.push(beyond);
@@ -250,7 +189,7 @@ fn of_dates() -> Vec<Edge> {
         edges.push(of_one(format!("{data_type} and intervals"), &data_type, near.clone(), |a| {
             let of = |(months, days, nanoseconds): (i32, i32, i64)| {
                 let interval = Interval { months, days, nanoseconds };
-                call(Function::AddInterval(interval), vec![a.clone()], data_type.clone())
+                call(Function::Date(DateFunction::AddInterval(interval)), vec![a.clone()], data_type.clone())
             };
             intervals.map(of).to_vec()
         }));
@@ -258,16 +197,15 @@ fn of_dates() -> Vec<Edge> {
             continue;
         }
         edges.push(of_one(format!("truncated {data_type}"), &data_type, near, |a| {
-            use DateUnit::{Day, Hour, Microsecond, Millisecond, Minute, Month, Quarter, Second, Week, Year};
-            [Year, Quarter, Month, Week, Day, Hour, Minute, Second, Millisecond, Microsecond]
-                .map(|unit| call(Function::DateTruncate(unit), vec![a.clone()], data_type.clone()))
+            DateUnit::ALL
+                .map(|unit| call(Function::Date(DateFunction::Truncate(unit)), vec![a.clone()], data_type.clone()))
                 .to_vec()
         }));
     }
     for data_type in [DataType::Date32, DataType::Date64] {
         let some: Vec<V> = moments(&data_type).into_iter().step_by(7).collect();
         edges.push(project(format!("days between {data_type}"), &data_type, pairs(&some), |a, b| {
-            vec![call(Function::DaysBetween, vec![a, b], DataType::Int64)]
+            vec![call(Function::Date(DateFunction::DaysBetween), vec![a, b], DataType::Int64)]
         }));
     }
     edges

@@ -9,6 +9,7 @@ mod numbers;
 mod ordered;
 mod sets;
 mod sorts;
+mod specs;
 mod windows;
 
 pub(crate) use groups::sum_behind_duplicates;
@@ -46,31 +47,32 @@ pub(crate) fn all(small: bool) -> Vec<Edge> {
     edges.extend(numbers::edges());
     edges.extend(sets::edges());
     edges.extend(ordered::edges());
-    let named = std::env::var("WARPJOIN_EDGES").unwrap_or_default();
-    edges.retain(|edge| edge.name.contains(&named));
     edges.retain(|edge| !small || edge.case.inputs.iter().all(|batch| batch.num_rows() <= 300));
+    named(edges)
+}
+
+/// Those whose name contains `WARPJOIN_EDGES`.
+fn named(mut edges: Vec<Edge>) -> Vec<Edge> {
+    let name = std::env::var("WARPJOIN_EDGES").unwrap_or_default();
+    edges.retain(|edge| edge.name.contains(&name));
     edges
 }
 
-/// Those of scalar functions and casts.
+/// Those of scalar functions and casts, or those whose name contains `WARPJOIN_EDGES`.
 pub(crate) fn of_functions() -> Vec<Edge> {
-    functions::edges()
+    let mut edges = functions::edges();
+    edges.extend(specs::edges());
+    named(edges)
 }
 
 /// Those of orders and limits, or those whose name contains `WARPJOIN_EDGES`.
 pub(crate) fn of_sorts() -> Vec<Edge> {
-    let mut edges = sorts::edges();
-    let named = std::env::var("WARPJOIN_EDGES").unwrap_or_default();
-    edges.retain(|edge| edge.name.contains(&named));
-    edges
+    named(sorts::edges())
 }
 
 /// Those of windows, or those whose name contains `WARPJOIN_EDGES`.
 pub(crate) fn of_windows() -> Vec<Edge> {
-    let mut edges = windows::edges();
-    let named = std::env::var("WARPJOIN_EDGES").unwrap_or_default();
-    edges.retain(|edge| edge.name.contains(&named));
-    edges
+    named(windows::edges())
 }
 
 /// Settings that each case runs with.

@@ -1,9 +1,10 @@
-//! The parameter struct of a generated kernel: a C field, and what to pass for it.
+//! The parameter struct of a generated kernel: fields with their types, and what to pass for them.
 
-use std::fmt::Write;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::codegen::precomputed::Lookup;
+use crate::codegen::value::CType;
 
 /// What a field of the parameter struct is bound to when the kernel is launched on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,66 +152,111 @@ pub(crate) enum GroupPart {
     FinishedRows,
 }
 
+/// Type of a parameter or node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    Value(CType),
+    /// A pointer to what is read.
+    Input(CType),
+    /// A pointer to what is written.
+    Output(CType),
+    /// A pointer to slots of a key word and a value word, which are read.
+    Slots,
+}
+
+/// A field of the parameter struct. Printed, it is the C expression that reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Field(u32);
+
 /// Fields of a parameter struct, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Params {
-    fields: Vec<Field>,
+    fields: Vec<FieldSpec>,
     /// Host-made columns that the kernel reads.
     pub lookups: Vec<Lookup>,
 }
 
 #[derive(Debug)]
-struct Field {
-    c_type: String,
+struct FieldSpec {
+    of_type: Type,
     binding: Binding,
     /// Several places may ask for it.
     is_shared: bool,
 }
 
-/// The C expression that reads a field. Not `f`: `f32` and `f64` are types.
-fn read(field: usize) -> String {
-    format!("p.a{field}")
+impl Type {
+    /// Type of a value, or of what a pointer points to; `None` for slots.
+    pub(in crate::codegen) fn element(self) -> Option<CType> {
+        match self {
+            Self::Value(c_type) | Self::Input(c_type) | Self::Output(c_type) => Some(c_type),
+            Self::Slots => None,
+        }
+    }
+
+    pub(in crate::codegen) fn is_pointer(self) -> bool {
+        !matches!(self, Self::Value(_))
+    }
+}
+
+impl Field {
+    /// Its place in the struct.
+    pub(in crate::codegen) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+// Not `f`: `f32` and `f64` are types.
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p.a{}", self.0)
+    }
 }
 
 impl Params {
-    /// Adds a field; returns the C expression that reads it.
-    pub(crate) fn add(&mut self, c_type: &str, binding: Binding) -> String {
-        self.fields.push(Field { c_type: c_type.into(), binding, is_shared: false });
-        read(self.fields.len() - 1)
+    /// Adds a field.
+    pub(crate) fn add(&mut self, of_type: Type, binding: Binding) -> Field {
+        self.push(of_type, binding, false)
     }
 
     /// The field for `binding`, added once however often it is asked for.
-    pub(crate) fn once(&mut self, c_type: &str, binding: Binding) -> String {
+    pub(crate) fn once(&mut self, of_type: Type, binding: Binding) -> Field {
         // Kernels have tens of fields: looking at them takes less than hashing.
-        let is_it = |field: &Field| field.is_shared && field.binding == binding && field.c_type == c_type;
-        if let Some(known) = self.fields.iter().position(is_it) {
-            return read(known);
+        let is_it = |field: &FieldSpec| field.is_shared && field.binding == binding && field.of_type == of_type;
+        match self.fields.iter().position(is_it) {
+            Some(known) => Field(known as u32),
+            None => self.push(of_type, binding, true),
         }
-        self.fields.push(Field { c_type: c_type.into(), binding, is_shared: true });
-        read(self.fields.len() - 1)
+    }
+
+    fn push(&mut self, of_type: Type, binding: Binding, is_shared: bool) -> Field {
+        self.fields.push(FieldSpec { of_type, binding, is_shared });
+        Field(self.fields.len() as u32 - 1)
     }
 
     /// A signed number as a field, so that its value is not part of the code.
-    pub(crate) fn number(&mut self, value: i64) -> String {
-        self.add("i64", Binding::Word(value as u64))
+    pub(crate) fn number(&mut self, value: i64) -> Field {
+        self.add(Type::Value(CType::I64), Binding::Word(value as u64))
     }
 
-    /// A 128-bit number as two fields.
-    pub(crate) fn wide_number(&mut self, value: i128) -> String {
-        let low = self.add("u64", Binding::Word(value as u64));
-        let high = self.add("u64", Binding::Word((value >> 64) as u64));
-        format!("wide_literal({low}, {high})")
+    /// The control block.
+    pub(crate) fn control(&mut self) -> Field {
+        self.once(Type::Output(CType::U64), Binding::Control)
     }
 
-    /// The fields that are values of the source, and bits of a value.
-    pub(crate) fn source_values(&self) -> Vec<(String, u32)> {
+    pub(in crate::codegen) fn type_of(&self, field: Field) -> Type {
+        self.fields[field.index()].of_type
+    }
+
+    /// Types of all fields, in order.
+    pub(in crate::codegen) fn types(&self) -> impl Iterator<Item = Type> {
+        self.fields.iter().map(|field| field.of_type)
+    }
+
+    /// The fields that are values of the source, and what they point to.
+    pub(in crate::codegen) fn source_values(&self) -> impl Iterator<Item = (Field, CType)> {
         let fields = self.fields.iter().enumerate();
         let fields = fields.filter(|(_, field)| matches!(field.binding, Binding::SourceValues(_)));
-        let bits = |c_type: &str| {
-            let c_type = c_type.split('*').next().unwrap_or_default();
-            c_type.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(64)
-        };
-        fields.map(|(index, field)| (read(index), bits(&field.c_type))).collect()
+        fields.filter_map(|(index, field)| Some((Field(index as u32), field.of_type.element()?)))
     }
 
     /// Adds what is read by code, a column once; returns its number.
@@ -223,17 +269,6 @@ impl Params {
             self.lookups.push(lookup);
             self.lookups.len() - 1
         })
-    }
-
-    /// The struct in C.
-    pub(crate) fn declaration(&self) -> String {
-        let mut text = String::from("struct Params {\n");
-        for (index, field) in self.fields.iter().enumerate() {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "    {} a{index};", field.c_type);
-        }
-        text.push_str("};\n");
-        text
     }
 
     /// What to pass, in order.

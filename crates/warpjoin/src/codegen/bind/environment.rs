@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::value::Value;
+use crate::codegen::program::Code;
 use crate::codegen::shapes::FetchStep;
-use crate::codegen::value::Value;
 use crate::column::ColumnType;
 use crate::expr::Expr;
 use crate::{Error, Result};
@@ -87,13 +88,13 @@ impl Environment {
     }
 }
 
-/// What the emitter must know of a probe step to load its payload.
+/// What must be known of a probe step to load its payload.
 #[derive(Debug, Clone)]
 pub(crate) enum PayloadAccess {
     /// Values unpacked from a word variable.
     Unpacked(Vec<Value>),
     /// Columns of build rows, by the row number in a variable.
-    Columns { row: String, columns: Vec<ColumnType> },
+    Columns { row: Code, columns: Vec<ColumnType> },
 }
 
 /// The payload of a probe step.
@@ -101,5 +102,5 @@ pub(crate) enum PayloadAccess {
 pub(crate) struct Payload {
     pub access: PayloadAccess,
     /// Variable that says whether there is a match; without one the payload is null. `None`: there is one.
-    pub matched: Option<String>,
+    pub matched: Option<Code>,
 }

@@ -2,8 +2,8 @@
 
 use warpjoin_device::ModuleSource;
 
-use super::aggregate::find_row;
-use super::slot::Slot;
+use super::find_row;
+use super::slot::{merge_global, read_global};
 use crate::codegen::constants::{BLOCK_THREADS, Constants};
 use crate::codegen::shapes::{GroupMode, GroupShape};
 
@@ -18,12 +18,12 @@ pub(crate) fn regroup(shape: &GroupShape, hash_bits: u32) -> ModuleSource {
         body.push_str(&format!("        const u64 key_words[{words}] = {{{}}};\n", list.join(", ")));
     }
     let packed = "((row == p.zero_row ? 0 : old[0]) - 1)";
-    body.push_str(&format!("        const u64 group_id = {};\n", find_row(shape, packed, "key_words")));
+    body.push_str(&format!("        const u64 group_id = {};\n", find_row(shape.mode, stride, packed, "key_words")));
     body.push_str("        if (group_id == WJ_NO_ROW) continue;\n");
     body.push_str(&format!("        u64* const part = table.rows + group_id * {stride};\n"));
     for &(kind, word) in &shape.accumulators {
-        let read = Slot::read_global(kind, &format!("old + {word}"));
-        body.push_str(&format!("        {}\n", Slot::merge_global(kind, &format!("part + {word}"), &read)));
+        let read = read_global(kind, &format!("old + {word}"));
+        body.push_str(&format!("        {}\n", merge_global(kind, &format!("part + {word}"), &read)));
     }
     let text = format!(
         "#include \"common/pipeline.cuh\"\n\

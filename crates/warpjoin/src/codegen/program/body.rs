@@ -1,0 +1,132 @@
+//! The body of a kernel: what all lanes do together, loops, and sections between them.
+
+use super::batch::BatchItem;
+use super::code::Code;
+use super::matches::{MatchLookUp, MatchUnits};
+use super::params::Field;
+use super::partition::PartitionItem;
+use super::probe::{Find, MatchLoop};
+use super::statement::{Declaration, Statement};
+use super::variable::Variable;
+
+/// Part of a body.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// Closes the block that was opened last.
+    Close,
+    /// Opens the loop over rows, with [`Variable::Row`] and [`Variable::Alive`].
+    Head(Head),
+    /// Of all lanes.
+    Statement(Statement),
+    /// Variables that stay visible, then statements of the lanes for which `alive` holds.
+    Section {
+        alive: Variable,
+        declarations: Vec<Declaration>,
+        statements: Vec<Statement>,
+    },
+    Find(Find),
+    /// Opens a block.
+    OpenMatches(MatchLoop),
+    Reserve(Reservation),
+    /// The row of a group table, [`Variable::GroupRow`]: of finished groups first, if there are some, with their number.
+    /// Narrows to rows that hold a group.
+    OpenGroup {
+        rows: Field,
+        stride_words: usize,
+        finished: Option<[Field; 2]>,
+    },
+    /// Which lanes of the warp are alive, for the merge of rows.
+    Ballot,
+    /// Counts a key of a sample.
+    AddToSketch {
+        set: Field,
+        control: Field,
+        hash: Code,
+        alive: Variable,
+    },
+    Batch(BatchItem),
+    Partition(PartitionItem),
+    /// Opens the loop over work items.
+    MatchUnits(MatchUnits),
+    /// Opens the function that tells whether a build row and a probe row are a match, of the key words that these bits select.
+    OpenAccepts {
+        key_masks: Vec<u64>,
+    },
+    CloseAccepts,
+    /// Opens loops over probe rows, rounds and matches.
+    MatchLookUp(MatchLookUp),
+    /// Ends the rounds when no lane has another match.
+    EndRound,
+}
+
+impl Item {
+    /// How many more blocks are open behind it.
+    pub(in crate::codegen) fn opens(&self) -> isize {
+        match self {
+            Self::Head(_) | Self::OpenMatches(_) | Self::MatchUnits(_) | Self::OpenAccepts { .. } => 1,
+            Self::Batch(item) => match item {
+                BatchItem::Open { .. } | BatchItem::OpenKeys { .. } | BatchItem::OpenFound { .. } => 1,
+                BatchItem::LookUp { .. } => 0,
+            },
+            Self::Partition(item) => match item {
+                PartitionItem::OpenCount { .. } | PartitionItem::OpenRows { .. } => 1,
+                PartitionItem::CloseCount { .. } => -1,
+                PartitionItem::OpenTile { .. }
+                | PartitionItem::Unplace
+                | PartitionItem::Place { .. }
+                | PartitionItem::MoveWord { .. } => 0,
+            },
+            Self::MatchLookUp(_) => 3,
+            Self::Close | Self::CloseAccepts => -1,
+            Self::Statement(_)
+            | Self::Section { .. }
+            | Self::Find(_)
+            | Self::Reserve(_)
+            | Self::OpenGroup { .. }
+            | Self::Ballot
+            | Self::AddToSketch { .. }
+            | Self::EndRound => 0,
+        }
+    }
+}
+
+/// The loop over tiles of rows.
+#[derive(Debug)]
+pub(crate) enum Head {
+    /// Not known yet: the sink decides it.
+    Open,
+    /// A row a thread, grid stride. With the control block and how many rows are wanted, blocks stop once there are enough.
+    GridStride { rows: Field, block_threads: u32, wanted: Option<[Field; 2]> },
+    /// One row of each stride, at a place within it that does not repeat.
+    Sample { rows: Field, stride: Field, block_threads: u32 },
+    /// That of a group table.
+    Group,
+}
+
+/// A place in the output for each row that is alive, [`Variable::Place`]. Narrows to rows for which there is room.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    pub alive: Variable,
+    /// All threads of a block reserve together.
+    pub of_block: bool,
+    pub control: Field,
+    /// Rows that are wanted.
+    pub wanted: Option<Field>,
+    pub capacity: Field,
+}
+
+/// What a thread does once, before all loops.
+#[derive(Debug)]
+pub(crate) enum First {
+    /// Counts turns of the loops over matches.
+    MatchTurns,
+    /// Reads the bounds of a runtime filter.
+    Bounds { number: u32, bounds: Field },
+}
+
+/// A kernel's body.
+#[derive(Debug, Default)]
+pub(crate) struct Body {
+    pub first: Vec<First>,
+    pub items: Vec<Item>,
+}
