@@ -1,18 +1,19 @@
 //! Runs an operator once for each call that it makes to a device, with a fault at that call.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Once};
 
 use arrow::array::RecordBatch;
-use warpjoin::{Cause, Session, Table};
+use warpjoin::{Cause, DeviceThreads, Session, Table};
 use warpjoin_device::{
     CallKind, CudaOptions, Device, Fault, FaultPlan, SimOptions, open_cuda, open_simulated, with_faults,
 };
 
 use crate::common::case::{Case, upload};
-use crate::common::sessions::say;
+use crate::common::sessions::{say, turn};
 use crate::common::value::{Row, compare, rows_of};
 
 /// Rows of tables of the inputs; the flag cancels.
@@ -24,6 +25,8 @@ pub(crate) struct Scenario {
     pub(crate) devices: usize,
     /// Whether the devices reach each other.
     pub(crate) has_peers: bool,
+    /// Whether every run makes the same calls, so that each point is reached.
+    pub(crate) is_steady: bool,
     pub(crate) inputs: Vec<RecordBatch>,
     pub(crate) work: Work,
 }
@@ -32,7 +35,7 @@ impl Scenario {
     /// A query.
     pub(crate) fn of(name: &str, case: Case) -> Self {
         let Case { inputs, plan, settings } = case;
-        let devices = settings.devices;
+        let (devices, is_steady) = (settings.devices, settings.device_threads != DeviceThreads::Each);
         let work: Work = Box::new(move |session, tables, cancel| {
             let options = warpjoin::ExecOptions { cancel: Arc::clone(cancel), ..settings.options() };
             if settings.keeps {
@@ -42,7 +45,7 @@ impl Scenario {
             }
             Ok(rows_of(&warpjoin::exec::run(session, &plan, tables, &options)?.batches))
         });
-        Self { name: name.into(), devices, has_peers: true, inputs, work }
+        Self { name: name.into(), devices, has_peers: true, is_steady, inputs, work }
     }
 }
 
@@ -58,17 +61,56 @@ enum Event {
 
 const EVENTS: [Event; 5] = [Event::OutOfMemory, Event::Driver, Event::DeviceLost, Event::Panic, Event::Cancel];
 
-/// Calls of an operator that are looked at, for each event, unless `WARPJOIN_FAULTS=all`.
+/// Calls of an operator that a run looks at, for each event, unless `WARPJOIN_FAULTS=all`.
 const POINTS: u64 = 24;
 
-/// Compilations of a first run that are looked at, for each event.
+/// Compilations of a first run that a run looks at, for each event.
 const COMPILATIONS: u64 = 3;
 
-/// Numbers of calls: some, other ones for each event, or all of them.
-fn points(calls: u64, event: usize) -> Vec<u64> {
-    let stride = if std::env::var("WARPJOIN_FAULTS").is_ok_and(|value| value == "all") { 1 } else { calls / POINTS };
+/// Where in a scenario something is made to happen.
+#[derive(Debug, Clone, Copy)]
+struct Point<'a> {
+    scenario: &'a str,
+    event: Event,
+    /// What is counted: `call` or `compilation`.
+    place: &'static str,
+    nth: u64,
+}
+
+/// What `WARPJOIN_FAULT` is set to, to look at this point only.
+impl fmt::Display for Point<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scenario, event, place, nth } = self;
+        write!(f, "{scenario}: {event:?} at {place} {nth}")
+    }
+}
+
+/// The point that `WARPJOIN_FAULT` names.
+fn named_point() -> Option<String> {
+    std::env::var("WARPJOIN_FAULT").ok().filter(|name| !name.is_empty())
+}
+
+/// Whether this run looks at points of the scenario.
+fn is_wanted(scenario: &Scenario) -> bool {
+    named_point().is_none_or(|name| name.starts_with(&format!("{}: ", scenario.name)))
+}
+
+/// The points of a scenario that this run looks at: about `few` for each event, others for each event and other ones each
+/// hour, so that all come up in as many hours as are between two of them. `WARPJOIN_FAULTS=all`: all.
+fn points<'a>(scenario: &'a str, place: &'static str, count: u64, few: u64) -> Vec<Point<'a>> {
+    let of = |nth, event| Point { scenario, event, place, nth };
+    if let Some(name) = named_point() {
+        let all = EVENTS.into_iter().flat_map(|event| (0..count).map(move |nth| of(nth, event)));
+        return all.filter(|point| point.to_string() == name).collect();
+    }
+    let stride = if std::env::var("WARPJOIN_FAULTS").is_ok_and(|value| value == "all") { 1 } else { count / few };
     let stride = stride.max(1);
-    (event as u64 % stride..calls).step_by(stride as usize).collect()
+    let numbered = EVENTS.into_iter().enumerate();
+    let of_event = |(number, event)| {
+        let first = (turn(stride as usize) as u64 + number as u64) % stride;
+        (first..count).step_by(stride as usize).map(move |nth| of(nth, event))
+    };
+    numbered.flat_map(of_event).collect()
 }
 
 /// A session on devices that fail on demand.
@@ -136,7 +178,7 @@ impl<'a> Bench<'a> {
         };
         self.plan.arm(kind, nth, fault);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run(&cancel)));
-        self.plan.disarm();
+        let is_missed = self.plan.disarm();
         // Kernels that were asked for ahead use streams of their own, and no buffers.
         match outcome {
             Ok(Ok(rows)) => compare(rows, self.wanted.clone())?,
@@ -144,6 +186,9 @@ impl<'a> Bench<'a> {
             Ok(Err(error)) => return Err(format!("{:?}: {error}", error.cause())),
             Err(_) if event == Event::Panic => {}
             Err(_) => return Err("a panic".into()),
+        }
+        if is_missed && self.scenario.is_steady {
+            return Err("there was no such call".into());
         }
         let disorder = self.plan.take_disorder();
         if let Some(first) = disorder.first() {
@@ -160,32 +205,19 @@ impl<'a> Bench<'a> {
 
 /// Looks at faults of every kind, at calls of every kind, while nothing needs to be compiled.
 pub(crate) fn check(scenario: &Scenario) {
-    let Some(bench) = Bench::new(scenario) else { return };
+    let Some(bench) = is_wanted(scenario).then(|| Bench::new(scenario)).flatten() else { return };
     let calls = bench.calls();
     assert!(bench.plan.take_disorder().is_empty(), "{}: disorder without a fault", scenario.name);
-    let mut failures = vec![];
-    for (index, event) in EVENTS.into_iter().enumerate() {
-        for nth in points(calls, index) {
-            if let Err(failure) = bench.check(None, nth, event) {
-                failures.push(format!("{}: {event:?} at call {nth} of {calls}: {failure}", scenario.name));
-            }
-        }
-    }
-    report(&failures);
+    report(points(&scenario.name, "call", calls, POINTS), |point| bench.check(None, point.nth, point.event));
 }
 
 /// The same while kernels are compiled and loaded: every session begins with none.
 pub(crate) fn check_compilation(scenario: &Scenario) {
-    let Some(Bench { wanted, .. }) = Bench::new(scenario) else { return };
-    let mut failures = vec![];
-    for (index, event) in EVENTS.into_iter().enumerate() {
-        for nth in index as u64..index as u64 + COMPILATIONS {
-            if let Err(failure) = check_first_run(scenario, &wanted, nth, event) {
-                failures.push(format!("{}: {event:?} at compilation {nth}: {failure}", scenario.name));
-            }
-        }
-    }
-    report(&failures);
+    let Some(bench) = is_wanted(scenario).then(|| Bench::new(scenario)).flatten() else { return };
+    let compilations = bench.plan.calls(CallKind::Compile);
+    let wanted = bench.wanted;
+    let points = points(&scenario.name, "compilation", compilations, COMPILATIONS);
+    report(points, |point| check_first_run(scenario, &wanted, point.nth, point.event));
 }
 
 /// A first run, of which a compilation fails; and a second one.
@@ -222,6 +254,9 @@ fn be_quiet() {
     });
 }
 
-fn report(failures: &[String]) {
+/// Checks points, and fails with those at which something is wrong.
+fn report(points: Vec<Point<'_>>, check: impl Fn(&Point<'_>) -> Result<(), String>) {
+    let wrong = |point: Point<'_>| check(&point).err().map(|failure| format!("WARPJOIN_FAULT='{point}': {failure}"));
+    let failures: Vec<String> = points.into_iter().filter_map(wrong).collect();
     assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures[..failures.len().min(8)].join("\n\n"));
 }
