@@ -1,12 +1,14 @@
 //! Runs an operator once for each call that it makes to a device, with a fault at that call.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Once};
 
 use arrow::array::RecordBatch;
+use warpjoin::exec::QueryMetrics;
 use warpjoin::{Cause, DeviceThreads, Session, Table};
 use warpjoin_device::{
     CallKind, CudaOptions, Device, Fault, FaultPlan, SimOptions, open_cuda, open_simulated, with_faults,
@@ -16,17 +18,36 @@ use crate::common::case::{Case, upload};
 use crate::common::sessions::{say, turn};
 use crate::common::value::{Row, compare, rows_of};
 
-/// Rows of tables of the inputs; the flag cancels.
-type Work = Box<dyn Fn(&Arc<Session>, &[Arc<Table>], &Arc<AtomicBool>) -> warpjoin::Result<Vec<Row>> + Sync>;
+/// What a run gave.
+pub(crate) struct Ran {
+    pub(crate) rows: Vec<Row>,
+    /// The pipelines that ran, in words.
+    pub(crate) shown: String,
+}
+
+impl Ran {
+    /// Rows of something else than a query.
+    pub(crate) fn of(rows: Vec<Row>) -> Self {
+        Self { rows, shown: String::new() }
+    }
+}
+
+/// Runs an operator on tables of the inputs; the flag cancels.
+type Work = Box<dyn Fn(&Arc<Session>, &[Arc<Table>], &Arc<AtomicBool>) -> warpjoin::Result<Ran> + Sync>;
 
 /// An operator, and how many devices it runs on.
 pub(crate) struct Scenario {
+    /// Of no other scenario.
     pub(crate) name: String,
     pub(crate) devices: usize,
     /// Whether the devices reach each other.
     pub(crate) has_peers: bool,
     /// Whether every run makes the same calls, so that each point is reached.
     pub(crate) is_steady: bool,
+    /// Whether the flag ends it.
+    pub(crate) can_be_cancelled: bool,
+    /// Words of a pipeline that must run; empty: any.
+    pub(crate) shows: &'static str,
     pub(crate) inputs: Vec<RecordBatch>,
     pub(crate) work: Work,
 }
@@ -39,14 +60,26 @@ impl Scenario {
         let work: Work = Box::new(move |session, tables, cancel| {
             let options = warpjoin::ExecOptions { cancel: Arc::clone(cancel), ..settings.options() };
             if settings.keeps {
-                let (table, _) = warpjoin::exec::run_to_table(session, &plan, tables, &options)?;
+                let (table, metrics) = warpjoin::exec::run_to_table(session, &plan, tables, &options)?;
                 let all: Vec<usize> = (0..plan.schema.fields().len()).collect();
-                return Ok(rows_of(&table.download(&all, 100)?));
+                return Ok(Ran { rows: rows_of(&table.download(&all, 100)?), shown: words(&metrics) });
             }
-            Ok(rows_of(&warpjoin::exec::run(session, &plan, tables, &options)?.batches))
+            let output = warpjoin::exec::run(session, &plan, tables, &options)?;
+            Ok(Ran { rows: rows_of(&output.batches), shown: words(&output.metrics) })
         });
-        Self { name: name.into(), devices, has_peers: true, is_steady, inputs, work }
+        Self { name: name.into(), devices, has_peers: true, is_steady, can_be_cancelled: true, shows: "", inputs, work }
     }
+
+    /// Work of one device that is no query.
+    pub(crate) fn of_work(name: &str, inputs: Vec<RecordBatch>, work: Work) -> Self {
+        let (devices, has_peers, is_steady) = (1, true, true);
+        Self { name: name.into(), devices, has_peers, is_steady, can_be_cancelled: true, shows: "", inputs, work }
+    }
+}
+
+/// The pipelines of a query.
+pub(crate) fn words(metrics: &QueryMetrics) -> String {
+    metrics.pipelines.iter().map(|pipeline| format!("{}\n", pipeline.name)).collect()
 }
 
 /// What is made to happen at a call.
@@ -59,10 +92,33 @@ enum Event {
     Cancel,
 }
 
+impl Event {
+    fn fault(self, cancel: &Arc<AtomicBool>) -> Fault {
+        match self {
+            Self::OutOfMemory => Fault::OutOfMemory,
+            Self::Driver => Fault::Driver,
+            Self::DeviceLost => Fault::DeviceLost,
+            Self::Panic => Fault::Panic,
+            Self::Cancel => Fault::Set(Arc::clone(cancel)),
+        }
+    }
+
+    /// Of the error that may come of it.
+    fn cause(self) -> Option<Cause> {
+        match self {
+            Self::OutOfMemory => Some(Cause::OutOfMemory),
+            Self::Driver => Some(Cause::Driver),
+            Self::DeviceLost => Some(Cause::DeviceLost),
+            Self::Panic => None,
+            Self::Cancel => Some(Cause::Cancelled),
+        }
+    }
+}
+
 const EVENTS: [Event; 5] = [Event::OutOfMemory, Event::Driver, Event::DeviceLost, Event::Panic, Event::Cancel];
 
 /// Calls of an operator that a run looks at, for each event, unless `WARPJOIN_FAULTS=all`.
-const POINTS: u64 = 24;
+const POINTS: u64 = 8;
 
 /// Compilations of a first run that a run looks at, for each event.
 const COMPILATIONS: u64 = 3;
@@ -72,7 +128,7 @@ const COMPILATIONS: u64 = 3;
 struct Point<'a> {
     scenario: &'a str,
     event: Event,
-    /// What is counted: `call` or `compilation`.
+    /// What is counted: `call`, `compilation` or `opening`.
     place: &'static str,
     nth: u64,
 }
@@ -141,13 +197,21 @@ impl<'a> Bench<'a> {
     /// Everything is compiled afterwards.
     fn new(scenario: &'a Scenario) -> Option<Self> {
         let mut bench = Self::open(scenario)?;
-        bench.wanted = bench.run(&Arc::default()).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
+        let ran = bench.run(&Arc::default()).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
+        assert!(
+            ran.shown.contains(scenario.shows),
+            "{}: {} does not run in\n{}",
+            scenario.name,
+            scenario.shows,
+            ran.shown
+        );
+        bench.wanted = ran.rows;
         bench.session.finish_compiling();
         bench.used_bytes = bench.used_now();
         Some(bench)
     }
 
-    fn run(&self, cancel: &Arc<AtomicBool>) -> warpjoin::Result<Vec<Row>> {
+    fn run(&self, cancel: &Arc<AtomicBool>) -> warpjoin::Result<Ran> {
         (self.scenario.work)(&self.session, &self.tables, cancel)
     }
 
@@ -162,32 +226,27 @@ impl<'a> Bench<'a> {
         self.plan.all_calls() - before
     }
 
-    fn check_rows(&self, rows: warpjoin::Result<Vec<Row>>) -> Result<(), String> {
-        rows.map_err(|error| error.to_string()).and_then(|rows| compare(rows, self.wanted.clone()))
+    fn check_rows(&self, ran: warpjoin::Result<Ran>) -> Result<(), String> {
+        ran.map_err(|error| error.to_string()).and_then(|ran| compare(ran.rows, self.wanted.clone()))
     }
 
-    /// One run with a fault, and what must hold afterwards.
-    fn check(&self, kind: Option<CallKind>, nth: u64, event: Event) -> Result<(), String> {
+    /// One run with a fault, and what must hold afterwards; whether the run failed.
+    fn check(&self, kind: Option<CallKind>, nth: u64, event: Event) -> Result<bool, String> {
         let cancel = Arc::new(AtomicBool::new(false));
-        let (fault, cause) = match event {
-            Event::OutOfMemory => (Fault::OutOfMemory, Some(Cause::OutOfMemory)),
-            Event::Driver => (Fault::Driver, Some(Cause::Driver)),
-            Event::DeviceLost => (Fault::DeviceLost, Some(Cause::DeviceLost)),
-            Event::Panic => (Fault::Panic, None),
-            Event::Cancel => (Fault::Set(Arc::clone(&cancel)), Some(Cause::Cancelled)),
-        };
-        self.plan.arm(kind, nth, fault);
+        self.plan.arm(kind, nth, event.fault(&cancel));
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run(&cancel)));
         let is_missed = self.plan.disarm();
+        let has_failed = !matches!(outcome, Ok(Ok(_)));
         // Kernels that were asked for ahead use streams of their own, and no buffers.
         match outcome {
-            Ok(Ok(rows)) => compare(rows, self.wanted.clone())?,
-            Ok(Err(error)) if Some(error.cause()) == cause => {}
+            Ok(Ok(ran)) => compare(ran.rows, self.wanted.clone())?,
+            Ok(Err(error)) if Some(error.cause()) == event.cause() => {}
             Ok(Err(error)) => return Err(format!("{:?}: {error}", error.cause())),
             Err(_) if event == Event::Panic => {}
             Err(_) => return Err("a panic".into()),
         }
-        if is_missed && self.scenario.is_steady {
+        // How many compilations there are depends on threads in the background.
+        if is_missed && self.scenario.is_steady && kind.is_none() {
             return Err("there was no such call".into());
         }
         let disorder = self.plan.take_disorder();
@@ -199,7 +258,8 @@ impl<'a> Bench<'a> {
         if used_bytes != self.used_bytes {
             return Err(format!("{used_bytes:?} bytes are left, {:?} were there before", self.used_bytes));
         }
-        self.check_rows(self.run(&Arc::default())).map_err(|error| format!("the next query: {error}"))
+        self.check_rows(self.run(&Arc::default())).map_err(|error| format!("the next query: {error}"))?;
+        Ok(has_failed)
     }
 }
 
@@ -208,7 +268,19 @@ pub(crate) fn check(scenario: &Scenario) {
     let Some(bench) = is_wanted(scenario).then(|| Bench::new(scenario)).flatten() else { return };
     let calls = bench.calls();
     assert!(bench.plan.take_disorder().is_empty(), "{}: disorder without a fault", scenario.name);
-    report(points(&scenario.name, "call", calls, POINTS), |point| bench.check(None, point.nth, point.event));
+    let all = points(&scenario.name, "call", calls, POINTS);
+    let failed: RefCell<Vec<Event>> = RefCell::default();
+    report(all, |point| {
+        if bench.check(None, point.nth, point.event)? {
+            failed.borrow_mut().push(point.event);
+        }
+        Ok(())
+    });
+    // Some calls may fail without an effect, but not all of them.
+    for event in EVENTS.into_iter().filter(|event| *event != Event::Cancel || scenario.can_be_cancelled) {
+        let has_effect = failed.borrow().contains(&event) || named_point().is_some();
+        assert!(has_effect, "{}: {event:?} has no effect at any call", scenario.name);
+    }
 }
 
 /// The same while kernels are compiled and loaded: every session begins with none.
@@ -220,11 +292,67 @@ pub(crate) fn check_compilation(scenario: &Scenario) {
     report(points, |point| check_first_run(scenario, &wanted, point.nth, point.event));
 }
 
+/// The same while the session is opened, peers included. Where a device refuses a peer, rows go through the host.
+pub(crate) fn check_opening(scenario: &Scenario) {
+    let Some(bench) = is_wanted(scenario).then(|| Bench::new(scenario)).flatten() else { return };
+    let wanted = bench.wanted;
+    let Some(devices) = devices(&scenario.name, scenario.devices) else { return };
+    let opened = |plan: &FaultPlan| with_faults(&devices, plan);
+    let plan = FaultPlan::default();
+    Session::new(opened(&plan)).expect("a session");
+    let calls = plan.all_calls();
+    assert_eq!(plan.calls(CallKind::OpenPeer), (scenario.devices * (scenario.devices - 1)) as u64);
+    let mut points = points(&scenario.name, "opening", calls, POINTS);
+    points.retain(|point| point.event != Event::Cancel);
+    report(points, |point| {
+        let plan = FaultPlan::default();
+        let devices = opened(&plan);
+        plan.arm(None, point.nth, point.event.fault(&Arc::default()));
+        let outcome = catch_unwind(AssertUnwindSafe(|| Session::new(devices.clone())));
+        let is_missed = plan.disarm();
+        match outcome {
+            _ if is_missed => return Err("there was no such call".into()),
+            Ok(Err(error)) if Some(error.cause()) == point.event.cause() => {}
+            Err(_) if point.event == Event::Panic => {}
+            Ok(outcome) => return Err(format!("{:?}", outcome.map(|_| "a session"))),
+            Err(_) => return Err("a panic".into()),
+        }
+        // The same devices can be used by the next session.
+        runs_on(scenario, devices, &plan, &wanted).map(drop)
+    });
+    // Each refusal, whatever the hour: there are few.
+    for nth in 0..plan.calls(CallKind::OpenPeer) {
+        let plan = FaultPlan::default();
+        plan.arm(Some(CallKind::OpenPeer), nth, Fault::NoPeerLink);
+        let session = runs_on(scenario, opened(&plan), &plan, &wanted);
+        let has_peers = session.map(|session| session.has_peer_access());
+        assert_eq!((has_peers, plan.disarm()), (Ok(false), false), "{}: peer {nth} is refused", scenario.name);
+    }
+}
+
+/// A session on these devices, on which the scenario ran and left nothing.
+fn runs_on(
+    scenario: &Scenario,
+    devices: Vec<Device>,
+    plan: &FaultPlan,
+    wanted: &[Row],
+) -> Result<Arc<Session>, String> {
+    let session = Session::new(devices).map_err(|error| error.to_string())?;
+    let tables: Vec<Arc<Table>> = scenario.inputs.iter().map(|batch| upload(&session, batch)).collect();
+    let ran = (scenario.work)(&session, &tables, &Arc::default()).map_err(|error| error.to_string())?;
+    compare(ran.rows, wanted.to_vec())?;
+    drop(tables);
+    match (plan.live_bytes(), plan.take_disorder().first()) {
+        (0, None) => Ok(session),
+        (bytes, disorder) => Err(format!("{bytes} bytes are left; {disorder:?}")),
+    }
+}
+
 /// A first run, of which a compilation fails; and a second one.
 fn check_first_run(scenario: &Scenario, wanted: &[Row], nth: u64, event: Event) -> Result<(), String> {
     let bench = Bench::open(scenario).expect("as many devices as before");
     let bench = Bench { wanted: wanted.to_vec(), ..bench };
-    bench.check(Some(CallKind::Compile), nth, event)
+    bench.check(Some(CallKind::Compile), nth, event).map(drop)
 }
 
 /// Simulated devices; GPUs with `WARPJOIN_TEST_DEVICE=cuda`, whose tests must run one after the other, as they share the GPUs.
@@ -256,6 +384,7 @@ fn be_quiet() {
 
 /// Checks points, and fails with those at which something is wrong.
 fn report(points: Vec<Point<'_>>, check: impl Fn(&Point<'_>) -> Result<(), String>) {
+    assert!(!points.is_empty(), "there is no such point: {:?}", named_point());
     let wrong = |point: Point<'_>| check(&point).err().map(|failure| format!("WARPJOIN_FAULT='{point}': {failure}"));
     let failures: Vec<String> = points.into_iter().filter_map(wrong).collect();
     assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures[..failures.len().min(8)].join("\n\n"));
