@@ -177,8 +177,8 @@ struct Bench<'a> {
     session: Arc<Session>,
     tables: Vec<Arc<Table>>,
     wanted: Vec<Row>,
-    /// On each device, and what the seam says.
-    used_bytes: (Vec<u64>, u64),
+    /// On each device, and what the seam says. What is left once is not told again of each run that follows.
+    used_bytes: RefCell<(Vec<u64>, u64)>,
 }
 
 impl<'a> Bench<'a> {
@@ -189,8 +189,8 @@ impl<'a> Bench<'a> {
         let devices = with_faults(&devices(&scenario.name, scenario.devices)?, &plan);
         let session = Session::new(devices.clone()).expect("a session");
         let tables = scenario.inputs.iter().map(|batch| upload(&session, batch)).collect();
-        let mut bench = Bench { scenario, plan, devices, session, tables, wanted: vec![], used_bytes: (vec![], 0) };
-        bench.used_bytes = bench.used_now();
+        let bench = Bench { scenario, plan, devices, session, tables, wanted: vec![], used_bytes: RefCell::default() };
+        bench.used_bytes.replace(bench.used_now());
         Some(bench)
     }
 
@@ -207,7 +207,7 @@ impl<'a> Bench<'a> {
         );
         bench.wanted = ran.rows;
         bench.session.finish_compiling();
-        bench.used_bytes = bench.used_now();
+        bench.used_bytes.replace(bench.used_now());
         Some(bench)
     }
 
@@ -253,10 +253,10 @@ impl<'a> Bench<'a> {
         if let Some(first) = disorder.first() {
             return Err(format!("{} times: {first}", disorder.len()));
         }
-        // What failed once is not told again of each run that follows.
         let used_bytes = self.used_now();
-        if used_bytes != self.used_bytes {
-            return Err(format!("{used_bytes:?} bytes are left, {:?} were there before", self.used_bytes));
+        let before = self.used_bytes.replace(used_bytes.clone());
+        if used_bytes != before {
+            return Err(format!("{used_bytes:?} bytes are left, {before:?} were there before"));
         }
         self.check_rows(self.run(&Arc::default())).map_err(|error| format!("the next query: {error}"))?;
         Ok(has_failed)
