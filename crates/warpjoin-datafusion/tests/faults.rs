@@ -1,11 +1,14 @@
 //! Device failures during SQL queries: fallback, errors and reports.
+//!
+//! A run looks at some calls of the query, at other ones each hour; `WARPJOIN_FAULTS=all` looks at all. A failure names its
+//! call, which `WARPJOIN_FAULT='...'` looks at again.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod common;
 
 use std::sync::Arc;
 
-use common::{physical, rows, shown, stock, warp_on};
+use common::{physical, rows, shown, stock, turn, warp_on};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use warpjoin::Session;
@@ -18,6 +21,24 @@ const CREATE: [&str; 2] = [
     "create table t as select value as id, value % 7 as g from generate_series(1, 3000) as numbers(value)",
     "create table u as select value * 2 as id, value % 100 as v from generate_series(1, 2000) as numbers(value)",
 ];
+
+/// Calls of the query that a run looks at, unless `WARPJOIN_FAULTS=all`.
+const POINTS: u64 = 12;
+
+/// The calls of the query that this run looks at.
+fn points(what: &str, calls: u64) -> Vec<u64> {
+    if let Some(name) = named_point() {
+        return (0..calls).filter(|nth| format!("{what} at call {nth}") == name).collect();
+    }
+    let is_all = std::env::var("WARPJOIN_FAULTS").is_ok_and(|value| value == "all");
+    let stride = if is_all { 1 } else { (calls / POINTS).max(1) };
+    (turn(stride)..calls).step_by(stride as usize).collect()
+}
+
+/// The point that `WARPJOIN_FAULT` names.
+fn named_point() -> Option<String> {
+    std::env::var("WARPJOIN_FAULT").ok().filter(|name| !name.is_empty())
+}
 
 /// A context on two devices that fail according to `plan`.
 async fn faulty(plan: &FaultPlan, on_fault: OnFault) -> SessionContext {
@@ -60,38 +81,38 @@ async fn faults_are_reported_and_expected_errors_fall_back() {
             let context = faulty(&plan, on_fault).await;
             calls_of_a_run(&context, &plan, &wanted).await;
             let calls = calls_of_a_run(&context, &plan, &wanted).await;
-            let step = (calls / 12).max(1) as usize;
+            let what = format!("{cause:?}, {on_fault:?}");
             let (mut fallbacks, mut errors) = (0, 0);
-            for nth in (0..calls).step_by(step) {
+            for nth in points(&what, calls) {
+                let point = format!("WARPJOIN_FAULT='{what} at call {nth}'");
                 let query = physical(&context, SQL).await;
                 plan.arm(None, nth, fault.clone());
                 let outcome = collect(Arc::clone(&query), context.task_ctx()).await;
                 let has_failed = !plan.disarm();
                 match outcome {
                     Ok(batches) => {
-                        assert_eq!(rows(&batches, true), wanted, "{cause:?} at call {nth}");
+                        assert_eq!(rows(&batches, true), wanted, "{point}");
                         if let Some(fallback) = &Placement::of(&query).device[0].fallback {
-                            assert_eq!(fallback.cause, cause, "call {nth}: {fallback}");
-                            assert!(on_fault == OnFault::Fallback || !cause.is_fault(), "{fallback}");
+                            assert_eq!(fallback.cause, cause, "{point}: {fallback}");
+                            assert!(on_fault == OnFault::Fallback || !cause.is_fault(), "{point}: {fallback}");
                             let text = shown(&query);
-                            assert!(
-                                text.contains("ran on the CPU: ") && text.contains(&format!("{cause:?}")),
-                                "{text}"
-                            );
+                            let is_told = text.contains("ran on the CPU: ") && text.contains(&format!("{cause:?}"));
+                            assert!(is_told, "{point}: {text}");
                             fallbacks += 1;
                         }
                     }
                     Err(error) => {
-                        assert!(cause.is_fault() && on_fault == OnFault::Error, "call {nth}: {error}");
-                        assert!(error.to_string().contains("warpjoin.on_fault"), "{error}");
+                        assert!(cause.is_fault() && on_fault == OnFault::Error, "{point}: {error}");
+                        assert!(error.to_string().contains("warpjoin.on_fault"), "{point}: {error}");
                         errors += 1;
                     }
                 }
-                assert!(has_failed, "call {nth} of {calls} was not made");
-                assert_eq!(plan.live_bytes(), 0, "{cause:?} at call {nth}");
+                assert!(has_failed, "{point}: only {calls} calls were made");
+                assert_eq!(plan.live_bytes(), 0, "{point}");
             }
             // Some failures have no effect, such as those of timing calls.
-            assert!(fallbacks + errors > 3, "{cause:?}, {on_fault:?}: {fallbacks} fallbacks, {errors} errors");
+            let has_effect = fallbacks + errors > 3 || named_point().is_some();
+            assert!(has_effect, "{what}: {fallbacks} fallbacks, {errors} errors");
             calls_of_a_run(&context, &plan, &wanted).await;
         }
     }

@@ -4,6 +4,7 @@
 pub mod queries;
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchReader};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -25,6 +26,11 @@ use warpjoin_datafusion::{
 use warpjoin_device::{SimOptions, open_simulated};
 
 pub const TABLES: [&str; 8] = ["nation", "region", "part", "supplier", "partsupp", "customer", "orders", "lineitem"];
+
+/// A number below `runs`, another one each hour: what takes long is tested in so many runs.
+pub fn turn(runs: u64) -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 3600 % runs
+}
 
 /// Stock DataFusion.
 pub fn stock() -> SessionContext {

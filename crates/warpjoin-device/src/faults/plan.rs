@@ -88,6 +88,8 @@ pub enum Fault {
     Driver,
     /// The device is lost: this call and all later calls of all devices fail.
     DeviceLost,
+    /// The device has no link to the peer. For [`CallKind::OpenPeer`].
+    NoPeerLink,
     /// The calling thread panics.
     Panic,
     /// The flag is set, and the call succeeds.
@@ -211,6 +213,7 @@ impl FaultPlan {
             Fault::OutOfMemory => Err(DeviceError::OutOfDriverMemory { device, call, reason }),
             Fault::Driver => Err(DeviceError::Driver { device, call, reason }),
             Fault::DeviceLost => Err(lost(&device, kind)),
+            Fault::NoPeerLink => Err(DeviceError::NoPeerLink { from: device, to: reason }),
             #[expect(clippy::panic, reason = "the injected fault is a panic")]
             Fault::Panic => panic!("injected: {call} on {device}"),
             Fault::Set(flag) => {

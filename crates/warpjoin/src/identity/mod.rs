@@ -15,6 +15,8 @@ use arrow::datatypes::DataType;
 
 use crate::column::Dictionary;
 use crate::expr::{DeferredScalar, HostFunction};
+#[cfg(test)]
+pub(crate) use tests::with_each_field_changed;
 
 /// How long two parts must stay the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

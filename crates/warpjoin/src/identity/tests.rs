@@ -27,6 +27,7 @@ macro_rules! with_each_field_changed {
         vec![value.clone(), $($part { $field: $other, ..value.clone() }),*]
     }};
 }
+pub(crate) use with_each_field_changed;
 
 /// All differ from each other, and each is the same as its copy.
 fn assert_all_differ<T: Identify + Clone>(what: &str, parts: &[T]) {

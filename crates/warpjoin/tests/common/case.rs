@@ -11,7 +11,7 @@ use super::settings::Settings;
 use super::value::{Row, compare, fault, rows_of};
 
 /// Tables, a plan over them, and how to run it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) inputs: Vec<RecordBatch>,
     pub(crate) plan: Plan,

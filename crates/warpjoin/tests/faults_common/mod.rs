@@ -1,29 +1,53 @@
 //! Runs an operator once for each call that it makes to a device, with a fault at that call.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+use std::cell::RefCell;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Once};
 
 use arrow::array::RecordBatch;
-use warpjoin::{Cause, Session, Table};
+use warpjoin::exec::QueryMetrics;
+use warpjoin::{Cause, DeviceThreads, Session, Table};
 use warpjoin_device::{
     CallKind, CudaOptions, Device, Fault, FaultPlan, SimOptions, open_cuda, open_simulated, with_faults,
 };
 
 use crate::common::case::{Case, upload};
-use crate::common::sessions::say;
+use crate::common::sessions::{say, turn};
 use crate::common::value::{Row, compare, rows_of};
 
-/// Rows of tables of the inputs; the flag cancels.
-type Work = Box<dyn Fn(&Arc<Session>, &[Arc<Table>], &Arc<AtomicBool>) -> warpjoin::Result<Vec<Row>> + Sync>;
+/// What a run gave.
+pub(crate) struct Ran {
+    pub(crate) rows: Vec<Row>,
+    /// The pipelines that ran, in words.
+    pub(crate) shown: String,
+}
+
+impl Ran {
+    /// Rows of something else than a query.
+    pub(crate) fn of(rows: Vec<Row>) -> Self {
+        Self { rows, shown: String::new() }
+    }
+}
+
+/// Runs an operator on tables of the inputs; the flag cancels.
+type Work = Box<dyn Fn(&Arc<Session>, &[Arc<Table>], &Arc<AtomicBool>) -> warpjoin::Result<Ran> + Sync>;
 
 /// An operator, and how many devices it runs on.
 pub(crate) struct Scenario {
+    /// Of no other scenario.
     pub(crate) name: String,
     pub(crate) devices: usize,
     /// Whether the devices reach each other.
     pub(crate) has_peers: bool,
+    /// Whether every run makes the same calls, so that each point is reached.
+    pub(crate) is_steady: bool,
+    /// Whether the flag ends it.
+    pub(crate) can_be_cancelled: bool,
+    /// Words of a pipeline that must run; empty: any.
+    pub(crate) shows: &'static str,
     pub(crate) inputs: Vec<RecordBatch>,
     pub(crate) work: Work,
 }
@@ -32,18 +56,30 @@ impl Scenario {
     /// A query.
     pub(crate) fn of(name: &str, case: Case) -> Self {
         let Case { inputs, plan, settings } = case;
-        let devices = settings.devices;
+        let (devices, is_steady) = (settings.devices, settings.device_threads != DeviceThreads::Each);
         let work: Work = Box::new(move |session, tables, cancel| {
             let options = warpjoin::ExecOptions { cancel: Arc::clone(cancel), ..settings.options() };
             if settings.keeps {
-                let (table, _) = warpjoin::exec::run_to_table(session, &plan, tables, &options)?;
+                let (table, metrics) = warpjoin::exec::run_to_table(session, &plan, tables, &options)?;
                 let all: Vec<usize> = (0..plan.schema.fields().len()).collect();
-                return Ok(rows_of(&table.download(&all, 100)?));
+                return Ok(Ran { rows: rows_of(&table.download(&all, 100)?), shown: words(&metrics) });
             }
-            Ok(rows_of(&warpjoin::exec::run(session, &plan, tables, &options)?.batches))
+            let output = warpjoin::exec::run(session, &plan, tables, &options)?;
+            Ok(Ran { rows: rows_of(&output.batches), shown: words(&output.metrics) })
         });
-        Self { name: name.into(), devices, has_peers: true, inputs, work }
+        Self { name: name.into(), devices, has_peers: true, is_steady, can_be_cancelled: true, shows: "", inputs, work }
     }
+
+    /// Work of one device that is no query.
+    pub(crate) fn of_work(name: &str, inputs: Vec<RecordBatch>, work: Work) -> Self {
+        let (devices, has_peers, is_steady) = (1, true, true);
+        Self { name: name.into(), devices, has_peers, is_steady, can_be_cancelled: true, shows: "", inputs, work }
+    }
+}
+
+/// The pipelines of a query.
+pub(crate) fn words(metrics: &QueryMetrics) -> String {
+    metrics.pipelines.iter().map(|pipeline| format!("{}\n", pipeline.name)).collect()
 }
 
 /// What is made to happen at a call.
@@ -56,19 +92,81 @@ enum Event {
     Cancel,
 }
 
+impl Event {
+    fn fault(self, cancel: &Arc<AtomicBool>) -> Fault {
+        match self {
+            Self::OutOfMemory => Fault::OutOfMemory,
+            Self::Driver => Fault::Driver,
+            Self::DeviceLost => Fault::DeviceLost,
+            Self::Panic => Fault::Panic,
+            Self::Cancel => Fault::Set(Arc::clone(cancel)),
+        }
+    }
+
+    /// Of the error that may come of it.
+    fn cause(self) -> Option<Cause> {
+        match self {
+            Self::OutOfMemory => Some(Cause::OutOfMemory),
+            Self::Driver => Some(Cause::Driver),
+            Self::DeviceLost => Some(Cause::DeviceLost),
+            Self::Panic => None,
+            Self::Cancel => Some(Cause::Cancelled),
+        }
+    }
+}
+
 const EVENTS: [Event; 5] = [Event::OutOfMemory, Event::Driver, Event::DeviceLost, Event::Panic, Event::Cancel];
 
-/// Calls of an operator that are looked at, for each event, unless `WARPJOIN_FAULTS=all`.
-const POINTS: u64 = 24;
+/// Calls of an operator that a run looks at, for each event, unless `WARPJOIN_FAULTS=all`.
+const POINTS: u64 = 8;
 
-/// Compilations of a first run that are looked at, for each event.
+/// Compilations of a first run that a run looks at, for each event.
 const COMPILATIONS: u64 = 3;
 
-/// Numbers of calls: some, other ones for each event, or all of them.
-fn points(calls: u64, event: usize) -> Vec<u64> {
-    let stride = if std::env::var("WARPJOIN_FAULTS").is_ok_and(|value| value == "all") { 1 } else { calls / POINTS };
+/// Where in a scenario something is made to happen.
+#[derive(Debug, Clone, Copy)]
+struct Point<'a> {
+    scenario: &'a str,
+    event: Event,
+    /// What is counted: `call`, `compilation` or `opening`.
+    place: &'static str,
+    nth: u64,
+}
+
+/// What `WARPJOIN_FAULT` is set to, to look at this point only.
+impl fmt::Display for Point<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scenario, event, place, nth } = self;
+        write!(f, "{scenario}: {event:?} at {place} {nth}")
+    }
+}
+
+/// The point that `WARPJOIN_FAULT` names.
+fn named_point() -> Option<String> {
+    std::env::var("WARPJOIN_FAULT").ok().filter(|name| !name.is_empty())
+}
+
+/// Whether this run looks at points of the scenario.
+fn is_wanted(scenario: &Scenario) -> bool {
+    named_point().is_none_or(|name| name.starts_with(&format!("{}: ", scenario.name)))
+}
+
+/// The points of a scenario that this run looks at: about `few` for each event, others for each event and other ones each
+/// hour, so that all come up in as many hours as are between two of them. `WARPJOIN_FAULTS=all`: all.
+fn points<'a>(scenario: &'a str, place: &'static str, count: u64, few: u64) -> Vec<Point<'a>> {
+    let of = |nth, event| Point { scenario, event, place, nth };
+    if let Some(name) = named_point() {
+        let all = EVENTS.into_iter().flat_map(|event| (0..count).map(move |nth| of(nth, event)));
+        return all.filter(|point| point.to_string() == name).collect();
+    }
+    let stride = if std::env::var("WARPJOIN_FAULTS").is_ok_and(|value| value == "all") { 1 } else { count / few };
     let stride = stride.max(1);
-    (event as u64 % stride..calls).step_by(stride as usize).collect()
+    let numbered = EVENTS.into_iter().enumerate();
+    let of_event = |(number, event)| {
+        let first = (turn(stride as usize) as u64 + number as u64) % stride;
+        (first..count).step_by(stride as usize).map(move |nth| of(nth, event))
+    };
+    numbered.flat_map(of_event).collect()
 }
 
 /// A session on devices that fail on demand.
@@ -79,8 +177,8 @@ struct Bench<'a> {
     session: Arc<Session>,
     tables: Vec<Arc<Table>>,
     wanted: Vec<Row>,
-    /// On each device, and what the seam says.
-    used_bytes: (Vec<u64>, u64),
+    /// On each device, and what the seam says. What is left once is not told again of each run that follows.
+    used_bytes: RefCell<(Vec<u64>, u64)>,
 }
 
 impl<'a> Bench<'a> {
@@ -91,21 +189,29 @@ impl<'a> Bench<'a> {
         let devices = with_faults(&devices(&scenario.name, scenario.devices)?, &plan);
         let session = Session::new(devices.clone()).expect("a session");
         let tables = scenario.inputs.iter().map(|batch| upload(&session, batch)).collect();
-        let mut bench = Bench { scenario, plan, devices, session, tables, wanted: vec![], used_bytes: (vec![], 0) };
-        bench.used_bytes = bench.used_now();
+        let bench = Bench { scenario, plan, devices, session, tables, wanted: vec![], used_bytes: RefCell::default() };
+        bench.used_bytes.replace(bench.used_now());
         Some(bench)
     }
 
     /// Everything is compiled afterwards.
     fn new(scenario: &'a Scenario) -> Option<Self> {
         let mut bench = Self::open(scenario)?;
-        bench.wanted = bench.run(&Arc::default()).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
+        let ran = bench.run(&Arc::default()).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
+        assert!(
+            ran.shown.contains(scenario.shows),
+            "{}: {} does not run in\n{}",
+            scenario.name,
+            scenario.shows,
+            ran.shown
+        );
+        bench.wanted = ran.rows;
         bench.session.finish_compiling();
-        bench.used_bytes = bench.used_now();
+        bench.used_bytes.replace(bench.used_now());
         Some(bench)
     }
 
-    fn run(&self, cancel: &Arc<AtomicBool>) -> warpjoin::Result<Vec<Row>> {
+    fn run(&self, cancel: &Arc<AtomicBool>) -> warpjoin::Result<Ran> {
         (self.scenario.work)(&self.session, &self.tables, cancel)
     }
 
@@ -120,79 +226,133 @@ impl<'a> Bench<'a> {
         self.plan.all_calls() - before
     }
 
-    fn check_rows(&self, rows: warpjoin::Result<Vec<Row>>) -> Result<(), String> {
-        rows.map_err(|error| error.to_string()).and_then(|rows| compare(rows, self.wanted.clone()))
+    fn check_rows(&self, ran: warpjoin::Result<Ran>) -> Result<(), String> {
+        ran.map_err(|error| error.to_string()).and_then(|ran| compare(ran.rows, self.wanted.clone()))
     }
 
-    /// One run with a fault, and what must hold afterwards.
-    fn check(&self, kind: Option<CallKind>, nth: u64, event: Event) -> Result<(), String> {
+    /// One run with a fault, and what must hold afterwards; whether the run failed.
+    fn check(&self, kind: Option<CallKind>, nth: u64, event: Event) -> Result<bool, String> {
         let cancel = Arc::new(AtomicBool::new(false));
-        let (fault, cause) = match event {
-            Event::OutOfMemory => (Fault::OutOfMemory, Some(Cause::OutOfMemory)),
-            Event::Driver => (Fault::Driver, Some(Cause::Driver)),
-            Event::DeviceLost => (Fault::DeviceLost, Some(Cause::DeviceLost)),
-            Event::Panic => (Fault::Panic, None),
-            Event::Cancel => (Fault::Set(Arc::clone(&cancel)), Some(Cause::Cancelled)),
-        };
-        self.plan.arm(kind, nth, fault);
+        self.plan.arm(kind, nth, event.fault(&cancel));
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run(&cancel)));
-        self.plan.disarm();
+        let is_missed = self.plan.disarm();
+        let has_failed = !matches!(outcome, Ok(Ok(_)));
         // Kernels that were asked for ahead use streams of their own, and no buffers.
         match outcome {
-            Ok(Ok(rows)) => compare(rows, self.wanted.clone())?,
-            Ok(Err(error)) if Some(error.cause()) == cause => {}
+            Ok(Ok(ran)) => compare(ran.rows, self.wanted.clone())?,
+            Ok(Err(error)) if Some(error.cause()) == event.cause() => {}
             Ok(Err(error)) => return Err(format!("{:?}: {error}", error.cause())),
             Err(_) if event == Event::Panic => {}
             Err(_) => return Err("a panic".into()),
+        }
+        // How many compilations there are depends on threads in the background.
+        if is_missed && self.scenario.is_steady && kind.is_none() {
+            return Err("there was no such call".into());
         }
         let disorder = self.plan.take_disorder();
         if let Some(first) = disorder.first() {
             return Err(format!("{} times: {first}", disorder.len()));
         }
-        // What failed once is not told again of each run that follows.
         let used_bytes = self.used_now();
-        if used_bytes != self.used_bytes {
-            return Err(format!("{used_bytes:?} bytes are left, {:?} were there before", self.used_bytes));
+        let before = self.used_bytes.replace(used_bytes.clone());
+        if used_bytes != before {
+            return Err(format!("{used_bytes:?} bytes are left, {before:?} were there before"));
         }
-        self.check_rows(self.run(&Arc::default())).map_err(|error| format!("the next query: {error}"))
+        self.check_rows(self.run(&Arc::default())).map_err(|error| format!("the next query: {error}"))?;
+        Ok(has_failed)
     }
 }
 
 /// Looks at faults of every kind, at calls of every kind, while nothing needs to be compiled.
 pub(crate) fn check(scenario: &Scenario) {
-    let Some(bench) = Bench::new(scenario) else { return };
+    let Some(bench) = is_wanted(scenario).then(|| Bench::new(scenario)).flatten() else { return };
     let calls = bench.calls();
     assert!(bench.plan.take_disorder().is_empty(), "{}: disorder without a fault", scenario.name);
-    let mut failures = vec![];
-    for (index, event) in EVENTS.into_iter().enumerate() {
-        for nth in points(calls, index) {
-            if let Err(failure) = bench.check(None, nth, event) {
-                failures.push(format!("{}: {event:?} at call {nth} of {calls}: {failure}", scenario.name));
-            }
+    let all = points(&scenario.name, "call", calls, POINTS);
+    let failed: RefCell<Vec<Event>> = RefCell::default();
+    report(all, |point| {
+        if bench.check(None, point.nth, point.event)? {
+            failed.borrow_mut().push(point.event);
         }
+        Ok(())
+    });
+    // Some calls may fail without an effect, but not all of them.
+    for event in EVENTS.into_iter().filter(|event| *event != Event::Cancel || scenario.can_be_cancelled) {
+        let has_effect = failed.borrow().contains(&event) || named_point().is_some();
+        assert!(has_effect, "{}: {event:?} has no effect at any call", scenario.name);
     }
-    report(&failures);
 }
 
 /// The same while kernels are compiled and loaded: every session begins with none.
 pub(crate) fn check_compilation(scenario: &Scenario) {
-    let Some(Bench { wanted, .. }) = Bench::new(scenario) else { return };
-    let mut failures = vec![];
-    for (index, event) in EVENTS.into_iter().enumerate() {
-        for nth in index as u64..index as u64 + COMPILATIONS {
-            if let Err(failure) = check_first_run(scenario, &wanted, nth, event) {
-                failures.push(format!("{}: {event:?} at compilation {nth}: {failure}", scenario.name));
-            }
+    let Some(bench) = is_wanted(scenario).then(|| Bench::new(scenario)).flatten() else { return };
+    let compilations = bench.plan.calls(CallKind::Compile);
+    let wanted = bench.wanted;
+    let points = points(&scenario.name, "compilation", compilations, COMPILATIONS);
+    report(points, |point| check_first_run(scenario, &wanted, point.nth, point.event));
+}
+
+/// The same while the session is opened, peers included. Where a device refuses a peer, rows go through the host.
+pub(crate) fn check_opening(scenario: &Scenario) {
+    let Some(bench) = is_wanted(scenario).then(|| Bench::new(scenario)).flatten() else { return };
+    let wanted = bench.wanted;
+    let Some(devices) = devices(&scenario.name, scenario.devices) else { return };
+    let opened = |plan: &FaultPlan| with_faults(&devices, plan);
+    let plan = FaultPlan::default();
+    Session::new(opened(&plan)).expect("a session");
+    let calls = plan.all_calls();
+    assert_eq!(plan.calls(CallKind::OpenPeer), (scenario.devices * (scenario.devices - 1)) as u64);
+    let mut points = points(&scenario.name, "opening", calls, POINTS);
+    points.retain(|point| point.event != Event::Cancel);
+    report(points, |point| {
+        let plan = FaultPlan::default();
+        let devices = opened(&plan);
+        plan.arm(None, point.nth, point.event.fault(&Arc::default()));
+        let outcome = catch_unwind(AssertUnwindSafe(|| Session::new(devices.clone())));
+        let is_missed = plan.disarm();
+        match outcome {
+            _ if is_missed => return Err("there was no such call".into()),
+            Ok(Err(error)) if Some(error.cause()) == point.event.cause() => {}
+            Err(_) if point.event == Event::Panic => {}
+            Ok(outcome) => return Err(format!("{:?}", outcome.map(|_| "a session"))),
+            Err(_) => return Err("a panic".into()),
         }
+        // The same devices can be used by the next session.
+        runs_on(scenario, devices, &plan, &wanted).map(drop)
+    });
+    // Each refusal, whatever the hour: there are few.
+    for nth in 0..plan.calls(CallKind::OpenPeer) {
+        let plan = FaultPlan::default();
+        plan.arm(Some(CallKind::OpenPeer), nth, Fault::NoPeerLink);
+        let session = runs_on(scenario, opened(&plan), &plan, &wanted);
+        let has_peers = session.map(|session| session.has_peer_access());
+        assert_eq!((has_peers, plan.disarm()), (Ok(false), false), "{}: peer {nth} is refused", scenario.name);
     }
-    report(&failures);
+}
+
+/// A session on these devices, on which the scenario ran and left nothing.
+fn runs_on(
+    scenario: &Scenario,
+    devices: Vec<Device>,
+    plan: &FaultPlan,
+    wanted: &[Row],
+) -> Result<Arc<Session>, String> {
+    let session = Session::new(devices).map_err(|error| error.to_string())?;
+    let tables: Vec<Arc<Table>> = scenario.inputs.iter().map(|batch| upload(&session, batch)).collect();
+    let ran = (scenario.work)(&session, &tables, &Arc::default()).map_err(|error| error.to_string())?;
+    compare(ran.rows, wanted.to_vec())?;
+    drop(tables);
+    match (plan.live_bytes(), plan.take_disorder().first()) {
+        (0, None) => Ok(session),
+        (bytes, disorder) => Err(format!("{bytes} bytes are left; {disorder:?}")),
+    }
 }
 
 /// A first run, of which a compilation fails; and a second one.
 fn check_first_run(scenario: &Scenario, wanted: &[Row], nth: u64, event: Event) -> Result<(), String> {
     let bench = Bench::open(scenario).expect("as many devices as before");
     let bench = Bench { wanted: wanted.to_vec(), ..bench };
-    bench.check(Some(CallKind::Compile), nth, event)
+    bench.check(Some(CallKind::Compile), nth, event).map(drop)
 }
 
 /// Simulated devices; GPUs with `WARPJOIN_TEST_DEVICE=cuda`, whose tests must run one after the other, as they share the GPUs.
@@ -222,6 +382,10 @@ fn be_quiet() {
     });
 }
 
-fn report(failures: &[String]) {
+/// Checks points, and fails with those at which something is wrong.
+fn report(points: Vec<Point<'_>>, check: impl Fn(&Point<'_>) -> Result<(), String>) {
+    assert!(!points.is_empty(), "there is no such point: {:?}", named_point());
+    let wrong = |point: Point<'_>| check(&point).err().map(|failure| format!("WARPJOIN_FAULT='{point}': {failure}"));
+    let failures: Vec<String> = points.into_iter().filter_map(wrong).collect();
     assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures[..failures.len().min(8)].join("\n\n"));
 }

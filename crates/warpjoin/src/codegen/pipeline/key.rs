@@ -3,6 +3,9 @@
 //! Everything that [`crate::codegen::bind_pipeline`] is given is part of it, literals and bounds too, since they are what parameters are
 //! bound to.
 
+#[cfg(test)]
+mod tests;
+
 use super::kernel::GenerateOptions;
 use crate::codegen::shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FetchStep, FilterTest, Front, GroupLimits, GroupMode,

@@ -9,8 +9,8 @@ use crate::Result;
 const HOST_PIECE_BYTES: u64 = 32 << 20;
 
 impl Query<'_> {
-    /// Enqueues a copy from `(device, buffer, offset)` to another device, which happens through the host where that device
-    /// can't reach the first one's memory. What writes the source must be done, or waited for by the second one's stream.
+    /// Enqueues a copy from `(device, buffer, offset)` to another device, which happens through the host where one of the two
+    /// can't reach the other's memory: its own work is then done, so that the source may go. What writes the source must be done, or waited for by the second one's stream.
     pub(in crate::exec) fn copy_across(
         &self,
         (from_device, from, from_offset): (usize, &Buffer, u64),
@@ -18,7 +18,8 @@ impl Query<'_> {
         bytes: u64,
     ) -> Result<()> {
         let (source, target) = (&self.streams[from_device], &self.streams[to_device]);
-        if target.device().can_reach(source.device()) {
+        let (source_device, target_device) = (source.device(), target.device());
+        if target_device.can_reach(source_device) && source_device.can_reach(target_device) {
             return Ok(target.copy((from, from_offset), (to, to_offset), bytes)?);
         }
         let mut piece = vec![0; bytes.min(HOST_PIECE_BYTES) as usize];
