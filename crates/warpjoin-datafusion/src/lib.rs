@@ -39,8 +39,7 @@ mod tutorial {}
 pub use warpjoin::exec::{JoinOrder, Materialization, RuntimeFilters};
 pub use warpjoin::plan::FilterForm;
 
-pub use cache::CacheLimit;
-pub use config::{DeviceChoice, OnFault, WarpjoinOptions};
+pub use config::{CacheLimit, DeviceChoice, OnFault, WarpjoinOptions};
 pub use exec::WarpjoinExec;
 pub use extension::WarpjoinSessionStateBuilder;
 pub use fallback::Fallback;

@@ -69,15 +69,17 @@ const WARPJOIN_DEVICE: Layers = &[
 
 const WARPJOIN_DATAFUSION: Layers = &[
     &["config", "error"],
+    &["pass_through"],
+    &["cache"],
     &["runtime"],
-    &["fallback", "pass_through", "template", "translate"],
+    &["fallback", "template", "translate"],
     &["table"],
     &["exec", "matcher"],
     &["rules"],
     &["extension"],
 ];
 
-const WARPJOIN_CLI: Layers = &[&["error"], &["answers", "devices", "output", "target"], &["shell", "tpch"]];
+const WARPJOIN_CLI: Layers = &[&["error"], &["answers", "devices", "output", "target"], &["compare", "shell", "tpch"]];
 
 /// The crates whose imports are read.
 const CRATES: [(&str, Layers); 4] = [

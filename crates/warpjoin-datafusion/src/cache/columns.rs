@@ -24,10 +24,10 @@ pub(crate) struct ColumnCache {
 }
 
 /// The cached columns of some files.
-pub(super) struct Entry {
+pub(crate) struct Entry {
     key: ScanKey,
     /// Held by whoever reads columns, so that each is read once.
-    pub(super) reading: tokio::sync::Mutex<()>,
+    pub(crate) reading: tokio::sync::Mutex<()>,
     columns: Mutex<Columns>,
 }
 
@@ -68,7 +68,7 @@ impl ColumnCache {
     }
 
     /// The table of a scan's columns, of which `read` has those that are not cached.
-    pub(super) fn table_with(
+    pub(crate) fn table_with(
         &self,
         entry: &Entry,
         scan: &ParquetScan,
@@ -79,13 +79,13 @@ impl ColumnCache {
     }
 
     /// The number of a scan's columns that are cached.
-    pub(super) fn cached_columns(&self, scan: &ParquetScan) -> usize {
+    pub(crate) fn cached_columns(&self, scan: &ParquetScan) -> usize {
         let Some(entry) = self.find(&scan.key) else { return 0 };
         scan.columns.len() - entry.missing(&scan.columns).len()
     }
 
     /// The entry of a scan's files, made if there is none.
-    pub(super) fn entry(&self, key: &ScanKey) -> Arc<Entry> {
+    pub(crate) fn entry(&self, key: &ScanKey) -> Arc<Entry> {
         let mut entries = self.locked();
         if let Some(entry) = entries.iter().find(|entry| entry.key == *key) {
             return Arc::clone(entry);
@@ -100,7 +100,7 @@ impl ColumnCache {
 
     /// Adds columns that were read, each a table by itself. Afterwards, the columns used longest ago leave until all together
     /// have at most `limit_bytes`, as far as no query uses them.
-    pub(super) fn add(&self, entry: &Entry, tables: Vec<(usize, Table)>, limit_bytes: u64) {
+    pub(crate) fn add(&self, entry: &Entry, tables: Vec<(usize, Table)>, limit_bytes: u64) {
         let last_use = self.now();
         let columns = tables.into_iter().map(|(column, table)| CachedColumn { column, table, last_use });
         entry.locked().cached.extend(columns);
@@ -122,7 +122,7 @@ impl ColumnCache {
     }
 
     /// Forgets files; queries that use their columns keep them.
-    pub(super) fn remove(&self, entry: &Arc<Entry>) {
+    pub(crate) fn remove(&self, entry: &Arc<Entry>) {
         self.locked().retain(|known| !Arc::ptr_eq(known, entry));
     }
 
@@ -141,7 +141,7 @@ impl ColumnCache {
 
 impl Entry {
     /// The columns, of those asked for, that are not cached; each once.
-    pub(super) fn missing(&self, columns: &[usize]) -> Vec<usize> {
+    pub(crate) fn missing(&self, columns: &[usize]) -> Vec<usize> {
         let locked = self.locked();
         let is_cached = |column: usize| locked.cached.iter().any(|it| it.column == column);
         let mut missing: Vec<usize> = columns.iter().copied().filter(|&column| !is_cached(column)).collect();

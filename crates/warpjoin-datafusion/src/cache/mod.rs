@@ -1,20 +1,16 @@
 //! The column cache: columns of Parquet files stay on the devices, so that later queries find them there.
 //!
 //! A scan of Parquet files that a device part reads becomes a table: of cached columns if all are there when the plan is
-//! made, else by a [`CachedScanExec`], which reads the missing columns, without any filter, when the plan runs. Files are
+//! made, else by a [`CachedScanExec`], whose missing columns are read, without any filter, when the plan runs. Files are
 //! known by path, size, time of modification and tag. Columns leave when the limit `warpjoin.cache` is exceeded or an
 //! allocation needs their memory, those used longest ago first.
 //!
-//! Must not know the matcher or how parts run.
+//! Owns which columns are there, and how files are read. Must not know the matcher or how parts run.
 
 mod columns;
-mod limit;
-mod read;
 mod scan;
 mod source;
 
 pub(crate) use columns::ColumnCache;
-pub use limit::CacheLimit;
-pub(crate) use read::ReadError;
-pub(crate) use scan::CachedScanExec;
+pub(crate) use scan::{CachedScan, CachedScanExec};
 pub(crate) use source::ParquetScan;

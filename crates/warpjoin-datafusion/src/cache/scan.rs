@@ -6,8 +6,8 @@ use arrow::datatypes::SchemaRef;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::columns::ColumnCache;
-use super::limit::CacheLimit;
 use super::source::ParquetScan;
+use crate::config::CacheLimit;
 use crate::pass_through::{PassThroughExec, Role};
 
 /// A scan of Parquet files below a device part. The part reads its columns from the cache, or puts them there. On the CPU,
@@ -17,10 +17,10 @@ pub(crate) type CachedScanExec = PassThroughExec<CachedScan>;
 /// What the columns of a scan are, and where they are cached.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedScan {
-    pub(super) scan: ParquetScan,
-    pub(super) schema: SchemaRef,
-    pub(super) cache: Arc<ColumnCache>,
-    pub(super) limit: CacheLimit,
+    pub(crate) scan: ParquetScan,
+    pub(crate) schema: SchemaRef,
+    pub(crate) cache: Arc<ColumnCache>,
+    pub(crate) limit: CacheLimit,
 }
 
 impl CachedScanExec {

@@ -40,7 +40,7 @@ pub(crate) struct ScanKey {
 
 impl ScanKey {
     /// Whether `other` has the same files as they were at another time.
-    pub(super) fn is_replaced_by(&self, other: &Self) -> bool {
+    pub(crate) fn is_replaced_by(&self, other: &Self) -> bool {
         let same_path = |(own, other): (&FileKey, &FileKey)| own.meta.location == other.meta.location;
         self.store == other.store
             && self.files.len() == other.files.len()
@@ -59,9 +59,9 @@ struct FileKey {
 /// A scan of all rows of Parquet files.
 #[derive(Debug, Clone)]
 pub(crate) struct ParquetScan {
-    pub(super) key: ScanKey,
+    pub(crate) key: ScanKey,
     /// Columns of the table, by position, in output order.
-    pub(super) columns: Vec<usize>,
+    pub(crate) columns: Vec<usize>,
     config: FileScanConfig,
 }
 
@@ -111,13 +111,13 @@ impl ParquetScan {
     }
 
     /// The schema of columns of the table.
-    pub(super) fn schema_of(&self, columns: &[usize]) -> Result<SchemaRef> {
+    pub(crate) fn schema_of(&self, columns: &[usize]) -> Result<SchemaRef> {
         Ok(Arc::new(self.key.schema.project(columns)?))
     }
 
     /// Whether the files are those that were listed. Files of other stores than the local file system count as such: asking
     /// takes as long as reading.
-    pub(super) fn is_current(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         !self.key.store.as_str().starts_with("file:") || self.key.files.iter().all(|file| is_current(&file.meta))
     }
 
@@ -127,7 +127,7 @@ impl ParquetScan {
     }
 
     /// Estimated bytes of columns without compression.
-    pub(super) fn estimated_bytes(&self, columns: &[usize]) -> u64 {
+    pub(crate) fn estimated_bytes(&self, columns: &[usize]) -> u64 {
         let width = |column: &usize| {
             let data_type = self.key.schema.field(*column).data_type();
             data_type.primitive_width().unwrap_or(STRING_BYTES_ESTIMATE) as u64
@@ -140,7 +140,7 @@ impl ParquetScan {
 
     /// A plan that reads all rows of some columns. Its partitions, one after the other, always have the same rows in the same
     /// order.
-    pub(super) fn read(&self, columns: &[usize], cores: usize) -> Result<Arc<dyn ExecutionPlan>> {
+    pub(crate) fn read(&self, columns: &[usize], cores: usize) -> Result<Arc<dyn ExecutionPlan>> {
         let Some((_, source)) = self.parquet() else {
             return datafusion::common::internal_err!("a scan of no Parquet files");
         };

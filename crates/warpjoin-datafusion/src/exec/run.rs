@@ -28,9 +28,10 @@ use warpjoin::exec::Inputs;
 use warpjoin::plan::{Plan, PlanKind};
 use warpjoin::{Cause, ExecOptions, QueryOutput, Table};
 
+use super::cached::ReadError;
 use super::report::{self, NodeState};
 use super::{Part, WarpjoinExec};
-use crate::cache::{CachedScanExec, ReadError};
+use crate::cache::CachedScanExec;
 use crate::config::OnFault;
 use crate::error::to_datafusion;
 use crate::fallback::Fallback;

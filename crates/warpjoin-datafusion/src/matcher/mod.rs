@@ -33,7 +33,8 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_
 use warpjoin::column::check_type;
 use warpjoin::{Reason, Session};
 
-use crate::cache::{CacheLimit, CachedScanExec, ColumnCache, ParquetScan};
+use crate::cache::{CachedScanExec, ColumnCache, ParquetScan};
+use crate::config::CacheLimit;
 use crate::exec::WarpjoinExec;
 use crate::table::scan::DeviceScanExec;
 use candidate::Candidate;

@@ -1,4 +1,6 @@
-//! Reads the columns of a scan that are not cached, when its plan runs.
+//! Reads the columns of a [`CachedScan`] that are not cached, when its plan runs.
+//!
+//! Owns what is read, and when a scan is not cached after all. Must not know which columns stay.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -8,8 +10,7 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use warpjoin::{Cause, Session, Table};
 
-use super::scan::CachedScan;
-use super::source::ParquetScan;
+use crate::cache::{CachedScan, ParquetScan};
 use crate::runtime::thread::pump_partitions;
 use crate::table::load::{LoadError, load};
 

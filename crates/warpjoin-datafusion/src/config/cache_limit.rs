@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use warpjoin::Session;
 
-use crate::config::Bytes;
+use super::Bytes;
 
 /// The setting `warpjoin.cache`: a limit on what cached columns take of each device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

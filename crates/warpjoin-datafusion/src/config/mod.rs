@@ -2,6 +2,8 @@
 //!
 //! Must not know how settings affect plans.
 
+mod cache_limit;
+
 use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +14,7 @@ use warpjoin::exec::{GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::plan::FilterForm;
 use warpjoin::{JoinForm, Session};
 
-use crate::cache::CacheLimit;
+pub use cache_limit::CacheLimit;
 
 /// Default of [`WarpjoinOptions::minimum_rows`].
 const MINIMUM_ROWS_DEFAULT: u64 = 100_000;
@@ -344,7 +346,7 @@ impl fmt::Display for DeviceChoice {
 
 /// A size in bytes: a number and an optional unit, B, KB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB, K, M, G, T
 /// (powers of 1024).
-pub(crate) struct Bytes(pub(crate) u64);
+struct Bytes(u64);
 
 impl FromStr for Bytes {
     type Err = ();
