@@ -216,7 +216,7 @@ fn taken(expr: &WindowUDFExpr, place: u64, null_row: Option<u64>) -> Option<Opti
 
 /// Whether a windowed aggregate has a filter. DataFusion exposes it only in the debug output. Any output that does not end as
 /// expected counts as a filter.
-pub(super) fn has_filter(expr: &(impl WindowExpr + std::fmt::Debug)) -> bool {
+pub(super) fn has_filter(expr: &impl WindowExpr) -> bool {
     !format!("{expr:?}").ends_with("filter: None }")
 }
 
