@@ -26,7 +26,7 @@ mod text;
 
 pub use coverage::Coverage;
 pub use engine::{Engine, EngineKind, Settings};
-pub use files::{Expectations, FileResult, FileRule, Slice, datafusion_files, list_files, run_datafusion_file};
+pub use files::{Caps, Expectations, FileResult, FileRule, Slice, datafusion_files, list_files, run_datafusion_file};
 pub use golden::{Golden, GoldenLine};
 pub use outcome::{ErrorKind, Failure, Outcome};
 pub use runner::{SltError, complete_file, run_file, run_recorded};

@@ -6,13 +6,22 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use common::{physical, rows, shown, stock, turn, warp_on};
+use datafusion::arrow::array::{AsArray, Int64Array};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use warpjoin::Session;
-use warpjoin_datafusion::{Cause, Devices, OnFault, Placement, WarpjoinOptions, WarpjoinRuntime, load_table};
+use warpjoin_datafusion::{
+    Cause, DeviceChoice, DeviceTableProvider, Devices, OnFault, Placement, WarpjoinOptions, WarpjoinRuntime, load_table,
+};
 use warpjoin_device::{Fault, FaultPlan, SimOptions, open_simulated, with_faults};
 
 const SQL: &str =
@@ -165,4 +174,136 @@ async fn tables_of_lost_devices_are_errors() {
     create(&SessionContext::new()).await;
     context.sql(CREATE[0]).await.unwrap().collect().await.unwrap();
     assert_eq!(rows(&context.sql(SQL).await.unwrap().collect().await.unwrap(), true), wanted);
+}
+
+/// Whichever call fails, the table in host memory stays, no device memory leaks, and loading again works.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_load_leaves_the_old_table() {
+    for (fault, cause) in [(Fault::Driver, Cause::Driver), (Fault::OutOfMemory, Cause::OutOfMemory)] {
+        let plan = FaultPlan::default();
+        let context = faulty(&plan, OnFault::Error).await;
+        let is_on_devices = async || {
+            let provider = context.table_provider("t").await.unwrap();
+            (provider as Arc<dyn Any + Send + Sync>).is::<DeviceTableProvider>()
+        };
+        let count = async || {
+            let sql = "select count(*), sum(id) from t";
+            rows(&context.sql(sql).await.unwrap().collect().await.unwrap(), true)
+        };
+        let mut failed = 0;
+        for nth in 0.. {
+            plan.arm(None, nth, fault.clone());
+            let loaded = load_table(&context, "t").await;
+            if plan.disarm() {
+                loaded.unwrap();
+                assert!(is_on_devices().await);
+                break;
+            }
+            let point = format!("{cause:?} at call {nth}");
+            // Some failures have no effect; then the device table takes the place of the other one.
+            let Err(error) = loaded else {
+                context.deregister_table("t").unwrap();
+                context.sql(CREATE[0]).await.unwrap().collect().await.unwrap();
+                continue;
+            };
+            assert!(error.to_string().contains("injected") || cause == Cause::OutOfMemory, "{point}: {error}");
+            assert!(!is_on_devices().await, "{point}");
+            assert_eq!(plan.live_bytes(), 0, "{point}");
+            assert_eq!(count().await, ["3000|4501500"], "{point}");
+            failed += 1;
+        }
+        assert!(failed > 5, "{cause:?}: {failed} loads failed");
+        assert_eq!(count().await, ["3000|4501500"]);
+    }
+}
+
+/// A schema that takes no device tables.
+#[derive(Debug, Default)]
+struct HostOnly(MemorySchemaProvider);
+
+#[async_trait::async_trait]
+impl SchemaProvider for HostOnly {
+    fn table_names(&self) -> Vec<String> {
+        self.0.table_names()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.0.table(name).await
+    }
+
+    fn register_table(&self, name: String, table: Arc<dyn TableProvider>) -> Result<Option<Arc<dyn TableProvider>>> {
+        if (Arc::clone(&table) as Arc<dyn Any + Send + Sync>).is::<DeviceTableProvider>() {
+            return Err(DataFusionError::Plan(format!("{name} is refused")));
+        }
+        self.0.register_table(name, table)
+    }
+
+    fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.0.deregister_table(name)
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.0.table_exist(name)
+    }
+}
+
+/// If the catalog refuses the device table, the old one is registered again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_table_leaves_the_old_one() {
+    let plan = FaultPlan::default();
+    let context = faulty(&plan, OnFault::Error).await;
+    let schema = HostOnly::default();
+    schema.register_table("t".into(), context.table_provider("t").await.unwrap()).unwrap();
+    context.catalog("datafusion").unwrap().register_schema("host", Arc::new(schema)).unwrap();
+    let error = load_table(&context, "host.t").await.unwrap_err().to_string();
+    assert!(error.contains("t is refused"), "{error}");
+    assert_eq!(plan.live_bytes(), 0, "the table that was refused is gone");
+    let count = context.sql("select count(*) from host.t").await.unwrap().collect().await.unwrap();
+    assert_eq!(rows(&count, true), ["3000"]);
+    // The schema that takes all tables takes it.
+    load_table(&context, "t").await.unwrap();
+    assert!(plan.live_bytes() > 0);
+}
+
+/// A function of the host that waits once, until it is told to go on.
+fn waiting(started: mpsc::Sender<()>, goes_on: mpsc::Receiver<()>) -> ScalarUDF {
+    let once = Mutex::new(Some((started, goes_on)));
+    let bytes = move |arguments: &[ColumnarValue]| {
+        if let Some((started, goes_on)) = once.lock().unwrap().take() {
+            started.send(()).unwrap();
+            goes_on.recv().unwrap();
+        }
+        let arrays = ColumnarValue::values_to_arrays(arguments)?;
+        let values = arrays[0].as_string_view().iter().map(|string| string.map(|string| string.len() as i64));
+        Ok(ColumnarValue::Array(Arc::new(values.collect::<Int64Array>())))
+    };
+    create_udf("waiting", vec![DataType::Utf8View], DataType::Int64, Volatility::Immutable, Arc::new(bytes))
+}
+
+/// The permit of a query that was dropped is released when its thread ends, not before: it still has its memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_is_held_until_the_thread_has_ended() {
+    let context =
+        warp_on(WarpjoinRuntime::lazy_with_queries_max(1), |options| options.device = DeviceChoice::Simulated);
+    create(&context).await;
+    let texts = "create table texts as select repeat('x', value % 50) as x from generate_series(1, 3000) as n(value)";
+    context.sql(texts).await.unwrap().collect().await.unwrap();
+    // The query's thread evaluates the function for each different string.
+    load_table(&context, "texts").await.unwrap();
+    let ((starts, started), (go_on, goes_on)) = (mpsc::channel(), mpsc::channel());
+    context.register_udf(waiting(starts, goes_on));
+    let query = physical(&context, "select waiting(x) as w, count(*) from texts group by w").await;
+    assert!(Placement::of(&query).is_on_devices(), "{}", shown(&query));
+    let task = tokio::spawn(collect(query, context.task_ctx()));
+    tokio::task::spawn_blocking(move || started.recv().unwrap()).await.unwrap();
+    task.abort();
+    assert!(task.await.unwrap_err().is_cancelled());
+    // Its thread still runs: the next query waits.
+    let next = physical(&context, "select count(*) from t where g > 1").await;
+    let mut next = tokio::spawn(collect(next, context.task_ctx()));
+    let early = tokio::time::timeout(Duration::from_millis(700), &mut next).await;
+    assert!(early.is_err(), "the permit of a running thread was given to another query");
+    go_on.send(()).unwrap();
+    let answer = tokio::time::timeout(Duration::from_secs(60), next).await.expect("no hang").unwrap().unwrap();
+    assert_eq!(rows(&answer, true), ["2143"]);
 }

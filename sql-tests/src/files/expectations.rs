@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::run::{FileResult, Slice};
 use crate::runner::SltError;
 
 /// The expectation of a file.
@@ -19,11 +20,54 @@ pub enum FileRule {
     },
 }
 
+/// Most queries and statements, in all files together, of which nothing is learned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Caps {
+    /// Queries with several correct answers, of all queries.
+    pub ambiguous: usize,
+    /// Queries that fail on both engines, of all queries.
+    pub both_fail: usize,
+    /// Queries that fail to plan on both engines.
+    pub refused: usize,
+    /// Statements that fail on both engines.
+    pub failed_statements: usize,
+    /// Skipped statements and queries, by reason.
+    pub skipped: BTreeMap<String, usize>,
+}
+
+impl Caps {
+    /// Says which counts of all files are above the caps. Of queries, `result` has those of a slice.
+    pub fn exceeded(&self, result: &FileResult, slice: Slice) -> Vec<String> {
+        let Self { ambiguous, both_fail, refused, failed_statements, skipped } = self;
+        let counts = [
+            ("ambiguous", result.ambiguous, slice.most(*ambiguous)),
+            ("both_fail", result.both_fail, slice.most(*both_fail)),
+            ("refused", result.refused, *refused),
+            ("failed_statements", result.failed_statements, *failed_statements),
+        ];
+        let most = |why: &str| skipped.get(why).copied().unwrap_or(0);
+        let skipped = result.skipped.iter().map(|(&why, &count)| (why, count, most(why)));
+        let above = counts.into_iter().chain(skipped).filter(|(_, count, most)| count > most);
+        above.map(|(what, count, most)| format!("{what}: {count}, expected at most {most}")).collect()
+    }
+
+    /// The caps that fit the counts of all files.
+    pub fn of(result: &FileResult) -> Self {
+        Self {
+            ambiguous: result.ambiguous,
+            both_fail: result.both_fail,
+            refused: result.refused,
+            failed_statements: result.failed_statements,
+            skipped: result.skipped.iter().map(|(why, count)| (why.to_string(), *count)).collect(),
+        }
+    }
+}
+
 /// The contents of `datafusion_files.txt`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expectations {
-    /// Most queries, in all files together, with several correct answers.
-    pub ambiguous_max: usize,
+    /// Most queries and statements that are not compared.
+    pub caps: Caps,
     /// Rules by file name. A name that ends with `/` covers all files of a folder.
     pub rules: BTreeMap<String, FileRule>,
 }
@@ -31,7 +75,9 @@ pub struct Expectations {
 const HEAD: &str = "\
 # DataFusion's files: the reason if a file is skipped, else the least percentages of the queries with operators that are
 # planned wholly (first number) or partly (second number) on devices. A name that ends with / is a folder.
-# WARPJOIN_FILES_COMPLETE=1 updates the percentages; reasons are written by hand.
+# Before them, the most queries and statements, in all files, that are not compared: ambiguous ones (several correct answers),
+# those that fail on both engines, those that both refuse to plan, failed statements, and skipped ones by reason.
+# WARPJOIN_FILES_COMPLETE=1 updates the percentages, and the caps if all files run; reasons are written by hand.
 ";
 
 impl Expectations {
@@ -45,8 +91,21 @@ impl Expectations {
             let bad = || SltError::File(format!("datafusion_files.txt: {line}"));
             let (name, rest) = line.split_once(' ').ok_or_else(bad)?;
             let number = |text: &str| text.trim().parse::<usize>().map_err(|_| bad());
-            if name == "ambiguous_max" {
-                expectations.ambiguous_max = number(rest)?;
+            let caps = &mut expectations.caps;
+            let cap = match name {
+                "ambiguous_max" => Some(&mut caps.ambiguous),
+                "both_fail_max" => Some(&mut caps.both_fail),
+                "refused_max" => Some(&mut caps.refused),
+                "failed_statements_max" => Some(&mut caps.failed_statements),
+                _ => None,
+            };
+            if let Some(cap) = cap {
+                *cap = number(rest)?;
+                continue;
+            }
+            if name == "skipped_max" {
+                let (most, why) = rest.split_once(' ').ok_or_else(bad)?;
+                caps.skipped.insert(why.to_string(), number(most)?);
                 continue;
             }
             let rule = match rest.strip_prefix("skip: ") {
@@ -69,7 +128,14 @@ impl Expectations {
 
     /// The text that [`Self::parse`] reads.
     pub fn to_text(&self) -> String {
-        let mut text = format!("{HEAD}ambiguous_max {}\n", self.ambiguous_max);
+        let Caps { ambiguous, both_fail, refused, failed_statements, skipped } = &self.caps;
+        let mut text = format!(
+            "{HEAD}ambiguous_max {ambiguous}\nboth_fail_max {both_fail}\nrefused_max {refused}\n\
+             failed_statements_max {failed_statements}\n"
+        );
+        for (why, most) in skipped {
+            let _ = writeln!(text, "skipped_max {most} {why}");
+        }
         for (name, rule) in &self.rules {
             // Writing to a string can't fail.
             let _ = match rule {
@@ -87,12 +153,43 @@ mod tests {
 
     #[test]
     fn rules_are_parsed_and_written() {
-        let text = format!("{HEAD}ambiguous_max 7\na.slt 50 75\nspark/ skip: no such functions\n");
+        let caps = "ambiguous_max 7\nboth_fail_max 5\nrefused_max 3\nfailed_statements_max 1\nskipped_max 9 EXPLAIN\n";
+        let text = format!("{HEAD}{caps}a.slt 50 75\nspark/ skip: no such functions\n");
         let expectations = Expectations::parse(&text).unwrap();
         assert_eq!(expectations.to_text(), text);
         assert_eq!(expectations.rule("a.slt"), Some(&FileRule::Floor { whole: 50, some: 75 }));
         assert!(matches!(expectations.rule("spark/math/abs.slt"), Some(FileRule::Skip(_))));
         assert_eq!(expectations.rule("b.slt"), None);
         assert!(Expectations::parse("a.slt 50").is_err());
+        assert!(Expectations::parse("skipped_max EXPLAIN").is_err());
+    }
+
+    /// One more of each count is told.
+    #[test]
+    fn counts_above_the_caps_are_told() {
+        let all = Slice { first: 0, every: 1 };
+        let mut result =
+            FileResult { ambiguous: 30, both_fail: 20, refused: 10, failed_statements: 5, ..FileResult::default() };
+        result.skipped.insert("EXPLAIN", 4);
+        let caps = Caps::of(&result);
+        assert_eq!(caps.exceeded(&result, all), Vec::<String>::new());
+        let changes: [fn(&mut FileResult); 6] = [
+            |result| result.ambiguous += 1,
+            |result| result.both_fail += 1,
+            |result| result.refused += 1,
+            |result| result.failed_statements += 1,
+            |result| *result.skipped.entry("EXPLAIN").or_default() += 1,
+            |result| *result.skipped.entry("a new reason").or_default() += 1,
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut more = FileResult::default();
+            more.add(&result);
+            change(&mut more);
+            assert_eq!(caps.exceeded(&more, all).len(), 1, "change {number}");
+        }
+        // A slice has a share of the queries, but all statements.
+        let slice = Slice { first: 0, every: 24 };
+        assert_eq!((slice.most(240), slice.most(0), all.most(240)), (21, 1, 240));
+        assert_eq!(caps.exceeded(&result, slice).len(), 2);
     }
 }

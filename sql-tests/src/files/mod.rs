@@ -11,6 +11,6 @@ mod folder;
 mod run;
 mod statement;
 
-pub use expectations::{Expectations, FileRule};
+pub use expectations::{Caps, Expectations, FileRule};
 pub use folder::{datafusion_files, list_files};
 pub use run::{FileResult, Slice, run_datafusion_file};

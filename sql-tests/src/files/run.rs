@@ -25,6 +25,18 @@ pub struct Slice {
     pub every: usize,
 }
 
+impl Slice {
+    /// Most queries of one kind in the slice if there are at most `all` in all: their share, and three times its deviation,
+    /// because they are not spread evenly.
+    pub fn most(self, all: usize) -> usize {
+        if self.every == 1 {
+            return all;
+        }
+        let share = all as f64 / self.every.max(1) as f64;
+        (share + 3.0 * share.sqrt()).ceil() as usize + 1
+    }
+}
+
 /// The result of a file.
 #[derive(Debug, Default)]
 pub struct FileResult {
@@ -40,6 +52,8 @@ pub struct FileResult {
     pub some: usize,
     /// Queries that ran on both engines.
     pub ran: usize,
+    /// Statements, and queries that change state, that failed on both engines. Unlike queries they all run, whatever the slice.
+    pub failed_statements: usize,
     /// Queries that failed on both engines with the same kind of error.
     pub both_fail: usize,
     /// Queries with several correct answers.
@@ -67,6 +81,7 @@ impl FileResult {
             whole,
             some,
             ran,
+            failed_statements,
             both_fail,
             ambiguous,
             skipped,
@@ -79,6 +94,7 @@ impl FileResult {
         self.whole += whole;
         self.some += some;
         self.ran += ran;
+        self.failed_statements += failed_statements;
         self.both_fail += both_fail;
         self.ambiguous += ambiguous;
         skipped.iter().for_each(|(why, count)| *self.skipped.entry(why).or_default() += count);
@@ -132,17 +148,19 @@ pub async fn run_datafusion_file(
         scratch,
         result: FileResult::default(),
     };
-    let mut number = 0;
+    let (mut number, mut is_halted) = (0, false);
     for record in records {
         match record {
-            Record::Statement { sql, loc, conditions, .. } if !is_skipped(&conditions) => {
-                run.statement(&sql, loc.line()).await;
+            Record::Statement { .. } | Record::Query { .. } if is_halted => run.skip("after a halt"),
+            Record::Statement { conditions, .. } | Record::Query { conditions, .. } if is_skipped(&conditions) => {
+                run.skip("for other engines");
             }
-            Record::Query { sql, loc, conditions, .. } if !is_skipped(&conditions) => {
+            Record::Statement { sql, loc, .. } => run.statement(&sql, loc.line()).await,
+            Record::Query { sql, loc, .. } => {
                 number += 1;
                 run.query(&sql, loc.line(), number, slice).await;
             }
-            Record::Halt { .. } => break,
+            Record::Halt { .. } => is_halted = true,
             _ => {}
         }
     }
@@ -171,7 +189,7 @@ impl FileRun<'_> {
     async fn statement(&mut self, sql: &str, line: u32) {
         let (for_stock, for_engine) = match self.texts(sql) {
             Ok(texts) => texts,
-            Err(why) => return *self.result.skipped.entry(why).or_default() += 1,
+            Err(why) => return self.skip(why),
         };
         let expected = Outcome::of(&self.stock, &for_stock).await;
         let actual = Outcome::of(&self.engine, &for_engine).await;
@@ -179,14 +197,15 @@ impl FileRun<'_> {
         match (expected.answer, actual.answer) {
             (Ok(_), Err(failure)) => self.fail(sql, line, &format!("an error: {}", failure.text)),
             (Err(failure), Ok(_)) => self.fail(sql, line, &format!("no error; stock DataFusion: {}", failure.text)),
-            _ => {}
+            (Err(_), Err(_)) => self.result.failed_statements += 1,
+            (Ok(_), Ok(_)) => {}
         }
     }
 
     async fn query(&mut self, sql: &str, line: u32, number: usize, slice: Slice) {
         let (for_stock, for_engine) = match self.texts(sql) {
             Ok(texts) => texts,
-            Err(why) => return *self.result.skipped.entry(why).or_default() += 1,
+            Err(why) => return self.skip(why),
         };
         self.result.queries += 1;
         if !changes_state(sql) {
@@ -211,6 +230,7 @@ impl FileRun<'_> {
         self.defects(&actual, sql, line);
         match compare(&self.stock, &for_stock, &actual).await {
             Verdict::Equal => {}
+            Verdict::BothFail if changes_state(sql) => self.result.failed_statements += 1,
             Verdict::BothFail => self.result.both_fail += 1,
             Verdict::Ambiguous => self.result.ambiguous += 1,
             Verdict::Different(difference) => self.fail(sql, line, &difference),
@@ -222,6 +242,10 @@ impl FileRun<'_> {
         for defect in &outcome.coverage.defects {
             self.fail(sql, line, &format!("fell back to the CPU: {defect}"));
         }
+    }
+
+    fn skip(&mut self, why: &'static str) {
+        *self.result.skipped.entry(why).or_default() += 1;
     }
 
     fn fail(&mut self, sql: &str, line: u32, difference: &str) {

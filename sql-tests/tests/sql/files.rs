@@ -7,7 +7,7 @@
 //! - `WARPJOIN_SLT_FILE=joins` selects the files with this text in their name.
 //! - `WARPJOIN_SLT_DIR=folder` is the folder of the files, for hosts without cargo.
 //! - `WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1` selects the engine, by default two simulated devices.
-//! - `WARPJOIN_FILES_COMPLETE=1` writes the shares of this run to `datafusion_files.txt`.
+//! - `WARPJOIN_FILES_COMPLETE=1` writes the shares and, of all files, the caps of this run to `datafusion_files.txt`.
 //! - `WARPJOIN_FILES_REASONS=1` prints all reasons why operators stay on the CPU.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use warpjoin_sql_tests::{
-    Engine, EngineKind, Expectations, FileResult, FileRule, Slice, announce, datafusion_files, list_files,
+    Caps, Engine, EngineKind, Expectations, FileResult, FileRule, Slice, announce, datafusion_files, list_files,
     run_datafusion_file,
 };
 
@@ -67,13 +67,12 @@ fn run_files(folder: &Path, files: &[String], slice: Slice) -> Vec<FileResult> {
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-const COLUMNS: &str =
-    "file: queries, refused; with operators, wholly on devices, partly; ran, both fail, ambiguous, wrong; skipped";
+const COLUMNS: &str = "file: queries, refused; with operators, wholly on devices, partly; ran, both fail, ambiguous, wrong; failed statements; skipped";
 
 fn line(name: &str, result: &FileResult) -> String {
     let skipped: Vec<String> = result.skipped.iter().map(|(why, count)| format!("{count} {why}")).collect();
     format!(
-        "{name}: {} {}; {} {}% {}%; {} {} {} {}; {}",
+        "{name}: {} {}; {} {}% {}%; {} {} {} {}; {}; {}",
         result.queries,
         result.refused,
         result.with_operators,
@@ -83,6 +82,7 @@ fn line(name: &str, result: &FileResult) -> String {
         result.both_fail,
         result.ambiguous,
         result.failures.len(),
+        result.failed_statements,
         skipped.join(", ")
     )
 }
@@ -129,7 +129,8 @@ fn answers_match_stock_datafusion() {
         }
     }
     announce(COLUMNS);
-    let results = run_files(&folder, &files, slice());
+    let slice = slice();
+    let results = run_files(&folder, &files, slice);
     let (mut total, mut failures) = (FileResult::default(), vec![]);
     for (file, result) in files.iter().zip(&results) {
         total.add(result);
@@ -143,14 +144,18 @@ fn answers_match_stock_datafusion() {
             let rule = FileRule::Floor { whole: result.share(result.whole), some: result.share(result.some) };
             expectations.rules.insert(file.clone(), rule);
         }
+        if only.is_empty() {
+            let Caps { ambiguous, both_fail, .. } = expectations.caps;
+            expectations.caps = Caps::of(&total);
+            if slice.every != 1 {
+                expectations.caps = Caps { ambiguous, both_fail, ..expectations.caps };
+            }
+        }
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("datafusion_files.txt");
         std::fs::write(path, expectations.to_text()).unwrap();
         failures.clear();
     }
-    let most = expectations.ambiguous_max;
-    if total.ambiguous > most {
-        failures.push(format!("{} ambiguous queries, expected at most {most}", total.ambiguous));
-    }
+    failures.extend(expectations.caps.exceeded(&total, slice));
     failures.extend(total.failures);
     assert!(failures.is_empty(), "{} failures:\n\n{}", failures.len(), failures.join("\n\n"));
 }

@@ -6,7 +6,7 @@
 //! ```text
 //!            a job                    it ended
 //!  idle -----------------> busy ------------------> idle, or gone if IDLE_MAX are idle
-//!   | IDLE_TIME without one          | it panicked
+//!   | idle_time without one          | it panicked
 //!   v                                v
 //!  gone                             gone
 //! ```
@@ -27,17 +27,26 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Most idle threads, of all kinds.
 const IDLE_MAX: usize = 16;
-/// How long an idle thread waits for a job.
+/// [`Workers::idle_time`] of the process's threads.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 /// Stack of a thread, large because functions recurse over long expressions. The system commits only the pages in use.
 const STACK_BYTES: usize = 64 << 20;
 
 /// The idle threads. Taking a thread out of the list implies sending it one job.
-#[derive(Default)]
 pub(crate) struct Workers {
     idle: Mutex<Vec<Worker>>,
     /// Threads that are there, busy or idle.
     threads: AtomicUsize,
+    /// How long an idle thread waits for a job.
+    idle_time: Duration,
+    /// What the last thread does that ends after idling.
+    when_unused: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self::new(IDLE_TIME, trim_open_gpus)
+    }
 }
 
 struct Worker {
@@ -50,29 +59,31 @@ struct Worker {
 /// Why a thread has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// No job came for [`IDLE_TIME`].
+    /// No job came for [`Workers::idle_time`].
     AfterIdling,
     /// Enough other threads are idle.
     TooMany,
 }
 
-/// One of the threads of [`Workers`].
-struct Counted(Arc<Workers>);
+/// One of the threads of [`Workers`]; `None`: it has left.
+struct Counted(Option<Arc<Workers>>);
 
 impl Counted {
     fn new(workers: Arc<Workers>) -> Self {
         workers.threads.fetch_add(1, Ordering::Relaxed);
-        Self(workers)
+        Self(Some(workers))
     }
 
-    fn is_last(&self) -> bool {
-        self.0.threads.load(Ordering::Relaxed) == 1
+    /// The thread leaves; whether it was the last one. Of several that leave together one is.
+    fn leave(&mut self) -> bool {
+        self.0.take().is_some_and(|workers| workers.threads.fetch_sub(1, Ordering::Relaxed) == 1)
     }
 }
 
 impl Drop for Counted {
+    /// After a panic.
     fn drop(&mut self) {
-        self.0.threads.fetch_sub(1, Ordering::Relaxed);
+        self.leave();
     }
 }
 
@@ -86,6 +97,11 @@ pub(crate) fn run(kind: &'static str, job: Job) -> io::Result<()> {
 }
 
 impl Workers {
+    fn new(idle_time: Duration, when_unused: impl Fn() + Send + Sync + 'static) -> Self {
+        let when_unused = Box::new(when_unused);
+        Self { idle: Mutex::default(), threads: AtomicUsize::new(0), idle_time, when_unused }
+    }
+
     pub(crate) fn run(self: &Arc<Self>, kind: &'static str, job: Job) -> io::Result<()> {
         let mut job = job;
         while let Some(worker) = self.take(kind) {
@@ -97,11 +113,11 @@ impl Workers {
         }
         let workers = Arc::clone(self);
         let thread = thread::Builder::new().name(kind.to_string()).stack_size(STACK_BYTES);
-        let counted = Counted::new(workers);
+        let mut counted = Counted::new(Arc::clone(&workers));
         thread.spawn(move || {
-            let counted = counted;
-            if counted.0.work(kind, job) == Ended::AfterIdling && counted.is_last() {
-                trim_open_gpus();
+            let ended = workers.work(kind, job);
+            if counted.leave() && ended == Ended::AfterIdling {
+                (workers.when_unused)();
             }
         })?;
         Ok(())
@@ -133,9 +149,9 @@ impl Workers {
         }
     }
 
-    /// The next job; `None` if none came within [`IDLE_TIME`], in which case the thread has left the list.
+    /// The next job; `None` if none came within [`Self::idle_time`], in which case the thread has left the list.
     fn next(&self, jobs: &Receiver<Job>) -> Option<Job> {
-        match sync::receive_for(jobs, IDLE_TIME) {
+        match sync::receive_for(jobs, self.idle_time) {
             Ok(job) => return Some(job),
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) => {}
@@ -168,6 +184,7 @@ mod tests {
     use std::sync::Barrier;
     use std::sync::mpsc::channel;
     use std::thread::{ThreadId, current};
+    use std::time::Instant;
 
     fn ran_on(workers: &Arc<Workers>, kind: &'static str) -> ThreadId {
         let (sender, receiver) = channel();
@@ -198,6 +215,66 @@ mod tests {
         }
         // Would wait forever if two jobs shared a thread.
         barrier.wait();
+    }
+
+    /// Waits until all threads have left.
+    fn wait_for_end(workers: &Workers) {
+        let start = Instant::now();
+        while workers.threads.load(Ordering::Relaxed) > 0 {
+            assert!(start.elapsed() < Duration::from_secs(20), "threads stay");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn the_last_thread_that_idles_out_trims_once() {
+        for threads in [1, 2, 4, 8] {
+            let (trims, all_started) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(threads + 1)));
+            let (trimmed, count) = channel();
+            let trim = {
+                let trims = Arc::clone(&trims);
+                move || {
+                    trims.fetch_add(1, Ordering::Relaxed);
+                    trimmed.send(()).unwrap();
+                }
+            };
+            let workers = Arc::new(Workers::new(Duration::from_millis(20), trim));
+            for _ in 0..threads {
+                let all_started = Arc::clone(&all_started);
+                // All begin to idle at about the same time.
+                let job = move || {
+                    all_started.wait();
+                };
+                workers.run("test-idle", Box::new(job)).unwrap();
+            }
+            all_started.wait();
+            count.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{threads} threads: no trim"));
+            wait_for_end(&workers);
+            assert_eq!(trims.load(Ordering::Relaxed), 1, "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn nothing_is_trimmed_while_a_thread_is_busy() {
+        let trims = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&trims);
+        let trim = move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        };
+        let workers = Arc::new(Workers::new(Duration::from_millis(5), trim));
+        let (ends, end) = channel::<()>();
+        workers.run("test-busy", Box::new(move || assert!(end.recv().is_err()))).unwrap();
+        ran_on(&workers, "test-done");
+        while workers.threads.load(Ordering::Relaxed) > 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(trims.load(Ordering::Relaxed), 0, "a query still runs");
+        drop(ends);
+        wait_for_end(&workers);
+        while trims.load(Ordering::Relaxed) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(trims.load(Ordering::Relaxed), 1);
     }
 
     #[test]
