@@ -10,10 +10,9 @@ use super::{GenerateOptions, PipelineKey};
 use crate::codegen::shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FetchStep, FilterTest, Front, GroupLimits, GroupMode,
     GroupShape, JoinShape, MatchForm, PackedField, Packing, PartitionStage, PayloadForm, Place, ProbeKey, ProbeKind,
-    ProbeStep, ResultType, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, ValidityForm, WindowKeys,
-    WordSlots,
+    ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, ValidityForm, WindowKeys, WordSlots,
 };
-use crate::codegen::value::{Kind, Range, Value};
+use crate::codegen::value::{Kind, Range, ValueType};
 use crate::column::{ColumnType, Dictionary, Domain};
 use crate::expr::Expr;
 use crate::identity::with_each_field_changed;
@@ -108,9 +107,9 @@ fn other_column_type() -> ColumnType {
     ColumnType { has_nulls: false, ..column_type() }
 }
 
-fn value() -> Value {
+fn value() -> ValueType {
     let kind = Kind::Int(Range::new(0, 100));
-    Value { code: "a".into(), valid: None, kind, data_type: DataType::Int64, dictionary: None }
+    ValueType { kind, data_type: DataType::Int64, dictionary: None, nullable: false }
 }
 
 fn field() -> PackedField {
@@ -168,8 +167,8 @@ fn other_row_shape() -> Arc<RowShape> {
     Arc::new(RowShape { keys: 2, ..row_shape() })
 }
 
-fn result_type() -> ResultType {
-    ResultType { kind: Kind::F64, data_type: DataType::Float64, dictionary: None }
+fn result_type() -> ValueType {
+    ValueType { kind: Kind::F64, data_type: DataType::Float64, dictionary: None, nullable: false }
 }
 
 fn accumulator_result() -> AccumulatorResult {
@@ -338,7 +337,7 @@ fn packings_differ_by_each_field() {
     let fields = with_each_field_changed!(
         field(),
         PackedField {
-            value: Value { code: "b".into(), ..value() },
+            value: ValueType { nullable: true, ..value() },
             place: Place { word: 1, ..field().place },
             null_place: Some(field().place),
             is_exact: true,
@@ -349,13 +348,7 @@ fn packings_differ_by_each_field() {
     assert_all_differ(&places, |place| of_field(PackedField { place, ..field() }));
     let values = with_each_field_changed!(
         value(),
-        Value {
-            code: "b".into(),
-            valid: Some("v".into()),
-            kind: Kind::F64,
-            data_type: DataType::Int32,
-            dictionary: Some(dictionary()),
-        }
+        ValueType { kind: Kind::F64, data_type: DataType::Int32, dictionary: Some(dictionary()), nullable: true }
     );
     assert_all_differ(&values, |value| of_field(PackedField { value, ..field() }));
     let range = with_each_field_changed!(Range::new(0, 100), Range { min: 1, max: 101 });
@@ -369,7 +362,7 @@ fn packings_differ_by_each_field() {
             Kind::F64 => 3,
         }),
     );
-    assert_all_differ(&kinds, |kind| of_field(PackedField { value: Value { kind, ..value() }, ..field() }));
+    assert_all_differ(&kinds, |kind| of_field(PackedField { value: ValueType { kind, ..value() }, ..field() }));
 }
 
 #[test]
@@ -419,14 +412,14 @@ fn group_shapes_differ_by_each_field() {
         AccumulatorResult {
             word: 2,
             encoding: AccumulatorKind::Sum128,
-            value: ResultType { kind: Kind::F32, ..result_type() },
+            value: ValueType { kind: Kind::F32, ..result_type() },
             count_word: Some(2),
         }
     );
     assert_all_differ(&results, of_result);
     let types = with_each_field_changed!(
         result_type(),
-        ResultType { kind: Kind::Bool, data_type: DataType::Boolean, dictionary: Some(dictionary()) }
+        ValueType { kind: Kind::Bool, data_type: DataType::Boolean, dictionary: Some(dictionary()), nullable: true }
     );
     assert_all_differ(&types, |value| of_result(AccumulatorResult { value, ..accumulator_result() }));
 }
