@@ -20,7 +20,7 @@ use common::case::Case;
 use common::edges::{self, Edge, group_of, ints, join_of, join_of_kind, keyed, sort_of, window_of};
 use common::settings::Settings;
 use common::value::{Row, V, rows_of};
-use faults_common::{Ran, Scenario, check, check_compilation, check_opening, words};
+use faults_common::{Ran, Scenario, check, check_compilation, check_opening, check_waits, words};
 use strings_common::ArrowTest;
 use warpjoin::column::StringEncoding;
 use warpjoin::exec::{self, Distribution, GroupByForm, Materialization, RuntimeFilters};
@@ -205,13 +205,13 @@ fn unions_limits_and_orders_survive_faults() {
     of("uneven partitions and tiles", Settings { keeps: true, ..usual });
 }
 
-/// The rows whose string passes a test. Of 900 rows, some of which are null, 400 strings differ. Devices keep the strings of a
-/// table; `is_fresh`: each run loads its own table.
+/// The rows whose string passes a test. Of 900 rows, some of which are null, 700 strings differ: a tile for each of three
+/// devices, which keep the strings of a table. `is_fresh`: each run loads its own table.
 fn strings(name: &str, devices: usize, is_fresh: bool, options: &ExecOptions) -> Scenario {
     let like = |pattern: &str| StringTest::Like { pattern: pattern.into(), ignores_case: false };
     let compare = StringTest::Compare(CompareOp::GreaterOrEqual, "abc3".as_bytes().into());
     let test = StringTest::Or(vec![StringTest::And(vec![like("a%1%"), like("%_2")]), compare]);
-    let text = |row: usize| (row % 9 != 4).then(|| format!("{}{}", ["ab", "abc", "b", ""][row % 4], row % 400));
+    let text = |row: usize| (row % 9 != 4).then(|| format!("{}{}", ["ab", "abc", "b", ""][row % 4], row % 800));
     let texts: StringArray = (0..900).map(text).collect();
     let fields = vec![Field::new("row", DataType::Int64, false), Field::new("text", DataType::Utf8, true)];
     let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(0..900)), Arc::new(texts)];
@@ -249,6 +249,13 @@ fn tests_of_strings_survive_faults() {
     on_devices(3, false);
     on_devices(3, true);
     check(&strings("strings tested on the host", 2, false, &ExecOptions::default()));
+}
+
+/// Elsewhere the host waits.
+#[test]
+fn each_wait_of_streams_for_another_is_needed() {
+    let tested = ExecOptions { tested_strings_min: Some(1), ..ExecOptions::default() };
+    check_waits(&strings("waits for tests of strings", 3, false, &tested));
 }
 
 #[test]

@@ -90,6 +90,8 @@ pub enum Fault {
     DeviceLost,
     /// The device has no link to the peer. For [`CallKind::OpenPeer`].
     NoPeerLink,
+    /// The call is not made, and succeeds, as if it had been forgotten. For [`CallKind::Wait`].
+    Missing,
     /// The calling thread panics.
     Panic,
     /// The flag is set, and the call succeeds.
@@ -214,6 +216,7 @@ impl FaultPlan {
             Fault::Driver => Err(DeviceError::Driver { device, call, reason }),
             Fault::DeviceLost => Err(lost(&device, kind)),
             Fault::NoPeerLink => Err(DeviceError::NoPeerLink { from: device, to: reason }),
+            Fault::Missing => Ok(()),
             #[expect(clippy::panic, reason = "the injected fault is a panic")]
             Fault::Panic => panic!("injected: {call} on {device}"),
             Fault::Set(flag) => {
@@ -221,6 +224,13 @@ impl FaultPlan {
                 Ok(())
             }
         }
+    }
+
+    /// Whether the next call of a kind is armed with [`Fault::Missing`], which is then over.
+    pub(super) fn is_missing(&self, kind: CallKind) -> bool {
+        let is_armed =
+            |armed: &mut Armed| armed.left == 0 && armed.kind == Some(kind) && matches!(armed.fault, Fault::Missing);
+        self.locked().armed.take_if(is_armed).is_some()
     }
 
     /// Runs `update` on the order of streams. Lost devices run nothing, so they give no findings.

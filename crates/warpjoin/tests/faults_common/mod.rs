@@ -349,6 +349,23 @@ fn runs_on(
     }
 }
 
+/// Each wait of a stream for an event of another one is left out once, which must show: as wrong rows, an error, or the use of
+/// memory of another stream that may not be there yet, or is freed too early.
+pub(crate) fn check_waits(scenario: &Scenario) {
+    let Some(bench) = Bench::new(scenario) else { return };
+    for nth in 0.. {
+        bench.plan.take_disorder();
+        bench.plan.arm(Some(CallKind::Wait), nth, Fault::Missing);
+        let outcome = bench.check_rows(bench.run(&Arc::default()));
+        if bench.plan.disarm() {
+            assert!(nth > 0, "{}: no stream waits for another one", scenario.name);
+            break;
+        }
+        let is_found = outcome.is_err() || !bench.plan.take_disorder().is_empty();
+        assert!(is_found, "{}: wait {nth} could be left out", scenario.name);
+    }
+}
+
 /// A first run, of which a compilation fails; and a second one.
 fn check_first_run(scenario: &Scenario, wanted: &[Row], nth: u64, event: Event) -> Result<(), String> {
     let bench = Bench::open(scenario).expect("as many devices as before");
