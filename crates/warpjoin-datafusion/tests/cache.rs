@@ -223,6 +223,32 @@ async fn the_cache_makes_room_for_queries() {
     }
 }
 
+/// Columns that cannot fit, or did not, are not read in vain: their scan is an input like any other.
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_that_do_not_fit_are_not_read_again() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    write(&path, 0, 60_000).await;
+    let oracle = stock();
+    let sql = "SELECT id, sum(price) FROM t WHERE id < 1000 GROUP BY id";
+    let reads = |plan: String| plan.contains("CachedScanExec");
+    let (large, small) = (warp(MEMORY, ALL), warp(512 << 10, CacheLimit::Percent(10)));
+    for warp in [&large, &small] {
+        register(&[&warp.context, &oracle], "t", &path).await;
+    }
+    // By its estimate.
+    assert!(!reads(shown(&physical(&small.context, sql).await)));
+    small.query(&oracle, sql).await;
+    // The filter runs on the CPU then, so this budget is enough for the query.
+    large.context.sql("SET warpjoin.memory_budget = '256KiB'").await.unwrap().collect().await.unwrap();
+    assert!(reads(shown(&physical(&large.context, sql).await)));
+    large.query(&oracle, sql).await;
+    assert!(!reads(shown(&physical(&large.context, sql).await)), "tried once");
+    large.query(&oracle, sql).await;
+    large.runtime.clear_cache();
+    assert!(reads(shown(&physical(&large.context, sql).await)));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_queries_read_columns_once() {
     let folder = folder();

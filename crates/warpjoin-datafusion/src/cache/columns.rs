@@ -5,6 +5,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
 use warpjoin::{Session, Table};
@@ -14,6 +15,9 @@ use super::source::{ParquetScan, ScanKey};
 
 /// Tables that are kept of the columns of one entry, so that queries which read the same columns get the same table.
 const TABLES_MAX: usize = 64;
+
+/// Time until columns that did not fit are read again: other tables may have left the devices.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
 
 /// Cached columns, by files.
 #[derive(Default)]
@@ -34,6 +38,8 @@ pub(crate) struct Entry {
 #[derive(Default)]
 struct Columns {
     cached: Vec<CachedColumn>,
+    /// Columns that did not fit when they were read together, and when that was.
+    refused: Vec<(Vec<usize>, Instant)>,
     /// Tables of some of the columns, by position, in the order of their last use.
     tables: Vec<(Vec<usize>, Arc<Table>)>,
 }
@@ -65,6 +71,15 @@ impl ColumnCache {
             return None;
         }
         entry.table(&scan.columns, schema, &[], self.now())
+    }
+
+    /// Whether to read the missing columns of a scan: they are expected to fit `limit_bytes` on all devices together, and did
+    /// not fail to fit before.
+    pub(crate) fn accepts(&self, scan: &ParquetScan, limit_bytes: u64) -> bool {
+        let entry = self.find(&scan.key);
+        let missing = entry.as_ref().map_or_else(|| scan.columns.clone(), |entry| entry.missing(&scan.columns));
+        // Columns are narrowed, usually to less than half.
+        scan.estimated_bytes(&missing) / 2 <= limit_bytes && !entry.is_some_and(|entry| entry.is_refused(&missing))
     }
 
     /// The table of a scan's columns, of which `read` has those that are not cached.
@@ -119,6 +134,7 @@ impl ColumnCache {
     /// Frees all columns that no query uses.
     pub(crate) fn clear(&self) {
         self.give_back(u64::MAX);
+        self.locked().iter().for_each(|entry| entry.locked().refused.clear());
     }
 
     /// Forgets files; queries that use their columns keep them.
@@ -150,10 +166,22 @@ impl Entry {
         missing
     }
 
+    /// Remembers for a while that these columns do not fit, so that queries do not read them in vain.
+    pub(crate) fn refuse(&self, columns: Vec<usize>) {
+        self.locked().refused.push((columns, Instant::now()));
+    }
+
+    /// Whether columns among these did not fit a while ago.
+    fn is_refused(&self, columns: &[usize]) -> bool {
+        let mut locked = self.locked();
+        locked.refused.retain(|(_, at)| at.elapsed() < REFUSED_FOR);
+        locked.refused.iter().any(|(refused, _)| refused.iter().all(|column| columns.contains(column)))
+    }
+
     /// The table of these columns; `None` unless all are cached or among those that were just read.
     fn table(&self, columns: &[usize], schema: &SchemaRef, read: &[(usize, Table)], now: u64) -> Option<Arc<Table>> {
         let mut locked = self.locked();
-        let Columns { cached, tables } = &mut *locked;
+        let Columns { cached, tables, refused: _ } = &mut *locked;
         for column in &mut *cached {
             if columns.contains(&column.column) {
                 column.last_use = now;

@@ -47,14 +47,20 @@ impl CachedScan {
         }
         let missing = entry.missing(&self.scan.columns);
         let limit_bytes = self.limit.bytes(session);
-        let Some(_host) = self.reserve(&missing, limit_bytes, context) else { return Ok(None) };
+        if !self.cache.accepts(&self.scan, limit_bytes) {
+            return Ok(None);
+        }
+        let Some(_host) = self.reserve(&missing, context) else { return Ok(None) };
         if !self.scan.is_current() {
             forget_listings(context);
             return Ok(None);
         }
         let read = match self.read(&missing, session, context, memory_budget_bytes).await {
             Ok(read) => read,
-            Err(LoadError::Device(error)) if error.cause() == Cause::OutOfMemory => return Ok(None),
+            Err(LoadError::Device(error)) if error.cause() == Cause::OutOfMemory => {
+                entry.refuse(missing);
+                return Ok(None);
+            }
             Err(LoadError::Device(error)) => return Err(ReadError::Device(error)),
             Err(LoadError::Source(error)) => return Err(ReadError::Files(error)),
         };
@@ -68,6 +74,7 @@ impl CachedScan {
         drop(read);
         let read_bytes: u64 = singles.iter().map(|(_, table)| table.resident_bytes()).sum();
         if read_bytes > limit_bytes {
+            entry.refuse(missing);
             return Ok(self.cache.table_with(&entry, &self.scan, &self.schema, &singles));
         }
         self.cache.add(&entry, singles, limit_bytes);
@@ -78,15 +85,10 @@ impl CachedScan {
         Ok(table)
     }
 
-    /// Reserves host memory for reading columns, which are encoded there. `None` if they will not fit.
-    fn reserve(&self, missing: &[usize], limit_bytes: u64, context: &TaskContext) -> Option<MemoryReservation> {
-        let estimated_bytes = self.scan.estimated_bytes(missing);
-        // Columns are narrowed, usually to less than half.
-        if estimated_bytes / 2 > limit_bytes {
-            return None;
-        }
+    /// Reserves host memory for reading columns, which are encoded there. `None` if DataFusion's pool refuses it.
+    fn reserve(&self, missing: &[usize], context: &TaskContext) -> Option<MemoryReservation> {
         let reservation = MemoryConsumer::new("warpjoin column cache").register(context.memory_pool());
-        reservation.try_grow(usize::try_from(estimated_bytes).ok()?).ok()?;
+        reservation.try_grow(usize::try_from(self.scan.estimated_bytes(missing)).ok()?).ok()?;
         Some(reservation)
     }
 

@@ -170,6 +170,10 @@ impl<'a> Matcher<'a> {
         if let Some(table) = cache.table(&scan, &node.schema()) {
             return Some(Candidate::resident(node, table));
         }
+        // Else filters below a part stay on the CPU, and fewer rows are uploaded.
+        if !cache.accepts(&scan, limit.bytes(self.session)) {
+            return None;
+        }
         let scan: Arc<dyn ExecutionPlan> = Arc::new(CachedScanExec::of(node, scan, cache, *limit));
         self.next_input += 1;
         Some(Candidate::upload(&scan, self.next_input - 1).at(node))
