@@ -11,7 +11,8 @@ use warpjoin::plan::Plan;
 use warpjoin_datafusion::{CpuReasonExec, WarpjoinExec};
 
 /// Nodes that only read rows or move them between partitions. They may stay on the CPU.
-const READS_OR_MOVES_ROWS: [&str; 15] = [
+const READS_OR_MOVES_ROWS: [&str; 16] = [
+    "CachedScanExec",
     "CoalesceBatchesExec",
     "CoalescePartitionsExec",
     "CooperativeExec",

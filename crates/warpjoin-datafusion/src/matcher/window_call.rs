@@ -142,7 +142,8 @@ fn shift_of(expr: &WindowUDFExpr) -> Option<(WindowFunction, bool)> {
     };
     let distance = usize::try_from(written.unsigned_abs()).ok()?;
     if distance > DISTANCE_MAX {
-        return None;
+        // Beyond the rows of any partition, either way: every row has the default.
+        return Some((WindowFunction::Shift(1 << 60), false));
     }
     if distance == 0 {
         // The row's own value. Only IGNORE NULLS replaces a null with the default.
