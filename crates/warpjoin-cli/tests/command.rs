@@ -153,6 +153,11 @@ fn tpch_answers_are_equal_on_simulated_devices() {
     // Two bars per query, and two in the legend.
     let plot = std::fs::read_to_string(plot).unwrap();
     assert!(plot.matches("<rect").count() >= 46, "{plot}");
+    let json = json.to_str().unwrap();
+    let compared = warpjoin(&["bench-compare", json, &format!("{json},{json}")]);
+    assert!(compared.status.success() && stdout(&compared).contains("No figure grew"), "{}", stderr(&compared));
+    assert_error(&["bench-compare", json, "Cargo.toml"], &["Cargo.toml cannot be compared", "--json"]);
+    assert_error(&["bench-compare", json, json, "--percent=-1"], &["--percent"]);
     assert_error(&["tpch-report", "Cargo.toml"], &["is not a report of this version", "--json"]);
     let report = std::fs::read_to_string(json).unwrap();
     for word in
@@ -160,4 +165,37 @@ fn tpch_answers_are_equal_on_simulated_devices() {
     {
         assert!(report.contains(word), "the report has no {word}");
     }
+}
+
+#[test]
+fn tpch_runs_over_parquet_files() {
+    let folder = scratch("tpch_files");
+    let files = folder.to_str().unwrap();
+    let run = |scale: &str| {
+        warpjoin(&[
+            "tpch",
+            "--scale",
+            scale,
+            "--queries",
+            "1,6,22",
+            "--device",
+            "sim",
+            "--runs",
+            "1",
+            "--strict",
+            "--cold",
+            "--parquet",
+            files,
+        ])
+    };
+    // Writes the files, then finds them.
+    for _ in 0..2 {
+        let output = run("0.01");
+        assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+        assert!(stdout(&output).contains("3 of 3 equal"), "{}", stdout(&output));
+        assert!(stdout(&output).contains("3 of 3 wholly on devices"), "{}", stdout(&output));
+    }
+    assert!(folder.join("lineitem").join("00000.parquet").exists());
+    let other = run("0.02");
+    assert!(!other.status.success() && stderr(&other).contains("has tables of scale 0.01"), "{}", stderr(&other));
 }

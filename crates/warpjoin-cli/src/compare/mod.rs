@@ -18,14 +18,23 @@ use figures::{Figure, figures};
 #[derive(Debug, Clone, Args)]
 pub struct BenchCompareArgs {
     /// Reports before the change, separated by commas: files of `warpjoin tpch --json` or `bench.json` of the benches
-    #[arg(value_delimiter = ',', required = true)]
-    pub before: Vec<PathBuf>,
+    #[arg(value_parser = parse_files)]
+    pub before: Files,
     /// Reports after the change, of the same kind and machine
-    #[arg(value_delimiter = ',', required = true)]
-    pub after: Vec<PathBuf>,
+    #[arg(value_parser = parse_files)]
+    pub after: Files,
     /// Fail if a figure grows by more than this
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub percent: f64,
+}
+
+/// Reports whose medians count.
+#[derive(Debug, Clone)]
+pub struct Files(Vec<PathBuf>);
+
+fn parse_files(text: &str) -> Result<Files, String> {
+    let files: Vec<PathBuf> = text.split(',').filter(|file| !file.is_empty()).map(PathBuf::from).collect();
+    if files.is_empty() { Err("expected a file, or several separated by commas".into()) } else { Ok(Files(files)) }
 }
 
 /// A figure before and after the change: medians over the reports.
@@ -61,7 +70,7 @@ pub fn run_bench_compare(arguments: &BenchCompareArgs) -> Result<bool> {
     if !(arguments.percent.is_finite() && arguments.percent >= 0.0) {
         return Err(CliError::Usage(format!("--percent {}: give a number of 0 or more", arguments.percent)));
     }
-    let read_all = |files: &[PathBuf]| files.iter().map(|file| read(file)).collect::<Result<Vec<_>>>();
+    let read_all = |files: &Files| files.0.iter().map(|file| read(file)).collect::<Result<Vec<_>>>();
     let changes = compare(&read_all(&arguments.before)?, &read_all(&arguments.after)?);
     if changes.iter().all(|change| change.before.is_none() || change.after.is_none()) {
         return Err(CliError::Usage("the reports have no figure in common: give two of one kind".into()));
