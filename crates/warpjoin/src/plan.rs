@@ -377,6 +377,16 @@ impl Plan {
         }
     }
 
+    /// Puts what `with` gives for its number in the place of each [`PlanKind::Input`]; `None` leaves it as it is.
+    pub fn replace_inputs(&mut self, with: &dyn Fn(usize) -> Option<PlanKind>) {
+        if let PlanKind::Input { index } = self.kind
+            && let Some(kind) = with(index)
+        {
+            self.kind = kind;
+        }
+        self.inputs_mut().into_iter().for_each(|input| input.replace_inputs(with));
+    }
+
     /// Puts what `with` makes of the plan in its place.
     pub(crate) fn replace(&mut self, with: impl FnOnce(Plan) -> Plan) {
         let nothing = Plan { kind: PlanKind::Input { index: usize::MAX }, schema: Arc::clone(&self.schema) };

@@ -9,11 +9,13 @@ use std::thread::JoinHandle;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use datafusion::datasource::MemTable;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::Compression;
+use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
@@ -61,7 +63,7 @@ impl OracleTable {
             let (parts, waiting) = sync_channel::<Vec<RecordBatch>>(QUEUED_PARTS_MAX);
             let (path, schema) = (folder.join(format!("{number:04}.parquet")), Arc::clone(schema));
             let thread = std::thread::Builder::new().name("oracle-writer".into());
-            let write = move || write_file(&path, schema, waiting.iter().flatten());
+            let write = move || write_file(&path, schema, waiting.iter().flatten().map(Ok));
             Ok(Writer { parts, thread: thread.spawn(write).map_err(CliError::file(&folder))? })
         });
         Ok(Self::Files { writers: writers.collect::<Result<_>>()?, folder })
@@ -105,13 +107,18 @@ impl OracleTable {
     }
 }
 
-fn write_file(path: &Path, schema: SchemaRef, batches: impl Iterator<Item = RecordBatch>) -> Result<()> {
-    let failed = |error| CliError::Query(format!("{}: {error}", path.display()));
+/// Writes a Parquet file.
+pub(super) fn write_file(
+    path: &Path,
+    schema: SchemaRef,
+    batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
+) -> Result<()> {
+    let failed = |error: ParquetError| CliError::Query(format!("{}: {error}", path.display()));
     let file = std::fs::File::create(path).map_err(CliError::file(path))?;
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
     let mut writer = ArrowWriter::try_new(file, schema, Some(properties)).map_err(failed)?;
     for batch in batches {
-        writer.write(&batch).map_err(failed)?;
+        writer.write(&batch?).map_err(failed)?;
     }
     writer.close().map_err(failed)?;
     Ok(())

@@ -118,7 +118,9 @@ impl ParquetScan {
     /// Whether the files are those that were listed. Files of other stores than the local file system count as such: asking
     /// takes as long as reading.
     pub(crate) fn is_current(&self) -> bool {
-        !self.key.store.as_str().starts_with("file:") || self.key.files.iter().all(|file| is_current(&file.meta))
+        let is_local = self.key.store.as_str().starts_with("file:");
+        let files = LocalFileSystem::new();
+        !is_local || self.key.files.iter().all(|file| is_current(&files, &file.meta))
     }
 
     /// Bytes of the files.
@@ -141,7 +143,7 @@ impl ParquetScan {
     /// A plan that reads all rows of some columns. Its partitions, one after the other, always have the same rows in the same
     /// order.
     pub(crate) fn read(&self, columns: &[usize], cores: usize) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some((_, source)) = self.parquet() else {
+        let Some(source) = self.config.file_source().downcast_ref::<ParquetSource>() else {
             return datafusion::common::internal_err!("a scan of no Parquet files");
         };
         let mut plain = ParquetSource::new(source.table_schema().clone())
@@ -161,10 +163,6 @@ impl ParquetScan {
             .build();
         Ok(DataSourceExec::from_data_source(config))
     }
-
-    fn parquet(&self) -> Option<(&FileScanConfig, &ParquetSource)> {
-        Some((&self.config, self.config.file_source().downcast_ref::<ParquetSource>()?))
-    }
 }
 
 /// The parts of a file: a row group belongs to the part in which it begins.
@@ -181,8 +179,8 @@ fn parts_of(file: &FileKey, task_bytes: u64) -> Vec<FileGroup> {
 }
 
 /// Whether a file of the local file system has the size and the time of modification that it was listed with.
-fn is_current(meta: &ObjectMeta) -> bool {
-    let Ok(path) = LocalFileSystem::new().path_to_filesystem(&meta.location) else { return false };
+fn is_current(files: &LocalFileSystem, meta: &ObjectMeta) -> bool {
+    let Ok(path) = files.path_to_filesystem(&meta.location) else { return false };
     let Ok(now) = std::fs::metadata(path) else { return false };
     now.len() == meta.size && now.modified().is_ok_and(|modified| SystemTime::from(meta.last_modified) == modified)
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::Result;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use warpjoin::{Cause, Session, Table};
@@ -13,14 +13,6 @@ use warpjoin::{Cause, Session, Table};
 use crate::cache::{CachedScan, ParquetScan};
 use crate::runtime::thread::pump_partitions;
 use crate::table::load::{LoadError, load};
-
-/// Why columns could not be cached.
-pub(crate) enum ReadError {
-    /// DataFusion could not read the files.
-    Files(DataFusionError),
-    /// The devices failed.
-    Device(warpjoin::Error),
-}
 
 impl CachedScan {
     /// The table of the scan's columns. Columns that are not cached are read in whole, and cached.
@@ -35,7 +27,7 @@ impl CachedScan {
         session: &Arc<Session>,
         context: &Arc<TaskContext>,
         memory_budget_bytes: u64,
-    ) -> Result<Option<Arc<Table>>, ReadError> {
+    ) -> Result<Option<Arc<Table>>, LoadError> {
         if let Some(table) = self.cache.table(&self.scan, &self.schema) {
             return Ok(Some(table));
         }
@@ -61,8 +53,7 @@ impl CachedScan {
                 entry.refuse(missing);
                 return Ok(None);
             }
-            Err(LoadError::Device(error)) => return Err(ReadError::Device(error)),
-            Err(LoadError::Source(error)) => return Err(ReadError::Files(error)),
+            Err(error) => return Err(error),
         };
         // What was read of files that changed meanwhile may be of both.
         if !self.scan.is_current() {
@@ -70,7 +61,7 @@ impl CachedScan {
             self.cache.remove(&entry);
             return Ok(None);
         }
-        let singles = split(&self.scan, &missing, &read).map_err(ReadError::Device)?;
+        let singles = split(&self.scan, &missing, &read).map_err(LoadError::Device)?;
         drop(read);
         let read_bytes: u64 = singles.iter().map(|(_, table)| table.resident_bytes()).sum();
         if read_bytes > limit_bytes {

@@ -25,10 +25,9 @@ use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
 use warpjoin::exec::Inputs;
-use warpjoin::plan::{Plan, PlanKind};
+use warpjoin::plan::PlanKind;
 use warpjoin::{Cause, ExecOptions, QueryOutput, Table};
 
-use super::cached::ReadError;
 use super::report::{self, NodeState};
 use super::{Part, WarpjoinExec};
 use crate::cache::CachedScanExec;
@@ -39,6 +38,7 @@ use crate::runtime::WarpjoinRuntime;
 use crate::runtime::thread::{
     CancelOnDrop, Upload, on_thread, pump_partitions, receive_table, upload_channel, with_schema,
 };
+use crate::table::load::LoadError;
 use crate::template::fill;
 
 /// One execution. It owns what it needs, because the node may be dropped earlier.
@@ -194,8 +194,8 @@ impl Run {
         let budget_bytes = self.part.settings.memory_budget_bytes;
         let table = scan.role().table(&self.part.session, &self.context, budget_bytes).await;
         table.map_err(|error| match error {
-            ReadError::Files(error) => Failure::of_input(error),
-            ReadError::Device(error) => Failure::Device(error),
+            LoadError::Source(error) => Failure::of_input(error),
+            LoadError::Device(error) => Failure::Device(error),
         })
     }
 
@@ -247,15 +247,22 @@ fn drive(
 ) -> warpjoin::Result<QueryOutput> {
     let start = Instant::now();
     let budget_bytes = part.settings.memory_budget_bytes;
-    let (mut plan, mut tables) = (Cow::Borrowed(&part.plan), vec![]);
-    for (input, source) in sources.into_iter().enumerate() {
-        match source {
-            Source::Table(table) => read_table(plan.to_mut(), input, &table),
-            Source::Upload(schema, batches) => {
-                renumber(&mut plan, input, tables.len());
-                tables.push(Arc::new(receive_table(&part.session, &schema, batches, &cancel, budget_bytes)?));
+    let (mut inputs, mut tables) = (vec![], vec![]);
+    for source in sources {
+        inputs.push(match source {
+            Source::Table(table) => {
+                let projection = (0..table.schema().fields().len()).collect();
+                PlanKind::Scan { table, projection }
             }
-        }
+            Source::Upload(schema, batches) => {
+                tables.push(Arc::new(receive_table(&part.session, &schema, batches, &cancel, budget_bytes)?));
+                PlanKind::Input { index: tables.len() - 1 }
+            }
+        });
+    }
+    let mut plan = Cow::Borrowed(&part.plan);
+    if tables.len() < inputs.len() {
+        plan.to_mut().replace_inputs(&|input| inputs.get(input).cloned());
     }
     let upload_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let options = ExecOptions { batch_rows, cancel, ..part.settings.clone() };
@@ -266,28 +273,4 @@ fn drive(
         output.batches.into_iter().map(|batch| with_schema(batch, &part.plan.schema)).collect::<Result<_, _>>()?;
     report::record(metrics, &output.metrics, upload_ns);
     Ok(output)
-}
-
-/// Lets a plan read a table in place of an input.
-fn read_table(plan: &mut Plan, input: usize, table: &Arc<Table>) {
-    if matches!(plan.kind, PlanKind::Input { index } if index == input) {
-        let projection = (0..table.schema().fields().len()).collect();
-        plan.kind = PlanKind::Scan { table: Arc::clone(table), projection };
-    }
-    plan.inputs_mut().into_iter().for_each(|below| read_table(below, input, table));
-}
-
-/// Gives an input another number.
-fn renumber(plan: &mut Cow<'_, Plan>, input: usize, number: usize) {
-    fn set(plan: &mut Plan, input: usize, number: usize) {
-        if let PlanKind::Input { index } = &mut plan.kind
-            && *index == input
-        {
-            *index = number;
-        }
-        plan.inputs_mut().into_iter().for_each(|below| set(below, input, number));
-    }
-    if input != number {
-        set(plan.to_mut(), input, number);
-    }
 }

@@ -197,7 +197,7 @@ impl Candidate {
             positions.insert(input.id, position);
             placeholders.insert(input.id, Arc::new(TemplateInputExec::new(position, input.plan.properties())));
         }
-        renumber(&mut plan, &positions);
+        plan.replace_inputs(&|id| positions.get(&id).map(|&index| PlanKind::Input { index }));
         Ok(Closed {
             plan,
             template: fill(&self.template, &placeholders)?,
@@ -211,13 +211,4 @@ impl Candidate {
 fn scan_rows_max(plan: &Plan) -> u64 {
     let own = if let PlanKind::Scan { table, .. } = &plan.kind { table.rows() } else { 0 };
     plan.inputs().into_iter().map(scan_rows_max).fold(own, u64::max)
-}
-
-fn renumber(plan: &mut Plan, positions: &HashMap<usize, usize>) {
-    if let PlanKind::Input { index } = &mut plan.kind
-        && let Some(&position) = positions.get(index)
-    {
-        *index = position;
-    }
-    plan.inputs_mut().into_iter().for_each(|input| renumber(input, positions));
 }

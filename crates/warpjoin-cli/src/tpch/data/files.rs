@@ -3,25 +3,20 @@
 //! Must not know which queries read them.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use datafusion::parquet::arrow::ArrowWriter;
-use datafusion::parquet::basic::Compression;
-use datafusion::parquet::errors::ParquetError;
-use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::prelude::{ParquetReadOptions, SessionContext};
 
 use super::load::LoadReport;
 use super::tables::TpchTable;
 use crate::error::{CliError, Result};
+use crate::tpch::oracle::write_file;
 
 /// Parts of a table in a file: some four million rows.
 const FILE_PARTS: u32 = 32;
-/// Rows of a row group.
-const GROUP_ROWS: usize = 1 << 20;
 /// Rows of a batch that is written.
 const BATCH_ROWS: usize = 8192;
 /// The file that says at which scale factor the tables of a folder were written.
@@ -110,13 +105,8 @@ impl ParquetFiles<'_> {
                 }
                 let parts_of_file = file * FILE_PARTS..((file + 1) * FILE_PARTS).min(parts);
                 let path = folder.join(format!("{file:05}.parquet"));
-                self.write_file(table, parts, parts_of_file, &path).map_err(|error| match error {
-                    ParquetError::External(source) => match source.downcast::<std::io::Error>() {
-                        Ok(source) => CliError::File { path: path.clone(), source: *source },
-                        Err(source) => CliError::Query(format!("{}: {source}", path.display())),
-                    },
-                    error => CliError::Query(format!("{}: {error}", path.display())),
-                })?;
+                let batches = parts_of_file.flat_map(|part| table.generate(self.scale, part, parts, BATCH_ROWS));
+                write_file(&path, table.schema(), batches)?;
             }
         };
         std::thread::scope(|scope| {
@@ -126,26 +116,5 @@ impl ParquetFiles<'_> {
             });
             results.collect::<Result<Vec<()>>>().map(drop)
         })
-    }
-
-    fn write_file(
-        &self,
-        table: TpchTable,
-        parts: u32,
-        parts_of_file: std::ops::Range<u32>,
-        path: &Path,
-    ) -> Result<(), ParquetError> {
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            .set_max_row_group_row_count(Some(GROUP_ROWS))
-            .build();
-        let file = File::create(path).map_err(|error| ParquetError::External(Box::new(error)))?;
-        let mut writer = ArrowWriter::try_new(file, table.schema(), Some(properties))?;
-        for part in parts_of_file {
-            for batch in table.generate(self.scale, part, parts, BATCH_ROWS) {
-                writer.write(&batch?)?;
-            }
-        }
-        writer.close().map(drop)
     }
 }
