@@ -27,7 +27,7 @@ use warpjoin_device::{SimOptions, open_simulated};
 
 pub const TABLES: [&str; 8] = ["nation", "region", "part", "supplier", "partsupp", "customer", "orders", "lineitem"];
 
-/// A number below `runs`, another one each hour: what takes long is tested in so many runs.
+/// A number below `runs` that changes each hour. A slow test divides its cases among `runs` runs.
 pub fn turn(runs: u64) -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 3600 % runs
 }

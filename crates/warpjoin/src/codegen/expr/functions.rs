@@ -138,7 +138,7 @@ fn absolute(b: &mut Binder, value: &Value) -> Result<Value> {
     Ok(Value { code, kind: Kind::Int(above), ..value })
 }
 
-/// Down to a multiple of ten to so many `steps`.
+/// Rounds to a multiple of 10^`steps`.
 fn multiple(b: &mut Binder, value: &Value, steps: i32, rounding: Rounding) -> Result<Value> {
     if steps <= 0 {
         return Ok(value.clone());

@@ -50,8 +50,8 @@ pub(super) fn choose_front(
     if slots < SLOTS_MIN { Front::None } else { Front::Hashed { slots } }
 }
 
-/// Slots of a block's table for a partition, where so many blocks share a multiprocessor: key, accumulators, and a place
-/// in the list of groups.
+/// Slots of a block's table for a partition, if `table_blocks` blocks share a multiprocessor. A slot has a key, accumulators, and
+/// a place in the list of groups.
 pub(crate) fn partition_slots(shared_bytes_max: u32, table_blocks: u32, key_bytes: u32, words: u32) -> u32 {
     (table_bytes_max(shared_bytes_max, table_blocks) / (key_bytes + 8 * words + 2)).min(PARTITION_SLOTS_MAX) & !1
 }

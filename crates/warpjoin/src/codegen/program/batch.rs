@@ -6,7 +6,7 @@ use crate::codegen::shapes::Slots;
 /// What all lanes do together.
 #[derive(Debug)]
 pub(crate) enum BatchItem {
-    /// Opens the loop over tiles of so many rows a thread.
+    /// Opens the loop over tiles, with this number of rows for each thread.
     Open { rows: Field, items: u32, block_threads: u32 },
     /// Opens the loop that makes the key words of the thread's rows.
     OpenKeys { rows: Field },

@@ -37,9 +37,9 @@ pub(crate) enum Node {
     Binary(Code, Op, Code),
     /// One of two by a condition.
     Select(Code, Code, Code),
-    /// What lies at a pointer, so many elements from it.
+    /// The element of an array: pointer and index.
     Load(Code, Code),
-    /// The pointer so many elements further.
+    /// A pointer plus a number of elements.
     Offset(Code, Code),
     Call(Function, Arguments),
 }
