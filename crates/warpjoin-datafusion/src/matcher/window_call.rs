@@ -285,7 +285,10 @@ mod tests {
                 );
             }
             for rows in [i64::MAX, i64::MIN] {
-                assert_eq!(translated(&lead_lag::lag_udwf(), Some(rows), skips), [None, None]);
+                // Beyond any partition, the direction and the nulls make no difference.
+                let beyond = [Some((Shift(1 << 60), false)); 2];
+                assert_eq!(translated(&lead_lag::lag_udwf(), Some(rows), skips), beyond);
+                assert_eq!(translated(&lead_lag::lead_udwf(), Some(rows), skips), beyond);
             }
             let own = [Some((Shift(0), false)); 2];
             assert_eq!(translated(&lead_lag::lag_udwf(), Some(0), skips), own);
