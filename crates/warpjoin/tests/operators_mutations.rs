@@ -18,10 +18,22 @@ WJ_DEVICE T plain_cas(T* word, Value expected, Value value) {
     return seen;
 }\n";
 
-/// The text of a header, its claims plain if `mutated`, to be put where it is included.
-fn header(name: &str, mutated: bool) -> String {
+/// The text of a header, to be put where it is included.
+fn text_of(name: &str) -> String {
     let file = warpjoin_kernels::HEADERS.iter().find(|file| file.name == name).expect("a header");
-    let text = file.text.replace("#pragma once", "");
+    file.text.replace("#pragma once", "")
+}
+
+/// The text with the header's text in the place of its `#include`.
+fn including(text: &str, name: &str, header: &str) -> String {
+    let include = format!("#include \"{name}\"\n");
+    assert!(text.contains(&include), "{include}");
+    text.replace(&include, &format!("{header}\n"))
+}
+
+/// The text of a header, its claims plain if `mutated`.
+fn header(name: &str, mutated: bool) -> String {
+    let text = text_of(name);
     if !mutated {
         return text;
     }
@@ -115,7 +127,7 @@ fn shows(make: impl Fn(bool) -> ModuleSource, is_right: impl Fn(&ModuleSource, u
 fn a_plain_claim_in_the_key_table_shows() {
     let make = |mutated| {
         let table = header("join/key_table.cuh", mutated);
-        module(warpjoin_kernels::JOIN_BUILD.text.replace("#include \"join/key_table.cuh\"", &table), "build_unique")
+        module(including(warpjoin_kernels::JOIN_BUILD.text, "join/key_table.cuh", &table), "build_unique")
     };
     shows(make, builds);
 }
@@ -138,8 +150,8 @@ fn inserts(module: &ModuleSource, seed: u64) -> bool {
 fn a_plain_claim_in_the_buckets_shows() {
     let make = |mutated| {
         let buckets = header("table/buckets.cuh", mutated);
-        let build = header("table/segment_build.cuh", false).replace("#include \"table/buckets.cuh\"", &buckets);
-        let text = warpjoin_kernels::HASH_TABLE.text.replace("#include \"table/segment_build.cuh\"", &build);
+        let build = including(&header("table/segment_build.cuh", false), "table/buckets.cuh", &buckets);
+        let text = including(warpjoin_kernels::HASH_TABLE.text, "table/segment_build.cuh", &build);
         let mut module = module(text, "insert_rows");
         let of_slots = ["KEY_BYTES=8", "VALUE_BYTES=0", "BUCKET_BYTES=64", "TABLE_STREAMS=0"];
         module.defines.extend(of_slots.map(|define| format!("WJ_{define}")));
@@ -164,7 +176,7 @@ fn builds_words(module: &ModuleSource, seed: u64) -> bool {
 fn a_plain_claim_of_a_slot_of_one_word_shows() {
     let make = |mutated| {
         let table = header("join/key_table.cuh", mutated);
-        module(warpjoin_kernels::JOIN_BUILD.text.replace("#include \"join/key_table.cuh\"", &table), "build_words_8")
+        module(including(warpjoin_kernels::JOIN_BUILD.text, "join/key_table.cuh", &table), "build_words_8")
     };
     shows(make, builds_words);
 }
@@ -242,14 +254,14 @@ fn scan_sums(mutated: bool) -> ModuleSource {
     let sources = session.devices()[0].compiled_sources();
     let mut module =
         sources.into_iter().find(|source| source.text == warpjoin_kernels::WINDOW.text).expect("window.cu");
-    let file = warpjoin_kernels::HEADERS.iter().find(|file| file.name == "common/scan.cuh").expect("a header");
-    let mut scan = file.text.replace("#pragma once", "");
+    let mut scan = text_of("common/scan.cuh");
     if mutated {
         let adds = "carry = Op::of(lane_of(value, 0), carry);";
         assert!(scan.contains(adds), "it adds up what tiles have published");
         scan = scan.replace(adds, "carry = lane_of(value, 0);");
     }
-    module.text = module.text.replace("#include \"common/scan.cuh\"", &scan);
+    let folds = including(&text_of("window/folds.cuh"), "common/scan.cuh", &scan);
+    module.text = including(&module.text, "window/folds.cuh", &folds);
     module.entries = vec!["window_add_64".into()];
     module
 }
@@ -301,10 +313,8 @@ WJ_DEVICE T plain_or(T* word, T bits) {
     *word = seen | bits;
     return seen;
 }\n";
-    let file = warpjoin_kernels::HEADERS.iter().find(|file| file.name == "group/accumulate.cuh").expect("a header");
-    let header = file.text.replace("#pragma once", "");
-    let include = "#include \"group/accumulate.cuh\"";
-    let text = warpjoin_kernels::RUNTIME_FILTER.text.replace(include, &header);
+    let name = "group/accumulate.cuh";
+    let text = including(warpjoin_kernels::RUNTIME_FILTER.text, name, &text_of(name));
     assert!(text.matches("atomicOr(").count() >= 2, "bits are set by atomicOr");
     if !mutated {
         return module(text, entry);

@@ -57,7 +57,8 @@ impl Change {
         match (self.before, self.after) {
             (Some(_), None) => Some("missing after the change"),
             (Some(0.0), Some(after)) if after > 0.0 => Some("was 0"),
-            _ => self.growth().filter(|&growth| growth > percent_max).map(|_| "too much"),
+            (Some(before), Some(after)) if after - before > before * percent_max / 100.0 => Some("too much"),
+            _ => None,
         }
     }
 }
