@@ -21,7 +21,7 @@ pub(super) struct Aggregates {
 pub(super) fn aggregates(rng: &mut StdRng, columns: &[&ColumnData], is_grouped: bool) -> Aggregates {
     let count = rng.random_range(1..=4);
     let calls: Vec<String> = (0..count).map(|at| format!("{} AS a{at}", aggregate(rng, columns, is_grouped))).collect();
-    let inexact = ["stddev", "var", "covar", "corr", "median", "percentile"];
+    let inexact = ["stddev", "var", "covar", "corr", "median", "percentile", "regr_"];
     let is_exact = calls.iter().map(|call| !inexact.iter().any(|name| call.starts_with(name))).collect();
     Aggregates { calls, is_exact }
 }
@@ -30,7 +30,7 @@ pub(super) fn aggregates(rng: &mut StdRng, columns: &[&ColumnData], is_grouped: 
 pub(super) fn aggregate(rng: &mut StdRng, columns: &[&ColumnData], is_grouped: bool) -> String {
     let number = numeric(rng, columns).name.clone();
     let whole = integer(rng, columns);
-    match rng.random_range(0..20) {
+    match rng.random_range(0..22) {
         0 => "count(*)".to_string(),
         1 => format!("count({})", any(rng, columns).name),
         2 | 3 => format!("sum({number})"),
@@ -52,6 +52,12 @@ pub(super) fn aggregate(rng: &mut StdRng, columns: &[&ColumnData], is_grouped: b
         }
         17 => ordered(rng, columns),
         18 => pick(rng, &[format!("median({whole})"), format!("percentile_cont(CAST({whole} AS DOUBLE), 0.25)")]),
+        19 => {
+            let functions = ["slope", "r2", "sxx", "syy", "sxy", "avgx", "avgy", "count"];
+            format!("regr_{}({whole}, {})", functions[rng.random_range(0..functions.len())], integer(rng, columns))
+        }
+        // DataFusion's estimate of so few values is exact.
+        20 => format!("approx_distinct({})", predicate(rng, columns)),
         // DataFusion's sums of integers wrap. Its sums of decimals at their limits are not tested.
         _ => format!("sum({})", of_roles(rng, columns, &[ColumnRole::ExtremeInteger]).name),
     }

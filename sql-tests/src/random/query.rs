@@ -136,7 +136,15 @@ fn groups(rng: &mut StdRng, source: &Source) -> String {
         2 => format!("GROUPING SETS (({}), (), ({}))", keys.join(", "), keys[0]),
         _ => keys.join(", "),
     };
-    let Aggregates { calls, is_exact } = aggregates(rng, columns, true);
+    let Aggregates { mut calls, is_exact } = aggregates(rng, columns, true);
+    let aggregates = calls.len();
+    if sets.starts_with(&keys[0]) {
+        // Any value of a key is the key.
+        calls.extend(rng.random_bool(0.1).then(|| format!("any_value({}) AS v0", keys[0])));
+    } else {
+        let of = &keys[..rng.random_range(1..=keys.len())];
+        calls.extend(rng.random_bool(0.5).then(|| format!("grouping({}) AS v0", of.join(", "))));
+    }
     let key_columns = named('k', &keys).join(", ");
     let grouped = format!("SELECT {key_columns}, {} {sql} GROUP BY {sets}{having}", calls.join(", "));
     // The last bits of moments differ between engines, so do not group or sort by them.
@@ -149,7 +157,7 @@ fn groups(rng: &mut StdRng, source: &Source) -> String {
             format!("SELECT k0, a0, rank() OVER (ORDER BY a0) AS w0 FROM ({grouped}) AS g")
         }
         _ => {
-            let exact = names('a', calls.len())
+            let exact = names('a', aggregates)
                 .into_iter()
                 .zip(is_exact)
                 .filter_map(|(name, is_exact)| is_exact.then_some(name));

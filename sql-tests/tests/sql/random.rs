@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use warpjoin_sql_tests::random::{Case, CaseResult, GENERATOR_VERSION};
+use warpjoin_sql_tests::random::{Case, CaseResult, TABLES_VERSION};
 use warpjoin_sql_tests::{Engine, EngineKind, announce};
 
 use super::workers;
@@ -87,29 +87,26 @@ fn failure(case: &Case, kind: EngineKind, difference: &str) -> String {
     format!("seed {} [{kind}]: {difference}\n{}\n{}", case.seed, case.sql, case.describe_tables())
 }
 
-/// Runs the cases of `seeds` on a few workers.
-fn run_seeds(name: &str, seeds: Vec<u64>) -> Totals {
+/// Runs `cases` cases on a few workers: `case` makes one of them.
+fn run_cases(name: &str, cases: usize, case: impl Fn(usize) -> Case + Send + Sync + 'static) -> Totals {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build().unwrap();
     let kinds = EngineKind::from_environment(&DEVICE_COUNTS).unwrap();
     let engines: Arc<Vec<Engine>> = Arc::new(kinds.into_iter().map(Engine::new).collect());
     let stock = Engine::new(EngineKind::Stock);
-    let (seeds, next) = (Arc::new(seeds), Arc::new(AtomicUsize::new(0)));
+    let (case, next) = (Arc::new(case), Arc::new(AtomicUsize::new(0)));
     let stops = Arc::new(AtomicBool::new(false));
     let worker = || {
-        let (seeds, next, engines, stock) =
-            (Arc::clone(&seeds), Arc::clone(&next), Arc::clone(&engines), stock.clone());
+        let (case, next, engines, stock) = (Arc::clone(&case), Arc::clone(&next), Arc::clone(&engines), stock.clone());
         let stops = Arc::clone(&stops);
         async move {
             let mut totals = vec![];
-            while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if stops.load(Ordering::Relaxed) {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= cases || stops.load(Ordering::Relaxed) {
                     break;
                 }
-                let mut case = Case::new(seed);
-                if let Ok(sql) = std::env::var("WARPJOIN_RANDOM_SQL") {
-                    case.sql = sql;
-                }
-                let start = Instant::now();
+                let case = case(at);
+                let (seed, start) = (case.seed, Instant::now());
                 let engine = &engines[(seed % engines.len() as u64) as usize];
                 let result = case.run(engine, &stock).await.unwrap();
                 if setting("WARPJOIN_RANDOM_VERBOSE") == Some(1) {
@@ -143,7 +140,7 @@ fn check(totals: &Totals) {
     let replay = "replay one with WARPJOIN_RANDOM_SEED=... WARPJOIN_RANDOM_QUERIES=1";
     assert!(
         totals.failures.is_empty(),
-        "{wrong} wrong; {replay}; add it to regressions.txt as `{GENERATOR_VERSION} SEED`\n\n{}",
+        "{wrong} wrong; {replay}; add it to regressions.txt as `{TABLES_VERSION} SEED QUERY`\n\n{}",
         totals.failures.join("\n")
     );
 }
@@ -152,7 +149,12 @@ fn check(totals: &Totals) {
 fn random_queries() {
     let (first, count) =
         (setting("WARPJOIN_RANDOM_SEED").unwrap_or(0), setting("WARPJOIN_RANDOM_QUERIES").unwrap_or(QUERIES_DEFAULT));
-    let totals = run_seeds(&format!("random queries from seed {first}"), (first..first + count).collect());
+    let sql = std::env::var("WARPJOIN_RANDOM_SQL").ok();
+    let case = move |at: usize| {
+        let seed = first + at as u64;
+        sql.as_ref().map_or_else(|| Case::new(seed), |sql| Case::with_sql(seed, sql))
+    };
+    let totals = run_cases(&format!("random queries from seed {first}"), usize::try_from(count).unwrap(), case);
     check(&totals);
     let share = totals.whole_share();
     assert!(
@@ -164,14 +166,17 @@ fn random_queries() {
 #[test]
 fn regressions() {
     let lines = include_str!("../../regressions.txt").lines();
-    let entries = lines.map(|line| line.split('#').next().unwrap_or_default().trim()).filter(|line| !line.is_empty());
-    let seeds: Vec<u64> = entries
+    let entries: Vec<(u64, &str)> = lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .map(|entry| {
-            let (version, seed) = entry.split_once(' ').unwrap();
-            // With another version of the generator the seed means another query.
-            assert_eq!(version.parse(), Ok(GENERATOR_VERSION), "{entry}: move its query to slt/");
-            seed.parse().unwrap()
+            let mut words = entry.splitn(3, ' ');
+            let (version, seed, sql) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+            // With another version the seed means other tables.
+            assert_eq!(version.parse(), Ok(TABLES_VERSION), "{entry}: move the query to slt/");
+            (seed.parse().unwrap(), sql)
         })
         .collect();
-    check(&run_seeds("regressions", seeds));
+    let totals = run_cases("regressions", entries.len(), move |at| Case::with_sql(entries[at].0, entries[at].1));
+    check(&totals);
+    assert_eq!(totals.whole, totals.cases, "wholly on devices");
 }
