@@ -2,6 +2,7 @@
 // and read by the host after it. Word 0 holds status bits, which the host may set too while the kernel
 // runs, to end it; what the others count is said by each kernel.
 #pragma once
+#include "common/constants.cuh"
 #include "common/warp.cuh"
 
 // Sets a status bit; the first thread that sees it unset pays for the atomic.
@@ -51,6 +52,7 @@ struct BlockReservation {
     u64 first;
     u32 sums[32];
 };
+static_assert(sizeof(BlockReservation) == WJ_RESERVATION_BYTES, "what launches ask for");
 
 // A place for `count` rows of the caller's warp; one atomic a block: few enough for the one address that
 // all blocks add to. All threads of the block call it, those of a warp with the same count; again at once, if they want.

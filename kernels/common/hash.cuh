@@ -1,7 +1,8 @@
-// Hashing of key words. `crates/warpjoin/src/hash.rs` is the same function for the host.
+// Hashing of key words.
 //
 // Bits of the 64-bit hash are used once each: the low 16 choose the device, the others the slot.
 #pragma once
+#include "common/constants.cuh"
 #include "common/simt.cuh"
 
 // Mixes all bits of a word into all bits of the result (two rounds of multiply and xor-shift).

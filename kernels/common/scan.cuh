@@ -1,6 +1,6 @@
 // Scans of rows in one sweep, by segments: what an operation makes of all values of a segment up to each row.
 //
-// A block takes a tile of blockDim.x * WJ_WINDOW_ITEMS rows from a counter, of which a warp has neighbouring ones, item by
+// A block takes a tile of blockDim.x * WJ_SCAN_ITEMS rows from a counter, of which a warp has neighbouring ones, item by
 // item 32 side by side. What comes in from the tiles before is found by looking back at what these have published: the
 // result of all of the tile's rows first, then that of all rows up to its end. A tile in which a segment begins needs nobody
 // for the latter. A block therefore waits only for blocks that run already. (Merrill and Garland 2016.)
@@ -126,13 +126,13 @@ WJ_DEVICE void scan_tile(const ScanTiles<typename Op::T>& tiles, u64 rows, Value
     if (threadIdx.x == 0) shared.tile = (u32)atomicAdd(tiles.next_tile, 1ULL);
     __syncthreads();
     const u32 tile = shared.tile;
-    const u64 own = ((u64)tile * blockDim.x + warp * 32) * WJ_WINDOW_ITEMS + lane;
-    T values[WJ_WINDOW_ITEMS];
+    const u64 own = ((u64)tile * blockDim.x + warp * 32) * WJ_SCAN_ITEMS + lane;
+    T values[WJ_SCAN_ITEMS];
     u32 closed = 0;  // items before whose row, or at it, a segment begins in the warp
     T running = 0;
     bool has_begun = false;
 WJ_UNROLL
-    for (u32 item = 0; item < WJ_WINDOW_ITEMS; ++item) {
+    for (u32 item = 0; item < WJ_SCAN_ITEMS; ++item) {
         const u64 row = own + item * 32;
         const bool is_row = row < rows;
         T value = is_row ? value_at(row, item) : T(0);
@@ -178,7 +178,7 @@ WJ_UNROLL
     __syncthreads();
     if (!is_closed) before = Op::of(shared.carry, before);
 WJ_UNROLL
-    for (u32 item = 0; item < WJ_WINDOW_ITEMS; ++item) {
+    for (u32 item = 0; item < WJ_SCAN_ITEMS; ++item) {
         const u64 row = own + item * 32;
         if (row >= rows) continue;
         put(row, item, (closed >> item & 1) != 0 ? values[item] : Op::of(before, values[item]));

@@ -3,15 +3,9 @@
 // Inputs: bytes[rows]. Outputs: words[(rows + 31) / 32]; control word WJ_CONTROL_ROWS += nulls.
 // Grid: one row a thread, a warp a word, grid stride; no shared memory.
 #include "common/control.cuh"
+#include "common/params.cuh"  // src/common.rs
 
-struct PackParams {
-    u64 rows;
-    const u8* bytes;
-    u32* words;
-    u64* control;
-};
-
-WJ_ENTRY(pack_validity, PackParams, WJ_BLOCK_THREADS) {
+WJ_ENTRY(pack_validity, PackValidityParams, WJ_BLOCK_THREADS) {
     const u64 stride = (u64)gridDim.x * blockDim.x;
     const u64 rounds = (p.rows + stride - 1) / stride;
     u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x;

@@ -7,16 +7,7 @@
 // Grid: tiles of WJ_BLOCK_THREADS rows, grid stride. Shared: WJ_DEVICES_MAX u32 and u64.
 #include "common/control.cuh"
 #include "common/hash.cuh"
-
-struct RouteParams {
-    u64 rows;
-    const u64* keys;       // u32 where they are not wide
-    u64 devices;
-    u64* counts;           // WJ_DEVICES_MAX; in route_assign the cursors, starting at 0
-    u64* positions;        // rows
-    const u64* splitters;  // devices - 1, ascending: the least key of each device but the first; null: owners by hash
-    u64 is_wide;
-};
+#include "exchange/params.cuh"  // src/exchange.rs
 
 WJ_DEVICE u32 owner_of(const RouteParams& p, u64 row) {
     const u64 key = p.is_wide ? p.keys[row] : reinterpret_cast<const u32*>(p.keys)[row];
@@ -75,13 +66,6 @@ WJ_ENTRY(route_assign, RouteParams, WJ_BLOCK_THREADS) {
         if (active) p.positions[row] = (u64)owner << 56 | (shared.firsts[owner] + rank);
     }
 }
-
-struct ScatterParams {
-    u64 rows;
-    const u8* source;
-    const u64* positions;
-    u8* targets[WJ_DEVICES_MAX];
-};
 
 template <class T>
 WJ_DEVICE void scatter(const ScatterParams& p) {

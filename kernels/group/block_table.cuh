@@ -14,6 +14,7 @@
 #include "group/accumulate.cuh"
 #include "common/control.cuh"
 #include "common/hash.cuh"
+#include "group/constants.cuh"
 
 #define WJ_NO_SLOT 0xffffffffu
 // Rows of a warp in one slot from which on they are added up first.
@@ -24,7 +25,6 @@
 #define WJ_BLOCK_FLUSH_TURNS 256
 // Turns after which a table that was switched off is tried again.
 #define WJ_BLOCK_REST_TURNS 32
-#define WJ_BLOCK_HEAD_WORDS 2
 
 template <class Key>
 struct BlockTable {

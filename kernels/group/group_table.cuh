@@ -11,20 +11,10 @@
 #pragma once
 #include "common/control.cuh"
 #include "common/hash.cuh"
+#include "group/constants.cuh"
+#include "group/params.cuh"  // src/group.rs
 
 #define WJ_NO_ROW 0xffffffffffffffffULL
-
-struct GroupTable {
-    u64* rows;
-    u64 capacity;   // rows
-    u64* index;     // wide keys: index_slots words, zeroed
-    u64 index_slots;
-    u64 steps_max;   // bound of the probe loop
-    u64 grow_steps;  // steps of a probe from which on the table should grow
-    u64 spill_rows;  // room behind row `capacity`
-    u64* counters;   // WJ_GROUP_APPENDED, WJ_GROUP_SPILLED: rows so far
-    u64* control;
-};
 
 // A row behind the table, cleared: rows of spilled keys are not cleared before.
 WJ_DEVICE u64 spill_row(const GroupTable& table, u32 stride) {

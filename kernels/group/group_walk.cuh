@@ -10,12 +10,6 @@
 #include "group/block_table.cuh"
 #include "common/tiles.cuh"
 
-// Words at the front of a block's shared memory.
-#define WJ_WALK_WORDS 5
-// Words of `places` for all blocks (next chunk, finished groups), and for each block.
-#define WJ_PLACES_HEAD 2
-#define WJ_PLACES_EACH 4
-
 struct GroupParts {
     const u32* offsets;  // count + 1: where each partition begins
     u64 count;
@@ -40,6 +34,7 @@ struct GroupWalk {
     u32 is_done;    // no chunk is left
     u32 listed;     // scratch of reserve_finished
 };
+static_assert(sizeof(GroupWalk) == 8 * WJ_WALK_WORDS, "what launches ask for");
 
 // Where the block stands; an item without rows at first. All threads of the block call it.
 WJ_DEVICE GroupWalk& open_walk(const GroupParts& parts) {

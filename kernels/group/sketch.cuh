@@ -1,6 +1,7 @@
 // Counts the different keys of a sample of rows: a set of their hashes, with room to spare.
 #pragma once
 #include "common/control.cuh"
+#include "group/constants.cuh"
 
 // Slots of a set are 2^WJ_SKETCH_BITS zeroed words: hash with bit 0 set, and bit 1 once the key came again.
 // The control block's rows count rows of the sample (from bit 0), different keys (from WJ_SKETCH_KEYS_SHIFT) and

@@ -11,16 +11,7 @@
 // Status: WJ_STATUS_FULL when a key found no slot within steps_max windows.
 #include "common/control.cuh"
 #include "join/key_table.cuh"
-
-struct BuildParams {
-    u64 rows;
-    const u64* keys;
-    const u64* values;
-    Slot* slots;
-    u64 windows;
-    u64 steps_max;
-    u64* control;
-};
+#include "join/params.cuh"  // src/join.rs
 
 // Inserts row after row; calls on_slot(row, outcome, slot) for each row that has its slot.
 template <class OnSlot>
@@ -61,12 +52,6 @@ WJ_ENTRY(build_count, BuildParams, WJ_BLOCK_THREADS) {
     insert_rows(p, [&](u64 row, InsertOutcome outcome, u64 slot) { atomicAdd(&p.slots[slot].value, 1ULL); });
 }
 
-struct OffsetsParams {
-    u64 slot_count;
-    Slot* slots;
-    u64* control;
-};
-
 // Shared: BlockReservation.
 WJ_ENTRY(build_offsets, OffsetsParams, WJ_BLOCK_THREADS) {
     BlockReservation& shared = shared_as<BlockReservation>();
@@ -81,14 +66,6 @@ WJ_ENTRY(build_offsets, OffsetsParams, WJ_BLOCK_THREADS) {
         if (count != 0) p.slots[slot].value = (first + count) << 32 | count;
     }
 }
-
-struct FillParams {
-    u64 rows;
-    const u64* keys;
-    Slot* slots;
-    u64 windows;
-    u32* row_list;  // rows
-};
 
 WJ_ENTRY(build_fill, FillParams, WJ_BLOCK_THREADS) {
     const ProbeGroup<WJ_LANES> probe_group;
@@ -106,14 +83,6 @@ WJ_ENTRY(build_fill, FillParams, WJ_BLOCK_THREADS) {
     }
 }
 
-struct DirectParams {
-    u64 rows;
-    const u64* keys;    // from 1 on
-    const u64* values;  // or null: the row number
-    void* slots;        // zeroed
-    u64* control;
-};
-
 template <class T>
 WJ_DEVICE void fill_direct(const DirectParams& p) {
     T* slots = static_cast<T*>(p.slots);
@@ -126,19 +95,6 @@ WJ_DEVICE void fill_direct(const DirectParams& p) {
 
 WJ_ENTRY(build_direct_4, DirectParams, WJ_BLOCK_THREADS) { fill_direct<u32>(p); }
 WJ_ENTRY(build_direct_8, DirectParams, WJ_BLOCK_THREADS) { fill_direct<u64>(p); }
-
-struct WordsParams {
-    u64 rows;
-    const u64* keys;
-    const u64* values;     // or null: the row number, or none
-    u64 has_row_numbers;   // 1: the row number is the value
-    u64 is_set;            // 1: keys may occur any number of times
-    u64 key_bits;
-    void* slots;           // count + 1, zeroed
-    u64 count;
-    u64 steps_max;
-    u64* control;
-};
 
 template <class T>
 WJ_DEVICE void fill_words(const WordsParams& p) {

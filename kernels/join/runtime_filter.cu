@@ -5,15 +5,8 @@
 // Grid: one row a thread, grid stride; no shared memory, no status. A bit that is there is not set again: keys that many
 // rows have would queue for one address.
 #include "group/accumulate.cuh"
+#include "join/params.cuh"  // src/join.rs
 #include "join/runtime_filter.cuh"
-
-struct FilterParams {
-    u64 rows;
-    const u64* keys;
-    void* words;
-    u64 count;
-    u64* bounds;
-};
 
 // Calls `set` for each key and raises the bounds, once a warp.
 template <class Set>

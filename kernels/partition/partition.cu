@@ -11,13 +11,6 @@
 #include "join/matches.cuh"
 #include "partition/words.cuh"
 
-struct CountParams {
-    RowWords input;
-    u64 rows;
-    u64 bits;
-    u32* counts;  // 2^bits, zeroed before
-};
-
 WJ_ENTRY(partition_count, CountParams, 1024) {
     u32* counts = &shared_as<u32>();
     const u32 partitions = 1u << p.bits;
@@ -43,18 +36,6 @@ WJ_UNROLL
         if (counts[partition] != 0) atomicAdd(&p.counts[partition], counts[partition]);
     }
 }
-
-struct ScanParams {
-    const u32* counts;    // 2^(first_bits + second_bits)
-    u64 first_bits;
-    u64 second_bits;
-    u64 tile_rows;        // of the second pass
-    u32* offsets;         // partitions + 1
-    u32* cursors;         // partitions
-    u32* first_cursors;   // 2^first_bits
-    u32* first_offsets;   // 2^first_bits + 1
-    u32* first_tiles;     // 2^first_bits + 1
-};
 
 WJ_ENTRY(partition_scan, ScanParams, 1024) {
     u32* sums = &shared_as<u32>();
@@ -83,19 +64,6 @@ WJ_ENTRY(partition_scan, ScanParams, 1024) {
         [&](u64 first, u32 before) { p.first_tiles[first] = before; });
     if (threadIdx.x == 0) p.first_tiles[firsts] = tiles;
 }
-
-struct PassParams {
-    RowWords input;
-    u8* outputs[WJ_ROW_WORDS_MAX];
-    u64 rows;
-    u64 first_bits;            // of the pass before; 0: none
-    u64 bits;                  // of this pass
-    u32* cursors;              // 2^(first_bits + bits)
-    const u32* first_offsets;  // 2^first_bits + 1, with first_bits
-    const u32* first_tiles;    // the same
-    u64 bin_rows;              // room of each partition where they were not counted; 0: cursors begin where partitions do
-    u32* places;               // rows: where each went; of the entry that notes that
-};
 
 // The rows of a block's tile: in one partition of the pass before.
 struct TileRange {
@@ -218,23 +186,11 @@ WJ_DEVICE void move_tile_of_long_keys(const PassParams& p) {
     move_words(p, 0, tile, range, places);
 }
 
-WJ_ENTRY_RESIDENT(partition_pass_4, PassParams, WJ_PARTITION_THREADS, 2) { move_tile<u32, false>(p); }
-WJ_ENTRY_RESIDENT(partition_pass_8, PassParams, WJ_PARTITION_THREADS, 2) { move_tile<u64, false>(p); }
-WJ_ENTRY_RESIDENT(partition_pass_multiple, PassParams, WJ_PARTITION_THREADS, 2) { move_tile_of_long_keys(p); }
-WJ_ENTRY_RESIDENT(partition_pass_noted_4, PassParams, WJ_PARTITION_THREADS, 2) { move_tile<u32, true>(p); }
-WJ_ENTRY_RESIDENT(partition_pass_noted_8, PassParams, WJ_PARTITION_THREADS, 2) { move_tile<u64, true>(p); }
-
-struct RestoreParams {
-    const u32* places;    // rows: where each is among the partitioned ones
-    u64 rows;
-    const u8* values;     // by place, or null; 0 where nothing was found
-    u64 is_wide;          // 1: values of 8 bytes, 0: of 4
-    const u32* found;     // a bit a place, or null
-    u8* restored;         // rows: values
-    u32* found_bits;      // a bit a row, or null
-    u8* found_bytes;      // a byte a row, or null
-    const u64* control;   // of the launch that found them; its status is FULL where a bin was, whose answers don't count
-};
+WJ_ENTRY_RESIDENT(partition_pass_4, PassParams, WJ_PARTITION_THREADS_FEW, 2) { move_tile<u32, false>(p); }
+WJ_ENTRY_RESIDENT(partition_pass_8, PassParams, WJ_PARTITION_THREADS_FEW, 2) { move_tile<u64, false>(p); }
+WJ_ENTRY_RESIDENT(partition_pass_multiple, PassParams, WJ_PARTITION_THREADS_FEW, 2) { move_tile_of_long_keys(p); }
+WJ_ENTRY_RESIDENT(partition_pass_noted_4, PassParams, WJ_PARTITION_THREADS_FEW, 2) { move_tile<u32, true>(p); }
+WJ_ENTRY_RESIDENT(partition_pass_noted_8, PassParams, WJ_PARTITION_THREADS_FEW, 2) { move_tile<u64, true>(p); }
 
 // Rows of a thread whose reads are under way together; a thread has WJ_PARTITION_ITEMS of the tile.
 constexpr u32 RESTORED_ROWS = 8;
@@ -297,7 +253,7 @@ WJ_DEVICE void restore_tile(const RestoreParams& p) {
     }
 }
 
-WJ_ENTRY_RESIDENT(restore_rows, RestoreParams, WJ_PARTITION_THREADS, 3) {
+WJ_ENTRY_RESIDENT(restore_rows, RestoreParams, WJ_PARTITION_THREADS_FEW, 3) {
     if (p.restored == nullptr) {
         restore_tile<u32, false>(p);
     } else if (p.is_wide) {
@@ -306,16 +262,6 @@ WJ_ENTRY_RESIDENT(restore_rows, RestoreParams, WJ_PARTITION_THREADS, 3) {
         restore_tile<u32, true>(p);
     }
 }
-
-struct ItemsParams {
-    u64 partitions;
-    const u32* build_offsets;  // partitions + 1
-    const u32* probe_offsets;  // partitions + 1
-    u64 capacity;
-    u64 chunk_rows;
-    u64* items;     // partitions + 1
-    u64* oversize;  // 0 unless a partition has more build rows than `capacity`
-};
 
 // match_items: the work items of a join before each partition (see join/matches.cuh). One block; shared: 66 words.
 WJ_ENTRY(match_items, ItemsParams, 1024) {
@@ -332,13 +278,6 @@ WJ_ENTRY(match_items, ItemsParams, 1024) {
         [&](u64 partition, u64 before) { p.items[partition] = before; });
     if (threadIdx.x == 0) p.items[p.partitions] = items;
 }
-
-struct SampleParams {
-    RowWords rows;
-    const u32* offsets;  // partitions + 1
-    u64 partitions;
-    u64* counters;       // 2, zeroed: rows that were looked at, and those among them whose key came before
-};
 
 // match_sample: how many build rows of some partitions, one a block, repeat a key. Shared: WJ_SAMPLE_SLOTS words.
 WJ_ENTRY(match_sample, SampleParams, 1024) {

@@ -10,6 +10,7 @@
 #pragma once
 #include "common/hash.cuh"
 #include "common/warp.cuh"
+#include "partition/constants.cuh"
 
 #define WJ_UNRANKED 0xffffffffu
 
@@ -49,7 +50,7 @@ WJ_DEVICE PartitionTile open_tile(u32 partitions) {
     tile.counts = reinterpret_cast<u32*>(tile.stage + rows);
     tile.targets = tile.counts + partitions + 1;
     tile.sums = tile.targets + partitions;
-    tile.digits = reinterpret_cast<u16*>(tile.sums + 33);
+    tile.digits = reinterpret_cast<u16*>(tile.sums + WJ_BLOCK_SUMS);
 #pragma unroll 1
     for (u32 partition = threadIdx.x; partition <= partitions; partition += blockDim.x) tile.counts[partition] = 0;
     __syncthreads();

@@ -8,36 +8,6 @@
 #include "common/control.cuh"
 #include "partition/words.cuh"
 
-enum FieldKind { FIELD_INTEGER, FIELD_FLOAT32_KEY, FIELD_FLOAT64_KEY };
-
-// A column and its place in the words.
-struct PackField {
-    const u8* values;     // null with width 0
-    const u32* validity;  // a bit a row, or null
-    u64 width;            // bytes stored: 0, 1, 2, 4, 8 or 16
-    u64 bias_low;         // added to what is stored, modulo 2^128
-    u64 bias_high;
-    u64 kind;
-    u64 bits;             // 1 to 64, or 128 for two whole words
-    u64 word;
-    u64 shift;
-    u64 is_key;
-    u64 null_word;        // of values that may be null: where the bit is that says so
-    u64 null_bit;
-};
-
-struct PackParams {
-    PackField fields[WJ_PACK_FIELDS_MAX];
-    u64 field_count;
-    u8* columns[WJ_ROW_WORDS_MAX];
-    u64 is_wide[WJ_ROW_WORDS_MAX];
-    u64 words;
-    u64 rows;
-    u64 compacts;    // leaves out rows with a null key
-    u32* validity;   // a bit a row, or null
-    u64* control;
-};
-
 // Bits of a float such that equal keys have equal bits: one zero, one not-a-number.
 WJ_DEVICE u64 canonical_float(u64 bits, bool is_double) {
     const u64 magnitude = is_double ? bits & 0x7fffffffffffffffULL : bits & 0x7fffffffULL;
@@ -58,8 +28,8 @@ WJ_DEVICE u128 load_field(const PackField& field, u64 row) {
         const u64* halves = reinterpret_cast<const u64*>(field.values) + row * 2;
         stored = (u128)halves[1] << 64 | halves[0];
     }
-    if (field.kind == FIELD_FLOAT32_KEY) return canonical_float((u64)stored, false);
-    if (field.kind == FIELD_FLOAT64_KEY) return canonical_float((u64)stored, true);
+    if (field.kind == WJ_FIELD_FLOAT32_KEY) return canonical_float((u64)stored, false);
+    if (field.kind == WJ_FIELD_FLOAT64_KEY) return canonical_float((u64)stored, true);
     return stored + ((u128)field.bias_high << 64 | field.bias_low);
 }
 
@@ -112,25 +82,6 @@ WJ_ENTRY(pack_rows, PackParams, WJ_BLOCK_THREADS) {
     }
 }
 
-struct UnpackParams {
-    const u8* column;       // of the word
-    u64 is_wide;
-    const u8* second;       // of the next one, for 128 bits
-    u64 bits;
-    u64 shift;
-    u64 bias_low;           // added, modulo 2^128
-    u64 bias_high;
-    const u8* null_column;  // word with the bit that is set where null, or null
-    u64 null_is_wide;
-    u64 null_bit;
-    const u32* found;       // a bit a row, or null; what is not found is null
-    u64 rows;
-    u64 width;              // bytes to store
-    u8* values;
-    u32* validity;          // a bit a row, or null
-    u64* control;           // rows: how many are null
-};
-
 WJ_DEVICE u64 load_column(const u8* column, bool is_wide, u64 row) {
     return is_wide ? reinterpret_cast<const u64*>(column)[row] : reinterpret_cast<const u32*>(column)[row];
 }
@@ -169,16 +120,7 @@ WJ_ENTRY(unpack_column, UnpackParams, WJ_BLOCK_THREADS) {
     if ((threadIdx.x & 31) == 0 && nulls != 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)nulls);
 }
 
-struct GatherParams {
-    const u64* from;   // rows of the input; beyond its rows: 0
-    u64 rows;
-    const u8* input;
-    u64 input_rows;
-    u64 is_wide;
-    u8* output;
-};
-
-WJ_ENTRY(gather_words, GatherParams, WJ_BLOCK_THREADS) {
+WJ_ENTRY(gather_words, GatherWordsParams, WJ_BLOCK_THREADS) {
     const u64 stride = (u64)gridDim.x * blockDim.x;
     for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.rows; row += stride) {
         const u64 from = p.from[row];

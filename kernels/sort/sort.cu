@@ -12,6 +12,8 @@
 // Status: WJ_STATUS_FULL where a block waited in vain, which no block does whose predecessors run.
 #include "common/control.cuh"
 #include "partition/partition.cuh"
+#include "sort/constants.cuh"
+#include "sort/params.cuh"  // src/sort.rs
 
 // What a tile has published for a digit: one of these, and the number of rows below.
 #define WJ_SORT_OF_TILE (1ULL << 62)
@@ -19,15 +21,6 @@
 #define WJ_SORT_ROWS (WJ_SORT_OF_TILE - 1)
 // Looks at one predecessor before a block gives up: seconds.
 #define WJ_SORT_LOOKS_MAX (1u << 26)
-
-struct CountDigitsParams {
-    const u8* keys;
-    u64 rows;
-    u64 bits;        // of a key, from the lowest one on
-    u64 digit_bits;  // of each pass but maybe the last
-    u64* sums;       // passes x WJ_SORT_DIGITS, zeroed; rows before each digit
-    u64* finished;   // zeroed: blocks that have counted
-};
 
 // Adds neighbouring equal digits of a thread at once: sorted and constant keys would meet in one counter.
 struct DigitRun {
@@ -62,7 +55,7 @@ template <class Key>
 WJ_DEVICE void count_digits(const CountDigitsParams& p) {
     const u32 passes = (u32)((p.bits + p.digit_bits - 1) / p.digit_bits);
     u64* sums = &shared_as<u64>();
-    u32* counts = reinterpret_cast<u32*>(sums + 33);
+    u32* counts = reinterpret_cast<u32*>(sums + WJ_BLOCK_SUMS);
     u32* flag = counts + passes * WJ_SORT_DIGITS;
     for (u32 place = threadIdx.x; place < passes * WJ_SORT_DIGITS; place += blockDim.x) counts[place] = 0;
     __syncthreads();
@@ -97,22 +90,8 @@ WJ_UNROLL
     }
 }
 
-WJ_ENTRY(sort_count_4, CountDigitsParams, 512) { count_digits<u32>(p); }
-WJ_ENTRY(sort_count_8, CountDigitsParams, 512) { count_digits<u64>(p); }
-
-struct SortPassParams {
-    const u8* keys;
-    const u32* numbers;  // of the rows, or any values that move with them; null: their places
-    u64 rows;
-    u64 shift;
-    u64 bits;            // of the digit, at most 8
-    const u64* sums;     // WJ_SORT_DIGITS: rows before each digit
-    u64* published;      // tiles x WJ_SORT_DIGITS, zeroed
-    u64* next_tile;      // zeroed
-    u8* keys_out;        // null: nobody needs them
-    u32* numbers_out;    // null: nobody needs them
-    u64* control;
-};
+WJ_ENTRY(sort_count_4, CountDigitsParams, WJ_SORT_COUNT_THREADS) { count_digits<u32>(p); }
+WJ_ENTRY(sort_count_8, CountDigitsParams, WJ_SORT_COUNT_THREADS) { count_digits<u64>(p); }
 
 // The shared memory of a tile of blockDim.x * WJ_SORT_ITEMS rows.
 struct SortTile {
@@ -132,7 +111,7 @@ WJ_DEVICE SortTile open_sort_tile() {
     tile.counts = reinterpret_cast<u32*>(tile.targets + WJ_SORT_DIGITS);
     tile.totals = tile.counts + blockDim.x / 32 * WJ_SORT_DIGITS;
     tile.sums = tile.totals + WJ_SORT_DIGITS;
-    tile.tile = tile.sums + 33;
+    tile.tile = tile.sums + WJ_BLOCK_SUMS;
     return tile;
 }
 
@@ -280,16 +259,6 @@ WJ_UNROLL
 WJ_ENTRY_RESIDENT(sort_pass_4, SortPassParams, WJ_SORT_THREADS, 2) { sort_tile<u32>(p); }
 WJ_ENTRY_RESIDENT(sort_pass_8, SortPassParams, WJ_SORT_THREADS, 2) { sort_tile<u64>(p); }
 
-struct GatherParams {
-    const u32* numbers;  // of the rows wanted; null: rows lie in order
-    u64 first;           // of them
-    u64 rows;
-    u64 columns;
-    const u8* sources[WJ_GATHER_COLUMNS];
-    u8* targets[WJ_GATHER_COLUMNS];
-    u64 widths[WJ_GATHER_COLUMNS];  // 1, 2, 4, 8 or 16 bytes
-};
-
 template <class T>
 WJ_DEVICE void gather_value(const u8* source, u64 from, u8* target, u64 to) {
     reinterpret_cast<T*>(target)[to] = reinterpret_cast<const T*>(source)[from];
@@ -312,13 +281,6 @@ WJ_ENTRY(sort_gather, GatherParams, WJ_BLOCK_THREADS) {
         }
     }
 }
-
-struct SampleWordsParams {
-    const u8* keys;
-    u64 stride;
-    u64 count;
-    u64* samples;  // count
-};
 
 template <class Key>
 WJ_DEVICE void sample_keys(const SampleWordsParams& p) {

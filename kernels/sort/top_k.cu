@@ -8,35 +8,15 @@
 // Status: none; what found no room is told by the state.
 #include "common/control.cuh"
 #include "partition/partition.cuh"
-
-// Words of the state, zeroed before the first step.
-#define WJ_TOP_K_PREFIX 0     // digits chosen so far
-#define WJ_TOP_K_DECIDED 1    // their bits
-#define WJ_TOP_K_BELOW 2      // rows before that prefix
-#define WJ_TOP_K_WITHIN 3     // rows with it
-#define WJ_TOP_K_DONE 4
-#define WJ_TOP_K_FINISHED 5   // blocks of the step under way
-#define WJ_TOP_K_COLLECTED 6
-#define WJ_TOP_K_TIES 7
-
-struct TopKParams {
-    const u8* keys;
-    u64 rows;
-    u64 bits;      // of a key, at least 1
-    u64 wanted;    // rows, from 1 to `rows`
-    u64 capacity;  // rows that may be collected, at least `wanted`
-    u64 cuts_ties; // of rows with the same key any may be taken
-    u64* state;    // WJ_TOP_K_WORDS
-    u32* counts;   // WJ_TOP_K_DIGITS, zeroed
-    u32* numbers;  // capacity
-};
+#include "sort/constants.cuh"
+#include "sort/params.cuh"  // src/sort.rs
 
 template <class Key>
 WJ_DEVICE void choose_digit(const TopKParams& p) {
     // Set by the launch before, if at all: all blocks see the same.
     if (p.state[WJ_TOP_K_DONE] != 0) return;
     u64* sums = &shared_as<u64>();
-    u32* counts = reinterpret_cast<u32*>(sums + 33);
+    u32* counts = reinterpret_cast<u32*>(sums + WJ_BLOCK_SUMS);
     u32* flag = counts + WJ_TOP_K_DIGITS;
     for (u32 digit = threadIdx.x; digit < WJ_TOP_K_DIGITS; digit += blockDim.x) counts[digit] = 0;
     const u64 decided = p.state[WJ_TOP_K_DECIDED];
@@ -94,8 +74,8 @@ WJ_DEVICE void choose_digit(const TopKParams& p) {
     if (threadIdx.x == 0) store_relaxed(&p.state[WJ_TOP_K_FINISHED], u64(0));
 }
 
-WJ_ENTRY(top_k_digit_4, TopKParams, 512) { choose_digit<u32>(p); }
-WJ_ENTRY(top_k_digit_8, TopKParams, 512) { choose_digit<u64>(p); }
+WJ_ENTRY(top_k_digit_4, TopKParams, WJ_SORT_COUNT_THREADS) { choose_digit<u32>(p); }
+WJ_ENTRY(top_k_digit_8, TopKParams, WJ_SORT_COUNT_THREADS) { choose_digit<u64>(p); }
 
 template <class Key>
 WJ_DEVICE void collect(const TopKParams& p) {
@@ -124,18 +104,8 @@ WJ_DEVICE void collect(const TopKParams& p) {
     }
 }
 
-WJ_ENTRY(top_k_collect_4, TopKParams, 512) { collect<u32>(p); }
-WJ_ENTRY(top_k_collect_8, TopKParams, 512) { collect<u64>(p); }
-
-struct FewParams {
-    const u8* words[WJ_SORT_FEW_WORDS];  // the most significant one first
-    u64 is_wide[WJ_SORT_FEW_WORDS];      // 8 bytes instead of 4
-    u64 word_count;
-    const u32* numbers;                  // of the rows; null: their places
-    u64 rows;                            // at most WJ_SORT_FEW_ROWS
-    u64 slots;                           // a power of two, at least `rows`
-    u32* order;                          // rows: their numbers in order
-};
+WJ_ENTRY(top_k_collect_4, TopKParams, WJ_SORT_COUNT_THREADS) { collect<u32>(p); }
+WJ_ENTRY(top_k_collect_8, TopKParams, WJ_SORT_COUNT_THREADS) { collect<u64>(p); }
 
 WJ_DEVICE u64 word_of(const FewParams& p, u32 word, u32 number) {
     return p.is_wide[word] ? reinterpret_cast<const u64*>(p.words[word])[number]

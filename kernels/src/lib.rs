@@ -1,8 +1,24 @@
-//! The kernel sources of warpjoin, as text.
+//! The kernel sources of warpjoin, as text, and what kernels and host share.
 //!
-//! Owns which files exist and under which names a kernel may include them. Must not know how they
-//! are compiled. Every header compiles with NVRTC and, through `common/simt.cuh`, with the system's
-//! C++ compiler for simulated devices.
+//! Owns which files exist, under which names a kernel may include them, and the parameters of the kernels that are not
+//! generated: a module declares what the files of the folder of its name take. Must not know how kernels are compiled.
+//! Every header compiles with NVRTC and, through `common/simt.cuh`, with the system's C++ compiler for simulated devices.
+
+use std::sync::LazyLock;
+
+pub mod common;
+mod constants;
+pub mod exchange;
+pub mod group;
+pub mod join;
+mod params;
+pub mod partition;
+pub mod sort;
+pub mod string;
+pub mod table;
+pub mod window;
+
+pub use params::{Arg, Field, KernelParams, Pointer, Ptr, padded};
 
 /// A source file: the name that `#include` takes, and its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +36,38 @@ macro_rules! files {
 }
 
 /// Headers that kernels may include.
-pub const HEADERS: &[KernelFile] = files![
+pub static HEADERS: LazyLock<Vec<KernelFile>> = LazyLock::new(|| [FILES, &declared()].concat());
+
+/// Headers that say in C what is declared here.
+fn declared() -> Vec<KernelFile> {
+    const TYPES: &str = "common/simt.cuh";
+    let constants = [
+        ("common/constants.cuh", common::all_defines()),
+        ("group/constants.cuh", group::all_defines()),
+        ("partition/constants.cuh", partition::all_defines()),
+        ("sort/constants.cuh", sort::all_defines()),
+        ("string/constants.cuh", string::defines()),
+        ("table/constants.cuh", table::defines()),
+        ("window/constants.cuh", window::all_defines()),
+    ];
+    let structs = [
+        ("common/params.cuh", TYPES, common::structs()),
+        ("exchange/params.cuh", TYPES, exchange::structs()),
+        ("group/params.cuh", TYPES, group::structs()),
+        ("join/params.cuh", TYPES, join::structs()),
+        ("partition/params.cuh", TYPES, partition::structs()),
+        ("sort/params.cuh", TYPES, sort::structs()),
+        ("string/params.cuh", TYPES, string::structs()),
+        ("table/params.cuh", "partition/params.cuh", table::structs()),
+        ("window/params.cuh", TYPES, window::structs()),
+    ];
+    let constants = constants.map(|(name, text)| (name, format!("#pragma once\n{text}")));
+    let structs = structs.map(|(name, types, text)| (name, format!("#pragma once\n#include \"{types}\"\n\n{text}")));
+    // Made once, and as static as the files.
+    constants.into_iter().chain(structs).map(|(name, text)| KernelFile { name, text: text.leak() }).collect()
+}
+
+const FILES: &[KernelFile] = files![
     "common/simt.cuh",
     "common/warp.cuh",
     "common/control.cuh",
@@ -84,6 +131,26 @@ pub const STRINGS: KernelFile = KernelFile { name: "strings.cu", text: include_s
 /// Multisplit and transposition.
 pub const EXCHANGE: KernelFile = KernelFile { name: "exchange.cu", text: include_str!("../exchange/exchange.cu") };
 
+/// Validity bytes to bitmaps.
+pub const VALIDITY: KernelFile = KernelFile { name: "validity.cu", text: include_str!("../common/validity.cu") };
+
+/// The files of entries: all kernels that are not generated.
+pub const SOURCES: [KernelFile; 13] = [
+    EXCHANGE,
+    HASH_LISTS,
+    HASH_TABLE,
+    JOIN_BUILD,
+    PARTITION,
+    RUNTIME_FILTER,
+    SORT,
+    STRINGS,
+    TOP_K,
+    VALIDITY,
+    WINDOW,
+    WINDOW_FRAMES,
+    WORDS,
+];
+
 /// Headers that only the simulated device adds.
 pub const SIMULATION_HEADERS: &[KernelFile] = files![
     "sim/abi.h",
@@ -109,5 +176,82 @@ pub const SIMULATION_RUNTIME: &[KernelFile] = files![
     "sim/abi.h",
 ];
 
-/// Validity bytes to bitmaps.
-pub const VALIDITY: KernelFile = KernelFile { name: "validity.cu", text: include_str!("../common/validity.cu") };
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Entries of a text, each with the struct that it takes.
+    fn entries(text: &str) -> impl Iterator<Item = (&str, &str)> {
+        let heads = text.lines().filter_map(|line| line.strip_prefix("WJ_ENTRY")?.split_once('('));
+        heads.map(|(_, rest)| {
+            let mut names = rest.split(',').map(str::trim);
+            (names.next().unwrap_or_default(), names.next().unwrap_or_default())
+        })
+    }
+
+    #[test]
+    fn every_kernel_takes_the_struct_that_is_declared_for_it() {
+        let written: BTreeSet<_> = SOURCES.iter().flat_map(|file| entries(file.text)).collect();
+        let modules = [
+            common::KERNELS,
+            exchange::KERNELS,
+            join::KERNELS,
+            partition::KERNELS,
+            sort::KERNELS,
+            string::KERNELS,
+            table::KERNELS,
+            window::KERNELS,
+        ];
+        let declared: BTreeSet<_> = modules
+            .into_iter()
+            .flatten()
+            .flat_map(|(params, entries)| entries.iter().map(move |entry| (*entry, *params)))
+            .collect();
+        assert!(written.len() > 80, "{written:?}");
+        assert_eq!(declared, written);
+        // This one is generated.
+        assert_eq!(group::KERNELS, [("RegroupParams", &["regroup"][..])]);
+    }
+
+    #[test]
+    fn declarations_are_the_same_in_c() {
+        let header = |name: &str| HEADERS.iter().find(|header| header.name == name).map_or("", |header| header.text);
+        let few = "struct FewParams {\n    const u8* words[8];\n    u64 is_wide[8];\n    u64 word_count;\n    \
+                   const u32* numbers;\n    u64 rows;\n    u64 slots;\n    u32* order;\n};\n";
+        assert!(header("sort/params.cuh").contains(few), "{}", header("sort/params.cuh"));
+        let nested = "struct RegroupParams {\n    const u64* rows;\n    u64 count;\n    u64 zero_row;\n    \
+                      GroupTable table;\n};\n";
+        assert!(header("group/params.cuh").contains(nested), "{}", header("group/params.cuh"));
+        for define in ["WJ_STATUS_GROW 32", "WJ_SORT_DIGITS 256", "WJ_NO_PLACE 0xffffffffffffffffULL"] {
+            let line = format!("#define {define}\n");
+            assert!(HEADERS.iter().any(|header| header.text.contains(&line)), "{line}");
+        }
+    }
+
+    #[test]
+    fn fields_are_passed_in_the_order_in_which_they_are_declared() {
+        let (words, order) = ([1u64, 2], [3u64]);
+        let params = sort::FewParams {
+            words: padded(words.iter().map(|word| Some(Ptr::of(word))), None),
+            is_wide: padded([true], false),
+            word_count: 2,
+            numbers: None,
+            rows: 5,
+            slots: 8,
+            order: Ptr::at(&order[0], 4),
+        };
+        let mut passed = vec![];
+        KernelParams::pass(&params, &mut |arg| {
+            passed.push(match arg {
+                Arg::U64(number) => number,
+                Arg::Buffer(buffer) => 100 * buffer,
+                Arg::BufferAt(buffer, offset) => 100 * buffer + offset,
+                Arg::Null => 0,
+            });
+        });
+        let expected = [[100, 200, 0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0]].concat();
+        assert_eq!(passed, [expected, vec![2, 0, 5, 8, 316]].concat());
+    }
+}

@@ -3,7 +3,7 @@
 // One byte a string, 1 where it passes:
 // test_compare: bytes less than, equal to, greater than a constant.
 // test_search_long, test_search, test_search_short: LIKE by a pattern of bytes and %, in which runs of bytes between two % have
-// seven at least, four, or any number; WJ_PATTERN_RUNS runs at most.
+// seven at least, four, or any number; WJ_STRING_RUNS_MAX runs at most.
 // test_like, test_like_wide: LIKE by a pattern of less than 32, 64 elements that read a character; test_like_long: of any.
 //
 // Strings come in tiles of WJ_STRING_TILE, whose bytes lie side by side; a tile that fits is brought into shared memory
@@ -13,22 +13,8 @@
 // each byte is looked at once, and the lanes of a warp do the same whatever their strings hold.
 // Grid: a tile a block, grid stride. Shared: WJ_STRING_STAGE_BYTES, and 2048 bytes.
 #include "common/control.cuh"
-
-// Elements of a pattern: a byte, or one of these.
-#define ELEMENT_ANY_CHARACTER 256
-#define ELEMENT_ANY_STRING 257
-
-struct TestParams {
-    const u8* bytes;         // followed by 16 bytes that nobody looks at
-    const u64* tile_starts;  // where the bytes of each tile begin, and where the last ones end
-    const u32* ends;         // where each string ends, from the beginning of its tile
-    u64 strings;
-    const u16* elements;
-    u64 element_count;
-    u64 folds_case;   // LIKE: ASCII letters of strings and pattern are lower-case letters
-    u64 accepts;      // COMPARE: bit 0 less, bit 1 equal, bit 2 greater
-    u8* results;
-};
+#include "string/constants.cuh"
+#include "string/params.cuh"  // src/string.rs
 
 #define NO_ELEMENT 0xffffffffu
 #define NO_PLACE 0xffffffffu
@@ -50,13 +36,13 @@ WJ_DEVICE bool is_like(const u8* text, u32 length, const u16* elements, u32 coun
     u32 at = 0, element = 0, retry_at = 0, retry_element = NO_ELEMENT;
     const u64 steps_max = (u64)(length + 2) * (count + 2);
     for (u64 step = 0; step < steps_max; ++step) {
-        if (element < count && elements[element] == ELEMENT_ANY_STRING) {
+        if (element < count && elements[element] == WJ_STRING_ANY_STRING) {
             retry_element = ++element;
             retry_at = at;
             if (element == count) return true;
         } else if (element == count && at == length) {
             return true;
-        } else if (element < count && at < length && elements[element] == ELEMENT_ANY_CHARACTER) {
+        } else if (element < count && at < length && elements[element] == WJ_STRING_ANY_CHARACTER) {
             at = next_character(text, at, length);
             ++element;
         } else if (element < count && at < length && folded(text[at], folds_case) == elements[element]) {
@@ -67,7 +53,7 @@ WJ_DEVICE bool is_like(const u8* text, u32 length, const u16* elements, u32 coun
             retry_at = next_character(text, retry_at, length);
             const u32 first = elements[retry_element];
             // Most bytes are skipped here.
-            if (first < ELEMENT_ANY_CHARACTER) {
+            if (first < WJ_STRING_ANY_CHARACTER) {
                 while (retry_at < length && folded(text[retry_at], folds_case) != first) ++retry_at;
             }
             at = retry_at;
@@ -127,9 +113,9 @@ WJ_DEVICE Automaton<Bits> automaton_of(const TestParams& p, Bits* masks) {
         Bits mask = 0, state = 1;
         for (u64 index = 0; index < p.element_count; ++index) {
             const u32 element = p.elements[index];
-            if (element == ELEMENT_ANY_STRING) continue;
+            if (element == WJ_STRING_ANY_STRING) continue;
             state <<= 1;
-            const bool any = element == ELEMENT_ANY_CHARACTER && !continues_character((u8)byte);
+            const bool any = element == WJ_STRING_ANY_CHARACTER && !continues_character((u8)byte);
             if (any || folded((u8)byte, p.folds_case != 0) == element) mask |= state;
         }
         masks[byte] = mask;
@@ -137,11 +123,11 @@ WJ_DEVICE Automaton<Bits> automaton_of(const TestParams& p, Bits* masks) {
     Automaton<Bits> automaton = {masks, 0, 0, 1};
     for (u64 index = 0; index < p.element_count; ++index) {
         const u32 element = p.elements[index];
-        if (element == ELEMENT_ANY_STRING) {
+        if (element == WJ_STRING_ANY_STRING) {
             automaton.stays |= automaton.accepts;
         } else {
             automaton.accepts <<= 1;
-            if (element == ELEMENT_ANY_CHARACTER) automaton.within |= automaton.accepts;
+            if (element == WJ_STRING_ANY_CHARACTER) automaton.within |= automaton.accepts;
         }
     }
     return automaton;
@@ -159,7 +145,7 @@ struct Stage {
     u64 words[WJ_STRING_STAGE_BYTES / 8];
     union {
         u64 masks[256];
-        Run runs[WJ_PATTERN_RUNS];
+        Run runs[WJ_STRING_RUNS_MAX];
     };
 };
 
@@ -282,9 +268,9 @@ struct Runs {
 WJ_DEVICE Runs runs_of(const TestParams& p, Run* all) {
     const u32 elements = (u32)p.element_count;
     u32 runs = 0;
-    for (u32 at = 0; at < elements && runs < WJ_PATTERN_RUNS;) {
+    for (u32 at = 0; at < elements && runs < WJ_STRING_RUNS_MAX;) {
         Run run = {0, {0, 0, 0, 0}, at, 0};
-        for (; at < elements && p.elements[at] != ELEMENT_ANY_STRING; ++at, ++run.length) {
+        for (; at < elements && p.elements[at] != WJ_STRING_ANY_STRING; ++at, ++run.length) {
             if (run.length < 8) run.body |= (u64)p.elements[at] << (run.length * 8);
 #pragma unroll
             for (u32 head = 0; head < 4; ++head) {
@@ -297,8 +283,8 @@ WJ_DEVICE Runs runs_of(const TestParams& p, Run* all) {
         if (threadIdx.x == 0) all[runs] = run;
         ++runs;
     }
-    const bool has_front = p.elements[0] != ELEMENT_ANY_STRING;
-    const bool has_back = p.elements[elements - 1] != ELEMENT_ANY_STRING;
+    const bool has_front = p.elements[0] != WJ_STRING_ANY_STRING;
+    const bool has_back = p.elements[elements - 1] != WJ_STRING_ANY_STRING;
     return {all, has_front ? 1u : 0u, runs - (has_back ? 1u : 0u), has_front, has_back};
 }
 

@@ -14,6 +14,8 @@
 // Slot word 0 is an empty slot. The one key that looks so lies beside the table.
 #pragma once
 #include "partition/words.cuh"
+#include "table/constants.cuh"
+#include "table/params.cuh"  // src/table.rs
 
 #define WJ_ALL_LANES 0xffffffffu
 
@@ -43,17 +45,6 @@ constexpr u32 LANE_WORDS = WJ_BUCKET_BYTES / WJ_LANES / 8;
 constexpr u32 LANE_SLOTS = BUCKET_SLOTS / WJ_LANES;
 // Keys that a lane brings at once: so many that several reads are under way.
 constexpr u32 LANE_KEYS = WJ_LANES >= 4 ? 1 : 4 / WJ_LANES;
-
-struct Buckets {
-    u8* slots;
-    u32* passed;          // a byte a bucket
-    u64 segment_bits;
-    u64 segment_buckets;
-    u64 seed;
-    u64 has_gaps;         // slots were freed: an empty one ends no search
-    u64* side;            // whether key 0 is there, and its value
-    RowWords rows;        // of slots that hold row numbers
-};
 
 WJ_DEVICE KeyWord key_of(SlotWord word) { return (KeyWord)word; }
 

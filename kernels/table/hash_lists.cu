@@ -11,19 +11,8 @@
 // block; scan_sums one block. Shared: 33 u64 for sums, a BlockReservation for live_rows.
 #include "common/control.cuh"
 #include "partition/partition.cuh"
-
-#define WJ_NO_PLACE 0xffffffffffffffffULL
-constexpr u32 TILE_EACH = 8;
-
-struct ListParams {
-    const u64* places;  // a row; WJ_NO_PLACE: none
-    u64 count;          // rows, or places
-    u64 first_row;
-    u64* lists;
-    u32* cursors;       // a place
-    u32* row_list;
-    u64* control;
-};
+#include "table/constants.cuh"
+#include "table/params.cuh"  // src/table.rs
 
 WJ_ENTRY(count_places, ListParams, WJ_BLOCK_THREADS) {
     const u64 stride = (u64)gridDim.x * blockDim.x;
@@ -56,13 +45,6 @@ WJ_ENTRY(fill_lists, ListParams, WJ_BLOCK_THREADS) {
     }
 }
 
-struct TakeParams {
-    const u64* places;  // a wanted row
-    u64 count;
-    u64* lists;
-    u64* control;
-};
-
 WJ_ENTRY(take_lists, TakeParams, WJ_BLOCK_THREADS) {
     const u64 stride = (u64)gridDim.x * blockDim.x;
     for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.count; row += stride) {
@@ -71,15 +53,6 @@ WJ_ENTRY(take_lists, TakeParams, WJ_BLOCK_THREADS) {
         if (taken != 0) atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)taken);
     }
 }
-
-struct LiveParams {
-    const u64* places;  // an indexed row
-    u64 indexed;
-    u64 count;          // rows: the others are not in lists yet
-    const u64* lists;
-    u64* live;          // stored rows, in any order
-    u64* control;
-};
 
 WJ_ENTRY(live_rows, LiveParams, WJ_BLOCK_THREADS) {
     BlockReservation& reservation = shared_as<BlockReservation>();
@@ -95,16 +68,7 @@ WJ_ENTRY(live_rows, LiveParams, WJ_BLOCK_THREADS) {
     }
 }
 
-struct CountParams {
-    const u64* places;   // a wanted row; null: from bits
-    const u64* lists;
-    const u32* found;    // a bit a wanted row
-    u64 count;
-    u64* counts;         // a wanted row, or null
-    u8* flags;           // whether there are any; a wanted row, or null
-};
-
-WJ_ENTRY(count_rows, CountParams, WJ_BLOCK_THREADS) {
+WJ_ENTRY(count_rows, CountRowsParams, WJ_BLOCK_THREADS) {
     const u64 stride = (u64)gridDim.x * blockDim.x;
     for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.count; row += stride) {
         u32 count = 0;
@@ -118,19 +82,11 @@ WJ_ENTRY(count_rows, CountParams, WJ_BLOCK_THREADS) {
     }
 }
 
-struct SumParams {
-    const u64* counts;
-    u64 count;
-    u64* tiles;     // tiles + 1
-    u64 tile_count;
-    u64* offsets;   // count + 1
-};
-
-WJ_DEVICE u64 load_tile(const SumParams& p, u64 (&values)[TILE_EACH], u64& first) {
-    first = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * TILE_EACH;
+WJ_DEVICE u64 load_tile(const SumParams& p, u64 (&values)[WJ_LIST_ITEMS], u64& first) {
+    first = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * WJ_LIST_ITEMS;
     u64 total = 0;
 WJ_UNROLL
-    for (u32 k = 0; k < TILE_EACH; ++k) {
+    for (u32 k = 0; k < WJ_LIST_ITEMS; ++k) {
         values[k] = first + k < p.count ? p.counts[first + k] : 0;
         total += values[k];
     }
@@ -139,7 +95,7 @@ WJ_UNROLL
 
 WJ_ENTRY(tile_sums, SumParams, WJ_BLOCK_THREADS) {
     u64* sums = &shared_as<u64>();
-    u64 values[TILE_EACH];
+    u64 values[WJ_LIST_ITEMS];
     u64 first;
     block_exclusive_sum(sums, load_tile(p, values, first));
     if (threadIdx.x == 0) p.tiles[blockIdx.x] = sums[32];
@@ -153,27 +109,16 @@ WJ_ENTRY(scan_sums, SumParams, 1024) {
 
 WJ_ENTRY(row_offsets, SumParams, WJ_BLOCK_THREADS) {
     u64* sums = &shared_as<u64>();
-    u64 values[TILE_EACH];
+    u64 values[WJ_LIST_ITEMS];
     u64 first;
     u64 running = block_exclusive_sum(sums, load_tile(p, values, first)) + p.tiles[blockIdx.x];
 WJ_UNROLL
-    for (u32 k = 0; k < TILE_EACH; ++k) {
+    for (u32 k = 0; k < WJ_LIST_ITEMS; ++k) {
         if (first + k < p.count) p.offsets[first + k] = running;
         running += values[k];
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) p.offsets[p.count] = p.tiles[p.tile_count];
 }
-
-struct EmitParams {
-    const u64* offsets;     // wanted rows + 1
-    u64 count;              // wanted rows
-    const u64* places;      // null: one match a row, stored where the wanted row is
-    const u64* lists;
-    const u32* row_list;
-    u64 matches;
-    u64* wanted_rows;
-    u64* stored_rows;       // or null
-};
 
 // The last row whose offset is not above `at`, between `low` and `high`.
 WJ_DEVICE u64 row_of_match(const u64* offsets, u64 low, u64 high, u64 at) {
@@ -190,7 +135,7 @@ WJ_DEVICE u64 row_of_match(const u64* offsets, u64 low, u64 high, u64 at) {
 
 WJ_ENTRY(emit_matches, EmitParams, WJ_BLOCK_THREADS) {
     u64* range = &shared_as<u64>();
-    const u64 tile = (u64)blockDim.x * TILE_EACH;
+    const u64 tile = (u64)blockDim.x * WJ_LIST_ITEMS;
     const u64 tiles = (p.matches + tile - 1) / tile;
     for (u64 index = blockIdx.x; index < tiles; index += gridDim.x) {
         const u64 first = index * tile;

@@ -17,10 +17,6 @@
 // Turns that take all keys of a warp's queue through all buckets.
 WJ_DEVICE u64 queue_turns_max(const Buckets& table) { return (u64)QUEUE_KEYS * (table.segment_buckets + 2); }
 
-// Found rows of a warp that are put out together, and room for as many and a warp's next ones.
-constexpr u32 FOUND_BATCH = 256;
-constexpr u32 FOUND_ROWS = FOUND_BATCH + 32;
-
 // Adds up over the warp, and adds that with one atomic.
 WJ_DEVICE void add_counted(u64* control, u32 counted) {
     for (u32 distance = 16; distance > 0; distance /= 2) counted += __shfl_xor_sync(WJ_ALL_LANES, counted, distance);
@@ -30,7 +26,7 @@ WJ_DEVICE void add_counted(u64* control, u32 counted) {
 // ---------------------------------------------------------------- build
 
 #if WJ_KEY_BYTES != 0
-WJ_ENTRY_RESIDENT(build_segments, BuildParams, 512, 2) {
+WJ_ENTRY_RESIDENT(build_segments, BuildParams, WJ_BUILD_THREADS_MAX, 2) {
     const u32 buckets = (u32)p.table.segment_buckets;
     const SegmentBuild build = open_segment(buckets, (u32)p.late_max);
     const u64 first_bucket = (u64)blockIdx.x * buckets;
@@ -83,18 +79,6 @@ WJ_UNROLL
 #endif
 
 // ---------------------------------------------------------------- insert and erase
-
-struct InsertParams {
-    Buckets table;
-    RowWords rows;       // key, then value
-    u64 first_row;       // of stored rows that are looked at; their number is that of the row
-    u64 count;
-    u64 assigns;         // keys that are there get the value
-    u64* control;
-    u64* places;         // a row, or null: slot of its key, WJ_NO_PLACE without one
-};
-
-#define WJ_NO_PLACE 0xffffffffffffffffULL
 
 // The key of a row: its word, or for row numbers its hash.
 WJ_DEVICE KeyWord key_of_row(const Buckets& table, const RowWords& rows, u64 row, u64& hash) {
@@ -231,25 +215,6 @@ WJ_UNROLL
     add_counted(p.control, count);
 }
 #endif
-
-// Keys that were partitioned.
-struct KeyBins {
-    const u32* rows;  // keys in each bin, or null: keys lie side by side
-    u64 room;         // of a bin, a multiple of 32; status FULL where one had more keys
-    u64 blocks;       // of a bin
-};
-
-struct FindParams {
-    Buckets table;
-    RowWords wanted;
-    u64 count;
-    u8* values;       // rows x WJ_VALUE_BYTES (row numbers: 8 bytes; places: 8 bytes), or null; 0 where not found
-    u32* found;       // a bit a row, or null
-    u8* found_bytes;  // a byte a row, or null
-    u64 wants_places;
-    u64* control;
-    KeyBins bins;     // of find_bins
-};
 
 // The warp's queue in the block's shared memory, after `bytes_before` bytes.
 WJ_DEVICE QueuedKey* warp_queue(u32 bytes_before) {
@@ -411,13 +376,6 @@ WJ_ENTRY_RESIDENT(find_bins, FindParams, WJ_BLOCK_THREADS, 4) {
 }
 #endif
 
-struct EraseParams {
-    Buckets table;
-    RowWords wanted;
-    u64 count;
-    u64* control;
-};
-
 // Frees the slot of a key that was found; whether this lane did.
 WJ_DEVICE bool erase_found(const Buckets& table, const Probe& probe) {
     if (!probe.found) return false;
@@ -437,16 +395,6 @@ WJ_ENTRY(erase_rows, EraseParams, WJ_BLOCK_THREADS) {
 
 // ---------------------------------------------------------------- put out
 
-struct ProbeParams {
-    Buckets table;
-    RowWords wanted;
-    u64 count;
-    KeyBins bins;
-    u8* keys;      // count x the key's bytes
-    u8* values;    // count x WJ_VALUE_BYTES
-    u64* control;
-};
-
 template <u32 BYTES>
 WJ_DEVICE void store_word(u8* column, u64 row, u64 word) {
     if (BYTES == 8) reinterpret_cast<u64*>(column)[row] = word;
@@ -456,15 +404,15 @@ WJ_DEVICE void store_word(u8* column, u64 row, u64 word) {
 #if WJ_KEY_BYTES != 0
 // Found keys and values of a warp on their way out: so many at once that reserving a place for them costs little.
 struct FoundRows {
-    KeyWord keys[FOUND_ROWS];
-    ValueWord values[FOUND_ROWS];
+    KeyWord keys[WJ_FOUND_ROWS];
+    ValueWord values[WJ_FOUND_ROWS];
 };
 
-// Writes the first FOUND_BATCH staged rows, or with `all` all of them. All lanes call it.
+// Writes the first WJ_FOUND_BATCH staged rows, or with `all` all of them. All lanes call it.
 WJ_DEVICE void flush_found(const ProbeParams& p, FoundRows& staged, u32& count, bool all) {
     const u32 lane = threadIdx.x & 31;
-    if (!all && count < FOUND_BATCH) return;
-    const u32 rows = all ? count : FOUND_BATCH;
+    if (!all && count < WJ_FOUND_BATCH) return;
+    const u32 rows = all ? count : WJ_FOUND_BATCH;
     if (rows == 0) return;
     u64 first = 0;
     if (lane == 0) first = atomicAdd(&p.control[WJ_CONTROL_ROWS], (u64)rows);
@@ -502,15 +450,6 @@ WJ_ENTRY(probe_rows, ProbeParams, WJ_BLOCK_THREADS) {
     flush_found(p, staged, count, true);
 }
 #endif
-
-struct ExportParams {
-    Buckets table;
-    u64 places;    // slots, and the one beside
-    u64 rows_max;  // that there is room for
-    u8* keys;      // for row numbers: null
-    u8* values;    // for row numbers: the row, 8 bytes
-    u64* control;
-};
 
 WJ_ENTRY(export_slots, ExportParams, WJ_BLOCK_THREADS) {
     BlockReservation& reservation = shared_as<BlockReservation>();

@@ -7,15 +7,6 @@
 #include "common/control.cuh"
 
 #if WJ_KEY_BYTES != 0
-struct BuildParams {
-    Buckets table;
-    RowWords rows;        // partitioned: key, then value
-    const u32* offsets;   // segments + 1; with bin_rows: rows in the bin of each segment
-    u64 bin_rows;
-    u64 late_max;         // rows of a segment that may find their home bucket full, before it takes longer
-    u64* control;
-};
-
 // A segment under construction, in shared memory.
 struct SegmentBuild {
     u8* slots;

@@ -10,25 +10,11 @@
 #include "common/scan.cuh"
 #include "window/window.cuh"
 
-struct WindowScanParams {
-    WindowValues v;
-    const u32* segments; // rows: numbers of partitions or peers
-    u64 period;          // segments end after multiples of it, too; 0: they don't
-    u64 is_backward;
-    u64 rows;
-    u8* out;             // rows
-    u64* next_tile;
-    u32* states;
-    u8* of_tile;
-    u8* up_to_tile;
-    u64* control;
-};
-
 template <class Op, class ValueAt>
 WJ_DEVICE void scan_argument(const WindowScanParams& p, ValueAt value_at) {
     typedef typename Op::T T;
-    const ScanTiles<T> tiles = {p.next_tile, p.states, reinterpret_cast<T*>(p.of_tile), reinterpret_cast<T*>(p.up_to_tile),
-                                p.control};
+    const ScanTiles<T> tiles = {p.tiles.next_tile, p.tiles.states, reinterpret_cast<T*>(p.tiles.of_tile),
+                                reinterpret_cast<T*>(p.tiles.up_to_tile), p.control};
     const bool is_backward = p.is_backward != 0;
     const auto place = [&](u64 row) { return is_backward ? p.rows - 1 - row : row; };
     scan_tile<Op>(
@@ -60,23 +46,6 @@ WJ_DEVICE T difference(const T* sums, const RowRun& partition, const RowRun& run
     if (run.first == run.end) return 0;
     return run.first == partition.first ? sums[run.end - 1] : sums[run.end - 1] - sums[run.first - 1];
 }
-
-struct WindowOfParams {
-    WindowRows w;
-    u64 form;            // WJ_WINDOW_DIFFERENCE, _FORWARD, _BACKWARD, _STRETCHES or _TREE
-    u64 period;          // rows of a stretch
-    const u8* forward;   // scans; of _TREE: level behind level
-    const u8* backward;
-    const u32* counts;   // of values that are there, by partition; null: all are
-    u64 kind;            // of the argument, for minima and maxima
-    u64 width;           // of the result
-    u64 base;            // of sums
-    u64 flip;
-    u8* out;             // null: all are the same
-    u8* validity;
-    WindowValues v;      // the argument, of _TREE
-    const u8* totals;    // of _TREE: levels from 1 on
-};
 
 // Folds a frame with a tree whose nodes are runs of WJ_WINDOW_FANOUT. Each level folds the frame's part of its first and last run;
 // the runs between them are left to the next level, until the rest is in one run.
@@ -155,15 +124,6 @@ WJ_DEVICE void store_integer(u8* out, u64 width, u64 row, u64 value) {
         default: store_as(out, row, value); break;
     }
 }
-
-struct WindowTreeParams {
-    WindowValues v;    // of level 0
-    const u8* values;  // of further levels; null: this is level 0
-    u64 rows;          // values of the level
-    u8* forward;       // rows
-    u8* backward;      // rows
-    u8* totals;        // a value a run
-};
 
 template <class Op>
 WJ_DEVICE void tree_level(const WindowTreeParams& p) {

@@ -12,30 +12,13 @@
 // Status: WJ_STATUS_FULL where a block waited in vain, which no block does whose predecessors run.
 #include "window/folds.cuh"
 
-struct WindowBoundsParams {
-    u64 rows;
-    u64 words;
-    const u8* keys[WJ_WINDOW_WORDS];
-    u64 widths[WJ_WINDOW_WORDS];  // 4 or 8 bytes
-    u64 masks[WJ_WINDOW_WORDS];   // bits that are of the partition
-    u32* partitions;              // rows: number of the row's partition
-    u32* groups;                  // rows: number of its peers
-    u32* partition_rows;          // rows + 1: first row of each, then all rows
-    u32* group_rows;              // rows + 1
-    u64* total;                   // how many groups of peers
-    u64* next_tile;
-    u32* states;
-    u64* of_tile;
-    u64* up_to_tile;
-    u64* control;
-};
-
 WJ_DEVICE u64 key_word(const u8* keys, u64 width, u64 row) {
     return width == 8 ? reinterpret_cast<const u64*>(keys)[row] : reinterpret_cast<const u32*>(keys)[row];
 }
 
 WJ_ENTRY(window_bounds, WindowBoundsParams, WJ_BLOCK_THREADS) {
-    const ScanTiles<u64> tiles = {p.next_tile, p.states, p.of_tile, p.up_to_tile, p.control};
+    const ScanTiles<u64> tiles = {p.tiles.next_tile, p.tiles.states, reinterpret_cast<u64*>(p.tiles.of_tile),
+                                  reinterpret_cast<u64*>(p.tiles.up_to_tile), p.control};
     u32 partition_bits = 0, group_bits = 0;
     scan_tile<AddOf<u64>>(
         tiles, p.rows,
@@ -70,14 +53,6 @@ WJ_ENTRY(window_bounds, WindowBoundsParams, WJ_BLOCK_THREADS) {
 WJ_ENTRY(window_count, WindowScanParams, WJ_BLOCK_THREADS) {
     scan_argument<AddOf<u32>>(p, [](u64) { return 1u; });
 }
-
-struct WindowPlaceParams {
-    WindowRows w;
-    u64 kind;           // WJ_WINDOW_ROW_NUMBER, ...
-    u64 number;         // of parts; or an i64, the distance of the row that is looked for
-    const u32* counts;  // of values that are there, by partition; null: rows are counted
-    u8* out;            // u32, or f64 of shares
-};
 
 // The part of `parts` that a row is in, of `rows`, the larger ones first.
 WJ_DEVICE u64 part_of(u64 row, u64 rows, u64 parts) {
@@ -253,18 +228,6 @@ WJ_ENTRY(window_of_maxima_128, WindowOfParams, WJ_BLOCK_THREADS) {
         store_as(p.out, row, is_valid ? code ^ (u128)1 << 127 : code);
     });
 }
-
-struct WindowValueParams {
-    WindowRows w;
-    u64 kind;            // WJ_WINDOW_SHIFT: of the row so many behind; _NTH: of the frame's, from 1 or, negative, its end
-    u64 number;          // an i64
-    u64 width;           // of the values, in bytes
-    const u8* values;    // null: all are the same
-    const u8* validity;  // null: all are there
-    const u32* counts;   // of values that are there, by partition: others are skipped; null: they are not
-    u8* out;
-    u8* out_validity;
-};
 
 // The n-th row of a run whose value is there, n from 1 or, negative, from the end; -1: there is none. From where it may be it
 // gallops to where it is.

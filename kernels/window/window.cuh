@@ -3,16 +3,8 @@
 // A frame is a run of rows of the partition: [first, end).
 #pragma once
 #include "group/accumulate.cuh"
-
-// A stored column.
-struct WindowValues {
-    const u8* values;    // null: all are the base
-    const u8* validity;  // a byte a row; null: all are there
-    u64 kind;            // WJ_WINDOW_INT, _F32, _F64
-    u64 width;           // bytes
-    u64 base;            // of integers of up to 8 bytes
-    u64 flip;            // of maxima: all ones, so that they are minima
-};
+#include "window/constants.cuh"
+#include "window/params.cuh"  // src/window.rs
 
 WJ_DEVICE bool is_there(const WindowValues& v, u64 row) { return v.validity == nullptr || v.validity[row] != 0; }
 
@@ -51,22 +43,6 @@ WJ_DEVICE void order_code(const WindowValues& v, u64 row, u128& code) {
     code = reinterpret_cast<const u128*>(v.values)[row] ^ (u128)1 << 127;
     if (v.flip != 0) code = ~code;
 }
-
-// What is known of the rows, and the frame that is asked for.
-struct WindowRows {
-    const u32* partitions;
-    const u32* groups;
-    const u32* partition_rows;
-    const u32* group_rows;
-    const u64* total;
-    u64 rows;
-    u64 start_kind;     // WJ_WINDOW_PARTITION, _ROWS, _GROUPS or _RANGE
-    u64 start_offset;   // an i64
-    u64 end_kind;
-    u64 end_offset;
-    const u32* starts;  // of _RANGE: rows
-    const u32* ends;
-};
 
 // Rows from `first` on, up to `end`; first <= end.
 struct RowRun {

@@ -8,22 +8,6 @@
 #include "common/control.cuh"
 #include "window/window.cuh"
 
-struct WindowRangeParams {
-    WindowRows w;      // whose frame is not asked for
-    WindowValues key;
-    u64 is_nulls_first;
-    u64 is_descending;
-    u64 is_following;
-    u64 is_end;        // the row behind the bound is asked for
-    u64 form;          // WJ_WINDOW_UNITS, _MONTHS or _DOUBLE
-    u64 amount[2];     // an i128, low first; months and days; bits
-    u64 least[2];      // i128: the keys that there may be
-    u64 most[2];
-    u64 is_unsigned;
-    u32* out;          // rows
-    u64* control;
-};
-
 WJ_DEVICE i128 integer_key(const WindowValues& v, u64 row) {
     if (v.width == 16) return reinterpret_cast<const i128*>(v.values)[row];
     return (i128)(i64)v.base + stored_value(v.values, v.width, row);

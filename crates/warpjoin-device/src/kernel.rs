@@ -134,34 +134,8 @@ pub struct Launch {
     pub shared_bytes: u32,
 }
 
-/// One 8-byte field of a kernel's `Params`.
-#[derive(Debug, Clone, Copy)]
-pub enum Arg<'a> {
-    /// A number, or the bits of one.
-    U64(u64),
-    /// The address of a buffer.
-    Buffer(&'a Buffer),
-    /// The address of a byte within a buffer.
-    BufferAt(&'a Buffer, u64),
-    /// A null pointer.
-    Null,
-}
+/// What a launch passes for one 8-byte field of a kernel's parameters.
+pub type Arg<'a> = warpjoin_kernels::Arg<'a, Buffer>;
 
-impl<'a> Arg<'a> {
-    /// The address of a buffer, or null.
-    pub fn or_null(buffer: Option<&'a Buffer>) -> Self {
-        buffer.map_or(Self::Null, Self::Buffer)
-    }
-}
-
-impl From<u64> for Arg<'_> {
-    fn from(value: u64) -> Self {
-        Self::U64(value)
-    }
-}
-
-impl<'a> From<&'a Buffer> for Arg<'a> {
-    fn from(buffer: &'a Buffer) -> Self {
-        Self::Buffer(buffer)
-    }
-}
+/// An address in a buffer: a field of a kernel's parameters. `T` is the pointer's type, such as `*const u32`.
+pub type Ptr<'a, T> = warpjoin_kernels::Ptr<'a, Buffer, T>;

@@ -39,11 +39,9 @@ pub use device::{Device, DeviceInfo, DeviceKind, Link};
 pub use error::{Cause, DeviceError, Result};
 pub use event::Event;
 pub use faults::{CallKind, Fault, FaultPlan, Recording, with_faults};
-pub use kernel::{Arg, Kernel, Launch, Module, ModuleSource};
+pub use kernel::{Arg, Kernel, Launch, Module, ModuleSource, Ptr};
 pub use memory::{Buffer, MemoryCache, MemoryPool};
 pub use race::{RaceAccess, RaceReport};
 pub use sim::{ChangedFile, SimOptions, open_simulated};
 pub use stream::Stream;
-
-/// Maximum number of devices that work together: those of one host.
-pub const DEVICES_MAX: usize = 8;
+pub use warpjoin_kernels::common::DEVICES_MAX;

@@ -5,6 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use warpjoin_kernels::KernelParams;
+
 use crate::backend::StreamBackend;
 use crate::{Arg, Buffer, Cause, Device, DeviceError, Event, Kernel, Launch, Result};
 
@@ -181,11 +183,31 @@ impl Stream {
         self.backend.copy(source.0.address() + source.1, target.0.address() + target.1, bytes)
     }
 
-    /// Enqueues a kernel launch. `args` are the fields of its `Params`, in order.
+    /// Enqueues a kernel launch.
     ///
     /// # Errors
-    /// When the launch shape is invalid, a buffer cannot be reached, or the driver fails.
-    pub fn launch(&self, kernel: &Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<()> {
+    /// When the parameters are those of other kernels, the launch shape is invalid, a buffer cannot be reached, or the driver
+    /// fails.
+    pub fn launch<P>(&self, kernel: &Kernel, launch: Launch, params: &P) -> Result<()>
+    where
+        P: KernelParams<Buffer> + ?Sized,
+    {
+        if !P::ENTRIES.is_empty() && !P::ENTRIES.contains(&kernel.name()) {
+            return Err(DeviceError::Invalid(format!("{}: parameters of {:?}", kernel.name(), P::ENTRIES)));
+        }
+        self.check_shape(kernel, launch)?;
+        let (mut words, mut failure) = (vec![], None);
+        params.pass(&mut |arg| match self.param(&arg) {
+            Ok(word) => words.push(word),
+            Err(error) => failure = Some(error),
+        });
+        match failure {
+            Some(error) => Err(error),
+            None => self.backend.launch(kernel.handle(), launch, &words),
+        }
+    }
+
+    fn check_shape(&self, kernel: &Kernel, launch: Launch) -> Result<()> {
         let threads = launch.block_threads;
         let shared_max = self.device.info().shared_bytes_per_block_max;
         if launch.blocks == 0
@@ -203,8 +225,7 @@ impl Stream {
                 launch.shared_bytes
             )));
         }
-        let params = args.iter().map(|arg| self.param(arg)).collect::<Result<Vec<u64>>>()?;
-        self.backend.launch(kernel.handle(), launch, &params)
+        Ok(())
     }
 
     /// Enqueues an event.

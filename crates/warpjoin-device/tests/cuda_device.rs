@@ -198,7 +198,7 @@ fn launches_of_an_invalid_shape_are_rejected() {
     stream.launch(&kernel(&device, "nothing"), launch(3, 32), &[]).expect("no parameters");
     let scale = kernel(&device, "scale");
     for count in [0, 1, 3, 5] {
-        let refused = stream.launch(&scale, launch(1, 32), &vec![Arg::Null; count]);
+        let refused = stream.launch(&scale, launch(1, 32), &vec![Arg::Null; count][..]);
         assert!(matches!(refused, Err(DeviceError::Invalid(_))), "{count}: {refused:?}");
     }
     let zeros = [Arg::Null, Arg::Null, Arg::U64(0), Arg::U64(0)];

@@ -10,7 +10,6 @@ mod error;
 pub mod exec;
 pub mod expr;
 pub mod function;
-mod hash;
 pub mod hash_table;
 mod identity;
 mod operators;

@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
+use warpjoin_kernels::string::{ANY_CHARACTER, ANY_STRING, RUNS_MAX};
+
 use crate::expr::CompareOp;
 
 /// A test of one string. Null for null.
@@ -74,15 +76,10 @@ pub(crate) struct TestProgram {
     pub accepts: u64,
 }
 
-/// Runs of bytes in patterns that are searched by them.
-pub(crate) const RUNS_MAX: usize = 32;
 /// Bytes of a run that are looked for together.
 const HEAD_BYTES: usize = 4;
 /// Bytes of a run of which some so many are a word of memory, wherever it begins.
 const LONG_BYTES: usize = 2 * HEAD_BYTES - 1;
-
-const ANY_CHARACTER: u16 = 256;
-const ANY_STRING: u16 = 257;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
@@ -91,34 +88,23 @@ enum Kind {
 }
 
 impl TestProgram {
-    /// The kernels.
-    pub(crate) const ENTRIES: [&str; 7] = [
-        "test_compare",
-        "test_search_long",
-        "test_search",
-        "test_search_short",
-        "test_like",
-        "test_like_wide",
-        "test_like_long",
-    ];
-
     /// The kernel that makes the test: runs of bytes between `%` are searched; other patterns are automata, whose states are
     /// the bits of a word if that has enough.
     pub(crate) fn entry(&self) -> &'static str {
         if self.kind == Kind::Compare {
-            return Self::ENTRIES[0];
+            return "test_compare";
         }
         if let Some(shortest) = self.shortest_searched() {
             return match shortest {
-                LONG_BYTES.. => Self::ENTRIES[1],
-                HEAD_BYTES..LONG_BYTES => Self::ENTRIES[2],
-                ..HEAD_BYTES => Self::ENTRIES[3],
+                LONG_BYTES.. => "test_search_long",
+                HEAD_BYTES..LONG_BYTES => "test_search",
+                ..HEAD_BYTES => "test_search_short",
             };
         }
         match self.elements.iter().filter(|&&element| element != ANY_STRING).count() {
-            0..32 => Self::ENTRIES[4],
-            32..64 => Self::ENTRIES[5],
-            _ => Self::ENTRIES[6],
+            0..32 => "test_like",
+            32..64 => "test_like_wide",
+            _ => "test_like_long",
         }
     }
 

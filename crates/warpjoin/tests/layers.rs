@@ -20,7 +20,7 @@ use layers_common::{Arrows, Imports};
 type Layers = &'static [&'static [&'static str]];
 
 const WARPJOIN: Layers = &[
-    &["error", "hash"],
+    &["error"],
     &["column"],
     &["devices"],
     &["expr", "function", "identity", "string_test"],

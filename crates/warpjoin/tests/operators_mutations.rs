@@ -7,7 +7,10 @@ use arrow::datatypes::DataType;
 use common::edges::{ints, join_of, keyed, sort_of, window_of};
 use common::sessions::{Opener, simulated};
 use common::settings::Settings;
-use warpjoin_device::{Arg, Launch, ModuleSource, SimOptions, open_simulated};
+use warpjoin_device::{Arg, Buffer, Kernel, Launch, ModuleSource, Ptr, SimOptions, Stream, open_simulated};
+use warpjoin_kernels::partition::RowWords;
+use warpjoin_kernels::window::window_kind;
+use warpjoin_kernels::{KernelParams, join, padded, sort, table, window};
 
 const SEEDS: u64 = 100;
 /// Takes the place of atomicCAS: right for one lane alone.
@@ -38,7 +41,8 @@ fn header(name: &str, mutated: bool) -> String {
         return text;
     }
     assert!(text.contains("atomicCAS("), "{name} claims with atomicCAS");
-    let at = text.find("\nstruct ").expect("a struct");
+    let last = text.rfind("#include").expect("other headers");
+    let at = last + text[last..].find('\n').expect("a line");
     format!("{}\n{PLAIN_CAS}{}", &text[..at], text[at..].replace("atomicCAS(", "plain_cas("))
 }
 
@@ -59,36 +63,51 @@ fn module(text: String, entry: &str) -> ModuleSource {
     ModuleSource { name: "mutation".into(), text, entries: vec![entry.into()], defines: defines() }
 }
 
-/// Runs the entry with this seed on buffers of these words, given by address, among numbers; the
-/// words afterwards.
-fn run(module: &ModuleSource, seed: u64, buffers: &[Vec<u64>], args: &[Result<usize, u64>]) -> Vec<Vec<u64>> {
+/// A kernel that is about to be launched.
+struct Run {
+    stream: Stream,
+    kernel: Kernel,
+}
+
+impl Run {
+    fn launch(&self, params: &(impl KernelParams<Buffer> + ?Sized)) {
+        let launch = Launch { blocks: 1, block_threads: 64, shared_bytes: 32 << 10 };
+        self.stream.launch(&self.kernel, launch, params).expect("launches");
+    }
+}
+
+/// Runs the entry with this seed on buffers of these words, as `launch` says; the words afterwards.
+fn run(module: &ModuleSource, seed: u64, words: &[Vec<u64>], launch: impl Fn(&Run, &[Buffer])) -> Vec<Vec<u64>> {
     let device = open_simulated(&SimOptions { seed: Some(seed), ..SimOptions::default() }).expect("devices").remove(0);
     let kernel = device.compile(module).expect("compiles").kernel(&module.entries[0]).expect("an entry");
     let stream = device.create_stream().expect("a stream");
     let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
-    let uploaded: Vec<_> = buffers.iter().map(|words| stream.upload(&bytes(words)).expect("room")).collect();
-    let args: Vec<Arg<'_>> = args
-        .iter()
-        .map(|arg| match arg {
-            Ok(buffer) => Arg::Buffer(&uploaded[*buffer]),
-            Err(number) => Arg::U64(*number),
-        })
-        .collect();
-    stream.launch(&kernel, Launch { blocks: 1, block_threads: 64, shared_bytes: 32 << 10 }, &args).expect("launches");
-    let read = |(buffer, words): (&warpjoin_device::Buffer, &Vec<u64>)| {
+    let buffers: Vec<_> = words.iter().map(|words| stream.upload(&bytes(words)).expect("room")).collect();
+    let run = Run { stream, kernel };
+    launch(&run, &buffers);
+    let read = |(buffer, words): (&Buffer, &Vec<u64>)| {
         let mut bytes = vec![0; words.len() * 8];
-        stream.read(buffer, 0, &mut bytes).expect("bytes");
+        run.stream.read(buffer, 0, &mut bytes).expect("bytes");
         bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes"))).collect()
     };
-    uploaded.iter().zip(buffers).map(read).collect()
+    buffers.iter().zip(words).map(read).collect()
 }
 
 /// Whether each of 48 keys has exactly one slot of 64 after build_unique.
 fn builds(module: &ModuleSource, seed: u64) -> bool {
     let keys: Vec<u64> = (1..=48).collect();
     let buffers = [keys.clone(), vec![0; 128], vec![0; 4]];
-    let args = [Err(48), Ok(0), Err(0), Ok(1), Err(32), Err(32), Ok(2)];
-    let after = run(module, seed, &buffers, &args);
+    let after = run(module, seed, &buffers, |run, buffers| {
+        run.launch(&join::BuildParams {
+            rows: 48,
+            keys: Ptr::of(&buffers[0]),
+            values: None,
+            slots: Ptr::of(&buffers[1]),
+            windows: 32,
+            steps_max: 32,
+            control: Ptr::of(&buffers[2]),
+        });
+    });
     let mut found: Vec<u64> = after[1].iter().step_by(2).copied().filter(|&key| key != 0).collect();
     found.sort_unstable();
     found == keys
@@ -110,7 +129,9 @@ WJ_ENTRY(count_groups, CountParams, 64) {
 fn counts(module: &ModuleSource, seed: u64) -> bool {
     let keys: Vec<u64> = (0..64).map(|row| row / 4).collect();
     let buffers = [keys, vec![0; 96 * 4], vec![0; 64], vec![0; 2], vec![0; 4]];
-    let after = run(module, seed, &buffers, &[Ok(0), Ok(1), Ok(2), Ok(3), Ok(4)]);
+    let after = run(module, seed, &buffers, |run, buffers| {
+        run.launch(&buffers.iter().map(Arg::Buffer).collect::<Vec<_>>()[..]);
+    });
     let groups: Vec<u64> = after[1].chunks(4).filter(|row| row[0] != 0).map(|row| row[3]).collect();
     groups == [4; 16]
 }
@@ -135,13 +156,45 @@ fn a_plain_claim_in_the_key_table_shows() {
 /// Whether each of 40 keys, three times, has exactly one slot in 8 buckets of 8.
 fn inserts(module: &ModuleSource, seed: u64) -> bool {
     let keys: Vec<u64> = (0..120).map(|row| row % 40 + 1).collect();
-    let none = [Err(0); 36];
-    let mut rows = none;
-    (rows[0], rows[8], rows[24], rows[32], rows[33]) = (Ok(0), Err(1), Err(u64::MAX), Err(1), Err(1));
-    let table = [Ok(1), Ok(2), Err(0), Err(8), Err(0), Err(0), Ok(3)];
-    let args = [&table[..], &none, &rows, &[Err(0), Err(120), Err(0), Ok(4), Err(0)]].concat();
     let buffers = [keys, vec![0; 64], vec![0; 1], vec![0; 2], vec![0; 4]];
-    let mut found: Vec<u64> = run(module, seed, &buffers, &args)[1].iter().copied().filter(|&key| key != 0).collect();
+    let none = RowWords {
+        columns: [None; 8],
+        is_wide: [false; 8],
+        biases: [0; 8],
+        key_masks: [0; 8],
+        key_words: 0,
+        words: 0,
+        seed: 0,
+        validity: None,
+    };
+    let after = run(module, seed, &buffers, |run, buffers| {
+        run.launch(&table::InsertParams {
+            table: table::Buckets {
+                slots: Ptr::of(&buffers[1]),
+                passed: Ptr::of(&buffers[2]),
+                segment_bits: 0,
+                segment_buckets: 8,
+                seed: 0,
+                has_gaps: false,
+                side: Ptr::of(&buffers[3]),
+                rows: none,
+            },
+            rows: RowWords {
+                columns: padded([Some(Ptr::of(&buffers[0]))], None),
+                is_wide: padded([true], false),
+                key_masks: padded([u64::MAX], 0),
+                key_words: 1,
+                words: 1,
+                ..none
+            },
+            first_row: 0,
+            count: 120,
+            assigns: false,
+            control: Ptr::of(&buffers[4]),
+            places: None,
+        });
+    });
+    let mut found: Vec<u64> = after[1].iter().copied().filter(|&key| key != 0).collect();
     found.sort_unstable();
     found == (1..=40).collect::<Vec<u64>>()
 }
@@ -165,8 +218,20 @@ fn builds_words(module: &ModuleSource, seed: u64) -> bool {
     let keys: Vec<u64> = (1..=48).collect();
     let values: Vec<u64> = keys.iter().map(|key| key * 3).collect();
     let buffers = [keys.clone(), values, vec![0; 65], vec![0; 4]];
-    let args = [Err(48), Ok(0), Ok(1), Err(0), Err(0), Err(16), Ok(2), Err(64), Err(64), Ok(3)];
-    let after = run(module, seed, &buffers, &args);
+    let after = run(module, seed, &buffers, |run, buffers| {
+        run.launch(&join::WordsParams {
+            rows: 48,
+            keys: Ptr::of(&buffers[0]),
+            values: Some(Ptr::of(&buffers[1])),
+            has_row_numbers: false,
+            is_set: false,
+            key_bits: 16,
+            slots: Ptr::of(&buffers[2]),
+            count: 64,
+            steps_max: 64,
+            control: Ptr::of(&buffers[3]),
+        });
+    });
     let mut found: Vec<u64> = after[2].iter().copied().filter(|&slot| slot != 0).collect();
     found.sort_unstable();
     found == keys.iter().map(|key| key | (key * 3) << 16).collect::<Vec<_>>()
@@ -230,8 +295,21 @@ fn looks_back(module: &ModuleSource, seed: u64) -> bool {
         published[256 + digit] += digit as u64 + 1;
     }
     let buffers = [keys, sums, published, vec![2], vec![0; 3 * TILE_ROWS as usize / 2], vec![0; 4]];
-    let args = [Ok(0), Err(0), Err(3 * TILE_ROWS), Err(0), Err(8), Ok(1), Ok(2), Ok(3), Err(0), Ok(4), Ok(5)];
-    let after = run(module, seed, &buffers, &args);
+    let after = run(module, seed, &buffers, |run, buffers| {
+        run.launch(&sort::SortPassParams {
+            keys: Ptr::of(&buffers[0]),
+            numbers: None,
+            rows: 3 * TILE_ROWS,
+            shift: 0,
+            bits: 8,
+            sums: Ptr::of(&buffers[1]),
+            published: Ptr::of(&buffers[2]),
+            next_tile: Ptr::of(&buffers[3]),
+            keys_out: None,
+            numbers_out: Some(Ptr::of(&buffers[4])),
+            control: Ptr::of(&buffers[5]),
+        });
+    });
     let number = |place: u64| after[4][place as usize / 2] >> (place % 2 * 32) & 0xffff_ffff;
     let is_placed = |row: u64| number(700 * (row % 4) + 11 * (row % 4 + 1) + row / 4) == 2 * TILE_ROWS + row;
     (0..TILE_ROWS).all(is_placed)
@@ -289,9 +367,24 @@ fn scan_looks_back(module: &ModuleSource, seed: u64) -> bool {
         up_to_tile,
         vec![0; 4],
     ];
-    let source = [Ok(0), Err(0), Err(0), Err(8), Err(0), Err(0)];
-    let segments = [Ok(1), Err(0), Err(0), Err(rows), Ok(2)];
-    let after = run(module, seed, &buffers, &[&source[..], &segments, &[Ok(3), Ok(4), Ok(5), Ok(6), Ok(7)]].concat());
+    let after = run(module, seed, &buffers, |run, buffers| {
+        let values = Some(Ptr::of(&buffers[0]));
+        run.launch(&window::WindowScanParams {
+            v: window::WindowValues { values, validity: None, kind: window_kind::INT, width: 8, base: 0, flip: 0 },
+            segments: Ptr::of(&buffers[1]),
+            period: 0,
+            is_backward: false,
+            rows,
+            out: Ptr::of(&buffers[2]),
+            tiles: window::WindowTiles {
+                next_tile: Ptr::of(&buffers[3]),
+                states: Ptr::of(&buffers[4]),
+                of_tile: Ptr::of(&buffers[5]),
+                up_to_tile: Ptr::of(&buffers[6]),
+            },
+            control: Ptr::of(&buffers[7]),
+        });
+    });
     let mut sum = before;
     let is_right = (last * SCAN_ROWS as usize..rows as usize).all(|row| {
         sum += values[row];
@@ -326,7 +419,15 @@ WJ_DEVICE T plain_or(T* word, T bits) {
 /// The filter of 64 keys in two words of 64 bits, and its bounds.
 fn fill(module: &ModuleSource, seed: u64) -> [Vec<u64>; 2] {
     let buffers = [(1..=64).rev().collect(), vec![0; 2], vec![0; 2]];
-    let mut after = run(module, seed, &buffers, &[Err(64), Ok(0), Ok(1), Err(2), Ok(2)]);
+    let mut after = run(module, seed, &buffers, |run, buffers| {
+        run.launch(&join::FilterParams {
+            rows: 64,
+            keys: Ptr::of(&buffers[0]),
+            words: Some(Ptr::of(&buffers[1])),
+            count: 2,
+            bounds: Some(Ptr::of(&buffers[2])),
+        });
+    });
     let bounds = after.pop().expect("bounds");
     [after.pop().expect("words"), bounds]
 }

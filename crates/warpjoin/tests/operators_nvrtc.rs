@@ -102,21 +102,7 @@ fn kernels_compile_for_every_architecture() {
     let mut sources: Vec<ModuleSource> = corpus().into_iter().collect();
     // So that turns meet all of them.
     sources.sort_by(|a, b| a.text.cmp(&b.text));
-    for file in [
-        warpjoin_kernels::JOIN_BUILD,
-        warpjoin_kernels::RUNTIME_FILTER,
-        warpjoin_kernels::EXCHANGE,
-        warpjoin_kernels::VALIDITY,
-        warpjoin_kernels::PARTITION,
-        warpjoin_kernels::WORDS,
-        warpjoin_kernels::SORT,
-        warpjoin_kernels::TOP_K,
-        warpjoin_kernels::WINDOW,
-        warpjoin_kernels::WINDOW_FRAMES,
-        warpjoin_kernels::HASH_TABLE,
-        warpjoin_kernels::HASH_LISTS,
-        warpjoin_kernels::STRINGS,
-    ] {
+    for file in warpjoin_kernels::SOURCES {
         assert!(sources.iter().any(|source| source.text == file.text), "{} was not compiled", file.name);
     }
     let work = work_of(&sources);

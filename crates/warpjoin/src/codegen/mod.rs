@@ -35,28 +35,18 @@ mod program;
 mod shapes;
 mod value;
 
-pub(crate) use constants::{
-    BLOCK_THREADS, Constants, DEVICES_MAX, GATHER_COLUMNS, PARTITION_ITEMS, PARTITION_THREADS_FEW,
-    PARTITION_THREADS_MANY, PARTITION_THREADS_WORD, ROW_WORDS_MAX, SAMPLE_SLOTS, SKETCH_BITS, SKETCH_KEYS_SHIFT,
-    SKETCH_REPEATED_SHIFT, SORT_DIGIT_BITS, SORT_DIGITS, SORT_FEW_ROWS, SORT_FEW_WORDS, SORT_ITEMS, SORT_THREADS,
-    TOP_K_DIGIT_BITS, WINDOW_FANOUT, WINDOW_ITEMS, WINDOW_WORDS, control, group_counter, sort_defines, status,
-    top_k_state, window_defines, window_kind,
-};
+pub(crate) use constants::Constants;
 pub(crate) use expr::{IN_LIST_MAX, check_cast};
-pub(crate) use fixed::{
-    BucketShape, FixedModule, PACK_FIELDS_MAX, PASS_MULTIPLE, RESTORE, SlotForm, partition_module, pass_entry,
-};
+pub(crate) use fixed::{BucketShape, FixedModule, PASS_MULTIPLE, RESTORE, SlotForm, partition_module, pass_entry};
 pub(crate) use group::{ROWS_PER_THREAD_BITS_MAX, key_bytes, partition_slots};
-pub(crate) use output::{RESERVATION_BYTES, common_columns};
+pub(crate) use output::common_columns;
 pub(crate) use pipeline::{
     BATCH_BLOCKS, GenerateOptions, GeneratedPipeline, Grid, PipelineKey, SinkShape, bind_pipeline, match_threads,
     shared_row_bytes,
 };
 pub(crate) use precomputed::{DictionaryTest, Lookup, forget};
 pub(crate) use print::regroup;
-pub(crate) use program::{
-    Binding, FetchPart, GroupPart, JoinPart, MatchPart, PLACES_EACH, PLACES_HEAD, PartitionPart, SketchPart,
-};
+pub(crate) use program::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 pub(crate) use shapes::{
     Accumulator, DirectSlots, FetchStep, FilterTest, GroupLimits, GroupMode, GroupShape, JoinShape, MatchForm,
     PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SortShape,

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use warpjoin_device::{Kernel, ModuleSource};
+use warpjoin_device::{Buffer, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_kernels::KernelParams;
 
 use super::query::Query;
 use crate::{Error, Result};
@@ -34,8 +35,33 @@ impl EntryKernels {
         Ok(())
     }
 
-    pub(super) fn get(&self, entry: &str, device: usize) -> Result<&Kernel> {
+    fn get(&self, entry: &str, device: usize) -> Result<&Kernel> {
         let kernels = self.0.get(entry).and_then(|kernels| kernels.get(device));
         kernels.ok_or_else(|| Error::internal(format!("{entry} is wanted and was not compiled")))
+    }
+}
+
+/// Enqueues such kernels on one device, and counts that.
+pub(super) struct EntryLaunches<'a> {
+    kernels: &'a EntryKernels,
+    device: usize,
+    pub stream: &'a Stream,
+    pub launches: u64,
+}
+
+impl<'a> EntryLaunches<'a> {
+    pub(super) fn new(kernels: &'a EntryKernels, device: usize, stream: &'a Stream) -> Self {
+        Self { kernels, device, stream, launches: 0 }
+    }
+
+    pub(super) fn launch(&mut self, entry: &str, launch: Launch, params: &impl KernelParams<Buffer>) -> Result<()> {
+        self.stream.launch(self.kernels.get(entry, self.device)?, launch, params)?;
+        self.launches += 1;
+        Ok(())
+    }
+
+    /// Threads of a block that should have so many.
+    pub(super) fn threads(&self, wanted: u32) -> u32 {
+        self.stream.device().info().block_threads(wanted)
     }
 }

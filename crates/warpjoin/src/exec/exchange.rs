@@ -1,12 +1,14 @@
 //! Brings rows together across devices: multisplit and transposition, or a copy to all.
 
-use warpjoin_device::{Arg, Buffer, ModuleSource};
+use warpjoin_device::{Buffer, ModuleSource, Ptr};
+use warpjoin_kernels::common::DEVICES_MAX;
+use warpjoin_kernels::exchange::{RouteParams, ScatterParams};
 
-use super::launch::launch;
+use super::launch::Strides;
 use super::query::Query;
 use super::relation::{Intermediate, IntermediateShard};
 use super::rows::allocate;
-use crate::codegen::{Constants, DEVICES_MAX};
+use crate::codegen::Constants;
 use crate::{Error, Result};
 
 /// Bytes of shared memory of the routing kernels: a 64-bit and a 32-bit word a device.
@@ -138,17 +140,17 @@ impl Query<'_> {
             };
             if shard.rows > 0 {
                 let keys = shard.columns[0].values.as_ref().ok_or_else(|| Error::internal("rows without key words"))?;
-                let args = [
-                    Arg::U64(shard.rows),
-                    Arg::Buffer(keys),
-                    Arg::U64(self.streams.len() as u64),
-                    Arg::Buffer(&counts),
-                    Arg::Buffer(&places),
-                    Arg::or_null(splitters.as_ref()),
-                    Arg::U64(u64::from(rows.columns[0].layout().width_bytes == 8)),
-                ];
-                stream.launch(&kernels[device], launch(shard.rows, stream, ROUTE_SHARED_BYTES), &args)?;
-                self.metrics.launches += 1;
+                let params = RouteParams {
+                    rows: shard.rows,
+                    keys: Ptr::of(keys),
+                    devices: self.streams.len() as u64,
+                    counts: Ptr::of(&counts),
+                    positions: Ptr::of(&places),
+                    splitters: splitters.as_ref().map(Ptr::of),
+                    is_wide: rows.columns[0].layout().width_bytes == 8,
+                };
+                let launch = Strides { shared_bytes: ROUTE_SHARED_BYTES, ..Strides::ROWS }.over(shard.rows, stream);
+                self.launch(device, &kernels[device], launch, &params)?;
             }
             pending.push((counts, places));
         }
@@ -189,17 +191,22 @@ impl Query<'_> {
                         runs.push(Run { device, owner, first: first_of(owner), bytes, buffer: stream.alloc(bytes)? });
                     }
                 }
-                let mut args = vec![Arg::U64(shard.rows), Arg::Buffer(source), Arg::Buffer(&positions[device])];
-                for owner in 0..DEVICES_MAX {
+                let target_of = |owner: usize| {
                     let run = runs[own..].iter().find(|run| run.owner == owner);
-                    args.push(match (run, targets.get(owner).and_then(|target| part.of(target))) {
-                        (Some(run), _) => Arg::Buffer(&run.buffer),
-                        (None, Some(buffer)) => Arg::BufferAt(buffer, first_of(owner)),
-                        (None, None) => Arg::Null,
-                    });
-                }
-                stream.launch(&kernels[device], launch(shard.rows, stream, 0), &args)?;
-                self.metrics.launches += 1;
+                    match (run, targets.get(owner).and_then(|target| part.of(target))) {
+                        (Some(run), _) => Some(Ptr::of(&run.buffer)),
+                        (None, Some(buffer)) => Some(Ptr::at(buffer, first_of(owner))),
+                        (None, None) => None,
+                    }
+                };
+                let params = ScatterParams {
+                    rows: shard.rows,
+                    source: Ptr::of(source),
+                    positions: Ptr::of(&positions[device]),
+                    targets: std::array::from_fn(target_of),
+                };
+                let launch = Strides::ROWS.over(shard.rows, stream);
+                self.launch(device, &kernels[device], launch, &params)?;
                 let sent: u64 =
                     (0..targets.len()).filter(|&owner| owner != device).map(|owner| counts[device][owner]).sum();
                 self.metrics.exchanged_bytes += sent * part.width_bytes;
@@ -225,12 +232,6 @@ struct Run {
 }
 
 fn exchange_module(hash_bits: u32) -> ModuleSource {
-    let file = warpjoin_kernels::EXCHANGE;
-    let widths = ["scatter_1", "scatter_2", "scatter_4", "scatter_8", "scatter_16"];
-    ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: ["route_count", "route_assign"].iter().chain(&widths).map(|entry| (*entry).to_string()).collect(),
-        defines: Constants { hash_bits, lanes: 1 }.defines(),
-    }
+    let entries = [RouteParams::<()>::ENTRIES, ScatterParams::<()>::ENTRIES].concat();
+    Constants { hash_bits, ..Constants::USUAL }.module(warpjoin_kernels::EXCHANGE, entries)
 }

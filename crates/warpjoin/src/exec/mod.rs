@@ -29,6 +29,7 @@ pub use crate::options::{
 };
 pub use check::{check, check_node};
 pub use explain::{Explanation, explain};
+pub(crate) use launch::Strides;
 pub use metrics::{PipelineMetrics, QueryMetrics};
 pub use query::Inputs;
 pub use relation::HandedOver;

@@ -13,11 +13,12 @@ mod uploads;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use warpjoin_device::{Abort, AbortGuard, Buffer, Stream};
+use warpjoin_device::{Abort, AbortGuard, Buffer, Kernel, Launch, Stream};
+use warpjoin_kernels::KernelParams;
+use warpjoin_kernels::common::{control, status};
 
 use super::metrics::QueryMetrics;
 use super::relation::{Joins, SharedRelations};
-use crate::codegen::{control, status};
 use crate::column::EncodedColumn;
 use crate::devices::waits::Waits;
 use crate::options::ExecOptions;
@@ -102,6 +103,19 @@ impl<'a> Query<'a> {
 
     pub(crate) fn devices(&self) -> usize {
         self.streams.len()
+    }
+
+    /// Enqueues a kernel on a device.
+    pub(super) fn launch(
+        &mut self,
+        device: usize,
+        kernel: &Kernel,
+        launch: Launch,
+        params: &impl KernelParams<Buffer>,
+    ) -> Result<()> {
+        self.streams[device].launch(kernel, launch, params)?;
+        self.metrics.launches += 1;
+        Ok(())
     }
 
     /// Waits for everything that was enqueued on any device, whatever fails; the first error.

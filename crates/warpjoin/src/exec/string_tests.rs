@@ -7,19 +7,16 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use rayon::prelude::*;
-use warpjoin_device::{Arg, Buffer, Launch, ModuleSource};
+use warpjoin_device::{Buffer, Launch, ModuleSource, Ptr};
+use warpjoin_kernels::common::BLOCK_THREADS;
+use warpjoin_kernels::string::{STAGE_BYTES, TILE, TestParams};
 
 use super::metrics::PipelineMetrics;
 use super::query::{DeviceStrings, Pending, Query, StringShard};
 use crate::Result;
-use crate::codegen::{BLOCK_THREADS, Constants, DictionaryTest};
+use crate::codegen::{Constants, DictionaryTest};
 use crate::column::Dictionary;
-use crate::string_test::{RUNS_MAX, TestProgram};
 
-/// Strings of a tile.
-const TILE: usize = 256;
-/// Bytes of a tile that are brought into shared memory.
-const STAGE_BYTES: u32 = 24 << 10;
 /// Bytes of shared memory for what a pattern makes of each byte.
 const PATTERN_BYTES: u32 = 256 * 8;
 /// Bytes of a tile, whose places are signed numbers of 32 bits, also a step behind its end.
@@ -31,13 +28,7 @@ const PADDING_BYTES: u64 = 16;
 
 /// The module of the kernel.
 pub(crate) fn string_module() -> ModuleSource {
-    let file = warpjoin_kernels::STRINGS;
-    let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
-    defines.push(format!("WJ_STRING_TILE={TILE}"));
-    defines.push(format!("WJ_STRING_STAGE_BYTES={STAGE_BYTES}"));
-    defines.push(format!("WJ_PATTERN_RUNS={RUNS_MAX}"));
-    let entries = TestProgram::ENTRIES.map(String::from).into();
-    ModuleSource { name: file.name.into(), text: file.text.into(), entries, defines }
+    Constants::USUAL.module(warpjoin_kernels::STRINGS, TestParams::<()>::ENTRIES.iter().copied())
 }
 
 impl Query<'_> {
@@ -83,23 +74,22 @@ impl Query<'_> {
             let begin = stream.record()?;
             let tiles = shard.strings.len().div_ceil(TILE);
             if tiles > 0 {
-                let args = [
-                    Arg::Buffer(&shard.bytes),
-                    Arg::Buffer(&shard.tile_starts),
-                    Arg::Buffer(&shard.ends),
-                    Arg::U64(shard.strings.len() as u64),
-                    Arg::Buffer(&elements),
-                    Arg::U64(program.elements.len() as u64),
-                    Arg::U64(program.folds_case.into()),
-                    Arg::U64(program.accepts),
-                    Arg::BufferAt(&result, shard.strings.start as u64),
-                ];
+                let params = TestParams {
+                    bytes: Ptr::of(&shard.bytes),
+                    tile_starts: Ptr::of(&shard.tile_starts),
+                    ends: Ptr::of(&shard.ends),
+                    strings: shard.strings.len() as u64,
+                    elements: Ptr::of(&elements),
+                    element_count: program.elements.len() as u64,
+                    folds_case: program.folds_case,
+                    accepts: program.accepts,
+                    results: Ptr::at(&result, shard.strings.start as u64),
+                };
                 let blocks = u32::try_from(tiles).unwrap_or(u32::MAX).min(stream.device().info().multiprocessors * 8);
                 let launch = Launch { blocks, block_threads: BLOCK_THREADS, shared_bytes: STAGE_BYTES + PATTERN_BYTES };
-                stream.launch(&kernels[device], launch, &args)?;
-                self.metrics.launches += 1;
+                self.launch(device, &kernels[device], launch, &params)?;
             }
-            spans.push((begin, stream.record()?));
+            spans.push((begin, self.streams[device].record()?));
             results.push(result);
             self.kept.push(elements);
         }

@@ -1,16 +1,18 @@
 //! The buckets of a hash table on its device: made, filled, searched, made anew.
 
-use warpjoin_device::{Arg, Buffer, Kernel, Launch};
+use warpjoin_device::{Buffer, Kernel, Launch, Ptr};
+use warpjoin_kernels::common::RESERVATION_BYTES;
+use warpjoin_kernels::table::{
+    BuildParams, EraseParams, ExportParams, FOUND_ROWS, FindParams, InsertParams, KeyBins, ProbeParams,
+};
+use warpjoin_kernels::{KernelParams, table};
 
 use super::device::{Report, TableDevice};
 use super::partitioned::PartitionedWords;
 use super::segments::Segments;
-use crate::codegen::{BucketShape, FixedModule, RESERVATION_BYTES, SlotForm};
+use crate::codegen::{BucketShape, FixedModule, SlotForm};
 use crate::exec::partition::RowWords;
 use crate::{Error, Result};
-
-/// Found rows of a warp on their way out (`FOUND_ROWS` of `FoundRows`).
-const FOUND_ROWS: u32 = 288;
 
 /// Of key 0.
 const SIDE_BYTES: u64 = 16;
@@ -48,7 +50,7 @@ pub(super) enum ProbedKeys<'a> {
     Partitioned(&'a PartitionedWords, u64),
 }
 
-/// Bins of partitioned keys (`KeyBins`).
+/// Bins of partitioned keys.
 #[derive(Clone, Copy)]
 struct Bins<'a> {
     /// Keys in each.
@@ -60,12 +62,8 @@ struct Bins<'a> {
 }
 
 impl<'a> Bins<'a> {
-    fn args(bins: Option<Self>) -> [Arg<'a>; 3] {
-        [
-            Arg::or_null(bins.map(|bins| bins.rows)),
-            Arg::U64(bins.map_or(0, |bins| bins.room)),
-            Arg::U64(bins.map_or(0, |bins| bins.blocks_each)),
-        ]
+    fn params(self) -> KeyBins<'a, Buffer> {
+        KeyBins { rows: Ptr::of(self.rows), room: self.room, blocks: self.blocks_each }
     }
 }
 
@@ -129,19 +127,18 @@ impl Buckets {
         device.kernel(FixedModule::Table(self.form, self.shape, self.hash_bits), entry)
     }
 
-    /// The fields of the kernels' `Buckets`; `stored` are the rows that slots name.
-    fn args<'a>(&'a self, stored: &RowWords<'a>) -> Vec<Arg<'a>> {
-        let mut args = vec![
-            Arg::Buffer(&self.memory),
-            Arg::BufferAt(&self.memory, self.passed_at),
-            Arg::U64(self.segments.bits.into()),
-            Arg::U64(self.segments.buckets_each),
-            Arg::U64(self.seed),
-            Arg::U64(self.has_gaps.into()),
-            Arg::BufferAt(&self.memory, self.side_at),
-        ];
-        args.extend(stored.args());
-        args
+    /// As kernels take them; `stored` are the rows that slots name.
+    fn params<'a>(&'a self, stored: &RowWords<'a>) -> table::Buckets<'a, Buffer> {
+        table::Buckets {
+            slots: Ptr::of(&self.memory),
+            passed: Ptr::at_byte(&self.memory, self.passed_at),
+            segment_bits: self.segments.bits.into(),
+            segment_buckets: self.segments.buckets_each,
+            seed: self.seed,
+            has_gaps: self.has_gaps,
+            side: Ptr::at_byte(&self.memory, self.side_at),
+            rows: stored.params(),
+        }
     }
 
     /// Keys that a lane brings at once (`LANE_KEYS`).
@@ -166,18 +163,18 @@ impl Buckets {
         places: Option<&Buffer>,
     ) -> Result<Report> {
         let control = device.control()?;
-        let mut args = self.args(rows);
-        args.extend(rows.args());
-        args.extend([
-            Arg::U64(first_row),
-            Arg::U64(count),
-            Arg::U64((existing == Existing::Assign).into()),
-            Arg::Buffer(&control),
-            Arg::or_null(places),
-        ]);
+        let params = InsertParams {
+            table: self.params(rows),
+            rows: rows.params(),
+            first_row,
+            count,
+            assigns: existing == Existing::Assign,
+            control: Ptr::of(&control),
+            places: places.map(Ptr::of),
+        };
         let claims = is_empty && places.is_none() && !self.form.holds_rows();
         let kernel = self.kernel(device, if claims { "claim_rows" } else { "insert_rows" })?;
-        device.launch_rows(&kernel, count, 4, 0, &args)?;
+        device.launch_rows(&kernel, count, 4, 0, &params)?;
         device.report(&control)
     }
 
@@ -185,21 +182,20 @@ impl Buckets {
     pub(super) fn build(&self, device: &TableDevice, rows: &PartitionedWords) -> Result<Report> {
         let words = rows.row_words(self.seed);
         let control = device.control()?;
-        let mut args = self.args(&words);
-        args.extend(words.args());
-        let late_max = self.segments.late_max(self.form, self.shape);
-        args.extend([
-            Arg::Buffer(&rows.offsets),
-            Arg::U64(rows.bin_rows),
-            Arg::U64(late_max.into()),
-            Arg::Buffer(&control),
-        ]);
+        let params = BuildParams {
+            table: self.params(&words),
+            rows: words.params(),
+            offsets: Ptr::of(&rows.offsets),
+            bin_rows: rows.bin_rows,
+            late_max: self.segments.late_max(self.form, self.shape).into(),
+            control: Ptr::of(&control),
+        };
         let launch = Launch {
             blocks: 1 << self.segments.bits,
             block_threads: device.info().block_threads(self.segments.block_threads(self.form, self.shape)),
             shared_bytes: self.segments.shared_bytes(self.form, self.shape),
         };
-        device.launch(&self.kernel(device, "build_segments")?, launch, &args)?;
+        device.launch(&self.kernel(device, "build_segments")?, launch, &params)?;
         device.report(&control)
     }
 
@@ -213,9 +209,9 @@ impl Buckets {
         outputs: &FindOutputs<'_>,
     ) -> Result<Report> {
         let control = device.control()?;
-        let args = self.find_args(wanted, stored, count, (outputs, &control), None);
+        let params = self.find_params(wanted, stored, count, (outputs, &control), None);
         let kernel = self.kernel(device, "find_rows")?;
-        device.launch_rows(&kernel, count, self.lane_keys(), self.queue_bytes(device), &args)?;
+        device.launch_rows(&kernel, count, self.lane_keys(), self.queue_bytes(device), &params)?;
         device.report(&control)
     }
 
@@ -244,33 +240,32 @@ impl Buckets {
         };
         let words = wanted.row_words(self.seed);
         let bins = self.bins(device, wanted, rounds);
-        let args = self.find_args(&words, &words, count, (&by_place, &control), bins);
+        let params = self.find_params(&words, &words, count, (&by_place, &control), bins);
         let kernel = self.kernel(device, "find_bins")?;
-        self.launch_keys(device, &kernel, (count, bins), self.queue_bytes(device), &args)?;
+        self.launch_keys(device, &kernel, (count, bins), self.queue_bytes(device), &params)?;
         device.restore(wanted, count, (&by_place, is_wide), outputs, &control)?;
         device.report(&control)
     }
 
-    fn find_args<'a>(
+    fn find_params<'a>(
         &'a self,
         wanted: &RowWords<'a>,
         stored: &RowWords<'a>,
         count: u64,
         (outputs, control): (&FindOutputs<'a>, &'a Buffer),
         bins: Option<Bins<'a>>,
-    ) -> Vec<Arg<'a>> {
-        let mut args = self.args(stored);
-        args.extend(wanted.args());
-        args.extend([
-            Arg::U64(count),
-            Arg::or_null(outputs.places.or(outputs.values)),
-            Arg::or_null(outputs.bits),
-            Arg::or_null(outputs.bytes),
-            Arg::U64(outputs.places.is_some().into()),
-            Arg::Buffer(control),
-        ]);
-        args.extend(Bins::args(bins));
-        args
+    ) -> FindParams<'a, Buffer> {
+        FindParams {
+            table: self.params(stored),
+            wanted: wanted.params(),
+            count,
+            values: outputs.places.or(outputs.values).map(Ptr::of),
+            found: outputs.bits.map(Ptr::of),
+            found_bytes: outputs.bytes.map(Ptr::of),
+            wants_places: outputs.places.is_some(),
+            control: Ptr::of(control),
+            bins: bins.map(Bins::params),
+        }
     }
 
     /// The bins of partitioned keys, if they are in some.
@@ -287,11 +282,11 @@ impl Buckets {
         kernel: &Kernel,
         (count, bins): (u64, Option<Bins<'_>>),
         shared_bytes: u32,
-        args: &[Arg<'_>],
+        params: &impl KernelParams<Buffer>,
     ) -> Result<()> {
-        let Some(bins) = bins else { return device.launch_rows(kernel, count, self.lane_keys(), shared_bytes, args) };
+        let Some(bins) = bins else { return device.launch_rows(kernel, count, self.lane_keys(), shared_bytes, params) };
         let blocks = u32::try_from(bins.blocks_each << bins.bits).unwrap_or(u32::MAX);
-        device.launch(kernel, Launch { blocks, block_threads: device.block_threads(), shared_bytes }, args)
+        device.launch(kernel, Launch { blocks, block_threads: device.block_threads(), shared_bytes }, params)
     }
 
     /// Finds keys, and puts out those that were found with their values, in any order; how many. Full: a bin of the
@@ -309,16 +304,20 @@ impl Buckets {
             ProbedKeys::AsTheyAre(words) => ((*words).clone(), None),
             ProbedKeys::Partitioned(rows, rounds) => (rows.row_words(self.seed), self.bins(device, rows, *rounds)),
         };
-        let mut args = self.args(&words);
-        args.extend(words.args());
-        args.push(Arg::U64(count));
-        args.extend(Bins::args(bins));
-        args.extend([Arg::Buffer(keys), Arg::Buffer(values), Arg::Buffer(&control)]);
+        let params = ProbeParams {
+            table: self.params(&words),
+            wanted: words.params(),
+            count,
+            bins: bins.map(Bins::params),
+            keys: Ptr::of(keys),
+            values: Ptr::of(values),
+            control: Ptr::of(&control),
+        };
         let kernel = self.kernel(device, "probe_rows")?;
         // A value on its way (`ValueWord`).
         let value_bytes = if self.form.value_bytes == 4 { 4 } else { 8 };
         let found_bytes = device.block_threads() / 32 * FOUND_ROWS * (self.form.key_bytes + value_bytes);
-        self.launch_keys(device, &kernel, (count, bins), found_bytes + self.queue_bytes(device), &args)?;
+        self.launch_keys(device, &kernel, (count, bins), found_bytes + self.queue_bytes(device), &params)?;
         device.report(&control)
     }
 
@@ -333,11 +332,10 @@ impl Buckets {
         let control = device.control()?;
         // Slots become free while others search.
         let had_gaps = std::mem::replace(&mut self.has_gaps, true);
-        let mut args = self.args(stored);
-        args.extend(wanted.args());
-        args.extend([Arg::U64(count), Arg::Buffer(&control)]);
+        let params =
+            EraseParams { table: self.params(stored), wanted: wanted.params(), count, control: Ptr::of(&control) };
         let kernel = self.kernel(device, "erase_rows")?;
-        device.launch_rows(&kernel, count, self.lane_keys(), self.queue_bytes(device), &args)?;
+        device.launch_rows(&kernel, count, self.lane_keys(), self.queue_bytes(device), &params)?;
         let erased = device.report(&control)?.rows;
         self.has_gaps = had_gaps || erased > 0;
         Ok(erased)
@@ -354,15 +352,15 @@ impl Buckets {
         let values = device.alloc(len * value_bytes)?;
         let places = self.slot_count() + 1;
         let none = RowWords { columns: vec![], key_masks: vec![], seed: 0, validity: None };
-        let mut args = self.args(&none);
-        args.extend([
-            Arg::U64(places),
-            Arg::U64(len),
-            Arg::or_null(keys.as_ref()),
-            Arg::Buffer(&values),
-            Arg::Buffer(&control),
-        ]);
-        device.launch_rows(&self.kernel(device, "export_slots")?, places, 4, RESERVATION_BYTES, &args)?;
+        let params = ExportParams {
+            table: self.params(&none),
+            places,
+            rows_max: len,
+            keys: keys.as_ref().map(Ptr::of),
+            values: Ptr::of(&values),
+            control: Ptr::of(&control),
+        };
+        device.launch_rows(&self.kernel(device, "export_slots")?, places, 4, RESERVATION_BYTES, &params)?;
         let exported = device.report(&control)?.rows;
         if exported != len {
             return Err(Error::internal(format!("{exported} keys in a hash table of {len}")));

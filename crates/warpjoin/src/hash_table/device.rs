@@ -3,15 +3,16 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use warpjoin_device::{Arg, Buffer, DeviceInfo, Event, Kernel, Launch, Stream};
+use warpjoin_device::{Buffer, DeviceInfo, Event, Kernel, Launch, Stream};
+use warpjoin_kernels::KernelParams;
+use warpjoin_kernels::common::{BLOCK_THREADS, control, status};
 
-use crate::codegen::{BLOCK_THREADS, FixedModule, control, status};
+use crate::codegen::FixedModule;
+use crate::exec::Strides;
 use crate::{Error, Result, Session};
 
 /// Columns and words end at a multiple of this, filled with 0.
 const ALIGNMENT_BYTES: u64 = 16;
-/// Blocks of a multiprocessor that a launch has at most.
-const RESIDENT_BLOCKS: u64 = 8;
 
 /// One device with a stream of its own.
 pub(super) struct TableDevice {
@@ -72,7 +73,7 @@ impl TableDevice {
     }
 
     pub(super) fn control(&self) -> Result<Buffer> {
-        self.alloc_zeroed(control::WORDS as u64 * 8)
+        self.alloc_zeroed(control::BYTES)
     }
 
     /// Waits, and reads what a kernel counted.
@@ -91,21 +92,18 @@ impl TableDevice {
         rows: u64,
         each: u64,
         shared_bytes: u32,
-        args: &[Arg<'_>],
+        params: &impl KernelParams<Buffer>,
     ) -> Result<()> {
         if rows == 0 {
             return Ok(());
         }
-        let threads = self.block_threads();
-        let fill = u64::from(self.stream.device().info().multiprocessors) * RESIDENT_BLOCKS;
-        let blocks = rows.div_ceil(u64::from(threads) * each.max(1)).clamp(1, fill);
-        let launch = Launch { blocks: blocks as u32, block_threads: threads, shared_bytes };
-        self.launch(kernel, launch, args)
+        let launch = Strides { rows_each: each.max(1), shared_bytes, ..Strides::ROWS }.over(rows, &self.stream);
+        self.launch(kernel, launch, params)
     }
 
-    pub(super) fn launch(&self, kernel: &Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<()> {
+    pub(super) fn launch(&self, kernel: &Kernel, launch: Launch, params: &impl KernelParams<Buffer>) -> Result<()> {
         *self.worked.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        Ok(self.stream.launch(kernel, launch, args)?)
+        Ok(self.stream.launch(kernel, launch, params)?)
     }
 
     /// Puts back what [`Self::work_done`] gave, for whoever asks next.

@@ -2,18 +2,19 @@
 //! the same words.
 
 use arrow::datatypes::{DataType, Field, Schema};
+use warpjoin_kernels::partition::{PACK_FIELDS_MAX, ROW_WORDS_MAX, field_kind};
 
-use crate::codegen::{PACK_FIELDS_MAX, ROW_WORDS_MAX};
 use crate::column::{Domain, Physical, check_type};
 use crate::{Error, Reason, Result};
 
 /// What a field's bits are made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
 pub(super) enum FieldKind {
-    Integer = 0,
+    Integer = field_kind::INTEGER,
     /// Floats as keys: one zero, one not-a-number.
-    Float32Key = 1,
-    Float64Key = 2,
+    Float32Key = field_kind::FLOAT32_KEY,
+    Float64Key = field_kind::FLOAT64_KEY,
 }
 
 /// A column and where its bits are.

@@ -1,15 +1,12 @@
 //! The rows of each key of a multimap side by side, and the matches of keys with them.
 
-use warpjoin_device::{Arg, Buffer, Kernel, Launch};
+use warpjoin_device::{Buffer, Kernel, Launch, Ptr};
+use warpjoin_kernels::common::{BLOCK_SUMS, RESERVATION_BYTES};
+use warpjoin_kernels::table::{CountRowsParams, EmitParams, LIST_ITEMS, ListParams, LiveParams, SumParams, TakeParams};
 
 use super::device::TableDevice;
 use crate::Result;
-use crate::codegen::{FixedModule, RESERVATION_BYTES};
-
-/// Rows that a thread takes in a tile of sums (`TILE_EACH`).
-const TILE_EACH: u64 = 8;
-/// Sums of the warps of a block.
-const SUMS_BYTES: u32 = 33 * 8;
+use crate::codegen::FixedModule;
 
 /// Lists of stored rows, one a place of the buckets and one for the place beside.
 #[derive(Debug)]
@@ -35,20 +32,19 @@ impl Lists {
         let cursors = device.alloc(place_count * 4)?;
         let row_list = device.alloc(rows * 4)?;
         let control = device.control()?;
-        let args = |count: u64| {
-            [
-                Arg::Buffer(places),
-                Arg::U64(count),
-                Arg::U64(0),
-                Arg::Buffer(&lists),
-                Arg::Buffer(&cursors),
-                Arg::Buffer(&row_list),
-                Arg::Buffer(&control),
-            ]
+        let of_rows = ListParams {
+            places: Ptr::of(places),
+            count: rows,
+            first_row: 0,
+            lists: Ptr::of(&lists),
+            cursors: Ptr::of(&cursors),
+            row_list: Ptr::of(&row_list),
+            control: Ptr::of(&control),
         };
-        device.launch_rows(&kernel(device, "count_places")?, rows, 4, 0, &args(rows))?;
-        device.launch_rows(&kernel(device, "list_offsets")?, place_count, 4, 0, &args(place_count))?;
-        device.launch_rows(&kernel(device, "fill_lists")?, rows, 4, 0, &args(rows))?;
+        let of_places = ListParams { count: place_count, ..of_rows };
+        device.launch_rows(&kernel(device, "count_places")?, rows, 4, 0, &of_rows)?;
+        device.launch_rows(&kernel(device, "list_offsets")?, place_count, 4, 0, &of_places)?;
+        device.launch_rows(&kernel(device, "fill_lists")?, rows, 4, 0, &of_rows)?;
         device.stream.synchronize()?;
         Ok(Self { lists, row_list })
     }
@@ -60,8 +56,9 @@ impl Lists {
     /// Takes the lists of places away; how many rows they had.
     pub(super) fn take(&self, device: &TableDevice, places: &Buffer, count: u64) -> Result<u64> {
         let control = device.control()?;
-        let args = [Arg::Buffer(places), Arg::U64(count), Arg::Buffer(&self.lists), Arg::Buffer(&control)];
-        device.launch_rows(&kernel(device, "take_lists")?, count, 4, 0, &args)?;
+        let params =
+            TakeParams { places: Ptr::of(places), count, lists: Ptr::of(&self.lists), control: Ptr::of(&control) };
+        device.launch_rows(&kernel(device, "take_lists")?, count, 4, 0, &params)?;
         Ok(device.report(&control)?.rows)
     }
 
@@ -76,15 +73,15 @@ impl Lists {
     ) -> Result<(Buffer, u64)> {
         let live = device.alloc(rows * 8)?;
         let control = device.control()?;
-        let args = [
-            Arg::Buffer(places),
-            Arg::U64(indexed),
-            Arg::U64(rows),
-            Arg::Buffer(&self.lists),
-            Arg::Buffer(&live),
-            Arg::Buffer(&control),
-        ];
-        device.launch_rows(&kernel(device, "live_rows")?, rows, 4, RESERVATION_BYTES, &args)?;
+        let params = LiveParams {
+            places: Ptr::of(places),
+            indexed,
+            count: rows,
+            lists: Ptr::of(&self.lists),
+            live: Ptr::of(&live),
+            control: Ptr::of(&control),
+        };
+        device.launch_rows(&kernel(device, "live_rows")?, rows, 4, RESERVATION_BYTES, &params)?;
         let count = device.report(&control)?.rows;
         Ok((live, count))
     }
@@ -132,45 +129,51 @@ fn count_rows(
     wanted: u64,
     (counts, flags): (Option<&Buffer>, Option<&Buffer>),
 ) -> Result<()> {
-    let args = [
-        lists.map_or(Arg::Null, |(places, _)| Arg::Buffer(places)),
-        lists.map_or(Arg::Null, |(_, lists)| Arg::Buffer(&lists.lists)),
-        Arg::or_null(found),
-        Arg::U64(wanted),
-        Arg::or_null(counts),
-        Arg::or_null(flags),
-    ];
-    device.launch_rows(&kernel(device, "count_rows")?, wanted, 4, 0, &args)
+    let params = CountRowsParams {
+        places: lists.map(|(places, _)| Ptr::of(places)),
+        lists: lists.map(|(_, lists)| Ptr::of(&lists.lists)),
+        found: found.map(Ptr::of),
+        count: wanted,
+        counts: counts.map(Ptr::of),
+        flags: flags.map(Ptr::of),
+    };
+    device.launch_rows(&kernel(device, "count_rows")?, wanted, 4, 0, &params)
 }
 
 fn emit(device: &TableDevice, counts: &Buffer, wanted: u64, lists: Option<(&Buffer, &Lists)>) -> Result<Matches> {
     let stream = &device.stream;
     let threads = device.block_threads();
-    let tiles = wanted.div_ceil(u64::from(threads) * TILE_EACH).max(1);
+    let tiles = wanted.div_ceil(u64::from(threads) * LIST_ITEMS).max(1);
     let sums = device.alloc((tiles + 1) * 8)?;
     let offsets = device.alloc((wanted + 1) * 8)?;
-    let args = [Arg::Buffer(counts), Arg::U64(wanted), Arg::Buffer(&sums), Arg::U64(tiles), Arg::Buffer(&offsets)];
-    let launch =
-        Launch { blocks: u32::try_from(tiles).unwrap_or(u32::MAX), block_threads: threads, shared_bytes: SUMS_BYTES };
-    device.launch(&kernel(device, "tile_sums")?, launch, &args)?;
-    device.launch(&kernel(device, "scan_sums")?, Launch { blocks: 1, ..launch }, &args)?;
-    device.launch(&kernel(device, "row_offsets")?, launch, &args)?;
+    let params = SumParams {
+        counts: Ptr::of(counts),
+        count: wanted,
+        tiles: Ptr::of(&sums),
+        tile_count: tiles,
+        offsets: Ptr::of(&offsets),
+    };
+    let blocks = u32::try_from(tiles).unwrap_or(u32::MAX);
+    let launch = Launch { blocks, block_threads: threads, shared_bytes: BLOCK_SUMS * 8 };
+    device.launch(&kernel(device, "tile_sums")?, launch, &params)?;
+    device.launch(&kernel(device, "scan_sums")?, Launch { blocks: 1, ..launch }, &params)?;
+    device.launch(&kernel(device, "row_offsets")?, launch, &params)?;
     let mut total = [0; 8];
     stream.read(&sums, tiles * 8, &mut total)?;
     let count = u64::from_le_bytes(total);
     let wanted_rows = device.alloc(count * 8)?;
     let stored_rows = lists.is_some().then(|| device.alloc(count * 8)).transpose()?;
-    let args = [
-        Arg::Buffer(&offsets),
-        Arg::U64(wanted),
-        lists.map_or(Arg::Null, |(places, _)| Arg::Buffer(places)),
-        lists.map_or(Arg::Null, |(_, lists)| Arg::Buffer(&lists.lists)),
-        lists.map_or(Arg::Null, |(_, lists)| Arg::Buffer(&lists.row_list)),
-        Arg::U64(count),
-        Arg::Buffer(&wanted_rows),
-        Arg::or_null(stored_rows.as_ref()),
-    ];
-    device.launch_rows(&kernel(device, "emit_matches")?, count, TILE_EACH, 16, &args)?;
+    let params = EmitParams {
+        offsets: Ptr::of(&offsets),
+        count: wanted,
+        places: lists.map(|(places, _)| Ptr::of(places)),
+        lists: lists.map(|(_, lists)| Ptr::of(&lists.lists)),
+        row_list: lists.map(|(_, lists)| Ptr::of(&lists.row_list)),
+        matches: count,
+        wanted_rows: Ptr::of(&wanted_rows),
+        stored_rows: stored_rows.as_ref().map(Ptr::of),
+    };
+    device.launch_rows(&kernel(device, "emit_matches")?, count, LIST_ITEMS, 16, &params)?;
     stream.synchronize()?;
     Ok(Matches { count, wanted_rows, stored_rows })
 }

@@ -1,16 +1,20 @@
 //! Rows partitioned by the hash of their keys: so that a segment is built, or a part of a table looked into, at a time.
 
-use warpjoin_device::{Arg, Buffer, Launch};
+use warpjoin_device::{Buffer, Launch, Ptr};
+use warpjoin_kernels::common::BLOCK_SUMS;
+use warpjoin_kernels::padded;
+use warpjoin_kernels::partition::{
+    CountParams, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PassParams, RestoreParams, ScanParams,
+};
 
 use super::buckets::{Buckets, FindOutputs};
 use super::device::TableDevice;
-use crate::Result;
-use crate::codegen::{
-    FixedModule, PARTITION_ITEMS, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, RESTORE, pass_entry,
-};
+use crate::codegen::{FixedModule, RESTORE, pass_entry};
+use crate::exec::Strides;
 use crate::exec::partition::{
-    PARTITION_BITS_MAX, PassBits, RowWords, TileLaunch, WordColumn, one_block, partition_launch, pointers,
+    PARTITION_BITS_MAX, PassBits, RowWords, TileLaunch, WordColumn, one_block, partition_launch,
 };
+use crate::{Error, Result};
 
 /// Threads of a block that moves a tile: the first ones that leave tiles for so large a part of the multiprocessors.
 const TILE_THREADS: [u32; 3] = [PARTITION_THREADS_FEW, 256, 128];
@@ -143,19 +147,19 @@ impl TableDevice {
         let first_cursors = stream.alloc(firsts * 4)?;
         let first_offsets = stream.alloc((firsts + 1) * 4)?;
         let first_tiles = stream.alloc((firsts + 1) * 4)?;
-        let args = [
-            Arg::Buffer(&counts),
-            Arg::U64(bits.first.into()),
-            Arg::U64(bits.second.into()),
-            Arg::U64(self.tile(bits.second, count).tile_rows()),
-            Arg::Buffer(&offsets),
-            Arg::Buffer(&cursors),
-            Arg::Buffer(&first_cursors),
-            Arg::Buffer(&first_offsets),
-            Arg::Buffer(&first_tiles),
-        ];
-        let launch = Launch { shared_bytes: 33 * 4, ..one_block(stream) };
-        self.launch(&self.kernel(FixedModule::Partition(hash_bits), "partition_scan")?, launch, &args)?;
+        let params = ScanParams {
+            counts: Ptr::of(&counts),
+            first_bits: bits.first.into(),
+            second_bits: bits.second.into(),
+            tile_rows: self.tile(bits.second, count).tile_rows(),
+            offsets: Ptr::of(&offsets),
+            cursors: Ptr::of(&cursors),
+            first_cursors: Ptr::of(&first_cursors),
+            first_offsets: Ptr::of(&first_offsets),
+            first_tiles: Ptr::of(&first_tiles),
+        };
+        let launch = one_block(stream, BLOCK_SUMS * 4);
+        self.launch(&self.kernel(FixedModule::Partition(hash_bits), "partition_scan")?, launch, &params)?;
         let mut words = self.alloc_words(rows, count)?;
         let pass =
             Pass { before: 0, bits: bits.first, cursors: &first_cursors, firsts: None, bin_rows: 0, places: None };
@@ -190,33 +194,31 @@ impl TableDevice {
         control: &Buffer,
     ) -> Result<()> {
         let tile = self.tile(rows.bits, count);
-        let args = [
-            Arg::or_null(rows.places.as_ref()),
-            Arg::U64(count),
-            Arg::or_null(by_place.values.or(by_place.places)),
-            Arg::U64(is_wide.into()),
-            Arg::or_null(by_place.bits),
-            Arg::or_null(by_row.values.or(by_row.places)),
-            Arg::or_null(by_row.bits),
-            Arg::or_null(by_row.bytes),
-            Arg::Buffer(control),
-        ];
+        let places = rows.places.as_ref().ok_or_else(|| Error::internal("rows that went nobody knows where"))?;
+        let params = RestoreParams {
+            places: Ptr::of(places),
+            rows: count,
+            values: by_place.values.or(by_place.places).map(Ptr::of),
+            is_wide,
+            found: by_place.bits.map(Ptr::of),
+            restored: by_row.values.or(by_row.places).map(Ptr::of),
+            found_bits: by_row.bits.map(Ptr::of),
+            found_bytes: by_row.bytes.map(Ptr::of),
+            control: Ptr::of(control),
+        };
         let blocks = u32::try_from(count.div_ceil(tile.tile_rows()).max(1)).unwrap_or(u32::MAX);
         let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: 0 };
-        self.launch(&self.kernel(FixedModule::Partition(RESTORED_HASH_BITS), RESTORE)?, launch, &args)
+        self.launch(&self.kernel(FixedModule::Partition(RESTORED_HASH_BITS), RESTORE)?, launch, &params)
     }
 
     fn count_rows(&self, rows: &RowWords<'_>, count: u64, bits: u32, hash_bits: u32, counts: &Buffer) -> Result<()> {
         let info = self.stream.device().info();
-        let mut args = rows.args();
-        args.extend([Arg::U64(count), Arg::U64(bits.into()), Arg::Buffer(counts)]);
-        let block_threads = info.block_threads(PARTITION_THREADS_MANY);
+        let params = CountParams { input: rows.params(), rows: count, bits: bits.into(), counts: Ptr::of(counts) };
         let shared_bytes = 4u32 << bits;
         let resident = if shared_bytes > info.shared_bytes_per_block_max / 2 { 1 } else { 2 };
-        let fill = u64::from(info.multiprocessors * resident);
-        let blocks = count.div_ceil(u64::from(block_threads) * 8).clamp(1, fill) as u32;
+        let strides = Strides { threads: PARTITION_THREADS_MANY, rows_each: 8, resident, shared_bytes };
         let kernel = self.kernel(FixedModule::Partition(hash_bits), "partition_count")?;
-        self.launch(&kernel, Launch { blocks, block_threads, shared_bytes }, &args)
+        self.launch(&kernel, strides.over(count, &self.stream), &params)
     }
 
     /// The tile of a block that moves rows: the kernel has registers for few threads.
@@ -236,23 +238,23 @@ impl TableDevice {
     fn move_rows(&self, from: &RowWords<'_>, to: &[Buffer], count: u64, hash_bits: u32, pass: Pass<'_>) -> Result<()> {
         let tile = self.tile(pass.bits, count);
         let (offsets, tiles) = pass.firsts.unzip();
-        let mut args = from.args();
-        args.extend(pointers(to));
-        args.extend([
-            Arg::U64(count),
-            Arg::U64(pass.before.into()),
-            Arg::U64(pass.bits.into()),
-            Arg::Buffer(pass.cursors),
-            Arg::or_null(offsets),
-            Arg::or_null(tiles),
-            Arg::U64(pass.bin_rows),
-            Arg::or_null(pass.places),
-        ]);
+        let params = PassParams {
+            input: from.params(),
+            outputs: padded(to.iter().map(|word| Some(Ptr::of(word))), None),
+            rows: count,
+            first_bits: pass.before.into(),
+            bits: pass.bits.into(),
+            cursors: Ptr::of(pass.cursors),
+            first_offsets: offsets.map(Ptr::of),
+            first_tiles: tiles.map(Ptr::of),
+            bin_rows: pass.bin_rows,
+            places: pass.places.map(Ptr::of),
+        };
         let extra = if pass.before == 0 { 0 } else { 1u64 << pass.before };
         let blocks = u32::try_from((count.div_ceil(tile.tile_rows()) + extra).max(1)).unwrap_or(u32::MAX);
         let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: tile.shared_bytes };
         let entry = pass_entry(from.columns[0].is_wide, pass.places.is_some());
-        self.launch(&self.kernel(FixedModule::Partition(hash_bits), entry)?, launch, &args)
+        self.launch(&self.kernel(FixedModule::Partition(hash_bits), entry)?, launch, &params)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The segments of a hash table, each of which a block builds in shared memory.
 
 use warpjoin_device::DeviceInfo;
+use warpjoin_kernels::table::BUILD_THREADS_MAX;
 
 use super::device::TableDevice;
 use super::partitioned::{BIN_BITS_MAX, bits_for};
@@ -19,8 +20,6 @@ pub(super) struct Segments {
 const SEGMENT_SPREADS: f64 = 4.7;
 /// Bytes of shared memory a thread of a build: with more threads, registers would keep the blocks of a multiprocessor few.
 const BYTES_PER_THREAD: u32 = 256;
-/// Threads of a block of a build (the bound of `build_segments`).
-const BUILD_THREADS_MAX: u32 = 512;
 /// Of shared memory, by the driver, a block.
 const RESERVED_BYTES: u64 = 1024;
 /// Smaller segments than this vary too much in fill.

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
-use warpjoin_device::{Arg, Buffer};
+use warpjoin_device::{Buffer, Ptr};
+use warpjoin_kernels::common::RESERVATION_BYTES;
+use warpjoin_kernels::padded;
+use warpjoin_kernels::partition::{GatherWordsParams, PackField, PackParams, UnpackParams};
 
 use super::device::TableDevice;
 use super::layout::{FieldKind, PackedField, RowLayout};
-use crate::codegen::{FixedModule, PACK_FIELDS_MAX, RESERVATION_BYTES, ROW_WORDS_MAX};
+use crate::codegen::FixedModule;
 use crate::column::{ColumnStatistics, ColumnType, Domain, Layout};
 use crate::exec::partition::{RowWords, WordColumn};
 use crate::table::{Shard, ShardColumn, Table};
@@ -122,18 +125,20 @@ impl TableDevice {
         let made = (0..words).map(|word| self.alloc(rows * width(word))).collect::<Result<Vec<_>>>()?;
         let validity = (mode != PackMode::Compact && nullable_keys > 0).then(|| self.alloc_bits(rows)).transpose()?;
         let control = self.control()?;
-        let mut args: Vec<Arg<'_>> = vec![];
-        for (column, field) in columns.iter().zip(fields) {
-            args.extend(pack_field(column, field));
-        }
-        args.resize(PACK_FIELDS_MAX * PACK_FIELD_ARGS, Arg::Null);
-        args.push(Arg::U64(fields.len() as u64));
-        args.extend((0..ROW_WORDS_MAX).map(|word| Arg::or_null(made.get(word))));
-        args.extend((0..ROW_WORDS_MAX).map(|word| Arg::U64((word < words && layout.is_wide(word)).into())));
-        args.extend([Arg::U64(words as u64), Arg::U64(rows), Arg::U64((mode == PackMode::Compact).into())]);
-        args.extend([Arg::or_null(validity.as_ref()), Arg::Buffer(&control)]);
+        let packed = columns.iter().zip(fields).map(|(column, field)| Some(pack_field(column, field)));
+        let params = PackParams {
+            fields: padded(packed, None),
+            field_count: fields.len() as u64,
+            columns: padded(made.iter().map(|word| Some(Ptr::of(word))), None),
+            is_wide: padded((0..words).map(|word| layout.is_wide(word)), false),
+            words: words as u64,
+            rows,
+            compacts: mode == PackMode::Compact,
+            validity: validity.as_ref().map(Ptr::of),
+            control: Ptr::of(&control),
+        };
         let kernel = self.kernel(FixedModule::Words, "pack_rows")?;
-        self.launch_rows(&kernel, rows, 1, RESERVATION_BYTES, &args)?;
+        self.launch_rows(&kernel, rows, 1, RESERVATION_BYTES, &params)?;
         let rows = if mode == PackMode::Compact { self.report(&control)?.rows } else { rows };
         let words = made
             .into_iter()
@@ -184,28 +189,28 @@ impl TableDevice {
             }
             let control = self.control()?;
             let values = (width > 0 && rows > 0).then(|| self.alloc(rows * width)).transpose()?;
-            let word = |index: usize| Arg::or_null(words.get(index).and_then(|word| word.buffer.as_ref()));
+            let word = |index: usize| words.get(index).and_then(|word| word.buffer.as_ref()).map(Ptr::of);
             let bias = field.min.wrapping_sub(layout_of_column.base);
             let (null_word, null_bit) = field.null.unwrap_or((0, 0));
-            let args = [
-                word(field.word),
-                Arg::U64((word_bytes(field.word) == 8).into()),
-                if field.bits == 128 { word(field.word + 1) } else { Arg::Null },
-                Arg::U64(field.bits.into()),
-                Arg::U64(field.shift.into()),
-                Arg::U64(bias as u64),
-                Arg::U64((bias >> 64) as u64),
-                if field.null.is_some() { word(null_word) } else { Arg::Null },
-                Arg::U64((word_bytes(null_word) == 8).into()),
-                Arg::U64(null_bit.into()),
-                found.map_or(Arg::Null, |(found, _)| Arg::Buffer(found)),
-                Arg::U64(rows),
-                Arg::U64(width),
-                Arg::or_null(values.as_ref()),
-                Arg::or_null(validity.as_ref()),
-                Arg::Buffer(&control),
-            ];
-            self.launch_rows(&kernel, rows, 1, 0, &args)?;
+            let params = UnpackParams {
+                column: word(field.word),
+                is_wide: word_bytes(field.word) == 8,
+                second: if field.bits == 128 { word(field.word + 1) } else { None },
+                bits: field.bits.into(),
+                shift: field.shift.into(),
+                bias_low: bias as u64,
+                bias_high: (bias >> 64) as u64,
+                null_column: field.null.and_then(|_| word(null_word)),
+                null_is_wide: word_bytes(null_word) == 8,
+                null_bit: null_bit.into(),
+                found: found.map(|(found, _)| Ptr::of(found)),
+                rows,
+                width,
+                values: values.as_ref().map(Ptr::of),
+                validity: validity.as_ref().map(Ptr::of),
+                control: Ptr::of(&control),
+            };
+            self.launch_rows(&kernel, rows, 1, 0, &params)?;
             let null_count = if has_nulls { self.report(&control)?.rows } else { 0 };
             let stored = ShardColumn { values: values.map(Arc::new), offsets: None, validity: validity.map(Arc::new) };
             columns.push(UnpackedColumn { column_type, null_count, stored });
@@ -224,15 +229,15 @@ impl TableDevice {
     ) -> Result<Buffer> {
         let kernel = self.kernel(FixedModule::Words, "gather_words")?;
         let output = self.alloc(rows * if is_wide { 8 } else { 4 })?;
-        let args = [
-            Arg::Buffer(from),
-            Arg::U64(rows),
-            Arg::Buffer(input),
-            Arg::U64(input_rows),
-            Arg::U64(is_wide.into()),
-            Arg::Buffer(&output),
-        ];
-        self.launch_rows(&kernel, rows, 1, 0, &args)?;
+        let params = GatherWordsParams {
+            from: Ptr::of(from),
+            rows,
+            input: Ptr::of(input),
+            input_rows,
+            is_wide,
+            output: Ptr::of(&output),
+        };
+        self.launch_rows(&kernel, rows, 1, 0, &params)?;
         Ok(output)
     }
 
@@ -316,28 +321,22 @@ fn bias_of(field: &PackedField, stored: Layout) -> i128 {
     }
 }
 
-/// Fields of the kernel's `PackField`.
-const PACK_FIELD_ARGS: usize = 12;
-
-fn pack_field<'a>(
-    (facts, column): &(&'a ColumnType, &'a ShardColumn),
-    field: &PackedField,
-) -> [Arg<'a>; PACK_FIELD_ARGS] {
+fn pack_field<'a>((facts, column): &(&'a ColumnType, &'a ShardColumn), field: &PackedField) -> PackField<'a, Buffer> {
     let stored = facts.layout();
     let bias = bias_of(field, stored);
     let (null_word, null_bit) = field.null.map_or((0, 64), |(word, bit)| (word as u64, u64::from(bit)));
-    [
-        Arg::or_null(column.values.as_deref()),
-        Arg::or_null(column.validity.as_deref()),
-        Arg::U64(if column.values.is_some() { stored.width_bytes.into() } else { 0 }),
-        Arg::U64(bias as u64),
-        Arg::U64((bias >> 64) as u64),
-        Arg::U64(field.kind as u64),
-        Arg::U64(field.bits.into()),
-        Arg::U64(field.word as u64),
-        Arg::U64(field.shift.into()),
-        Arg::U64(field.is_key.into()),
-        Arg::U64(null_word),
-        Arg::U64(null_bit),
-    ]
+    PackField {
+        values: column.values.as_deref().map(Ptr::of),
+        validity: column.validity.as_deref().map(Ptr::of),
+        width: if column.values.is_some() { stored.width_bytes.into() } else { 0 },
+        bias_low: bias as u64,
+        bias_high: (bias >> 64) as u64,
+        kind: field.kind as u64,
+        bits: field.bits.into(),
+        word: field.word as u64,
+        shift: field.shift.into(),
+        is_key: field.is_key,
+        null_word,
+        null_bit,
+    }
 }

@@ -6,27 +6,7 @@
 use std::collections::HashMap;
 
 use warpjoin_device::ChangedFile;
-use warpjoin_kernels::{
-    EXCHANGE, HASH_LISTS, HASH_TABLE, HEADERS, JOIN_BUILD, KernelFile, PARTITION, RUNTIME_FILTER, SORT, STRINGS, TOP_K,
-    VALIDITY, WINDOW, WINDOW_FRAMES, WORDS,
-};
-
-/// Files of entries; the headers come beside them.
-const SOURCES: [KernelFile; 13] = [
-    EXCHANGE,
-    HASH_LISTS,
-    HASH_TABLE,
-    JOIN_BUILD,
-    PARTITION,
-    RUNTIME_FILTER,
-    SORT,
-    STRINGS,
-    TOP_K,
-    VALIDITY,
-    WINDOW,
-    WINDOW_FRAMES,
-    WORDS,
-];
+use warpjoin_kernels::{HEADERS, KernelFile, SOURCES};
 
 /// What takes the place of atomics: right for one lane alone.
 const PLAIN: &str = "

@@ -143,7 +143,7 @@ impl Nvrtc {
     /// Key of the compiled module in the disk cache, made of everything that the module depends on.
     pub(super) fn key(&self, source: &ModuleSource, target: Target) -> String {
         static HEADERS_KEY: OnceLock<String> = OnceLock::new();
-        let headers = HEADERS_KEY.get_or_init(|| KernelCache::key_of_files(HEADERS));
+        let headers = HEADERS_KEY.get_or_init(|| KernelCache::key_of_files(HEADERS.iter()));
         let options = options(source, target);
         let mut parts = vec!["cuda", &self.build, &source.name, &source.text, headers, "options"];
         parts.extend(options.iter().map(String::as_str));

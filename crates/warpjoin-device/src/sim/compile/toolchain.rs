@@ -107,7 +107,7 @@ pub(in crate::sim) fn headers_key(purpose: Purpose) -> &'static str {
     static KEYS: [OnceLock<String>; 2] = [const { OnceLock::new() }; 2];
     let (key, files): (_, [&[KernelFile]; 2]) = match purpose {
         Purpose::Runtime => (&KEYS[0], [SIMULATION_RUNTIME, &[]]),
-        _ => (&KEYS[1], [HEADERS, SIMULATION_HEADERS]),
+        _ => (&KEYS[1], [&HEADERS, SIMULATION_HEADERS]),
     };
     key.get_or_init(|| KernelCache::key_of_files(files.into_iter().flatten()))
 }
@@ -204,7 +204,7 @@ fn link_flags(purpose: Purpose) -> &'static [&'static str] {
 
 fn write_headers(changed: Option<&ChangedFile>) -> std::io::Result<TempDir> {
     let dir = tempfile::Builder::new().prefix("warpjoin-sim-").tempdir()?;
-    for file in [HEADERS, SIMULATION_HEADERS, SIMULATION_RUNTIME].into_iter().flatten() {
+    for file in [&HEADERS[..], SIMULATION_HEADERS, SIMULATION_RUNTIME].into_iter().flatten() {
         let path = dir.path().join(file.name);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;

@@ -9,7 +9,7 @@ mod table;
 use warpjoin_device::ModuleSource;
 
 pub(crate) use partition::{PASS_MULTIPLE, RESTORE, partition_module, pass_entry};
-pub(crate) use table::{BucketShape, PACK_FIELDS_MAX, SlotForm};
+pub(crate) use table::{BucketShape, SlotForm};
 
 /// A hand-written module of hash tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -21,24 +21,17 @@ pub(crate) fn pass_entry(is_wide: bool, notes_places: bool) -> &'static str {
 
 /// The kernels of radix partitions.
 pub(crate) fn partition_module(hash_bits: u32) -> ModuleSource {
-    let file = warpjoin_kernels::PARTITION;
-    ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: [
-            "partition_count",
-            "partition_scan",
-            pass_entry(false, false),
-            pass_entry(true, false),
-            PASS_MULTIPLE,
-            pass_entry(false, true),
-            pass_entry(true, true),
-            RESTORE,
-            "match_items",
-            "match_sample",
-        ]
-        .map(String::from)
-        .to_vec(),
-        defines: Constants { hash_bits, lanes: 1 }.defines(),
-    }
+    let entries = [
+        "partition_count",
+        "partition_scan",
+        pass_entry(false, false),
+        pass_entry(true, false),
+        PASS_MULTIPLE,
+        pass_entry(false, true),
+        pass_entry(true, true),
+        RESTORE,
+        "match_items",
+        "match_sample",
+    ];
+    Constants { hash_bits, ..Constants::USUAL }.module(warpjoin_kernels::PARTITION, entries)
 }

@@ -4,9 +4,6 @@ use warpjoin_device::ModuleSource;
 
 use crate::codegen::Constants;
 
-/// Most columns of a hash table.
-pub(crate) const PACK_FIELDS_MAX: usize = 8;
-
 /// What a slot holds. The kernels' `WJ_KEY_BYTES` and `WJ_VALUE_BYTES`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SlotForm {
@@ -27,42 +24,27 @@ pub(crate) struct BucketShape {
 
 /// The kernels of a table with such slots and buckets.
 pub(super) fn table_module(form: SlotForm, shape: BucketShape, hash_bits: u32) -> ModuleSource {
-    let file = warpjoin_kernels::HASH_TABLE;
     let mut entries = vec!["insert_rows", "find_rows", "erase_rows", "export_slots"];
     if form.key_bytes > 0 {
         entries.extend(["build_segments", "claim_rows", "find_bins", "probe_rows"]);
     }
-    let mut defines = Constants { hash_bits, lanes: shape.lanes }.defines();
-    defines.extend([
+    let mut module = Constants { hash_bits, lanes: shape.lanes }.module(warpjoin_kernels::HASH_TABLE, entries);
+    module.defines.extend([
         format!("WJ_KEY_BYTES={}", form.key_bytes),
         format!("WJ_VALUE_BYTES={}", form.value_bytes),
         format!("WJ_BUCKET_BYTES={}", shape.bytes),
         format!("WJ_TABLE_STREAMS={}", u8::from(shape.streams)),
     ]);
-    ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: entries.into_iter().map(String::from).collect(),
-        defines,
-    }
+    module
 }
 
 /// The kernels between columns and words.
 pub(super) fn words_module() -> ModuleSource {
-    let file = warpjoin_kernels::WORDS;
-    let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
-    defines.push(format!("WJ_PACK_FIELDS_MAX={PACK_FIELDS_MAX}"));
-    ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: ["pack_rows", "unpack_column", "gather_words"].map(String::from).to_vec(),
-        defines,
-    }
+    Constants::USUAL.module(warpjoin_kernels::WORDS, ["pack_rows", "unpack_column", "gather_words"])
 }
 
 /// The kernels of lists.
 pub(super) fn lists_module() -> ModuleSource {
-    let file = warpjoin_kernels::HASH_LISTS;
     let entries = [
         "count_places",
         "list_offsets",
@@ -75,10 +57,5 @@ pub(super) fn lists_module() -> ModuleSource {
         "row_offsets",
         "emit_matches",
     ];
-    ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: entries.map(String::from).to_vec(),
-        defines: Constants { hash_bits: 64, lanes: 1 }.defines(),
-    }
+    Constants::USUAL.module(warpjoin_kernels::HASH_LISTS, entries)
 }

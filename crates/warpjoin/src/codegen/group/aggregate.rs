@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_kernels::group::WALK_WORDS;
 
 use super::front::{LONE_BLOCK_THREADS, SKEWED_BLOCK_THREADS, TABLE_BLOCK_THREADS, choose_front, key_type};
 use super::slots::{Addend, Slots, ValueKey};
@@ -12,7 +13,7 @@ use crate::codegen::expr::{evaluate, moment_term};
 use crate::codegen::lookup;
 use crate::codegen::program::{
     Accumulate, Binding, Field, Function, GroupFrame, GroupLoop, GroupPart, GroupTarget, GroupTiles, GroupWalk, Item,
-    Op, Prefetch, Statement, Type, Variable, WALK_WORDS,
+    Op, Prefetch, Statement, Type, Variable,
 };
 use crate::codegen::shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupLimits, GroupMode, GroupShape, Packing,

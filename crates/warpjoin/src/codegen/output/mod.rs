@@ -6,5 +6,5 @@ mod sort;
 mod store;
 
 pub(super) use sort::sort;
-pub(crate) use store::{RESERVATION_BYTES, common_columns};
+pub(crate) use store::common_columns;
 pub(super) use store::{conform, in_place, materialise, reserve, word, write};

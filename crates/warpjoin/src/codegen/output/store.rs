@@ -9,9 +9,6 @@ use crate::codegen::program::{Binding, Code, Item, Op, Reservation, Statement, T
 use crate::codegen::value::{CType, Kind, Range};
 use crate::column::{ColumnType, holds_strings};
 
-/// Shared memory of a block that reserves places together.
-pub(crate) const RESERVATION_BYTES: u32 = 8 + 32 * 4;
-
 /// Starts a sink that writes rows: reserves a place for each row that is alive.
 pub(in crate::codegen) fn reserve(b: &mut Binder) {
     if b.is_reserved {

@@ -3,6 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use warpjoin_device::ModuleSource;
+use warpjoin_kernels::common::RESERVATION_BYTES;
+use warpjoin_kernels::partition::PARTITION_THREADS_MANY;
 
 use super::batch::{BATCH_BLOCKS, Batch};
 use super::matches::{self, Matches};
@@ -11,8 +13,7 @@ use super::source::open_source;
 use super::steps::bind_step;
 use crate::Result;
 use crate::codegen::bind::{Binder, Environment};
-use crate::codegen::constants::{Constants, PARTITION_THREADS_MANY, PIPELINE_BLOCK_THREADS};
-use crate::codegen::output::RESERVATION_BYTES;
+use crate::codegen::constants::{Constants, PIPELINE_BLOCK_THREADS};
 use crate::codegen::precomputed::Lookup;
 use crate::codegen::program::{Around, Binding, GroupFrame, GroupLoop, Head, Kernel, Type};
 use crate::codegen::shapes::{
@@ -64,7 +65,7 @@ pub(crate) enum Grid {
     Tiles { block_threads: u32, shared_bytes: u32 },
     /// [`super::batch::ITEMS`] rows a thread, grid stride, [`BATCH_BLOCKS`] blocks a multiprocessor.
     Batches { block_threads: u32, shared_bytes: u32 },
-    /// [`crate::codegen::PARTITION_ITEMS`] rows a thread, grid stride, a counter a partition.
+    /// [`warpjoin_kernels::partition::PARTITION_ITEMS`] rows a thread, grid stride, a counter a partition.
     Count,
     /// A tile of a partition a block, of at most so many threads.
     Scatter { threads: u32 },

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use warpjoin_kernels::group::BLOCK_HEAD_WORDS;
+
 use super::code::Code;
 use super::params::Field;
 use crate::codegen::shapes::{AccumulatorKind, Front, GroupMode};
@@ -111,14 +113,6 @@ impl GroupTarget {
 
     /// Bytes of a block's table.
     pub(in crate::codegen) fn table_bytes(&self) -> u32 {
-        8 * HEAD_WORDS + self.front.slots() * (self.key.bits() / 8 + 8 * self.block_words())
+        8 * BLOCK_HEAD_WORDS + self.front.slots() * (self.key.bits() / 8 + 8 * self.block_words())
     }
 }
-
-/// Words in front of the slots of a block's table: WJ_BLOCK_HEAD_WORDS.
-const HEAD_WORDS: u32 = 2;
-/// Words of a `GroupWalk`: WJ_WALK_WORDS.
-pub(in crate::codegen) const WALK_WORDS: u32 = 5;
-/// Words of the places of all blocks, and of each: WJ_PLACES_HEAD, WJ_PLACES_EACH.
-pub(crate) const PLACES_HEAD: u64 = 2;
-pub(crate) const PLACES_EACH: u64 = 4;

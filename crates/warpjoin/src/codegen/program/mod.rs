@@ -23,9 +23,8 @@ pub(super) use body::{Body, First, Head, Item, Reservation};
 pub(super) use code::{Code, Codes, Node, Nodes};
 pub(super) use function::Function;
 pub(super) use group::{
-    Accumulate, GroupFrame, GroupLoop, GroupTarget, GroupTiles, GroupWalk, Prefetch, Slot, TableFields, WALK_WORDS,
+    Accumulate, GroupFrame, GroupLoop, GroupTarget, GroupTiles, GroupWalk, Prefetch, Slot, TableFields,
 };
-pub(crate) use group::{PLACES_EACH, PLACES_HEAD};
 pub(super) use kernel::{Around, Kernel};
 pub(super) use matches::{MatchLookUp, MatchUnits, SharedWord};
 pub(super) use operator::{Op, Unary};

@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use warpjoin_kernels::group::{SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT};
+
 use crate::Result;
-use crate::codegen::{
-    Accumulator, GroupShape, RowSpec, SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT, Sink, Step, key_bytes,
-    partition_slots,
-};
+use crate::codegen::{Accumulator, GroupShape, RowSpec, Sink, Step, key_bytes, partition_slots};
 use crate::exec::launch::{DeviceSink, Lane, Pushed, SketchTarget, Target};
 use crate::exec::query::{Query, Report};
 use crate::exec::relation::{PARTITION_BITS_MAX, PartitionChoice, PassBits, Relation, Source};

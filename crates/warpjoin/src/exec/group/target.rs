@@ -1,9 +1,11 @@
 //! A group table being filled on one device, and how it grows.
 
-use warpjoin_device::{Arg, Stream};
+use warpjoin_device::{Ptr, Stream};
+use warpjoin_kernels::common::{control, status};
+use warpjoin_kernels::group::{GroupTable, PLACES_EACH, PLACES_HEAD, RegroupParams, group_counter};
 
-use crate::codegen::{GroupMode, GroupShape, PLACES_EACH, PLACES_HEAD, control, group_counter, regroup, status};
-use crate::exec::launch::{DeviceSink, GroupTarget, Lane, Pushed, Target, launch};
+use crate::codegen::{GroupMode, GroupShape, regroup};
+use crate::exec::launch::{DeviceSink, GroupTarget, Lane, Pushed, Strides, Target};
 use crate::exec::query::{Report, read_report};
 use crate::exec::relation::{FinishedGroups, GroupShard};
 use crate::{Error, Result};
@@ -218,23 +220,25 @@ impl GroupTarget {
             let spill_rows = grown.spill_rows.max(count);
             let larger = GroupRoom { spill_rows, finished_rows: 0, ..grown };
             let new = Self::allocate(&lane.stream, shape, larger)?;
-            let control = lane.stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
-            let args = [
-                Arg::Buffer(&self.shard.rows),
-                Arg::U64(count),
-                Arg::U64(self.slots),
-                Arg::Buffer(&new.shard.rows),
-                Arg::U64(new.slots),
-                Arg::or_null(new.index.as_ref()),
-                Arg::U64(new.index_slots),
-                Arg::U64(new.steps_max),
-                Arg::U64(new.grow_steps),
-                Arg::U64(new.spill_rows),
-                Arg::Buffer(&new.counters),
-                Arg::Buffer(&control),
-            ];
+            let control = lane.stream.alloc_filled(control::BYTES, 0)?;
+            let params = RegroupParams {
+                rows: Ptr::of(&self.shard.rows),
+                count,
+                zero_row: self.slots,
+                table: GroupTable {
+                    rows: Ptr::of(&new.shard.rows),
+                    capacity: new.slots,
+                    index: new.index.as_ref().map(Ptr::of),
+                    index_slots: new.index_slots,
+                    steps_max: new.steps_max,
+                    grow_steps: new.grow_steps,
+                    spill_rows: new.spill_rows,
+                    counters: Ptr::of(&new.counters),
+                    control: Ptr::of(&control),
+                },
+            };
             let begin = lane.stream.record()?;
-            lane.launch(&kernel, launch(count, &lane.stream, 0), &args)?;
+            lane.launch(&kernel, Strides::ROWS.over(count, &lane.stream), &params)?;
             let end = lane.stream.record()?;
             read_report(&lane.stream, &control)?;
             lane.note_kernel(&begin, &end)?;

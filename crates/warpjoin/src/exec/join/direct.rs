@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use warpjoin_device::Buffer;
+use warpjoin_kernels::common::status;
 
 use super::build_probe::is_nested;
 use crate::Result;
-use crate::codegen::{Sink, SinkShape, Slots, status};
+use crate::codegen::{Sink, SinkShape, Slots};
 use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
 use crate::exec::query::{Query, Report};
 use crate::exec::relation::{Intermediate, IntermediateShard, JoinShard, JoinTable, Relation, Source};

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Launch};
+use warpjoin_device::{Launch, Ptr};
+use warpjoin_kernels::common::BLOCK_SUMS;
+use warpjoin_kernels::partition::{ItemsParams, SAMPLE_SLOTS, SampleParams};
 
-use crate::codegen::{MatchForm, RowSpec, SAMPLE_SLOTS, Step, partition_module};
+use crate::codegen::{MatchForm, RowSpec, Step, partition_module};
 use crate::exec::partition::{one_block, row_words};
 use crate::exec::query::{Fact, Query};
 use crate::exec::relation::{Matches, PartitionedRows, PassBits, Relation, Source, bits_for, item_table};
@@ -124,25 +126,27 @@ impl Query<'_> {
             let items = stream.alloc(((1u64 << matches.bits) + 1) * 8)?;
             let oversize = stream.alloc_filled(8, 0)?;
             let sampled = stream.alloc_filled(16, 0)?;
-            let args = [
-                Arg::U64(1 << matches.bits),
-                Arg::Buffer(&build.offsets),
-                Arg::Buffer(&probe.offsets),
-                Arg::U64(matches.capacity.into()),
-                Arg::U64(matches.chunk_rows.into()),
-                Arg::Buffer(&items),
-                Arg::Buffer(&oversize),
-            ];
-            let one = one_block(stream);
-            stream.launch(&count[device], Launch { shared_bytes: 33 * 8, ..one }, &args)?;
-            self.metrics.launches += 1;
+            let params = ItemsParams {
+                partitions: 1 << matches.bits,
+                build_offsets: Ptr::of(&build.offsets),
+                probe_offsets: Ptr::of(&probe.offsets),
+                capacity: matches.capacity.into(),
+                chunk_rows: matches.chunk_rows.into(),
+                items: Ptr::of(&items),
+                oversize: Ptr::of(&oversize),
+            };
+            self.launch(device, &count[device], one_block(stream, BLOCK_SUMS * 8), &params)?;
             // A semi join takes no notice.
             if !matches.is_semi {
-                let mut args = row_words(&matches.build.shape, &build.words);
-                args.extend([Arg::Buffer(&build.offsets), Arg::U64(1 << matches.bits), Arg::Buffer(&sampled)]);
+                let params = SampleParams {
+                    rows: row_words(&matches.build.shape, &build.words),
+                    offsets: Ptr::of(&build.offsets),
+                    partitions: 1 << matches.bits,
+                    counters: Ptr::of(&sampled),
+                };
                 let blocks = SAMPLED_PARTITIONS.min(1 << matches.bits);
-                stream.launch(&sample[device], Launch { blocks, shared_bytes: 4 * SAMPLE_SLOTS, ..one }, &args)?;
-                self.metrics.launches += 1;
+                let launch = Launch { blocks, ..one_block(&self.streams[device], 4 * SAMPLE_SLOTS) };
+                self.launch(device, &sample[device], launch, &params)?;
             }
             counters.push((oversize, sampled));
             matches.items.push(items);

@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Kernel, ModuleSource};
+use warpjoin_device::{Kernel, ModuleSource, Ptr};
+use warpjoin_kernels::join::FilterParams;
 
 use super::build_probe::append_probe;
 use crate::Result;
 use crate::codegen::{Constants, FilterTest, ProbeKey, ProbeKind, ProbeStep, Slots};
-use crate::exec::launch::launch;
+use crate::exec::launch::Strides;
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Fact, Pending, Query};
 use crate::exec::relation::{JoinShard, JoinTable, Relation};
@@ -140,17 +141,17 @@ impl Query<'_> {
             let words = stream.alloc_filled(bytes.max(8), 0)?;
             let bounds = if test.has_bounds() { Some(stream.alloc_filled(16, 0)?) } else { None };
             if let Some(keys) = rows.columns.first().and_then(|keys| keys.values.as_ref()).filter(|_| rows.rows > 0) {
-                let args = [
-                    Arg::U64(rows.rows),
-                    Arg::Buffer(keys),
-                    Arg::Buffer(&words),
-                    Arg::U64(count),
-                    Arg::or_null(bounds.as_ref()),
-                ];
-                stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
-                self.metrics.launches += 1;
+                let params = FilterParams {
+                    rows: rows.rows,
+                    keys: Ptr::of(keys),
+                    words: Some(Ptr::of(&words)),
+                    count,
+                    bounds: bounds.as_ref().map(Ptr::of),
+                };
+                let launch = Strides::ROWS.over(rows.rows, stream);
+                self.launch(device, &kernels[device], launch, &params)?;
             }
-            events.push((begin, stream.record()?));
+            events.push((begin, self.streams[device].record()?));
             shards.push(JoinShard { slots: words, windows: count, row_list: None, bounds });
         }
         self.pending.push(Pending::timed(self.metrics.pipelines.len(), events));
@@ -191,11 +192,6 @@ fn entry_of(test: FilterTest) -> &'static str {
 }
 
 fn filter_module(hash_bits: u32) -> ModuleSource {
-    let file = warpjoin_kernels::RUNTIME_FILTER;
-    ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: ["fill_bounds", "fill_bitmap", "fill_bloom"].map(String::from).to_vec(),
-        defines: Constants { hash_bits, lanes: 1 }.defines(),
-    }
+    let entries = FilterParams::<()>::ENTRIES.iter().copied();
+    Constants { hash_bits, ..Constants::USUAL }.module(warpjoin_kernels::RUNTIME_FILTER, entries)
 }

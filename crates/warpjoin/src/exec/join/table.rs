@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Buffer, DeviceInfo, Kernel, ModuleSource};
+use warpjoin_device::{Buffer, DeviceInfo, Kernel, ModuleSource, Ptr};
+use warpjoin_kernels::common::{RESERVATION_BYTES, control, status};
+use warpjoin_kernels::join::{BuildParams, DirectParams, FillParams, OffsetsParams, WordsParams};
 
-use crate::codegen::{
-    Constants, DirectSlots, JoinShape, PayloadForm, RESERVATION_BYTES, Slots, WordSlots, control, status,
-};
-use crate::exec::launch::launch;
+use crate::codegen::{Constants, DirectSlots, JoinShape, PayloadForm, Slots, WordSlots};
+use crate::exec::launch::Strides;
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Fact, Query, check_status, read_report};
 use crate::exec::relation::{Intermediate, JoinShard, JoinTable};
@@ -182,18 +182,18 @@ impl Query<'_> {
         for (device, rows) in build.rows.shards.iter().enumerate() {
             let stream = &self.streams[device];
             let table = stream.alloc_filled(span * u64::from(slots.bytes), 0)?;
-            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            let control = stream.alloc_filled(control::BYTES, 0)?;
             if let Some(keys) = &rows.columns[0].values {
                 let words = rows.columns.get(1).and_then(|column| column.values.as_ref());
-                let args = [
-                    Arg::U64(rows.rows),
-                    Arg::Buffer(keys),
-                    Arg::or_null(words.filter(|_| slots.holds_payload)),
-                    Arg::Buffer(&table),
-                    Arg::Buffer(&control),
-                ];
-                stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
-                self.metrics.launches += 1;
+                let params = DirectParams {
+                    rows: rows.rows,
+                    keys: Ptr::of(keys),
+                    values: words.filter(|_| slots.holds_payload).map(Ptr::of),
+                    slots: Ptr::of(&table),
+                    control: Ptr::of(&control),
+                };
+                let launch = Strides::ROWS.over(rows.rows, stream);
+                self.launch(device, &kernels[device], launch, &params)?;
             }
             shards.push(JoinShard { slots: table, windows: span, row_list: None, bounds: None });
             controls.push(control);
@@ -217,26 +217,28 @@ impl Query<'_> {
                 let stream = &self.streams[device];
                 let count = build.windows(rows.rows, self.options.first_capacity);
                 let table = stream.alloc_filled((count + 1) * u64::from(slots.bytes), 0)?;
-                let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+                let control = stream.alloc_filled(control::BYTES, 0)?;
                 if let Some(keys) = &rows.columns[0].values {
                     let (values, has_row_numbers) = match &build.shape.payload {
-                        PayloadForm::Packed(_) => (rows.columns.get(1).and_then(|column| column.values.as_ref()), 0),
-                        PayloadForm::Columns(_) => (None, 1),
+                        PayloadForm::Packed(_) => {
+                            (rows.columns.get(1).and_then(|column| column.values.as_ref()), false)
+                        }
+                        PayloadForm::Columns(_) => (None, true),
                     };
-                    let args = [
-                        Arg::U64(rows.rows),
-                        Arg::Buffer(keys),
-                        Arg::or_null(values),
-                        Arg::U64(has_row_numbers),
-                        Arg::U64(build.is_set.into()),
-                        Arg::U64(slots.key_bits.into()),
-                        Arg::Buffer(&table),
-                        Arg::U64(count),
-                        Arg::U64(build.steps_max.min(count)),
-                        Arg::Buffer(&control),
-                    ];
-                    stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
-                    self.metrics.launches += 1;
+                    let params = WordsParams {
+                        rows: rows.rows,
+                        keys: Ptr::of(keys),
+                        values: values.map(Ptr::of),
+                        has_row_numbers,
+                        is_set: build.is_set,
+                        key_bits: slots.key_bits.into(),
+                        slots: Ptr::of(&table),
+                        count,
+                        steps_max: build.steps_max.min(count),
+                        control: Ptr::of(&control),
+                    };
+                    let launch = Strides::ROWS.over(rows.rows, stream);
+                    self.launch(device, &kernels[device], launch, &params)?;
                 }
                 shards.push(JoinShard { slots: table, windows: count, row_list: None, bounds: None });
                 controls.push(control);
@@ -292,20 +294,21 @@ impl Query<'_> {
             let rows = build.rows.shards[device].rows;
             let slot_count = shard.windows * u64::from(build.lanes);
             let list = stream.alloc(rows.max(1) * 4)?;
-            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
-            let args = [Arg::U64(slot_count), Arg::Buffer(&shard.slots), Arg::Buffer(&control)];
-            stream.launch(&offsets[device], launch(slot_count, stream, RESERVATION_BYTES), &args)?;
+            let control = stream.alloc_filled(control::BYTES, 0)?;
+            let params = OffsetsParams { slot_count, slots: Ptr::of(&shard.slots), control: Ptr::of(&control) };
+            let launch = Strides { shared_bytes: RESERVATION_BYTES, ..Strides::ROWS }.over(slot_count, stream);
+            self.launch(device, &offsets[device], launch, &params)?;
             if let Some(keys) = &build.rows.shards[device].columns[0].values {
-                let args = [
-                    Arg::U64(rows),
-                    Arg::Buffer(keys),
-                    Arg::Buffer(&shard.slots),
-                    Arg::U64(shard.windows),
-                    Arg::Buffer(&list),
-                ];
-                stream.launch(&fill[device], launch(rows, stream, 0), &args)?;
+                let params = FillParams {
+                    rows,
+                    keys: Ptr::of(keys),
+                    slots: Ptr::of(&shard.slots),
+                    windows: shard.windows,
+                    row_list: Ptr::of(&list),
+                };
+                let launch = Strides::ROWS.over(rows, &self.streams[device]);
+                self.launch(device, &fill[device], launch, &params)?;
             }
-            self.metrics.launches += 2;
             shard.row_list = Some(list);
             controls.push(control);
         }
@@ -328,7 +331,7 @@ impl Query<'_> {
             let stream = &self.streams[device];
             let windows = build.windows(rows.rows, self.options.first_capacity);
             let slots = stream.alloc_filled(windows * u64::from(build.lanes) * SLOT_BYTES, 0)?;
-            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            let control = stream.alloc_filled(control::BYTES, 0)?;
             aborts.push(self.watch(&control)?);
             if let Some(keys) = &rows.columns[0].values {
                 // Values go into slots for unique keys with packed payload; else the row number does.
@@ -336,17 +339,17 @@ impl Query<'_> {
                     PayloadForm::Packed(_) if with_values => rows.columns.get(1).and_then(|c| c.values.as_ref()),
                     _ => None,
                 };
-                let args = [
-                    Arg::U64(rows.rows),
-                    Arg::Buffer(keys),
-                    Arg::or_null(values),
-                    Arg::Buffer(&slots),
-                    Arg::U64(windows),
-                    Arg::U64(build.steps_max.min(windows)),
-                    Arg::Buffer(&control),
-                ];
-                stream.launch(&kernels[device], launch(rows.rows, stream, 0), &args)?;
-                self.metrics.launches += 1;
+                let params = BuildParams {
+                    rows: rows.rows,
+                    keys: Ptr::of(keys),
+                    values: values.map(Ptr::of),
+                    slots: Ptr::of(&slots),
+                    windows,
+                    steps_max: build.steps_max.min(windows),
+                    control: Ptr::of(&control),
+                };
+                let launch = Strides::ROWS.over(rows.rows, stream);
+                self.launch(device, &kernels[device], launch, &params)?;
             }
             shards.push(JoinShard { slots, windows, row_list: None, bounds: None });
             controls.push(control);
@@ -443,13 +446,7 @@ fn unique_entry(slots: Slots, is_set: bool) -> (u32, String) {
 }
 
 fn build_module(lanes: u32, hash_bits: u32) -> ModuleSource {
-    let file = warpjoin_kernels::JOIN_BUILD;
-    ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: BUILD_ENTRIES.map(String::from).to_vec(),
-        defines: Constants { hash_bits, lanes }.defines(),
-    }
+    Constants { hash_bits, lanes }.module(warpjoin_kernels::JOIN_BUILD, BUILD_ENTRIES)
 }
 
 #[cfg(test)]

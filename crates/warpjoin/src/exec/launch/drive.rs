@@ -3,9 +3,11 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use warpjoin_kernels::common::status;
+
 use super::lane::{Job, Lane, Work};
 use super::sink::{DeviceSink, Pushed};
-use crate::codegen::{Binding, GeneratedPipeline, status};
+use crate::codegen::{Binding, GeneratedPipeline};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Flight, Query, Report, check_status};
 use crate::exec::relation::Relation;

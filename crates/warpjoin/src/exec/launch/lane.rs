@@ -4,12 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use warpjoin_device::{Abort, Arg, Event, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_device::{Abort, Buffer, Event, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_kernels::KernelParams;
+use warpjoin_kernels::common::{control, status};
 
 use super::binder::Binder;
 use super::shape::launch_shape;
 use super::target::Target;
-use crate::codegen::{GeneratedPipeline, control, status};
+use crate::codegen::GeneratedPipeline;
 use crate::exec::query::{Flight, Query, Report, UploadedColumn, form_to_run, read_report};
 use crate::exec::relation::{Relation, Source};
 use crate::options::ExecOptions;
@@ -99,7 +101,7 @@ impl Lane<'_> {
         let Job { relation, generated, .. } = *job;
         let (device, stream) = (self.device, self.stream.clone());
         let lookups = job.lookups[device].clone();
-        let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+        let control = stream.alloc_filled(control::BYTES, 0)?;
         let abort = self.abort.watch(&control, control::STATUS as u64 * 8, status::CANCELLED)?;
         let all_rows = relation.source.shard_rows(device);
         let bits = if let Target::Partition(partition) = target { partition.bits } else { 0 };
@@ -111,7 +113,7 @@ impl Lane<'_> {
             let binder = Binder { device, relation, target, lookups: &lookups, control: &control, first, rows };
             let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
             let launch = launch_shape(&stream, rows, generated, relation, bits);
-            self.launch(&job.kernels[device], launch, &args)?;
+            self.launch(&job.kernels[device], launch, &args[..])?;
         }
         let end = stream.record()?;
         Ok(Flight { abort, control, lookups, events: (begin, end) })
@@ -125,8 +127,11 @@ impl Lane<'_> {
     }
 
     /// Enqueues a kernel of any parameters.
-    pub(in crate::exec) fn launch(&mut self, kernel: &Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<()> {
-        self.stream.launch(kernel, launch, args)?;
+    pub(in crate::exec) fn launch<P>(&mut self, kernel: &Kernel, launch: Launch, params: &P) -> Result<()>
+    where
+        P: KernelParams<Buffer> + ?Sized,
+    {
+        self.stream.launch(kernel, launch, params)?;
         self.work.launches += 1;
         Ok(())
     }

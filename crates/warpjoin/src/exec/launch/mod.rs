@@ -11,7 +11,7 @@ mod sink;
 mod target;
 
 pub(super) use lane::{Job, Lane};
-pub(crate) use shape::{TileLaunch, partition_launch};
-pub(super) use shape::{launch, launch_shape};
+pub(super) use shape::launch_shape;
+pub(crate) use shape::{Strides, TileLaunch, partition_launch};
 pub(super) use sink::{DeviceSink, Pushed};
 pub(super) use target::{GroupTarget, PartitionTarget, SketchTarget, Target};

@@ -1,12 +1,36 @@
 //! Blocks, threads and shared memory of a launch.
 
 use warpjoin_device::{DeviceInfo, Launch, Stream};
+use warpjoin_kernels::common::BLOCK_THREADS;
+use warpjoin_kernels::partition::{PARTITION_ITEMS, PARTITION_THREADS_MANY};
 
-use crate::codegen::{
-    BATCH_BLOCKS, BLOCK_THREADS, GeneratedPipeline, Grid, PARTITION_ITEMS, PARTITION_THREADS_MANY,
-    ROWS_PER_THREAD_BITS_MAX,
-};
+use crate::codegen::{BATCH_BLOCKS, GeneratedPipeline, Grid, ROWS_PER_THREAD_BITS_MAX};
 use crate::exec::relation::{Relation, Source, threads_of};
+
+/// A grid whose threads stride over rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Strides {
+    /// Threads of a block, where the device has so many.
+    pub threads: u32,
+    /// Rows of a thread, where there are enough.
+    pub rows_each: u64,
+    /// Most blocks of a multiprocessor.
+    pub resident: u64,
+    pub shared_bytes: u32,
+}
+
+impl Strides {
+    /// A row a thread, until the device is full.
+    pub(crate) const ROWS: Self = Self { threads: BLOCK_THREADS, rows_each: 1, resident: 8, shared_bytes: 0 };
+
+    pub(crate) fn over(self, rows: u64, stream: &Stream) -> Launch {
+        let info = stream.device().info();
+        let block_threads = info.block_threads(self.threads);
+        let fill = u64::from(info.multiprocessors) * self.resident;
+        let blocks = rows.div_ceil(u64::from(block_threads) * self.rows_each).clamp(1, fill.max(1));
+        Launch { blocks: blocks as u32, block_threads, shared_bytes: self.shared_bytes }
+    }
+}
 
 /// Enough blocks to fill the device, and so many that no thread sees too many rows; `bits` of a partition that is
 /// written.
@@ -84,11 +108,4 @@ pub(crate) fn partition_launch(info: &DeviceInfo, bits: u32, threads_max: u32) -
     let threads_max = info.block_threads(threads_max);
     let fits = |threads: &u32| of(*threads).shared_bytes <= info.shared_bytes_per_block_max;
     of([threads_max, 512, 256, 128].into_iter().filter(|&threads| threads <= threads_max).find(fits).unwrap_or(64))
-}
-
-/// A grid that covers the rows, or fills the device and strides.
-pub(in crate::exec) fn launch(rows: u64, stream: &Stream, shared_bytes: u32) -> Launch {
-    let fill = u64::from(stream.device().info().multiprocessors) * 8;
-    let blocks = rows.div_ceil(u64::from(BLOCK_THREADS)).clamp(1, fill.max(1));
-    Launch { blocks: blocks as u32, block_threads: BLOCK_THREADS, shared_bytes }
 }

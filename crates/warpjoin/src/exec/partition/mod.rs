@@ -7,6 +7,6 @@ mod row_words;
 
 pub(crate) use crate::exec::launch::{TileLaunch, partition_launch};
 pub(crate) use crate::exec::relation::{PARTITION_BITS_MAX, PartitionedShard, PassBits};
+pub(crate) use passes::one_block;
 pub(super) use passes::row_words;
-pub(crate) use passes::{one_block, pointers};
 pub(crate) use row_words::{RowWords, WordColumn};

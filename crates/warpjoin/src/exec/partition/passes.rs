@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Buffer, Kernel, Launch, Stream};
+use warpjoin_device::{Buffer, Kernel, Launch, Ptr, Stream};
+use warpjoin_kernels::common::BLOCK_SUMS;
+use warpjoin_kernels::partition::{
+    PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PARTITION_THREADS_WORD, PassParams, ROW_WORDS_MAX, ScanParams,
+};
+use warpjoin_kernels::{padded, partition};
 
 use super::row_words::{RowWords, WordColumn};
 use crate::codegen::{
-    PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PARTITION_THREADS_WORD, PASS_MULTIPLE, PartitionStage,
-    ROW_WORDS_MAX, RowShape, RowSpec, Sink, SinkShape, Step, partition_module, pass_entry,
+    PASS_MULTIPLE, PartitionStage, RowShape, RowSpec, Sink, SinkShape, Step, partition_module, pass_entry,
 };
 use crate::exec::launch::{Job, PartitionTarget, Target, partition_launch};
 use crate::exec::metrics::PipelineMetrics;
@@ -125,43 +129,42 @@ impl Query<'_> {
         let mut target = PartitionTarget { bits: bits.total(), counts, cursors: first_cursors, words: vec![] };
         let counting = lane.enqueue(count, &Target::Partition(&target), 0..count.chunks(device))?;
         let second = partition_launch(stream.device().info(), bits.second, PARTITION_THREADS_FEW);
-        let args = [
-            Arg::Buffer(&target.counts),
-            Arg::U64(bits.first.into()),
-            Arg::U64(bits.second.into()),
-            Arg::U64(second.tile_rows()),
-            Arg::Buffer(&offsets),
-            Arg::Buffer(&cursors),
-            Arg::Buffer(&target.cursors),
-            Arg::Buffer(&first_offsets),
-            Arg::Buffer(&first_tiles),
-        ];
-        let one = one_block(&stream);
-        lane.launch(&steps.scan[device], Launch { shared_bytes: 33 * 4, ..one }, &args)?;
+        let params = ScanParams {
+            counts: Ptr::of(&target.counts),
+            first_bits: bits.first.into(),
+            second_bits: bits.second.into(),
+            tile_rows: second.tile_rows(),
+            offsets: Ptr::of(&offsets),
+            cursors: Ptr::of(&cursors),
+            first_cursors: Ptr::of(&target.cursors),
+            first_offsets: Ptr::of(&first_offsets),
+            first_tiles: Ptr::of(&first_tiles),
+        };
+        lane.launch(&steps.scan[device], one_block(&stream, BLOCK_SUMS * 4), &params)?;
         target.bits = bits.first;
         target.words = allocate_words(&stream, shape, rows_max)?;
         let scattering = lane.enqueue(scatter, &Target::Partition(&target), 0..scatter.chunks(device))?;
         let (mut words, mut aside) = (target.words, vec![]);
         if bits.second > 0 {
             let moved = allocate_words(&stream, shape, rows_max)?;
-            let mut args = row_words(shape, &words);
-            args.extend(pointers(&moved));
-            args.extend([
-                Arg::U64(rows_max),
-                Arg::U64(bits.first.into()),
-                Arg::U64(bits.second.into()),
-                Arg::Buffer(&cursors),
-                Arg::Buffer(&first_offsets),
-                Arg::Buffer(&first_tiles),
-                Arg::U64(0),
-                Arg::Null,
-            ]);
+            let params = PassParams {
+                input: row_words(shape, &words),
+                outputs: padded(moved.iter().map(|word| Some(Ptr::of(word))), None),
+                rows: rows_max,
+                first_bits: bits.first.into(),
+                bits: bits.second.into(),
+                cursors: Ptr::of(&cursors),
+                first_offsets: Some(Ptr::of(&first_offsets)),
+                first_tiles: Some(Ptr::of(&first_tiles)),
+                bin_rows: 0,
+                places: None,
+            };
             let launch = Launch {
                 blocks: u32::try_from(rows_max.div_ceil(second.tile_rows()) + firsts).unwrap_or(u32::MAX),
                 block_threads: second.threads,
                 shared_bytes: second.shared_bytes,
             };
-            lane.launch(&steps.pass[device], launch, &args)?;
+            lane.launch(&steps.pass[device], launch, &params)?;
             aside = std::mem::replace(&mut words, moved);
         }
         let end = stream.record()?;
@@ -194,22 +197,18 @@ struct Steps {
 }
 
 /// A launch of one block of as many threads as a partition's kernels take.
-pub(crate) fn one_block(stream: &Stream) -> Launch {
+pub(crate) fn one_block(stream: &Stream, shared_bytes: u32) -> Launch {
     let block_threads = stream.device().info().block_threads(PARTITION_THREADS_MANY);
-    Launch { blocks: 1, block_threads, shared_bytes: 0 }
+    Launch { blocks: 1, block_threads, shared_bytes }
 }
 
 fn allocate_words(stream: &Stream, shape: &RowShape, rows: u64) -> Result<Vec<Buffer>> {
     Ok(shape.word_bytes().iter().map(|&bytes| stream.alloc(rows * u64::from(bytes))).collect::<Result<_, _>>()?)
 }
 
-/// The fields of `RowWords` in `partition/words.cuh`.
-pub(crate) fn row_words<'a>(shape: &RowShape, words: &'a [Buffer]) -> Vec<Arg<'a>> {
+/// Rows of words as kernels take them.
+pub(crate) fn row_words<'a>(shape: &RowShape, words: &'a [Buffer]) -> partition::RowWords<'a, Buffer> {
     let column = |(buffer, bytes)| WordColumn { buffer: Some(buffer), is_wide: bytes == 8, bias: 0 };
     let columns = words.iter().zip(shape.word_bytes()).map(column).collect();
-    RowWords { columns, key_masks: shape.key_masks(), seed: 0, validity: None }.args()
-}
-
-pub(crate) fn pointers(words: &[Buffer]) -> Vec<Arg<'_>> {
-    (0..ROW_WORDS_MAX).map(|index| Arg::or_null(words.get(index))).collect()
+    RowWords { columns, key_masks: shape.key_masks(), seed: 0, validity: None }.params()
 }

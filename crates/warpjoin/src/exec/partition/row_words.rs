@@ -1,8 +1,7 @@
-//! Rows as columns of words, as kernels take them: the arguments of `RowWords` in `partition/words.cuh`.
+//! Rows as columns of words.
 
-use warpjoin_device::{Arg, Buffer};
-
-use crate::codegen::ROW_WORDS_MAX;
+use warpjoin_device::{Buffer, Ptr};
+use warpjoin_kernels::{padded, partition};
 
 /// A word of each row: 4 or 8 bytes of a buffer.
 #[derive(Debug, Clone, Copy)]
@@ -25,18 +24,18 @@ pub(crate) struct RowWords<'a> {
 }
 
 impl<'a> RowWords<'a> {
-    /// The fields of the kernel's struct, in order.
-    pub(crate) fn args(&self) -> Vec<Arg<'a>> {
-        let mut args = vec![];
-        let mut pad = |of: &dyn Fn(&WordColumn<'a>) -> Arg<'a>| {
-            args.extend((0..ROW_WORDS_MAX).map(|index| self.columns.get(index).map_or(Arg::Null, of)));
-        };
-        pad(&|column| Arg::or_null(column.buffer));
-        pad(&|column| Arg::U64(column.is_wide.into()));
-        pad(&|column| Arg::U64(column.bias));
-        args.extend((0..ROW_WORDS_MAX).map(|index| Arg::U64(self.key_masks.get(index).copied().unwrap_or(0))));
-        args.extend([Arg::U64(self.key_masks.len() as u64), Arg::U64(self.columns.len() as u64), Arg::U64(self.seed)]);
-        args.push(Arg::or_null(self.validity));
-        args
+    /// As kernels take them.
+    pub(crate) fn params(&self) -> partition::RowWords<'a, Buffer> {
+        let columns = || self.columns.iter();
+        partition::RowWords {
+            columns: padded(columns().map(|column| column.buffer.map(Ptr::of)), None),
+            is_wide: padded(columns().map(|column| column.is_wide), false),
+            biases: padded(columns().map(|column| column.bias), 0),
+            key_masks: padded(self.key_masks.iter().copied(), 0),
+            key_words: self.key_masks.len() as u64,
+            words: self.columns.len() as u64,
+            seed: self.seed,
+            validity: self.validity.map(Ptr::of),
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! What kernels report in a control block.
 
 use warpjoin_device::{Buffer, Stream};
+use warpjoin_kernels::common::{control, status};
 
-use crate::codegen::{control, status};
 use crate::{Error, Result};
 
 /// What kernels of one device reported.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use warpjoin_device::{Arg, Buffer, ModuleSource};
+use warpjoin_device::{Buffer, Ptr};
+use warpjoin_kernels::common::{PackValidityParams, control};
 
-use crate::codegen::{Constants, control};
+use crate::codegen::Constants;
 use crate::column::{ColumnStatistics, ColumnType};
-use crate::exec::launch::launch;
+use crate::exec::launch::Strides;
 use crate::exec::query::{Query, read_report};
 use crate::exec::relation::{Intermediate, Relation};
 use crate::table::{Shard, ShardColumn, Table};
@@ -58,21 +59,16 @@ impl Query<'_> {
     }
 
     fn pack_validity(&mut self, device: usize, bytes: &Buffer, rows: u64) -> Result<(Buffer, u64)> {
-        let file = warpjoin_kernels::VALIDITY;
-        let module = ModuleSource {
-            name: file.name.into(),
-            text: file.text.into(),
-            entries: vec!["pack_validity".into()],
-            defines: Constants { hash_bits: 64, lanes: 1 }.defines(),
-        };
+        let module = Constants::USUAL.module(warpjoin_kernels::VALIDITY, ["pack_validity"]);
         let kernel = self.compile(&module, "pack_validity")?.swap_remove(device);
         let stream = &self.streams[device];
         let bits = stream.alloc_filled(rows.div_ceil(128) * 16, 0)?;
-        let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
-        let args = [Arg::U64(rows), Arg::Buffer(bytes), Arg::Buffer(&bits), Arg::Buffer(&control)];
-        stream.launch(&kernel, launch(rows, stream, 0), &args)?;
-        self.metrics.launches += 1;
-        let nulls = read_report(stream, &control)?.rows;
+        let control = stream.alloc_filled(control::BYTES, 0)?;
+        let params =
+            PackValidityParams { rows, bytes: Ptr::of(bytes), words: Ptr::of(&bits), control: Ptr::of(&control) };
+        let launch = Strides::ROWS.over(rows, stream);
+        self.launch(device, &kernel, launch, &params)?;
+        let nulls = read_report(&self.streams[device], &control)?.rows;
         Ok((bits, nulls))
     }
 }

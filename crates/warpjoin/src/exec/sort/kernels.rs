@@ -1,19 +1,23 @@
 //! Launches of the kernels that find an order: `sort.cu` and `top_k.cu`.
 
-use warpjoin_device::{Arg, Buffer, Kernel, Launch, ModuleSource, Stream};
-
-use crate::codegen::{
-    BLOCK_THREADS, Constants, GATHER_COLUMNS, SORT_DIGIT_BITS, SORT_DIGITS, SORT_FEW_WORDS, SORT_ITEMS, SORT_THREADS,
-    TOP_K_DIGIT_BITS, sort_defines, top_k_state,
+use warpjoin_device::{Buffer, Launch, ModuleSource, Ptr, Stream};
+use warpjoin_kernels::common::BLOCK_SUMS;
+use warpjoin_kernels::padded;
+use warpjoin_kernels::sort::{
+    CountDigitsParams, FewParams, GATHER_COLUMNS, GatherParams, SORT_COUNT_THREADS, SORT_DIGIT_BITS, SORT_DIGITS,
+    SORT_ITEMS, SORT_THREADS, SampleWordsParams, SortPassParams, TOP_K_DIGIT_BITS, TOP_K_DIGITS, TopKParams,
+    top_k_state,
 };
-use crate::exec::entry_kernels::EntryKernels;
+
+use crate::codegen::Constants;
+use crate::exec::entry_kernels::{EntryKernels, EntryLaunches};
+use crate::exec::launch::Strides;
 use crate::exec::query::Query;
 use crate::{Error, Result};
 
-/// Bytes of the partial sums of a block scan of u64, padded.
-const SCAN_BYTES: u32 = 33 * 8;
-/// Threads of blocks that count, and how many of them share a multiprocessor.
-const COUNT_THREADS: u32 = 512;
+/// Bytes of the sums of a block, of u64.
+const SUMS_BYTES: u32 = BLOCK_SUMS * 8;
+/// Blocks that count and share a multiprocessor.
 const COUNT_BLOCKS: u64 = 4;
 
 /// A key word of the rows of one device.
@@ -27,6 +31,11 @@ pub(super) struct KeyWord<'a> {
 impl KeyWord<'_> {
     fn width_bytes(self) -> u64 {
         if self.bits <= 32 { 4 } else { 8 }
+    }
+
+    /// The kernel for words of so many bytes.
+    fn entry(self, of: ByWidth) -> &'static str {
+        of[usize::from(self.width_bytes() == 8)]
     }
 }
 
@@ -81,22 +90,16 @@ impl SortKernels {
         self.0.add(query, entries, || [sort_module(), top_k_module()])
     }
 
-    fn get(&self, entry: &str, device: usize) -> Result<&Kernel> {
-        self.0.get(entry, device)
-    }
-
-    fn of(&self, entries: ByWidth, word: &KeyWord<'_>, device: usize) -> Result<&Kernel> {
-        self.get(entries[usize::from(word.width_bytes() == 8)], device)
+    /// Their launches on a device.
+    pub(super) fn on<'a>(&'a self, device: usize, stream: &'a Stream, control: &'a Buffer) -> SortLaunches<'a> {
+        SortLaunches { on: EntryLaunches::new(&self.0, device, stream), control }
     }
 }
 
 /// Enqueues on one device.
 pub(super) struct SortLaunches<'a> {
-    pub kernels: &'a SortKernels,
-    pub device: usize,
-    pub stream: &'a Stream,
-    pub control: &'a Buffer,
-    pub launches: u64,
+    pub on: EntryLaunches<'a>,
+    control: &'a Buffer,
 }
 
 /// What moves with the keys of a sort, and where it ends.
@@ -133,32 +136,20 @@ impl TopK {
 }
 
 impl SortLaunches<'_> {
-    fn launch(&mut self, kernel: &Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<()> {
-        self.stream.launch(kernel, launch, args)?;
-        self.launches += 1;
-        Ok(())
-    }
-
-    fn threads(&self, threads: u32) -> u32 {
-        self.stream.device().info().block_threads(threads)
-    }
-
     /// A grid that strides over the rows, and counts in shared memory.
     fn counting(&self, rows: u64, shared_bytes: u32) -> Launch {
-        let block_threads = self.threads(COUNT_THREADS);
-        let fill = u64::from(self.stream.device().info().multiprocessors) * COUNT_BLOCKS;
-        let blocks = rows.div_ceil(u64::from(block_threads) * 8).clamp(1, fill.max(1));
-        Launch { blocks: blocks as u32, block_threads, shared_bytes }
+        let strides = Strides { threads: SORT_COUNT_THREADS, rows_each: 8, resident: COUNT_BLOCKS, shared_bytes };
+        strides.over(rows, self.on.stream)
     }
 
     /// Sorts row numbers by a word: those given, in whose order equal words stay, or all `rows`.
     pub(super) fn radix(&mut self, word: &KeyWord<'_>, rows: u64, numbers: Option<&Buffer>) -> Result<Buffer> {
         let width = word.width_bytes();
-        let sorted = self.stream.alloc(rows * 4)?;
+        let sorted = self.on.stream.alloc(rows * 4)?;
         // The words in the order of the numbers.
         let keys = match numbers {
             Some(numbers) => {
-                let keys = self.stream.alloc(rows * width)?;
+                let keys = self.on.stream.alloc(rows * width)?;
                 self.gather(Some(numbers), 0, rows, &[(word.buffer, &keys, width)])?;
                 Some(keys)
             }
@@ -179,56 +170,55 @@ impl SortLaunches<'_> {
         let width = word.width_bytes();
         let passes = word.bits.div_ceil(SORT_DIGIT_BITS).max(1);
         let digit_bits = word.bits.div_ceil(passes).max(1);
-        let block_threads = self.threads(SORT_THREADS);
+        let block_threads = self.on.threads(SORT_THREADS);
         let tile_rows = u64::from(block_threads * SORT_ITEMS);
         let tiles = rows.div_ceil(tile_rows);
         let digits = u64::from(SORT_DIGITS);
-        let published_bytes = tiles * digits * 8;
         // Sums of all passes, blocks that have counted, tiles taken in each pass; then what tiles publish.
         let head_words = u64::from(passes) * digits + 1 + u64::from(passes);
-        let sums = self.stream.alloc_filled(head_words * 8, 0)?;
-        let published = self.stream.alloc_filled(u64::from(passes) * published_bytes, 0)?;
-        let finished = u64::from(passes) * digits * 8;
-        let count = self.counting(rows, SCAN_BYTES + passes * SORT_DIGITS * 4 + 4);
-        self.launch(
-            self.kernels.of(COUNT, word, self.device)?,
+        let sums = self.on.stream.alloc_filled(head_words * 8, 0)?;
+        let published = self.on.stream.alloc_filled(u64::from(passes) * tiles * digits * 8, 0)?;
+        let finished = u64::from(passes) * digits;
+        let count = self.counting(rows, SUMS_BYTES + passes * SORT_DIGITS * 4 + 4);
+        self.on.launch(
+            word.entry(COUNT),
             count,
-            &[
-                Arg::Buffer(keys.as_ref().unwrap_or(word.buffer)),
-                Arg::U64(rows),
-                Arg::U64(word.bits.into()),
-                Arg::U64(digit_bits.into()),
-                Arg::Buffer(&sums),
-                Arg::BufferAt(&sums, finished),
-            ],
+            &CountDigitsParams {
+                keys: Ptr::of(keys.as_ref().unwrap_or(word.buffer)),
+                rows,
+                bits: word.bits.into(),
+                digit_bits: digit_bits.into(),
+                sums: Ptr::of(&sums),
+                finished: Ptr::at(&sums, finished),
+            },
         )?;
         let blocks = u32::try_from(tiles).map_err(|_| Error::internal("more tiles than blocks"))?;
         let shared_bytes =
-            tile_rows as u32 * width as u32 + SORT_DIGITS * (8 + 4 + block_threads / 32 * 4) + 33 * 4 + 4;
+            tile_rows as u32 * width as u32 + SORT_DIGITS * (8 + 4 + block_threads / 32 * 4) + BLOCK_SUMS * 4 + 4;
         let launch = Launch { blocks, block_threads, shared_bytes };
         let mut values: Option<Buffer> = None;
         for pass in 0..passes {
             let is_last = pass + 1 == passes;
             let shift = pass * digit_bits;
-            let next_keys = if is_last { None } else { Some(self.stream.alloc(rows * width)?) };
+            let next_keys = if is_last { None } else { Some(self.on.stream.alloc(rows * width)?) };
             let moves = !is_last && moved.sorted_values.is_some();
-            let next_values = if moves { Some(self.stream.alloc(rows * 4)?) } else { None };
-            self.launch(
-                self.kernels.of(PASS, word, self.device)?,
+            let next_values = if moves { Some(self.on.stream.alloc(rows * 4)?) } else { None };
+            self.on.launch(
+                word.entry(PASS),
                 launch,
-                &[
-                    Arg::Buffer(keys.as_ref().unwrap_or(word.buffer)),
-                    Arg::or_null(values.as_ref().or(moved.values)),
-                    Arg::U64(rows),
-                    Arg::U64(shift.into()),
-                    Arg::U64(digit_bits.min(word.bits - shift.min(word.bits)).into()),
-                    Arg::BufferAt(&sums, u64::from(pass) * digits * 8),
-                    Arg::BufferAt(&published, u64::from(pass) * published_bytes),
-                    Arg::BufferAt(&sums, finished + 8 + u64::from(pass) * 8),
-                    Arg::or_null(if is_last { moved.sorted_keys } else { next_keys.as_ref() }),
-                    Arg::or_null(if is_last { moved.sorted_values } else { next_values.as_ref() }),
-                    Arg::Buffer(self.control),
-                ],
+                &SortPassParams {
+                    keys: Ptr::of(keys.as_ref().unwrap_or(word.buffer)),
+                    numbers: values.as_ref().or(moved.values).map(Ptr::of),
+                    rows,
+                    shift: shift.into(),
+                    bits: digit_bits.min(word.bits - shift.min(word.bits)).into(),
+                    sums: Ptr::at(&sums, u64::from(pass) * digits),
+                    published: Ptr::at(&published, u64::from(pass) * tiles * digits),
+                    next_tile: Ptr::at(&sums, finished + 1 + u64::from(pass)),
+                    keys_out: if is_last { moved.sorted_keys } else { next_keys.as_ref() }.map(Ptr::of),
+                    numbers_out: if is_last { moved.sorted_values } else { next_values.as_ref() }.map(Ptr::of),
+                    control: Ptr::of(self.control),
+                },
             )?;
             keys = next_keys;
             values = next_values;
@@ -248,13 +238,16 @@ impl SortLaunches<'_> {
             return Ok(());
         }
         for columns in columns.chunks(GATHER_COLUMNS) {
-            let mut args = vec![Arg::or_null(numbers), Arg::U64(first), Arg::U64(rows), Arg::U64(columns.len() as u64)];
-            let at = |index: usize| columns.get(index);
-            args.extend((0..GATHER_COLUMNS).map(|index| at(index).map_or(Arg::Null, |column| Arg::Buffer(column.0))));
-            args.extend((0..GATHER_COLUMNS).map(|index| at(index).map_or(Arg::Null, |column| Arg::Buffer(column.1))));
-            args.extend((0..GATHER_COLUMNS).map(|index| Arg::U64(at(index).map_or(0, |column| column.2))));
-            let launch = crate::exec::launch::launch(rows, self.stream, 0);
-            self.launch(self.kernels.get(GATHER, self.device)?, launch, &args)?;
+            let params = GatherParams {
+                numbers: numbers.map(Ptr::of),
+                first,
+                rows,
+                columns: columns.len() as u64,
+                sources: padded(columns.iter().map(|column| Some(Ptr::of(column.0))), None),
+                targets: padded(columns.iter().map(|column| Some(Ptr::of(column.1))), None),
+                widths: padded(columns.iter().map(|column| column.2), 0),
+            };
+            self.on.launch(GATHER, Strides::ROWS.over(rows, self.on.stream), &params)?;
         }
         Ok(())
     }
@@ -262,15 +255,16 @@ impl SortLaunches<'_> {
     /// Every `stride`-th word. Waits.
     pub(super) fn sample(&mut self, word: &KeyWord<'_>, rows: u64, stride: u64) -> Result<Vec<u64>> {
         let mut samples = vec![0u64; rows.div_ceil(stride) as usize];
-        let buffer = self.stream.alloc(samples.len() as u64 * 8)?;
-        let launch = Launch {
-            blocks: (samples.len() as u64).div_ceil(BLOCK_THREADS.into()).max(1) as u32,
-            block_threads: self.threads(BLOCK_THREADS),
-            shared_bytes: 0,
+        let buffer = self.on.stream.alloc(samples.len() as u64 * 8)?;
+        let params = SampleWordsParams {
+            keys: Ptr::of(word.buffer),
+            stride,
+            count: samples.len() as u64,
+            samples: Ptr::of(&buffer),
         };
-        let args = [Arg::Buffer(word.buffer), Arg::U64(stride), Arg::U64(samples.len() as u64), Arg::Buffer(&buffer)];
-        self.launch(self.kernels.of(SAMPLE, word, self.device)?, launch, &args)?;
-        self.stream.read(&buffer, 0, bytemuck::cast_slice_mut(&mut samples))?;
+        let launch = Strides::ROWS.over(params.count, self.on.stream);
+        self.on.launch(word.entry(SAMPLE), launch, &params)?;
+        self.on.stream.read(&buffer, 0, bytemuck::cast_slice_mut(&mut samples))?;
         Ok(samples)
     }
 
@@ -284,66 +278,53 @@ impl SortLaunches<'_> {
         capacity: u64,
         is_only: bool,
     ) -> Result<TopK> {
-        let digits = 1u64 << TOP_K_DIGIT_BITS;
-        let state_bytes = top_k_state::WORDS as u64 * 8;
-        let state = self.stream.alloc_filled(state_bytes + digits * 4, 0)?;
-        let numbers = self.stream.alloc(capacity * 4)?;
-        let args = [
-            Arg::Buffer(word.buffer),
-            Arg::U64(rows),
-            Arg::U64(word.bits.into()),
-            Arg::U64(wanted),
-            Arg::U64(capacity),
-            Arg::U64(is_only.into()),
-            Arg::Buffer(&state),
-            Arg::BufferAt(&state, state_bytes),
-            Arg::Buffer(&numbers),
-        ];
-        let launch = self.counting(rows, SCAN_BYTES + (digits as u32 + 1) * 4);
+        // The state, and the counts behind it.
+        let state_words = top_k_state::WORDS as u64;
+        let state = self.on.stream.alloc_filled(state_words * 8 + u64::from(TOP_K_DIGITS) * 4, 0)?;
+        let numbers = self.on.stream.alloc(capacity * 4)?;
+        let params = TopKParams {
+            keys: Ptr::of(word.buffer),
+            rows,
+            bits: word.bits.into(),
+            wanted,
+            capacity,
+            cuts_ties: is_only,
+            state: Ptr::of(&state),
+            counts: Ptr::at(&state, state_words * 2),
+            numbers: Ptr::of(&numbers),
+        };
+        let launch = self.counting(rows, SUMS_BYTES + (TOP_K_DIGITS + 1) * 4);
         for _ in 0..word.bits.div_ceil(TOP_K_DIGIT_BITS) {
-            self.launch(self.kernels.of(DIGIT, word, self.device)?, launch, &args)?;
+            self.on.launch(word.entry(DIGIT), launch, &params)?;
         }
-        self.launch(self.kernels.of(COLLECT, word, self.device)?, Launch { shared_bytes: 0, ..launch }, &args)?;
+        self.on.launch(word.entry(COLLECT), Launch { shared_bytes: 0, ..launch }, &params)?;
         Ok(TopK { numbers, state, wanted, capacity, cuts_ties: is_only })
     }
 
     /// The order of few rows by all words.
     pub(super) fn few(&mut self, words: &[KeyWord<'_>], numbers: Option<&Buffer>, rows: u64) -> Result<Buffer> {
-        let order = self.stream.alloc(rows * 4)?;
+        let order = self.on.stream.alloc(rows * 4)?;
         let slots = rows.next_power_of_two();
-        let at = |index: usize| words.get(index);
-        let mut args: Vec<Arg<'_>> =
-            (0..SORT_FEW_WORDS).map(|index| at(index).map_or(Arg::Null, |word| Arg::Buffer(word.buffer))).collect();
-        args.extend((0..SORT_FEW_WORDS).map(|i| Arg::U64(at(i).is_some_and(|word| word.width_bytes() == 8).into())));
-        args.extend([
-            Arg::U64(words.len() as u64),
-            Arg::or_null(numbers),
-            Arg::U64(rows),
-            Arg::U64(slots),
-            Arg::Buffer(&order),
-        ]);
+        let params = FewParams {
+            words: padded(words.iter().map(|word| Some(Ptr::of(word.buffer))), None),
+            is_wide: padded(words.iter().map(|word| word.width_bytes() == 8), false),
+            word_count: words.len() as u64,
+            numbers: numbers.map(Ptr::of),
+            rows,
+            slots,
+            order: Ptr::of(&order),
+        };
         let threads = (slots / 2).clamp(32, 1024) as u32;
-        let launch = Launch { blocks: 1, block_threads: self.threads(threads), shared_bytes: slots as u32 * 12 };
-        self.launch(self.kernels.get(FEW, self.device)?, launch, &args)?;
+        let launch = Launch { blocks: 1, block_threads: self.on.threads(threads), shared_bytes: slots as u32 * 12 };
+        self.on.launch(FEW, launch, &params)?;
         Ok(order)
     }
 }
 
 fn sort_module() -> ModuleSource {
-    module(warpjoin_kernels::SORT, &[&COUNT[..], &PASS, &[GATHER], &SAMPLE].concat())
+    Constants::USUAL.module(warpjoin_kernels::SORT, [&COUNT[..], &PASS, &[GATHER], &SAMPLE].concat())
 }
 
 fn top_k_module() -> ModuleSource {
-    module(warpjoin_kernels::TOP_K, &[&DIGIT[..], &COLLECT, &[FEW]].concat())
-}
-
-fn module(file: warpjoin_kernels::KernelFile, entries: &[&str]) -> ModuleSource {
-    let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
-    defines.extend(sort_defines());
-    ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: entries.iter().map(|entry| (*entry).to_string()).collect(),
-        defines,
-    }
+    Constants::USUAL.module(warpjoin_kernels::TOP_K, [&DIGIT[..], &COLLECT, &[FEW]].concat())
 }

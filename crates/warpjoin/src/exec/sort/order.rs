@@ -8,9 +8,11 @@
 use std::sync::Arc;
 
 use warpjoin_device::{Buffer, Event, Stream};
+use warpjoin_kernels::common::{control, status};
+use warpjoin_kernels::sort::{SORT_FEW_ROWS, SORT_FEW_WORDS};
 
 use super::kernels::{KeyWord, Moved, SortKernels, SortLaunches, SortStep, TopK};
-use crate::codegen::{SORT_FEW_ROWS, SORT_FEW_WORDS, Sink, SinkShape, SortShape, control, status};
+use crate::codegen::{Sink, SinkShape, SortShape};
 use crate::column::ColumnType;
 use crate::exec::exchange::Owners;
 use crate::exec::metrics::PipelineMetrics;
@@ -164,9 +166,9 @@ impl Query<'_> {
                 // Most often few are left.
                 kernels.compile(self, bits, &[SortStep::TopK, SortStep::Few, SortStep::Gather])?;
             }
-            let control = stream.alloc_filled(control::WORDS as u64 * 8, 0)?;
+            let control = stream.alloc_filled(control::BYTES, 0)?;
             let begin = stream.record()?;
-            let mut on = SortLaunches { kernels: &kernels, device, stream: &stream, control: &control, launches: 0 };
+            let mut on = kernels.on(device, &stream, &control);
             let top_k = match words.first() {
                 Some(first) if is_top_k => {
                     let capacity = (slice.end() * 2).max(self.few_rows());
@@ -174,7 +176,7 @@ impl Query<'_> {
                 }
                 _ => None,
             };
-            launches += on.launches;
+            launches += on.on.launches;
             pending.push((slice, control, begin, top_k));
         }
         let mut shards = vec![];
@@ -193,7 +195,7 @@ impl Query<'_> {
                 let left = candidates.as_ref().map_or(shard.rows, |(_, rows)| *rows);
                 kernels.compile(self, bits, &[sort_step(bits, left, self.few_rows()), SortStep::Gather])?;
             }
-            let mut on = SortLaunches { kernels: &kernels, device, stream: &stream, control: &control, launches: 0 };
+            let mut on = kernels.on(device, &stream, &control);
             let mut target = allocate(&stream, &columns, slice.rows)?;
             target.rows = slice.rows;
             let parts = parts(shard, &target, &outputs);
@@ -202,7 +204,7 @@ impl Query<'_> {
                 let parts: Vec<_> = parts.iter().map(|part| (part.from, part.to, part.width_bytes)).collect();
                 on.gather(numbers.as_ref(), slice.first, slice.rows, &parts)?;
             }
-            launches += on.launches;
+            launches += on.on.launches;
             shards.push(target);
             flights.push((control, begin, stream.record()?));
         }
@@ -296,9 +298,9 @@ impl Query<'_> {
             let stream = self.streams[device].clone();
             let words = key_words(shard, word_bits)?;
             let control = stream.alloc(0)?;
-            let mut on = SortLaunches { kernels: &kernels, device, stream: &stream, control: &control, launches: 0 };
+            let mut on = kernels.on(device, &stream, &control);
             samples.extend(on.sample(&words[0], shard.rows, stride)?);
-            self.metrics.launches += on.launches;
+            self.metrics.launches += on.on.launches;
         }
         samples.sort_unstable();
         let devices = self.devices();

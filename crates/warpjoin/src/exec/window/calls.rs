@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use arrow::datatypes::DataType;
+use warpjoin_kernels::window::window_kind as kind;
 
 use super::fold::{Form, FrameFold, FrameState, ScanOp, Segments};
-use crate::codegen::window_kind as kind;
 use crate::column::{ColumnType, Domain};
 use crate::expr::{CompareOp, Expr, ExprKind, Scalar};
 use crate::plan::build::{case, compare};

@@ -7,14 +7,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use warpjoin_device::Buffer;
+use warpjoin_kernels::common::control;
+use warpjoin_kernels::window::{WINDOW_WORDS, window_kind as kind};
 
 use super::calls::{Made, Raw};
 use super::fold::{ScanOp, Segments};
 use super::frames::{RangeKey, Tree};
-use super::kernels::{Bounds, CONTROL_BYTES, Fold, FrameOf, MaskedWord, Values, WindowLaunches, compile_window};
-use crate::codegen::{Sink, SinkShape, SortShape, Step, WINDOW_WORDS, WindowKeys, window_kind as kind};
+use super::kernels::{Bounds, Fold, FrameOf, MaskedWord, Values, WindowLaunches, compile_window};
+use crate::codegen::{Sink, SinkShape, SortShape, Step, WindowKeys};
 use crate::column::{ColumnType, Domain};
-use crate::exec::entry_kernels::EntryKernels;
+use crate::exec::entry_kernels::{EntryKernels, EntryLaunches};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
 use crate::exec::rows::allocate;
@@ -90,18 +92,15 @@ impl Query<'_> {
         let mut shards = vec![];
         for (device, shard) in std::mem::take(&mut rows.shards).into_iter().enumerate() {
             let stream = self.streams[device].clone();
-            let control = stream.alloc_filled(CONTROL_BYTES, 0)?;
+            let control = stream.alloc_filled(control::BYTES, 0)?;
             let begin = stream.record()?;
             let new_types = &types[made.width..];
             let mut new = allocate(&stream, new_types, shard.rows)?;
             if shard.rows > 0 {
                 let on = WindowLaunches {
-                    kernels: of_rows.kernels,
-                    device,
-                    stream: &stream,
+                    on: EntryLaunches::new(of_rows.kernels, device, &stream),
                     control: &control,
                     rows: shard.rows,
-                    launches: 0,
                 };
                 let mut on_device = OnDevice {
                     on,
@@ -112,7 +111,7 @@ impl Query<'_> {
                     ranges: vec![],
                 };
                 on_device.make(made, &new)?;
-                self.metrics.launches += on_device.on.launches;
+                self.metrics.launches += on_device.on.on.launches;
             }
             let mut columns: Vec<IntermediateColumn> = shard.columns;
             columns.truncate(words + made.width);

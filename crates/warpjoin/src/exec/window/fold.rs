@@ -1,8 +1,9 @@
 //! Aggregates over frames: which operation folds the values, which scans it needs, and how results are stored.
 
 use arrow::datatypes::DataType;
+use warpjoin_kernels::window::window_kind as kind;
 
-use crate::codegen::{Kind, Range, range_of_type, window_kind as kind};
+use crate::codegen::{Kind, Range, range_of_type};
 use crate::column::{ColumnType, Domain};
 use crate::expr::{Expr, ExprKind, Scalar};
 use crate::plan::{AggregateCall, AggregateFunction, Fold, State};

@@ -2,11 +2,12 @@
 //! frames of any length are folded.
 
 use arrow::datatypes::{DataType, TimeUnit};
-use warpjoin_device::{Arg, Buffer};
+use warpjoin_device::{Buffer, Ptr};
+use warpjoin_kernels::window::{WINDOW_FANOUT, WindowRangeParams, WindowTreeParams, window_kind as kind};
 
 use super::fold::ScanOp;
 use super::kernels::{Bounds, FrameOf, Values, WindowLaunches};
-use crate::codegen::{Range, WINDOW_FANOUT, range_of_type, window_kind as kind};
+use crate::codegen::{Range, range_of_type};
 use crate::column::{ColumnType, Domain};
 use crate::plan::SortKey;
 use crate::window::{Distance, Frame, FrameBound};
@@ -117,8 +118,9 @@ pub(super) struct Tree {
     pub totals: Buffer,
 }
 
-fn wide<'a>(value: i128) -> [Arg<'a>; 2] {
-    [Arg::U64(value as u64), Arg::U64((value >> 64) as u64)]
+/// The low word, and the high one.
+fn wide(value: i128) -> [u64; 2] {
+    [value as u64, (value >> 64) as u64]
 }
 
 impl WindowLaunches<'_> {
@@ -132,22 +134,28 @@ impl WindowLaunches<'_> {
         let FrameBound::Range { is_following, distance } = bound else {
             return Err(crate::Error::internal("rows of a bound that is no distance"));
         };
-        let out = self.stream.alloc(self.rows * 4)?;
+        let out = self.on.stream.alloc(self.rows * 4)?;
         let (form, amount) = match distance {
             Distance::Units(units) => (kind::UNITS, wide(units)),
-            Distance::Months(months, days) => (kind::MONTHS, [Arg::U64(months.into()), Arg::U64(days.into())]),
-            Distance::Double(bits) => (kind::DOUBLE, [Arg::U64(bits), Arg::U64(0)]),
+            Distance::Months(months, days) => (kind::MONTHS, [months.into(), days.into()]),
+            Distance::Double(bits) => (kind::DOUBLE, [bits, 0]),
         };
-        let mut args = self.rows_and_frame(bounds, &FrameOf::PARTITION);
-        args.extend(values.args(0));
-        let flags = [key.nulls_first, key.descending, is_following, is_end];
-        args.extend(flags.map(|flag| Arg::U64(flag.into())));
-        args.push(Arg::U64(form));
-        args.extend(amount);
-        args.extend(wide(key.limits.min));
-        args.extend(wide(key.limits.max));
-        args.extend([Arg::U64(key.is_unsigned.into()), Arg::Buffer(&out), Arg::Buffer(self.control)]);
-        self.stride_over(self.rows, "window_range", &args)?;
+        let params = WindowRangeParams {
+            w: self.rows_and_frame(bounds, &FrameOf::PARTITION),
+            key: values.params(0),
+            is_nulls_first: key.nulls_first,
+            is_descending: key.descending,
+            is_following,
+            is_end,
+            form,
+            amount,
+            least: wide(key.limits.min),
+            most: wide(key.limits.max),
+            is_unsigned: key.is_unsigned,
+            out: Ptr::of(&out),
+            control: Ptr::of(self.control),
+        };
+        self.stride("window_range", &params)?;
         Ok(out)
     }
 
@@ -162,21 +170,25 @@ impl WindowLaunches<'_> {
         let top = levels.pop().unwrap_or(0);
         let below: u64 = levels.iter().sum();
         let width_bytes = op.width_bytes();
-        let room = |values: u64| self.stream.alloc(values.max(1) * width_bytes);
+        let room = |values: u64| self.on.stream.alloc(values.max(1) * width_bytes);
         let totals = room((below + top).saturating_sub(self.rows))?;
         let tree = Tree { forward: room(below)?, backward: room(below)?, totals };
         let mut level_first = 0;
         for rows in levels {
-            let mut args = values.args(op.flip()).to_vec();
+            let own = level_first * width_bytes;
+            let next = own + rows * width_bytes;
             // Totals begin with those of level 1.
-            let own = (level_first > 0).then(|| (level_first - self.rows) * width_bytes);
-            args.push(own.map_or(Arg::Null, |at| Arg::BufferAt(&tree.totals, at)));
-            args.push(Arg::U64(rows));
-            let at = level_first * width_bytes;
-            args.extend([Arg::BufferAt(&tree.forward, at), Arg::BufferAt(&tree.backward, at)]);
+            let level_0 = self.rows * width_bytes;
+            let params = WindowTreeParams {
+                v: values.params(op.flip()),
+                values: (level_first > 0).then(|| Ptr::at(&tree.totals, own - level_0)),
+                rows,
+                forward: Ptr::at(&tree.forward, own),
+                backward: Ptr::at(&tree.backward, own),
+                totals: Ptr::at(&tree.totals, next - level_0),
+            };
+            self.stride_over(rows, entry, &params)?;
             level_first += rows;
-            args.push(Arg::BufferAt(&tree.totals, (level_first - self.rows) * width_bytes));
-            self.stride_over(rows, entry, &args)?;
         }
         Ok(tree)
     }

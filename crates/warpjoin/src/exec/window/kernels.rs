@@ -2,13 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use warpjoin_device::{Arg, Buffer, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_device::{Buffer, Launch, Ptr};
+use warpjoin_kernels::common::{BLOCK_THREADS, SCAN_ITEMS};
+use warpjoin_kernels::window::{
+    WindowBoundsParams, WindowOfParams, WindowPlaceParams, WindowRows, WindowScanParams, WindowTiles,
+    WindowValueParams, WindowValues, window_kind as kind,
+};
+use warpjoin_kernels::{KernelParams, padded};
 
 use super::fold::{ScanOp, Segments};
-use crate::codegen::{
-    BLOCK_THREADS, Constants, WINDOW_ITEMS, WINDOW_WORDS, control, window_defines, window_kind as kind,
-};
-use crate::exec::entry_kernels::EntryKernels;
+use crate::codegen::Constants;
+use crate::exec::entry_kernels::{EntryKernels, EntryLaunches};
+use crate::exec::launch::Strides;
 use crate::exec::query::Query;
 use crate::window::{Frame, FrameBound};
 use crate::{Error, Result};
@@ -23,13 +28,9 @@ fn file_of(entry: &str) -> warpjoin_kernels::KernelFile {
 
 /// The kernels of some entries; no more of their files is compiled.
 pub(super) fn compile_window(query: &mut Query<'_>, entries: &BTreeSet<&'static str>) -> Result<EntryKernels> {
-    let mut defines = Constants { hash_bits: 64, lanes: 1 }.defines();
-    defines.extend(window_defines());
-    let module = |file: warpjoin_kernels::KernelFile| ModuleSource {
-        name: file.name.into(),
-        text: file.text.into(),
-        entries: entries.iter().filter(|entry| file_of(entry) == file).map(|entry| (*entry).to_string()).collect(),
-        defines: defines.clone(),
+    let module = |file| {
+        let entries = entries.iter().copied().filter(|entry| file_of(entry) == file);
+        Constants::USUAL.module(file, entries)
     };
     let mut kernels = EntryKernels::default();
     let modules = || [warpjoin_kernels::WINDOW, warpjoin_kernels::WINDOW_FRAMES].map(module);
@@ -62,12 +63,9 @@ pub(super) type MaskedWord<'a> = (&'a Buffer, u64, u64);
 
 /// Enqueues on one device, for rows that are there.
 pub(super) struct WindowLaunches<'a> {
-    pub kernels: &'a EntryKernels,
-    pub device: usize,
-    pub stream: &'a Stream,
+    pub on: EntryLaunches<'a>,
     pub control: &'a Buffer,
     pub rows: u64,
-    pub launches: u64,
 }
 
 /// What tiles tell each other.
@@ -79,94 +77,96 @@ struct Tiles {
 }
 
 impl Tiles {
-    fn args(&self) -> [Arg<'_>; 4] {
-        let states = Arg::BufferAt(&self.counters, 8);
-        [Arg::Buffer(&self.counters), states, Arg::Buffer(&self.of_tile), Arg::Buffer(&self.up_to_tile)]
+    fn params(&self) -> WindowTiles<'_, Buffer> {
+        WindowTiles {
+            next_tile: Ptr::of(&self.counters),
+            // Behind the word of the next tile.
+            states: Ptr::at(&self.counters, 2),
+            of_tile: Ptr::of(&self.of_tile),
+            up_to_tile: Ptr::of(&self.up_to_tile),
+        }
     }
 }
 
 impl<'a> Values<'a> {
-    /// As kernels take them, for an operation on them.
-    pub(super) fn args(&self, flip: u64) -> [Arg<'a>; 6] {
-        [
-            Arg::or_null(self.values),
-            Arg::or_null(self.validity),
-            Arg::U64(self.kind),
-            Arg::U64(self.width_bytes),
-            Arg::U64(self.base as u64),
-            Arg::U64(flip),
-        ]
+    /// As kernels take them, for an operation that XORs codes with `flip`.
+    pub(super) fn params(&self, flip: u64) -> WindowValues<'a, Buffer> {
+        WindowValues {
+            values: self.values.map(Ptr::of),
+            validity: self.validity.map(Ptr::of),
+            kind: self.kind,
+            width: self.width_bytes,
+            base: self.base,
+            flip,
+        }
     }
 }
 
 impl WindowLaunches<'_> {
-    fn kernel(&self, entry: &str) -> Result<&Kernel> {
-        self.kernels.get(entry, self.device)
-    }
-
     fn threads(&self) -> u32 {
-        self.stream.device().info().block_threads(BLOCK_THREADS)
+        self.on.threads(BLOCK_THREADS)
     }
 
     fn tiles(&self, width_bytes: u64) -> Result<Tiles> {
-        let count = self.rows.div_ceil(u64::from(self.threads() * WINDOW_ITEMS));
-        let room = || self.stream.alloc(count * width_bytes);
+        let count = self.rows.div_ceil(u64::from(self.threads() * SCAN_ITEMS));
+        let room = || self.on.stream.alloc(count * width_bytes);
         Ok(Tiles {
             count: u32::try_from(count).map_err(|_| Error::internal("more tiles than blocks"))?,
-            counters: self.stream.alloc_filled(8 + count * 4, 0)?,
+            counters: self.on.stream.alloc_filled(8 + count * 4, 0)?,
             of_tile: room()?,
             up_to_tile: room()?,
         })
     }
 
     /// Launches a scan, whose results have so many bytes.
-    fn sweep(&mut self, entry: &str, tiles: &Tiles, width_bytes: u64, args: &[Arg<'_>]) -> Result<()> {
+    fn sweep(
+        &mut self,
+        entry: &str,
+        tiles: &Tiles,
+        width_bytes: u64,
+        params: &impl KernelParams<Buffer>,
+    ) -> Result<()> {
         // Values of 32 warps and the carry, 32 flags and the tile, in whole values.
         let shared_bytes = (33 * width_bytes + 33 * 4).next_multiple_of(16) as u32;
         let launch = Launch { blocks: tiles.count, block_threads: self.threads(), shared_bytes };
-        self.stream.launch(self.kernel(entry)?, launch, args)?;
-        self.launches += 1;
-        Ok(())
+        self.on.launch(entry, launch, params)
     }
 
     /// Launches a kernel that strides over the rows.
-    fn stride(&mut self, entry: &str, args: &[Arg<'_>]) -> Result<()> {
-        self.stride_over(self.rows, entry, args)
+    pub(super) fn stride(&mut self, entry: &str, params: &impl KernelParams<Buffer>) -> Result<()> {
+        self.stride_over(self.rows, entry, params)
     }
 
-    pub(super) fn stride_over(&mut self, rows: u64, entry: &str, args: &[Arg<'_>]) -> Result<()> {
-        let launch = Launch { block_threads: self.threads(), ..crate::exec::launch::launch(rows, self.stream, 0) };
-        self.stream.launch(self.kernel(entry)?, launch, args)?;
-        self.launches += 1;
-        Ok(())
+    pub(super) fn stride_over(&mut self, rows: u64, entry: &str, params: &impl KernelParams<Buffer>) -> Result<()> {
+        self.on.launch(entry, Strides::ROWS.over(rows, self.on.stream), params)
     }
 
     /// Where partitions and peers begin.
     pub(super) fn bounds(&mut self, words: &[MaskedWord<'_>]) -> Result<Bounds> {
-        let room = |rows: u64| self.stream.alloc(rows * 4);
+        let room = |rows: u64| self.on.stream.alloc(rows * 4);
         let bounds = Bounds {
             partitions: room(self.rows)?,
             groups: room(self.rows)?,
             partition_rows: room(self.rows + 1)?,
             group_rows: room(self.rows + 1)?,
-            total: self.stream.alloc(8)?,
+            total: self.on.stream.alloc(8)?,
         };
         let tiles = self.tiles(8)?;
-        let at = |index: usize| words.get(index);
-        let mut args = vec![Arg::U64(self.rows), Arg::U64(words.len() as u64)];
-        args.extend((0..WINDOW_WORDS).map(|index| at(index).map_or(Arg::Null, |word| Arg::Buffer(word.0))));
-        args.extend((0..WINDOW_WORDS).map(|index| Arg::U64(at(index).map_or(0, |word| word.1))));
-        args.extend((0..WINDOW_WORDS).map(|index| Arg::U64(at(index).map_or(0, |word| word.2))));
-        args.extend([
-            Arg::Buffer(&bounds.partitions),
-            Arg::Buffer(&bounds.groups),
-            Arg::Buffer(&bounds.partition_rows),
-            Arg::Buffer(&bounds.group_rows),
-            Arg::Buffer(&bounds.total),
-        ]);
-        args.extend(tiles.args());
-        args.push(Arg::Buffer(self.control));
-        self.sweep("window_bounds", &tiles, 8, &args)?;
+        let params = WindowBoundsParams {
+            rows: self.rows,
+            words: words.len() as u64,
+            keys: padded(words.iter().map(|word| Some(Ptr::of(word.0))), None),
+            widths: padded(words.iter().map(|word| word.1), 0),
+            masks: padded(words.iter().map(|word| word.2), 0),
+            partitions: Ptr::of(&bounds.partitions),
+            groups: Ptr::of(&bounds.groups),
+            partition_rows: Ptr::of(&bounds.partition_rows),
+            group_rows: Ptr::of(&bounds.group_rows),
+            total: Ptr::of(&bounds.total),
+            tiles: tiles.params(),
+            control: Ptr::of(self.control),
+        };
+        self.sweep("window_bounds", &tiles, 8, &params)?;
         Ok(bounds)
     }
 
@@ -179,42 +179,46 @@ impl WindowLaunches<'_> {
         bounds: &Bounds,
     ) -> Result<Buffer> {
         let width_bytes = op.width_bytes();
-        let out = self.stream.alloc(self.rows * width_bytes)?;
+        let out = self.on.stream.alloc(self.rows * width_bytes)?;
         let tiles = self.tiles(width_bytes)?;
-        let mut args = values.args(op.flip()).to_vec();
-        args.extend([
-            Arg::Buffer(if segments.by_peers { &bounds.groups } else { &bounds.partitions }),
-            Arg::U64(segments.period_rows),
-            Arg::U64(segments.is_backward.into()),
-            Arg::U64(self.rows),
-            Arg::Buffer(&out),
-        ]);
-        args.extend(tiles.args());
-        args.push(Arg::Buffer(self.control));
-        self.sweep(op.entries().0, &tiles, width_bytes, &args)?;
+        let params = WindowScanParams {
+            v: values.params(op.flip()),
+            segments: Ptr::of(if segments.by_peers { &bounds.groups } else { &bounds.partitions }),
+            period: segments.period_rows,
+            is_backward: segments.is_backward,
+            rows: self.rows,
+            out: Ptr::of(&out),
+            tiles: tiles.params(),
+            control: Ptr::of(self.control),
+        };
+        self.sweep(op.entries().0, &tiles, width_bytes, &params)?;
         Ok(out)
     }
 
     /// What all kernels know of the rows.
-    pub(super) fn rows_and_frame<'b>(&self, bounds: &'b Bounds, frame: &FrameOf<'b>) -> Vec<Arg<'b>> {
+    pub(super) fn rows_and_frame<'b>(&self, bounds: &'b Bounds, frame: &FrameOf<'b>) -> WindowRows<'b, Buffer> {
         let bound = |bound: FrameBound| match bound {
-            FrameBound::Partition => [Arg::U64(kind::PARTITION), Arg::U64(0)],
-            FrameBound::Range { .. } => [Arg::U64(kind::RANGE), Arg::U64(0)],
-            FrameBound::Rows(rows) => [Arg::U64(kind::ROWS), offset(rows)],
-            FrameBound::Groups(groups) => [Arg::U64(kind::GROUPS), offset(groups)],
+            FrameBound::Partition => (kind::PARTITION, 0),
+            FrameBound::Range { .. } => (kind::RANGE, 0),
+            FrameBound::Rows(rows) => (kind::ROWS, offset(rows)),
+            FrameBound::Groups(groups) => (kind::GROUPS, offset(groups)),
         };
-        let mut args = vec![
-            Arg::Buffer(&bounds.partitions),
-            Arg::Buffer(&bounds.groups),
-            Arg::Buffer(&bounds.partition_rows),
-            Arg::Buffer(&bounds.group_rows),
-            Arg::Buffer(&bounds.total),
-            Arg::U64(self.rows),
-        ];
-        args.extend(bound(frame.frame.start));
-        args.extend(bound(frame.frame.end));
-        args.extend([Arg::or_null(frame.starts), Arg::or_null(frame.ends)]);
-        args
+        let (start_kind, start_offset) = bound(frame.frame.start);
+        let (end_kind, end_offset) = bound(frame.frame.end);
+        WindowRows {
+            partitions: Ptr::of(&bounds.partitions),
+            groups: Ptr::of(&bounds.groups),
+            partition_rows: Ptr::of(&bounds.partition_rows),
+            group_rows: Ptr::of(&bounds.group_rows),
+            total: Ptr::of(&bounds.total),
+            rows: self.rows,
+            start_kind,
+            start_offset,
+            end_kind,
+            end_offset,
+            starts: frame.starts.map(Ptr::of),
+            ends: frame.ends.map(Ptr::of),
+        }
     }
 
     /// A place, share or count of each row: a u32, or a double of shares. `number` is the parts of `NTILE`, or how far a row
@@ -226,10 +230,14 @@ impl WindowLaunches<'_> {
         counts: Option<&Buffer>,
         out: &Buffer,
     ) -> Result<()> {
-        let mut args = self.rows_and_frame(bounds, frame);
-        let number = if place == kind::FOUND { offset(number) } else { Arg::U64(number as u64) };
-        args.extend([Arg::U64(place), number, Arg::or_null(counts), Arg::Buffer(out)]);
-        self.stride("window_place", &args)
+        let params = WindowPlaceParams {
+            w: self.rows_and_frame(bounds, frame),
+            kind: place,
+            number: if place == kind::FOUND { offset(number) } else { number },
+            counts: counts.map(Ptr::of),
+            out: Ptr::of(out),
+        };
+        self.stride("window_place", &params)
     }
 
     /// The result of each row's frame.
@@ -239,23 +247,23 @@ impl WindowLaunches<'_> {
         (bounds, frame): (&Bounds, &FrameOf<'_>),
         (out, validity): (Option<&Buffer>, &Buffer),
     ) -> Result<()> {
-        let mut args = self.rows_and_frame(bounds, frame);
-        args.extend([
-            Arg::U64(fold.form),
-            Arg::U64(fold.period_rows),
-            Arg::or_null(fold.forward),
-            Arg::or_null(fold.backward),
-            Arg::or_null(fold.counts),
-            Arg::U64(fold.values.kind),
-            Arg::U64(fold.width_bytes),
-            Arg::U64(fold.base as u64),
-            Arg::U64(fold.op.flip()),
-            Arg::or_null(out),
-            Arg::Buffer(validity),
-        ]);
-        args.extend(fold.values.args(fold.op.flip()));
-        args.push(Arg::or_null(fold.totals));
-        self.stride(fold.op.entries().1, &args)
+        let params = WindowOfParams {
+            w: self.rows_and_frame(bounds, frame),
+            form: fold.form,
+            period: fold.period_rows,
+            forward: fold.forward.map(Ptr::of),
+            backward: fold.backward.map(Ptr::of),
+            counts: fold.counts.map(Ptr::of),
+            kind: fold.values.kind,
+            width: fold.width_bytes,
+            base: fold.base,
+            flip: fold.op.flip(),
+            out: out.map(Ptr::of),
+            validity: Ptr::of(validity),
+            v: fold.values.params(fold.op.flip()),
+            totals: fold.totals.map(Ptr::of),
+        };
+        self.stride(fold.op.entries().1, &params)
     }
 
     /// The value of another row: of one so far behind, or of the frame's n-th; with a scan of those that are there, of these.
@@ -266,18 +274,18 @@ impl WindowLaunches<'_> {
         (values, counts): (&Values<'_>, Option<&Buffer>),
         (out, validity): (Option<&Buffer>, &Buffer),
     ) -> Result<()> {
-        let mut args = self.rows_and_frame(bounds, frame);
-        args.extend([
-            Arg::U64(which),
-            offset(number),
-            Arg::U64(values.width_bytes),
-            Arg::or_null(values.values),
-            Arg::or_null(values.validity),
-            Arg::or_null(counts),
-            Arg::or_null(out),
-            Arg::Buffer(validity),
-        ]);
-        self.stride("window_value", &args)
+        let params = WindowValueParams {
+            w: self.rows_and_frame(bounds, frame),
+            kind: which,
+            number: offset(number),
+            width: values.width_bytes,
+            values: values.values.map(Ptr::of),
+            validity: values.validity.map(Ptr::of),
+            counts: counts.map(Ptr::of),
+            out: out.map(Ptr::of),
+            out_validity: Ptr::of(validity),
+        };
+        self.stride("window_value", &params)
     }
 }
 
@@ -311,9 +319,6 @@ pub(super) struct Fold<'a> {
     pub base: i64,
 }
 
-fn offset<'a>(rows: i64) -> Arg<'a> {
-    Arg::U64(rows.clamp(-OFFSET_MAX, OFFSET_MAX) as u64)
+fn offset(rows: i64) -> i64 {
+    rows.clamp(-OFFSET_MAX, OFFSET_MAX)
 }
-
-/// Bytes of a control block.
-pub(super) const CONTROL_BYTES: u64 = control::WORDS as u64 * 8;

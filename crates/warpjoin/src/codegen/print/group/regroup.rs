@@ -1,14 +1,14 @@
 //! The kernel that merges the rows of a group table, spilled ones included, into another one.
 
 use warpjoin_device::ModuleSource;
+use warpjoin_kernels::common::BLOCK_THREADS;
 
 use super::find_row;
 use super::slot::{merge_global, read_global};
-use crate::codegen::constants::{BLOCK_THREADS, Constants};
+use crate::codegen::constants::Constants;
 use crate::codegen::shapes::{GroupMode, GroupShape};
 
-/// Entry `regroup`: takes the old rows, how many there are, the number of the row whose key word is 0, and the
-/// fields of the new table in the order of `GroupTable`.
+/// Entry `regroup`, of `RegroupParams`.
 pub(crate) fn regroup(shape: &GroupShape, hash_bits: u32) -> ModuleSource {
     let stride = shape.stride_words;
     let words = shape.packing.words();
@@ -27,8 +27,7 @@ pub(crate) fn regroup(shape: &GroupShape, hash_bits: u32) -> ModuleSource {
     }
     let text = format!(
         "#include \"common/pipeline.cuh\"\n\
-         struct Params {{ const u64* rows; u64 count; u64 zero_row; GroupTable table; }};\n\
-         WJ_ENTRY(regroup, Params, {BLOCK_THREADS}) {{\n    \
+         WJ_ENTRY(regroup, RegroupParams, {BLOCK_THREADS}) {{\n    \
          const GroupTable table = p.table;\n    \
          SpareRow spare = {{0, false}};\n    \
          const u64 step = (u64)gridDim.x * blockDim.x;\n    \

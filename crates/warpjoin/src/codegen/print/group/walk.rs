@@ -1,9 +1,11 @@
 //! The loop of an aggregation over rows that lie by partition (see `group/group_walk.cuh`).
 
+use warpjoin_kernels::group::WALK_WORDS;
+
 use super::Around;
 use super::block::{Finishing, array_of, choose_replicas, flush_text};
 use super::slot::read_block_word;
-use crate::codegen::program::{GroupTarget, GroupWalk, WALK_WORDS};
+use crate::codegen::program::{GroupTarget, GroupWalk};
 
 /// Opens the table, and writes the loop over items and their turns with the flush in it.
 pub(super) fn frame(target: &GroupTarget, walk: &GroupWalk, threads: u32, around: &mut Around) {

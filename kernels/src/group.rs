@@ -1,0 +1,73 @@
+//! What group-bys share with the host: words of their tables. Their kernels are generated.
+
+use crate::constants::constants;
+use crate::params::{Ptr, params};
+
+constants! { "WJ_":
+    /// Slots of the set that counts the keys of a sample, in bits: four a row.
+    pub const SKETCH_BITS: u32 = 18;
+    /// Where the counter of rows has that of different keys.
+    pub const SKETCH_KEYS_SHIFT: u32 = 26;
+    /// Where it has that of keys that came again.
+    pub const SKETCH_REPEATED_SHIFT: u32 = 45;
+    /// Words in front of the slots of a block's table.
+    pub const BLOCK_HEAD_WORDS: u32 = 2;
+    /// Words at the front of the shared memory of a block that takes rows by partition.
+    pub const WALK_WORDS: u32 = 5;
+    /// Words of the places of all blocks: next chunk, finished groups.
+    pub const PLACES_HEAD: u64 = 2;
+    /// Words of the place of each block.
+    pub const PLACES_EACH: u64 = 4;
+}
+
+/// Words that a group table counts in, over all launches that fill it.
+pub mod group_counter {
+    crate::constants::constants! { "WJ_GROUP_":
+        /// Rows appended, for long keys.
+        pub const APPENDED: usize = 0;
+        /// Rows of keys that found no room.
+        pub const SPILLED: usize = 1;
+        /// How many there are.
+        pub const WORDS: usize = 2;
+    }
+}
+
+pub(crate) fn all_defines() -> String {
+    [defines(), group_counter::defines()].concat()
+}
+
+params! {
+    /// A table that groups are placed in: see `group/group_table.cuh`.
+    pub struct GroupTable<'a, B> {
+        /// `capacity` + 1 rows, cleared, and `spill_rows` behind them.
+        rows: Ptr<'a, B, *mut u64>,
+        /// Rows that keys are placed in.
+        capacity: u64,
+        /// `index_slots` words, zeroed, of long keys.
+        index: Option<Ptr<'a, B, *mut u64>>,
+        /// Slots of the index.
+        index_slots: u64,
+        /// Slots that are read for a key.
+        steps_max: u64,
+        /// Slots that are read before a larger table is asked for.
+        grow_steps: u64,
+        /// Rows that may be spilled.
+        spill_rows: u64,
+        /// `group_counter::WORDS`: rows so far.
+        counters: Ptr<'a, B, *mut u64>,
+        /// The control block.
+        control: Ptr<'a, B, *mut u64>,
+    }
+
+    /// Merges the rows of a table, spilled ones included, into another one.
+    pub struct RegroupParams<'a, B> for ["regroup"] {
+        /// The rows.
+        rows: Ptr<'a, B, *const u64>,
+        /// How many there are.
+        count: u64,
+        /// The row whose key word is 0.
+        zero_row: u64,
+        /// The other table.
+        table: GroupTable<'a, B>,
+    }
+}
