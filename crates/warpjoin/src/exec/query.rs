@@ -21,7 +21,6 @@ use crate::codegen::{control, status};
 use crate::column::EncodedColumn;
 use crate::devices::waits::Waits;
 use crate::options::ExecOptions;
-use crate::plan::Plan;
 use crate::{Error, Result, Session, Table};
 pub(super) use binding::Execution;
 use compile::Compilation;
@@ -46,8 +45,6 @@ pub(crate) struct Query<'a> {
     pub streams: Vec<Stream>,
     /// Ends kernels that run, when the query is cancelled.
     pub abort: Abort,
-    /// The optimized plan.
-    pub plan: &'a Plan,
     pub execution: &'a Execution<'a>,
     pub inputs: &'a Inputs,
     pub options: &'a ExecOptions,
@@ -65,7 +62,7 @@ pub(crate) struct Query<'a> {
     pub tests: TestResults,
     /// Buffers that nobody needs any more.
     pub kept: Vec<Buffer>,
-    /// Rows that several plans read, those that are made while the query runs among them.
+    /// Rows that several pipelines or plans read.
     pub shared: SharedRelations,
 }
 
@@ -74,7 +71,6 @@ impl<'a> Query<'a> {
         session: &'a Arc<Session>,
         inputs: &'a Inputs,
         options: &'a ExecOptions,
-        plan: &'a Plan,
         execution: &'a Execution<'a>,
     ) -> Result<Self> {
         let streams = session.device_set().query_streams(options.memory_budget_bytes)?;
@@ -83,7 +79,6 @@ impl<'a> Query<'a> {
             session,
             streams,
             abort: Abort::new(&options.cancel),
-            plan,
             execution,
             inputs,
             options,
