@@ -6,13 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
-use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use sha2::{Digest, Sha256};
-use warpjoin_datafusion::Placement;
 use warpjoin_device::Recording;
 
 use crate::engine::Engine;
@@ -40,8 +37,6 @@ pub struct GoldenLine {
     pub recording: Recording,
     /// Digest of the answer, or the kind of its error; `-` if another test compares the answer.
     pub answer: String,
-    /// Subtrees of its plans that were planned at run time. Not part of the record.
-    pub planned_late: u64,
 }
 
 /// Launches, host waits, peak bytes, kernels, answer.
@@ -51,11 +46,11 @@ impl GoldenLine {
     /// Runs and records `sql`; `None` if the engine's devices do not record.
     pub async fn of(engine: &Engine, context: &SessionContext, query: String, sql: &str) -> Option<Self> {
         engine.take_recording();
-        let (answer, planned_late) = match no_panic(answer_lines(context, sql)).await {
-            Ok((rows, planned_late)) => (digest(&rows.join("\n")), planned_late),
-            Err(error) => (format!("{:?}", Failure::new(&error).kind), 0),
+        let answer = match no_panic(answer_lines(context, sql)).await {
+            Ok(rows) => digest(&rows.join("\n")),
+            Err(error) => format!("{:?}", Failure::new(&error).kind),
         };
-        Some(Self { query, devices: engine.devices(), recording: engine.take_recording()?, answer, planned_late })
+        Some(Self { query, devices: engine.devices(), recording: engine.take_recording()?, answer })
     }
 
     /// The name of a query in a file. It does not depend on other queries of the file.
@@ -178,14 +173,11 @@ fn parse(line: &str) -> Option<(String, Figures)> {
     Some((format!("{query} | {devices}"), figures.map(String::from)))
 }
 
-/// The sorted rows of an answer, and the number of aggregates planned at run time.
-async fn answer_lines(context: &SessionContext, sql: &str) -> Result<(Vec<String>, u64), DataFusionError> {
-    let plan = context.sql(sql).await?.create_physical_plan().await?;
-    let mut lines = text::lines(&collect(Arc::clone(&plan), context.task_ctx()).await?)?;
+/// The sorted rows of an answer.
+async fn answer_lines(context: &SessionContext, sql: &str) -> Result<Vec<String>, DataFusionError> {
+    let mut lines = text::lines(&context.sql(sql).await?.collect().await?)?;
     lines.sort_unstable();
-    let parts = Placement::of(&plan).device;
-    let planned_late = parts.iter().filter_map(|part| part.metrics.as_ref()).map(|metrics| metrics.planned_late).sum();
-    Ok((lines, planned_late))
+    Ok(lines)
 }
 
 fn digest(text: &str) -> String {
@@ -202,7 +194,6 @@ mod tests {
             devices,
             recording: Recording::default(),
             answer: "a".into(),
-            planned_late: 0,
         };
         launches.iter().map(line).collect()
     }

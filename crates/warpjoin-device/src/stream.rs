@@ -35,6 +35,24 @@ impl Stream {
         self.budget_bytes.min(self.device.memory().limit_bytes())
     }
 
+    /// What the budget still allows.
+    pub fn free_bytes(&self) -> u64 {
+        self.device.memory().free_within(self.budget_bytes())
+    }
+
+    /// Whether the budget allows `bytes` more. Caches free memory if it does not.
+    pub fn make_room(&self, bytes: u64) -> bool {
+        if bytes > self.budget_bytes() {
+            return false;
+        }
+        while self.free_bytes() < bytes {
+            if !self.device.memory().give_back(bytes) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// The device that the work runs on.
     pub fn device(&self) -> &Device {
         &self.device
@@ -78,7 +96,7 @@ impl Stream {
         let out_of_memory = || DeviceError::OutOfDeviceMemory {
             device: self.device.label(),
             asked_bytes: bytes,
-            free_bytes: memory.free_within(self.budget_bytes()),
+            free_bytes: self.free_bytes(),
             limit_bytes: self.budget_bytes(),
             physical_free_bytes: self.device.backend().free_bytes(),
         };

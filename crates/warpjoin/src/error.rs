@@ -73,13 +73,6 @@ impl Error {
     }
 }
 
-impl Error {
-    /// Whether another way to the same rows may still do: there is no memory for this one, or rows are too wide for it.
-    pub(crate) fn leaves_other_forms(&self) -> bool {
-        matches!(self.cause(), Cause::Unsupported | Cause::OutOfMemory)
-    }
-}
-
 /// What kind of error one of Arrow is, which evaluates functions of the host and checks the caller's arrays.
 pub fn cause_of_arrow(error: &ArrowError) -> Cause {
     match error {

@@ -114,13 +114,8 @@ pub enum ExprKind {
     },
     /// Mean from a sum and a count: null where the count is 0, truncated to the result's scale.
     Average(Box<Expr>, Box<Expr>),
-    /// Keys of an order, packed into numbers of up to 64 bits: one of these numbers. UInt64, never null.
-    OrderWord {
-        /// The first key counts most.
-        keys: Vec<SortKey>,
-        /// Position among the numbers, of which the first counts most.
-        word: usize,
-    },
+    /// Parts of the keys of an order, packed into a number of up to 64 bits; the first part counts most. UInt64, never null.
+    OrderWord(Vec<OrderPart>),
     /// The number of the source's row; over all devices each number once. Of a table it is the row's place. UInt64.
     RowNumber {
         /// No number is larger.
@@ -136,6 +131,30 @@ pub enum ExprKind {
         /// The count, then the sums.
         sums: Vec<Expr>,
     },
+}
+
+/// A part of a key of an order, as an unsigned number.
+#[derive(Debug, Clone)]
+pub struct OrderPart {
+    /// The key.
+    pub key: SortKey,
+    /// Which part of it.
+    pub piece: KeyPiece,
+    /// Bits that it takes, of 64 at most.
+    pub bits: u32,
+}
+
+/// Which part of a key of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyPiece {
+    /// Whether it is null.
+    Null,
+    /// The value, where it spans no more than 64 bits.
+    Whole,
+    /// What is above the lowest 64 bits of a value.
+    High,
+    /// The lowest 64 bits of a value.
+    Low,
 }
 
 /// Arithmetic operators.
@@ -297,10 +316,10 @@ impl Expr {
                 ExprKind::Function(*function, arguments.iter().map(part).collect())
             }
             ExprKind::Average(a, b) => ExprKind::Average(boxed(a), boxed(b)),
-            ExprKind::OrderWord { keys, word } => ExprKind::OrderWord {
-                keys: keys.iter().map(|key| SortKey { expr: part(&key.expr), ..*key }).collect(),
-                word: *word,
-            },
+            ExprKind::OrderWord(parts) => {
+                let rebuilt = |of: &OrderPart| OrderPart { key: SortKey { expr: part(&of.key.expr), ..of.key }, ..*of };
+                ExprKind::OrderWord(parts.iter().map(rebuilt).collect())
+            }
             ExprKind::RowNumber { max } => ExprKind::RowNumber { max: *max },
             ExprKind::Moment { moment, scale, sums } => {
                 ExprKind::Moment { moment: *moment, scale: *scale, sums: sums.iter().map(part).collect() }
@@ -342,7 +361,7 @@ impl Expr {
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
             ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Deferred(_) | ExprKind::RowNumber { .. } => vec![],
-            ExprKind::OrderWord { keys, .. } => keys.iter().map(|key| &key.expr).collect(),
+            ExprKind::OrderWord(parts) => parts.iter().map(|part| &part.key.expr).collect(),
             ExprKind::Function(_, arguments) | ExprKind::Moment { sums: arguments, .. } => arguments.iter().collect(),
             ExprKind::Arithmetic(_, a, b)
             | ExprKind::Compare(_, a, b)
@@ -404,9 +423,9 @@ impl fmt::Display for Expr {
                 let sums: Vec<String> = sums.iter().map(Expr::to_string).collect();
                 write!(f, "{moment:?}({})", sums.join(", "))
             }
-            ExprKind::OrderWord { keys, word } => {
-                let keys: Vec<String> = keys.iter().map(SortKey::to_string).collect();
-                write!(f, "order[{}; {word}]", keys.join(", "))
+            ExprKind::OrderWord(parts) => {
+                let part = |part: &OrderPart| format!("{} {:?} {}", part.key, part.piece, part.bits);
+                write!(f, "order[{}]", parts.iter().map(part).collect::<Vec<_>>().join(", "))
             }
             ExprKind::RowNumber { .. } => f.write_str("row number"),
             ExprKind::Average(sum, count) => write!(f, "({sum} / {count})"),

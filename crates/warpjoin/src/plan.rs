@@ -4,6 +4,7 @@
 //! [`crate::exec`]. Columns are positions; names only label the output schema.
 
 mod aggregate;
+pub(crate) mod bounds;
 pub(crate) mod build;
 pub(crate) mod identity;
 pub(crate) mod join;
@@ -13,6 +14,7 @@ pub(crate) mod physical;
 pub(crate) mod rewrite;
 mod trace;
 mod values;
+mod walk;
 mod words;
 
 use std::collections::HashMap;
@@ -36,6 +38,16 @@ pub struct Plan {
     pub kind: PlanKind,
     /// Columns that it puts out.
     pub schema: SchemaRef,
+}
+
+/// Tables of a plan's inputs, by index, as far as they are there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InputTables<'a>(pub(crate) &'a [Arc<Table>]);
+
+impl<'a> InputTables<'a> {
+    pub(crate) fn get(self, index: usize) -> Option<&'a Arc<Table>> {
+        self.0.get(index)
+    }
 }
 
 /// What a node does.
@@ -143,6 +155,13 @@ pub enum PlanKind {
     /// Late materialisation: the input's columns, then columns of a table by the number of its row. Not part of plans that
     /// are handed in.
     Fetch(Box<FetchPlan>),
+    /// The input's columns, and an Int64 that is 1 if there are rows, else 0. Not part of plans that are handed in.
+    HasRows {
+        /// Input.
+        input: Box<Plan>,
+        /// Which rows are asked for.
+        of: RowsOf,
+    },
     /// A plan that stands in several places, and runs once. It is the same where its address is.
     Shared(Arc<Plan>),
     /// The input's rows, with something that the optimiser has found out. Of these, plans that are handed in have only what
@@ -153,6 +172,15 @@ pub enum PlanKind {
         /// What.
         mark: Mark,
     },
+}
+
+/// Rows of which is asked whether there are any.
+#[derive(Debug, Clone)]
+pub enum RowsOf {
+    /// Those of a plan.
+    Plan(Box<Plan>),
+    /// The input is a join: those of its build side that have a key, so that they could match.
+    Build,
 }
 
 /// Columns of a table that are read where they are needed, rather than carried there.
@@ -193,6 +221,8 @@ pub enum Mark {
     },
     /// Run once, for several places.
     Shared(Share),
+    /// Written down, as they are fewer than what they are made of, and read more than once.
+    Written,
 }
 
 /// Where the other places are that read a part of a plan which is run once.
@@ -337,6 +367,8 @@ impl Plan {
             | PlanKind::Window { input, .. }
             | PlanKind::RowNumbers { input }
             | PlanKind::Numbered { input } => vec![input],
+            PlanKind::HasRows { input, of: RowsOf::Build } => vec![input],
+            PlanKind::HasRows { input, of: RowsOf::Plan(of) } => vec![input, of],
             PlanKind::Fetch(fetch) => vec![&fetch.input],
             PlanKind::Join(join) => vec![&join.build, &join.probe],
             PlanKind::Union { inputs } => inputs.iter().collect(),
@@ -371,6 +403,8 @@ impl Plan {
             | PlanKind::RowNumbers { input }
             | PlanKind::Numbered { input }
             | PlanKind::Marked { input, .. } => vec![input],
+            PlanKind::HasRows { input, of: RowsOf::Build } => vec![input],
+            PlanKind::HasRows { input, of: RowsOf::Plan(of) } => vec![input, of],
             PlanKind::Fetch(fetch) => vec![&mut fetch.input],
             PlanKind::Join(join) => vec![&mut join.build, &mut join.probe],
             PlanKind::Union { inputs } => inputs.iter_mut().collect(),

@@ -94,19 +94,15 @@ const CIRCLE_FILES_MAX: usize = 8;
 
 /// Calls of methods that point up in `warpjoin`. The list may only shrink.
 ///
-/// A query that misses a module plans itself again in a dry run, and group-bys that are planned late run plans.
+/// A query that misses a module runs again in a dry run.
 const CALLS_UP: &[(&str, &str)] = &[
-    ("exec/group/aggregate.rs", "exec/execution.rs"),
-    ("exec/group/first.rs", "exec/execution.rs"),
-    ("exec/group/grouping_sets.rs", "exec/execution.rs"),
     ("exec/query/compile.rs", "exec/execution.rs"),
     ("exec/query/compile.rs", "exec/rows/materialize.rs"),
     ("exec/query/compile.rs", "exec/rows/shared.rs"),
-    ("exec/rows/shared.rs", "exec/execution.rs"),
 ];
 
 /// Most files in a circle of imports and calls of methods: those that [`CALLS_UP`] holds together. It may only shrink.
-const CALL_CIRCLE_FILES_MAX: usize = 36;
+const CALL_CIRCLE_FILES_MAX: usize = 34;
 
 /// Folder of the sources of a crate of the workspace.
 fn source_of(name: &str) -> PathBuf {
@@ -197,7 +193,7 @@ fn paths_are_resolved() {
     assert!(arrows > 1000, "only {arrows} arrows were found");
     // Through the root, through a facade, through `super`, and in a macro that another file defines.
     assert!(names("exec/query.rs", "table/resident.rs").contains("Table"));
-    assert!(names("exec/query.rs", "plan.rs").contains("Plan"));
+    assert!(names("exec/query/binding.rs", "plan.rs").contains("Plan"));
     assert!(names("codegen/fixed/table.rs", "codegen/constants.rs").contains("Constants"));
     assert!(names("plan/identity.rs", "plan/aggregate/mod.rs").contains("AggregateCall"));
     assert!(names("plan/identity.rs", "identity/mod.rs").contains("identify_fields"));

@@ -108,7 +108,7 @@ fn every_way_to_a_match_is_taken() {
         (&thrice, form(JoinForm::HashTable), JoinKind::ProbeAnti, 300, "HashTable[unique, 1 lanes, 4 bytes]"),
         (&thrice, form(JoinForm::Direct), JoinKind::ProbeMark, 450, "DirectTable[4 bytes]"),
         (&thrice, form(JoinForm::HashTable), JoinKind::ProbeOuter, 750, "HashTable[lists, 1 lanes]"),
-        (&thrice, reduced, JoinKind::ProbeOuter, 750, "Probe -> Project -> BuildRows"),
+        (&thrice, reduced, JoinKind::ProbeOuter, 750, "Probe -> BuildRows"),
         (&unique, form(JoinForm::HashTable), JoinKind::Full, 900, "-> Union"),
     ] {
         let session = simulated().open(1).expect("a session");

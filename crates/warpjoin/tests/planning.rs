@@ -7,55 +7,15 @@ use std::sync::Arc;
 use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use warpjoin::exec::{self, GroupByForm, JoinOrder, RuntimeFilters};
-use warpjoin::expr::{CompareOp, Expr, ExprKind, Scalar};
+use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
 use warpjoin::{ExecOptions, QueryMetrics, Session, Table};
 use warpjoin_device::SimOptions;
 
 use common::case::upload;
+use common::int_plans::{batch, below, int, join, of_ints, scan, sums};
 use common::sessions::{Opener, Simulated, simulated};
 use common::value::{Row, rows_of};
-
-fn batch(columns: Vec<(&str, Vec<i64>)>) -> RecordBatch {
-    let fields: Vec<Field> = columns.iter().map(|(name, _)| Field::new(*name, DataType::Int64, false)).collect();
-    let arrays = columns.into_iter().map(|(_, values)| Arc::new(Int64Array::from(values)) as _).collect();
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("a batch")
-}
-
-fn int(column: usize) -> Expr {
-    Expr::column(column, DataType::Int64, false)
-}
-
-fn of_ints(kind: PlanKind, columns: usize) -> Plan {
-    let fields: Vec<Field> = (0..columns).map(|c| Field::new(format!("c{c}"), DataType::Int64, true)).collect();
-    Plan { kind, schema: Arc::new(Schema::new(fields)) }
-}
-
-fn scan(table: &Arc<Table>) -> Plan {
-    let projection = (0..table.column_types().len()).collect();
-    Plan { kind: PlanKind::Scan { table: Arc::clone(table), projection }, schema: table.schema() }
-}
-
-fn below(input: Plan, column: usize, bound: i128) -> Plan {
-    let schema = input.schema.clone();
-    let bound = Box::new(Expr::literal(Scalar::Int(bound), DataType::Int64));
-    let kind = ExprKind::Compare(CompareOp::Less, Box::new(int(column)), bound);
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
-    Plan { kind: PlanKind::Filter { input: Box::new(input), predicate }, schema }
-}
-
-fn join(build: Plan, probe: Plan, on: (usize, usize), kind: JoinKind, output: Vec<usize>) -> Plan {
-    let columns = output.len();
-    let on = vec![(int(on.0), int(on.1))];
-    let join = JoinPlan { build, probe, on, kind, null_equals_null: false, residual: None, output };
-    of_ints(PlanKind::Join(Box::new(join)), columns)
-}
-
-fn sums(input: Plan, key: usize, value: usize) -> Plan {
-    let call = AggregateCall::new(AggregateFunction::Sum, Some(int(value)), DataType::Int64);
-    let kind = PlanKind::Aggregate { input: Box::new(input), group_by: vec![int(key)], aggregates: vec![call] };
-    of_ints(kind, 2)
-}
 
 /// Rows in order, and what they cost.
 fn run(session: &Arc<Session>, plan: &Plan, options: &ExecOptions) -> (Vec<Row>, QueryMetrics) {

@@ -4,15 +4,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use crate::column::{ColumnType, Dictionary, Domain, bits, span_bits};
+use crate::column::{ColumnType, Dictionary, Domain};
 use crate::{Reason, Result};
 
-/// Bounds of an integer value, both included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Range {
-    pub min: i128,
-    pub max: i128,
-}
+pub(crate) use crate::column::{Range, range_of_type, scale_of};
 
 /// C type of a value, of a part of it, or of what is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,10 +47,6 @@ pub(crate) struct ValueType {
 }
 
 impl Range {
-    pub(crate) fn new(min: i128, max: i128) -> Self {
-        Self { min, max }
-    }
-
     /// The narrowest C type that holds the range.
     pub(crate) fn c_type(self) -> CType {
         if self.min >= i32::MIN.into() && self.max <= i32::MAX.into() {
@@ -65,31 +56,6 @@ impl Range {
         } else {
             CType::I128
         }
-    }
-
-    pub(crate) fn union(self, other: Self) -> Self {
-        Self { min: self.min.min(other.min), max: self.max.max(other.max) }
-    }
-
-    /// Bits of `max - min`; 128 when the difference leaves an i128.
-    pub(crate) fn span_bits(self) -> u32 {
-        span_bits(self.min, self.max)
-    }
-
-    /// Range of a literal: its magnitude rounded up to a class, so that literals of one class
-    /// generate the same code. 0 and 1 are a class: `1 - discount` has no more bits than it needs.
-    pub(crate) fn of_literal(value: i128) -> Self {
-        let magnitude_bits = bits(value.checked_abs().unwrap_or(i128::MAX));
-        let class_bits = magnitude_bits.div_ceil(8).max(1) * 8;
-        let bound = if class_bits >= 120 { i128::MAX } else { (1i128 << class_bits) - 1 };
-        // 31 and 63 bits are where C types end: a literal that fits keeps the narrow type.
-        let bound = match magnitude_bits {
-            0 | 1 => 1,
-            25..=31 => i128::from(i32::MAX),
-            57..=63 => i128::from(i64::MAX),
-            _ => bound,
-        };
-        if value < 0 { Self::new(-bound, 0) } else { Self::new(0, bound) }
     }
 }
 
@@ -201,39 +167,6 @@ impl Kind {
             Self::F32 => Domain::Float32,
             Self::F64 => Domain::Float64,
         }
-    }
-}
-
-/// Scale of a decimal type; 0 for everything else.
-pub(crate) fn scale_of(data_type: &DataType) -> i8 {
-    match data_type {
-        DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => *scale,
-        _ => 0,
-    }
-}
-
-/// All values of a type that is stored as an integer, `None` for other types.
-pub(crate) fn range_of_type(data_type: &DataType) -> Option<Range> {
-    let range = |min: i128, max: i128| Some(Range::new(min, max));
-    match data_type {
-        DataType::Boolean => range(0, 1),
-        DataType::Int8 => range(i8::MIN.into(), i8::MAX.into()),
-        DataType::Int16 => range(i16::MIN.into(), i16::MAX.into()),
-        DataType::Int32 | DataType::Date32 | DataType::Time32(_) | DataType::Decimal32(..) => {
-            range(i32::MIN.into(), i32::MAX.into())
-        }
-        DataType::Int64
-        | DataType::Date64
-        | DataType::Time64(_)
-        | DataType::Timestamp(..)
-        | DataType::Duration(_)
-        | DataType::Decimal64(..) => range(i64::MIN.into(), i64::MAX.into()),
-        DataType::UInt8 => range(0, u8::MAX.into()),
-        DataType::UInt16 => range(0, u16::MAX.into()),
-        DataType::UInt32 => range(0, u32::MAX.into()),
-        DataType::UInt64 => range(0, u64::MAX.into()),
-        DataType::Decimal128(..) => range(i128::MIN, i128::MAX),
-        _ => None,
     }
 }
 

@@ -71,6 +71,7 @@ pub fn check_node(plan: &Plan) -> Result<(), Reason> {
         PlanKind::RowNumbers { .. } | PlanKind::Fetch(_) => {
             Err(Reason::Node("row numbers of the optimiser in a plan that was handed in".into()))
         }
+        PlanKind::HasRows { .. } => Err(Reason::Node("a test for rows in a plan that was handed in".into())),
         PlanKind::Marked { mark: Mark::Shared(Share::Left(_) | Share::Found(_)), .. } => Ok(()),
         PlanKind::Marked { .. } => Err(Reason::Node("a mark of the optimiser in a plan that was handed in".into())),
         PlanKind::Sort { keys, .. } => keys.iter().try_for_each(|key| check_expr(&key.expr)),

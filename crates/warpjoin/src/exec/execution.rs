@@ -1,15 +1,17 @@
 //! Runs the pipelines of a physical plan, one after the other.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use arrow::datatypes::DataType;
 
 use super::query::{Execution, Query};
 use super::relation::{Relation, Source};
 use crate::codegen;
-use crate::expr::Expr;
+use crate::expr::{Expr, Scalar};
+use crate::plan::AggregateCall;
 use crate::plan::ordered::WindowNode;
-use crate::plan::physical::{self, PhysicalPlan, Pipeline, PipelineId, Sink, Step, lower_part};
-use crate::plan::rewrite::rewrite;
-use crate::plan::{AggregateCall, Plan, PlanKind};
+use crate::plan::physical::{self, PhysicalPlan, Pipeline, PipelineId, Sink, Step};
 use crate::window::WindowCall;
 use crate::{Error, Result};
 
@@ -17,11 +19,13 @@ use crate::{Error, Result};
 struct Outputs {
     relations: Vec<Option<Relation>>,
     left: Vec<usize>,
+    /// Pipelines of which it is known whether they put out rows.
+    has_rows: HashMap<usize, bool>,
 }
 
 impl Outputs {
     fn of(plan: &PhysicalPlan) -> Self {
-        Self { relations: vec![], left: plan.readers.clone() }
+        Self { relations: vec![], left: plan.readers.clone(), has_rows: HashMap::new() }
     }
 
     fn read(&mut self, id: PipelineId) -> Result<Relation> {
@@ -53,28 +57,6 @@ impl Outputs {
 }
 
 impl Query<'_> {
-    /// Runs a plan that is made while the query runs, but for the kernel of its last pipeline.
-    pub(super) fn run_plan(&mut self, plan: &Plan) -> Result<Relation> {
-        let plan = rewrite(plan.clone());
-        let root = self.plan;
-        let (physical, bindings) = lower_part(&plan, root, self.known_parts());
-        let execution = Execution::new(&physical, &bindings, self.inputs)?;
-        self.run_pipelines(&execution)
-    }
-
-    /// Plans what is planned late, and runs it.
-    fn run_later(&mut self, plan: &Plan) -> Result<Relation> {
-        self.metrics.planned_late += 1;
-        match &plan.kind {
-            PlanKind::Aggregate { input, group_by, aggregates } => self.split_group(input, group_by, aggregates),
-            PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
-                let sets = (sets.as_slice(), plan.schema.field(group_by.len()).data_type());
-                self.sets_of_rows(input, group_by, sets, aggregates)
-            }
-            _ => Err(Error::internal("a node that is not planned late")),
-        }
-    }
-
     /// Runs all pipelines, but for the kernel of the last one: its source and steps.
     pub(super) fn run_pipelines(&mut self, execution: &Execution<'_>) -> Result<Relation> {
         let found = self.find_rows(&execution.plan.found);
@@ -87,7 +69,7 @@ impl Query<'_> {
                 outputs.relations.push(Some(relation.clone()));
                 continue;
             }
-            // A plan that is made while the query runs, or a region that might have been skipped, has made the same.
+            // A region that might have been skipped has made the same.
             let made = match &pipeline.sink {
                 Sink::Publish { number, .. } if self.joins.has_published(*number) => Some(None),
                 Sink::Share(share) => self.shared_before(*share).map(Some),
@@ -102,7 +84,13 @@ impl Query<'_> {
             let output = match &pipeline.sink {
                 Sink::Result => return Ok(relation),
                 // They run with the pipelines that read them.
-                Sink::Build | Sink::UnionInput | Sink::Planned => relation,
+                Sink::Build | Sink::UnionInput => relation,
+                Sink::Count => {
+                    let has_rows = self.count(&relation)? > 0;
+                    outputs.has_rows.insert(outputs.next(), has_rows);
+                    outputs.relations.push(None);
+                    continue;
+                }
                 Sink::InPlace => {
                     let rows = self.run_in_place(&relation)?;
                     Relation::new(Source::Intermediate(Arc::new(rows)))
@@ -130,13 +118,16 @@ impl Query<'_> {
                     outputs.relations.push(None);
                     continue;
                 }
+                Sink::Write => {
+                    let rows = self.materialise(&relation, (0..relation.width).collect())?;
+                    Relation::new(Source::Intermediate(rows))
+                }
                 Sink::Keep => self.settled(relation)?,
                 Sink::Share(share) => self.share(*share, relation)?,
-                Sink::GroupingSets { group_by, sets, id_type, calls, input } => {
+                Sink::GroupingSets { group_by, sets, id_type, calls } => {
                     let group_by = execution.bind_all(group_by)?;
                     let calls = bound(calls, AggregateCall::map, |expr| execution.bind(expr))?;
-                    let input = execution.node(*input);
-                    self.grouping_sets(relation, input, &group_by, (sets, id_type), &calls)?
+                    self.grouping_sets(relation, &group_by, (sets, id_type), &calls)?
                 }
             };
             outputs.relations.push(Some(output));
@@ -157,11 +148,6 @@ impl Query<'_> {
                 let inputs = ids.iter().map(|&id| outputs.read(id)).collect::<Result<_>>()?;
                 self.union(inputs)?
             }
-            physical::Source::Known(share) => self.known_rows_of(*share)?,
-            physical::Source::Later(node) => match execution.node(*node) {
-                Some(plan) => self.run_later(plan)?,
-                None => return Err(Error::internal("a plan made late with constants that are not its own")),
-            },
         };
         for step in &pipeline.steps {
             relation = self.after(execution, relation, step, outputs)?;
@@ -194,9 +180,19 @@ impl Query<'_> {
             Step::Probe { table, join } => {
                 return self.probe_published(&execution.bind_join(join)?, *table, relation);
             }
-            Step::Join { build, join, wanted } => {
-                let build = outputs.read(*build)?;
-                return self.join_sides(&execution.bind_join(join)?, build, relation, *wanted);
+            Step::Join { build: id, join, wanted } => {
+                let build = outputs.read(*id)?;
+                relation = self.join_relations(&execution.bind_join(join)?, build, relation, *wanted)?;
+                // Of a dry run there are none: kernels do not depend on it.
+                let has_rows = relation.joins.last().is_some_and(|table| table.build.rows() > 0);
+                outputs.has_rows.insert(id.0, has_rows);
+            }
+            Step::HasRows { of, schema } => {
+                let has_rows =
+                    outputs.has_rows.get(&of.0).ok_or_else(|| Error::internal("rows that were not counted"))?;
+                // Parameters of one class: the kernel is the same for both.
+                let number = Scalar::Int(i128::from(*has_rows));
+                relation.append(schema, Expr::literal(number, DataType::Int64));
             }
         }
         Ok(relation)
@@ -226,14 +222,14 @@ mod tests {
     use std::thread;
 
     use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
-    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use arrow::datatypes::{Field, Int64Type, Schema};
     use warpjoin_device::{SimOptions, open_simulated};
 
     use super::*;
     use crate::exec::Inputs;
-    use crate::expr::{ArithmeticOp, CompareOp, ExprKind, Scalar};
+    use crate::expr::{ArithmeticOp, CompareOp, ExprKind};
     use crate::plan::physical::lower;
-    use crate::plan::{AggregateFunction, SortKey};
+    use crate::plan::{AggregateFunction, Plan, PlanKind, SortKey};
     use crate::{ExecOptions, Session, Table, TableBuilder};
 
     fn is_shared<T: Send + Sync>(_: &T) {}
@@ -326,7 +322,6 @@ mod tests {
                 for number in 0..8 {
                     let (physical, session, inputs) = (&physical, &session, &inputs);
                     let (schema, tables) = (Arc::clone(&plan.schema), vec![Arc::clone(&table)]);
-                    let plan = &plan;
                     scope.spawn(move || {
                         for round in 0..5 {
                             let (less, added, modulus) = (100 * number + 10, round, number + 2);
@@ -337,12 +332,11 @@ mod tests {
                             let execution = Execution { plan: physical, constants: &constants, tables, nodes: &[] };
                             let options = ExecOptions::default();
                             let finish = |query: &mut Query<'_>, relation| query.fetch(relation, &schema);
-                            let (batches, metrics) =
-                                super::super::execute(session, plan, &execution, inputs, &options, finish).unwrap();
+                            let (batches, _) =
+                                super::super::execute(session, &execution, inputs, &options, finish).unwrap();
                             let mut list = list.to_vec();
                             list.sort_unstable();
                             list.dedup();
-                            assert_eq!(metrics.planned_late, 0);
                             assert_eq!(rows(&batches), expected(less, &list, added, modulus), "{values:?}");
                         }
                     });
@@ -370,7 +364,7 @@ mod tests {
             let execution = Execution { plan: &physical, constants, tables: vec![Arc::clone(&table)], nodes: &[] };
             let finish = |query: &mut Query<'_>, relation| query.fetch(relation, &plan.schema);
             let options = ExecOptions::default();
-            let error = super::super::execute(&session, &plan, &execution, &inputs, &options, finish).unwrap_err();
+            let error = super::super::execute(&session, &execution, &inputs, &options, finish).unwrap_err();
             assert!(error.to_string().contains(&format!("no constant {known}")), "{error}");
         }
     }

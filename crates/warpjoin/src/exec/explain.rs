@@ -8,11 +8,8 @@ use crate::optimize::{Optimized, optimize};
 use crate::options::{ExecOptions, JoinForm};
 use crate::plan::join::JoinNode;
 use crate::plan::ordered::OutputRange;
-use crate::plan::physical::{
-    Bindings, KnownParts, PhysicalPlan, Pipeline, Sink, Source, Step, TableNode, lower, lower_part,
-};
-use crate::plan::rewrite::rewrite;
-use crate::plan::{JoinPlan, Mark, Plan, PlanKind, Share};
+use crate::plan::physical::{Bindings, PhysicalPlan, Pipeline, Sink, Source, Step, TableNode, lower};
+use crate::plan::{JoinPlan, Mark, Plan, PlanKind};
 
 /// A plan in words.
 #[derive(Debug, Clone, Default)]
@@ -27,43 +24,29 @@ pub struct Explanation {
 /// How a plan would run. Inputs that are not there yet leave the order of their joins open.
 pub fn explain(plan: &Plan, session: &Session, options: &ExecOptions) -> Explanation {
     let Optimized { plan, notes, .. } = optimize(plan, &[], session.device_set(), session.orders(), options);
-    let plan = rewrite(plan);
     let (physical, bindings) = lower(&plan);
     let explain = Explain {
         session,
         options,
-        root: &plan,
         plan: &physical,
         bindings: &bindings,
-        result: "Result",
+        lines: vec![],
         outputs: vec![],
-        said: Said::default(),
+        tables: HashMap::new(),
     };
-    Explanation { pipelines: explain.said().lines, decisions: notes }
+    Explanation { pipelines: explain.pipelines(), decisions: notes }
 }
 
 struct Explain<'a> {
     session: &'a Session,
     options: &'a ExecOptions,
-    /// The optimized plan, of which a part may be what is told.
-    root: &'a Plan,
     plan: &'a PhysicalPlan,
     bindings: &'a Bindings<'a>,
-    /// What takes the rows of the last pipeline.
-    result: &'static str,
+    lines: Vec<String>,
     /// What the readers of each pipeline begin with.
     outputs: Vec<String>,
-    said: Said,
-}
-
-/// What was said of a plan and its parts.
-#[derive(Default)]
-struct Said {
-    lines: Vec<String>,
     /// Lines that make published tables.
     tables: HashMap<usize, usize>,
-    /// What the readers of shared rows begin with.
-    shares: HashMap<Share, String>,
 }
 
 /// How the matches of a join will be found.
@@ -76,29 +59,9 @@ enum Form {
 
 impl<'a> Explain<'a> {
     /// All pipelines.
-    fn said(mut self) -> Said {
+    fn pipelines(mut self) -> Vec<String> {
         self.plan.pipelines.iter().for_each(|pipeline| self.add(pipeline));
-        self.said
-    }
-
-    /// The pipelines below an aggregate whose group-bys are planned once its rows are there.
-    fn later(&mut self, plan: &Plan) -> String {
-        let said = &self.said;
-        let known =
-            KnownParts { shares: said.shares.keys().copied().collect(), tables: said.tables.keys().copied().collect() };
-        for input in plan.inputs() {
-            let (physical, bindings) = lower_part(input, self.root, KnownParts::clone(&known));
-            let below = Explain {
-                plan: &physical,
-                bindings: &bindings,
-                result: "GroupBy[planned once its rows are there]",
-                outputs: vec![],
-                said: std::mem::take(&mut self.said),
-                ..*self
-            };
-            self.said = below.said();
-        }
-        format!("Groups[pipeline {}]", self.said.lines.len())
+        self.lines
     }
 
     /// Adds the line of the next pipeline, and what reads it begins with.
@@ -115,15 +78,14 @@ impl<'a> Explain<'a> {
         }
         let rows = |line: usize| format!("Rows[pipeline {line}]");
         let output = match &pipeline.sink {
-            Sink::Result => rows(self.close(words, self.result)),
+            Sink::Result => rows(self.close(words, "Result")),
             Sink::InPlace => rows(self.close(words, "InPlace")),
             Sink::Slice(range) if pipeline.steps.is_empty() && *range == OutputRange::ALL => words,
             Sink::Slice(_) => rows(self.close(words, "InPlace")),
             Sink::Limit { .. } => rows(self.close(words, "Limit")),
             // Rows that nothing is looked up for are read again.
-            Sink::Planned => words,
             Sink::Keep | Sink::Share(_) if !pipeline.steps.iter().any(Step::looks_up) => words,
-            Sink::Keep | Sink::Share(_) => rows(self.close(words, "Materialise")),
+            Sink::Write | Sink::Keep | Sink::Share(_) => rows(self.close(words, "Materialise")),
             Sink::Build => {
                 let sink = match self.build_form(id) {
                     Form::Table(table) => table,
@@ -134,9 +96,10 @@ impl<'a> Explain<'a> {
             }
             Sink::Publish { number, .. } => {
                 let line = self.close(words, "BuildHashTable");
-                self.said.tables.insert(*number, line);
+                self.tables.insert(*number, line);
                 line.to_string()
             }
+            Sink::Count => self.close(words, "Count").to_string(),
             Sink::UnionInput => self.close(words, "Rows").to_string(),
             Sink::Sort { range, .. } => {
                 let name = if range.fetch.is_some() { "TopK" } else { "Sort" };
@@ -151,9 +114,6 @@ impl<'a> Explain<'a> {
                 format!("Union[pipeline {}]", self.close(words, &format!("GroupBy[{} sets]", sets.len())))
             }
         };
-        if let Sink::Share(share) = &pipeline.sink {
-            self.said.shares.insert(*share, output.clone());
-        }
         self.outputs.push(output);
     }
 
@@ -168,10 +128,6 @@ impl<'a> Explain<'a> {
                 let lines: Vec<&str> = ids.iter().map(|id| self.outputs[id.0].as_str()).collect();
                 format!("Union[pipelines {}]", lines.join(", "))
             }
-            Source::Known(share) => {
-                self.said.shares.get(share).cloned().unwrap_or_else(|| "Rows[shared before]".to_string())
-            }
-            Source::Later(node) => self.later(self.bindings.nodes[node.0]),
         }
     }
 
@@ -187,6 +143,7 @@ impl<'a> Explain<'a> {
                 };
                 format!("{words} -> Fetch[{}]", names.join(", "))
             }
+            Step::HasRows { of, .. } => format!("{words} -> HasRows[pipeline {}]", self.outputs[of.0]),
             Step::Probe { table, .. } => format!("{words} -> Probe[pipeline {}]", self.table(*table)),
             Step::Reduce { table, test, .. } => {
                 format!("{words} -> RuntimeFilter[pipeline {}, {test}]", self.table(*table))
@@ -206,13 +163,13 @@ impl<'a> Explain<'a> {
     }
 
     fn table(&self, number: usize) -> usize {
-        self.said.tables.get(&number).copied().unwrap_or_default()
+        self.tables.get(&number).copied().unwrap_or_default()
     }
 
     /// Ends a line; its number.
     fn close(&mut self, words: String, sink: &str) -> usize {
-        self.said.lines.push(format!("{words} -> {sink}"));
-        self.said.lines.len()
+        self.lines.push(format!("{words} -> {sink}"));
+        self.lines.len()
     }
 
     /// How the join with this build side finds its matches.
@@ -270,6 +227,7 @@ fn side(plan: &Plan) -> Side {
         | PlanKind::Fetch(_)
         | PlanKind::Join(_)
         | PlanKind::Aggregate { .. }
+        | PlanKind::HasRows { .. }
         | PlanKind::Marked { .. }
         | PlanKind::Sort { .. }
         | PlanKind::Limit { .. } => Side::Rows,

@@ -7,8 +7,6 @@ pub struct QueryMetrics {
     pub optimizer_ns: u64,
     /// What the optimiser chose, in words.
     pub decisions: Vec<String>,
-    /// Aggregates whose group-bys were planned once their rows were there.
-    pub planned_late: u64,
     /// Generating kernels and sizing tables on the host.
     pub planning_ns: u64,
     /// Compiling kernels, or loading them from the disk cache.

@@ -39,8 +39,7 @@ use crate::codegen::forget;
 use crate::optimize::{Optimized, optimize};
 use crate::plan::Plan;
 use crate::plan::physical::lower;
-use crate::plan::rewrite::rewrite;
-use crate::{Error, Result, Session, Table};
+use crate::{Error, Reason, Result, Session, Table};
 use query::{Execution, Query};
 use relation::{PartitionedRows, PassBits, Relation};
 
@@ -100,7 +99,13 @@ pub(crate) fn run_to_partitions(
     options: &ExecOptions,
 ) -> Result<(PartitionedRows, QueryMetrics)> {
     let inputs = Inputs::default();
-    with_query(session, plan, &inputs, options, |query, relation| query.partition(relation, spec, bits))
+    with_query(session, plan, &inputs, options, |query, relation| {
+        let planned = query.plan_partition(relation, spec, bits)?;
+        match query.obstacle(&[&planned]) {
+            Some(obstacle) => Err(Reason::from(obstacle).into()),
+            None => query.partition(planned),
+        }
+    })
 }
 
 /// Runs a plan up to its last pipeline, and hands that to `finish`.
@@ -117,13 +122,12 @@ fn with_query<T>(
     }
     let Optimized { plan, notes, elapsed_ns } =
         optimize(plan, &inputs.tables, session.device_set(), session.orders(), options);
-    let plan = rewrite(plan);
     let (physical, bindings) = lower(&plan);
     if plan.is_ordered() && !physical.output().is_ordered {
         return Err(Error::internal("pipelines that lose the order of their plan"));
     }
     let execution = Execution::new(&physical, &bindings, inputs)?;
-    let result = execute(session, &plan, &execution, inputs, options, finish);
+    let result = execute(session, &execution, inputs, options, finish);
     if !options.remembers_results {
         for table in execution.tables() {
             table.forget_results();
@@ -138,13 +142,12 @@ fn with_query<T>(
 /// Runs an execution of an optimized plan up to its last pipeline, and hands that to `finish`.
 fn execute<T>(
     session: &Arc<Session>,
-    plan: &Plan,
     execution: &Execution<'_>,
     inputs: &Inputs,
     options: &ExecOptions,
     finish: impl FnOnce(&mut Query<'_>, Relation) -> Result<T>,
 ) -> Result<(T, QueryMetrics)> {
-    let mut query = Query::new(session, inputs, options, plan, execution)?;
+    let mut query = Query::new(session, inputs, options, execution)?;
     let outcome = query.run_pipelines(execution).and_then(|relation| finish(&mut query, relation));
     // Of what stays on the devices nobody has said it yet.
     let noted = query.note_result();

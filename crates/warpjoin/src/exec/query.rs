@@ -22,7 +22,6 @@ use super::relation::{Joins, SharedRelations};
 use crate::column::EncodedColumn;
 use crate::devices::waits::Waits;
 use crate::options::ExecOptions;
-use crate::plan::Plan;
 use crate::{Error, Result, Session, Table};
 pub(super) use binding::Execution;
 use compile::Compilation;
@@ -47,8 +46,6 @@ pub(crate) struct Query<'a> {
     pub streams: Vec<Stream>,
     /// Ends kernels that run, when the query is cancelled.
     pub abort: Abort,
-    /// The optimized plan.
-    pub plan: &'a Plan,
     pub execution: &'a Execution<'a>,
     pub inputs: &'a Inputs,
     pub options: &'a ExecOptions,
@@ -66,7 +63,7 @@ pub(crate) struct Query<'a> {
     pub tests: TestResults,
     /// Buffers that nobody needs any more.
     pub kept: Vec<Buffer>,
-    /// Rows that several plans read, those that are made while the query runs among them.
+    /// Rows that several pipelines or plans read.
     pub shared: SharedRelations,
 }
 
@@ -75,7 +72,6 @@ impl<'a> Query<'a> {
         session: &'a Arc<Session>,
         inputs: &'a Inputs,
         options: &'a ExecOptions,
-        plan: &'a Plan,
         execution: &'a Execution<'a>,
     ) -> Result<Self> {
         let streams = session.device_set().query_streams(options.memory_budget_bytes)?;
@@ -84,7 +80,6 @@ impl<'a> Query<'a> {
             session,
             streams,
             abort: Abort::new(&options.cancel),
-            plan,
             execution,
             inputs,
             options,

@@ -7,12 +7,15 @@ mod shared;
 
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use warpjoin_device::Buffer;
 
 use crate::Table;
 use crate::codegen::{GroupShape, JoinShape, MatchForm, SourceShape, Step, ValidityForm};
 use crate::column::{ColumnType, Domain};
 use crate::expr::{Expr, ExprKind};
+use crate::plan::bounds::rows_bits;
+use crate::plan::build::columns_of;
 pub(super) use matches::{Matches, bits_for, item_table, threads_of};
 pub(super) use partitioned::PartitionChoice;
 pub(crate) use partitioned::{PARTITION_BITS_MAX, PartitionedRows, PartitionedShard, PassBits};
@@ -139,8 +142,7 @@ impl Relation {
 
     /// Bits of the row bound in a class, so that a few rows more or less generate the same code.
     pub(crate) fn rows_bits(&self) -> u32 {
-        let bits = 64 - self.rows_max.leading_zeros();
-        (bits.div_ceil(8) * 8).clamp(16, 62)
+        rows_bits(self.rows_max)
     }
 
     /// What the key's values span, where all rows of a table come in the order of one integer column that spans not much
@@ -166,6 +168,14 @@ impl Relation {
             }
             _ => None,
         }
+    }
+
+    /// Adds a column to those of `schema`.
+    pub(crate) fn append(&mut self, schema: &Schema, expr: Expr) {
+        let mut exprs = columns_of(schema, self.width);
+        exprs.push(expr);
+        self.width = exprs.len();
+        self.steps.push(Step::Project(exprs));
     }
 
     /// Source and steps in words.

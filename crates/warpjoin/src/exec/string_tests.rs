@@ -26,6 +26,51 @@ const PIECE_BYTES: u64 = 64 << 20;
 /// The kernel reads whole words, and one behind that of the last byte.
 const PADDING_BYTES: u64 = 16;
 
+/// Where strings lie on a device.
+struct StringPlaces {
+    strings: Range<usize>,
+    tiles: Vec<Range<usize>>,
+    tile_bytes: Vec<u64>,
+    /// Where each tile begins, and where the last one ends.
+    starts: Vec<u64>,
+    /// Where each string ends in its tile.
+    ends: Vec<u32>,
+}
+
+impl StringPlaces {
+    fn of(dictionary: &Dictionary, strings: Range<usize>) -> Self {
+        let tiles: Vec<Range<usize>> =
+            strings.clone().step_by(TILE).map(|first| first..(first + TILE).min(strings.end)).collect();
+        let mut ends = vec![0u32; strings.len()];
+        let tile_bytes: Vec<u64> = (ends.par_chunks_mut(TILE).zip(&tiles))
+            .map(|(ends, tile)| {
+                let mut end = 0u64;
+                for (slot, code) in ends.iter_mut().zip(tile.clone()) {
+                    end += dictionary.bytes(code as u32).unwrap_or_default().len() as u64;
+                    *slot = u32::try_from(end).unwrap_or(u32::MAX);
+                }
+                end
+            })
+            .collect();
+        let mut starts = vec![0u64; tiles.len() + 1];
+        for (tile, bytes) in tile_bytes.iter().enumerate() {
+            starts[tile + 1] = starts[tile] + bytes;
+        }
+        Self { strings, tiles, tile_bytes, starts, ends }
+    }
+
+    /// Whether places within a tile are numbers that kernels take.
+    fn fits(&self) -> bool {
+        self.tile_bytes.iter().all(|&bytes| bytes <= TILE_BYTES_MAX)
+    }
+
+    /// Bytes on the device.
+    fn bytes(&self) -> u64 {
+        let text_bytes = self.starts.last().copied().unwrap_or(0);
+        text_bytes + PADDING_BYTES + (self.starts.len() * 8 + self.ends.len().max(1) * 4) as u64
+    }
+}
+
 /// The module of the kernel.
 pub(crate) fn string_module() -> ModuleSource {
     Constants::USUAL.module(warpjoin_kernels::STRINGS, TestParams::<()>::ENTRIES.iter().copied())
@@ -38,11 +83,7 @@ impl Query<'_> {
         if let Some(known) = self.tests.of.get(&key) {
             return Ok(known.clone());
         }
-        let strings = match self.device_strings(&test.dictionary) {
-            Ok(strings) => Some(strings),
-            Err(error) if error.leaves_other_forms() => None,
-            Err(error) => return Err(error),
-        };
+        let strings = self.device_strings(&test.dictionary)?;
         let results = match &strings {
             Some(strings) => self.run_test(test, strings)?,
             None => self.test_on_host(test)?,
@@ -124,51 +165,37 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// The strings on the devices, brought there if they are not.
-    fn device_strings(&mut self, dictionary: &Arc<Dictionary>) -> Result<Arc<DeviceStrings>> {
+    /// The strings on the devices, brought there if they are not; `None`: there is no room for them.
+    fn device_strings(&mut self, dictionary: &Arc<Dictionary>) -> Result<Option<Arc<DeviceStrings>>> {
         let known = dictionary.attached::<DeviceStrings>();
         if let Some(known) =
             known.filter(|known| Weak::ptr_eq(&known.devices, &Arc::downgrade(self.session.device_set())))
         {
             self.session.dictionary_cache().use_attached::<DeviceStrings>(dictionary, known.bytes());
-            return Ok(known);
+            return Ok(Some(known));
         }
         let devices = self.devices();
         let tiles = dictionary.len().div_ceil(TILE);
+        let tile = |device: usize| (tiles * device / devices * TILE).min(dictionary.len());
+        let places: Vec<StringPlaces> =
+            (0..devices).map(|device| StringPlaces::of(dictionary, tile(device)..tile(device + 1))).collect();
+        let mut of_devices = places.iter().zip(self.session.device_set().load_streams());
+        if !of_devices.all(|(places, stream)| places.fits() && stream.make_room(places.bytes())) {
+            return Ok(None);
+        }
         let mut shards = vec![];
-        for device in 0..devices {
-            let tile = |device: usize| (tiles * device / devices * TILE).min(dictionary.len());
-            let strings = tile(device)..tile(device + 1);
-            shards.push(self.upload_strings(device, dictionary, strings)?);
+        for (device, places) in places.into_iter().enumerate() {
+            shards.push(self.upload_strings(device, dictionary, places)?);
         }
         let strings = Arc::new(DeviceStrings { devices: Arc::downgrade(self.session.device_set()), shards });
         dictionary.attach(Arc::clone(&strings));
         self.session.dictionary_cache().use_attached::<DeviceStrings>(dictionary, strings.bytes());
-        Ok(strings)
+        Ok(Some(strings))
     }
 
-    fn upload_strings(&mut self, device: usize, dictionary: &Dictionary, strings: Range<usize>) -> Result<StringShard> {
+    fn upload_strings(&mut self, device: usize, dictionary: &Dictionary, places: StringPlaces) -> Result<StringShard> {
         let text = |code: usize| dictionary.bytes(code as u32).unwrap_or_default();
-        let tiles: Vec<Range<usize>> =
-            strings.clone().step_by(TILE).map(|first| first..(first + TILE).min(strings.end)).collect();
-        let mut ends = vec![0u32; strings.len()];
-        let tile_bytes: Vec<u64> = (ends.par_chunks_mut(TILE).zip(&tiles))
-            .map(|(ends, tile)| {
-                let mut end = 0u64;
-                for (slot, code) in ends.iter_mut().zip(tile.clone()) {
-                    end += text(code).len() as u64;
-                    *slot = u32::try_from(end).unwrap_or(u32::MAX);
-                }
-                end
-            })
-            .collect();
-        if tile_bytes.iter().any(|&bytes| bytes > TILE_BYTES_MAX) {
-            return Err(crate::Reason::Limit(format!("{TILE} strings of over 2 GiB together")).into());
-        }
-        let mut starts = vec![0u64; tiles.len() + 1];
-        for (tile, bytes) in tile_bytes.iter().enumerate() {
-            starts[tile + 1] = starts[tile] + bytes;
-        }
+        let StringPlaces { strings, tiles, tile_bytes, starts, ends } = places;
         let text_bytes = starts[tiles.len()];
         // What outlives the query lies on a stream that does, too.
         let stream = &self.session.device_set().load_streams()[device];

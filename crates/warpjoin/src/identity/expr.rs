@@ -2,12 +2,15 @@
 
 use std::hash::Hash;
 
-use super::{Identify, Identity, identify_fields};
-use crate::expr::{Expr, ExprKind, Scalar, SortKey};
+use super::{Identify, Identity, identify_by_hash, identify_fields};
+use crate::expr::{Expr, ExprKind, KeyPiece, OrderPart, Scalar, SortKey};
+
+identify_by_hash!(KeyPiece);
 
 identify_fields! {
     Expr { kind, data_type, nullable }
     SortKey { expr, descending, nulls_first }
+    OrderPart { key, piece, bits }
 }
 
 impl Identify for ExprKind {
@@ -46,10 +49,7 @@ impl Identify for ExprKind {
                 operands.identify(identity);
                 identity.add_function(function);
             }
-            Self::OrderWord { keys, word } => {
-                keys.identify(identity);
-                word.identify(identity);
-            }
+            Self::OrderWord(parts) => parts.identify(identity),
             Self::RowNumber { max } => max.identify(identity),
             Self::Moment { moment, scale, sums } => {
                 moment.hash(identity);

@@ -8,12 +8,12 @@ use arrow::error::ArrowError;
 use warpjoin_device::{SimOptions, open_simulated};
 
 use super::{Identify, Identity};
-use crate::expr::{ArithmeticOp, CompareOp, DeferredScalar, Expr, ExprKind, HostFunction, Scalar};
+use crate::expr::{ArithmeticOp, CompareOp, DeferredScalar, Expr, ExprKind, HostFunction, KeyPiece, OrderPart, Scalar};
 use crate::function::{DateFunction, DatePart, Function};
 use crate::plan::identity::Node;
 use crate::plan::{
     AggregateCall, AggregateFunction, FetchPlan, FilterForm, GroupingSet, HandOver, JoinKind, JoinPlan, Mark, Moment,
-    Plan, PlanKind, ReductionTest, Share, SortKey,
+    Plan, PlanKind, ReductionTest, RowsOf, Share, SortKey,
 };
 use crate::window::{Distance, Frame, FrameBound, WindowCall, WindowFunction};
 use crate::{Session, Table, TableBuilder};
@@ -150,7 +150,7 @@ fn kinds() -> Vec<ExprKind> {
         scale,
         sums: sums.iter().map(|&sum| column(sum)).collect(),
     };
-    let word = |keys: Vec<SortKey>, word| ExprKind::OrderWord { keys, word };
+    let part = |key, piece, bits| OrderPart { key, piece, bits };
     let call = |function, operands: &[usize]| {
         ExprKind::Function(function, operands.iter().map(|&operand| column(operand)).collect())
     };
@@ -207,10 +207,11 @@ fn kinds() -> Vec<ExprKind> {
         tabulated(&function(false), 0).kind,
         tabulated(&function(true), 0).kind,
         tabulated(&function(true), 1).kind,
-        word(vec![key()], 0),
-        word(vec![key()], 1),
-        word(vec![key(), key()], 0),
-        word(vec![SortKey { descending: true, ..key() }], 0),
+        ExprKind::OrderWord(vec![part(key(), KeyPiece::Whole, 8)]),
+        ExprKind::OrderWord(vec![part(key(), KeyPiece::Whole, 9)]),
+        ExprKind::OrderWord(vec![part(key(), KeyPiece::Null, 8)]),
+        ExprKind::OrderWord(vec![part(key(), KeyPiece::Whole, 8), part(key(), KeyPiece::Whole, 8)]),
+        ExprKind::OrderWord(vec![part(SortKey { descending: true, ..key() }, KeyPiece::Whole, 8)]),
         ExprKind::RowNumber { max: 7 },
         ExprKind::RowNumber { max: 8 },
         moment(Moment::Correlation, 0, &[0, 1]),
@@ -389,6 +390,7 @@ fn nodes() -> Vec<Plan> {
         Mark::Shared(Share::Left(HandOver::new())),
         Mark::Shared(Share::Left(HandOver::new())),
         Mark::Shared(Share::Found(HandOver::new())),
+        Mark::Written,
     ];
     let marks = marks.into_iter().chain(tests.iter().map(|&test| reduced(0, 0, test)));
     let call = |argument| AggregateCall::new(AggregateFunction::Sum, Some(column(argument)), DataType::Int64);
@@ -452,6 +454,8 @@ fn nodes() -> Vec<Plan> {
         PlanKind::Union { inputs: vec![*input(), *input()] },
         PlanKind::Numbered { input: input() },
         PlanKind::RowNumbers { input: input() },
+        PlanKind::HasRows { input: input(), of: RowsOf::Build },
+        PlanKind::HasRows { input: input(), of: RowsOf::Plan(input()) },
         shared(),
         shared(),
     ];
@@ -467,7 +471,7 @@ fn nodes() -> Vec<Plan> {
 fn plan_nodes_differ_by_each_field() {
     let plans = nodes();
     let kinds: std::collections::HashSet<_> = plans.iter().map(|plan| std::mem::discriminant(&plan.kind)).collect();
-    assert_eq!(kinds.len(), 16, "every kind of node");
+    assert_eq!(kinds.len(), 17, "every kind of node");
     assert_all_differ("node", &plans.iter().map(ById).collect::<Vec<_>>());
 }
 

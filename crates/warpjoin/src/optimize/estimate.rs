@@ -117,8 +117,8 @@ pub(super) fn estimate_node(plan: &Plan, below: Vec<Estimate>, inputs: &[Arc<Tab
             of_unknown(plan, first.into_iter().chain(second).chain(below).map(|input| input.rows).sum())
         }
         (PlanKind::GroupingSets { .. } | PlanKind::Window { .. }, Some(input), _) => of_unknown(plan, input.rows),
-        (PlanKind::Marked { .. }, Some(input), _) => input,
-        (PlanKind::RowNumbers { .. }, Some(mut input), _) => {
+        (PlanKind::Marked { .. } | PlanKind::Shared(_), Some(input), _) => input,
+        (PlanKind::RowNumbers { .. } | PlanKind::Numbered { .. }, Some(mut input), _) => {
             let rows = input.rows;
             let number =
                 ColumnEstimate { unique: true, sorted: true, span: Some(rows), ..ColumnEstimate::unknown(rows) };
@@ -141,6 +141,11 @@ pub(super) fn estimate_node(plan: &Plan, below: Vec<Estimate>, inputs: &[Arc<Tab
             input.view = None;
             input
         }
+        (PlanKind::HasRows { .. }, Some(input), _) => Estimate {
+            columns: input.columns.iter().copied().chain([ColumnEstimate::unknown(1.0)]).collect(),
+            view: None,
+            ..input
+        },
         _ => of_unknown(plan, UNKNOWN_ROWS),
     }
 }

@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::cost::Costs;
-use super::device_cost::{REDUCED_RATIO_MIN, REDUCED_ROWS_MIN};
 use super::estimate::{ColumnEstimate, Estimate, estimate, estimate_node};
 use super::filter_tables::{Gain, TableFacts};
 use super::order::{Graph, is_plain_residual};
+use super::reduce;
 use super::safety::{is_plain, is_plain_expr};
 use crate::Table;
 use crate::expr::{Expr, ExprKind};
@@ -126,8 +126,12 @@ impl Placing<'_> {
             PlanKind::Union { inputs } => {
                 inputs.iter_mut().for_each(|input| input.replace(|input| self.push(input, &[])));
             }
-            // What is fetched late is chosen after this.
-            PlanKind::Shared(_) | PlanKind::Numbered { .. } | PlanKind::RowNumbers { .. } | PlanKind::Fetch(_) => {}
+            // What is fetched late, and what is made of others, is chosen after this.
+            PlanKind::Shared(_)
+            | PlanKind::Numbered { .. }
+            | PlanKind::RowNumbers { .. }
+            | PlanKind::HasRows { .. }
+            | PlanKind::Fetch(_) => {}
             // Others read these rows as well, and may need all of them.
             PlanKind::Marked { input, mark: Mark::Shared(_) } => input.replace(|input| self.push(input, &[])),
             PlanKind::Marked { input, .. } => input.replace(|input| self.push(input, wishes)),
@@ -186,13 +190,10 @@ impl Placing<'_> {
         None
     }
 
-    /// Whether the keys of the probe side themselves will drop build rows (`exec/join/reduce.rs`), which is better.
+    /// Whether the keys of the probe side themselves will drop build rows, which is better.
     fn is_reduced_later(&self, join: &JoinPlan) -> bool {
-        if self.filters.is_always() || join.kind == JoinKind::Inner {
-            return false;
-        }
-        let (build, probe) = (estimate(&join.build, self.inputs), estimate(&join.probe, self.inputs));
-        build.source_rows >= REDUCED_ROWS_MIN as f64 && probe.rows * (REDUCED_RATIO_MIN as f64) < build.source_rows
+        let of = |side: &Plan| estimate(side, self.inputs);
+        !self.filters.is_always() && reduce::pays(join, &of(&join.build), &of(&join.probe))
     }
 
     /// Puts the filters that pay over a scan and what drops its rows already.
@@ -248,6 +249,7 @@ fn offers(plan: &Plan) -> Vec<Wish> {
         | PlanKind::Window { .. }
         | PlanKind::Numbered { .. }
         | PlanKind::RowNumbers { .. }
+        | PlanKind::HasRows { .. }
         | PlanKind::Fetch(_)
         | PlanKind::Shared(_) => vec![],
         PlanKind::Filter { input, .. } | PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => offers(input),

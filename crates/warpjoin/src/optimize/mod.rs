@@ -17,6 +17,7 @@ mod filters;
 mod late;
 mod measure;
 mod order;
+mod reduce;
 mod safety;
 mod share;
 
@@ -25,7 +26,8 @@ use std::time::Instant;
 
 use crate::expr::Expr;
 use crate::options::{ExecOptions, JoinOrder, RuntimeFilters};
-use crate::plan::Plan;
+use crate::plan::rewrite::{rewrite_aggregates, rewrite_joins};
+use crate::plan::{InputTables, Plan};
 use crate::{DeviceSet, Table};
 use cost::Costs;
 pub(crate) use order::Orders;
@@ -73,9 +75,12 @@ pub(crate) fn optimize(
     if options.share_subplans {
         optimized = share::share_tables(optimized, inputs, &mut optimizer.notes);
     }
-    // Last: nothing else has to look through row numbers.
+    optimized = rewrite_aggregates(optimized, InputTables(inputs));
+    // Nothing behind this has to look through row numbers but what rewrites joins.
     let context = late::Context { inputs, devices, options, costs: optimizer.costs };
     optimized = late::place(optimized, context, &mut optimizer.notes);
+    optimized = rewrite_joins(optimized);
+    optimized = reduce::place(optimized, InputTables(inputs), options.reduced_rows_min, &mut optimizer.notes);
     let elapsed_ns = started.elapsed().as_nanos() as u64;
     Optimized { plan: optimized, notes: optimizer.notes, elapsed_ns }
 }

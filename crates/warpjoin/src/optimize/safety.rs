@@ -33,9 +33,7 @@ pub(super) fn never_fails(expr: &Expr) -> bool {
         ExprKind::Function(function, arguments) => {
             arguments.first().is_some_and(|first| !(function.spec().may_fail)(&first.data_type))
         }
-        ExprKind::Average(..) | ExprKind::Moment { .. } | ExprKind::OrderWord { .. } | ExprKind::RowNumber { .. } => {
-            false
-        }
+        ExprKind::Average(..) | ExprKind::Moment { .. } | ExprKind::OrderWord(_) | ExprKind::RowNumber { .. } => false,
     };
     is_safe && expr.children().into_iter().all(never_fails)
 }
@@ -58,11 +56,12 @@ pub(super) fn is_plain(plan: &Plan, column: usize) -> bool {
         | PlanKind::Marked { input, .. } => is_plain(input, column),
         PlanKind::Union { inputs } => inputs.iter().all(|input| is_plain(input, column)),
         PlanKind::Window { input, .. } => column < input.schema.fields().len() && is_plain(input, column),
-        PlanKind::GroupingSets { .. }
-        | PlanKind::Shared(_)
-        | PlanKind::Numbered { .. }
-        | PlanKind::RowNumbers { .. }
-        | PlanKind::Fetch(_) => false,
+        PlanKind::Numbered { input } | PlanKind::RowNumbers { input } | PlanKind::HasRows { input, .. } => {
+            column >= input.schema.fields().len() || is_plain(input, column)
+        }
+        PlanKind::Fetch(fetch) => column >= fetch.input.schema.fields().len() || is_plain(&fetch.input, column),
+        PlanKind::Shared(plan) => is_plain(plan, column),
+        PlanKind::GroupingSets { .. } => false,
         PlanKind::Project { input, exprs } => exprs.get(column).is_some_and(|expr| is_plain_expr(input, expr)),
         PlanKind::Join(join) => {
             let build_width = join.build.schema.fields().len();

@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use crate::expr::Expr;
 use crate::expr::build::zero;
 pub(crate) use crate::expr::build::{ExprList, case, column_of, compare, is_null, not, or_zero, where_not_null};
-use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Mark, Plan, PlanKind, Share, SortKey};
+use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Mark, Plan, PlanKind, RowsOf, Share, SortKey};
 
 /// Column `index` of `plan`.
 pub(crate) fn column(plan: &Plan, index: usize) -> Expr {
@@ -53,6 +53,12 @@ impl Plan {
     }
 }
 
+/// The rows, written down.
+pub(crate) fn written(input: Plan) -> Plan {
+    let schema = input.schema.clone();
+    Plan { kind: PlanKind::Marked { input: Box::new(input), mark: Mark::Written }, schema }
+}
+
 /// Expressions over `input`.
 pub(crate) fn project(input: Plan, exprs: Vec<Expr>) -> Plan {
     let schema = schema_of(&exprs);
@@ -67,9 +73,14 @@ pub(crate) fn filter(input: Plan, predicate: Expr) -> Plan {
 
 /// The rows and a number of each.
 pub(crate) fn numbered(input: Plan) -> Plan {
+    with_field(input, Field::new("row", DataType::UInt64, false), |input| PlanKind::Numbered { input })
+}
+
+/// A node that adds a column.
+fn with_field(input: Plan, field: Field, node: impl FnOnce(Box<Plan>) -> PlanKind) -> Plan {
     let fields = input.schema.fields().iter().map(|field| field.as_ref().clone());
-    let fields = fields.chain([Field::new("row", DataType::UInt64, false)]).collect::<Vec<_>>();
-    Plan { kind: PlanKind::Numbered { input: Box::new(input) }, schema: Arc::new(Schema::new(fields)) }
+    let schema = Arc::new(Schema::new(fields.chain([field]).collect::<Vec<_>>()));
+    Plan { kind: node(Box::new(input)), schema }
 }
 
 /// The rows of all inputs, of which there is at least one; they have equal types.
@@ -92,15 +103,27 @@ pub(crate) fn sort(input: Plan, keys: Vec<SortKey>) -> Plan {
 /// Build rows and probe rows with equal keys, nulls being equal; without any key, all pairs. Puts out all build columns,
 /// then all probe columns.
 pub(crate) fn join(build: Plan, probe: Plan, on: Vec<(Expr, Expr)>, kind: JoinKind) -> Plan {
-    let nullable = kind == JoinKind::ProbeOuter;
-    let outer = build.schema.fields().iter().map(|field| field.as_ref().clone());
-    let outer = outer.map(|field| if nullable { field.with_nullable(true) } else { field });
-    let inner = probe.schema.fields().iter().map(|field| field.as_ref().clone());
-    let fields: Vec<Field> = outer.chain(inner).collect();
     let on = if on.is_empty() { vec![(zero(DataType::Int32), zero(DataType::Int32))] } else { on };
-    let output = (0..fields.len()).collect();
-    let join = JoinPlan { build, probe, on, kind, null_equals_null: true, residual: None, output };
-    Plan { kind: PlanKind::Join(Box::new(join)), schema: Arc::new(Schema::new(fields)) }
+    let output = (0..build.schema.fields().len() + probe.schema.fields().len()).collect();
+    join_node(JoinPlan { build, probe, on, kind, null_equals_null: true, residual: None, output })
+}
+
+/// A join. Columns have the names of its sides.
+pub(crate) fn join_node(join: JoinPlan) -> Plan {
+    let is_outer = [matches!(join.kind, JoinKind::ProbeOuter | JoinKind::Full), join.kind == JoinKind::Full];
+    let of_side = |(side, is_outer): (&Plan, bool)| {
+        let fields = side.schema.fields().iter().map(|field| field.as_ref().clone());
+        fields.map(|field| if is_outer { field.with_nullable(true) } else { field }).collect::<Vec<_>>()
+    };
+    let mut fields: Vec<Field> = [&join.build, &join.probe].into_iter().zip(is_outer).flat_map(of_side).collect();
+    fields.push(Field::new("mark", DataType::Boolean, false));
+    let schema = Schema::new(join.output.iter().map(|&column| fields[column].clone()).collect::<Vec<_>>());
+    Plan { kind: PlanKind::Join(Box::new(join)), schema: Arc::new(schema) }
+}
+
+/// The rows, and a column that says whether there are some of others.
+pub(crate) fn has_rows(input: Plan, of: RowsOf) -> Plan {
+    with_field(input, Field::new("has_rows", DataType::Int64, false), |input| PlanKind::HasRows { input, of })
 }
 
 /// Plans need no names; these tell columns apart where a plan is shown.

@@ -9,7 +9,7 @@ use arrow::datatypes::Schema;
 
 use super::{
     AggregateCall, AggregateFunction, FetchPlan, FilterForm, GroupingSet, HandOver, JoinKind, JoinPlan, Mark, Plan,
-    PlanKind, ReductionTest, Share,
+    PlanKind, ReductionTest, RowsOf, Share,
 };
 use crate::identity::{Identify, Identity, address, identify_by_hash, identify_fields, one_of};
 use crate::window::{Frame, WindowCall, WindowFunction};
@@ -85,6 +85,7 @@ impl Identify for PlanKind {
             }
             Self::Shared(plan) => one_of(identity, 14, &[&Object(plan)]),
             Self::Marked { input: _, mark } => one_of(identity, 15, &[mark]),
+            Self::HasRows { input: _, of } => one_of(identity, 16, &[&matches!(of, RowsOf::Build)]),
         }
     }
 }
@@ -95,6 +96,7 @@ impl Identify for Mark {
             Self::Published(number) => one_of(identity, 0, &[number]),
             Self::Reduced { table, keys, test } => one_of(identity, 1, &[table, keys, test]),
             Self::Shared(share) => one_of(identity, 2, &[share]),
+            Self::Written => one_of(identity, 3, &[]),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use arrow::datatypes::SchemaRef;
 
 use super::{JoinKind, JoinPlan, Plan};
-use crate::expr::Expr;
+use crate::expr::{Expr, ExprKind};
 
 /// What a join does with its sides; see [`JoinPlan`].
 #[derive(Debug, Clone)]
@@ -56,17 +56,18 @@ impl JoinSpec {
     }
 }
 
+impl JoinSpec {
+    /// Whether all keys are constants: every build row is a candidate for every probe row, and moving rows to the owners of
+    /// their keys would bring all of them to one device.
+    pub(crate) fn is_nested(&self) -> bool {
+        is_nested(&self.on)
+    }
+}
+
 impl<'a> JoinNode<'a> {
     pub(crate) fn of(plan: &'a JoinPlan) -> Self {
         let side = |plan: &'a Plan| JoinSide { schema: plan.schema.clone(), plan: Some(plan) };
         Self { spec: JoinSpec::of(plan), build: side(&plan.build), probe: side(&plan.probe) }
-    }
-
-    /// Another join of these sides, each in the other's place, with the same keys.
-    pub(crate) fn swapped(&self, kind: JoinKind, residual: Option<Expr>, output: Vec<usize>) -> Self {
-        let on = self.on.iter().map(|(build, probe)| (probe.clone(), build.clone())).collect();
-        let spec = JoinSpec { on, kind, null_equals_null: self.null_equals_null, residual, output };
-        Self { spec, build: self.probe.clone(), probe: self.build.clone() }
     }
 
     /// Columns of both sides that the join's output or residual reads, in order.
@@ -90,6 +91,16 @@ impl JoinPlan {
         let width = self.build.schema.fields().len() + self.probe.schema.fields().len();
         needed_columns(&self.output, self.residual.as_ref(), width)
     }
+
+    /// Whether all keys are constants; see [`JoinSpec::is_nested`].
+    pub(crate) fn is_nested(&self) -> bool {
+        is_nested(&self.on)
+    }
+}
+
+fn is_nested(on: &[(Expr, Expr)]) -> bool {
+    let is_constant = |key: &Expr| matches!(key.kind, ExprKind::Literal(_));
+    on.iter().all(|(build, probe)| is_constant(build) && is_constant(probe))
 }
 
 fn needed_columns(output: &[usize], residual: Option<&Expr>, width: usize) -> Vec<usize> {

@@ -34,7 +34,7 @@ impl Plan {
             match mark {
                 Mark::Reduced { table, .. } => read.push(*table),
                 Mark::Published(number) => own.push(*number),
-                Mark::Shared(_) => {}
+                Mark::Shared(_) | Mark::Written => {}
             }
             true
         });

@@ -43,7 +43,10 @@ impl Plan {
             }
             PlanKind::Aggregate { group_by, .. } => of_group && group_by.len() == 1 && column == 0,
             PlanKind::Shared(plan) => plan.traces(inputs, column, of_group, holds),
-            PlanKind::Numbered { input } | PlanKind::RowNumbers { input } | PlanKind::Window { input, .. }
+            PlanKind::Numbered { input }
+            | PlanKind::RowNumbers { input }
+            | PlanKind::Window { input, .. }
+            | PlanKind::HasRows { input, .. }
                 if column < input.schema.fields().len() =>
             {
                 input.traces(inputs, column, of_group, holds)
@@ -58,7 +61,10 @@ impl Plan {
             },
             // The number itself.
             PlanKind::Numbered { .. } | PlanKind::RowNumbers { .. } => true,
-            PlanKind::GroupingSets { .. } | PlanKind::Union { .. } | PlanKind::Window { .. } => false,
+            PlanKind::GroupingSets { .. }
+            | PlanKind::Union { .. }
+            | PlanKind::Window { .. }
+            | PlanKind::HasRows { .. } => false,
         }
     }
 }

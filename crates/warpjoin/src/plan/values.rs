@@ -43,7 +43,7 @@ impl Plan {
             | PlanKind::Marked { input, .. } => input.values(column, steps),
             PlanKind::Shared(plan) => plan.values(column, steps),
             PlanKind::Project { input, exprs } => input.values_of(exprs.get(column)?, steps),
-            PlanKind::Window { input, .. } | PlanKind::Numbered { input } => {
+            PlanKind::Window { input, .. } | PlanKind::Numbered { input } | PlanKind::HasRows { input, .. } => {
                 (column < input.schema.fields().len()).then(|| input.values(column, steps))?
             }
             PlanKind::Join(join) => {

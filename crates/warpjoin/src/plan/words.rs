@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{AggregateCall, AggregateFunction, FilterForm, Mark, Plan, PlanKind, ReductionTest, Share, SortKey};
+use super::{
+    AggregateCall, AggregateFunction, FilterForm, Mark, Plan, PlanKind, ReductionTest, RowsOf, Share, SortKey,
+};
 use crate::expr::Expr;
 use crate::window::WindowCall;
 
@@ -48,11 +50,14 @@ impl Plan {
             PlanKind::Numbered { .. } => "Numbered".to_string(),
             PlanKind::RowNumbers { .. } => "RowNumbers".to_string(),
             PlanKind::Fetch(fetch) => format!("Fetch: [{}] by row #{}", fetch.names().join(", "), fetch.row),
+            PlanKind::HasRows { of: RowsOf::Plan(_), .. } => "HasRows: of the second input".to_string(),
+            PlanKind::HasRows { of: RowsOf::Build, .. } => "HasRows: of the join's build side".to_string(),
             PlanKind::Shared(_) => "Shared".to_string(),
             PlanKind::Marked { mark: Mark::Published(number), .. } => format!("Table {number}"),
             PlanKind::Marked { mark: Mark::Reduced { table, keys, test }, .. } => {
                 format!("RuntimeFilter: [{}] in table {table}, by {test}", list(keys))
             }
+            PlanKind::Marked { mark: Mark::Written, .. } => "Materialise".to_string(),
             PlanKind::Marked { mark: Mark::Shared(share), .. } => match share {
                 Share::Within(number) => format!("Shared {number}"),
                 Share::Left(_) => "Shared: kept for the plan above".to_string(),
@@ -81,6 +86,7 @@ impl Plan {
             | PlanKind::Limit { input, .. }
             | PlanKind::Numbered { input }
             | PlanKind::RowNumbers { input }
+            | PlanKind::HasRows { input, .. }
             | PlanKind::Window { input, .. }
             | PlanKind::Marked { input, .. } => input.first_column(),
         }

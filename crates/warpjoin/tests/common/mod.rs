@@ -7,6 +7,7 @@ pub(crate) mod data;
 pub(crate) mod edges;
 pub(crate) mod expressions;
 pub(crate) mod functions;
+pub(crate) mod int_plans;
 pub(crate) mod join_trees;
 pub(crate) mod mutants;
 pub(crate) mod order;

@@ -115,7 +115,7 @@ impl Oracle<'_> {
                 Ok(rows)
             }
             PlanKind::Shared(plan) => self.rows(plan),
-            PlanKind::Numbered { .. } => panic!("the oracle numbers no rows"),
+            PlanKind::Numbered { .. } | PlanKind::HasRows { .. } => panic!("no part of plans that are handed in"),
         }
     }
 

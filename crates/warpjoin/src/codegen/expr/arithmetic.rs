@@ -11,6 +11,7 @@ use crate::codegen::bind::{Binder, Value};
 use crate::codegen::program::{Function, Op, Status};
 use crate::codegen::value::{CType, Kind, Range, range_of_type, scale_of};
 use crate::expr::ArithmeticOp;
+use crate::plan::bounds::combined_range;
 use crate::{Error, Reason, Result};
 
 /// Binds [`crate::expr::ExprKind::Arithmetic`].
@@ -77,26 +78,6 @@ fn operator(op: ArithmeticOp) -> Op {
 
 pub(super) fn int_range(value: &Value) -> Result<Range> {
     value.range().ok_or_else(|| Error::internal(format!("{} is no integer", value.data_type)))
-}
-
-/// Bounds of a sum, difference or product; `None` when 128 bits may not do.
-fn combined_range(op: ArithmeticOp, left: Range, right: Range) -> Option<Range> {
-    match op {
-        ArithmeticOp::Add => Some(Range::new(left.min.checked_add(right.min)?, left.max.checked_add(right.max)?)),
-        ArithmeticOp::Subtract => Some(Range::new(left.min.checked_sub(right.max)?, left.max.checked_sub(right.min)?)),
-        _ => {
-            let mut corners = [0; 4];
-            for (corner, (a, b)) in corners.iter_mut().zip([
-                (left.min, right.min),
-                (left.min, right.max),
-                (left.max, right.min),
-                (left.max, right.max),
-            ]) {
-                *corner = i128::checked_mul(a, b)?;
-            }
-            Some(Range::new(corners.into_iter().min()?, corners.into_iter().max()?))
-        }
-    }
 }
 
 /// Sum, difference or product of integers of one scale rule: wraps in integer types, and reports

@@ -11,6 +11,7 @@ use crate::codegen::value::{CType, Kind, Range, range_of_type, scale_of};
 use crate::function::zone_offset_seconds;
 use crate::{Error, Reason, Result};
 
+pub(super) use crate::column::bounds_of;
 pub(super) fn power_of_ten(exponent: u32) -> Result<i128> {
     10i128.checked_pow(exponent).ok_or_else(|| Reason::Limit("decimal scale beyond 38".into()).into())
 }
@@ -250,17 +251,6 @@ pub(super) fn quotient(b: &mut Binder, value: &Value, divisor: i128, rounding: R
     };
     let code = b.temporary(range.c_type(), b.cast(range.c_type(), b.parens(code)));
     Ok(Value { code, kind: Kind::Int(range), ..value.clone() })
-}
-
-/// Largest unscaled value of a decimal's precision, or the bounds of another type.
-pub(super) fn bounds_of(to: &DataType) -> Option<Range> {
-    match to {
-        DataType::Decimal32(precision, _) | DataType::Decimal64(precision, _) | DataType::Decimal128(precision, _) => {
-            let bound = 10i128.checked_pow(u32::from(*precision))? - 1;
-            Some(Range::new(-bound, bound))
-        }
-        _ => range_of_type(to),
-    }
 }
 
 /// The value, with a fault where it leaves the type's bounds.

@@ -72,7 +72,7 @@ pub(in crate::codegen) fn evaluate(b: &mut Binder, expr: &Expr, environment: &En
             let count = evaluate(b, count, environment)?;
             arithmetic::average(b, &sum, &count, &expr.data_type)
         }
-        ExprKind::OrderWord { keys, word } => order::word(b, environment, keys, *word),
+        ExprKind::OrderWord(parts) => order::word(b, environment, parts),
         ExprKind::RowNumber { max } => Ok(order::row_number(b, *max)),
         ExprKind::Moment { moment, scale, sums } => {
             let sums: Vec<Value> = sums.iter().map(|sum| evaluate(b, sum, environment)).collect::<Result<_>>()?;

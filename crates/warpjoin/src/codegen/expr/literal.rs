@@ -6,7 +6,7 @@ use crate::codegen::bind::{Binder, Value};
 use crate::codegen::lookup;
 use crate::codegen::program::{Binding, Type};
 use crate::codegen::value::{CType, Kind, Range};
-use crate::column::holds_strings;
+use crate::column::{holds_strings, range_of_literal};
 use crate::expr::Scalar;
 use crate::{Error, Result};
 
@@ -35,7 +35,7 @@ pub(super) fn literal(b: &mut Binder, scalar: &Scalar, data_type: &DataType) -> 
         }
         Scalar::Boolean(value) => Value::new(b.truth(*value), Kind::Bool, data_type.clone()),
         Scalar::Int(value) => {
-            let range = Range::of_literal(*value);
+            let range = range_of_literal(*value, data_type);
             Value::new(b.bound(*value, range.c_type()), Kind::Int(range), data_type.clone())
         }
         Scalar::Float(value) => {

@@ -10,6 +10,7 @@ use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::lookup;
 use crate::codegen::program::{Binding, Code, Function, Op, Type, Variable};
 use crate::codegen::value::{CType, Kind, Range};
+use crate::expr::{KeyPiece, OrderPart};
 use crate::plan::SortKey;
 use crate::{Error, Reason, Result};
 
@@ -33,19 +34,16 @@ pub(in crate::codegen) fn add_order_key(
     Ok(value)
 }
 
-/// The words of keys, and the keys' values.
-fn words_of_keys(b: &mut Binder, environment: &Environment, keys: &[SortKey]) -> Result<(Vec<KeyPart>, Vec<Value>)> {
-    let (mut parts, mut values) = (vec![], vec![]);
-    for key in keys {
-        values.push(add_order_key(b, environment, key, &mut parts)?);
-    }
-    Ok((words_of_parts(b, &parts), values))
-}
-
 /// Binds [`crate::expr::ExprKind::OrderWord`].
-pub(super) fn word(b: &mut Binder, environment: &Environment, keys: &[SortKey], index: usize) -> Result<Value> {
-    let (words, _) = words_of_keys(b, environment, keys)?;
-    let word = words.get(index).ok_or_else(|| Error::internal(format!("word {index} of {}", words.len())))?;
+pub(super) fn word(b: &mut Binder, environment: &Environment, parts: &[OrderPart]) -> Result<Value> {
+    let mut placed = vec![];
+    for part in parts {
+        let value = evaluate(b, &part.key.expr, environment)?;
+        let value = with_sorted_codes(b, value)?;
+        placed.push(planned_part(b, &value, part)?);
+    }
+    let words = words_of_parts(b, &placed);
+    let [word] = words.as_slice() else { return Err(Error::internal(format!("{} words in one", words.len()))) };
     let range = Range::new(0, (1i128 << word.bits) - 1);
     let code = b.cast_in_parens(range.c_type(), word.code);
     // Sinks use it in later sections.
@@ -76,42 +74,96 @@ pub(in crate::codegen) fn with_sorted_codes(b: &mut Binder, value: Value) -> Res
 
 /// Adds the parts of one key.
 fn add_parts(b: &mut Binder, value: &Value, key: &SortKey, parts: &mut Vec<KeyPart>) {
-    if let Some(valid) = value.valid {
-        let code = if key.nulls_first { valid } else { b.not(valid) };
-        parts.push(KeyPart { code: b.cast(CType::U64, b.parens(code)), bits: 1 });
+    if value.valid.is_some() {
+        parts.push(KeyPart { code: null_code(b, value, key), bits: 1 });
     }
-    let mut push = |b: &Binder, code: Code, bits: u32| {
-        let directed = match (key.descending, bits) {
-            (false, _) => code,
-            (true, 64) => b.complement(code),
-            (true, bits) => b.in_parens(code, Op::BitXor, b.mask(bits)),
-        };
-        // Nulls have one code, so that later keys tell them apart.
-        let masked = value.valid.map_or(directed, |valid| b.parens(b.select(valid, directed, b.whole(0))));
-        parts.push(KeyPart { code: masked, bits });
+    let mut push = |b: &Binder, code, bits| parts.push(KeyPart { code: directed(b, code, bits, value, key), bits });
+    match (whole_code(b, value), value.kind) {
+        (Some((_, 0)), _) => {}
+        (Some((code, bits)), _) => push(b, code, bits),
+        (None, Kind::Int(range)) => {
+            let wide = wide_distance(b, value, range);
+            push(b, high_code(b, wide), range.span_bits() - u64::BITS);
+            push(b, b.cast(CType::U64, wide), u64::BITS);
+        }
+        (None, _) => {}
+    }
+}
+
+/// A part of a key whose bits were planned.
+fn planned_part(b: &mut Binder, value: &Value, part: &OrderPart) -> Result<KeyPart> {
+    let OrderPart { key, piece, bits } = part;
+    let beyond = || Error::internal(format!("{} in {bits} bits of an order", key.expr));
+    let code = match piece {
+        KeyPiece::Null => return Ok(KeyPart { code: null_code(b, value, key), bits: *bits }),
+        KeyPiece::Whole => {
+            let (code, own_bits) = whole_code(b, value).ok_or_else(beyond)?;
+            if own_bits > *bits {
+                return Err(beyond());
+            }
+            code
+        }
+        KeyPiece::High | KeyPiece::Low => {
+            let range = value.range().ok_or_else(beyond)?;
+            if *piece == KeyPiece::High && range.span_bits() > u64::BITS + bits {
+                return Err(beyond());
+            }
+            let wide = wide_distance(b, value, range);
+            if *piece == KeyPiece::High { high_code(b, wide) } else { b.cast(CType::U64, wide) }
+        }
     };
+    Ok(KeyPart { code: directed(b, code, *bits, value, key), bits: *bits })
+}
+
+/// Whether a value comes behind null, or a null behind values.
+fn null_code(b: &Binder, value: &Value, key: &SortKey) -> Code {
+    let code = match (value.valid, key.nulls_first) {
+        (Some(valid), true) => valid,
+        (Some(valid), false) => b.not(valid),
+        (None, nulls_first) => b.truth(nulls_first),
+    };
+    b.cast(CType::U64, b.parens(code))
+}
+
+/// A value as an unsigned number, and its bits; `None`: it takes more than 64.
+fn whole_code(b: &mut Binder, value: &Value) -> Option<(Code, u32)> {
     match value.kind {
-        Kind::Bool => push(b, b.cast(CType::U64, value.code), 1),
-        Kind::F32 => push(b, b.cast(CType::U64, b.call(Function::OrderCodeSingle, &[value.code])), 32),
-        Kind::F64 => push(b, b.call(Function::OrderCodeDouble, &[value.code]), 64),
+        Kind::Bool => Some((b.cast(CType::U64, value.code), 1)),
+        Kind::F32 => Some((b.cast(CType::U64, b.call(Function::OrderCodeSingle, &[value.code])), 32)),
+        Kind::F64 => Some((b.call(Function::OrderCodeDouble, &[value.code]), 64)),
         Kind::Int(range) => match range.span_bits() {
-            0 => {}
+            0 => Some((b.word(0), 0)),
             // Modulo 2^64 the difference is exact.
-            bits @ 1..=64 => {
+            bits @ 1..=u64::BITS => {
                 let min = b.bound(range.min, range.c_type());
                 let distance = b.in_parens(b.cast(CType::U64, value.code), Op::Subtract, b.cast(CType::U64, min));
-                push(b, distance, bits);
+                Some((distance, bits))
             }
-            bits => {
-                let min = b.bound(range.min, range.c_type());
-                let [code, min] = [b.code_as(value, CType::I128), min].map(|code| b.cast(CType::U128, code));
-                let wide = b.temporary(CType::I128, b.cast(CType::I128, b.in_parens(code, Op::Subtract, min)));
-                let high = b.in_parens(b.cast(CType::U128, wide), Op::ShiftRight, b.whole(64));
-                push(b, b.cast(CType::U64, high), bits - 64);
-                push(b, b.cast(CType::U64, wide), 64);
-            }
+            _ => None,
         },
     }
+}
+
+/// What is above the lowest 64 bits.
+fn high_code(b: &Binder, wide: Code) -> Code {
+    b.cast(CType::U64, b.in_parens(b.cast(CType::U128, wide), Op::ShiftRight, b.whole(64)))
+}
+
+/// A part of a value in the direction of its key. Nulls have one code, so that later keys tell them apart.
+fn directed(b: &Binder, code: Code, bits: u32, value: &Value, key: &SortKey) -> Code {
+    let code = match (key.descending, bits) {
+        (false, _) => code,
+        (true, 64) => b.complement(code),
+        (true, bits) => b.in_parens(code, Op::BitXor, b.mask(bits)),
+    };
+    value.valid.map_or(code, |valid| b.parens(b.select(valid, code, b.whole(0))))
+}
+
+/// How far an integer is above its lower bound, in 128 bits.
+fn wide_distance(b: &mut Binder, value: &Value, range: Range) -> Code {
+    let min = b.bound(range.min, range.c_type());
+    let [code, min] = [b.code_as(value, CType::I128), min].map(|code| b.cast(CType::U128, code));
+    b.temporary(CType::I128, b.cast(CType::I128, b.in_parens(code, Op::Subtract, min)))
 }
 
 /// Bits of each word of parts that lie in it, as [`words_of_parts`] puts them.

@@ -22,6 +22,7 @@ use crate::codegen::value::{CType, Kind, Range, ValueType, range_of_type};
 use crate::column::bits;
 use crate::expr::Expr;
 use crate::identity::{Identity, Scope};
+use crate::plan::bounds::summed_range;
 use crate::plan::{Fold, State, Term};
 use crate::{Error, Reason, Result};
 
@@ -193,8 +194,9 @@ fn encode_extreme(b: &mut Binder, fold: Fold, argument: &Value) -> Result<Addend
     let (max_kind, min_kind, code) = match (argument.c_type(), argument.range()) {
         (CType::I128, Some(range)) => {
             if range.span_bits() > 64 {
+                // Known from the bounds of the plan: `plan/rewrite/wide.rs`.
                 let what = format!("{} of values that span more than 64 bits", fold.function());
-                return Err(Reason::Aggregate(what).into());
+                return Err(Error::internal(what));
             }
             let least = b.wide_number(range.min);
             let [code, least] = [argument.code, least].map(|code| b.cast(CType::U128, code));
@@ -224,11 +226,7 @@ fn encode_sum(
 ) -> Result<(Addend, Kind)> {
     let state = &accumulator.state;
     let range = argument.range().ok_or_else(|| Error::internal("sum of no number"))?;
-    let scaled = |bits: u32| -> Option<Range> {
-        let factor = 1i128.checked_shl(bits).filter(|f| *f > 0)?;
-        Some(Range::new(range.min.min(0).checked_mul(factor)?, range.max.max(0).checked_mul(factor)?))
-    };
-    let total = if accumulator.is_merge { Some(range) } else { scaled(rows_bits) };
+    let total = if accumulator.is_merge { Some(range) } else { summed_range(range, rows_bits) };
     if total.is_none() && state.term != Term::Value {
         return Err(Reason::Aggregate("second moment whose sums leave 128 bits".into()).into());
     }
@@ -237,7 +235,8 @@ fn encode_sum(
     let total = if total.min < type_range.min || total.max > type_range.max { type_range } else { total };
     let is_wide = total.c_type() == CType::I128 && state.data_type != DataType::UInt64;
     let addend = if is_wide {
-        let narrow_partial = is_bounded && scaled(PARTIAL_ROWS_BITS_MAX).is_some_and(|r| r.c_type() != CType::I128);
+        let narrow_partial =
+            is_bounded && summed_range(range, PARTIAL_ROWS_BITS_MAX).is_some_and(|r| r.c_type() != CType::I128);
         let c_type = if narrow_partial { CType::I64 } else { CType::I128 };
         Addend { kind: AccumulatorKind::Sum128, code: b.code_as(argument, c_type), narrow_partial }
     } else {

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use warpjoin_device::Stream;
 
-use super::estimate::Estimate;
+use super::estimate::{Estimate, PartitionedGroups};
 use super::target::{GroupRoom, GroupsSink};
 use crate::codegen::{Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step};
 use crate::exec::launch::launch_shape;
 use crate::exec::query::{Fact, Query};
 use crate::exec::relation::{GroupShard, GroupTable, PartitionChoice, Relation, Source};
 use crate::expr::Expr;
-use crate::plan::rewrite::split;
 use crate::plan::{AggregateCall, Plan, State, Term};
-use crate::{Error, Reason, Result};
+use crate::{Error, Result};
 
 /// How many times smaller a table is where most groups are finished without it, and from which size on.
 const FINISHED_SHARE: u64 = 16;
@@ -48,24 +47,6 @@ pub(super) struct Aggregation {
 }
 
 impl Query<'_> {
-    /// Runs a group-by of which a call needs parts.
-    pub(in crate::exec) fn split_group(
-        &mut self,
-        input: &Plan,
-        keys: &[Expr],
-        calls: &[AggregateCall],
-    ) -> Result<Relation> {
-        // All parts read the same rows, those too that are planned once the rows of others are there.
-        let is_read_once = !keys.is_empty() && calls.iter().all(|call| call.is_ordered() && call.filter.is_none());
-        let before = self.given_names();
-        let input = if is_read_once { input.clone() } else { self.given(input)? };
-        let mut ordered_parts = |input: &Plan, own: &[usize]| self.ordered_parts(input, keys, calls, own);
-        let made = split(&input, keys, calls, &mut ordered_parts)?;
-        let relation = self.run_plan(&made)?;
-        self.keep_given(&before);
-        Ok(relation)
-    }
-
     /// Groups the rows of `input`, if that is known, by accumulators.
     pub(in crate::exec) fn aggregate_rows(
         &mut self,
@@ -76,16 +57,7 @@ impl Query<'_> {
     ) -> Result<Relation> {
         let aggregation = Aggregation::of(keys, calls)?;
         self.expect_groups(input, keys);
-        let groups = match self.group(&relation, keys, &aggregation.accumulators) {
-            Err(error @ Error::Unsupported(Reason::Aggregate(_))) => {
-                let calls = self.wide_extremes_as_first(&relation, calls)?;
-                let (Some(calls), Some(input)) = (calls, input) else { return Err(error) };
-                // Other parts of an aggregate may have read these very rows.
-                self.metrics.planned_late += 1;
-                return self.with_given(input, relation, |query, rows| query.split_group(rows, keys, &calls));
-            }
-            groups => groups?,
-        };
+        let groups = self.group(&relation, keys, &aggregation.accumulators)?;
         drop(relation);
         let mut result = Relation::new(Source::Groups(Arc::new(groups)));
         result.width = aggregation.outputs.len();
@@ -146,17 +118,12 @@ impl Query<'_> {
         let facts = self.facts();
         self.known(Fact::Groups(choice));
         if let Some(choice) = choice {
-            match self.partition_groups(relation, &keys, &accumulators, choice.bits) {
-                Ok((relation, keys, accumulators)) => {
-                    let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
-                    return self.run_planned(&relation, planned, estimate);
-                }
-                Err(error) if error.leaves_other_forms() => {
-                    log::debug!("group-by without a partition: {error}");
-                    self.known_instead(facts, Fact::Groups(None));
-                }
-                Err(error) => return Err(error),
+            if let Some(partitioned) = self.partition_groups(relation, &keys, &accumulators, choice.bits)? {
+                let PartitionedGroups { relation, keys, accumulators } = partitioned;
+                let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
+                return self.run_planned(&relation, planned, estimate);
             }
+            self.known_instead(facts, Fact::Groups(None));
         }
         self.run_planned(relation, planned, estimate)
     }
@@ -181,8 +148,12 @@ impl Query<'_> {
             Fact::Groups(known) => known,
             _ => likely,
         };
-        let groups = match known {
+        let partitioned = match known {
             Some(choice) => self.dry_partition(relation, &keys, &accumulators, choice)?,
+            None => None,
+        };
+        let groups = match partitioned {
+            Some(groups) => groups,
             None => {
                 self.compile_pipeline(&planned.generated)?;
                 GroupTable { groups_max: planned.groups_max, shape: Arc::clone(&planned.shape), shards: vec![] }
@@ -202,18 +173,21 @@ impl Query<'_> {
         Ok(groups)
     }
 
-    /// A group-by of partitioned rows, in a dry run.
+    /// A group-by of partitioned rows, in a dry run; `None`: they can't be partitioned.
     fn dry_partition(
         &mut self,
         relation: &Relation,
         keys: &[Expr],
         accumulators: &[Accumulator],
         choice: PartitionChoice,
-    ) -> Result<GroupTable> {
-        let (relation, keys, accumulators) = self.partition_groups(relation, keys, accumulators, choice.bits)?;
+    ) -> Result<Option<GroupTable>> {
+        let Some(partitioned) = self.partition_groups(relation, keys, accumulators, choice.bits)? else {
+            return Ok(None);
+        };
+        let PartitionedGroups { relation, keys, accumulators } = partitioned;
         let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
         self.compile_pipeline(&planned.generated)?;
-        Ok(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] })
+        Ok(Some(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] }))
     }
 
     /// Shared memory that a block may use on any device.

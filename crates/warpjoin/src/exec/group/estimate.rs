@@ -48,6 +48,12 @@ impl Estimate {
     }
 }
 
+/// Rows by partition, with the keys and arguments as columns; keys and accumulators in terms of them.
+pub(super) struct PartitionedGroups {
+    pub relation: Relation,
+    pub keys: Vec<Expr>,
+    pub accumulators: Vec<Accumulator>,
+}
 impl Query<'_> {
     /// In a dry run: what the plan of the rows tells of the next group-by's groups.
     pub(super) fn expect_groups(&mut self, input: Option<&Plan>, keys: &[Expr]) {
@@ -139,14 +145,14 @@ impl Query<'_> {
         choice.map(|(choice, cost)| (choice, cost < costs.direct()))
     }
 
-    /// Rows by partition, with the keys and arguments as columns; keys and accumulators in terms of them.
+    /// Rows by partition; `None`: they can't be partitioned.
     pub(super) fn partition_groups(
         &mut self,
         relation: &Relation,
         keys: &[Expr],
         accumulators: &[Accumulator],
         bits: PassBits,
-    ) -> Result<(Relation, Vec<Expr>, Vec<Accumulator>)> {
+    ) -> Result<Option<PartitionedGroups>> {
         let mut exprs = keys.to_vec();
         let mut merged = vec![];
         for accumulator in accumulators {
@@ -171,8 +177,13 @@ impl Query<'_> {
         let keys = columns[..keys.len()].to_vec();
         let payload = (0..columns.len()).collect();
         let spec = RowSpec { keys: keys.clone(), like: None, keeps_null_keys: true, payload };
-        let rows = self.partition(projected, spec, bits)?;
-        Ok((Relation::new(Source::Partitioned(Arc::new(rows))), keys, merged))
+        let planned = self.plan_partition(projected, spec, bits)?;
+        if let Some(obstacle) = self.obstacle(&[&planned]) {
+            log::debug!("a group-by without a partition: {obstacle:?}");
+            return Ok(None);
+        }
+        let relation = Relation::new(Source::Partitioned(Arc::new(self.partition(planned)?)));
+        Ok(Some(PartitionedGroups { relation, keys, accumulators: merged }))
     }
 }
 

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 
 use super::aggregate::{Aggregation, merging};
+use crate::Result;
 use crate::codegen::Step;
 use crate::exec::query::Query;
 use crate::exec::relation::{GroupTable, Relation, Source};
 use crate::expr::Expr;
 use crate::plan::build::or_zero;
-use crate::plan::rewrite::{outputs, union_of, unique_keys};
-use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, Plan};
-use crate::{Error, Reason, Result};
+use crate::plan::rewrite::{outputs, unique_keys};
+use crate::plan::{AggregateCall, AggregateFunction, GroupingSet};
 
 /// The groups of a set of keys.
 struct SetGroups<'a> {
@@ -25,11 +25,10 @@ struct SetGroups<'a> {
 }
 
 impl Query<'_> {
-    /// Runs the group-bys of all sets over the rows of `input`, if that is known; `sets` with the type of their numbers.
+    /// Runs the group-bys of all sets; `sets` with the type of their numbers.
     pub(in crate::exec) fn grouping_sets(
         &mut self,
         relation: Relation,
-        input: Option<&Plan>,
         keys: &[Expr],
         (sets, id_type): (&[GroupingSet], &DataType),
         calls: &[AggregateCall],
@@ -38,14 +37,7 @@ impl Query<'_> {
         let is_finest = |set: &[usize]| !unique.iter().any(|other| is_within(set, other));
         let is_read_twice = unique.iter().filter(|set| is_finest(set)).count() > 1;
         let relation = if is_read_twice { self.settled(relation)? } else { relation };
-        let relations = match (self.sets_of_groups(&relation, keys, &unique, calls), input) {
-            (Err(Error::Unsupported(Reason::Aggregate(_))), Some(input)) => {
-                self.metrics.planned_late += 1;
-                let sets = (sets, id_type);
-                return self.with_given(input, relation, |query, rows| query.sets_of_rows(rows, keys, sets, calls));
-            }
-            (relations, _) => relations?,
-        };
+        let relations = self.sets_of_groups(&relation, keys, &unique, calls)?;
         drop(relation);
         let mut parts = vec![];
         for set in sets {
@@ -56,21 +48,6 @@ impl Query<'_> {
             parts.push(relation);
         }
         self.union(parts)
-    }
-
-    /// Each set from the input's rows.
-    pub(in crate::exec) fn sets_of_rows(
-        &mut self,
-        input: &Plan,
-        keys: &[Expr],
-        sets: (&[GroupingSet], &DataType),
-        calls: &[AggregateCall],
-    ) -> Result<Relation> {
-        let before = self.given_names();
-        let input = self.given(input)?;
-        let relation = self.run_plan(&union_of(&input, keys, sets, calls))?;
-        self.keep_given(&before);
-        Ok(relation)
     }
 
     /// Each set from the smallest one that holds its keys.

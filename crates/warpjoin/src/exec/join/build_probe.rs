@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-
 use super::direct::Filled;
 use super::table::{BuildKeys, TableGuess};
 use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
-use crate::exec::query::{Fact, Query};
+use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, JoinTable, Relation, Source};
-use crate::expr::{Expr, ExprKind, Scalar};
+use crate::expr::{Expr, ExprKind};
 use crate::optimize::device_cost::prefers_partition;
 use crate::options::Distribution;
 use crate::plan::join::JoinNode;
@@ -43,91 +41,29 @@ impl Query<'_> {
 
     /// Joins two relations: runs the build side, builds the tables, and appends the probe to the probe side. `wanted` rows of the
     /// result, if not all are.
-    pub(in crate::exec) fn join_sides(
+    pub(in crate::exec) fn join_relations(
         &mut self,
         plan: &JoinNode<'_>,
         build: Relation,
         probe: Relation,
         wanted: Option<u64>,
     ) -> Result<Relation> {
-        match plan.kind {
-            JoinKind::Full => self.full_join(plan, build, probe),
-            _ => self.join_relations(plan, build, probe, wanted),
-        }
-    }
-
-    /// Pairs and unmatched probe rows, then unmatched build rows, found by a join the other way round.
-    fn full_join(&mut self, plan: &JoinNode<'_>, build: Relation, probe: Relation) -> Result<Relation> {
-        let (build_width, probe_width) = (build.width, probe.width);
-        let mut outer = plan.clone();
-        outer.spec.kind = JoinKind::ProbeOuter;
-        let pairs = self.join_relations(&outer, build.clone(), probe.clone(), None)?;
-        let swapped = |column: usize| if column < build_width { probe_width + column } else { column - build_width };
-        let mut columns: Vec<usize> = plan.output.iter().copied().filter(|&column| column < build_width).collect();
-        columns.sort_unstable();
-        columns.dedup();
-        let residual = plan.residual.as_ref().map(|residual| residual.remap(&swapped));
-        let output = columns.iter().map(|&column| swapped(column)).collect();
-        let anti = plan.swapped(JoinKind::ProbeAnti, residual, output);
-        let mut alone = self.join_relations(&anti, probe, build, None)?;
-        let fields: Vec<_> = plan.build.schema.fields().iter().chain(plan.probe.schema.fields()).collect();
-        let exprs = plan.output.iter().map(|column| {
-            let data_type = fields[*column].data_type().clone();
-            match columns.iter().position(|wanted| wanted == column) {
-                Some(position) => Expr::column(position, data_type, fields[*column].is_nullable()),
-                None => Expr::literal(Scalar::Null, data_type),
-            }
-        });
-        alone.steps.push(Step::Project(exprs.collect()));
-        alone.width = plan.output.len();
-        self.union(vec![pairs, alone])
-    }
-
-    pub(super) fn join_relations(
-        &mut self,
-        plan: &JoinNode<'_>,
-        build: Relation,
-        probe: Relation,
-        wanted: Option<u64>,
-    ) -> Result<Relation> {
-        // A semi join that reduces a build side is itself not worth that.
-        let (build, mut probe) = if self.joins.is_reducing {
-            (build, probe)
-        } else {
-            self.joins.is_reducing = true;
-            let sides = self.reduce_build(plan, build, probe);
-            self.joins.is_reducing = false;
-            sides?
-        };
         let build_width = plan.build.schema.fields().len();
         let mut payload = plan.needed_columns();
         payload.retain(|&column| column < build_width);
-        let has_null = plan.kind == JoinKind::NotIn && self.has_null_key(plan, &build)?;
-        if self.prefers_partition(plan, &build, &probe, wanted) {
-            let facts = self.facts();
-            match self.join_partitioned(plan, build.clone(), probe.clone()) {
-                Ok(Some(matches)) => return Ok(matches),
-                Ok(None) => {}
-                Err(error) if error.leaves_other_forms() => {
-                    log::debug!("a join without a partition: {error}");
-                    self.kept.clear();
-                    self.known_instead(facts, Fact::Matches(None));
-                }
-                Err(error) => return Err(error),
-            }
+        if self.prefers_partition(plan, &build, &probe, wanted)
+            && let Some(matches) = self.join_partitioned(plan, build.clone(), probe.clone())?
+        {
+            return Ok(matches);
         }
         let filled = self.filled_directly(plan, &build, &payload)?;
         if let Filled::Table(table) = filled {
             let table = (table, payload_of(&payload, build_width));
-            return Ok(probe_here(plan, probe, table, self.options.counts_rows));
+            return probe_here(plan, probe, table, self.options.counts_rows);
         }
         let (rows, shape) = self.build_rows(plan, &build, payload.clone())?;
         drop(build);
-        if plan.kind == JoinKind::NotIn {
-            let has_rows = self.known_flag(self.is_dry() || rows.rows() > 0);
-            probe.steps.extend(not_in_filter(plan, has_null, has_rows));
-        }
-        let is_nested = is_nested(plan);
+        let is_nested = plan.is_nested();
         let pairs = rows.rows().saturating_mul(probe.rows_max);
         if is_nested && pairs > NESTED_PAIRS_MAX {
             return Err(Reason::Limit(format!("{pairs} pairs of a join without a key")).into());
@@ -142,7 +78,7 @@ impl Query<'_> {
         if is_exchanged {
             self.probe_exchanged(plan, probe, table, payload_of)
         } else {
-            Ok(probe_here(plan, probe, (table, payload_of), self.options.counts_rows))
+            probe_here(plan, probe, (table, payload_of), self.options.counts_rows)
         }
     }
 
@@ -210,18 +146,6 @@ impl Query<'_> {
         self.build_table(shape, rows, keys, guess)
     }
 
-    /// Whether a build row has a null key, on any device.
-    fn has_null_key(&mut self, plan: &JoinNode<'_>, build: &Relation) -> Result<bool> {
-        let keys = plan.on.iter().map(|(key, _)| key).filter(|key| key.nullable);
-        let mut has_null = false;
-        for key in keys {
-            let mut nulls = build.clone();
-            nulls.steps.push(Step::Filter(is_null(key)));
-            has_null |= self.run_rows(&nulls, &Sink::Materialise(vec![]), "NullKeys")?.0.rows() > 0;
-        }
-        Ok(self.known_flag(has_null))
-    }
-
     /// A dry run's guess whether no build key occurs twice: one of the key columns comes from a column
     /// of a table whose values are known to be distinct, or there are several, which seldom are no key together.
     pub(super) fn guess_unique(&self, plan: &JoinNode<'_>) -> bool {
@@ -281,7 +205,7 @@ impl Query<'_> {
         let step = ProbeStep {
             shape: table.shape.clone(),
             key: ProbeKey::Stored(StoredKey { word: 0, packed: (1..first_column).collect() }),
-            kind: probe_kind(plan.kind),
+            kind: probe_kind(plan.kind)?,
             null_equals_null: plan.null_equals_null,
             residual: plan.residual.as_ref().map(|residual| residual.remap(&moved)),
             output: plan.output.iter().map(|&column| moved(column)).collect(),
@@ -301,36 +225,15 @@ fn payload_of(payload: &[usize], build_width: usize) -> Vec<Option<usize>> {
 /// Most pairs that a join without a key may look at on a device.
 const NESTED_PAIRS_MAX: u64 = 1 << 40;
 
-/// Whether all keys are constants: every build row is a candidate for every probe row, and moving rows to the owners
-/// of their keys would bring all of them to one device.
-pub(super) fn is_nested(plan: &JoinNode<'_>) -> bool {
-    let is_constant = |key: &Expr| matches!(key.kind, ExprKind::Literal(_));
-    plan.on.iter().all(|(build, probe)| is_constant(build) && is_constant(probe))
-}
-
-fn probe_kind(kind: JoinKind) -> ProbeKind {
-    match kind {
+fn probe_kind(kind: JoinKind) -> Result<ProbeKind> {
+    Ok(match kind {
         JoinKind::Inner => ProbeKind::Matches,
         JoinKind::ProbeSemi => ProbeKind::Semi,
-        // What is special about nulls has been dealt with.
-        JoinKind::ProbeAnti | JoinKind::NotIn => ProbeKind::Anti,
+        JoinKind::ProbeAnti => ProbeKind::Anti,
         JoinKind::ProbeMark => ProbeKind::Mark,
-        JoinKind::ProbeOuter | JoinKind::Full => ProbeKind::Outer,
-    }
-}
-
-fn is_null(expr: &Expr) -> Expr {
-    Expr { kind: ExprKind::IsNull(Box::new(expr.clone())), data_type: DataType::Boolean, nullable: false }
-}
-
-/// Probe rows of a NOT IN that are left whatever the other keys are.
-fn not_in_filter(plan: &JoinNode<'_>, has_null: bool, has_rows: bool) -> Vec<Step> {
-    if has_null {
-        return vec![Step::Filter(Expr::literal(Scalar::Boolean(false), DataType::Boolean))];
-    }
-    let keys = plan.on.iter().map(|(_, key)| key).filter(|key| key.nullable && has_rows);
-    let not = |expr: Expr| Expr { kind: ExprKind::Not(Box::new(expr)), data_type: DataType::Boolean, nullable: false };
-    keys.map(|key| Step::Filter(not(is_null(key)))).collect()
+        JoinKind::ProbeOuter => ProbeKind::Outer,
+        JoinKind::NotIn | JoinKind::Full => return Err(Error::internal(format!("a {kind:?} that is made of others"))),
+    })
 }
 
 /// Appends the probe to a relation whose rows stay where they are.
@@ -339,11 +242,11 @@ pub(super) fn probe_here(
     probe: Relation,
     (table, payload_of): (Arc<JoinTable>, Vec<Option<usize>>),
     is_counted: bool,
-) -> Relation {
+) -> Result<Relation> {
     let step = ProbeStep {
         shape: table.shape.clone(),
         key: ProbeKey::Exprs(plan.on.iter().map(|(_, probe)| probe.clone()).collect()),
-        kind: probe_kind(plan.kind),
+        kind: probe_kind(plan.kind)?,
         null_equals_null: plan.null_equals_null,
         residual: plan.residual.clone(),
         output: plan.output.clone(),
@@ -351,7 +254,7 @@ pub(super) fn probe_here(
         filter: None,
         is_counted,
     };
-    append_probe(probe, step, table)
+    Ok(append_probe(probe, step, table))
 }
 
 pub(super) fn append_probe(mut relation: Relation, step: ProbeStep, table: Arc<JoinTable>) -> Relation {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use warpjoin_device::Buffer;
 use warpjoin_kernels::common::status;
 
-use super::build_probe::is_nested;
 use crate::Result;
 use crate::codegen::{Sink, SinkShape, Slots};
 use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
@@ -16,7 +15,6 @@ use crate::exec::query::{Query, Report};
 use crate::exec::relation::{Intermediate, IntermediateShard, JoinShard, JoinTable, Relation, Source};
 use crate::expr::Expr;
 use crate::optimize::expected_rows;
-use crate::plan::JoinKind;
 use crate::plan::join::JoinNode;
 
 /// What became of a table without build rows.
@@ -36,8 +34,7 @@ impl Query<'_> {
         build: &Relation,
         payload: &[usize],
     ) -> Result<Filled> {
-        // What NOT IN asks of its build rows is asked of rows.
-        let is_other = plan.kind == JoinKind::NotIn || is_nested(plan) || matches!(build.source, Source::Matches(..));
+        let is_other = plan.is_nested() || matches!(build.source, Source::Matches(..));
         if self.devices() > 1 || is_other {
             return Ok(Filled::Not);
         }

@@ -25,8 +25,8 @@ const SAMPLED_PARTITIONS: u32 = 16;
 const REPEATED_SHARE: u64 = 4;
 
 impl Query<'_> {
-    /// Joins two relations by partition. `None` for a semi join with so many build rows in a partition
-    /// that a probe row would meet them in several work items.
+    /// Joins two relations by partition. `None` if their rows can't be partitioned, and for a semi join with so many build rows
+    /// in a partition that a probe row would meet them in several work items.
     pub(crate) fn join_partitioned(
         &mut self,
         plan: &JoinNode<'_>,
@@ -45,14 +45,20 @@ impl Query<'_> {
             keeps_null_keys: plan.null_equals_null,
             payload: of_build,
         };
-        let build = self.partition(build, spec, bits)?;
+        let build = self.plan_partition(build, spec, bits)?;
         let spec = RowSpec {
             keys: plan.on.iter().map(|(_, probe)| probe.clone()).collect(),
             like: Some(build.shape.clone()),
             keeps_null_keys: plan.null_equals_null,
             payload: of_probe.into_iter().map(|column| column - build_width).collect(),
         };
-        let probe = self.partition(probe, spec, bits)?;
+        let probe = self.plan_partition(probe, spec, bits)?;
+        if let Some(obstacle) = self.obstacle(&[&build, &probe]) {
+            log::debug!("a join without a partition: {obstacle:?}");
+            self.known(Fact::Matches(None));
+            return Ok(None);
+        }
+        let (build, probe) = (self.partition(build)?, self.partition(probe)?);
         let is_semi = plan.kind == JoinKind::ProbeSemi;
         let is_unique = !self.is_dry() || self.guess_unique(plan);
         let expected = Expected { is_semi, is_unique };

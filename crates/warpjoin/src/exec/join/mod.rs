@@ -8,6 +8,5 @@ mod build_probe;
 mod direct;
 mod matches;
 mod published;
-mod reduce;
 mod runtime_filter;
 mod table;

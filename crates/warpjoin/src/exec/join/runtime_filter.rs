@@ -33,20 +33,8 @@ impl Query<'_> {
     ) -> Result<Relation> {
         let published = self.joins.published(number)?;
         let table = Arc::clone(&published.table);
-        let facts = self.facts();
         let mut test = self.filter_test(&table, planned);
-        let mut filter = Arc::clone(&table);
-        if test != FilterTest::Table {
-            match self.filter_of(number, test) {
-                Ok(made) => filter = made,
-                Err(error) if error.leaves_other_forms() => {
-                    log::debug!("a table without a filter: {error}");
-                    test = FilterTest::Table;
-                    self.known_instead(facts, Fact::Filter(test));
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        let mut filter = if test == FilterTest::Table { Arc::clone(&table) } else { self.filter_of(number, test)? };
         if test == FilterTest::Bounds {
             let step = self.filter_step(&relation, &table, keys, test);
             relation = append_probe(relation, step, filter);
@@ -91,10 +79,17 @@ impl Query<'_> {
             }
             FilterForm::Bitmap | FilterForm::Bloom => FilterTest::Bloom { has_bounds },
         };
+        let test = if self.has_room(table, test) { test } else { FilterTest::Table };
         match self.known(Fact::Filter(test)) {
             Fact::Filter(known) => known,
             _ => test,
         }
+    }
+
+    /// Whether every device has room for a filter.
+    fn has_room(&self, table: &JoinTable, test: FilterTest) -> bool {
+        let of_devices = table.build.shards.iter().zip(&self.streams);
+        of_devices.into_iter().all(|(rows, stream)| stream.make_room(self.filter_size(table, test, rows.rows).1))
     }
 
     /// The cheapest form for a finished table.

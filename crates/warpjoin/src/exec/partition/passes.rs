@@ -11,7 +11,8 @@ use warpjoin_kernels::{padded, partition};
 
 use super::row_words::{RowWords, WordColumn};
 use crate::codegen::{
-    PASS_MULTIPLE, PartitionStage, RowShape, RowSpec, Sink, SinkShape, Step, partition_module, pass_entry,
+    GeneratedPipeline, PASS_MULTIPLE, PartitionStage, RowShape, RowSpec, Sink, SinkShape, Step, partition_module,
+    pass_entry,
 };
 use crate::exec::launch::{Job, PartitionTarget, Target, partition_launch};
 use crate::exec::metrics::PipelineMetrics;
@@ -22,12 +23,62 @@ use crate::{Error, Reason, Result};
 /// Bits of a pass from which on its tiles are large.
 const MANY_BITS: u32 = 8;
 
+/// Rows of a device from which on kernels can't count them.
+const ROWS_MAX: u64 = u32::MAX as u64 - 0x10_0000;
+
 /// Part of a device's memory up to which buffers are kept that could be freed.
 const KEPT_SHARE: u64 = 16;
 
+/// A partition whose kernels are bound.
+pub(crate) struct PlannedPartition {
+    relation: Relation,
+    bits: PassBits,
+    count: Arc<GeneratedPipeline>,
+    scatter: Arc<GeneratedPipeline>,
+    pub shape: Arc<RowShape>,
+}
+
+/// Why rows can't be partitioned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// A row has more words than kernels take.
+    Words(usize),
+    /// A device has more rows than kernels count.
+    Rows(u64),
+    /// A device has no room for the rows by partition.
+    Memory { asked_bytes: u64, free_bytes: u64 },
+}
+
+impl From<Obstacle> for Reason {
+    fn from(obstacle: Obstacle) -> Self {
+        Self::Limit(match obstacle {
+            Obstacle::Words(words) => format!("rows of {words} words in a partition"),
+            Obstacle::Rows(rows) => format!("{rows} rows of a partition on one device"),
+            Obstacle::Memory { asked_bytes, free_bytes } => {
+                format!("{asked_bytes} bytes for a partition on a device that has {free_bytes} left")
+            }
+        })
+    }
+}
+
+impl PlannedPartition {
+    /// Bytes that partitioned rows of a device take, those between two passes included.
+    fn bytes(&self, device: usize) -> u64 {
+        let row_bytes: u64 = self.shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum();
+        let copies = if self.bits.second > 0 { 2 } else { 1 };
+        let counters = (4 * 4) << self.bits.total();
+        self.relation.source.shard_rows(device).saturating_mul(row_bytes * copies).saturating_add(counters)
+    }
+}
+
 impl Query<'_> {
-    /// Partitions the rows of a relation by the hash of their keys.
-    pub(crate) fn partition(&mut self, relation: Relation, spec: RowSpec, bits: PassBits) -> Result<PartitionedRows> {
+    /// Binds what partitions the rows of a relation by the hash of their keys.
+    pub(crate) fn plan_partition(
+        &mut self,
+        relation: Relation,
+        spec: RowSpec,
+        bits: PassBits,
+    ) -> Result<PlannedPartition> {
         let width = relation.width;
         let (relation, spec, kept) = self.without_probes(relation, spec)?;
         let sink = |query: &mut Self, stage| query.bind(&relation, &Sink::Partition { stage, rows: spec.clone() });
@@ -43,9 +94,33 @@ impl Query<'_> {
             None => shape.field_of[column],
         };
         let shape = Arc::new(RowShape { field_of: (0..width).map(field_of).collect(), ..RowShape::clone(shape) });
-        if shape.words() > ROW_WORDS_MAX {
-            return Err(Reason::Limit(format!("rows of {} words in a partition", shape.words())).into());
+        Ok(PlannedPartition { relation, bits, count, scatter, shape })
+    }
+
+    /// What is in the way of partitions that are there at the same time; `None`: nothing. A dry run knows of no rows.
+    pub(crate) fn obstacle(&self, planned: &[&PlannedPartition]) -> Option<Obstacle> {
+        let words = planned.iter().map(|planned| planned.shape.words()).max().unwrap_or(0);
+        if words > ROW_WORDS_MAX {
+            return Some(Obstacle::Words(words));
         }
+        if self.is_dry() {
+            return None;
+        }
+        (0..self.devices()).find_map(|device| {
+            let rows = planned.iter().map(|planned| planned.relation.source.shard_rows(device)).max().unwrap_or(0);
+            if rows >= ROWS_MAX {
+                return Some(Obstacle::Rows(rows));
+            }
+            let asked_bytes = planned.iter().fold(0u64, |bytes, planned| bytes.saturating_add(planned.bytes(device)));
+            let stream = &self.streams[device];
+            let has_room = stream.make_room(asked_bytes);
+            (!has_room).then(|| Obstacle::Memory { asked_bytes, free_bytes: stream.free_bytes() })
+        })
+    }
+
+    /// Partitions rows for which nothing is in the way.
+    pub(crate) fn partition(&mut self, planned: PlannedPartition) -> Result<PartitionedRows> {
+        let PlannedPartition { relation, bits, count, scatter, shape } = planned;
         let module = partition_module(self.options.hash_bits);
         let is_single = shape.key_masks().len() == 1;
         let pass = if is_single { pass_entry(shape.word_bytes()[0] == 8, false) } else { PASS_MULTIPLE };
@@ -115,9 +190,6 @@ impl Query<'_> {
         let mut lane = self.lane(device);
         let stream = lane.stream.clone();
         let rows_max = count.relation.source.shard_rows(device);
-        if rows_max >= u64::from(u32::MAX) - 0x10_0000 {
-            return Err(Reason::Limit(format!("{rows_max} rows of a partition on one device")).into());
-        }
         let partitions = 1u64 << bits.total();
         let firsts = 1u64 << bits.first;
         let counts = stream.alloc_filled(partitions * 4, 0)?;

@@ -332,7 +332,7 @@ impl Query<'_> {
     fn dry_run(&self, expects_few: bool) -> Result<DryRun> {
         let Mode::Run(facts) = &self.compilation.mode else { return Err(Error::internal("a dry run of a dry run")) };
         let facts = facts.iter().copied().collect();
-        let mut dry = Query::new(self.session, self.inputs, self.options, self.plan, self.execution)?;
+        let mut dry = Query::new(self.session, self.inputs, self.options, self.execution)?;
         // Nothing runs on its streams.
         std::mem::take(&mut dry.last_wait).leave();
         dry.compilation.mode = Mode::Dry(DryRun { facts, expects_few, ..DryRun::default() });

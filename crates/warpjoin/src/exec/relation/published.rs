@@ -1,6 +1,6 @@
 //! Tables of joins that several joins probe, by number.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::JoinTable;
@@ -12,19 +12,12 @@ use crate::{Error, Result};
 pub(crate) struct Joins {
     /// Tables that several joins probe.
     published: HashMap<usize, Published>,
-    /// A build side is being reduced.
-    pub(in crate::exec) is_reducing: bool,
 }
 
 impl Joins {
     /// Whether the table of that number is there.
     pub(in crate::exec) fn has_published(&self, number: usize) -> bool {
         self.published.contains_key(&number)
-    }
-
-    /// Numbers of the tables that are there.
-    pub(in crate::exec) fn published_numbers(&self) -> HashSet<usize> {
-        self.published.keys().copied().collect()
     }
 
     /// Leaves a table for others.

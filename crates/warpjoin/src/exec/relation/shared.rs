@@ -21,6 +21,4 @@ impl HandedOver {
 pub(crate) struct SharedRelations {
     /// By their mark.
     pub marked: HashMap<Share, Relation>,
-    /// Rows for plans that are made while the query runs.
-    pub given: HashMap<HandOver, Relation>,
 }

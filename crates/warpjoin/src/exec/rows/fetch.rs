@@ -6,35 +6,10 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-
 use crate::codegen::{FetchStep, Step};
 use crate::exec::query::Query;
-use crate::exec::relation::{Relation, Source};
-use crate::expr::{Expr, ExprKind};
+use crate::exec::relation::Relation;
 use crate::{Error, Result, Table};
-
-impl Relation {
-    /// Adds the number of each row in its table.
-    pub(in crate::exec) fn append_row_number(&mut self) -> Result<()> {
-        let Source::Table(table, columns) = &self.source else {
-            return Err(Error::internal("row numbers of what is no table"));
-        };
-        // As close as bounds of a column are, so that a number packs into as few bits.
-        let kind = ExprKind::RowNumber { max: table.rows().saturating_sub(1) };
-        let number = Expr { kind, data_type: DataType::UInt64, nullable: false };
-        let schema = table.schema();
-        let own = |(index, &column): (usize, &usize)| {
-            let field = schema.field(column);
-            Expr::column(index, field.data_type().clone(), field.is_nullable())
-        };
-        let mut exprs: Vec<Expr> = columns.iter().enumerate().map(own).collect();
-        exprs.push(number);
-        self.width = exprs.len();
-        self.steps.push(Step::Project(exprs));
-        Ok(())
-    }
-}
 
 impl Query<'_> {
     /// Adds columns that are read by the number of their row.
@@ -66,11 +41,13 @@ impl Query<'_> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::DataType;
     use warpjoin_device::{compile_for_architecture, cuda_status};
 
     use super::*;
     use crate::codegen::{GenerateOptions, Sink, SourceShape, ValidityForm, bind_pipeline};
     use crate::column::{ColumnType, Domain};
+    use crate::expr::{Expr, ExprKind};
 
     fn column(max: i128, has_nulls: bool) -> ColumnType {
         ColumnType { data_type: DataType::Int64, has_nulls, domain: Domain::Int { min: 0, max }, dictionary: None }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use warpjoin_device::{Cause, Stream};
 
 use crate::codegen::{
-    GenerateOptions, GeneratedPipeline, Lookup, PipelineKey, Sink, SinkShape, SortShape, bind_pipeline,
+    GenerateOptions, GeneratedPipeline, Lookup, PipelineKey, Sink, SinkShape, SortShape, Step, bind_pipeline,
 };
 use crate::column::ColumnType;
 use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
@@ -168,6 +168,16 @@ impl Query<'_> {
         }
         rows.rows_max = rows.rows_max.min(fetch.unwrap_or(u64::MAX));
         Ok(rows)
+    }
+
+    /// The number of rows of a relation. Of a dry run any.
+    pub(in crate::exec) fn count(&mut self, relation: &Relation) -> Result<u64> {
+        let is_plain = matches!(relation.source, Source::Table(..) | Source::Intermediate(_));
+        if is_plain && !relation.steps.iter().any(Step::drops_rows) {
+            let devices = if self.is_dry() { 0 } else { self.devices() };
+            return Ok((0..devices).map(|device| relation.source.shard_rows(device)).sum());
+        }
+        Ok(self.run_rows(relation, &Sink::Materialise(vec![]), "Count")?.0.rows())
     }
 
     /// Runs a relation into an intermediate of the given columns.

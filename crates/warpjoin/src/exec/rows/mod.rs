@@ -5,6 +5,7 @@
 
 mod fetch;
 mod materialize;
+mod number;
 mod resident;
 mod result;
 mod shared;

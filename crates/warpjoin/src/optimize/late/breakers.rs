@@ -74,8 +74,8 @@ impl Lift<'_> {
             .map(|(_, column)| column)
             .collect();
         columns.len() > 1
-            && columns.iter().any(|&column| self.scans[scan].is_key(column))
-            && columns.iter().all(|&column| self.scans[scan].can_fetch(column))
+            && columns.iter().any(|&column| self.scanned(scan).is_key(column))
+            && columns.iter().all(|&column| self.scanned(scan).can_fetch(column))
     }
 
     fn read_of_groups(&self, width: Width) -> Read {
@@ -125,7 +125,7 @@ impl Lift<'_> {
         let (mut before, mut behind) = (0.0, costs.launch_ps());
         for slot in late.iter().map(|&slot| &below.slots[slot]) {
             let Some((scan, column)) = slot.origin else { continue };
-            let fetch_ps = self.context.fetch_ps(&self.scans[scan].table, column);
+            let fetch_ps = self.context.fetch_ps(&self.scanned(scan).table, column);
             let bytes = rows * slot.width.bytes;
             before += rows * fetch_ps + costs.written_ps(bytes) + left * costs.random_read_ps(bytes);
             behind += left * fetch_ps;

@@ -33,6 +33,8 @@ pub(super) enum Once {
     Table(usize),
     /// A shared part of the plan.
     Part(Share),
+    /// A plan that stands in several places, by its address.
+    Plan(*const Plan),
 }
 
 /// Rewrites one plan.
@@ -45,6 +47,8 @@ pub(super) struct Lift<'a> {
     pub(super) builds: bool,
     pub(super) moved: Moved,
     shared: HashMap<Once, Lifted>,
+    /// Scans whose rows another place has: those numbers follow on the scans'.
+    places: Vec<usize>,
 }
 
 impl<'a> Lift<'a> {
@@ -58,7 +62,7 @@ impl<'a> Lift<'a> {
         let none = vec![BTreeSet::new(); scans.len()];
         let fetched_rows = vec![None; scans.len()];
         let moved = Moved { carried: none.clone(), used_at_scan: none, fetched_rows, ..Moved::default() };
-        Self { context, scans, often, choice, builds, moved, shared: HashMap::new() }
+        Self { context, scans, often, choice, builds, moved, shared: HashMap::new(), places: vec![] }
     }
 
     /// The plan with the columns of the one that was given, and what it costs.
@@ -120,7 +124,7 @@ impl<'a> Lift<'a> {
                 below
             }
             PlanKind::Numbered { .. } => {
-                let mut below = self.lift(&node.below[0]);
+                let mut below = self.kept(&node.below[0]);
                 let first = below.slots.len();
                 self.extend(&mut below, &plan.schema.fields()[first..]);
                 over(&mut below, |_, input| PlanKind::Numbered { input });
@@ -135,6 +139,7 @@ impl<'a> Lift<'a> {
                 below
             }
             PlanKind::Marked { mark: Mark::Shared(share), .. } => self.once(Once::Part(*share), node),
+            PlanKind::Shared(shared) => self.shared(node, Once::Plan(Arc::as_ptr(shared))),
             PlanKind::Marked { mark: Mark::Published(_), .. } => self.opaque(node),
             _ => self.opaque(node),
         }
@@ -160,6 +165,52 @@ impl<'a> Lift<'a> {
         }
         let lifted = self.opaque(node);
         self.shared.insert(key, lifted.clone());
+        lifted
+    }
+
+    /// The scan of a table, of which another place may have its rows.
+    pub(super) fn scanned(&self, scan: usize) -> &Scanned {
+        &self.scans[self.own_scan(scan)]
+    }
+
+    fn own_scan(&self, scan: usize) -> usize {
+        scan.checked_sub(self.scans.len()).map_or(scan, |place| self.places[place])
+    }
+
+    /// The same columns as rows of another place: a join of two places has two rows of a scan.
+    fn at_another_place(&mut self, mut lifted: Lifted) -> Lifted {
+        let mut known = HashMap::new();
+        let origins = lifted.slots.iter_mut().filter_map(|slot| slot.origin.as_mut().map(|(scan, _)| scan));
+        for scan in origins.chain(lifted.rows.iter_mut().map(|row| &mut row.scan)) {
+            let own = scan.checked_sub(self.scans.len()).map_or(*scan, |place| self.places[place]);
+            *scan = *known.entry(*scan).or_insert_with(|| {
+                self.places.push(own);
+                self.scans.len() + self.places.len() - 1
+            });
+        }
+        lifted
+    }
+
+    /// A plan that stands in several places, with row numbers for what its readers fetch.
+    fn shared(&mut self, node: &Node<'_>, key: Once) -> Lifted {
+        if let Some(known) = self.shared.get(&key) {
+            let known = known.clone();
+            return self.at_another_place(known);
+        }
+        // The first place has what is below.
+        let Some(below) = node.below.first() else { return self.opaque(node) };
+        let mut lifted = self.kept(below);
+        lifted.plan = lifted.plan.map(Plan::into_shared);
+        self.shared.insert(key, lifted.clone());
+        lifted
+    }
+
+    /// Rows that are read more than once: what is looked up is written down, all else is found again.
+    fn kept(&mut self, node: &Node<'_>) -> Lifted {
+        let mut lifted = self.lift(node);
+        if node.looks_up() {
+            self.write(&mut lifted, node.estimate.rows);
+        }
         lifted
     }
 
@@ -282,14 +333,15 @@ impl<'a> Lift<'a> {
 
     fn fetch(&mut self, lifted: &mut Lifted, scan: usize, columns: Vec<usize>) {
         let Some(row) = lifted.rows.iter().find(|row| row.scan == scan).copied() else { return };
-        let table = &self.scans[scan].table;
+        let own = self.own_scan(scan);
+        let table = &self.scans[own].table;
         let schema = table.schema();
         let is_nullable = lifted.fields[row.at].is_nullable();
         for (index, &column) in columns.iter().enumerate() {
             // The row's number is read once.
             let number_ps = if index == 0 { row.read.ps_per_row } else { 0.0 };
             let ps_per_row = number_ps + self.context.fetch_ps(table, column);
-            let read = Read { fetched: Some(scan), ..Read::by_row(ps_per_row) };
+            let read = Read { fetched: Some(own), ..Read::by_row(ps_per_row) };
             let at = Some(lifted.fields.len());
             for slot in lifted.slots.iter_mut().filter(|slot| slot.at.is_none() && slot.origin == Some((scan, column)))
             {
@@ -300,7 +352,7 @@ impl<'a> Lift<'a> {
             lifted.fields.push(Arc::new(field.clone().with_nullable(is_nullable)));
             let moved = &mut self.moved;
             let seen = if row.written == 0 { &mut moved.used_at_scan } else { &mut moved.carried };
-            seen[scan].insert(column);
+            seen[own].insert(column);
         }
         let table = Arc::clone(table);
         if let Some(input) = lifted.plan.take() {
@@ -313,8 +365,9 @@ impl<'a> Lift<'a> {
     pub(super) fn retain_rows(&self, lifted: &mut Lifted) {
         let (slots, columns) = (&lifted.slots, &self.choice.columns);
         let is_late = |scan: usize, slot: &Slot| {
-            slot.origin
-                .is_some_and(|(own, column)| own == scan && (slot.at.is_none() || columns[own].contains(&column)))
+            slot.origin.is_some_and(|(of, column)| {
+                of == scan && (slot.at.is_none() || columns[self.own_scan(of)].contains(&column))
+            })
         };
         lifted.rows.retain(|row| slots.iter().any(|slot| is_late(row.scan, slot)));
     }
@@ -334,7 +387,7 @@ impl<'a> Lift<'a> {
         for (index, slot) in lifted.slots.iter_mut().enumerate() {
             let Some((scan, column)) = slot.origin else { continue };
             let is_numbered = lifted.rows.iter().any(|row| row.scan == scan);
-            if is_numbered && self.choice.columns[scan].contains(&column) && !keeps(index) {
+            if is_numbered && self.choice.columns[self.own_scan(scan)].contains(&column) && !keeps(index) {
                 slot.at = None;
             }
         }

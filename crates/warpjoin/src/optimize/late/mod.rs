@@ -12,14 +12,14 @@ mod join;
 mod lift;
 mod slots;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::cost::Costs;
 use super::estimate::{ColumnEstimate, Estimate, estimate_node};
 use crate::column::Domain;
 use crate::options::{ExecOptions, Materialization};
-use crate::plan::{Plan, PlanKind};
+use crate::plan::{Mark, Plan, PlanKind};
 use crate::{DeviceSet, Table};
 use lift::{Lift, Moved};
 
@@ -86,26 +86,51 @@ struct Node<'a> {
     scan: Option<usize>,
 }
 
-impl<'a> Node<'a> {
-    fn of(plan: &'a Plan, inputs: &[Arc<Table>], scans: &mut Vec<Scanned>) -> (Self, Estimate) {
-        let (below, estimates) = match &plan.kind {
-            // The same wherever it stands: it stays as it is.
-            PlanKind::Shared(_) => (vec![], vec![]),
-            _ => plan.inputs().into_iter().map(|input| Node::of(input, inputs, scans)).unzip(),
+impl Node<'_> {
+    /// Whether its pipeline looks rows up in a table.
+    fn looks_up(&self) -> bool {
+        match &self.plan.kind {
+            PlanKind::Join(_) | PlanKind::Marked { mark: Mark::Reduced { .. }, .. } => true,
+            PlanKind::Filter { .. } | PlanKind::Project { .. } | PlanKind::Fetch(_) | PlanKind::RowNumbers { .. } => {
+                self.below.first().is_some_and(Node::looks_up)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Goes through a plan and its scans.
+struct Nodes<'a> {
+    inputs: &'a [Arc<Table>],
+    scans: Vec<Scanned>,
+    /// Of plans in several places. What is below them belongs to the first place.
+    known: HashMap<*const Plan, Estimate>,
+}
+
+impl Nodes<'_> {
+    fn of<'p>(&mut self, plan: &'p Plan) -> (Node<'p>, Estimate) {
+        let address = if let PlanKind::Shared(shared) = &plan.kind { Some(Arc::as_ptr(shared)) } else { None };
+        let known = address.and_then(|address| self.known.get(&address)).cloned();
+        let (below, of_plan) = match known {
+            Some(known) => (vec![], known),
+            None => {
+                let (below, estimates) = plan.inputs().into_iter().map(|input| self.of(input)).unzip();
+                (below, estimate_node(plan, estimates, self.inputs))
+            }
         };
-        let of_plan = estimate_node(plan, estimates, inputs);
+        self.known.extend(address.map(|address| (address, of_plan.clone())));
         let (rows, source_rows, columns) = (of_plan.rows, of_plan.source_rows, of_plan.columns.clone());
         let estimate = Rows { rows, source_rows, columns };
         let table = match &plan.kind {
             PlanKind::Scan { table, .. } => Some(table),
-            PlanKind::Input { index } => inputs.get(*index),
+            PlanKind::Input { index } => self.inputs.get(*index),
             _ => None,
         };
         let scan = table.map(|table| {
-            scans.push(Scanned { table: Arc::clone(table), rows: estimate.rows });
-            scans.len() - 1
+            self.scans.push(Scanned { table: Arc::clone(table), rows: estimate.rows });
+            self.scans.len() - 1
         });
-        (Self { plan, estimate, below, scan }, of_plan)
+        (Node { plan, estimate, below, scan }, of_plan)
     }
 }
 
@@ -118,10 +143,10 @@ pub(super) fn place(plan: Plan, context: Context<'_>, notes: &mut Vec<String>) -
     if !context.devices.has_peer_access() {
         return plan;
     }
-    let mut scans = vec![];
-    let (root, _) = Node::of(&plan, context.inputs, &mut scans);
-    let mut often = HashSet::new();
-    published_often(&plan, &mut HashSet::new(), &mut often);
+    let mut nodes = Nodes { inputs: context.inputs, scans: vec![], known: HashMap::new() };
+    let (root, _) = nodes.of(&plan);
+    let scans = nodes.scans;
+    let often = published_often(&root);
     let choosing = Choosing { context, root: &root, scans: &scans, often: &often };
     let Some(choice) = choosing.choose(notes) else { return plan };
     let (lifted, _) = choosing.lift(&choice, true);
@@ -131,21 +156,28 @@ pub(super) fn place(plan: Plan, context: Context<'_>, notes: &mut Vec<String>) -
 
 /// Whether anything is carried: rows are written down before the result.
 fn has_breaker(plan: &Plan) -> bool {
-    matches!(
-        plan.kind,
-        PlanKind::Join(_) | PlanKind::Aggregate { .. } | PlanKind::Sort { .. } | PlanKind::Window { .. }
-    ) || plan.inputs().into_iter().any(has_breaker)
+    plan.holds(&|plan| {
+        matches!(
+            plan.kind,
+            PlanKind::Join(_) | PlanKind::Aggregate { .. } | PlanKind::Sort { .. } | PlanKind::Window { .. }
+        )
+    })
 }
 
 /// Numbers of tables that several joins probe: their build sides stay equal.
-fn published_often(plan: &Plan, seen: &mut HashSet<usize>, often: &mut HashSet<usize>) {
-    if let PlanKind::Join(join) = &plan.kind
-        && let Some(number) = join.build.published()
-        && !seen.insert(number)
-    {
-        often.insert(number);
+fn published_often(root: &Node<'_>) -> HashSet<usize> {
+    fn visit(node: &Node<'_>, seen: &mut HashSet<usize>, often: &mut HashSet<usize>) {
+        if let PlanKind::Join(join) = &node.plan.kind
+            && let Some(number) = join.build.published()
+            && !seen.insert(number)
+        {
+            often.insert(number);
+        }
+        node.below.iter().for_each(|input| visit(input, seen, often));
     }
-    plan.inputs().into_iter().for_each(|input| published_often(input, seen, often));
+    let mut often = HashSet::new();
+    visit(root, &mut HashSet::new(), &mut often);
+    often
 }
 
 /// Columns of each scan's table.

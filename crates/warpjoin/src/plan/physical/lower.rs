@@ -6,23 +6,17 @@ use std::sync::Arc;
 
 use super::constants::Constants;
 use super::{
-    Bindings, Edge, Found, Join, KnownParts, NodeSlot, Partitioning, PhysicalPlan, Pipeline, PipelineId, Sink, Source,
-    Step, TableNode, TableSlot,
+    Bindings, Edge, Found, Join, NodeSlot, Partitioning, PhysicalPlan, Pipeline, PipelineId, Sink, Source, Step,
+    TableNode, TableSlot,
 };
 use crate::expr::Expr;
 use crate::plan::join::JoinNode;
 use crate::plan::ordered::{Ordered, OutputRange, RowWise};
-use crate::plan::{AggregateCall, FetchPlan, JoinPlan, Mark, Plan, PlanKind, Share, SortKey};
+use crate::plan::{AggregateCall, FetchPlan, JoinPlan, Mark, Plan, PlanKind, RowsOf, Share, SortKey};
 
 /// The pipelines of a plan, and what an execution of this very plan binds.
 pub(crate) fn lower(plan: &Plan) -> (PhysicalPlan, Bindings<'_>) {
-    lower_part(plan, plan, KnownParts::default())
-}
-
-/// The same of a part of `root`, which finds the known parts.
-pub(crate) fn lower_part<'p>(plan: &'p Plan, root: &'p Plan, known: KnownParts) -> (PhysicalPlan, Bindings<'p>) {
-    let KnownParts { shares, tables } = known;
-    let mut lowering = Lowering { root: Some(root), known: shares, published: tables, ..Lowering::default() };
+    let mut lowering = Lowering { root: Some(plan), ..Lowering::default() };
     let result = lowering.in_order(plan);
     lowering.close(result, Sink::Result);
     let Lowering { pipelines, constants, tables, nodes, found, .. } = lowering;
@@ -40,9 +34,7 @@ struct Lowering<'p> {
     nodes: Vec<&'p Plan>,
     /// The whole plan.
     root: Option<&'p Plan>,
-    /// Shared parts that are there.
-    known: HashSet<Share>,
-    /// Published tables that have a pipeline, or are there.
+    /// Published tables that have a pipeline.
     published: HashSet<usize>,
     /// Pipelines that several others read.
     shared: HashMap<Share, PipelineId>,
@@ -95,9 +87,7 @@ impl<'p> Lowering<'p> {
                 let open = self.open(&fetch.input, None);
                 open.then(self.fetch(fetch))
             }
-            PlanKind::Aggregate { input, group_by, aggregates }
-                if !aggregates.iter().any(AggregateCall::needs_parts) =>
-            {
+            PlanKind::Aggregate { input, group_by, aggregates } => {
                 let open = self.open(input, None);
                 let group_by = self.taken(group_by);
                 let calls = self.calls(aggregates);
@@ -117,13 +107,14 @@ impl<'p> Lowering<'p> {
             }
             PlanKind::Join(join) => self.join(plan, join, wanted),
             PlanKind::Marked { input, mark: Mark::Published(_) } => self.open(input, None),
+            PlanKind::Marked { input, mark: Mark::Written } => {
+                let open = self.open(input, None);
+                self.closed(open, Sink::Write)
+            }
             PlanKind::Marked { input, mark: Mark::Reduced { table, keys, test } } => {
                 let open = self.open(input, None);
                 let keys = self.taken(keys);
                 open.then(Step::Reduce { table: *table, keys, test: *test })
-            }
-            PlanKind::Marked { mark: Mark::Shared(share), .. } if self.known.contains(share) => {
-                Open::new(Source::Known(*share))
             }
             PlanKind::Marked { input, mark: Mark::Shared(share) } => {
                 let id = match self.shared.get(share) {
@@ -145,20 +136,29 @@ impl<'p> Lowering<'p> {
                 };
                 Open::new(Source::Pipeline(id))
             }
+            PlanKind::HasRows { input, of: RowsOf::Plan(of) } => {
+                let open = self.open(of, None);
+                let counted = self.close(open, Sink::Count);
+                self.open(input, wanted).then(Step::HasRows { of: counted, schema: input.schema.clone() })
+            }
+            PlanKind::HasRows { input, of: RowsOf::Build } => {
+                let open = self.open(input, wanted);
+                let Some(&Step::Join { build, .. }) = open.steps.last() else {
+                    unreachable!("the build side of an anti join is published");
+                };
+                open.then(Step::HasRows { of: build, schema: input.schema.clone() })
+            }
             PlanKind::Numbered { input } => {
                 // The numbers of a sort tell its order, and the same row has the same number whenever it is read.
                 let open = self.in_order(input);
                 self.closed(open, Sink::Keep).then(Step::Number { schema: input.schema.clone() })
             }
-            PlanKind::GroupingSets { input, group_by, sets, aggregates }
-                if !aggregates.iter().any(AggregateCall::needs_parts) =>
-            {
+            PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
                 let open = self.open(input, None);
                 let id_type = plan.schema.field(group_by.len()).data_type().clone();
                 let group_by = self.taken(group_by);
                 let calls = self.calls(aggregates);
-                let (sets, input) = (sets.clone(), self.node(input));
-                self.closed(open, Sink::GroupingSets { group_by, sets, id_type, calls, input })
+                self.closed(open, Sink::GroupingSets { group_by, sets: sets.clone(), id_type, calls })
             }
             PlanKind::Union { inputs } => {
                 let mut parts = vec![];
@@ -175,35 +175,18 @@ impl<'p> Lowering<'p> {
                 let schema = input.schema.clone();
                 self.closed(open, Sink::Window { partition_by, order_by, calls, schema })
             }
-            // First and last values: how many group-bys they take depends on the bits of their order.
-            PlanKind::Aggregate { .. } | PlanKind::GroupingSets { .. } => self.later(plan),
         }
-    }
-
-    /// A node that is planned when its turn comes: tables that it publishes are there for what stands behind it.
-    fn later(&mut self, plan: &'p Plan) -> Open {
-        let open = Open::new(Source::Later(self.node(plan)));
-        // What several read of it is there for the pipelines behind it. Below rows that another plan may have left, nothing is.
-        plan.visit_marks(&mut |mark| {
-            match mark {
-                Mark::Shared(share) => _ = self.known.insert(*share),
-                Mark::Published(number) => _ = self.published.insert(*number),
-                Mark::Reduced { .. } => {}
-            }
-            !matches!(mark, Mark::Shared(Share::Found(_)))
-        });
-        self.closed(open, Sink::Planned)
     }
 
     /// A pipeline that puts out what several read.
     fn share(&mut self, input: &'p Plan, share: Share) -> PipelineId {
         let first = PipelineId(self.pipelines.len());
-        let outside = (self.shared.clone(), self.published.clone(), self.kept.clone(), self.known.clone());
+        let outside = (self.shared.clone(), self.published.clone(), self.kept.clone());
         let open = self.open(input, None);
         let last = self.close(open, Sink::Share(share));
         if let Share::Found(name) = share {
             // The region may be skipped, so pipelines outside it must not read what it makes.
-            (self.shared, self.published, self.kept, self.known) = outside;
+            (self.shared, self.published, self.kept) = outside;
             self.found.push(Found { name, first, last });
         }
         self.shared.insert(share, last);
@@ -316,14 +299,12 @@ impl<'p> Lowering<'p> {
         let source = match &open.source {
             // A join may move rows.
             Source::Pipeline(id) if !open.steps.iter().any(Step::looks_up) => self.pipelines[id.0].output,
-            Source::Pipeline(_) | Source::Table { .. } | Source::Union(_) | Source::Known(_) | Source::Later(_) => {
-                Edge::ANY
-            }
+            Source::Pipeline(_) | Source::Table { .. } | Source::Union(_) => Edge::ANY,
         };
         let output = match &sink {
             Sink::Result | Sink::InPlace | Sink::Slice(_) | Sink::Keep | Sink::Share(_) => source,
-            Sink::Limit { .. } => Edge { is_ordered: false, ..source },
-            Sink::Build | Sink::UnionInput | Sink::Planned | Sink::Publish { .. } | Sink::GroupingSets { .. } => {
+            Sink::Write | Sink::Limit { .. } => Edge { is_ordered: false, ..source },
+            Sink::Build | Sink::Count | Sink::UnionInput | Sink::Publish { .. } | Sink::GroupingSets { .. } => {
                 Edge::ANY
             }
             Sink::Sort { .. } | Sink::Window { .. } => Edge { is_ordered: true, ..Edge::ANY },

@@ -9,8 +9,6 @@
 mod constants;
 mod lower;
 
-use std::collections::HashSet;
-
 use arrow::datatypes::{DataType, SchemaRef};
 
 use super::join::JoinSpec;
@@ -20,7 +18,7 @@ use crate::expr::{Expr, ExprKind};
 use crate::window::WindowCall;
 
 pub(crate) use constants::bind;
-pub(crate) use lower::{lower, lower_part};
+pub(crate) use lower::lower;
 
 /// Position of a pipeline in its plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,10 +91,6 @@ pub(crate) enum Source {
     Pipeline(PipelineId),
     /// The rows of several pipelines, one behind the other.
     Union(Vec<PipelineId>),
-    /// Rows that were shared before: of a plan that is made while the query runs.
-    Known(Share),
-    /// Rows of a node whose pipelines are planned once the rows below it are there: a decision of the host.
-    Later(NodeSlot),
 }
 
 /// What is done with each row, without a kernel of its own.
@@ -120,6 +114,8 @@ pub(crate) enum Step {
         /// Rows that are wanted of the result, if not all are.
         wanted: Option<u64>,
     },
+    /// Adds 1 if the pipeline put out rows, else 0; of a build side rows with a key. `schema`: the columns before it.
+    HasRows { of: PipelineId, schema: SchemaRef },
     /// Probes the published table of that number.
     Probe { table: usize, join: Join },
     /// Drops rows without a match in the published table of that number.
@@ -155,10 +151,10 @@ pub(crate) enum Sink {
     },
     /// The build side of a join, which runs with the pipeline that joins it.
     Build,
+    /// The number of rows, which the host reads.
+    Count,
     /// An input of a union, which runs with the others.
     UnionInput,
-    /// What was planned late, and runs with the pipeline that reads it.
-    Planned,
     /// A table of all rows on every device, which pipelines behind it probe by its number; once, though it may stand in
     /// several plans.
     Publish {
@@ -167,19 +163,14 @@ pub(crate) enum Sink {
         /// Whether runtime filters are made of the rows.
         has_filters: bool,
     },
+    /// All rows, written down.
+    Write,
     /// Rows that several pipelines read.
     Keep,
     /// The same, marked by the optimizer; one of the pipelines may belong to another plan.
     Share(Share),
     /// Groups of several sets of keys, one behind the other.
-    GroupingSets {
-        group_by: Vec<Expr>,
-        sets: Vec<GroupingSet>,
-        id_type: DataType,
-        calls: Vec<AggregateCall>,
-        /// What is grouped.
-        input: NodeSlot,
-    },
+    GroupingSets { group_by: Vec<Expr>, sets: Vec<GroupingSet>, id_type: DataType, calls: Vec<AggregateCall> },
     /// Results of window functions, on each device in their order.
     Window { partition_by: Vec<Expr>, order_by: Vec<SortKey>, calls: Vec<WindowCall>, schema: SchemaRef },
     /// A range of rows in the order in which they lie.
@@ -193,21 +184,13 @@ pub(crate) enum Sink {
     },
 }
 
-/// What a plan that is made while a query runs finds there.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct KnownParts {
-    pub shares: HashSet<Share>,
-    /// Published tables.
-    pub tables: HashSet<usize>,
-}
-
 /// What one execution brings to a plan.
 #[derive(Debug)]
 pub(crate) struct Bindings<'p> {
     /// Literals, and constants that are known when the plan runs.
     pub constants: Vec<ExprKind>,
     pub tables: Vec<TableNode<'p>>,
-    /// Nodes of the optimized plan: what is planned later, and inputs of sinks.
+    /// Nodes of the optimized plan: inputs of sinks, for estimates.
     pub nodes: Vec<&'p Plan>,
 }
 
@@ -233,7 +216,7 @@ impl Pipeline {
         let mut read = match &self.source {
             Source::Pipeline(id) => vec![*id],
             Source::Union(ids) => ids.clone(),
-            Source::Table { .. } | Source::Known(_) | Source::Later(_) => vec![],
+            Source::Table { .. } => vec![],
         };
         read.extend(self.steps.iter().filter_map(|step| match step {
             Step::Join { build, .. } => Some(*build),

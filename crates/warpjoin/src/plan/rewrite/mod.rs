@@ -1,57 +1,65 @@
-//! Nodes that are made of others: aggregates that take several group-bys.
+//! Nodes that are made of others: aggregates that take several group-bys, FULL joins and NOT IN.
 //!
-//! Must not know how a node runs. What depends on the bits of order keys (first and last values, `exec/group/first.rs`) is
-//! rewritten while the query runs.
+//! Must not know how a node runs.
 
 mod distinct;
+mod first;
+mod joins;
 mod moments;
 mod quantiles;
 mod sets;
 mod split;
+mod wide;
 
-use super::{AggregateCall, Plan, PlanKind};
-use crate::Error;
+use super::build::aggregate;
+use super::{AggregateCall, InputTables, Plan, PlanKind};
+use crate::expr::Expr;
 
-pub(crate) use sets::{outputs, union_of, unique_keys};
-pub(crate) use split::{Part, split};
+pub(crate) use joins::rewrite_joins;
+pub(crate) use sets::{outputs, unique_keys};
 
-/// The plan with group-bys of group-bys in place of aggregates that need several.
-pub(crate) fn rewrite(plan: Plan) -> Plan {
-    if !holds(&plan, &is_rewritten) {
-        return plan;
-    }
-    let mut plan = plan.map_inputs(&mut rewrite);
-    if !is_rewritten(&plan) {
-        return plan;
-    }
-    let made = match &plan.kind {
-        PlanKind::Aggregate { input, group_by, aggregates } => {
-            let mut no_order = |_: &Plan, _: &[usize]| Err(Error::internal("an order where none was asked for"));
-            split(input, group_by, aggregates, &mut no_order).ok()
-        }
-        PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
-            let id_type = plan.schema.field(group_by.len()).data_type();
-            Some(rewrite(union_of(input, group_by, (sets, id_type), aggregates)))
-        }
-        _ => None,
-    };
-    if let Some(made) = made {
-        plan.kind = made.kind;
-    }
-    plan
-}
-
-fn is_rewritten(plan: &Plan) -> bool {
-    match &plan.kind {
+/// The plan with group-bys of group-bys in place of aggregates that need several. `inputs` are the tables of the plan's
+/// inputs that are there.
+pub(crate) fn rewrite_aggregates(plan: Plan, inputs: InputTables<'_>) -> Plan {
+    let may_need_parts = |plan: &Plan| match &plan.kind {
         PlanKind::Aggregate { aggregates, .. } | PlanKind::GroupingSets { aggregates, .. } => {
-            aggregates.iter().any(AggregateCall::needs_parts) && !aggregates.iter().any(AggregateCall::is_ordered)
+            aggregates.iter().any(|call| call.needs_parts() || wide::may_be_wide(call))
         }
         _ => false,
+    };
+    if !plan.holds(&may_need_parts) {
+        return plan;
     }
+    plan.rewritten(&mut |plan| {
+        if !may_need_parts(&plan) {
+            return plan;
+        }
+        match plan.kind {
+            PlanKind::Aggregate { input, group_by, aggregates } => {
+                let calls = wide::as_first_values(&input, aggregates, inputs);
+                Plan { kind: groups(*input, group_by, calls, inputs).kind, ..plan }
+            }
+            PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
+                let aggregates = wide::as_first_values(&input, aggregates, inputs);
+                if !aggregates.iter().any(AggregateCall::needs_parts) {
+                    return Plan { kind: PlanKind::GroupingSets { input, group_by, sets, aggregates }, ..plan };
+                }
+                let id_type = plan.schema.field(group_by.len()).data_type();
+                let of_keys = |input: Plan, keys: Vec<Expr>| groups(input, keys, aggregates.clone(), inputs);
+                let union = sets::union_of(*input, &group_by, (&sets, id_type), &aggregates, &of_keys);
+                Plan { kind: union.kind, ..plan }
+            }
+            kind => Plan { kind, ..plan },
+        }
+    })
 }
 
-/// Whether a node is one. Plans in several places stay as they are, and are not looked into.
-fn holds(plan: &Plan, is_it: &dyn Fn(&Plan) -> bool) -> bool {
-    let is_shared = matches!(plan.kind, PlanKind::Shared(_));
-    is_it(plan) || !is_shared && plan.inputs().into_iter().any(|input| holds(input, is_it))
+/// A group-by, made of several where a call needs that.
+fn groups(input: Plan, keys: Vec<Expr>, calls: Vec<AggregateCall>, inputs: InputTables<'_>) -> Plan {
+    if calls.iter().any(AggregateCall::needs_parts)
+        && let Ok(made) = split::split(&input, &keys, &calls, inputs)
+    {
+        return made;
+    }
+    aggregate(input, keys, calls)
 }

@@ -2,28 +2,27 @@
 
 use arrow::datatypes::DataType;
 
-use super::rewrite;
 use crate::expr::{Expr, ExprKind, Scalar};
-use crate::plan::build::{aggregate, project, union};
+use crate::plan::build::{project, union};
 use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, Plan};
 
-/// A group-by for each different set of keys, and the rows of all sets one behind the other.
-pub(crate) fn union_of(
-    input: &Plan,
+/// A group-by for each different set of keys, which `of_keys` makes, and the rows of all sets one behind the other.
+pub(super) fn union_of(
+    input: Plan,
     keys: &[Expr],
     (sets, id_type): (&[GroupingSet], &DataType),
     calls: &[AggregateCall],
+    of_keys: &dyn Fn(Plan, Vec<Expr>) -> Plan,
 ) -> Plan {
     let unique = unique_keys(sets);
-    let input = if unique.len() < 2 { input.clone() } else { input.clone().into_shared() };
+    let input = if unique.len() < 2 { input } else { input.into_shared() };
     let groups: Vec<Plan> = unique
         .iter()
         .map(|own| {
             let times = sets.iter().filter(|set| set.keys == **own).count();
             let group_by = own.iter().map(|&key| keys[key].clone()).collect();
-            let groups = aggregate(input.clone(), group_by, calls.to_vec());
-            // What is shared is not rewritten any more.
-            if times < 2 { groups } else { rewrite(groups).into_shared() }
+            let groups = of_keys(input.clone(), group_by);
+            if times < 2 { groups } else { groups.into_shared() }
         })
         .collect();
     let of_set = |set: &GroupingSet| {

@@ -3,16 +3,17 @@
 //! Each part puts out the keys first, and has a row a group; the parts are joined by the keys.
 
 use super::distinct::{distinct_arguments, of_one_argument};
+use super::first::ordered_parts;
 use super::moments::moments_of_doubles;
 use super::quantiles::quantiles;
 use crate::expr::Expr;
 use crate::plan::build::{aggregate, column, columns, join, project, result_of};
-use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, Way};
+use crate::plan::{AggregateCall, AggregateFunction, InputTables, JoinKind, Plan, Way};
 use crate::{Error, Result};
 
 /// A part of a group-by.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(super) struct Part {
     /// Keys, then other columns.
     pub plan: Plan,
     /// Of which calls, by position, and what makes their results of the plan's columns.
@@ -63,16 +64,8 @@ impl Ways {
     }
 }
 
-/// The parts of calls in an order, by position, over a plan.
-type OrderedParts<'a> = &'a mut dyn FnMut(&Plan, &[usize]) -> Result<Vec<Part>>;
-
 /// A group-by of which a call needs parts.
-pub(crate) fn split(
-    input: &Plan,
-    keys: &[Expr],
-    calls: &[AggregateCall],
-    ordered_parts: OrderedParts<'_>,
-) -> Result<Plan> {
+pub(super) fn split(input: &Plan, keys: &[Expr], calls: &[AggregateCall], inputs: InputTables<'_>) -> Result<Plan> {
     let ways = Ways::of(calls);
     let arguments = distinct_arguments(calls.iter().filter(|call| !call.is_quantile()));
     let is_some = |way: &Vec<usize>| usize::from(!way.is_empty());
@@ -89,7 +82,7 @@ pub(crate) fn split(
         parts.push(moments_of_doubles(&input, keys, calls, &ways.doubles));
     }
     if !ways.ordered.is_empty() {
-        parts.extend(ordered_parts(&input, &ways.ordered)?);
+        parts.extend(ordered_parts(&input, keys, calls, &ways.ordered, inputs)?);
     }
     parts.extend(quantiles(&input, keys, calls, &ways.quantiles));
     if !parts.iter().any(|part| part.is_complete) {

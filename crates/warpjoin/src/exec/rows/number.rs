@@ -1,0 +1,46 @@
+//! Numbers of rows, as columns.
+
+use arrow::datatypes::{DataType, Schema};
+
+use crate::codegen::Step;
+use crate::exec::query::Query;
+use crate::exec::relation::{Relation, Source};
+use crate::expr::{Expr, ExprKind};
+use crate::plan::bounds::number_bits;
+use crate::{Error, Result};
+
+impl Relation {
+    /// Adds the number of each row in its table.
+    pub(in crate::exec) fn append_row_number(&mut self) -> Result<()> {
+        let Source::Table(table, columns) = &self.source else {
+            return Err(Error::internal("row numbers of what is no table"));
+        };
+        // As close as bounds of a column are, so that a number packs into as few bits.
+        let kind = ExprKind::RowNumber { max: table.rows().saturating_sub(1) };
+        let number = Expr { kind, data_type: DataType::UInt64, nullable: false };
+        let schema = table.schema();
+        let own = |(index, &column): (usize, &usize)| {
+            let field = schema.field(column);
+            Expr::column(index, field.data_type().clone(), field.is_nullable())
+        };
+        let mut exprs: Vec<Expr> = columns.iter().enumerate().map(own).collect();
+        exprs.push(number);
+        self.width = exprs.len();
+        self.steps.push(Step::Project(exprs));
+        Ok(())
+    }
+}
+
+impl Query<'_> {
+    /// Adds the number of each row, to rows that may be read more than once.
+    pub(in crate::exec) fn append_number(&mut self, relation: &mut Relation, schema: &Schema) {
+        let rows = match &relation.source {
+            Source::Table(..) => (0..self.devices()).map(|device| relation.source.shard_rows(device)).sum(),
+            _ if self.is_dry() => relation.rows_max,
+            source => (0..self.devices()).map(|device| source.shard_rows(device)).sum::<u64>(),
+        };
+        let rows = self.known_rows(rows);
+        let kind = ExprKind::RowNumber { max: (1 << number_bits(rows)) - 1 };
+        relation.append(schema, Expr { kind, data_type: DataType::UInt64, nullable: false });
+    }
+}

@@ -1,0 +1,150 @@
+//! First and last values: the number of each group's first row in an order, then the values of that row.
+//!
+//! The keys of an order, and the number of the row behind them, are packed into words of 64 bits. How many words there are
+//! follows from the bounds of the keys. A group-by finds each group's least word; where there are several, the rows that have
+//! it are looked at again for the next word.
+
+use arrow::datatypes::DataType;
+
+use super::split::Part;
+use crate::expr::{ArithmeticOp, Expr, ExprKind, KeyPiece, OrderPart, Scalar};
+use crate::identity::{Identity, Scope};
+use crate::plan::bounds::Bounds;
+use crate::plan::build::{ExprList, aggregate, column, columns, filter, is_null, join, not, numbered, project};
+use crate::plan::{AggregateCall, AggregateFunction, InputTables, JoinKind, Plan, SortKey};
+use crate::{Error, Result};
+
+/// Calls that take their values from the same row of a group.
+struct Spec {
+    order_by: Vec<SortKey>,
+    filter: Option<Expr>,
+    is_last: bool,
+    /// Position of each call, and the column of its argument.
+    calls: Vec<(usize, Expr)>,
+}
+
+/// A part for each order among the calls `own`.
+pub(super) fn ordered_parts(
+    input: &Plan,
+    keys: &[Expr],
+    calls: &[AggregateCall],
+    own: &[usize],
+    inputs: InputTables<'_>,
+) -> Result<Vec<Part>> {
+    let mut list = ExprList { exprs: keys.to_vec() };
+    let mut specs: Vec<(Identity, Spec)> = vec![];
+    for &index in own {
+        let call = &calls[index];
+        let argument = call.argument.as_ref().ok_or_else(|| Error::internal("a first value of nothing"))?;
+        let key = Identity::new(Scope::Query).with(&call.function).with(&call.order_by).with(&call.filter);
+        let argument = (index, list.add(argument));
+        if let Some((_, spec)) = specs.iter_mut().find(|(known, _)| *known == key) {
+            spec.calls.push(argument);
+            continue;
+        }
+        let order_by = call.order_by.iter().map(|key| SortKey { expr: list.add(&key.expr), ..*key }).collect();
+        let filter = call.filter.as_ref().map(|filter| list.add(filter));
+        let is_last = call.function == AggregateFunction::Last;
+        specs.push((key, Spec { order_by, filter, is_last, calls: vec![argument] }));
+    }
+    let rows = numbered(project(input.clone(), list.exprs));
+    let bounds = rows.bounds(inputs);
+    let rows = rows.into_shared();
+    specs.into_iter().map(|(_, spec)| ordered_part(&rows, &bounds, keys.len(), spec)).collect()
+}
+
+fn ordered_part(rows: &Plan, bounds: &Bounds, keys: usize, spec: Spec) -> Result<Part> {
+    let (width, number) = (rows.schema.fields().len(), rows.schema.fields().len() - 1);
+    let mut order = spec.order_by;
+    // A row's number is the last key, and so the lowest bits of the last word.
+    order.push(SortKey { expr: column(rows, number), descending: false, nulls_first: false });
+    let words = words_of(&order, bounds);
+    let number_bits = words.last().and_then(|word| word.last()).map_or(0, |part| part.bits);
+    let function = if spec.is_last { AggregateFunction::Max } else { AggregateFunction::Min };
+    let is_complete = spec.filter.is_none() && keys > 0;
+    let mut left = match spec.filter {
+        Some(condition) => filter(rows.clone(), condition),
+        None => rows.clone(),
+    };
+    let mut before: Option<(Plan, Expr)> = None;
+    for word in words {
+        if let Some((groups, word)) = before.take() {
+            // Rows that have the word before, which is their group's.
+            let on_keys = columns(&groups, keys).into_iter().zip(columns(&left, keys));
+            let on = on_keys.chain([(column(&groups, keys), word)]).collect();
+            let joined = join(groups, left, on, JoinKind::Inner);
+            let exprs = (0..width).map(|index| column(&joined, keys + 1 + index)).collect();
+            left = project(joined, exprs);
+        }
+        let word = Expr { kind: ExprKind::OrderWord(word), data_type: DataType::UInt64, nullable: false };
+        let call = AggregateCall::new(function, Some(word.clone()), DataType::UInt64);
+        before = Some((aggregate(left.clone(), columns(&left, keys), vec![call]), word));
+    }
+    let (groups, _) = before.ok_or_else(|| Error::internal("an order without words"))?;
+    Ok(values_of(rows, groups, (keys, number, number_bits), spec.calls, is_complete))
+}
+
+/// The words of an order: parts side by side, each in the word before it if there is room.
+fn words_of(order: &[SortKey], bounds: &Bounds) -> Vec<Vec<OrderPart>> {
+    let mut words: Vec<(u32, Vec<OrderPart>)> = vec![];
+    for key in order {
+        for (piece, bits) in pieces_of(&key.expr, bounds) {
+            let part = OrderPart { key: key.clone(), piece, bits };
+            match words.last_mut() {
+                Some((taken, word)) if *taken + bits <= u64::BITS => {
+                    *taken += bits;
+                    word.push(part);
+                }
+                _ => words.push((bits, vec![part])),
+            }
+        }
+    }
+    words.into_iter().map(|(_, word)| word).collect()
+}
+
+/// The parts of a key, and the bits that each takes at most.
+fn pieces_of(key: &Expr, bounds: &Bounds) -> Vec<(KeyPiece, u32)> {
+    let known = bounds.of(key);
+    let bits = match (known.range, &key.data_type) {
+        (Some(range), _) => range.span_bits(),
+        (None, DataType::Float32) => u32::BITS,
+        (None, _) => u64::BITS,
+    };
+    let mut pieces = vec![];
+    if known.has_nulls {
+        pieces.push((KeyPiece::Null, 1));
+    }
+    match bits {
+        0 => {}
+        1..=u64::BITS => pieces.push((KeyPiece::Whole, bits)),
+        _ => pieces.extend([(KeyPiece::High, bits - u64::BITS), (KeyPiece::Low, u64::BITS)]),
+    }
+    pieces
+}
+
+/// The values of the rows whose numbers the groups' words end with.
+fn values_of(
+    rows: &Plan,
+    groups: Plan,
+    (keys, number, bits): (usize, usize, u32),
+    calls: Vec<(usize, Expr)>,
+    is_complete: bool,
+) -> Part {
+    let word = column(&groups, keys);
+    let mask = Expr::literal(Scalar::Int(1 << bits), DataType::UInt64);
+    let found = ExprKind::Arithmetic(ArithmeticOp::Modulo, Box::new(word), Box::new(mask));
+    let mut exprs = columns(&groups, keys);
+    exprs.push(Expr { kind: found, data_type: DataType::UInt64, nullable: true });
+    // Without rows a global group-by has a row all the same.
+    let groups = project(groups, exprs);
+    let groups = if keys == 0 { filter(groups.clone(), not(is_null(&column(&groups, 0)))) } else { groups };
+    let on = vec![(column(&groups, keys), column(rows, number))];
+    let joined = join(groups, rows.clone(), on, JoinKind::Inner);
+    let mut exprs = columns(&joined, keys);
+    let mut results = vec![];
+    for (index, argument) in calls {
+        results.push((index, Expr::column(exprs.len(), argument.data_type.clone(), argument.nullable)));
+        exprs.push(argument.remap(&|column| keys + 1 + column));
+    }
+    Part { plan: project(joined, exprs), results, is_complete }
+}

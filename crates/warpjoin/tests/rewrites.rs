@@ -1,0 +1,223 @@
+//! Nodes that are made of others: what they become, and that nothing is left to be planned when they run.
+
+mod common;
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema};
+use warpjoin::exec::{self, JoinOrder, Materialization};
+use warpjoin::expr::Expr;
+use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, PlanKind, SortKey};
+use warpjoin::{ExecOptions, QueryMetrics, Session, Table};
+
+use common::case::upload;
+use common::int_plans::{batch, below, int, join, of_ints, scan};
+use common::sessions::{Opener, simulated};
+use common::value::{Row, V, rows_of};
+
+/// Rows in order, and what they cost.
+fn run(session: &Arc<Session>, plan: &Plan, options: &ExecOptions) -> (Vec<Row>, QueryMetrics) {
+    let output = exec::run(session, plan, &[], options).expect("rows");
+    let mut rows = rows_of(&output.batches);
+    rows.sort_by_key(|row| format!("{row:?}"));
+    (rows, output.metrics)
+}
+
+fn as_given() -> ExecOptions {
+    ExecOptions { join_order: JoinOrder::AsGiven, ..ExecOptions::default() }
+}
+
+fn named(metrics: &QueryMetrics, words: &str) -> usize {
+    metrics.pipelines.iter().filter(|pipeline| pipeline.name.contains(words)).count()
+}
+
+/// Numbers, some of which may be null.
+fn nullable(name: &str, values: Vec<Option<i64>>) -> RecordBatch {
+    let schema = Arc::new(Schema::new(vec![Field::new(name, DataType::Int64, true)]));
+    RecordBatch::try_new(schema, vec![Arc::new(Int64Array::from(values))]).expect("a batch")
+}
+
+fn not_in(build: &Arc<Table>, probe: &Arc<Table>, nulls: [bool; 2]) -> Plan {
+    let mut plan = join(scan(build), scan(probe), (0, 0), JoinKind::NotIn, vec![1]);
+    if let PlanKind::Join(join) = &mut plan.kind {
+        join.on = vec![(Expr::column(0, DataType::Int64, nulls[0]), Expr::column(0, DataType::Int64, nulls[1]))];
+    }
+    plan
+}
+
+/// Null build keys are counted where there can be any. All kernels are foreseen: they do not depend on what is found.
+#[test]
+fn not_in_asks_for_nulls_where_there_can_be_any() {
+    let some = |step: i64| (0..90).map(|row| (row % step != 0).then_some(row)).collect::<Vec<_>>();
+    let all = |rows: i64| (0..rows).map(Some).collect::<Vec<_>>();
+    for devices in [1, 2] {
+        let session = simulated().open(devices).expect("a session");
+        for (build, probe, left, counts) in [
+            (all(40), all(100), 60, 0),
+            (all(40), some(7), 50 - 7, 0),
+            (all(0), some(7), 90, 0),
+            (some(7), some(7), 0, 1),
+            (all(40), some(7), 50 - 7, 1),
+            (all(0), some(7), 90, 1),
+        ] {
+            let nulls = [counts == 1, probe.contains(&None)];
+            let tables = [nullable("b", build), nullable("p", probe)].map(|batch| upload(&session, &batch));
+            let plan = not_in(&tables[0], &tables[1], nulls);
+            let (rows, metrics) = run(&session, &plan, &as_given());
+            assert_eq!(rows.len(), left, "{nulls:?}");
+            assert_eq!(named(&metrics, "-> Count"), counts, "{:?}", metrics.pipelines);
+            assert!(metrics.dry_runs <= 1, "{:?}", metrics.pipelines);
+        }
+    }
+}
+
+/// Any 50 rows, the same for both joins.
+#[test]
+fn full_joins_read_a_limited_side_once() {
+    for devices in [1, 2, 4] {
+        let session = simulated().open(devices).expect("a session");
+        let numbers = upload(&session, &batch(vec![("n", (0..6000).collect())]));
+        let input = Box::new(scan(&numbers));
+        let few = of_ints(PlanKind::Limit { input, skip: 0, fetch: Some(50) }, 1);
+        let plan = join(few, below(scan(&numbers), 0, 3000), (0, 0), JoinKind::Full, vec![0, 1]);
+        let (rows, metrics) = run(&session, &plan, &as_given());
+        let with = |column: usize| rows.iter().filter(|row| row[column] != V::Null).count();
+        assert_eq!((with(0), with(1)), (50, 3000));
+        assert_eq!(named(&metrics, "-> Limit"), 1, "{:?}", metrics.pipelines);
+        let said = exec::explain(&plan, &session, &as_given()).pipelines;
+        assert!(said.last().is_some_and(|line| line.starts_with("Union[pipelines ")), "{said:?}");
+    }
+}
+
+/// A side that probes a table is written down for both joins.
+#[test]
+fn full_joins_probe_the_tables_of_a_side_once() {
+    let session = simulated().open(1).expect("a session");
+    let few = upload(&session, &batch(vec![("f", (0..40).map(|row| row * 3).collect())]));
+    let numbers = upload(&session, &batch(vec![("n", (0..600).collect())]));
+    let side = join(scan(&few), scan(&numbers), (0, 0), JoinKind::ProbeSemi, vec![1]);
+    let plan = join(side, scan(&few), (0, 0), JoinKind::Full, vec![0, 1]);
+    let (rows, metrics) = run(&session, &plan, &as_given());
+    assert_eq!(rows.len(), 40);
+    let probes = metrics.pipelines.iter().filter(|it| it.name.contains("Probe -> Materialise") && it.rows_in == 600);
+    assert_eq!(probes.count(), 1, "{:?}", metrics.pipelines);
+}
+
+/// The build side has only rows with a key of the probe side, of which few are left: they are found once.
+#[test]
+fn small_probe_sides_reduce_build_sides() {
+    use JoinKind::{ProbeAnti, ProbeMark, ProbeOuter, ProbeSemi};
+    for devices in [1, 2] {
+        let session = simulated().open(devices).expect("a session");
+        let large = batch(vec![
+            ("l_key", (0..5000).map(|row| row / 2).collect()),
+            ("l_value", (0..5000).collect()),
+            ("l_other", vec![7; 5000]),
+        ]);
+        let small = batch(vec![("s_key", (0..900).map(|row| row * 5).collect()), ("s_value", (0..900).collect())]);
+        let [large, small] = [large, small].map(|batch| upload(&session, &batch));
+        for (kind, output) in [
+            (ProbeOuter, vec![1, 4, 0]),
+            (ProbeSemi, vec![4, 3]),
+            (ProbeAnti, vec![4]),
+            (ProbeMark, vec![4, 5]),
+            (JoinKind::Full, vec![1, 3, 4]),
+        ] {
+            for is_filtered in [true, false] {
+                let probe = if is_filtered { below(scan(&small), 1, 300) } else { scan(&small) };
+                let plan = join(scan(&large), probe, (0, 0), kind, output.clone());
+                let forced = ExecOptions { reduced_rows_min: Some(0), ..as_given() };
+                let ((rows, metrics), (wanted, before)) =
+                    (run(&session, &plan, &forced), run(&session, &plan, &as_given()));
+                assert_eq!(rows, wanted, "{kind:?}");
+                let is_said = |metrics: &QueryMetrics| {
+                    metrics.decisions.iter().any(|line| line.starts_with("reduced build side: keys of s_key"))
+                };
+                assert!(is_said(&metrics) && !is_said(&before), "{kind:?}: {:?}", metrics.decisions);
+                let written = usize::from(is_filtered);
+                assert_eq!(named(&metrics, "Filter -> Project -> Materialise"), written, "{:?}", metrics.pipelines);
+            }
+        }
+        // Where so few rows are at stake, nobody does it unasked.
+        let plan = join(scan(&large), below(scan(&small), 1, 3), (0, 0), ProbeOuter, vec![1]);
+        assert!(run(&session, &plan, &as_given()).1.decisions.is_empty());
+    }
+}
+
+/// A table of groups, decimals and texts.
+fn decimals(session: &Arc<Session>, unit: i128) -> Arc<Table> {
+    let rows = 0..3000i64;
+    let decimal = DataType::Decimal128(38, 2);
+    let amounts = Decimal128Array::from_iter_values(rows.clone().map(|row| i128::from(row * 7919 % 3000 - 40) * unit));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(rows.clone().map(|row| row % 30))),
+        Arc::new(amounts.with_data_type(decimal.clone())),
+        Arc::new(StringArray::from_iter_values(rows.map(|row| format!("text {row}")))),
+    ];
+    let fields = [("g", DataType::Int64), ("amount", decimal), ("text", DataType::Utf8)];
+    let fields = fields.map(|(name, data_type)| Field::new(name, data_type, false)).to_vec();
+    upload(session, &RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("a batch"))
+}
+
+fn grouped(input: Plan, call: AggregateCall) -> Plan {
+    let schema =
+        Schema::new(vec![Field::new("g", DataType::Int64, true), Field::new("v", call.data_type.clone(), true)]);
+    let kind = PlanKind::Aggregate { input: Box::new(input), group_by: vec![int(0)], aggregates: vec![call] };
+    Plan { kind, schema: Arc::new(schema) }
+}
+
+/// Bounds of the table's column tell before anything runs whether an accumulator holds a minimum.
+#[test]
+fn minima_beyond_64_bits_are_known_by_bounds() {
+    let data_type = DataType::Decimal128(38, 2);
+    let amount = Expr::column(1, data_type.clone(), false);
+    for devices in [1, 2] {
+        let session = simulated().open(devices).expect("a session");
+        for (unit, is_wide) in [(1, false), (1 << 52, false), (1 << 53, true), (1 << 100, true)] {
+            let table = decimals(&session, unit);
+            for function in [AggregateFunction::Min, AggregateFunction::Max] {
+                let plan = grouped(scan(&table), AggregateCall::new(function, Some(amount.clone()), data_type.clone()));
+                let said = exec::explain(&plan, &session, &as_given()).pipelines;
+                assert_eq!(said.iter().any(|line| line.contains("Probe")), is_wide, "{unit}: {said:?}");
+                let (rows, _) = run(&session, &plan, &as_given());
+                let of_group = |group: i64| (0..3000).filter(move |row| row % 30 == group);
+                let amounts = |group: i64| of_group(group).map(|row| i128::from(row * 7919 % 3000 - 40) * unit);
+                let wanted = |group: i64| match function {
+                    AggregateFunction::Min => amounts(group).min(),
+                    _ => amounts(group).max(),
+                };
+                assert_eq!(rows.len(), 30);
+                for row in rows {
+                    let V::Int(group) = row[0] else { panic!("{row:?}") };
+                    assert_eq!(Some(&row[1]), wanted(group as i64).map(V::Int).as_ref(), "{group}");
+                }
+            }
+        }
+    }
+}
+
+/// Rows that a join leaves are written down, for they are read twice: without the argument of a first value, which is read
+/// where its row is found.
+#[test]
+fn arguments_of_first_values_are_read_late() {
+    for devices in [1, 2] {
+        let session = simulated().open(devices).expect("a session");
+        let table = decimals(&session, 1);
+        let text = Expr::column(2, DataType::Utf8, false);
+        let key =
+            SortKey { expr: Expr::column(1, DataType::Decimal128(38, 2), false), descending: true, nulls_first: false };
+        let first = AggregateCall::new(AggregateFunction::First, Some(text), DataType::Utf8);
+        let keys = upload(&session, &batch(vec![("key", (0..20).collect())]));
+        let mut input = join(scan(&keys), scan(&table), (0, 0), JoinKind::ProbeSemi, vec![1, 2, 3]);
+        input.schema = table.schema();
+        let plan = grouped(input, AggregateCall { order_by: vec![key], ..first });
+        let of = |materialization| ExecOptions { materialization, ..as_given() };
+        let (wanted, early) = run(&session, &plan, &of(Materialization::Early));
+        let (rows, late) = run(&session, &plan, &of(Materialization::Late));
+        assert_eq!((rows.len(), &rows), (20, &wanted));
+        let is_said = |line: &String| line.starts_with("late: ") && line.contains("text of 3000 rows");
+        let is_late = |metrics: &QueryMetrics| metrics.decisions.iter().any(is_said);
+        assert!(is_late(&late) && !is_late(&early), "{:?}", late.decisions);
+    }
+}
