@@ -209,8 +209,8 @@ pub struct GroupingSet {
 #[derive(Debug, Clone)]
 pub enum Mark {
     /// A build side whose table others probe as well: it is made before what reads it.
-    Published(usize),
-    /// Rows without a match in the published table of that number are dropped: nobody needs them.
+    SharedBuild(usize),
+    /// Rows without a match in the shared build table of that number are dropped: nobody needs them.
     Reduced {
         /// Number of the table.
         table: usize,
@@ -231,16 +231,16 @@ pub enum Share {
     /// In the same plan; equal parts have one number.
     Within(usize),
     /// In a plan that runs later, for which the rows stay on the devices.
-    Left(HandOver),
+    Left(SharedRowsId),
     /// In a plan that ran before; where that has left nothing, the part runs here.
-    Found(HandOver),
+    Found(SharedRowsId),
 }
 
 /// Names rows that one plan leaves on the devices for another one, which runs later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct HandOver(u64);
+pub struct SharedRowsId(u64);
 
-impl HandOver {
+impl SharedRowsId {
     /// One that no other plan of this process has.
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -248,7 +248,7 @@ impl HandOver {
     }
 }
 
-/// How rows are tested for a match in a published table.
+/// How rows are tested for a match in a shared build table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReductionTest {
     /// What is looked into. A table that turns out larger than was estimated may be replaced by a smaller filter.

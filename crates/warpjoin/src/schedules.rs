@@ -5,7 +5,7 @@ use std::sync::Arc;
 use warpjoin_device::sync::{self, thread};
 use warpjoin_device::{ModuleSource, SimOptions, open_simulated};
 
-use crate::devices::compiler::{Compiler, Customer};
+use crate::devices::compiler::{Compiler, QueryId};
 
 fn module(number: usize) -> ModuleSource {
     let text = format!(
@@ -19,15 +19,15 @@ fn all_that_is_asked_for_is_compiled_and_nobody_waits_for_ever() {
     sync::under_schedules(|| {
         let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).expect("devices");
         let compiler = Arc::new(Compiler::default());
-        let customers = [(); 3].map(|()| Customer::new());
+        let queries = [(); 3].map(|()| QueryId::new());
         let asks = |at: usize| {
             let (compiler, devices) = (Arc::clone(&compiler), devices.clone());
             thread::spawn(move || match at {
-                0 => compiler.enqueue(customers[0], vec![module(1), module(2)], &devices, false),
-                1 => compiler.improve(customers[1], vec![module(2), module(3)], &devices),
+                0 => compiler.enqueue(queries[0], vec![module(1), module(2)], &devices, false),
+                1 => compiler.improve(queries[1], vec![module(2), module(3)], &devices),
                 _ => {
-                    compiler.enqueue(customers[2], vec![module(4)], &devices, true);
-                    compiler.forget(customers[2]);
+                    compiler.enqueue(queries[2], vec![module(4)], &devices, true);
+                    compiler.forget(queries[2]);
                 }
             })
         };
@@ -47,8 +47,8 @@ fn a_compiler_that_is_dropped_ends_its_threads() {
     sync::under_schedules(|| {
         let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).expect("devices");
         let compiler = Compiler::default();
-        compiler.enqueue(Customer::new(), vec![module(1), module(2)], &devices, false);
-        compiler.improve(Customer::new(), vec![module(3)], &devices);
+        compiler.enqueue(QueryId::new(), vec![module(1), module(2)], &devices, false);
+        compiler.improve(QueryId::new(), vec![module(3)], &devices);
         drop(compiler);
         let compiled = || devices.iter().map(|device| device.compiled_modules()).sum::<usize>();
         // What had not begun was forgotten, and no thread goes on.

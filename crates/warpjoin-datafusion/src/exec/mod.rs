@@ -24,7 +24,7 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
-use warpjoin::exec::{Explanation, HandedOver};
+use warpjoin::exec::{Explanation, SharedRows};
 use warpjoin::plan::Plan;
 use warpjoin::{ExecOptions, QueryMetrics, Session};
 
@@ -48,7 +48,7 @@ pub struct WarpjoinExec {
 struct Part {
     plan: Plan,
     /// Rows that parts of the same query share.
-    handed_over: HandedOver,
+    shared_rows: SharedRows,
     /// Computed when EXPLAIN needs it.
     explanation: OnceLock<Explanation>,
     /// The CPU nodes of the part, with placeholders for the children.
@@ -128,7 +128,7 @@ impl WarpjoinExec {
         let part = Part {
             explanation: OnceLock::new(),
             plan,
-            handed_over: HandedOver::default(),
+            shared_rows: SharedRows::default(),
             template,
             ordering,
             operators,
@@ -184,10 +184,10 @@ impl WarpjoinExec {
         self.part.operators.sorts
     }
 
-    /// The same part with an equivalent device plan that shares rows with another part through `handed_over`.
-    pub(crate) fn with_plan(&self, plan: Plan, handed_over: &HandedOver) -> Self {
-        let handed_over = handed_over.clone();
-        let part = Part { plan, handed_over, explanation: OnceLock::new(), ..(*self.part).clone() };
+    /// The same part with an equivalent device plan that shares rows with another part through `shared_rows`.
+    pub(crate) fn with_plan(&self, plan: Plan, shared_rows: &SharedRows) -> Self {
+        let shared_rows = shared_rows.clone();
+        let part = Part { plan, shared_rows, explanation: OnceLock::new(), ..(*self.part).clone() };
         Self { part: Arc::new(part), ..self.clone() }
     }
 

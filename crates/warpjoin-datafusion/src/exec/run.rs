@@ -266,7 +266,7 @@ fn drive(
     }
     let upload_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let options = ExecOptions { batch_rows, cancel, ..part.settings.clone() };
-    let inputs = Inputs { tables, handed_over: part.handed_over.clone() };
+    let inputs = Inputs { tables, shared_rows: part.shared_rows.clone() };
     let mut output = warpjoin::exec::run_with(&part.session, &plan, &inputs, &options)?;
     output.metrics.uploaded_bytes += inputs.tables.iter().map(|table| table.resident_bytes()).sum::<u64>();
     output.batches =

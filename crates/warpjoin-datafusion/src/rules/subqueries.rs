@@ -11,7 +11,7 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
-use warpjoin::exec::HandedOver;
+use warpjoin::exec::SharedRows;
 use warpjoin::plan::Plan;
 use warpjoin::share_between;
 
@@ -35,12 +35,12 @@ pub(crate) fn share(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPla
     if changed.is_empty() {
         return Ok(plan);
     }
-    let handed_over = HandedOver::default();
+    let shared_rows = SharedRows::default();
     plan.transform_down(|node| {
         let plan = changed.get(&address(&node)).cloned();
         Ok(match (plan, node.downcast_ref::<WarpjoinExec>()) {
             (Some(plan), Some(part)) => {
-                Transformed::yes(Arc::new(part.with_plan(plan, &handed_over)) as Arc<dyn ExecutionPlan>)
+                Transformed::yes(Arc::new(part.with_plan(plan, &shared_rows)) as Arc<dyn ExecutionPlan>)
             }
             _ => Transformed::no(node),
         })

@@ -15,9 +15,9 @@ use warpjoin_device::{Device, ModuleSource};
 
 /// Whose modules they are: the queue forgets those of a query that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Customer(u64);
+pub(crate) struct QueryId(u64);
 
-impl Customer {
+impl QueryId {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -26,7 +26,7 @@ impl Customer {
 
 /// A module to compile, and the devices on which it is not.
 struct Job {
-    customer: Customer,
+    query: QueryId,
     module: ModuleSource,
     devices: Vec<Device>,
 }
@@ -35,7 +35,7 @@ struct Job {
 struct Queue {
     jobs: VecDeque<Job>,
     /// What may be wanted, if a guess is wrong.
-    spare: VecDeque<Job>,
+    speculative: VecDeque<Job>,
     /// What is to take the place of quick forms.
     better: VecDeque<Job>,
     /// Hashes of all that was ever in `better`: what fails is not tried again. Their texts would fill the memory of a process
@@ -52,12 +52,12 @@ struct Queue {
 
 impl Queue {
     fn waiting(&self) -> usize {
-        self.jobs.len() + self.spare.len() + self.better.len()
+        self.jobs.len() + self.speculative.len() + self.better.len()
     }
 
     /// The next job, and whether it is of `better`: half of the cores are left to queries.
     fn next(&mut self) -> Option<(Job, bool)> {
-        if let Some(job) = self.jobs.pop_front().or_else(|| self.spare.pop_front()) {
+        if let Some(job) = self.jobs.pop_front().or_else(|| self.speculative.pop_front()) {
             return Some((job, false));
         }
         if self.improving > 0 && self.improving >= cores() / 2 {
@@ -89,20 +89,20 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// Has modules compiled for all of `devices`, the first ones first, spare ones after all others.
-    pub(crate) fn enqueue(&self, customer: Customer, modules: Vec<ModuleSource>, devices: &[Device], is_spare: bool) {
-        let jobs = modules.into_iter().map(|module| Job { customer, module, devices: devices.to_vec() });
+    /// Has modules compiled for all of `devices`, the first ones first, speculative ones after all others.
+    pub(crate) fn enqueue(&self, query: QueryId, modules: Vec<ModuleSource>, devices: &[Device], is_speculative: bool) {
+        let jobs = modules.into_iter().map(|module| Job { query, module, devices: devices.to_vec() });
         let mut queue = self.shared.locked();
-        if is_spare { &mut queue.spare } else { &mut queue.jobs }.extend(jobs);
+        if is_speculative { &mut queue.speculative } else { &mut queue.jobs }.extend(jobs);
         start_threads(&mut queue, &self.shared);
     }
 
     /// Has modules compiled whose quick forms have run, once nothing else is to be compiled; whatever becomes of their query.
-    pub(crate) fn improve(&self, customer: Customer, modules: Vec<ModuleSource>, devices: &[Device]) {
+    pub(crate) fn improve(&self, query: QueryId, modules: Vec<ModuleSource>, devices: &[Device]) {
         let mut queue = self.shared.locked();
         for module in modules {
             if queue.improved.insert(BuildHasherDefault::<DefaultHasher>::default().hash_one(&module)) {
-                queue.better.push_back(Job { customer, module, devices: devices.to_vec() });
+                queue.better.push_back(Job { query, module, devices: devices.to_vec() });
             }
         }
         start_threads(&mut queue, &self.shared);
@@ -117,10 +117,10 @@ impl Compiler {
     }
 
     /// Forgets what was asked for and has not begun.
-    pub(crate) fn forget(&self, customer: Customer) {
+    pub(crate) fn forget(&self, query: QueryId) {
         let mut queue = self.shared.locked();
-        queue.jobs.retain(|job| job.customer != customer);
-        queue.spare.retain(|job| job.customer != customer);
+        queue.jobs.retain(|job| job.query != query);
+        queue.speculative.retain(|job| job.query != query);
     }
 }
 
@@ -129,7 +129,7 @@ impl Drop for Compiler {
         let mut queue = self.shared.locked();
         queue.is_closed = true;
         queue.jobs.clear();
-        queue.spare.clear();
+        queue.speculative.clear();
         queue.better.clear();
         let threads = std::mem::take(&mut queue.threads);
         drop(queue);
@@ -200,8 +200,8 @@ fn work(shared: &Arc<Shared>) {
         }
         let rest = if is_better { &mut queue.better } else { &mut queue.jobs };
         for device in others {
-            let (customer, module) = (job.customer, job.module.clone());
-            rest.push_front(Job { customer, module, devices: vec![device] });
+            let (query, module) = (job.query, job.module.clone());
+            rest.push_front(Job { query, module, devices: vec![device] });
         }
         start_threads(&mut queue, shared);
     }
@@ -242,7 +242,7 @@ mod tests {
     fn every_device_gets_every_module() {
         let devices = open_simulated(&SimOptions { devices: 3, ..SimOptions::default() }).unwrap();
         let (compiler, modules) = (Compiler::default(), [module(1), module(2)]);
-        compiler.enqueue(Customer::new(), modules.to_vec(), &devices, false);
+        compiler.enqueue(QueryId::new(), modules.to_vec(), &devices, false);
         compiler.finish();
         assert!(devices.iter().all(|device| modules.iter().all(|module| device.is_compiled(module))));
     }
@@ -250,11 +250,11 @@ mod tests {
     #[test]
     fn what_is_better_is_compiled_once_and_survives_its_query() {
         let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).unwrap();
-        let (compiler, customer) = (Compiler::default(), Customer::new());
+        let (compiler, query) = (Compiler::default(), QueryId::new());
         let better: Vec<_> = (10..16).map(module).collect();
-        compiler.improve(customer, better.clone(), &devices);
-        compiler.improve(customer, better.clone(), &devices);
-        compiler.forget(customer);
+        compiler.improve(query, better.clone(), &devices);
+        compiler.improve(query, better.clone(), &devices);
+        compiler.forget(query);
         compiler.finish();
         assert!(devices.iter().all(|device| better.iter().all(|module| device.is_compiled(module))));
         let queue = compiler.shared.locked();
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn what_is_forgotten_or_dropped_is_not_waited_for() {
         let devices = open_simulated(&SimOptions { devices: 1, ..SimOptions::default() }).unwrap();
-        let (compiler, gone, other) = (Compiler::default(), Customer::new(), Customer::new());
+        let (compiler, gone, other) = (Compiler::default(), QueryId::new(), QueryId::new());
         // No threads: the queue alone.
         compiler.shared.locked().running = usize::MAX / 2;
         compiler.enqueue(gone, vec![module(3)], &devices, false);
@@ -272,9 +272,9 @@ mod tests {
         compiler.enqueue(other, vec![module(5)], &devices, true);
         compiler.forget(gone);
         assert!(compiler.shared.locked().jobs.is_empty());
-        assert_eq!(compiler.shared.locked().spare.len(), 1);
+        assert_eq!(compiler.shared.locked().speculative.len(), 1);
         let shared = Arc::clone(&compiler.shared);
         drop(compiler);
-        assert!(shared.locked().spare.is_empty() && devices[0].compiled_modules() == 0);
+        assert!(shared.locked().speculative.is_empty() && devices[0].compiled_modules() == 0);
     }
 }

@@ -71,7 +71,7 @@ impl Query<'_> {
             }
             // A region that might have been skipped has made the same.
             let made = match &pipeline.sink {
-                Sink::Publish { number, .. } if self.joins.has_published(*number) => Some(None),
+                Sink::ShareBuild { number, .. } if self.joins.has_shared_build(*number) => Some(None),
                 Sink::Share(share) => self.shared_before(*share).map(Some),
                 _ => None,
             };
@@ -112,9 +112,9 @@ impl Query<'_> {
                     let calls = bound(calls, AggregateCall::map, |expr| execution.bind(expr))?;
                     self.aggregate_rows(relation, execution.node(*input), &group_by, &calls)?
                 }
-                Sink::Publish { number, join, has_filters } => {
+                Sink::ShareBuild { number, join, has_filters } => {
                     let join = execution.bind_join(join)?;
-                    self.publish(&join, *number, &relation, *has_filters)?;
+                    self.share_build(&join, *number, &relation, *has_filters)?;
                     outputs.relations.push(None);
                     continue;
                 }
@@ -178,7 +178,7 @@ impl Query<'_> {
                 return self.reduced(relation, *table, &execution.bind_all(keys)?, *test);
             }
             Step::Probe { table, join } => {
-                return self.probe_published(&execution.bind_join(join)?, *table, relation);
+                return self.probe_shared_build(&execution.bind_join(join)?, *table, relation);
             }
             Step::Join { build: id, join, wanted } => {
                 let build = outputs.read(*id)?;

@@ -45,7 +45,7 @@ struct Explain<'a> {
     lines: Vec<String>,
     /// What the readers of each pipeline begin with.
     outputs: Vec<String>,
-    /// Lines that make published tables.
+    /// Lines that make shared build tables.
     tables: HashMap<usize, usize>,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Explain<'a> {
                 };
                 self.close(words, sink).to_string()
             }
-            Sink::Publish { number, .. } => {
+            Sink::ShareBuild { number, .. } => {
                 let line = self.close(words, "BuildHashTable");
                 self.tables.insert(*number, line);
                 line.to_string()
@@ -218,7 +218,7 @@ fn side(plan: &Plan) -> Side {
         PlanKind::Scan { table, .. } => Side::Columns(Some(table.rows())),
         PlanKind::Input { .. } => Side::Columns(None),
         PlanKind::Project { input, .. } => side(input),
-        PlanKind::Marked { input, mark: Mark::Shared(_) | Mark::Published(_) } => side(input),
+        PlanKind::Marked { input, mark: Mark::Shared(_) | Mark::SharedBuild(_) } => side(input),
         PlanKind::Sort { input, skip: 0, fetch: None, .. } => side(input),
         PlanKind::Union { .. } | PlanKind::GroupingSets { .. } | PlanKind::Window { .. } => Side::Columns(None),
         PlanKind::Shared(plan) => side(plan),

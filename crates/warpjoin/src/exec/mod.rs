@@ -32,7 +32,7 @@ pub use explain::{Explanation, explain};
 pub(crate) use launch::Strides;
 pub use metrics::{PipelineMetrics, QueryMetrics};
 pub use query::Inputs;
-pub use relation::HandedOver;
+pub use relation::SharedRows;
 
 use crate::codegen::RowSpec;
 use crate::codegen::forget;

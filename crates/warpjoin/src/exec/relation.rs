@@ -2,8 +2,8 @@
 
 mod matches;
 mod partitioned;
-mod published;
 mod shared;
+mod shared_build;
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use crate::plan::build::columns_of;
 pub(super) use matches::{Matches, bits_for, item_table, threads_of};
 pub(super) use partitioned::PartitionChoice;
 pub(crate) use partitioned::{PARTITION_BITS_MAX, PartitionedRows, PartitionedShard, PassBits};
-pub(super) use published::{Joins, Published};
-pub use shared::HandedOver;
 pub(super) use shared::SharedRelations;
+pub use shared::SharedRows;
+pub(super) use shared_build::{Joins, SharedBuild};
 
 /// Values that a column's bounds span for each row, up to which a table of all of them is gone through in order.
 const SORTED_SPAN_MAX: u128 = 8;

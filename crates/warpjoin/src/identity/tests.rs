@@ -12,8 +12,8 @@ use crate::expr::{ArithmeticOp, CompareOp, DeferredScalar, Expr, ExprKind, HostF
 use crate::function::{DateFunction, DatePart, Function};
 use crate::plan::identity::Node;
 use crate::plan::{
-    AggregateCall, AggregateFunction, FetchPlan, FilterForm, GroupingSet, HandOver, JoinKind, JoinPlan, Mark, Moment,
-    Plan, PlanKind, ReductionTest, RowsOf, Share, SortKey,
+    AggregateCall, AggregateFunction, FetchPlan, FilterForm, GroupingSet, JoinKind, JoinPlan, Mark, Moment, Plan,
+    PlanKind, ReductionTest, RowsOf, Share, SharedRowsId, SortKey,
 };
 use crate::window::{Distance, Frame, FrameBound, WindowCall, WindowFunction};
 use crate::{Session, Table, TableBuilder};
@@ -381,15 +381,15 @@ fn nodes() -> Vec<Plan> {
     let tests = with_each_field_changed!(test, ReductionTest { form: FilterForm::Bloom, has_bounds: true, rows: 2 });
     let reduced = |table, key, test| Mark::Reduced { table, keys: vec![column(key)], test };
     let marks = [
-        Mark::Published(0),
-        Mark::Published(1),
+        Mark::SharedBuild(0),
+        Mark::SharedBuild(1),
         reduced(1, 0, tests[0]),
         reduced(0, 1, tests[0]),
         Mark::Shared(Share::Within(0)),
         Mark::Shared(Share::Within(1)),
-        Mark::Shared(Share::Left(HandOver::new())),
-        Mark::Shared(Share::Left(HandOver::new())),
-        Mark::Shared(Share::Found(HandOver::new())),
+        Mark::Shared(Share::Left(SharedRowsId::new())),
+        Mark::Shared(Share::Left(SharedRowsId::new())),
+        Mark::Shared(Share::Found(SharedRowsId::new())),
         Mark::Written,
     ];
     let marks = marks.into_iter().chain(tests.iter().map(|&test| reduced(0, 0, test)));

@@ -1,10 +1,10 @@
-//! What is known of tables that may be published, and what a runtime filter by one of them saves.
+//! What is known of tables that may be shared, and what a runtime filter by one of them saves.
 //!
 //! Must not know where filters go (`filters.rs`), but for those in front of a join's own probe.
 
 use super::cost::BuildSide;
 use super::estimate::{ColumnEstimate, Estimate, estimate, match_share, stored_bytes};
-use super::filters::{Placing, Wish, column_expr, column_keys, marked};
+use super::filters::{FilterCandidate, Placing, column_expr, column_keys, marked};
 use crate::plan::{FilterForm, JoinPlan, Mark, Plan, PlanKind, ReductionTest};
 
 /// A filter must save so many times what it costs.
@@ -19,7 +19,7 @@ const FALSE_SHARE: f64 = 0.035;
 /// where they are tested in front of a table.
 const BOUNDS_SHARE_MAX: (f64, f64) = (0.9, 0.5);
 
-/// A table that may be published.
+/// A table that may be shared.
 pub(super) struct TableFacts {
     pub rows: f64,
     keys: Vec<ColumnEstimate>,
@@ -75,7 +75,7 @@ impl TableFacts {
     }
 }
 
-/// What a wish is worth at a place.
+/// What a candidate is worth at a place.
 pub(super) struct Gain {
     /// Share of rows that is left.
     pub share: f64,
@@ -131,8 +131,8 @@ impl Placing<'_> {
     }
 
     /// What is saved where a table drops `rows` rows by these columns.
-    pub(super) fn gain(&self, wish: &Wish, rows: f64, columns: &[ColumnEstimate]) -> Gain {
-        let table = &self.tables[wish.table];
+    pub(super) fn gain(&self, candidate: &FilterCandidate, rows: f64, columns: &[ColumnEstimate]) -> Gain {
+        let table = &self.tables[candidate.table];
         let pairs: Vec<_> = table.keys.iter().copied().zip(columns.iter().copied()).collect();
         // As if each key was in the table once.
         let distinct = match table.keys.as_slice() {
@@ -147,7 +147,7 @@ impl Placing<'_> {
         let lookups_ps = rows * self.costs.lookup_ps(&side, is_ordered);
         let has_bounds = self.filters.is_always() || table.may_be_narrow(form, lookups_ps, self.costs.launch_ps());
         let test = ReductionTest { form, has_bounds, rows: rows as u64 };
-        let saved_ps = rows * (1.0 - share) * wish.row_ps.unwrap_or(0.0);
+        let saved_ps = rows * (1.0 - share) * candidate.row_ps.unwrap_or(0.0);
         let is_worth = table.rows * TABLE_RATIO_MIN <= rows && saved_ps > cost_ps * GAIN_MIN;
         Gain { share, gain_ps: if is_worth { saved_ps - cost_ps } else { 0.0 }, test }
     }
@@ -157,7 +157,7 @@ impl Placing<'_> {
 fn is_whole(plan: &Plan) -> bool {
     match &plan.kind {
         PlanKind::Scan { .. } | PlanKind::Input { .. } => true,
-        PlanKind::Project { input, .. } | PlanKind::Marked { input, mark: Mark::Published(_) } => is_whole(input),
+        PlanKind::Project { input, .. } | PlanKind::Marked { input, mark: Mark::SharedBuild(_) } => is_whole(input),
         _ => false,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A row that reaches the result has keys in the tables of all joins on its way. What equals such a key in another build
 //! side or below a group-by has to be in the same table; rows for which it is not need not be read any further. Tables
-//! that others probe are *published*: made before what reads them.
+//! that others probe are *shared*: made before what reads them.
 //!
 //! Architecture invariant: of a join either the probe side reads the build side's table, which is then made first, or the
 //! build side reads tables of the probe side, which is then read first; never both.
@@ -43,7 +43,7 @@ pub(super) fn place(
     let (numbered, _) = placing.number(plan);
     let placed = placing.push(numbered, &[]);
     let used = placing.used;
-    unpublish(placed, &|number| !used.contains(&number))
+    unshare(placed, &|number| !used.contains(&number))
 }
 
 fn has_join(plan: &Plan) -> bool {
@@ -52,7 +52,7 @@ fn has_join(plan: &Plan) -> bool {
 
 /// Rows whose columns have no match in a table are not needed.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wish {
+pub(super) struct FilterCandidate {
     pub table: usize,
     /// Columns of the node, in the order of the table's keys.
     pub columns: Vec<usize>,
@@ -70,7 +70,7 @@ pub(super) struct Placing<'a> {
 }
 
 impl Placing<'_> {
-    /// Publishes every table that could be.
+    /// Shares every build table that could be.
     fn number(&mut self, mut plan: Plan) -> (Plan, Estimate) {
         let mut below = vec![];
         for input in plan.inputs_mut() {
@@ -87,36 +87,38 @@ impl Placing<'_> {
         {
             let number = self.tables.len();
             self.tables.push(TableFacts::of(join, &keys, &build, of_plan.rows / probe.rows.max(1.0)));
-            join.build.replace(|build| marked(build, Mark::Published(number)));
+            join.build.replace(|build| marked(build, Mark::SharedBuild(number)));
         }
         (plan, of_plan)
     }
 
-    /// Brings wishes to the scans below, and those of joins on the way.
-    fn push(&mut self, mut plan: Plan, wishes: &[Wish]) -> Plan {
+    /// Brings candidates to the scans below, and those of joins on the way.
+    fn push(&mut self, mut plan: Plan, candidates: &[FilterCandidate]) -> Plan {
         if is_chain(&plan) {
-            return self.apply(plan, wishes);
+            return self.apply(plan, candidates);
         }
         match &mut plan.kind {
             PlanKind::Scan { .. } | PlanKind::Input { .. } => {}
             PlanKind::Filter { input, predicate } => {
-                let wishes = if is_plain_expr(input, predicate) { wishes } else { &[] };
-                input.replace(|input| self.push(input, wishes));
+                let candidates = if is_plain_expr(input, predicate) { candidates } else { &[] };
+                input.replace(|input| self.push(input, candidates));
             }
             PlanKind::Project { input, exprs } => {
-                let wishes = through(wishes, |column| column_of(exprs.get(column)?));
-                input.replace(|input| self.push(input, &wishes));
+                let candidates = through(candidates, |column| column_of(exprs.get(column)?));
+                input.replace(|input| self.push(input, &candidates));
             }
             PlanKind::Aggregate { input, group_by, aggregates } => {
                 let read = aggregates.iter().flat_map(AggregateCall::read);
                 let is_safe = group_by.iter().chain(read).all(|expr| is_plain_expr(input, expr));
-                let wishes = if is_safe { wishes } else { &[] };
-                let wishes = through(wishes, |column| column_of(group_by.get(column)?));
-                let wishes: Vec<Wish> =
-                    wishes.into_iter().map(|wish| Wish { row_ps: Some(GROUP_PS), ..wish }).collect();
-                input.replace(|input| self.push(input, &wishes));
+                let candidates = if is_safe { candidates } else { &[] };
+                let candidates = through(candidates, |column| column_of(group_by.get(column)?));
+                let candidates: Vec<FilterCandidate> = candidates
+                    .into_iter()
+                    .map(|candidate| FilterCandidate { row_ps: Some(GROUP_PS), ..candidate })
+                    .collect();
+                input.replace(|input| self.push(input, &candidates));
             }
-            // Which rows are the first ones depends on all rows; the others could pass wishes on, and do not yet.
+            // Which rows are the first ones depends on all rows; the others could pass candidates on, and do not yet.
             PlanKind::Sort { input, .. }
             | PlanKind::Limit { input, .. }
             | PlanKind::Window { input, .. }
@@ -134,31 +136,31 @@ impl Placing<'_> {
             | PlanKind::Fetch(_) => {}
             // Others read these rows as well, and may need all of them.
             PlanKind::Marked { input, mark: Mark::Shared(_) } => input.replace(|input| self.push(input, &[])),
-            PlanKind::Marked { input, .. } => input.replace(|input| self.push(input, wishes)),
-            PlanKind::Join(join) => self.push_join(join, wishes),
+            PlanKind::Marked { input, .. } => input.replace(|input| self.push(input, candidates)),
+            PlanKind::Join(join) => self.push_join(join, candidates),
         }
         plan
     }
 
-    fn push_join(&mut self, join: &mut JoinPlan, wishes: &[Wish]) {
-        let (mut to_build, mut to_probe) = split(join, wishes);
-        let own = join.build.published();
+    fn push_join(&mut self, join: &mut JoinPlan, candidates: &[FilterCandidate]) {
+        let (mut to_build, mut to_probe) = split(join, candidates);
+        let own = join.build.shared_build();
         // What the join drops anyway saves its probe only.
         let kept = own.map_or(1.0, |table| self.tables[table].kept);
         let far = own.map(|table| self.tables[table].side()).filter(|side| !self.costs.is_near(side));
         let probe_ps = far.map_or(PROBE_PS, |side| self.costs.lookup_ps(&side, false));
-        for row_ps in to_probe.iter_mut().filter_map(|wish| wish.row_ps.as_mut()) {
+        for row_ps in to_probe.iter_mut().filter_map(|candidate| candidate.row_ps.as_mut()) {
             *row_ps = *row_ps * kept + probe_ps;
         }
-        to_build.iter_mut().for_each(|wish| wish.row_ps = Some(BUILD_PS));
+        to_build.iter_mut().for_each(|candidate| candidate.row_ps = Some(BUILD_PS));
         let mut is_offered = false;
-        if let Some(build) = self.push_offered(join, &to_build) {
+        if let Some(build) = self.push_to_build(join, &to_build) {
             join.build = build;
             is_offered = true;
         } else {
             if let (Some(table), Some(keys)) = (own, key_columns(join)) {
                 let columns = keys.iter().map(|&(_, probe)| probe).collect();
-                to_probe.push(Wish { table, columns, row_ps: None });
+                to_probe.push(FilterCandidate { table, columns, row_ps: None });
             }
             join.build.replace(|build| self.push(build, &to_build));
         }
@@ -170,19 +172,19 @@ impl Placing<'_> {
 
     /// The build side with what the probe side's tables know of its keys; `None` where that is of no use. The build side
     /// then waits for the probe side, which so can't read this join's table.
-    fn push_offered(&mut self, join: &JoinPlan, to_build: &[Wish]) -> Option<Plan> {
+    fn push_to_build(&mut self, join: &JoinPlan, to_build: &[FilterCandidate]) -> Option<Plan> {
         let is_kind = !matches!(join.kind, JoinKind::NotIn | JoinKind::Full);
-        let mut offered = through(&offers(&join.probe), |column| build_key_of(join, column));
+        let mut offered = through(&candidates_of(&join.probe), |column| build_key_of(join, column));
         // Pairs that match are the same ones, so that only keys are evaluated on fewer rows.
         let is_safe = join.on.iter().all(|(build, _)| is_plain_expr(&join.build, build));
         if !is_kind || !is_safe || offered.is_empty() || self.is_reduced_later(join) {
             return None;
         }
-        offered.iter_mut().for_each(|wish| wish.row_ps = Some(BUILD_PS));
+        offered.iter_mut().for_each(|candidate| candidate.row_ps = Some(BUILD_PS));
         let (used, notes) = (self.used.clone(), self.notes.len());
-        let tried: Vec<Wish> = offered.iter().chain(to_build).cloned().collect();
+        let tried: Vec<FilterCandidate> = offered.iter().chain(to_build).cloned().collect();
         let build = self.push(join.build.clone(), &tried);
-        if offered.iter().any(|wish| reads(&build, wish.table)) {
+        if offered.iter().any(|candidate| reads(&build, candidate.table)) {
             return Some(build);
         }
         self.used = used;
@@ -197,50 +199,54 @@ impl Placing<'_> {
     }
 
     /// Puts the filters that pay over a scan and what drops its rows already.
-    fn apply(&mut self, plan: Plan, wishes: &[Wish]) -> Plan {
+    fn apply(&mut self, plan: Plan, candidates: &[FilterCandidate]) -> Plan {
         let is_always = self.filters.is_always();
-        let mut worth: Vec<(Gain, &Wish)> = vec![];
+        let mut worth: Vec<(Gain, &FilterCandidate)> = vec![];
         let mut rows = None;
-        for wish in wishes.iter().filter(|wish| wish.row_ps.is_some()) {
-            if !wish.columns.iter().all(|&column| is_plain(&plan, column)) {
+        for candidate in candidates.iter().filter(|candidate| candidate.row_ps.is_some()) {
+            if !candidate.columns.iter().all(|&column| is_plain(&plan, column)) {
                 continue;
             }
             let estimate = rows.get_or_insert_with(|| estimate(&plan, self.inputs));
-            let columns: Vec<ColumnEstimate> = wish.columns.iter().map(|&column| estimate.columns[column]).collect();
-            let gain = self.gain(wish, estimate.rows, &columns);
+            let columns: Vec<ColumnEstimate> =
+                candidate.columns.iter().map(|&column| estimate.columns[column]).collect();
+            let gain = self.gain(candidate, estimate.rows, &columns);
             if is_always || gain.gain_ps > self.costs.gain_ps_min() {
-                worth.push((gain, wish));
+                worth.push((gain, candidate));
             }
         }
         worth.sort_by(|a, b| a.0.share.total_cmp(&b.0.share));
         let mut plan = plan;
-        let mut applied: Vec<&Wish> = vec![];
-        for (Gain { share, test, .. }, wish) in worth {
+        let mut applied: Vec<&FilterCandidate> = vec![];
+        for (Gain { share, test, .. }, candidate) in worth {
             // Two tables of one key mostly have the same rows in them.
-            if applied.iter().any(|known| known.columns == wish.columns && (!is_always || known.table == wish.table)) {
+            if applied
+                .iter()
+                .any(|known| known.columns == candidate.columns && (!is_always || known.table == candidate.table))
+            {
                 continue;
             }
-            applied.push(wish);
-            self.used.insert(wish.table);
+            applied.push(candidate);
+            self.used.insert(candidate.table);
             let rows = rows.as_ref().map_or(0.0, |estimate| estimate.rows);
             self.notes.push(format!(
                 "runtime filter: table {} of {}:{} drops rows of {}:{}, about {} are left, by {test}",
-                wish.table,
-                self.tables[wish.table].name,
-                self.tables[wish.table].rows.round(),
+                candidate.table,
+                self.tables[candidate.table].name,
+                self.tables[candidate.table].rows.round(),
                 plan.first_column(),
                 rows.round(),
                 (rows * share).round(),
             ));
-            let keys = wish.columns.iter().map(|&column| column_expr(&plan, column)).collect();
-            plan = marked(plan, Mark::Reduced { table: wish.table, keys, test });
+            let keys = candidate.columns.iter().map(|&column| column_expr(&plan, column)).collect();
+            plan = marked(plan, Mark::Reduced { table: candidate.table, keys, test });
         }
         plan
     }
 }
 
 /// Tables that every row of a plan has a match in, and the columns that do.
-fn offers(plan: &Plan) -> Vec<Wish> {
+fn candidates_of(plan: &Plan) -> Vec<FilterCandidate> {
     match &plan.kind {
         PlanKind::Scan { .. }
         | PlanKind::Input { .. }
@@ -252,16 +258,18 @@ fn offers(plan: &Plan) -> Vec<Wish> {
         | PlanKind::HasRows { .. }
         | PlanKind::Fetch(_)
         | PlanKind::Shared(_) => vec![],
-        PlanKind::Filter { input, .. } | PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => offers(input),
+        PlanKind::Filter { input, .. } | PlanKind::Sort { input, .. } | PlanKind::Limit { input, .. } => {
+            candidates_of(input)
+        }
         PlanKind::Marked { mark: Mark::Shared(_), .. } => vec![],
-        PlanKind::Marked { input, .. } => offers(input),
+        PlanKind::Marked { input, .. } => candidates_of(input),
         PlanKind::Project { input, exprs } => {
             let position = |column| exprs.iter().position(|expr| column_of(expr) == Some(column));
-            through(&offers(input), position)
+            through(&candidates_of(input), position)
         }
         PlanKind::Aggregate { input, group_by, .. } => {
             let position = |column| group_by.iter().position(|expr| column_of(expr) == Some(column));
-            through(&offers(input), position)
+            through(&candidates_of(input), position)
         }
         PlanKind::Join(join) => {
             let build_width = join.build.schema.fields().len();
@@ -270,16 +278,16 @@ fn offers(plan: &Plan) -> Vec<Wish> {
             let equal = |position: usize| at(position).or_else(|| at(counterpart(join, position)?));
             let mut offered = match join.kind {
                 JoinKind::Full => vec![],
-                _ => through(&offers(&join.probe), |column| {
+                _ => through(&candidates_of(&join.probe), |column| {
                     if is_inner { equal(build_width + column) } else { at(build_width + column) }
                 }),
             };
             if is_inner {
-                offered.extend(through(&offers(&join.build), equal));
+                offered.extend(through(&candidates_of(&join.build), equal));
             }
-            if let (Some(table), Some(keys)) = (join.build.published(), key_columns(join)) {
+            if let (Some(table), Some(keys)) = (join.build.shared_build(), key_columns(join)) {
                 let columns = keys.iter().map(|&(_, probe)| probe).collect();
-                let own = Wish { table, columns, row_ps: None };
+                let own = FilterCandidate { table, columns, row_ps: None };
                 offered.extend(through(&[own], |column| {
                     if is_inner { equal(build_width + column) } else { at(build_width + column) }
                 }));
@@ -289,8 +297,8 @@ fn offers(plan: &Plan) -> Vec<Wish> {
     }
 }
 
-/// Wishes of a join's output as wishes of its sides.
-fn split(join: &JoinPlan, wishes: &[Wish]) -> (Vec<Wish>, Vec<Wish>) {
+/// Filter candidates of a join's output as candidates of its sides.
+fn split(join: &JoinPlan, candidates: &[FilterCandidate]) -> (Vec<FilterCandidate>, Vec<FilterCandidate>) {
     if !is_safe(join) || join.kind == JoinKind::Full {
         return (vec![], vec![]);
     }
@@ -299,14 +307,14 @@ fn split(join: &JoinPlan, wishes: &[Wish]) -> (Vec<Wish>, Vec<Wish>) {
     let is_inner = join.kind == JoinKind::Inner;
     let in_probe = |position: usize| (build_width..probe_end).contains(&position).then(|| position - build_width);
     let in_build = |position: usize| (position < build_width).then_some(position);
-    let to_probe = through(wishes, |column| {
+    let to_probe = through(candidates, |column| {
         let position = *join.output.get(column)?;
         in_probe(position).or_else(|| in_probe(counterpart(join, position).filter(|_| is_inner)?))
     });
     // Only build rows that match a wanted probe row count; but a NOT IN knows of all null keys.
     let to_build = match join.kind {
         JoinKind::NotIn => vec![],
-        _ => through(wishes, |column| {
+        _ => through(candidates, |column| {
             let position = *join.output.get(column)?;
             in_build(position).filter(|_| is_inner).or_else(|| in_build(counterpart(join, position)?))
         }),
@@ -339,7 +347,7 @@ fn build_key_of(join: &JoinPlan, probe_column: usize) -> Option<usize> {
     join.on.iter().find(|(_, probe)| is_it(probe)).and_then(|(build, _)| column_of(build))
 }
 
-/// The keys of a table that may be published: pairs of columns of build and probe side.
+/// The keys of a table that may be shared: pairs of columns of build and probe side.
 pub(super) fn column_keys(join: &JoinPlan) -> Option<Vec<(usize, usize)>> {
     let is_kind = matches!(join.kind, JoinKind::Inner | JoinKind::ProbeSemi) && !join.null_equals_null;
     let pair = |(build, probe): &(Expr, Expr)| Some((column_of(build)?, column_of(probe)?));
@@ -353,13 +361,13 @@ fn key_columns(join: &JoinPlan) -> Option<Vec<(usize, usize)>> {
     column_keys(join).filter(|_| join.on.iter().all(is_kept))
 }
 
-/// Wishes with their columns somewhere else; those that lose one are gone.
-fn through(wishes: &[Wish], to: impl Fn(usize) -> Option<usize>) -> Vec<Wish> {
-    let moved = |wish: &Wish| {
-        let columns = wish.columns.iter().map(|&column| to(column)).collect::<Option<_>>()?;
-        Some(Wish { columns, ..wish.clone() })
+/// Filter candidates with their columns somewhere else; those that lose one are gone.
+fn through(candidates: &[FilterCandidate], to: impl Fn(usize) -> Option<usize>) -> Vec<FilterCandidate> {
+    let moved = |candidate: &FilterCandidate| {
+        let columns = candidate.columns.iter().map(|&column| to(column)).collect::<Option<_>>()?;
+        Some(FilterCandidate { columns, ..candidate.clone() })
     };
-    wishes.iter().filter_map(moved).collect()
+    candidates.iter().filter_map(moved).collect()
 }
 
 /// Filters and projections of columns over a scan: a filter at its end reads what they leave.
@@ -379,10 +387,10 @@ fn reads(plan: &Plan, number: usize) -> bool {
 }
 
 /// Takes back publications.
-fn unpublish(plan: Plan, is_unused: &impl Fn(usize) -> bool) -> Plan {
-    let plan = plan.map_inputs(&mut |input| unpublish(input, is_unused));
+fn unshare(plan: Plan, is_unused: &impl Fn(usize) -> bool) -> Plan {
+    let plan = plan.map_inputs(&mut |input| unshare(input, is_unused));
     match plan.kind {
-        PlanKind::Marked { input, mark: Mark::Published(number) } if is_unused(number) => *input,
+        PlanKind::Marked { input, mark: Mark::SharedBuild(number) } if is_unused(number) => *input,
         kind => Plan { kind, ..plan },
     }
 }

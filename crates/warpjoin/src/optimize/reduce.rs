@@ -74,7 +74,7 @@ fn is_kind(kind: JoinKind) -> bool {
 /// Whether build rows may be dropped: nothing that may fail is evaluated for them but keys, and no other join needs them.
 fn is_safe(join: &JoinPlan) -> bool {
     let build_width = join.build.schema.fields().len();
-    join.build.published().is_none()
+    join.build.shared_build().is_none()
         && !join.is_nested()
         && join.needed_columns().iter().all(|&column| column >= build_width || is_plain(&join.build, column))
 }

@@ -8,7 +8,7 @@ use crate::Table;
 use crate::expr::Expr;
 use crate::identity::{Identity, Scope};
 use crate::plan::identity::Node;
-use crate::plan::{HandOver, JoinKind, JoinPlan, Mark, Plan, PlanKind, Share};
+use crate::plan::{JoinKind, JoinPlan, Mark, Plan, PlanKind, Share, SharedRowsId};
 
 /// Rows that a join goes over for each that it puts out, so that writing these down costs less than going over them again.
 const SOURCE_ROWS_MIN: f64 = 2.0;
@@ -30,7 +30,7 @@ pub(super) fn share(plan: Plan, inputs: &[Arc<Table>], notes: &mut Vec<String>) 
     sharing.mark(plan)
 }
 
-/// The plan with equal build sides published under one number.
+/// The plan with equal build sides shared under one number.
 pub(super) fn share_tables(plan: Plan, inputs: &[Arc<Table>], notes: &mut Vec<String>) -> Plan {
     if !reads_twice(&plan) {
         return plan;
@@ -51,18 +51,18 @@ pub(super) fn share_tables(plan: Plan, inputs: &[Arc<Table>], notes: &mut Vec<St
 pub fn share_between(first: &mut Plan, later: &mut Plan) -> bool {
     let (mut ids, mut seen) = (PlanIds::default(), HashMap::new());
     groups(first, &mut ids, &mut |id, _| {
-        seen.insert(id, HandOver::new());
+        seen.insert(id, SharedRowsId::new());
     });
     let mut shared = HashMap::new();
     groups(later, &mut ids, &mut |id, plan| {
-        if let Some(&hand_over) = seen.get(&id) {
-            shared.insert(id, hand_over);
-            plan.replace(|plan| plan.shared_by(Share::Found(hand_over)));
+        if let Some(&shared_rows_id) = seen.get(&id) {
+            shared.insert(id, shared_rows_id);
+            plan.replace(|plan| plan.shared_by(Share::Found(shared_rows_id)));
         }
     });
     groups(first, &mut ids, &mut |id, plan| {
-        if let Some(&hand_over) = shared.get(&id) {
-            plan.replace(|plan| plan.shared_by(Share::Left(hand_over)));
+        if let Some(&shared_rows_id) = shared.get(&id) {
+            plan.replace(|plan| plan.shared_by(Share::Left(shared_rows_id)));
         }
     });
     !shared.is_empty()
@@ -148,7 +148,7 @@ impl TableSharing<'_> {
                 }
                 let schema = Arc::clone(&join.build.schema);
                 let input = Box::new(join.build.clone());
-                join.build = Plan { kind: PlanKind::Marked { input, mark: Mark::Published(number) }, schema };
+                join.build = Plan { kind: PlanKind::Marked { input, mark: Mark::SharedBuild(number) }, schema };
             }
         }
         plan.map_inputs(&mut |input| self.mark(input))
@@ -194,7 +194,7 @@ fn count_tables(plan: &Plan, ids: &mut PlanIds, seen: &mut HashMap<Identity, usi
 }
 
 fn first_free(plan: &Plan) -> usize {
-    let own = plan.published().map_or(0, |number| number + 1);
+    let own = plan.shared_build().map_or(0, |number| number + 1);
     plan.inputs().into_iter().map(first_free).fold(own, usize::max)
 }
 

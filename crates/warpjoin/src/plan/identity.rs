@@ -8,13 +8,13 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 
 use super::{
-    AggregateCall, AggregateFunction, FetchPlan, FilterForm, GroupingSet, HandOver, JoinKind, JoinPlan, Mark, Plan,
-    PlanKind, ReductionTest, RowsOf, Share,
+    AggregateCall, AggregateFunction, FetchPlan, FilterForm, GroupingSet, JoinKind, JoinPlan, Mark, Plan, PlanKind,
+    ReductionTest, RowsOf, Share, SharedRowsId,
 };
 use crate::identity::{Identify, Identity, address, identify_by_hash, identify_fields, one_of};
 use crate::window::{Frame, WindowCall, WindowFunction};
 
-identify_by_hash!(AggregateFunction, WindowFunction, Frame, JoinKind, FilterForm, HandOver);
+identify_by_hash!(AggregateFunction, WindowFunction, Frame, JoinKind, FilterForm, SharedRowsId);
 
 identify_fields! {
     AggregateCall { function, argument, second, is_distinct, order_by, filter, data_type }
@@ -93,7 +93,7 @@ impl Identify for PlanKind {
 impl Identify for Mark {
     fn identify(&self, identity: &mut Identity) {
         match self {
-            Self::Published(number) => one_of(identity, 0, &[number]),
+            Self::SharedBuild(number) => one_of(identity, 0, &[number]),
             Self::Reduced { table, keys, test } => one_of(identity, 1, &[table, keys, test]),
             Self::Shared(share) => one_of(identity, 2, &[share]),
             Self::Written => one_of(identity, 3, &[]),
@@ -105,8 +105,8 @@ impl Identify for Share {
     fn identify(&self, identity: &mut Identity) {
         match self {
             Self::Within(number) => one_of(identity, 0, &[number]),
-            Self::Left(hand_over) => one_of(identity, 1, &[hand_over]),
-            Self::Found(hand_over) => one_of(identity, 2, &[hand_over]),
+            Self::Left(shared_rows_id) => one_of(identity, 1, &[shared_rows_id]),
+            Self::Found(shared_rows_id) => one_of(identity, 2, &[shared_rows_id]),
         }
     }
 }

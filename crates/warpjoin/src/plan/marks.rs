@@ -6,15 +6,15 @@ use std::sync::Arc;
 use super::{FilterForm, Mark, Plan, PlanKind};
 
 impl Plan {
-    /// The number under which a build side's table is published.
-    pub(crate) fn published(&self) -> Option<usize> {
+    /// The number under which a build side is shared.
+    pub(crate) fn shared_build(&self) -> Option<usize> {
         match self.kind {
-            PlanKind::Marked { mark: Mark::Published(number), .. } => Some(number),
+            PlanKind::Marked { mark: Mark::SharedBuild(number), .. } => Some(number),
             _ => None,
         }
     }
 
-    /// Whether filters are made of the keys of a published table.
+    /// Whether filters are made of the keys of a shared build table.
     pub(crate) fn has_filters_of(&self, number: usize) -> bool {
         let mut has_filters = false;
         self.visit_marks(&mut |mark| {
@@ -26,14 +26,14 @@ impl Plan {
         has_filters
     }
 
-    /// Whether a part of this plan reads a table that a part of `other` publishes, and this plan does not. Parts that are run
-    /// once stand in both, with the tables that they publish and read.
+    /// Whether a part of this plan reads a table that a part of `other` shares, and this plan does not. Parts that are run
+    /// once stand in both, with the tables that they share and read.
     pub(crate) fn reads_tables_of(&self, other: &Plan) -> bool {
         let (mut read, mut own) = (vec![], vec![]);
         self.visit_marks(&mut |mark| {
             match mark {
                 Mark::Reduced { table, .. } => read.push(*table),
-                Mark::Published(number) => own.push(*number),
+                Mark::SharedBuild(number) => own.push(*number),
                 Mark::Shared(_) | Mark::Written => {}
             }
             true
@@ -42,7 +42,7 @@ impl Plan {
         let mut is_made = false;
         if !read.is_empty() {
             other.visit_marks(&mut |mark| {
-                is_made |= matches!(mark, Mark::Published(number) if read.contains(number));
+                is_made |= matches!(mark, Mark::SharedBuild(number) if read.contains(number));
                 true
             });
         }

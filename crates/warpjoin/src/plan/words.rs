@@ -53,7 +53,7 @@ impl Plan {
             PlanKind::HasRows { of: RowsOf::Plan(_), .. } => "HasRows: of the second input".to_string(),
             PlanKind::HasRows { of: RowsOf::Build, .. } => "HasRows: of the join's build side".to_string(),
             PlanKind::Shared(_) => "Shared".to_string(),
-            PlanKind::Marked { mark: Mark::Published(number), .. } => format!("Table {number}"),
+            PlanKind::Marked { mark: Mark::SharedBuild(number), .. } => format!("Table {number}"),
             PlanKind::Marked { mark: Mark::Reduced { table, keys, test }, .. } => {
                 format!("RuntimeFilter: [{}] in table {table}, by {test}", list(keys))
             }

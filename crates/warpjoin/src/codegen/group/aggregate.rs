@@ -16,7 +16,7 @@ use crate::codegen::program::{
     Op, Prefetch, Statement, Type, Variable,
 };
 use crate::codegen::shapes::{
-    Accumulator, AccumulatorKind, AccumulatorResult, Front, GroupLimits, GroupMode, GroupShape, Packing,
+    Accumulator, AccumulatorKind, AccumulatorResult, GroupLimits, GroupMode, GroupShape, Packing, PreAggregation,
 };
 use crate::codegen::value::{CType, Kind, Range, ValueType, range_of_type};
 use crate::column::bits;
@@ -65,8 +65,11 @@ pub(in crate::codegen) fn aggregate(
     }
     let mode = choose_mode(keys.is_empty(), &packing, limits);
     // Other loops than that over tiles have no place for a table in front.
-    let front =
-        if b.is_tiles { choose_front(mode, &packing, &slots.slots, limits, b.is_partitioned) } else { Front::None };
+    let front = if b.is_tiles {
+        choose_front(mode, &packing, &slots.slots, limits, b.is_partitioned)
+    } else {
+        PreAggregation::None
+    };
     let header_words = mode.header_words(&packing);
     for result in &mut results {
         result.word += header_words;
@@ -75,7 +78,7 @@ pub(in crate::codegen) fn aggregate(
         }
     }
     let accumulators = slots.slots.iter().map(|slot| (slot.kind, header_words + slot.word)).collect();
-    let has_finished = b.is_partitioned && mode == GroupMode::Narrow && matches!(front, Front::Hashed { .. });
+    let has_finished = b.is_partitioned && mode == GroupMode::Narrow && matches!(front, PreAggregation::Hashed { .. });
     let stride_words = header_words + slots.words;
     let target = Arc::new(GroupTarget {
         mode,
@@ -288,7 +291,7 @@ fn table(b: &mut Binder, keys: &[Value], packing: &Packing, target: &Arc<GroupTa
         part(words, GroupPart::Counters),
         b.params.control(),
     ];
-    if target.shares && matches!(target.front, Front::Hashed { .. }) {
+    if target.shares && matches!(target.front, PreAggregation::Hashed { .. }) {
         // Behind the columns, which are in variables, and in front of what only rows that are alive do.
         b.item(Item::Ballot);
     }

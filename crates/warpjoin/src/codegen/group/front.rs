@@ -1,7 +1,7 @@
 //! Which table a block has in shared memory in front of the group table.
 
 use crate::codegen::program::Slot;
-use crate::codegen::shapes::{Front, GroupLimits, GroupMode, Packing};
+use crate::codegen::shapes::{GroupLimits, GroupMode, Packing, PreAggregation};
 use crate::codegen::value::CType;
 use crate::options::GroupByForm;
 
@@ -27,9 +27,9 @@ pub(super) fn choose_front(
     slots: &[Slot],
     limits: GroupLimits,
     is_partitioned: bool,
-) -> Front {
+) -> PreAggregation {
     if limits.form == Some(GroupByForm::Global) || matches!(mode, GroupMode::Global | GroupMode::Wide) {
-        return Front::None;
+        return PreAggregation::None;
     }
     let words = block_words(slots);
     let slots_max = if is_partitioned {
@@ -44,10 +44,10 @@ pub(super) fn choose_front(
         while replica_bits < 5 && keyed << (replica_bits + 1) <= KEYED_SLOTS.min(slots_max) {
             replica_bits += 1;
         }
-        return Front::Keyed { slots: keyed << replica_bits, replica_bits };
+        return PreAggregation::Keyed { slots: keyed << replica_bits, replica_bits };
     }
     let slots = limits.block_slots.map_or(slots_max, |slots| slots.clamp(SLOTS_MIN, slots_max.max(SLOTS_MIN)) & !1);
-    if slots < SLOTS_MIN { Front::None } else { Front::Hashed { slots } }
+    if slots < SLOTS_MIN { PreAggregation::None } else { PreAggregation::Hashed { slots } }
 }
 
 /// Slots of a block's table for a partition, if `table_blocks` blocks share a multiprocessor. A slot has a key, accumulators, and

@@ -8,9 +8,9 @@ mod tests;
 
 use super::kernel::GenerateOptions;
 use crate::codegen::shapes::{
-    Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FetchStep, FilterTest, Front, GroupLimits, GroupMode,
-    GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowShape, RowSpec,
-    Sink, Slots, SourceShape, Step, StoredKey, ValidityForm, WindowKeys, WordSlots,
+    Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FetchStep, FilterTest, GroupLimits, GroupMode,
+    GroupShape, JoinShape, MatchForm, PartitionStage, PayloadForm, PreAggregation, ProbeKey, ProbeKind, ProbeStep,
+    RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, ValidityForm, WindowKeys, WordSlots,
 };
 use crate::codegen::value::{Kind, ValueType};
 use crate::column::{ColumnType, Domain};
@@ -41,7 +41,7 @@ impl PipelineKey {
 }
 
 identify_by_hash!(AccumulatorKind, MatchForm, PartitionStage, ProbeKind, Slots, WordSlots, DirectSlots, Fold, Term);
-identify_by_hash!(GroupMode, Front, GroupByForm, ValidityForm, Domain, Kind, FilterTest);
+identify_by_hash!(GroupMode, PreAggregation, GroupByForm, ValidityForm, Domain, Kind, FilterTest);
 
 identify_fields! {
     GenerateOptions { hash_bits, tested_strings_min }

@@ -6,7 +6,7 @@ use warpjoin_kernels::group::BLOCK_HEAD_WORDS;
 
 use super::code::Code;
 use super::params::Field;
-use crate::codegen::shapes::{AccumulatorKind, Front, GroupMode};
+use crate::codegen::shapes::{AccumulatorKind, GroupMode, PreAggregation};
 use crate::codegen::value::CType;
 
 /// One word run to accumulate into, and what is added.
@@ -28,7 +28,7 @@ pub(crate) struct Slot {
 #[derive(Debug)]
 pub(crate) struct GroupTarget {
     pub mode: GroupMode,
-    pub front: Front,
+    pub front: PreAggregation,
     /// Type of a key in a block's table.
     pub key: CType,
     /// Words of a row, and of it before the accumulators.

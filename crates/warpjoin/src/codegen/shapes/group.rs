@@ -47,7 +47,7 @@ pub(crate) enum GroupMode {
 
 /// The table in a block's shared memory in front of the group table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Front {
+pub(crate) enum PreAggregation {
     None,
     /// The packed key is the slot, with a slot for each of 2^replica_bits lanes.
     Keyed {
@@ -60,7 +60,7 @@ pub(crate) enum Front {
     },
 }
 
-impl Front {
+impl PreAggregation {
     pub(crate) fn is_keyed(self) -> bool {
         matches!(self, Self::Keyed { .. })
     }
@@ -89,7 +89,7 @@ impl GroupMode {
 #[derive(Debug, Clone)]
 pub(crate) struct GroupShape {
     pub mode: GroupMode,
-    pub front: Front,
+    pub front: PreAggregation,
     /// Groups that are finished before the others are written to rows of their own.
     pub has_finished: bool,
     pub packing: Packing,
@@ -106,12 +106,12 @@ impl GroupShape {
     pub(crate) fn form(&self) -> &'static str {
         match (self.mode, self.front) {
             (GroupMode::Global, _) => "registers",
-            (_, Front::Keyed { .. }) => "shared by key",
-            (GroupMode::Dense, Front::Hashed { .. }) => "shared, by key",
-            (_, Front::Hashed { .. }) => "shared, hashed",
-            (GroupMode::Dense, Front::None) => "by key",
-            (GroupMode::Narrow, Front::None) => "hashed",
-            (GroupMode::Wide, Front::None) => "indexed",
+            (_, PreAggregation::Keyed { .. }) => "shared by key",
+            (GroupMode::Dense, PreAggregation::Hashed { .. }) => "shared, by key",
+            (_, PreAggregation::Hashed { .. }) => "shared, hashed",
+            (GroupMode::Dense, PreAggregation::None) => "by key",
+            (GroupMode::Narrow, PreAggregation::None) => "hashed",
+            (GroupMode::Wide, PreAggregation::None) => "indexed",
         }
     }
 }

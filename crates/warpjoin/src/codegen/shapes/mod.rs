@@ -9,7 +9,7 @@ mod packing;
 mod pipeline;
 
 pub(crate) use group::{Accumulator, GroupLimits, GroupMode, GroupShape};
-pub(super) use group::{AccumulatorKind, AccumulatorResult, Front, Merge};
+pub(super) use group::{AccumulatorKind, AccumulatorResult, Merge, PreAggregation};
 pub(super) use join::is_hashed;
 pub(crate) use join::{
     DirectSlots, FilterTest, JoinShape, PayloadForm, ProbeKey, ProbeKind, ProbeStep, Slots, StoredKey, WordSlots,

@@ -8,7 +8,7 @@ use super::estimate::{Estimate, PartitionedGroups};
 use super::target::{GroupRoom, GroupsSink};
 use crate::codegen::{Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step};
 use crate::exec::launch::launch_shape;
-use crate::exec::query::{Fact, Query};
+use crate::exec::query::{Query, RuntimeDecision};
 use crate::exec::relation::{GroupShard, GroupTable, PartitionChoice, Relation, Source};
 use crate::expr::Expr;
 use crate::plan::{AggregateCall, Plan, State, Term};
@@ -115,21 +115,21 @@ impl Query<'_> {
         }
         let choice =
             estimate.and_then(|estimate| self.choose_partition(relation, &planned.shape, &accumulators, estimate));
-        let facts = self.facts();
-        self.known(Fact::Groups(choice));
+        let decisions = self.decisions();
+        self.known(RuntimeDecision::Groups(choice));
         if let Some(choice) = choice {
             if let Some(partitioned) = self.partition_groups(relation, &keys, &accumulators, choice.bits)? {
                 let PartitionedGroups { relation, keys, accumulators } = partitioned;
                 let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
                 return self.run_planned(&relation, planned, estimate);
             }
-            self.known_instead(facts, Fact::Groups(None));
+            self.known_instead(decisions, RuntimeDecision::Groups(None));
         }
         self.run_planned(relation, planned, estimate)
     }
 
     /// The group-by that a dry run supposes. The kernels for other forms, which many more or fewer groups would ask for, are
-    /// spare ones.
+    /// compiled speculatively.
     fn guess_groups(
         &mut self,
         relation: &Relation,
@@ -144,8 +144,8 @@ impl Query<'_> {
             estimate.and_then(|estimate| query.choose_partition(relation, &planned.shape, &accumulators, estimate))
         };
         let likely = choose(self, 1.0);
-        let known = match self.known(Fact::Groups(likely)) {
-            Fact::Groups(known) => known,
+        let known = match self.known(RuntimeDecision::Groups(likely)) {
+            RuntimeDecision::Groups(known) => known,
             _ => likely,
         };
         let partitioned = match known {
@@ -164,7 +164,7 @@ impl Query<'_> {
             let forced = estimate.and_then(|estimate| best(self, estimate)).map(|(choice, _)| choice);
             let forced = forced.filter(|_| self.options.group_by_form.is_none());
             for other in [None, forced, choose(self, 8.0), choose(self, 0.125)] {
-                self.spare(|query| match other {
+                self.speculate(|query| match other {
                     Some(choice) => query.dry_partition(relation, &keys, &accumulators, choice).map(|_| ()),
                     None => query.compile_pipeline(&planned.generated).map(|_| ()),
                 });

@@ -8,7 +8,7 @@ use warpjoin_kernels::partition::{ItemsParams, SAMPLE_SLOTS, SampleParams};
 
 use crate::codegen::{MatchForm, RowSpec, Step, partition_module};
 use crate::exec::partition::{one_block, row_words};
-use crate::exec::query::{Fact, Query};
+use crate::exec::query::{Query, RuntimeDecision};
 use crate::exec::relation::{Matches, PartitionedRows, PassBits, Relation, Source, bits_for, item_table};
 use crate::expr::Expr;
 use crate::plan::JoinKind;
@@ -55,7 +55,7 @@ impl Query<'_> {
         let probe = self.plan_partition(probe, spec, bits)?;
         if let Some(obstacle) = self.obstacle(&[&build, &probe]) {
             log::debug!("a join without a partition: {obstacle:?}");
-            self.known(Fact::Matches(None));
+            self.known(RuntimeDecision::Matches(None));
             return Ok(None);
         }
         let (build, probe) = (self.partition(build)?, self.partition(probe)?);
@@ -115,8 +115,8 @@ impl Query<'_> {
             (false, false) if self.is_dry() && !is_unique => Some(MatchForm::Lists),
             (false, false) => Some(MatchForm::Chains),
         };
-        let form = match self.known(Fact::Matches(form)) {
-            Fact::Matches(form) => form,
+        let form = match self.known(RuntimeDecision::Matches(form)) {
+            RuntimeDecision::Matches(form) => form,
             _ => form,
         };
         Ok(form.map(|form| (matches, form)))

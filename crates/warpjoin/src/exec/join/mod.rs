@@ -7,6 +7,6 @@
 mod build_probe;
 mod direct;
 mod matches;
-mod published;
 mod runtime_filter;
+mod shared_build;
 mod table;

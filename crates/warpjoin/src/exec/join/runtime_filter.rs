@@ -1,4 +1,4 @@
-//! Runtime filters: bitmaps, Bloom filters and bounds of the keys of a published table, and the steps that test them.
+//! Runtime filters: bitmaps, Bloom filters and bounds of the keys of a shared build table, and the steps that test them.
 //!
 //! Every device has a filter of its own of all build rows, as it has a table. Must not know why rows are dropped
 //! (`optimize/filters.rs`).
@@ -13,7 +13,7 @@ use crate::Result;
 use crate::codegen::{Constants, FilterTest, ProbeKey, ProbeKind, ProbeStep, Slots};
 use crate::exec::launch::Strides;
 use crate::exec::metrics::PipelineMetrics;
-use crate::exec::query::{Fact, Pending, Query};
+use crate::exec::query::{Pending, Query, RuntimeDecision};
 use crate::exec::relation::{JoinShard, JoinTable, Relation};
 use crate::expr::Expr;
 use crate::optimize::device_cost::{FilteredTable, bloom_bits, filter_form, launch_ps, probe_ps};
@@ -23,7 +23,7 @@ use crate::plan::{FilterForm, ReductionTest};
 const BITMAP_BYTES_MAX: u64 = 64 << 20;
 
 impl Query<'_> {
-    /// Drops rows without a match in a published table; a Bloom filter lets some of them pass.
+    /// Drops rows without a match in a shared build table; a Bloom filter lets some of them pass.
     pub(in crate::exec) fn reduced(
         &mut self,
         mut relation: Relation,
@@ -31,8 +31,8 @@ impl Query<'_> {
         keys: &[Expr],
         planned: ReductionTest,
     ) -> Result<Relation> {
-        let published = self.joins.published(number)?;
-        let table = Arc::clone(&published.table);
+        let shared_build = self.joins.shared_build(number)?;
+        let table = Arc::clone(&shared_build.table);
         let mut test = self.filter_test(&table, planned);
         let mut filter = if test == FilterTest::Table { Arc::clone(&table) } else { self.filter_of(number, test)? };
         if test == FilterTest::Bounds {
@@ -80,8 +80,8 @@ impl Query<'_> {
             FilterForm::Bitmap | FilterForm::Bloom => FilterTest::Bloom { has_bounds },
         };
         let test = if self.has_room(table, test) { test } else { FilterTest::Table };
-        match self.known(Fact::Filter(test)) {
-            Fact::Filter(known) => known,
+        match self.known(RuntimeDecision::Filter(test)) {
+            RuntimeDecision::Filter(known) => known,
             _ => test,
         }
     }
@@ -106,19 +106,19 @@ impl Query<'_> {
         filter_form(&facts, rows as f64, l2_bytes, launch_ps(self.session.kind())).0
     }
 
-    /// The filter of a published table, made when it is first asked for.
+    /// The filter of a shared build table, made when it is first asked for.
     fn filter_of(&mut self, number: usize, test: FilterTest) -> Result<Arc<JoinTable>> {
-        let published = self.joins.published(number)?;
-        if let Some((_, filter)) = published.filters.iter().find(|(known, _)| *known == test) {
+        let shared_build = self.joins.shared_build(number)?;
+        if let Some((_, filter)) = shared_build.filters.iter().find(|(known, _)| *known == test) {
             return Ok(Arc::clone(filter));
         }
-        let table = Arc::clone(&published.table);
+        let table = Arc::clone(&shared_build.table);
         let module = filter_module(self.options.hash_bits);
         let kernels = self.compile(&module, entry_of(test))?;
         let shards = if self.is_dry() { vec![] } else { self.fill(&table, test, &kernels)? };
         let filter = Arc::new(JoinTable { shape: Arc::clone(&table.shape), shards, build: Arc::clone(&table.build) });
-        if let Some(published) = self.joins.published_mut(number) {
-            published.filters.push((test, Arc::clone(&filter)));
+        if let Some(shared_build) = self.joins.shared_build_mut(number) {
+            shared_build.filters.push((test, Arc::clone(&filter)));
         }
         Ok(filter)
     }

@@ -12,7 +12,7 @@ use warpjoin_kernels::join::{BuildParams, DirectParams, FillParams, OffsetsParam
 use crate::codegen::{Constants, DirectSlots, JoinShape, PayloadForm, Slots, WordSlots};
 use crate::exec::launch::Strides;
 use crate::exec::metrics::PipelineMetrics;
-use crate::exec::query::{Fact, Query, check_status, read_report};
+use crate::exec::query::{Query, RuntimeDecision, check_status, read_report};
 use crate::exec::relation::{Intermediate, JoinShard, JoinTable};
 use crate::options::JoinForm;
 use crate::{Error, Reason, Result};
@@ -87,7 +87,7 @@ impl Query<'_> {
         if !shape.unique {
             shape.slots = pairs;
         }
-        self.known(Fact::Table { unique: shape.unique, slots: shape.slots });
+        self.known(RuntimeDecision::Table { unique: shape.unique, slots: shape.slots });
         let shards = match unique {
             Some(shards) => shards,
             None => {
@@ -124,8 +124,8 @@ impl Query<'_> {
         let (hash_bits, pairs) = (self.options.hash_bits, Slots::Pairs { lanes });
         // Keys are taken for unique until one occurs twice.
         let first = self.unique_slots(&shape, &rows, guess.rows, lanes);
-        let fact = Fact::Table { unique: guess.unique, slots: if guess.unique { first } else { pairs } };
-        if let Fact::Table { unique, slots } = self.known(fact) {
+        let fact = RuntimeDecision::Table { unique: guess.unique, slots: if guess.unique { first } else { pairs } };
+        if let RuntimeDecision::Table { unique, slots } = self.known(fact) {
             (shape.unique, shape.slots) = (unique, slots);
         }
         let tried = if shape.unique { shape.slots } else { first };

@@ -6,7 +6,7 @@
 //!
 //! What only the data tells (whether keys are unique, how many groups there are) a dry run guesses. A wrong guess is
 //! noticed when a kernel is wanted that was not foreseen. Then another dry run starts, which knows what the query has
-//! found out until then: its [`Fact`]s, in the order in which it came upon them.
+//! found out until then: its [`RuntimeDecision`]s, in the order in which it came upon them.
 //!
 //! On GPUs a module that takes long to compile first comes in a quick form ([`ModuleSource::quick`]). The better one is
 //! compiled when the query has ended, and runs from then on; the disk cache keeps both.
@@ -20,7 +20,7 @@ use warpjoin_device::{Device, DeviceKind, Kernel, ModuleSource};
 
 use super::Query;
 use crate::codegen::{FilterTest, GeneratedPipeline, MatchForm, Slots};
-use crate::devices::compiler::{Customer, note};
+use crate::devices::compiler::{QueryId, note};
 use crate::exec::relation::PartitionChoice;
 use crate::optimize::expected_rows;
 use crate::options::ExecOptions;
@@ -37,27 +37,27 @@ const FEW_SHARE: u64 = 64;
 pub(crate) struct Compilation {
     devices: Arc<DeviceSet>,
     mode: Mode,
-    /// What the last dry run took for facts, so that it can be said what was wrong.
-    guessed: Vec<Fact>,
+    /// The decisions that the last dry run guessed, to log which were wrong.
+    guessed: Vec<RuntimeDecision>,
     /// Modules that are compiled or will be.
     asked: HashSet<ModuleSource>,
     /// Modules whose quick forms have run.
     quick: Vec<ModuleSource>,
-    customer: Customer,
+    query: QueryId,
 }
 
 /// Whether a query runs, or only finds out which modules it needs.
 #[derive(Debug)]
 enum Mode {
     /// Runs, and notes what only a run can tell.
-    Run(Vec<Fact>),
+    Run(Vec<RuntimeDecision>),
     /// Collects modules.
     Dry(DryRun),
 }
 
-/// What a run has found out, and the kernels behind it depend on.
+/// A decision of the host while a query runs, on which later kernels depend.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Fact {
+pub(crate) enum RuntimeDecision {
     /// The slots of a join's table; `unique`: no key occurs twice.
     Table { unique: bool, slots: Slots },
     /// How the rows of a group-by are partitioned; `None`: they are not.
@@ -79,15 +79,15 @@ pub(crate) struct DryRun {
     modules: Vec<ModuleSource>,
     seen: HashSet<ModuleSource>,
     /// Wanted in place of others, if a guess is wrong.
-    spare: Vec<ModuleSource>,
-    /// Facts that lie ahead.
-    facts: VecDeque<Fact>,
-    /// Facts that were known or guessed.
-    guessed: Vec<Fact>,
+    speculative: Vec<ModuleSource>,
+    /// Decisions that lie ahead.
+    decisions: VecDeque<RuntimeDecision>,
+    /// Decisions that were known or guessed.
+    guessed: Vec<RuntimeDecision>,
     /// Conditions of which nothing is known are taken to keep next to nothing.
     expects_few: bool,
     /// A choice is open, and the less likely form is looked at.
-    is_spare: bool,
+    is_speculative: bool,
 }
 
 impl Compilation {
@@ -99,7 +99,7 @@ impl Compilation {
             guessed: vec![],
             asked: HashSet::new(),
             quick: vec![],
-            customer: Customer::new(),
+            query: QueryId::new(),
         }
     }
 }
@@ -107,7 +107,7 @@ impl Compilation {
 impl DryRun {
     fn add(&mut self, module: ModuleSource) {
         if self.seen.insert(module.clone()) {
-            if self.is_spare { &mut self.spare } else { &mut self.modules }.push(module);
+            if self.is_speculative { &mut self.speculative } else { &mut self.modules }.push(module);
         }
     }
 }
@@ -117,62 +117,62 @@ impl Query<'_> {
         matches!(self.compilation.mode, Mode::Dry(_))
     }
 
-    /// Notes what a run has found out, before anything is compiled that depends on it. In a dry run, where `fact` is a guess:
+    /// Notes what a run has found out, before anything is compiled that depends on it. In a dry run, where `decision` is a guess:
     /// what the run has found out here, if it has come so far. Both come to the same places in the same order.
-    pub(crate) fn known(&mut self, fact: Fact) -> Fact {
+    pub(crate) fn known(&mut self, decision: RuntimeDecision) -> RuntimeDecision {
         match &mut self.compilation.mode {
-            Mode::Run(facts) => {
-                if let Some(guess) = self.compilation.guessed.get(facts.len()).filter(|guess| **guess != fact) {
-                    log::debug!("guessed {guess:?}, found {fact:?}");
+            Mode::Run(decisions) => {
+                if let Some(guess) = self.compilation.guessed.get(decisions.len()).filter(|guess| **guess != decision) {
+                    log::debug!("guessed {guess:?}, found {decision:?}");
                 }
-                facts.push(fact);
+                decisions.push(decision);
             }
-            Mode::Dry(dry) if !dry.is_spare => {
-                let known = dry.facts.pop_front().unwrap_or(fact);
+            Mode::Dry(dry) if !dry.is_speculative => {
+                let known = dry.decisions.pop_front().unwrap_or(decision);
                 dry.guessed.push(known);
                 return known;
             }
             Mode::Dry(_) => {}
         }
-        fact
+        decision
     }
 
     /// The same of a yes or a no.
     pub(crate) fn known_flag(&mut self, flag: bool) -> bool {
-        match self.known(Fact::Holds(flag)) {
-            Fact::Holds(known) => known,
+        match self.known(RuntimeDecision::Holds(flag)) {
+            RuntimeDecision::Holds(known) => known,
             _ => flag,
         }
     }
 
     /// The same of a number of rows.
     pub(crate) fn known_rows(&mut self, rows: u64) -> u64 {
-        match self.known(Fact::Rows(rows)) {
-            Fact::Rows(known) => known,
+        match self.known(RuntimeDecision::Rows(rows)) {
+            RuntimeDecision::Rows(known) => known,
             _ => rows,
         }
     }
 
-    /// How many facts there are, for [`Self::known_instead`].
-    pub(crate) fn facts(&self) -> usize {
+    /// The number of decisions so far, for [`Self::known_instead`].
+    pub(crate) fn decisions(&self) -> usize {
         match &self.compilation.mode {
-            Mode::Run(facts) => facts.len(),
+            Mode::Run(decisions) => decisions.len(),
             Mode::Dry(_) => 0,
         }
     }
 
-    /// What a run tried after the first `facts` facts was in vain: one fact stands for it.
-    pub(crate) fn known_instead(&mut self, facts: usize, fact: Fact) {
+    /// What the run tried after its first `decisions` decisions failed: one decision replaces those of the attempt.
+    pub(crate) fn known_instead(&mut self, decisions: usize, decision: RuntimeDecision) {
         if let Mode::Run(known) = &mut self.compilation.mode {
-            known.truncate(facts);
-            known.push(fact);
+            known.truncate(decisions);
+            known.push(decision);
         }
     }
 
     /// Rows that a dry run expects of a plan, of which there are no more than `rows_max`.
     pub(crate) fn expected_rows(&self, plan: Option<&Plan>, rows_max: u64) -> u64 {
         match (&self.compilation.mode, plan) {
-            (Mode::Dry(dry), Some(plan)) if dry.facts.is_empty() => {
+            (Mode::Dry(dry), Some(plan)) if dry.decisions.is_empty() => {
                 let rows = expected_rows(plan, &self.inputs.tables) as u64;
                 rows_max.min(if dry.expects_few { rows / FEW_SHARE } else { rows })
             }
@@ -182,7 +182,7 @@ impl Query<'_> {
 
     /// Whether a dry run does not know what comes next, so that it has to guess.
     pub(crate) fn guesses(&self) -> bool {
-        matches!(&self.compilation.mode, Mode::Dry(dry) if dry.facts.is_empty())
+        matches!(&self.compilation.mode, Mode::Dry(dry) if dry.decisions.is_empty())
     }
 
     /// Whether kernels are compiled that will only be wanted if a guess is wrong. The compiler of the simulated device keeps
@@ -192,14 +192,14 @@ impl Query<'_> {
     }
 
     /// In a dry run: what `find` generates is compiled last. A failure is none of the query.
-    pub(crate) fn spare(&mut self, find: impl FnOnce(&mut Self) -> Result<()>) {
+    pub(crate) fn speculate(&mut self, find: impl FnOnce(&mut Self) -> Result<()>) {
         let Mode::Dry(dry) = &mut self.compilation.mode else { return };
-        let was_spare = std::mem::replace(&mut dry.is_spare, true);
+        let was_speculative = std::mem::replace(&mut dry.is_speculative, true);
         if let Err(error) = find(self) {
             log::debug!("a form that was not looked at: {error}");
         }
         if let Mode::Dry(dry) = &mut self.compilation.mode {
-            dry.is_spare = was_spare;
+            dry.is_speculative = was_speculative;
         }
     }
 
@@ -304,38 +304,40 @@ impl Query<'_> {
         self.metrics.dry_runs += 1;
         let started = Instant::now();
         match self.dry_run(false) {
-            Ok(DryRun { modules, spare, guessed, .. }) => {
+            Ok(DryRun { modules, speculative, guessed, .. }) => {
                 self.compilation.guessed = guessed;
                 log::debug!(
-                    "dry run {} in {:.1} ms: {} modules and {} spare ones",
+                    "dry run {} in {:.1} ms: {} modules and {} speculative ones",
                     self.metrics.dry_runs,
                     started.elapsed().as_secs_f64() * 1e3,
                     modules.len(),
-                    spare.len()
+                    speculative.len()
                 );
                 self.enqueue(modules, false);
-                self.enqueue(spare, true);
+                self.enqueue(speculative, true);
             }
             Err(error) => log::debug!("no dry run: {error}"),
         }
         // Most wrong guesses are of too many rows.
         if is_foreseen
             && self.wants_spares()
-            && let Ok(DryRun { modules, spare, .. }) = self.dry_run(true)
+            && let Ok(DryRun { modules, speculative, .. }) = self.dry_run(true)
         {
             self.enqueue(modules, true);
-            self.enqueue(spare, true);
+            self.enqueue(speculative, true);
         }
     }
 
     /// The modules that the plan needs by what is known, and those that it may need.
     fn dry_run(&self, expects_few: bool) -> Result<DryRun> {
-        let Mode::Run(facts) = &self.compilation.mode else { return Err(Error::internal("a dry run of a dry run")) };
-        let facts = facts.iter().copied().collect();
+        let Mode::Run(decisions) = &self.compilation.mode else {
+            return Err(Error::internal("a dry run of a dry run"));
+        };
+        let decisions = decisions.iter().copied().collect();
         let mut dry = Query::new(self.session, self.inputs, self.options, self.execution)?;
         // Nothing runs on its streams.
         std::mem::take(&mut dry.last_wait).leave();
-        dry.compilation.mode = Mode::Dry(DryRun { facts, expects_few, ..DryRun::default() });
+        dry.compilation.mode = Mode::Dry(DryRun { decisions, expects_few, ..DryRun::default() });
         dry.shared = self.found();
         // Where it ends early, what it found until then is still right.
         if let Err(error) = dry.run_pipelines(self.execution).and_then(|relation| dry.result_rows(relation)) {
@@ -347,8 +349,8 @@ impl Query<'_> {
         }
     }
 
-    /// Has modules compiled in the background that are not in memory; spare ones after all others.
-    fn enqueue(&mut self, modules: Vec<ModuleSource>, is_spare: bool) {
+    /// Has modules compiled in the background that are not in memory; speculative ones after all others.
+    fn enqueue(&mut self, modules: Vec<ModuleSource>, is_speculative: bool) {
         let devices = self.session.devices();
         let mut missing = vec![];
         for module in modules {
@@ -359,7 +361,7 @@ impl Query<'_> {
                 missing.push(module);
             }
         }
-        self.session.device_set().compiler().enqueue(self.compilation.customer, missing, devices, is_spare);
+        self.session.device_set().compiler().enqueue(self.compilation.query, missing, devices, is_speculative);
     }
 }
 
@@ -385,10 +387,10 @@ impl Drop for Compilation {
     fn drop(&mut self) {
         if !self.quick.is_empty() {
             let quick = std::mem::take(&mut self.quick);
-            self.devices.compiler().improve(self.customer, quick, self.devices.devices());
+            self.devices.compiler().improve(self.query, quick, self.devices.devices());
         }
         if !self.asked.is_empty() {
-            self.devices.compiler().forget(self.customer);
+            self.devices.compiler().forget(self.query);
         }
     }
 }

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Relation;
-use crate::plan::{HandOver, Share};
+use crate::plan::{Share, SharedRowsId};
 
 /// Rows that one plan leaves on the devices for a later plan of the same query. Reading removes them. Clones are one.
 #[derive(Debug, Clone, Default)]
-pub struct HandedOver(Arc<Mutex<HashMap<HandOver, Relation>>>);
+pub struct SharedRows(Arc<Mutex<HashMap<SharedRowsId, Relation>>>);
 
-impl HandedOver {
-    pub(in crate::exec) fn locked<T>(&self, with: impl FnOnce(&mut HashMap<HandOver, Relation>) -> T) -> T {
+impl SharedRows {
+    pub(in crate::exec) fn locked<T>(&self, with: impl FnOnce(&mut HashMap<SharedRowsId, Relation>) -> T) -> T {
         with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

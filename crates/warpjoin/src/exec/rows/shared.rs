@@ -15,8 +15,8 @@ impl Query<'_> {
             // A dry run is told, and leaves rows to the run.
             let known = self.shared.marked.get(&key).cloned().or_else(|| {
                 let is_dry = self.is_dry();
-                let handed_over = &self.inputs.handed_over;
-                handed_over.locked(|left| if is_dry { left.get(&name).cloned() } else { left.remove(&name) })
+                let shared_rows = &self.inputs.shared_rows;
+                shared_rows.locked(|left| if is_dry { left.get(&name).cloned() } else { left.remove(&name) })
             });
             if let Some(relation) = known {
                 self.shared.marked.insert(key, relation.clone());
@@ -38,7 +38,7 @@ impl Query<'_> {
         if let Share::Left(name) = share
             && !self.is_dry()
         {
-            self.inputs.handed_over.locked(|rows| rows.insert(name, relation.clone()));
+            self.inputs.shared_rows.locked(|rows| rows.insert(name, relation.clone()));
         }
         Ok(relation)
     }

@@ -116,7 +116,7 @@ impl Query<'_> {
                 SortStep::Radix if rows <= 64 * self.few_rows() => &[SortStep::Few],
                 _ => &[],
             };
-            self.spare(|query| kernels.compile(query, bits, others));
+            self.speculate(|query| kernels.compile(query, bits, others));
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ const WORD_BITS: f64 = 64.0;
 impl Lift<'_> {
     pub(super) fn join(&mut self, node: &Node<'_>, join: &JoinPlan) -> Lifted {
         let (build_node, probe_node) = (&node.below[0], &node.below[1]);
-        let number = join.build.published();
+        let number = join.build.shared_build();
         let mut build = match number {
             Some(number) if self.is_shared_table(number) => self.once(Once::Table(number), build_node),
             // The mark goes on what is fetched for the keys.
@@ -33,11 +33,11 @@ impl Lift<'_> {
         let build_width = join.build.schema.fields().len();
         self.need_of_residual(join, (&mut build, &mut probe), (build_node, probe_node));
         if let Some(number) = number {
-            build.plan = build.plan.take().map(|plan| match plan.published() {
+            build.plan = build.plan.take().map(|plan| match plan.shared_build() {
                 Some(_) => plan,
                 None => {
                     let schema = Arc::clone(&plan.schema);
-                    let kind = PlanKind::Marked { input: Box::new(plan), mark: Mark::Published(number) };
+                    let kind = PlanKind::Marked { input: Box::new(plan), mark: Mark::SharedBuild(number) };
                     Plan { kind, schema }
                 }
             });

@@ -29,7 +29,7 @@ pub(super) struct Moved {
 /// What stands in several places and is made once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Once {
-    /// The build side of a published table.
+    /// The build side of a shared build table.
     Table(usize),
     /// A shared part of the plan.
     Part(Share),
@@ -140,7 +140,7 @@ impl<'a> Lift<'a> {
             }
             PlanKind::Marked { mark: Mark::Shared(share), .. } => self.once(Once::Part(*share), node),
             PlanKind::Shared(shared) => self.shared(node, Once::Plan(Arc::as_ptr(shared))),
-            PlanKind::Marked { mark: Mark::Published(_), .. } => self.opaque(node),
+            PlanKind::Marked { mark: Mark::SharedBuild(_), .. } => self.opaque(node),
             _ => self.opaque(node),
         }
     }

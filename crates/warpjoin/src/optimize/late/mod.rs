@@ -146,7 +146,7 @@ pub(super) fn place(plan: Plan, context: Context<'_>, notes: &mut Vec<String>) -
     let mut nodes = Nodes { inputs: context.inputs, scans: vec![], known: HashMap::new() };
     let (root, _) = nodes.of(&plan);
     let scans = nodes.scans;
-    let often = published_often(&root);
+    let often = shared_often(&root);
     let choosing = Choosing { context, root: &root, scans: &scans, often: &often };
     let Some(choice) = choosing.choose(notes) else { return plan };
     let (lifted, _) = choosing.lift(&choice, true);
@@ -165,10 +165,10 @@ fn has_breaker(plan: &Plan) -> bool {
 }
 
 /// Numbers of tables that several joins probe: their build sides stay equal.
-fn published_often(root: &Node<'_>) -> HashSet<usize> {
+fn shared_often(root: &Node<'_>) -> HashSet<usize> {
     fn visit(node: &Node<'_>, seen: &mut HashSet<usize>, often: &mut HashSet<usize>) {
         if let PlanKind::Join(join) = &node.plan.kind
-            && let Some(number) = join.build.published()
+            && let Some(number) = join.build.shared_build()
             && !seen.insert(number)
         {
             often.insert(number);

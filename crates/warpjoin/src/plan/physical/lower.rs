@@ -34,8 +34,8 @@ struct Lowering<'p> {
     nodes: Vec<&'p Plan>,
     /// The whole plan.
     root: Option<&'p Plan>,
-    /// Published tables that have a pipeline.
-    published: HashSet<usize>,
+    /// Shared build tables that have a pipeline.
+    shared_build: HashSet<usize>,
     /// Pipelines that several others read.
     shared: HashMap<Share, PipelineId>,
     /// The same of plans that stand in several places, by address.
@@ -106,7 +106,7 @@ impl<'p> Lowering<'p> {
                 }
             }
             PlanKind::Join(join) => self.join(plan, join, wanted),
-            PlanKind::Marked { input, mark: Mark::Published(_) } => self.open(input, None),
+            PlanKind::Marked { input, mark: Mark::SharedBuild(_) } => self.open(input, None),
             PlanKind::Marked { input, mark: Mark::Written } => {
                 let open = self.open(input, None);
                 self.closed(open, Sink::Write)
@@ -144,7 +144,7 @@ impl<'p> Lowering<'p> {
             PlanKind::HasRows { input, of: RowsOf::Build } => {
                 let open = self.open(input, wanted);
                 let Some(&Step::Join { build, .. }) = open.steps.last() else {
-                    unreachable!("the build side of an anti join is published");
+                    unreachable!("the build side of an anti join is shared");
                 };
                 open.then(Step::HasRows { of: build, schema: input.schema.clone() })
             }
@@ -181,12 +181,12 @@ impl<'p> Lowering<'p> {
     /// A pipeline that puts out what several read.
     fn share(&mut self, input: &'p Plan, share: Share) -> PipelineId {
         let first = PipelineId(self.pipelines.len());
-        let outside = (self.shared.clone(), self.published.clone(), self.kept.clone());
+        let outside = (self.shared.clone(), self.shared_build.clone(), self.kept.clone());
         let open = self.open(input, None);
         let last = self.close(open, Sink::Share(share));
         if let Share::Found(name) = share {
             // The region may be skipped, so pipelines outside it must not read what it makes.
-            (self.shared, self.published, self.kept) = outside;
+            (self.shared, self.shared_build, self.kept) = outside;
             self.found.push(Found { name, first, last });
         }
         self.shared.insert(share, last);
@@ -204,10 +204,10 @@ impl<'p> Lowering<'p> {
         let node = self.node(plan);
         let Ok(spec) = spec.try_map(&mut |expr| Ok::<_, Infallible>(self.constants.take_from(expr)));
         let lowered = Join { spec, schemas, node };
-        if let Some(number) = join.build.published() {
-            if self.published.insert(number) {
+        if let Some(number) = join.build.shared_build() {
+            if self.shared_build.insert(number) {
                 let has_filters = self.root.is_some_and(|root| root.has_filters_of(number));
-                let sink = Sink::Publish { number, join: lowered.clone(), has_filters };
+                let sink = Sink::ShareBuild { number, join: lowered.clone(), has_filters };
                 let open = self.open(&join.build, None);
                 self.close(open, sink);
             }
@@ -304,7 +304,7 @@ impl<'p> Lowering<'p> {
         let output = match &sink {
             Sink::Result | Sink::InPlace | Sink::Slice(_) | Sink::Keep | Sink::Share(_) => source,
             Sink::Write | Sink::Limit { .. } => Edge { is_ordered: false, ..source },
-            Sink::Build | Sink::Count | Sink::UnionInput | Sink::Publish { .. } | Sink::GroupingSets { .. } => {
+            Sink::Build | Sink::Count | Sink::UnionInput | Sink::ShareBuild { .. } | Sink::GroupingSets { .. } => {
                 Edge::ANY
             }
             Sink::Sort { .. } | Sink::Window { .. } => Edge { is_ordered: true, ..Edge::ANY },

@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 
 use super::join::JoinSpec;
 use super::ordered::OutputRange;
-use super::{AggregateCall, FetchPlan, GroupingSet, HandOver, Plan, ReductionTest, Share, SortKey};
+use super::{AggregateCall, FetchPlan, GroupingSet, Plan, ReductionTest, Share, SharedRowsId, SortKey};
 use crate::expr::{Expr, ExprKind};
 use crate::window::WindowCall;
 
@@ -45,7 +45,7 @@ pub(crate) struct PhysicalPlan {
 /// Pipelines `first` to `last`, which make rows that an earlier plan may have left.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub name: HandOver,
+    pub name: SharedRowsId,
     pub first: PipelineId,
     pub last: PipelineId,
 }
@@ -116,9 +116,9 @@ pub(crate) enum Step {
     },
     /// Adds 1 if the pipeline put out rows, else 0; of a build side rows with a key. `schema`: the columns before it.
     HasRows { of: PipelineId, schema: SchemaRef },
-    /// Probes the published table of that number.
+    /// Probes the shared build table of that number.
     Probe { table: usize, join: Join },
-    /// Drops rows without a match in the published table of that number.
+    /// Drops rows without a match in the shared build table of that number.
     Reduce { table: usize, keys: Vec<Expr>, test: ReductionTest },
 }
 
@@ -157,7 +157,7 @@ pub(crate) enum Sink {
     UnionInput,
     /// A table of all rows on every device, which pipelines behind it probe by its number; once, though it may stand in
     /// several plans.
-    Publish {
+    ShareBuild {
         number: usize,
         join: Join,
         /// Whether runtime filters are made of the rows.

@@ -8,9 +8,10 @@ use arrow::datatypes::DataType;
 
 use super::{GenerateOptions, PipelineKey};
 use crate::codegen::shapes::{
-    Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FetchStep, FilterTest, Front, GroupLimits, GroupMode,
-    GroupShape, JoinShape, MatchForm, PackedField, Packing, PartitionStage, PayloadForm, Place, ProbeKey, ProbeKind,
-    ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, ValidityForm, WindowKeys, WordSlots,
+    Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FetchStep, FilterTest, GroupLimits, GroupMode,
+    GroupShape, JoinShape, MatchForm, PackedField, Packing, PartitionStage, PayloadForm, Place, PreAggregation,
+    ProbeKey, ProbeKind, ProbeStep, RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, ValidityForm,
+    WindowKeys, WordSlots,
 };
 use crate::codegen::value::{Kind, Range, ValueType};
 use crate::column::{ColumnType, Dictionary, Domain};
@@ -178,7 +179,7 @@ fn accumulator_result() -> AccumulatorResult {
 fn group_shape() -> GroupShape {
     GroupShape {
         mode: GroupMode::Dense,
-        front: Front::None,
+        front: PreAggregation::None,
         has_finished: false,
         packing: packing(),
         stride_words: 3,
@@ -371,7 +372,7 @@ fn group_shapes_differ_by_each_field() {
         group_shape(),
         GroupShape {
             mode: GroupMode::Wide,
-            front: Front::Hashed { slots: 64 },
+            front: PreAggregation::Hashed { slots: 64 },
             has_finished: true,
             packing: other_packing(),
             stride_words: 4,
@@ -392,17 +393,18 @@ fn group_shapes_differ_by_each_field() {
     );
     assert_all_differ(&modes, |mode| of_groups(GroupShape { mode, ..group_shape() }));
     let keyed = with_each_field_of_variant_changed!(
-        Front::Keyed { slots: 64, replica_bits: 1 },
-        Front::Keyed { slots: 65, replica_bits: 2 }
+        PreAggregation::Keyed { slots: 64, replica_bits: 1 },
+        PreAggregation::Keyed { slots: 65, replica_bits: 2 }
     );
-    let hashed = with_each_field_of_variant_changed!(Front::Hashed { slots: 64 }, Front::Hashed { slots: 65 });
-    let fronts = [vec![Front::None], keyed, hashed].concat();
+    let hashed =
+        with_each_field_of_variant_changed!(PreAggregation::Hashed { slots: 64 }, PreAggregation::Hashed { slots: 65 });
+    let fronts = [vec![PreAggregation::None], keyed, hashed].concat();
     assert_has_all(
         3,
         fronts.iter().map(|front| match front {
-            Front::None => 0,
-            Front::Keyed { slots: _, replica_bits: _ } => 1,
-            Front::Hashed { slots: _ } => 2,
+            PreAggregation::None => 0,
+            PreAggregation::Keyed { slots: _, replica_bits: _ } => 1,
+            PreAggregation::Hashed { slots: _ } => 2,
         }),
     );
     assert_all_differ(&fronts, |front| of_groups(GroupShape { front, ..group_shape() }));

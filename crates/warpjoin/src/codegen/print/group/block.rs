@@ -3,7 +3,7 @@
 use super::slot::{SlotText, clear_block, few_type, is_halved, merge_global, read_block, warp_merge};
 use super::{Around, find_row, merge_row, part_of};
 use crate::codegen::program::{GroupTarget, GroupTiles, Prefetch};
-use crate::codegen::shapes::Front;
+use crate::codegen::shapes::PreAggregation;
 
 /// Most turns of a run, in bits.
 const RUN_BITS_MAX: u32 = 2;
@@ -13,9 +13,11 @@ pub(super) fn frame(target: &GroupTarget, tiles: &GroupTiles, threads: u32, arou
     let GroupTiles { control, rows, cursors, prefetch } = tiles;
     let words = target.block_words();
     let (table_slots, step) = match target.front {
-        Front::None => (0, "false"),
-        Front::Keyed { slots, .. } => (slots, "block_step_keyed(cache, is_last)"),
-        Front::Hashed { slots } => (slots, "block_step(cache, order.items * blockDim.x, cache.slots / 8, is_last)"),
+        PreAggregation::None => (0, "false"),
+        PreAggregation::Keyed { slots, .. } => (slots, "block_step_keyed(cache, is_last)"),
+        PreAggregation::Hashed { slots } => {
+            (slots, "block_step(cache, order.items * blockDim.x, cache.slots / 8, is_last)")
+        }
     };
     let mut flush = String::new();
     if table_slots > 0 {
@@ -25,8 +27,11 @@ pub(super) fn frame(target: &GroupTarget, tiles: &GroupTiles, threads: u32, arou
         ));
         flush = format!("        if ({step}) {{\n{}        }}\n", flush_text(target, table_slots, None));
     }
-    let choose =
-        if matches!(target.front, Front::Hashed { .. }) { choose_replicas(target, "false") } else { String::new() };
+    let choose = if matches!(target.front, PreAggregation::Hashed { .. }) {
+        choose_replicas(target, "false")
+    } else {
+        String::new()
+    };
     around.head = Some(format!(
         "    const TileOrder order = tile_order({rows}, {RUN_BITS_MAX});\n    \
          u64 turn = {cursors}[blockIdx.x];\n    \
@@ -92,7 +97,7 @@ pub(super) fn flush_text(target: &GroupTarget, table_slots: u32, finishing: Opti
     }
     let key = target.key;
     let packed = match target.front {
-        Front::Keyed { replica_bits, .. } => format!("(u64)(slot >> {replica_bits})"),
+        PreAggregation::Keyed { replica_bits, .. } => format!("(u64)(slot >> {replica_bits})"),
         _ => format!("(u64)({key})(word - 1)"),
     };
     let (before, behind) = match finishing {
@@ -128,15 +133,15 @@ pub(super) fn accumulate(target: &GroupTarget, slots: &[SlotText<'_>], packed: &
         lines
     };
     let table_slots = match target.front {
-        Front::None => {
+        PreAggregation::None => {
             lines.extend(otherwise(slots));
             return;
         }
-        Front::Keyed { slots, replica_bits } => {
+        PreAggregation::Keyed { slots, replica_bits } => {
             lines.push(format!("const u32 slot = block_slot_keyed(cache, (u32){packed}, {replica_bits});"));
             slots
         }
-        Front::Hashed { slots } => {
+        PreAggregation::Hashed { slots } => {
             lines.push(format!(
                 "const u32 slot = cache.is_on ? block_slot(cache, ({})({packed} + 1)) : WJ_NO_SLOT;",
                 target.key
@@ -144,7 +149,7 @@ pub(super) fn accumulate(target: &GroupTarget, slots: &[SlotText<'_>], packed: &
             slots
         }
     };
-    let is_hashed = matches!(target.front, Front::Hashed { .. });
+    let is_hashed = matches!(target.front, PreAggregation::Hashed { .. });
     let shares = is_hashed && target.shares;
     let slots = if shares { share(slots, lines) } else { slots.to_vec() };
     if is_hashed {

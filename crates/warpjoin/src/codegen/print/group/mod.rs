@@ -8,7 +8,7 @@ mod walk;
 use self::slot::{SlotText, merge_global};
 use super::code::text_of;
 use crate::codegen::program::{Accumulate, GroupFrame, GroupLoop, GroupTarget, Nodes, TableFields};
-use crate::codegen::shapes::{Front, GroupMode};
+use crate::codegen::shapes::{GroupMode, PreAggregation};
 pub(crate) use regroup::regroup;
 
 /// Text in front of the loop over rows, its head, and text behind it.
@@ -75,7 +75,7 @@ fn table(target: &GroupTarget, fields: &TableFields) -> String {
     if target.mode == GroupMode::Wide {
         prologue.push_str("    SpareRow spare = {0, false};\n");
     }
-    if target.shares && matches!(target.front, Front::Hashed { .. }) {
+    if target.shares && matches!(target.front, PreAggregation::Hashed { .. }) {
         prologue.push_str("    u32 frequent = WJ_NO_SLOT;\n");
     }
     prologue

@@ -11,32 +11,32 @@ use crate::{Error, Result};
 #[derive(Default)]
 pub(crate) struct Joins {
     /// Tables that several joins probe.
-    published: HashMap<usize, Published>,
+    shared_build: HashMap<usize, SharedBuild>,
 }
 
 impl Joins {
     /// Whether the table of that number is there.
-    pub(in crate::exec) fn has_published(&self, number: usize) -> bool {
-        self.published.contains_key(&number)
+    pub(in crate::exec) fn has_shared_build(&self, number: usize) -> bool {
+        self.shared_build.contains_key(&number)
     }
 
     /// Leaves a table for others.
-    pub(in crate::exec) fn publish(&mut self, number: usize, table: Published) {
-        self.published.insert(number, table);
+    pub(in crate::exec) fn share_build(&mut self, number: usize, table: SharedBuild) {
+        self.shared_build.insert(number, table);
     }
 
-    pub(in crate::exec) fn published(&self, number: usize) -> Result<&Published> {
-        self.published.get(&number).ok_or_else(|| Error::internal(format!("no table {number} yet")))
+    pub(in crate::exec) fn shared_build(&self, number: usize) -> Result<&SharedBuild> {
+        self.shared_build.get(&number).ok_or_else(|| Error::internal(format!("no table {number} yet")))
     }
 
-    pub(in crate::exec) fn published_mut(&mut self, number: usize) -> Option<&mut Published> {
-        self.published.get_mut(&number)
+    pub(in crate::exec) fn shared_build_mut(&mut self, number: usize) -> Option<&mut SharedBuild> {
+        self.shared_build.get_mut(&number)
     }
 }
 
 /// A table that several joins probe.
 #[derive(Debug, Clone)]
-pub(crate) struct Published {
+pub(crate) struct SharedBuild {
     pub table: Arc<JoinTable>,
     /// The payload column of each build column.
     pub payload_of: Vec<Option<usize>>,
@@ -44,7 +44,7 @@ pub(crate) struct Published {
     pub filters: Vec<(FilterTest, Arc<JoinTable>)>,
 }
 
-impl Published {
+impl SharedBuild {
     pub(in crate::exec) fn new((table, payload_of): (Arc<JoinTable>, Vec<Option<usize>>)) -> Self {
         Self { table, payload_of, filters: vec![] }
     }

@@ -3,12 +3,12 @@
 use super::build_probe::probe_here;
 use crate::Result;
 use crate::exec::query::Query;
-use crate::exec::relation::{Published, Relation};
+use crate::exec::relation::{Relation, SharedBuild};
 use crate::plan::join::JoinNode;
 
 impl Query<'_> {
     /// Makes the table of that number; its rows stay beside it where filters are made of them.
-    pub(in crate::exec) fn publish(
+    pub(in crate::exec) fn share_build(
         &mut self,
         plan: &JoinNode<'_>,
         number: usize,
@@ -16,19 +16,19 @@ impl Query<'_> {
         has_filters: bool,
     ) -> Result<()> {
         let made = self.broadcast_table(plan, build, has_filters)?;
-        self.joins.publish(number, Published::new(made));
+        self.joins.share_build(number, SharedBuild::new(made));
         Ok(())
     }
 
     /// Appends the probe of the table of that number.
-    pub(in crate::exec) fn probe_published(
+    pub(in crate::exec) fn probe_shared_build(
         &mut self,
         plan: &JoinNode<'_>,
         number: usize,
         probe: Relation,
     ) -> Result<Relation> {
-        let published = self.joins.published(number)?;
-        let made = (published.table.clone(), published.payload_of.clone());
+        let shared_build = self.joins.shared_build(number)?;
+        let made = (shared_build.table.clone(), shared_build.payload_of.clone());
         probe_here(plan, probe, made, self.options.counts_rows)
     }
 }
