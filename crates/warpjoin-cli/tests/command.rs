@@ -115,6 +115,40 @@ fn sql_runs_over_files() {
 }
 
 #[test]
+fn tables_are_cached_and_freed() {
+    let folder = scratch("tables_are_cached_and_freed");
+    let file = folder.join("p.parquet");
+    let copy =
+        format!("copy (select v as k, v % 7 as x from generate_series(1, 5000) as t(v)) to '{}'", file.display());
+    let output = warpjoin(&["sql", "-c", &copy]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let table = format!("p={}", file.display());
+    let sql = "cache table p; select column_name, rows from warpjoin.cache order by 1; uncache table p; \
+               select count(*) as left_over from warpjoin.cache; uncache table if exists nothing";
+    let output = warpjoin(&["sql", "--device", "sim", "--table", &table, "-c", sql]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}{}", stderr(&output));
+    for line in [
+        "p: 2 columns of 5000 rows on the devices, 1 MB",
+        "| k           | 5000 |",
+        "p: 2 columns left the devices",
+        "| 0         |",
+    ] {
+        assert!(text.contains(line), "{line}:\n{text}");
+    }
+    let with = |sql| ["sql", "--device", "sim", "--table", &table, "-c", sql].map(str::to_string);
+    for (sql, word) in [
+        ("cache table gone", "gone"),
+        ("uncache table gone", "gone"),
+        ("cache lazy table p", "name of a table"),
+        ("set warpjoin.cache = 'off'; cache table p", "SET warpjoin.cache"),
+    ] {
+        let arguments = with(sql);
+        assert_error(&arguments.each_ref().map(String::as_str), &[word]);
+    }
+}
+
+#[test]
 fn tpch_answers_are_equal_on_simulated_devices() {
     let folder = scratch("tpch");
     let json = folder.join("report.json");

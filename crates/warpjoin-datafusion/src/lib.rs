@@ -13,7 +13,8 @@
 //! # let _ = context;
 //! ```
 //!
-//! [`load_table`] keeps a table on the devices across queries. [`WarpjoinOptions`] has the settings.
+//! [`load_table`] keeps a table on the devices across queries; [`cache_table`] reads the columns of Parquet files ahead of
+//! queries. [`WarpjoinOptions`] has the settings.
 //! [`Placement`] says which parts of a plan run where, and why.
 //!
 //! Owns the integration of warpjoin into DataFusion. Must not know kernels or drivers.
@@ -41,6 +42,7 @@ pub use warpjoin::plan::FilterForm;
 
 pub use config::{CacheLimit, DeviceChoice, OnFault, WarpjoinOptions};
 pub use exec::WarpjoinExec;
+pub use exec::cache_table::{CachedTable, cache_table, uncache_table};
 pub use extension::WarpjoinSessionStateBuilder;
 pub use fallback::Fallback;
 pub use pass_through::{PassThroughExec, Role};
@@ -50,6 +52,7 @@ pub use rules::reason::{CpuReason, CpuReasonExec};
 pub use rules::rule::WarpjoinRule;
 pub use rules::strict::{Refusal, RefusedExec};
 pub use runtime::{Devices, WarpjoinRuntime};
+pub use table::cached_columns::register_cache_table;
 pub use table::provider::{DeviceTableProvider, load_table, runtime_of, session_of};
 pub use table::scan::DeviceScanExec;
 pub use warpjoin::Cause;

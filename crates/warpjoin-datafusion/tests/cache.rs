@@ -15,7 +15,7 @@ use datafusion::prelude::{ParquetReadOptions, SessionContext};
 use futures::StreamExt;
 use tempfile::TempDir;
 use warpjoin::Session;
-use warpjoin_datafusion::{CacheLimit, WarpjoinRuntime};
+use warpjoin_datafusion::{CacheLimit, WarpjoinRuntime, cache_table, register_cache_table, uncache_table};
 use warpjoin_device::{SimOptions, open_simulated};
 
 /// A session on two simulated devices, its runtime, and its devices.
@@ -363,4 +363,81 @@ async fn tpch_over_files_is_right_cold_and_warm() {
         warp.query(&oracle, sql).await;
         assert!(warp.query(&oracle, sql).await < LOOKUP_BYTES, "{sql}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_are_cached_shown_and_freed() {
+    let folder = folder();
+    for part in 0..3 {
+        write(&folder.path().join(format!("{part}.parquet")), part * 10_000, 10_000).await;
+    }
+    let (warp, oracle) = (warp(MEMORY, ALL), stock());
+    register(&[&warp.context, &oracle], "t", folder.path()).await;
+    register_cache_table(&warp.context).unwrap();
+    let shown = async |sql: &str| rows(&run(&warp.context, sql).await.0, false);
+    assert!(shown("SELECT * FROM warpjoin.cache").await.is_empty());
+
+    let cached = cache_table(&warp.context, "t").await.unwrap();
+    assert_eq!((cached.columns, cached.rows, &cached.skipped[..]), (6, 30_000, &[][..]));
+    assert_eq!(cached.bytes, warp.used_bytes());
+    assert!(warp.is_resident(BY_KEY).await);
+    assert!(warp.query(&oracle, BY_KEY).await < LOOKUP_BYTES, "queries find what was cached");
+    let location = format!("file://{}/", folder.path().display());
+    let columns =
+        "SELECT column_name, data_type, files, rows, location, devices FROM warpjoin.cache WHERE bytes > 0 ORDER BY 1";
+    let of = |name: &str, data_type: &str| [name, data_type, "3", "30000", &location, "sim:0, sim:1"].join("|");
+    let wanted = [
+        of("day", "Date32"),
+        of("id", "Int64"),
+        of("k", "Int64"),
+        of("name", "Utf8View"),
+        of("price", "Decimal128(19, 6)"),
+        of("share", "Float64"),
+    ];
+    assert_eq!(shown(columns).await, wanted);
+    let bytes = shown("SELECT sum(bytes) FROM warpjoin.cache").await;
+    assert_eq!(bytes, [cached.bytes.to_string()]);
+    // The columns of a query are used later than the others.
+    warp.query(&oracle, "SELECT k, max(share) FROM t GROUP BY k").await;
+    let latest =
+        "SELECT column_name FROM warpjoin.cache WHERE last_use = (SELECT max(last_use) FROM warpjoin.cache) ORDER BY 1";
+    assert_eq!(shown(latest).await, ["k", "share"]);
+
+    assert_eq!(cache_table(&warp.context, "t").await.unwrap(), cached, "nothing is read again");
+    assert_eq!(uncache_table(&warp.context, "t").await.unwrap(), 6);
+    assert_eq!(warp.used_bytes(), 0);
+    assert!(shown("SELECT * FROM warpjoin.cache").await.is_empty());
+    assert_eq!(uncache_table(&warp.context, "t").await.unwrap(), 0);
+    warp.query(&oracle, BY_KEY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_cached_is_an_error_or_named() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    write(&path, 0, 5000).await;
+    let message = async |warp: &Warp, name: &str| cache_table(&warp.context, name).await.unwrap_err().to_string();
+    let warp_off = warp(MEMORY, CacheLimit::Bytes(0));
+    register(&[&warp_off.context], "t", &path).await;
+    assert!(message(&warp_off, "t").await.contains("SET warpjoin.cache"));
+
+    let small = warp(MEMORY, CacheLimit::Bytes(40_000));
+    register(&[&small.context], "t", &path).await;
+    assert!(message(&small, "t").await.contains("do not fit warpjoin.cache (40000)"), "{}", message(&small, "t").await);
+    assert_eq!(small.used_bytes(), 0);
+
+    let warp = warp(MEMORY, ALL);
+    warp.context.sql("CREATE TABLE m AS SELECT 1 AS x").await.unwrap().collect().await.unwrap();
+    assert!(message(&warp, "m").await.contains("load_table"));
+    assert!(message(&warp, "gone").await.contains("gone"));
+    warpjoin_datafusion::load_table(&warp.context, "m").await.unwrap();
+    assert!(message(&warp, "m").await.contains("loaded onto the devices"));
+    // Lists are not supported by devices.
+    let lists = folder.path().join("lists.parquet");
+    let frame = stock().sql("SELECT v AS id, [v, v] AS list FROM generate_series(1, 100) AS t(v)").await.unwrap();
+    let options = DataFrameWriteOptions::new().with_single_file_output(true);
+    frame.write_parquet(lists.to_str().unwrap(), options, None).await.unwrap();
+    register(&[&warp.context], "lists", &lists).await;
+    let cached = cache_table(&warp.context, "lists").await.unwrap();
+    assert_eq!((cached.columns, cached.rows, cached.skipped), (1, 100, vec!["list".to_string()]));
 }

@@ -3,6 +3,7 @@
 //! Owns its flags. Must not know how a query runs.
 
 mod interactive;
+mod parse;
 mod statements;
 mod tables;
 
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use datafusion::prelude::SessionConfig;
+use warpjoin_datafusion::register_cache_table;
 
 use crate::error::{CliError, Result};
 use crate::target::TargetArgs;
@@ -42,6 +44,7 @@ pub struct ShellArgs {
 /// The first error of `-c`, `-f` or piped statements; at the prompt, errors are printed instead.
 pub async fn run_shell(arguments: &ShellArgs) -> Result<bool> {
     let context = arguments.target.session(SessionConfig::new().with_information_schema(true))?;
+    register_cache_table(&context)?;
     for table in &arguments.tables {
         table.register(&context).await?;
     }

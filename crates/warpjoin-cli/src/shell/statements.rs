@@ -8,10 +8,11 @@ use std::time::Instant;
 use datafusion::arrow::util::pretty::pretty_format_batches_with_schema;
 use datafusion::dataframe::DataFrame;
 use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::{DFParser, Statement};
+use warpjoin_datafusion::{CachedTable, cache_table, uncache_table};
 
 use crate::error::{CliError, Result};
 use crate::output::print_line;
+use crate::shell::parse::{Command, parse};
 
 /// A session whose answers are printed.
 pub(super) struct Executor {
@@ -32,21 +33,17 @@ impl Executor {
 
     /// Runs all statements of `script`, and stops at the first error.
     pub(super) async fn run_script(&mut self, script: &str) -> Result<()> {
-        for statement in DFParser::parse_sql(script)? {
-            self.run_statement(statement).await?;
+        for command in parse(script)? {
+            self.run_command(command).await?;
         }
         Ok(())
     }
 
-    async fn run_statement(&mut self, statement: Statement) -> Result<()> {
+    async fn run_command(&mut self, command: Command) -> Result<()> {
         let start = Instant::now();
         let context = self.context.clone();
         // A separate task runs on another thread, so that this one can wait for Ctrl-C.
-        let mut query = tokio::spawn(async move {
-            let plan = context.state().statement_to_plan(statement).await?;
-            let frame = context.execute_logical_plan(plan).await?;
-            collect(frame).await
-        });
+        let mut query = tokio::spawn(async move { run(&context, command).await });
         let answer = tokio::select! {
             answer = &mut query => answer.map_err(|error| CliError::Internal(format!("the task of the query failed: {error}")))??,
             _ = tokio::signal::ctrl_c() => {
@@ -63,6 +60,32 @@ impl Executor {
         }
         Ok(())
     }
+}
+
+/// Runs a statement to its end.
+async fn run(context: &SessionContext, command: Command) -> Result<PrintedAnswer> {
+    let text = match command {
+        Command::Sql(statement) => {
+            let plan = context.state().statement_to_plan(*statement).await?;
+            return collect(context.execute_logical_plan(plan).await?).await;
+        }
+        Command::Cache(table) => {
+            let CachedTable { columns, rows, bytes, skipped } = cache_table(context, table.clone()).await?;
+            let megabytes = bytes.div_ceil(1_000_000);
+            let skipped = match &skipped[..] {
+                [] => String::new(),
+                names => format!("; not cached, because devices do not support their types: {}", names.join(", ")),
+            };
+            format!("{table}: {columns} columns of {rows} rows on the devices, {megabytes} MB{skipped}")
+        }
+        Command::Uncache { table, if_exists } => {
+            if if_exists && !context.table_exist(table.clone())? {
+                return Ok(PrintedAnswer { text: None, rows: 0 });
+            }
+            format!("{table}: {} columns left the devices", uncache_table(context, table.clone()).await?)
+        }
+    };
+    Ok(PrintedAnswer { text: Some(text), rows: 0 })
 }
 
 struct PrintedAnswer {

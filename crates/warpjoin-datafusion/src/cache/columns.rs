@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use warpjoin::{Session, Table};
 use warpjoin_device::MemoryCache;
 
@@ -49,6 +49,20 @@ struct CachedColumn {
     column: usize,
     table: Table,
     last_use: u64,
+}
+
+/// What is known of a cached column.
+pub(crate) struct CachedColumnInfo {
+    /// The file, or the folder of several.
+    pub(crate) location: String,
+    pub(crate) files: usize,
+    pub(crate) name: String,
+    pub(crate) data_type: DataType,
+    pub(crate) rows: u64,
+    /// On all devices together.
+    pub(crate) bytes: u64,
+    /// A number that is larger for later uses.
+    pub(crate) last_use: u64,
 }
 
 impl ColumnCache {
@@ -123,6 +137,19 @@ impl ColumnCache {
         if excess > 0 {
             self.give_back(excess);
         }
+    }
+
+    /// All cached columns.
+    pub(crate) fn columns(&self) -> Vec<CachedColumnInfo> {
+        let entries = self.locked().clone();
+        entries.iter().flat_map(|entry| entry.columns()).collect()
+    }
+
+    /// Forgets the columns of these files, and returns them. Queries that use them keep their memory until they end.
+    pub(crate) fn forget(&self, key: &ScanKey) -> Vec<CachedColumnInfo> {
+        let Some(entry) = self.find(key) else { return vec![] };
+        self.remove(&entry);
+        entry.columns()
     }
 
     /// Bytes of all columns, on all devices together.
@@ -207,6 +234,22 @@ impl Entry {
             tables.drain(..excess);
         }
         Some(table)
+    }
+
+    fn columns(&self) -> Vec<CachedColumnInfo> {
+        let info = |column: &CachedColumn| {
+            let field = self.key.schema().field(column.column);
+            CachedColumnInfo {
+                location: self.key.location(),
+                files: self.key.files(),
+                name: field.name().clone(),
+                data_type: field.data_type().clone(),
+                rows: column.table.rows(),
+                bytes: column.table.resident_bytes(),
+                last_use: column.last_use,
+            }
+        };
+        self.locked().cached.iter().map(info).collect()
     }
 
     /// The last use of each column.

@@ -11,6 +11,6 @@ mod columns;
 mod scan;
 mod source;
 
-pub(crate) use columns::ColumnCache;
+pub(crate) use columns::{CachedColumnInfo, ColumnCache};
 pub(crate) use scan::{CachedScan, CachedScanExec};
 pub(crate) use source::ParquetScan;

@@ -39,6 +39,31 @@ pub(crate) struct ScanKey {
 }
 
 impl ScanKey {
+    /// All columns of the table.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The number of files.
+    pub(crate) fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Where the file is, or the innermost folder of several.
+    pub(crate) fn location(&self) -> String {
+        let paths: Vec<&str> = self.files.iter().map(|file| file.meta.location.as_ref()).collect();
+        let path = match &paths[..] {
+            [path] => path,
+            [first, .., last] => {
+                // The paths are sorted: what the first and the last share, all do.
+                let same = first.bytes().zip(last.bytes()).take_while(|(a, b)| a == b).count();
+                &first[..first.as_bytes()[..same].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)]
+            }
+            [] => "",
+        };
+        format!("{}{path}", self.store.as_str())
+    }
+
     /// Whether `other` has the same files as they were at another time.
     pub(crate) fn is_replaced_by(&self, other: &Self) -> bool {
         let same_path = |(own, other): (&FileKey, &FileKey)| own.meta.location == other.meta.location;
@@ -108,6 +133,11 @@ impl ParquetScan {
         let (store, schema) = (config.object_store_url.clone(), Arc::clone(table_schema.table_schema()));
         let key = ScanKey { store, files, schema };
         Some(Self { key, columns, config: config.clone() })
+    }
+
+    /// The same scan of other columns.
+    pub(crate) fn with_columns(self, columns: Vec<usize>) -> Self {
+        Self { columns, ..self }
     }
 
     /// The schema of columns of the table.

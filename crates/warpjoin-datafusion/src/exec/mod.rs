@@ -5,6 +5,7 @@
 //! Architecture invariant: no batch leaves the node before its device work has ended, so that the CPU template can start
 //! over after any device error.
 
+pub(crate) mod cache_table;
 mod cached;
 mod explain;
 mod report;

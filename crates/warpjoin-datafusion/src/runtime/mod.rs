@@ -116,11 +116,16 @@ impl WarpjoinRuntime {
         cache
     }
 
+    /// The caches of all open devices, with the devices.
+    pub(crate) fn caches(&self) -> Vec<(Arc<Session>, Arc<ColumnCache>)> {
+        let caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.iter().filter_map(|(session, cache)| Some((session.upgrade()?, Arc::clone(cache)))).collect()
+    }
+
     /// Frees the memory of all columns of files that are cached on devices, as far as no query uses them: the next query that
     /// needs them reads the files again.
     pub fn clear_cache(&self) {
-        let caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        caches.iter().for_each(|(_, cache)| cache.clear());
+        self.caches().iter().for_each(|(_, cache)| cache.clear());
     }
 
     /// The devices for `options`.

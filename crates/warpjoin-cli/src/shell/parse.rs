@@ -1,0 +1,98 @@
+//! Splits a script into statements: DataFusion's, and those that only the shell knows.
+
+use datafusion::common::{DataFusionError, TableReference};
+use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use crate::error::{CliError, Result};
+
+/// A statement of the shell.
+pub(super) enum Command {
+    /// A statement that DataFusion runs.
+    Sql(Box<Statement>),
+    /// `CACHE TABLE name`
+    Cache(TableReference),
+    /// `UNCACHE TABLE [IF EXISTS] name`
+    Uncache { table: TableReference, if_exists: bool },
+}
+
+/// All statements of a script; none of them runs if one is malformed.
+pub(super) fn parse(script: &str) -> Result<Vec<Command>> {
+    let mut parser = DFParserBuilder::new(script).build()?;
+    let mut commands = vec![];
+    loop {
+        while parser.parser.consume_token(&Token::SemiColon) {}
+        if parser.parser.peek_token() == Token::EOF {
+            return Ok(commands);
+        }
+        commands.push(command(&mut parser)?);
+        let next = parser.parser.peek_token();
+        if next != Token::EOF && next != Token::SemiColon {
+            let error = parser.parser.expected::<()>("end of statement", next);
+            error.map_err(DataFusionError::from)?;
+        }
+    }
+}
+
+fn command(parser: &mut DFParser<'_>) -> Result<Command> {
+    let sql = &mut parser.parser;
+    if sql.parse_keywords(&[Keyword::CACHE, Keyword::TABLE]) {
+        return Ok(Command::Cache(table(parser)?));
+    }
+    if sql.parse_keywords(&[Keyword::UNCACHE, Keyword::TABLE]) {
+        let if_exists = sql.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
+        return Ok(Command::Uncache { table: table(parser)?, if_exists });
+    }
+    let statement = parser.parse_statement()?;
+    match &statement {
+        Statement::Statement(cache) if matches!(**cache, SqlStatement::Cache { .. }) => {
+            Err(CliError::Usage("CACHE TABLE takes the name of a table, without options or a query".into()))
+        }
+        _ => Ok(Command::Sql(Box::new(statement))),
+    }
+}
+
+fn table(parser: &mut DFParser<'_>) -> Result<TableReference> {
+    let name = parser.parser.parse_object_name(false).map_err(DataFusionError::from)?;
+    Ok(TableReference::parse_str(&name.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn words(script: &str) -> Vec<String> {
+        let word = |command| match command {
+            Command::Sql(statement) => statement.to_string(),
+            Command::Cache(table) => format!("cache {table}"),
+            Command::Uncache { table, if_exists } => format!("uncache {table} {if_exists}"),
+        };
+        parse(script).unwrap().into_iter().map(word).collect()
+    }
+
+    #[test]
+    fn scripts_are_split() {
+        assert_eq!(words(" ;; -- nothing\n"), Vec::<String>::new());
+        assert_eq!(words("SELECT 1; cache table T ;SELECT ';'"), ["SELECT 1", "cache t", "SELECT ';'"]);
+        let script = "CACHE TABLE a.b.\"C d\"; uncache table x;; UNCACHE TABLE IF EXISTS y";
+        assert_eq!(words(script), ["cache a.b.C d", "uncache x false", "uncache y true"]);
+    }
+
+    #[test]
+    fn malformed_scripts_are_errors() {
+        for script in [
+            "CACHE TABLE",
+            "CACHE TABLE a b",
+            "UNCACHE a",
+            "CACHE LAZY TABLE a",
+            "SELECT 1 SELECT 2",
+            "SELECT 1; selec 2",
+        ] {
+            assert!(parse(script).is_err(), "{script}");
+        }
+    }
+}
