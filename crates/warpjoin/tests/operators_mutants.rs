@@ -165,4 +165,5 @@ fn survivors_are_mutants() {
     for name in survivors() {
         assert!(mutants.iter().any(|mutant| mutant.name == name), "{name}");
     }
+    assert!(common::mutants::shared_words_exist(), "a file or a word of SHARED_WORDS is gone");
 }
