@@ -206,6 +206,7 @@ fn groups() -> Vec<Scheduled> {
     vec![
         plain(group_of("groups in shared memory", table(300, |r| r % 3), 1, 1)),
         plain(group_of("groups by row number", table(100, |r| r * 7 % 300), 1, 1)),
+        with(group_of("groups by row number in all blocks", table(1500, |r| r * 7919 % 40), 1, 1), global),
         plain(group_of("groups by short key", table(100, |r| r % 13 * 1_000_000_007), 1, 1)),
         plain(group_of("groups by long key", table(100, words), 1, 1)),
         plain(group_of("groups by two words", two(100), 2, 2)),
