@@ -1,5 +1,8 @@
 //! The distinct values of a string column.
 
+mod interner;
+mod merge;
+
 use std::any::{Any, TypeId};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -10,10 +13,11 @@ use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::DataType;
 use rayon::prelude::*;
 
-use super::interner::{Interner, array_of, bytes_at};
-use super::merge::MergedStrings;
 use super::{bits, types};
 use crate::{Error, Reason, Result};
+pub(super) use interner::{Interner, Seed};
+use interner::{array_of, bytes_at};
+use merge::MergedStrings;
 
 /// Distinct strings of a column (n x 1, no nulls); a code is a position among them.
 pub struct Dictionary {

@@ -14,8 +14,6 @@ mod chunk;
 mod decode;
 mod dictionary;
 mod encode;
-mod interner;
-mod merge;
 mod numbers;
 mod order;
 mod range;

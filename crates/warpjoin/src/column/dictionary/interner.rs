@@ -10,7 +10,7 @@ use arrow::array::{
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ByteArrayType, ByteViewType, DataType};
 
-use super::bits;
+use crate::column::bits;
 use crate::{Error, Reason, Result};
 
 /// Codes of distinct strings, 0, 1, 2, ... in the order in which they came.
@@ -31,7 +31,7 @@ pub(crate) struct Interner {
 
 const INLINE_BYTES: usize = 12;
 /// At least the bits of a shard of [`Interner::shard`].
-pub(super) const FIRST_SLOTS_LOG2: u32 = 8;
+pub(in crate::column) const FIRST_SLOTS_LOG2: u32 = 8;
 /// Rows whose slots are loaded together, so that their cache misses overlap.
 const BLOCK_ROWS: usize = 64;
 
@@ -106,7 +106,7 @@ impl Default for Interner {
 
 /// What hashes begin with. Interners that are merged have one.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seed(u64);
+pub(in crate::column) struct Seed(u64);
 
 impl Default for Seed {
     fn default() -> Self {
@@ -115,7 +115,7 @@ impl Default for Seed {
 }
 
 impl Interner {
-    pub(super) fn new(seed: Seed) -> Self {
+    pub(in crate::column) fn new(seed: Seed) -> Self {
         Self {
             slots: vec![0; 1 << FIRST_SLOTS_LOG2],
             slots_log2: FIRST_SLOTS_LOG2,
@@ -126,7 +126,7 @@ impl Interner {
     }
 
     /// The tag and code of each string whose tag begins with the `shard_log2` bits of `shard`.
-    pub(super) fn shard(&self, shard: usize, shard_log2: u32) -> impl Iterator<Item = (u32, u32)> {
+    pub(in crate::column) fn shard(&self, shard: usize, shard_log2: u32) -> impl Iterator<Item = (u32, u32)> {
         let first = shard << (self.slots_log2 - shard_log2);
         let end = (shard + 1) << (self.slots_log2 - shard_log2);
         // Full slots push strings past the end of the shard, and from the last slot to the first one.
@@ -138,7 +138,7 @@ impl Interner {
     }
 
     /// Whether a string is that of another interner.
-    pub(super) fn is_same(&self, code: u32, other: &Self, other_code: u32) -> bool {
+    pub(in crate::column) fn is_same(&self, code: u32, other: &Self, other_code: u32) -> bool {
         let (entry, other_entry) = (self.entries[code as usize], other.entries[other_code as usize]);
         match entry as u32 as usize <= INLINE_BYTES {
             true => entry == other_entry,
@@ -333,7 +333,7 @@ impl Interner {
 ///
 /// # Errors
 /// When an array of this type can't hold that number of bytes.
-pub(super) fn array_of(bytes: Vec<u8>, ends: Vec<i64>, data_type: &DataType) -> Result<ArrayRef> {
+pub(in crate::column) fn array_of(bytes: Vec<u8>, ends: Vec<i64>, data_type: &DataType) -> Result<ArrayRef> {
     let bytes = Buffer::from_vec(bytes);
     if let DataType::FixedSizeBinary(size) = data_type {
         return Ok(Arc::new(FixedSizeBinaryArray::try_new(*size, bytes, None)?));

@@ -9,7 +9,7 @@ use crate::{Reason, Result};
 
 /// Distinct strings of several interners, with codes in the order in which a single interner would have given them: those
 /// of the first one, then those of the second one that the first has not, and so on.
-pub(super) struct MergedStrings<'a> {
+pub(in crate::column) struct MergedStrings<'a> {
     interners: &'a [Interner],
     /// Of each interner: the codes whose strings no earlier one has, ascending.
     new: Vec<Vec<u32>>,
@@ -27,7 +27,7 @@ const STRINGS_MAX: usize = u32::MAX as usize - 1;
 impl<'a> MergedStrings<'a> {
     /// # Errors
     /// When there are more distinct strings than codes.
-    pub(super) fn of(interners: &'a [Interner]) -> Result<Self> {
+    pub(in crate::column) fn of(interners: &'a [Interner]) -> Result<Self> {
         let new = if interners.len() > 1 { new_strings(interners) } else { NewStrings::all(interners) };
         let mut first_codes = vec![];
         let mut strings = 0;
@@ -43,17 +43,17 @@ impl<'a> MergedStrings<'a> {
     }
 
     /// Number of distinct strings.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::column) fn len(&self) -> usize {
         self.new.iter().map(Vec::len).sum()
     }
 
     /// All strings, by code.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub(in crate::column) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.interners.iter().zip(&self.new).flat_map(|(interner, new)| strings_of(interner, new))
     }
 
     /// All strings one behind the other, and 0, then the end of each.
-    pub(super) fn bytes_and_ends(&self) -> (Vec<u8>, Vec<i64>) {
+    pub(in crate::column) fn bytes_and_ends(&self) -> (Vec<u8>, Vec<i64>) {
         let parts = || self.interners.par_iter().zip(&self.new);
         let lengths: Vec<usize> =
             parts().map(|(interner, new)| strings_of(interner, new).map(<[u8]>::len).sum()).collect();
@@ -79,7 +79,7 @@ impl<'a> MergedStrings<'a> {
     }
 
     /// Of each interner: the merged codes by its own. `None`: they are the same.
-    pub(super) fn into_codes(self) -> Vec<Option<Vec<u32>>> {
+    pub(in crate::column) fn into_codes(self) -> Vec<Option<Vec<u32>>> {
         self.codes
     }
 }
