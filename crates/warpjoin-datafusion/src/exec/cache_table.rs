@@ -8,8 +8,7 @@ use datafusion::prelude::SessionContext;
 use warpjoin::column::check_type;
 
 use crate::cache::{CachedScan, ParquetScan};
-use crate::config::WarpjoinOptions;
-use crate::table::provider::{runtime_of, session_of};
+use crate::table::provider::{options_of, runtime_of, session_of};
 use crate::table::scan::DeviceScanExec;
 
 /// What [`cache_table`] has cached.
@@ -36,8 +35,7 @@ pub struct CachedTable {
 pub async fn cache_table(context: &SessionContext, name: impl Into<TableReference>) -> Result<CachedTable> {
     let name: TableReference = name.into();
     let session = session_of(context)?;
-    let config = context.copied_config();
-    let options = config.options().extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default();
+    let options = options_of(context);
     if options.cache.is_off() {
         return Err(DataFusionError::Configuration("the cache is off; SET warpjoin.cache = '60%' turns it on".into()));
     }

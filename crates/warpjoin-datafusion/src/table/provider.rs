@@ -64,7 +64,7 @@ pub async fn load_table(context: &SessionContext, name: impl Into<TableReference
     let plan = frame.create_physical_plan().await?;
     let schema = plan.schema();
     let send = move |upload| pump_partitions(plan, task, upload);
-    let table = load(&session, schema, send, budget_of(context)).await?;
+    let table = load(&session, schema, send, options_of(context).memory_budget()).await?;
     let provider = Arc::new(DeviceTableProvider::new(Arc::new(table)));
     replace_table(context, &name, Arc::clone(&provider) as Arc<dyn TableProvider>)?;
     Ok(provider)
@@ -81,9 +81,9 @@ fn replace_table(context: &SessionContext, name: &TableReference, table: Arc<dyn
     Err(error)
 }
 
-fn budget_of(context: &SessionContext) -> u64 {
-    let config = context.copied_config();
-    config.options().extensions.get::<WarpjoinOptions>().map_or(u64::MAX, WarpjoinOptions::memory_budget)
+/// The `warpjoin.*` settings of `context`.
+pub(crate) fn options_of(context: &SessionContext) -> WarpjoinOptions {
+    context.copied_config().options().extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default()
 }
 
 /// The runtime that `context` was built with.
@@ -103,9 +103,7 @@ pub fn runtime_of(context: &SessionContext) -> Result<Arc<WarpjoinRuntime>> {
 /// Returns an error if the session was built without
 /// [`with_warpjoin`](crate::WarpjoinSessionStateBuilder::with_warpjoin), or no device is available.
 pub fn session_of(context: &SessionContext) -> Result<Arc<Session>> {
-    let (config, runtime) = (context.copied_config(), runtime_of(context)?);
-    let options = config.options().extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default();
-    match runtime.devices(&options) {
+    match runtime_of(context)?.devices(&options_of(context)) {
         Devices::Open(session) => Ok(session),
         Devices::None(why) => Err(DataFusionError::Configuration(no_device_message(&why))),
         Devices::Refused(why) => Err(DataFusionError::Configuration(why)),

@@ -60,7 +60,7 @@ impl<'a> EntryLaunches<'a> {
         Ok(())
     }
 
-    /// Threads of a block that should have so many.
+    /// Threads of a block: `wanted`, or the most that the device allows.
     pub(super) fn threads(&self, wanted: u32) -> u32 {
         self.stream.device().info().block_threads(wanted)
     }

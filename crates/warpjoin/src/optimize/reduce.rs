@@ -14,7 +14,7 @@ use crate::plan::{InputTables, JoinKind, JoinPlan, Plan, PlanKind};
 /// Rows of a probe side's source for each that is left of them, from which on these are written down rather than found twice.
 const SOURCE_ROWS_MIN: f64 = 2.0;
 
-/// The plan with such build sides reduced; `forced`: those of so many rows and more, whatever it gains.
+/// The plan with build sides reduced where that pays. With `forced`, those of `forced` rows or more are reduced, and no others.
 pub(super) fn place(plan: Plan, inputs: InputTables<'_>, forced: Option<u64>, notes: &mut Vec<String>) -> Plan {
     // Estimates take longer than this.
     let may_pay = |join: &JoinPlan| {

@@ -25,8 +25,8 @@ const SAMPLED_PARTITIONS: u32 = 16;
 const REPEATED_SHARE: u64 = 4;
 
 impl Query<'_> {
-    /// Joins two relations by partition. `None` if their rows can't be partitioned, and for a semi join with so many build rows
-    /// in a partition that a probe row would meet them in several work items.
+    /// Joins two relations by partition. `None` if their rows can't be partitioned. Also `None` for a semi join if a partition
+    /// has more build rows than one work item takes: a probe row would meet them in several.
     pub(crate) fn join_partitioned(
         &mut self,
         plan: &JoinNode<'_>,

@@ -10,7 +10,7 @@ use crate::exec::relation::{Relation, Source, threads_of};
 /// A grid whose threads stride over rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Strides {
-    /// Threads of a block, where the device has so many.
+    /// Threads of a block; fewer on a device that does not allow that many.
     pub threads: u32,
     /// Rows of a thread, where there are enough.
     pub rows_each: u64,

@@ -33,7 +33,7 @@ impl KeyWord<'_> {
         if self.bits <= 32 { 4 } else { 8 }
     }
 
-    /// The kernel for words of so many bytes.
+    /// The entry for words of this width.
     fn entry(self, of: ByWidth) -> &'static str {
         of[usize::from(self.width_bytes() == 8)]
     }

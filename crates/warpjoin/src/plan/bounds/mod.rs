@@ -70,12 +70,12 @@ impl ColumnBounds {
     }
 }
 
-/// Bits of the numbers of so many rows, in a class, so that a few rows more or less generate the same code.
+/// Bits that number `rows` rows, rounded up to whole bytes, so that a few rows more or less generate the same code.
 pub(crate) fn number_bits(rows: u64) -> u32 {
     (64 - rows.leading_zeros()).next_multiple_of(8).clamp(NUMBER_BITS.0, NUMBER_BITS.1)
 }
 
-/// Bits of a bound of rows, in a class.
+/// Bits of a bound of `rows` rows, rounded up to whole bytes.
 pub(crate) fn rows_bits(rows: u64) -> u32 {
     (64 - rows.leading_zeros()).next_multiple_of(8).clamp(ROWS_BITS.0, ROWS_BITS.1)
 }

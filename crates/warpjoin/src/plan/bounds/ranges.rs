@@ -32,7 +32,7 @@ pub(crate) fn combined_range(op: ArithmeticOp, left: Range, right: Range) -> Opt
     }
 }
 
-/// Bounds of a sum over rows whose number has so many bits; `None` when 128 bits may not do.
+/// Bounds of a sum over fewer than 2^`rows_bits` rows; `None` when it may exceed 128 bits.
 pub(crate) fn summed_range(range: Range, rows_bits: u32) -> Option<Range> {
     let factor = 1i128.checked_shl(rows_bits).filter(|factor| *factor > 0)?;
     Some(Range::new(range.min.min(0).checked_mul(factor)?, range.max.max(0).checked_mul(factor)?))
