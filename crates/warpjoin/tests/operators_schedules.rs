@@ -67,6 +67,7 @@ cases! {
     bloom_filter: "bloom filter",
     groups_in_shared_memory: "groups in shared memory",
     groups_by_row_number: "groups by row number",
+    groups_by_row_number_in_all_blocks: "groups by row number in all blocks",
     groups_by_short_key: "groups by short key",
     groups_by_long_key: "groups by long key",
     groups_by_two_words: "groups by two words",
