@@ -22,6 +22,7 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn regressions_equal_the_oracle() {
     random::check(&simulated(), &random::REGRESSIONS);
+    random::check(&simulated(), &random::LATER_REGRESSIONS);
 }
 
 #[test]

@@ -60,14 +60,20 @@ fn not_in_asks_for_nulls_where_there_can_be_any() {
             (some(7), some(7), 0, 1),
             (all(40), some(7), 50 - 7, 1),
             (all(0), some(7), 90, 1),
+            // No key of the probe side is on the build side, which has rows all the same.
+            ((200..240).map(Some).collect(), some(7), 90 - 13, 0),
+            ((200..240).map(Some).collect(), some(7), 90 - 13, 1),
+            ((200..240).map(Some).collect(), vec![None; 30], 0, 0),
         ] {
             let nulls = [counts == 1, probe.contains(&None)];
             let tables = [nullable("b", build), nullable("p", probe)].map(|batch| upload(&session, &batch));
             let plan = not_in(&tables[0], &tables[1], nulls);
-            let (rows, metrics) = run(&session, &plan, &as_given());
-            assert_eq!(rows.len(), left, "{nulls:?}");
-            assert_eq!(named(&metrics, "-> Count"), counts, "{:?}", metrics.pipelines);
-            assert!(metrics.dry_runs <= 1, "{:?}", metrics.pipelines);
+            for reduced_rows_min in [None, Some(0)] {
+                let (rows, metrics) = run(&session, &plan, &ExecOptions { reduced_rows_min, ..as_given() });
+                assert_eq!(rows.len(), left, "{nulls:?}, reduced from {reduced_rows_min:?} rows on");
+                assert_eq!(named(&metrics, "-> Count"), counts, "{:?}", metrics.pipelines);
+                assert!(metrics.dry_runs <= 1, "{:?}", metrics.pipelines);
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ use std::time::Instant;
 
 use crate::expr::Expr;
 use crate::options::{ExecOptions, JoinOrder, RuntimeFilters};
-use crate::plan::rewrite::{rewrite_aggregates, rewrite_joins};
+use crate::plan::rewrite::{rewrite_aggregates, rewrite_full_joins, rewrite_not_in};
 use crate::plan::{InputTables, Plan};
 use crate::{DeviceSet, Table};
 use cost::Costs;
@@ -79,8 +79,10 @@ pub(crate) fn optimize(
     // Nothing behind this has to look through row numbers but what rewrites joins.
     let context = late::Context { inputs, devices, options, costs: optimizer.costs };
     optimized = late::place(optimized, context, &mut optimizer.notes);
-    optimized = rewrite_joins(optimized);
+    optimized = rewrite_full_joins(optimized);
     optimized = reduce::place(optimized, InputTables(inputs), options.reduced_rows_min, &mut optimizer.notes);
+    // What it becomes asks whether the build side has rows, and a reduced one may have none.
+    optimized = rewrite_not_in(optimized);
     let elapsed_ns = started.elapsed().as_nanos() as u64;
     Optimized { plan: optimized, notes: optimizer.notes, elapsed_ns }
 }

@@ -18,7 +18,7 @@ const SOURCE_ROWS_MIN: f64 = 2.0;
 pub(super) fn place(plan: Plan, inputs: InputTables<'_>, forced: Option<u64>, notes: &mut Vec<String>) -> Plan {
     // Estimates take longer than this.
     let may_pay = |join: &JoinPlan| {
-        is_kind(join.kind)
+        drops_unmatched_rows(join)
             && (forced.is_some() || join.build.holds(&|plan| table_rows(plan, inputs) >= REDUCED_ROWS_MIN as f64))
     };
     if !plan.holds(&|plan| matches!(&plan.kind, PlanKind::Join(join) if may_pay(join))) {
@@ -60,14 +60,17 @@ fn table_rows(plan: &Plan, inputs: InputTables<'_>) -> f64 {
 
 /// Whether a join's build side is worth that.
 pub(super) fn pays(join: &JoinPlan, build: &Estimate, probe: &Estimate) -> bool {
-    is_kind(join.kind) && build.rows >= REDUCED_ROWS_MIN as f64 && probe.rows * REDUCED_RATIO_MIN as f64 <= build.rows
+    drops_unmatched_rows(join) && build.rows >= REDUCED_ROWS_MIN as f64 && probe.rows * REDUCED_RATIO_MIN as f64 <= build.rows
 }
 
-fn is_kind(kind: JoinKind) -> bool {
-    match kind {
+/// Whether build rows without a match change nothing, and the sides are given.
+fn drops_unmatched_rows(join: &JoinPlan) -> bool {
+    match join.kind {
         JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark | JoinKind::ProbeOuter => true,
-        // NOT IN must know of all build rows, and FULL puts them out.
-        JoinKind::Inner | JoinKind::NotIn | JoinKind::Full => false,
+        // With null keys it matters whether there is any build row, and whether one has a null key.
+        JoinKind::NotIn => join.on.iter().all(|(build, probe)| !build.nullable && !probe.nullable),
+        // The sides of an inner join can be chosen, and FULL puts all build rows out.
+        JoinKind::Inner | JoinKind::Full => false,
     }
 }
 

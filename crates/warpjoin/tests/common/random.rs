@@ -34,6 +34,10 @@ pub(crate) const REGRESSIONS: [u64; 8] = [
     2841, // a value that failed its cast was the number of a dense group
     4, 2789, 2846,
 ];
+/// Seeds that failed since there are other kinds of join.
+pub(crate) const LATER_REGRESSIONS: [u64; 1] = [
+    188, // NOT IN took a reduced build side without rows for an empty one
+];
 
 /// The case of a seed.
 pub(crate) fn case(seed: u64) -> Case {

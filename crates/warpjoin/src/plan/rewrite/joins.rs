@@ -6,18 +6,23 @@ use crate::expr::{CompareOp, Expr, ExprKind, Scalar};
 use crate::plan::build::{column, columns, compare, filter, has_rows, is_null, join_node, not, project};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind, RowsOf};
 
-/// The plan without FULL joins and NOT IN.
-pub(crate) fn rewrite_joins(plan: Plan) -> Plan {
-    let is_made_of_others = |plan: &Plan| match &plan.kind {
-        PlanKind::Join(join) => matches!(join.kind, JoinKind::Full | JoinKind::NotIn),
-        _ => false,
-    };
-    if !plan.holds(&is_made_of_others) {
+/// The plan without FULL joins.
+pub(crate) fn rewrite_full_joins(plan: Plan) -> Plan {
+    rewritten(plan, JoinKind::Full, full)
+}
+
+/// The plan without NOT IN.
+pub(crate) fn rewrite_not_in(plan: Plan) -> Plan {
+    rewritten(plan, JoinKind::NotIn, not_in)
+}
+
+/// The plan with each join of a kind replaced by what `with` makes of it.
+fn rewritten(plan: Plan, kind: JoinKind, with: fn(JoinPlan) -> PlanKind) -> Plan {
+    if !plan.holds(&|plan| matches!(&plan.kind, PlanKind::Join(join) if join.kind == kind)) {
         return plan;
     }
     plan.rewritten(&mut |plan| match plan.kind {
-        PlanKind::Join(join) if join.kind == JoinKind::Full => Plan { kind: full(*join), ..plan },
-        PlanKind::Join(join) if join.kind == JoinKind::NotIn => Plan { kind: not_in(*join), ..plan },
+        PlanKind::Join(join) if join.kind == kind => Plan { kind: with(*join), ..plan },
         kind => Plan { kind, ..plan },
     })
 }

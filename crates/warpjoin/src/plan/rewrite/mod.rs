@@ -15,7 +15,7 @@ use super::build::aggregate;
 use super::{AggregateCall, InputTables, Plan, PlanKind};
 use crate::expr::Expr;
 
-pub(crate) use joins::rewrite_joins;
+pub(crate) use joins::{rewrite_full_joins, rewrite_not_in};
 pub(crate) use sets::{outputs, unique_keys};
 
 /// The plan with group-bys of group-bys in place of aggregates that need several. `inputs` are the tables of the plan's
