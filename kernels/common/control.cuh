@@ -1,6 +1,8 @@
 // The control block of a kernel: WJ_CONTROL_WORDS words of device memory, zeroed before a launch
-// and read by the host after it. Word 0 holds status bits, which the host may set too while the kernel
-// runs, to end it; what the others count is said by each kernel.
+// and read by the host after it. Word 0 holds status bits; what the others count is said by each kernel.
+//
+// Loops that may run long also take `cancel`: the address of a word in host memory that the host sets to end the kernel, or 0.
+// The first thread that sees it sets a status bit for the others.
 #pragma once
 #include "common/constants.cuh"
 #include "common/warp.cuh"
@@ -10,15 +12,33 @@ WJ_DEVICE void raise_status(u64* control, u64 bit) {
     if ((load_relaxed(&control[WJ_CONTROL_STATUS]) & bit) == 0) atomicOr(&control[WJ_CONTROL_STATUS], bit);
 }
 
-// Whether any lane of the warp sees that the launch can't succeed any more. All lanes call it.
-WJ_DEVICE bool is_aborted(const u64* control) {
+// Sets the status bit if the host has cancelled the launch. A load from host memory takes a microsecond or more, so this
+// looks in one of `interval` turns only, in other warps or blocks at other turns. One thread of them calls it.
+WJ_DEVICE void check_cancelled(u64* control, u64 cancel, u64 turn, u32 interval) {
+    if (cancel == 0 || turn % interval != 0) return;
+    if (load_relaxed(reinterpret_cast<const u64*>(cancel)) != 0) raise_status(control, WJ_STATUS_CANCELLED);
+}
+
+// Whether any lane of the warp sees that the launch can't succeed any more. All lanes call it, with their turn.
+WJ_DEVICE bool is_aborted(u64* control, u64 cancel, u64 turn, u32 interval) {
+    const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) >> 5;
+    if ((threadIdx.x & 31) == 0) check_cancelled(control, cancel, turn + warp, interval);
     return __any_sync(0xffffffffu, (load_relaxed(&control[WJ_CONTROL_STATUS]) & WJ_STATUS_ABORT) != 0);
 }
 
-// The same for a block. All threads of the block call it.
-WJ_DEVICE bool is_block_aborted(const u64* control) {
-    return __syncthreads_or((load_relaxed(&control[WJ_CONTROL_STATUS]) & WJ_STATUS_ABORT) != 0) != 0;
+// Whether any thread of the block sees one of these status bits. All threads of the block call it, with their turn.
+WJ_DEVICE bool is_block_stopped(u64* control, u64 bits, u64 cancel, u64 turn, u32 interval) {
+    if (threadIdx.x == 0) check_cancelled(control, cancel, turn + blockIdx.x, interval);
+    return __syncthreads_or((load_relaxed(&control[WJ_CONTROL_STATUS]) & bits) != 0) != 0;
 }
+
+// Turns of a loop over the rows of a build side in which a warp looks once whether it is cancelled.
+#define WJ_INSERT_CANCEL_TURNS 1024
+// The same of a block, in a loop over tiles, and in one over pairs of partitions, whose turns take longer.
+#define WJ_TILE_CANCEL_TURNS 256
+#define WJ_ITEM_CANCEL_TURNS 16
+// The same of a warp, where it looks at the status in a loop over matches.
+#define WJ_MATCH_CANCEL_TURNS 256
 
 // Turns of a loop over matches in which a warp looks once whether the launch can still succeed.
 #define WJ_MATCH_TURNS 1024

@@ -33,6 +33,8 @@ params! {
         steps_max: u64,
         /// The control block.
         control: Ptr<'a, B, *mut u64>,
+        /// Address of the word in host memory that cancels the launch, or 0.
+        cancel: u64,
     }
 
     /// Gives each key its part of the row list.
@@ -95,6 +97,8 @@ params! {
         steps_max: u64,
         /// The control block.
         control: Ptr<'a, B, *mut u64>,
+        /// Address of the word in host memory that cancels the launch, or 0.
+        cancel: u64,
     }
 
     /// Fills a runtime filter.

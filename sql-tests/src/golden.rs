@@ -136,21 +136,24 @@ impl Golden {
         lines.iter().map(|line| known.get_mut(line.name().as_str())?.pop_front()).collect()
     }
 
+    /// Positions of the lines that differ from the record.
+    pub fn differing(&self, lines: &[GoldenLine]) -> Vec<usize> {
+        let pairs = lines.iter().zip(self.matching(lines)).enumerate();
+        pairs
+            .filter(|(_, (line, old))| !old.is_some_and(|old| is_same(old, &line.figures())))
+            .map(|(at, _)| at)
+            .collect()
+    }
+
     /// Describes how `lines` differ from the record; `None` if they do not.
     pub fn difference(&self, lines: &[GoldenLine]) -> Option<String> {
         let matching = self.matching(lines);
         let gone = self.known.len() - matching.iter().flatten().count();
         let mut differences = vec![];
-        for (line, old) in lines.iter().zip(matching) {
-            let new = line.figures();
-            let is_same = |old: &Figures| {
-                let mut both = old.iter().zip(&new).enumerate();
-                both.all(|(at, (old, new))| old == VARIES || old == new || at == PEAK_BYTES && is_near(old, new))
-            };
-            if !old.is_some_and(is_same) {
-                let old = old.map_or_else(|| "nothing".to_string(), |old| old.join(" | "));
-                differences.push(format!("{}\n  was {old}\n  is  {}", line.name(), new.join(" | ")));
-            }
+        for at in self.differing(lines) {
+            let (line, old) = (&lines[at], matching[at]);
+            let old = old.map_or_else(|| "nothing".to_string(), |old| old.join(" | "));
+            differences.push(format!("{}\n  was {old}\n  is  {}", line.name(), line.figures().join(" | ")));
         }
         if gone > 0 {
             differences.push(format!("{gone} lines of the record have no query"));
@@ -159,6 +162,12 @@ impl Golden {
         let (count, path) = (differences.len(), self.path.display());
         (count > 0).then(|| format!("{count} of {} lines differ from {path}\n{HEAD}\n{first}", lines.len()))
     }
+}
+
+/// Whether figures are those of the record.
+fn is_same(old: &Figures, new: &Figures) -> bool {
+    let mut both = old.iter().zip(new).enumerate();
+    both.all(|(at, (old, new))| old == VARIES || old == new || at == PEAK_BYTES && is_near(old, new))
 }
 
 fn is_near(old: &str, new: &str) -> bool {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use common::{physical, rows, shown, stock, warp_on};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
-use warpjoin_datafusion::{Cause, DeviceChoice, Devices, OnFault, Placement, WarpjoinOptions, WarpjoinRuntime, load_table};
+use warpjoin_datafusion::{
+    Cause, DeviceChoice, Devices, OnFault, Placement, WarpjoinOptions, WarpjoinRuntime, load_table,
+};
 use warpjoin_device::{CudaOptions, Device, DeviceError, Launch, ModuleSource, open_cuda};
 
 const CREATE: [&str; 2] = [
@@ -55,7 +57,12 @@ async fn answer(context: &SessionContext) -> (Vec<String>, Arc<dyn ExecutionPlan
 async fn the_other_gpus_go_on() {
     let gpus = match open_cuda(&CudaOptions::default()) {
         Ok(gpus) if gpus.len() > 1 => gpus,
-        other => return say(&format!("SKIP the_other_gpus_go_on: two GPUs are needed, found {:?}", other.map(|it| it.len()))),
+        other => {
+            return say(&format!(
+                "SKIP the_other_gpus_go_on: two GPUs are needed, found {:?}",
+                other.map(|it| it.len())
+            ));
+        }
     };
     let context_stock = stock();
     create(&context_stock).await;
@@ -67,7 +74,11 @@ async fn the_other_gpus_go_on() {
     load_table(&context, "u").await.unwrap();
     let (rows_of_all, query) = answer(&context).await;
     assert_eq!(rows_of_all, wanted);
-    assert!(Placement::of(&query).is_on_devices() && Placement::of(&query).device[0].fallback.is_none(), "{}", shown(&query));
+    assert!(
+        Placement::of(&query).is_on_devices() && Placement::of(&query).device[0].fallback.is_none(),
+        "{}",
+        shown(&query)
+    );
 
     trap(&gpus[1]);
     // The table on the lost GPU is gone, and the error says so.
@@ -90,7 +101,11 @@ async fn the_other_gpus_go_on() {
         Devices::Open(session) => {
             let left_out = runtime.left_out(&session);
             assert!(left_out.iter().any(|why| why.contains("cuda:1") && why.contains("lost")), "{left_out:?}");
-            say(&format!("after the loss of cuda:1: {} of {} GPUs go on; {left_out:?}", session.devices().len(), gpus.len()));
+            say(&format!(
+                "after the loss of cuda:1: {} of {} GPUs go on; {left_out:?}",
+                session.devices().len(),
+                gpus.len()
+            ));
             load_table(&context, "u").await.unwrap();
             let (rows_of_rest, query) = answer(&context).await;
             assert_eq!(rows_of_rest, wanted);

@@ -7,6 +7,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use crate::cancellation::HostWord;
 use crate::{DeviceError, DeviceInfo, Launch, ModuleSource, Result};
 
 /// An opaque kernel entry or event. Only the backend that made it can downcast it.
@@ -26,9 +27,8 @@ pub(crate) trait DeviceBackend: Send + Sync {
     /// Lets kernels and copies of this device reach the memory of `peer`, a device of the same
     /// kind. Opening twice is not an error.
     fn open_peer_access(&self, peer: &dyn DeviceBackend) -> Result<()>;
-    /// Writes `value`, or at least its 1 bits, to 8 aligned bytes of a live buffer. Does not wait for streams or running
-    /// kernels. Returns when the write is done.
-    fn write_word(&self, address: u64, value: u64) -> Result<()>;
+    /// A word of host memory, 0 at first, which kernels of this device may read while the host writes it.
+    fn host_word(&self) -> Result<Arc<dyn HostWord>>;
     /// Returns cached memory that is not in use to the driver.
     fn trim(&self) -> Result<()>;
     /// Bytes allocated from the device, in use or cached; `None` if unknown.

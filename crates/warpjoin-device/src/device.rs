@@ -5,12 +5,12 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::backend::DeviceBackend;
 use crate::modules::Modules;
-use crate::{DeviceError, Kernel, MemoryPool, Module, ModuleSource, Result, Stream};
+use crate::{CancelWord, Cancellation, DeviceError, Kernel, MemoryPool, Module, ModuleSource, Result, Stream};
 
 /// What executes the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -196,12 +196,12 @@ impl Device {
         self.compile_unless(source, None)
     }
 
-    /// As [`Self::compile`], unless `cancel` is set first. A running compilation is not interrupted, but other threads stop
-    /// waiting for it once their `cancel` is set.
+    /// As [`Self::compile`], unless it is cancelled first. A running compilation is not interrupted, but cancelled threads stop
+    /// waiting for it.
     ///
     /// # Errors
     /// As [`Self::compile`], and [`DeviceError::Cancelled`].
-    pub fn compile_unless(&self, source: &ModuleSource, cancel: Option<&AtomicBool>) -> Result<Module> {
+    pub fn compile_unless(&self, source: &ModuleSource, cancel: Option<&Cancellation>) -> Result<Module> {
         self.inner.modules.get_or_compile(source, cancel, || {
             let handles = self.inner.backend.compile(source)?;
             if handles.len() != source.entries.len() {
@@ -209,6 +209,14 @@ impl Device {
             }
             Ok(Module::new(source, handles))
         })
+    }
+
+    /// A word that tells running kernels of this device that the work is cancelled.
+    ///
+    /// # Errors
+    /// When the driver has no pinned memory for it.
+    pub fn cancel_word(&self, cancellation: &Arc<Cancellation>) -> Result<CancelWord> {
+        Ok(cancellation.watch(self.inner.backend.host_word()?))
     }
 
     /// The module to compile when one entry is needed. NVRTC's time is the sum over all entries, so a GPU compiles entries

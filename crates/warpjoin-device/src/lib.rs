@@ -10,9 +10,9 @@
 //!
 //! Architecture invariant: all `unsafe` code of the workspace is in this crate.
 
-mod abort;
 mod backend;
 mod cache;
+mod cancellation;
 mod cuda;
 mod device;
 mod error;
@@ -29,8 +29,8 @@ mod stream;
 #[doc(hidden)]
 pub mod sync;
 
-pub use abort::{Abort, AbortGuard};
 pub use cache::KernelCache;
+pub use cancellation::{CancelWord, Cancellation};
 pub use cuda::{
     CudaOptions, CudaStatus, LeftOut, OpenedDevices, compile_for_architecture, cuda_problem, cuda_status, open_cuda,
     open_usable_cuda, trim_open_gpus,

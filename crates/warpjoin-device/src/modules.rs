@@ -3,11 +3,10 @@
 //! Owns which thread compiles a module, and which modules stay in memory. Must not know how modules are compiled.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::sync::{self, Condvar, Mutex, MutexGuard};
-use crate::{DeviceError, Module, ModuleSource, Result};
+use crate::{Cancellation, DeviceError, Module, ModuleSource, Result};
 
 /// Maximum number of modules in memory. Each takes device memory and address space, and a process may run any number of
 /// queries.
@@ -72,14 +71,14 @@ impl States {
 
 impl Modules {
     /// The module, from memory or from `compile`. If another thread is compiling it, this thread waits. If that compilation
-    /// fails, this thread compiles the module too, to get the error. Once `cancel` is set, it neither waits nor compiles.
+    /// fails, this thread compiles the module too, to get the error. Once it is cancelled, it neither waits nor compiles.
     pub(crate) fn get_or_compile(
         &self,
         source: &ModuleSource,
-        cancel: Option<&AtomicBool>,
+        cancel: Option<&Cancellation>,
         compile: impl FnOnce() -> Result<Module>,
     ) -> Result<Module> {
-        let is_cancelled = || cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
+        let is_cancelled = || cancel.is_some_and(Cancellation::is_cancelled);
         let mut states = self.locked();
         loop {
             match states.used(source) {
@@ -154,7 +153,7 @@ impl Drop for Claim<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Barrier, mpsc};
 
     use super::*;
@@ -225,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_cancelled_thread_stops_waiting() {
-        let (modules, cancel) = (Modules::default(), AtomicBool::new(false));
+        let (modules, cancel) = (Modules::default(), Cancellation::default());
         let (begun, has_begun) = mpsc::channel();
         let end = Barrier::new(2);
         std::thread::scope(|scope| {
@@ -240,7 +239,7 @@ mod tests {
             has_begun.recv().unwrap();
             let waits = scope
                 .spawn(|| modules.get_or_compile(&source(), Some(&cancel), || panic!("another thread compiles it")));
-            cancel.store(true, Ordering::Relaxed);
+            cancel.cancel();
             assert!(matches!(waits.join().unwrap().map(|_| ()), Err(DeviceError::Cancelled)));
             end.wait();
         });

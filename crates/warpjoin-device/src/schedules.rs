@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::abort::Watchdog;
 use crate::memory::object_pool::{ObjectPool, Pooled};
 use crate::modules::Modules;
 use crate::sync::{self, thread};
-use crate::{Abort, DeviceError, MemoryPool, Module, ModuleSource, Result, SimOptions, open_simulated};
+use crate::{Cancellation, DeviceError, MemoryPool, Module, ModuleSource, Result, SimOptions, open_simulated};
 
 fn source(number: usize) -> ModuleSource {
     ModuleSource { name: "m".into(), text: number.to_string(), entries: vec![], defines: vec![] }
@@ -40,7 +39,7 @@ fn a_module_is_compiled_by_one_thread_at_a_time_and_once() {
     sync::under_schedules(|| {
         let (modules, alone) = (Arc::new(Modules::default()), Arc::new([Alone::default(), Alone::default()]));
         let (compiled, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let cancel = Arc::new(AtomicBool::new(false));
+        let cancel = Arc::new(Cancellation::default());
         let shared = (Arc::clone(&modules), Arc::clone(&compiled), Arc::clone(&failed), Arc::clone(&cancel));
         spawn_all(5, move |at| {
             let (modules, compiled, failed, cancel) = &shared;
@@ -48,7 +47,7 @@ fn a_module_is_compiled_by_one_thread_at_a_time_and_once() {
             // cancels the fourth.
             let which = at / 4;
             if at == 4 {
-                cancel.store(true, Ordering::SeqCst);
+                cancel.cancel();
             }
             let compile = || {
                 alone[which].work();
@@ -102,34 +101,25 @@ fn concurrent_charges_stay_within_their_budgets() {
 }
 
 #[test]
-fn abort_words_follow_the_flag_and_are_not_set_after_their_guard() {
-    sync::under_fair_schedules(|| {
+fn words_show_a_cancellation_before_and_after_they_are_made() {
+    sync::under_schedules(|| {
         let device = open_simulated(&SimOptions { devices: 1, ..SimOptions::default() }).expect("a device").remove(0);
-        let stream = device.create_stream().expect("a stream");
-        let (watchdog, flag) = (Arc::<Watchdog>::default(), Arc::new(AtomicBool::new(false)));
-        // The thread of an earlier one may be about to end when the next one starts.
-        drop(Abort::with_watchdog(&watchdog, &Arc::new(AtomicBool::new(true))));
-        let abort = Abort::with_watchdog(&watchdog, &flag);
-        let buffer = stream.alloc_filled(16, 0).expect("memory");
-        let value = || {
-            let mut bytes = [0_u8; 16];
-            stream.read(&buffer, 0, &mut bytes).expect("a copy");
-            u64::from_le_bytes(bytes[8..].try_into().expect("8 bytes"))
-        };
-        let guard = abort.watch(&buffer, 8, 7).expect("a word");
-        assert_eq!(value(), 0);
-        let setter = thread::spawn(move || flag.store(true, Ordering::Relaxed));
-        // Ends only if the watchdog polls.
-        while value() != 7 {
-            thread::yield_now();
-        }
-        drop(guard);
-        stream.write(&buffer, 0, &[0; 16]).expect("a copy");
-        for _ in 0..3 {
-            thread::yield_now();
-        }
-        assert_eq!(value(), 0, "set after its guard was dropped");
-        setter.join().expect("no panic");
+        let cancellation = Arc::new(Cancellation::default());
+        let shared = (device, Arc::clone(&cancellation));
+        spawn_all(3, move |at| {
+            let (device, cancellation) = &shared;
+            if at == 0 {
+                return cancellation.cancel();
+            }
+            drop(device.cancel_word(cancellation).expect("a word"));
+            let word = device.cancel_word(cancellation).expect("a word");
+            while !cancellation.is_cancelled() {
+                thread::yield_now();
+            }
+            // `cancel` may still be setting words; it has set all once another word can be made.
+            drop(device.cancel_word(cancellation).expect("a word"));
+            assert_eq!(word.value(), 1);
+        });
     });
 }
 

@@ -32,4 +32,4 @@ pub use optimize::share_between;
 pub use options::{DeviceThreads, ExecOptions, JoinForm};
 pub use runtime::session::Session;
 pub use table::{ResidentColumn, Shard, ShardColumn, Table, TableBuilder};
-pub use warpjoin_device::Cause;
+pub use warpjoin_device::{Cancellation, Cause};

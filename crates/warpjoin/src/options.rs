@@ -1,7 +1,8 @@
 //! Settings of one query.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use warpjoin_device::Cancellation;
 
 use crate::plan::FilterForm;
 use crate::{Error, Result};
@@ -15,8 +16,8 @@ pub struct ExecOptions {
     pub load_factor: Option<f64>,
     /// Rows of a result batch.
     pub batch_rows: usize,
-    /// Set it to stop the query: at its next step on the host, and in kernels that may run long.
-    pub cancel: Arc<AtomicBool>,
+    /// Stops the query: at its next step on the host, and in kernels that may run long.
+    pub cancel: Arc<Cancellation>,
     /// The most that may be in use on each device for the query to allocate more, tables and other queries included.
     /// `u64::MAX`: the device's own budget.
     pub memory_budget_bytes: u64,
@@ -193,7 +194,7 @@ impl RuntimeFilters {
 impl ExecOptions {
     /// Fails once the query was cancelled.
     pub(crate) fn check_cancelled(&self) -> Result<()> {
-        if self.cancel.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
+        if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 }
 

@@ -6,7 +6,6 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use common::edges::{group_of, join_of};
 use common::sessions::{Opener, gpus, simulated};
 use common::settings::Settings;
 use warpjoin::plan::{Plan, PlanKind};
-use warpjoin::{Error, ExecOptions, JoinForm, Session, TableBuilder, exec};
+use warpjoin::{Cancellation, Error, ExecOptions, JoinForm, Session, TableBuilder, exec};
 
 /// Rows of one key: their join has the square of it.
 fn equal_keys(rows: usize) -> RecordBatch {
@@ -44,7 +43,7 @@ fn cancelled_after(session: &Arc<Session>, case: &Case, delay: Duration) -> Dura
     let tables: Vec<_> = case.inputs.iter().map(|batch| upload(session, batch)).collect();
     let used = |session: &Session| session.devices().iter().map(|it| it.memory().used_bytes()).collect::<Vec<_>>();
     let before = used(session);
-    let cancel = Arc::new(AtomicBool::new(false));
+    let cancel = Arc::new(Cancellation::default());
     let options = ExecOptions { cancel: Arc::clone(&cancel), ..case.settings.options() };
     let (done, is_done) = mpsc::channel();
     let elapsed = std::thread::scope(|scope| {
@@ -54,7 +53,7 @@ fn cancelled_after(session: &Arc<Session>, case: &Case, delay: Duration) -> Dura
         });
         std::thread::sleep(delay);
         let begun = Instant::now();
-        cancel.store(true, Ordering::Relaxed);
+        cancel.cancel();
         match is_done.recv_timeout(Duration::from_secs(60)) {
             Ok(outcome) => assert!(matches!(outcome, Err(Error::Cancelled)), "{outcome:?}"),
             Err(_) => {
@@ -110,11 +109,11 @@ fn running_kernels_stop_on_gpus() {
 #[test]
 fn an_upload_stops() {
     let session = simulated().open(2).expect("devices");
-    let cancel = Arc::new(AtomicBool::new(false));
+    let cancel = Arc::new(Cancellation::default());
     let batch = equal_keys(1000);
     let mut builder = TableBuilder::new(session.device_set(), batch.schema()).with_cancel(Arc::clone(&cancel));
     builder.push(&batch).expect("a batch");
-    cancel.store(true, Ordering::Relaxed);
+    cancel.cancel();
     assert!(matches!(builder.push(&batch), Err(Error::Cancelled)));
     assert!(matches!(builder.finish().map(|_| ()), Err(Error::Cancelled)));
     assert!(session.devices().iter().all(|device| device.memory().used_bytes() == 0));

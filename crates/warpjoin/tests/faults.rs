@@ -12,7 +12,6 @@ mod faults_common;
 mod strings_common;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -27,7 +26,7 @@ use warpjoin::exec::{self, Distribution, GroupByForm, Materialization, RuntimeFi
 use warpjoin::expr::{CompareOp, Expr, ExprKind, HostFunction, StringTest};
 use warpjoin::hash_table::{HashTable, HashTableOptions, TableKind};
 use warpjoin::plan::{FilterForm, JoinKind, Plan, PlanKind};
-use warpjoin::{Cause, DeviceThreads, ExecOptions, JoinForm, Session, Table, TableBuilder};
+use warpjoin::{Cancellation, Cause, DeviceThreads, ExecOptions, JoinForm, Session, Table, TableBuilder};
 
 /// An Int64 key column and the row number.
 fn table(rows: i128, key: impl Fn(i128) -> Option<i128>) -> RecordBatch {
@@ -223,7 +222,7 @@ fn strings(name: &str, devices: usize, is_fresh: bool, options: &ExecOptions) ->
     let input = Box::new(Plan { kind: PlanKind::Input { index: 0 }, schema: batch.schema() });
     let plan = Plan { kind: PlanKind::Filter { input, predicate }, schema: batch.schema() };
     let (options, loaded) = (options.clone(), batch.clone());
-    let work = move |session: &Arc<Session>, tables: &[Arc<Table>], cancel: &Arc<AtomicBool>| {
+    let work = move |session: &Arc<Session>, tables: &[Arc<Table>], cancel: &Arc<Cancellation>| {
         let options = ExecOptions { cancel: Arc::clone(cancel), ..options.clone() };
         let output = if is_fresh {
             let mut builder = TableBuilder::new(session.device_set(), loaded.schema());
@@ -270,7 +269,7 @@ fn hash_tables_survive_faults() {
         };
         let keys = table(200, |row| Some(key(row * 2))).project(&[0]).expect("a column");
         let name = format!("table, {name}");
-        let work = move |session: &Arc<Session>, tables: &[Arc<Table>], _: &Arc<AtomicBool>| {
+        let work = move |session: &Arc<Session>, tables: &[Arc<Table>], _: &Arc<Cancellation>| {
             operate(session, kind, tables, &options).map(Ran::of)
         };
         let scenario = Scenario::of_work(&name, vec![rows, more, keys], Box::new(work));
@@ -351,7 +350,7 @@ fn loading_tables_survives_faults() {
         let fields = vec![Field::new("k", DataType::Int64, true), Field::new("t", DataType::Utf8, true)];
         let columns: Vec<ArrayRef> = vec![Arc::clone(numbers.column(0)), Arc::new(texts)];
         let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("a batch");
-        let work = move |session: &Arc<Session>, _: &[Arc<Table>], cancel: &Arc<AtomicBool>| {
+        let work = move |session: &Arc<Session>, _: &[Arc<Table>], cancel: &Arc<Cancellation>| {
             let builder = TableBuilder::new(session.device_set(), rows.schema()).with_strings(strings);
             let mut builder = builder.with_cancel(Arc::clone(cancel));
             for part in [1, 0, 1] {

@@ -61,8 +61,8 @@ const WARPJOIN: Layers = &[
 
 const WARPJOIN_DEVICE: Layers = &[
     &["error", "race", "sync", "lib"],
+    &["cancellation"],
     &["backend", "device", "event", "kernel", "memory", "modules", "stream"],
-    &["abort"],
     &["cache", "faults"],
     &["cuda", "sim"],
 ];

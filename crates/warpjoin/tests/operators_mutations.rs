@@ -106,6 +106,7 @@ fn builds(module: &ModuleSource, seed: u64) -> bool {
             windows: 32,
             steps_max: 32,
             control: Ptr::of(&buffers[2]),
+            cancel: 0,
         });
     });
     let mut found: Vec<u64> = after[1].iter().step_by(2).copied().filter(|&key| key != 0).collect();
@@ -230,6 +231,7 @@ fn builds_words(module: &ModuleSource, seed: u64) -> bool {
             count: 64,
             steps_max: 64,
             control: Ptr::of(&buffers[3]),
+            cancel: 0,
         });
     });
     let mut found: Vec<u64> = after[2].iter().copied().filter(|&slot| slot != 0).collect();

@@ -19,15 +19,24 @@ const DEVICES: [usize; 2] = [1, 2];
 const TPCH_SCALE: f64 = 0.01;
 const RANDOM_SEEDS: u64 = 300;
 
+/// DataFusion orders the columns of some plans by a hash set, differently each time. So a random query that differs from the
+/// record runs again, up to this many times. If more queries than [`AGAIN_MAX`] differ, none runs again.
+const TRIES: usize = 20;
+const AGAIN_MAX: usize = 20;
+
 /// A runtime with one thread, so that recordings are reproducible.
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
+fn open(name: &str) -> Golden {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(name);
+    Golden::open(&path).unwrap()
+}
+
 /// Compares `lines` with the file `name`, or writes the file.
 fn check(name: &str, lines: &[GoldenLine]) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(name);
-    let golden = Golden::open(&path).unwrap();
+    let golden = open(name);
     match std::env::var("WARPJOIN_GOLDEN").as_deref() {
         Ok("write") => return golden.write(lines).unwrap(),
         Ok("vary") => return golden.mark_varying(lines).unwrap(),
@@ -93,11 +102,24 @@ fn slt_files() {
 
 #[test]
 fn random() {
-    let mut lines = vec![];
-    for devices in DEVICES {
-        let engine = Engine::recorded(devices).unwrap();
-        for seed in (0..RANDOM_SEEDS).filter(|seed| seed % 2 == devices as u64 % 2) {
-            lines.extend(runtime().block_on(Case::new(seed).record(&engine)).unwrap());
+    let engines = DEVICES.map(|devices| Engine::recorded(devices).unwrap());
+    let record = |engine: usize, seed| runtime().block_on(Case::new(seed).record(&engines[engine])).unwrap().unwrap();
+    let mut cases = vec![];
+    for (engine, devices) in DEVICES.into_iter().enumerate() {
+        cases.extend((0..RANDOM_SEEDS).filter(|seed| seed % 2 == devices as u64 % 2).map(|seed| (engine, seed)));
+    }
+    let mut lines: Vec<_> = cases.iter().map(|&(engine, seed)| record(engine, seed)).collect();
+    if std::env::var_os("WARPJOIN_GOLDEN").is_none() {
+        let golden = open("random.txt");
+        for _ in 0..TRIES {
+            let differing = golden.differing(&lines);
+            if differing.len() > AGAIN_MAX {
+                break;
+            }
+            for at in differing {
+                let (engine, seed) = cases[at];
+                lines[at] = record(engine, seed);
+            }
         }
     }
     assert_eq!(lines.len() as u64, RANDOM_SEEDS);

@@ -5,7 +5,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
@@ -26,7 +25,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
 use warpjoin::exec::Inputs;
 use warpjoin::plan::PlanKind;
-use warpjoin::{Cause, ExecOptions, QueryOutput, Table};
+use warpjoin::{Cancellation, Cause, ExecOptions, QueryOutput, Table};
 
 use super::report::{self, NodeState};
 use super::{Part, WarpjoinExec};
@@ -157,7 +156,7 @@ impl Run {
             None => None,
         };
         let cancel_on_drop = CancelOnDrop::default();
-        let cancel = cancel_on_drop.flag();
+        let cancel = cancel_on_drop.cancellation();
         let tables = try_join_all(self.children.iter().map(|child| self.cached(child))).await?;
         let (mut pumps, mut sources) = (vec![], vec![]);
         for (child, table) in self.children.iter().zip(tables) {
@@ -242,7 +241,7 @@ fn drive(
     part: &Part,
     sources: Vec<Source>,
     batch_rows: usize,
-    cancel: Arc<AtomicBool>,
+    cancel: Arc<Cancellation>,
     metrics: &ExecutionPlanMetricsSet,
 ) -> warpjoin::Result<QueryOutput> {
     let start = Instant::now();

@@ -7,7 +7,6 @@ use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
@@ -17,7 +16,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream_partitioned};
 use futures::StreamExt;
 use tokio::sync::{mpsc, oneshot};
-use warpjoin::{Session, Table, TableBuilder};
+use warpjoin::{Cancellation, Session, Table, TableBuilder};
 
 use crate::runtime::worker;
 
@@ -116,32 +115,32 @@ async fn send_part(part: usize, mut rows: SendableRecordBatchStream, upload: mps
     Ok(())
 }
 
-/// Sets a flag when it is dropped, to cancel work on another thread.
+/// Cancels work on another thread when it is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct CancelOnDrop(Arc<AtomicBool>);
+pub(crate) struct CancelOnDrop(Arc<Cancellation>);
 
 impl CancelOnDrop {
-    /// The flag.
-    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+    /// What the work looks at.
+    pub(crate) fn cancellation(&self) -> Arc<Cancellation> {
         Arc::clone(&self.0)
     }
 }
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.cancel();
     }
 }
 
 /// Uploads the received batches to the session's devices. Blocks, so call it on a thread of its own.
 ///
 /// # Errors
-/// Returns [`warpjoin::Error::Cancelled`] if `cancel` is set or the sender is dropped early, and errors of the upload.
+/// Returns [`warpjoin::Error::Cancelled`] if it is cancelled or the sender is dropped early, and errors of the upload.
 pub(crate) fn receive_table(
     session: &Arc<Session>,
     schema: &SchemaRef,
     mut batches: mpsc::Receiver<Upload>,
-    cancel: &Arc<AtomicBool>,
+    cancel: &Arc<Cancellation>,
     memory_budget_bytes: u64,
 ) -> warpjoin::Result<Table> {
     let builder = TableBuilder::new(session.device_set(), Arc::clone(schema));

@@ -40,8 +40,8 @@ pub(crate) async fn load<F: Future<Output = Result<()>>>(
     let session = Arc::clone(session);
     let (sender, receiver) = upload_channel();
     let cancel = CancelOnDrop::default();
-    let flag = cancel.flag();
-    let receive = move || receive_table(&session, &schema, receiver, &flag, memory_budget_bytes);
+    let cancellation = cancel.cancellation();
+    let receive = move || receive_table(&session, &schema, receiver, &cancellation, memory_budget_bytes);
     let table = on_thread("warpjoin-load", receive).map_err(LoadError::Source)?;
     let (sent, table) = futures::join!(send(sender), table);
     sent.map_err(LoadError::Source)?;

@@ -19,6 +19,7 @@ use super::stream::CudaStream;
 use super::{CudaOptions, info};
 use crate::backend::{DeviceBackend, Handle, StreamBackend};
 use crate::cache::KernelCache;
+use crate::cancellation::HostWord;
 use crate::{Device, DeviceError, DeviceInfo, ModuleSource, Result};
 
 /// An opened GPU.
@@ -141,8 +142,8 @@ impl DeviceBackend for CudaDevice {
         peer.shared.pool.grant(from)
     }
 
-    fn write_word(&self, address: u64, value: u64) -> Result<()> {
-        self.shared.write_word(address, value)
+    fn host_word(&self) -> Result<Arc<dyn HostWord>> {
+        self.shared.host_words.take()
     }
 
     fn trim(&self) -> Result<()> {

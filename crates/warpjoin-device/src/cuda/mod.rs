@@ -13,6 +13,7 @@ mod device;
 mod driver;
 mod event;
 mod functions;
+mod host_words;
 mod info;
 mod module;
 mod nvrtc;

@@ -13,6 +13,7 @@ use super::blocks::Blocks;
 use super::context::Context;
 use super::event::EventCache;
 use super::functions;
+use super::host_words::HostWords;
 use super::pool::Pool;
 use super::staging::Staging;
 use crate::Result;
@@ -35,8 +36,10 @@ pub(super) struct Shared {
     /// Bytes of freed buffers that all streams keep.
     pub(super) kept_bytes: Arc<AtomicU64>,
     idle: Mutex<Vec<RawStream>>,
-    /// For [`Self::write_word`]. Created when the device is opened, since creating a stream may wait for other work.
-    control: Mutex<ControlStream>,
+    /// Allocated when the device is opened, since the allocation waits for running kernels.
+    pub(super) host_words: Arc<HostWords>,
+    /// For [`Self::is_alive`]. Has no work.
+    probe: ProbeStream,
     scratches: Mutex<Scratches>,
     pub(super) context: Arc<Context>,
 }
@@ -61,12 +64,14 @@ struct Scratches {
     free: Vec<Scratch>,
 }
 
-/// A stream that only writes single words, and waits for each.
+/// A stream without work.
 #[derive(Debug)]
-struct ControlStream(CUstream);
+struct ProbeStream(CUstream);
 
 // SAFETY: stream handles may be used by any number of threads; the driver synchronizes.
-unsafe impl Send for ControlStream {}
+unsafe impl Send for ProbeStream {}
+// SAFETY: as above.
+unsafe impl Sync for ProbeStream {}
 // SAFETY: as above.
 unsafe impl Send for RawStream {}
 // SAFETY: as above; the other fields are behind locks.
@@ -78,35 +83,22 @@ impl Shared {
     pub(super) fn new(context: Arc<Context>) -> Result<Self> {
         let (pool, staging) = (Pool::new(context.clone())?, Staging::new(context.clone()));
         let events = Arc::new(EventCache::new(context.clone()));
-        let control = Mutex::new(ControlStream(create_stream(&context)?));
+        let (host_words, probe) = (HostWords::new(context.clone())?, ProbeStream(create_stream(&context)?));
         let (kept_bytes, idle, scratches) = (Arc::default(), Mutex::default(), Mutex::default());
-        Ok(Self { pool, staging, events, kept_bytes, idle, control, scratches, context })
+        Ok(Self { pool, staging, events, kept_bytes, idle, host_words, probe, scratches, context })
     }
 
     /// Whether the context works. Queries a stream without pending work.
     pub(super) fn is_alive(&self) -> bool {
-        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the stream lives as long as `self`.
-        self.context.make_current().is_ok() && unsafe { functions::cuStreamQuery(control.0) } == CUresult::CUDA_SUCCESS
+        self.context.make_current().is_ok()
+            && unsafe { functions::cuStreamQuery(self.probe.0) } == CUresult::CUDA_SUCCESS
     }
 
     /// Returns free memory of idle streams and of the pool to the driver.
     pub(super) fn trim_all(&self) -> Result<()> {
         self.trim_idle();
         self.pool.trim()
-    }
-
-    /// Writes 8 bytes of a live buffer while kernels run. The driver embeds a copy of this size in the command, so it
-    /// needs no multiprocessor.
-    pub(super) fn write_word(&self, address: u64, value: u64) -> Result<()> {
-        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        self.context.make_current()?;
-        // SAFETY: the front end promises a live buffer; `value` outlives the wait below.
-        let copied = unsafe { functions::cuMemcpyHtoDAsync_v2(address, (&raw const value).cast(), 8, control.0) };
-        // SAFETY: the stream lives as long as `self`.
-        let waited = unsafe { functions::cuStreamSynchronize(control.0) };
-        self.context.check("cuMemcpyHtoDAsync", copied)?;
-        self.context.check("cuStreamSynchronize", waited)
     }
 
     /// Takes an idle stream, or creates one.
@@ -185,9 +177,8 @@ impl Drop for Shared {
         let idle = std::mem::take(&mut *self.idle());
         idle.into_iter().for_each(|stream| self.release(stream));
         if self.context.make_current().is_ok() {
-            let control = self.control.get_mut().unwrap_or_else(PoisonError::into_inner);
-            // SAFETY: created once in `new`; all its work has ended.
-            self.context.log_failure("cuStreamDestroy", unsafe { functions::cuStreamDestroy_v2(control.0) });
+            // SAFETY: created once in `new`; it has no work.
+            self.context.log_failure("cuStreamDestroy", unsafe { functions::cuStreamDestroy_v2(self.probe.0) });
         }
         let scratches = std::mem::take(&mut *self.scratches.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(Scratch(memory)) = scratches.memory

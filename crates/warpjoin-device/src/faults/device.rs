@@ -9,6 +9,7 @@ use super::plan::{CallKind, FaultPlan};
 use super::recording::named;
 use super::stream::FaultyStream;
 use crate::backend::{DeviceBackend, Handle, StreamBackend};
+use crate::cancellation::HostWord;
 use crate::{DeviceError, DeviceInfo, ModuleSource, Result};
 
 pub(super) struct FaultyDevice {
@@ -60,8 +61,8 @@ impl DeviceBackend for FaultyDevice {
         self.inner.open_peer_access(&*peer.inner)
     }
 
-    fn write_word(&self, address: u64, value: u64) -> Result<()> {
-        self.inner.write_word(address, value)
+    fn host_word(&self) -> Result<Arc<dyn HostWord>> {
+        self.inner.host_word()
     }
 
     fn trim(&self) -> Result<()> {

@@ -4,12 +4,11 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::order::Order;
 use super::recording::Recording;
-use crate::{DeviceError, Result};
+use crate::{Cancellation, DeviceError, Result};
 
 /// Kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,8 +93,8 @@ pub enum Fault {
     Missing,
     /// The calling thread panics.
     Panic,
-    /// The flag is set, and the call succeeds.
-    Set(Arc<AtomicBool>),
+    /// The work is cancelled, and the call succeeds.
+    Cancel(Arc<Cancellation>),
 }
 
 /// Counts the calls of some devices, and makes one of them fail. Clones share the plan.
@@ -219,8 +218,8 @@ impl FaultPlan {
             Fault::Missing => Ok(()),
             #[expect(clippy::panic, reason = "the injected fault is a panic")]
             Fault::Panic => panic!("injected: {call} on {device}"),
-            Fault::Set(flag) => {
-                flag.store(true, Ordering::Relaxed);
+            Fault::Cancel(cancellation) => {
+                cancellation.cancel();
                 Ok(())
             }
         }

@@ -6,11 +6,11 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::memory;
 use super::options::SimOptions;
 use super::simulation::Simulation;
 use super::stream::SimStream;
 use crate::backend::{DeviceBackend, Handle, StreamBackend};
+use crate::cancellation::HostWord;
 use crate::{DeviceError, DeviceInfo, DeviceKind, Link, ModuleSource, Result};
 
 pub(super) struct SimDevice {
@@ -73,9 +73,8 @@ impl DeviceBackend for SimDevice {
         }
     }
 
-    fn write_word(&self, address: u64, value: u64) -> Result<()> {
-        memory::set_bits(address, value);
-        Ok(())
+    fn host_word(&self) -> Result<Arc<dyn HostWord>> {
+        Ok(Arc::new(SimWord::default()))
     }
 
     fn trim(&self) -> Result<()> {
@@ -96,6 +95,16 @@ impl DeviceBackend for SimDevice {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+/// Kernels of simulated devices read any memory of the process.
+#[derive(Debug, Default)]
+struct SimWord(AtomicU64);
+
+impl HostWord for SimWord {
+    fn word(&self) -> &AtomicU64 {
+        &self.0
     }
 }
 

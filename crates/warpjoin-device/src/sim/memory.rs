@@ -4,7 +4,6 @@
 //! Must not know about devices and streams.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Alignment of every allocation, as in CUDA.
 const ALIGN_BYTES: usize = 256;
@@ -43,13 +42,6 @@ pub(super) unsafe fn free(address: u64, bytes: u64) {
 /// The pointer to an address within an allocation of [`allocate`].
 pub(super) fn pointer(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
-}
-
-/// Sets the bits of `value` in 8 bytes that a running kernel may read.
-pub(super) fn set_bits(address: u64, value: u64) {
-    // SAFETY: the front end promises 8 aligned bytes of a live buffer, whose owner waits for this call. Kernels access
-    // such a word only by atomics and volatile loads.
-    unsafe { AtomicU64::from_ptr(pointer(address).cast()) }.fetch_or(value, Ordering::Relaxed);
 }
 
 fn layout(bytes: u64) -> Option<Layout> {

@@ -13,9 +13,8 @@ mod uploads;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use warpjoin_device::{Abort, AbortGuard, Buffer, Kernel, Launch, Stream};
+use warpjoin_device::{Buffer, CancelWord, Kernel, Launch, Stream};
 use warpjoin_kernels::KernelParams;
-use warpjoin_kernels::common::{control, status};
 
 use super::metrics::QueryMetrics;
 use super::relation::{Joins, SharedRelations};
@@ -44,8 +43,8 @@ pub(crate) struct Query<'a> {
     pub last_wait: Waits,
     pub session: &'a Arc<Session>,
     pub streams: Vec<Stream>,
-    /// Ends kernels that run, when the query is cancelled.
-    pub abort: Abort,
+    /// One a device. Kernels read them to end early when the query is cancelled.
+    pub cancel_words: Vec<CancelWord>,
     pub execution: &'a Execution<'a>,
     pub inputs: &'a Inputs,
     pub options: &'a ExecOptions,
@@ -75,11 +74,13 @@ impl<'a> Query<'a> {
         execution: &'a Execution<'a>,
     ) -> Result<Self> {
         let streams = session.device_set().query_streams(options.memory_budget_bytes)?;
+        let word = |device: &warpjoin_device::Device| device.cancel_word(&options.cancel);
+        let cancel_words = session.devices().iter().map(word).collect::<Result<_, _>>()?;
         Ok(Self {
             last_wait: Waits::of(&streams),
             session,
             streams,
-            abort: Abort::new(&options.cancel),
+            cancel_words,
             execution,
             inputs,
             options,
@@ -122,11 +123,6 @@ impl<'a> Query<'a> {
     /// before them on every path.
     pub(crate) fn waits(&self) -> Waits {
         Waits::of(&self.streams)
-    }
-
-    /// Has the status of a control block set when the query is cancelled.
-    pub(super) fn watch(&self, control: &Buffer) -> Result<AbortGuard> {
-        Ok(self.abort.watch(control, control::STATUS as u64 * 8, status::CANCELLED)?)
     }
 
     pub(super) fn check_table(&self, table: &Table) -> Result<()> {

@@ -60,7 +60,9 @@ fn table_rows(plan: &Plan, inputs: InputTables<'_>) -> f64 {
 
 /// Whether a join's build side is worth that.
 pub(super) fn pays(join: &JoinPlan, build: &Estimate, probe: &Estimate) -> bool {
-    drops_unmatched_rows(join) && build.rows >= REDUCED_ROWS_MIN as f64 && probe.rows * REDUCED_RATIO_MIN as f64 <= build.rows
+    drops_unmatched_rows(join)
+        && build.rows >= REDUCED_ROWS_MIN as f64
+        && probe.rows * REDUCED_RATIO_MIN as f64 <= build.rows
 }
 
 /// Whether build rows without a match change nothing, and the sides are given.

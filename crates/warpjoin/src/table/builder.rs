@@ -3,11 +3,10 @@
 //! Owns how rows are cut into shards.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use warpjoin_device::{Buffer, Stream};
+use warpjoin_device::{Buffer, Cancellation, Stream};
 
 use super::resident::{BUFFER_ALIGNMENT_BYTES, OFFSET_BYTES, Shard, ShardColumn, Table, rebase_offsets};
 use super::sample::TableSample;
@@ -25,7 +24,7 @@ pub struct TableBuilder {
     devices: Arc<DeviceSet>,
     schema: SchemaRef,
     encoder: TableEncoder,
-    cancel: Option<Arc<AtomicBool>>,
+    cancel: Option<Arc<Cancellation>>,
     memory_budget_bytes: u64,
 }
 
@@ -43,9 +42,9 @@ impl TableBuilder {
         self
     }
 
-    /// Once the flag is set, [`Self::push`] and [`Self::finish`] end with [`Error::Cancelled`].
+    /// Once it is cancelled, [`Self::push`] and [`Self::finish`] end with [`Error::Cancelled`].
     #[must_use]
-    pub fn with_cancel(mut self, cancel: Arc<AtomicBool>) -> Self {
+    pub fn with_cancel(mut self, cancel: Arc<Cancellation>) -> Self {
         self.cancel = Some(cancel);
         self
     }
@@ -115,15 +114,15 @@ fn cut(rows: u64, devices: usize) -> Vec<Shard> {
         .collect()
 }
 
-fn check_cancelled(cancel: Option<&AtomicBool>) -> Result<()> {
-    if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) { Err(Error::Cancelled) } else { Ok(()) }
+fn check_cancelled(cancel: Option<&Cancellation>) -> Result<()> {
+    if cancel.is_some_and(Cancellation::is_cancelled) { Err(Error::Cancelled) } else { Ok(()) }
 }
 
 fn upload_column(
     stream: &Stream,
     column: &EncodedColumn,
     shard: &Shard,
-    cancel: Option<&AtomicBool>,
+    cancel: Option<&Cancellation>,
 ) -> Result<ShardColumn> {
     let upload = |bytes: &[u8]| upload(stream, bytes, cancel).map(Arc::new);
     let (first, rows) = (shard.first_row as usize, shard.rows as usize);
@@ -147,7 +146,7 @@ fn upload_column(
 }
 
 /// Uploads bytes, filled up with 0.
-fn upload(stream: &Stream, bytes: &[u8], cancel: Option<&AtomicBool>) -> Result<Buffer> {
+fn upload(stream: &Stream, bytes: &[u8], cancel: Option<&Cancellation>) -> Result<Buffer> {
     let filled = bytes.len() as u64;
     let padded = filled.next_multiple_of(BUFFER_ALIGNMENT_BYTES).max(BUFFER_ALIGNMENT_BYTES);
     let buffer = stream.alloc(padded)?;

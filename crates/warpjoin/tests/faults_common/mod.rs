@@ -5,12 +5,11 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Once};
 
 use arrow::array::RecordBatch;
 use warpjoin::exec::QueryMetrics;
-use warpjoin::{Cause, DeviceThreads, Session, Table};
+use warpjoin::{Cancellation, Cause, DeviceThreads, Session, Table};
 use warpjoin_device::{
     CallKind, CudaOptions, Device, Fault, FaultPlan, SimOptions, open_cuda, open_simulated, with_faults,
 };
@@ -34,7 +33,7 @@ impl Ran {
 }
 
 /// Runs an operator on tables of the inputs; the flag cancels.
-type Work = Box<dyn Fn(&Arc<Session>, &[Arc<Table>], &Arc<AtomicBool>) -> warpjoin::Result<Ran> + Sync>;
+type Work = Box<dyn Fn(&Arc<Session>, &[Arc<Table>], &Arc<Cancellation>) -> warpjoin::Result<Ran> + Sync>;
 
 /// An operator, and how many devices it runs on.
 pub(crate) struct Scenario {
@@ -94,13 +93,13 @@ enum Event {
 }
 
 impl Event {
-    fn fault(self, cancel: &Arc<AtomicBool>) -> Fault {
+    fn fault(self, cancel: &Arc<Cancellation>) -> Fault {
         match self {
             Self::OutOfMemory => Fault::OutOfMemory,
             Self::Driver => Fault::Driver,
             Self::DeviceLost => Fault::DeviceLost,
             Self::Panic => Fault::Panic,
-            Self::Cancel => Fault::Set(Arc::clone(cancel)),
+            Self::Cancel => Fault::Cancel(Arc::clone(cancel)),
         }
     }
 
@@ -212,7 +211,7 @@ impl<'a> Bench<'a> {
         Some(bench)
     }
 
-    fn run(&self, cancel: &Arc<AtomicBool>) -> warpjoin::Result<Ran> {
+    fn run(&self, cancel: &Arc<Cancellation>) -> warpjoin::Result<Ran> {
         (self.scenario.work)(&self.session, &self.tables, cancel)
     }
 
@@ -233,7 +232,7 @@ impl<'a> Bench<'a> {
 
     /// One run with a fault, and what must hold afterwards; whether the run failed.
     fn check(&self, kind: Option<CallKind>, nth: u64, event: Event) -> Result<bool, String> {
-        let cancel = Arc::new(AtomicBool::new(false));
+        let cancel = Arc::new(Cancellation::default());
         self.plan.arm(kind, nth, event.fault(&cancel));
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run(&cancel)));
         let is_missed = self.plan.disarm();

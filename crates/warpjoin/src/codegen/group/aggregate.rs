@@ -311,7 +311,7 @@ fn table(b: &mut Binder, keys: &[Value], packing: &Packing, target: &Arc<GroupTa
 
 /// The loop over tiles of rows.
 fn tiles(b: &mut Binder) -> GroupTiles {
-    let control = b.params.control();
+    let (control, cancel) = (b.params.control(), b.params.cancel());
     let rows = b.params.once(Type::Value(CType::U64), Binding::SourceRows);
     let cursors = b.params.once(Type::Output(CType::U64), Binding::Group(GroupPart::Cursors));
     let columns: Vec<(Field, CType)> = b.params.source_values().collect();
@@ -321,13 +321,13 @@ fn tiles(b: &mut Binder) -> GroupTiles {
         steps: b.params.once(Type::Value(CType::U64), Binding::Group(GroupPart::PrefetchSteps)),
         columns: columns.into_iter().map(|(column, _)| column).collect(),
     });
-    GroupTiles { control, rows, cursors, prefetch }
+    GroupTiles { control, cancel, rows, cursors, prefetch }
 }
 
 /// The loop over rows that lie by partition.
 fn walk(b: &mut Binder, target: &GroupTarget) -> GroupWalk {
     let (number, words) = (Type::Value(CType::U64), Type::Output(CType::U64));
-    let control = b.params.control();
+    let (control, cancel) = (b.params.control(), b.params.cancel());
     let parts = [
         b.params.once(Type::Input(CType::U32), Binding::SourceOffsets),
         b.params.once(number, Binding::SourcePartitions),
@@ -337,7 +337,7 @@ fn walk(b: &mut Binder, target: &GroupTarget) -> GroupWalk {
     let mut part = |of_type, part| b.params.once(of_type, Binding::Group(part));
     let finished =
         target.has_finished.then(|| [part(words, GroupPart::Finished), part(number, GroupPart::FinishedRows)]);
-    GroupWalk { control, parts, finished }
+    GroupWalk { control, cancel, parts, finished }
 }
 
 /// Threads and shared memory of a block that goes over tiles.

@@ -115,14 +115,14 @@ fn open_matches(b: &mut Binder, kind: ProbeKind, alive: Variable, join: usize) -
         b.is_block_uniform = false;
     }
     // A row may have very many matches: the loop ends where the launch is in vain, that of outer joins among them too.
-    let control = b.params.control();
+    let (control, cancel) = (b.params.control(), b.params.cancel());
     if !b.has_lists {
         b.has_lists = true;
         b.first(First::MatchTurns);
     }
     let number = join as u32;
     let stops_when_full = !kind.is_existence() && b.wanted.is_some();
-    let matches = MatchLoop { number, kind, alive, sought: b.alive, stops_when_full, row_list, control };
+    let matches = MatchLoop { number, kind, alive, sought: b.alive, stops_when_full, row_list, control, cancel };
     b.item(Item::OpenMatches(matches));
     b.alive = if kind == ProbeKind::Outer { Variable::MatchInTurn(number) } else { Variable::AliveInTurn(number) };
     b.variable(Variable::BuildRow(number), CType::U64)

@@ -96,7 +96,7 @@ impl Matches<'_> {
         let probe_offsets = part(Type::Input(CType::U32), MatchPart::ProbeOffsets);
         let items = part(Type::Input(CType::U64), MatchPart::Items);
         let chunk_rows = part(number, MatchPart::ChunkRows);
-        let control = b.params.control();
+        let (control, cancel) = (b.params.control(), b.params.cancel());
         let words = self.build.word_bytes().into_iter().enumerate();
         let shared = words.filter(|&(word, _)| is_shared(self.build, word)).map(|(word, bytes)| SharedWord {
             word: word as u32,
@@ -116,6 +116,7 @@ impl Matches<'_> {
             items,
             chunk_rows,
             control,
+            cancel,
         }));
     }
 

@@ -76,13 +76,16 @@ fn shared_words(text: &mut Text, units: &MatchUnits) -> String {
 
 /// The loop over work items.
 fn open_items_of_relation(text: &mut Text, units: &MatchUnits) {
-    let MatchUnits { capacity, bits, build_offsets, probe_offsets, items, chunk_rows, control, .. } = units;
+    let MatchUnits { capacity, bits, build_offsets, probe_offsets, items, chunk_rows, control, cancel, .. } = units;
     text.push(&format!(
         "const MatchSides sides = {{{build_offsets}, {probe_offsets}, {items}, 1u << {bits}, (u32){capacity}, (u32){chunk_rows}}};"
     ));
     text.open("for (u64 number = blockIdx.x;; number += gridDim.x)");
     text.push("const MatchItem unit = match_item(sides, number);");
-    text.push(&format!("if (unit.build_rows == 0 || is_block_aborted({control})) break;"));
+    text.push("if (unit.build_rows == 0) break;");
+    text.push(&format!(
+        "if (is_block_stopped({control}, WJ_STATUS_ABORT, {cancel}, number / gridDim.x, WJ_ITEM_CANCEL_TURNS)) break;"
+    ));
 }
 
 /// Links the build rows of the item.

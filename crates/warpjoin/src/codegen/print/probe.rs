@@ -31,7 +31,7 @@ pub(super) fn find(text: &mut Text, nodes: &Nodes, find: &Find) {
 
 /// Opens the loop over the matches of a row.
 pub(super) fn open_matches(text: &mut Text, matches: &MatchLoop) {
-    let MatchLoop { number, kind, alive, sought, stops_when_full, row_list, control } = matches;
+    let MatchLoop { number, kind, alive, sought, stops_when_full, row_list, control, cancel } = matches;
     let [index, count, done, found, in_turn, match_in_turn, row] = [
         Variable::MatchIndex(*number),
         Variable::MatchCount(*number),
@@ -52,7 +52,11 @@ pub(super) fn open_matches(text: &mut Text, matches: &MatchLoop) {
     };
     let more = if *stops_when_full { format!("!is_full && ({more})") } else { more };
     text.open(&format!("for (u64 {index} = 0; !is_vain && __any_sync(0xffffffffu, {more}); ++{index})"));
-    text.push(&format!("if (++match_turns % WJ_MATCH_TURNS == 0) is_vain = is_aborted({control});"));
+    text.open("if (++match_turns % WJ_MATCH_TURNS == 0)");
+    text.push(&format!(
+        "is_vain = is_aborted({control}, {cancel}, match_turns / WJ_MATCH_TURNS, WJ_MATCH_CANCEL_TURNS);"
+    ));
+    text.close("}");
     text.push(&format!("bool {in_turn} = {more};"));
     let matched = if *kind == ProbeKind::Outer { match_in_turn } else { in_turn };
     if *kind == ProbeKind::Outer {

@@ -76,6 +76,7 @@ pub(crate) enum GroupLoop {
 #[derive(Debug)]
 pub(crate) struct GroupTiles {
     pub control: Field,
+    pub cancel: Field,
     pub rows: Field,
     pub cursors: Field,
     pub prefetch: Option<Prefetch>,
@@ -92,6 +93,7 @@ pub(crate) struct Prefetch {
 #[derive(Debug)]
 pub(crate) struct GroupWalk {
     pub control: Field,
+    pub cancel: Field,
     /// Fields of `GroupParts`, in order.
     pub parts: [Field; 4],
     /// Rows of finished groups, and how many there is room for.

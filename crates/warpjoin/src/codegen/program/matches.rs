@@ -21,6 +21,7 @@ pub(crate) struct MatchUnits {
     pub items: Field,
     pub chunk_rows: Field,
     pub control: Field,
+    pub cancel: Field,
 }
 
 /// A word of build rows.

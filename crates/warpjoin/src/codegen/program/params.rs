@@ -40,6 +40,8 @@ pub(crate) enum Binding {
     LookupValidity(usize),
     /// The control block.
     Control,
+    /// Address of the word in host memory that cancels the query.
+    Cancel,
     /// Values of an output column.
     OutputValues(usize),
     /// Validity bytes of an output column.
@@ -241,6 +243,11 @@ impl Params {
     /// The control block.
     pub(crate) fn control(&mut self) -> Field {
         self.once(Type::Output(CType::U64), Binding::Control)
+    }
+
+    /// Address of the word in host memory that cancels the query.
+    pub(crate) fn cancel(&mut self) -> Field {
+        self.once(Type::Value(CType::U64), Binding::Cancel)
     }
 
     pub(in crate::codegen) fn type_of(&self, field: Field) -> Type {

@@ -30,4 +30,5 @@ pub(crate) struct MatchLoop {
     pub stops_when_full: bool,
     pub row_list: Field,
     pub control: Field,
+    pub cancel: Field,
 }

@@ -236,6 +236,7 @@ impl Query<'_> {
                         count,
                         steps_max: build.steps_max.min(count),
                         control: Ptr::of(&control),
+                        cancel: self.cancel_words[device].address(),
                     };
                     let launch = Strides::ROWS.over(rows.rows, stream);
                     self.launch(device, &kernels[device], launch, &params)?;
@@ -326,13 +327,11 @@ impl Query<'_> {
         self.options.check_cancelled()?;
         let mut shards = vec![];
         let mut controls: Vec<Buffer> = vec![];
-        let mut aborts = vec![];
         for (device, rows) in build.rows.shards.iter().enumerate() {
             let stream = &self.streams[device];
             let windows = build.windows(rows.rows, self.options.first_capacity);
             let slots = stream.alloc_filled(windows * u64::from(build.lanes) * SLOT_BYTES, 0)?;
             let control = stream.alloc_filled(control::BYTES, 0)?;
-            aborts.push(self.watch(&control)?);
             if let Some(keys) = &rows.columns[0].values {
                 // Values go into slots for unique keys with packed payload; else the row number does.
                 let values = match &build.shape.payload {
@@ -347,6 +346,7 @@ impl Query<'_> {
                     windows,
                     steps_max: build.steps_max.min(windows),
                     control: Ptr::of(&control),
+                    cancel: self.cancel_words[device].address(),
                 };
                 let launch = Strides::ROWS.over(rows.rows, stream);
                 self.launch(device, &kernels[device], launch, &params)?;

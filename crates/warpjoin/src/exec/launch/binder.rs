@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Arg, Buffer};
+use warpjoin_device::{Arg, Buffer, CancelWord};
 
 use super::target::Target;
 use crate::codegen::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
@@ -17,6 +17,7 @@ pub(super) struct Binder<'a> {
     pub target: &'a Target<'a>,
     pub lookups: &'a [Arc<UploadedColumn>],
     pub control: &'a Buffer,
+    pub cancel: &'a CancelWord,
     /// The chunk: its first row among those of the device, and how many there are.
     pub first: u64,
     pub rows: u64,
@@ -91,6 +92,7 @@ impl<'a> Binder<'a> {
             Binding::LookupValues(number) => Arg::Buffer(&self.lookups[*number].values),
             Binding::LookupValidity(number) => Arg::or_null(self.lookups[*number].validity.as_ref()),
             Binding::Control => Arg::Buffer(self.control),
+            Binding::Cancel => Arg::U64(self.cancel.address()),
             Binding::OutputValues(column) => self.output_values(*column)?,
             Binding::OutputValidity(column) => {
                 let validity = self.output()?.0.columns[*column].validity.as_ref();

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use warpjoin_device::{Abort, Buffer, Event, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_device::{Buffer, CancelWord, Event, Kernel, Launch, ModuleSource, Stream};
 use warpjoin_kernels::KernelParams;
-use warpjoin_kernels::common::{control, status};
+use warpjoin_kernels::common::control;
 
 use super::binder::Binder;
 use super::shape::launch_shape;
@@ -38,7 +38,7 @@ pub(in crate::exec) struct Lane<'q> {
     pub stream: Stream,
     pub options: &'q ExecOptions,
     session: &'q Session,
-    abort: &'q Abort,
+    cancel: &'q CancelWord,
     pub work: Work,
 }
 
@@ -59,7 +59,7 @@ impl<'q> Query<'q> {
             stream: self.streams[device].clone(),
             options: self.options,
             session: self.session,
-            abort: &self.abort,
+            cancel: &self.cancel_words[device],
             work: Work::default(),
         }
     }
@@ -102,7 +102,6 @@ impl Lane<'_> {
         let (device, stream) = (self.device, self.stream.clone());
         let lookups = job.lookups[device].clone();
         let control = stream.alloc_filled(control::BYTES, 0)?;
-        let abort = self.abort.watch(&control, control::STATUS as u64 * 8, status::CANCELLED)?;
         let all_rows = relation.source.shard_rows(device);
         let bits = if let Target::Partition(partition) = target { partition.bits } else { 0 };
         let chunk_rows = job.chunk_rows.unwrap_or(u64::MAX);
@@ -110,13 +109,14 @@ impl Lane<'_> {
         for chunk in chunks {
             let first = chunk.saturating_mul(chunk_rows).min(all_rows);
             let rows = chunk_rows.min(all_rows - first);
-            let binder = Binder { device, relation, target, lookups: &lookups, control: &control, first, rows };
+            let (control, cancel, lookups) = (&control, self.cancel, &lookups[..]);
+            let binder = Binder { device, relation, target, lookups, control, cancel, first, rows };
             let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
             let launch = launch_shape(&stream, rows, generated, relation, bits);
             self.launch(&job.kernels[device], launch, &args[..])?;
         }
         let end = stream.record()?;
-        Ok(Flight { abort, control, lookups, events: (begin, end) })
+        Ok(Flight { control, lookups, events: (begin, end) })
     }
 
     /// Waits for a launch, and takes its time.

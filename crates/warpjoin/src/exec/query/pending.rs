@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{AbortGuard, Buffer, Event};
+use warpjoin_device::{Buffer, Event};
 
 use super::Query;
 use super::report::read_report;
@@ -11,8 +11,6 @@ use crate::Result;
 
 /// A launch under way on one device. Holds what the kernel reads until it has ended.
 pub(in crate::exec) struct Flight {
-    /// Ends the kernel when the query is cancelled.
-    pub abort: AbortGuard,
     pub control: Buffer,
     pub lookups: Vec<Arc<UploadedColumn>>,
     /// Before and after the kernel.
@@ -22,8 +20,8 @@ pub(in crate::exec) struct Flight {
 impl Flight {
     /// The kernel reports to whoever waits for the streams next; its work lies between these events.
     pub(in crate::exec) fn into_pending(self, events: (Event, Event)) -> PendingDevice {
-        let Self { abort, control, lookups, events: _ } = self;
-        PendingDevice { control: Some(control), events, _held: Some((abort, lookups)) }
+        let Self { control, lookups, events: _ } = self;
+        PendingDevice { control: Some(control), events, _held: lookups }
     }
 }
 
@@ -44,20 +42,20 @@ pub(in crate::exec) struct PendingDevice {
     /// Before and after its work.
     events: (Event, Event),
     /// What kernels use until they have ended.
-    _held: Option<(AbortGuard, Vec<Arc<UploadedColumn>>)>,
+    _held: Vec<Arc<UploadedColumn>>,
 }
 
 impl PendingDevice {
     /// Work that reports.
     pub(in crate::exec) fn reporting((control, begin, end): (Buffer, Event, Event)) -> Self {
-        Self { control: Some(control), events: (begin, end), _held: None }
+        Self { control: Some(control), events: (begin, end), _held: vec![] }
     }
 }
 
 impl Pending {
     /// A pipeline that can't go wrong: its time is taken.
     pub(in crate::exec) fn timed(pipeline: usize, events: Vec<(Event, Event)>) -> Self {
-        let device = |events| PendingDevice { control: None, events, _held: None };
+        let device = |events| PendingDevice { control: None, events, _held: vec![] };
         Self { pipeline, devices: events.into_iter().map(device).collect(), check: |_| Ok(()) }
     }
 }

@@ -10,7 +10,7 @@ const RUN_BITS_MAX: u32 = 2;
 
 /// Opens the table, and writes the loop over tiles with the flush in it.
 pub(super) fn frame(target: &GroupTarget, tiles: &GroupTiles, threads: u32, around: &mut Around) {
-    let GroupTiles { control, rows, cursors, prefetch } = tiles;
+    let GroupTiles { control, cancel, rows, cursors, prefetch } = tiles;
     let words = target.block_words();
     let (table_slots, step) = match target.front {
         PreAggregation::None => (0, "false"),
@@ -36,7 +36,7 @@ pub(super) fn frame(target: &GroupTarget, tiles: &GroupTiles, threads: u32, arou
         "    const TileOrder order = tile_order({rows}, {RUN_BITS_MAX});\n    \
          u64 turn = {cursors}[blockIdx.x];\n    \
          for (; turn <= order.turns; ++turn) {{\n        \
-         const bool is_last = turn >= order.turns || is_stopped({control});\n\
+         const bool is_last = turn >= order.turns || is_stopped({control}, {cancel}, turn);\n\
          {flush}        \
          if (is_last) break;\n        \
          u64 next = order.row(turn);\n\

@@ -9,7 +9,7 @@ use crate::codegen::program::{GroupTarget, GroupWalk};
 
 /// Opens the table, and writes the loop over items and their turns with the flush in it.
 pub(super) fn frame(target: &GroupTarget, walk: &GroupWalk, threads: u32, around: &mut Around) {
-    let GroupWalk { control, parts, finished } = walk;
+    let GroupWalk { control, cancel, parts, finished } = walk;
     let parts = parts.map(|field| field.to_string()).join(", ");
     around
         .prologue
@@ -43,7 +43,7 @@ pub(super) fn frame(target: &GroupTarget, walk: &GroupWalk, threads: u32, around
         "    u32 first = walk.row;\n    u32 end = walk.end;\n    bool is_whole = false;\n    bool stops = false;\n    \
          // Each turn but the first takes a row at least.\n    \
          for (u32 turn = 0; turn != 0xffffffffu; ++turn) {{\n        \
-         stops = is_stopped({control});\n        \
+         stops = is_stopped({control}, {cancel}, turn);\n        \
          const bool is_end = stops || first >= end;\n{flush}        \
          if (is_end) {{\n{restart}            \
          if (stops || !next_item(walk, parts)) break;\n            \
