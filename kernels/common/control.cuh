@@ -12,33 +12,44 @@ WJ_DEVICE void raise_status(u64* control, u64 bit) {
     if ((load_relaxed(&control[WJ_CONTROL_STATUS]) & bit) == 0) atomicOr(&control[WJ_CONTROL_STATUS], bit);
 }
 
-// Sets the status bit if the host has cancelled the launch. A load from host memory takes a microsecond or more, so this
-// looks in one of `interval` turns only, in other warps or blocks at other turns. One thread of them calls it.
+// Sets the status bit if the host has cancelled the launch. It looks in one of `interval` turns only, because a load from host
+// memory takes a microsecond or more. Callers add the number of their warp or block to `turn`, so that some look in each turn.
+// One thread of the warp or block calls it.
 WJ_DEVICE void check_cancelled(u64* control, u64 cancel, u64 turn, u32 interval) {
     if (cancel == 0 || turn % interval != 0) return;
     if (load_relaxed(reinterpret_cast<const u64*>(cancel)) != 0) raise_status(control, WJ_STATUS_CANCELLED);
 }
 
-// Whether any lane of the warp sees that the launch can't succeed any more. All lanes call it, with their turn.
+// Whether any lane of the warp sees that the launch can't succeed any more. All lanes call it, with their turn. A warp, or
+// another of the grid if they are few, looks at `cancel` in one of `interval` turns.
 WJ_DEVICE bool is_aborted(u64* control, u64 cancel, u64 turn, u32 interval) {
-    const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) >> 5;
-    if ((threadIdx.x & 31) == 0) check_cancelled(control, cancel, turn + warp, interval);
+    if ((threadIdx.x & 31) == 0) {
+        const u32 warps = gridDim.x * (blockDim.x >> 5);
+        const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) >> 5;
+        check_cancelled(control, cancel, turn + warp, interval < warps ? interval : warps);
+    }
     return __any_sync(0xffffffffu, (load_relaxed(&control[WJ_CONTROL_STATUS]) & WJ_STATUS_ABORT) != 0);
 }
 
-// Whether any thread of the block sees one of these status bits. All threads of the block call it, with their turn.
+// Whether any thread of the block sees one of these status bits. All threads of the block call it, with their turn. A block,
+// or another of the grid if they are few, looks at `cancel` in one of `interval` turns.
 WJ_DEVICE bool is_block_stopped(u64* control, u64 bits, u64 cancel, u64 turn, u32 interval) {
-    if (threadIdx.x == 0) check_cancelled(control, cancel, turn + blockIdx.x, interval);
+    if (threadIdx.x == 0) {
+        check_cancelled(control, cancel, turn + blockIdx.x, interval < gridDim.x ? interval : gridDim.x);
+    }
     return __syncthreads_or((load_relaxed(&control[WJ_CONTROL_STATUS]) & bits) != 0) != 0;
 }
 
-// Turns of a loop over the rows of a build side in which a warp looks once whether it is cancelled.
+// `interval` of loops whose turn is a build row a lane.
 #define WJ_INSERT_CANCEL_TURNS 1024
-// The same of a block, in a loop over tiles, and in one over pairs of partitions, whose turns take longer.
+// Of loops over tiles of rows.
 #define WJ_TILE_CANCEL_TURNS 256
-#define WJ_ITEM_CANCEL_TURNS 16
-// The same of a warp, where it looks at the status in a loop over matches.
-#define WJ_MATCH_CANCEL_TURNS 256
+// Of loops over pairs of partitions.
+#define WJ_ITEM_CANCEL_TURNS 4
+// Of loops over matches, where a turn is WJ_MATCH_TURNS of the loop.
+#define WJ_MATCH_CANCEL_TURNS 16
+// Matches of a pair of partitions that a warp takes before it looks again whether it is cancelled.
+#define WJ_PAIR_MATCHES 65536
 
 // Turns of a loop over matches in which a warp looks once whether the launch can still succeed.
 #define WJ_MATCH_TURNS 1024

@@ -73,6 +73,7 @@ WJ_ENTRY(build_fill, FillParams, WJ_BLOCK_THREADS) {
     const u64 rounds = (p.rows + stride - 1) / stride;
     u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     for (u64 round = 0; round < rounds; ++round, row += stride) {
+        if (is_aborted(p.control, p.cancel, round, WJ_INSERT_CANCEL_TURNS)) break;
         const bool active = row < p.rows;
         const u64 key = active ? p.keys[row] : 0;
         u64 slot = 0;

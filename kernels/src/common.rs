@@ -49,7 +49,7 @@ pub mod status {
         pub const CAST: u64 = 16;
         /// A group table has little room left: blocks stop, and go on once it is larger.
         pub const GROW: u64 = 32;
-        /// The query is cancelled. Set by the host while the kernel runs.
+        /// The query is cancelled. Set by the first thread that sees it.
         pub const CANCELLED: u64 = 64;
         /// More room does not help: the query ends.
         pub const ERRORS: u64 = OVERFLOW | DIVISION | CAST | CANCELLED;

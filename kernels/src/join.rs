@@ -59,6 +59,10 @@ params! {
         windows: u64,
         /// `rows`: their numbers by key.
         row_list: Ptr<'a, B, *mut u32>,
+        /// The control block.
+        control: Ptr<'a, B, *mut u64>,
+        /// Address of the word in host memory that cancels the launch, or 0.
+        cancel: u64,
     }
 
     /// Fills slots that are indexed by the key word.

@@ -21,6 +21,8 @@ const HEAD: &str = "# query | devices | launches | host waits | peak bytes | ker
 const VARIES: &str = "-";
 /// Position of the peak bytes among the figures.
 const PEAK_BYTES: usize = 2;
+/// Position of the answer.
+const ANSWER: usize = 4;
 /// Peak bytes may differ by one part in `PEAK_SHARE`, because inputs are uploaded concurrently.
 const PEAK_SHARE: u64 = 100;
 /// Most lines in a message.
@@ -137,12 +139,17 @@ impl Golden {
     }
 
     /// Positions of the lines that differ from the record.
-    pub fn differing(&self, lines: &[GoldenLine]) -> Vec<usize> {
-        let pairs = lines.iter().zip(self.matching(lines)).enumerate();
-        pairs
-            .filter(|(_, (line, old))| !old.is_some_and(|old| is_same(old, &line.figures())))
-            .map(|(at, _)| at)
-            .collect()
+    fn differing(&self, lines: &[GoldenLine]) -> Vec<usize> {
+        let matching = self.matching(lines);
+        let differs = |at: &usize| !matching[*at].is_some_and(|old| is_same(old, &lines[*at].figures()));
+        (0..lines.len()).filter(differs).collect()
+    }
+
+    /// Positions of the lines that differ from the record in anything but their answer.
+    pub fn planned_differently(&self, lines: &[GoldenLine]) -> Vec<usize> {
+        let matching = self.matching(lines);
+        let has_answer = |at: &usize| matching[*at].is_some_and(|old| old[ANSWER] == lines[*at].answer);
+        self.differing(lines).into_iter().filter(has_answer).collect()
     }
 
     /// Describes how `lines` differ from the record; `None` if they do not.

@@ -31,7 +31,7 @@ pub struct CancelWord {
 }
 
 impl Cancellation {
-    /// Cancels the work. Running kernels that poll a word of it see that within microseconds.
+    /// Cancels the work. Running kernels that poll a word of it end within milliseconds.
     pub fn cancel(&self) {
         let words = self.words();
         self.is_cancelled.store(true, Ordering::Relaxed);

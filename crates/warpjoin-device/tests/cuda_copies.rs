@@ -8,7 +8,7 @@ use std::time::Instant;
 use cuda_common::{gpu, kernel, launch, random_bytes};
 use warpjoin_device::Arg;
 
-/// The limits of `cuda/stream.rs` and `cuda/staging.rs`.
+/// The limits of `cuda/stream.rs` and `cuda/pinned/staging.rs`.
 const STAGED_BYTES_MIN: usize = 64 << 10;
 const CHUNK_BYTES: usize = 2 << 20;
 

@@ -4,12 +4,13 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::{DataType, SchemaRef};
 use warpjoin::{Session, Table};
 use warpjoin_device::MemoryCache;
+use warpjoin_device::sync::{self, Mutex, MutexGuard};
 
 use super::source::{ParquetScan, ScanKey};
 
@@ -178,7 +179,7 @@ impl ColumnCache {
     }
 
     fn locked(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::locked(&self.entries)
     }
 }
 
@@ -272,7 +273,7 @@ impl Entry {
     }
 
     fn locked(&self) -> MutexGuard<'_, Columns> {
-        self.columns.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::locked(&self.columns)
     }
 }
 

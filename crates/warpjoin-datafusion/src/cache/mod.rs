@@ -9,6 +9,8 @@
 
 mod columns;
 mod scan;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 mod source;
 
 pub(crate) use columns::{CachedColumnInfo, ColumnCache};

@@ -39,6 +39,23 @@ pub(crate) struct ScanKey {
 }
 
 impl ScanKey {
+    /// A file that need not exist.
+    #[cfg(all(test, feature = "shuttle"))]
+    pub(crate) fn of_file(path: &str, schema: SchemaRef) -> Self {
+        let meta = ObjectMeta {
+            location: path.into(),
+            last_modified: SystemTime::UNIX_EPOCH.into(),
+            size: 1,
+            e_tag: None,
+            version: None,
+        };
+        Self {
+            store: ObjectStoreUrl::local_filesystem(),
+            files: vec![FileKey { meta, partition_values: vec![] }],
+            schema,
+        }
+    }
+
     /// All columns of the table.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema

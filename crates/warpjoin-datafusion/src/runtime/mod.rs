@@ -10,10 +10,11 @@ pub(crate) mod worker;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use warpjoin::Session;
+use warpjoin_device::sync::{self, Mutex};
 use warpjoin_device::{
     CudaOptions, Device, DeviceError, DeviceKind, LeftOut, SimOptions, cuda_problem, open_simulated, open_usable_cuda,
 };
@@ -106,7 +107,7 @@ impl WarpjoinRuntime {
 
     /// The columns of files that are cached on the devices of a session.
     pub(crate) fn cache(&self, session: &Arc<Session>) -> Arc<ColumnCache> {
-        let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut caches = sync::locked(&self.caches);
         caches.retain(|(of, _)| of.strong_count() > 0);
         if let Some((_, cache)) = caches.iter().find(|(of, _)| of.as_ptr() == Arc::as_ptr(session)) {
             return Arc::clone(cache);
@@ -118,7 +119,7 @@ impl WarpjoinRuntime {
 
     /// The caches of all open devices, with the devices.
     pub(crate) fn caches(&self) -> Vec<(Arc<Session>, Arc<ColumnCache>)> {
-        let caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        let caches = sync::locked(&self.caches);
         caches.iter().filter_map(|(session, cache)| Some((session.upgrade()?, Arc::clone(cache)))).collect()
     }
 
@@ -143,14 +144,14 @@ impl WarpjoinRuntime {
     /// Forgets lost devices. Later queries open them again, or run without them if the caller had opened them.
     pub(crate) fn report_lost(&self, session: &Arc<Session>, error: &warpjoin::Error) {
         let is_of = |of: &Weak<Session>| of.as_ptr() == Arc::as_ptr(session);
-        self.caches.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _)| !is_of(of));
+        sync::locked(&self.caches).retain(|(of, _)| !is_of(of));
         let why = format!("{error}; tables that were loaded onto the device have to be loaded again");
         if let Some(given) = self.given.as_ref().filter(|given| Arc::ptr_eq(&given.session, session)) {
             // Only the caller can open new devices in place of these.
             let _ = given.lost.set(why);
             return;
         }
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = sync::locked(&self.opened);
         let is_lost =
             |opened: &Opened| matches!(opened, Opened::Open { session: open, .. } if Arc::ptr_eq(open, session));
         opened.retain(|_, opened| !is_lost(opened));
@@ -158,7 +159,7 @@ impl WarpjoinRuntime {
 
     /// GPUs that were left out when `session` was opened, each with the reason.
     pub fn left_out(&self, session: &Arc<Session>) -> Vec<String> {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = sync::locked(&self.opened);
         let of_session = opened.values().find_map(|opened| match opened {
             Opened::Open { session: open, left_out } if Arc::ptr_eq(open, session) => Some(left_out.clone()),
             _ => None,
@@ -191,7 +192,7 @@ impl WarpjoinRuntime {
             }
         };
         // The lock is held while opening, so that two queries do not open the same devices twice.
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = sync::locked(&self.opened);
         match opened.get(&key) {
             Some(Opened::Open { session, .. }) => return Devices::Open(Arc::clone(session)),
             Some(Opened::Failed { why, at }) if at.elapsed() < RETRY_AFTER => return refused(why.clone()),
@@ -265,7 +266,7 @@ fn describe(left_out: &LeftOut) -> String {
 
 impl fmt::Debug for WarpjoinRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = sync::locked(&self.opened);
         f.debug_struct("WarpjoinRuntime")
             .field("given", &self.given.as_ref().map(|given| given.session.devices()))
             .field("opened", &opened.keys().collect::<Vec<_>>())

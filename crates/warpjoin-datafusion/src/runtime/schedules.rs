@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use datafusion::execution::TaskContext;
 use warpjoin_device::sync::{self, shuttle, thread};
 
+use crate::config::{DeviceChoice, WarpjoinOptions};
 use crate::runtime::admission::Admission;
 use crate::runtime::worker::Workers;
+use crate::runtime::{Devices, WarpjoinRuntime};
 
 #[test]
 fn every_job_runs_once_while_threads_time_out() {
@@ -71,5 +73,43 @@ fn admission_limits_queries_and_parts_share_a_permit() {
             }
             assert!(admission.is_idle());
         });
+    });
+}
+
+#[test]
+fn devices_are_opened_once_for_each_setting_until_they_are_lost() {
+    sync::under_schedules(|| {
+        let runtime = WarpjoinRuntime::lazy();
+        let open = |runtime: &WarpjoinRuntime, devices| {
+            let options = WarpjoinOptions { device: DeviceChoice::Simulated, devices, ..WarpjoinOptions::default() };
+            match runtime.devices(&options) {
+                Devices::Open(session) => session,
+                other => panic!("{other:?}"),
+            }
+        };
+        let spawn = |at: usize| {
+            let runtime = Arc::clone(&runtime);
+            thread::spawn(move || {
+                let session = open(&runtime, 1 + at % 2);
+                assert_eq!(session.devices().len(), 1 + at % 2);
+                if at % 2 == 0 {
+                    assert!(Arc::ptr_eq(&runtime.cache(&session), &runtime.cache(&session)));
+                }
+                if at == 3 {
+                    // The devices of another thread's query, which goes on with its session.
+                    drop(runtime.cache(&session));
+                    runtime.report_lost(&session, &warpjoin::Error::Internal("lost".into()));
+                    let is_lost = |(of, _): &(Arc<_>, _)| Arc::ptr_eq(of, &session);
+                    assert!(!runtime.caches().iter().any(is_lost), "the cache of lost devices stays");
+                    assert!(!Arc::ptr_eq(&open(&runtime, 2), &session), "lost devices are used again");
+                }
+                session
+            })
+        };
+        let threads: Vec<_> = (0..4).map(spawn).collect();
+        let sessions: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
+        assert!(Arc::ptr_eq(&sessions[0], &sessions[2]), "the same devices are opened twice");
+        assert!(Arc::ptr_eq(&sessions[0], &open(&runtime, 1)));
+        assert!(!Arc::ptr_eq(&sessions[3], &open(&runtime, 2)));
     });
 }

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
@@ -145,10 +146,18 @@ pub(crate) fn receive_table(
 ) -> warpjoin::Result<Table> {
     let builder = TableBuilder::new(session.device_set(), Arc::clone(schema));
     let mut builder = builder.with_cancel(Arc::clone(cancel)).with_memory_budget(memory_budget_bytes);
+    let started = Instant::now();
+    let mut waited = Duration::ZERO;
     loop {
-        match batches.blocking_recv() {
+        let asked = Instant::now();
+        let received = batches.blocking_recv();
+        waited += asked.elapsed();
+        match received {
             Some(Upload::Batch(part, batch)) => builder.push_to(part, &with_schema(batch, schema)?)?,
-            Some(Upload::End) => return builder.finish(),
+            Some(Upload::End) => {
+                log::debug!("rows received in {:.1?}, of which {waited:.1?} without any", started.elapsed());
+                return builder.finish();
+            }
             None => return Err(warpjoin::Error::Cancelled),
         }
     }

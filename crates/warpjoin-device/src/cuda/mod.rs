@@ -13,14 +13,13 @@ mod device;
 mod driver;
 mod event;
 mod functions;
-mod host_words;
 mod info;
 mod module;
 mod nvrtc;
 mod open;
+mod pinned;
 mod pool;
 mod shared;
-mod staging;
 mod stream;
 
 use std::path::PathBuf;

@@ -13,9 +13,8 @@ use super::blocks::Blocks;
 use super::context::Context;
 use super::event::EventCache;
 use super::functions;
-use super::host_words::HostWords;
+use super::pinned::{HostWords, Staging};
 use super::pool::Pool;
-use super::staging::Staging;
 use crate::Result;
 
 /// Maximum number of idle streams.

@@ -11,8 +11,8 @@ use super::context::Context;
 use super::event::CudaEvent;
 use super::functions::{self, Code};
 use super::module::CudaKernel;
+use super::pinned::Staging;
 use super::shared::{RawStream, SCRATCH_BYTES, Scratch, Shared};
-use super::staging::Staging;
 use crate::backend::{Handle, StreamBackend, alloc_and_clear};
 use crate::{DeviceError, Launch, Result};
 

@@ -32,7 +32,7 @@ impl Ran {
     }
 }
 
-/// Runs an operator on tables of the inputs; the flag cancels.
+/// Runs an operator on tables of the inputs, until it is cancelled.
 type Work = Box<dyn Fn(&Arc<Session>, &[Arc<Table>], &Arc<Cancellation>) -> warpjoin::Result<Ran> + Sync>;
 
 /// An operator, and how many devices it runs on.

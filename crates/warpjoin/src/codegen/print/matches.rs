@@ -80,12 +80,17 @@ fn open_items_of_relation(text: &mut Text, units: &MatchUnits) {
     text.push(&format!(
         "const MatchSides sides = {{{build_offsets}, {probe_offsets}, {items}, 1u << {bits}, (u32){capacity}, (u32){chunk_rows}}};"
     ));
+    text.push(&format!("u64* const match_control = {control};"));
+    text.push(&format!("const u64 match_cancel = {cancel};"));
     text.open("for (u64 number = blockIdx.x;; number += gridDim.x)");
     text.push("const MatchItem unit = match_item(sides, number);");
     text.push("if (unit.build_rows == 0) break;");
-    text.push(&format!(
-        "if (is_block_stopped({control}, WJ_STATUS_ABORT, {cancel}, number / gridDim.x, WJ_ITEM_CANCEL_TURNS)) break;"
-    ));
+    text.push("const u64 item_turn = number / gridDim.x;");
+    text.push(
+        "if (is_block_stopped(match_control, WJ_STATUS_ABORT, match_cancel, item_turn, WJ_ITEM_CANCEL_TURNS)) break;",
+    );
+    // A pair of partitions may have very many matches.
+    text.push("bool is_over = false;");
 }
 
 /// Links the build rows of the item.
@@ -139,12 +144,20 @@ fn list_groups(text: &mut Text, look_up: &MatchLookUp) {
     text.push("const u32 lane = threadIdx.x & 31;");
     text.push("const u32 groups = (unit.probe_rows + 32 * items - 1) / (32 * items);");
     text.push("ListTurns turns = {threadIdx.x / 32, false};");
+    text.push("u32 seen_matches = 0;");
     text.open("for (u32 step = 0, group = 0; step <= groups + LIST_HEAVY_MAX; ++step)");
     text.push("if (!next_group(lists, turns, groups, group)) break;");
+    text.push("if (is_over) continue;");
     text.push("const u32 first = group * 32 * items + lane;");
     find_lists(text, look_up);
     text.push("const u32 group_matches = warp_matches(lane_matches).total;");
     text.push("if (group_matches == 0 || leave_group(lists, turns, group, group_matches)) continue;");
+    text.push("seen_matches += group_matches;");
+    text.open("if (seen_matches >= WJ_PAIR_MATCHES)");
+    text.push("seen_matches = 0;");
+    text.push("is_over = is_aborted(match_control, match_cancel, 0, 1);");
+    text.push("if (is_over) continue;");
+    text.close("}");
     if let Some([control, capacity]) = output {
         reserve_group(text, &control.to_string(), &capacity.to_string());
     }
@@ -240,6 +253,8 @@ fn chain_rounds(text: &mut Text, look_up: &MatchLookUp) {
     }
     // A row matches at most `capacity` times.
     text.open("for (u32 round = 0; round <= chains.capacity; ++round)");
+    text.push("if (round % 256 == 255) is_over = is_aborted(match_control, match_cancel, round / 256, 4);");
+    text.push("if (is_over) break;");
     text.push("u32 later = 0;");
     if output.is_some() {
         text.push("u32 ranks[items];");
@@ -273,7 +288,7 @@ fn find_chains(text: &mut Text, look_up: &MatchLookUp) {
     let MatchLookUp { form, key_masks, items, probe_keys, output } = look_up;
     text.push(&format!("constexpr u32 items = {items};"));
     text.push("const u32 warp_first = (threadIdx.x & ~31u) * items;");
-    text.open("for (u32 first = warp_first; first < unit.probe_rows; first += blockDim.x * items)");
+    text.open("for (u32 first = warp_first; first < unit.probe_rows && !is_over; first += blockDim.x * items)");
     text.push("const u32 row_first = unit.probe_first + first + (threadIdx.x & 31);");
     text.push("u32 matches[items];");
     for word in 0..key_masks.len() {

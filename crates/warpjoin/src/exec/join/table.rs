@@ -306,6 +306,8 @@ impl Query<'_> {
                     slots: Ptr::of(&shard.slots),
                     windows: shard.windows,
                     row_list: Ptr::of(&list),
+                    control: Ptr::of(&control),
+                    cancel: self.cancel_words[device].address(),
                 };
                 let launch = Strides::ROWS.over(rows, &self.streams[device]);
                 self.launch(device, &fill[device], launch, &params)?;
@@ -314,6 +316,8 @@ impl Query<'_> {
             controls.push(control);
         }
         self.synchronize()?;
+        // A cancelled kernel leaves lists unfinished.
+        self.options.check_cancelled()?;
         Ok(shards)
     }
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys;
 
-use super::context::Context;
-use super::functions;
 use crate::cancellation::HostWord;
+use crate::cuda::context::Context;
+use crate::cuda::functions;
 use crate::{DeviceError, Result};
 
 /// Words of an allocation. More words than that at a time need another one, which waits for all running kernels.
@@ -18,7 +18,7 @@ const WORDS: usize = 4096;
 
 /// The words of one GPU.
 #[derive(Debug)]
-pub(super) struct HostWords {
+pub(in crate::cuda) struct HostWords {
     context: Arc<Context>,
     state: Mutex<State>,
 }
@@ -46,14 +46,14 @@ unsafe impl Send for Address {}
 unsafe impl Sync for Address {}
 
 impl HostWords {
-    pub(super) fn new(context: Arc<Context>) -> Result<Arc<Self>> {
+    pub(in crate::cuda) fn new(context: Arc<Context>) -> Result<Arc<Self>> {
         let words = Self { context, state: Mutex::default() };
         words.grow(&mut words.state())?;
         Ok(Arc::new(words))
     }
 
     /// Takes a word, which is 0.
-    pub(super) fn take(self: &Arc<Self>) -> Result<Arc<dyn HostWord>> {
+    pub(in crate::cuda) fn take(self: &Arc<Self>) -> Result<Arc<dyn HostWord>> {
         let mut state = self.state();
         if state.free.is_empty() {
             self.grow(&mut state)?;

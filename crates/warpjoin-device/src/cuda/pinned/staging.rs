@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::{self, CUstream};
 
-use super::context::Context;
-use super::event::CudaEvent;
-use super::functions;
+use crate::cuda::context::Context;
+use crate::cuda::event::CudaEvent;
+use crate::cuda::functions;
 use crate::memory::object_pool::{ObjectPool, Pooled};
 use crate::{DeviceError, Result};
 
 /// Size of a chunk: large enough for 90 % of the bus, small enough to divide 16 MiB among the threads.
-pub(super) const CHUNK_BYTES: usize = 2 << 20;
+const CHUNK_BYTES: usize = 2 << 20;
 /// Maximum number of chunks of one GPU: 32 MiB of pinned memory, allocated on demand.
 const CHUNKS_MAX: usize = 16;
 /// Maximum number of threads of one copy. Six to eight saturate the bus.
@@ -28,7 +28,7 @@ const CHUNKS_PER_THREAD: usize = 2;
 
 /// The pinned chunks of one GPU.
 #[derive(Debug)]
-pub(super) struct Staging {
+pub(in crate::cuda) struct Staging {
     context: Arc<Context>,
     chunks: ObjectPool<Chunk>,
 }
@@ -45,7 +45,7 @@ struct Chunk {
 unsafe impl Send for Chunk {}
 
 impl Staging {
-    pub(super) fn new(context: Arc<Context>) -> Self {
+    pub(in crate::cuda) fn new(context: Arc<Context>) -> Self {
         Self { context, chunks: ObjectPool::new(CHUNKS_MAX) }
     }
 
@@ -54,7 +54,7 @@ impl Staging {
     /// # Safety
     /// Work on `stream` may write `bytes.len()` bytes at `address`. `stream` is a live stream of this
     /// context.
-    pub(super) unsafe fn write(&self, address: u64, bytes: &[u8], stream: CUstream) -> Result<()> {
+    pub(in crate::cuda) unsafe fn write(&self, address: u64, bytes: &[u8], stream: CUstream) -> Result<()> {
         let stream = StreamHandle(stream);
         let pieces = Mutex::new(bytes.chunks(CHUNK_BYTES).enumerate());
         in_parallel(bytes.len(), || {
@@ -81,7 +81,7 @@ impl Staging {
     /// # Safety
     /// Work on `stream` may read `bytes.len()` bytes at `address`. `stream` is a live stream of this
     /// context.
-    pub(super) unsafe fn read(&self, address: u64, bytes: &mut [u8], stream: CUstream) -> Result<()> {
+    pub(in crate::cuda) unsafe fn read(&self, address: u64, bytes: &mut [u8], stream: CUstream) -> Result<()> {
         let stream = StreamHandle(stream);
         let total_bytes = bytes.len();
         let pieces = Mutex::new(bytes.chunks_mut(CHUNK_BYTES).enumerate());
@@ -107,7 +107,7 @@ impl Staging {
     }
 
     /// Whether parts of these lengths fit in one chunk, for [`Self::read_all`].
-    pub(super) fn fits_chunk(lengths: impl Iterator<Item = usize>) -> bool {
+    pub(in crate::cuda) fn fits_chunk(lengths: impl Iterator<Item = usize>) -> bool {
         lengths.fold(0usize, |total, length| total.saturating_add(part_bytes(length))) <= CHUNK_BYTES
     }
 
@@ -116,7 +116,7 @@ impl Staging {
     /// # Safety
     /// Work on `stream` may read as many bytes at the address of each part as the part has. `stream` is a live stream of
     /// this context.
-    pub(super) unsafe fn read_all(&self, parts: &mut [(u64, &mut [u8])], stream: CUstream) -> Result<()> {
+    pub(in crate::cuda) unsafe fn read_all(&self, parts: &mut [(u64, &mut [u8])], stream: CUstream) -> Result<()> {
         if !Self::fits_chunk(parts.iter().map(|(_, bytes)| bytes.len())) {
             return Err(DeviceError::Invalid("the parts exceed a pinned chunk".into()));
         }
