@@ -207,7 +207,13 @@ impl Entry {
     }
 
     /// The table of these columns; `None` unless all are cached or among those that were just read.
-    fn table(&self, columns: &[usize], schema: &SchemaRef, read: &[(usize, Table)], now: u64) -> Option<Arc<Table>> {
+    pub(super) fn table(
+        &self,
+        columns: &[usize],
+        schema: &SchemaRef,
+        read: &[(usize, Table)],
+        now: u64,
+    ) -> Option<Arc<Table>> {
         let mut locked = self.locked();
         let Columns { cached, tables, refused: _ } = &mut *locked;
         for column in &mut *cached {
