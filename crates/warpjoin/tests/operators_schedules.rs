@@ -65,6 +65,7 @@ cases! {
     filter_by_table: "filter by table",
     bitmap: "bitmap",
     bloom_filter: "bloom filter",
+    bitmap_of_several_blocks: "bitmap of several blocks",
     groups_in_shared_memory: "groups in shared memory",
     groups_by_row_number: "groups by row number",
     groups_by_row_number_in_all_blocks: "groups by row number in all blocks",
