@@ -6,7 +6,8 @@
 //!
 //! Architecture invariant: device addresses are passed only as launch arguments ([`Arg`]), never
 //! stored in device memory. One check at launch therefore proves that a kernel reaches only the
-//! memory of its own device and of opened peers.
+//! memory of its own device and of opened peers. The one exception are [`CancelWord`]s, which
+//! kernels read in host memory.
 //!
 //! Architecture invariant: all `unsafe` code of the workspace is in this crate.
 
