@@ -45,7 +45,9 @@ pub(crate) fn cast(operand: Expr, data_type: DataType) -> Expr {
 
 /// A scalar function.
 pub(crate) fn call(function: Function, arguments: Vec<Expr>, data_type: DataType) -> Expr {
-    let nullable = arguments.iter().any(|argument| argument.nullable);
+    // A bin that 64 bits do not hold is null.
+    let may_overflow = matches!(function, Function::Date(DateFunction::Bin(_)));
+    let nullable = may_overflow || arguments.iter().any(|argument| argument.nullable);
     Expr { kind: ExprKind::Function(function, arguments), data_type, nullable }
 }
 
