@@ -40,18 +40,17 @@ fn columns_are_found_whole_while_others_add_evict_and_forget_them() {
         let fields = ["a", "b"].map(|name| Field::new(name, DataType::Int32, false));
         let schema = Arc::new(Schema::new(fields.to_vec()));
         let key = ScanKey::of_file("t.parquet", Arc::clone(&schema));
-        let tables = ["a", "b"].map(|name| Some(table(&session, name)));
-        let bytes: u64 = tables.iter().flatten().map(Table::resident_bytes).sum();
+        let tables = ["a", "b"].map(|name| table(&session, name));
+        let bytes: u64 = tables.iter().map(Table::resident_bytes).sum();
 
         let readers = tables.into_iter().enumerate().map(|(column, table)| {
             let (cache, key, schema) = (Arc::clone(&cache), key.clone(), Arc::clone(&schema));
-            let mut table = table;
             thread::spawn(move || {
                 let entry = cache.entry(&key);
                 assert_eq!(entry.missing(&[column]), [column], "another reader has it");
                 // The first thread's limit is less than both columns have: one leaves, unless it is in use.
                 let limit_bytes = if column == 0 { bytes - 1 } else { u64::MAX };
-                cache.add(&entry, table.take().map(|table| (column, table)).into_iter().collect(), limit_bytes);
+                cache.add(&entry, vec![(column, table)], limit_bytes);
                 if let Some(table) = entry.table(&[0, 1], &schema, &[], 7) {
                     FOUND.fetch_add(1, Ordering::Relaxed);
                     assert_eq!((table.rows(), table.schema()), (ROWS as u64, schema));

@@ -13,7 +13,7 @@ mod uploads;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use warpjoin_device::{Buffer, CancelWord, Kernel, Launch, Stream};
+use warpjoin_device::{Buffer, CancelWord, Device, Kernel, Launch, Stream};
 use warpjoin_kernels::KernelParams;
 
 use super::metrics::QueryMetrics;
@@ -74,7 +74,7 @@ impl<'a> Query<'a> {
         execution: &'a Execution<'a>,
     ) -> Result<Self> {
         let streams = session.device_set().query_streams(options.memory_budget_bytes)?;
-        let word = |device: &warpjoin_device::Device| device.cancel_word(&options.cancel);
+        let word = |device: &Device| device.cancel_word(&options.cancel);
         let cancel_words = session.devices().iter().map(word).collect::<Result<_, _>>()?;
         Ok(Self {
             last_wait: Waits::of(&streams),

@@ -3,7 +3,7 @@
 //! Owns how rows are cut into shards.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -85,32 +85,27 @@ impl TableBuilder {
         check_cancelled(cancel)?;
         let rows = self.encoder.rows();
         let started = Instant::now();
-        let (mut sealed, mut joined, mut uploaded) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
         let mut shards = cut(rows, streams.len());
         let (mut column_types, mut statistics, mut sample) = (vec![], vec![], TableSample::default());
-        let mut columns = self.encoder.finish_columns()?;
-        sealed += started.elapsed();
-        loop {
-            let at = Instant::now();
-            let Some(column) = columns.next() else { break };
+        let columns = self.encoder.finish_columns()?;
+        let encoded = started.elapsed();
+        for column in columns {
             let column = column?;
-            joined += at.elapsed();
-            let at = Instant::now();
             sample.push(&column);
             // From one thread, so that a simulation with a seed does the same each time.
             for (shard, stream) in shards.iter_mut().zip(&streams) {
                 check_cancelled(cancel)?;
-                let part = upload_column(stream, &column, shard, cancel)?;
-                shard.columns.push(part);
+                let uploaded = upload_column(stream, &column, shard, cancel)?;
+                shard.columns.push(uploaded);
             }
-            uploaded += at.elapsed();
             column_types.push(column.column_type);
             statistics.push(column.statistics);
         }
         streams.iter().try_for_each(Stream::synchronize)?;
         log::debug!(
-            "{rows} rows x {} columns: last rows encoded and sealed in {sealed:.1?}, joined in {joined:.1?}, copied in {uploaded:.1?}",
-            statistics.len()
+            "{rows} rows x {} columns: last rows encoded in {encoded:.1?}, joined and copied in {:.1?}",
+            statistics.len(),
+            started.elapsed() - encoded
         );
         let table = Table::from_result(self.devices, self.schema, column_types, statistics, shards);
         Ok(table.with_sample(sample))

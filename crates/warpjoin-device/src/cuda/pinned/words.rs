@@ -55,11 +55,11 @@ impl HostWords {
     /// Takes a word, which is 0.
     pub(in crate::cuda) fn take(self: &Arc<Self>) -> Result<Arc<dyn HostWord>> {
         let mut state = self.state();
-        if state.free.is_empty() {
-            self.grow(&mut state)?;
-        }
-        let Some(address) = state.free.pop() else {
-            return Err(DeviceError::Invalid("an allocation without words".into()));
+        let address = loop {
+            match state.free.pop() {
+                Some(address) => break address,
+                None => self.grow(&mut state)?,
+            }
         };
         drop(state);
         let word = Word { words: Arc::clone(self), address };
