@@ -219,6 +219,31 @@ fn a_relaxed_load_may_be_stale_unless_ordered() {
 }
 
 #[test]
+fn a_stale_load_acquires_what_its_value_released() {
+    // The first value that is not 0 already comes behind the data; the second one releases nothing more.
+    let body = |release: &str| {
+        format!(
+            "if (threadIdx.x != 0) return;
+            if (blockIdx.x == 0) {{
+                p.out[8] = 5; {release} store_relaxed(p.out, 1ull); __threadfence(); store_relaxed(p.out, 2ull);
+                return;
+            }}
+            for (u64 i = 0; i < 100; ++i) {{
+                const u64 seen = load_relaxed(p.out);
+                if (seen == 0) continue;
+                __threadfence(); p.out[16 + blockIdx.x * 32] = p.out[8]; atomicAdd(p.out + 10 + seen, 1ull);
+                return;
+            }}"
+        )
+    };
+    assert_race(10, lanes(&body(""), shape(8, 32)));
+    let body = body("__threadfence();");
+    assert_clean(lanes(&body, shape(8, 32)));
+    let sees = |value: usize| SEEDS.filter(|&seed| lanes(&body, shape(8, 32))(seed).unwrap()[10 + value] > 0).count();
+    assert!(sees(1) > 5 && sees(2) > 5, "{} and {} seeds", sees(1), sees(2));
+}
+
+#[test]
 fn halves_of_a_word_are_separate_locations() {
     // Blocks set flags of 4 bytes, two per word. Block 0 waits for all flags, and reads the data of the blocks.
     let body = "u32* flags = (u32*)p.out;

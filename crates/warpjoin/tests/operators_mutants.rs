@@ -115,7 +115,7 @@ fn found(number: usize, parts: &[usize]) -> Option<String> {
     };
     let text = std::fs::read_to_string(log.path()).unwrap_or_default();
     let told = text.lines().find(|line| line.contains("race")).or_else(|| text.lines().find(|line| !line.is_empty()));
-    (!status.success()).then(|| format!("{status}: {}", told.unwrap_or_default().chars().take(200).collect::<String>()))
+    (!status.success()).then(|| format!("{status}: {}", told.unwrap_or_default().chars().take(600).collect::<String>()))
 }
 
 #[test]

@@ -27,12 +27,45 @@ struct Release {
     Clock* clock;
 };
 
+// At most one for each domain.
+struct Releases {
+    Release* all;
+    unsigned count, room;
+
+    void add(unsigned long long domain, Clock* clock) {
+        for (unsigned i = 0; i < count; ++i) {
+            if (all[i].domain == domain) return clock_join(all[i].clock, clock);
+        }
+        if (count == room) {
+            room = room ? room * 2 : 4;
+            all = static_cast<Release*>(realloc(all, room * sizeof(Release)));
+            if (!all) abort();
+        }
+        all[count++] = {domain, clock_ref(clock)};
+    }
+
+    void clear() {
+        for (unsigned i = 0; i < count; ++i) clock_unref(all[i].clock);
+        count = 0;
+    }
+
+    void copy_from(const Releases& other) {
+        clear();
+        for (unsigned i = 0; i < other.count; ++i) add(other.all[i].domain, other.all[i].clock);
+    }
+
+    void destroy() {
+        clear();
+        free(all);
+    }
+};
+
 static const unsigned kObserversMax = 6;
 
 // What the atomics of a location leave behind: releases, and the value before the last one.
 struct Location {
-    Release* releases;
-    unsigned release_count, release_room;
+    // What a load of the last value acquires, and a load of `previous`.
+    Releases releases, previous_releases;
     // A relaxed load may still give `previous` to lanes that know neither the last store nor a
     // load that saw it. `bytes` is 0 when there is no such value.
     const void* address;
@@ -59,8 +92,8 @@ static const unsigned kChunkLocations = kChunkBytes / 4;
 
 static inline void location_drop(Location*& location) {
     if (!location) return;
-    for (unsigned i = 0; i < location->release_count; ++i) clock_unref(location->releases[i].clock);
-    free(location->releases);
+    location->releases.destroy();
+    location->previous_releases.destroy();
     free(location);
     location = nullptr;
 }

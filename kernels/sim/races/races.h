@@ -189,25 +189,13 @@ static unsigned long long domain_of(const Actor& by, unsigned scope) {
     return scope == WJ_DEVICE_SCOPE ? tag | by.operations->all[by.operation].device : tag;
 }
 
-static void release_to(Location* location, unsigned long long domain, Clock* clock) {
-    for (unsigned i = 0; i < location->release_count; ++i) {
-        if (location->releases[i].domain == domain) return clock_join(location->releases[i].clock, clock);
-    }
-    if (location->release_count == location->release_room) {
-        location->release_room = location->release_room ? location->release_room * 2 : 4;
-        location->releases = static_cast<Release*>(realloc(location->releases, location->release_room * sizeof(Release)));
-        if (!location->releases) abort();
-    }
-    location->releases[location->release_count++] = {domain, clock_ref(clock)};
-}
-
 // What an atomic load, or the load of a read-modify-write, sees of releases.
-static void acquire_from(const Location* location, const Actor& by, unsigned scope) {
+static void acquire_from(const Releases& releases, const Actor& by, unsigned scope) {
     RaceLane& lane = by.lanes->lanes[by.lane_id];
-    for (unsigned of = 0; of <= scope && location->release_count; ++of) {
+    for (unsigned of = 0; of <= scope && releases.count; ++of) {
         unsigned long long domain = domain_of(by, of);
-        for (unsigned i = 0; i < location->release_count; ++i) {
-            if (location->releases[i].domain == domain) clock_join(lane.pending[of], location->releases[i].clock);
+        for (unsigned i = 0; i < releases.count; ++i) {
+            if (releases.all[i].domain == domain) clock_join(lane.pending[of], releases.all[i].clock);
         }
     }
 }
@@ -232,13 +220,11 @@ static bool loads_stale(Races* races, Location* location, const Actor& by, const
 
 static void store_to(Location* location, const Actor& by, const void* address, unsigned bytes, unsigned scope,
                      bool keeps_releases) {
-    if (!keeps_releases) {
-        for (unsigned i = 0; i < location->release_count; ++i) clock_unref(location->releases[i].clock);
-        location->release_count = 0;
-    }
+    location->previous_releases.copy_from(location->releases);
+    if (!keeps_releases) location->releases.clear();
     const RaceLane& lane = by.lanes->lanes[by.lane_id];
     for (unsigned of = 0; of <= scope; ++of) {
-        if (lane.released[of]) release_to(location, domain_of(by, of), lane.released[of]);
+        if (lane.released[of]) location->releases.add(domain_of(by, of), lane.released[of]);
     }
     location->bytes = bytes <= 8 ? bytes : 0;
     location->address = address;
@@ -263,14 +249,15 @@ static bool race_atomic(Races* races, const Actor& by, const void* address, unsi
         if (!location) return false;
         if (kind == WJ_LOAD && loads_stale(races, location, by, address, bytes)) {
             *stale = location->previous;
+            acquire_from(location->previous_releases, by, scope);
             return true;
         }
-        acquire_from(location, by, scope);
+        acquire_from(location->releases, by, scope);
         return false;
     }
     Location* location = location_of(chunk, index);
     forget_overlapped(chunk, index, bytes);
-    if (kind == WJ_READ_MODIFY_WRITE) acquire_from(location, by, scope);
+    if (kind == WJ_READ_MODIFY_WRITE) acquire_from(location->releases, by, scope);
     store_to(location, by, address, bytes, scope, kind == WJ_READ_MODIFY_WRITE);
     return false;
 }
