@@ -3,6 +3,8 @@
 
 mod sim_common;
 
+use std::sync::Arc;
+
 use sim_common::{read_u64, shape};
 use warpjoin_device::{
     Arg, CallKind, Cause, Device, Fault, FaultPlan, ModuleSource, SimOptions, open_simulated, with_faults,
@@ -23,6 +25,7 @@ fn open(options: &SimOptions) -> (Vec<Device>, FaultPlan) {
 /// Allocates, launches and reads. Returns the value that the kernel wrote.
 fn run(device: &Device, number: u64) -> warpjoin_device::Result<u64> {
     let stream = device.create_stream()?;
+    drop(device.cancel_word(&Arc::default())?);
     let out = stream.alloc_filled(8, 0)?;
     let kernel = device.compile(&module(number))?.kernel("entry")?;
     stream.launch(&kernel, shape(1, 32), &[Arg::Buffer(&out)])?;
@@ -37,6 +40,7 @@ fn every_call_is_counted_and_can_fail() {
     for (kind, calls) in [
         (CallKind::OpenPeer, 1),
         (CallKind::CreateStream, 1),
+        (CallKind::HostWord, 1),
         (CallKind::Alloc, 1),
         (CallKind::Compile, 1),
         (CallKind::Launch, 1),
@@ -45,10 +49,10 @@ fn every_call_is_counted_and_can_fail() {
     ] {
         assert_eq!(plan.calls(kind), calls, "{kind:?}");
     }
-    // The module is in memory by now: four calls are left.
+    // The module is in memory by now: five calls are left.
     let expected = [Cause::OutOfMemory, Cause::Driver, Cause::DeviceLost];
     for (fault, cause) in [Fault::OutOfMemory, Fault::Driver, Fault::DeviceLost].into_iter().zip(expected) {
-        for nth in 0..4 {
+        for nth in 0..5 {
             plan.arm(None, nth, fault.clone());
             let error = run(&devices[0], 41).unwrap_err();
             assert_eq!(error.cause(), cause, "{error}");
@@ -58,7 +62,7 @@ fn every_call_is_counted_and_can_fail() {
             assert_eq!((devices[0].memory().used_bytes(), plan.live_bytes()), (0, 0));
             assert_eq!(run(&devices[0], 41).unwrap(), 41);
         }
-        plan.arm(None, 4, fault);
+        plan.arm(None, 5, fault);
         assert!(run(&devices[0], 41).is_ok() && plan.disarm(), "there is no such call");
     }
     assert!(plan.take_disorder().is_empty());

@@ -62,6 +62,7 @@ impl DeviceBackend for FaultyDevice {
     }
 
     fn host_word(&self) -> Result<Arc<dyn HostWord>> {
+        self.begin(CallKind::HostWord)?;
         self.inner.host_word()
     }
 

@@ -15,6 +15,8 @@ use crate::{Cancellation, DeviceError, Result};
 pub enum CallKind {
     /// Creating a stream.
     CreateStream,
+    /// Taking a word of host memory that kernels can read.
+    HostWord,
     /// Compiling a module, or loading it from the disk cache.
     Compile,
     /// Opening peer access.
@@ -43,8 +45,9 @@ pub enum CallKind {
 
 impl CallKind {
     /// All kinds.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::CreateStream,
+        Self::HostWord,
         Self::Compile,
         Self::OpenPeer,
         Self::Alloc,
@@ -62,6 +65,7 @@ impl CallKind {
     fn name(self) -> &'static str {
         match self {
             Self::CreateStream => "create_stream",
+            Self::HostWord => "host_word",
             Self::Compile => "compile",
             Self::OpenPeer => "open_peer_access",
             Self::Alloc => "alloc",

@@ -44,7 +44,7 @@ pub(crate) struct Query<'a> {
     pub session: &'a Arc<Session>,
     pub streams: Vec<Stream>,
     /// One a device. Kernels read them to end early when the query is cancelled.
-    pub cancel_words: Vec<CancelWord>,
+    pub cancel_words: Arc<[CancelWord]>,
     pub execution: &'a Execution<'a>,
     pub inputs: &'a Inputs,
     pub options: &'a ExecOptions,
@@ -76,7 +76,19 @@ impl<'a> Query<'a> {
         let streams = session.device_set().query_streams(options.memory_budget_bytes)?;
         let word = |device: &Device| device.cancel_word(&options.cancel);
         let cancel_words = session.devices().iter().map(word).collect::<Result<_, _>>()?;
-        Ok(Self {
+        Ok(Self::on(streams, cancel_words, session, inputs, options, execution))
+    }
+
+    /// On streams of one query, which its other parts may use too.
+    pub(super) fn on(
+        streams: Vec<Stream>,
+        cancel_words: Arc<[CancelWord]>,
+        session: &'a Arc<Session>,
+        inputs: &'a Inputs,
+        options: &'a ExecOptions,
+        execution: &'a Execution<'a>,
+    ) -> Self {
+        Self {
             last_wait: Waits::of(&streams),
             session,
             streams,
@@ -94,7 +106,7 @@ impl<'a> Query<'a> {
             tests: TestResults::default(),
             kept: vec![],
             shared: SharedRelations::default(),
-        })
+        }
     }
 
     pub(crate) fn devices(&self) -> usize {

@@ -334,8 +334,9 @@ impl Query<'_> {
             return Err(Error::internal("a dry run of a dry run"));
         };
         let decisions = decisions.iter().copied().collect();
-        let mut dry = Query::new(self.session, self.inputs, self.options, self.execution)?;
-        // Nothing runs on its streams.
+        let (streams, cancel_words) = (self.streams.clone(), Arc::clone(&self.cancel_words));
+        let mut dry = Query::on(streams, cancel_words, self.session, self.inputs, self.options, self.execution);
+        // It enqueues nothing.
         std::mem::take(&mut dry.last_wait).leave();
         dry.compilation.mode = Mode::Dry(DryRun { decisions, expects_few, ..DryRun::default() });
         dry.shared = self.found();
