@@ -28,7 +28,7 @@ const WARPJOIN: Layers = &[
     &["plan/aggregate", "window"],
     &["plan", "options"],
     &["plan/physical", "plan/rewrite"],
-    &["optimize/cost", "optimize/device_cost", "optimize/estimate", "optimize/measure", "optimize/safety"],
+    &["optimize/costs", "optimize/estimate", "optimize/measure", "optimize/safety"],
     &["optimize/order"],
     &["optimize"],
     &["optimize/late"],

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::Session;
-use crate::optimize::device_cost::prefers_partition;
+use crate::optimize::costs::prefers_partition;
 use crate::optimize::{Optimized, optimize};
 use crate::options::{ExecOptions, JoinForm};
 use crate::plan::join::JoinNode;

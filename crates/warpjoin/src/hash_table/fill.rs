@@ -7,6 +7,7 @@ use super::words::{PackMode, PackedRows};
 use super::{Parts, State, TableKind};
 use crate::codegen::{BucketShape, SlotForm};
 use crate::exec::partition::{RowWords, WordColumn};
+use crate::optimize::costs::is_held;
 use crate::{Error, Result, Table};
 
 /// Rows from which on an empty table is built segment by segment.
@@ -57,7 +58,7 @@ impl Parts<'_> {
         let options = self.options;
         let slots = capacity as f64 / options.load_factor;
         let l2_bytes = self.device.stream.device().info().l2_bytes;
-        let is_cached = slots * f64::from(form.slot_bytes()) <= l2_bytes as f64 * 0.7;
+        let is_cached = is_held(slots * f64::from(form.slot_bytes()), l2_bytes as f64);
         let shape =
             BucketShape::new(form, options.bucket_bytes, options.probe_group_lanes, options.load_factor, is_cached)?;
         let load_factor = options.load_factor;

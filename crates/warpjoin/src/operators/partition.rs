@@ -9,7 +9,7 @@ use crate::codegen::{Constants, RowSpec};
 use crate::exec;
 use crate::exec::partition::{PartitionedShard, PassBits};
 use crate::expr::Expr;
-use crate::optimize::device_cost::PASS_BITS_MAX;
+use crate::optimize::costs::PASS_BITS_MAX;
 use crate::options::ExecOptions;
 use crate::{Error, QueryMetrics, Result, Session, Table};
 

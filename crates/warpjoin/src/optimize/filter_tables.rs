@@ -2,7 +2,7 @@
 //!
 //! Must not know where filters go (`filters.rs`), but for those in front of a join's own probe.
 
-use super::cost::BuildSide;
+use super::costs::BuildSide;
 use super::estimate::{ColumnEstimate, Estimate, estimate, match_share, stored_bytes};
 use super::filters::{FilterCandidate, Placing, column_expr, column_keys, marked};
 use crate::plan::{FilterForm, JoinPlan, Mark, Plan, PlanKind, ReductionTest};

@@ -8,8 +8,7 @@
 //! Architecture invariant: an optimised plan has the rows and the errors of the one that was given, whatever was
 //! estimated. What may fail is not moved (`safety.rs`).
 
-mod cost;
-pub(crate) mod device_cost;
+pub(crate) mod costs;
 mod eager;
 mod estimate;
 mod filter_tables;
@@ -29,7 +28,7 @@ use crate::options::{ExecOptions, JoinOrder, RuntimeFilters};
 use crate::plan::rewrite::{rewrite_aggregates, rewrite_full_joins, rewrite_not_in};
 use crate::plan::{InputTables, Plan};
 use crate::{DeviceSet, Table};
-use cost::Costs;
+use costs::Costs;
 pub(crate) use order::Orders;
 use order::{Graph, Planner, Tree, rebuild, shape_of};
 pub use share::share_between;

@@ -4,13 +4,16 @@
 //! DataFusion's preserved side always probes, so that without this a table is made of the other side however large that is.
 //! The sides of an inner join can be chosen instead.
 
-use super::device_cost::{REDUCED_RATIO_MIN, REDUCED_ROWS_MIN};
 use super::estimate::{Estimate, estimate};
 use super::safety::is_plain;
 use crate::expr::Expr;
 use crate::plan::build::{column, join_node, project, written};
 use crate::plan::{InputTables, JoinKind, JoinPlan, Plan, PlanKind};
 
+/// Build rows from which on it is worth a launch or two to drop those that match nothing before a table is made of them.
+const REDUCED_ROWS_MIN: u64 = 1 << 22;
+/// Build rows for each probe row from which on that pays: an insert costs about as much as this number of probes of a small set.
+const REDUCED_RATIO_MIN: u64 = 4;
 /// Rows of a probe side's source for each that is left of them, from which on these are written down rather than found twice.
 const SOURCE_ROWS_MIN: f64 = 2.0;
 

@@ -12,6 +12,7 @@ use crate::exec::query::{Query, Report};
 use crate::exec::relation::{PARTITION_BITS_MAX, PartitionChoice, PassBits, Relation, Source};
 use crate::expr::Expr;
 use crate::identity::Identity;
+use crate::optimize::costs::{GroupCosts, PartitionPasses, is_held};
 use crate::optimize::expected_groups;
 use crate::options::GroupByForm;
 use crate::plan::{Plan, State};
@@ -22,8 +23,6 @@ const SAMPLE_ROWS: u64 = 1 << (SKETCH_BITS - 2);
 const ROWS_MIN: u64 = 1 << 21;
 /// Share of the slots of a block's table up to which it needs no partition.
 const BLOCK_LOAD: f64 = 0.5;
-/// Share of the slots that groups of a partition may take.
-const BLOCK_LOAD_MAX: f64 = 0.73;
 
 /// What a sample says of all rows, on the device that has most.
 #[derive(Debug, Clone, Copy)]
@@ -125,7 +124,7 @@ impl Query<'_> {
         estimate: Estimate,
     ) -> Option<(PartitionChoice, bool)> {
         let info = self.session.devices()[0].info();
-        let costs = Costs::new(relation, shape, accumulators, estimate, info.l2_bytes as f64);
+        let costs = costs_of(relation, shape, accumulators, estimate, info.l2_bytes as f64);
         let slots_of = |table_blocks| {
             let fits = partition_slots(
                 self.shared_bytes_max(),
@@ -138,8 +137,10 @@ impl Query<'_> {
         let choices = (1..=PARTITION_BITS_MAX).flat_map(|bits| [2, 1].map(|table_blocks| (bits, table_blocks)));
         let choice = choices
             .map(|(bits, table_blocks)| {
-                let choice = PartitionChoice { bits: PassBits::of(bits), table_blocks, is_skewed: estimate.is_skewed };
-                (choice, costs.partitioned(choice, slots_of(table_blocks)))
+                let (bits, is_skewed) = (PassBits::of(bits), estimate.is_skewed);
+                let (passes, slots) = ((bits.first, bits.second), slots_of(table_blocks));
+                let passes = PartitionPasses { bits: passes, table_blocks, slots, is_skewed };
+                (PartitionChoice { bits, table_blocks, is_skewed }, costs.partitioned(passes))
             })
             .min_by(|(_, a), (_, b)| a.total_cmp(b));
         choice.map(|(choice, cost)| (choice, cost < costs.direct()))
@@ -284,86 +285,27 @@ fn groups_among(groups: f64, rows: f64) -> f64 {
     groups * -(-rows / groups).exp_m1()
 }
 
-/// Picoseconds a row, fitted to an H100 (`examples/group_shapes.rs`).
-struct Costs {
-    key_bytes: f64,
-    row_bytes: f64,
-    /// Words that are added to.
-    adds: f64,
-    groups: f64,
-    rows: f64,
-    /// The group table fits L2.
-    is_cached: bool,
-    has_probes: bool,
-}
-
-impl Costs {
-    fn new(
-        relation: &Relation,
-        shape: &GroupShape,
-        accumulators: &[Accumulator],
-        estimate: Estimate,
-        l2_bytes: f64,
-    ) -> Self {
-        let words: usize = shape.accumulators.iter().map(|(kind, _)| kind.words()).sum();
-        let arguments: HashSet<Identity> =
-            accumulators.iter().filter_map(|it| it.state.argument.as_ref()).map(Identity::in_query).collect();
-        let key_bytes =
-            f64::from(shape.packing.word_bits.iter().map(|&bits| if bits > 32 { 8 } else { 4 }).sum::<u32>());
-        Self {
-            key_bytes,
-            row_bytes: key_bytes + 8.0 * arguments.len() as f64,
-            adds: words as f64,
-            // The estimate of a skewed sample is low.
-            groups: if estimate.is_skewed { 2.0 * estimate.groups } else { estimate.groups },
-            rows: estimate.rows.max(1.0),
-            is_cached: estimate.groups * 2.0 * shape.stride_words as f64 * 8.0 < 0.7 * l2_bytes,
-            has_probes: relation.steps.iter().any(|step| matches!(step, Step::Probe(_))),
-        }
-    }
-
-    /// Adding to the table in global memory.
-    fn adding(&self, is_cached: bool) -> f64 {
-        if is_cached { 20.0 + 12.0 * self.adds } else { 90.0 + 20.0 * self.adds }
-    }
-
-    fn direct(&self) -> f64 {
-        self.adding(self.is_cached)
-    }
-
-    fn partitioned(&self, choice: PartitionChoice, slots: f64) -> f64 {
-        let PassBits { first, second } = choice.bits;
-        let moves = pass_cost(first) + f64::from(u8::from(second > 0)) * 0.87 + f64::from(u8::from(self.has_probes));
-        let partition = (self.key_bytes + moves * 2.0 * self.row_bytes) / 2.0;
-        let partitions = f64::from(1u32 << choice.bits.total());
-        let groups = self.groups / partitions;
-        let words = 1.0 + self.adds;
-        // Keys that meet in a table cost more the fuller it is.
-        let load = (groups / slots).min(1.0);
-        let load = (2.0 + 2.0 * self.adds) * load * (1.0 + load);
-        // What finds no slot goes to the table in global memory.
-        let misses = (groups / (slots * BLOCK_LOAD_MAX) - 1.0).clamp(0.0, 1.0);
-        // A block writes out and clears its table for each partition.
-        let written = (self.groups / self.rows).min(1.0) * 4.8 * words;
-        let cleared = 0.6 * slots * words * partitions / self.rows;
-        // A lone block has nobody to fill its waits, least of all where rows wait for one address.
-        let lone = match (choice.table_blocks, choice.is_skewed) {
-            (1, false) => 2.5 + 0.4 * self.adds,
-            (1, true) => 10.0 + 0.4 * self.adds,
-            _ => 0.0,
-        };
-        partition + 3.5 + 1.6 * self.adds + load + lone + written + cleared + misses * self.adding(true)
-    }
-}
-
-/// What a pass of a partition costs by its bits: more of them make shorter runs.
-fn pass_cost(bits: u32) -> f64 {
-    match bits {
-        0..=6 => 0.67,
-        7 => 0.75,
-        8 | 9 => 0.88,
-        10 => 1.12,
-        _ => 1.55,
+/// What the cost model knows of a group-by.
+fn costs_of(
+    relation: &Relation,
+    shape: &GroupShape,
+    accumulators: &[Accumulator],
+    estimate: Estimate,
+    l2_bytes: f64,
+) -> GroupCosts {
+    let words: usize = shape.accumulators.iter().map(|(kind, _)| kind.words()).sum();
+    let arguments: HashSet<Identity> =
+        accumulators.iter().filter_map(|it| it.state.argument.as_ref()).map(Identity::in_query).collect();
+    let key_bytes = f64::from(shape.packing.word_bits.iter().map(|&bits| if bits > 32 { 8 } else { 4 }).sum::<u32>());
+    GroupCosts {
+        key_bytes,
+        row_bytes: key_bytes + 8.0 * arguments.len() as f64,
+        adds: words as f64,
+        // The estimate of a skewed sample is low.
+        groups: if estimate.is_skewed { 2.0 * estimate.groups } else { estimate.groups },
+        rows: estimate.rows.max(1.0),
+        is_cached: is_held(estimate.groups * 2.0 * shape.stride_words as f64 * 8.0, l2_bytes),
+        has_probes: relation.steps.iter().any(|step| matches!(step, Step::Probe(_))),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape,
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, JoinTable, Relation, Source};
 use crate::expr::{Expr, ExprKind};
-use crate::optimize::device_cost::prefers_partition;
+use crate::optimize::costs::prefers_partition;
 use crate::options::Distribution;
 use crate::plan::join::JoinNode;
 use crate::plan::{JoinKind, Plan};

@@ -16,7 +16,7 @@ use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, Query, RuntimeDecision};
 use crate::exec::relation::{JoinShard, JoinTable, Relation};
 use crate::expr::Expr;
-use crate::optimize::device_cost::{FilteredTable, bloom_bits, filter_form, launch_ps, probe_ps};
+use crate::optimize::costs::Costs;
 use crate::plan::{FilterForm, ReductionTest};
 
 /// Largest bitmap that is made where the table itself is not larger.
@@ -96,14 +96,12 @@ impl Query<'_> {
     fn form_of(&self, table: &JoinTable, span: Option<u64>, rows: u64) -> FilterForm {
         let keys = table.build.shards.iter().map(|shard| shard.rows).max().unwrap_or(0) as f64;
         let table_bytes = table.shards.iter().map(|shard| shard.slots.bytes()).max().unwrap_or(0) as f64;
-        let l2_bytes = self.session.device_set().l2_bytes();
         // In the order of its keys a table that is indexed by them is always near, which the plan knew.
         if matches!(table.shape.slots, Slots::Direct(_)) {
             return FilterForm::Table;
         }
         let span = span.map(|span| span as f64);
-        let facts = FilteredTable { keys, span, lookup_ps: probe_ps(table_bytes / l2_bytes) };
-        filter_form(&facts, rows as f64, l2_bytes, launch_ps(self.session.kind())).0
+        Costs::of(self.session.device_set()).filter_of_table(keys, span, table_bytes, rows as f64)
     }
 
     /// The filter of a shared build table, made when it is first asked for.
@@ -169,7 +167,7 @@ impl Query<'_> {
             FilterTest::Bloom { .. } => {
                 let bits = match self.options.filter_bits {
                     Some(bits) => f64::from(bits.max(1)),
-                    None => bloom_bits(rows as f64, self.session.device_set().l2_bytes()),
+                    None => Costs::of(self.session.device_set()).bloom_bits(rows as f64),
                 };
                 let count = ((rows as f64 * bits / 64.0).ceil() as u64).max(1);
                 (count, count * 8)

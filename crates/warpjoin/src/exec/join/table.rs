@@ -14,15 +14,10 @@ use crate::exec::launch::Strides;
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Query, RuntimeDecision, check_status, read_report};
 use crate::exec::relation::{Intermediate, JoinShard, JoinTable};
+use crate::optimize::costs::{LOAD_FACTOR, SLOT_BYTES, is_direct_small};
 use crate::options::JoinForm;
 use crate::{Error, Reason, Result};
 
-/// Load factor where nothing else is asked for: one lane a key is as fast as two up to here. A denser
-/// table that just fits L2 is slower: at 0.7, with 52 MB of slots, the probes of TPC-H Q5 at scale 10
-/// took 7.5 ms on an H100 instead of 4.4 ms.
-const LOAD_FACTOR: f64 = 0.5;
-/// Bytes of a slot: key word and value word.
-const SLOT_BYTES: u64 = 16;
 /// Entries of `join_build.cu`.
 const BUILD_ENTRIES: [&str; 9] = [
     "build_unique",
@@ -167,8 +162,7 @@ impl Query<'_> {
         // A query may have several tables.
         let asked_bytes_max = DIRECT_BYTES_MAX.min(least(|info| info.budget_bytes) / 8);
         // The bound of a dry run may be any number.
-        let hash_bytes = |rows: u64| ((rows as f64 / LOAD_FACTOR) as u64).saturating_mul(SLOT_BYTES);
-        let is_small = bytes <= l2_bytes / 4 || bytes <= hash_bytes(rows_max()).saturating_mul(4);
+        let is_small = is_direct_small(bytes as f64, l2_bytes as f64, || rows_max() as f64);
         (is_small || (is_asked && bytes <= asked_bytes_max)).then_some(slots)
     }
 

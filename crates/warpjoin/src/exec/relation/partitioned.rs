@@ -5,7 +5,7 @@ use std::sync::Arc;
 use warpjoin_device::Buffer;
 
 use crate::codegen::RowShape;
-use crate::optimize::device_cost::PASS_BITS_MAX;
+use crate::optimize::costs::PASS_BITS_MAX;
 
 /// Most bits of a partition: a block counts all partitions in shared memory.
 pub(crate) const PARTITION_BITS_MAX: u32 = 15;

@@ -9,8 +9,7 @@ use super::Node;
 use super::lift::{Lift, Once, remapped, row_field};
 use super::slots::{Lifted, Read, RowNumber, Slot, Width};
 use crate::expr::{Expr, ExprKind};
-use crate::optimize::cost::{BuildSide, ProbeSide};
-use crate::optimize::device_cost::prefers_partition;
+use crate::optimize::costs::{BuildSide, ProbeSide, prefers_partition};
 use crate::plan::join::JoinNode;
 use crate::plan::{JoinKind, JoinPlan, Mark, Plan, PlanKind};
 

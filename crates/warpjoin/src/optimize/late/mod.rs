@@ -15,7 +15,7 @@ mod slots;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::cost::Costs;
+use super::costs::Costs;
 use super::estimate::{ColumnEstimate, Estimate, estimate_node};
 use crate::column::Domain;
 use crate::options::{ExecOptions, Materialization};

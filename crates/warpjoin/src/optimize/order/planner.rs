@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::graph::{Existence, Graph, Node};
 use super::tree::{Set, Tree};
 use crate::expr::{Expr, ExprKind};
-use crate::optimize::cost::{BuildSide, Costs, ProbeSide};
+use crate::optimize::costs::{BuildSide, Costs, ProbeSide};
 use crate::optimize::estimate::{ColumnEstimate, guessed_share, match_share, stored_bytes};
 use crate::plan::JoinKind;
 

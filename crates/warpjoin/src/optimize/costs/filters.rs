@@ -1,0 +1,110 @@
+//! What tests of keys before a probe cost: in the table, by a bitmap, by a Bloom filter.
+
+use super::rates::{CLEAR_PS_PER_BYTE, FILL_PS, FILL_READ_PS, NEAR_PS};
+use super::tables::probe_ps;
+use super::{BuildSide, Costs};
+use crate::plan::FilterForm;
+
+/// A filter of its own must cost so many times less than looking into the table, as that is estimated.
+const FILTER_GAIN_MIN: f64 = 1.25;
+/// Bits of a Bloom filter for a key: one of 30 keys passes by chance at the fewest, one of 200 at the most.
+const BLOOM_BITS: (f64, f64) = (8.0, 16.0);
+/// Share of L2 that a Bloom filter may take for more bits than the fewest.
+const BLOOM_L2_SHARE: f64 = 0.35;
+
+/// A table, as far as it matters how a filter looks for its keys.
+#[derive(Debug, Clone, Copy)]
+struct FilteredTable {
+    keys: f64,
+    /// Numbers that a key word can be; `None`: too many to tell.
+    span: Option<f64>,
+    /// Picoseconds of a lookup in it.
+    lookup_ps: f64,
+}
+
+impl Costs {
+    /// The cheapest way to test `rows` rows for a match in a table, and what that costs; in the order of the keys, lookups
+    /// in a table that is indexed by them are of neighbours.
+    pub(in crate::optimize) fn filter(&self, side: &BuildSide, rows: f64, is_ordered: bool) -> (FilterForm, f64) {
+        let lookup_ps = self.lookup_ps(side, is_ordered);
+        self.filter_form(&FilteredTable { keys: side.rows, span: side.span, lookup_ps }, rows)
+    }
+
+    /// The cheapest form for a hash table of `table_bytes` that is there; `span`: numbers that a key word can be, if few
+    /// enough to tell.
+    pub(crate) fn filter_of_table(&self, keys: f64, span: Option<f64>, table_bytes: f64, rows: f64) -> FilterForm {
+        let lookup_ps = probe_ps(table_bytes / self.l2_bytes);
+        self.filter_form(&FilteredTable { keys, span, lookup_ps }, rows).0
+    }
+
+    /// Bits that a Bloom filter of so many keys has for each.
+    pub(crate) fn bloom_bits(&self, keys: f64) -> f64 {
+        (self.l2_bytes * BLOOM_L2_SHARE * 8.0 / keys.max(1.0)).clamp(BLOOM_BITS.0, BLOOM_BITS.1)
+    }
+
+    /// The cheapest way to test `rows` rows, and picoseconds that all of them take.
+    fn filter_form(&self, table: &FilteredTable, rows: f64) -> (FilterForm, f64) {
+        let by_table = rows * table.lookup_ps;
+        if table.lookup_ps <= NEAR_PS {
+            return (FilterForm::Table, by_table);
+        }
+        let by_words = |bytes: f64| {
+            let fill = if bytes <= self.l2_bytes { FILL_PS.0 } else { FILL_PS.1 };
+            let made = table.keys * (FILL_READ_PS + fill) + bytes * CLEAR_PS_PER_BYTE + 2.0 * self.launch_ps;
+            made + rows * probe_ps(bytes / self.l2_bytes)
+        };
+        let bloom = by_words(table.keys * self.bloom_bits(table.keys) / 8.0);
+        // The bitmap is exact, and a search of it takes no hash.
+        let (form, by_filter) = match table.span.map(|span| by_words(span / 8.0)) {
+            Some(bitmap) if bitmap <= bloom => (FilterForm::Bitmap, bitmap),
+            _ => (FilterForm::Bloom, bloom),
+        };
+        if by_table > by_filter * FILTER_GAIN_MIN { (form, by_filter) } else { (FilterForm::Table, by_table) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::COSTS;
+    use super::*;
+
+    /// A hash table of slots of 16 bytes.
+    fn table(keys: f64, span: Option<f64>) -> FilteredTable {
+        FilteredTable { keys, span, lookup_ps: probe_ps(32.0 * keys / COSTS.l2_bytes) }
+    }
+
+    fn form(table: &FilteredTable, rows: f64) -> FilterForm {
+        COSTS.filter_form(table, rows).0
+    }
+
+    #[test]
+    fn a_filter_replaces_tables_that_l2_does_not_hold() {
+        for (keys, span, rows, wanted) in [
+            (1e5, Some(1e5), 1e9, FilterForm::Table),
+            (5e5, None, 1e9, FilterForm::Table),
+            (1e7, None, 6e8, FilterForm::Bloom),
+            (1e7, Some(1e15), 6e8, FilterForm::Bloom),
+            (1e7, Some(6e7), 6e8, FilterForm::Bitmap),
+            // As many bits as a bitmap would have, and more.
+            (2e6, Some(1e10), 6e8, FilterForm::Bloom),
+            // Too few lookups for making it.
+            (1e7, None, 5e6, FilterForm::Table),
+            (2e6, None, 1e5, FilterForm::Table),
+            // The filter is not in L2 either.
+            (1e9, None, 1e9, FilterForm::Table),
+        ] {
+            assert_eq!(form(&table(keys, span), rows), wanted, "{keys} {span:?} {rows}");
+        }
+        // Neighbours of an ordered table are near.
+        assert_eq!(form(&FilteredTable { lookup_ps: 3.0, ..table(1e8, Some(1e8)) }, 1e9), FilterForm::Table);
+    }
+
+    #[test]
+    fn a_bloom_filter_takes_what_l2_has_room_for() {
+        assert_eq!(COSTS.bloom_bits(1e6), BLOOM_BITS.1);
+        assert_eq!(COSTS.bloom_bits(1e8), BLOOM_BITS.0);
+        let between = COSTS.bloom_bits(1.2e7);
+        assert!(between > BLOOM_BITS.0 && between < BLOOM_BITS.1, "{between}");
+        assert_eq!(COSTS.bloom_bits(0.0), BLOOM_BITS.1);
+    }
+}

@@ -1,0 +1,103 @@
+//! What group-bys cost: in one table, or by partition.
+
+use super::Costs;
+use super::rates::PASS_PS_PER_BYTE;
+
+/// Groups that blocks hold in shared memory, so that rows are not moved for them.
+const BLOCK_GROUPS: f64 = 4096.0;
+/// Share of the slots of a block's table that groups of a partition may take.
+const BLOCK_LOAD_MAX: f64 = 0.73;
+
+impl Costs {
+    /// A group-by as far as its keys count: the table that they are looked up in, and moving them.
+    pub(in crate::optimize) fn groups_ps(&self, rows: f64, groups: f64, key_bits: f64, calls: usize) -> f64 {
+        if key_bits == 0.0 {
+            return 0.0;
+        }
+        let words = (key_bits / 64.0).ceil();
+        // Longer keys are found through an index of rows, which hold them.
+        let is_wide = words > 1.0;
+        let table_bytes = groups * 8.0 * (1.0 + calls as f64 + if is_wide { words + 1.0 } else { 0.0 });
+        let lookups = if is_wide { 2.0 } else { 1.0 };
+        let launches = if is_wide { self.launch_ps } else { 0.0 };
+        let moved = if groups > BLOCK_GROUPS { rows * words * 8.0 * PASS_PS_PER_BYTE } else { 0.0 };
+        launches + rows * self.random_read_ps(table_bytes) * lookups + moved + self.written_ps(groups * words * 8.0)
+    }
+}
+
+/// A group-by, as far as it matters whether its rows are partitioned first. Its costs are picoseconds a row, fitted to an H100
+/// (`examples/group_shapes.rs`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GroupCosts {
+    pub key_bytes: f64,
+    /// Of keys and arguments.
+    pub row_bytes: f64,
+    /// Words that are added to.
+    pub adds: f64,
+    pub groups: f64,
+    pub rows: f64,
+    /// The group table fits L2.
+    pub is_cached: bool,
+    pub has_probes: bool,
+}
+
+/// How the rows of a group-by are partitioned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PartitionPasses {
+    /// Bits of the first pass, and of the second if there is one.
+    pub bits: (u32, u32),
+    /// Blocks that share a multiprocessor.
+    pub table_blocks: u32,
+    /// Slots of a block's table.
+    pub slots: f64,
+    /// Some keys are far more frequent than others.
+    pub is_skewed: bool,
+}
+
+impl GroupCosts {
+    /// Adding to the table in global memory.
+    fn adding(&self, is_cached: bool) -> f64 {
+        if is_cached { 20.0 + 12.0 * self.adds } else { 90.0 + 20.0 * self.adds }
+    }
+
+    /// One table in global memory.
+    pub(crate) fn direct(&self) -> f64 {
+        self.adding(self.is_cached)
+    }
+
+    /// A table for each partition, in shared memory.
+    pub(crate) fn partitioned(&self, passes: PartitionPasses) -> f64 {
+        let PartitionPasses { bits: (first, second), table_blocks, slots, is_skewed } = passes;
+        let moves = pass_cost(first) + f64::from(u8::from(second > 0)) * 0.87 + f64::from(u8::from(self.has_probes));
+        let partition = (self.key_bytes + moves * 2.0 * self.row_bytes) / 2.0;
+        let partitions = f64::from(1u32 << (first + second));
+        let groups = self.groups / partitions;
+        let words = 1.0 + self.adds;
+        // Keys that meet in a table cost more the fuller it is.
+        let load = (groups / slots).min(1.0);
+        let load = (2.0 + 2.0 * self.adds) * load * (1.0 + load);
+        // What finds no slot goes to the table in global memory.
+        let misses = (groups / (slots * BLOCK_LOAD_MAX) - 1.0).clamp(0.0, 1.0);
+        // A block writes out and clears its table for each partition.
+        let written = (self.groups / self.rows).min(1.0) * 4.8 * words;
+        let cleared = 0.6 * slots * words * partitions / self.rows;
+        // A lone block has nobody to fill its waits, least of all where rows wait for one address.
+        let lone = match (table_blocks, is_skewed) {
+            (1, false) => 2.5 + 0.4 * self.adds,
+            (1, true) => 10.0 + 0.4 * self.adds,
+            _ => 0.0,
+        };
+        partition + 3.5 + 1.6 * self.adds + load + lone + written + cleared + misses * self.adding(true)
+    }
+}
+
+/// What a pass of a partition costs by its bits: more of them make shorter runs.
+fn pass_cost(bits: u32) -> f64 {
+    match bits {
+        0..=6 => 0.67,
+        7 => 0.75,
+        8 | 9 => 0.88,
+        10 => 1.12,
+        _ => 1.55,
+    }
+}

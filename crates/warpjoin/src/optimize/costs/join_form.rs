@@ -1,0 +1,97 @@
+//! Which form of a join is cheaper: one table, or both sides partitioned. Rows that a filter drops are not known here, so a
+//! join behind a filter keeps its place in the pipeline.
+
+use std::sync::Arc;
+
+use warpjoin_device::Device;
+
+use super::rates::{MATCH_PS_PER_BYTE, MATCHED_PS_PER_BYTE, PASS_BITS_MAX, PASS_PS_PER_BYTE, WRITTEN_PS_PER_BYTE};
+use super::tables::{insert_ps, probe_ps};
+use crate::Table;
+use crate::expr::ExprKind;
+use crate::options::{ExecOptions, JoinForm};
+use crate::plan::join::JoinNode;
+
+/// Joins of fewer rows are over before a partition has started.
+const PARTITIONED_ROWS_MIN: u64 = 1 << 22;
+
+/// Whether both sides should be partitioned; `rows` are those of build and probe side, if both are columns that
+/// lie there and are read whole.
+pub(crate) fn prefers_partition(
+    plan: &JoinNode<'_>,
+    rows: Option<(u64, u64)>,
+    devices: &[Device],
+    inputs: &[Arc<Table>],
+    options: &ExecOptions,
+) -> bool {
+    if plan.kind.keeps_unmatched() {
+        return false;
+    }
+    let [device] = devices else { return false };
+    if let Some(form) = options.join_form {
+        return form == JoinForm::Partitioned;
+    }
+    let Some((build_rows, probe_rows)) =
+        rows.filter(|(build, probe)| build.saturating_add(*probe) >= PARTITIONED_ROWS_MIN)
+    else {
+        return false;
+    };
+    let (build_bytes, probe_bytes) = row_bytes(plan);
+    if build_bytes.max(probe_bytes) > 64.0 {
+        return false;
+    }
+    let passes = if build_rows >> PASS_BITS_MAX > 4096 { 2.0 } else { 1.0 };
+    let (build_rows, probe_rows) = (build_rows as f64, probe_rows as f64);
+    let partitioned = (build_rows * build_bytes + probe_rows * probe_bytes) * passes * PASS_PS_PER_BYTE
+        + probe_rows * (build_bytes + probe_bytes) * MATCH_PS_PER_BYTE;
+    let is_ordered = match plan.on.as_slice() {
+        [(key, _)] => match (&key.kind, plan.build.plan) {
+            (ExprKind::Column(column), Some(build)) => build.is_in_order_of(*column, inputs),
+            _ => false,
+        },
+        _ => false,
+    };
+    partitioned < table_ps(plan, (build_rows, probe_rows), device.info().l2_bytes as f64, is_ordered)
+}
+
+/// Building one table and probing it.
+fn table_ps(plan: &JoinNode<'_>, (build_rows, probe_rows): (f64, f64), l2_bytes: f64, is_ordered: bool) -> f64 {
+    let (build_bytes, probe_bytes) = row_bytes(plan);
+    // Key and payload in a word where they fit.
+    let slot_bytes = if build_bytes <= 8.0 { (build_bytes / 4.0).ceil() * 4.0 } else { 16.0 };
+    let share = 2.0 * build_rows * slot_bytes / l2_bytes;
+    let (insert, probe) = (insert_ps(share, is_ordered), probe_ps(share));
+    let width = |index: &usize| field_bytes(plan, *index);
+    let stream = (probe_bytes + plan.output.iter().map(width).sum::<f64>()) * MATCHED_PS_PER_BYTE;
+    build_rows * (insert + build_bytes * WRITTEN_PS_PER_BYTE) + probe_rows * (probe + stream)
+}
+
+/// Bytes of a row of each side that the join needs.
+fn row_bytes(plan: &JoinNode<'_>) -> (f64, f64) {
+    let build_width = plan.build.schema.fields().len();
+    let keys: f64 = plan.on.iter().map(|(key, _)| bytes(&key.data_type)).sum();
+    let mut sides = (keys, keys);
+    for column in plan.needed_columns() {
+        let is_key = |key: &crate::expr::Expr, column: usize| matches!(key.kind, ExprKind::Column(c) if c == column);
+        match column.checked_sub(build_width) {
+            None if !plan.on.iter().any(|(key, _)| is_key(key, column)) => {
+                sides.0 += bytes(plan.build.schema.field(column).data_type());
+            }
+            Some(column) if !plan.on.iter().any(|(_, key)| is_key(key, column)) => {
+                sides.1 += bytes(plan.probe.schema.field(column).data_type());
+            }
+            _ => {}
+        }
+    }
+    sides
+}
+
+fn bytes(data_type: &arrow::datatypes::DataType) -> f64 {
+    data_type.primitive_width().unwrap_or(4) as f64
+}
+
+/// Bytes of a column of either side.
+fn field_bytes(plan: &JoinNode<'_>, index: usize) -> f64 {
+    let mut fields = plan.build.schema.fields().iter().chain(plan.probe.schema.fields());
+    fields.nth(index).map_or(0.0, |field| bytes(field.data_type()))
+}
