@@ -492,6 +492,9 @@ async fn explain_analyze_shows_metrics() {
         "WarpjoinExec: devices=[sim:0, sim:1], joins=2, aggregates=1",
         "pipeline 1: ",
         "rows_in=",
+        "decided by the host: build side: ",
+        "decided by the host: join table: of unique keys",
+        "decided by the host: group-by: in one table",
         "ran on the devices, metrics=[output_rows=",
         "planning_time=",
         "compile_time=",
@@ -534,6 +537,11 @@ async fn joins_are_reordered_for_devices() {
     let (q17, text) = decided(Q17).await;
     assert!(q17.contains("runtime filter: table ") && q17.contains("drops rows of l_partkey:60175"), "{text}");
     assert!(text.contains("RuntimeFilter[pipeline "), "{text}");
+    for class in
+        ["planned: join order", "host decides: join table: of unique keys, or lists", "host decides: runtime filter"]
+    {
+        assert!(text.contains(class), "{text}");
+    }
     for sql in [Q5, Q12, Q17] {
         assert_same(&expected, &context, sql).await;
     }

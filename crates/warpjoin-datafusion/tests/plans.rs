@@ -577,7 +577,10 @@ async fn explain_shows_late_columns() {
     let context = resident().await;
     context.sql("set warpjoin.materialization = late").await.unwrap();
     let text = shown(&physical(&context, common::queries::Q10).await);
-    let late = text.lines().find(|line| line.trim_start().starts_with("late: ") && line.contains("c_address")).unwrap();
+    let late = text
+        .lines()
+        .find(|line| line.trim_start().starts_with("planned: late: ") && line.contains("c_address"))
+        .unwrap();
     for part in ["c_name", "c_comment", "of 150 rows", "from the device that has the row", "(as set)"] {
         assert!(late.contains(part), "{late}");
     }

@@ -18,6 +18,7 @@ use warpjoin::{ExecOptions, QueryMetrics, Session, Table};
 use warpjoin_device::{compile_for_architecture, cuda_status};
 
 use common::case::{Outcome, upload};
+use common::decisions::assert_announced;
 use common::sessions::{Opener, in_threads, is_set, say, simulated};
 use common::settings::Settings;
 use common::value::{Row, rows_of};
@@ -93,6 +94,7 @@ fn with(materialization: Materialization) -> ExecOptions {
 /// Rows, sorted where the plan has no order, and what they cost.
 fn run(session: &Arc<Session>, plan: &Plan, options: &ExecOptions) -> (Vec<Row>, QueryMetrics) {
     let output = exec::run(session, plan, &[], options).expect("rows");
+    assert_announced(session, plan, &[], options, &output.metrics);
     let mut rows = rows_of(&output.batches);
     if !plan.is_ordered() {
         rows.sort_by_key(|row| format!("{row:?}"));

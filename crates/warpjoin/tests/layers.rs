@@ -46,6 +46,7 @@ const WARPJOIN: Layers = &[
     &["codegen/mod"],
     &["runtime"],
     &["exec/relation", "exec/metrics"],
+    &["exec/decision"],
     &["exec/query"],
     &["exec/string_tests", "exec/entry_kernels"],
     &["exec/launch"],

@@ -13,6 +13,7 @@ use warpjoin::{ExecOptions, QueryMetrics, Session, Table};
 use warpjoin_device::SimOptions;
 
 use common::case::upload;
+use common::decisions::assert_announced;
 use common::int_plans::{batch, below, int, join, of_ints, scan, sums};
 use common::sessions::{Opener, Simulated, simulated};
 use common::value::{Row, rows_of};
@@ -20,6 +21,7 @@ use common::value::{Row, rows_of};
 /// Rows in order, and what they cost.
 fn run(session: &Arc<Session>, plan: &Plan, options: &ExecOptions) -> (Vec<Row>, QueryMetrics) {
     let output = exec::run(session, plan, &[], options).expect("rows");
+    assert_announced(session, plan, &[], options, &output.metrics);
     let mut rows = rows_of(&output.batches);
     rows.sort_by_key(|row| format!("{row:?}"));
     (rows, output.metrics)

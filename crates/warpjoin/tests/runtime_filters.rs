@@ -14,6 +14,7 @@ use warpjoin::{ExecOptions, QueryMetrics, Session, Table};
 use warpjoin_device::{SimOptions, compile_for_architecture, cuda_status};
 
 use common::case::upload;
+use common::decisions::assert_announced;
 use common::sessions::{Opener, Simulated, in_threads, is_set, say, simulated};
 use common::value::{Row, rows_of};
 
@@ -65,6 +66,7 @@ fn sums(input: Plan, key: usize, value: usize) -> Plan {
 /// Rows in order, and what they cost.
 fn run(session: &Arc<Session>, plan: &Plan, options: &ExecOptions) -> (Vec<Row>, QueryMetrics) {
     let output = exec::run(session, plan, &[], options).expect("rows");
+    assert_announced(session, plan, &[], options, &output.metrics);
     let mut rows = rows_of(&output.batches);
     rows.sort_by_key(|row| format!("{row:?}"));
     (rows, output.metrics)

@@ -36,21 +36,28 @@ pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Res
     match &metrics {
         // An exchange adds pipelines at run time, so show the pipelines that ran.
         Some(metrics) => {
+            let mut decided = metrics.host_decisions.iter().peekable();
             for (position, cost) in metrics.pipelines.iter().enumerate() {
                 write!(f, "\n{indent}pipeline {}: {}", position + 1, cost.name)?;
                 pipeline_cost(cost, f)?;
+                while let Some(taken) = decided.next_if(|taken| taken.pipelines <= position + 1) {
+                    write!(f, "\n{indent}  decided by the host: {}", taken.decision)?;
+                }
             }
         }
         None => {
             for (position, pipeline) in node.part.explanation().pipelines.iter().enumerate() {
                 write!(f, "\n{indent}pipeline {}: {pipeline}", position + 1)?;
+                for open in node.part.explanation().host_decisions.get(position).into_iter().flatten() {
+                    write!(f, "\n{indent}  host decides: {open}")?;
+                }
             }
         }
     }
-    // Runtime decisions are known only after a run.
+    // What is chosen by the sizes of inputs is known only after a run.
     let decisions = metrics.as_ref().map_or_else(|| &node.part.explanation().decisions, |metrics| &metrics.decisions);
     for decision in decisions {
-        write!(f, "\n{indent}{decision}")?;
+        write!(f, "\n{indent}planned: {decision}")?;
     }
     if let Some(why) = node.last_fallback() {
         write!(f, "\n{indent}ran on the CPU: {why}")?;

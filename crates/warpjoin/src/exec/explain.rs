@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::decision::DecisionKind;
 use crate::Session;
 use crate::optimize::costs::prefers_partition;
 use crate::optimize::{Optimized, optimize};
@@ -17,7 +18,10 @@ pub struct Explanation {
     /// One line a pipeline, in the order in which they run: source, steps and sink. Forms are those that tables and
     /// settings tell; what depends on rows that are not counted yet is left open.
     pub pipelines: Vec<String>,
-    /// What the optimiser changed.
+    /// What the host will decide with each pipeline, by what it reads from the devices: what it is about, and what it is chosen
+    /// from.
+    pub host_decisions: Vec<Vec<String>>,
+    /// What the optimiser changed: decisions that are known before anything runs.
     pub decisions: Vec<String>,
 }
 
@@ -34,7 +38,10 @@ pub fn explain(plan: &Plan, session: &Session, options: &ExecOptions) -> Explana
         outputs: vec![],
         tables: HashMap::new(),
     };
-    Explanation { pipelines: explain.pipelines(), decisions: notes }
+    let lines = explain.pipelines();
+    let open = |line: &Line| line.open.iter().map(ToString::to_string).collect();
+    let host_decisions = lines.iter().map(open).collect();
+    Explanation { pipelines: lines.into_iter().map(|line| line.words).collect(), host_decisions, decisions: notes }
 }
 
 struct Explain<'a> {
@@ -42,11 +49,45 @@ struct Explain<'a> {
     options: &'a ExecOptions,
     plan: &'a PhysicalPlan,
     bindings: &'a Bindings<'a>,
-    lines: Vec<String>,
+    lines: Vec<Line>,
     /// What the readers of each pipeline begin with.
-    outputs: Vec<String>,
+    outputs: Vec<Line>,
     /// Lines that make shared build tables.
     tables: HashMap<usize, usize>,
+}
+
+/// What is decided of a join whose sides may be partitioned.
+const PARTITIONED: &[DecisionKind] = &[DecisionKind::Join, DecisionKind::BuildSide, DecisionKind::Table];
+
+/// A pipeline, or the beginning of one.
+#[derive(Debug, Clone, Default)]
+struct Line {
+    words: String,
+    /// What the host will decide, without repetition.
+    open: Vec<DecisionKind>,
+}
+
+impl Line {
+    fn then(mut self, words: &str) -> Self {
+        self.words.push_str(words);
+        self
+    }
+
+    fn deciding(mut self, kinds: &[DecisionKind]) -> Self {
+        for kind in kinds {
+            if !self.open.contains(kind) {
+                self.open.push(*kind);
+            }
+        }
+        self
+    }
+}
+
+/// Nothing is decided yet.
+impl From<String> for Line {
+    fn from(words: String) -> Self {
+        Self { words, open: vec![] }
+    }
 }
 
 /// How the matches of a join will be found.
@@ -59,7 +100,7 @@ enum Form {
 
 impl<'a> Explain<'a> {
     /// All pipelines.
-    fn pipelines(mut self) -> Vec<String> {
+    fn pipelines(mut self) -> Vec<Line> {
         self.plan.pipelines.iter().for_each(|pipeline| self.add(pipeline));
         self.lines
     }
@@ -69,94 +110,111 @@ impl<'a> Explain<'a> {
         let id = self.outputs.len();
         // What a subquery has left is not made again.
         if self.plan.found.iter().any(|found| (found.first.0..=found.last.0).contains(&id)) {
-            self.outputs.push("Rows[a subquery's]".to_string());
+            self.outputs.push("Rows[a subquery's]".to_string().into());
             return;
         }
-        let mut words = self.source(&pipeline.source);
+        let mut line = self.source(&pipeline.source);
         for step in &pipeline.steps {
-            words = self.after(words, step);
+            line = self.after(line, step);
         }
-        let rows = |line: usize| format!("Rows[pipeline {line}]");
+        let rows = |line: usize| Line::from(format!("Rows[pipeline {line}]"));
         let output = match &pipeline.sink {
-            Sink::Result => rows(self.close(words, "Result")),
-            Sink::InPlace => rows(self.close(words, "InPlace")),
-            Sink::Slice(range) if pipeline.steps.is_empty() && *range == OutputRange::ALL => words,
-            Sink::Slice(_) => rows(self.close(words, "InPlace")),
-            Sink::Limit { .. } => rows(self.close(words, "Limit")),
+            Sink::Result => rows(self.close(line, "Result")),
+            Sink::InPlace => rows(self.close(line, "InPlace")),
+            Sink::Slice(range) if pipeline.steps.is_empty() && *range == OutputRange::ALL => line,
+            Sink::Slice(_) => rows(self.close(line, "InPlace")),
+            Sink::Limit { .. } => rows(self.close(line, "Limit")),
             // Rows that nothing is looked up for are read again.
-            Sink::Keep | Sink::Share(_) if !pipeline.steps.iter().any(Step::looks_up) => words,
-            Sink::Write | Sink::Keep | Sink::Share(_) => rows(self.close(words, "Materialise")),
+            Sink::Keep | Sink::Share(_) if !pipeline.steps.iter().any(Step::looks_up) => line,
+            Sink::Write | Sink::Keep | Sink::Share(_) => rows(self.close(line, "Materialise")),
             Sink::Build => {
-                let sink = match self.build_form(id) {
-                    Form::Table(table) => table,
-                    Form::Partitioned => "Partition",
-                    Form::BySize => "BuildHashTable or Partition, by size",
+                let (sink, kinds) = match self.build_form(id) {
+                    Form::Table(table) => (table, &[DecisionKind::BuildSide, DecisionKind::Table][..]),
+                    Form::Partitioned => ("Partition", PARTITIONED),
+                    Form::BySize => ("BuildHashTable or Partition, by size", PARTITIONED),
                 };
-                self.close(words, sink).to_string()
+                self.close(self.deciding(line, kinds), sink).to_string().into()
             }
             Sink::ShareBuild { number, .. } => {
-                let line = self.close(words, "BuildHashTable");
+                let line = self.close(self.deciding(line, &[DecisionKind::Table]), "BuildHashTable");
                 self.tables.insert(*number, line);
-                line.to_string()
+                line.to_string().into()
             }
-            Sink::Count => self.close(words, "Count").to_string(),
-            Sink::UnionInput => self.close(words, "Rows").to_string(),
+            Sink::Count => self.close(line, "Count").to_string().into(),
+            Sink::UnionInput => self.close(line, "Rows").to_string().into(),
             Sink::Sort { range, .. } => {
                 let name = if range.fetch.is_some() { "TopK" } else { "Sort" };
-                format!("{name}[pipeline {}]", self.close(words, "SortKeys"))
+                format!("{name}[pipeline {}]", self.close(line, "SortKeys")).into()
             }
-            Sink::Window { calls, .. } => rows(self.close(words, &format!("Window[{} functions]", calls.len()))),
-            Sink::Aggregate { group_by, .. } => {
-                let sink = if group_by.is_empty() { "Aggregate" } else { "GroupBy" };
-                format!("Groups[pipeline {}]", self.close(words, sink))
+            Sink::Window { calls, .. } => rows(self.close(line, &format!("Window[{} functions]", calls.len()))),
+            Sink::Aggregate { group_by, .. } if group_by.is_empty() => {
+                format!("Groups[pipeline {}]", self.close(line, "Aggregate")).into()
+            }
+            Sink::Aggregate { .. } => {
+                format!("Groups[pipeline {}]", self.close(self.deciding(line, &[DecisionKind::GroupBy]), "GroupBy"))
+                    .into()
             }
             Sink::GroupingSets { sets, .. } => {
-                format!("Union[pipeline {}]", self.close(words, &format!("GroupBy[{} sets]", sets.len())))
+                let line = self.deciding(line, &[DecisionKind::GroupBy]);
+                format!("Union[pipeline {}]", self.close(line, &format!("GroupBy[{} sets]", sets.len()))).into()
             }
         };
         self.outputs.push(output);
     }
 
-    fn source(&mut self, source: &Source) -> String {
+    /// The line with decisions of the host; where a form is asked for, or there is one device, some are none.
+    fn deciding(&self, line: Line, kinds: &[DecisionKind]) -> Line {
+        let is_open = |kind: &&DecisionKind| match kind {
+            DecisionKind::BuildSide => self.session.devices().len() > 1,
+            _ => true,
+        };
+        line.deciding(&kinds.iter().filter(is_open).copied().collect::<Vec<_>>())
+    }
+
+    fn source(&mut self, source: &Source) -> Line {
         match source {
             Source::Table { table, columns } => match self.bindings.tables[table.0] {
-                TableNode::Source(Plan { kind: PlanKind::Input { index }, .. }) => format!("Upload[input {index}]"),
-                _ => format!("Scan[{} columns]", columns.len()),
+                TableNode::Source(Plan { kind: PlanKind::Input { index }, .. }) => {
+                    format!("Upload[input {index}]").into()
+                }
+                _ => format!("Scan[{} columns]", columns.len()).into(),
             },
             Source::Pipeline(id) => self.outputs[id.0].clone(),
             Source::Union(ids) => {
-                let lines: Vec<&str> = ids.iter().map(|id| self.outputs[id.0].as_str()).collect();
-                format!("Union[pipelines {}]", lines.join(", "))
+                let lines: Vec<&str> = ids.iter().map(|id| self.outputs[id.0].words.as_str()).collect();
+                format!("Union[pipelines {}]", lines.join(", ")).into()
             }
         }
     }
 
-    fn after(&mut self, words: String, step: &Step) -> String {
+    fn after(&mut self, line: Line, step: &Step) -> Line {
         match step {
-            Step::Filter(_) => format!("{words} -> Filter"),
-            Step::Project(_) => format!("{words} -> Project"),
-            Step::RowNumber | Step::Number { .. } => words,
+            Step::Filter(_) => line.then(" -> Filter"),
+            Step::Project(_) => line.then(" -> Project"),
+            Step::RowNumber => line,
+            Step::Number { .. } => self.deciding(line, &[DecisionKind::RowNumbers]),
             Step::Fetch { table, .. } => {
                 let names = match self.bindings.tables[table.0] {
                     TableNode::Fetch(fetch) => fetch.names(),
                     TableNode::Source(_) => vec![],
                 };
-                format!("{words} -> Fetch[{}]", names.join(", "))
+                line.then(&format!(" -> Fetch[{}]", names.join(", ")))
             }
-            Step::HasRows { of, .. } => format!("{words} -> HasRows[pipeline {}]", self.outputs[of.0]),
-            Step::Probe { table, .. } => format!("{words} -> Probe[pipeline {}]", self.table(*table)),
+            Step::HasRows { of, .. } => line.then(&format!(" -> HasRows[pipeline {}]", self.outputs[of.0].words)),
+            Step::Probe { table, .. } => line.then(&format!(" -> Probe[pipeline {}]", self.table(*table))),
             Step::Reduce { table, test, .. } => {
-                format!("{words} -> RuntimeFilter[pipeline {}, {test}]", self.table(*table))
+                let line = self.deciding(line, &[DecisionKind::RuntimeFilter]);
+                line.then(&format!(" -> RuntimeFilter[pipeline {}, {test}]", self.table(*table)))
             }
             Step::Join { build, .. } => {
-                let line = self.outputs[build.0].clone();
+                let of_build = self.outputs[build.0].words.clone();
                 match self.build_form(build.0) {
-                    Form::Table(_) => format!("{words} -> Probe[pipeline {line}]"),
+                    Form::Table(_) => line.then(&format!(" -> Probe[pipeline {of_build}]")),
                     Form::Partitioned => {
-                        let probe = self.close(words, "Partition");
-                        format!("Matches[pipelines {line} and {probe}]")
+                        let probe = self.close(line, "Partition");
+                        format!("Matches[pipelines {of_build} and {probe}]").into()
                     }
-                    Form::BySize => format!("{words} -> Join[pipeline {line}]"),
+                    Form::BySize => line.then(&format!(" -> Join[pipeline {of_build}]")),
                 }
             }
         }
@@ -167,8 +225,8 @@ impl<'a> Explain<'a> {
     }
 
     /// Ends a line; its number.
-    fn close(&mut self, words: String, sink: &str) -> usize {
-        self.lines.push(format!("{words} -> {sink}"));
+    fn close(&mut self, line: Line, sink: &str) -> usize {
+        self.lines.push(line.then(&format!(" -> {sink}")));
         self.lines.len()
     }
 

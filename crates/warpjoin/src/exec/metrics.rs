@@ -39,6 +39,17 @@ pub struct QueryMetrics {
     pub rows: u64,
     /// One entry a pipeline, in the order in which they ran.
     pub pipelines: Vec<PipelineMetrics>,
+    /// What the host decided while the query ran, in that order.
+    pub host_decisions: Vec<HostDecision>,
+}
+
+/// A decision of the host while a query ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostDecision {
+    /// Pipelines that had run.
+    pub pipelines: usize,
+    /// What it is about, and what was decided.
+    pub decision: String,
 }
 
 /// What one pipeline cost, over all devices.

@@ -4,6 +4,7 @@
 //! pipelines, nor how code is generated beyond a pipeline's shape.
 
 mod check;
+mod decision;
 mod entry_kernels;
 mod exchange;
 mod execution;
@@ -158,7 +159,8 @@ fn execute<T>(
     synchronized?;
     query.settle()?;
     query.settle_times()?;
-    let mut metrics = std::mem::take(&mut query.metrics);
+    let host_decisions = query.host_decisions();
+    let mut metrics = QueryMetrics { host_decisions, ..std::mem::take(&mut query.metrics) };
     metrics.peak_bytes = session.devices().iter().map(|device| device.memory().peak_bytes()).max().unwrap_or(0);
     Ok((result, metrics))
 }

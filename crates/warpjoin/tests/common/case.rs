@@ -6,6 +6,7 @@ use arrow::array::RecordBatch;
 use warpjoin::plan::Plan;
 use warpjoin::{Error, Session, Table, TableBuilder, exec};
 
+use super::decisions::assert_announced;
 use super::plans::{Stop, Verdict, interpret};
 use super::settings::Settings;
 use super::value::{Row, compare, fault, rows_of};
@@ -91,7 +92,9 @@ impl Case {
             let all: Vec<usize> = (0..self.plan.schema.fields().len()).collect();
             table.download(&all, settings.batch_rows)?
         } else {
-            exec::run(session, &self.plan, &tables, &options)?.batches
+            let output = exec::run(session, &self.plan, &tables, &options)?;
+            assert_announced(session, &self.plan, &tables, &options, &output.metrics);
+            output.batches
         };
         for batch in &batches {
             assert_eq!(batch.schema(), self.plan.schema, "schema of the result");

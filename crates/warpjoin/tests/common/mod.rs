@@ -4,6 +4,7 @@
 
 pub(crate) mod case;
 pub(crate) mod data;
+pub(crate) mod decisions;
 pub(crate) mod edges;
 pub(crate) mod expressions;
 pub(crate) mod functions;

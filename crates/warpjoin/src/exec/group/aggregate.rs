@@ -7,8 +7,9 @@ use warpjoin_device::Stream;
 use super::estimate::{Estimate, PartitionedGroups};
 use super::target::{GroupRoom, GroupsSink};
 use crate::codegen::{Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step};
+use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::launch_shape;
-use crate::exec::query::{Query, RuntimeDecision};
+use crate::exec::query::Query;
 use crate::exec::relation::{GroupShard, GroupTable, PartitionChoice, Relation, Source};
 use crate::expr::Expr;
 use crate::plan::{AggregateCall, Plan, State, Term};
@@ -116,7 +117,10 @@ impl Query<'_> {
         let choice =
             estimate.and_then(|estimate| self.choose_partition(relation, &planned.shape, &accumulators, estimate));
         let decisions = self.decisions();
-        self.known(RuntimeDecision::Groups(choice));
+        // One group has one form.
+        if planned.shape.mode != GroupMode::Global {
+            self.known(RuntimeDecision::Groups(choice));
+        }
         if let Some(choice) = choice {
             if let Some(partitioned) = self.partition_groups(relation, &keys, &accumulators, choice.bits)? {
                 let PartitionedGroups { relation, keys, accumulators } = partitioned;
@@ -144,9 +148,12 @@ impl Query<'_> {
             estimate.and_then(|estimate| query.choose_partition(relation, &planned.shape, &accumulators, estimate))
         };
         let likely = choose(self, 1.0);
-        let known = match self.known(RuntimeDecision::Groups(likely)) {
-            RuntimeDecision::Groups(known) => known,
-            _ => likely,
+        let known = match planned.shape.mode {
+            GroupMode::Global => None,
+            _ => match self.known(RuntimeDecision::Groups(likely)) {
+                RuntimeDecision::Groups(known) => known,
+                _ => likely,
+            },
         };
         let partitioned = match known {
             Some(choice) => self.dry_partition(relation, &keys, &accumulators, choice)?,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::direct::Filled;
 use super::table::{BuildKeys, TableGuess};
 use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
+use crate::exec::decision::RuntimeDecision;
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, JoinTable, Relation, Source};
 use crate::expr::{Expr, ExprKind};
@@ -70,7 +71,10 @@ impl Query<'_> {
         }
         let build_rows = if self.is_dry() { self.expected_rows(plan.build.plan, rows.rows_max) } else { rows.rows() };
         let is_exchanged = !is_nested && self.exchanges(build_rows, probe.rows_max);
-        let is_exchanged = self.known_flag(is_exchanged);
+        let is_exchanged = match self.known(RuntimeDecision::Exchange(is_exchanged)) {
+            RuntimeDecision::Exchange(known) => known,
+            _ => is_exchanged,
+        };
         let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
         let owners = if is_exchanged { self.devices() as u64 } else { 1 };
         let table = self.table_of(plan, shape, rows, owners, matches!(filled, Filled::Repeats))?;

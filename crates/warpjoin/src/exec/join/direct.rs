@@ -10,6 +10,7 @@ use warpjoin_kernels::common::status;
 
 use crate::Result;
 use crate::codegen::{Sink, SinkShape, Slots};
+use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
 use crate::exec::query::{Query, Report};
 use crate::exec::relation::{Intermediate, IntermediateShard, JoinShard, JoinTable, Relation, Source};
@@ -64,11 +65,15 @@ impl Query<'_> {
             self.compile_pipeline(&generated)?;
             let shards = vec![];
             let table = JoinTable { shape, shards, build: Arc::new(rows) };
-            return Ok(if self.known_flag(true) { Filled::Table(Arc::new(table)) } else { Filled::Repeats });
+            return Ok(match self.known(RuntimeDecision::Direct(true)) {
+                RuntimeDecision::Direct(false) => Filled::Repeats,
+                _ => Filled::Table(Arc::new(table)),
+            });
         }
         let filled = self.run_sink(build, &generated, SlotsSink { name: shape.describe(), bytes })?;
         let is_right = is_set || filled.iter().all(|(_, report)| report.status & status::DUPLICATE == 0);
-        if !self.known_flag(is_right) {
+        self.known(RuntimeDecision::Direct(is_right));
+        if !is_right {
             return Ok(Filled::Repeats);
         }
         debug_assert_eq!(shape.slots, Slots::Direct(slots));

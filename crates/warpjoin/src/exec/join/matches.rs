@@ -7,8 +7,9 @@ use warpjoin_kernels::common::BLOCK_SUMS;
 use warpjoin_kernels::partition::{ItemsParams, SAMPLE_SLOTS, SampleParams};
 
 use crate::codegen::{MatchForm, RowSpec, Step, partition_module};
+use crate::exec::decision::RuntimeDecision;
 use crate::exec::partition::{one_block, row_words};
-use crate::exec::query::{Query, RuntimeDecision};
+use crate::exec::query::Query;
 use crate::exec::relation::{Matches, PartitionedRows, PassBits, Relation, Source, bits_for, item_table};
 use crate::expr::Expr;
 use crate::plan::JoinKind;

@@ -10,9 +10,10 @@ use warpjoin_kernels::common::{RESERVATION_BYTES, control, status};
 use warpjoin_kernels::join::{BuildParams, DirectParams, FillParams, OffsetsParams, WordsParams};
 
 use crate::codegen::{Constants, DirectSlots, JoinShape, PayloadForm, Slots, WordSlots};
+use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::Strides;
 use crate::exec::metrics::PipelineMetrics;
-use crate::exec::query::{Query, RuntimeDecision, check_status, read_report};
+use crate::exec::query::{Query, check_status, read_report};
 use crate::exec::relation::{Intermediate, JoinShard, JoinTable};
 use crate::optimize::costs::{LOAD_FACTOR, SLOT_BYTES, is_direct_small};
 use crate::options::JoinForm;

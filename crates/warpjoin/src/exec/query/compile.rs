@@ -19,9 +19,10 @@ use std::time::Instant;
 use warpjoin_device::{Device, DeviceKind, Kernel, ModuleSource};
 
 use super::Query;
-use crate::codegen::{FilterTest, GeneratedPipeline, MatchForm, Slots};
+use crate::codegen::GeneratedPipeline;
 use crate::devices::compiler::{QueryId, note};
-use crate::exec::relation::PartitionChoice;
+use crate::exec::decision::{DecisionKind, RuntimeDecision};
+use crate::exec::metrics::HostDecision;
 use crate::optimize::expected_rows;
 use crate::options::ExecOptions;
 use crate::plan::Plan;
@@ -49,27 +50,10 @@ pub(crate) struct Compilation {
 /// Whether a query runs, or only finds out which modules it needs.
 #[derive(Debug)]
 enum Mode {
-    /// Runs, and notes what only a run can tell.
-    Run(Vec<RuntimeDecision>),
+    /// Runs, and notes what only a run can tell; each with the number of pipelines before it.
+    Run(Vec<(usize, RuntimeDecision)>),
     /// Collects modules.
     Dry(DryRun),
-}
-
-/// A decision of the host while a query runs, on which later kernels depend.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum RuntimeDecision {
-    /// The slots of a join's table; `unique`: no key occurs twice.
-    Table { unique: bool, slots: Slots },
-    /// How the rows of a group-by are partitioned; `None`: they are not.
-    Groups(Option<PartitionChoice>),
-    /// How matches of a partitioned join are found; `None`: the join needs a table.
-    Matches(Option<MatchForm>),
-    /// How a runtime filter tests keys.
-    Filter(FilterTest),
-    /// Rows that were counted.
-    Rows(u64),
-    /// A yes or a no.
-    Holds(bool),
 }
 
 /// What a dry run has found, and what it knows.
@@ -125,7 +109,7 @@ impl Query<'_> {
                 if let Some(guess) = self.compilation.guessed.get(decisions.len()).filter(|guess| **guess != decision) {
                     log::debug!("guessed {guess:?}, found {decision:?}");
                 }
-                decisions.push(decision);
+                decisions.push((self.metrics.pipelines.len(), decision));
             }
             Mode::Dry(dry) if !dry.is_speculative => {
                 let known = dry.decisions.pop_front().unwrap_or(decision);
@@ -135,22 +119,6 @@ impl Query<'_> {
             Mode::Dry(_) => {}
         }
         decision
-    }
-
-    /// The same of a yes or a no.
-    pub(crate) fn known_flag(&mut self, flag: bool) -> bool {
-        match self.known(RuntimeDecision::Holds(flag)) {
-            RuntimeDecision::Holds(known) => known,
-            _ => flag,
-        }
-    }
-
-    /// The same of a number of rows.
-    pub(crate) fn known_rows(&mut self, rows: u64) -> u64 {
-        match self.known(RuntimeDecision::Rows(rows)) {
-            RuntimeDecision::Rows(known) => known,
-            _ => rows,
-        }
     }
 
     /// The number of decisions so far, for [`Self::known_instead`].
@@ -165,8 +133,17 @@ impl Query<'_> {
     pub(crate) fn known_instead(&mut self, decisions: usize, decision: RuntimeDecision) {
         if let Mode::Run(known) = &mut self.compilation.mode {
             known.truncate(decisions);
-            known.push(decision);
+            known.push((self.metrics.pipelines.len(), decision));
         }
+    }
+
+    /// What the host has decided, for the metrics.
+    pub(in crate::exec) fn host_decisions(&self) -> Vec<HostDecision> {
+        let Mode::Run(decisions) = &self.compilation.mode else { return vec![] };
+        // The only device has the build side anyway.
+        let is_open = |decision: &RuntimeDecision| decision.kind() != DecisionKind::BuildSide || self.devices() > 1;
+        let said = decisions.iter().filter(|(_, decision)| is_open(decision));
+        said.map(|&(pipelines, decision)| HostDecision { pipelines, decision: decision.to_string() }).collect()
     }
 
     /// Rows that a dry run expects of a plan, of which there are no more than `rows_max`.
@@ -333,7 +310,7 @@ impl Query<'_> {
         let Mode::Run(decisions) = &self.compilation.mode else {
             return Err(Error::internal("a dry run of a dry run"));
         };
-        let decisions = decisions.iter().copied().collect();
+        let decisions = decisions.iter().map(|(_, decision)| *decision).collect();
         let (streams, cancel_words) = (self.streams.clone(), Arc::clone(&self.cancel_words));
         let mut dry = Query::on(streams, cancel_words, self.session, self.inputs, self.options, self.execution);
         // It enqueues nothing.

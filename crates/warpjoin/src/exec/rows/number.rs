@@ -3,6 +3,7 @@
 use arrow::datatypes::{DataType, Schema};
 
 use crate::codegen::Step;
+use crate::exec::decision::RuntimeDecision;
 use crate::exec::query::Query;
 use crate::exec::relation::{Relation, Source};
 use crate::expr::{Expr, ExprKind};
@@ -39,7 +40,10 @@ impl Query<'_> {
             _ if self.is_dry() => relation.rows_max,
             source => (0..self.devices()).map(|device| source.shard_rows(device)).sum::<u64>(),
         };
-        let rows = self.known_rows(rows);
+        let rows = match self.known(RuntimeDecision::Rows(rows)) {
+            RuntimeDecision::Rows(known) => known,
+            _ => rows,
+        };
         let kind = ExprKind::RowNumber { max: (1 << number_bits(rows)) - 1 };
         relation.append(schema, Expr { kind, data_type: DataType::UInt64, nullable: false });
     }

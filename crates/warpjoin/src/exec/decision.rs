@@ -1,0 +1,117 @@
+//! Decisions of the host while a query runs, on which later kernels depend.
+//!
+//! A decision belongs to one of three classes: it is known when the query is planned ([`Optimized::notes`]); a kernel takes it
+//! without the host; or the host takes it behind a pipeline, by what it reads from the devices. The last ones stand here, with
+//! what EXPLAIN says of them before a run and after it.
+//!
+//! [`Optimized::notes`]: crate::optimize::Optimized
+
+use std::fmt;
+
+use super::relation::PartitionChoice;
+use crate::codegen::{FilterTest, MatchForm, Slots};
+
+/// What was found out, and what follows from it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum RuntimeDecision {
+    /// Whether build rows go to the owner of their key, or to every device.
+    Exchange(bool),
+    /// A table that is indexed by the key was filled; `false`: a key occurs twice, and it is of no use.
+    Direct(bool),
+    /// The slots of a join's table; `unique`: no key occurs twice.
+    Table { unique: bool, slots: Slots },
+    /// How the rows of a group-by are partitioned; `None`: they are not.
+    Groups(Option<PartitionChoice>),
+    /// How matches of a partitioned join are found; `None`: the join needs a table.
+    Matches(Option<MatchForm>),
+    /// How a runtime filter tests keys.
+    Filter(FilterTest),
+    /// Rows that were counted, which get numbers.
+    Rows(u64),
+}
+
+/// What a decision is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DecisionKind {
+    BuildSide,
+    Join,
+    Table,
+    GroupBy,
+    RuntimeFilter,
+    RowNumbers,
+}
+
+impl DecisionKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::BuildSide => "build side",
+            Self::Join => "join",
+            Self::Table => "join table",
+            Self::GroupBy => "group-by",
+            Self::RuntimeFilter => "runtime filter",
+            Self::RowNumbers => "row numbers",
+        }
+    }
+
+    fn alternatives(self) -> &'static str {
+        match self {
+            Self::BuildSide => "exchanged by key, or copied to every device",
+            Self::Join => "by one table, or by partition",
+            Self::Table => "of unique keys, or lists of the rows of each key",
+            Self::GroupBy => "in one table, or by partition",
+            Self::RuntimeFilter => "by table, bounds, bitmap or Bloom filter",
+            Self::RowNumbers => "as wide as the number of rows asks for",
+        }
+    }
+}
+
+/// The kind, and what it is chosen from.
+impl fmt::Display for DecisionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name(), self.alternatives())
+    }
+}
+
+impl RuntimeDecision {
+    pub(crate) fn kind(self) -> DecisionKind {
+        match self {
+            Self::Exchange(_) => DecisionKind::BuildSide,
+            Self::Direct(_) | Self::Table { .. } => DecisionKind::Table,
+            Self::Groups(_) => DecisionKind::GroupBy,
+            Self::Matches(_) => DecisionKind::Join,
+            Self::Filter(_) => DecisionKind::RuntimeFilter,
+            Self::Rows(_) => DecisionKind::RowNumbers,
+        }
+    }
+}
+
+/// The kind, and what was chosen.
+impl fmt::Display for RuntimeDecision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.kind().name())?;
+        match self {
+            Self::Exchange(true) => f.write_str("exchanged by key"),
+            Self::Exchange(false) => f.write_str("copied to every device"),
+            Self::Direct(true) => f.write_str("indexed by the key"),
+            Self::Direct(false) => f.write_str("a key occurs twice, so that it can't be indexed by it"),
+            Self::Table { unique: true, slots } => write!(f, "of unique keys, {}", slots_in_words(slots)),
+            Self::Table { unique: false, .. } => f.write_str("lists of the rows of each key"),
+            Self::Groups(None) => f.write_str("in one table"),
+            Self::Groups(Some(choice)) => write!(f, "by partition, {}", choice.bits.describe()),
+            Self::Matches(None) => f.write_str("by one table"),
+            Self::Matches(Some(MatchForm::Chains)) => f.write_str("by partition, chains of build rows"),
+            Self::Matches(Some(MatchForm::Semi)) => f.write_str("by partition, rows that match"),
+            Self::Matches(Some(MatchForm::Lists)) => f.write_str("by partition, lists of the rows of each key"),
+            Self::Filter(test) => write!(f, "by {}", test.describe()),
+            Self::Rows(rows) => write!(f, "of {rows} rows"),
+        }
+    }
+}
+
+fn slots_in_words(slots: &Slots) -> &'static str {
+    match slots {
+        Slots::Direct(_) => "indexed by the key",
+        Slots::Words(_) => "in slots of one word",
+        Slots::Pairs { .. } => "in slots of two words",
+    }
+}
