@@ -101,7 +101,9 @@ fn every_type_shape_and_edge() {
                 for rows in edge_rows(shape, null_percent) {
                     let array = random_array(&data_type, shape, null_percent, rows, rows as u64);
                     let what = format!("{data_type} {shape:?} {null_percent} % null, {rows} rows");
-                    check(&array, &cut(rows, 3, 1), StringEncoding::Dictionary, &what);
+                    for strings in [StringEncoding::Dictionary, StringEncoding::UnorderedDictionary] {
+                        check(&array, &cut(rows, 3, 1), strings, &what);
+                    }
                 }
             }
         }

@@ -41,7 +41,7 @@ struct Twin {
 type FinalCodes = Vec<Option<Vec<u32>>>;
 
 /// Dictionaries up to this size are sorted, so that codes compare like strings.
-const SORTED_LEN_MAX: usize = 1 << 16;
+pub(super) const SORTED_LEN_MAX: usize = 1 << 16;
 
 impl Dictionary {
     /// The values (n x 1, no nulls), of the column's string type; for a column of a dictionary
@@ -155,7 +155,7 @@ impl Dictionary {
         let validity = array.nulls().map(|nulls| bits::packed_bytes(nulls.inner()));
         let (mut interner, mut codes) = (Interner::default(), Vec::new());
         interner.intern(array, validity.as_deref(), &mut codes)?;
-        let (dictionary, final_codes) = Self::of_interners(&[interner], array.data_type())?;
+        let (dictionary, final_codes) = Self::of_interners(&[interner], array.data_type(), SORTED_LEN_MAX)?;
         let final_codes = final_codes.into_iter().next().flatten();
         let code = |(row, code): (usize, u32)| {
             let valid = validity.as_ref().is_none_or(|bitmap| bits::is_set(bitmap, row));
@@ -191,7 +191,7 @@ impl Dictionary {
         for part in parts {
             interner.intern(&part.values, None, &mut Vec::new())?;
         }
-        Ok(Self::of_interners(&[interner], first.values.data_type())?.0)
+        Ok(Self::of_interners(&[interner], first.values.data_type(), SORTED_LEN_MAX)?.0)
     }
 
     /// A dictionary of a string type that holds one value, or none.
@@ -206,16 +206,20 @@ impl Dictionary {
         if let Some(value) = value {
             interner.intern_bytes(value)?;
         }
-        Ok(Self::of_interners(&[interner], value_type)?.0)
+        Ok(Self::of_interners(&[interner], value_type, SORTED_LEN_MAX)?.0)
     }
 
     /// The dictionary of the strings of all interners, and of each of these the final codes by its own, where they differ.
     ///
     /// # Errors
     /// When there are too many strings, or bytes of them.
-    pub(super) fn of_interners(interners: &[Interner], value_type: &DataType) -> Result<(Dictionary, FinalCodes)> {
+    pub(super) fn of_interners(
+        interners: &[Interner],
+        value_type: &DataType,
+        sorted_len_max: usize,
+    ) -> Result<(Dictionary, FinalCodes)> {
         let merged = MergedStrings::of(interners)?;
-        if merged.len() > SORTED_LEN_MAX {
+        if merged.len() > sorted_len_max {
             let (bytes, ends) = merged.bytes_and_ends();
             return Ok((Self::new(array_of(bytes, ends, value_type)?, false), merged.into_codes()));
         }

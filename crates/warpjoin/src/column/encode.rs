@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use rayon::prelude::*;
 
 use super::bits;
+use super::dictionary::SORTED_LEN_MAX;
 use super::numbers::{Bits, Numbers};
 use super::strings::{DictionaryStrings, RawStrings};
 use super::tasks::Tasks;
@@ -49,9 +50,11 @@ pub struct ColumnStatistics {
 /// How columns of text are stored. Columns of bytes and of dictionary types are always dictionaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StringEncoding {
-    /// Codes, and the distinct values on the host.
+    /// Codes, and the distinct values on the host. Up to 65,536 values have codes in their order.
     #[default]
     Dictionary,
+    /// The same, with codes in no order: it takes less to load, and more to compare, sort and find extremes.
+    UnorderedDictionary,
     /// Offsets and bytes.
     Raw,
 }
@@ -245,6 +248,8 @@ fn column_of(data_type: &DataType, strings: StringEncoding) -> Result<Box<dyn Co
         Box::new(Runs { encoding, runs: Mutex::default() })
     }
     check_type(data_type)?;
+    let sorted_len_max = if strings == StringEncoding::UnorderedDictionary { 0 } else { SORTED_LEN_MAX };
+    let dictionary = |values: &DataType| column(DictionaryStrings::new(values.clone(), sorted_len_max));
     Ok(match (data_type, Physical::of(data_type)) {
         (_, Some(Physical::I8)) => column(Numbers::<i8>::default()),
         (_, Some(Physical::I16)) => column(Numbers::<i16>::default()),
@@ -258,11 +263,9 @@ fn column_of(data_type: &DataType, strings: StringEncoding) -> Result<Box<dyn Co
         (_, Some(Physical::F32)) => column(Numbers::<f32>::default()),
         (_, Some(Physical::F64)) => column(Numbers::<f64>::default()),
         (DataType::Boolean | DataType::Null, None) => column(Bits),
-        (DataType::Dictionary(_, values), None) => column(DictionaryStrings::new((**values).clone())),
-        (_, None) => match strings {
-            StringEncoding::Raw if is_text(data_type) => column(RawStrings),
-            StringEncoding::Raw | StringEncoding::Dictionary => column(DictionaryStrings::new(data_type.clone())),
-        },
+        (DataType::Dictionary(_, values), None) => dictionary(values),
+        (_, None) if strings == StringEncoding::Raw && is_text(data_type) => column(RawStrings),
+        (_, None) => dictionary(data_type),
     })
 }
 

@@ -18,6 +18,8 @@ use crate::{Error, Result};
 /// Columns of strings, or of a dictionary type over strings, as codes.
 pub(super) struct DictionaryStrings {
     value_type: DataType,
+    /// Most distinct strings that get codes in their order.
+    sorted_len_max: usize,
     seed: Seed,
 }
 
@@ -30,8 +32,8 @@ pub(super) struct StringRun {
 }
 
 impl DictionaryStrings {
-    pub(super) fn new(value_type: DataType) -> Self {
-        Self { value_type, seed: Seed::default() }
+    pub(super) fn new(value_type: DataType, sorted_len_max: usize) -> Self {
+        Self { value_type, sorted_len_max, seed: Seed::default() }
     }
 }
 
@@ -121,7 +123,7 @@ impl Encoding for DictionaryStrings {
         let sorted = are_sorted(&runs);
         let null_count = runs.iter().map(|run| run.null_count).sum();
         let (interners, chunks): (Vec<_>, Vec<_>) = runs.into_iter().map(|run| (run.interner, run.chunks)).unzip();
-        let (dictionary, codes) = Dictionary::of_interners(&interners, &self.value_type)?;
+        let (dictionary, codes) = Dictionary::of_interners(&interners, &self.value_type, self.sorted_len_max)?;
         Ok(Box::new(move || {
             let distinct = dictionary.len() as u64;
             let domain = Domain::Int { min: 0, max: i128::from(distinct.saturating_sub(1)) };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use warpjoin::column::StringEncoding;
 use warpjoin::plan::Plan;
 use warpjoin::{Error, Session, Table, TableBuilder, exec};
 
@@ -34,7 +35,12 @@ pub(crate) enum Outcome {
 
 /// The table of a batch, in two pieces, the second one a slice.
 pub(crate) fn upload(session: &Arc<Session>, batch: &RecordBatch) -> Arc<Table> {
-    let mut builder = TableBuilder::new(session.device_set(), batch.schema());
+    upload_as(session, batch, StringEncoding::Dictionary)
+}
+
+/// The same, with strings that are encoded so.
+fn upload_as(session: &Arc<Session>, batch: &RecordBatch, strings: StringEncoding) -> Arc<Table> {
+    let mut builder = TableBuilder::new(session.device_set(), batch.schema()).with_strings(strings);
     let first = batch.num_rows() / 3;
     builder.push(&batch.slice(0, first)).expect("a batch");
     builder.push(&batch.slice(first, batch.num_rows() - first)).expect("a batch");
@@ -85,7 +91,13 @@ impl Case {
 
     /// Rows from the devices.
     pub(crate) fn run(&self, session: &Arc<Session>, settings: &Settings) -> warpjoin::Result<Vec<Row>> {
-        let tables: Vec<Arc<Table>> = self.inputs.iter().map(|batch| upload(session, batch)).collect();
+        // Of half of the tables, codes are in no order, as those of large dictionaries are.
+        let strings = |batch: &RecordBatch| match batch.num_rows() % 2 {
+            0 => StringEncoding::Dictionary,
+            _ => StringEncoding::UnorderedDictionary,
+        };
+        let tables: Vec<Arc<Table>> =
+            self.inputs.iter().map(|batch| upload_as(session, batch, strings(batch))).collect();
         let options = settings.options();
         let batches = if settings.keeps && !self.plan.schema.fields().is_empty() {
             let (table, _) = exec::run_to_table(session, &self.plan, &tables, &options)?;
