@@ -91,13 +91,8 @@ impl Case {
 
     /// Rows from the devices.
     pub(crate) fn run(&self, session: &Arc<Session>, settings: &Settings) -> warpjoin::Result<Vec<Row>> {
-        // Of half of the tables, codes are in no order, as those of large dictionaries are.
-        let strings = |batch: &RecordBatch| match batch.num_rows() % 2 {
-            0 => StringEncoding::Dictionary,
-            _ => StringEncoding::UnorderedDictionary,
-        };
         let tables: Vec<Arc<Table>> =
-            self.inputs.iter().map(|batch| upload_as(session, batch, strings(batch))).collect();
+            self.inputs.iter().map(|batch| upload_as(session, batch, settings.strings)).collect();
         let options = settings.options();
         let batches = if settings.keeps && !self.plan.schema.fields().is_empty() {
             let (table, _) = exec::run_to_table(session, &self.plan, &tables, &options)?;

@@ -3,6 +3,7 @@
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
+use warpjoin::column::StringEncoding;
 use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::plan::FilterForm;
 use warpjoin::{DeviceThreads, ExecOptions, JoinForm};
@@ -31,6 +32,7 @@ pub(crate) struct Settings {
     pub(crate) materialization: Materialization,
     pub(crate) counts_rows: bool,
     pub(crate) quick_kernels: bool,
+    pub(crate) strings: StringEncoding,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
 }
@@ -59,6 +61,7 @@ impl Default for Settings {
             materialization: Materialization::Early,
             counts_rows: false,
             quick_kernels: false,
+            strings: StringEncoding::Dictionary,
             keeps: false,
         }
     }
@@ -98,8 +101,14 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     // Drawn aside, so that seeds mean what they did.
     let driving = [DeviceThreads::One(0), DeviceThreads::One(rng.clone().random()), DeviceThreads::Each];
     let device_threads = *driving.choose(&mut rng.clone()).expect("some");
+    // Half of the tables are as if their dictionaries were large.
+    let encodings = [StringEncoding::Dictionary, StringEncoding::UnorderedDictionary];
+    let mut aside = rng.clone();
+    aside.random::<u64>();
+    let strings = *encodings.choose(&mut aside).expect("some");
     Settings {
         device_threads,
+        strings,
         devices: *[1, 1, 2, 3, 4, 8].choose(rng).expect("some"),
         lanes: *[None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(32)].choose(rng).expect("some"),
         distribution: *[Auto, Broadcast, Exchange, Exchange].choose(rng).expect("some"),
