@@ -46,11 +46,18 @@ impl Stream {
             return false;
         }
         while self.free_bytes() < bytes {
-            if !self.device.memory().give_back(bytes) {
+            if !self.ask_caches(bytes) {
                 return false;
             }
         }
         true
+    }
+
+    /// Lets a cache free what `bytes` more lack. Returns whether one did.
+    fn ask_caches(&self, bytes: u64) -> bool {
+        let lacking = bytes.saturating_sub(self.free_bytes());
+        // Where the budget allows them, the device itself has too little.
+        self.device.memory().give_back(if lacking > 0 { lacking } else { bytes })
     }
 
     /// The device that the work runs on.
@@ -78,7 +85,7 @@ impl Stream {
     ) -> Result<Buffer> {
         loop {
             match self.try_alloc_by(bytes, &allocate) {
-                Err(error) if error.cause() == Cause::OutOfMemory && self.device.memory().give_back(bytes) => {}
+                Err(error) if error.cause() == Cause::OutOfMemory && self.ask_caches(bytes) => {}
                 result => return result,
             }
         }

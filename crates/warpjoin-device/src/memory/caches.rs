@@ -37,3 +37,44 @@ impl fmt::Debug for MemoryCaches {
         f.write_str("MemoryCaches")
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::{Buffer, SimOptions, open_simulated};
+
+    /// Buffers, and the bytes that were asked for.
+    #[derive(Default)]
+    struct Hoard {
+        buffers: Mutex<Vec<Buffer>>,
+        asked: Mutex<Vec<u64>>,
+    }
+
+    impl MemoryCache for Hoard {
+        fn give_back(&self, bytes: u64) -> bool {
+            self.asked.lock().unwrap().push(bytes);
+            self.buffers.lock().unwrap().pop().is_some()
+        }
+    }
+
+    #[test]
+    fn caches_are_asked_for_what_is_lacking() {
+        let device = open_simulated(&SimOptions::default()).unwrap().remove(0);
+        let stream = device.create_stream().unwrap().within(100);
+        let hoard = Arc::new(Hoard::default());
+        hoard.buffers.lock().unwrap().extend((0..3).map(|_| stream.alloc(30).unwrap()));
+        let cache: Weak<dyn MemoryCache> = Arc::downgrade(&hoard) as _;
+        device.memory().add_cache(cache);
+        assert!(stream.make_room(10) && hoard.asked.lock().unwrap().is_empty(), "there was room");
+        assert!(stream.make_room(50));
+        assert_eq!(std::mem::take(&mut *hoard.asked.lock().unwrap()), [40, 10]);
+        let buffer = stream.alloc(90).unwrap();
+        assert_eq!(std::mem::take(&mut *hoard.asked.lock().unwrap()), [20]);
+        assert!(stream.alloc(20).is_err() && !stream.make_room(101));
+        assert_eq!(*hoard.asked.lock().unwrap(), [10], "asked once, as nothing is left");
+        drop(buffer);
+    }
+}
