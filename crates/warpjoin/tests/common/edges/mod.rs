@@ -19,6 +19,7 @@ pub(crate) use windows::{aggregates as window_aggregates, frames_of, window, win
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
+use warpjoin::column::StringEncoding;
 use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, FilterForm, JoinKind, JoinPlan, Plan, PlanKind};
@@ -80,7 +81,7 @@ pub(crate) fn settings() -> Vec<Settings> {
     use Distribution::{Broadcast, Exchange};
     let usual = Settings::default();
     vec![
-        Settings { keeps: true, ..usual.clone() },
+        Settings { keeps: true, strings: StringEncoding::UnorderedDictionary, ..usual.clone() },
         Settings { lanes: Some(32), load_factor: Some(0.99), batch_rows: 100, ..usual.clone() },
         Settings {
             lanes: Some(2),

@@ -2,6 +2,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, TimeUnit};
+use warpjoin::column::StringEncoding;
 use warpjoin::exec::{Distribution, Materialization};
 use warpjoin::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 use warpjoin::plan::{AggregateCall, AggregateFunction, Plan, PlanKind, SortKey};
@@ -16,7 +17,7 @@ use crate::common::value::V;
 pub(crate) fn settings() -> Vec<Settings> {
     let usual = Settings::default();
     vec![
-        Settings { keeps: true, ..usual.clone() },
+        Settings { keeps: true, strings: StringEncoding::UnorderedDictionary, ..usual.clone() },
         Settings {
             sort_few_rows: Some(0),
             batch_rows: 100,
