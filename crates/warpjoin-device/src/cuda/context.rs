@@ -109,13 +109,14 @@ impl Context {
     /// Whether an asynchronous copy may read `bytes` after the call: the driver copies only pageable memory at once, and only
     /// where the GPU does not read it by itself. The context must be current.
     pub(super) fn reads_late(&self, bytes: &[u8]) -> bool {
+        // Stays 0 for memory that CUDA does not know, which is pageable. (For one attribute there is a call, which fails then.)
         let mut kind = 0_u32;
-        let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+        let mut attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+        let mut value = (&raw mut kind).cast();
         let address = bytes.as_ptr() as u64;
-        // SAFETY: the value of this attribute is a 32-bit number, which outlives the call. Any address is allowed: the call
-        // fails for one that CUDA does not know, which is what pageable memory is.
-        let known = unsafe { functions::cuPointerGetAttribute((&raw mut kind).cast(), attribute, address) };
-        self.uses_host_pages || known == CUresult::CUDA_SUCCESS
+        // SAFETY: one attribute, whose value is a 32-bit number that outlives the call. Any address is allowed.
+        let result = unsafe { functions::cuPointerGetAttributes(1, &raw mut attribute, &raw mut value, address) };
+        self.uses_host_pages || result != CUresult::CUDA_SUCCESS || kind != 0
     }
 
     /// Waits for all work in the context, and returns its errors.

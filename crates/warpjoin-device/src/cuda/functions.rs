@@ -124,7 +124,12 @@ checked_functions! {
     cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
     cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
     cuModuleUnload(module: CUmodule);
-    cuPointerGetAttribute(value: *mut c_void, attribute: CUpointer_attribute, address: CUdeviceptr);
+    cuPointerGetAttributes(
+        count: c_uint,
+        attributes: *mut CUpointer_attribute,
+        values: *mut *mut c_void,
+        address: CUdeviceptr
+    );
     cuStreamCreate(stream: *mut CUstream, flags: c_uint);
     cuStreamDestroy_v2(stream: CUstream);
     cuStreamQuery(stream: CUstream);
