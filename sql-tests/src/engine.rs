@@ -143,10 +143,15 @@ impl Engine {
     /// A new session without tables.
     pub fn session(&self) -> SessionContext {
         let mut config = SessionConfig::new().with_target_partitions(self.partitions).with_information_schema(true);
-        // Gives wrong answers on dictionary keys (apache/datafusion #24587), so the oracle must not use it.
-        config.options_mut().optimizer.enable_dynamic_filter_pushdown = false;
         let (device, devices) = match self.kind {
             EngineKind::Stock => {
+                // Dynamic filters of DataFusion 55.2 drop dictionary keys (apache/datafusion #24587), and -0.0 where the other
+                // side has 0.0. The general setting switches those of joins off only through `SET`; here each has its own.
+                let optimizer = &mut config.options_mut().optimizer;
+                optimizer.enable_dynamic_filter_pushdown = false;
+                optimizer.enable_join_dynamic_filter_pushdown = false;
+                optimizer.enable_topk_dynamic_filter_pushdown = false;
+                optimizer.enable_aggregate_dynamic_filter_pushdown = false;
                 let builder = SessionStateBuilder::new().with_config(config).with_default_features();
                 return SessionContext::new_with_state(builder.build());
             }
