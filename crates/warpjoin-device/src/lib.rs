@@ -44,5 +44,5 @@ pub use kernel::{Arg, Kernel, Launch, Module, ModuleSource, Ptr};
 pub use memory::{Buffer, MemoryCache, MemoryPool};
 pub use race::{RaceAccess, RaceReport};
 pub use sim::{ChangedFile, SimOptions, open_simulated};
-pub use stream::Stream;
+pub use stream::{Pacer, Stream};
 pub use warpjoin_kernels::common::DEVICES_MAX;

@@ -10,6 +10,18 @@ use warpjoin_kernels::KernelParams;
 use crate::backend::StreamBackend;
 use crate::{Arg, Buffer, Cause, Device, DeviceError, Event, Kernel, Launch, Result};
 
+/// Decides when a stream may launch kernels, where several share the device.
+pub trait Pacer: Send + Sync {
+    /// Called before each launch. May wait.
+    ///
+    /// # Errors
+    /// [`DeviceError::Cancelled`] when the work is cancelled while it waits.
+    fn before_launch(&self) -> Result<()>;
+
+    /// Called after each wait for all work of the stream, even if that failed.
+    fn after_wait(&self);
+}
+
 /// An in-order queue of work on one device. Cheap to clone; clones are the same queue.
 #[derive(Clone)]
 pub struct Stream {
@@ -17,11 +29,19 @@ pub struct Stream {
     backend: Arc<dyn StreamBackend>,
     /// Maximum bytes in use on the device after an allocation by this stream.
     budget_bytes: u64,
+    /// Decides when launches begin; `None`: at once.
+    pacer: Option<Arc<dyn Pacer>>,
 }
 
 impl Stream {
     pub(crate) fn new(device: Device, backend: Arc<dyn StreamBackend>) -> Self {
-        Self { device, backend, budget_bytes: u64::MAX }
+        Self { device, backend, budget_bytes: u64::MAX, pacer: None }
+    }
+
+    /// The same queue, with launches that begin when `pacer` lets them.
+    #[must_use]
+    pub fn paced(self, pacer: Arc<dyn Pacer>) -> Self {
+        Self { pacer: Some(pacer), ..self }
     }
 
     /// The same queue, with a budget for its allocations. All bytes in use on the device count, whoever allocated them.
@@ -164,7 +184,10 @@ impl Stream {
     /// When the range exceeds the buffer, or earlier work failed.
     pub fn read(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<()> {
         self.check(buffer, offset, bytes.len() as u64)?;
-        if bytes.is_empty() { Ok(()) } else { self.backend.read(buffer.address() + offset, bytes) }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.waited(self.backend.read(buffer.address() + offset, bytes))
     }
 
     /// As [`Self::read`] for ranges of several buffers, with a single wait.
@@ -178,11 +201,19 @@ impl Stream {
         let parts = parts.iter_mut().filter(|(.., bytes)| !bytes.is_empty());
         let mut parts: Vec<(u64, &mut [u8])> =
             parts.map(|(buffer, offset, bytes)| (buffer.address() + *offset, &mut **bytes)).collect();
-        match parts.as_mut_slice() {
-            [] => Ok(()),
+        self.waited(match parts.as_mut_slice() {
+            [] => return Ok(()),
             [(address, bytes)] => self.backend.read(*address, bytes),
             parts => self.backend.read_all(parts),
+        })
+    }
+
+    /// The result of a wait for all work, of which the pacer learns.
+    fn waited(&self, result: Result<()>) -> Result<()> {
+        if let Some(pacer) = &self.pacer {
+            pacer.after_wait();
         }
+        result
     }
 
     /// Enqueues a fill of a range of `buffer` with `value`.
@@ -226,10 +257,13 @@ impl Stream {
             Ok(word) => words.push(word),
             Err(error) => failure = Some(error),
         });
-        match failure {
-            Some(error) => Err(error),
-            None => self.backend.launch(kernel.handle(), launch, &words),
+        if let Some(error) = failure {
+            return Err(error);
         }
+        if let Some(pacer) = &self.pacer {
+            pacer.before_launch()?;
+        }
+        self.backend.launch(kernel.handle(), launch, &words)
     }
 
     fn check_shape(&self, kernel: &Kernel, launch: Launch) -> Result<()> {
@@ -277,7 +311,7 @@ impl Stream {
     /// # Errors
     /// When that work failed.
     pub fn synchronize(&self) -> Result<()> {
-        self.backend.synchronize()
+        self.waited(self.backend.synchronize())
     }
 
     fn param(&self, arg: &Arg<'_>) -> Result<u64> {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use warpjoin_device::sync::atomic::{AtomicUsize, Ordering};
 use warpjoin_device::sync::{self, thread};
-use warpjoin_device::{ModuleSource, SimOptions, open_simulated};
+use warpjoin_device::{Cancellation, ModuleSource, SimOptions, open_simulated};
 
 use crate::devices::compiler::{Compiler, QueryId};
+use crate::devices::scheduler::Scheduler;
 
 fn module(number: usize) -> ModuleSource {
     let text = format!(
@@ -55,5 +57,38 @@ fn a_compiler_that_is_dropped_ends_its_threads() {
         let then = compiled();
         thread::yield_now();
         assert_eq!(compiled(), then);
+    });
+}
+
+#[test]
+fn no_more_turns_are_taken_than_there_are_and_every_query_gets_one() {
+    const TURNS: usize = 2;
+    sync::under_schedules(|| {
+        let scheduler = Arc::new(Scheduler::new(TURNS));
+        let taken = Arc::new(AtomicUsize::new(0));
+        let cancel = Arc::new(Cancellation::default());
+        let runs = |at: usize| {
+            let (scheduler, taken) = (Arc::clone(&scheduler), Arc::clone(&taken));
+            let cancel = if at == 0 { Arc::clone(&cancel) } else { Arc::default() };
+            thread::spawn(move || {
+                let query = scheduler.open(&cancel);
+                let pacers = [query.pacer(0), query.pacer(1)];
+                for _ in 0..2 {
+                    if pacers[0].before_launch().is_err() {
+                        return assert_eq!(at, 0, "only this one is cancelled");
+                    }
+                    assert!(taken.fetch_add(1, Ordering::SeqCst) < TURNS);
+                    // A turn is of all devices.
+                    pacers[1].before_launch().expect("a query that has a turn does not wait");
+                    pacers[1].after_wait();
+                    taken.fetch_sub(1, Ordering::SeqCst);
+                    pacers[0].after_wait();
+                }
+            })
+        };
+        let threads: Vec<_> = (0..4).map(runs).collect();
+        cancel.cancel();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        assert!(scheduler.is_idle());
     });
 }

@@ -1,10 +1,11 @@
 //! The devices of a session, and what works on them whatever runs: kernels that are compiled in the background, threads
-//! that drive devices, waiting.
+//! that drive devices, the order in which queries launch, waiting.
 //!
 //! Must not know columns, tables or plans.
 
 pub(crate) mod compiler;
 pub(crate) mod dictionaries;
+pub(crate) mod scheduler;
 mod set;
 mod threads;
 pub(crate) mod waits;

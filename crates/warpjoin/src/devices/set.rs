@@ -7,6 +7,7 @@ use warpjoin_device::{DEVICES_MAX, Device, DeviceError, DeviceKind, Stream};
 
 use super::compiler::Compiler;
 use super::dictionaries::DictionaryOwners;
+use super::scheduler::{Scheduler, Turns};
 use super::threads::DeviceThreads;
 use crate::{Error, Result};
 
@@ -20,6 +21,7 @@ pub struct DeviceSet {
     dictionaries: DictionaryOwners,
     compiler: Compiler,
     threads: DeviceThreads,
+    scheduler: Arc<Scheduler>,
 }
 
 impl DeviceSet {
@@ -56,6 +58,7 @@ impl DeviceSet {
             dictionaries: DictionaryOwners::default(),
             compiler: Compiler::default(),
             threads: DeviceThreads::default(),
+            scheduler: Arc::default(),
         }))
     }
 
@@ -99,10 +102,17 @@ impl DeviceSet {
         self.threads.of(self.devices.len())
     }
 
+    /// Decides which query launches next.
+    pub(crate) fn scheduler(&self) -> &Arc<Scheduler> {
+        &self.scheduler
+    }
+
     /// Fresh streams for one query, one a device.
-    pub(crate) fn query_streams(&self, memory_budget_bytes: u64) -> Result<Vec<Stream>> {
-        let stream = |device: &Device| Ok(device.create_stream()?.within(memory_budget_bytes));
-        self.devices.iter().map(stream).collect()
+    pub(crate) fn query_streams(&self, memory_budget_bytes: u64, turns: &Turns) -> Result<Vec<Stream>> {
+        let stream = |(number, device): (usize, &Device)| {
+            Ok(device.create_stream()?.within(memory_budget_bytes).paced(turns.pacer(number)))
+        };
+        self.devices.iter().enumerate().map(stream).collect()
     }
 }
 

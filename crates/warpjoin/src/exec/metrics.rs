@@ -25,6 +25,8 @@ pub struct QueryMetrics {
     pub device_ns: u64,
     /// Fetching and decoding the result, wall clock.
     pub transfer_ns: u64,
+    /// Waiting until other queries let it launch.
+    pub turns_waited_ns: u64,
     /// Kernel launches.
     pub launches: u64,
     /// Bytes from host to devices.

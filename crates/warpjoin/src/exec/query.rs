@@ -19,6 +19,7 @@ use warpjoin_kernels::KernelParams;
 use super::metrics::QueryMetrics;
 use super::relation::{Joins, SharedRelations};
 use crate::column::EncodedColumn;
+use crate::devices::scheduler::Turns;
 use crate::devices::waits::Waits;
 use crate::options::ExecOptions;
 use crate::{Error, Result, Session, Table};
@@ -41,6 +42,8 @@ pub(super) use uploads::UploadedColumn;
 pub(crate) struct Query<'a> {
     /// The first field, so that the wait comes before any buffer goes.
     pub last_wait: Waits,
+    /// None of a dry run, which launches nothing.
+    turns: Option<Turns>,
     pub session: &'a Arc<Session>,
     pub streams: Vec<Stream>,
     /// One a device. Kernels read them to end early when the query is cancelled.
@@ -73,10 +76,12 @@ impl<'a> Query<'a> {
         options: &'a ExecOptions,
         execution: &'a Execution<'a>,
     ) -> Result<Self> {
-        let streams = session.device_set().query_streams(options.memory_budget_bytes)?;
+        let turns = session.device_set().scheduler().open(&options.cancel);
+        let streams = session.device_set().query_streams(options.memory_budget_bytes, &turns)?;
         let word = |device: &Device| device.cancel_word(&options.cancel);
         let cancel_words = session.devices().iter().map(word).collect::<Result<_, _>>()?;
-        Ok(Self::on(streams, cancel_words, session, inputs, options, execution))
+        let query = Self::on(streams, cancel_words, session, inputs, options, execution);
+        Ok(Self { turns: Some(turns), ..query })
     }
 
     /// On streams of one query, which its other parts may use too.
@@ -90,6 +95,7 @@ impl<'a> Query<'a> {
     ) -> Self {
         Self {
             last_wait: Waits::of(&streams),
+            turns: None,
             session,
             streams,
             cancel_words,
@@ -107,6 +113,11 @@ impl<'a> Query<'a> {
             kept: vec![],
             shared: SharedRelations::default(),
         }
+    }
+
+    /// How long it has waited until other queries let it launch, in ns.
+    pub(super) fn turns_waited_ns(&self) -> u64 {
+        self.turns.as_ref().map_or(0, Turns::waited_ns)
     }
 
     pub(crate) fn devices(&self) -> usize {
