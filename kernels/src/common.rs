@@ -51,6 +51,8 @@ pub mod status {
         pub const GROW: u64 = 32;
         /// The query is cancelled. Set by the first thread that sees it.
         pub const CANCELLED: u64 = 64;
+        /// Bytes that are not what they are said to be.
+        pub const DAMAGED: u64 = 128;
         /// More room does not help: the query ends.
         pub const ERRORS: u64 = OVERFLOW | DIVISION | CAST | CANCELLED;
         /// After these bits the rest of the launch is not needed.

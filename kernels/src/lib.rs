@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 pub mod common;
 mod constants;
+pub mod decode;
 pub mod exchange;
 pub mod group;
 pub mod join;
@@ -43,6 +44,7 @@ fn declared() -> Vec<KernelFile> {
     const TYPES: &str = "common/simt.cuh";
     let constants = [
         ("common/constants.cuh", common::all_defines()),
+        ("decode/constants.cuh", decode::all_defines()),
         ("group/constants.cuh", group::all_defines()),
         ("partition/constants.cuh", partition::all_defines()),
         ("sort/constants.cuh", sort::all_defines()),
@@ -52,6 +54,7 @@ fn declared() -> Vec<KernelFile> {
     ];
     let structs = [
         ("common/params.cuh", TYPES, common::structs()),
+        ("decode/params.cuh", TYPES, decode::structs()),
         ("exchange/params.cuh", TYPES, exchange::structs()),
         ("group/params.cuh", TYPES, group::structs()),
         ("join/params.cuh", TYPES, join::structs()),
@@ -91,6 +94,7 @@ const FILES: &[KernelFile] = files![
     "common/scan.cuh",
     "window/window.cuh",
     "window/folds.cuh",
+    "decode/pages.cuh",
 ];
 
 /// Hash tables of joins.
@@ -131,11 +135,23 @@ pub const STRINGS: KernelFile = KernelFile { name: "strings.cu", text: include_s
 /// Multisplit and transposition.
 pub const EXCHANGE: KernelFile = KernelFile { name: "exchange.cu", text: include_str!("../exchange/exchange.cu") };
 
+/// Decompression of pages of Parquet columns.
+pub const DECODE_SNAPPY: KernelFile = KernelFile { name: "snappy.cu", text: include_str!("../decode/snappy.cu") };
+
+/// What decoded columns tell.
+pub const DECODE_FACTS: KernelFile = KernelFile { name: "facts.cu", text: include_str!("../decode/facts.cu") };
+
+/// Decoding of pages of Parquet columns.
+pub const DECODE_VALUES: KernelFile = KernelFile { name: "values.cu", text: include_str!("../decode/values.cu") };
+
 /// Validity bytes to bitmaps.
 pub const VALIDITY: KernelFile = KernelFile { name: "validity.cu", text: include_str!("../common/validity.cu") };
 
 /// The files of entries: all kernels that are not generated.
-pub const SOURCES: [KernelFile; 13] = [
+pub const SOURCES: [KernelFile; 16] = [
+    DECODE_FACTS,
+    DECODE_SNAPPY,
+    DECODE_VALUES,
     EXCHANGE,
     HASH_LISTS,
     HASH_TABLE,

@@ -104,6 +104,13 @@ impl<'a, B, T: Pointer> Ptr<'a, B, T> {
     }
 }
 
+impl<'a, B> Ptr<'a, B, *mut u8> {
+    /// The same address, for kernels that only read there.
+    pub fn to_const(self) -> Ptr<'a, B, *const u8> {
+        Ptr { buffer: self.buffer, offset_bytes: self.offset_bytes, kind: PhantomData }
+    }
+}
+
 /// Types of C's pointers.
 pub trait Pointer {
     /// Its name in C.

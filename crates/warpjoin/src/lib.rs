@@ -1,7 +1,7 @@
 //! Joins and group-bys on Arrow data, on one or several devices.
 //!
 //! Owns columns on devices, expressions, device plans, generated pipelines, hash tables, exchange,
-//! joins and group-bys, and the Arrow-native API over them. Must not know DataFusion, nor a driver.
+//! joins and group-bys, the decoding of Parquet, and the Arrow-native API over them. Must not know DataFusion, nor a driver.
 
 mod codegen;
 pub mod column;
@@ -15,6 +15,7 @@ mod identity;
 mod operators;
 mod optimize;
 mod options;
+pub mod parquet;
 pub mod plan;
 mod runtime;
 #[cfg(all(test, feature = "shuttle"))]

@@ -57,7 +57,7 @@ const WARPJOIN: Layers = &[
     &["exec/join", "exec/window"],
     &["exec/check", "exec/execution", "exec/explain"],
     &["exec/mod"],
-    &["hash_table", "operators"],
+    &["hash_table", "operators", "parquet"],
 ];
 
 const WARPJOIN_DEVICE: Layers = &[

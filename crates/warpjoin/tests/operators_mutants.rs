@@ -5,6 +5,7 @@
 //! tries every n-th one from the i-th on, `WARPJOIN_MUTANTS=a|b` those whose name contains one of the texts.
 
 mod common;
+mod parquet_common;
 mod strings_common;
 mod tables_common;
 
@@ -43,9 +44,9 @@ fn options(seed: u64, change: Option<&ChangedFile>) -> SimOptions {
     }
 }
 
-/// Operators, by their numbers in `schedules::all`, then string tests and hash tables.
+/// Operators, by their numbers in `schedules::all`, then string tests, pages of Parquet and hash tables.
 fn parts() -> usize {
-    schedules::all().len() + 2
+    schedules::all().len() + 3
 }
 
 /// Runs one part with a seed, on devices like these; the modules that it compiled. Its panics tell what is wrong.
@@ -64,6 +65,13 @@ fn run_part(part: usize, seed: u64, options: &SimOptions) -> Vec<ModuleSource> {
         // Several tiles for each block, once.
         strings_common::check(&session, seed, if seed == 0 { 2600 } else { 257 }, 4);
         return session.devices()[0].compiled_sources();
+    }
+    if part == cases.len() + 1 {
+        let session = Simulated(options.clone()).open(1).expect("a device");
+        let device = &session.devices()[0];
+        parquet_common::check_seeds(device, seed * 24..seed * 24 + 24, 700);
+        parquet_common::check_tables(&session, seed * 8..seed * 8 + 8);
+        return device.compiled_sources();
     }
     let mut sources = vec![];
     for table in seed * 8..seed * 8 + 8 {

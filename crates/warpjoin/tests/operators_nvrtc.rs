@@ -3,6 +3,7 @@
 //! Without libnvrtc the test prints SKIP and passes; `WARPJOIN_REQUIRE_NVRTC=1` makes that a failure.
 
 mod common;
+mod parquet_common;
 mod strings_common;
 mod tables_common;
 
@@ -63,7 +64,11 @@ fn corpus() -> HashSet<ModuleSource> {
     let strings = opener.open(1).expect("a device");
     strings_common::check(&strings, 0, 300, 4);
     let strings = strings.devices()[0].compiled_sources();
-    sources.into_iter().chain(tables).flatten().chain(strings).collect()
+    let decodes = opener.open(1).expect("a device");
+    parquet_common::check_seeds(&decodes.devices()[0], 0..120, 100);
+    parquet_common::check_tables(&decodes, 0..160);
+    let decodes = decodes.devices()[0].compiled_sources();
+    sources.into_iter().chain(tables).flatten().chain(strings).chain(decodes).collect()
 }
 
 /// All pipelines are compiled in so many runs.

@@ -133,7 +133,7 @@ fn zero_nulls(values: &mut [u8], width_bytes: u32, validity: &[u8], rows: usize)
 }
 
 /// Values that integers span for each row, up to which it is found out whether they are different.
-const DISTINCT_SPAN_MAX: i128 = 8;
+pub(crate) const DISTINCT_SPAN_MAX: i128 = 8;
 
 /// Whether all integers of these bounds, none of them null, are different: a bit for each number between the bounds.
 /// `None` where these are too many. Most columns that are no key end it early.

@@ -22,6 +22,7 @@ mod tasks;
 mod transcode;
 mod types;
 
+pub(crate) use chunk::DISTINCT_SPAN_MAX;
 pub(crate) use decode::{EncodedRows, decode_rows, integers, with_null};
 pub use decode::{Validity, decode};
 pub use dictionary::Dictionary;

@@ -9,5 +9,6 @@ mod sample;
 
 pub use builder::TableBuilder;
 pub use from_shards::ResidentColumn;
+pub(crate) use resident::BUFFER_ALIGNMENT_BYTES;
 pub use resident::{Shard, ShardColumn, Table};
-pub(crate) use sample::SampledValues;
+pub(crate) use sample::{SampledValues, TableSample};

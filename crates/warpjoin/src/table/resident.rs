@@ -52,7 +52,8 @@ pub struct ShardColumn {
     pub validity: Option<Arc<Buffer>>,
 }
 
-pub(super) const BUFFER_ALIGNMENT_BYTES: u64 = 16;
+/// Buffers of columns have a multiple of this.
+pub(crate) const BUFFER_ALIGNMENT_BYTES: u64 = 16;
 pub(super) const OFFSET_BYTES: usize = size_of::<u64>();
 /// Rows of a column that a download holds on the host beside the result.
 const DOWNLOAD_ROWS: usize = 1 << 20;
@@ -114,7 +115,7 @@ impl Table {
     }
 
     /// It was uploaded: its domains are the smallest and largest values, and some of its rows stay on the host.
-    pub(super) fn with_sample(mut self, sample: TableSample) -> Self {
+    pub(crate) fn with_sample(mut self, sample: TableSample) -> Self {
         self.exact_bounds = true;
         self.sample = Some(sample);
         self

@@ -59,6 +59,25 @@ impl TableSample {
         self.columns.push(Arc::new(SampledColumn { values, valid, distinct: OnceLock::new() }));
     }
 
+    /// The rows of a table of so many that are in its sample.
+    pub(crate) fn rows_of(rows: u64) -> Vec<u64> {
+        sampled_rows(rows).into_iter().map(|row| row as u64).collect()
+    }
+
+    /// Adds the next column of a table, of which the sampled rows were taken: their values in its layout, and which are valid.
+    pub(crate) fn push_taken(
+        &mut self,
+        column_type: &ColumnType,
+        sampled: usize,
+        values: &[u8],
+        valid: Option<Vec<bool>>,
+    ) {
+        self.rows = sampled;
+        let rows: Vec<usize> = (0..sampled).collect();
+        let values = read_values(column_type, values, &rows);
+        self.columns.push(Arc::new(SampledColumn { values, valid, distinct: OnceLock::new() }));
+    }
+
     /// Number of sampled rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows

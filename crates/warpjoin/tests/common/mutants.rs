@@ -70,7 +70,7 @@ pub(crate) fn uses(text: &str, file: &KernelFile) -> bool {
 
 /// Files, and how the first argument of an atomic begins there if its word lies in shared memory. One block alone uses such a
 /// word, so an atomic of block scope is no mistake.
-const SHARED_WORDS: [(&str, &str); 13] = [
+const SHARED_WORDS: [(&str, &str); 14] = [
     ("group/block_table.cuh", ""),
     ("group/group_walk.cuh", "&walk."),
     ("sort.cu", "&counts["),
@@ -84,6 +84,7 @@ const SHARED_WORDS: [(&str, &str); 13] = [
     ("hash_table.cu", "&build."),
     ("join/matches.cuh", "&table.heads["),
     ("join/matches.cuh", "&lists."),
+    ("values.cu", "&runs."),
 ];
 
 /// Whether a mistake of a call, given by what follows its name, is none.

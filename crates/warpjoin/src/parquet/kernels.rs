@@ -1,0 +1,77 @@
+//! Modules of decoding kernels, and their launches.
+
+use warpjoin_device::{Buffer, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_kernels::KernelParams;
+use warpjoin_kernels::common::BLOCK_THREADS;
+use warpjoin_kernels::decode::{
+    BitsParams, DECODE_THREADS, DecompressParams, HYBRID_BYTES, IndicesParams, LevelsParams, OrderParams, PlainParams,
+    RepeatsParams, SpreadParams, TakeParams,
+};
+
+use crate::Result;
+use crate::codegen::Constants;
+
+/// Blocks of a multiprocessor, at most.
+const RESIDENT: u64 = 16;
+
+/// The module that has an entry.
+fn module_of(entry: &str) -> ModuleSource {
+    match entry {
+        "pack_validity" => Constants::USUAL.module(warpjoin_kernels::VALIDITY, [entry]),
+        _ if ["column", "take"].iter().any(|facts| entry.starts_with(facts)) => {
+            let entries = [OrderParams::<()>::ENTRIES, RepeatsParams::<()>::ENTRIES, TakeParams::<()>::ENTRIES];
+            Constants::USUAL.module(warpjoin_kernels::DECODE_FACTS, entries.concat())
+        }
+        "decompress_snappy" => {
+            let entries = DecompressParams::<()>::ENTRIES.iter().copied();
+            Constants::USUAL.module(warpjoin_kernels::DECODE_SNAPPY, entries)
+        }
+        _ => {
+            let entries = [
+                LevelsParams::<()>::ENTRIES,
+                PlainParams::<()>::ENTRIES,
+                BitsParams::<()>::ENTRIES,
+                IndicesParams::<()>::ENTRIES,
+                SpreadParams::<()>::ENTRIES,
+            ];
+            Constants::USUAL.module(warpjoin_kernels::DECODE_VALUES, entries.concat())
+        }
+    }
+}
+
+fn kernel(stream: &Stream, entry: &str) -> Result<Kernel> {
+    let module = module_of(entry);
+    let device = stream.device();
+    Ok(device.compile(&device.module_of(&module, entry))?.kernel(entry)?)
+}
+
+/// Enqueues a kernel over pages, a block for each.
+pub(super) fn launch_over_pages(
+    stream: &Stream,
+    entry: &str,
+    pages: u64,
+    params: &impl KernelParams<Buffer>,
+) -> Result<()> {
+    if pages == 0 {
+        return Ok(());
+    }
+    let info = stream.device().info();
+    let block_threads = info.block_threads(DECODE_THREADS);
+    let blocks = pages.min(u64::from(info.multiprocessors) * RESIDENT) as u32;
+    let launch = Launch { blocks, block_threads, shared_bytes: HYBRID_BYTES };
+    Ok(stream.launch(&kernel(stream, entry)?, launch, params)?)
+}
+
+/// Enqueues a kernel over rows.
+pub(super) fn launch_over_rows(
+    stream: &Stream,
+    entry: &str,
+    rows: u64,
+    params: &impl KernelParams<Buffer>,
+) -> Result<()> {
+    let info = stream.device().info();
+    let block_threads = info.block_threads(BLOCK_THREADS);
+    let blocks = rows.div_ceil(block_threads.into()).clamp(1, u64::from(info.multiprocessors) * RESIDENT) as u32;
+    let launch = Launch { blocks, block_threads, shared_bytes: 0 };
+    Ok(stream.launch(&kernel(stream, entry)?, launch, params)?)
+}

@@ -1,0 +1,213 @@
+//! What `decode/*.cu` share with the host.
+
+use crate::constants::constants;
+use crate::params::{Ptr, params};
+
+constants! { "WJ_":
+    /// Threads of a block.
+    pub const DECODE_THREADS: u32 = 128;
+    /// Runs of a hybrid encoding that a block knows at a time.
+    pub const HYBRID_RUNS: usize = 64;
+    /// Bytes of shared memory for these runs.
+    pub const HYBRID_BYTES: u32 = (HYBRID_RUNS as u32 + 2) * 4 + HYBRID_RUNS as u32 * 8 + 8;
+    /// A page has no levels: no row is null.
+    pub const LEVELS_NONE: u64 = 0;
+    /// Levels stand before the values, and before them their length in 4 bytes.
+    pub const LEVELS_PREFIXED: u64 = 1;
+    /// Levels stand before the values; the page's words have their length.
+    pub const LEVELS_GIVEN: u64 = 2;
+    /// Signed integers, the lowest byte first; or bits to be kept.
+    pub const VALUES_SIGNED: u64 = 0;
+    /// Unsigned integers, the lowest byte first.
+    pub const VALUES_UNSIGNED: u64 = 1;
+    /// Signed integers, the highest byte first.
+    pub const VALUES_BIG_ENDIAN: u64 = 2;
+    /// Status: a value is less than the one before it.
+    pub const FACT_UNSORTED: u64 = 1;
+    /// Status: a value occurs twice.
+    pub const FACT_REPEATED: u64 = 2;
+}
+
+/// Words that describe a page.
+pub mod page {
+    crate::constants::constants! { "WJ_PAGE_":
+        /// Where it begins among the bytes that were uploaded.
+        pub const SOURCE_AT: usize = 0;
+        /// Its bytes there.
+        pub const SOURCE_BYTES: usize = 1;
+        /// The first ones of these that are not compressed.
+        pub const RAW_BYTES: usize = 2;
+        /// Where it begins without compression.
+        pub const AT: usize = 3;
+        /// Its bytes there.
+        pub const BYTES: usize = 4;
+        /// Where its levels are: one of `LEVELS_*`.
+        pub const LEVELS: usize = 5;
+        /// Bytes of the levels, if they are given.
+        pub const LEVELS_BYTES: usize = 6;
+        /// Rows, nulls among them.
+        pub const ROWS: usize = 7;
+        /// The first of these in the column.
+        pub const FIRST_ROW: usize = 8;
+        /// The first entry of its dictionary.
+        pub const DICTIONARY: usize = 9;
+        /// Entries of its dictionary.
+        pub const ENTRIES: usize = 10;
+        /// Words of a page.
+        pub const WORDS: usize = 11;
+    }
+}
+
+pub(crate) fn all_defines() -> String {
+    [defines(), page::defines()].concat()
+}
+
+params! {
+    /// Decompresses pages.
+    pub struct DecompressParams<'a, B> for ["decompress_snappy"] {
+        /// `page::WORDS` words a page.
+        pages: Ptr<'a, B, *const u64>,
+        /// Pages.
+        page_count: u64,
+        /// What was uploaded, and 16 bytes more.
+        source: Ptr<'a, B, *const u8>,
+        /// The pages without compression.
+        target: Ptr<'a, B, *mut u8>,
+        /// The control block.
+        control: Ptr<'a, B, *mut u64>,
+    }
+
+    /// Decodes definition levels.
+    pub struct LevelsParams<'a, B> for ["decode_levels"] {
+        /// `page::WORDS` words a page.
+        pages: Ptr<'a, B, *const u64>,
+        /// Pages.
+        page_count: u64,
+        /// The pages without compression, and 16 bytes more.
+        bytes: Ptr<'a, B, *const u8>,
+        /// A byte a row of the column; 0: null.
+        validity: Ptr<'a, B, *mut u8>,
+        /// Values of each page that are not null.
+        counts: Ptr<'a, B, *mut u32>,
+        /// The control block.
+        control: Ptr<'a, B, *mut u64>,
+    }
+
+    /// Decodes values that are stored one after the other.
+    pub struct PlainParams<'a, B> for ["decode_plain_1", "decode_plain_2", "decode_plain_4", "decode_plain_8", "decode_plain_16"] {
+        /// `page::WORDS` words a page.
+        pages: Ptr<'a, B, *const u64>,
+        /// Pages.
+        page_count: u64,
+        /// The pages without compression, and 16 bytes more.
+        bytes: Ptr<'a, B, *const u8>,
+        /// Values of each page; none: as many as rows.
+        counts: Option<Ptr<'a, B, *const u32>>,
+        /// One of `VALUES_*`.
+        kind: u64,
+        /// Bytes of a value: 4 or 8, or up to 16 with the highest byte first.
+        value_bytes: u64,
+        /// What is subtracted from each value, its low and high half.
+        base_low: u64,
+        /// The high half.
+        base_high: u64,
+        /// The largest result. A page with a larger one is damaged.
+        span_low: u64,
+        /// The high half.
+        span_high: u64,
+        /// A value a row.
+        target: Ptr<'a, B, *mut u8>,
+        /// The control block.
+        control: Ptr<'a, B, *mut u64>,
+    }
+
+    /// Decodes values of a bit each.
+    pub struct BitsParams<'a, B> for ["decode_bits"] {
+        /// `page::WORDS` words a page.
+        pages: Ptr<'a, B, *const u64>,
+        /// Pages.
+        page_count: u64,
+        /// The pages without compression, and 16 bytes more.
+        bytes: Ptr<'a, B, *const u8>,
+        /// Values of each page; none: as many as rows.
+        counts: Option<Ptr<'a, B, *const u32>>,
+        /// They are runs, behind their length.
+        is_hybrid: bool,
+        /// A byte a row.
+        target: Ptr<'a, B, *mut u8>,
+        /// The control block.
+        control: Ptr<'a, B, *mut u64>,
+    }
+
+    /// Decodes indices of dictionaries.
+    pub struct IndicesParams<'a, B> for [
+        "decode_indices_1",
+        "decode_indices_2",
+        "decode_indices_4",
+        "decode_indices_8",
+        "decode_indices_16",
+    ] {
+        /// `page::WORDS` words a page.
+        pages: Ptr<'a, B, *const u64>,
+        /// Pages.
+        page_count: u64,
+        /// The pages without compression, and 16 bytes more.
+        bytes: Ptr<'a, B, *const u8>,
+        /// Values of each page; none: as many as rows.
+        counts: Option<Ptr<'a, B, *const u32>>,
+        /// The entries of all dictionaries.
+        dictionary: Ptr<'a, B, *const u8>,
+        /// A value a row.
+        target: Ptr<'a, B, *mut u8>,
+        /// The control block.
+        control: Ptr<'a, B, *mut u64>,
+    }
+
+    /// Looks for values that are less than the one before, or equal to it.
+    pub struct OrderParams<'a, B> for ["column_order_1", "column_order_2", "column_order_4", "column_order_8"] {
+        /// Rows.
+        rows: u64,
+        /// A value a row.
+        values: Ptr<'a, B, *const u8>,
+        /// The control block; its status has `FACT_*`.
+        control: Ptr<'a, B, *mut u64>,
+    }
+
+    /// Looks for values that occur twice.
+    pub struct RepeatsParams<'a, B> for ["column_repeats_1", "column_repeats_2", "column_repeats_4", "column_repeats_8"] {
+        /// Rows.
+        rows: u64,
+        /// A value a row.
+        values: Ptr<'a, B, *const u8>,
+        /// A bit for each number up to the largest value, zeroed.
+        seen: Ptr<'a, B, *mut u32>,
+        /// The control block; its status has `FACT_REPEATED`.
+        control: Ptr<'a, B, *mut u64>,
+    }
+
+    /// Takes some rows of a column.
+    pub struct TakeParams<'a, B> for ["take_rows_1", "take_rows_2", "take_rows_4", "take_rows_8", "take_rows_16", "take_valid"] {
+        /// How many.
+        count: u64,
+        /// Their numbers.
+        rows: Ptr<'a, B, *const u64>,
+        /// A value a row; of `take_valid` a bit a row.
+        values: Ptr<'a, B, *const u8>,
+        /// A value for each that is taken; of `take_valid` a byte.
+        target: Ptr<'a, B, *mut u8>,
+    }
+
+    /// Brings values to the rows that are not null.
+    pub struct SpreadParams<'a, B> for ["spread_1", "spread_2", "spread_4", "spread_8", "spread_16"] {
+        /// `page::WORDS` words a page.
+        pages: Ptr<'a, B, *const u64>,
+        /// Pages.
+        page_count: u64,
+        /// A byte a row of the column; 0: null.
+        validity: Ptr<'a, B, *const u8>,
+        /// The values of each page, side by side from its first row on.
+        values: Ptr<'a, B, *const u8>,
+        /// A value a row.
+        target: Ptr<'a, B, *mut u8>,
+    }
+}
