@@ -142,16 +142,12 @@ impl Engine {
 
     /// A new session without tables.
     pub fn session(&self) -> SessionContext {
-        let mut config = SessionConfig::new().with_target_partitions(self.partitions).with_information_schema(true);
+        let config = SessionConfig::new().with_target_partitions(self.partitions).with_information_schema(true);
         let (device, devices) = match self.kind {
             EngineKind::Stock => {
                 // Dynamic filters of DataFusion 55.2 drop dictionary keys (apache/datafusion #24587), and -0.0 where the other
-                // side has 0.0. The general setting switches those of joins off only through `SET`; here each has its own.
-                let optimizer = &mut config.options_mut().optimizer;
-                optimizer.enable_dynamic_filter_pushdown = false;
-                optimizer.enable_join_dynamic_filter_pushdown = false;
-                optimizer.enable_topk_dynamic_filter_pushdown = false;
-                optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+                // side has 0.0. Set by name, which switches all kinds off; the field alone does not.
+                let config = config.set_bool("datafusion.optimizer.enable_dynamic_filter_pushdown", false);
                 let builder = SessionStateBuilder::new().with_config(config).with_default_features();
                 return SessionContext::new_with_state(builder.build());
             }

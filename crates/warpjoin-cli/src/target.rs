@@ -92,11 +92,10 @@ impl TargetArgs {
     }
 }
 
-/// The DataFusion session whose answers are the reference. Dynamic filters are off, since they give
-/// wrong answers on dictionary keys (apache/datafusion #24587).
+/// The DataFusion session whose answers are the reference. Dynamic filters are off, since they drop dictionary keys
+/// (apache/datafusion #24587), and -0.0 where the other side has 0.0.
 pub(crate) fn oracle_session() -> SessionContext {
-    let mut config = SessionConfig::new();
-    config.options_mut().optimizer.enable_dynamic_filter_pushdown = false;
+    let config = SessionConfig::new().set_bool("datafusion.optimizer.enable_dynamic_filter_pushdown", false);
     SessionContext::new_with_state(SessionStateBuilder::new().with_config(config).with_default_features().build())
 }
 

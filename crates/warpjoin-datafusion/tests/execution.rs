@@ -498,6 +498,7 @@ async fn explain_analyze_shows_metrics() {
         "ran on the devices, metrics=[output_rows=",
         "planning_time=",
         "compile_time=",
+        "permit_wait_time=",
         "transfer_time=",
         "kernel_time=",
         "read_bytes=",

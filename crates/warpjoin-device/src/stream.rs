@@ -239,6 +239,14 @@ impl Stream {
         self.backend.copy(source.0.address() + source.1, target.0.address() + target.1, bytes)
     }
 
+    /// Waits until the stream may launch kernels. Call it before an event from which kernels are timed.
+    ///
+    /// # Errors
+    /// [`DeviceError::Cancelled`] when the work is cancelled meanwhile.
+    pub fn wait_for_permit(&self) -> Result<()> {
+        self.pacer.as_ref().map_or(Ok(()), |pacer| pacer.before_launch())
+    }
+
     /// Enqueues a kernel launch.
     ///
     /// # Errors
@@ -260,9 +268,7 @@ impl Stream {
         if let Some(error) = failure {
             return Err(error);
         }
-        if let Some(pacer) = &self.pacer {
-            pacer.before_launch()?;
-        }
+        self.wait_for_permit()?;
         self.backend.launch(kernel.handle(), launch, &words)
     }
 

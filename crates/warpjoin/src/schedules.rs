@@ -61,10 +61,10 @@ fn a_compiler_that_is_dropped_ends_its_threads() {
 }
 
 #[test]
-fn no_more_turns_are_taken_than_there_are_and_every_query_gets_one() {
-    const TURNS: usize = 2;
+fn no_more_permits_are_taken_than_there_are_and_every_query_gets_one() {
+    const PERMITS: usize = 2;
     sync::under_schedules(|| {
-        let scheduler = Arc::new(Scheduler::new(TURNS));
+        let scheduler = Arc::new(Scheduler::new(PERMITS));
         let taken = Arc::new(AtomicUsize::new(0));
         let cancel = Arc::new(Cancellation::default());
         let runs = |at: usize| {
@@ -77,9 +77,9 @@ fn no_more_turns_are_taken_than_there_are_and_every_query_gets_one() {
                     if pacers[0].before_launch().is_err() {
                         return assert_eq!(at, 0, "only this one is cancelled");
                     }
-                    assert!(taken.fetch_add(1, Ordering::SeqCst) < TURNS);
-                    // A turn is of all devices.
-                    pacers[1].before_launch().expect("a query that has a turn does not wait");
+                    assert!(taken.fetch_add(1, Ordering::SeqCst) < PERMITS);
+                    // A permit is for all devices.
+                    pacers[1].before_launch().expect("a query that has a permit does not wait");
                     pacers[1].after_wait();
                     taken.fetch_sub(1, Ordering::SeqCst);
                     pacers[0].after_wait();

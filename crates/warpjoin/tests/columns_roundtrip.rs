@@ -69,6 +69,9 @@ fn check(array: &ArrayRef, cuts: &[(usize, usize)], strings: StringEncoding, wha
     assert_eq!(facts.has_nulls, nulls.is_some(), "{what}");
     assert_eq!(column.validity.is_some(), facts.has_nulls, "{what}");
     assert_eq!(column.statistics.null_count, array.logical_null_count() as u64, "{what}");
+    if let Some(dictionary) = facts.dictionary.as_ref().filter(|dictionary| dictionary.len() > 1) {
+        assert_eq!(dictionary.is_sorted(), strings == StringEncoding::Dictionary, "{what}");
+    }
     if facts.domain == Domain::Bytes {
         assert_eq!(column.offsets.as_ref().unwrap().len(), (rows + 1) * 8, "{what}");
     } else {

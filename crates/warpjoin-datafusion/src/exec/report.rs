@@ -72,7 +72,7 @@ pub(super) fn record(set: &ExecutionPlanMetricsSet, metrics: &QueryMetrics, uplo
         ("planning_time", metrics.planning_ns),
         ("compile_time", metrics.compile_ns),
         ("upload_time", upload_ns),
-        ("wait_time", metrics.turns_waited_ns),
+        ("permit_wait_time", metrics.permit_wait_ns),
         ("device_time", metrics.device_ns),
         ("kernel_time", metrics.kernel_ns),
         ("transfer_time", metrics.transfer_ns),

@@ -1,85 +1,85 @@
-//! Which query launches next on the devices of a session, where several run at once.
+//! Launch permits: which of the queries that run at once launches next on the devices of a session.
 //!
-//! A query takes a turn when it launches a kernel, and gives it back once it has waited for all that it launched: at the end
-//! of each pipeline, and inside those that look at results on the way. Only so many turns are taken at once. Of the queries
-//! that wait for one, the query that has used the devices least goes first, so that a short query need not wait until long
-//! ones have ended. Must not know what is launched.
+//! A query takes a permit when it launches a kernel, and gives it back when it has waited for everything that it launched:
+//! at the end of each pipeline, and inside pipelines where the host reads results. A session has [`PERMITS_DEFAULT`] permits.
+//! Of the queries that wait for one, the query that has attained the least service is first, so that short queries do not
+//! wait until long ones have ended. A new query starts with the service that each of the open queries has had on average, so
+//! that no query waits forever. Must not know what is launched.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use warpjoin_device::sync::atomic::{AtomicU64, Ordering};
 use warpjoin_device::sync::{self, Condvar, Mutex, MutexGuard};
 use warpjoin_device::{Cancellation, DeviceError, Pacer};
 
-/// Turns of a session.
-const TURNS_DEFAULT: usize = 4;
+/// Permits of a session: enough to keep a GPU busy.
+const PERMITS_DEFAULT: usize = 4;
 
-/// How often a query that waits for a turn looks whether it was cancelled.
-const LOOKS_EVERY: Duration = Duration::from_millis(5);
+/// How often a waiting query checks whether it was cancelled.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Hands out the turns of a session.
+/// The permits of a session.
 pub(crate) struct Scheduler {
-    turns_max: usize,
+    permits: usize,
     state: Mutex<State>,
-    /// A turn was given back, or a query does not wait any more.
+    /// A permit was given back, or a query waits no more.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Turns that are taken.
     taken: usize,
-    /// Queries that wait for a turn, in the order in which they came.
+    /// Waiting queries, in the order in which they came.
     waiting: Vec<u64>,
-    /// How long each open query has had turns, in ns; from the least of the others on when it was opened.
-    used_ns: HashMap<u64, u64>,
+    /// Attained service of each open query, in ns: the time in which it had a permit, from a start on.
+    service_ns: HashMap<u64, u64>,
+    /// Service that an open query has had on average. Never goes back.
+    average_ns: u64,
     opened: u64,
 }
 
 impl State {
-    /// The query that goes next.
+    /// The query that gets the next permit: the first of those with the least service.
     fn next(&self) -> Option<u64> {
-        // The first of those that have used the same.
-        self.waiting.iter().copied().min_by_key(|query| self.used_ns.get(query))
+        self.waiting.iter().copied().min_by_key(|query| self.service_ns.get(query))
     }
 }
 
 impl Default for Scheduler {
     fn default() -> Self {
-        Self::new(TURNS_DEFAULT)
+        Self::new(PERMITS_DEFAULT)
     }
 }
 
 impl Scheduler {
-    pub(crate) fn new(turns_max: usize) -> Self {
-        Self { turns_max, state: Mutex::default(), changed: Condvar::new() }
+    pub(crate) fn new(permits: usize) -> Self {
+        Self { permits, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Opens a query, which takes turns until it is dropped.
-    pub(crate) fn open(self: &Arc<Self>, cancel: &Arc<Cancellation>) -> Turns {
+    /// Opens a query, until the permits are dropped.
+    pub(crate) fn open(self: &Arc<Self>, cancel: &Arc<Cancellation>) -> LaunchPermits {
         let mut state = self.locked();
         state.opened += 1;
-        let query = state.opened;
-        let least = state.used_ns.values().min().copied().unwrap_or(0);
-        state.used_ns.insert(query, least);
+        let (query, average_ns) = (state.opened, state.average_ns);
+        state.service_ns.insert(query, average_ns);
         drop(state);
         let shared = Shared {
             scheduler: Arc::clone(self),
             query,
             cancel: Arc::clone(cancel),
-            busy: Mutex::default(),
+            held: Mutex::default(),
             waited_ns: AtomicU64::new(0),
         };
-        Turns { shared: Arc::new(shared) }
+        LaunchPermits { shared: Arc::new(shared) }
     }
 
     /// Whether no query is open.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.locked();
-        state.taken == 0 && state.waiting.is_empty() && state.used_ns.is_empty()
+        state.taken == 0 && state.waiting.is_empty() && state.service_ns.is_empty()
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
@@ -88,30 +88,33 @@ impl Scheduler {
 
     fn take(&self, query: u64, cancel: &Cancellation) -> Result<(), DeviceError> {
         let mut state = self.locked();
-        if state.taken < self.turns_max && state.waiting.is_empty() {
+        if state.taken < self.permits && state.waiting.is_empty() {
             state.taken += 1;
             return Ok(());
         }
         state.waiting.push(query);
         loop {
             let is_cancelled = cancel.is_cancelled();
-            let has_turn = state.taken < self.turns_max && state.next() == Some(query);
-            if is_cancelled || has_turn {
+            let is_next = state.taken < self.permits && state.next() == Some(query);
+            if is_cancelled || is_next {
                 state.waiting.retain(|&waiting| waiting != query);
                 state.taken += usize::from(!is_cancelled);
-                // The next one may go, too.
+                // There may be a permit for the next query, too.
                 self.changed.notify_all();
                 return if is_cancelled { Err(DeviceError::Cancelled) } else { Ok(()) };
             }
-            state = sync::wait_for(&self.state, &self.changed, state, LOOKS_EVERY);
+            state = sync::wait_for(&self.state, &self.changed, state, POLL_INTERVAL);
         }
     }
 
-    fn give_back(&self, query: u64, used: Duration) {
+    fn give_back(&self, query: u64, since: Instant) {
+        // Schedules that are replayed must not depend on time.
+        let service_ns = if cfg!(feature = "shuttle") { 1000 } else { since.elapsed().as_nanos() as u64 };
         let mut state = self.locked();
         state.taken -= 1;
-        if let Some(used_ns) = state.used_ns.get_mut(&query) {
-            *used_ns = used_ns.saturating_add(used.as_nanos() as u64);
+        state.average_ns += service_ns / (state.service_ns.len() as u64).max(1);
+        if let Some(attained_ns) = state.service_ns.get_mut(&query) {
+            *attained_ns += service_ns;
         }
         if !state.waiting.is_empty() {
             self.changed.notify_all();
@@ -119,9 +122,9 @@ impl Scheduler {
     }
 }
 
-/// The turns of one query. Streams that outlive it, with its results, are not held up.
+/// The permits that one query takes. Streams that outlive the query, with its results, launch without one.
 #[must_use]
-pub(crate) struct Turns {
+pub(crate) struct LaunchPermits {
     shared: Arc<Shared>,
 }
 
@@ -129,41 +132,102 @@ struct Shared {
     scheduler: Arc<Scheduler>,
     query: u64,
     cancel: Arc<Cancellation>,
-    busy: Mutex<Busy>,
+    held: Mutex<Held>,
     waited_ns: AtomicU64,
 }
 
 #[derive(Default)]
-struct Busy {
-    /// A bit a device with kernels that nobody has waited for.
+struct Held {
+    /// A bit for each device with kernels that nobody has waited for.
     devices: u32,
-    /// When the turn was taken.
+    /// When the permit was taken; `None`: the query has none.
     since: Option<Instant>,
+    /// [`KeptPermit`]s.
+    keepers: usize,
     /// The query has ended.
     is_closed: bool,
 }
 
-impl Turns {
+impl Shared {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        sync::locked(&self.held)
+    }
+
+    /// Takes a permit, unless the query has one.
+    fn take(&self, held: &mut Held) -> Result<(), DeviceError> {
+        if held.is_closed || held.since.is_some() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        self.scheduler.take(self.query, &self.cancel)?;
+        let now = Instant::now();
+        self.waited_ns.fetch_add((now - begun).as_nanos() as u64, Ordering::Relaxed);
+        held.since = Some(now);
+        Ok(())
+    }
+
+    fn give_back(&self, held: &mut Held) {
+        if let Some(since) = held.since.take() {
+            self.scheduler.give_back(self.query, since);
+        }
+    }
+}
+
+impl LaunchPermits {
     /// What paces the query's stream of a device.
     pub(crate) fn pacer(&self, device: usize) -> Arc<dyn Pacer> {
         Arc::new(DevicePacer { shared: Arc::clone(&self.shared), device })
     }
 
-    /// How long it has waited for turns.
+    /// Takes a permit, and keeps it whatever is waited for. Threads that several queries share must not wait for a permit:
+    /// the thread of the query takes it for them.
+    ///
+    /// # Errors
+    /// [`DeviceError::Cancelled`] when the query is cancelled while it waits.
+    pub(crate) fn keep(&self) -> Result<KeptPermit<'_>, DeviceError> {
+        let mut held = self.shared.held();
+        self.shared.take(&mut held)?;
+        held.keepers += 1;
+        Ok(KeptPermit { shared: &self.shared })
+    }
+
+    /// Gives the permit back before the query waits for something other than its kernels. Those that run go on.
+    pub(crate) fn release(&self) {
+        let mut held = self.shared.held();
+        if held.keepers == 0 {
+            self.shared.give_back(&mut held);
+        }
+    }
+
+    /// How long the query has waited for permits, in ns.
     pub(crate) fn waited_ns(&self) -> u64 {
         self.shared.waited_ns.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Turns {
+impl Drop for LaunchPermits {
     fn drop(&mut self) {
-        let Shared { scheduler, query, busy, .. } = &*self.shared;
-        let mut busy = sync::locked(busy);
-        busy.is_closed = true;
-        if let Some(since) = busy.since.take() {
-            scheduler.give_back(*query, since.elapsed());
+        let Shared { scheduler, query, .. } = &*self.shared;
+        let mut held = self.shared.held();
+        held.is_closed = true;
+        self.shared.give_back(&mut held);
+        scheduler.locked().service_ns.remove(query);
+    }
+}
+
+/// A permit that a query keeps until this is dropped.
+#[must_use]
+pub(crate) struct KeptPermit<'p> {
+    shared: &'p Shared,
+}
+
+impl Drop for KeptPermit<'_> {
+    fn drop(&mut self) {
+        let mut held = self.shared.held();
+        held.keepers -= 1;
+        if held.keepers == 0 && held.devices == 0 {
+            self.shared.give_back(&mut held);
         }
-        scheduler.locked().used_ns.remove(query);
     }
 }
 
@@ -174,30 +238,17 @@ struct DevicePacer {
 
 impl Pacer for DevicePacer {
     fn before_launch(&self) -> Result<(), DeviceError> {
-        let Shared { scheduler, query, cancel, busy, waited_ns } = &*self.shared;
-        let mut busy = sync::locked(busy);
-        if busy.is_closed {
-            return Ok(());
-        }
-        if busy.since.is_none() {
-            let begun = Instant::now();
-            scheduler.take(*query, cancel)?;
-            let now = Instant::now();
-            waited_ns.fetch_add((now - begun).as_nanos() as u64, Ordering::Relaxed);
-            busy.since = Some(now);
-        }
-        busy.devices |= 1 << self.device;
+        let mut held = self.shared.held();
+        self.shared.take(&mut held)?;
+        held.devices |= 1 << self.device;
         Ok(())
     }
 
     fn after_wait(&self) {
-        let Shared { scheduler, query, busy, .. } = &*self.shared;
-        let mut busy = sync::locked(busy);
-        busy.devices &= !(1 << self.device);
-        if busy.devices == 0
-            && let Some(since) = busy.since.take()
-        {
-            scheduler.give_back(*query, since.elapsed());
+        let mut held = self.shared.held();
+        held.devices &= !(1 << self.device);
+        if held.devices == 0 && held.keepers == 0 {
+            self.shared.give_back(&mut held);
         }
     }
 }
@@ -210,22 +261,55 @@ mod tests {
 
     use super::*;
 
-    fn open(scheduler: &Arc<Scheduler>) -> Turns {
+    fn open(scheduler: &Arc<Scheduler>) -> LaunchPermits {
         scheduler.open(&Arc::default())
     }
 
+    fn taken(scheduler: &Scheduler) -> usize {
+        scheduler.locked().taken
+    }
+
     #[test]
-    fn a_turn_lasts_until_all_devices_were_waited_for() {
+    fn a_permit_lasts_until_all_devices_were_waited_for() {
         let scheduler = Arc::new(Scheduler::new(1));
         let query = open(&scheduler);
         let pacers = [query.pacer(0), query.pacer(1)];
         pacers.iter().for_each(|pacer| pacer.before_launch().unwrap());
-        assert_eq!(scheduler.locked().taken, 1);
+        assert_eq!(taken(&scheduler), 1);
         pacers[0].after_wait();
-        assert_eq!(scheduler.locked().taken, 1);
+        assert_eq!(taken(&scheduler), 1);
         pacers[1].after_wait();
         pacers[1].after_wait();
-        assert_eq!(scheduler.locked().taken, 0);
+        assert_eq!(taken(&scheduler), 0);
+    }
+
+    #[test]
+    fn a_kept_permit_outlasts_waits() {
+        let scheduler = Arc::new(Scheduler::new(1));
+        let query = open(&scheduler);
+        let pacer = query.pacer(0);
+        let kept = query.keep().unwrap();
+        pacer.before_launch().unwrap();
+        pacer.after_wait();
+        query.release();
+        assert_eq!(taken(&scheduler), 1);
+        drop(kept);
+        assert_eq!(taken(&scheduler), 0);
+    }
+
+    #[test]
+    fn a_released_permit_is_taken_again_for_the_next_launch() {
+        let scheduler = Arc::new(Scheduler::new(1));
+        let (query, other) = (open(&scheduler), open(&scheduler));
+        query.pacer(0).before_launch().unwrap();
+        query.release();
+        // Another query launches meanwhile.
+        other.pacer(0).before_launch().unwrap();
+        other.pacer(0).after_wait();
+        query.pacer(0).before_launch().unwrap();
+        assert_eq!(taken(&scheduler), 1);
+        query.pacer(0).after_wait();
+        assert_eq!(taken(&scheduler), 0);
     }
 
     #[test]
@@ -244,16 +328,13 @@ mod tests {
     }
 
     #[test]
-    fn the_query_that_has_used_least_goes_first() {
+    fn the_query_with_the_least_service_goes_first() {
         let scheduler = Arc::new(Scheduler::new(1));
-        let queries: Vec<Turns> = (0..3).map(|_| open(&scheduler)).collect();
-        let used = [50, 30, 40];
-        for (query, used_ms) in queries.iter().zip(used) {
-            scheduler.locked().taken += 1;
-            scheduler.give_back(query.shared.query, Duration::from_millis(used_ms));
+        let queries: Vec<LaunchPermits> = (0..3).map(|_| open(&scheduler)).collect();
+        for (query, service_ns) in queries.iter().zip([50, 30, 40]) {
+            scheduler.locked().service_ns.insert(query.shared.query, service_ns);
         }
         let busy = open(&scheduler);
-        assert_eq!(scheduler.locked().used_ns[&busy.shared.query], 30_000_000, "as the least of the others");
         busy.pacer(0).before_launch().unwrap();
         let (ended, order) = mpsc::channel();
         thread::scope(|scope| {
@@ -272,6 +353,24 @@ mod tests {
         });
         assert_eq!(order.try_iter().collect::<Vec<_>>(), [1, 2, 0]);
         assert!(queries.iter().all(|query| query.waited_ns() > 0));
+    }
+
+    /// New queries one after the other do not keep a query waiting that has had more service than they.
+    #[test]
+    fn no_query_waits_for_ever() {
+        let scheduler = Arc::new(Scheduler::new(1));
+        let query = open(&scheduler);
+        let attained_ns = 100_000_000;
+        scheduler.locked().service_ns.insert(query.shared.query, attained_ns);
+        let short = Duration::from_millis(10);
+        let mut newcomers = 0;
+        while scheduler.locked().average_ns < attained_ns {
+            let newcomer = open(&scheduler);
+            scheduler.locked().taken += 1;
+            scheduler.give_back(newcomer.shared.query, Instant::now() - short);
+            newcomers += 1;
+            assert!(newcomers < 100, "they start with less service than the query, however many there were");
+        }
     }
 
     #[test]

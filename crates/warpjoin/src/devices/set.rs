@@ -7,7 +7,7 @@ use warpjoin_device::{DEVICES_MAX, Device, DeviceError, DeviceKind, Stream};
 
 use super::compiler::Compiler;
 use super::dictionaries::DictionaryOwners;
-use super::scheduler::{Scheduler, Turns};
+use super::scheduler::{LaunchPermits, Scheduler};
 use super::threads::DeviceThreads;
 use crate::{Error, Result};
 
@@ -108,9 +108,9 @@ impl DeviceSet {
     }
 
     /// Fresh streams for one query, one a device.
-    pub(crate) fn query_streams(&self, memory_budget_bytes: u64, turns: &Turns) -> Result<Vec<Stream>> {
+    pub(crate) fn query_streams(&self, memory_budget_bytes: u64, permits: &LaunchPermits) -> Result<Vec<Stream>> {
         let stream = |(number, device): (usize, &Device)| {
-            Ok(device.create_stream()?.within(memory_budget_bytes).paced(turns.pacer(number)))
+            Ok(device.create_stream()?.within(memory_budget_bytes).paced(permits.pacer(number)))
         };
         self.devices.iter().enumerate().map(stream).collect()
     }

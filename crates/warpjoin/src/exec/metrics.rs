@@ -21,12 +21,12 @@ pub struct QueryMetrics {
     /// All kernels of a device together, of the device with most.
     pub kernel_ns: u64,
     /// From the first work to the result on the devices, of the slowest device: kernels, clearing, copies, and the gaps
-    /// between them in which the host generates, compiles and looks at results. 0 where nothing runs there.
+    /// between them in which the host generates, compiles, looks at results and waits for launch permits. 0 where nothing runs there.
     pub device_ns: u64,
     /// Fetching and decoding the result, wall clock.
     pub transfer_ns: u64,
-    /// Waiting until other queries let it launch.
-    pub turns_waited_ns: u64,
+    /// Waiting for launch permits, which other queries had.
+    pub permit_wait_ns: u64,
     /// Kernel launches.
     pub launches: u64,
     /// Bytes from host to devices.

@@ -159,8 +159,8 @@ fn execute<T>(
     synchronized?;
     query.settle()?;
     query.settle_times()?;
-    let (host_decisions, turns_waited_ns) = (query.host_decisions(), query.turns_waited_ns());
-    let mut metrics = QueryMetrics { host_decisions, turns_waited_ns, ..std::mem::take(&mut query.metrics) };
+    let (host_decisions, permit_wait_ns) = (query.host_decisions(), query.permit_wait_ns());
+    let mut metrics = QueryMetrics { host_decisions, permit_wait_ns, ..std::mem::take(&mut query.metrics) };
     metrics.peak_bytes = session.devices().iter().map(|device| device.memory().peak_bytes()).max().unwrap_or(0);
     Ok((result, metrics))
 }

@@ -19,7 +19,7 @@ use warpjoin_kernels::KernelParams;
 use super::metrics::QueryMetrics;
 use super::relation::{Joins, SharedRelations};
 use crate::column::EncodedColumn;
-use crate::devices::scheduler::Turns;
+use crate::devices::scheduler::LaunchPermits;
 use crate::devices::waits::Waits;
 use crate::options::ExecOptions;
 use crate::{Error, Result, Session, Table};
@@ -42,8 +42,8 @@ pub(super) use uploads::UploadedColumn;
 pub(crate) struct Query<'a> {
     /// The first field, so that the wait comes before any buffer goes.
     pub last_wait: Waits,
-    /// None of a dry run, which launches nothing.
-    turns: Option<Turns>,
+    /// `None` in a dry run, which launches nothing.
+    pub permits: Option<LaunchPermits>,
     pub session: &'a Arc<Session>,
     pub streams: Vec<Stream>,
     /// One a device. Kernels read them to end early when the query is cancelled.
@@ -76,12 +76,12 @@ impl<'a> Query<'a> {
         options: &'a ExecOptions,
         execution: &'a Execution<'a>,
     ) -> Result<Self> {
-        let turns = session.device_set().scheduler().open(&options.cancel);
-        let streams = session.device_set().query_streams(options.memory_budget_bytes, &turns)?;
+        let permits = session.device_set().scheduler().open(&options.cancel);
+        let streams = session.device_set().query_streams(options.memory_budget_bytes, &permits)?;
         let word = |device: &Device| device.cancel_word(&options.cancel);
         let cancel_words = session.devices().iter().map(word).collect::<Result<_, _>>()?;
         let query = Self::on(streams, cancel_words, session, inputs, options, execution);
-        Ok(Self { turns: Some(turns), ..query })
+        Ok(Self { permits: Some(permits), ..query })
     }
 
     /// On streams of one query, which its other parts may use too.
@@ -95,7 +95,7 @@ impl<'a> Query<'a> {
     ) -> Self {
         Self {
             last_wait: Waits::of(&streams),
-            turns: None,
+            permits: None,
             session,
             streams,
             cancel_words,
@@ -115,9 +115,14 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// How long it has waited until other queries let it launch, in ns.
-    pub(super) fn turns_waited_ns(&self) -> u64 {
-        self.turns.as_ref().map_or(0, Turns::waited_ns)
+    /// How long it has waited for launch permits, in ns.
+    pub(super) fn permit_wait_ns(&self) -> u64 {
+        self.permits.as_ref().map_or(0, LaunchPermits::waited_ns)
+    }
+
+    /// Gives the launch permit back before it waits for something other than its kernels.
+    pub(super) fn release_permit(&self) {
+        self.permits.iter().for_each(LaunchPermits::release);
     }
 
     pub(crate) fn devices(&self) -> usize {

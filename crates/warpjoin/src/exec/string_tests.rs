@@ -112,6 +112,7 @@ impl Query<'_> {
             // Shares of tiles are rounded up to words.
             let result = stream.alloc((test.dictionary.len() as u64).next_multiple_of(8))?;
             let elements = stream.upload(if elements.is_empty() { &[0, 0] } else { &elements })?;
+            stream.wait_for_permit()?;
             let begin = stream.record()?;
             let tiles = shard.strings.len().div_ceil(TILE);
             if tiles > 0 {

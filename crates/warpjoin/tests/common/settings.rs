@@ -101,7 +101,7 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     // Drawn aside, so that seeds mean what they did.
     let driving = [DeviceThreads::One(0), DeviceThreads::One(rng.clone().random()), DeviceThreads::Each];
     let device_threads = *driving.choose(&mut rng.clone()).expect("some");
-    // Half of the tables are as if their dictionaries were large.
+    // In half of the cases all dictionaries are as if they were large.
     let encodings = [StringEncoding::Dictionary, StringEncoding::UnorderedDictionary];
     let mut aside = rng.clone();
     aside.random::<u64>();

@@ -267,11 +267,18 @@ pub fn check_tables(session: &Arc<Session>, seeds: Range<u64>) {
         let form = random_form(&mut rng);
         // Sorted ones and keys among them.
         let rows = [1, 65, 3000][rng.random_range(0..3)];
-        let column = match seed % 4 {
+        let column = match seed % 5 {
             0 => Arc::new(Int64Array::from_iter_values((0..rows).map(|row| (row as i64 * 7919) % rows as i64)))
                 as ArrayRef,
             1 => Arc::new(Int32Array::from_iter_values((0..rows).map(|row| row as i32 / (1 + seed as i32 % 3)))),
-            _ => column_of((seed / 4) as usize % KINDS, &mut rng, rows),
+            // Few repeats, far apart.
+            2 => {
+                let different = |row: i64| row * 7919 % (2 * rows as i64);
+                Arc::new(Int64Array::from_iter_values(
+                    (0..rows as i64).map(|row| if row % 500 == 9 { 1 } else { different(row) }),
+                ))
+            }
+            _ => column_of((seed / 5) as usize % KINDS, &mut rng, rows),
         };
         let file = File::write(&column, form);
         let batch =

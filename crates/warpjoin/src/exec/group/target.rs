@@ -237,6 +237,7 @@ impl GroupTarget {
                     control: Ptr::of(&control),
                 },
             };
+            lane.stream.wait_for_permit()?;
             let begin = lane.stream.record()?;
             lane.launch(&kernel, Strides::ROWS.over(count, &lane.stream), &params)?;
             let end = lane.stream.record()?;

@@ -131,6 +131,7 @@ impl Query<'_> {
             let stream = &self.streams[device];
             let (count, bytes) = self.filter_size(table, test, rows.rows);
             filter_bytes = bytes.max(filter_bytes);
+            stream.wait_for_permit()?;
             let begin = stream.record()?;
             let words = stream.alloc_filled(bytes.max(8), 0)?;
             let bounds = if test.has_bounds() { Some(stream.alloc_filled(16, 0)?) } else { None };

@@ -8,6 +8,7 @@ use warpjoin_kernels::common::status;
 use super::lane::{Job, Lane, Work};
 use super::sink::{DeviceSink, Pushed};
 use crate::codegen::{Binding, GeneratedPipeline};
+use crate::devices::scheduler::LaunchPermits;
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Flight, Query, Report, check_status};
 use crate::exec::relation::Relation;
@@ -174,6 +175,8 @@ impl Query<'_> {
             _ => None,
         };
         if let (Some(threads), Some((&first, others))) = (threads, devices.split_first()) {
+            // Its threads are shared with other queries, so they must not wait for a permit.
+            let _permit = self.permits.as_ref().map(LaunchPermits::keep).transpose()?;
             let mut outcomes: Vec<Option<Result<Driven<S>>>> = others.iter().map(|_| None).collect();
             let of_first = threads.in_place_scope(|scope| {
                 for (&device, outcome) in others.iter().zip(&mut outcomes) {

@@ -105,6 +105,7 @@ impl Lane<'_> {
         let all_rows = relation.source.shard_rows(device);
         let bits = if let Target::Partition(partition) = target { partition.bits } else { 0 };
         let chunk_rows = job.chunk_rows.unwrap_or(u64::MAX);
+        stream.wait_for_permit()?;
         let begin = stream.record()?;
         for chunk in chunks {
             let first = chunk.saturating_mul(chunk_rows).min(all_rows);

@@ -236,6 +236,7 @@ impl Query<'_> {
         if !missing.is_empty() {
             self.compile_ahead(missing);
         }
+        self.release_permit();
         let mut kernels = vec![vec![]; wanted.len()];
         for ((module, (_, entry)), kernels) in forms.iter().zip(wanted).zip(&mut kernels) {
             for device in devices {

@@ -167,6 +167,7 @@ impl Query<'_> {
                 kernels.compile(self, bits, &[SortStep::TopK, SortStep::Few, SortStep::Gather])?;
             }
             let control = stream.alloc_filled(control::BYTES, 0)?;
+            stream.wait_for_permit()?;
             let begin = stream.record()?;
             let mut on = kernels.on(device, &stream, &control);
             let top_k = match words.first() {

@@ -93,6 +93,7 @@ impl Query<'_> {
         for (device, shard) in std::mem::take(&mut rows.shards).into_iter().enumerate() {
             let stream = self.streams[device].clone();
             let control = stream.alloc_filled(control::BYTES, 0)?;
+            stream.wait_for_permit()?;
             let begin = stream.record()?;
             let new_types = &types[made.width..];
             let mut new = allocate(&stream, new_types, shard.rows)?;
