@@ -15,7 +15,9 @@ use datafusion::prelude::{ParquetReadOptions, SessionContext};
 use futures::StreamExt;
 use tempfile::TempDir;
 use warpjoin::Session;
-use warpjoin_datafusion::{CacheLimit, WarpjoinRuntime, cache_table, register_cache_table, uncache_table};
+use warpjoin_datafusion::{
+    CacheLimit, ParquetDecode, WarpjoinOptions, WarpjoinRuntime, cache_table, register_cache_table, uncache_table,
+};
 use warpjoin_device::{SimOptions, open_simulated};
 
 /// A session on two simulated devices, its runtime, and its devices.
@@ -26,10 +28,19 @@ struct Warp {
 }
 
 fn warp(memory_bytes: u64, cache: CacheLimit) -> Warp {
-    let options = SimOptions { devices: 2, memory_bytes, ..SimOptions::default() };
+    warp_with(2, memory_bytes, |options| options.cache = cache)
+}
+
+/// The same on one device, which decodes Parquet.
+fn decoding() -> Warp {
+    warp_with(1, MEMORY, |options| options.parquet_decode = ParquetDecode::Device)
+}
+
+fn warp_with(devices: usize, memory_bytes: u64, change: impl FnOnce(&mut WarpjoinOptions)) -> Warp {
+    let options = SimOptions { devices, memory_bytes, ..SimOptions::default() };
     let session = Session::new(open_simulated(&options).unwrap()).unwrap();
     let runtime = WarpjoinRuntime::new(Arc::clone(&session));
-    let context = warp_on(Arc::clone(&runtime), |options| options.cache = cache);
+    let context = warp_on(Arc::clone(&runtime), change);
     Warp { context, runtime, session }
 }
 
@@ -44,6 +55,14 @@ impl Warp {
         let (expected, _) = run(oracle, sql).await;
         assert_eq!(rows(&batches, false), rows(&expected, false), "{sql}");
         placement.device.iter().filter_map(|part| part.metrics.as_ref()).map(|metrics| metrics.uploaded_bytes).sum()
+    }
+
+    /// What decoded each cached column, in the order of their names.
+    async fn decoded_on(&self) -> Vec<String> {
+        register_cache_table(&self.context).unwrap();
+        let sql = "SELECT column_name, decoded_on FROM warpjoin.cache ORDER BY column_name";
+        let batches = self.context.sql(sql).await.unwrap().collect().await.unwrap();
+        rows(&batches, true)
     }
 
     async fn is_resident(&self, sql: &str) -> bool {
@@ -67,8 +86,10 @@ async fn write(path: &Path, first: i64, rows: i64) {
         first + rows - 1
     );
     let context = SessionContext::new();
-    let sql_options = "SET datafusion.execution.parquet.max_row_group_size = 1000";
-    context.sql(sql_options).await.unwrap().collect().await.unwrap();
+    for setting in ["max_row_group_size = 1000", "compression = 'snappy'", "data_page_row_count_limit = 300"] {
+        let sql = format!("SET datafusion.execution.parquet.{setting}");
+        context.sql(&sql).await.unwrap().collect().await.unwrap();
+    }
     let frame = context.sql(&sql).await.unwrap();
     let options = DataFrameWriteOptions::new().with_single_file_output(true);
     frame.write_parquet(path.to_str().unwrap(), options, None).await.unwrap();
@@ -324,8 +345,8 @@ async fn folders_and_other_schemas_are_right() {
         std::fs::create_dir(&of_year).unwrap();
         write(&of_year.join("t.parquet"), first, 4000).await;
     }
-    let (warp, oracle) = (warp(MEMORY, ALL), stock());
-    for context in [&warp.context, &oracle] {
+    let (warp, decoding, oracle) = (warp(MEMORY, ALL), decoding(), stock());
+    for context in [&warp.context, &decoding.context, &oracle] {
         let sql = format!(
             "CREATE EXTERNAL TABLE t (id BIGINT, k BIGINT, later INT, year INT) STORED AS PARQUET \
              PARTITIONED BY (year) LOCATION '{}/'",
@@ -339,11 +360,72 @@ async fn folders_and_other_schemas_are_right() {
         "SELECT k, count(*) FROM t WHERE year = 2023 GROUP BY k",
         "SELECT year, k, max(id) FROM t WHERE id > 3000 GROUP BY year, k",
     ] {
-        for _ in 0..2 {
-            warp.query(&oracle, sql).await;
+        for warp in [&warp, &decoding] {
+            for _ in 0..2 {
+                warp.query(&oracle, sql).await;
+            }
+            assert!(warp.is_resident(sql).await, "{sql}");
         }
+    }
+}
+
+/// Devices decode what they can, and the CPU the rest of the same table.
+#[tokio::test(flavor = "multi_thread")]
+async fn devices_decode_columns_of_files() {
+    let folder = folder();
+    for file in 0..3 {
+        write(&folder.path().join(format!("{file}.parquet")), file * 10_000, 10_000).await;
+    }
+    let (warp, oracle) = (decoding(), stock());
+    register(&[&warp.context, &oracle], "t", folder.path()).await;
+    let all = "SELECT k, count(*), sum(id), sum(price), min(day), max(day), max(name), min(share) FROM t GROUP BY k";
+    for sql in [BY_KEY, all, "SELECT count(*), max(id) FROM t WHERE k = 3"] {
+        warp.query(&oracle, sql).await;
         assert!(warp.is_resident(sql).await, "{sql}");
     }
+    let expected = ["day|device", "id|device", "k|device", "name|cpu", "price|device", "share|device"];
+    assert_eq!(warp.decoded_on().await, expected);
+    warp.runtime.clear_cache();
+    assert_eq!(warp.used_bytes(), 0, "all memory is given back");
+}
+
+/// A damaged page, and compression that devices do not know: DataFusion reads the column, or says what is wrong.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_devices_cannot_decode_is_read_by_datafusion() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    write(&path, 0, 5000).await;
+    let (warp, oracle) = (decoding(), stock());
+    let sound = std::fs::read(&path).unwrap();
+    // The footer and its length are at the end.
+    let footer_bytes = u32::from_le_bytes(sound[sound.len() - 8..][..4].try_into().unwrap()) as usize;
+    for at in (4..sound.len() - 8 - footer_bytes).step_by(sound.len() / 40) {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 0x55;
+        std::fs::write(&path, &damaged).unwrap();
+        // A damaged page index: there is no such table.
+        let of_file = SessionContext::new().read_parquet(path.to_str().unwrap(), ParquetReadOptions::default()).await;
+        if of_file.is_err() {
+            continue;
+        }
+        register(&[&warp.context, &oracle], "t", &path).await;
+        let sql = "SELECT sum(id), sum(k), sum(price), min(day), max(day), min(share), max(share) FROM t";
+        let answer = async |context: &SessionContext| {
+            let batches = context.sql(sql).await.unwrap().collect().await;
+            batches.map(|batches| rows(&batches, true)).ok()
+        };
+        let (answer, expected) = (answer(&warp.context).await, answer(&oracle).await);
+        // Both fail, or both read the same numbers.
+        assert_eq!(answer, expected, "byte {at}");
+        warp.runtime.clear_cache();
+    }
+    let context = SessionContext::new();
+    let frame = context.sql("SELECT v AS id FROM generate_series(1, 3000) AS t(v)").await.unwrap();
+    let options = DataFrameWriteOptions::new().with_single_file_output(true);
+    frame.write_parquet(path.to_str().unwrap(), options, None).await.unwrap();
+    register(&[&warp.context, &oracle], "t", &path).await;
+    warp.query(&oracle, "SELECT sum(id) FROM t").await;
+    assert_eq!(warp.decoded_on().await, ["id|cpu"], "zstd");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -351,18 +433,24 @@ async fn tpch_over_files_is_right_cold_and_warm() {
     let folder = folder();
     let memory = SessionContext::new();
     register_tpch(&memory, 0.01);
-    let (warp, oracle) = (warp(MEMORY, ALL), stock());
+    let compression = "SET datafusion.execution.parquet.compression = 'snappy'";
+    memory.sql(compression).await.unwrap().collect().await.unwrap();
+    let (warp, decoding, oracle) = (warp(MEMORY, ALL), decoding(), stock());
     for table in TABLES {
         let path = folder.path().join(format!("{table}.parquet"));
         let options = DataFrameWriteOptions::new().with_single_file_output(true);
         memory.table(table).await.unwrap().write_parquet(path.to_str().unwrap(), options, None).await.unwrap();
-        register(&[&warp.context, &oracle], table, &path).await;
+        register(&[&warp.context, &decoding.context, &oracle], table, &path).await;
     }
     for sql in QUERIES {
         let sql = sql.1;
-        warp.query(&oracle, sql).await;
-        assert!(warp.query(&oracle, sql).await < LOOKUP_BYTES, "{sql}");
+        for warp in [&warp, &decoding] {
+            warp.query(&oracle, sql).await;
+            assert!(warp.query(&oracle, sql).await < LOOKUP_BYTES, "{sql}");
+        }
     }
+    let decoded = decoding.decoded_on().await;
+    assert!(decoded.iter().filter(|column| column.ends_with("device")).count() > 20, "{decoded:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

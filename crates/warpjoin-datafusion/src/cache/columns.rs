@@ -45,10 +45,22 @@ struct Columns {
     tables: Vec<(Vec<usize>, Arc<Table>)>,
 }
 
-/// A table of one column.
+/// A column that was read, as a table by itself.
+pub(crate) struct ReadColumn {
+    pub(crate) column: usize,
+    pub(crate) table: Table,
+    pub(crate) decoded_on: DecodedOn,
+}
+
+/// What decoded the pages of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DecodedOn {
+    Device,
+    Cpu,
+}
+
 struct CachedColumn {
-    column: usize,
-    table: Table,
+    read: ReadColumn,
     last_use: u64,
 }
 
@@ -64,6 +76,7 @@ pub(crate) struct CachedColumnInfo {
     pub(crate) bytes: u64,
     /// A number that is larger for later uses.
     pub(crate) last_use: u64,
+    pub(crate) decoded_on: DecodedOn,
 }
 
 impl ColumnCache {
@@ -103,7 +116,7 @@ impl ColumnCache {
         entry: &Entry,
         scan: &ParquetScan,
         schema: &SchemaRef,
-        read: &[(usize, Table)],
+        read: &[ReadColumn],
     ) -> Option<Arc<Table>> {
         entry.table(&scan.columns, schema, read, self.now())
     }
@@ -128,11 +141,11 @@ impl ColumnCache {
         entry
     }
 
-    /// Adds columns that were read, each a table by itself. Afterwards, the columns used longest ago leave until all together
+    /// Adds columns that were read. Afterwards, the columns used longest ago leave until all together
     /// have at most `limit_bytes`, as far as no query uses them.
-    pub(crate) fn add(&self, entry: &Entry, tables: Vec<(usize, Table)>, limit_bytes: u64) {
+    pub(crate) fn add(&self, entry: &Entry, columns: Vec<ReadColumn>, limit_bytes: u64) {
         let last_use = self.now();
-        let columns = tables.into_iter().map(|(column, table)| CachedColumn { column, table, last_use });
+        let columns = columns.into_iter().map(|read| CachedColumn { read, last_use });
         entry.locked().cached.extend(columns);
         let excess = self.bytes().saturating_sub(limit_bytes);
         if excess > 0 {
@@ -156,7 +169,10 @@ impl ColumnCache {
     /// Bytes of all columns, on all devices together.
     pub(crate) fn bytes(&self) -> u64 {
         let entries = self.locked().clone();
-        entries.iter().map(|entry| entry.locked().cached.iter().map(|it| it.table.resident_bytes()).sum::<u64>()).sum()
+        entries
+            .iter()
+            .map(|entry| entry.locked().cached.iter().map(|it| it.read.table.resident_bytes()).sum::<u64>())
+            .sum()
     }
 
     /// Frees all columns that no query uses.
@@ -187,7 +203,7 @@ impl Entry {
     /// The columns, of those asked for, that are not cached; each once.
     pub(crate) fn missing(&self, columns: &[usize]) -> Vec<usize> {
         let locked = self.locked();
-        let is_cached = |column: usize| locked.cached.iter().any(|it| it.column == column);
+        let is_cached = |column: usize| locked.cached.iter().any(|it| it.read.column == column);
         let mut missing: Vec<usize> = columns.iter().copied().filter(|&column| !is_cached(column)).collect();
         missing.sort_unstable();
         missing.dedup();
@@ -211,13 +227,13 @@ impl Entry {
         &self,
         columns: &[usize],
         schema: &SchemaRef,
-        read: &[(usize, Table)],
+        read: &[ReadColumn],
         now: u64,
     ) -> Option<Arc<Table>> {
         let mut locked = self.locked();
         let Columns { cached, tables, refused: _ } = &mut *locked;
         for column in &mut *cached {
-            if columns.contains(&column.column) {
+            if columns.contains(&column.read.column) {
                 column.last_use = now;
             }
         }
@@ -228,8 +244,8 @@ impl Entry {
             return Some(table);
         }
         let find = |column: &usize| {
-            let cached = cached.iter().find(|it| it.column == *column).map(|it| (&it.table, 0));
-            cached.or_else(|| read.iter().find(|(it, _)| it == column).map(|(_, table)| (table, 0)))
+            let mut known = cached.iter().map(|cached| &cached.read).chain(read);
+            known.find(|it| it.column == *column).map(|it| (&it.table, 0))
         };
         let found = columns.iter().map(find).collect::<Option<Vec<_>>>()?;
         let table = Table::of_columns(Arc::clone(schema), &found);
@@ -245,15 +261,16 @@ impl Entry {
 
     fn columns(&self) -> Vec<CachedColumnInfo> {
         let info = |column: &CachedColumn| {
-            let field = self.key.schema().field(column.column);
+            let field = self.key.schema().field(column.read.column);
             CachedColumnInfo {
                 location: self.key.location(),
                 files: self.key.files(),
                 name: field.name().clone(),
                 data_type: field.data_type().clone(),
-                rows: column.table.rows(),
-                bytes: column.table.resident_bytes(),
+                rows: column.read.table.rows(),
+                bytes: column.read.table.resident_bytes(),
                 last_use: column.last_use,
+                decoded_on: column.read.decoded_on,
             }
         };
         self.locked().cached.iter().map(info).collect()
@@ -261,7 +278,7 @@ impl Entry {
 
     /// The last use of each column.
     fn uses(&self) -> Vec<(u64, usize)> {
-        self.locked().cached.iter().map(|it| (it.last_use, it.column)).collect()
+        self.locked().cached.iter().map(|it| (it.last_use, it.read.column)).collect()
     }
 
     /// Takes a column out, with the tables that have it, unless a query or a plan uses one of them.
@@ -271,7 +288,7 @@ impl Entry {
         if locked.tables.iter().filter(|table| has_it(table)).any(|(_, table)| Arc::strong_count(table) > 1) {
             return None;
         }
-        let at = locked.cached.iter().position(|it| it.column == column)?;
+        let at = locked.cached.iter().position(|it| it.read.column == column)?;
         let (with_it, others) = std::mem::take(&mut locked.tables).into_iter().partition(has_it);
         let with_it: Vec<(Vec<usize>, Arc<Table>)> = with_it;
         locked.tables = others;
@@ -298,7 +315,7 @@ impl MemoryCache for ColumnCache {
                 break;
             }
             if let Some((column, _tables)) = entry.take(column) {
-                freed_bytes += column.table.resident_bytes();
+                freed_bytes += column.read.table.resident_bytes();
                 frees_any = true;
             }
         }

@@ -12,7 +12,9 @@ mod scan;
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
 mod source;
+mod stored;
 
-pub(crate) use columns::{CachedColumnInfo, ColumnCache};
+pub(crate) use columns::{CachedColumnInfo, ColumnCache, DecodedOn, ReadColumn};
 pub(crate) use scan::{CachedScan, CachedScanExec};
 pub(crate) use source::ParquetScan;
+pub(crate) use stored::{StoredPages, StoredScan};

@@ -7,7 +7,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::columns::ColumnCache;
 use super::source::ParquetScan;
-use crate::config::CacheLimit;
+use crate::config::{CacheLimit, ParquetDecode};
 use crate::pass_through::{PassThroughExec, Role};
 
 /// A scan of Parquet files below a device part. The part reads its columns from the cache, or puts them there. On the CPU,
@@ -21,6 +21,7 @@ pub(crate) struct CachedScan {
     pub(crate) schema: SchemaRef,
     pub(crate) cache: Arc<ColumnCache>,
     pub(crate) limit: CacheLimit,
+    pub(crate) decode: ParquetDecode,
 }
 
 impl CachedScanExec {
@@ -29,9 +30,9 @@ impl CachedScanExec {
         node: &Arc<dyn ExecutionPlan>,
         scan: ParquetScan,
         cache: &Arc<ColumnCache>,
-        limit: CacheLimit,
+        (limit, decode): (CacheLimit, ParquetDecode),
     ) -> Self {
-        let cached = CachedScan { scan, schema: node.schema(), cache: Arc::clone(cache), limit };
+        let cached = CachedScan { scan, schema: node.schema(), cache: Arc::clone(cache), limit, decode };
         Self::new(Arc::clone(node), cached)
     }
 }

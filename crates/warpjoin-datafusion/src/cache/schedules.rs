@@ -9,7 +9,7 @@ use warpjoin::{Session, Table, TableBuilder};
 use warpjoin_device::sync::{self, thread};
 use warpjoin_device::{MemoryCache, SimOptions, open_simulated};
 
-use super::columns::ColumnCache;
+use super::columns::{ColumnCache, DecodedOn, ReadColumn};
 use super::source::ScanKey;
 
 const ROWS: i32 = 100;
@@ -50,7 +50,8 @@ fn columns_are_found_whole_while_others_add_evict_and_forget_them() {
                 assert_eq!(entry.missing(&[column]), [column], "another reader has it");
                 // The first thread's limit is less than both columns have: one leaves, unless it is in use.
                 let limit_bytes = if column == 0 { bytes - 1 } else { u64::MAX };
-                cache.add(&entry, vec![(column, table)], limit_bytes);
+                let read = ReadColumn { column, table, decoded_on: DecodedOn::Cpu };
+                cache.add(&entry, vec![read], limit_bytes);
                 if let Some(table) = entry.table(&[0, 1], &schema, &[], 7) {
                     FOUND.fetch_add(1, Ordering::Relaxed);
                     assert_eq!((table.rows(), table.schema()), (ROWS as u64, schema));

@@ -10,12 +10,13 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{
-    FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
+    FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource, ParquetFileReaderFactory, ParquetSource,
 };
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::TaskContext;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::object_store::ObjectMeta;
 use datafusion::object_store::local::LocalFileSystem;
+use datafusion::object_store::{ObjectMeta, ObjectStore};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::expressions::Column;
 
@@ -185,6 +186,22 @@ impl ParquetScan {
             Precision::Exact(rows) | Precision::Inexact(rows) => rows as u64 * columns.iter().map(width).sum::<u64>(),
             Precision::Absent => self.file_bytes().saturating_mul(3),
         }
+    }
+
+    /// The files, in the order of their rows.
+    pub(super) fn files(&self) -> Vec<PartitionedFile> {
+        self.key.files.iter().map(|file| PartitionedFile::new_from_meta(file.meta.clone())).collect()
+    }
+
+    /// Where the files are.
+    pub(super) fn store(&self, context: &TaskContext) -> Result<Arc<dyn ObjectStore>> {
+        context.runtime_env().object_store(&self.key.store)
+    }
+
+    /// What reads the files, if the scan has something of its own for that.
+    pub(super) fn reader_factory(&self) -> Option<Arc<dyn ParquetFileReaderFactory>> {
+        let source = self.config.file_source().downcast_ref::<ParquetSource>()?;
+        source.parquet_file_reader_factory().map(Arc::clone)
     }
 
     /// A plan that reads all rows of some columns. Its partitions, one after the other, always have the same rows in the same

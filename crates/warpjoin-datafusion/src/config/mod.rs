@@ -3,6 +3,7 @@
 //! Must not know how settings affect plans.
 
 mod cache_limit;
+mod parquet_decode;
 
 use std::any::Any;
 use std::fmt;
@@ -15,6 +16,7 @@ use warpjoin::plan::FilterForm;
 use warpjoin::{JoinForm, Session};
 
 pub use cache_limit::CacheLimit;
+pub use parquet_decode::ParquetDecode;
 
 /// Default of [`WarpjoinOptions::minimum_rows`].
 const MINIMUM_ROWS_DEFAULT: u64 = 100_000;
@@ -62,6 +64,8 @@ pub struct WarpjoinOptions {
     pub remember: bool,
     /// Device memory that columns of Parquet files may take, to be there for later queries.
     pub cache: CacheLimit,
+    /// Where pages of Parquet files are decoded for the cache.
+    pub parquet_decode: ParquetDecode,
     /// Whether to count probes and the rows that runtime filters drop; slow.
     pub count_rows: bool,
     /// Whether slow-compiling kernels first run in a code tier that compiles faster; `None`: on GPUs only.
@@ -139,6 +143,7 @@ impl Default for WarpjoinOptions {
             materialization: Materialization::Auto,
             remember: true,
             cache: CacheLimit::DEFAULT,
+            parquet_decode: ParquetDecode::Auto,
             count_rows: false,
             quick_kernels: None,
         }
@@ -195,6 +200,7 @@ impl ExtensionOptions for WarpjoinOptions {
                 self.cache =
                     parse(key, value, "a share of the devices' memory, such as 60%, bytes, such as 8GB, or off")?
             }
+            "parquet_decode" => self.parquet_decode = named(key, value, &ParquetDecode::NAMES)?,
             "count_rows" => self.count_rows = parse_bool(key, value)?,
             "quick_kernels" => self.quick_kernels = named(key, value, &QUICK_KERNELS)?,
             "runtime_filters" => self.runtime_filters = named(key, value, &RUNTIME_FILTERS)?,
@@ -295,6 +301,11 @@ impl ExtensionOptions for WarpjoinOptions {
                 Some(self.cache.to_string()),
                 "Device memory that columns of Parquet files may take, to be there for later queries: a share, such as 60%, bytes, \
                  such as 8GB, or off",
+            ),
+            entry(
+                "parquet_decode",
+                Some(name_of(self.parquet_decode, &ParquetDecode::NAMES)),
+                "Where Parquet is decoded for the cache: gpu (one device; what it can't decode on the CPU), cpu, or auto (cpu)",
             ),
             entry(
                 "count_rows",
@@ -472,7 +483,7 @@ mod tests {
     #[test]
     fn entries_have_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 19);
+        assert_eq!(options.entries().len(), 20);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }

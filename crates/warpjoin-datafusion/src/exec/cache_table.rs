@@ -52,7 +52,13 @@ pub async fn cache_table(context: &SessionContext, name: impl Into<TableReferenc
         let scan = scan.with_columns(columns);
         let schema = scan.schema_of(&scan.columns)?;
         let columns = scan.columns.len();
-        let scan = CachedScan { scan, schema, cache: Arc::clone(&cache), limit: options.cache };
+        let scan = CachedScan {
+            scan,
+            schema,
+            cache: Arc::clone(&cache),
+            limit: options.cache,
+            decode: options.parquet_decode,
+        };
         let table = scan.table(&session, &context_of_task, options.memory_budget()).await?;
         // A table of columns that the limit refused is not kept.
         let table = table.filter(|_| cache.cached_columns(&scan.scan) == columns);

@@ -5,13 +5,18 @@
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use tokio::sync::mpsc;
+use warpjoin::parquet::{DecodeError, StoredColumn, decode_table};
 use warpjoin::{Cause, Session, Table};
 
-use crate::cache::{CachedScan, ParquetScan};
-use crate::runtime::thread::pump_partitions;
+use crate::cache::{CachedScan, DecodedOn, ParquetScan, ReadColumn, StoredPages, StoredScan};
+use crate::config::ParquetDecode;
+use crate::runtime::thread::{on_thread, pump_partitions};
 use crate::table::load::{LoadError, load};
 
 impl CachedScan {
@@ -61,14 +66,12 @@ impl CachedScan {
             self.cache.remove(&entry);
             return Ok(None);
         }
-        let singles = split(&self.scan, &missing, &read).map_err(LoadError::Device)?;
-        drop(read);
-        let read_bytes: u64 = singles.iter().map(|(_, table)| table.resident_bytes()).sum();
+        let read_bytes: u64 = read.iter().map(|column| column.table.resident_bytes()).sum();
         if read_bytes > limit_bytes {
             entry.refuse(missing);
-            return Ok(self.cache.table_with(&entry, &self.scan, &self.schema, &singles));
+            return Ok(self.cache.table_with(&entry, &self.scan, &self.schema, &read));
         }
-        self.cache.add(&entry, singles, limit_bytes);
+        self.cache.add(&entry, read, limit_bytes);
         let table = self.cache.table(&self.scan, &self.schema);
         if table.is_none() {
             self.cache.remove(&entry);
@@ -83,18 +86,92 @@ impl CachedScan {
         Some(reservation)
     }
 
+    /// Reads columns, each as a table by itself: those that the device can decode as they are in the files, and the others
+    /// through DataFusion.
     async fn read(
         &self,
         columns: &[usize],
         session: &Arc<Session>,
         context: &Arc<TaskContext>,
         memory_budget_bytes: u64,
-    ) -> Result<Table, LoadError> {
+    ) -> Result<Vec<ReadColumn>, LoadError> {
+        let decodes = self.decode == ParquetDecode::Device && session.devices().len() == 1;
+        let stored = if decodes {
+            StoredScan::of(&self.scan, columns, context).await.map_err(LoadError::Source)?
+        } else {
+            return self.read_on_cpu(columns, session, context, memory_budget_bytes).await;
+        };
+        let decode = self.read_on_device(&stored, session, memory_budget_bytes);
+        let others = self.read_on_cpu(&stored.others, session, context, memory_budget_bytes);
+        let (decoded, others) = futures::join!(decode, others);
+        let (mut tables, declined) = decoded?;
+        tables.extend(others?);
+        tables.extend(self.read_on_cpu(&declined, session, context, memory_budget_bytes).await?);
+        Ok(tables)
+    }
+
+    /// Columns that the device has decoded, and those that it can't decode after all.
+    async fn read_on_device(
+        &self,
+        stored: &StoredScan,
+        session: &Arc<Session>,
+        memory_budget_bytes: u64,
+    ) -> Result<(Vec<ReadColumn>, Vec<usize>), LoadError> {
+        // A column is read while the one before it is decoded.
+        let (sender, mut receiver) = mpsc::channel::<(Arc<StoredPages>, SchemaRef, Vec<Bytes>)>(1);
+        let session = Arc::clone(session);
+        let work = move || {
+            let (mut tables, mut declined) = (vec![], vec![]);
+            while let Some((pages, schema, bytes)) = receiver.blocking_recv() {
+                let decode = |column: &StoredColumn<'_>| {
+                    decode_table(session.device_set(), schema, &[*column], memory_budget_bytes)
+                };
+                match pages.with_bytes(&bytes, decode) {
+                    Ok(table) => {
+                        tables.push(ReadColumn { column: pages.column, table, decoded_on: DecodedOn::Device });
+                    }
+                    Err(DecodeError::Declined(why)) => {
+                        log::info!("a column is decoded on the CPU: {why}");
+                        declined.push(pages.column);
+                    }
+                    Err(DecodeError::Device(error)) => return Err(error),
+                }
+            }
+            Ok((tables, declined))
+        };
+        let decoded = on_thread("warpjoin-load", work).map_err(LoadError::Source)?;
+        let read = async {
+            for pages in &stored.columns {
+                let (schema, bytes) = (self.scan.schema_of(&[pages.column])?, stored.read(pages).await?);
+                if sender.send((Arc::clone(pages), schema, bytes)).await.is_err() {
+                    break;
+                }
+            }
+            drop(sender);
+            Ok(())
+        };
+        let (read, decoded) = futures::join!(read, decoded);
+        read.map_err(LoadError::Source)?;
+        decoded.unwrap_or_else(|error| Err(warpjoin::Error::Internal(error.to_string()))).map_err(LoadError::Device)
+    }
+
+    async fn read_on_cpu(
+        &self,
+        columns: &[usize],
+        session: &Arc<Session>,
+        context: &Arc<TaskContext>,
+        memory_budget_bytes: u64,
+    ) -> Result<Vec<ReadColumn>, LoadError> {
+        if columns.is_empty() {
+            return Ok(vec![]);
+        }
         let cores = available_parallelism().map_or(1, usize::from);
         let plan = self.scan.read(columns, cores).map_err(LoadError::Source)?;
         let schema = self.scan.schema_of(columns).map_err(LoadError::Source)?;
         let context = Arc::clone(context);
-        load(session, schema, |upload| pump_partitions(plan, context, upload), memory_budget_bytes).await
+        let pump = |upload| pump_partitions(plan, context, upload);
+        let table = load(session, schema, pump, memory_budget_bytes).await?;
+        split(&self.scan, columns, &table).map_err(LoadError::Device)
     }
 }
 
@@ -107,10 +184,11 @@ fn forget_listings(context: &TaskContext) {
 }
 
 /// Each column as a table by itself, so that it can leave alone.
-fn split(scan: &ParquetScan, columns: &[usize], read: &Table) -> warpjoin::Result<Vec<(usize, Table)>> {
+fn split(scan: &ParquetScan, columns: &[usize], read: &Table) -> warpjoin::Result<Vec<ReadColumn>> {
     let single = |(at, &column): (usize, &usize)| {
         let schema = scan.schema_of(&[column]).map_err(|error| warpjoin::Error::Internal(error.to_string()))?;
-        Ok((column, Table::of_columns(schema, &[(read, at)])?))
+        let table = Table::of_columns(schema, &[(read, at)])?;
+        Ok(ReadColumn { column, table, decoded_on: DecodedOn::Cpu })
     };
     columns.iter().enumerate().map(single).collect()
 }

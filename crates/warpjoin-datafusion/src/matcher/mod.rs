@@ -34,7 +34,7 @@ use warpjoin::column::check_type;
 use warpjoin::{Reason, Session};
 
 use crate::cache::{CachedScanExec, ColumnCache, ParquetScan};
-use crate::config::CacheLimit;
+use crate::config::{CacheLimit, ParquetDecode};
 use crate::exec::WarpjoinExec;
 use crate::table::scan::DeviceScanExec;
 use candidate::Candidate;
@@ -68,7 +68,7 @@ pub(crate) struct Matcher<'a> {
     /// Whether CPU rows are uploaded for filters, projections, sorts and unions, too, although that may not pay off.
     offloads_all: bool,
     /// Where columns of files are cached, if they are.
-    cache: Option<(Arc<ColumnCache>, CacheLimit)>,
+    cache: Option<(Arc<ColumnCache>, CacheLimit, ParquetDecode)>,
     make: &'a dyn Fn(candidate::Closed) -> Result<Arc<WarpjoinExec>>,
     next_input: usize,
     declined: Vec<Declined>,
@@ -87,8 +87,8 @@ impl<'a> Matcher<'a> {
     }
 
     /// Columns of files that parts read are cached.
-    pub(crate) fn with_cache(mut self, cache: Arc<ColumnCache>, limit: CacheLimit) -> Self {
-        self.cache = (!limit.is_off()).then_some((cache, limit));
+    pub(crate) fn with_cache(mut self, cache: Arc<ColumnCache>, limit: CacheLimit, decode: ParquetDecode) -> Self {
+        self.cache = (!limit.is_off()).then_some((cache, limit, decode));
         self
     }
 
@@ -162,7 +162,7 @@ impl<'a> Matcher<'a> {
 
     /// The candidate of a scan whose columns can be cached: a table if they are, else an input that will be one.
     fn cached_scan(&mut self, node: &Arc<dyn ExecutionPlan>) -> Option<Candidate> {
-        let (cache, limit) = self.cache.as_ref()?;
+        let (cache, limit, decode) = self.cache.as_ref()?;
         let scan = ParquetScan::of(node)?;
         if node.schema().fields().iter().any(|field| check_type(field.data_type()).is_err()) {
             return None;
@@ -174,7 +174,7 @@ impl<'a> Matcher<'a> {
         if !cache.accepts(&scan, limit.bytes(self.session)) {
             return None;
         }
-        let scan: Arc<dyn ExecutionPlan> = Arc::new(CachedScanExec::of(node, scan, cache, *limit));
+        let scan: Arc<dyn ExecutionPlan> = Arc::new(CachedScanExec::of(node, scan, cache, (*limit, *decode)));
         self.next_input += 1;
         Some(Candidate::upload(&scan, self.next_input - 1).at(node))
     }

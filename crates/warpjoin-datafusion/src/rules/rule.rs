@@ -82,7 +82,7 @@ pub(crate) fn rewrite(
     let left_out = runtime.left_out(session);
     let make = |closed: Closed| Ok(Arc::new(WarpjoinExec::try_new(closed, Arc::clone(session), options, &left_out)?));
     let matcher = Matcher::new(session, minimum_rows, options.strict, &make);
-    matcher.with_cache(runtime.cache(session), options.cache).rewrite(plan)
+    matcher.with_cache(runtime.cache(session), options.cache, options.parquet_decode).rewrite(plan)
 }
 
 /// A plan that EXPLAIN shows, but that fails when it runs.

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 
-use crate::cache::CachedColumnInfo;
+use crate::cache::{CachedColumnInfo, DecodedOn};
 use crate::runtime::WarpjoinRuntime;
 use crate::table::provider::runtime_of;
 
@@ -29,6 +29,7 @@ use crate::table::provider::runtime_of;
 /// | `bytes` | unsigned 64-bit integer | device memory, on all devices together |
 /// | `last_use` | unsigned 64-bit integer | larger for later uses; the column with the smallest number leaves first |
 /// | `devices` | string | such as `cuda:0, cuda:1` |
+/// | `decoded_on` | string | what decoded the file's pages: `device` or `cpu` (setting `warpjoin.parquet_decode`) |
 ///
 /// No column is null.
 ///
@@ -73,6 +74,7 @@ fn schema() -> SchemaRef {
         number("bytes"),
         number("last_use"),
         text("devices"),
+        text("decoded_on"),
     ]))
 }
 
@@ -99,6 +101,10 @@ impl CachedColumns {
             number(&|column| column.bytes),
             number(&|column| column.last_use),
             text(&|(_, devices)| devices.clone()),
+            text(&|(column, _)| match column.decoded_on {
+                DecodedOn::Device => "device".into(),
+                DecodedOn::Cpu => "cpu".into(),
+            }),
         ];
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }

@@ -1,0 +1,269 @@
+//! Columns of a Parquet scan as they are in the files, for devices that decode them.
+//!
+//! Owns which columns devices can decode, their bounds by the files' statistics, and where their bytes are. Must not know
+//! how they are decoded.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
+use bytes::Bytes;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::ParquetFileReaderFactory;
+use datafusion::datasource::physical_plan::parquet::DefaultParquetFileReaderFactory;
+use datafusion::execution::TaskContext;
+use datafusion::parquet::arrow::parquet_to_arrow_schema;
+use datafusion::parquet::basic::{Compression as Codec, Type};
+use datafusion::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use datafusion::parquet::file::statistics::Statistics;
+use datafusion::parquet::schema::types::ColumnDescriptor;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use futures::{StreamExt, TryStreamExt, stream};
+use warpjoin::column::Domain;
+use warpjoin::parquet::{ColumnChunk, Compression, Stored, StoredColumn};
+
+use super::source::ParquetScan;
+
+/// Files that are read at once.
+const FILES_AT_ONCE: usize = 32;
+
+/// The columns of a scan that devices can decode.
+pub(crate) struct StoredScan {
+    files: Vec<PartitionedFile>,
+    factory: Arc<dyn ParquetFileReaderFactory>,
+    pub(crate) columns: Vec<Arc<StoredPages>>,
+    /// Columns that the CPU decodes.
+    pub(crate) others: Vec<usize>,
+}
+
+/// A column, and where its row groups are.
+pub(crate) struct StoredPages {
+    /// Position in the table.
+    pub(crate) column: usize,
+    stored: Stored,
+    is_nullable: bool,
+    domain: Domain,
+    chunks: Vec<Chunk>,
+}
+
+struct Chunk {
+    file: usize,
+    range: Range<u64>,
+    compression: Compression,
+    rows: u64,
+}
+
+impl StoredScan {
+    /// Which of some columns of a scan devices can decode.
+    ///
+    /// # Errors
+    /// When a footer can't be read.
+    pub(crate) async fn of(scan: &ParquetScan, columns: &[usize], context: &TaskContext) -> Result<Self> {
+        let factory = match scan.reader_factory() {
+            Some(factory) => factory,
+            None => Arc::new(DefaultParquetFileReaderFactory::new(scan.store(context)?)),
+        };
+        let mut scanned = Self { files: scan.files(), factory, columns: vec![], others: vec![] };
+        let footers = (0..scanned.files.len()).map(|file| scanned.footer(file));
+        let footers: Vec<Footer> = stream::iter(footers).buffered(FILES_AT_ONCE).try_collect().await?;
+        for &column in columns {
+            match pages_of(&footers, column, scan.key.schema()) {
+                Ok(pages) => scanned.columns.push(Arc::new(pages)),
+                Err(why) => {
+                    log::debug!("column {} is decoded on the CPU: {why}", scan.key.schema().field(column).name());
+                    scanned.others.push(column);
+                }
+            }
+        }
+        Ok(scanned)
+    }
+
+    async fn footer(&self, file: usize) -> Result<Footer> {
+        let mut reader = self.reader(file)?;
+        let metadata = reader.get_metadata(None).await.map_err(from_parquet)?;
+        let facts = metadata.file_metadata();
+        let schema = parquet_to_arrow_schema(facts.schema_descr(), facts.key_value_metadata()).map_err(from_parquet)?;
+        Ok(Footer { metadata, schema })
+    }
+
+    /// The bytes of a column's row groups, in their order.
+    ///
+    /// # Errors
+    /// When they can't be read.
+    pub(crate) async fn read(&self, pages: &StoredPages) -> Result<Vec<Bytes>> {
+        let of_file = |file: usize| {
+            let ranges = pages.chunks.iter().filter(move |chunk| chunk.file == file).map(|chunk| chunk.range.clone());
+            let (reader, ranges) = (self.reader(file), ranges.collect::<Vec<_>>());
+            async move {
+                if ranges.is_empty() {
+                    return Ok(vec![]);
+                }
+                reader?.get_byte_ranges(ranges).await.map_err(from_parquet)
+            }
+        };
+        let read = stream::iter((0..self.files.len()).map(of_file)).buffered(FILES_AT_ONCE);
+        Ok(read.try_collect::<Vec<Vec<Bytes>>>().await?.concat())
+    }
+
+    fn reader(&self, file: usize) -> Result<Box<dyn datafusion::parquet::arrow::async_reader::AsyncFileReader + Send>> {
+        self.factory.create_reader(0, self.files[file].clone(), None, &ExecutionPlanMetricsSet::new())
+    }
+}
+
+impl StoredPages {
+    /// Calls `decode` with the column, whose row groups have these bytes.
+    pub(crate) fn with_bytes<T>(&self, bytes: &[Bytes], decode: impl FnOnce(&StoredColumn<'_>) -> T) -> T {
+        let chunks = self.chunks.iter().zip(bytes);
+        let chunks: Vec<ColumnChunk<'_>> = chunks
+            .map(|(chunk, bytes)| ColumnChunk { bytes, compression: chunk.compression, rows: chunk.rows })
+            .collect();
+        let Self { stored, is_nullable, domain, .. } = *self;
+        decode(&StoredColumn { stored, is_nullable, domain, chunks: &chunks })
+    }
+}
+
+/// What a file says of itself.
+struct Footer {
+    metadata: Arc<ParquetMetaData>,
+    schema: Schema,
+}
+
+/// Where a column is in the files, or why devices can't decode it.
+fn pages_of(footers: &[Footer], column: usize, table: &Schema) -> Result<StoredPages, String> {
+    let field = table.field(column);
+    let (mut facts, mut bounds, mut chunks): (Option<(Stored, bool)>, Option<(i128, i128)>, Vec<Chunk>) =
+        (None, None, vec![]);
+    for (file, Footer { metadata, schema }) in footers.iter().enumerate() {
+        let descriptor = metadata.file_metadata().schema_descr();
+        let is_it = |at: &usize| *descriptor.column(*at).path().parts() == [field.name().clone()];
+        let at = (0..descriptor.num_columns()).find(is_it).ok_or("a file lacks it")?;
+        let of_file = schema.field_with_name(field.name()).map_err(|_| "a file lacks it")?;
+        if of_file.data_type() != field.data_type() {
+            return Err(format!("it is {} in a file", of_file.data_type()));
+        }
+        let stored = stored_of(&descriptor.column(at), field.data_type())?;
+        if *facts.get_or_insert(stored) != stored {
+            return Err("files store it in different ways".into());
+        }
+        for group in metadata.row_groups() {
+            let (bounds_of_group, chunk) = chunk_of(group, at, file, stored.0)?;
+            bounds = match (bounds, bounds_of_group) {
+                (Some((min, max)), Some((low, high))) => Some((min.min(low), max.max(high))),
+                (known, new) => known.or(new),
+            };
+            chunks.push(chunk);
+        }
+    }
+    let (stored, is_nullable) = facts.ok_or("there is no file")?;
+    let domain = match stored {
+        Stored::Float => Domain::Float32,
+        Stored::Double => Domain::Float64,
+        _ => {
+            let (min, max) = bounds.unwrap_or((0, 0));
+            Domain::Int { min, max }
+        }
+    };
+    Ok(StoredPages { column, stored, is_nullable, domain, chunks })
+}
+
+/// How a column is stored, and whether it has definition levels.
+fn stored_of(column: &ColumnDescriptor, data_type: &DataType) -> Result<(Stored, bool), String> {
+    use DataType as T;
+    if column.max_rep_level() > 0 || column.max_def_level() > 1 {
+        return Err("it is nested".into());
+    }
+    let stored = match (column.physical_type(), data_type) {
+        (Type::BOOLEAN, T::Boolean) => Stored::Bits,
+        (Type::INT32, T::UInt8 | T::UInt16 | T::UInt32) => Stored::Int32 { signed: false },
+        (
+            Type::INT32,
+            T::Int8
+            | T::Int16
+            | T::Int32
+            | T::Date32
+            | T::Time32(_)
+            | T::Decimal32(..)
+            | T::Decimal64(..)
+            | T::Decimal128(..),
+        ) => Stored::Int32 { signed: true },
+        (Type::INT64, T::UInt64) => Stored::Int64 { signed: false },
+        (Type::INT64, T::Int64 | T::Timestamp(..) | T::Time64(_) | T::Decimal64(..) | T::Decimal128(..)) => {
+            Stored::Int64 { signed: true }
+        }
+        (Type::FLOAT, T::Float32) => Stored::Float,
+        (Type::DOUBLE, T::Float64) => Stored::Double,
+        (Type::FIXED_LEN_BYTE_ARRAY, T::Decimal32(..) | T::Decimal64(..) | T::Decimal128(..)) => {
+            let bytes = u32::try_from(column.type_length()).ok().filter(|bytes| (1..=16).contains(bytes));
+            Stored::Fixed { bytes: bytes.ok_or("its values have a strange length")? }
+        }
+        (physical, data_type) => return Err(format!("{data_type} stored as {physical}")),
+    };
+    Ok((stored, column.max_def_level() == 1))
+}
+
+/// A row group of a column, with the bounds of its values; `None` without a value, and of floats.
+fn chunk_of(
+    group: &RowGroupMetaData,
+    column: usize,
+    file: usize,
+    stored: Stored,
+) -> Result<(Option<(i128, i128)>, Chunk), String> {
+    let column = group.column(column);
+    let compression = match column.compression() {
+        Codec::UNCOMPRESSED => Compression::None,
+        Codec::SNAPPY => Compression::Snappy,
+        other => return Err(format!("compression {other}")),
+    };
+    let rows = u64::try_from(group.num_rows()).map_err(|_| "a row group has a negative number of rows")?;
+    let (start, length) = column.byte_range();
+    let range = start..start.checked_add(length).ok_or("a column that ends nowhere")?;
+    let chunk = Chunk { file, range, compression, rows };
+    if matches!(stored, Stored::Float | Stored::Double) || rows == 0 {
+        return Ok((None, chunk));
+    }
+    let statistics = column.statistics().ok_or("no statistics")?;
+    let bounds = bounds_of(statistics, stored);
+    if bounds.is_none() && statistics.null_count_opt() != Some(rows) {
+        return Err("no bounds among its statistics".into());
+    }
+    Ok((bounds, chunk))
+}
+
+fn bounds_of(statistics: &Statistics, stored: Stored) -> Option<(i128, i128)> {
+    if !statistics.min_is_exact() || !statistics.max_is_exact() {
+        return None;
+    }
+    // Older writers compared everything as signed integers of as many bits.
+    let is_reliable = !statistics.is_min_max_deprecated();
+    Some(match (statistics, stored) {
+        (Statistics::Boolean(values), Stored::Bits) => (i128::from(*values.min_opt()?), i128::from(*values.max_opt()?)),
+        (Statistics::Int32(values), Stored::Int32 { signed: true }) => {
+            ((*values.min_opt()?).into(), (*values.max_opt()?).into())
+        }
+        (Statistics::Int32(values), Stored::Int32 { signed: false }) if is_reliable => {
+            ((*values.min_opt()? as u32).into(), (*values.max_opt()? as u32).into())
+        }
+        (Statistics::Int64(values), Stored::Int64 { signed: true }) => {
+            ((*values.min_opt()?).into(), (*values.max_opt()?).into())
+        }
+        (Statistics::Int64(values), Stored::Int64 { signed: false }) if is_reliable => {
+            ((*values.min_opt()? as u64).into(), (*values.max_opt()? as u64).into())
+        }
+        (Statistics::FixedLenByteArray(values), Stored::Fixed { .. }) if is_reliable => {
+            (big_endian(values.min_opt()?.data())?, big_endian(values.max_opt()?.data())?)
+        }
+        _ => return None,
+    })
+    .filter(|(min, max)| min <= max)
+}
+
+/// A signed integer, the highest byte first.
+fn big_endian(bytes: &[u8]) -> Option<i128> {
+    let sign = if *bytes.first()? > 127 { -1 } else { 0 };
+    (bytes.len() <= 16).then(|| bytes.iter().fold(sign, |value, byte| value << 8 | i128::from(*byte)))
+}
+
+fn from_parquet(error: datafusion::parquet::errors::ParquetError) -> DataFusionError {
+    DataFusionError::ParquetError(Box::new(error))
+}
