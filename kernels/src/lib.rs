@@ -212,6 +212,7 @@ mod tests {
         let written: BTreeSet<_> = SOURCES.iter().flat_map(|file| entries(file.text)).collect();
         let modules = [
             common::KERNELS,
+            decode::KERNELS,
             exchange::KERNELS,
             join::KERNELS,
             partition::KERNELS,

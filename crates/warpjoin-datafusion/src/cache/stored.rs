@@ -132,8 +132,7 @@ struct Footer {
 /// Where a column is in the files, or why devices can't decode it.
 fn pages_of(footers: &[Footer], column: usize, table: &Schema) -> Result<StoredPages, String> {
     let field = table.field(column);
-    let (mut facts, mut bounds, mut chunks): (Option<(Stored, bool)>, Option<(i128, i128)>, Vec<Chunk>) =
-        (None, None, vec![]);
+    let (mut facts, mut bounds, mut chunks) = (None, None::<(i128, i128)>, vec![]);
     for (file, Footer { metadata, schema }) in footers.iter().enumerate() {
         let descriptor = metadata.file_metadata().schema_descr();
         let is_it = |at: &usize| *descriptor.column(*at).path().parts() == [field.name().clone()];

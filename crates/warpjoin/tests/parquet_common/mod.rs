@@ -210,7 +210,8 @@ pub fn column_of(kind: usize, rng: &mut StdRng, rows: usize) -> ArrayRef {
             let (precision, most) =
                 [(9, 999_999_999), (18, 10_i128.pow(18) - 1), (25, 10_i128.pow(25) - 1), (38, 10_i128.pow(38) - 1)]
                     [kind - 8];
-            let scaled = |n: u64| i128::from(n).wrapping_mul(i128::from(n)) % most * if n % 3 == 0 { -1 } else { 1 };
+            let scaled =
+                |n: u64| i128::from(n).wrapping_mul(i128::from(n)) % most * if n.is_multiple_of(3) { -1 } else { 1 };
             let column: Decimal128Array = numbers.iter().map(|n| n.map(scaled)).collect();
             Arc::new(column.with_precision_and_scale(precision, 2).unwrap())
         }
