@@ -4,7 +4,7 @@
 // column_repeats_N: whether a value occurs twice: a bit for each number up to the largest one.
 // take_rows_N: some rows of a column. take_valid: whether these are valid.
 //
-// Values are unsigned. The status has WJ_FACT_UNSORTED and WJ_FACT_REPEATED.
+// Values are unsigned, those of 16 bytes signed. The status has WJ_FACT_UNSORTED and WJ_FACT_REPEATED.
 // Grid: rows, grid stride; no shared memory.
 #include "common/control.cuh"
 #include "decode/constants.cuh"
@@ -27,6 +27,7 @@ WJ_ENTRY(column_order_1, OrderParams, WJ_BLOCK_THREADS) { column_order<u8>(p); }
 WJ_ENTRY(column_order_2, OrderParams, WJ_BLOCK_THREADS) { column_order<u16>(p); }
 WJ_ENTRY(column_order_4, OrderParams, WJ_BLOCK_THREADS) { column_order<u32>(p); }
 WJ_ENTRY(column_order_8, OrderParams, WJ_BLOCK_THREADS) { column_order<u64>(p); }
+WJ_ENTRY(column_order_16, OrderParams, WJ_BLOCK_THREADS) { column_order<i128>(p); }
 
 template <class T>
 WJ_DEVICE void column_repeats(const RepeatsParams& p) {

@@ -158,3 +158,17 @@ WJ_DEVICE bool decode_hybrid(HybridRuns& runs, const u8* bytes, u64 length, u32 
     }
     return true;
 }
+
+// Calls put(row, index) for the values of a page of indices of a dictionary; it returns whether there is such an entry. All
+// threads of the block call it; false, where the page is damaged, or for a thread that has seen such an index.
+template <class Put>
+WJ_DEVICE bool for_each_index(HybridRuns& runs, const Page& page, u64 values, Put put) {
+    if (page.is_damaged) return false;
+    if (values == 0) return true;
+    if (page.values_bytes == 0) return false;
+    const u32 bit_width = page.values[0];
+    if (bit_width > 32) return false;
+    bool is_within = true;
+    const auto checked = [&](u32 row, u32 index) { is_within = put(row, index) && is_within; };
+    return decode_hybrid(runs, page.values + 1, page.values_bytes - 1, bit_width, (u32)values, checked) && is_within;
+}

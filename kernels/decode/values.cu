@@ -134,21 +134,11 @@ WJ_DEVICE void decode_indices(const IndicesParams& p) {
         const T* entries = reinterpret_cast<const T*>(p.dictionary) + words[WJ_PAGE_DICTIONARY];
         const u64 entry_count = words[WJ_PAGE_ENTRIES];
         T* target = reinterpret_cast<T*>(p.target) + page.first_row;
-        bool is_right = !page.is_damaged && (values == 0 || page.values_bytes > 0);
-        if (is_right && values > 0) {
-            const u32 bit_width = page.values[0];
-            bool is_within = true;
-            const auto put = [&](u32 row, u32 index) {
-                if (index < entry_count) {
-                    target[row] = entries[index];
-                } else {
-                    is_within = false;
-                }
-            };
-            is_right = bit_width <= 32
-                && decode_hybrid(runs, page.values + 1, page.values_bytes - 1, bit_width, (u32)values, put);
-            is_right = is_right && is_within;
-        }
+        const bool is_right = for_each_index(runs, page, values, [&](u32 row, u32 index) {
+            if (index >= entry_count) return false;
+            target[row] = entries[index];
+            return true;
+        });
         if (!is_right) raise_status(p.control, WJ_STATUS_DAMAGED);
     }
 }

@@ -22,6 +22,12 @@ constants! { "WJ_":
     pub const VALUES_UNSIGNED: u64 = 1;
     /// Signed integers, the highest byte first.
     pub const VALUES_BIG_ENDIAN: u64 = 2;
+    /// No string: an entry that no row has, a row without a value.
+    pub const TEXT_NONE: u32 = u32::MAX;
+    /// Words of a page in which a warp looks for strings at a time.
+    pub const TEXT_TILE_WORDS: usize = 256;
+    /// Bytes of shared memory for these, and a word behind them.
+    pub const TEXT_TILE_BYTES: u32 = (TEXT_TILE_WORDS as u32 + 1) * 8;
     /// Status: a value is less than the one before it.
     pub const FACT_UNSORTED: u64 = 1;
     /// Status: a value occurs twice.
@@ -164,7 +170,13 @@ params! {
     }
 
     /// Looks for values that are less than the one before, or equal to it.
-    pub struct OrderParams<'a, B> for ["column_order_1", "column_order_2", "column_order_4", "column_order_8"] {
+    pub struct OrderParams<'a, B> for [
+        "column_order_1",
+        "column_order_2",
+        "column_order_4",
+        "column_order_8",
+        "column_order_16",
+    ] {
         /// Rows.
         rows: u64,
         /// A value a row.
@@ -208,6 +220,134 @@ params! {
         /// The values of each page, side by side from its first row on.
         values: Ptr<'a, B, *const u8>,
         /// A value a row.
+        target: Ptr<'a, B, *mut u8>,
+    }
+
+    /// Finds the strings of plain pages.
+    pub struct FindStringsParams<'a, B> for ["find_strings"] {
+        /// `page::WORDS` words a page.
+        pages: Ptr<'a, B, *const u64>,
+        /// Pages.
+        page_count: u64,
+        /// The pages without compression, and 16 bytes more.
+        bytes: Ptr<'a, B, *const u8>,
+        /// Values of each page; none: as many as rows.
+        counts: Option<Ptr<'a, B, *const u32>>,
+        /// The string of row 0.
+        first_string: u64,
+        /// Where each string begins in `bytes`.
+        starts: Ptr<'a, B, *mut u64>,
+        /// Its bytes; `TEXT_NONE` before.
+        lengths: Ptr<'a, B, *mut u32>,
+        /// The control block.
+        control: Ptr<'a, B, *mut u64>,
+    }
+
+    /// Marks the entries of dictionaries that rows have.
+    pub struct MarkEntriesParams<'a, B> for ["mark_entries"] {
+        /// `page::WORDS` words a page.
+        pages: Ptr<'a, B, *const u64>,
+        /// Pages.
+        page_count: u64,
+        /// The pages without compression, and 16 bytes more.
+        bytes: Ptr<'a, B, *const u8>,
+        /// Values of each page; none: as many as rows.
+        counts: Option<Ptr<'a, B, *const u32>>,
+        /// A word an entry of all dictionaries, zeroed.
+        marks: Ptr<'a, B, *mut u32>,
+        /// The control block.
+        control: Ptr<'a, B, *mut u64>,
+    }
+
+    /// Brings equal strings to the same slot.
+    pub struct InternParams<'a, B> for ["intern_strings"] {
+        /// Strings.
+        count: u64,
+        /// The first of these that are entries of dictionaries.
+        entry_count: u64,
+        /// Of each of these, whether a row has it.
+        marks: Ptr<'a, B, *const u32>,
+        /// The pages without compression, and 16 bytes more.
+        bytes: Ptr<'a, B, *const u8>,
+        /// Where each string begins.
+        starts: Ptr<'a, B, *const u64>,
+        /// Its bytes, or `TEXT_NONE`.
+        lengths: Ptr<'a, B, *const u32>,
+        /// What hashes begin with.
+        seed: u64,
+        /// Slots of the table, a power of two of at least twice the strings, less 1.
+        slot_mask: u64,
+        /// The slots, zeroed.
+        table: Ptr<'a, B, *mut u64>,
+        /// The slot of each string, or `TEXT_NONE`.
+        slots: Ptr<'a, B, *mut u32>,
+    }
+
+    /// Numbers distinct strings. The control block counts them.
+    pub struct NumberStringsParams<'a, B> for ["number_strings"] {
+        /// Strings.
+        count: u64,
+        /// The bytes of each string.
+        lengths: Ptr<'a, B, *const u32>,
+        /// The slot of each string, or `TEXT_NONE`.
+        slots: Ptr<'a, B, *const u32>,
+        /// The slots.
+        table: Ptr<'a, B, *const u64>,
+        /// The code of each string that is the first of its kind.
+        codes: Ptr<'a, B, *mut u32>,
+        /// The first string of each code.
+        firsts: Ptr<'a, B, *mut u32>,
+        /// Where the bytes of each code end, behind a 0.
+        ends: Ptr<'a, B, *mut u64>,
+        /// What tiles of the scan tell each other: a counter, zeroed.
+        next_tile: Ptr<'a, B, *mut u64>,
+        /// A word a tile, zeroed.
+        states: Ptr<'a, B, *mut u32>,
+        /// 16 bytes a tile.
+        of_tile: Ptr<'a, B, *mut u8>,
+        /// 16 bytes a tile.
+        up_to_tile: Ptr<'a, B, *mut u8>,
+        /// The control block.
+        control: Ptr<'a, B, *mut u64>,
+    }
+
+    /// Brings the bytes of distinct strings together.
+    pub struct GatherStringsParams<'a, B> for ["gather_strings"] {
+        /// Distinct strings.
+        distinct: u64,
+        /// The first string of each.
+        firsts: Ptr<'a, B, *const u32>,
+        /// Where the bytes of each end, behind a 0.
+        ends: Ptr<'a, B, *const u64>,
+        /// The pages without compression.
+        bytes: Ptr<'a, B, *const u8>,
+        /// Where each string begins.
+        starts: Ptr<'a, B, *const u64>,
+        /// The bytes of all distinct strings.
+        target: Ptr<'a, B, *mut u8>,
+    }
+
+    /// Writes the codes of the strings of plain pages.
+    pub struct CodeStringsParams<'a, B> for ["code_strings_1", "code_strings_2", "code_strings_4"] {
+        /// `page::WORDS` words a page.
+        pages: Ptr<'a, B, *const u64>,
+        /// Pages.
+        page_count: u64,
+        /// The pages without compression, and 16 bytes more.
+        bytes: Ptr<'a, B, *const u8>,
+        /// Values of each page; none: as many as rows.
+        counts: Option<Ptr<'a, B, *const u32>>,
+        /// The string of row 0.
+        first_string: u64,
+        /// The slot of each string, or `TEXT_NONE`.
+        slots: Ptr<'a, B, *const u32>,
+        /// The slots.
+        table: Ptr<'a, B, *const u64>,
+        /// The code of each string that is the first of its kind.
+        codes: Ptr<'a, B, *const u32>,
+        /// What is written for each code; none: the code.
+        ranks: Option<Ptr<'a, B, *const u32>>,
+        /// A code a row.
         target: Ptr<'a, B, *mut u8>,
     }
 }

@@ -141,6 +141,9 @@ pub const DECODE_SNAPPY: KernelFile = KernelFile { name: "snappy.cu", text: incl
 /// What decoded columns tell.
 pub const DECODE_FACTS: KernelFile = KernelFile { name: "facts.cu", text: include_str!("../decode/facts.cu") };
 
+/// Strings of Parquet columns, and which of them are the same.
+pub const DECODE_TEXT: KernelFile = KernelFile { name: "text.cu", text: include_str!("../decode/text.cu") };
+
 /// Decoding of pages of Parquet columns.
 pub const DECODE_VALUES: KernelFile = KernelFile { name: "values.cu", text: include_str!("../decode/values.cu") };
 
@@ -148,9 +151,10 @@ pub const DECODE_VALUES: KernelFile = KernelFile { name: "values.cu", text: incl
 pub const VALIDITY: KernelFile = KernelFile { name: "validity.cu", text: include_str!("../common/validity.cu") };
 
 /// The files of entries: all kernels that are not generated.
-pub const SOURCES: [KernelFile; 16] = [
+pub const SOURCES: [KernelFile; 17] = [
     DECODE_FACTS,
     DECODE_SNAPPY,
+    DECODE_TEXT,
     DECODE_VALUES,
     EXCHANGE,
     HASH_LISTS,

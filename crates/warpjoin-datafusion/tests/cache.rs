@@ -379,14 +379,34 @@ async fn devices_decode_columns_of_files() {
     let (warp, oracle) = (decoding(), stock());
     register(&[&warp.context, &oracle], "t", folder.path()).await;
     let all = "SELECT k, count(*), sum(id), sum(price), min(day), max(day), max(name), min(share) FROM t GROUP BY k";
-    for sql in [BY_KEY, all, "SELECT count(*), max(id) FROM t WHERE k = 3"] {
+    let by_name = "SELECT name, count(*), min(id) FROM t WHERE name LIKE '%1%' GROUP BY name";
+    for sql in [BY_KEY, all, by_name, "SELECT count(*), max(id) FROM t WHERE k = 3"] {
         warp.query(&oracle, sql).await;
         assert!(warp.is_resident(sql).await, "{sql}");
     }
-    let expected = ["day|device", "id|device", "k|device", "name|cpu", "price|device", "share|device"];
+    let expected = ["day|device", "id|device", "k|device", "name|device", "price|device", "share|device"];
     assert_eq!(warp.decoded_on().await, expected);
     warp.runtime.clear_cache();
     assert_eq!(warp.used_bytes(), 0, "all memory is given back");
+}
+
+/// The value in a folder's name counts, not that of a column in its files with the same name and type.
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_of_folders_are_not_decoded_from_files() {
+    let folder = folder();
+    let of_share = folder.path().join("share=2.5");
+    std::fs::create_dir(&of_share).unwrap();
+    write(&of_share.join("t.parquet"), 0, 3000).await;
+    let (warp, oracle) = (decoding(), stock());
+    for context in [&warp.context, &oracle] {
+        let sql = format!(
+            "CREATE EXTERNAL TABLE t (id BIGINT, share DOUBLE) STORED AS PARQUET PARTITIONED BY (share) LOCATION '{}/'",
+            folder.path().display()
+        );
+        context.sql(&sql).await.unwrap().collect().await.unwrap();
+    }
+    warp.query(&oracle, "SELECT share, count(*), sum(id) FROM t GROUP BY share").await;
+    assert_eq!(warp.decoded_on().await, ["id|device", "share|cpu"]);
 }
 
 /// A damaged page, and compression that devices do not know: DataFusion reads the column, or says what is wrong.

@@ -178,6 +178,23 @@ impl Stream {
         if bytes.is_empty() { Ok(()) } else { self.backend.write(buffer.address() + offset, bytes) }
     }
 
+    /// As [`Self::write`] of several parts, in one pass: each begins so many bytes behind `offset`. Bytes of `buffer` between
+    /// two parts are 0 afterwards, or as before.
+    ///
+    /// # Errors
+    /// When the parts overlap or do not ascend, or as [`Self::write`].
+    pub fn write_all(&self, buffer: &Buffer, offset: u64, parts: &[(usize, &[u8])]) -> Result<()> {
+        let mut end = 0;
+        for (start, bytes) in parts {
+            if *start < end {
+                return Err(DeviceError::Invalid(format!("a part at byte {start} of parts that end at byte {end}")));
+            }
+            end = start.saturating_add(bytes.len());
+        }
+        self.check(buffer, offset, end as u64)?;
+        if end == 0 { Ok(()) } else { self.backend.write_all(buffer.address() + offset, parts) }
+    }
+
     /// Waits for the work enqueued so far, then copies bytes of `buffer`, starting at `offset`, to the host.
     ///
     /// # Errors

@@ -56,6 +56,7 @@ fn main() {
             Type::INT64 => Stored::Int64 { signed },
             Type::FLOAT => Stored::Float,
             Type::DOUBLE => Stored::Double,
+            Type::BYTE_ARRAY => Stored::Strings,
             Type::FIXED_LEN_BYTE_ARRAY => Stored::Fixed { bytes: column.type_length() as u32 },
             other => {
                 println!("{:20} {other}", field.name());
@@ -65,6 +66,7 @@ fn main() {
         let domain = match (stored, bounds(&metadata, index)) {
             (Stored::Float, _) => Domain::Float32,
             (Stored::Double, _) => Domain::Float64,
+            (Stored::Strings, _) => Domain::Bytes,
             (_, Some((min, max))) => Domain::Int { min, max },
             (_, None) => {
                 println!("{:20} no statistics", field.name());
@@ -87,7 +89,10 @@ fn main() {
         };
         let column = StoredColumn { stored, is_nullable: field.is_nullable(), domain, chunks: &chunks };
         let stream = device.create_stream().unwrap();
-        let decoded = (0..runs.max(1)).map(|_| decode_column(&stream, &column).map(|decoded| decoded.kernel_ns));
+        let decoded = (0..runs.max(1)).map(|_| {
+            let data_type = if stored == Stored::Strings { &DataType::BinaryView } else { field.data_type() };
+            decode_column(&stream, &column, data_type).map(|decoded| decoded.kernel_ns)
+        });
         match decoded.collect::<Result<Vec<u64>, DecodeError>>() {
             Err(why) => println!("{:20} {why}", field.name()),
             Ok(mut ns) => {

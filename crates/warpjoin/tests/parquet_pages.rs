@@ -6,13 +6,16 @@ mod parquet_common;
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array};
+use arrow::array::{ArrayRef, BinaryArray, Int64Array, StringArray};
+use arrow::datatypes::DataType;
 use common::sanitized::{is_child, run_again};
 use common::sessions::{Opener, Simulated, gpus};
 use parquet::file::properties::WriterVersion;
-use parquet_common::{File, Form, check_damaged, check_seeds, check_tables};
+use parquet_common::{File, Form, check, check_damaged, check_seeds, check_tables, random_form};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use warpjoin::column::Domain;
-use warpjoin::parquet::DecodeError;
+use warpjoin::parquet::{ColumnChunk, Compression, DecodeError, Stored, StoredColumn, decode_column};
 use warpjoin_device::{Device, SimOptions, open_simulated};
 
 fn device(options: SimOptions) -> Device {
@@ -72,6 +75,7 @@ fn values_beyond_the_bounds_are_declined() {
             version: WriterVersion::PARQUET_1_0,
             page_rows: 100,
             group_rows: 500,
+            dictionary_bytes: 1 << 20,
         };
         let file = File::write(&column, form);
         for (min, max) in [(0, 998), (1, 999), (0, 0)] {
@@ -85,4 +89,69 @@ fn values_beyond_the_bounds_are_declined() {
 fn damaged_bytes_are_decoded_or_declined() {
     let declined = check_damaged(&device(SimOptions::default()), 0..60);
     assert!(declined > 100, "{declined}");
+}
+
+/// Writers may put values into a dictionary that no row has: these do not become values of the column.
+#[test]
+fn entries_that_no_row_has_are_left_out() {
+    let device = device(SimOptions::default());
+    let form = Form {
+        is_compressed: false,
+        has_dictionaries: true,
+        version: WriterVersion::PARQUET_1_0,
+        page_rows: 100,
+        group_rows: 500,
+        dictionary_bytes: 1 << 20,
+    };
+    let more: ArrayRef = Arc::new(StringArray::from(vec!["b", "unused", "a", "also unused"]));
+    let column: ArrayRef = Arc::new(StringArray::from(vec!["b", "x", "a", "a", "b"]));
+    let (with_more, with_rows) = (File::write(&more, form), File::write(&column, form));
+    let parts = |file: &File| {
+        let chunk = file.metadata.row_group(0).column(0);
+        let (start, length) = chunk.byte_range();
+        let data = chunk.data_page_offset() as usize;
+        (file.bytes[start as usize..data].to_vec(), file.bytes[data..(start + length) as usize].to_vec())
+    };
+    // The dictionary of one file before the rows of the other: what was `x` is `unused`, which is a value now.
+    let bytes = [parts(&with_more).0, parts(&with_rows).1].concat();
+    let chunk = ColumnChunk { bytes: &bytes, compression: Compression::None, rows: 5 };
+    let stored = StoredColumn { stored: Stored::Strings, is_nullable: false, domain: Domain::Bytes, chunks: &[chunk] };
+    let decoded = decode_column(&device.create_stream().unwrap(), &stored, &DataType::Utf8).unwrap();
+    let expected: ArrayRef = Arc::new(StringArray::from(vec!["b", "unused", "a", "a", "b"]));
+    check(&decoded, &device, &expected, "a dictionary with more");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_declined() {
+    let device = device(SimOptions::default());
+    let column: ArrayRef = Arc::new(BinaryArray::from_vec(vec![b"text", b"\xff\xfe", b"text"]));
+    let mut rng = StdRng::seed_from_u64(7);
+    let file = File::write(&column, random_form(&mut rng));
+    let chunks = file.chunks();
+    let stored = StoredColumn { stored: Stored::Strings, is_nullable: false, domain: Domain::Bytes, chunks: &chunks };
+    let stream = device.create_stream().unwrap();
+    assert!(decode_column(&stream, &stored, &DataType::Binary).is_ok());
+    assert!(matches!(decode_column(&stream, &stored, &DataType::Utf8View), Err(DecodeError::Declined(_))));
+}
+
+/// More strings than have codes in their order, in dictionaries and beside them.
+#[test]
+fn many_strings_are_told_apart() {
+    let device = device(SimOptions::default());
+    let rows = 150_000u64;
+    let column: ArrayRef =
+        Arc::new((0..rows).map(|row| Some((row * 7919 % 100_003).to_string())).collect::<StringArray>());
+    for dictionary_bytes in [1 << 20, 10_000] {
+        let form = Form {
+            is_compressed: true,
+            has_dictionaries: true,
+            version: WriterVersion::PARQUET_1_0,
+            page_rows: 20_000,
+            group_rows: 60_000,
+            dictionary_bytes,
+        };
+        let decoded = File::write(&column, form).decode(&device, &column, Domain::Bytes).unwrap();
+        check(&decoded, &device, &column, "many strings");
+        assert!(!decoded.dictionary.unwrap().is_sorted());
+    }
 }

@@ -193,6 +193,12 @@ impl ParquetScan {
         self.key.files.iter().map(|file| PartitionedFile::new_from_meta(file.meta.clone())).collect()
     }
 
+    /// The number of columns that are in the files. Those of the files' folders are behind them.
+    pub(super) fn columns_in_files(&self) -> usize {
+        let source = self.config.file_source().downcast_ref::<ParquetSource>();
+        source.map_or(0, |source| source.table_schema().file_schema().fields().len())
+    }
+
     /// Where the files are.
     pub(super) fn store(&self, context: &TaskContext) -> Result<Arc<dyn ObjectStore>> {
         context.runtime_env().object_store(&self.key.store)

@@ -25,8 +25,12 @@ use warpjoin::parquet::{ColumnChunk, Compression, Stored, StoredColumn};
 
 use super::source::ParquetScan;
 
-/// Files that are read at once.
+/// Footers that are read at once.
 const FILES_AT_ONCE: usize = 32;
+/// Pieces of a column that are read at once.
+const READS_AT_ONCE: usize = 16;
+/// Bytes of a piece, unless a row group has more: enough for one request to a store.
+const PIECE_BYTES: u64 = 8 << 20;
 
 /// The columns of a scan that devices can decode.
 pub(crate) struct StoredScan {
@@ -67,8 +71,15 @@ impl StoredScan {
         let mut scanned = Self { files: scan.files(), factory, columns: vec![], others: vec![] };
         let footers = (0..scanned.files.len()).map(|file| scanned.footer(file));
         let footers: Vec<Footer> = stream::iter(footers).buffered(FILES_AT_ONCE).try_collect().await?;
+        let columns_in_files = scan.columns_in_files();
         for &column in columns {
-            match pages_of(&footers, column, scan.key.schema()) {
+            let pages = if column < columns_in_files {
+                pages_of(&footers, column, scan.key.schema())
+            } else {
+                // A file may have another column of the same name.
+                Err("its values are in the names of folders".into())
+            };
+            match pages {
                 Ok(pages) => scanned.columns.push(Arc::new(pages)),
                 Err(why) => {
                     log::debug!("column {} is decoded on the CPU: {why}", scan.key.schema().field(column).name());
@@ -92,18 +103,13 @@ impl StoredScan {
     /// # Errors
     /// When they can't be read.
     pub(crate) async fn read(&self, pages: &StoredPages) -> Result<Vec<Bytes>> {
-        let of_file = |file: usize| {
-            let ranges = pages.chunks.iter().filter(move |chunk| chunk.file == file).map(|chunk| chunk.range.clone());
-            let (reader, ranges) = (self.reader(file), ranges.collect::<Vec<_>>());
-            async move {
-                if ranges.is_empty() {
-                    return Ok(vec![]);
-                }
-                reader?.get_byte_ranges(ranges).await.map_err(from_parquet)
-            }
+        let read = |chunks: &[Chunk]| {
+            let reader = self.reader(chunks[0].file);
+            let ranges = chunks.iter().map(|chunk| chunk.range.clone()).collect();
+            async move { reader?.get_byte_ranges(ranges).await.map_err(from_parquet) }
         };
-        let read = stream::iter((0..self.files.len()).map(of_file)).buffered(FILES_AT_ONCE);
-        Ok(read.try_collect::<Vec<Vec<Bytes>>>().await?.concat())
+        let read: Vec<_> = pieces(&pages.chunks).into_iter().map(read).collect();
+        Ok(stream::iter(read).buffered(READS_AT_ONCE).try_collect::<Vec<Vec<Bytes>>>().await?.concat())
     }
 
     fn reader(&self, file: usize) -> Result<Box<dyn datafusion::parquet::arrow::async_reader::AsyncFileReader + Send>> {
@@ -123,6 +129,20 @@ impl StoredPages {
     }
 }
 
+/// Neighbouring row groups of one file, which are read together.
+fn pieces(chunks: &[Chunk]) -> Vec<&[Chunk]> {
+    let mut bytes = 0;
+    let pieces = chunks.chunk_by(|before, chunk| {
+        bytes += before.range.end - before.range.start;
+        let is_one = before.file == chunk.file && bytes < PIECE_BYTES;
+        if !is_one {
+            bytes = 0;
+        }
+        is_one
+    });
+    pieces.collect()
+}
+
 /// What a file says of itself.
 struct Footer {
     metadata: Arc<ParquetMetaData>,
@@ -138,7 +158,7 @@ fn pages_of(footers: &[Footer], column: usize, table: &Schema) -> Result<StoredP
         let is_it = |at: &usize| *descriptor.column(*at).path().parts() == [field.name().clone()];
         let at = (0..descriptor.num_columns()).find(is_it).ok_or("a file lacks it")?;
         let of_file = schema.field_with_name(field.name()).map_err(|_| "a file lacks it")?;
-        if of_file.data_type() != field.data_type() {
+        if !are_alike(of_file.data_type(), field.data_type()) {
             return Err(format!("it is {} in a file", of_file.data_type()));
         }
         let stored = stored_of(&descriptor.column(at), field.data_type())?;
@@ -158,12 +178,26 @@ fn pages_of(footers: &[Footer], column: usize, table: &Schema) -> Result<StoredP
     let domain = match stored {
         Stored::Float => Domain::Float32,
         Stored::Double => Domain::Float64,
+        Stored::Strings => Domain::Bytes,
         _ => {
             let (min, max) = bounds.unwrap_or((0, 0));
             Domain::Int { min, max }
         }
     };
     Ok(StoredPages { column, stored, is_nullable, domain, chunks })
+}
+
+/// Whether values of a file's type are those of a table's: the same type, or another one of text, or of bytes.
+fn are_alike(of_file: &DataType, of_table: &DataType) -> bool {
+    of_file == of_table || [is_text, is_bytes].iter().any(|is_kind| is_kind(of_file) && is_kind(of_table))
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+fn is_bytes(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
 /// How a column is stored, and whether it has definition levels.
@@ -192,6 +226,7 @@ fn stored_of(column: &ColumnDescriptor, data_type: &DataType) -> Result<(Stored,
         }
         (Type::FLOAT, T::Float32) => Stored::Float,
         (Type::DOUBLE, T::Float64) => Stored::Double,
+        (Type::BYTE_ARRAY, data_type) if is_text(data_type) || is_bytes(data_type) => Stored::Strings,
         (Type::FIXED_LEN_BYTE_ARRAY, T::Decimal32(..) | T::Decimal64(..) | T::Decimal128(..)) => {
             let bytes = u32::try_from(column.type_length()).ok().filter(|bytes| (1..=16).contains(bytes));
             Stored::Fixed { bytes: bytes.ok_or("its values have a strange length")? }
@@ -201,7 +236,7 @@ fn stored_of(column: &ColumnDescriptor, data_type: &DataType) -> Result<(Stored,
     Ok((stored, column.max_def_level() == 1))
 }
 
-/// A row group of a column, with the bounds of its values; `None` without a value, and of floats.
+/// A row group of a column, with the bounds of its values; `None` without a value, of floats and of strings.
 fn chunk_of(
     group: &RowGroupMetaData,
     column: usize,
@@ -218,7 +253,7 @@ fn chunk_of(
     let (start, length) = column.byte_range();
     let range = start..start.checked_add(length).ok_or("a column that ends nowhere")?;
     let chunk = Chunk { file, range, compression, rows };
-    if matches!(stored, Stored::Float | Stored::Double) || rows == 0 {
+    if matches!(stored, Stored::Float | Stored::Double | Stored::Strings) || rows == 0 {
         return Ok((None, chunk));
     }
     let statistics = column.statistics().ok_or("no statistics")?;

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
+use std::time::Instant;
 
-use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
-use tokio::sync::mpsc;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use warpjoin::parquet::{DecodeError, StoredColumn, decode_table};
 use warpjoin::{Cause, Session, Table};
 
@@ -18,6 +18,9 @@ use crate::cache::{CachedScan, DecodedOn, ParquetScan, ReadColumn, StoredPages, 
 use crate::config::ParquetDecode;
 use crate::runtime::thread::{on_thread, pump_partitions};
 use crate::table::load::{LoadError, load};
+
+/// Columns that are read and decoded at once.
+const DECODED_AT_ONCE: usize = 8;
 
 impl CachedScan {
     /// The table of the scan's columns. Columns that are not cached are read in whole, and cached.
@@ -95,12 +98,10 @@ impl CachedScan {
         context: &Arc<TaskContext>,
         memory_budget_bytes: u64,
     ) -> Result<Vec<ReadColumn>, LoadError> {
-        let decodes = self.decode == ParquetDecode::Device && session.devices().len() == 1;
-        let stored = if decodes {
-            StoredScan::of(&self.scan, columns, context).await.map_err(LoadError::Source)?
-        } else {
+        if self.decode != ParquetDecode::Device || session.devices().len() != 1 {
             return self.read_on_cpu(columns, session, context, memory_budget_bytes).await;
-        };
+        }
+        let stored = StoredScan::of(&self.scan, columns, context).await.map_err(LoadError::Source)?;
         let decode = self.read_on_device(&stored, session, memory_budget_bytes);
         let others = self.read_on_cpu(&stored.others, session, context, memory_budget_bytes);
         let (decoded, others) = futures::join!(decode, others);
@@ -117,42 +118,55 @@ impl CachedScan {
         session: &Arc<Session>,
         memory_budget_bytes: u64,
     ) -> Result<(Vec<ReadColumn>, Vec<usize>), LoadError> {
-        // A column is read while the one before it is decoded.
-        let (sender, mut receiver) = mpsc::channel::<(Arc<StoredPages>, SchemaRef, Vec<Bytes>)>(1);
-        let session = Arc::clone(session);
-        let work = move || {
-            let (mut tables, mut declined) = (vec![], vec![]);
-            while let Some((pages, schema, bytes)) = receiver.blocking_recv() {
-                let decode = |column: &StoredColumn<'_>| {
-                    decode_table(session.device_set(), schema, &[*column], memory_budget_bytes)
-                };
-                match pages.with_bytes(&bytes, decode) {
-                    Ok(table) => {
-                        tables.push(ReadColumn { column: pages.column, table, decoded_on: DecodedOn::Device });
-                    }
-                    Err(DecodeError::Declined(why)) => {
-                        log::info!("a column is decoded on the CPU: {why}");
-                        declined.push(pages.column);
-                    }
-                    Err(DecodeError::Device(error)) => return Err(error),
-                }
+        // Boxed, as the compiler can't tell otherwise that they may change threads.
+        let decode = |pages| self.decode(stored, pages, session, memory_budget_bytes).boxed();
+        let columns: Vec<_> = stored.columns.iter().map(decode).collect();
+        let decoded: Vec<Result<ReadColumn, usize>> =
+            stream::iter(columns).buffered(DECODED_AT_ONCE).try_collect().await?;
+        let (mut columns, mut declined) = (vec![], vec![]);
+        for column in decoded {
+            match column {
+                Ok(column) => columns.push(column),
+                Err(column) => declined.push(column),
             }
-            Ok((tables, declined))
+        }
+        Ok((columns, declined))
+    }
+
+    /// A column that the device has decoded; `Err` within: it can't.
+    async fn decode(
+        &self,
+        stored: &StoredScan,
+        pages: &Arc<StoredPages>,
+        session: &Arc<Session>,
+        memory_budget_bytes: u64,
+    ) -> Result<Result<ReadColumn, usize>, LoadError> {
+        let started = Instant::now();
+        let bytes = stored.read(pages).await.map_err(LoadError::Source)?;
+        let read = started.elapsed();
+        let schema = self.scan.schema_of(&[pages.column]).map_err(LoadError::Source)?;
+        let (pages, session) = (Arc::clone(pages), Arc::clone(session));
+        let work = move || {
+            let started = Instant::now();
+            let stored_bytes: usize = bytes.iter().map(Bytes::len).sum();
+            let name = schema.field(0).name().clone();
+            let decode =
+                |column: &StoredColumn<'_>| decode_table(session.device_set(), schema, &[*column], memory_budget_bytes);
+            match pages.with_bytes(&bytes, decode) {
+                Ok(table) => {
+                    let decoded = started.elapsed();
+                    log::debug!("column {name}: {stored_bytes} bytes read in {read:.1?}, decoded in {decoded:.1?}");
+                    Ok(Ok(ReadColumn { column: pages.column, table, decoded_on: DecodedOn::Device }))
+                }
+                Err(DecodeError::Declined(why)) => {
+                    log::info!("column {name} is decoded on the CPU: {why}");
+                    Ok(Err(pages.column))
+                }
+                Err(DecodeError::Device(error)) => Err(error),
+            }
         };
         let decoded = on_thread("warpjoin-load", work).map_err(LoadError::Source)?;
-        let read = async {
-            for pages in &stored.columns {
-                let (schema, bytes) = (self.scan.schema_of(&[pages.column])?, stored.read(pages).await?);
-                if sender.send((Arc::clone(pages), schema, bytes)).await.is_err() {
-                    break;
-                }
-            }
-            drop(sender);
-            Ok(())
-        };
-        let (read, decoded) = futures::join!(read, decoded);
-        read.map_err(LoadError::Source)?;
-        decoded.unwrap_or_else(|error| Err(warpjoin::Error::Internal(error.to_string()))).map_err(LoadError::Device)
+        LoadError::of_thread(decoded.await)
     }
 
     async fn read_on_cpu(

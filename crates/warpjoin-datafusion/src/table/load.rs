@@ -18,6 +18,13 @@ pub(crate) enum LoadError {
     Device(warpjoin::Error),
 }
 
+impl LoadError {
+    /// What a thread that worked on a device has ended with. Its panic is a defect of the engine.
+    pub(crate) fn of_thread<T>(ended: Result<warpjoin::Result<T>>) -> Result<T, Self> {
+        ended.unwrap_or_else(|error| Err(warpjoin::Error::Internal(error.to_string()))).map_err(Self::Device)
+    }
+}
+
 impl From<LoadError> for DataFusionError {
     fn from(error: LoadError) -> Self {
         match error {
@@ -45,6 +52,5 @@ pub(crate) async fn load<F: Future<Output = Result<()>>>(
     let table = on_thread("warpjoin-load", receive).map_err(LoadError::Source)?;
     let (sent, table) = futures::join!(send(sender), table);
     sent.map_err(LoadError::Source)?;
-    // A panic of the thread is a defect of the engine.
-    table.unwrap_or_else(|error| Err(warpjoin::Error::Internal(error.to_string()))).map_err(LoadError::Device)
+    LoadError::of_thread(table)
 }

@@ -134,6 +134,12 @@ impl StreamBackend for CudaStream {
         waited
     }
 
+    fn write_all(&self, address: u64, parts: &[(usize, &[u8])]) -> Result<()> {
+        self.context()?;
+        // SAFETY: the front end has checked that all parts are within a live buffer, in ascending order.
+        unsafe { self.shared.staging.write_all(address, parts, self.stream.raw) }
+    }
+
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
         self.context()?;
         if bytes.len() > STAGED_BYTES_MIN {

@@ -84,6 +84,12 @@ impl StreamBackend for FaultyStream {
         self.inner.write(address, bytes)
     }
 
+    fn write_all(&self, address: u64, parts: &[(usize, &[u8])]) -> Result<()> {
+        self.begin(CallKind::Write)?;
+        self.uses(&[address]);
+        self.inner.write_all(address, parts)
+    }
+
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
         self.begin(CallKind::Read)?;
         self.uses(&[address]);

@@ -233,6 +233,25 @@ impl Dictionary {
         Ok((dictionary, merged.into_codes().into_iter().zip(interners).map(sorted).collect()))
     }
 
+    /// The dictionary of distinct strings that lie side by side, the first from byte 0 to `ends[1]`; and its codes by their
+    /// numbers, where they differ.
+    ///
+    /// # Errors
+    /// When they are no values of the type, or too many bytes.
+    pub(crate) fn of_distinct(
+        bytes: Vec<u8>,
+        ends: Vec<i64>,
+        value_type: &DataType,
+    ) -> Result<(Dictionary, Option<Vec<u32>>)> {
+        let strings = ends.len().saturating_sub(1);
+        if strings > SORTED_LEN_MAX {
+            return Ok((Self::new(array_of(bytes, ends, value_type)?, false), None));
+        }
+        let text = |place: &[i64]| &bytes[place[0] as usize..place[1] as usize];
+        let (dictionary, codes) = Self::in_order(ends.windows(2).map(text).zip(0..).collect(), value_type)?;
+        Ok((dictionary, Some(codes)))
+    }
+
     fn new(values: ArrayRef, sorted: bool) -> Self {
         Self { values, sorted, twin: OnceLock::new(), is_ascii: OnceLock::new(), attachments: Mutex::default() }
     }

@@ -1,7 +1,8 @@
 //! The devices that tables lie on and queries run on.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use warpjoin_device::{DEVICES_MAX, Device, DeviceError, DeviceKind, Stream};
 
@@ -11,6 +12,9 @@ use super::scheduler::{LaunchPermits, Scheduler};
 use super::threads::DeviceThreads;
 use crate::{Error, Result};
 
+/// Streams on which columns are decoded at once: a page keeps a warp busy for long, and a column has few.
+const DECODE_STREAMS: usize = 8;
+
 /// Devices of one kind. Tables lie on all of them, and queries run on all of them. Rows go from device to device directly,
 /// or through the host's memory between two that can't reach each other.
 pub struct DeviceSet {
@@ -18,6 +22,7 @@ pub struct DeviceSet {
     has_peer_access: bool,
     /// One stream a device for what outlives queries: tables.
     load_streams: Vec<Stream>,
+    decode_streams: DecodeStreams,
     dictionaries: DictionaryOwners,
     compiler: Compiler,
     threads: DeviceThreads,
@@ -55,6 +60,7 @@ impl DeviceSet {
             devices,
             has_peer_access,
             load_streams,
+            decode_streams: DecodeStreams::default(),
             dictionaries: DictionaryOwners::default(),
             compiler: Compiler::default(),
             threads: DeviceThreads::default(),
@@ -85,6 +91,14 @@ impl DeviceSet {
     /// Streams for loading tables, one a device.
     pub(crate) fn load_streams(&self) -> &[Stream] {
         &self.load_streams
+    }
+
+    /// The next of the streams on which the first device decodes columns, several at once.
+    ///
+    /// # Errors
+    /// When the device has no more streams.
+    pub(crate) fn decode_stream(&self) -> Result<Stream> {
+        self.decode_streams.next(&self.devices[0])
     }
 
     /// Dictionaries that tables have.
@@ -119,5 +133,23 @@ impl DeviceSet {
 impl fmt::Debug for DeviceSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DeviceSet({:?})", self.devices)
+    }
+}
+
+/// Streams on which a device decodes columns, created when they are wanted first.
+#[derive(Debug, Default)]
+struct DecodeStreams {
+    streams: Mutex<Vec<Stream>>,
+    turn: AtomicUsize,
+}
+
+impl DecodeStreams {
+    fn next(&self, device: &Device) -> Result<Stream> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % DECODE_STREAMS;
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        if streams.len() <= turn {
+            streams.push(device.create_stream()?);
+        }
+        Ok(streams[turn.min(streams.len() - 1)].clone())
     }
 }

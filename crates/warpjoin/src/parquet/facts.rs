@@ -14,22 +14,31 @@ pub(super) fn statistics_of(
     stream: &Stream,
     column: &DecodedColumn,
     rows: u64,
-    domain: Domain,
     is_boolean: bool,
 ) -> Result<ColumnStatistics, DecodeError> {
-    let null_count = column.nulls;
+    let (null_count, domain) = (column.nulls, column.domain);
     let unknown = ColumnStatistics { null_count, distinct: None, sorted: false, unique: None };
     let Domain::Int { min, max } = domain else { return Ok(unknown) };
-    // Of booleans all values are counted.
-    let distinct = is_boolean.then(|| if rows == null_count { 0 } else { (max - min) as u64 + 1 });
-    if null_count > 0 || Layout::of(domain).width_bytes == 16 {
+    let distinct = match &column.dictionary {
+        Some(dictionary) => Some(dictionary.len() as u64),
+        // Of booleans all values are counted.
+        None => is_boolean.then(|| if rows == null_count { 0 } else { (max - min) as u64 + 1 }),
+    };
+    if null_count > 0 {
         return Ok(ColumnStatistics { distinct, ..unknown });
     }
+    let is_counted = distinct.is_some();
     let (Some(values), true) = (&column.values, rows > 0) else {
         // No row, or one value.
-        let unique = (rows <= 1).then_some(true).or((!is_boolean).then_some(false));
+        let unique = (rows <= 1).then_some(true).or((!is_counted).then_some(false));
         return Ok(ColumnStatistics { null_count, distinct, sorted: true, unique });
     };
+    if let Some(dictionary) = &column.dictionary
+        && !dictionary.is_sorted()
+    {
+        let unique = (distinct == Some(rows)).then_some(true);
+        return Ok(ColumnStatistics { null_count, distinct, sorted: false, unique });
+    }
     let width = Layout::of(domain).width_bytes;
     let found = stream.alloc_filled(control::BYTES, 0)?;
     let params = OrderParams { rows, values: Ptr::of(values), control: Ptr::of(&found) };
@@ -38,7 +47,7 @@ pub(super) fn statistics_of(
     let (sorted, is_repeated) = (status & FACT_UNSORTED == 0, status & FACT_REPEATED != 0);
     let unique = match (sorted, is_repeated) {
         (true, false) => Some(true),
-        _ if is_boolean => None,
+        _ if is_counted => (column.dictionary.is_some() && distinct == Some(rows)).then_some(true),
         (_, true) => Some(false),
         (false, false) => are_distinct(stream, values, rows, (min, max), width)?,
     };
@@ -53,10 +62,8 @@ fn are_distinct(
     (min, max): (i128, i128),
     width: u32,
 ) -> Result<Option<bool>, DecodeError> {
-    let span = max - min + 1;
-    if span > DISTINCT_SPAN_MAX * i128::from(rows) {
-        return Ok(None);
-    }
+    let span = max.checked_sub(min).and_then(|span| span.checked_add(1));
+    let Some(span) = span.filter(|&span| span <= DISTINCT_SPAN_MAX * i128::from(rows)) else { return Ok(None) };
     if span < i128::from(rows) {
         return Ok(Some(false));
     }

@@ -2,14 +2,15 @@
 
 use warpjoin_device::{Buffer, Kernel, Launch, ModuleSource, Stream};
 use warpjoin_kernels::KernelParams;
-use warpjoin_kernels::common::BLOCK_THREADS;
 use warpjoin_kernels::decode::{
-    BitsParams, DECODE_THREADS, DecompressParams, HYBRID_BYTES, IndicesParams, LevelsParams, OrderParams, PlainParams,
-    RepeatsParams, SpreadParams, TakeParams,
+    BitsParams, CodeStringsParams, DECODE_THREADS, DecompressParams, FindStringsParams, GatherStringsParams,
+    HYBRID_BYTES, IndicesParams, InternParams, LevelsParams, MarkEntriesParams, NumberStringsParams, OrderParams,
+    PlainParams, RepeatsParams, SpreadParams, TEXT_TILE_BYTES, TakeParams,
 };
 
 use crate::Result;
 use crate::codegen::Constants;
+use crate::exec::Strides;
 
 /// Blocks of a multiprocessor, at most.
 const RESIDENT: u64 = 16;
@@ -21,6 +22,17 @@ fn module_of(entry: &str) -> ModuleSource {
         _ if ["column", "take"].iter().any(|facts| entry.starts_with(facts)) => {
             let entries = [OrderParams::<()>::ENTRIES, RepeatsParams::<()>::ENTRIES, TakeParams::<()>::ENTRIES];
             Constants::USUAL.module(warpjoin_kernels::DECODE_FACTS, entries.concat())
+        }
+        _ if entry == "mark_entries" || entry.contains("_strings") => {
+            let entries = [
+                FindStringsParams::<()>::ENTRIES,
+                MarkEntriesParams::<()>::ENTRIES,
+                InternParams::<()>::ENTRIES,
+                NumberStringsParams::<()>::ENTRIES,
+                GatherStringsParams::<()>::ENTRIES,
+                CodeStringsParams::<()>::ENTRIES,
+            ];
+            Constants::USUAL.module(warpjoin_kernels::DECODE_TEXT, entries.concat())
         }
         "decompress_snappy" => {
             let entries = DecompressParams::<()>::ENTRIES.iter().copied();
@@ -39,7 +51,7 @@ fn module_of(entry: &str) -> ModuleSource {
     }
 }
 
-fn kernel(stream: &Stream, entry: &str) -> Result<Kernel> {
+pub(super) fn kernel(stream: &Stream, entry: &str) -> Result<Kernel> {
     let module = module_of(entry);
     let device = stream.device();
     Ok(device.compile(&device.module_of(&module, entry))?.kernel(entry)?)
@@ -58,7 +70,8 @@ pub(super) fn launch_over_pages(
     let info = stream.device().info();
     let block_threads = info.block_threads(DECODE_THREADS);
     let blocks = pages.min(u64::from(info.multiprocessors) * RESIDENT) as u32;
-    let launch = Launch { blocks, block_threads, shared_bytes: HYBRID_BYTES };
+    let shared_bytes = if entry == "find_strings" { TEXT_TILE_BYTES * block_threads / 32 } else { HYBRID_BYTES };
+    let launch = Launch { blocks, block_threads, shared_bytes };
     Ok(stream.launch(&kernel(stream, entry)?, launch, params)?)
 }
 
@@ -69,9 +82,6 @@ pub(super) fn launch_over_rows(
     rows: u64,
     params: &impl KernelParams<Buffer>,
 ) -> Result<()> {
-    let info = stream.device().info();
-    let block_threads = info.block_threads(BLOCK_THREADS);
-    let blocks = rows.div_ceil(block_threads.into()).clamp(1, u64::from(info.multiprocessors) * RESIDENT) as u32;
-    let launch = Launch { blocks, block_threads, shared_bytes: 0 };
+    let launch = Strides { resident: RESIDENT, ..Strides::ROWS }.over(rows, stream);
     Ok(stream.launch(&kernel(stream, entry)?, launch, params)?)
 }

@@ -7,12 +7,15 @@
 //! Owns page headers, and what is launched for which pages. Must not know files, row groups of a schema, or how bounds of a
 //! column are found.
 
+mod batch;
 mod column;
 mod facts;
 mod header;
 mod kernels;
+mod numbers;
 mod pages;
 mod table;
+mod text;
 
 pub use column::{DecodedColumn, StoredColumn, decode_column};
 pub use pages::{ColumnChunk, Compression};
@@ -46,6 +49,8 @@ pub enum Stored {
         /// Bytes of a value.
         bytes: u32,
     },
+    /// Strings of any length, text or not.
+    Strings,
 }
 
 /// Why a column was not decoded.

@@ -25,8 +25,10 @@ pub fn decode_table(
     columns: &[StoredColumn<'_>],
     memory_budget_bytes: u64,
 ) -> Result<Table, DecodeError> {
-    let [stream] = devices.load_streams() else { return declined("several devices") };
-    let stream = stream.clone().within(memory_budget_bytes);
+    if devices.devices().len() != 1 {
+        return declined("several devices");
+    }
+    let stream = devices.decode_stream()?.within(memory_budget_bytes);
     let rows_of = |column: &StoredColumn<'_>| column.chunks.iter().map(|chunk| chunk.rows).sum::<u64>();
     let rows = columns.first().map_or(0, rows_of);
     if columns.len() != schema.fields().len() || columns.iter().any(|column| rows_of(column) != rows) {
@@ -36,7 +38,7 @@ pub fn decode_table(
     let (mut types, mut statistics, mut sample) = (vec![], vec![], TableSample::default());
     for (column, field) in columns.iter().zip(schema.fields()) {
         let data_type = field.data_type().clone();
-        let mut decoded = decode_column(&stream, column)?;
+        let mut decoded = decode_column(&stream, column, &data_type)?;
         // Columns without nulls have no validity.
         if decoded.nulls == 0 {
             decoded.validity = None;
@@ -44,10 +46,10 @@ pub fn decode_table(
         let facts = ColumnType {
             data_type: data_type.clone(),
             has_nulls: decoded.nulls > 0,
-            domain: column.domain,
-            dictionary: None,
+            domain: decoded.domain,
+            dictionary: decoded.dictionary.clone(),
         };
-        statistics.push(facts::statistics_of(&stream, &decoded, rows, column.domain, data_type == DataType::Boolean)?);
+        statistics.push(facts::statistics_of(&stream, &decoded, rows, data_type == DataType::Boolean)?);
         push_sample(&mut sample, &stream, &facts, &decoded, rows)?;
         types.push(facts);
         shard.columns.push(ShardColumn {

@@ -51,15 +51,13 @@ impl TableSample {
     /// Adds the rows of the next column of a table.
     pub(crate) fn push(&mut self, column: &EncodedColumn) {
         let rows = sampled_rows(column.rows as u64);
-        self.rows = rows.len();
         let valid = column.validity.as_ref().map(|bits| {
             rows.iter().map(|&row| bits.get(row / 8).is_some_and(|byte| byte >> (row % 8) & 1 == 1)).collect()
         });
-        let values = read_values(&column.column_type, &column.values, &rows);
-        self.columns.push(Arc::new(SampledColumn { values, valid, distinct: OnceLock::new() }));
+        self.add(rows.len(), read_values(&column.column_type, &column.values, &rows), valid);
     }
 
-    /// The rows of a table of so many that are in its sample.
+    /// Positions of the sampled rows of a table with `rows` rows.
     pub(crate) fn rows_of(rows: u64) -> Vec<u64> {
         sampled_rows(rows).into_iter().map(|row| row as u64).collect()
     }
@@ -72,9 +70,12 @@ impl TableSample {
         values: &[u8],
         valid: Option<Vec<bool>>,
     ) {
-        self.rows = sampled;
         let rows: Vec<usize> = (0..sampled).collect();
-        let values = read_values(column_type, values, &rows);
+        self.add(sampled, read_values(column_type, values, &rows), valid);
+    }
+
+    fn add(&mut self, rows: usize, values: SampledValues, valid: Option<Vec<bool>>) {
+        self.rows = rows;
         self.columns.push(Arc::new(SampledColumn { values, valid, distinct: OnceLock::new() }));
     }
 

@@ -1,12 +1,13 @@
 //! Random columns, written as Parquet and decoded on a device.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, reason = "shared by tests")]
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int32Array,
-    Int64Array, RecordBatch, UInt32Array, UInt64Array,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array,
+    Int32Array, Int64Array, RecordBatch, StringArray, UInt32Array, UInt64Array,
 };
 use arrow::datatypes::{DataType, Int32Type, Int64Type, UInt64Type};
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use warpjoin::column::{ColumnStatistics, Domain, Layout};
+use warpjoin::column::{ColumnStatistics, Dictionary, Domain, Layout};
 use warpjoin::parquet::{
     ColumnChunk, Compression, DecodeError, DecodedColumn, Stored, StoredColumn, decode_column, decode_table,
 };
@@ -33,6 +34,8 @@ pub struct Form {
     /// Rows of a page, at most.
     pub page_rows: usize,
     pub group_rows: usize,
+    /// Where dictionaries end, and other pages begin.
+    pub dictionary_bytes: usize,
 }
 
 pub fn random_form(rng: &mut StdRng) -> Form {
@@ -42,6 +45,7 @@ pub fn random_form(rng: &mut StdRng) -> Form {
         version: if rng.random() { WriterVersion::PARQUET_1_0 } else { WriterVersion::PARQUET_2_0 },
         page_rows: [7, 100, 1000, 20_000][rng.random_range(0..4)],
         group_rows: [50, 1000, 100_000][rng.random_range(0..3)],
+        dictionary_bytes: [1 << 20, 1 << 20, 500, 5000][rng.random_range(0..4)],
     }
 }
 
@@ -61,14 +65,13 @@ impl File {
             .set_data_page_row_count_limit(form.page_rows)
             .set_write_batch_size(form.page_rows.min(64))
             .set_max_row_group_row_count(Some(form.group_rows))
+            .set_dictionary_page_size_limit(form.dictionary_bytes)
             .set_statistics_enabled(EnabledStatistics::Chunk);
-        if !form.has_dictionaries {
-            // Version 2 would choose other encodings.
-            properties = properties.set_encoding(match column.data_type() {
-                DataType::Boolean if form.version == WriterVersion::PARQUET_2_0 => parquet::basic::Encoding::RLE,
-                _ => parquet::basic::Encoding::PLAIN,
-            });
-        }
+        // Version 2 would choose other encodings, also behind dictionaries.
+        properties = properties.set_encoding(match column.data_type() {
+            DataType::Boolean if form.version == WriterVersion::PARQUET_2_0 => parquet::basic::Encoding::RLE,
+            _ => parquet::basic::Encoding::PLAIN,
+        });
         let mut bytes = vec![];
         let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build())).unwrap();
         writer.write(&batch).unwrap();
@@ -77,7 +80,7 @@ impl File {
         Self { bytes, metadata }
     }
 
-    fn chunks(&self) -> Vec<ColumnChunk<'_>> {
+    pub fn chunks(&self) -> Vec<ColumnChunk<'_>> {
         let chunk = |group: &parquet::file::metadata::RowGroupMetaData| {
             let column = group.column(0);
             let (start, length) = column.byte_range();
@@ -100,6 +103,7 @@ impl File {
             Type::INT64 => Stored::Int64 { signed },
             Type::FLOAT => Stored::Float,
             Type::DOUBLE => Stored::Double,
+            Type::BYTE_ARRAY => Stored::Strings,
             _ => Stored::Fixed { bytes: column.type_length() as u32 },
         }
     }
@@ -115,7 +119,7 @@ impl File {
     pub fn decode(&self, device: &Device, column: &ArrayRef, domain: Domain) -> Result<DecodedColumn, DecodeError> {
         let (stored, is_nullable) = (self.stored(column.data_type()), column.null_count() > 0);
         let stored = StoredColumn { stored, is_nullable, domain, chunks: &self.chunks() };
-        decode_column(&device.create_stream().unwrap(), &stored)
+        decode_column(&device.create_stream().unwrap(), &stored, column.data_type())
     }
 }
 
@@ -142,6 +146,7 @@ pub fn domain_of(column: &ArrayRef) -> Domain {
     match column.data_type() {
         DataType::Float32 => return Domain::Float32,
         DataType::Float64 => return Domain::Float64,
+        DataType::Utf8 | DataType::Binary => return Domain::Bytes,
         _ => {}
     }
     let all = numbers(column);
@@ -150,8 +155,8 @@ pub fn domain_of(column: &ArrayRef) -> Domain {
 }
 
 /// What is on the device is the column.
-pub fn check(decoded: &DecodedColumn, device: &Device, column: &ArrayRef, domain: Domain, what: &str) {
-    let layout = Layout::of(domain);
+pub fn check(decoded: &DecodedColumn, device: &Device, column: &ArrayRef, what: &str) {
+    let layout = Layout::of(decoded.domain);
     let (width, rows) = (layout.width_bytes as usize, column.len());
     let stream = device.create_stream().unwrap();
     let mut values = vec![0; rows * width];
@@ -168,7 +173,11 @@ pub fn check(decoded: &DecodedColumn, device: &Device, column: &ArrayRef, domain
         stream.read(validity, 0, &mut bits).unwrap();
     }
     let is_valid = |row: usize| decoded.validity.is_none() || bits[row / 8] >> (row % 8) & 1 == 1;
-    for (row, number) in numbers(column).into_iter().enumerate() {
+    let expected = match &decoded.dictionary {
+        Some(dictionary) => codes(column, dictionary, what),
+        None => numbers(column),
+    };
+    for (row, number) in expected.into_iter().enumerate() {
         assert_eq!(is_valid(row), column.is_valid(row), "{what}: row {row}");
         let mut stored = [0; 16];
         stored[..width].copy_from_slice(&values[row * width..(row + 1) * width]);
@@ -179,6 +188,17 @@ pub fn check(decoded: &DecodedColumn, device: &Device, column: &ArrayRef, domain
         };
         assert_eq!(i128::from_le_bytes(stored), expected, "{what}: row {row} of {rows}");
     }
+}
+
+/// The codes of strings; every entry of the dictionary is one of them.
+fn codes(column: &ArrayRef, dictionary: &Dictionary, what: &str) -> Vec<i128> {
+    let strings = arrow::compute::cast(column, &DataType::Binary).unwrap();
+    let strings = strings.as_binary::<i32>();
+    let known = (0..dictionary.len() as u32).map(|code| (dictionary.bytes(code).unwrap(), i128::from(code)));
+    let known: HashMap<&[u8], i128> = known.collect();
+    let distinct: HashSet<&[u8]> = strings.iter().flatten().collect();
+    assert_eq!((known.len(), distinct.len()), (dictionary.len(), dictionary.len()), "{what}: distinct strings");
+    strings.iter().map(|text| text.map_or(0, |text| known[text])).collect()
 }
 
 /// A column of some rows whose numbers are below `below`, some of them null.
@@ -215,10 +235,25 @@ pub fn column_of(kind: usize, rng: &mut StdRng, rows: usize) -> ArrayRef {
             let column: Decimal128Array = numbers.iter().map(|n| n.map(scaled)).collect();
             Arc::new(column.with_precision_and_scale(precision, 2).unwrap())
         }
+        // Empty ones, short and long ones among them.
+        12 => Arc::new(numbers.iter().map(|n| n.map(text_of)).collect::<StringArray>()),
+        13 => Arc::new(
+            numbers.iter().map(|n| n.map(|n| n.to_le_bytes()[..n as usize % 9].to_vec())).collect::<BinaryArray>(),
+        ),
         _ => panic!("{kind}"),
     }
 }
-pub const KINDS: usize = 12;
+pub const KINDS: usize = 14;
+
+fn text_of(number: u64) -> String {
+    match number % 7 {
+        0 => String::new(),
+        1 => format!("{number:x}"),
+        2 => format!("{number} {}", "é".repeat(number as usize / 7 % 40)),
+        3 if number.is_multiple_of(50) => "long ".repeat(600) + &number.to_string(),
+        _ => format!("a string of usual length, number {number}"),
+    }
+}
 
 /// Columns of some seeds are decoded as they were written.
 pub fn check_seeds(device: &Device, seeds: Range<u64>, rows_max: usize) {
@@ -231,7 +266,7 @@ pub fn check_seeds(device: &Device, seeds: Range<u64>, rows_max: usize) {
         let domain = domain_of(&column);
         let what = format!("seed {seed}: {rows} x {} {form:?}", column.data_type());
         match file.decode(device, &column, domain) {
-            Ok(decoded) => check(&decoded, device, &column, domain, &what),
+            Ok(decoded) => check(&decoded, device, &column, &what),
             Err(error) => panic!("{what}: {error}"),
         }
     }
@@ -295,7 +330,9 @@ pub fn check_tables(session: &Arc<Session>, seeds: Range<u64>) {
             let statistics = table.statistics()[0].clone();
             // The order of floats is not looked for, and neighbours may tell of repeats where bounds are far apart.
             let unique = statistics.unique.filter(|unique| *unique || built.statistics()[0].unique.is_some());
-            let sorted = statistics.sorted && !of_floats;
+            // Nor that of many strings.
+            let has_order = column.dictionary.as_ref().is_none_or(|dictionary| dictionary.is_sorted());
+            let sorted = statistics.sorted && !of_floats && has_order;
             let statistics = ColumnStatistics { sorted, unique: unique.filter(|_| !of_floats), ..statistics };
             (
                 column.data_type.clone(),

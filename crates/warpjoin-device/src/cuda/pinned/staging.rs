@@ -55,19 +55,37 @@ impl Staging {
     /// Work on `stream` may write `bytes.len()` bytes at `address`. `stream` is a live stream of this
     /// context.
     pub(in crate::cuda) unsafe fn write(&self, address: u64, bytes: &[u8], stream: CUstream) -> Result<()> {
+        // SAFETY: as for this function.
+        unsafe { self.write_all(address, &[(0, bytes)], stream) }
+    }
+
+    /// The same for parts that ascend; each begins some bytes behind `address`. Bytes between two parts become 0.
+    ///
+    /// # Safety
+    /// Work on `stream` may write from `address` to the end of the last part. `stream` is a live stream of this context.
+    pub(in crate::cuda) unsafe fn write_all(
+        &self,
+        address: u64,
+        parts: &[(usize, &[u8])],
+        stream: CUstream,
+    ) -> Result<()> {
         let stream = StreamHandle(stream);
-        let pieces = Mutex::new(bytes.chunks(CHUNK_BYTES).enumerate());
-        in_parallel(bytes.len(), || {
-            while let Some((at, piece)) = next(&pieces) {
-                let target = address + (at * CHUNK_BYTES) as u64;
+        let (from, end) = match (parts.first(), parts.last()) {
+            (Some((from, _)), Some((start, bytes))) => (*from, start + bytes.len()),
+            _ => return Ok(()),
+        };
+        let pieces = Mutex::new((from..end).step_by(CHUNK_BYTES));
+        in_parallel(end - from, || {
+            while let Some(at) = next(&pieces) {
+                let length = CHUNK_BYTES.min(end - at);
                 self.with_chunk(|chunk| {
                     // SAFETY: this thread holds the chunk, which is idle and at least as long as a piece.
-                    unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), chunk.memory, piece.len()) };
+                    gather(parts, at, unsafe { std::slice::from_raw_parts_mut(chunk.memory, length) });
+                    let target = address + at as u64;
                     // SAFETY: the caller guarantees the target. The chunk is not reused before the event
                     // recorded next is reached.
-                    let result = unsafe {
-                        functions::cuMemcpyHtoDAsync_v2(target, chunk.memory.cast(), piece.len(), stream.get())
-                    };
+                    let result =
+                        unsafe { functions::cuMemcpyHtoDAsync_v2(target, chunk.memory.cast(), length, stream.get()) };
                     self.context.check("cuMemcpyHtoDAsync", result)?;
                     chunk.event.record(stream.get())
                 })?;
@@ -199,6 +217,20 @@ unsafe impl Send for StreamHandle {}
 // SAFETY: as above.
 unsafe impl Sync for StreamHandle {}
 
+/// The bytes of ascending parts from byte `at` on; 0 between two parts.
+fn gather(parts: &[(usize, &[u8])], at: usize, target: &mut [u8]) {
+    let first = parts.partition_point(|(start, bytes)| start + bytes.len() <= at);
+    let (mut done, end) = (0, at + target.len());
+    for (start, bytes) in parts[first..].iter().take_while(|(start, _)| *start < end) {
+        let (from, skipped) = (start.saturating_sub(at), at.saturating_sub(*start));
+        let count = (bytes.len() - skipped).min(target.len() - from);
+        target[done..from].fill(0);
+        target[from..from + count].copy_from_slice(&bytes[skipped..skipped + count]);
+        done = from + count;
+    }
+    target[done..].fill(0);
+}
+
 /// The next piece, for any thread.
 fn next<I: Iterator>(pieces: &Mutex<I>) -> Option<I::Item> {
     pieces.lock().unwrap_or_else(PoisonError::into_inner).next()
@@ -241,6 +273,19 @@ mod tests {
         assert_eq!(threads_for(CHUNK_BYTES * CHUNKS_PER_THREAD * 2, 16), 2);
         assert_eq!(threads_for(usize::MAX, 16), THREADS_MAX);
         assert_eq!(threads_for(usize::MAX, 1), 1);
+    }
+
+    #[test]
+    fn parts_are_gathered_from_any_byte_on() {
+        let parts: [(usize, &[u8]); 5] = [(2, &[1, 2, 3]), (5, &[4]), (8, &[]), (8, &[5, 6, 7, 8]), (16, &[9])];
+        let all = [0, 0, 1, 2, 3, 4, 0, 0, 5, 6, 7, 8, 0, 0, 0, 0, 9];
+        for at in 2..all.len() {
+            for end in at..=all.len() {
+                let mut target = vec![0xff; end - at];
+                gather(&parts, at, &mut target);
+                assert_eq!(target, all[at..end], "{at} to {end}");
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,251 @@
+//! Row groups of a column on one device: their pages without compression, and definition levels.
+
+use std::ops::Range;
+
+use warpjoin_device::{Buffer, Event, Ptr, Stream};
+use warpjoin_kernels::decode::{DecompressParams, LevelsParams, SpreadParams, page};
+
+use super::column::StoredColumn;
+use super::kernels::launch_over_pages;
+use super::pages::{ColumnChunk, Compression, Encoding, Page};
+use super::{DecodeError, Stored, declined};
+
+/// Bytes that kernels may read behind the last page.
+const PADDING_BYTES: u64 = 16;
+
+/// Row groups with their pages.
+pub(super) type Batch<'a> = Vec<(&'a ColumnChunk<'a>, Vec<Page>)>;
+
+/// The row groups of a column, some at a time: as many as have `batch_bytes` without compression, but one at least.
+pub(super) fn batches<'a>(column: &StoredColumn<'a>, batch_bytes: u64) -> Result<Vec<Batch<'a>>, DecodeError> {
+    let (mut batches, mut bytes): (Vec<Batch<'a>>, u64) = (vec![], 0);
+    for chunk in column.chunks.iter().filter(|chunk| chunk.rows > 0) {
+        let pages = chunk.pages(column.is_nullable)?;
+        let page_bytes = pages.iter().fold(0u64, |all, page| all.saturating_add(page.page_bytes));
+        bytes += page_bytes;
+        match batches.last_mut().filter(|_| bytes <= batch_bytes) {
+            Some(batch) => batch.push((chunk, pages)),
+            None => {
+                batches.push(vec![(chunk, pages)]);
+                bytes = page_bytes;
+            }
+        }
+    }
+    Ok(batches)
+}
+
+/// The words of pages by what decodes them, in the order in which they are uploaded.
+#[derive(Default)]
+struct PageWords {
+    dictionaries: Vec<u64>,
+    plain: Vec<u64>,
+    hybrid: Vec<u64>,
+    indices: Vec<u64>,
+    source_bytes: u64,
+    page_bytes: u64,
+    entries: u64,
+    rows: u64,
+    is_compressed: bool,
+}
+
+impl PageWords {
+    /// Those of a batch.
+    fn of(batch: &Batch<'_>, stored: Stored) -> Result<Self, DecodeError> {
+        let mut words = Self {
+            is_compressed: batch.iter().any(|(chunk, _)| chunk.compression != Compression::None),
+            ..Self::default()
+        };
+        for (chunk, pages) in batch {
+            let dictionary = pages.first().filter(|page| page.is_dictionary).map(|page| page.rows);
+            let entries = words.entries..words.entries + dictionary.unwrap_or(0);
+            for page in pages {
+                let is_bits = stored == Stored::Bits;
+                match page.encoding {
+                    Encoding::Indices if dictionary.is_none() => return declined("indices without a dictionary"),
+                    Encoding::Hybrid if !is_bits => return declined("runs of other values than booleans"),
+                    Encoding::Indices if is_bits => return declined("a dictionary of booleans"),
+                    _ => {}
+                }
+                words.add(page, &entries);
+            }
+            words.source_bytes += (chunk.bytes.len() as u64).next_multiple_of(PADDING_BYTES);
+            words.entries = entries.end;
+        }
+        Ok(words)
+    }
+
+    fn add(&mut self, page: &Page, entries: &Range<u64>) {
+        let mut words = [0; page::WORDS];
+        words[page::SOURCE_AT] = self.source_bytes + page.at as u64;
+        words[page::SOURCE_BYTES] = page.compressed_bytes as u64;
+        words[page::RAW_BYTES] = page.raw_bytes as u64;
+        words[page::AT] = if self.is_compressed { self.page_bytes } else { words[page::SOURCE_AT] };
+        words[page::BYTES] = page.page_bytes;
+        words[page::LEVELS] = page.levels;
+        words[page::LEVELS_BYTES] = page.levels_bytes;
+        words[page::ROWS] = page.rows;
+        words[page::FIRST_ROW] = if page.is_dictionary { entries.start } else { self.rows };
+        words[page::DICTIONARY] = entries.start;
+        words[page::ENTRIES] = entries.end - entries.start;
+        self.page_bytes += page.page_bytes.next_multiple_of(PADDING_BYTES);
+        self.rows += if page.is_dictionary { 0 } else { page.rows };
+        let list = match (page.is_dictionary, page.encoding) {
+            (true, _) => &mut self.dictionaries,
+            (false, Encoding::Plain) => &mut self.plain,
+            (false, Encoding::Hybrid) => &mut self.hybrid,
+            (false, Encoding::Indices) => &mut self.indices,
+        };
+        list.extend(words);
+    }
+}
+
+/// Pages of one kind on a device.
+#[derive(Clone, Copy)]
+pub(super) struct Pages<'a> {
+    /// `page::WORDS` words each.
+    pub(super) words: Ptr<'a, *const u64>,
+    pub(super) count: u64,
+    /// Values of each page; `None`: as many as rows.
+    pub(super) counts: Option<Ptr<'a, *const u32>>,
+}
+
+/// A batch on a device.
+pub(super) struct DeviceBatch<'a> {
+    stream: &'a Stream,
+    control: &'a Buffer,
+    /// Where the pages are.
+    pages: Buffer,
+    /// Of the dictionaries, plain pages, runs and indices, one behind the other: how many there are.
+    page_counts: [u64; 4],
+    /// The pages without compression, and [`PADDING_BYTES`] more.
+    pub(super) bytes: Buffer,
+    /// Of each data page, values that are not null.
+    value_counts: Option<Buffer>,
+    /// Entries of all dictionaries.
+    pub(super) entries: u64,
+    pub(super) rows: u64,
+    /// In front of the first kernel.
+    pub(super) begin: Event,
+}
+
+impl<'a> DeviceBatch<'a> {
+    /// Brings a batch to the device of a stream, decompresses it, and decodes its definition levels to `validity`, a byte a
+    /// row. `control` learns of damaged pages.
+    pub(super) fn load(
+        stream: &'a Stream,
+        control: &'a Buffer,
+        batch: &Batch<'_>,
+        stored: Stored,
+        validity: Option<Ptr<'_, *mut u8>>,
+    ) -> Result<Self, DecodeError> {
+        let words = PageWords::of(batch, stored)?;
+        let source = stream.alloc_filled(words.source_bytes + PADDING_BYTES, 0)?;
+        let mut end = 0;
+        let parts = batch.iter().map(|(chunk, _)| {
+            let start = end;
+            end += (chunk.bytes.len() as u64).next_multiple_of(PADDING_BYTES) as usize;
+            (start, chunk.bytes)
+        });
+        stream.write_all(&source, 0, &parts.collect::<Vec<_>>())?;
+        let lists = [&words.dictionaries[..], &words.plain, &words.hybrid, &words.indices];
+        let pages = stream.upload(bytemuck::cast_slice(&lists.concat()))?;
+        let mut loaded = Self {
+            stream,
+            control,
+            pages,
+            page_counts: lists.map(|list| (list.len() / page::WORDS) as u64),
+            bytes: source,
+            value_counts: None,
+            entries: words.entries,
+            rows: words.rows,
+            begin: stream.record()?,
+        };
+        if words.is_compressed {
+            loaded.bytes = loaded.decompressed(words.page_bytes)?;
+        }
+        if let Some(validity) = validity {
+            loaded.value_counts = Some(loaded.levels(validity)?);
+        }
+        Ok(loaded)
+    }
+
+    pub(super) fn dictionaries(&self) -> Pages<'_> {
+        Pages { words: self.words_from(0), count: self.page_counts[0], counts: None }
+    }
+
+    pub(super) fn plain(&self) -> Pages<'_> {
+        self.data_pages(1)
+    }
+
+    pub(super) fn hybrid(&self) -> Pages<'_> {
+        self.data_pages(2)
+    }
+
+    pub(super) fn indices(&self) -> Pages<'_> {
+        self.data_pages(3)
+    }
+
+    fn data_pages(&self, kind: usize) -> Pages<'_> {
+        let first: u64 = self.page_counts[..kind].iter().sum();
+        let counts = self.value_counts.as_ref().map(|counts| Ptr::at(counts, first - self.page_counts[0]));
+        Pages { words: self.words_from(first), count: self.page_counts[kind], counts }
+    }
+
+    /// All pages but dictionaries.
+    fn all_data_pages(&self) -> Pages<'_> {
+        Pages { count: self.page_counts[1..].iter().sum(), ..self.data_pages(1) }
+    }
+
+    fn words_from(&self, page: u64) -> Ptr<'_, *const u64> {
+        Ptr::at(&self.pages, page * page::WORDS as u64)
+    }
+
+    /// All pages without compression.
+    fn decompressed(&self, page_bytes: u64) -> Result<Buffer, DecodeError> {
+        let target = self.stream.alloc_filled(page_bytes + PADDING_BYTES, 0)?;
+        let params = DecompressParams {
+            pages: self.words_from(0),
+            page_count: self.page_counts.iter().sum(),
+            source: Ptr::of(&self.bytes),
+            target: Ptr::of(&target),
+            control: Ptr::of(self.control),
+        };
+        launch_over_pages(self.stream, "decompress_snappy", params.page_count, &params)?;
+        Ok(target)
+    }
+
+    /// The number of values of each page that are not null.
+    fn levels(&self, validity: Ptr<'_, *mut u8>) -> Result<Buffer, DecodeError> {
+        let pages = self.all_data_pages();
+        let counts = self.stream.alloc_filled(pages.count * 4, 0)?;
+        let params = LevelsParams {
+            pages: pages.words,
+            page_count: pages.count,
+            bytes: Ptr::of(&self.bytes),
+            validity,
+            counts: Ptr::of(&counts),
+            control: Ptr::of(self.control),
+        };
+        launch_over_pages(self.stream, "decode_levels", pages.count, &params)?;
+        Ok(counts)
+    }
+
+    /// Brings the values of each page, of `width_bytes` each, to the rows that are not null.
+    pub(super) fn spread(
+        &self,
+        values: &Buffer,
+        width_bytes: u64,
+        validity: Ptr<'_, *mut u8>,
+        target: Ptr<'_, *mut u8>,
+    ) -> Result<(), DecodeError> {
+        let pages = self.all_data_pages();
+        let params = SpreadParams {
+            pages: pages.words,
+            page_count: pages.count,
+            validity: validity.to_const(),
+            values: Ptr::of(values),
+            target,
+        };
+        Ok(launch_over_pages(self.stream, &format!("spread_{width_bytes}"), pages.count, &params)?)
+    }
+}

@@ -1,0 +1,204 @@
+//! Strings: equal ones are found on the device, and have codes of a dictionary.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use warpjoin_device::{Buffer, Launch, Ptr, Stream};
+use warpjoin_kernels::common::{BLOCK_THREADS, SCAN_ITEMS, control};
+use warpjoin_kernels::decode::{
+    CodeStringsParams, FindStringsParams, GatherStringsParams, InternParams, MarkEntriesParams, NumberStringsParams,
+};
+
+use super::batch::{DeviceBatch, Pages};
+use super::column::read_control;
+use super::kernels::{kernel, launch_over_pages, launch_over_rows};
+use super::numbers::look_up;
+use super::{DecodeError, declined};
+use crate::column::{Dictionary, Domain, Layout};
+
+/// Strings of a column that are told apart, at most: their numbers, and twice as many slots, have 32 bits.
+const STRINGS_MAX: u64 = 1 << 30;
+/// Bytes on the device for each string, at most.
+const STRING_BYTES: u64 = 64;
+/// Bytes of what tiles of the scan tell each other.
+const SUM_BYTES: u64 = 16;
+
+/// The strings of a batch.
+pub(super) struct Strings<'a> {
+    stream: &'a Stream,
+    control: &'a Buffer,
+    batch: &'a DeviceBatch<'a>,
+    /// Of each string.
+    slots: Buffer,
+    table: Buffer,
+    codes: Buffer,
+    /// What is written for each code, once it is known; `None`: the code.
+    ranks: Option<Buffer>,
+    pub(super) dictionary: Arc<Dictionary>,
+    pub(super) domain: Domain,
+}
+
+impl<'a> Strings<'a> {
+    /// Finds the distinct strings among those that a row of the batch has.
+    pub(super) fn find(
+        stream: &'a Stream,
+        control: &'a Buffer,
+        batch: &'a DeviceBatch<'a>,
+        value_type: &DataType,
+    ) -> Result<Self, DecodeError> {
+        let plain_rows = if batch.plain().count > 0 { batch.rows } else { 0 };
+        let count = batch.entries + plain_rows;
+        if count > STRINGS_MAX || count * STRING_BYTES > stream.free_bytes() / 2 {
+            return declined(format!("{count} strings are too many to tell them apart at once"));
+        }
+        let room = |bytes_each: u64| stream.alloc((count * bytes_each).max(1));
+        let (starts, lengths) = (room(8)?, stream.alloc_filled((count * 4).max(1), 0xff)?);
+        for (pages, first_string) in [(batch.dictionaries(), 0), (batch.plain(), batch.entries)] {
+            let params = FindStringsParams {
+                pages: pages.words,
+                page_count: pages.count,
+                bytes: Ptr::of(&batch.bytes),
+                counts: pages.counts,
+                first_string,
+                starts: Ptr::of(&starts),
+                lengths: Ptr::of(&lengths),
+                control: Ptr::of(control),
+            };
+            launch_over_pages(stream, "find_strings", pages.count, &params)?;
+        }
+        let marks = stream.alloc_filled((batch.entries * 4).max(1), 0)?;
+        let indices = batch.indices();
+        let params = MarkEntriesParams {
+            pages: indices.words,
+            page_count: indices.count,
+            bytes: Ptr::of(&batch.bytes),
+            counts: indices.counts,
+            marks: Ptr::of(&marks),
+            control: Ptr::of(control),
+        };
+        launch_over_pages(stream, "mark_entries", indices.count, &params)?;
+
+        let slot_count = (count * 2).next_power_of_two().max(2);
+        let (slots, table) = (room(4)?, stream.alloc_filled(slot_count * 8, 0)?);
+        let params = InternParams {
+            count,
+            entry_count: batch.entries,
+            marks: Ptr::of(&marks),
+            bytes: Ptr::of(&batch.bytes),
+            starts: Ptr::of(&starts),
+            lengths: Ptr::of(&lengths),
+            // So that nobody can choose strings that come to the same slots.
+            seed: RandomState::new().hash_one(count),
+            slot_mask: slot_count - 1,
+            table: Ptr::of(&table),
+            slots: Ptr::of(&slots),
+        };
+        launch_over_rows(stream, "intern_strings", count, &params)?;
+        drop(marks);
+
+        let (codes, firsts, ends) = (room(4)?, room(4)?, stream.alloc_filled((count + 1) * 8, 0)?);
+        let distinct = number(stream, count, (&lengths, &slots, &table), (&codes, &firsts, &ends))?;
+        let mut host_ends = vec![0u64; distinct as usize + 1];
+        stream.read(&ends, 0, bytemuck::cast_slice_mut(&mut host_ends))?;
+        let all_bytes = host_ends.last().copied().unwrap_or(0);
+        let text = stream.alloc(all_bytes.max(1))?;
+        let params = GatherStringsParams {
+            distinct,
+            firsts: Ptr::of(&firsts),
+            ends: Ptr::of(&ends),
+            bytes: Ptr::of(&batch.bytes),
+            starts: Ptr::of(&starts),
+            target: Ptr::of(&text),
+        };
+        // A warp a string.
+        launch_over_rows(stream, "gather_strings", distinct * 32, &params)?;
+        let mut host_text = vec![0u8; all_bytes as usize];
+        stream.read(&text, 0, &mut host_text)?;
+
+        let host_ends = host_ends.into_iter().map(|end| end as i64).collect();
+        let (dictionary, ranks) = match Dictionary::of_distinct(host_text, host_ends, value_type) {
+            Ok(found) => found,
+            // Such as bytes that are no text: decoding on the CPU says where.
+            Err(error) => return declined(error.to_string()),
+        };
+        let ranks = ranks.map(|ranks| stream.upload(bytemuck::cast_slice(&ranks))).transpose()?;
+        let domain = Domain::Int { min: 0, max: i128::from(distinct.saturating_sub(1)) };
+        let dictionary = Arc::new(dictionary);
+        Ok(Self { stream, control, batch, slots, table, codes, ranks, dictionary, domain })
+    }
+
+    /// Writes the codes of each page side by side, from its first row on, in the width of the domain.
+    pub(super) fn decode(&self, target: Ptr<'_, *mut u8>) -> Result<(), DecodeError> {
+        let width_bytes = u64::from(Layout::of(self.domain).width_bytes);
+        if width_bytes == 0 {
+            return Ok(());
+        }
+        self.code(self.batch.plain(), self.batch.entries, width_bytes, target)?;
+        if self.batch.indices().count > 0 {
+            let entries = self.stream.alloc((self.batch.entries * width_bytes).max(1))?;
+            self.code(self.batch.dictionaries(), 0, width_bytes, Ptr::of(&entries))?;
+            look_up(self.stream, self.control, self.batch, width_bytes, &entries, target)?;
+        }
+        Ok(())
+    }
+
+    fn code(
+        &self,
+        pages: Pages<'_>,
+        first_string: u64,
+        width_bytes: u64,
+        target: Ptr<'_, *mut u8>,
+    ) -> Result<(), DecodeError> {
+        let params = CodeStringsParams {
+            pages: pages.words,
+            page_count: pages.count,
+            bytes: Ptr::of(&self.batch.bytes),
+            counts: pages.counts,
+            first_string,
+            slots: Ptr::of(&self.slots),
+            table: Ptr::of(&self.table),
+            codes: Ptr::of(&self.codes),
+            ranks: self.ranks.as_ref().map(Ptr::of),
+            target,
+        };
+        Ok(launch_over_pages(self.stream, &format!("code_strings_{width_bytes}"), pages.count, &params)?)
+    }
+}
+
+/// Numbers the distinct strings, and waits for their number.
+fn number(
+    stream: &Stream,
+    count: u64,
+    (lengths, slots, table): (&Buffer, &Buffer, &Buffer),
+    (codes, firsts, ends): (&Buffer, &Buffer, &Buffer),
+) -> Result<u64, DecodeError> {
+    let found = stream.alloc_filled(control::BYTES, 0)?;
+    let block_threads = stream.device().info().block_threads(BLOCK_THREADS);
+    let tiles = count.div_ceil(u64::from(block_threads * SCAN_ITEMS));
+    let next_tile = stream.alloc_filled(8, 0)?;
+    let states = stream.alloc_filled((tiles * 4).max(1), 0)?;
+    let sums = || stream.alloc((tiles * SUM_BYTES).max(1));
+    let (of_tile, up_to_tile) = (sums()?, sums()?);
+    let params = NumberStringsParams {
+        count,
+        lengths: Ptr::of(lengths),
+        slots: Ptr::of(slots),
+        table: Ptr::of(table),
+        codes: Ptr::of(codes),
+        firsts: Ptr::of(firsts),
+        ends: Ptr::of(ends),
+        next_tile: Ptr::of(&next_tile),
+        states: Ptr::of(&states),
+        of_tile: Ptr::of(&of_tile),
+        up_to_tile: Ptr::of(&up_to_tile),
+        control: Ptr::of(&found),
+    };
+    if tiles > 0 {
+        // Values of 32 warps and the carry, 32 flags and the tile, in whole values.
+        let shared_bytes = (33 * SUM_BYTES + 33 * 4).next_multiple_of(SUM_BYTES) as u32;
+        let launch = Launch { blocks: tiles as u32, block_threads, shared_bytes };
+        stream.launch(&kernel(stream, "number_strings")?, launch, &params)?;
+    }
+    Ok(read_control(stream, &found)?[control::ROWS])
+}
