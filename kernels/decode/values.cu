@@ -55,18 +55,25 @@ WJ_DEVICE i128 load_big_endian(const u8* address, u32 bytes) {
     return (i128)value;
 }
 
+// A moment of 12 bytes, in nanoseconds since 1970. Damaged ones may have any value.
+WJ_DEVICE i128 load_int96(const u8* address) {
+    const i64 day = (i64)(u32)load_bytes(address + 8) - 2440588;
+    return (i128)day * 86400000000000LL + (i64)load_bytes(address);
+}
+
 // Whether all values are within the column's bounds.
 template <class T>
 WJ_DEVICE bool decode_plain(const PlainParams& p, const Page& page, u64 values) {
     T* target = reinterpret_cast<T*>(p.target) + page.first_row;
     const u32 bytes = (u32)p.value_bytes;
     bool is_within = true;
-    if (p.kind == WJ_VALUES_BIG_ENDIAN || sizeof(T) == 16) {
+    if (p.kind == WJ_VALUES_BIG_ENDIAN || p.kind == WJ_VALUES_INT96 || sizeof(T) == 16) {
         const i128 base = (i128)((u128)p.base_high << 64 | p.base_low);
         const u128 span = (u128)p.span_high << 64 | p.span_low;
         for (u64 row = threadIdx.x; row < values; row += blockDim.x) {
             const u8* address = page.values + row * bytes;
-            const i128 value = p.kind == WJ_VALUES_BIG_ENDIAN ? load_big_endian(address, bytes)
+            const i128 value = p.kind == WJ_VALUES_INT96      ? load_int96(address)
+                : p.kind == WJ_VALUES_BIG_ENDIAN              ? load_big_endian(address, bytes)
                 : p.kind == WJ_VALUES_SIGNED || bytes == 4    ? (i128)load_integer(address, bytes, p.kind == WJ_VALUES_SIGNED)
                                                               : (i128)load_bytes(address);
             const u128 stored = (u128)value - (u128)base;

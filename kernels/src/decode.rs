@@ -4,6 +4,8 @@ use crate::constants::constants;
 use crate::params::{Ptr, params};
 
 constants! { "WJ_":
+    /// Moments of 12 bytes: nanoseconds of the day in 8, and the Julian day in 4.
+    pub const VALUES_INT96: u64 = 3;
     /// Threads of a block.
     pub const DECODE_THREADS: u32 = 128;
     /// Runs of a hybrid encoding that a block knows at a time.
@@ -348,6 +350,36 @@ params! {
         /// What is written for each code; none: the code.
         ranks: Option<Ptr<'a, B, *const u32>>,
         /// A code a row.
+        target: Ptr<'a, B, *mut u8>,
+    }
+
+    /// Finds the smallest and the largest value of the rows that are not null.
+    pub struct BoundsParams<'a, B> for ["column_bounds_1", "column_bounds_4", "column_bounds_8", "column_bounds_16"] {
+        /// Rows.
+        rows: u64,
+        /// A value a row.
+        values: Ptr<'a, B, *const u8>,
+        /// A byte a row, 0: null; none: no row is null.
+        validity: Option<Ptr<'a, B, *const u8>>,
+        /// Two values of 16 bytes a warp: the smallest and the largest one, the wrong way round where there is none.
+        bounds: Ptr<'a, B, *mut u8>,
+    }
+
+    /// Stores values in fewer bytes.
+    pub struct NarrowParams<'a, B> for ["narrow_4", "narrow_8", "narrow_16"] {
+        /// Rows.
+        rows: u64,
+        /// A value a row.
+        values: Ptr<'a, B, *const u8>,
+        /// A byte a row, 0: null; none: no row is null.
+        validity: Option<Ptr<'a, B, *const u8>>,
+        /// What is subtracted from each, its low and high half.
+        base_low: u64,
+        /// The high half.
+        base_high: u64,
+        /// Bytes of a result: 1, 2, 4, 8 or 16.
+        width_bytes: u64,
+        /// A value a row; 0 where null.
         target: Ptr<'a, B, *mut u8>,
     }
 }

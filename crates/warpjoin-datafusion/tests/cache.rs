@@ -79,6 +79,11 @@ const ALL: CacheLimit = CacheLimit::Percent(60);
 
 /// Writes `rows` numbered rows from `first` on, in row groups of 1,000, some of them null.
 async fn write(path: &Path, first: i64, rows: i64) {
+    write_with(path, first, rows, &["compression = 'snappy'"]).await;
+}
+
+/// The same with further settings of the writer.
+async fn write_with(path: &Path, first: i64, rows: i64, settings: &[&str]) {
     let sql = format!(
         "SELECT v AS id, CASE WHEN v % 7 = 0 THEN NULL ELSE v % 10 END AS k, 'name ' || (v % 100) AS name, \
          CAST(v AS DECIMAL(15, 2)) / 4 AS price, CAST(DATE '2020-01-01' + CAST(v % 365 AS INT) AS DATE) AS day, \
@@ -86,7 +91,7 @@ async fn write(path: &Path, first: i64, rows: i64) {
         first + rows - 1
     );
     let context = SessionContext::new();
-    for setting in ["max_row_group_size = 1000", "compression = 'snappy'", "data_page_row_count_limit = 300"] {
+    for setting in ["max_row_group_size = 1000", "data_page_row_count_limit = 300"].iter().chain(settings) {
         let sql = format!("SET datafusion.execution.parquet.{setting}");
         context.sql(&sql).await.unwrap().collect().await.unwrap();
     }
@@ -429,7 +434,8 @@ async fn what_devices_cannot_decode_is_read_by_datafusion() {
             continue;
         }
         register(&[&warp.context, &oracle], "t", &path).await;
-        let sql = "SELECT sum(id), sum(k), sum(price), min(day), max(day), min(share), max(share) FROM t";
+        let sql = "SELECT sum(id), sum(k), sum(price), min(day), max(day), min(share), max(share), \
+                   min(name), count(DISTINCT name) FROM t";
         let answer = async |context: &SessionContext| {
             let batches = context.sql(sql).await.unwrap().collect().await;
             batches.map(|batches| rows(&batches, true)).ok()
@@ -439,13 +445,35 @@ async fn what_devices_cannot_decode_is_read_by_datafusion() {
         assert_eq!(answer, expected, "byte {at}");
         warp.runtime.clear_cache();
     }
-    let context = SessionContext::new();
-    let frame = context.sql("SELECT v AS id FROM generate_series(1, 3000) AS t(v)").await.unwrap();
-    let options = DataFrameWriteOptions::new().with_single_file_output(true);
-    frame.write_parquet(path.to_str().unwrap(), options, None).await.unwrap();
+    write_with(&path, 0, 3000, &["compression = 'brotli(3)'"]).await;
     register(&[&warp.context, &oracle], "t", &path).await;
     warp.query(&oracle, "SELECT sum(id) FROM t").await;
-    assert_eq!(warp.decoded_on().await, ["id|cpu"], "zstd");
+    assert_eq!(warp.decoded_on().await, ["id|cpu"], "brotli");
+}
+
+/// Compression that the host takes off, files without statistics, without dictionaries.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_other_writers_are_decoded_on_devices() {
+    let compressions = ["uncompressed", "snappy", "zstd(3)", "lz4_raw", "gzip(6)"];
+    let statistics = ["none", "chunk", "page"];
+    for (number, compression) in compressions.iter().enumerate() {
+        let compression = format!("compression = '{compression}'");
+        let statistics = format!("statistics_enabled = '{}'", statistics[number % 3]);
+        for dictionaries in ["dictionary_enabled = true", "dictionary_enabled = false"] {
+            let folder = folder();
+            for file in 0..2 {
+                let path = folder.path().join(format!("{file}.parquet"));
+                write_with(&path, file * 4000, 4000, &[&compression, &statistics, dictionaries]).await;
+            }
+            let (warp, oracle) = (decoding(), stock());
+            register(&[&warp.context, &oracle], "t", folder.path()).await;
+            let sql = "SELECT name, k, count(*), sum(id), sum(price), min(day), max(share) FROM t GROUP BY name, k";
+            warp.query(&oracle, sql).await;
+            let decoded = warp.decoded_on().await;
+            let is_decoded = decoded.iter().all(|column| column.ends_with("|device"));
+            assert!(is_decoded && decoded.len() == 6, "{compression}, {statistics}, {dictionaries}: {decoded:?}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

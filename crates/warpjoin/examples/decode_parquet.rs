@@ -63,15 +63,10 @@ fn main() {
                 continue;
             }
         };
-        let domain = match (stored, bounds(&metadata, index)) {
-            (Stored::Float, _) => Domain::Float32,
-            (Stored::Double, _) => Domain::Float64,
-            (Stored::Strings, _) => Domain::Bytes,
-            (_, Some((min, max))) => Domain::Int { min, max },
-            (_, None) => {
-                println!("{:20} no statistics", field.name());
-                continue;
-            }
+        let domain = match stored {
+            Stored::Float => Some(Domain::Float32),
+            Stored::Double => Some(Domain::Float64),
+            _ => bounds(&metadata, index).map(|(min, max)| Domain::Int { min, max }),
         };
         let groups = metadata.row_groups().iter().map(|group| {
             let (start, length) = group.column(index).byte_range();

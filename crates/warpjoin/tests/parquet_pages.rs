@@ -10,8 +10,11 @@ use arrow::array::{ArrayRef, BinaryArray, Int64Array, StringArray};
 use arrow::datatypes::DataType;
 use common::sanitized::{is_child, run_again};
 use common::sessions::{Opener, Simulated, gpus};
-use parquet::file::properties::WriterVersion;
-use parquet_common::{File, Form, check, check_damaged, check_seeds, check_tables, random_form};
+use parquet::data_type::{Int96, Int96Type};
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use parquet_common::{File, Form, check, check_damaged, check_seeds, check_tables, domain_of, random_form};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use warpjoin::column::Domain;
@@ -71,6 +74,7 @@ fn values_beyond_the_bounds_are_declined() {
     for has_dictionaries in [false, true] {
         let form = Form {
             is_compressed: true,
+            on_host: false,
             has_dictionaries,
             version: WriterVersion::PARQUET_1_0,
             page_rows: 100,
@@ -79,7 +83,7 @@ fn values_beyond_the_bounds_are_declined() {
         };
         let file = File::write(&column, form);
         for (min, max) in [(0, 998), (1, 999), (0, 0)] {
-            let decoded = file.decode(&device, &column, Domain::Int { min, max });
+            let decoded = file.decode(&device, &column, Some(Domain::Int { min, max }));
             assert!(matches!(decoded, Err(DecodeError::Declined(_))), "{min} to {max}");
         }
     }
@@ -97,6 +101,7 @@ fn entries_that_no_row_has_are_left_out() {
     let device = device(SimOptions::default());
     let form = Form {
         is_compressed: false,
+        on_host: false,
         has_dictionaries: true,
         version: WriterVersion::PARQUET_1_0,
         page_rows: 100,
@@ -115,7 +120,7 @@ fn entries_that_no_row_has_are_left_out() {
     // The dictionary of one file before the rows of the other: what was `x` is `unused`, which is a value now.
     let bytes = [parts(&with_more).0, parts(&with_rows).1].concat();
     let chunk = ColumnChunk { bytes: &bytes, compression: Compression::None, rows: 5 };
-    let stored = StoredColumn { stored: Stored::Strings, is_nullable: false, domain: Domain::Bytes, chunks: &[chunk] };
+    let stored = StoredColumn { stored: Stored::Strings, is_nullable: false, domain: None, chunks: &[chunk] };
     let decoded = decode_column(&device.create_stream().unwrap(), &stored, &DataType::Utf8).unwrap();
     let expected: ArrayRef = Arc::new(StringArray::from(vec!["b", "unused", "a", "a", "b"]));
     check(&decoded, &device, &expected, "a dictionary with more");
@@ -128,7 +133,7 @@ fn bytes_that_are_no_text_are_declined() {
     let mut rng = StdRng::seed_from_u64(7);
     let file = File::write(&column, random_form(&mut rng));
     let chunks = file.chunks();
-    let stored = StoredColumn { stored: Stored::Strings, is_nullable: false, domain: Domain::Bytes, chunks: &chunks };
+    let stored = StoredColumn { stored: Stored::Strings, is_nullable: false, domain: None, chunks: &chunks };
     let stream = device.create_stream().unwrap();
     assert!(decode_column(&stream, &stored, &DataType::Binary).is_ok());
     assert!(matches!(decode_column(&stream, &stored, &DataType::Utf8View), Err(DecodeError::Declined(_))));
@@ -144,14 +149,51 @@ fn many_strings_are_told_apart() {
     for dictionary_bytes in [1 << 20, 10_000] {
         let form = Form {
             is_compressed: true,
+            on_host: false,
             has_dictionaries: true,
             version: WriterVersion::PARQUET_1_0,
             page_rows: 20_000,
             group_rows: 60_000,
             dictionary_bytes,
         };
-        let decoded = File::write(&column, form).decode(&device, &column, Domain::Bytes).unwrap();
+        let decoded = File::write(&column, form).decode(&device, &column, None).unwrap();
         check(&decoded, &device, &column, "many strings");
         assert!(!decoded.dictionary.unwrap().is_sorted());
     }
+}
+
+/// Moments as Spark writes them.
+#[test]
+fn moments_of_12_bytes_are_nanoseconds() {
+    let moments: [i64; 6] = [0, -1, 1, 86_400_000_000_000, -86_400_000_000_001, 1_700_000_000_123_456_789];
+    let rows = moments.repeat(50);
+    let schema = Arc::new(parse_message_type("message m { required int96 c; }").unwrap());
+    for has_dictionaries in [false, true] {
+        let properties = WriterProperties::builder().set_dictionary_enabled(has_dictionaries).build();
+        let mut bytes = vec![];
+        let mut writer = SerializedFileWriter::new(&mut bytes, Arc::clone(&schema), Arc::new(properties)).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let values: Vec<Int96> = rows.iter().map(|&nanos| int96(nanos)).collect();
+        column.typed::<Int96Type>().write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        let metadata = writer.close().unwrap();
+        let (start, length) = metadata.row_group(0).column(0).byte_range();
+        let bytes = &bytes[start as usize..(start + length) as usize];
+        let chunk = ColumnChunk { bytes, compression: Compression::None, rows: rows.len() as u64 };
+        let stored = StoredColumn { stored: Stored::Int96, is_nullable: false, domain: None, chunks: &[chunk] };
+        let device = device(SimOptions::default());
+        let decoded = decode_column(&device.create_stream().unwrap(), &stored, &DataType::Int64).unwrap();
+        let column: ArrayRef = Arc::new(Int64Array::from(rows.clone()));
+        assert_eq!(decoded.domain, domain_of(&column));
+        check(&decoded, &device, &column, "moments");
+    }
+}
+
+fn int96(nanos: i64) -> Int96 {
+    let (day, of_day) = (nanos.div_euclid(86_400_000_000_000) + 2_440_588, nanos.rem_euclid(86_400_000_000_000));
+    let mut value = Int96::new();
+    value.set_data(of_day as u32, (of_day >> 32) as u32, day as u32);
+    value
 }

@@ -7,6 +7,7 @@
 //!
 //! Owns which columns are there, and how files are read. Must not know the matcher or how parts run.
 
+mod codecs;
 mod columns;
 mod scan;
 #[cfg(all(test, feature = "shuttle"))]

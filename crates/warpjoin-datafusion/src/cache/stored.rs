@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Schema, TimeUnit};
 use bytes::Bytes;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::listing::PartitionedFile;
@@ -23,6 +23,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use warpjoin::column::Domain;
 use warpjoin::parquet::{ColumnChunk, Compression, Stored, StoredColumn};
 
+use super::codecs;
 use super::source::ParquetScan;
 
 /// Footers that are read at once.
@@ -47,7 +48,8 @@ pub(crate) struct StoredPages {
     pub(crate) column: usize,
     stored: Stored,
     is_nullable: bool,
-    domain: Domain,
+    /// Bounds of the values by the files' statistics, if they have any.
+    domain: Option<Domain>,
     chunks: Vec<Chunk>,
 }
 
@@ -149,10 +151,31 @@ struct Footer {
     schema: Schema,
 }
 
+/// Smallest and largest value of row groups.
+#[derive(Clone, Copy)]
+enum Bounds {
+    /// There is none.
+    NoValues,
+    Known(i128, i128),
+    /// Statistics are missing.
+    Unknown,
+}
+
+impl Bounds {
+    fn with(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
+            (Self::NoValues, known) | (known, Self::NoValues) => known,
+            (Self::Known(min, max), Self::Known(low, high)) => Self::Known(min.min(low), max.max(high)),
+        }
+    }
+}
+
 /// Where a column is in the files, or why devices can't decode it.
 fn pages_of(footers: &[Footer], column: usize, table: &Schema) -> Result<StoredPages, String> {
     let field = table.field(column);
-    let (mut facts, mut bounds, mut chunks) = (None, None::<(i128, i128)>, vec![]);
+    let (mut facts, mut chunks) = (None, vec![]);
+    let mut bounds = Bounds::NoValues;
     for (file, Footer { metadata, schema }) in footers.iter().enumerate() {
         let descriptor = metadata.file_metadata().schema_descr();
         let is_it = |at: &usize| *descriptor.column(*at).path().parts() == [field.name().clone()];
@@ -167,22 +190,17 @@ fn pages_of(footers: &[Footer], column: usize, table: &Schema) -> Result<StoredP
         }
         for group in metadata.row_groups() {
             let (bounds_of_group, chunk) = chunk_of(group, at, file, stored.0)?;
-            bounds = match (bounds, bounds_of_group) {
-                (Some((min, max)), Some((low, high))) => Some((min.min(low), max.max(high))),
-                (known, new) => known.or(new),
-            };
+            bounds = bounds.with(bounds_of_group);
             chunks.push(chunk);
         }
     }
     let (stored, is_nullable) = facts.ok_or("there is no file")?;
-    let domain = match stored {
-        Stored::Float => Domain::Float32,
-        Stored::Double => Domain::Float64,
-        Stored::Strings => Domain::Bytes,
-        _ => {
-            let (min, max) = bounds.unwrap_or((0, 0));
-            Domain::Int { min, max }
-        }
+    let domain = match (stored, bounds) {
+        (Stored::Float, _) => Some(Domain::Float32),
+        (Stored::Double, _) => Some(Domain::Float64),
+        (Stored::Strings, _) | (_, Bounds::Unknown) => None,
+        (_, Bounds::NoValues) => Some(Domain::Int { min: 0, max: 0 }),
+        (_, Bounds::Known(min, max)) => Some(Domain::Int { min, max }),
     };
     Ok(StoredPages { column, stored, is_nullable, domain, chunks })
 }
@@ -224,6 +242,7 @@ fn stored_of(column: &ColumnDescriptor, data_type: &DataType) -> Result<(Stored,
         (Type::INT64, T::Int64 | T::Timestamp(..) | T::Time64(_) | T::Decimal64(..) | T::Decimal128(..)) => {
             Stored::Int64 { signed: true }
         }
+        (Type::INT96, T::Timestamp(TimeUnit::Nanosecond, _)) => Stored::Int96,
         (Type::FLOAT, T::Float32) => Stored::Float,
         (Type::DOUBLE, T::Float64) => Stored::Double,
         (Type::BYTE_ARRAY, data_type) if is_text(data_type) || is_bytes(data_type) => Stored::Strings,
@@ -236,31 +255,27 @@ fn stored_of(column: &ColumnDescriptor, data_type: &DataType) -> Result<(Stored,
     Ok((stored, column.max_def_level() == 1))
 }
 
-/// A row group of a column, with the bounds of its values; `None` without a value, of floats and of strings.
-fn chunk_of(
-    group: &RowGroupMetaData,
-    column: usize,
-    file: usize,
-    stored: Stored,
-) -> Result<(Option<(i128, i128)>, Chunk), String> {
+/// A row group of a column, with the bounds of its values.
+fn chunk_of(group: &RowGroupMetaData, column: usize, file: usize, stored: Stored) -> Result<(Bounds, Chunk), String> {
     let column = group.column(column);
     let compression = match column.compression() {
         Codec::UNCOMPRESSED => Compression::None,
         Codec::SNAPPY => Compression::Snappy,
+        Codec::ZSTD(_) => Compression::OnHost(codecs::zstd),
+        Codec::LZ4_RAW => Compression::OnHost(codecs::lz4),
+        Codec::GZIP(_) => Compression::OnHost(codecs::gzip),
         other => return Err(format!("compression {other}")),
     };
     let rows = u64::try_from(group.num_rows()).map_err(|_| "a row group has a negative number of rows")?;
     let (start, length) = column.byte_range();
     let range = start..start.checked_add(length).ok_or("a column that ends nowhere")?;
     let chunk = Chunk { file, range, compression, rows };
-    if matches!(stored, Stored::Float | Stored::Double | Stored::Strings) || rows == 0 {
-        return Ok((None, chunk));
-    }
-    let statistics = column.statistics().ok_or("no statistics")?;
-    let bounds = bounds_of(statistics, stored);
-    if bounds.is_none() && statistics.null_count_opt() != Some(rows) {
-        return Err("no bounds among its statistics".into());
-    }
+    let statistics = column.statistics();
+    let bounds = match statistics.and_then(|statistics| bounds_of(statistics, stored)) {
+        Some((min, max)) => Bounds::Known(min, max),
+        None if rows == 0 || statistics.and_then(Statistics::null_count_opt) == Some(rows) => Bounds::NoValues,
+        None => Bounds::Unknown,
+    };
     Ok((bounds, chunk))
 }
 

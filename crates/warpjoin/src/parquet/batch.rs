@@ -1,20 +1,64 @@
 //! Row groups of a column on one device: their pages without compression, and definition levels.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
+use rayon::prelude::*;
 use warpjoin_device::{Buffer, Event, Ptr, Stream};
 use warpjoin_kernels::decode::{DecompressParams, LevelsParams, SpreadParams, page};
 
-use super::column::StoredColumn;
+use super::error::{DecodeError, declined};
 use super::kernels::launch_over_pages;
 use super::pages::{ColumnChunk, Compression, Encoding, Page};
-use super::{DecodeError, Stored, declined};
+use super::stored::{Stored, StoredColumn};
 
 /// Bytes that kernels may read behind the last page.
 const PADDING_BYTES: u64 = 16;
 
 /// Row groups with their pages.
 pub(super) type Batch<'a> = Vec<(&'a ColumnChunk<'a>, Vec<Page>)>;
+
+/// What goes to the device for a row group.
+struct Upload<'a> {
+    pages: Cow<'a, [Page]>,
+    /// Where each part begins, and its bytes.
+    parts: Vec<(usize, Cow<'a, [u8]>)>,
+    bytes: usize,
+    is_compressed: bool,
+}
+
+impl<'a> Upload<'a> {
+    fn of((chunk, pages): &'a (&'a ColumnChunk<'a>, Vec<Page>)) -> Result<Self, DecodeError> {
+        let Compression::OnHost(decompress) = chunk.compression else {
+            return Ok(Self {
+                pages: Cow::Borrowed(pages),
+                parts: vec![(0, Cow::Borrowed(chunk.bytes))],
+                bytes: chunk.bytes.len(),
+                is_compressed: matches!(chunk.compression, Compression::Snappy),
+            });
+        };
+        let plain = |page: &Page| {
+            let (raw, compressed) = chunk.bytes[page.at..page.at + page.compressed_bytes].split_at(page.raw_bytes);
+            let mut bytes = vec![0; page.page_bytes as usize];
+            let (levels, values) = bytes.split_at_mut(page.raw_bytes);
+            levels.copy_from_slice(raw);
+            // Nothing behind levels may be compressed to nothing.
+            if !(values.is_empty() && compressed.is_empty()) {
+                decompress(compressed, values).map_err(DecodeError::Declined)?;
+            }
+            Ok(bytes)
+        };
+        let plain: Vec<Vec<u8>> = pages.par_iter().map(plain).collect::<Result<_, DecodeError>>()?;
+        let (mut moved, mut parts, mut end) = (vec![], vec![], 0);
+        for (page, bytes) in pages.iter().zip(plain) {
+            let all = bytes.len();
+            moved.push(Page { at: end, compressed_bytes: all, raw_bytes: all, ..*page });
+            parts.push((end, Cow::Owned(bytes)));
+            end += all.next_multiple_of(PADDING_BYTES as usize);
+        }
+        Ok(Self { pages: Cow::Owned(moved), parts, bytes: end, is_compressed: false })
+    }
+}
 
 /// The row groups of a column, some at a time: as many as have `batch_bytes` without compression, but one at least.
 pub(super) fn batches<'a>(column: &StoredColumn<'a>, batch_bytes: u64) -> Result<Vec<Batch<'a>>, DecodeError> {
@@ -50,15 +94,13 @@ struct PageWords {
 
 impl PageWords {
     /// Those of a batch.
-    fn of(batch: &Batch<'_>, stored: Stored) -> Result<Self, DecodeError> {
-        let mut words = Self {
-            is_compressed: batch.iter().any(|(chunk, _)| chunk.compression != Compression::None),
-            ..Self::default()
-        };
-        for (chunk, pages) in batch {
+    fn of(batch: &[Upload<'_>], stored: Stored) -> Result<Self, DecodeError> {
+        let is_compressed = batch.iter().any(|upload| upload.is_compressed);
+        let mut words = Self { is_compressed, ..Self::default() };
+        for Upload { pages, bytes, .. } in batch {
             let dictionary = pages.first().filter(|page| page.is_dictionary).map(|page| page.rows);
             let entries = words.entries..words.entries + dictionary.unwrap_or(0);
-            for page in pages {
+            for page in pages.iter() {
                 let is_bits = stored == Stored::Bits;
                 match page.encoding {
                     Encoding::Indices if dictionary.is_none() => return declined("indices without a dictionary"),
@@ -68,7 +110,7 @@ impl PageWords {
                 }
                 words.add(page, &entries);
             }
-            words.source_bytes += (chunk.bytes.len() as u64).next_multiple_of(PADDING_BYTES);
+            words.source_bytes += (*bytes as u64).next_multiple_of(PADDING_BYTES);
             words.entries = entries.end;
         }
         Ok(words)
@@ -138,15 +180,15 @@ impl<'a> DeviceBatch<'a> {
         stored: Stored,
         validity: Option<Ptr<'_, *mut u8>>,
     ) -> Result<Self, DecodeError> {
-        let words = PageWords::of(batch, stored)?;
+        let uploads: Vec<Upload<'_>> = batch.par_iter().map(Upload::of).collect::<Result<_, _>>()?;
+        let words = PageWords::of(&uploads, stored)?;
         let source = stream.alloc_filled(words.source_bytes + PADDING_BYTES, 0)?;
-        let mut end = 0;
-        let parts = batch.iter().map(|(chunk, _)| {
-            let start = end;
-            end += (chunk.bytes.len() as u64).next_multiple_of(PADDING_BYTES) as usize;
-            (start, chunk.bytes)
-        });
-        stream.write_all(&source, 0, &parts.collect::<Vec<_>>())?;
+        let (mut first, mut parts): (usize, Vec<(usize, &[u8])>) = (0, vec![]);
+        for upload in &uploads {
+            parts.extend(upload.parts.iter().map(|(start, bytes)| (first + start, &**bytes)));
+            first += upload.bytes.next_multiple_of(PADDING_BYTES as usize);
+        }
+        stream.write_all(&source, 0, &parts)?;
         let lists = [&words.dictionaries[..], &words.plain, &words.hybrid, &words.indices];
         let pages = stream.upload(bytemuck::cast_slice(&lists.concat()))?;
         let mut loaded = Self {

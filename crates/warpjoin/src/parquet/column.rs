@@ -5,13 +5,14 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use warpjoin_device::{Buffer, Event, Ptr, Stream};
 use warpjoin_kernels::common::{PackValidityParams, control, status};
+use warpjoin_kernels::decode::{BoundsParams, NarrowParams};
 
 use super::batch::{Batch, DeviceBatch, batches};
-use super::kernels::launch_over_rows;
+use super::error::{DecodeError, declined};
+use super::kernels::{launch_over_rows, read_control, warps_over_rows};
 use super::numbers::Numbers;
-use super::pages::ColumnChunk;
+use super::stored::{Stored, StoredColumn};
 use super::text::Strings;
-use super::{DecodeError, Stored, declined};
 use crate::column::{Dictionary, Domain, Layout};
 use crate::table::BUFFER_ALIGNMENT_BYTES;
 
@@ -19,19 +20,6 @@ use crate::table::BUFFER_ALIGNMENT_BYTES;
 const BATCH_BYTES_MAX: u64 = 1 << 30;
 /// The least of them, where memory is scarce.
 const BATCH_BYTES_MIN: u64 = 64 << 20;
-
-/// A column to be decoded.
-#[derive(Debug, Clone, Copy)]
-pub struct StoredColumn<'a> {
-    /// How its values are stored.
-    pub stored: Stored,
-    /// Whether its pages have definition levels.
-    pub is_nullable: bool,
-    /// Bounds of all values. The layout follows from it, but for strings, whose codes get their own.
-    pub domain: Domain,
-    /// Its row groups, in the order of the rows.
-    pub chunks: &'a [ColumnChunk<'a>],
-}
 
 /// A decoded column on one device.
 #[derive(Debug)]
@@ -91,12 +79,6 @@ fn padded(stream: &Stream, bytes: u64) -> Result<Buffer, DecodeError> {
     Ok(buffer)
 }
 
-pub(super) fn read_control(stream: &Stream, control: &Buffer) -> Result<[u64; control::WORDS], DecodeError> {
-    let mut words = [0; control::WORDS];
-    stream.read(control, 0, bytemuck::cast_slice_mut(&mut words))?;
-    Ok(words)
-}
-
 fn check_control(stream: &Stream, control: &Buffer) -> Result<(), DecodeError> {
     if read_control(stream, control)?[control::STATUS] & status::DAMAGED != 0 {
         return declined("a page is damaged, or has values that its statistics exclude");
@@ -124,7 +106,7 @@ impl Decoder<'_> {
 
     fn numbers(&self) -> Result<DecodedColumn, DecodeError> {
         let Self { stream, column, rows, .. } = *self;
-        let domain = column.domain;
+        let domain = column.domain.unwrap_or_else(|| column.stored.domain());
         let width = Layout::of(domain).width_bytes;
         // Values of constants are decoded, too, to see that they are.
         let width_bytes = u64::from(width.max(1));
@@ -139,7 +121,68 @@ impl Decoder<'_> {
             first_row += batch.rows;
             spans.push((batch.begin, stream.record()?));
         }
+        if let (Domain::Int { min, .. }, None, true) = (domain, column.domain, rows > 0) {
+            let bounds = self.bounds(&values, width)?;
+            let (domain, values) = self.narrowed(values, width, min, bounds)?;
+            return self.finish(domain, None, values, &spans);
+        }
         self.finish(domain, None, (width > 0).then_some(values), &spans)
+    }
+
+    /// The smallest and the largest value as they are stored; `None` where all rows are null.
+    fn bounds(&self, values: &Buffer, width: u32) -> Result<Option<(u128, u128)>, DecodeError> {
+        let entry = format!("column_bounds_{width}");
+        let warps = warps_over_rows(self.stream, self.rows);
+        let found = self.stream.alloc(warps * 32)?;
+        let params = BoundsParams {
+            rows: self.rows,
+            values: Ptr::of(values),
+            validity: self.validity_from(0).map(Ptr::to_const),
+            bounds: Ptr::of(&found),
+        };
+        launch_over_rows(self.stream, &entry, self.rows, &params)?;
+        let mut of_warps = vec![[0u128; 2]; warps as usize];
+        self.stream.read(&found, 0, bytemuck::cast_slice_mut(&mut of_warps))?;
+        // Values of 16 bytes are signed.
+        let flip = if width == 16 { 1 << 127 } else { 0 };
+        let known = of_warps.into_iter().map(|[min, max]| (min ^ flip, max ^ flip)).filter(|(min, max)| min <= max);
+        let bounds = known.reduce(|(min, max), (low, high)| (min.min(low), max.max(high)));
+        Ok(bounds.map(|(min, max)| (min ^ flip, max ^ flip)))
+    }
+
+    /// Values of a domain that begins with `min` in the layout of what they really are.
+    fn narrowed(
+        &self,
+        values: Buffer,
+        width: u32,
+        min: i128,
+        bounds: Option<(u128, u128)>,
+    ) -> Result<(Domain, Option<Buffer>), DecodeError> {
+        // Of 16 bytes they are stored as they are.
+        let stored_base = if width == 16 { 0 } else { min };
+        let value_of = |stored: u128| (stored as i128).wrapping_add(stored_base);
+        let (min, max) = bounds.map_or((0, 0), |(min, max)| (value_of(min), value_of(max)));
+        let domain = Domain::Int { min, max };
+        let layout = Layout::of(domain);
+        if layout.width_bytes == 0 {
+            return Ok((domain, None));
+        }
+        let subtracted = layout.base.wrapping_sub(stored_base);
+        if layout.width_bytes == width && subtracted == 0 {
+            return Ok((domain, Some(values)));
+        }
+        let narrow = padded(self.stream, self.rows * u64::from(layout.width_bytes))?;
+        let params = NarrowParams {
+            rows: self.rows,
+            values: Ptr::of(&values),
+            validity: self.validity_from(0).map(Ptr::to_const),
+            base_low: subtracted as u64,
+            base_high: (subtracted >> 64) as u64,
+            width_bytes: layout.width_bytes.into(),
+            target: Ptr::of(&narrow),
+        };
+        launch_over_rows(self.stream, &format!("narrow_{width}"), self.rows, &params)?;
+        Ok((domain, Some(narrow)))
     }
 
     fn strings(&self, value_type: &DataType) -> Result<DecodedColumn, DecodeError> {

@@ -4,9 +4,9 @@ use warpjoin_device::{Buffer, Ptr, Stream};
 use warpjoin_kernels::common::control;
 use warpjoin_kernels::decode::{FACT_REPEATED, FACT_UNSORTED, OrderParams, RepeatsParams, TakeParams};
 
-use super::column::read_control;
-use super::kernels::launch_over_rows;
-use super::{DecodeError, DecodedColumn};
+use super::column::DecodedColumn;
+use super::error::DecodeError;
+use super::kernels::{launch_over_rows, read_control};
 use crate::column::{ColumnStatistics, DISTINCT_SPAN_MAX, Domain, Layout};
 
 /// Statistics of a column, as the encoder finds them.

@@ -2,7 +2,7 @@
 //!
 //! The crate `parquet` reads them only together with their pages, which it decompresses. Must not know what pages hold.
 
-use super::{DecodeError, declined};
+use super::error::{DecodeError, declined};
 
 /// Nested structs and lists of what is skipped.
 const DEPTH_MAX: u32 = 16;

@@ -2,12 +2,14 @@
 
 use warpjoin_device::{Buffer, Kernel, Launch, ModuleSource, Stream};
 use warpjoin_kernels::KernelParams;
+use warpjoin_kernels::common::control;
 use warpjoin_kernels::decode::{
-    BitsParams, CodeStringsParams, DECODE_THREADS, DecompressParams, FindStringsParams, GatherStringsParams,
-    HYBRID_BYTES, IndicesParams, InternParams, LevelsParams, MarkEntriesParams, NumberStringsParams, OrderParams,
-    PlainParams, RepeatsParams, SpreadParams, TEXT_TILE_BYTES, TakeParams,
+    BitsParams, BoundsParams, CodeStringsParams, DECODE_THREADS, DecompressParams, FindStringsParams,
+    GatherStringsParams, HYBRID_BYTES, IndicesParams, InternParams, LevelsParams, MarkEntriesParams, NarrowParams,
+    NumberStringsParams, OrderParams, PlainParams, RepeatsParams, SpreadParams, TEXT_TILE_BYTES, TakeParams,
 };
 
+use super::error::DecodeError;
 use crate::Result;
 use crate::codegen::Constants;
 use crate::exec::Strides;
@@ -19,8 +21,14 @@ const RESIDENT: u64 = 16;
 fn module_of(entry: &str) -> ModuleSource {
     match entry {
         "pack_validity" => Constants::USUAL.module(warpjoin_kernels::VALIDITY, [entry]),
-        _ if ["column", "take"].iter().any(|facts| entry.starts_with(facts)) => {
-            let entries = [OrderParams::<()>::ENTRIES, RepeatsParams::<()>::ENTRIES, TakeParams::<()>::ENTRIES];
+        _ if ["column", "narrow", "take"].iter().any(|facts| entry.starts_with(facts)) => {
+            let entries = [
+                OrderParams::<()>::ENTRIES,
+                RepeatsParams::<()>::ENTRIES,
+                BoundsParams::<()>::ENTRIES,
+                NarrowParams::<()>::ENTRIES,
+                TakeParams::<()>::ENTRIES,
+            ];
             Constants::USUAL.module(warpjoin_kernels::DECODE_FACTS, entries.concat())
         }
         _ if entry == "mark_entries" || entry.contains("_strings") => {
@@ -75,6 +83,16 @@ pub(super) fn launch_over_pages(
     Ok(stream.launch(&kernel(stream, entry)?, launch, params)?)
 }
 
+/// Warps of a kernel over rows.
+pub(super) fn warps_over_rows(stream: &Stream, rows: u64) -> u64 {
+    let launch = over_rows(rows, stream);
+    u64::from(launch.blocks) * u64::from(launch.block_threads.div_ceil(32))
+}
+
+fn over_rows(rows: u64, stream: &Stream) -> Launch {
+    Strides { resident: RESIDENT, ..Strides::ROWS }.over(rows, stream)
+}
+
 /// Enqueues a kernel over rows.
 pub(super) fn launch_over_rows(
     stream: &Stream,
@@ -82,6 +100,13 @@ pub(super) fn launch_over_rows(
     rows: u64,
     params: &impl KernelParams<Buffer>,
 ) -> Result<()> {
-    let launch = Strides { resident: RESIDENT, ..Strides::ROWS }.over(rows, stream);
+    let launch = over_rows(rows, stream);
     Ok(stream.launch(&kernel(stream, entry)?, launch, params)?)
+}
+
+/// Waits for a control block.
+pub(super) fn read_control(stream: &Stream, control: &Buffer) -> Result<[u64; control::WORDS], DecodeError> {
+    let mut words = [0; control::WORDS];
+    stream.read(control, 0, bytemuck::cast_slice_mut(&mut words))?;
+    Ok(words)
 }

@@ -2,12 +2,13 @@
 
 use warpjoin_device::{Buffer, Ptr, Stream};
 use warpjoin_kernels::decode::{
-    BitsParams, IndicesParams, PlainParams, VALUES_BIG_ENDIAN, VALUES_SIGNED, VALUES_UNSIGNED,
+    BitsParams, IndicesParams, PlainParams, VALUES_BIG_ENDIAN, VALUES_INT96, VALUES_SIGNED, VALUES_UNSIGNED,
 };
 
 use super::batch::{DeviceBatch, Pages};
+use super::error::{DecodeError, declined};
 use super::kernels::launch_over_pages;
-use super::{DecodeError, Stored, declined};
+use super::stored::Stored;
 use crate::column::Domain;
 
 /// Decodes the values of batches.
@@ -38,6 +39,7 @@ impl Numbers<'_> {
             Stored::Bits => return self.bits(batch, pages, target, false),
             Stored::Int32 { signed } => (if signed { VALUES_SIGNED } else { VALUES_UNSIGNED }, 4),
             Stored::Int64 { signed } => (if signed { VALUES_SIGNED } else { VALUES_UNSIGNED }, 8),
+            Stored::Int96 => (VALUES_INT96, 12),
             Stored::Float => (VALUES_SIGNED, 4),
             Stored::Double => (VALUES_SIGNED, 8),
             Stored::Fixed { bytes: bytes @ 1..=16 } => (VALUES_BIG_ENDIAN, u64::from(bytes)),

@@ -2,16 +2,32 @@
 
 use warpjoin_kernels::decode::{LEVELS_GIVEN, LEVELS_NONE, LEVELS_PREFIXED};
 
+use super::error::{DecodeError, declined};
 use super::header::{PageHeader, PageKind};
-use super::{DecodeError, declined};
 
 /// How pages are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Compression {
     /// Not at all.
     None,
     /// Snappy, without frames.
     Snappy,
+    /// In a way that kernels do not know: the host decompresses pages, on all of its cores, before they go to the device.
+    OnHost(Decompress),
+}
+
+/// Decompresses a page, which must have as many bytes as the target; else it says what is wrong.
+pub type Decompress = fn(page: &[u8], target: &mut [u8]) -> Result<(), String>;
+
+impl Compression {
+    /// A page has at most so many times the bytes that it is compressed to; a header that says more is damaged.
+    fn ratio_max(self) -> u64 {
+        match self {
+            // A copy of 64 bytes takes three.
+            Self::None | Self::Snappy => 32,
+            Self::OnHost(_) => 1 << 16,
+        }
+    }
 }
 
 /// A column of one row group, as it is in its file.
@@ -24,9 +40,6 @@ pub struct ColumnChunk<'a> {
     /// Rows of the row group.
     pub rows: u64,
 }
-
-/// No page is compressed to less than this part of its bytes: a copy of 64 bytes takes three.
-const COMPRESSION_MAX: u64 = 32;
 
 /// Encodings of Parquet.
 const PLAIN: i32 = 0;
@@ -90,7 +103,7 @@ impl ColumnChunk<'_> {
     fn page(&self, header: PageHeader, at: usize, is_nullable: bool) -> Result<Option<Page>, DecodeError> {
         let PageHeader { kind, compressed_bytes, page_bytes } = header;
         let compressed_bytes = compressed_bytes as usize;
-        let is_plain = self.compression == Compression::None;
+        let is_plain = matches!(self.compression, Compression::None);
         let whole = if is_plain { compressed_bytes } else { 0 };
         let page = |encoding: Encoding, rows: u32| Page {
             is_dictionary: false,
@@ -134,7 +147,7 @@ impl ColumnChunk<'_> {
         if page.raw_bytes > page.compressed_bytes
             || (is_whole && compressed != page.page_bytes)
             || page.page_bytes < page.raw_bytes as u64
-            || page.page_bytes > compressed * COMPRESSION_MAX
+            || page.page_bytes > compressed * self.compression.ratio_max()
         {
             return declined(format!("a page of {} bytes, compressed {compressed}", page.page_bytes));
         }

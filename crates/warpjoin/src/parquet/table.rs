@@ -5,8 +5,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, SchemaRef};
 use warpjoin_device::Stream;
 
-use super::column::{StoredColumn, decode_column};
-use super::{DecodeError, declined, facts};
+use super::column::decode_column;
+use super::error::{DecodeError, declined};
+use super::facts;
+use super::stored::StoredColumn;
 use crate::column::ColumnType;
 use crate::devices::DeviceSet;
 use crate::table::{Shard, ShardColumn, Table, TableSample};
@@ -67,7 +69,7 @@ fn push_sample(
     sample: &mut TableSample,
     stream: &Stream,
     facts: &ColumnType,
-    decoded: &super::DecodedColumn,
+    decoded: &super::column::DecodedColumn,
     rows: u64,
 ) -> Result<(), DecodeError> {
     let sampled = TableSample::rows_of(rows);

@@ -11,10 +11,9 @@ use warpjoin_kernels::decode::{
 };
 
 use super::batch::{DeviceBatch, Pages};
-use super::column::read_control;
-use super::kernels::{kernel, launch_over_pages, launch_over_rows};
+use super::error::{DecodeError, declined};
+use super::kernels::{kernel, launch_over_pages, launch_over_rows, read_control};
 use super::numbers::look_up;
-use super::{DecodeError, declined};
 use crate::column::{Dictionary, Domain, Layout};
 
 /// Strings of a column that are told apart, at most: their numbers, and twice as many slots, have 32 bits.

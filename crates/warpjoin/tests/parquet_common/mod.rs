@@ -29,6 +29,8 @@ use warpjoin_device::Device;
 #[derive(Debug, Clone, Copy)]
 pub struct Form {
     pub is_compressed: bool,
+    /// Compressed pages are decompressed on the host.
+    pub on_host: bool,
     pub has_dictionaries: bool,
     pub version: WriterVersion,
     /// Rows of a page, at most.
@@ -41,6 +43,7 @@ pub struct Form {
 pub fn random_form(rng: &mut StdRng) -> Form {
     Form {
         is_compressed: rng.random(),
+        on_host: rng.random_bool(0.3),
         has_dictionaries: rng.random(),
         version: if rng.random() { WriterVersion::PARQUET_1_0 } else { WriterVersion::PARQUET_2_0 },
         page_rows: [7, 100, 1000, 20_000][rng.random_range(0..4)],
@@ -49,9 +52,15 @@ pub fn random_form(rng: &mut StdRng) -> Form {
     }
 }
 
+fn decompress(page: &[u8], target: &mut [u8]) -> Result<(), String> {
+    let decompressed = snap::raw::Decoder::new().decompress(page, target).map_err(|error| error.to_string())?;
+    if decompressed == target.len() { Ok(()) } else { Err(format!("a page of {decompressed} bytes")) }
+}
+
 pub struct File {
     pub bytes: Vec<u8>,
     pub metadata: ParquetMetaData,
+    on_host: bool,
 }
 
 impl File {
@@ -77,7 +86,7 @@ impl File {
         writer.write(&batch).unwrap();
         writer.close().unwrap();
         let metadata = SerializedFileReader::new(Bytes::from(bytes.clone())).unwrap().metadata().clone();
-        Self { bytes, metadata }
+        Self { bytes, metadata, on_host: form.on_host }
     }
 
     pub fn chunks(&self) -> Vec<ColumnChunk<'_>> {
@@ -86,6 +95,7 @@ impl File {
             let (start, length) = column.byte_range();
             let compression = match column.compression() {
                 Codec::UNCOMPRESSED => Compression::None,
+                _ if self.on_host => Compression::OnHost(decompress),
                 _ => Compression::Snappy,
             };
             let bytes = &self.bytes[start as usize..(start + length) as usize];
@@ -109,14 +119,24 @@ impl File {
     }
 
     /// A table of the column, decoded on the only device of a session.
-    pub fn decode_table(&self, session: &Session, batch: &RecordBatch) -> Result<Table, DecodeError> {
+    pub fn decode_table(
+        &self,
+        session: &Session,
+        batch: &RecordBatch,
+        domain: Option<Domain>,
+    ) -> Result<Table, DecodeError> {
         let column = batch.column(0);
         let (stored, is_nullable) = (self.stored(column.data_type()), column.null_count() > 0);
-        let stored = StoredColumn { stored, is_nullable, domain: domain_of(column), chunks: &self.chunks() };
+        let stored = StoredColumn { stored, is_nullable, domain, chunks: &self.chunks() };
         decode_table(session.device_set(), batch.schema(), &[stored], u64::MAX)
     }
 
-    pub fn decode(&self, device: &Device, column: &ArrayRef, domain: Domain) -> Result<DecodedColumn, DecodeError> {
+    pub fn decode(
+        &self,
+        device: &Device,
+        column: &ArrayRef,
+        domain: Option<Domain>,
+    ) -> Result<DecodedColumn, DecodeError> {
         let (stored, is_nullable) = (self.stored(column.data_type()), column.null_count() > 0);
         let stored = StoredColumn { stored, is_nullable, domain, chunks: &self.chunks() };
         decode_column(&device.create_stream().unwrap(), &stored, column.data_type())
@@ -263,10 +283,16 @@ pub fn check_seeds(device: &Device, seeds: Range<u64>, rows_max: usize) {
         let rows = rows.min(rows_max);
         let column = column_of(seed as usize % KINDS, &mut rng, rows);
         let file = File::write(&column, form);
-        let domain = domain_of(&column);
-        let what = format!("seed {seed}: {rows} x {} {form:?}", column.data_type());
+        // With statistics and without.
+        let domain = rng.random_bool(0.6).then(|| domain_of(&column));
+        let what = format!("seed {seed}: {rows} x {} {form:?}, {domain:?}", column.data_type());
         match file.decode(device, &column, domain) {
-            Ok(decoded) => check(&decoded, device, &column, &what),
+            Ok(decoded) => {
+                if decoded.dictionary.is_none() {
+                    assert_eq!(decoded.domain, domain_of(&column), "{what}");
+                }
+                check(&decoded, device, &column, &what);
+            }
             Err(error) => panic!("{what}: {error}"),
         }
     }
@@ -285,7 +311,7 @@ pub fn check_damaged(device: &Device, seeds: Range<u64>) -> usize {
             let at = (start + rng.random_range(0..length)) as usize;
             let before = file.bytes[at];
             file.bytes[at] = rng.random();
-            match file.decode(device, &column, domain_of(&column)) {
+            match file.decode(device, &column, (seed % 3 > 0).then(|| domain_of(&column))) {
                 Ok(_) => {}
                 Err(DecodeError::Declined(_)) => declined += 1,
                 Err(DecodeError::Device(error)) => panic!("seed {seed}, byte {at}: {error}"),
@@ -323,7 +349,9 @@ pub fn check_tables(session: &Arc<Session>, seeds: Range<u64>) {
         builder.push(&batch).unwrap();
         let built = builder.finish().unwrap();
         let what = format!("seed {seed}: {rows} x {} {form:?}", column.data_type());
-        let decoded = file.decode_table(session, &batch).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let decoded = file
+            .decode_table(session, &batch, (seed % 3 > 0).then(|| domain_of(&column)))
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
         let facts = |table: &Table| {
             let column = &table.column_types()[0];
             let of_floats = matches!(column.domain, Domain::Float32 | Domain::Float64);

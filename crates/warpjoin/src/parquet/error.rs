@@ -1,0 +1,35 @@
+//! Why a column is not decoded.
+
+use std::fmt;
+
+use crate::Error;
+
+/// Why a column was not decoded.
+#[derive(Debug)]
+pub enum DecodeError {
+    /// Kernels can't decode it, or its bytes are damaged. Decoding on the CPU gives the rows, or the error.
+    Declined(String),
+    /// A device failed.
+    Device(Error),
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Declined(why) => f.write_str(why),
+            Self::Device(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl<E: Into<Error>> From<E> for DecodeError {
+    fn from(error: E) -> Self {
+        Self::Device(error.into())
+    }
+}
+
+pub(super) fn declined<T>(why: impl Into<String>) -> Result<T, DecodeError> {
+    Err(DecodeError::Declined(why.into()))
+}

@@ -1,0 +1,68 @@
+//! What callers say of a column.
+
+use super::pages::ColumnChunk;
+use crate::column::Domain;
+
+/// A column to be decoded.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredColumn<'a> {
+    /// How its values are stored.
+    pub stored: Stored,
+    /// Whether its pages have definition levels.
+    pub is_nullable: bool,
+    /// Bounds of all values, if they are known: the layout follows from it. Else they are found when it is decoded, which
+    /// takes more memory meanwhile. Of strings they are not asked for.
+    pub domain: Option<Domain>,
+    /// Its row groups, in the order of the rows.
+    pub chunks: &'a [ColumnChunk<'a>],
+}
+
+/// How Parquet stores the values of a column: its physical type, with the sign of its logical type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// Booleans.
+    Bits,
+    /// Integers of 4 bytes; `signed`: negative ones among them.
+    Int32 {
+        /// Whether values may be negative.
+        signed: bool,
+    },
+    /// Integers of 8 bytes.
+    Int64 {
+        /// Whether values may be negative.
+        signed: bool,
+    },
+    /// Moments of 12 bytes, as nanoseconds since 1970.
+    Int96,
+    /// Floats of 4 bytes.
+    Float,
+    /// Floats of 8 bytes.
+    Double,
+    /// Signed integers of 1 to 16 bytes, the highest byte first: decimals.
+    Fixed {
+        /// Bytes of a value.
+        bytes: u32,
+    },
+    /// Strings of any length, text or not.
+    Strings,
+}
+
+impl Stored {
+    /// The values that it can hold, of types that have these.
+    pub(super) fn domain(self) -> Domain {
+        let (min, max) = match self {
+            Self::Bits => (0, 1),
+            Self::Int32 { signed: true } => (i32::MIN.into(), i32::MAX.into()),
+            Self::Int32 { signed: false } => (0, u32::MAX.into()),
+            Self::Int64 { signed: false } => (0, u64::MAX.into()),
+            Self::Int64 { signed: true } | Self::Int96 | Self::Fixed { bytes: 0..=8 } => {
+                (i64::MIN.into(), i64::MAX.into())
+            }
+            Self::Fixed { .. } => (i128::MIN, i128::MAX),
+            Self::Float => return Domain::Float32,
+            Self::Double => return Domain::Float64,
+            Self::Strings => return Domain::Bytes,
+        };
+        Domain::Int { min, max }
+    }
+}
