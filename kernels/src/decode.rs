@@ -12,6 +12,10 @@ constants! { "WJ_":
     pub const HYBRID_RUNS: usize = 64;
     /// Bytes of shared memory for these runs.
     pub const HYBRID_BYTES: u32 = (HYBRID_RUNS as u32 + 2) * 4 + HYBRID_RUNS as u32 * 8 + 8;
+    /// Bytes of a compressed page that a block reads at a time, and bytes that it puts out at a time.
+    pub const ELEMENTS_TILE: usize = 2048;
+    /// Bytes of shared memory for both.
+    pub const ELEMENTS_BYTES: u32 = (ELEMENTS_TILE + 16 + ELEMENTS_TILE / 2 * 8 + 8 + ELEMENTS_TILE * 5 + 32 * 8 + 8) as u32;
     /// A page has no levels: no row is null.
     pub const LEVELS_NONE: u64 = 0;
     /// Levels stand before the values, and before them their length in 4 bytes.

@@ -95,6 +95,7 @@ const FILES: &[KernelFile] = files![
     "window/window.cuh",
     "window/folds.cuh",
     "decode/pages.cuh",
+    "decode/elements.cuh",
 ];
 
 /// Hash tables of joins.

@@ -4,7 +4,7 @@ use warpjoin_device::{Buffer, Kernel, Launch, ModuleSource, Stream};
 use warpjoin_kernels::KernelParams;
 use warpjoin_kernels::common::control;
 use warpjoin_kernels::decode::{
-    BitsParams, BoundsParams, CodeStringsParams, DECODE_THREADS, DecompressParams, FindStringsParams,
+    BitsParams, BoundsParams, CodeStringsParams, DECODE_THREADS, DecompressParams, ELEMENTS_BYTES, FindStringsParams,
     GatherStringsParams, HYBRID_BYTES, IndicesParams, InternParams, LevelsParams, MarkEntriesParams, NarrowParams,
     NumberStringsParams, OrderParams, PlainParams, RepeatsParams, SpreadParams, TEXT_TILE_BYTES, TakeParams,
 };
@@ -78,7 +78,11 @@ pub(super) fn launch_over_pages(
     let info = stream.device().info();
     let block_threads = info.block_threads(DECODE_THREADS);
     let blocks = pages.min(u64::from(info.multiprocessors) * RESIDENT) as u32;
-    let shared_bytes = if entry == "find_strings" { TEXT_TILE_BYTES * block_threads / 32 } else { HYBRID_BYTES };
+    let shared_bytes = match entry {
+        "decompress_snappy" => ELEMENTS_BYTES,
+        "find_strings" => TEXT_TILE_BYTES * block_threads / 32,
+        _ => HYBRID_BYTES,
+    };
     let launch = Launch { blocks, block_threads, shared_bytes };
     Ok(stream.launch(&kernel(stream, entry)?, launch, params)?)
 }
