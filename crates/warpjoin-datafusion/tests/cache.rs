@@ -31,9 +31,9 @@ fn warp(memory_bytes: u64, cache: CacheLimit) -> Warp {
     warp_with(2, memory_bytes, |options| options.cache = cache)
 }
 
-/// The same on one device, which decodes Parquet.
-fn decoding() -> Warp {
-    warp_with(1, MEMORY, |options| options.parquet_decode = ParquetDecode::Device)
+/// The same on some devices, which decode Parquet.
+fn decoding(devices: usize) -> Warp {
+    warp_with(devices, MEMORY, |options| options.parquet_decode = ParquetDecode::Device)
 }
 
 fn warp_with(devices: usize, memory_bytes: u64, change: impl FnOnce(&mut WarpjoinOptions)) -> Warp {
@@ -350,7 +350,7 @@ async fn folders_and_other_schemas_are_right() {
         std::fs::create_dir(&of_year).unwrap();
         write(&of_year.join("t.parquet"), first, 4000).await;
     }
-    let (warp, decoding, oracle) = (warp(MEMORY, ALL), decoding(), stock());
+    let (warp, decoding, oracle) = (warp(MEMORY, ALL), decoding(1), stock());
     for context in [&warp.context, &decoding.context, &oracle] {
         let sql = format!(
             "CREATE EXTERNAL TABLE t (id BIGINT, k BIGINT, later INT, year INT) STORED AS PARQUET \
@@ -381,7 +381,7 @@ async fn devices_decode_columns_of_files() {
     for file in 0..3 {
         write(&folder.path().join(format!("{file}.parquet")), file * 10_000, 10_000).await;
     }
-    let (warp, oracle) = (decoding(), stock());
+    let (warp, oracle) = (decoding(1), stock());
     register(&[&warp.context, &oracle], "t", folder.path()).await;
     let all = "SELECT k, count(*), sum(id), sum(price), min(day), max(day), max(name), min(share) FROM t GROUP BY k";
     let by_name = "SELECT name, count(*), min(id) FROM t WHERE name LIKE '%1%' GROUP BY name";
@@ -402,7 +402,7 @@ async fn columns_of_folders_are_not_decoded_from_files() {
     let of_share = folder.path().join("share=2.5");
     std::fs::create_dir(&of_share).unwrap();
     write(&of_share.join("t.parquet"), 0, 3000).await;
-    let (warp, oracle) = (decoding(), stock());
+    let (warp, oracle) = (decoding(1), stock());
     for context in [&warp.context, &oracle] {
         let sql = format!(
             "CREATE EXTERNAL TABLE t (id BIGINT, share DOUBLE) STORED AS PARQUET PARTITIONED BY (share) LOCATION '{}/'",
@@ -420,7 +420,7 @@ async fn what_devices_cannot_decode_is_read_by_datafusion() {
     let folder = folder();
     let path = folder.path().join("t.parquet");
     write(&path, 0, 5000).await;
-    let (warp, oracle) = (decoding(), stock());
+    let (warp, oracle) = (decoding(1), stock());
     let sound = std::fs::read(&path).unwrap();
     // The footer and its length are at the end.
     let footer_bytes = u32::from_le_bytes(sound[sound.len() - 8..][..4].try_into().unwrap()) as usize;
@@ -465,7 +465,7 @@ async fn files_of_other_writers_are_decoded_on_devices() {
                 let path = folder.path().join(format!("{file}.parquet"));
                 write_with(&path, file * 4000, 4000, &[&compression, &statistics, dictionaries]).await;
             }
-            let (warp, oracle) = (decoding(), stock());
+            let (warp, oracle) = (decoding(1 + number % 3), stock());
             register(&[&warp.context, &oracle], "t", folder.path()).await;
             let sql = "SELECT name, k, count(*), sum(id), sum(price), min(day), max(share) FROM t GROUP BY name, k";
             warp.query(&oracle, sql).await;
@@ -483,7 +483,7 @@ async fn tpch_over_files_is_right_cold_and_warm() {
     register_tpch(&memory, 0.01);
     let compression = "SET datafusion.execution.parquet.compression = 'snappy'";
     memory.sql(compression).await.unwrap().collect().await.unwrap();
-    let (warp, decoding, oracle) = (warp(MEMORY, ALL), decoding(), stock());
+    let (warp, decoding, oracle) = (warp(MEMORY, ALL), decoding(2), stock());
     for table in TABLES {
         let path = folder.path().join(format!("{table}.parquet"));
         let options = DataFrameWriteOptions::new().with_single_file_output(true);

@@ -38,6 +38,9 @@ fn decoded_columns_equal_those_that_were_written_on_gpus() {
         assert!(check_damaged(&session.devices()[0], 0..60) > 100);
         check_tables(&session, 0..400);
     }
+    if let Some(session) = gpus(name).and_then(|gpus| gpus.open(2)) {
+        check_tables(&session, 400..600);
+    }
 }
 
 #[test]
@@ -45,14 +48,16 @@ fn decoding_has_no_races() {
     for seed in 0..24 {
         let options = SimOptions { seed: Some(seed + 1), races: true, ..SimOptions::default() };
         check_seeds(&device(options.clone()), seed * 10..seed * 10 + 5, 700);
-        check_tables(&Simulated(options).open(1).unwrap(), seed * 4..seed * 4 + 4);
+        check_tables(&Simulated(options).open(1 + seed as usize % 2).unwrap(), seed * 4..seed * 4 + 4);
     }
 }
 
 #[test]
 fn decoded_tables_are_those_of_a_builder() {
-    let session = Simulated(SimOptions::default()).open(1).unwrap();
-    check_tables(&session, 0..160);
+    for devices in 1..=3 {
+        let session = Simulated(SimOptions::default()).open(devices).unwrap();
+        check_tables(&session, 0..160);
+    }
 }
 
 /// No kernel leaves its buffers, whatever is in a page.

@@ -6,7 +6,7 @@ pub enum ParquetDecode {
     /// On the CPU, until decoding on GPUs has been measured for more files.
     #[default]
     Auto,
-    /// On the device where kernels can decode a column and the session has one device; else on the CPU.
+    /// On the devices where kernels can decode a column, else on the CPU.
     Device,
     /// On the CPU.
     Cpu,

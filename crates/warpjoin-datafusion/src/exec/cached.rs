@@ -98,7 +98,7 @@ impl CachedScan {
         context: &Arc<TaskContext>,
         memory_budget_bytes: u64,
     ) -> Result<Vec<ReadColumn>, LoadError> {
-        if self.decode != ParquetDecode::Device || session.devices().len() != 1 {
+        if self.decode != ParquetDecode::Device {
             return self.read_on_cpu(columns, session, context, memory_budget_bytes).await;
         }
         let stored = StoredScan::of(&self.scan, columns, context).await.map_err(LoadError::Source)?;

@@ -38,7 +38,7 @@ struct Twin {
 }
 
 /// Of each of several interners: final codes by its own. `None`: they are the same.
-type FinalCodes = Vec<Option<Vec<u32>>>;
+pub(crate) type FinalCodes = Vec<Option<Vec<u32>>>;
 
 /// Dictionaries up to this size are sorted, so that codes compare like strings.
 pub(super) const SORTED_LEN_MAX: usize = 1 << 16;
@@ -233,23 +233,33 @@ impl Dictionary {
         Ok((dictionary, merged.into_codes().into_iter().zip(interners).map(sorted).collect()))
     }
 
-    /// The dictionary of distinct strings that lie side by side, the first from byte 0 to `ends[1]`; and its codes by their
-    /// numbers, where they differ.
+    /// The dictionary of several lists of strings. Those of a list are distinct and lie side by side, each up to where it ends,
+    /// behind a 0. And of each list the codes by its numbers, where they differ.
     ///
     /// # Errors
     /// When they are no values of the type, or too many bytes.
     pub(crate) fn of_distinct(
-        bytes: Vec<u8>,
-        ends: Vec<i64>,
+        mut lists: Vec<(Vec<u8>, Vec<i64>)>,
         value_type: &DataType,
-    ) -> Result<(Dictionary, Option<Vec<u32>>)> {
-        let strings = ends.len().saturating_sub(1);
-        if strings > SORTED_LEN_MAX {
-            return Ok((Self::new(array_of(bytes, ends, value_type)?, false), None));
+    ) -> Result<(Dictionary, FinalCodes)> {
+        if lists.len() > 1 {
+            // One seed, or equal strings would not meet.
+            let seed = Seed::default();
+            let interner = |(bytes, ends)| {
+                let mut interner = Interner::new(seed);
+                interner.intern(&array_of(bytes, ends, value_type)?, None, &mut Vec::new())?;
+                Ok(interner)
+            };
+            let interners: Vec<Interner> = lists.into_par_iter().map(interner).collect::<Result<_>>()?;
+            return Self::of_interners(&interners, value_type, SORTED_LEN_MAX);
+        }
+        let (bytes, ends) = lists.pop().unwrap_or((vec![], vec![0]));
+        if ends.len() - 1 > SORTED_LEN_MAX {
+            return Ok((Self::new(array_of(bytes, ends, value_type)?, false), vec![None]));
         }
         let text = |place: &[i64]| &bytes[place[0] as usize..place[1] as usize];
         let (dictionary, codes) = Self::in_order(ends.windows(2).map(text).zip(0..).collect(), value_type)?;
-        Ok((dictionary, Some(codes)))
+        Ok((dictionary, vec![Some(codes)]))
     }
 
     fn new(values: ArrayRef, sorted: bool) -> Self {

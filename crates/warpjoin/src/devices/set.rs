@@ -93,12 +93,12 @@ impl DeviceSet {
         &self.load_streams
     }
 
-    /// The next of the streams on which the first device decodes columns, several at once.
+    /// Streams on which columns are decoded, one a device: the next of several of each.
     ///
     /// # Errors
-    /// When the device has no more streams.
-    pub(crate) fn decode_stream(&self) -> Result<Stream> {
-        self.decode_streams.next(&self.devices[0])
+    /// When a device has no more streams.
+    pub(crate) fn decode_streams(&self) -> Result<Vec<Stream>> {
+        self.decode_streams.next(&self.devices)
     }
 
     /// Dictionaries that tables have.
@@ -136,19 +136,20 @@ impl fmt::Debug for DeviceSet {
     }
 }
 
-/// Streams on which a device decodes columns, created when they are wanted first.
+/// Streams on which devices decode columns, created when they are wanted first.
 #[derive(Debug, Default)]
 struct DecodeStreams {
-    streams: Mutex<Vec<Stream>>,
+    /// One a device each time.
+    streams: Mutex<Vec<Vec<Stream>>>,
     turn: AtomicUsize,
 }
 
 impl DecodeStreams {
-    fn next(&self, device: &Device) -> Result<Stream> {
+    fn next(&self, devices: &[Device]) -> Result<Vec<Stream>> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % DECODE_STREAMS;
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         if streams.len() <= turn {
-            streams.push(device.create_stream()?);
+            streams.push(devices.iter().map(Device::create_stream).collect::<Result<_, _>>()?);
         }
         Ok(streams[turn.min(streams.len() - 1)].clone())
     }

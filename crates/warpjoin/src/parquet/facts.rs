@@ -4,74 +4,121 @@ use warpjoin_device::{Buffer, Ptr, Stream};
 use warpjoin_kernels::common::control;
 use warpjoin_kernels::decode::{FACT_REPEATED, FACT_UNSORTED, OrderParams, RepeatsParams, TakeParams};
 
-use super::column::DecodedColumn;
 use super::error::DecodeError;
 use super::kernels::{launch_over_rows, read_control};
+use super::part::DecodedColumn;
 use crate::column::{ColumnStatistics, DISTINCT_SPAN_MAX, Domain, Layout};
 
-/// Statistics of a column, as the encoder finds them.
+/// Statistics of a column, of which each device has a part, as the encoder finds them. `rows` of each.
 pub(super) fn statistics_of(
-    stream: &Stream,
-    column: &DecodedColumn,
-    rows: u64,
+    streams: &[Stream],
+    parts: &[DecodedColumn],
+    rows: &[u64],
     is_boolean: bool,
 ) -> Result<ColumnStatistics, DecodeError> {
-    let (null_count, domain) = (column.nulls, column.domain);
+    let null_count = parts.iter().map(|part| part.nulls).sum();
     let unknown = ColumnStatistics { null_count, distinct: None, sorted: false, unique: None };
-    let Domain::Int { min, max } = domain else { return Ok(unknown) };
-    let distinct = match &column.dictionary {
+    let Some(DecodedColumn { domain: Domain::Int { min, max }, dictionary, .. }) = parts.first() else {
+        return Ok(unknown);
+    };
+    let (all_rows, width) = (rows.iter().sum::<u64>(), Layout::of(parts[0].domain).width_bytes);
+    let distinct = match dictionary {
         Some(dictionary) => Some(dictionary.len() as u64),
         // Of booleans all values are counted.
-        None => is_boolean.then(|| if rows == null_count { 0 } else { (max - min) as u64 + 1 }),
+        None => is_boolean.then(|| if all_rows == null_count { 0 } else { (max - min) as u64 + 1 }),
     };
     if null_count > 0 {
         return Ok(ColumnStatistics { distinct, ..unknown });
     }
     let is_counted = distinct.is_some();
-    let (Some(values), true) = (&column.values, rows > 0) else {
-        // No row, or one value.
-        let unique = (rows <= 1).then_some(true).or((!is_counted).then_some(false));
+    if width == 0 || all_rows == 0 {
+        // One value, or no row.
+        let unique = (all_rows <= 1).then_some(true).or((!is_counted).then_some(false));
         return Ok(ColumnStatistics { null_count, distinct, sorted: true, unique });
-    };
-    if let Some(dictionary) = &column.dictionary
-        && !dictionary.is_sorted()
-    {
-        let unique = (distinct == Some(rows)).then_some(true);
-        return Ok(ColumnStatistics { null_count, distinct, sorted: false, unique });
     }
-    let width = Layout::of(domain).width_bytes;
-    let found = stream.alloc_filled(control::BYTES, 0)?;
-    let params = OrderParams { rows, values: Ptr::of(values), control: Ptr::of(&found) };
-    launch_over_rows(stream, &format!("column_order_{width}"), rows, &params)?;
-    let status = read_control(stream, &found)?[control::STATUS];
-    let (sorted, is_repeated) = (status & FACT_UNSORTED == 0, status & FACT_REPEATED != 0);
+    let all_differ = dictionary.is_some() && distinct == Some(all_rows);
+    if dictionary.as_ref().is_some_and(|dictionary| !dictionary.is_sorted()) {
+        return Ok(ColumnStatistics { null_count, distinct, sorted: false, unique: all_differ.then_some(true) });
+    }
+    let (sorted, is_repeated) = order_of(streams, parts, rows, width)?;
     let unique = match (sorted, is_repeated) {
         (true, false) => Some(true),
-        _ if is_counted => (column.dictionary.is_some() && distinct == Some(rows)).then_some(true),
+        _ if is_counted => all_differ.then_some(true),
         (_, true) => Some(false),
-        (false, false) => are_distinct(stream, values, rows, (min, max), width)?,
+        (false, false) => are_distinct(streams, parts, rows, (*min, *max), width)?,
     };
     Ok(ColumnStatistics { null_count, distinct, sorted, unique })
 }
 
+/// Whether no value is less than the one before, and whether one equals the one before.
+fn order_of(
+    streams: &[Stream],
+    parts: &[DecodedColumn],
+    rows: &[u64],
+    width: u32,
+) -> Result<(bool, bool), DecodeError> {
+    let (mut status, mut before) = (0, None::<i128>);
+    for ((stream, part), &rows) in streams.iter().zip(parts).zip(rows) {
+        let Some(values) = &part.values else { continue };
+        let found = stream.alloc_filled(control::BYTES, 0)?;
+        let params = OrderParams { rows, values: Ptr::of(values), control: Ptr::of(&found) };
+        launch_over_rows(stream, &format!("column_order_{width}"), rows, &params)?;
+        status |= read_control(stream, &found)?[control::STATUS];
+        let value_at = |row: u64| {
+            let mut value = [0; 16];
+            stream.read(values, row * u64::from(width), &mut value[..width as usize])?;
+            Ok::<_, DecodeError>(i128::from_le_bytes(value))
+        };
+        if streams.len() > 1 {
+            let first = value_at(0)?;
+            status |= before.filter(|before| first < *before).map_or(0, |_| FACT_UNSORTED);
+            status |= before.filter(|before| first == *before).map_or(0, |_| FACT_REPEATED);
+            before = Some(value_at(rows - 1)?);
+        }
+    }
+    Ok((status & FACT_UNSORTED == 0, status & FACT_REPEATED != 0))
+}
+
 /// Whether all values are different; `None` where their bounds are too far apart to find out.
 fn are_distinct(
-    stream: &Stream,
-    values: &Buffer,
-    rows: u64,
+    streams: &[Stream],
+    parts: &[DecodedColumn],
+    rows: &[u64],
     (min, max): (i128, i128),
     width: u32,
 ) -> Result<Option<bool>, DecodeError> {
+    let all_rows = i128::from(rows.iter().sum::<u64>());
     let span = max.checked_sub(min).and_then(|span| span.checked_add(1));
-    let Some(span) = span.filter(|&span| span <= DISTINCT_SPAN_MAX * i128::from(rows)) else { return Ok(None) };
-    if span < i128::from(rows) {
+    let Some(span) = span.filter(|&span| span <= DISTINCT_SPAN_MAX * all_rows) else { return Ok(None) };
+    if span < all_rows {
         return Ok(Some(false));
     }
-    let found = stream.alloc_filled(control::BYTES, 0)?;
-    let seen = stream.alloc_filled((span as u64).div_ceil(32) * 4, 0)?;
-    let params = RepeatsParams { rows, values: Ptr::of(values), seen: Ptr::of(&seen), control: Ptr::of(&found) };
-    launch_over_rows(stream, &format!("column_repeats_{width}"), rows, &params)?;
-    Ok(Some(read_control(stream, &found)?[control::STATUS] & FACT_REPEATED == 0))
+    let words = (span as u64).div_ceil(32);
+    let mut seen_before: Option<Vec<u32>> = None;
+    for ((stream, part), &rows) in streams.iter().zip(parts).zip(rows) {
+        let Some(values) = &part.values else { continue };
+        let found = stream.alloc_filled(control::BYTES, 0)?;
+        let seen = stream.alloc_filled(words * 4, 0)?;
+        let params = RepeatsParams { rows, values: Ptr::of(values), seen: Ptr::of(&seen), control: Ptr::of(&found) };
+        launch_over_rows(stream, &format!("column_repeats_{width}"), rows, &params)?;
+        if read_control(stream, &found)?[control::STATUS] & FACT_REPEATED != 0 {
+            return Ok(Some(false));
+        }
+        if streams.len() == 1 {
+            break;
+        }
+        let mut bits = vec![0u32; words as usize];
+        stream.read(&seen, 0, bytemuck::cast_slice_mut(&mut bits))?;
+        if let Some(before) = &mut seen_before {
+            if before.iter().zip(&bits).any(|(before, bits)| before & bits != 0) {
+                return Ok(Some(false));
+            }
+            before.iter_mut().zip(&bits).for_each(|(before, bits)| *before |= bits);
+        } else {
+            seen_before = Some(bits);
+        }
+    }
+    Ok(Some(true))
 }
 
 /// Values and validity of some rows: rows x width, and a byte each.

@@ -15,12 +15,14 @@ mod header;
 mod kernels;
 mod numbers;
 mod pages;
+mod part;
 mod stored;
 mod table;
 mod text;
 
-pub use column::{DecodedColumn, decode_column};
+pub use column::decode_column;
 pub use error::DecodeError;
 pub use pages::{ColumnChunk, Compression, Decompress};
+pub use part::DecodedColumn;
 pub use stored::{Stored, StoredColumn};
 pub use table::decode_table;

@@ -17,6 +17,13 @@ pub struct StoredColumn<'a> {
     pub chunks: &'a [ColumnChunk<'a>],
 }
 
+impl StoredColumn<'_> {
+    /// Rows of all row groups.
+    pub(super) fn rows(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.rows).sum()
+    }
+}
+
 /// How Parquet stores the values of a column: its physical type, with the sign of its logical type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {

@@ -1,80 +1,95 @@
 //! Tables of decoded columns.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use warpjoin_device::Stream;
 
-use super::column::decode_column;
+use super::column::decode_parts;
 use super::error::{DecodeError, declined};
 use super::facts;
+use super::part::DecodedColumn;
 use super::stored::StoredColumn;
 use crate::column::ColumnType;
 use crate::devices::DeviceSet;
-use crate::table::{Shard, ShardColumn, Table, TableSample};
+use crate::table::{ShardColumn, Table, TableSample, cut};
 
-/// Decodes columns, which are those of `schema`, to a table on the device of a session with one.
+/// Decodes columns, which are those of `schema`, to a table on the devices of a session.
 ///
-/// It is the table that a [`TableBuilder`](crate::TableBuilder) makes of the same rows. The bounds of `columns` must be
-/// their smallest and largest values. No more than `memory_budget_bytes` are used on the device.
+/// It is the table that a [`TableBuilder`](crate::TableBuilder) makes of the same rows. The bounds of `columns`, where they
+/// are given, must be their smallest and largest values. No more than `memory_budget_bytes` are used on a device.
 ///
 /// # Errors
-/// [`DecodeError::Declined`] where a column can't be decoded, or the session has several devices;
-/// [`DecodeError::Device`] when the device fails or has too little memory.
+/// [`DecodeError::Declined`] where a column can't be decoded; [`DecodeError::Device`] when a device fails or has too little
+/// memory.
 pub fn decode_table(
     devices: &Arc<DeviceSet>,
     schema: SchemaRef,
     columns: &[StoredColumn<'_>],
     memory_budget_bytes: u64,
 ) -> Result<Table, DecodeError> {
-    if devices.devices().len() != 1 {
-        return declined("several devices");
-    }
-    let stream = devices.decode_stream()?.within(memory_budget_bytes);
-    let rows_of = |column: &StoredColumn<'_>| column.chunks.iter().map(|chunk| chunk.rows).sum::<u64>();
-    let rows = columns.first().map_or(0, rows_of);
-    if columns.len() != schema.fields().len() || columns.iter().any(|column| rows_of(column) != rows) {
+    let streams: Vec<Stream> =
+        devices.decode_streams()?.into_iter().map(|stream| stream.within(memory_budget_bytes)).collect();
+    let rows = columns.first().map_or(0, StoredColumn::rows);
+    if columns.len() != schema.fields().len() || columns.iter().any(|column| column.rows() != rows) {
         return declined("columns that do not fit together");
     }
-    let mut shard = Shard { rows, first_row: 0, columns: vec![] };
+    let mut shards = cut(rows, streams.len());
+    let ranges: Vec<Range<u64>> = shards.iter().map(|shard| shard.first_row..shard.first_row + shard.rows).collect();
+    let shard_rows: Vec<u64> = shards.iter().map(|shard| shard.rows).collect();
     let (mut types, mut statistics, mut sample) = (vec![], vec![], TableSample::default());
     for (column, field) in columns.iter().zip(schema.fields()) {
         let data_type = field.data_type().clone();
-        let mut decoded = decode_column(&stream, column, &data_type)?;
-        // Columns without nulls have no validity.
-        if decoded.nulls == 0 {
-            decoded.validity = None;
+        let mut parts = decode_parts(&streams, column, &ranges, &data_type)?;
+        let has_nulls = parts.iter().any(|part| part.nulls > 0);
+        if !has_nulls {
+            // Columns without nulls have no validity.
+            parts.iter_mut().for_each(|part| part.validity = None);
         }
+        let Some(first) = parts.first() else { return declined("no device") };
         let facts = ColumnType {
             data_type: data_type.clone(),
-            has_nulls: decoded.nulls > 0,
-            domain: decoded.domain,
-            dictionary: decoded.dictionary.clone(),
+            has_nulls,
+            domain: first.domain,
+            dictionary: first.dictionary.clone(),
         };
-        statistics.push(facts::statistics_of(&stream, &decoded, rows, data_type == DataType::Boolean)?);
-        push_sample(&mut sample, &stream, &facts, &decoded, rows)?;
+        statistics.push(facts::statistics_of(&streams, &parts, &shard_rows, data_type == DataType::Boolean)?);
+        push_sample(&mut sample, &streams, &facts, &parts, &ranges)?;
         types.push(facts);
-        shard.columns.push(ShardColumn {
-            values: decoded.values.map(Arc::new),
-            offsets: None,
-            validity: decoded.validity.map(Arc::new),
-        });
+        for (shard, part) in shards.iter_mut().zip(parts) {
+            shard.columns.push(ShardColumn {
+                values: part.values.map(Arc::new),
+                offsets: None,
+                validity: part.validity.map(Arc::new),
+            });
+        }
     }
-    stream.synchronize()?;
-    let table = Table::from_result(Arc::clone(devices), schema, types, statistics, vec![shard]);
+    streams.iter().try_for_each(Stream::synchronize)?;
+    let table = Table::from_result(Arc::clone(devices), schema, types, statistics, shards);
     Ok(table.with_sample(sample))
 }
 
 fn push_sample(
     sample: &mut TableSample,
-    stream: &Stream,
+    streams: &[Stream],
     facts: &ColumnType,
-    decoded: &super::column::DecodedColumn,
-    rows: u64,
+    parts: &[DecodedColumn],
+    ranges: &[Range<u64>],
 ) -> Result<(), DecodeError> {
-    let sampled = TableSample::rows_of(rows);
-    let (values, validity) = facts::take(stream, decoded, facts.layout().width_bytes, &sampled)?;
-    let valid = validity.map(|bytes| bytes.into_iter().map(|byte| byte != 0).collect());
+    let sampled = TableSample::rows_of(ranges.last().map_or(0, |range| range.end));
+    let (mut values, mut valid) = (vec![], facts.has_nulls.then(Vec::new));
+    for ((stream, part), range) in streams.iter().zip(parts).zip(ranges) {
+        let rows: Vec<u64> = sampled.iter().filter(|row| range.contains(row)).map(|row| row - range.start).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let (of_part, validity) = facts::take(stream, part, facts.layout().width_bytes, &rows)?;
+        values.extend(of_part);
+        if let (Some(valid), Some(bytes)) = (&mut valid, validity) {
+            valid.extend(bytes.into_iter().map(|byte| byte != 0));
+        }
+    }
     sample.push_taken(facts, sampled.len(), &values, valid);
     Ok(())
 }

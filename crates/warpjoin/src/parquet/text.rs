@@ -1,7 +1,7 @@
 //! Strings: equal ones are found on the device, and have codes of a dictionary.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::mem::take;
 
 use arrow::datatypes::DataType;
 use warpjoin_device::{Buffer, Launch, Ptr, Stream};
@@ -14,7 +14,7 @@ use super::batch::{DeviceBatch, Pages};
 use super::error::{DecodeError, declined};
 use super::kernels::{kernel, launch_over_pages, launch_over_rows, read_control};
 use super::numbers::look_up;
-use crate::column::{Dictionary, Domain, Layout};
+use crate::column::Dictionary;
 
 /// Strings of a column that are told apart, at most: their numbers, and twice as many slots, have 32 bits.
 const STRINGS_MAX: u64 = 1 << 30;
@@ -32,10 +32,27 @@ pub(super) struct Strings<'a> {
     slots: Buffer,
     table: Buffer,
     codes: Buffer,
-    /// What is written for each code, once it is known; `None`: the code.
+    /// The distinct strings side by side, and where each ends, behind a 0.
+    text: Vec<u8>,
+    ends: Vec<i64>,
+    /// What is written for each code, once the dictionary is known; `None`: the code.
     ranks: Option<Buffer>,
-    pub(super) dictionary: Arc<Dictionary>,
-    pub(super) domain: Domain,
+}
+
+/// The dictionary of the strings of all devices.
+pub(super) fn dictionary_of(strings: &mut [Strings<'_>], value_type: &DataType) -> Result<Dictionary, DecodeError> {
+    let texts = strings.iter_mut().map(|strings| (take(&mut strings.text), take(&mut strings.ends))).collect();
+    let (dictionary, ranks) = match Dictionary::of_distinct(texts, value_type) {
+        Ok(found) => found,
+        // Such as bytes that are no text: decoding on the CPU says where.
+        Err(error) => return declined(error.to_string()),
+    };
+    for (strings, ranks) in strings.iter_mut().zip(ranks) {
+        // Buffers are not empty.
+        let ranks = ranks.filter(|ranks| !ranks.is_empty());
+        strings.ranks = ranks.map(|ranks| strings.stream.upload(bytemuck::cast_slice(&ranks))).transpose()?;
+    }
+    Ok(dictionary)
 }
 
 impl<'a> Strings<'a> {
@@ -44,7 +61,6 @@ impl<'a> Strings<'a> {
         stream: &'a Stream,
         control: &'a Buffer,
         batch: &'a DeviceBatch<'a>,
-        value_type: &DataType,
     ) -> Result<Self, DecodeError> {
         let plain_rows = if batch.plain().count > 0 { batch.rows } else { 0 };
         let count = batch.entries + plain_rows;
@@ -115,24 +131,12 @@ impl<'a> Strings<'a> {
         let mut host_text = vec![0u8; all_bytes as usize];
         stream.read(&text, 0, &mut host_text)?;
 
-        let host_ends = host_ends.into_iter().map(|end| end as i64).collect();
-        let (dictionary, ranks) = match Dictionary::of_distinct(host_text, host_ends, value_type) {
-            Ok(found) => found,
-            // Such as bytes that are no text: decoding on the CPU says where.
-            Err(error) => return declined(error.to_string()),
-        };
-        let ranks = ranks.map(|ranks| stream.upload(bytemuck::cast_slice(&ranks))).transpose()?;
-        let domain = Domain::Int { min: 0, max: i128::from(distinct.saturating_sub(1)) };
-        let dictionary = Arc::new(dictionary);
-        Ok(Self { stream, control, batch, slots, table, codes, ranks, dictionary, domain })
+        let ends = host_ends.into_iter().map(|end| end as i64).collect();
+        Ok(Self { stream, control, batch, slots, table, codes, text: host_text, ends, ranks: None })
     }
 
-    /// Writes the codes of each page side by side, from its first row on, in the width of the domain.
-    pub(super) fn decode(&self, target: Ptr<'_, *mut u8>) -> Result<(), DecodeError> {
-        let width_bytes = u64::from(Layout::of(self.domain).width_bytes);
-        if width_bytes == 0 {
-            return Ok(());
-        }
+    /// Writes the codes of each page side by side, from its first row on, in `width_bytes` each.
+    pub(super) fn decode(&self, width_bytes: u64, target: Ptr<'_, *mut u8>) -> Result<(), DecodeError> {
         self.code(self.batch.plain(), self.batch.entries, width_bytes, target)?;
         if self.batch.indices().count > 0 {
             let entries = self.stream.alloc((self.batch.entries * width_bytes).max(1))?;

@@ -113,7 +113,7 @@ impl TableBuilder {
 }
 
 /// Contiguous runs of rows, as equal as their alignment allows.
-fn cut(rows: u64, devices: usize) -> Vec<Shard> {
+pub(crate) fn cut(rows: u64, devices: usize) -> Vec<Shard> {
     let shard_rows = rows.div_ceil(devices as u64).next_multiple_of(SHARD_ALIGNMENT_ROWS);
     (0..devices as u64)
         .map(|index| {

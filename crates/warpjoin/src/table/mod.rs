@@ -8,6 +8,7 @@ mod resident;
 mod sample;
 
 pub use builder::TableBuilder;
+pub(crate) use builder::cut;
 pub use from_shards::ResidentColumn;
 pub(crate) use resident::BUFFER_ALIGNMENT_BYTES;
 pub use resident::{Shard, ShardColumn, Table};

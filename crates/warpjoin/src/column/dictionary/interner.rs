@@ -8,7 +8,10 @@ use arrow::array::{
     GenericByteViewArray, LargeBinaryArray, LargeStringArray, StringArray, StringViewArray,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::concat;
 use arrow::datatypes::{ByteArrayType, ByteViewType, DataType};
+
+use rayon::prelude::*;
 
 use crate::column::bits;
 use crate::{Error, Reason, Result};
@@ -30,6 +33,8 @@ pub(crate) struct Interner {
 }
 
 const INLINE_BYTES: usize = 12;
+/// Strings that a core makes views of at a time.
+const PIECE_STRINGS: usize = 1 << 18;
 /// At least the bits of a shard of [`Interner::shard`].
 pub(in crate::column) const FIRST_SLOTS_LOG2: u32 = 8;
 /// Rows whose slots are loaded together, so that their cache misses overlap.
@@ -353,6 +358,9 @@ pub(in crate::column) fn array_of(bytes: Vec<u8>, ends: Vec<i64>, data_type: &Da
             _ => Arc::new(BinaryArray::try_new(ends, bytes, None)?),
         });
     }
+    if *data_type == DataType::Utf8View && ends.len() > PIECE_STRINGS {
+        return text_views(&bytes, &ends);
+    }
     let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
     if let DataType::LargeBinary | DataType::BinaryView = data_type {
         let large = LargeBinaryArray::try_new(ends, bytes, None)?;
@@ -366,6 +374,22 @@ pub(in crate::column) fn array_of(bytes: Vec<u8>, ends: Vec<i64>, data_type: &Da
         DataType::Utf8View => Arc::new(StringViewArray::from(&large)),
         _ => Arc::new(large),
     })
+}
+
+/// Many strings, checked and made views of on all cores.
+fn text_views(bytes: &Buffer, ends: &[i64]) -> Result<ArrayRef> {
+    let firsts: Vec<usize> = (0..ends.len() - 1).step_by(PIECE_STRINGS).collect();
+    let piece = |&first: &usize| {
+        let ends = &ends[first..ends.len().min(first + PIECE_STRINGS + 1)];
+        let (start, end) = (ends[0], ends[ends.len() - 1]);
+        let ends: Vec<i64> = ends.iter().map(|end| end - start).collect();
+        let bytes = bytes.slice_with_length(start as usize, (end - start) as usize);
+        let large = LargeStringArray::try_new(OffsetBuffer::new(ScalarBuffer::from(ends)), bytes, None)?;
+        Ok(StringViewArray::from(&large))
+    };
+    let pieces: Vec<StringViewArray> = firsts.par_iter().map(piece).collect::<Result<_>>()?;
+    let pieces: Vec<&dyn Array> = pieces.iter().map(|piece| piece as &dyn Array).collect();
+    Ok(concat(&pieces)?)
 }
 
 fn tag(hash_or_slot: u64) -> u32 {
@@ -413,6 +437,7 @@ fn hash_long(text: &[u8], seed: u64) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
@@ -451,6 +476,27 @@ mod tests {
             let raw = key_of(&text).to_le_bytes();
             assert_eq!((raw[0] as usize, &raw[4..4 + expected.len()]), (len, expected));
             assert!(raw[4 + expected.len()..].iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn many_views_are_those_of_their_strings() {
+        let strings: Vec<String> = (0..PIECE_STRINGS + 3000).map(|i| "é".repeat(i % 12) + &i.to_string()).collect();
+        let ends = strings.iter().scan(0, |end, text| {
+            *end += text.len() as i64;
+            Some(*end)
+        });
+        let ends: Vec<i64> = std::iter::once(0).chain(ends).collect();
+        let bytes = strings.concat().into_bytes();
+        let views = array_of(bytes.clone(), ends.clone(), &DataType::Utf8View).unwrap();
+        let expected: StringViewArray = strings.iter().map(|text| Some(text.as_str())).collect();
+        assert_eq!(views.as_string_view(), &expected);
+        // A string may not end within a character, wherever it is.
+        for broken in [12, PIECE_STRINGS, PIECE_STRINGS + 2900] {
+            let broken = (broken..).find(|&i| i % 12 == 5).unwrap();
+            let mut ends = ends.clone();
+            ends[broken] += 1;
+            assert!(array_of(bytes.clone(), ends, &DataType::Utf8View).is_err());
         }
     }
 }
