@@ -7,6 +7,7 @@
 // intern_strings: equal strings come to the same slot of a hash table, which holds the least of their numbers.
 // number_strings: codes of distinct strings, in the order of their numbers. A scan: tiles of common/scan.cuh.
 // gather_strings: the bytes of distinct strings, side by side. A string a warp.
+// tile_strings: where tiles of distinct strings begin, for string/strings.cu.
 // code_strings_N: the codes of the strings of plain pages, N bytes each.
 //
 // Grid, where none is named: pages, a page a block or warp, grid stride; or strings, grid stride. Shared: find_strings has a
@@ -15,6 +16,7 @@
 #include "common/scan.cuh"
 #include "decode/pages.cuh"
 #include "decode/params.cuh"  // src/decode.rs
+#include "string/constants.cuh"
 
 struct StringTile {
     u64 words[WJ_TEXT_TILE_WORDS + 1];
@@ -159,6 +161,16 @@ WJ_ENTRY(gather_strings, GatherStringsParams, WJ_BLOCK_THREADS) {
         const u8* text = p.bytes + p.starts[p.firsts[code]];
         const u64 begin = p.ends[code], length = p.ends[code + 1] - begin;
         for (u64 byte = lane; byte < length; byte += 32) p.target[begin + byte] = text[byte];
+    }
+}
+
+WJ_ENTRY(tile_strings, TileStringsParams, WJ_BLOCK_THREADS) {
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    for (u64 code = (u64)blockIdx.x * blockDim.x + threadIdx.x; code < p.distinct; code += stride) {
+        const u64 tile = code / WJ_STRING_TILE, start = p.ends[tile * WJ_STRING_TILE];
+        p.tile_ends[code] = (u32)(p.ends[code + 1] - start);
+        if (code % WJ_STRING_TILE == 0) p.tile_starts[tile] = start;
+        if (code + 1 == p.distinct) p.tile_starts[tile + 1] = p.ends[code + 1];
     }
 }
 

@@ -386,4 +386,16 @@ params! {
         /// A value a row; 0 where null.
         target: Ptr<'a, B, *mut u8>,
     }
+
+    /// Puts distinct strings into the tiles of `string/strings.cu`.
+    pub struct TileStringsParams<'a, B> for ["tile_strings"] {
+        /// Distinct strings.
+        distinct: u64,
+        /// Where the bytes of each end, behind a 0.
+        ends: Ptr<'a, B, *const u64>,
+        /// Tiles + 1: where the bytes of each tile begin, and where the last ones end.
+        tile_starts: Ptr<'a, B, *mut u64>,
+        /// Where each string ends, from the beginning of its tile.
+        tile_ends: Ptr<'a, B, *mut u32>,
+    }
 }

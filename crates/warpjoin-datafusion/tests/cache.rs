@@ -451,6 +451,27 @@ async fn what_devices_cannot_decode_is_read_by_datafusion() {
     assert_eq!(warp.decoded_on().await, ["id|cpu"], "brotli");
 }
 
+/// More strings than have codes in their order stay on the device, where LIKE and comparisons test them.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_strings_are_tested_where_they_are_decoded() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    let context = SessionContext::new();
+    let sql = "SELECT v AS id, CASE WHEN v % 50 = 0 THEN NULL ELSE 'number ' || (v * 7919 % 100003) END AS name \
+               FROM generate_series(1, 120000) AS t(v)";
+    let options = DataFrameWriteOptions::new().with_single_file_output(true);
+    context.sql(sql).await.unwrap().write_parquet(path.to_str().unwrap(), options, None).await.unwrap();
+    for devices in [1, 2] {
+        let (warp, oracle) = (decoding(devices), stock());
+        register(&[&warp.context, &oracle], "t", &path).await;
+        for condition in ["name LIKE '%77%'", "name > 'number 5'", "name LIKE 'number _2%' OR name = 'number 9'"] {
+            warp.query(&oracle, &format!("SELECT count(*), sum(id), min(name) FROM t WHERE {condition}")).await;
+        }
+        assert_eq!(warp.decoded_on().await, ["id|device", "name|device"]);
+        warp.query(&oracle, "SELECT name, count(*) AS n FROM t GROUP BY name ORDER BY n DESC, name LIMIT 10").await;
+    }
+}
+
 /// Compression that the host takes off, files without statistics, without dictionaries.
 #[tokio::test(flavor = "multi_thread")]
 async fn files_of_other_writers_are_decoded_on_devices() {

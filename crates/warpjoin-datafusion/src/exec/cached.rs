@@ -150,8 +150,7 @@ impl CachedScan {
             let started = Instant::now();
             let stored_bytes: usize = bytes.iter().map(Bytes::len).sum();
             let name = schema.field(0).name().clone();
-            let decode =
-                |column: &StoredColumn<'_>| decode_table(session.device_set(), schema, &[*column], memory_budget_bytes);
+            let decode = |column: &StoredColumn<'_>| decode_table(&session, schema, &[*column], memory_budget_bytes);
             match pages.with_bytes(&bytes, decode) {
                 Ok(table) => {
                     let decoded = started.elapsed();

@@ -29,7 +29,7 @@ pub(super) use compile::form_to_run;
 pub use inputs::Inputs;
 pub(super) use pending::{Flight, Pending, PendingDevice};
 pub(super) use report::{Report, check_status, read_report};
-pub(super) use tested::{DeviceStrings, StringShard, TestResults};
+pub(super) use tested::TestResults;
 use times::Times;
 pub(super) use uploads::UploadedColumn;
 

@@ -12,19 +12,16 @@ use warpjoin_kernels::common::BLOCK_THREADS;
 use warpjoin_kernels::string::{STAGE_BYTES, TILE, TestParams};
 
 use super::metrics::PipelineMetrics;
-use super::query::{DeviceStrings, Pending, Query, StringShard};
+use super::query::{Pending, Query};
 use crate::Result;
 use crate::codegen::{Constants, DictionaryTest};
 use crate::column::Dictionary;
+use crate::runtime::device_strings::{DeviceStrings, STRING_PADDING_BYTES, STRING_TILE_BYTES_MAX, StringShard};
 
 /// Bytes of shared memory for what a pattern makes of each byte.
 const PATTERN_BYTES: u32 = 256 * 8;
-/// Bytes of a tile, whose places are signed numbers of 32 bits, also a step behind its end.
-const TILE_BYTES_MAX: u64 = (u32::MAX / 2 - 64) as u64;
 /// Bytes that are gathered on the host at a time.
 const PIECE_BYTES: u64 = 64 << 20;
-/// The kernel reads whole words, and one behind that of the last byte.
-const PADDING_BYTES: u64 = 16;
 
 /// Where strings lie on a device.
 struct StringPlaces {
@@ -61,13 +58,13 @@ impl StringPlaces {
 
     /// Whether places within a tile are numbers that kernels take.
     fn fits(&self) -> bool {
-        self.tile_bytes.iter().all(|&bytes| bytes <= TILE_BYTES_MAX)
+        self.tile_bytes.iter().all(|&bytes| bytes <= STRING_TILE_BYTES_MAX)
     }
 
     /// Bytes on the device.
     fn bytes(&self) -> u64 {
         let text_bytes = self.starts.last().copied().unwrap_or(0);
-        text_bytes + PADDING_BYTES + (self.starts.len() * 8 + self.ends.len().max(1) * 4) as u64
+        text_bytes + STRING_PADDING_BYTES + (self.starts.len() * 8 + self.ends.len().max(1) * 4) as u64
     }
 }
 
@@ -200,14 +197,14 @@ impl Query<'_> {
         let text_bytes = starts[tiles.len()];
         // What outlives the query lies on a stream that does, too.
         let stream = &self.session.device_set().load_streams()[device];
-        let bytes = stream.alloc(text_bytes + PADDING_BYTES)?;
+        let bytes = stream.alloc(text_bytes + STRING_PADDING_BYTES)?;
         let mut first = 0;
         while first < tiles.len() {
             let end =
                 starts.partition_point(|&start| start <= starts[first] + PIECE_BYTES).clamp(first + 2, starts.len())
                     - 1;
             // What follows the last string is read with it, and must not be left from elsewhere.
-            let padding = if end == tiles.len() { PADDING_BYTES } else { 0 };
+            let padding = if end == tiles.len() { STRING_PADDING_BYTES } else { 0 };
             let mut piece = vec![0u8; (starts[end] - starts[first] + padding) as usize];
             let mut rest = piece.as_mut_slice();
             let mut targets = Vec::with_capacity(end - first);

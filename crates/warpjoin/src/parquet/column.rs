@@ -11,6 +11,7 @@ use super::part::{DecodedColumn, Part, Spans};
 use super::stored::{Stored, StoredColumn};
 use super::text::{Strings, dictionary_of};
 use crate::column::{Domain, Layout};
+use crate::runtime::device_strings::StringShard;
 
 /// Decodes a column of an Arrow type on the device of a stream, and waits for it.
 ///
@@ -21,20 +22,30 @@ pub fn decode_column(
     column: &StoredColumn<'_>,
     data_type: &DataType,
 ) -> Result<DecodedColumn, DecodeError> {
-    let mut parts = decode_parts(std::slice::from_ref(stream), column, &[0..column.rows()], data_type)?;
-    parts.pop().ok_or_else(|| DecodeError::Declined("no part".into()))
+    let mut decoded = decode_parts(std::slice::from_ref(stream), column, &[0..column.rows()], data_type)?;
+    decoded.parts.pop().ok_or_else(|| DecodeError::Declined("no part".into()))
 }
 
-/// The same for some rows on each device; all have the same domain and dictionary.
+/// A column of which each device has a part; all have the same domain and dictionary.
+pub(super) struct DecodedParts {
+    pub(super) parts: Vec<DecodedColumn>,
+    /// The strings of a large dictionary, if one device has them all.
+    pub(super) strings: Option<StringShard>,
+}
+
+/// The same for some rows on each device.
 pub(super) fn decode_parts(
     streams: &[Stream],
     column: &StoredColumn<'_>,
     rows: &[Range<u64>],
     data_type: &DataType,
-) -> Result<Vec<DecodedColumn>, DecodeError> {
+) -> Result<DecodedParts, DecodeError> {
     let parts = streams.iter().zip(rows).map(|(stream, rows)| Part::new(stream, column, rows.clone()));
     let parts: Vec<Part<'_>> = parts.collect::<Result<_, _>>()?;
-    if column.stored == Stored::Strings { strings(&parts, data_type) } else { numbers(&parts, column) }
+    if column.stored == Stored::Strings {
+        return strings(&parts, data_type);
+    }
+    Ok(DecodedParts { parts: numbers(&parts, column)?, strings: None })
 }
 
 fn numbers(parts: &[Part<'_>], column: &StoredColumn<'_>) -> Result<Vec<DecodedColumn>, DecodeError> {
@@ -67,7 +78,7 @@ fn numbers(parts: &[Part<'_>], column: &StoredColumn<'_>) -> Result<Vec<DecodedC
     parts.iter().zip(values).map(finish).collect()
 }
 
-fn strings(parts: &[Part<'_>], value_type: &DataType) -> Result<Vec<DecodedColumn>, DecodeError> {
+fn strings(parts: &[Part<'_>], value_type: &DataType) -> Result<DecodedParts, DecodeError> {
     let batches = parts.iter().map(Part::load_all).collect::<Result<Vec<_>, _>>()?;
     let strings = parts.iter().zip(&batches).map(|(part, batch)| Strings::find(part.stream, &part.control, batch));
     let mut strings: Vec<Strings<'_>> = strings.collect::<Result<_, _>>()?;
@@ -76,6 +87,10 @@ fn strings(parts: &[Part<'_>], value_type: &DataType) -> Result<Vec<DecodedColum
     let dictionary = Arc::new(dictionary_of(&mut strings, value_type)?);
     let domain = Domain::Int { min: 0, max: (dictionary.len() as i128 - 1).max(0) };
     let width_bytes = u64::from(Layout::of(domain).width_bytes);
+    let tested = match strings.as_mut_slice() {
+        [strings] if !dictionary.is_sorted() => strings.for_tests(&dictionary)?,
+        _ => None,
+    };
     let mut decoded = vec![];
     for ((part, batch), strings) in parts.iter().zip(&batches).zip(&strings) {
         let values = match width_bytes {
@@ -89,5 +104,5 @@ fn strings(parts: &[Part<'_>], value_type: &DataType) -> Result<Vec<DecodedColum
         let spans = [(batch.begin.clone(), part.stream.record()?)];
         decoded.push(part.finish(domain, Some(Arc::clone(&dictionary)), values, &spans)?);
     }
-    Ok(decoded)
+    Ok(DecodedParts { parts: decoded, strings: tested })
 }

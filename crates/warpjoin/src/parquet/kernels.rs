@@ -7,6 +7,7 @@ use warpjoin_kernels::decode::{
     BitsParams, BoundsParams, CodeStringsParams, DECODE_THREADS, DecompressParams, ELEMENTS_BYTES, FindStringsParams,
     GatherStringsParams, HYBRID_BYTES, IndicesParams, InternParams, LevelsParams, MarkEntriesParams, NarrowParams,
     NumberStringsParams, OrderParams, PlainParams, RepeatsParams, SpreadParams, TEXT_TILE_BYTES, TakeParams,
+    TileStringsParams,
 };
 
 use super::error::DecodeError;
@@ -38,6 +39,7 @@ fn module_of(entry: &str) -> ModuleSource {
                 InternParams::<()>::ENTRIES,
                 NumberStringsParams::<()>::ENTRIES,
                 GatherStringsParams::<()>::ENTRIES,
+                TileStringsParams::<()>::ENTRIES,
                 CodeStringsParams::<()>::ENTRIES,
             ];
             Constants::USUAL.module(warpjoin_kernels::DECODE_TEXT, entries.concat())

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, SchemaRef};
 use warpjoin_device::Stream;
 
-use super::column::decode_parts;
+use super::column::{DecodedParts, decode_parts};
 use super::error::{DecodeError, declined};
 use super::facts;
 use super::part::DecodedColumn;
 use super::stored::StoredColumn;
 use crate::column::ColumnType;
-use crate::devices::DeviceSet;
+use crate::runtime::device_strings::DeviceStrings;
+use crate::runtime::session::Session;
 use crate::table::{ShardColumn, Table, TableSample, cut};
 
 /// Decodes columns, which are those of `schema`, to a table on the devices of a session.
@@ -24,11 +25,12 @@ use crate::table::{ShardColumn, Table, TableSample, cut};
 /// [`DecodeError::Declined`] where a column can't be decoded; [`DecodeError::Device`] when a device fails or has too little
 /// memory.
 pub fn decode_table(
-    devices: &Arc<DeviceSet>,
+    session: &Session,
     schema: SchemaRef,
     columns: &[StoredColumn<'_>],
     memory_budget_bytes: u64,
 ) -> Result<Table, DecodeError> {
+    let devices = session.device_set();
     let streams: Vec<Stream> =
         devices.decode_streams()?.into_iter().map(|stream| stream.within(memory_budget_bytes)).collect();
     let rows = columns.first().map_or(0, StoredColumn::rows);
@@ -41,7 +43,7 @@ pub fn decode_table(
     let (mut types, mut statistics, mut sample) = (vec![], vec![], TableSample::default());
     for (column, field) in columns.iter().zip(schema.fields()) {
         let data_type = field.data_type().clone();
-        let mut parts = decode_parts(&streams, column, &ranges, &data_type)?;
+        let DecodedParts { mut parts, strings } = decode_parts(&streams, column, &ranges, &data_type)?;
         let has_nulls = parts.iter().any(|part| part.nulls > 0);
         if !has_nulls {
             // Columns without nulls have no validity.
@@ -54,6 +56,12 @@ pub fn decode_table(
             domain: first.domain,
             dictionary: first.dictionary.clone(),
         };
+        if let (Some(shard), Some(dictionary)) = (strings, &facts.dictionary) {
+            let strings = DeviceStrings { devices: Arc::downgrade(devices), shards: vec![shard] };
+            let bytes = strings.bytes();
+            dictionary.attach(Arc::new(strings));
+            session.dictionary_cache().use_attached::<DeviceStrings>(dictionary, bytes);
+        }
         statistics.push(facts::statistics_of(&streams, &parts, &shard_rows, data_type == DataType::Boolean)?);
         push_sample(&mut sample, &streams, &facts, &parts, &ranges)?;
         types.push(facts);

@@ -4,17 +4,21 @@ use std::hash::{BuildHasher, RandomState};
 use std::mem::take;
 
 use arrow::datatypes::DataType;
+use rayon::prelude::*;
 use warpjoin_device::{Buffer, Launch, Ptr, Stream};
 use warpjoin_kernels::common::{BLOCK_THREADS, SCAN_ITEMS, control};
 use warpjoin_kernels::decode::{
     CodeStringsParams, FindStringsParams, GatherStringsParams, InternParams, MarkEntriesParams, NumberStringsParams,
+    TileStringsParams,
 };
+use warpjoin_kernels::string::TILE;
 
 use super::batch::{DeviceBatch, Pages};
 use super::error::{DecodeError, declined};
 use super::kernels::{kernel, launch_over_pages, launch_over_rows, read_control};
 use super::numbers::look_up;
 use crate::column::Dictionary;
+use crate::runtime::device_strings::{STRING_PADDING_BYTES, STRING_TILE_BYTES_MAX, StringShard};
 
 /// Strings of a column that are told apart, at most: their numbers, and twice as many slots, have 32 bits.
 const STRINGS_MAX: u64 = 1 << 30;
@@ -35,6 +39,8 @@ pub(super) struct Strings<'a> {
     /// The distinct strings side by side, and where each ends, behind a 0.
     text: Vec<u8>,
     ends: Vec<i64>,
+    /// The same on the device, until somebody takes it.
+    on_device: Option<(Buffer, Buffer)>,
     /// What is written for each code, once the dictionary is known; `None`: the code.
     ranks: Option<Buffer>,
 }
@@ -117,7 +123,8 @@ impl<'a> Strings<'a> {
         let mut host_ends = vec![0u64; distinct as usize + 1];
         stream.read(&ends, 0, bytemuck::cast_slice_mut(&mut host_ends))?;
         let all_bytes = host_ends.last().copied().unwrap_or(0);
-        let text = stream.alloc(all_bytes.max(1))?;
+        let text = stream.alloc(all_bytes + STRING_PADDING_BYTES)?;
+        stream.fill(&text, all_bytes, STRING_PADDING_BYTES, 0)?;
         let params = GatherStringsParams {
             distinct,
             firsts: Ptr::of(&firsts),
@@ -131,8 +138,45 @@ impl<'a> Strings<'a> {
         let mut host_text = vec![0u8; all_bytes as usize];
         stream.read(&text, 0, &mut host_text)?;
 
-        let ends = host_ends.into_iter().map(|end| end as i64).collect();
-        Ok(Self { stream, control, batch, slots, table, codes, text: host_text, ends, ranks: None })
+        let host_ends = host_ends.into_iter().map(|end| end as i64).collect();
+        let on_device = Some((text, ends));
+        Ok(Self {
+            stream,
+            control,
+            batch,
+            slots,
+            table,
+            codes,
+            text: host_text,
+            ends: host_ends,
+            on_device,
+            ranks: None,
+        })
+    }
+
+    /// Takes the strings as kernels test them, if they are all of a dictionary, in its order.
+    pub(super) fn for_tests(&mut self, dictionary: &Dictionary) -> Result<Option<StringShard>, DecodeError> {
+        let (stream, distinct) = (self.stream, dictionary.len());
+        let Some((bytes, ends)) = self.on_device.take().filter(|_| self.ranks.is_none()) else { return Ok(None) };
+        let tiles = distinct.div_ceil(TILE);
+        let tile_bytes = |tile: usize| {
+            let of = |code: usize| dictionary.bytes(code as u32).map_or(0, |text| text.len() as u64);
+            (tile * TILE..distinct.min((tile + 1) * TILE)).map(of).sum::<u64>()
+        };
+        if (0..tiles).into_par_iter().any(|tile| tile_bytes(tile) > STRING_TILE_BYTES_MAX) {
+            return Ok(None);
+        }
+        let tile_starts = stream.alloc((tiles as u64 + 1) * 8)?;
+        let tile_ends = stream.alloc((distinct as u64).max(1) * 4)?;
+        let params = TileStringsParams {
+            distinct: distinct as u64,
+            ends: Ptr::of(&ends),
+            tile_starts: Ptr::of(&tile_starts),
+            tile_ends: Ptr::of(&tile_ends),
+        };
+        launch_over_rows(stream, "tile_strings", distinct as u64, &params)?;
+        let text_bytes = bytes.bytes() - STRING_PADDING_BYTES;
+        Ok(Some(StringShard { strings: 0..distinct, bytes, tile_starts, ends: tile_ends, text_bytes }))
     }
 
     /// Writes the codes of each page side by side, from its first row on, in `width_bytes` each.

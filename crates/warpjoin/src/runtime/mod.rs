@@ -2,6 +2,7 @@
 //!
 //! Must not know how plans are run.
 
+pub(crate) mod device_strings;
 pub(crate) mod dictionary_cache;
 pub(crate) mod pipelines;
 pub(crate) mod session;

@@ -128,7 +128,7 @@ impl File {
         let column = batch.column(0);
         let (stored, is_nullable) = (self.stored(column.data_type()), column.null_count() > 0);
         let stored = StoredColumn { stored, is_nullable, domain, chunks: &self.chunks() };
-        decode_table(session.device_set(), batch.schema(), &[stored], u64::MAX)
+        decode_table(session, batch.schema(), &[stored], u64::MAX)
     }
 
     pub fn decode(
