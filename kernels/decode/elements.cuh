@@ -51,22 +51,6 @@ struct Element {
     WJ_DEVICE_MEMBER u64 bytes() const { return used + (is_literal ? (u64)count : 0); }
 };
 
-// The sum over the threads of the block before the caller's, and over all. All threads call it.
-WJ_DEVICE u64 block_sum_before(u64 (&sums)[32], u64 value, u64& all) {
-    const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (blockDim.x + 31) >> 5;
-    const u64 inclusive = warp_inclusive_sum(value);
-    __syncthreads();
-    if (lane == 31) sums[warp] = inclusive;
-    __syncthreads();
-    u64 before = inclusive - value;
-    all = 0;
-    for (u32 other = 0; other < warps; ++other) {
-        before += other < warp ? sums[other] : 0;
-        all += sums[other];
-    }
-    return before;
-}
-
 // Copies bytes that lie still. All threads of the block call it.
 WJ_DEVICE void copy_bytes(u8* target, const u8* source, u64 length) {
     // Whole words of the target, and the bytes around them.

@@ -3,6 +3,22 @@
 #include "common/control.cuh"
 #include "decode/constants.cuh"
 
+// The sum over the threads of the block before the caller's, and over all. All threads call it.
+WJ_DEVICE u64 block_sum_before(u64 (&sums)[32], u64 value, u64& all) {
+    const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (blockDim.x + 31) >> 5;
+    const u64 inclusive = warp_inclusive_sum(value);
+    __syncthreads();
+    if (lane == 31) sums[warp] = inclusive;
+    __syncthreads();
+    u64 before = inclusive - value;
+    all = 0;
+    for (u32 other = 0; other < warps; ++other) {
+        before += other < warp ? sums[other] : 0;
+        all += sums[other];
+    }
+    return before;
+}
+
 // 8 bytes from any address, of which up to 7 bytes behind the buffer's last ones are read too.
 WJ_DEVICE u64 load_bytes(const u8* address) {
     const u64* word = reinterpret_cast<const u64*>((u64)address & ~7ULL);

@@ -3,6 +3,7 @@
 // All strings of a column have a number: entries of dictionaries first, then a number for each row of plain pages.
 // find_strings: where the strings of plain pages lie. The length of each stands before it, so a warp walks from one to the
 // next; it brings a tile of the page into shared memory at a time.
+// find_packed_strings: the same where all lengths stand before all strings, packed as differences (DELTA_LENGTH_BYTE_ARRAY).
 // mark_entries: entries of dictionaries that a row has.
 // intern_strings: equal strings come to the same slot of a hash table, which holds the least of their numbers.
 // number_strings: codes of distinct strings, in the order of their numbers. A scan: tiles of common/scan.cuh.
@@ -14,7 +15,7 @@
 // StringTile a warp, number_strings a ScanShared<u128>, those that read indices HybridRuns.
 #include "common/hash.cuh"
 #include "common/scan.cuh"
-#include "decode/pages.cuh"
+#include "decode/delta.cuh"
 #include "decode/params.cuh"  // src/decode.rs
 #include "string/constants.cuh"
 
@@ -63,6 +64,36 @@ WJ_ENTRY(find_strings, FindStringsParams, WJ_DECODE_THREADS) {
             is_right = __shfl_sync(0xffffffffu, (u32)is_right, 0) != 0;
         }
         if (!is_right && lane == 0) raise_status(p.control, WJ_STATUS_DAMAGED);
+    }
+}
+
+WJ_ENTRY(find_packed_strings, FindStringsParams, WJ_DECODE_THREADS) {
+    Delta& delta = shared_as<Delta>();
+    for (u64 number = blockIdx.x; number < p.page_count; number += gridDim.x) {
+        const Page page = page_of(p.pages, number, p.bytes);
+        const u64 count = values_of(p.counts, number, page);
+        if (count == 0 && !page.is_damaged) continue;
+        u64* starts = p.starts + p.first_string + page.first_row;
+        u32* lengths = p.lengths + p.first_string + page.first_row;
+        u64 before = 0, end = 0;
+        bool is_right = !page.is_damaged;
+        const auto put = [&](u64 string, u64 length, bool is_there) {
+            u64 all;
+            const u64 start = before + block_sum_before(delta.sums, is_there ? (u64)(u32)length : 0, all);
+            before += all;
+            if (!is_there) return;
+            starts[string] = start;
+            lengths[string] = (u32)length;
+        };
+        if (is_right) is_right = decode_delta(delta, page.values, page.values_bytes, count, end, put);
+        if (is_right) is_right = before <= page.values_bytes - end;
+        if (is_right) {
+            const u64 begin = (u64)(page.values - p.bytes) + end;
+            __syncthreads();
+            for (u64 string = threadIdx.x; string < count; string += blockDim.x) starts[string] += begin;
+        } else if (threadIdx.x == 0) {
+            raise_status(p.control, WJ_STATUS_DAMAGED);
+        }
     }
 }
 

@@ -2,13 +2,15 @@
 //
 // decode_levels: definition levels of 0 and 1 to a byte a row (0: null), and the number of values of each page.
 // decode_plain_N: values stored one after the other, less the column's base, to N bytes each. Decodes dictionaries, too.
+// decode_split_N: the same of values whose first bytes stand together, then their second ones, and so on (BYTE_STREAM_SPLIT).
+// decode_delta_N: the same of integers that are packed as differences.
 // decode_bits: values of a bit each to a byte each.
 // decode_indices_N: indices of a dictionary to its entries of N bytes.
 // spread_N: values of a page, which lie side by side from its first row on, to the rows that are not null; 0 elsewhere.
 //
 // Output of a page begins at its first row; values come side by side from there.
-// Grid: a page a block, grid stride. Shared: HybridRuns, WJ_HYBRID_BYTES.
-#include "decode/pages.cuh"
+// Grid: a page a block, grid stride. Shared: HybridRuns or Delta, WJ_HYBRID_BYTES.
+#include "decode/delta.cuh"
 #include "decode/params.cuh"  // src/decode.rs
 
 WJ_ENTRY(decode_levels, LevelsParams, WJ_DECODE_THREADS) {
@@ -108,6 +110,76 @@ WJ_ENTRY(decode_plain_4, PlainParams, WJ_DECODE_THREADS) { decode_plain_pages<u3
 WJ_ENTRY(decode_plain_8, PlainParams, WJ_DECODE_THREADS) { decode_plain_pages<u64>(p); }
 WJ_ENTRY(decode_plain_16, PlainParams, WJ_DECODE_THREADS) { decode_plain_pages<u128>(p); }
 
+// The bytes of a value, the lowest one in the lowest bits; page.values has all first bytes, then all second ones.
+WJ_DEVICE u128 gather_value(const Page& page, u64 row, u64 values, u32 bytes) {
+    u128 value = 0;
+    for (u32 byte = 0; byte < bytes; ++byte) value |= (u128)page.values[byte * values + row] << (byte * 8);
+    return value;
+}
+
+// Writes values less the column's base; false for a thread that has seen one beyond its bounds.
+template <class T>
+WJ_DEVICE bool put_value(const PlainParams& p, const Page& page, u64 row, i128 value) {
+    const i128 base = (i128)((u128)p.base_high << 64 | p.base_low);
+    const u128 stored = (u128)value - (u128)base;
+    reinterpret_cast<T*>(p.target)[page.first_row + row] = sizeof(T) == 16 ? (T)value : (T)stored;
+    return stored <= ((u128)p.span_high << 64 | p.span_low);
+}
+
+template <class T>
+WJ_DEVICE void decode_split_pages(const PlainParams& p) {
+    const u32 bytes = (u32)p.value_bytes;
+    for (u64 number = blockIdx.x; number < p.page_count; number += gridDim.x) {
+        const Page page = page_of(p.pages, number, p.bytes);
+        const u64 values = values_of(p.counts, number, page);
+        bool is_right = !page.is_damaged && values * bytes == page.values_bytes;
+        for (u64 row = threadIdx.x; is_right && row < values; row += blockDim.x) {
+            u128 raw = gather_value(page, row, values, bytes);
+            i128 value = (i128)raw;
+            if (p.kind == WJ_VALUES_BIG_ENDIAN) {
+                value = (raw & 0x80) != 0 ? -1 : 0;
+                for (u32 byte = 0; byte < bytes; ++byte, raw >>= 8) value = (i128)((u128)value << 8 | (raw & 0xff));
+            } else if (p.kind == WJ_VALUES_SIGNED) {
+                value = bytes == 4 ? (i128)(i32)(u32)raw : (i128)(i64)(u64)raw;
+            }
+            is_right = put_value<T>(p, page, row, value);
+        }
+        if (!is_right) raise_status(p.control, WJ_STATUS_DAMAGED);
+    }
+}
+
+WJ_ENTRY(decode_split_1, PlainParams, WJ_DECODE_THREADS) { decode_split_pages<u8>(p); }
+WJ_ENTRY(decode_split_2, PlainParams, WJ_DECODE_THREADS) { decode_split_pages<u16>(p); }
+WJ_ENTRY(decode_split_4, PlainParams, WJ_DECODE_THREADS) { decode_split_pages<u32>(p); }
+WJ_ENTRY(decode_split_8, PlainParams, WJ_DECODE_THREADS) { decode_split_pages<u64>(p); }
+WJ_ENTRY(decode_split_16, PlainParams, WJ_DECODE_THREADS) { decode_split_pages<u128>(p); }
+
+template <class T>
+WJ_DEVICE void decode_delta_pages(const PlainParams& p) {
+    Delta& delta = shared_as<Delta>();
+    for (u64 number = blockIdx.x; number < p.page_count; number += gridDim.x) {
+        const Page page = page_of(p.pages, number, p.bytes);
+        const u64 values = values_of(p.counts, number, page);
+        bool is_right = !page.is_damaged, is_within = true;
+        const auto put = [&](u64 row, u64 value, bool is_there) {
+            if (!is_there) return;
+            const bool is_signed = p.kind == WJ_VALUES_SIGNED;
+            const i128 wide = p.value_bytes == 8 ? (is_signed ? (i128)(i64)value : (i128)value)
+                                                 : (is_signed ? (i128)(i32)(u32)value : (i128)(u32)value);
+            is_within = put_value<T>(p, page, row, wide) && is_within;
+        };
+        u64 end;
+        if (is_right && values > 0) is_right = decode_delta(delta, page.values, page.values_bytes, values, end, put);
+        if (!is_right || !is_within) raise_status(p.control, WJ_STATUS_DAMAGED);
+    }
+}
+
+WJ_ENTRY(decode_delta_1, PlainParams, WJ_DECODE_THREADS) { decode_delta_pages<u8>(p); }
+WJ_ENTRY(decode_delta_2, PlainParams, WJ_DECODE_THREADS) { decode_delta_pages<u16>(p); }
+WJ_ENTRY(decode_delta_4, PlainParams, WJ_DECODE_THREADS) { decode_delta_pages<u32>(p); }
+WJ_ENTRY(decode_delta_8, PlainParams, WJ_DECODE_THREADS) { decode_delta_pages<u64>(p); }
+WJ_ENTRY(decode_delta_16, PlainParams, WJ_DECODE_THREADS) { decode_delta_pages<u128>(p); }
+
 WJ_ENTRY(decode_bits, BitsParams, WJ_DECODE_THREADS) {
     HybridRuns& runs = shared_as<HybridRuns>();
     for (u64 number = blockIdx.x; number < p.page_count; number += gridDim.x) {
@@ -119,15 +191,19 @@ WJ_ENTRY(decode_bits, BitsParams, WJ_DECODE_THREADS) {
             // The length of the runs comes first.
             const u64 length = page.values_bytes < 4 ? 0 : (u32)load_bytes(page.values);
             is_right = values == 0 || (page.values_bytes >= 4 && length <= page.values_bytes - 4);
-            const auto put = [&](u32 row, u32 bit) { target[row] = (u8)bit; };
-            if (is_right) is_right = decode_hybrid(runs, page.values + 4, length, 1, (u32)values, put);
+            bool is_within = true;
+            const auto put = [&](u32 row, u32 bit) {
+                target[row] = (u8)bit;
+                is_within = is_within && bit <= 1;
+            };
+            if (is_right) is_right = decode_hybrid(runs, page.values + 4, length, 1, (u32)values, put) && is_within;
         } else if (is_right) {
             is_right = (values + 7) / 8 <= page.values_bytes;
             for (u64 row = threadIdx.x; is_right && row < values; row += blockDim.x) {
                 target[row] = page.values[row >> 3] >> (row & 7) & 1;
             }
         }
-        if (!is_right && threadIdx.x == 0) raise_status(p.control, WJ_STATUS_DAMAGED);
+        if (!is_right) raise_status(p.control, WJ_STATUS_DAMAGED);
     }
 }
 

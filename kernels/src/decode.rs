@@ -106,7 +106,23 @@ params! {
     }
 
     /// Decodes values that are stored one after the other.
-    pub struct PlainParams<'a, B> for ["decode_plain_1", "decode_plain_2", "decode_plain_4", "decode_plain_8", "decode_plain_16"] {
+    pub struct PlainParams<'a, B> for [
+        "decode_plain_1",
+        "decode_plain_2",
+        "decode_plain_4",
+        "decode_plain_8",
+        "decode_plain_16",
+        "decode_split_1",
+        "decode_split_2",
+        "decode_split_4",
+        "decode_split_8",
+        "decode_split_16",
+        "decode_delta_1",
+        "decode_delta_2",
+        "decode_delta_4",
+        "decode_delta_8",
+        "decode_delta_16",
+    ] {
         /// `page::WORDS` words a page.
         pages: Ptr<'a, B, *const u64>,
         /// Pages.
@@ -230,7 +246,7 @@ params! {
     }
 
     /// Finds the strings of plain pages.
-    pub struct FindStringsParams<'a, B> for ["find_strings"] {
+    pub struct FindStringsParams<'a, B> for ["find_strings", "find_packed_strings"] {
         /// `page::WORDS` words a page.
         pages: Ptr<'a, B, *const u64>,
         /// Pages.

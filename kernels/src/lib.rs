@@ -96,6 +96,7 @@ const FILES: &[KernelFile] = files![
     "window/folds.cuh",
     "decode/pages.cuh",
     "decode/elements.cuh",
+    "decode/delta.cuh",
 ];
 
 /// Hash tables of joins.

@@ -80,6 +80,7 @@ fn values_beyond_the_bounds_are_declined() {
         let form = Form {
             is_compressed: true,
             on_host: false,
+            encoding: 0,
             has_dictionaries,
             version: WriterVersion::PARQUET_1_0,
             page_rows: 100,
@@ -107,6 +108,7 @@ fn entries_that_no_row_has_are_left_out() {
     let form = Form {
         is_compressed: false,
         on_host: false,
+        encoding: 0,
         has_dictionaries: true,
         version: WriterVersion::PARQUET_1_0,
         page_rows: 100,
@@ -155,6 +157,7 @@ fn many_strings_are_told_apart() {
         let form = Form {
             is_compressed: true,
             on_host: false,
+            encoding: 0,
             has_dictionaries: true,
             version: WriterVersion::PARQUET_1_0,
             page_rows: 20_000,

@@ -85,6 +85,8 @@ struct PageWords {
     plain: Vec<u64>,
     hybrid: Vec<u64>,
     indices: Vec<u64>,
+    delta: Vec<u64>,
+    split: Vec<u64>,
     source_bytes: u64,
     page_bytes: u64,
     entries: u64,
@@ -105,7 +107,11 @@ impl PageWords {
                 match page.encoding {
                     Encoding::Indices if dictionary.is_none() => return declined("indices without a dictionary"),
                     Encoding::Hybrid if !is_bits => return declined("runs of other values than booleans"),
-                    Encoding::Indices if is_bits => return declined("a dictionary of booleans"),
+                    Encoding::Indices | Encoding::Delta | Encoding::Split if is_bits => {
+                        return declined("booleans in an encoding of numbers");
+                    }
+                    Encoding::Delta if !stored.has_differences() => return declined("differences of no integers"),
+                    Encoding::Split if stored == Stored::Strings => return declined("strings byte by byte"),
                     _ => {}
                 }
                 words.add(page, &entries);
@@ -136,6 +142,8 @@ impl PageWords {
             (false, Encoding::Plain) => &mut self.plain,
             (false, Encoding::Hybrid) => &mut self.hybrid,
             (false, Encoding::Indices) => &mut self.indices,
+            (false, Encoding::Delta) => &mut self.delta,
+            (false, Encoding::Split) => &mut self.split,
         };
         list.extend(words);
     }
@@ -157,8 +165,8 @@ pub(super) struct DeviceBatch<'a> {
     control: &'a Buffer,
     /// Where the pages are.
     pages: Buffer,
-    /// Of the dictionaries, plain pages, runs and indices, one behind the other: how many there are.
-    page_counts: [u64; 4],
+    /// Of the dictionaries, plain pages, runs, indices, differences and split pages, one behind the other: how many there are.
+    page_counts: [u64; 6],
     /// The pages without compression, and [`PADDING_BYTES`] more.
     pub(super) bytes: Buffer,
     /// Of each data page, values that are not null.
@@ -189,7 +197,7 @@ impl<'a> DeviceBatch<'a> {
             first += upload.bytes.next_multiple_of(PADDING_BYTES as usize);
         }
         stream.write_all(&source, 0, &parts)?;
-        let lists = [&words.dictionaries[..], &words.plain, &words.hybrid, &words.indices];
+        let lists = [&words.dictionaries[..], &words.plain, &words.hybrid, &words.indices, &words.delta, &words.split];
         let pages = stream.upload(bytemuck::cast_slice(&lists.concat()))?;
         let mut loaded = Self {
             stream,
@@ -225,6 +233,14 @@ impl<'a> DeviceBatch<'a> {
 
     pub(super) fn indices(&self) -> Pages<'_> {
         self.data_pages(3)
+    }
+
+    pub(super) fn delta(&self) -> Pages<'_> {
+        self.data_pages(4)
+    }
+
+    pub(super) fn split(&self) -> Pages<'_> {
+        self.data_pages(5)
     }
 
     fn data_pages(&self, kind: usize) -> Pages<'_> {

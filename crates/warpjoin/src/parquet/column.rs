@@ -61,6 +61,8 @@ fn numbers(parts: &[Part<'_>], column: &StoredColumn<'_>) -> Result<Vec<DecodedC
         };
         return parts.iter().zip(values).map(finish).collect();
     };
+    // Damaged pages have no bounds.
+    parts.iter().try_for_each(Part::check)?;
     let mut bounds: Option<(i128, i128)> = None;
     for (part, (values, _)) in parts.iter().zip(&values) {
         let of_part = part.bounds(values, layout, min)?;

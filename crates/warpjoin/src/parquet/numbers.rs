@@ -23,18 +23,27 @@ pub(super) struct Numbers<'a> {
 impl Numbers<'_> {
     /// Writes the values of each page side by side, from its first row on.
     pub(super) fn decode(&self, batch: &DeviceBatch<'_>, target: Ptr<'_, *mut u8>) -> Result<(), DecodeError> {
-        self.plain(batch, batch.plain(), target)?;
+        self.plain(batch, batch.plain(), target, "plain")?;
+        self.plain(batch, batch.delta(), target, "delta")?;
+        self.plain(batch, batch.split(), target, "split")?;
         self.bits(batch, batch.hybrid(), target, true)?;
         let indices = batch.indices();
         if indices.count > 0 {
             let entries = self.stream.alloc((batch.entries * self.width_bytes).max(1))?;
-            self.plain(batch, batch.dictionaries(), Ptr::of(&entries))?;
+            self.plain(batch, batch.dictionaries(), Ptr::of(&entries), "plain")?;
             look_up(self.stream, self.control, batch, self.width_bytes, &entries, target)?;
         }
         Ok(())
     }
 
-    fn plain(&self, batch: &DeviceBatch<'_>, pages: Pages<'_>, target: Ptr<'_, *mut u8>) -> Result<(), DecodeError> {
+    /// Decodes pages of values by themselves, by the kernels of an encoding.
+    fn plain(
+        &self,
+        batch: &DeviceBatch<'_>,
+        pages: Pages<'_>,
+        target: Ptr<'_, *mut u8>,
+        encoding: &str,
+    ) -> Result<(), DecodeError> {
         let (kind, value_bytes) = match self.stored {
             Stored::Bits => return self.bits(batch, pages, target, false),
             Stored::Int32 { signed } => (if signed { VALUES_SIGNED } else { VALUES_UNSIGNED }, 4),
@@ -65,7 +74,7 @@ impl Numbers<'_> {
             target,
             control: Ptr::of(self.control),
         };
-        let entry = format!("decode_plain_{}", self.width_bytes);
+        let entry = format!("decode_{encoding}_{}", self.width_bytes);
         Ok(launch_over_pages(self.stream, &entry, pages.count, &params)?)
     }
 

@@ -45,7 +45,10 @@ pub struct ColumnChunk<'a> {
 const PLAIN: i32 = 0;
 const PLAIN_DICTIONARY: i32 = 2;
 const RLE: i32 = 3;
+const DELTA_BINARY_PACKED: i32 = 5;
+const DELTA_LENGTH_BYTE_ARRAY: i32 = 6;
 const RLE_DICTIONARY: i32 = 8;
+const BYTE_STREAM_SPLIT: i32 = 9;
 
 /// How the values of a page are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +57,10 @@ pub(super) enum Encoding {
     /// Runs of booleans.
     Hybrid,
     Indices,
+    /// Differences of integers, or of the lengths of strings.
+    Delta,
+    /// The first bytes of all values, then the second ones, and so on.
+    Split,
 }
 
 /// A page, and where it is in the bytes of its chunk.
@@ -160,6 +167,8 @@ fn encoding_of(encoding: i32) -> Result<Encoding, DecodeError> {
         PLAIN => Ok(Encoding::Plain),
         RLE => Ok(Encoding::Hybrid),
         PLAIN_DICTIONARY | RLE_DICTIONARY => Ok(Encoding::Indices),
+        DELTA_BINARY_PACKED | DELTA_LENGTH_BYTE_ARRAY => Ok(Encoding::Delta),
+        BYTE_STREAM_SPLIT => Ok(Encoding::Split),
         other => declined(format!("encoding {other}")),
     }
 }

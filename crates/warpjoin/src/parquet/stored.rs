@@ -55,6 +55,11 @@ pub enum Stored {
 }
 
 impl Stored {
+    /// Whether there are integers that may be packed as differences: the values, or their lengths.
+    pub(super) fn has_differences(self) -> bool {
+        matches!(self, Self::Int32 { .. } | Self::Int64 { .. } | Self::Strings)
+    }
+
     /// The values that it can hold, of types that have these.
     pub(super) fn domain(self) -> Domain {
         let (min, max) = match self {

@@ -68,14 +68,19 @@ impl<'a> Strings<'a> {
         control: &'a Buffer,
         batch: &'a DeviceBatch<'a>,
     ) -> Result<Self, DecodeError> {
-        let plain_rows = if batch.plain().count > 0 { batch.rows } else { 0 };
+        let plain_rows = if batch.plain().count + batch.delta().count > 0 { batch.rows } else { 0 };
         let count = batch.entries + plain_rows;
         if count > STRINGS_MAX || count * STRING_BYTES > stream.free_bytes() / 2 {
             return declined(format!("{count} strings are too many to tell them apart at once"));
         }
         let room = |bytes_each: u64| stream.alloc((count * bytes_each).max(1));
         let (starts, lengths) = (room(8)?, stream.alloc_filled((count * 4).max(1), 0xff)?);
-        for (pages, first_string) in [(batch.dictionaries(), 0), (batch.plain(), batch.entries)] {
+        let lists = [
+            ("find_strings", batch.dictionaries(), 0),
+            ("find_strings", batch.plain(), batch.entries),
+            ("find_packed_strings", batch.delta(), batch.entries),
+        ];
+        for (entry, pages, first_string) in lists {
             let params = FindStringsParams {
                 pages: pages.words,
                 page_count: pages.count,
@@ -86,7 +91,7 @@ impl<'a> Strings<'a> {
                 lengths: Ptr::of(&lengths),
                 control: Ptr::of(control),
             };
-            launch_over_pages(stream, "find_strings", pages.count, &params)?;
+            launch_over_pages(stream, entry, pages.count, &params)?;
         }
         let marks = stream.alloc_filled((batch.entries * 4).max(1), 0)?;
         let indices = batch.indices();
@@ -182,6 +187,7 @@ impl<'a> Strings<'a> {
     /// Writes the codes of each page side by side, from its first row on, in `width_bytes` each.
     pub(super) fn decode(&self, width_bytes: u64, target: Ptr<'_, *mut u8>) -> Result<(), DecodeError> {
         self.code(self.batch.plain(), self.batch.entries, width_bytes, target)?;
+        self.code(self.batch.delta(), self.batch.entries, width_bytes, target)?;
         if self.batch.indices().count > 0 {
             let entries = self.stream.alloc((self.batch.entries * width_bytes).max(1))?;
             self.code(self.batch.dictionaries(), 0, width_bytes, Ptr::of(&entries))?;

@@ -12,7 +12,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Int32Type, Int64Type, UInt64Type};
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression as Codec, Type};
+use parquet::basic::{Compression as Codec, Encoding, Type};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -36,8 +36,25 @@ pub struct Form {
     /// Rows of a page, at most.
     pub page_rows: usize,
     pub group_rows: usize,
+    /// 0: plain; 1: differences; 2: byte by byte; if there is such an encoding for the type.
+    pub encoding: usize,
     /// Where dictionaries end, and other pages begin.
     pub dictionary_bytes: usize,
+}
+
+impl Form {
+    fn encoding_of(&self, data_type: &DataType) -> Encoding {
+        match (self.encoding, data_type) {
+            (_, DataType::Boolean) if self.version == WriterVersion::PARQUET_2_0 => Encoding::RLE,
+            (_, DataType::Boolean) => Encoding::PLAIN,
+            (1, DataType::Utf8 | DataType::Binary) => Encoding::DELTA_LENGTH_BYTE_ARRAY,
+            (_, DataType::Utf8 | DataType::Binary) => Encoding::PLAIN,
+            (1, DataType::Float32 | DataType::Float64) | (2, _) => Encoding::BYTE_STREAM_SPLIT,
+            (1, DataType::Decimal128(precision, _)) if *precision > 18 => Encoding::BYTE_STREAM_SPLIT,
+            (1, _) => Encoding::DELTA_BINARY_PACKED,
+            _ => Encoding::PLAIN,
+        }
+    }
 }
 
 pub fn random_form(rng: &mut StdRng) -> Form {
@@ -48,6 +65,7 @@ pub fn random_form(rng: &mut StdRng) -> Form {
         version: if rng.random() { WriterVersion::PARQUET_1_0 } else { WriterVersion::PARQUET_2_0 },
         page_rows: [7, 100, 1000, 20_000][rng.random_range(0..4)],
         group_rows: [50, 1000, 100_000][rng.random_range(0..3)],
+        encoding: rng.random_range(0..3),
         dictionary_bytes: [1 << 20, 1 << 20, 500, 5000][rng.random_range(0..4)],
     }
 }
@@ -76,11 +94,8 @@ impl File {
             .set_max_row_group_row_count(Some(form.group_rows))
             .set_dictionary_page_size_limit(form.dictionary_bytes)
             .set_statistics_enabled(EnabledStatistics::Chunk);
-        // Version 2 would choose other encodings, also behind dictionaries.
-        properties = properties.set_encoding(match column.data_type() {
-            DataType::Boolean if form.version == WriterVersion::PARQUET_2_0 => parquet::basic::Encoding::RLE,
-            _ => parquet::basic::Encoding::PLAIN,
-        });
+        // Also behind dictionaries.
+        properties = properties.set_encoding(form.encoding_of(column.data_type()));
         let mut bytes = vec![];
         let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build())).unwrap();
         writer.write(&batch).unwrap();
