@@ -10,6 +10,7 @@
 // The longest run of source bytes that is put out with other elements.
 #define WJ_LITERAL_MAX 512
 #define WJ_LITERAL (1u << 31)
+#define WJ_BEFORE (1u << 30)
 // Bytes of a tile, and of a window, that a thread looks at. Its bytes are blockDim.x apart, unless their order matters.
 #define WJ_ELEMENTS_ITEMS 16
 // An element has two bytes at least.
@@ -28,9 +29,10 @@ struct Elements {
             u64 marks[WJ_ELEMENTS_TILE / 8];  // a byte each
         };
         struct {
-            // The byte of the window that each byte is the same as; itself, once it is there.
-            u16 same_as[WJ_ELEMENTS_TILE];
             u64 window[WJ_ELEMENTS_TILE / 8 + 1];
+            // Where each byte of the window comes from, at from_place: a byte of the window, itself once it is there; with
+            // WJ_LITERAL, a byte of the tile; with WJ_BEFORE, so many bytes before the window.
+            u32 from[WJ_ELEMENTS_TILE + WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS];
         };
     };
     u64 sums[32];
@@ -64,6 +66,44 @@ WJ_DEVICE void copy_bytes(u8* target, const u8* source, u64 length) {
     for (u64 word = threadIdx.x; word < words; word += blockDim.x) target_words[word] = load_bytes(source + head + word * 8);
 }
 
+// So that neighbouring threads, each with neighbouring bytes, write to different banks.
+WJ_DEVICE u32 from_place(u32 byte) { return byte + byte / WJ_ELEMENTS_ITEMS; }
+
+// Notes where the bytes of a window come from, which begins `begin` bytes behind the first one of `count` elements.
+WJ_DEVICE void find_origins(Elements& shared, u32 count, u32 begin, u32 length) {
+    const u32 first = threadIdx.x * WJ_ELEMENTS_ITEMS;
+    if (first >= length) return;
+    // The element that puts out the first byte of the thread.
+    u32 element = 0, behind = count;
+    while (behind - element > 1) {
+        const u32 middle = (element + behind) >> 1;
+        if (shared.firsts[middle] <= begin + first) {
+            element = middle;
+        } else {
+            behind = middle;
+        }
+    }
+    u32 start = shared.firsts[element], end = shared.firsts[element + 1], origin = shared.origins[element];
+    for (u32 byte = first; byte < first + WJ_ELEMENTS_ITEMS && byte < length; ++byte) {
+        while (end <= begin + byte) {
+            ++element;
+            start = end;
+            end = shared.firsts[element + 1];
+            origin = shared.origins[element];
+        }
+        u32 within = begin + byte - start, from;
+        if ((origin & WJ_LITERAL) != 0) {
+            from = origin + within;
+        } else {
+            // A copy that is longer than its distance repeats itself.
+            if (within >= origin) within %= origin;
+            const i64 place = (i64)start + within - origin - begin;
+            from = place < 0 ? WJ_BEFORE | (u32)-place : (u32)place;
+        }
+        shared.from[from_place(byte)] = from;
+    }
+}
+
 // Puts out the bytes of `count` elements, of which the first begins at source byte `at` and puts out byte `out`.
 WJ_DEVICE void put_out(Elements& shared, u32 count, const u8* source, u64 at, u8* target, u64 out) {
     const u32 all = shared.firsts[count];
@@ -71,59 +111,44 @@ WJ_DEVICE void put_out(Elements& shared, u32 count, const u8* source, u64 at, u8
     u8* const window = reinterpret_cast<u8*>(shared.window);
     for (u32 begin = 0; begin < all; begin += window_bytes) {
         const u32 length = all - begin < window_bytes ? all - begin : window_bytes;
-        const u32 first = threadIdx.x * WJ_ELEMENTS_ITEMS;
         // The window before is put out, or marks and jumps are of no more use.
         __syncthreads();
-        if (first < length) {
-            // The element that puts out the first byte of the thread.
-            u32 element = 0, behind = count;
-            while (behind - element > 1) {
-                const u32 middle = (element + behind) >> 1;
-                if (shared.firsts[middle] <= begin + first) {
-                    element = middle;
-                } else {
-                    behind = middle;
-                }
-            }
-            for (u32 byte = first; byte < first + WJ_ELEMENTS_ITEMS && byte < length; ++byte) {
-                while (shared.firsts[element + 1] <= begin + byte) ++element;
-                const u32 origin = shared.origins[element];
-                u32 within = begin + byte - shared.firsts[element];
-                u32 same_as = byte;
-                if ((origin & WJ_LITERAL) != 0) {
-                    window[byte] = source[at + (origin & ~WJ_LITERAL) + within];
-                } else {
-                    // A copy that is longer than its distance repeats itself.
-                    if (within >= origin) within %= origin;
-                    const i64 from = (i64)shared.firsts[element] + within - origin;
-                    if (from < (i64)begin) {
-                        window[byte] = target[(i64)out + from];
-                    } else {
-                        same_as = (u32)from - begin;
-                    }
-                }
-                shared.same_as[byte] = (u16)same_as;
-            }
-        }
+        find_origins(shared, count, begin, length);
         __syncthreads();
+        // Bytes of the source, and from before the window: all are asked for before one is waited for.
+        const u8* before = target + out + begin;
         u32 open = 0;
+        u8 values[WJ_ELEMENTS_ITEMS];
 WJ_UNROLL
         for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
             const u32 byte = item * blockDim.x + threadIdx.x;
-            if (byte < length && shared.same_as[byte] != byte) open |= 1u << item;
+            if (byte >= length) continue;
+            const u32 from = shared.from[from_place(byte)];
+            if ((from & (WJ_LITERAL | WJ_BEFORE)) == 0) {
+                open |= 1u << item;
+            } else {
+                const u8* address = (from & WJ_LITERAL) != 0 ? source + at + (from & ~WJ_LITERAL) : before - (from & ~WJ_BEFORE);
+                values[item] = *address;
+            }
+        }
+WJ_UNROLL
+        for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
+            const u32 byte = item * blockDim.x + threadIdx.x;
+            if (byte >= length || (open >> item & 1) != 0) continue;
+            window[byte] = values[item];
+            shared.from[from_place(byte)] = byte;
         }
         // Each turn comes twice as far.
         while (__syncthreads_or(open != 0) != 0) {
-            u16 same_as[WJ_ELEMENTS_ITEMS];
-            u8 values[WJ_ELEMENTS_ITEMS];
+            u32 further[WJ_ELEMENTS_ITEMS];
             u32 found = 0;
 WJ_UNROLL
             for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
                 if ((open >> item & 1) == 0) continue;
-                const u32 other = shared.same_as[item * blockDim.x + threadIdx.x];
-                same_as[item] = shared.same_as[other];
+                const u32 other = shared.from[from_place(item * blockDim.x + threadIdx.x)];
+                further[item] = shared.from[from_place(other)];
                 values[item] = window[other];
-                if (same_as[item] == other) found |= 1u << item;
+                if (further[item] == other) found |= 1u << item;
             }
             __syncthreads();
 WJ_UNROLL
@@ -132,7 +157,7 @@ WJ_UNROLL
                 const u32 byte = item * blockDim.x + threadIdx.x;
                 const bool is_found = (found >> item & 1) != 0;
                 if (is_found) window[byte] = values[item];
-                shared.same_as[byte] = is_found ? (u16)byte : same_as[item];
+                shared.from[from_place(byte)] = is_found ? byte : further[item];
             }
             open &= ~found;
         }

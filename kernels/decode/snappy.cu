@@ -15,8 +15,8 @@ WJ_DEVICE Element snappy_element(u64 bytes) {
     }
     if ((tag & 3) == 1) return {((tag >> 2) & 7) + 4, 2, (tag >> 5) << 8 | (argument & 0xff), false};
     if ((tag & 3) == 2) return {(tag >> 2) + 1, 3, argument & 0xffff, false};
-    // Bytes further back than 2^31 are not there.
-    return {(tag >> 2) + 1, 5, argument < WJ_LITERAL ? argument : 0, false};
+    // Bytes further back than 2^30 are not there.
+    return {(tag >> 2) + 1, 5, argument < WJ_BEFORE ? argument : 0, false};
 }
 
 WJ_ENTRY(decompress_snappy, DecompressParams, WJ_DECODE_THREADS) {

@@ -305,7 +305,7 @@ impl ExtensionOptions for WarpjoinOptions {
             entry(
                 "parquet_decode",
                 Some(name_of(self.parquet_decode, &ParquetDecode::NAMES)),
-                "Where Parquet is decoded for the cache: gpu (one device; what it can't decode on the CPU), cpu, or auto (cpu)",
+                "Where Parquet is decoded for the cache: gpu (what devices can't decode on the CPU), cpu, or auto (gpu on GPUs)",
             ),
             entry(
                 "count_rows",

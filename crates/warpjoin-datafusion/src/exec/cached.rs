@@ -15,7 +15,6 @@ use warpjoin::parquet::{DecodeError, StoredColumn, decode_table};
 use warpjoin::{Cause, Session, Table};
 
 use crate::cache::{CachedScan, DecodedOn, ParquetScan, ReadColumn, StoredPages, StoredScan};
-use crate::config::ParquetDecode;
 use crate::runtime::thread::{on_thread, pump_partitions};
 use crate::table::load::{LoadError, load};
 
@@ -98,7 +97,7 @@ impl CachedScan {
         context: &Arc<TaskContext>,
         memory_budget_bytes: u64,
     ) -> Result<Vec<ReadColumn>, LoadError> {
-        if self.decode != ParquetDecode::Device {
+        if !session.devices().iter().all(|device| self.decode.is_on(device.info().kind)) {
             return self.read_on_cpu(columns, session, context, memory_budget_bytes).await;
         }
         let stored = StoredScan::of(&self.scan, columns, context).await.map_err(LoadError::Source)?;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::time::Instant;
 
 use rayon::prelude::*;
 use warpjoin_device::{Buffer, Event, Ptr, Stream};
@@ -196,7 +197,9 @@ impl<'a> DeviceBatch<'a> {
             parts.extend(upload.parts.iter().map(|(start, bytes)| (first + start, &**bytes)));
             first += upload.bytes.next_multiple_of(PADDING_BYTES as usize);
         }
+        let started = Instant::now();
         stream.write_all(&source, 0, &parts)?;
+        log::debug!("{} bytes of pages copied in {:.1?}", words.source_bytes, started.elapsed());
         let lists = [&words.dictionaries[..], &words.plain, &words.hybrid, &words.indices, &words.delta, &words.split];
         let pages = stream.upload(bytemuck::cast_slice(&lists.concat()))?;
         let mut loaded = Self {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::datatypes::DataType;
 use warpjoin_device::{Buffer, Stream};
@@ -86,7 +87,9 @@ fn strings(parts: &[Part<'_>], value_type: &DataType) -> Result<DecodedParts, De
     let mut strings: Vec<Strings<'_>> = strings.collect::<Result<_, _>>()?;
     // Damaged strings make no dictionary.
     parts.iter().try_for_each(Part::check)?;
+    let started = Instant::now();
     let dictionary = Arc::new(dictionary_of(&mut strings, value_type)?);
+    log::debug!("a dictionary of {} strings made in {:.1?}", dictionary.len(), started.elapsed());
     let domain = Domain::Int { min: 0, max: (dictionary.len() as i128 - 1).max(0) };
     let width_bytes = u64::from(Layout::of(domain).width_bytes);
     let tested = match strings.as_mut_slice() {

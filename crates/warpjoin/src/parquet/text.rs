@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem::take;
+use std::time::Instant;
 
 use arrow::datatypes::DataType;
 use rayon::prelude::*;
@@ -68,6 +69,7 @@ impl<'a> Strings<'a> {
         control: &'a Buffer,
         batch: &'a DeviceBatch<'a>,
     ) -> Result<Self, DecodeError> {
+        let started = Instant::now();
         let plain_rows = if batch.plain().count + batch.delta().count > 0 { batch.rows } else { 0 };
         let count = batch.entries + plain_rows;
         if count > STRINGS_MAX || count * STRING_BYTES > stream.free_bytes() / 2 {
@@ -125,6 +127,7 @@ impl<'a> Strings<'a> {
 
         let (codes, firsts, ends) = (room(4)?, room(4)?, stream.alloc_filled((count + 1) * 8, 0)?);
         let distinct = number(stream, count, (&lengths, &slots, &table), (&codes, &firsts, &ends))?;
+        let told_apart = started.elapsed();
         let mut host_ends = vec![0u64; distinct as usize + 1];
         stream.read(&ends, 0, bytemuck::cast_slice_mut(&mut host_ends))?;
         let all_bytes = host_ends.last().copied().unwrap_or(0);
@@ -143,6 +146,10 @@ impl<'a> Strings<'a> {
         let mut host_text = vec![0u8; all_bytes as usize];
         stream.read(&text, 0, &mut host_text)?;
 
+        log::debug!(
+            "{count} strings: {distinct} distinct ones found in {told_apart:.1?}, their {all_bytes} bytes on the host in {:.1?}",
+            started.elapsed() - told_apart
+        );
         let host_ends = host_ends.into_iter().map(|end| end as i64).collect();
         let on_device = Some((text, ends));
         Ok(Self {
