@@ -1,9 +1,10 @@
 // Decompression by elements, each of which puts out bytes of the source, or bytes that were put out before.
 //
 // A block reads a tile of the source at a time. Each thread looks at some of its bytes as if an element began there, and notes
-// where the next one would begin. Those where one really begins are found by jumps of 1, 2, 4, ... elements from the first.
-// Then the block puts out a window of bytes at a time. Each thread finds out where some of them come from: from the source,
-// from before the window, or from another byte of the window. The latter are followed by jumps that double, too.
+// where the elements from there leave these bytes; then the same for more bytes. One thread follows the first element from there,
+// and so all know where elements begin. Then the block puts out a window of bytes at a time. Each thread finds out where some of
+// them come from: from the source, from before the window, or from another byte of the window. The latter are followed by jumps
+// that double each time.
 #pragma once
 #include "decode/pages.cuh"
 
@@ -16,23 +17,32 @@
 // An element has two bytes at least.
 #define WJ_ELEMENTS_MAX (WJ_ELEMENTS_TILE / 2)
 
+// Bytes of a tile after which one thread follows the elements.
+#define WJ_ELEMENTS_STRETCH 64
+#define WJ_ELEMENTS_NONE 0xffffu
+
 struct Elements {
-    u64 words[WJ_ELEMENTS_TILE / 8 + 2];
+    u64 words[WJ_ELEMENTS_TILE / 8 + 1];
     // The first byte that each puts out, from the first one of all on; and behind the last.
     u32 firsts[WJ_ELEMENTS_MAX + 1];
     // How far back its bytes are; or, with WJ_LITERAL, where they are in the tile.
     u32 origins[WJ_ELEMENTS_MAX];
     union {
         struct {
-            // Where the element after some others begins, and the same for twice as many.
-            u16 jumps[2][WJ_ELEMENTS_TILE];
-            u64 marks[WJ_ELEMENTS_TILE / 8];  // a byte each
+            // Where elements from each byte on leave the bytes of its thread, and the stretch, at exit_place.
+            u16 exits[WJ_ELEMENTS_TILE + WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS * 2];
+            u16 stretch_exits[WJ_ELEMENTS_TILE + WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS * 2];
+            // Where the first element of each stretch and of each thread begins, if any does.
+            u16 stretch_entries[WJ_ELEMENTS_TILE / WJ_ELEMENTS_STRETCH];
+            u16 entries[WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS];
         };
         struct {
             u64 window[WJ_ELEMENTS_TILE / 8 + 1];
-            // Where each byte of the window comes from, at from_place: a byte of the window, itself once it is there; with
-            // WJ_LITERAL, a byte of the tile; with WJ_BEFORE, so many bytes before the window.
+            // Where each byte of the window comes from, at from_place: a byte of the window; with WJ_LITERAL, a byte of the tile;
+            // with WJ_BEFORE, so many bytes before the window.
             u32 from[WJ_ELEMENTS_TILE + WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS];
+            // The byte of the window that each one is the same as: itself, if it comes from elsewhere.
+            u16 same_as[WJ_ELEMENTS_TILE];
         };
     };
     u64 sums[32];
@@ -68,6 +78,7 @@ WJ_DEVICE void copy_bytes(u8* target, const u8* source, u64 length) {
 
 // So that neighbouring threads, each with neighbouring bytes, write to different banks.
 WJ_DEVICE u32 from_place(u32 byte) { return byte + byte / WJ_ELEMENTS_ITEMS; }
+WJ_DEVICE u32 exit_place(u32 byte) { return byte + byte / WJ_ELEMENTS_ITEMS * 2; }
 
 // Notes where the bytes of a window come from, which begins `begin` bytes behind the first one of `count` elements.
 WJ_DEVICE void find_origins(Elements& shared, u32 count, u32 begin, u32 length) {
@@ -117,51 +128,104 @@ WJ_DEVICE void put_out(Elements& shared, u32 count, const u8* source, u64 at, u8
         __syncthreads();
         // Bytes of the source, and from before the window: all are asked for before one is waited for.
         const u8* before = target + out + begin;
-        u32 open = 0;
-        u8 values[WJ_ELEMENTS_ITEMS];
+        u32 from[WJ_ELEMENTS_ITEMS], values[WJ_ELEMENTS_ITEMS];
 WJ_UNROLL
         for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
             const u32 byte = item * blockDim.x + threadIdx.x;
-            if (byte >= length) continue;
-            const u32 from = shared.from[from_place(byte)];
-            if ((from & (WJ_LITERAL | WJ_BEFORE)) == 0) {
-                open |= 1u << item;
-            } else {
-                const u8* address = (from & WJ_LITERAL) != 0 ? source + at + (from & ~WJ_LITERAL) : before - (from & ~WJ_BEFORE);
-                values[item] = *address;
+            from[item] = byte < length ? shared.from[from_place(byte)] : byte;
+            values[item] = 0;
+            if ((from[item] & WJ_LITERAL) != 0) {
+                values[item] = source[at + (from[item] & ~WJ_LITERAL)];
+            } else if ((from[item] & WJ_BEFORE) != 0) {
+                values[item] = *(before - (from[item] & ~WJ_BEFORE));
             }
         }
 WJ_UNROLL
         for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
             const u32 byte = item * blockDim.x + threadIdx.x;
-            if (byte >= length || (open >> item & 1) != 0) continue;
-            window[byte] = values[item];
-            shared.from[from_place(byte)] = byte;
+            if ((from[item] & (WJ_LITERAL | WJ_BEFORE)) != 0) {
+                window[byte] = (u8)values[item];
+                from[item] = byte;
+            }
+            shared.same_as[byte] = (u16)from[item];
         }
         // Each turn comes twice as far.
-        while (__syncthreads_or(open != 0) != 0) {
-            u32 further[WJ_ELEMENTS_ITEMS];
-            u32 found = 0;
+        __syncthreads();
+        for (;;) {
+            bool has_moved = false;
+WJ_UNROLL
+            for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) values[item] = shared.same_as[from[item]];
 WJ_UNROLL
             for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
-                if ((open >> item & 1) == 0) continue;
-                const u32 other = shared.from[from_place(item * blockDim.x + threadIdx.x)];
-                further[item] = shared.from[from_place(other)];
-                values[item] = window[other];
-                if (further[item] == other) found |= 1u << item;
+                has_moved = has_moved || values[item] != from[item];
+                from[item] = values[item];
+            }
+            if (__syncthreads_or(has_moved) == 0) break;
+WJ_UNROLL
+            for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
+                shared.same_as[item * blockDim.x + threadIdx.x] = (u16)from[item];
             }
             __syncthreads();
-WJ_UNROLL
-            for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
-                if ((open >> item & 1) == 0) continue;
-                const u32 byte = item * blockDim.x + threadIdx.x;
-                const bool is_found = (found >> item & 1) != 0;
-                if (is_found) window[byte] = values[item];
-                shared.from[from_place(byte)] = is_found ? byte : further[item];
-            }
-            open &= ~found;
         }
+        // Bytes that come from elsewhere stay as they are, and only these are read.
+WJ_UNROLL
+        for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) values[item] = window[from[item]];
+WJ_UNROLL
+        for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
+            const u32 byte = item * blockDim.x + threadIdx.x;
+            if (from[item] != byte) window[byte] = (u8)values[item];
+        }
+        __syncthreads();
         copy_bytes(target + out + begin, window, length);
+    }
+    __syncthreads();
+}
+
+// Finds the first elements of all threads in the tile. All threads of the block call it.
+template <class ElementOf>
+WJ_DEVICE void find_entries(Elements& shared, u32 tile_bytes, ElementOf element_of) {
+    const u32 first = threadIdx.x * WJ_ELEMENTS_ITEMS;
+    const u64* own = shared.words + first / 8;
+    const u64 words[3] = {own[0], own[1], own[2]};
+    shared.entries[threadIdx.x] = WJ_ELEMENTS_NONE;
+WJ_UNROLL
+    for (u32 back = 0; back < WJ_ELEMENTS_ITEMS; ++back) {
+        const u32 item = WJ_ELEMENTS_ITEMS - 1 - back;
+        const u32 word = item / 8, shift = item % 8 * 8;
+        const u64 bytes = shift == 0 ? words[word] : words[word] >> shift | words[word + 1] << (64 - shift);
+        const u64 next = first + item + element_of(bytes).bytes();
+        u32 exit = next < tile_bytes ? (u32)next : tile_bytes;
+        if (exit < first + WJ_ELEMENTS_ITEMS) exit = shared.exits[exit_place(exit)];
+        shared.exits[exit_place(first + item)] = (u16)exit;
+    }
+    if (threadIdx.x < tile_bytes / WJ_ELEMENTS_STRETCH) shared.stretch_entries[threadIdx.x] = WJ_ELEMENTS_NONE;
+    __syncthreads();
+    u32 exits[WJ_ELEMENTS_ITEMS];
+    const u32 stretch_end = (first / WJ_ELEMENTS_STRETCH + 1) * WJ_ELEMENTS_STRETCH;
+WJ_UNROLL
+    for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) exits[item] = shared.exits[exit_place(first + item)];
+WJ_UNROLL
+    for (u32 turn = 1; turn < WJ_ELEMENTS_STRETCH / WJ_ELEMENTS_ITEMS; ++turn) {
+WJ_UNROLL
+        for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
+            if (exits[item] < stretch_end) exits[item] = shared.exits[exit_place(exits[item])];
+        }
+    }
+WJ_UNROLL
+    for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) shared.stretch_exits[exit_place(first + item)] = (u16)exits[item];
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (u32 byte = 0; byte < tile_bytes; byte = shared.stretch_exits[exit_place(byte)]) {
+            shared.stretch_entries[byte / WJ_ELEMENTS_STRETCH] = (u16)byte;
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x < tile_bytes / WJ_ELEMENTS_STRETCH) {
+        const u32 end = (threadIdx.x + 1) * WJ_ELEMENTS_STRETCH;
+        // NONE is behind it.
+        for (u32 byte = shared.stretch_entries[threadIdx.x]; byte < end; byte = shared.exits[exit_place(byte)]) {
+            shared.entries[byte / WJ_ELEMENTS_ITEMS] = (u16)byte;
+        }
     }
     __syncthreads();
 }
@@ -173,52 +237,26 @@ WJ_DEVICE bool decompress_elements(
     Elements& shared, u8* target, u64 length, const u8* source, u64 source_bytes, u64 at, ElementOf element_of) {
     const u32 tile_bytes = blockDim.x * WJ_ELEMENTS_ITEMS;
     const u32 first = threadIdx.x * WJ_ELEMENTS_ITEMS;
-    u8* const marks = reinterpret_cast<u8*>(shared.marks);
+    const u8* const tile = reinterpret_cast<const u8*>(shared.words);
     u64 out = 0;
     // Each turn reads an element at least.
     while (at < source_bytes) {
         const u64 left = source_bytes - at;
-        const u32 shift = (u32)((u64)(source + at) & 7);
-        const u64* source_words = reinterpret_cast<const u64*>(source + at - shift);
-        const u64 words_left = (left + shift + 7) >> 3;
         __syncthreads();
-        for (u32 word = threadIdx.x; word < tile_bytes / 8 + 2; word += blockDim.x) {
-            shared.words[word] = word < words_left ? source_words[word] : 0;
+        for (u32 word = threadIdx.x; word <= tile_bytes / 8; word += blockDim.x) {
+            shared.words[word] = word * 8 < left ? load_bytes(source + at + word * 8) : 0;
         }
         if (threadIdx.x == 0) shared.first_long = tile_bytes;
         __syncthreads();
-        const u8* tile = reinterpret_cast<const u8*>(shared.words) + shift;
-        for (u32 byte = threadIdx.x; byte < tile_bytes; byte += blockDim.x) {
-            const u64 next = byte + element_of(load_bytes(tile + byte)).bytes();
-            shared.jumps[0][byte] = (u16)(next < tile_bytes ? next : tile_bytes);
-            marks[byte] = byte == 0;
-        }
-        __syncthreads();
-        // More turns than that come beyond any tile.
-        for (u32 turn = 0; turn < 12; ++turn) {
-            const u16* jumps = shared.jumps[turn & 1];
-            u16* further = shared.jumps[(turn & 1) ^ 1];
-            bool has_jumped = false;
-            for (u32 byte = threadIdx.x; byte < tile_bytes; byte += blockDim.x) {
-                const u32 next = jumps[byte];
-                if (next < tile_bytes && load_relaxed(&marks[byte]) != 0) {
-                    store_relaxed(&marks[next], (u8)1);
-                    has_jumped = true;
-                }
-                further[byte] = next < tile_bytes ? jumps[next] : (u16)tile_bytes;
-            }
-            if (__syncthreads_or(has_jumped) == 0) break;
-        }
+        find_entries(shared, tile_bytes, element_of);
         // What a long literal is, and what comes behind it, is for the next turn.
         u32 begins = 0;
-WJ_UNROLL
-        for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
-            if (first + item < left && (shared.marks[(first + item) / 8] >> (item % 8 * 8) & 1) != 0) begins |= 1u << item;
-        }
-        for (u32 rest = begins; rest != 0; rest &= rest - 1) {
-            const u32 byte = first + __ffs(rest) - 1;
+        for (u32 byte = shared.entries[threadIdx.x]; byte < first + WJ_ELEMENTS_ITEMS && byte < left;) {
+            begins |= 1u << (byte - first);
             const Element element = element_of(load_bytes(tile + byte));
             if (element.is_literal && element.count > WJ_LITERAL_MAX) atomicMin(&shared.first_long, byte);
+            const u64 next = byte + element.bytes();
+            byte = next < tile_bytes ? (u32)next : tile_bytes;
         }
         __syncthreads();
         const u32 first_long = shared.first_long;

@@ -16,7 +16,7 @@ constants! { "WJ_":
     pub const ELEMENTS_TILE: usize = 2048;
     /// Bytes of shared memory for both.
 pub const ELEMENTS_BYTES: u32 =
-        (ELEMENTS_TILE + 16 + ELEMENTS_TILE / 2 * 8 + 8 + ELEMENTS_TILE * 5 + ELEMENTS_TILE / 4 + 8 + 32 * 8 + 8) as u32;
+        (ELEMENTS_TILE + 8 + ELEMENTS_TILE / 2 * 8 + 8 + ELEMENTS_TILE * 7 + ELEMENTS_TILE / 4 + 8 + 32 * 8 + 8) as u32;
     /// A page has no levels: no row is null.
     pub const LEVELS_NONE: u64 = 0;
     /// Levels stand before the values, and before them their length in 4 bytes.
