@@ -19,7 +19,8 @@ WJ_DEVICE Element snappy_element(u64 bytes) {
     return {(tag >> 2) + 1, 5, argument < WJ_BEFORE ? argument : 0, false};
 }
 
-WJ_ENTRY(decompress_snappy, DecompressParams, WJ_DECODE_THREADS) {
+// Columns have a few pages for each multiprocessor.
+WJ_ENTRY_RESIDENT(decompress_snappy, DecompressParams, WJ_DECODE_THREADS, 5) {
     Elements& shared = shared_as<Elements>();
     for (u64 number = blockIdx.x; number < p.page_count; number += gridDim.x) {
         const u64* page = p.pages + number * WJ_PAGE_WORDS;

@@ -68,14 +68,15 @@ fn main() {
             Stored::Double => Some(Domain::Float64),
             _ => bounds(&metadata, index).map(|(min, max)| Domain::Int { min, max }),
         };
-        let groups = metadata.row_groups().iter().map(|group| {
-            let (start, length) = group.column(index).byte_range();
+        let ranges = metadata.row_groups().iter().map(|group| group.column(index).byte_range());
+        let chunk_bytes: Vec<Vec<u8>> =
+            ranges.map(|(start, length)| bytes[start as usize..(start + length) as usize].to_vec()).collect();
+        let groups = metadata.row_groups().iter().zip(&chunk_bytes).map(|(group, bytes)| {
             let compression = match group.column(index).compression() {
                 Codec::UNCOMPRESSED => Some(Compression::None),
                 Codec::SNAPPY => Some(Compression::Snappy),
                 _ => None,
             };
-            let bytes = &bytes[start as usize..(start + length) as usize];
             Some(ColumnChunk { bytes, compression: compression?, rows: group.num_rows() as u64 })
         });
         let Some(chunks) = groups.collect::<Option<Vec<_>>>() else {
@@ -93,7 +94,7 @@ fn main() {
             Ok(mut ns) => {
                 ns.sort_unstable();
                 let ms = ns[ns.len() / 2] as f64 / 1e6;
-                let compressed: usize = chunks.iter().map(|chunk| chunk.bytes.len()).sum();
+                let compressed: usize = chunk_bytes.iter().map(Vec::len).sum();
                 let rows: u64 = chunks.iter().map(|chunk| chunk.rows).sum();
                 println!(
                     "{:20} {:8.1} MB {ms:8.3} ms {:7.1} GB/s in the file {:7.2} G values/s",

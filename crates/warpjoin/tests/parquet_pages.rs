@@ -139,7 +139,8 @@ fn bytes_that_are_no_text_are_declined() {
     let column: ArrayRef = Arc::new(BinaryArray::from_vec(vec![b"text", b"\xff\xfe", b"text"]));
     let mut rng = StdRng::seed_from_u64(7);
     let file = File::write(&column, random_form(&mut rng));
-    let chunks = file.chunks();
+    let bytes = file.chunk_bytes();
+    let chunks = file.chunks(&bytes);
     let stored = StoredColumn { stored: Stored::Strings, is_nullable: false, domain: None, chunks: &chunks };
     let stream = device.create_stream().unwrap();
     assert!(decode_column(&stream, &stored, &DataType::Binary).is_ok());
@@ -188,8 +189,8 @@ fn moments_of_12_bytes_are_nanoseconds() {
         group.close().unwrap();
         let metadata = writer.close().unwrap();
         let (start, length) = metadata.row_group(0).column(0).byte_range();
-        let bytes = &bytes[start as usize..(start + length) as usize];
-        let chunk = ColumnChunk { bytes, compression: Compression::None, rows: rows.len() as u64 };
+        let bytes = bytes[start as usize..(start + length) as usize].to_vec();
+        let chunk = ColumnChunk { bytes: &bytes, compression: Compression::None, rows: rows.len() as u64 };
         let stored = StoredColumn { stored: Stored::Int96, is_nullable: false, domain: None, chunks: &[chunk] };
         let device = device(SimOptions::default());
         let decoded = decode_column(&device.create_stream().unwrap(), &stored, &DataType::Int64).unwrap();

@@ -7,6 +7,7 @@
 //!
 //! Owns which columns are there, and how files are read. Must not know the matcher or how parts run.
 
+mod arriving;
 mod codecs;
 mod columns;
 mod scan;
@@ -15,6 +16,7 @@ mod schedules;
 mod source;
 mod stored;
 
+pub(crate) use arriving::EndOnDrop;
 pub(crate) use columns::{CachedColumnInfo, ColumnCache, DecodedOn, ReadColumn};
 pub(crate) use scan::{CachedScan, CachedScanExec};
 pub(crate) use source::ParquetScan;

@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema, TimeUnit};
-use bytes::Bytes;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::ParquetFileReaderFactory;
@@ -23,6 +22,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use warpjoin::column::Domain;
 use warpjoin::parquet::{ColumnChunk, Compression, Stored, StoredColumn};
 
+use super::arriving::{Arriving, ArrivingChunk};
 use super::codecs;
 use super::source::ParquetScan;
 
@@ -100,18 +100,24 @@ impl StoredScan {
         Ok(Footer { metadata, schema })
     }
 
-    /// The bytes of a column's row groups, in their order.
+    /// Reads the bytes of a column's row groups, and gives each to `arriving` as soon as it is there.
     ///
     /// # Errors
     /// When they can't be read.
-    pub(crate) async fn read(&self, pages: &StoredPages) -> Result<Vec<Bytes>> {
+    pub(crate) async fn read(&self, pages: &StoredPages, arriving: &Arriving) -> Result<()> {
+        let mut first = 0;
         let read = |chunks: &[Chunk]| {
-            let reader = self.reader(chunks[0].file);
+            let (reader, number) = (self.reader(chunks[0].file), first);
+            first += chunks.len();
             let ranges = chunks.iter().map(|chunk| chunk.range.clone()).collect();
-            async move { reader?.get_byte_ranges(ranges).await.map_err(from_parquet) }
+            async move { reader?.get_byte_ranges(ranges).await.map(|bytes| (number, bytes)).map_err(from_parquet) }
         };
         let read: Vec<_> = pieces(&pages.chunks).into_iter().map(read).collect();
-        Ok(stream::iter(read).buffered(READS_AT_ONCE).try_collect::<Vec<Vec<Bytes>>>().await?.concat())
+        let mut read = stream::iter(read).buffered(READS_AT_ONCE);
+        while let Some((number, bytes)) = read.try_next().await? {
+            arriving.put(number, bytes);
+        }
+        Ok(())
     }
 
     fn reader(&self, file: usize) -> Result<Box<dyn datafusion::parquet::arrow::async_reader::AsyncFileReader + Send>> {
@@ -120,9 +126,15 @@ impl StoredScan {
 }
 
 impl StoredPages {
-    /// Calls `decode` with the column, whose row groups have these bytes.
-    pub(crate) fn with_bytes<T>(&self, bytes: &[Bytes], decode: impl FnOnce(&StoredColumn<'_>) -> T) -> T {
-        let chunks = self.chunks.iter().zip(bytes);
+    /// Where the bytes of its row groups arrive.
+    pub(crate) fn arriving(&self) -> Arriving {
+        Arriving::new(self.chunks.len())
+    }
+
+    /// Calls `decode` with the column, whose bytes arrive meanwhile.
+    pub(crate) fn decode_with<T>(&self, arriving: &Arriving, decode: impl FnOnce(&StoredColumn<'_>) -> T) -> T {
+        let bytes: Vec<ArrivingChunk<'_>> = (0..self.chunks.len()).map(|number| arriving.chunk(number)).collect();
+        let chunks = self.chunks.iter().zip(&bytes);
         let chunks: Vec<ColumnChunk<'_>> = chunks
             .map(|(chunk, bytes)| ColumnChunk { bytes, compression: chunk.compression, rows: chunk.rows })
             .collect();

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-use bytes::Bytes;
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -14,7 +13,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use warpjoin::parquet::{DecodeError, StoredColumn, decode_table};
 use warpjoin::{Cause, Session, Table};
 
-use crate::cache::{CachedScan, DecodedOn, ParquetScan, ReadColumn, StoredPages, StoredScan};
+use crate::cache::{CachedScan, DecodedOn, EndOnDrop, ParquetScan, ReadColumn, StoredPages, StoredScan};
 use crate::runtime::thread::{on_thread, pump_partitions};
 use crate::table::load::{LoadError, load};
 
@@ -141,19 +140,15 @@ impl CachedScan {
         memory_budget_bytes: u64,
     ) -> Result<Result<ReadColumn, usize>, LoadError> {
         let started = Instant::now();
-        let bytes = stored.read(pages).await.map_err(LoadError::Source)?;
-        let read = started.elapsed();
         let schema = self.scan.schema_of(&[pages.column]).map_err(LoadError::Source)?;
-        let (pages, session) = (Arc::clone(pages), Arc::clone(session));
+        let arriving = Arc::new(pages.arriving());
+        let (to_decode, session, to_read) = (Arc::clone(pages), Arc::clone(session), Arc::clone(&arriving));
         let work = move || {
-            let started = Instant::now();
-            let stored_bytes: usize = bytes.iter().map(Bytes::len).sum();
-            let name = schema.field(0).name().clone();
+            let (pages, name) = (to_decode, schema.field(0).name().clone());
             let decode = |column: &StoredColumn<'_>| decode_table(&session, schema, &[*column], memory_budget_bytes);
-            match pages.with_bytes(&bytes, decode) {
+            match pages.decode_with(&arriving, decode) {
                 Ok(table) => {
-                    let decoded = started.elapsed();
-                    log::debug!("column {name}: {stored_bytes} bytes read in {read:.1?}, decoded in {decoded:.1?}");
+                    log::debug!("column {name}: {} bytes decoded after {:.1?}", arriving.bytes(), started.elapsed());
                     Ok(Ok(ReadColumn { column: pages.column, table, decoded_on: DecodedOn::Device }))
                 }
                 Err(DecodeError::Declined(why)) => {
@@ -164,7 +159,13 @@ impl CachedScan {
             }
         };
         let decoded = on_thread("warpjoin-load", work).map_err(LoadError::Source)?;
-        LoadError::of_thread(decoded.await)
+        let read = async {
+            let _end = EndOnDrop(&to_read);
+            stored.read(pages, &to_read).await
+        };
+        let (read, decoded) = futures::join!(read, decoded);
+        read.map_err(LoadError::Source)?;
+        LoadError::of_thread(decoded)
     }
 
     async fn read_on_cpu(

@@ -10,14 +10,59 @@ use warpjoin_kernels::decode::{DecompressParams, LevelsParams, SpreadParams, pag
 
 use super::error::{DecodeError, declined};
 use super::kernels::launch_over_pages;
-use super::pages::{ColumnChunk, Compression, Encoding, Page};
+use super::pages::{Compression, Encoding, Page};
 use super::stored::{Stored, StoredColumn};
 
 /// Bytes that kernels may read behind the last page.
 const PADDING_BYTES: u64 = 16;
 
-/// Row groups with their pages.
-pub(super) type Batch<'a> = Vec<(&'a ColumnChunk<'a>, Vec<Page>)>;
+/// Bytes of pages without compression that a batch has at least, if there are so many: enough to keep a device busy.
+const BATCH_BYTES_MIN: u64 = 64 << 20;
+
+/// A row group with its pages.
+pub(super) struct ChunkPages<'a> {
+    bytes: &'a [u8],
+    compression: Compression,
+    pub(super) pages: Vec<Page>,
+}
+
+/// Row groups of a column, some at a time.
+pub(super) struct Batches<'a> {
+    column: StoredColumn<'a>,
+    next: usize,
+    bytes_max: u64,
+}
+
+impl<'a> Batches<'a> {
+    /// Those that have at most `bytes_max` without compression, but one at least.
+    pub(super) fn new(column: StoredColumn<'a>, bytes_max: u64) -> Self {
+        Self { column, next: 0, bytes_max }
+    }
+
+    /// The next ones. It waits until the bytes of some are there; then it takes what else is there.
+    pub(super) fn next(&mut self) -> Result<Vec<ChunkPages<'a>>, DecodeError> {
+        let (mut batch, mut batch_bytes) = (vec![], 0u64);
+        let column = self.column;
+        while let Some(chunk) = column.chunks.get(self.next) {
+            let is_enough = batch_bytes >= BATCH_BYTES_MIN && self.bytes_max < u64::MAX;
+            if chunk.rows > 0 && is_enough && !chunk.bytes.are_here() {
+                break;
+            }
+            if chunk.rows > 0 {
+                let bytes = chunk.wait()?;
+                let pages = chunk.pages(bytes, column.is_nullable)?;
+                let page_bytes = pages.iter().fold(0u64, |all, page| all.saturating_add(page.page_bytes));
+                if !batch.is_empty() && batch_bytes.saturating_add(page_bytes) > self.bytes_max {
+                    break;
+                }
+                batch_bytes = batch_bytes.saturating_add(page_bytes);
+                batch.push(ChunkPages { bytes, compression: chunk.compression, pages });
+            }
+            self.next += 1;
+        }
+        Ok(batch)
+    }
+}
 
 /// What goes to the device for a row group.
 struct Upload<'a> {
@@ -29,7 +74,8 @@ struct Upload<'a> {
 }
 
 impl<'a> Upload<'a> {
-    fn of((chunk, pages): &'a (&'a ColumnChunk<'a>, Vec<Page>)) -> Result<Self, DecodeError> {
+    fn of(chunk: &'a ChunkPages<'a>) -> Result<Self, DecodeError> {
+        let pages = &chunk.pages;
         let Compression::OnHost(decompress) = chunk.compression else {
             return Ok(Self {
                 pages: Cow::Borrowed(pages),
@@ -59,24 +105,6 @@ impl<'a> Upload<'a> {
         }
         Ok(Self { pages: Cow::Owned(moved), parts, bytes: end, is_compressed: false })
     }
-}
-
-/// The row groups of a column, some at a time: as many as have `batch_bytes` without compression, but one at least.
-pub(super) fn batches<'a>(column: &StoredColumn<'a>, batch_bytes: u64) -> Result<Vec<Batch<'a>>, DecodeError> {
-    let (mut batches, mut bytes): (Vec<Batch<'a>>, u64) = (vec![], 0);
-    for chunk in column.chunks.iter().filter(|chunk| chunk.rows > 0) {
-        let pages = chunk.pages(column.is_nullable)?;
-        let page_bytes = pages.iter().fold(0u64, |all, page| all.saturating_add(page.page_bytes));
-        bytes += page_bytes;
-        match batches.last_mut().filter(|_| bytes <= batch_bytes) {
-            Some(batch) => batch.push((chunk, pages)),
-            None => {
-                batches.push(vec![(chunk, pages)]);
-                bytes = page_bytes;
-            }
-        }
-    }
-    Ok(batches)
 }
 
 /// The words of pages by what decodes them, in the order in which they are uploaded.
@@ -185,7 +213,7 @@ impl<'a> DeviceBatch<'a> {
     pub(super) fn load(
         stream: &'a Stream,
         control: &'a Buffer,
-        batch: &Batch<'_>,
+        batch: &[ChunkPages<'_>],
         stored: Stored,
         validity: Option<Ptr<'_, *mut u8>>,
     ) -> Result<Self, DecodeError> {

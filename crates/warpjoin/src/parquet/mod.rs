@@ -22,7 +22,7 @@ mod text;
 
 pub use column::decode_column;
 pub use error::DecodeError;
-pub use pages::{ColumnChunk, Compression, Decompress};
+pub use pages::{ChunkBytes, ColumnChunk, Compression, Decompress};
 pub use part::DecodedColumn;
 pub use stored::{Stored, StoredColumn};
 pub use table::decode_table;

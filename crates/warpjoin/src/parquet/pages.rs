@@ -1,5 +1,7 @@
 //! The pages of a column of a row group.
 
+use std::fmt;
+
 use warpjoin_kernels::decode::{LEVELS_GIVEN, LEVELS_NONE, LEVELS_PREFIXED};
 
 use super::error::{DecodeError, declined};
@@ -30,11 +32,30 @@ impl Compression {
     }
 }
 
+/// Bytes of a file, which may still be on their way.
+pub trait ChunkBytes: fmt::Debug + Sync {
+    /// Whether they are there.
+    fn are_here(&self) -> bool;
+
+    /// The bytes, once they are there; `None` if they never will be.
+    fn wait(&self) -> Option<&[u8]>;
+}
+
+impl ChunkBytes for Vec<u8> {
+    fn are_here(&self) -> bool {
+        true
+    }
+
+    fn wait(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+}
+
 /// A column of one row group, as it is in its file.
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnChunk<'a> {
     /// All of its pages, with their headers; the dictionary first, if there is one.
-    pub bytes: &'a [u8],
+    pub bytes: &'a dyn ChunkBytes,
     /// How they are compressed.
     pub compression: Compression,
     /// Rows of the row group.
@@ -82,14 +103,19 @@ pub(super) struct Page {
 }
 
 impl ColumnChunk<'_> {
-    /// The pages, whose rows together are those of the chunk. `is_nullable`: they have definition levels.
-    pub(super) fn pages(&self, is_nullable: bool) -> Result<Vec<Page>, DecodeError> {
+    /// The bytes, once they are there.
+    pub(super) fn wait(&self) -> Result<&[u8], DecodeError> {
+        self.bytes.wait().map_or_else(|| declined("its bytes can't be read"), Ok)
+    }
+
+    /// The pages among the bytes, whose rows together are those of the chunk. `is_nullable`: they have definition levels.
+    pub(super) fn pages(&self, bytes: &[u8], is_nullable: bool) -> Result<Vec<Page>, DecodeError> {
         let (mut pages, mut at, mut rows) = (vec![], 0, 0);
         while rows < self.rows {
-            let (header, header_bytes) = PageHeader::read(&self.bytes[at..])?;
+            let (header, header_bytes) = PageHeader::read(&bytes[at..])?;
             at += header_bytes;
             let compressed_bytes = header.compressed_bytes as usize;
-            if compressed_bytes > self.bytes.len() - at {
+            if compressed_bytes > bytes.len() - at {
                 return declined("a page that ends behind its column");
             }
             let page = self.page(header, at, is_nullable)?;

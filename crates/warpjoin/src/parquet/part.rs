@@ -7,7 +7,7 @@ use warpjoin_device::{Buffer, Event, Ptr, Stream};
 use warpjoin_kernels::common::{PackValidityParams, control, status};
 use warpjoin_kernels::decode::{BoundsParams, NarrowParams};
 
-use super::batch::{Batch, DeviceBatch, batches};
+use super::batch::{Batches, ChunkPages, DeviceBatch};
 use super::error::{DecodeError, declined};
 use super::kernels::{launch_over_rows, read_control, warps_over_rows};
 use super::numbers::Numbers;
@@ -15,10 +15,10 @@ use super::stored::StoredColumn;
 use crate::column::{Dictionary, Domain, Layout};
 use crate::table::BUFFER_ALIGNMENT_BYTES;
 
-/// Bytes of pages without compression that are on the device at a time, unless a chunk has more: enough pages to keep it busy.
+/// Bytes of pages without compression that are on the device at a time, unless a chunk has more.
 const BATCH_BYTES_MAX: u64 = 1 << 30;
-/// The least of them, where memory is scarce.
-const BATCH_BYTES_MIN: u64 = 64 << 20;
+/// The most where memory is scarce.
+const BATCH_BYTES_LEAST: u64 = 64 << 20;
 
 /// A decoded column on one device.
 #[derive(Debug)]
@@ -85,14 +85,15 @@ impl<'a> Part<'a> {
         Ok(part)
     }
 
-    fn load(&self, batch: &Batch<'_>, first_row: u64) -> Result<DeviceBatch<'_>, DecodeError> {
+    fn load(&self, batch: &[ChunkPages<'_>], first_row: u64) -> Result<DeviceBatch<'_>, DecodeError> {
         DeviceBatch::load(self.stream, &self.control, batch, self.column.stored, self.validity_from(first_row))
     }
 
     /// All row groups at once: equal strings are looked for among all.
     pub(super) fn load_all(&self) -> Result<DeviceBatch<'_>, DecodeError> {
-        let batch = batches(&self.column, u64::MAX)?.pop().unwrap_or_default();
-        let pages_bytes = batch.iter().flat_map(|(_, pages)| pages).fold(0u64, |all, page| all + page.page_bytes);
+        let batch = Batches::new(self.column, u64::MAX).next()?;
+        let pages = batch.iter().flat_map(|chunk| &chunk.pages);
+        let pages_bytes = pages.fold(0u64, |all, page| all.saturating_add(page.page_bytes));
         if pages_bytes > self.stream.free_bytes() / 4 {
             return declined(format!("strings of {pages_bytes} bytes are too many for the device at once"));
         }
@@ -115,9 +116,14 @@ impl<'a> Part<'a> {
         let values = self.room(width_bytes)?;
         let numbers = Numbers { stream, control: &self.control, stored: self.column.stored, domain, width_bytes };
         // They are there with and without compression, and those of other columns beside them.
-        let batch_bytes = (stream.free_bytes() / 16).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX);
+        let batch_bytes = (stream.free_bytes() / 16).clamp(BATCH_BYTES_LEAST, BATCH_BYTES_MAX);
         let (mut first_row, mut spans) = (0, vec![]);
-        for batch in batches(&self.column, batch_bytes)? {
+        let mut batches = Batches::new(self.column, batch_bytes);
+        loop {
+            let batch = batches.next()?;
+            if batch.is_empty() {
+                break;
+            }
             let batch = self.load(&batch, first_row)?;
             self.spread(&batch, &values, width_bytes, first_row, |target| numbers.decode(&batch, target))?;
             first_row += batch.rows;

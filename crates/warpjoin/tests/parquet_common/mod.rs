@@ -104,19 +104,26 @@ impl File {
         Self { bytes, metadata, on_host: form.on_host }
     }
 
-    pub fn chunks(&self) -> Vec<ColumnChunk<'_>> {
-        let chunk = |group: &parquet::file::metadata::RowGroupMetaData| {
+    /// The bytes of each row group's column.
+    pub fn chunk_bytes(&self) -> Vec<Vec<u8>> {
+        let bytes = |group: &parquet::file::metadata::RowGroupMetaData| {
+            let (start, length) = group.column(0).byte_range();
+            self.bytes[start as usize..(start + length) as usize].to_vec()
+        };
+        self.metadata.row_groups().iter().map(bytes).collect()
+    }
+
+    pub fn chunks<'a>(&self, bytes: &'a [Vec<u8>]) -> Vec<ColumnChunk<'a>> {
+        let chunk = |(group, bytes): (&parquet::file::metadata::RowGroupMetaData, &'a Vec<u8>)| {
             let column = group.column(0);
-            let (start, length) = column.byte_range();
             let compression = match column.compression() {
                 Codec::UNCOMPRESSED => Compression::None,
                 _ if self.on_host => Compression::OnHost(decompress),
                 _ => Compression::Snappy,
             };
-            let bytes = &self.bytes[start as usize..(start + length) as usize];
             ColumnChunk { bytes, compression, rows: group.num_rows() as u64 }
         };
-        self.metadata.row_groups().iter().map(chunk).collect()
+        self.metadata.row_groups().iter().zip(bytes).map(chunk).collect()
     }
 
     fn stored(&self, data_type: &DataType) -> Stored {
@@ -142,7 +149,8 @@ impl File {
     ) -> Result<Table, DecodeError> {
         let column = batch.column(0);
         let (stored, is_nullable) = (self.stored(column.data_type()), column.null_count() > 0);
-        let stored = StoredColumn { stored, is_nullable, domain, chunks: &self.chunks() };
+        let bytes = self.chunk_bytes();
+        let stored = StoredColumn { stored, is_nullable, domain, chunks: &self.chunks(&bytes) };
         decode_table(session, batch.schema(), &[stored], u64::MAX)
     }
 
@@ -153,7 +161,8 @@ impl File {
         domain: Option<Domain>,
     ) -> Result<DecodedColumn, DecodeError> {
         let (stored, is_nullable) = (self.stored(column.data_type()), column.null_count() > 0);
-        let stored = StoredColumn { stored, is_nullable, domain, chunks: &self.chunks() };
+        let bytes = self.chunk_bytes();
+        let stored = StoredColumn { stored, is_nullable, domain, chunks: &self.chunks(&bytes) };
         decode_column(&device.create_stream().unwrap(), &stored, column.data_type())
     }
 }
