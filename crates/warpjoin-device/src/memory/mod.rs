@@ -4,6 +4,7 @@
 
 mod buffer;
 mod caches;
+mod huge_pages;
 pub(crate) mod object_pool;
 
 use std::sync::Weak;
@@ -11,6 +12,7 @@ use std::sync::Weak;
 pub use buffer::Buffer;
 pub use caches::MemoryCache;
 use caches::MemoryCaches;
+pub use huge_pages::take_huge_pages;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 

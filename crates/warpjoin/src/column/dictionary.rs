@@ -16,12 +16,15 @@ use rayon::prelude::*;
 use super::{bits, types};
 use crate::{Error, Reason, Result};
 pub(super) use interner::{Interner, Seed};
-use interner::{array_of, bytes_at};
+use interner::{array_of, bytes_at, views_of};
 use merge::MergedStrings;
 
 /// Distinct strings of a column (n x 1, no nulls); a code is a position among them.
 pub struct Dictionary {
-    values: ArrayRef,
+    /// The values, or their bytes where views of many are made when somebody asks for them.
+    stored: ArrayRef,
+    value_type: DataType,
+    values: OnceLock<ArrayRef>,
     sorted: bool,
     /// The same values in order, once somebody asked for them.
     twin: OnceLock<Twin>,
@@ -47,17 +50,20 @@ impl Dictionary {
     /// The values (n x 1, no nulls), of the column's string type; for a column of a dictionary
     /// type, of its value type.
     pub fn values(&self) -> &ArrayRef {
-        &self.values
+        self.values.get_or_init(|| match self.stored.data_type() {
+            stored if *stored == self.value_type => Arc::clone(&self.stored),
+            _ => views_of(&self.stored, &self.value_type),
+        })
     }
 
     /// Number of distinct values.
     pub fn len(&self) -> usize {
-        self.values.len()
+        self.stored.len()
     }
 
     /// Whether there is no value.
     pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
+        self.stored.is_empty()
     }
 
     /// Whether the values ascend bytewise, so that codes compare like strings.
@@ -105,16 +111,16 @@ impl Dictionary {
     /// The bytes of the value of a code; `None` past the end.
     pub fn bytes(&self, code: u32) -> Option<&[u8]> {
         let code = code as usize;
-        if code < self.len() { bytes_at(&self.values, code) } else { None }
+        if code < self.len() { bytes_at(&self.stored, code) } else { None }
     }
 
     /// The code in `to` of every code of `from`; `None` where `to` lacks the value. The two may be
     /// of different string types.
     pub fn translate(from: &Dictionary, to: &Dictionary) -> Vec<Option<u32>> {
-        if Arc::ptr_eq(&from.values, &to.values) {
+        if Arc::ptr_eq(&from.stored, &to.stored) {
             return (0..from.len() as u32).map(Some).collect();
         }
-        if let Some(twin) = from.twin.get().filter(|twin| Arc::ptr_eq(&twin.sorted.values, &to.values)) {
+        if let Some(twin) = from.twin.get().filter(|twin| Arc::ptr_eq(&twin.sorted.stored, &to.stored)) {
             return twin.ranks.par_iter().map(|&rank| Some(rank)).collect();
         }
         if to.sorted {
@@ -123,7 +129,7 @@ impl Dictionary {
         let mut known = Interner::default();
         // Distinct values get the codes 0, 1, 2, ...: their positions. A dictionary was interned
         // once already, so that it can't be too large to be interned again.
-        if known.intern(&to.values, None, &mut Vec::new()).is_err() {
+        if known.intern(&to.stored, None, &mut Vec::new()).is_err() {
             return vec![None; from.len()];
         }
         let text = |code| from.bytes(code).unwrap_or_default();
@@ -177,7 +183,7 @@ impl Dictionary {
         }
         // The values are distinct.
         let values = (0..self.len() as u32).map(|code| (self.bytes(code).unwrap_or_default(), code)).collect();
-        let (sorted, ranks) = Self::in_order(values, self.values.data_type())?;
+        let (sorted, ranks) = Self::in_order(values, &self.value_type)?;
         Ok(Arc::clone(&self.twin.get_or_init(|| Twin { sorted: Arc::new(sorted), ranks }).sorted))
     }
 
@@ -189,9 +195,9 @@ impl Dictionary {
         let first = parts.first().ok_or_else(|| Error::internal("a union of no dictionaries"))?;
         let mut interner = Interner::default();
         for part in parts {
-            interner.intern(&part.values, None, &mut Vec::new())?;
+            interner.intern(&part.stored, None, &mut Vec::new())?;
         }
-        Ok(Self::of_interners(&[interner], first.values.data_type(), SORTED_LEN_MAX)?.0)
+        Ok(Self::of_interners(&[interner], &first.value_type, SORTED_LEN_MAX)?.0)
     }
 
     /// A dictionary of a string type that holds one value, or none.
@@ -221,7 +227,7 @@ impl Dictionary {
         let merged = MergedStrings::of(interners)?;
         if merged.len() > sorted_len_max {
             let (bytes, ends) = merged.bytes_and_ends();
-            return Ok((Self::new(array_of(bytes, ends, value_type)?, false), merged.into_codes()));
+            return Ok((Self::new(array_of(bytes, ends, value_type)?, value_type, false), merged.into_codes()));
         }
         let (dictionary, by_merged) = Self::in_order(merged.iter().zip(0..).collect(), value_type)?;
         let all = |interner: &Interner| (0..interner.len() as u32).collect();
@@ -255,15 +261,24 @@ impl Dictionary {
         }
         let (bytes, ends) = lists.pop().unwrap_or((vec![], vec![0]));
         if ends.len() - 1 > SORTED_LEN_MAX {
-            return Ok((Self::new(array_of(bytes, ends, value_type)?, false), vec![None]));
+            return Ok((Self::new(array_of(bytes, ends, value_type)?, value_type, false), vec![None]));
         }
         let text = |place: &[i64]| &bytes[place[0] as usize..place[1] as usize];
         let (dictionary, codes) = Self::in_order(ends.windows(2).map(text).zip(0..).collect(), value_type)?;
         Ok((dictionary, vec![Some(codes)]))
     }
 
-    fn new(values: ArrayRef, sorted: bool) -> Self {
-        Self { values, sorted, twin: OnceLock::new(), is_ascii: OnceLock::new(), attachments: Mutex::default() }
+    /// Of what [`array_of`] has made.
+    fn new(stored: ArrayRef, value_type: &DataType, sorted: bool) -> Self {
+        Self {
+            stored,
+            value_type: value_type.clone(),
+            values: OnceLock::new(),
+            sorted,
+            twin: OnceLock::new(),
+            is_ascii: OnceLock::new(),
+            attachments: Mutex::default(),
+        }
     }
 
     /// The sorted dictionary of distinct strings, which are numbered from 0, and its codes by their numbers.
@@ -277,13 +292,13 @@ impl Dictionary {
             ends.push(bytes.len() as i64);
             final_codes[code as usize] = position as u32;
         }
-        Ok((Self::new(array_of(bytes, ends, value_type)?, true), final_codes))
+        Ok((Self::new(array_of(bytes, ends, value_type)?, value_type, true), final_codes))
     }
 }
 
 impl fmt::Debug for Dictionary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (len, data_type) = (self.len(), self.values.data_type());
+        let (len, data_type) = (self.len(), &self.value_type);
         write!(f, "Dictionary({len} x {data_type}{})", if self.sorted { ", sorted" } else { "" })
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use arrow::datatypes::DataType;
 use rayon::prelude::*;
-use warpjoin_device::{Buffer, Launch, Ptr, Stream};
+use warpjoin_device::{Buffer, Launch, Ptr, Stream, take_huge_pages};
 use warpjoin_kernels::common::{BLOCK_THREADS, SCAN_ITEMS, control};
 use warpjoin_kernels::decode::{
     CodeStringsParams, FindStringsParams, GatherStringsParams, InternParams, MarkEntriesParams, NumberStringsParams,
@@ -128,9 +128,10 @@ impl<'a> Strings<'a> {
         let (codes, firsts, ends) = (room(4)?, room(4)?, stream.alloc_filled((count + 1) * 8, 0)?);
         let distinct = number(stream, count, (&lengths, &slots, &table), (&codes, &firsts, &ends))?;
         let told_apart = started.elapsed();
-        let mut host_ends = vec![0u64; distinct as usize + 1];
+        let mut host_ends = vec![0i64; distinct as usize + 1];
+        take_huge_pages(&mut host_ends);
         stream.read(&ends, 0, bytemuck::cast_slice_mut(&mut host_ends))?;
-        let all_bytes = host_ends.last().copied().unwrap_or(0);
+        let all_bytes = host_ends.last().copied().unwrap_or(0) as u64;
         let text = stream.alloc(all_bytes + STRING_PADDING_BYTES)?;
         stream.fill(&text, all_bytes, STRING_PADDING_BYTES, 0)?;
         let params = GatherStringsParams {
@@ -144,13 +145,13 @@ impl<'a> Strings<'a> {
         // A warp a string.
         launch_over_rows(stream, "gather_strings", distinct * 32, &params)?;
         let mut host_text = vec![0u8; all_bytes as usize];
+        take_huge_pages(&mut host_text);
         stream.read(&text, 0, &mut host_text)?;
 
         log::debug!(
             "{count} strings: {distinct} distinct ones found in {told_apart:.1?}, their {all_bytes} bytes on the host in {:.1?}",
             started.elapsed() - told_apart
         );
-        let host_ends = host_ends.into_iter().map(|end| end as i64).collect();
         let on_device = Some((text, ends));
         Ok(Self {
             stream,

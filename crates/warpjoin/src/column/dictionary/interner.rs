@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, GenericByteArray,
-    GenericByteViewArray, LargeBinaryArray, LargeStringArray, StringArray, StringViewArray,
+    GenericByteViewArray, LargeBinaryArray, LargeStringArray, StringArray, StringViewArray, new_null_array,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::concat;
 use arrow::datatypes::{ByteArrayType, ByteViewType, DataType};
+use arrow::error::ArrowError;
 
 use rayon::prelude::*;
 
@@ -334,7 +335,8 @@ impl Interner {
     }
 }
 
-/// An array of `data_type` (a string type) of strings that lie one behind the other: `ends` is 0, then the end of each.
+/// An array of `data_type` (a string type) of strings that lie one behind the other: `ends` is 0, then the end of each. Many strings
+/// of a view type stay bytes (LargeBinary), of which [`views_of`] makes views.
 ///
 /// # Errors
 /// When an array of this type can't hold that number of bytes.
@@ -358,8 +360,12 @@ pub(in crate::column) fn array_of(bytes: Vec<u8>, ends: Vec<i64>, data_type: &Da
             _ => Arc::new(BinaryArray::try_new(ends, bytes, None)?),
         });
     }
-    if *data_type == DataType::Utf8View && ends.len() > PIECE_STRINGS {
-        return text_views(&bytes, &ends);
+    let is_view = matches!(data_type, DataType::Utf8View | DataType::BinaryView);
+    if is_view && ends.len() > PIECE_STRINGS {
+        if *data_type == DataType::Utf8View {
+            check_text(&bytes, &ends)?;
+        }
+        return Ok(Arc::new(LargeBinaryArray::try_new(OffsetBuffer::new(ScalarBuffer::from(ends)), bytes, None)?));
     }
     let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
     if let DataType::LargeBinary | DataType::BinaryView = data_type {
@@ -376,20 +382,44 @@ pub(in crate::column) fn array_of(bytes: Vec<u8>, ends: Vec<i64>, data_type: &Da
     })
 }
 
-/// Many strings, checked and made views of on all cores.
-fn text_views(bytes: &Buffer, ends: &[i64]) -> Result<ArrayRef> {
-    let firsts: Vec<usize> = (0..ends.len() - 1).step_by(PIECE_STRINGS).collect();
-    let piece = |&first: &usize| {
-        let ends = &ends[first..ends.len().min(first + PIECE_STRINGS + 1)];
-        let (start, end) = (ends[0], ends[ends.len() - 1]);
-        let ends: Vec<i64> = ends.iter().map(|end| end - start).collect();
-        let bytes = bytes.slice_with_length(start as usize, (end - start) as usize);
-        let large = LargeStringArray::try_new(OffsetBuffer::new(ScalarBuffer::from(ends)), bytes, None)?;
-        Ok(StringViewArray::from(&large))
+/// Fails unless all strings are text.
+fn check_text(bytes: &[u8], ends: &[i64]) -> Result<()> {
+    let check = |ends: &[i64]| {
+        let start = ends[0] as usize;
+        let text = std::str::from_utf8(&bytes[start..ends[ends.len() - 1] as usize])
+            .map_err(|error| ArrowError::InvalidArgumentError(format!("strings that are no text: {error}")))?;
+        if ends.iter().all(|&end| text.is_char_boundary(end as usize - start)) {
+            return Ok(());
+        }
+        Err(ArrowError::InvalidArgumentError("a string that ends within a character".into()))
     };
-    let pieces: Vec<StringViewArray> = firsts.par_iter().map(piece).collect::<Result<_>>()?;
-    let pieces: Vec<&dyn Array> = pieces.iter().map(|piece| piece as &dyn Array).collect();
-    Ok(concat(&pieces)?)
+    // Pieces share the end of one and the beginning of the next.
+    let firsts = (0..ends.len() - 1).into_par_iter().step_by(PIECE_STRINGS);
+    Ok(firsts.map(|first| check(&ends[first..ends.len().min(first + PIECE_STRINGS + 1)])).collect::<Result<(), _>>()?)
+}
+
+/// Views of what [`array_of`] keeps as bytes, made on all cores.
+pub(in crate::column) fn views_of(stored: &ArrayRef, data_type: &DataType) -> ArrayRef {
+    let strings = stored.as_binary::<i64>();
+    let firsts: Vec<usize> = (0..strings.len()).step_by(PIECE_STRINGS).collect();
+    let piece = |&first: &usize| -> Result<ArrayRef, ArrowError> {
+        let piece = strings.slice(first, PIECE_STRINGS.min(strings.len() - first));
+        // Views have places of 32 bits, so each piece begins at 0.
+        let (start, end) = (piece.value_offsets()[0], piece.value_offsets()[piece.len()]);
+        let ends: Vec<i64> = piece.value_offsets().iter().map(|end| end - start).collect();
+        let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
+        let bytes = piece.values().slice_with_length(start as usize, (end - start) as usize);
+        if *data_type == DataType::BinaryView {
+            return Ok(Arc::new(BinaryViewArray::from(&LargeBinaryArray::try_new(ends, bytes, None)?)));
+        }
+        Ok(Arc::new(StringViewArray::from(&LargeStringArray::try_new(ends, bytes, None)?)))
+    };
+    let pieces: Result<Vec<ArrayRef>, ArrowError> = firsts.par_iter().map(piece).collect();
+    let views = pieces.and_then(|pieces| concat(&pieces.iter().map(|piece| &**piece).collect::<Vec<_>>()));
+    views.unwrap_or_else(|error| {
+        log::error!("a defect: strings were checked when they came, and are none now: {error}");
+        new_null_array(data_type, stored.len())
+    })
 }
 
 fn tag(hash_or_slot: u64) -> u32 {
@@ -488,9 +518,14 @@ mod tests {
         });
         let ends: Vec<i64> = std::iter::once(0).chain(ends).collect();
         let bytes = strings.concat().into_bytes();
-        let views = array_of(bytes.clone(), ends.clone(), &DataType::Utf8View).unwrap();
+        let stored = array_of(bytes.clone(), ends.clone(), &DataType::Utf8View).unwrap();
+        assert_eq!(stored.as_binary::<i64>().value(17), strings[17].as_bytes());
+        let views = views_of(&stored, &DataType::Utf8View);
         let expected: StringViewArray = strings.iter().map(|text| Some(text.as_str())).collect();
         assert_eq!(views.as_string_view(), &expected);
+        let binary =
+            views_of(&array_of(bytes.clone(), ends.clone(), &DataType::BinaryView).unwrap(), &DataType::BinaryView);
+        assert_eq!(binary.as_binary_view().value(PIECE_STRINGS + 5), strings[PIECE_STRINGS + 5].as_bytes());
         // A string may not end within a character, wherever it is.
         for broken in [12, PIECE_STRINGS, PIECE_STRINGS + 2900] {
             let broken = (broken..).find(|&i| i % 12 == 5).unwrap();
