@@ -451,6 +451,28 @@ async fn what_devices_cannot_decode_is_read_by_datafusion() {
     assert_eq!(warp.decoded_on().await, ["id|cpu"], "brotli");
 }
 
+/// Columns that have no room beside each other are decoded one after the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_are_decoded_alone_where_memory_is_scarce() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    let context = SessionContext::new();
+    let columns: Vec<String> = (1..=8).map(|n| format!("v * {}9 % 1000003 AS c{n}", n * 7)).collect();
+    let sql = format!("SELECT {} FROM generate_series(1, 200000) AS t(v)", columns.join(", "));
+    let options = DataFrameWriteOptions::new().with_single_file_output(true);
+    context.sql(&sql).await.unwrap().write_parquet(path.to_str().unwrap(), options, None).await.unwrap();
+    // The columns take 6.4 MB; a column alone takes as much again while it is decoded.
+    let warp = warp_with(1, 14 << 20, |options| {
+        options.parquet_decode = ParquetDecode::Device;
+        options.cache = CacheLimit::Percent(90);
+    });
+    let oracle = stock();
+    register(&[&warp.context, &oracle], "t", &path).await;
+    warp.query(&oracle, "SELECT sum(c1), sum(c2), sum(c3), sum(c4), sum(c5), sum(c6), sum(c7), sum(c8) FROM t").await;
+    let decoded = warp.decoded_on().await;
+    assert!(decoded.len() == 8 && decoded.iter().all(|column| column.ends_with("|device")), "{decoded:?}");
+}
+
 /// More strings than have codes in their order stay on the device, where LIKE and comparisons test them.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_strings_are_tested_where_they_are_decoded() {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use warpjoin::parquet::{DecodeError, StoredColumn, decode_table};
 use warpjoin::{Cause, Session, Table};
 
@@ -117,16 +117,23 @@ impl CachedScan {
         memory_budget_bytes: u64,
     ) -> Result<(Vec<ReadColumn>, Vec<usize>), LoadError> {
         // Boxed, as the compiler can't tell otherwise that they may change threads.
-        let decode = |pages| self.decode(stored, pages, session, memory_budget_bytes).boxed();
-        let columns: Vec<_> = stored.columns.iter().map(decode).collect();
-        let decoded: Vec<Result<ReadColumn, usize>> =
-            stream::iter(columns).buffered(DECODED_AT_ONCE).try_collect().await?;
-        let (mut columns, mut declined) = (vec![], vec![]);
-        for column in decoded {
-            match column {
-                Ok(column) => columns.push(column),
-                Err(column) => declined.push(column),
+        let decode = |pages| async move { (pages, self.decode(stored, pages, session, memory_budget_bytes).await) };
+        let decoding: Vec<_> = stored.columns.iter().map(|pages| decode(pages).boxed()).collect();
+        let mut decoding = stream::iter(decoding).buffered(DECODED_AT_ONCE);
+        let (mut columns, mut declined, mut too_large) = (vec![], vec![], vec![]);
+        let mut sort = |decoded| match decoded {
+            Ok(column) => columns.push(column),
+            Err(column) => declined.push(column),
+        };
+        while let Some((pages, decoded)) = decoding.next().await {
+            match decoded {
+                Err(LoadError::Device(error)) if error.cause() == Cause::OutOfMemory => too_large.push(pages),
+                decoded => sort(decoded?),
             }
+        }
+        // What had no room beside others may have it alone.
+        for pages in too_large {
+            sort(self.decode(stored, pages, session, memory_budget_bytes).await?);
         }
         Ok((columns, declined))
     }
