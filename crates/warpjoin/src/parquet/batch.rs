@@ -26,6 +26,13 @@ pub(super) struct ChunkPages<'a> {
     pub(super) pages: Vec<Page>,
 }
 
+/// Strings of a column that may be different: entries of dictionaries, and rows of plain pages. Waits for all bytes.
+pub(super) fn candidates(column: &StoredColumn<'_>) -> Result<u64, DecodeError> {
+    let chunks = Batches::new(*column, u64::MAX).next()?;
+    let pages = chunks.iter().flat_map(|chunk| &chunk.pages);
+    Ok(pages.filter(|page| page.is_dictionary || page.encoding != Encoding::Indices).map(|page| page.rows).sum())
+}
+
 /// Row groups of a column, some at a time.
 pub(super) struct Batches<'a> {
     column: StoredColumn<'a>,

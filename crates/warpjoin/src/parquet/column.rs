@@ -6,13 +6,18 @@ use std::time::Instant;
 
 use arrow::datatypes::DataType;
 use warpjoin_device::{Buffer, Stream};
+use warpjoin_kernels::string::TILE;
 
+use super::batch::candidates;
 use super::error::DecodeError;
 use super::part::{DecodedColumn, Part, Spans};
 use super::stored::{Stored, StoredColumn};
 use super::text::{Strings, dictionary_of};
 use crate::column::{Domain, Layout};
 use crate::runtime::device_strings::StringShard;
+
+/// Strings of several devices that the host merges, at most; of more, each device finds all by itself.
+const MERGED_STRINGS_MAX: u64 = 100_000;
 
 /// Decodes a column of an Arrow type on the device of a stream, and waits for it.
 ///
@@ -30,8 +35,8 @@ pub fn decode_column(
 /// A column of which each device has a part; all have the same domain and dictionary.
 pub(super) struct DecodedParts {
     pub(super) parts: Vec<DecodedColumn>,
-    /// The strings of a large dictionary, if one device has them all.
-    pub(super) strings: Option<StringShard>,
+    /// The strings of a large dictionary, a share on each device, if the devices have them.
+    pub(super) strings: Vec<StringShard>,
 }
 
 /// The same for some rows on each device.
@@ -41,12 +46,18 @@ pub(super) fn decode_parts(
     rows: &[Range<u64>],
     data_type: &DataType,
 ) -> Result<DecodedParts, DecodeError> {
-    let parts = streams.iter().zip(rows).map(|(stream, rows)| Part::new(stream, column, rows.clone()));
-    let parts: Vec<Part<'_>> = parts.collect::<Result<_, _>>()?;
-    if column.stored == Stored::Strings {
-        return strings(&parts, data_type);
+    let part = |(stream, rows): (_, &Range<u64>)| Part::new(stream, column, rows.clone());
+    if column.stored != Stored::Strings {
+        let parts: Vec<Part<'_>> = streams.iter().zip(rows).map(part).collect::<Result<_, _>>()?;
+        return Ok(DecodedParts { parts: numbers(&parts, column)?, strings: vec![] });
     }
-    Ok(DecodedParts { parts: numbers(&parts, column)?, strings: None })
+    if streams.len() > 1 && candidates(column)? > MERGED_STRINGS_MAX {
+        let part = |(stream, rows): (_, &Range<u64>)| Part::of_all(stream, column, rows.clone());
+        let parts: Vec<Part<'_>> = streams.iter().zip(rows).map(part).collect::<Result<_, _>>()?;
+        return strings(&parts, data_type, true);
+    }
+    let parts: Vec<Part<'_>> = streams.iter().zip(rows).map(part).collect::<Result<_, _>>()?;
+    strings(&parts, data_type, parts.len() == 1)
 }
 
 fn numbers(parts: &[Part<'_>], column: &StoredColumn<'_>) -> Result<Vec<DecodedColumn>, DecodeError> {
@@ -81,9 +92,14 @@ fn numbers(parts: &[Part<'_>], column: &StoredColumn<'_>) -> Result<Vec<DecodedC
     parts.iter().zip(values).map(finish).collect()
 }
 
-fn strings(parts: &[Part<'_>], value_type: &DataType) -> Result<DecodedParts, DecodeError> {
+/// `are_all`: each part has all strings of the column, and so all find the same ones and number them alike.
+fn strings(parts: &[Part<'_>], value_type: &DataType, are_all: bool) -> Result<DecodedParts, DecodeError> {
     let batches = parts.iter().map(Part::load_all).collect::<Result<Vec<_>, _>>()?;
-    let strings = parts.iter().zip(&batches).map(|(part, batch)| Strings::find(part.stream, &part.control, batch));
+    let strings = parts
+        .iter()
+        .zip(&batches)
+        .enumerate()
+        .map(|(device, (part, batch))| Strings::find(part.stream, &part.control, batch, device == 0 || !are_all));
     let mut strings: Vec<Strings<'_>> = strings.collect::<Result<_, _>>()?;
     // Damaged strings make no dictionary.
     parts.iter().try_for_each(Part::check)?;
@@ -92,10 +108,17 @@ fn strings(parts: &[Part<'_>], value_type: &DataType) -> Result<DecodedParts, De
     log::debug!("a dictionary of {} strings made in {:.1?}", dictionary.len(), started.elapsed());
     let domain = Domain::Int { min: 0, max: (dictionary.len() as i128 - 1).max(0) };
     let width_bytes = u64::from(Layout::of(domain).width_bytes);
-    let tested = match strings.as_mut_slice() {
-        [strings] if !dictionary.is_sorted() => strings.for_tests(&dictionary)?,
-        _ => None,
-    };
+    let mut tested = vec![];
+    if are_all && !dictionary.is_sorted() {
+        let (tiles, devices) = (dictionary.len().div_ceil(TILE), strings.len());
+        for (device, strings) in strings.iter_mut().enumerate() {
+            let share = tiles * device / devices..tiles * (device + 1) / devices;
+            tested.extend(strings.for_tests(&dictionary, share)?);
+        }
+        if tested.len() < devices {
+            tested.clear();
+        }
+    }
     let mut decoded = vec![];
     for ((part, batch), strings) in parts.iter().zip(&batches).zip(&strings) {
         let values = match width_bytes {

@@ -56,6 +56,7 @@ pub(super) struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
+    /// With the row groups that have its rows.
     pub(super) fn new(stream: &'a Stream, column: &StoredColumn<'a>, rows: Range<u64>) -> Result<Self, DecodeError> {
         let (mut first_row, mut chunks, mut skipped) = (0, 0..0, 0);
         for (number, chunk) in column.chunks.iter().enumerate() {
@@ -70,7 +71,20 @@ impl<'a> Part<'a> {
             }
             first_row = end;
         }
-        let column = StoredColumn { chunks: &column.chunks[chunks], ..*column };
+        Self::of_chunks(stream, StoredColumn { chunks: &column.chunks[chunks], ..*column }, skipped, rows)
+    }
+
+    /// With all row groups.
+    pub(super) fn of_all(stream: &'a Stream, column: &StoredColumn<'a>, rows: Range<u64>) -> Result<Self, DecodeError> {
+        Self::of_chunks(stream, *column, rows.start, rows)
+    }
+
+    fn of_chunks(
+        stream: &'a Stream,
+        column: StoredColumn<'a>,
+        skipped: u64,
+        rows: Range<u64>,
+    ) -> Result<Self, DecodeError> {
         let mut part = Self {
             stream,
             control: stream.alloc_filled(control::BYTES, 0)?,

@@ -56,8 +56,8 @@ pub fn decode_table(
             domain: first.domain,
             dictionary: first.dictionary.clone(),
         };
-        if let (Some(shard), Some(dictionary)) = (strings, &facts.dictionary) {
-            let strings = DeviceStrings { devices: Arc::downgrade(devices), shards: vec![shard] };
+        if let (false, Some(dictionary)) = (strings.is_empty(), &facts.dictionary) {
+            let strings = DeviceStrings { devices: Arc::downgrade(devices), shards: strings };
             let bytes = strings.bytes();
             dictionary.attach(Arc::new(strings));
             session.dictionary_cache().use_attached::<DeviceStrings>(dictionary, bytes);

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem::take;
+use std::ops::Range;
 use std::time::Instant;
 
 use arrow::datatypes::DataType;
@@ -37,7 +38,7 @@ pub(super) struct Strings<'a> {
     slots: Buffer,
     table: Buffer,
     codes: Buffer,
-    /// The distinct strings side by side, and where each ends, behind a 0.
+    /// The distinct strings side by side, and where each ends, behind a 0; nothing where the host does not get them.
     text: Vec<u8>,
     ends: Vec<i64>,
     /// The same on the device, until somebody takes it.
@@ -48,26 +49,29 @@ pub(super) struct Strings<'a> {
 
 /// The dictionary of the strings of all devices.
 pub(super) fn dictionary_of(strings: &mut [Strings<'_>], value_type: &DataType) -> Result<Dictionary, DecodeError> {
-    let texts = strings.iter_mut().map(|strings| (take(&mut strings.text), take(&mut strings.ends))).collect();
+    let brought = strings.iter_mut().filter(|strings| !strings.ends.is_empty());
+    let texts: Vec<_> = brought.map(|strings| (take(&mut strings.text), take(&mut strings.ends))).collect();
+    let is_of_one = texts.len() == 1;
     let (dictionary, ranks) = match Dictionary::of_distinct(texts, value_type) {
         Ok(found) => found,
         // Such as bytes that are no text: decoding on the CPU says where.
         Err(error) => return declined(error.to_string()),
     };
-    for (strings, ranks) in strings.iter_mut().zip(ranks) {
-        // Buffers are not empty.
-        let ranks = ranks.filter(|ranks| !ranks.is_empty());
-        strings.ranks = ranks.map(|ranks| strings.stream.upload(bytemuck::cast_slice(&ranks))).transpose()?;
+    for (device, strings) in strings.iter_mut().enumerate() {
+        // If one device has brought the strings of all, all number them alike. Buffers are not empty.
+        let ranks = ranks[if is_of_one { 0 } else { device }].as_ref().filter(|ranks| !ranks.is_empty());
+        strings.ranks = ranks.map(|ranks| strings.stream.upload(bytemuck::cast_slice(ranks))).transpose()?;
     }
     Ok(dictionary)
 }
 
 impl<'a> Strings<'a> {
-    /// Finds the distinct strings among those that a row of the batch has.
+    /// Finds the distinct strings among those that a row of the batch has. `brings`: the host gets them.
     pub(super) fn find(
         stream: &'a Stream,
         control: &'a Buffer,
         batch: &'a DeviceBatch<'a>,
+        brings: bool,
     ) -> Result<Self, DecodeError> {
         let started = Instant::now();
         let plain_rows = if batch.plain().count + batch.delta().count > 0 { batch.rows } else { 0 };
@@ -128,9 +132,10 @@ impl<'a> Strings<'a> {
         let (codes, firsts, ends) = (room(4)?, room(4)?, stream.alloc_filled((count + 1) * 8, 0)?);
         let distinct = number(stream, count, (&lengths, &slots, &table), (&codes, &firsts, &ends))?;
         let told_apart = started.elapsed();
-        let mut host_ends = vec![0i64; distinct as usize + 1];
+        let mut host_ends = vec![0i64; if brings { distinct as usize + 1 } else { 1 }];
         take_huge_pages(&mut host_ends);
-        stream.read(&ends, 0, bytemuck::cast_slice_mut(&mut host_ends))?;
+        let first_end = distinct + 1 - host_ends.len() as u64;
+        stream.read(&ends, first_end * 8, bytemuck::cast_slice_mut(&mut host_ends))?;
         let all_bytes = host_ends.last().copied().unwrap_or(0) as u64;
         let text = stream.alloc(all_bytes + STRING_PADDING_BYTES)?;
         stream.fill(&text, all_bytes, STRING_PADDING_BYTES, 0)?;
@@ -144,12 +149,13 @@ impl<'a> Strings<'a> {
         };
         // A warp a string.
         launch_over_rows(stream, "gather_strings", distinct * 32, &params)?;
-        let mut host_text = vec![0u8; all_bytes as usize];
+        let mut host_text = vec![0u8; if brings { all_bytes as usize } else { 0 }];
         take_huge_pages(&mut host_text);
         stream.read(&text, 0, &mut host_text)?;
 
         log::debug!(
-            "{count} strings: {distinct} distinct ones found in {told_apart:.1?}, their {all_bytes} bytes on the host in {:.1?}",
+            "{count} strings: {distinct} distinct ones found in {told_apart:.1?}, {} of {all_bytes} bytes on the host in {:.1?}",
+            host_text.len(),
             started.elapsed() - told_apart
         );
         let on_device = Some((text, ends));
@@ -161,35 +167,43 @@ impl<'a> Strings<'a> {
             table,
             codes,
             text: host_text,
-            ends: host_ends,
+            ends: if brings { host_ends } else { vec![] },
             on_device,
             ranks: None,
         })
     }
 
-    /// Takes the strings as kernels test them, if they are all of a dictionary, in its order.
-    pub(super) fn for_tests(&mut self, dictionary: &Dictionary) -> Result<Option<StringShard>, DecodeError> {
-        let (stream, distinct) = (self.stream, dictionary.len());
+    /// Takes some tiles of the strings as kernels test them, if they are in the order of the dictionary.
+    pub(super) fn for_tests(
+        &mut self,
+        dictionary: &Dictionary,
+        tiles: Range<usize>,
+    ) -> Result<Option<StringShard>, DecodeError> {
+        let stream = self.stream;
         let Some((bytes, ends)) = self.on_device.take().filter(|_| self.ranks.is_none()) else { return Ok(None) };
-        let tiles = distinct.div_ceil(TILE);
+        let strings = (tiles.start * TILE).min(dictionary.len())..(tiles.end * TILE).min(dictionary.len());
         let tile_bytes = |tile: usize| {
             let of = |code: usize| dictionary.bytes(code as u32).map_or(0, |text| text.len() as u64);
-            (tile * TILE..distinct.min((tile + 1) * TILE)).map(of).sum::<u64>()
+            (tile * TILE..strings.end.min((tile + 1) * TILE)).map(of).sum::<u64>()
         };
-        if (0..tiles).into_par_iter().any(|tile| tile_bytes(tile) > STRING_TILE_BYTES_MAX) {
+        let all_tile_bytes: Vec<u64> = tiles.clone().into_par_iter().map(tile_bytes).collect();
+        if all_tile_bytes.iter().any(|&bytes| bytes > STRING_TILE_BYTES_MAX) {
             return Ok(None);
         }
-        let tile_starts = stream.alloc((tiles as u64 + 1) * 8)?;
-        let tile_ends = stream.alloc((distinct as u64).max(1) * 4)?;
-        let params = TileStringsParams {
-            distinct: distinct as u64,
-            ends: Ptr::of(&ends),
-            tile_starts: Ptr::of(&tile_starts),
-            tile_ends: Ptr::of(&tile_ends),
-        };
-        launch_over_rows(stream, "tile_strings", distinct as u64, &params)?;
-        let text_bytes = bytes.bytes() - STRING_PADDING_BYTES;
-        Ok(Some(StringShard { strings: 0..distinct, bytes, tile_starts, ends: tile_ends, text_bytes }))
+        let count = strings.len() as u64;
+        let tile_starts = stream.alloc_filled((tiles.len() as u64 + 1) * 8, 0)?;
+        let tile_ends = stream.alloc(count.max(1) * 4)?;
+        if count > 0 {
+            let params = TileStringsParams {
+                distinct: count,
+                ends: Ptr::at(&ends, strings.start as u64),
+                tile_starts: Ptr::of(&tile_starts),
+                tile_ends: Ptr::of(&tile_ends),
+            };
+            launch_over_rows(stream, "tile_strings", count, &params)?;
+        }
+        let text_bytes = all_tile_bytes.iter().sum();
+        Ok(Some(StringShard { strings, bytes, tile_starts, ends: tile_ends, text_bytes }))
     }
 
     /// Writes the codes of each page side by side, from its first row on, in `width_bytes` each.
