@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use rayon::prelude::*;
-use warpjoin_device::{Buffer, Event, Ptr, Stream};
+use warpjoin_device::{Buffer, Event, Ptr, Stream, take_huge_pages};
 use warpjoin_kernels::decode::{DecompressParams, LevelsParams, SpreadParams, page};
 
 use super::error::{DecodeError, declined};
@@ -18,6 +18,9 @@ const PADDING_BYTES: u64 = 16;
 
 /// Bytes of pages without compression that a batch has at least, if there are so many: enough to keep a device busy.
 const BATCH_BYTES_MIN: u64 = 64 << 20;
+
+/// Bytes of a row group that the host decompresses at once. Headers of more are damaged, or the CPU decodes page by page.
+const CHUNK_BYTES_MAX: usize = 2 << 30;
 
 /// A row group with its pages.
 pub(super) struct ChunkPages<'a> {
@@ -91,26 +94,45 @@ impl<'a> Upload<'a> {
                 is_compressed: matches!(chunk.compression, Compression::Snappy),
             });
         };
-        let plain = |page: &Page| {
+        let places = pages.iter().scan(0, |end, page| {
+            let place = *end;
+            *end += (page.page_bytes as usize).next_multiple_of(PADDING_BYTES as usize);
+            Some((place, *end))
+        });
+        let places: Vec<(usize, usize)> = places.collect();
+        let end = places.last().map_or(0, |place| place.1);
+        if end > CHUNK_BYTES_MAX {
+            return declined(format!("{end} bytes of a row group, which the host would decompress"));
+        }
+        let mut bytes = vec![0; end];
+        take_huge_pages(&mut bytes);
+        let (mut rest, mut targets) = (bytes.as_mut_slice(), vec![]);
+        for (page, (place, end)) in pages.iter().zip(&places) {
+            let (target, after) = rest.split_at_mut(end - place);
+            targets.push((page, &mut target[..page.page_bytes as usize]));
+            rest = after;
+        }
+        let decompress = |(page, target): (&Page, &mut [u8])| {
             let (raw, compressed) = chunk.bytes[page.at..page.at + page.compressed_bytes].split_at(page.raw_bytes);
-            let mut bytes = vec![0; page.page_bytes as usize];
-            let (levels, values) = bytes.split_at_mut(page.raw_bytes);
+            let (levels, values) = target.split_at_mut(page.raw_bytes);
             levels.copy_from_slice(raw);
             // Nothing behind levels may be compressed to nothing.
-            if !(values.is_empty() && compressed.is_empty()) {
-                decompress(compressed, values).map_err(DecodeError::Declined)?;
+            if values.is_empty() && compressed.is_empty() {
+                return Ok(());
             }
-            Ok(bytes)
+            decompress(compressed, values).map_err(DecodeError::Declined)
         };
-        let plain: Vec<Vec<u8>> = pages.par_iter().map(plain).collect::<Result<_, DecodeError>>()?;
-        let (mut moved, mut parts, mut end) = (vec![], vec![], 0);
-        for (page, bytes) in pages.iter().zip(plain) {
-            let all = bytes.len();
-            moved.push(Page { at: end, compressed_bytes: all, raw_bytes: all, ..*page });
-            parts.push((end, Cow::Owned(bytes)));
-            end += all.next_multiple_of(PADDING_BYTES as usize);
-        }
-        Ok(Self { pages: Cow::Owned(moved), parts, bytes: end, is_compressed: false })
+        targets.into_par_iter().try_for_each(decompress)?;
+        let moved = |(page, (place, _)): (&Page, &(usize, usize))| {
+            let all = page.page_bytes as usize;
+            Page { at: *place, compressed_bytes: all, raw_bytes: all, ..*page }
+        };
+        Ok(Self {
+            pages: pages.iter().zip(&places).map(moved).collect(),
+            parts: vec![(0, Cow::Owned(bytes))],
+            bytes: end,
+            is_compressed: false,
+        })
     }
 }
 
