@@ -57,6 +57,7 @@ WJ_DEVICE bool begin_delta(Delta& delta, const u8* bytes, u64 length, u64 count)
         return false;
     }
     if (miniblocks == 0 || miniblocks > WJ_DELTA_MINIBLOCKS_MAX || delta.block_values > WJ_DELTA_BLOCK_MAX) return false;
+    if (delta.block_values % 128 != 0 || delta.block_values % miniblocks != 0) return false;
     delta.miniblocks = (u32)miniblocks;
     delta.miniblock_values = delta.block_values / miniblocks;
     return delta.miniblock_values % 32 == 0 && delta.miniblock_values > 0 && total == count;

@@ -91,8 +91,11 @@ WJ_ENTRY(find_packed_strings, FindStringsParams, WJ_DECODE_THREADS) {
             const u64 begin = (u64)(page.values - p.bytes) + end;
             __syncthreads();
             for (u64 string = threadIdx.x; string < count; string += blockDim.x) starts[string] += begin;
-        } else if (threadIdx.x == 0) {
-            raise_status(p.control, WJ_STATUS_DAMAGED);
+        } else {
+            if (threadIdx.x == 0) raise_status(p.control, WJ_STATUS_DAMAGED);
+            // Nobody reads what they would be.
+            __syncthreads();
+            for (u64 string = threadIdx.x; string < count; string += blockDim.x) lengths[string] = WJ_TEXT_NONE;
         }
     }
 }

@@ -6,7 +6,7 @@ mod parquet_common;
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, Int64Array, StringArray};
+use arrow::array::{ArrayRef, BinaryArray, Decimal128Array, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::DataType;
 use common::sanitized::{is_child, run_again};
 use common::sessions::{Opener, Simulated, gpus};
@@ -205,4 +205,55 @@ fn int96(nanos: i64) -> Int96 {
     let mut value = Int96::new();
     value.set_data(of_day as u32, (of_day >> 32) as u32, day as u32);
     value
+}
+
+/// Values of 16 bytes near each other, in no order: whether they are different is not known, but they are decoded.
+#[test]
+fn values_beyond_64_bits_are_decoded() {
+    let session = Simulated(SimOptions::default()).open(1).unwrap();
+    let values: Vec<i128> = (0..1000).map(|row| 10_i128.pow(20) + row * 7919 % 1000).collect();
+    let column: ArrayRef = Arc::new(Decimal128Array::from(values).with_precision_and_scale(38, 0).unwrap());
+    let unsigned: ArrayRef =
+        Arc::new(UInt64Array::from_iter_values((0..1000).map(|row| (1 << 63) + row * 7919 % 1000)));
+    for column in [column, unsigned] {
+        let mut rng = StdRng::seed_from_u64(3);
+        let file = File::write(&column, random_form(&mut rng));
+        let batch = RecordBatch::try_from_iter([("c", Arc::clone(&column))]).unwrap();
+        let table = file.decode_table(&session, &batch, Some(domain_of(&column))).unwrap();
+        assert_eq!(table.download(&[0], 1000).unwrap()[0].column(0), &column);
+    }
+}
+
+/// A page whose lengths of strings say more than is there, and headers of differences that no writer makes.
+#[test]
+fn packed_lengths_are_checked() {
+    const NAME: &str = "packed_lengths_are_checked";
+    if !is_child() {
+        return run_again(NAME, &[NAME, "--exact"]);
+    }
+    let device = device(SimOptions { sanitize: true, ..SimOptions::default() });
+    let column: ArrayRef = Arc::new((0..300).map(|row| Some("x".repeat(row % 50))).collect::<StringArray>());
+    let form = Form {
+        is_compressed: false,
+        on_host: false,
+        encoding: 1,
+        has_dictionaries: false,
+        version: WriterVersion::PARQUET_1_0,
+        page_rows: 1000,
+        group_rows: 1000,
+        dictionary_bytes: 1 << 20,
+    };
+    let sound = File::write(&column, form);
+    assert!(sound.decode(&device, &column, None).is_ok());
+    let (start, length) = sound.metadata.row_group(0).column(0).byte_range();
+    let end = (start + length).min(start + 120) as usize;
+    let mut declined = 0;
+    for at in start as usize..end {
+        for changed in [0xff, 0x7f, 0x61, 0x03] {
+            let mut file = File::write(&column, form);
+            file.bytes[at] = changed;
+            declined += usize::from(matches!(file.decode(&device, &column, None), Err(DecodeError::Declined(_))));
+        }
+    }
+    assert!(declined > 100, "{declined}");
 }

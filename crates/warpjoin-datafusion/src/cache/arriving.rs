@@ -1,5 +1,6 @@
 //! Bytes of row groups that are read while others are decoded.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
@@ -12,12 +13,14 @@ pub(crate) struct Arriving {
     /// Nothing more will arrive.
     is_over: Mutex<bool>,
     arrived: Condvar,
+    /// Nobody wants more: the column is decoded or declined, or its query is dropped.
+    is_stopped: AtomicBool,
 }
 
 impl Arriving {
     pub(super) fn new(chunks: usize) -> Self {
         let chunks = (0..chunks).map(|_| OnceLock::new()).collect();
-        Self { chunks, is_over: Mutex::new(false), arrived: Condvar::new() }
+        Self { chunks, is_over: Mutex::new(false), arrived: Condvar::new(), is_stopped: AtomicBool::new(false) }
     }
 
     /// Puts the bytes of neighbouring row groups.
@@ -35,6 +38,16 @@ impl Arriving {
     pub(crate) fn end(&self) {
         *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.arrived.notify_all();
+    }
+
+    /// Says that nobody wants more. Who waits gets nothing, also of what is there.
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        self.end();
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
     }
 
     /// All bytes that have arrived.
@@ -60,10 +73,13 @@ impl ChunkBytes for ArrivingChunk<'_> {
     }
 
     fn wait(&self) -> Option<&[u8]> {
-        let Arriving { chunks, is_over, arrived } = self.arriving;
+        let Arriving { chunks, is_over, arrived, .. } = self.arriving;
         let cell = &chunks[self.number];
         let mut over = is_over.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
+            if self.arriving.is_stopped() {
+                return None;
+            }
             if let Some(bytes) = cell.get() {
                 return Some(bytes);
             }
@@ -75,12 +91,12 @@ impl ChunkBytes for ArrivingChunk<'_> {
     }
 }
 
-/// Ends what arrives when it is dropped: also where its reader is dropped, so that nobody waits for ever.
-pub(crate) struct EndOnDrop<'a>(pub(crate) &'a Arriving);
+/// Stops what arrives when it is dropped: with its query, so that nobody decodes in vain.
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a Arriving);
 
-impl Drop for EndOnDrop<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.stop();
     }
 }
 
@@ -97,10 +113,12 @@ mod tests {
             arriving.put(1, vec![Bytes::from_static(b"b")]);
             assert!(!arriving.chunk(0).are_here() && arriving.chunk(1).are_here());
             arriving.put(0, vec![Bytes::from_static(b"a")]);
-            drop(EndOnDrop(&arriving));
+            arriving.end();
             let waited: Vec<Option<Vec<u8>>> = waiting.join().unwrap_or_default();
             assert_eq!(waited, [Some(b"a".to_vec()), Some(b"b".to_vec()), None]);
         });
         assert_eq!(arriving.bytes(), 2);
+        drop(StopOnDrop(&arriving));
+        assert!(arriving.is_stopped() && arriving.chunk(0).wait().is_none());
     }
 }

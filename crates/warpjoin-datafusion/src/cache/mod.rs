@@ -16,7 +16,7 @@ mod schedules;
 mod source;
 mod stored;
 
-pub(crate) use arriving::EndOnDrop;
+pub(crate) use arriving::StopOnDrop;
 pub(crate) use columns::{CachedColumnInfo, ColumnCache, DecodedOn, ReadColumn};
 pub(crate) use scan::{CachedScan, CachedScanExec};
 pub(crate) use source::ParquetScan;

@@ -13,7 +13,7 @@ use datafusion::datasource::physical_plan::ParquetFileReaderFactory;
 use datafusion::datasource::physical_plan::parquet::DefaultParquetFileReaderFactory;
 use datafusion::execution::TaskContext;
 use datafusion::parquet::arrow::parquet_to_arrow_schema;
-use datafusion::parquet::basic::{Compression as Codec, Type};
+use datafusion::parquet::basic::{Compression as Codec, Encoding, Type};
 use datafusion::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use datafusion::parquet::file::statistics::Statistics;
 use datafusion::parquet::schema::types::ColumnDescriptor;
@@ -115,6 +115,9 @@ impl StoredScan {
         let read: Vec<_> = pieces(&pages.chunks).into_iter().map(read).collect();
         let mut read = stream::iter(read).buffered(READS_AT_ONCE);
         while let Some((number, bytes)) = read.try_next().await? {
+            if arriving.is_stopped() {
+                break;
+            }
             arriving.put(number, bytes);
         }
         Ok(())
@@ -210,7 +213,8 @@ fn pages_of(footers: &[Footer], column: usize, table: &Schema) -> Result<StoredP
     let domain = match (stored, bounds) {
         (Stored::Float, _) => Some(Domain::Float32),
         (Stored::Double, _) => Some(Domain::Float64),
-        (Stored::Strings, _) | (_, Bounds::Unknown) => None,
+        // Nothing checks those of booleans while they are decoded, so they are found afterwards.
+        (Stored::Strings | Stored::Bits, _) | (_, Bounds::Unknown) => None,
         (_, Bounds::NoValues) => Some(Domain::Int { min: 0, max: 0 }),
         (_, Bounds::Known(min, max)) => Some(Domain::Int { min, max }),
     };
@@ -278,6 +282,9 @@ fn chunk_of(group: &RowGroupMetaData, column: usize, file: usize, stored: Stored
         Codec::GZIP(_) => Compression::OnHost(codecs::gzip),
         other => return Err(format!("compression {other}")),
     };
+    if column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY) {
+        return Err("encoding DELTA_BYTE_ARRAY".into());
+    }
     let rows = u64::try_from(group.num_rows()).map_err(|_| "a row group has a negative number of rows")?;
     let (start, length) = column.byte_range();
     let range = start..start.checked_add(length).ok_or("a column that ends nowhere")?;

@@ -13,12 +13,21 @@ use futures::{FutureExt, StreamExt, stream};
 use warpjoin::parquet::{DecodeError, StoredColumn, decode_table};
 use warpjoin::{Cause, Session, Table};
 
-use crate::cache::{CachedScan, DecodedOn, EndOnDrop, ParquetScan, ReadColumn, StoredPages, StoredScan};
+use crate::cache::{CachedScan, DecodedOn, ParquetScan, ReadColumn, StopOnDrop, StoredPages, StoredScan};
 use crate::runtime::thread::{on_thread, pump_partitions};
 use crate::table::load::{LoadError, load};
 
 /// Columns that are read and decoded at once.
 const DECODED_AT_ONCE: usize = 8;
+
+/// What has become of a column on the device.
+enum Decoded {
+    Column(ReadColumn),
+    /// Kernels can't decode it.
+    Declined,
+    /// It may have room later.
+    NoRoom,
+}
 
 impl CachedScan {
     /// The table of the scan's columns. Columns that are not cached are read in whole, and cached.
@@ -121,31 +130,33 @@ impl CachedScan {
         let decoding: Vec<_> = stored.columns.iter().map(|pages| decode(pages).boxed()).collect();
         let mut decoding = stream::iter(decoding).buffered(DECODED_AT_ONCE);
         let (mut columns, mut declined, mut too_large) = (vec![], vec![], vec![]);
-        let mut sort = |decoded| match decoded {
-            Ok(column) => columns.push(column),
-            Err(column) => declined.push(column),
-        };
         while let Some((pages, decoded)) = decoding.next().await {
             match decoded {
+                Ok(Decoded::Column(column)) => columns.push(column),
+                Ok(Decoded::Declined) => declined.push(pages.column),
+                Ok(Decoded::NoRoom) => too_large.push(pages),
                 Err(LoadError::Device(error)) if error.cause() == Cause::OutOfMemory => too_large.push(pages),
-                decoded => sort(decoded?),
+                Err(error) => return Err(error),
             }
         }
         // What had no room beside others may have it alone.
         for pages in too_large {
-            sort(self.decode(stored, pages, session, memory_budget_bytes).await?);
+            match self.decode(stored, pages, session, memory_budget_bytes).await? {
+                Decoded::Column(column) => columns.push(column),
+                Decoded::Declined | Decoded::NoRoom => declined.push(pages.column),
+            }
         }
         Ok((columns, declined))
     }
 
-    /// A column that the device has decoded; `Err` within: it can't.
+    /// Reads and decodes a column.
     async fn decode(
         &self,
         stored: &StoredScan,
         pages: &Arc<StoredPages>,
         session: &Arc<Session>,
         memory_budget_bytes: u64,
-    ) -> Result<Result<ReadColumn, usize>, LoadError> {
+    ) -> Result<Decoded, LoadError> {
         let started = Instant::now();
         let schema = self.scan.schema_of(&[pages.column]).map_err(LoadError::Source)?;
         let arriving = Arc::new(pages.arriving());
@@ -153,22 +164,31 @@ impl CachedScan {
         let work = move || {
             let (pages, name) = (to_decode, schema.field(0).name().clone());
             let decode = |column: &StoredColumn<'_>| decode_table(&session, schema, &[*column], memory_budget_bytes);
-            match pages.decode_with(&arriving, decode) {
+            let decoded = pages.decode_with(&arriving, decode);
+            arriving.stop();
+            match decoded {
                 Ok(table) => {
                     log::debug!("column {name}: {} bytes decoded after {:.1?}", arriving.bytes(), started.elapsed());
-                    Ok(Ok(ReadColumn { column: pages.column, table, decoded_on: DecodedOn::Device }))
+                    let column = ReadColumn { column: pages.column, table, decoded_on: DecodedOn::Device };
+                    Ok(Decoded::Column(column))
                 }
                 Err(DecodeError::Declined(why)) => {
                     log::info!("column {name} is decoded on the CPU: {why}");
-                    Ok(Err(pages.column))
+                    Ok(Decoded::Declined)
+                }
+                Err(DecodeError::NoRoom(why)) => {
+                    log::debug!("column {name}: {why}");
+                    Ok(Decoded::NoRoom)
                 }
                 Err(DecodeError::Device(error)) => Err(error),
             }
         };
         let decoded = on_thread("warpjoin-load", work).map_err(LoadError::Source)?;
+        let _stop = StopOnDrop(&to_read);
         let read = async {
-            let _end = EndOnDrop(&to_read);
-            stored.read(pages, &to_read).await
+            let read = stored.read(pages, &to_read).await;
+            to_read.end();
+            read
         };
         let (read, decoded) = futures::join!(read, decoded);
         read.map_err(LoadError::Source)?;

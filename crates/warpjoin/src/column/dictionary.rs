@@ -50,10 +50,15 @@ impl Dictionary {
     /// The values (n x 1, no nulls), of the column's string type; for a column of a dictionary
     /// type, of its value type.
     pub fn values(&self) -> &ArrayRef {
-        self.values.get_or_init(|| match self.stored.data_type() {
-            stored if *stored == self.value_type => Arc::clone(&self.stored),
-            _ => views_of(&self.stored, &self.value_type),
-        })
+        if *self.stored.data_type() == self.value_type {
+            return &self.stored;
+        }
+        if let Some(views) = self.values.get() {
+            return views;
+        }
+        // Outside of the cell: threads of the pool that make views take other work meanwhile, which may ask for them too.
+        let views = views_of(&self.stored, &self.value_type);
+        self.values.get_or_init(|| views)
     }
 
     /// Number of distinct values.

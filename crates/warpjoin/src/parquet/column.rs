@@ -28,7 +28,8 @@ pub fn decode_column(
     column: &StoredColumn<'_>,
     data_type: &DataType,
 ) -> Result<DecodedColumn, DecodeError> {
-    let mut decoded = decode_parts(std::slice::from_ref(stream), column, &[0..column.rows()], data_type)?;
+    let rows = 0..column.rows();
+    let mut decoded = decode_parts(std::slice::from_ref(stream), column, std::slice::from_ref(&rows), data_type)?;
     decoded.parts.pop().ok_or_else(|| DecodeError::Declined("no part".into()))
 }
 

@@ -9,6 +9,8 @@ use crate::Error;
 pub enum DecodeError {
     /// Kernels can't decode it, or its bytes are damaged. Decoding on the CPU gives the rows, or the error.
     Declined(String),
+    /// The device has too little free memory at present; what is missing.
+    NoRoom(String),
     /// A device failed.
     Device(Error),
 }
@@ -16,7 +18,7 @@ pub enum DecodeError {
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Declined(why) => f.write_str(why),
+            Self::Declined(why) | Self::NoRoom(why) => f.write_str(why),
             Self::Device(error) => error.fmt(f),
         }
     }

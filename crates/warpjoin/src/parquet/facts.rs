@@ -89,7 +89,9 @@ fn are_distinct(
 ) -> Result<Option<bool>, DecodeError> {
     let all_rows = i128::from(rows.iter().sum::<u64>());
     let span = max.checked_sub(min).and_then(|span| span.checked_add(1));
-    let Some(span) = span.filter(|&span| span <= DISTINCT_SPAN_MAX * all_rows) else { return Ok(None) };
+    // Values of 16 bytes have no base, by which they could be counted.
+    let is_near = |&span: &i128| span <= DISTINCT_SPAN_MAX * all_rows && width < 16;
+    let Some(span) = span.filter(is_near) else { return Ok(None) };
     if span < all_rows {
         return Ok(Some(false));
     }

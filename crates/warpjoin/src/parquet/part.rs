@@ -109,7 +109,8 @@ impl<'a> Part<'a> {
         let pages = batch.iter().flat_map(|chunk| &chunk.pages);
         let pages_bytes = pages.fold(0u64, |all, page| all.saturating_add(page.page_bytes));
         if pages_bytes > self.stream.free_bytes() / 4 {
-            return declined(format!("strings of {pages_bytes} bytes are too many for the device at once"));
+            let why = format!("strings of {pages_bytes} bytes are too many for the device at once");
+            return Err(DecodeError::NoRoom(why));
         }
         self.load(&batch, 0)
     }

@@ -19,6 +19,7 @@ use super::batch::{DeviceBatch, Pages};
 use super::error::{DecodeError, declined};
 use super::kernels::{kernel, launch_over_pages, launch_over_rows, read_control};
 use super::numbers::look_up;
+use crate::Error;
 use crate::column::Dictionary;
 use crate::runtime::device_strings::{STRING_PADDING_BYTES, STRING_TILE_BYTES_MAX, StringShard};
 
@@ -76,8 +77,11 @@ impl<'a> Strings<'a> {
         let started = Instant::now();
         let plain_rows = if batch.plain().count + batch.delta().count > 0 { batch.rows } else { 0 };
         let count = batch.entries + plain_rows;
-        if count > STRINGS_MAX || count * STRING_BYTES > stream.free_bytes() / 2 {
+        if count > STRINGS_MAX {
             return declined(format!("{count} strings are too many to tell them apart at once"));
+        }
+        if count * STRING_BYTES > stream.free_bytes() / 2 {
+            return Err(DecodeError::NoRoom(format!("no room on the device to tell {count} strings apart")));
         }
         let room = |bytes_each: u64| stream.alloc((count * bytes_each).max(1));
         let (starts, lengths) = (room(8)?, stream.alloc_filled((count * 4).max(1), 0xff)?);
@@ -275,5 +279,9 @@ fn number(
         let launch = Launch { blocks: tiles as u32, block_threads, shared_bytes };
         stream.launch(&kernel(stream, "number_strings")?, launch, &params)?;
     }
-    Ok(read_control(stream, &found)?[control::ROWS])
+    let found = read_control(stream, &found)?;
+    if found[control::STATUS] != 0 {
+        return Err(Error::internal(format!("numbering strings ended with status {}", found[control::STATUS])).into());
+    }
+    Ok(found[control::ROWS])
 }

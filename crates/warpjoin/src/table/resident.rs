@@ -212,6 +212,11 @@ impl Table {
                 .iter()
                 .map(|&index| Piece::read(stream, &self.column_types[index], &shard.columns[index], piece_start, rows))
                 .collect::<Result<_>>()?;
+            // Not by each of the threads below.
+            let dictionaries = projection.iter().filter_map(|&index| self.column_types[index].dictionary.as_ref());
+            dictionaries.for_each(|dictionary| {
+                dictionary.values();
+            });
             let starts: Vec<usize> = (0..rows).step_by(batch_rows).collect();
             let decoded: Vec<RecordBatch> = starts
                 .into_par_iter()

@@ -337,7 +337,7 @@ pub fn check_damaged(device: &Device, seeds: Range<u64>) -> usize {
             file.bytes[at] = rng.random();
             match file.decode(device, &column, (seed % 3 > 0).then(|| domain_of(&column))) {
                 Ok(_) => {}
-                Err(DecodeError::Declined(_)) => declined += 1,
+                Err(DecodeError::Declined(_) | DecodeError::NoRoom(_)) => declined += 1,
                 Err(DecodeError::Device(error)) => panic!("seed {seed}, byte {at}: {error}"),
             }
             file.bytes[at] = before;

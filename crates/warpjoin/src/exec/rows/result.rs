@@ -71,6 +71,10 @@ impl Query<'_> {
         }
         self.read_parts(device, &mut parts)?;
         let options = self.options;
+        // Not by each of the threads below.
+        fetched.iter().filter_map(|(declared, ..)| declared.dictionary.as_ref()).for_each(|dictionary| {
+            dictionary.values();
+        });
         // Pieces of columns are decoded on all cores: strings are looked up value by value.
         let pieces: Vec<(usize, usize)> =
             (0..count).step_by(DECODED_ROWS).map(|first| (first, DECODED_ROWS.min(count - first))).collect();
