@@ -39,7 +39,7 @@ struct Elements {
         struct {
             u64 window[WJ_ELEMENTS_TILE / 8 + 1];
             // Where each byte of the window comes from, at from_place: a byte of the window; with WJ_LITERAL, a byte of the tile;
-            // with WJ_BEFORE, so many bytes before the window.
+            // with WJ_BEFORE, a distance back from the window.
             u32 from[WJ_ELEMENTS_TILE + WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS];
             // The byte of the window that each one is the same as: itself, if it comes from elsewhere.
             u16 same_as[WJ_ELEMENTS_TILE];
@@ -151,7 +151,7 @@ WJ_UNROLL
         }
         // Each turn comes twice as far.
         __syncthreads();
-        for (;;) {
+        for (u32 reach = 1; reach <= WJ_ELEMENTS_TILE; reach *= 2) {
             bool has_moved = false;
 WJ_UNROLL
             for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) values[item] = shared.same_as[from[item]];

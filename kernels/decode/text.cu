@@ -148,18 +148,22 @@ WJ_ENTRY(intern_strings, InternParams, WJ_BLOCK_THREADS) {
         const u64 own = (hash & ~0xffffffffULL) | (string + 1);
         const u32 mask = (u32)p.slot_mask;
         u32 slot = (u32)hash & mask;
-        // At most half of the slots are taken.
-        for (;;) {
+        // At most half of the slots are taken, so a free one comes before the bound.
+        bool is_placed = false;
+        for (u64 probe = 0; probe <= mask; ++probe) {
             u64 known = load_relaxed(&p.table[slot]);
             if (known == 0) known = atomicCAS(&p.table[slot], 0ULL, own);
-            if (known == 0) break;
+            is_placed = known == 0;
+            if (is_placed) break;
             const u64 other = (known & 0xffffffffULL) - 1;
-            if (((known ^ own) >> 32) == 0 && p.lengths[other] == length && are_equal(p.bytes + p.starts[other], text, length)) {
+            is_placed = ((known ^ own) >> 32) == 0 && p.lengths[other] == length && are_equal(p.bytes + p.starts[other], text, length);
+            if (is_placed) {
                 if (own < known) atomicMin(&p.table[slot], own);
                 break;
             }
             slot = (slot + 1) & mask;
         }
+        if (!is_placed) raise_status(p.control, WJ_STATUS_FULL);
         p.slots[string] = slot;
     }
 }

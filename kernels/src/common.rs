@@ -16,6 +16,12 @@ constants! { "WJ_":
     pub const SCAN_ITEMS: u32 = 8;
 }
 
+/// Bytes of shared memory for a scan of values of `width_bytes` each: those of 32 warps and the carry, 32 flags and the tile, in whole
+/// values.
+pub const fn scan_shared_bytes(width_bytes: u64) -> u32 {
+    (33 * width_bytes + 33 * 4).next_multiple_of(16) as u32
+}
+
 /// Words of a control block, and what they hold.
 pub mod control {
     crate::constants::constants! { "WJ_CONTROL_":

@@ -304,6 +304,8 @@ params! {
         table: Ptr<'a, B, *mut u64>,
         /// The slot of each string, or `TEXT_NONE`.
         slots: Ptr<'a, B, *mut u32>,
+        /// The control block.
+        control: Ptr<'a, B, *mut u64>,
     }
 
     /// Numbers distinct strings. The control block counts them.

@@ -178,7 +178,7 @@ impl Stream {
         if bytes.is_empty() { Ok(()) } else { self.backend.write(buffer.address() + offset, bytes) }
     }
 
-    /// As [`Self::write`] of several parts, in one pass: each begins so many bytes behind `offset`. Bytes of `buffer` between
+    /// As [`Self::write`] of several parts, in one pass: each begins some bytes behind `offset`. Bytes of `buffer` between
     /// two parts are 0 afterwards, or as before.
     ///
     /// # Errors

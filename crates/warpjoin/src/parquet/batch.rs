@@ -16,7 +16,7 @@ use super::stored::{Stored, StoredColumn};
 /// Bytes that kernels may read behind the last page.
 const PADDING_BYTES: u64 = 16;
 
-/// Bytes of pages without compression that a batch has at least, if there are so many: enough to keep a device busy.
+/// Bytes of pages without compression that a batch has at least, unless the column has fewer: enough to keep a device busy.
 const BATCH_BYTES_MIN: u64 = 64 << 20;
 
 /// Bytes of a row group that the host decompresses at once. Headers of more are damaged, or the CPU decodes page by page.

@@ -22,7 +22,7 @@ pub enum Compression {
 pub type Decompress = fn(page: &[u8], target: &mut [u8]) -> Result<(), String>;
 
 impl Compression {
-    /// A page has at most so many times the bytes that it is compressed to; a header that says more is damaged.
+    /// Bytes of a page without compression for each compressed byte, at most; a header that says more is damaged.
     fn ratio_max(self) -> u64 {
         match self {
             // A copy of 64 bytes takes three.

@@ -12,6 +12,7 @@ use super::error::{DecodeError, declined};
 use super::kernels::{launch_over_rows, read_control, warps_over_rows};
 use super::numbers::Numbers;
 use super::stored::StoredColumn;
+use crate::Error;
 use crate::column::{Dictionary, Domain, Layout};
 use crate::table::BUFFER_ALIGNMENT_BYTES;
 
@@ -230,10 +231,13 @@ impl<'a> Part<'a> {
 
     /// Waits, and fails where a page is damaged.
     pub(super) fn check(&self) -> Result<(), DecodeError> {
-        if read_control(self.stream, &self.control)?[control::STATUS] & status::DAMAGED != 0 {
-            return declined("a page is damaged, or has values that its statistics exclude");
+        match read_control(self.stream, &self.control)?[control::STATUS] {
+            0 => Ok(()),
+            found if found & status::DAMAGED != 0 => {
+                declined("a page is damaged, or has values that its statistics exclude")
+            }
+            found => Err(Error::internal(format!("decoding ended with status {found}")).into()),
         }
-        Ok(())
     }
 
     /// The part with its validity, once it is there.

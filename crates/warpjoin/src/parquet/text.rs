@@ -8,7 +8,7 @@ use std::time::Instant;
 use arrow::datatypes::DataType;
 use rayon::prelude::*;
 use warpjoin_device::{Buffer, Launch, Ptr, Stream, take_huge_pages};
-use warpjoin_kernels::common::{BLOCK_THREADS, SCAN_ITEMS, control};
+use warpjoin_kernels::common::{BLOCK_THREADS, SCAN_ITEMS, control, scan_shared_bytes};
 use warpjoin_kernels::decode::{
     CodeStringsParams, FindStringsParams, GatherStringsParams, InternParams, MarkEntriesParams, NumberStringsParams,
     TileStringsParams,
@@ -129,6 +129,7 @@ impl<'a> Strings<'a> {
             slot_mask: slot_count - 1,
             table: Ptr::of(&table),
             slots: Ptr::of(&slots),
+            control: Ptr::of(control),
         };
         launch_over_rows(stream, "intern_strings", count, &params)?;
         drop(marks);
@@ -274,8 +275,7 @@ fn number(
         control: Ptr::of(&found),
     };
     if tiles > 0 {
-        // Values of 32 warps and the carry, 32 flags and the tile, in whole values.
-        let shared_bytes = (33 * SUM_BYTES + 33 * 4).next_multiple_of(SUM_BYTES) as u32;
+        let shared_bytes = scan_shared_bytes(SUM_BYTES);
         let launch = Launch { blocks: tiles as u32, block_threads, shared_bytes };
         stream.launch(&kernel(stream, "number_strings")?, launch, &params)?;
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use warpjoin_device::{Buffer, Launch, Ptr};
-use warpjoin_kernels::common::{BLOCK_THREADS, SCAN_ITEMS};
+use warpjoin_kernels::common::{BLOCK_THREADS, SCAN_ITEMS, scan_shared_bytes};
 use warpjoin_kernels::window::{
     WindowBoundsParams, WindowOfParams, WindowPlaceParams, WindowRows, WindowScanParams, WindowTiles,
     WindowValueParams, WindowValues, window_kind as kind,
@@ -126,8 +126,7 @@ impl WindowLaunches<'_> {
         width_bytes: u64,
         params: &impl KernelParams<Buffer>,
     ) -> Result<()> {
-        // Values of 32 warps and the carry, 32 flags and the tile, in whole values.
-        let shared_bytes = (33 * width_bytes + 33 * 4).next_multiple_of(16) as u32;
+        let shared_bytes = scan_shared_bytes(width_bytes);
         let launch = Launch { blocks: tiles.count, block_threads: self.threads(), shared_bytes };
         self.on.launch(entry, launch, params)
     }
