@@ -286,8 +286,9 @@ impl Oracle<'_> {
             if !call.filter.as_ref().map_or(Ok(true), |filter| self.holds(filter, row))? {
                 continue;
             }
-            if key.iter().any(|v| matches!(v, V::Poison(_))) {
-                return Err(Stop::Fault);
+            if let Some(poison) = key.iter().find(|v| matches!(v, V::Poison(_))) {
+                // Devices look for no row of which nobody reads a value.
+                return Ok(poison.clone());
             }
             kept.push((key, row));
         }
