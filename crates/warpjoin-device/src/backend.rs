@@ -52,6 +52,17 @@ pub(crate) trait StreamBackend: Send + Sync {
     }
     /// Frees an allocation once the work enqueued so far has ended.
     fn free(&self, address: u64, bytes: u64);
+    /// Allocates `bytes` (> 0) of host memory that kernels of all devices of this kind reach, aligned to 256. The content is
+    /// undefined. `Err(None)` when the host is out of memory.
+    fn alloc_host(&self, bytes: u64) -> Result<u64, Option<DeviceError>>;
+    /// Frees an allocation of [`Self::alloc_host`] once the work enqueued so far has ended.
+    fn free_host(&self, address: u64, bytes: u64);
+    /// As [`Self::write`], to host memory.
+    fn write_host(&self, address: u64, bytes: &[u8]) -> Result<()>;
+    /// As [`Self::read`], from host memory.
+    fn read_host(&self, address: u64, bytes: &mut [u8]) -> Result<()>;
+    /// As [`Self::fill`], of host memory.
+    fn fill_host(&self, address: u64, bytes: u64, value: u8) -> Result<()>;
     /// Makes the buffers that this stream and idle streams cache available to all streams, without waiting.
     fn release_kept(&self) {}
     /// Copies host bytes to the device. The host bytes may be reused on return.
@@ -70,7 +81,7 @@ pub(crate) trait StreamBackend: Send + Sync {
     }
     /// Sets `bytes` bytes to `value`.
     fn fill(&self, address: u64, bytes: u64, value: u8) -> Result<()>;
-    /// Copies between two addresses. Each is on this device or on an opened peer.
+    /// Copies between two addresses. Each is on this device, on an opened peer, or of [`Self::alloc_host`].
     fn copy(&self, source: u64, target: u64, bytes: u64) -> Result<()>;
     /// Launches a kernel. `params` is its single argument, a struct of 8-byte fields.
     fn launch(&self, kernel: &Handle, launch: Launch, params: &[u64]) -> Result<()>;

@@ -93,6 +93,7 @@ struct DeviceInner {
     id: u64,
     backend: Arc<dyn DeviceBackend>,
     memory: Arc<MemoryPool>,
+    host_memory: Arc<MemoryPool>,
     modules: Modules,
     /// Ids of the devices that this device has peer access to.
     peers: Mutex<HashSet<u64>>,
@@ -113,21 +114,22 @@ impl WeakDevice {
 }
 
 impl Device {
-    pub(crate) fn new(backend: Arc<dyn DeviceBackend>) -> Self {
+    /// A device whose buffers on the host count against `host_memory`.
+    pub(crate) fn new(backend: Arc<dyn DeviceBackend>, host_memory: Arc<MemoryPool>) -> Self {
         let memory = Arc::new(MemoryPool::new(backend.info().budget_bytes));
-        Self::with_memory(backend, memory)
+        Self::with_memory(backend, memory, host_memory)
     }
 
     /// A device that shares the memory and the budget of `other`.
     pub(crate) fn sharing_memory(backend: Arc<dyn DeviceBackend>, other: &Self) -> Self {
-        Self::with_memory(backend, Arc::clone(&other.inner.memory))
+        Self::with_memory(backend, Arc::clone(&other.inner.memory), Arc::clone(&other.inner.host_memory))
     }
 
-    fn with_memory(backend: Arc<dyn DeviceBackend>, memory: Arc<MemoryPool>) -> Self {
+    fn with_memory(backend: Arc<dyn DeviceBackend>, memory: Arc<MemoryPool>, host_memory: Arc<MemoryPool>) -> Self {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let (modules, peers) = (Modules::default(), Mutex::default());
-        Self { inner: Arc::new(DeviceInner { id, backend, memory, modules, peers }) }
+        Self { inner: Arc::new(DeviceInner { id, backend, memory, host_memory, modules, peers }) }
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -176,6 +178,15 @@ impl Device {
     /// The memory budget of this device.
     pub fn memory(&self) -> &MemoryPool {
         &self.inner.memory
+    }
+
+    /// The budget of buffers that lie on the host. All GPUs of the process share it, and all devices of a simulation.
+    pub fn host_memory(&self) -> &MemoryPool {
+        &self.inner.host_memory
+    }
+
+    pub(crate) fn shared_host_memory(&self) -> &Arc<MemoryPool> {
+        &self.inner.host_memory
     }
 
     /// Creates a stream: an in-order queue of work on this device.

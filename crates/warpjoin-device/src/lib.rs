@@ -41,7 +41,7 @@ pub use error::{Cause, DeviceError, Result};
 pub use event::Event;
 pub use faults::{CallKind, Fault, FaultPlan, Recording, with_faults};
 pub use kernel::{Arg, Kernel, Launch, Module, ModuleSource, Ptr};
-pub use memory::{Buffer, MemoryCache, MemoryPool, take_huge_pages};
+pub use memory::{Buffer, MemoryCache, MemoryPlace, MemoryPool, take_huge_pages, usable_host_bytes};
 pub use race::{RaceAccess, RaceReport};
 pub use sim::{ChangedFile, SimOptions, open_simulated};
 pub use stream::{Pacer, Stream};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use warpjoin_kernels::KernelParams;
 
 use crate::backend::StreamBackend;
-use crate::{Arg, Buffer, Cause, Device, DeviceError, Event, Kernel, Launch, Result};
+use crate::{Arg, Buffer, Cause, Device, DeviceError, Event, Kernel, Launch, MemoryPlace, Result};
 
 /// Decides when a stream may launch kernels, where several share the device.
 pub trait Pacer: Send + Sync {
@@ -29,13 +29,15 @@ pub struct Stream {
     backend: Arc<dyn StreamBackend>,
     /// Maximum bytes in use on the device after an allocation by this stream.
     budget_bytes: u64,
+    /// The same of buffers in the host's memory.
+    host_budget_bytes: u64,
     /// Decides when launches begin; `None`: at once.
     pacer: Option<Arc<dyn Pacer>>,
 }
 
 impl Stream {
     pub(crate) fn new(device: Device, backend: Arc<dyn StreamBackend>) -> Self {
-        Self { device, backend, budget_bytes: u64::MAX, pacer: None }
+        Self { device, backend, budget_bytes: u64::MAX, host_budget_bytes: u64::MAX, pacer: None }
     }
 
     /// The same queue, with launches that begin when `pacer` lets them.
@@ -48,6 +50,12 @@ impl Stream {
     #[must_use]
     pub fn within(self, budget_bytes: u64) -> Self {
         Self { budget_bytes, ..self }
+    }
+
+    /// The same queue, with a budget for its buffers in the host's memory. All such buffers count, whoever allocated them.
+    #[must_use]
+    pub fn within_host(self, host_budget_bytes: u64) -> Self {
+        Self { host_budget_bytes, ..self }
     }
 
     /// The budget of this stream's allocations: its own or its device's, whichever is less.
@@ -97,6 +105,34 @@ impl Stream {
         self.alloc_by(bytes, |backend| backend.alloc(bytes))
     }
 
+    /// Allocates `bytes` of undefined content in the host's memory, where kernels and copies of all devices reach them over the
+    /// bus; 0 is allowed.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfHostMemory`] when the budget or the host does not allow it.
+    pub fn alloc_host(&self, bytes: u64) -> Result<Buffer> {
+        if bytes == 0 {
+            return Ok(Buffer::new(self.clone(), 0, 0, MemoryPlace::Host));
+        }
+        let memory = self.device.host_memory();
+        let out_of_memory = || DeviceError::OutOfHostMemory {
+            device: self.device.label(),
+            asked_bytes: bytes,
+            free_bytes: self.free_host_bytes(),
+            limit_bytes: self.host_budget_bytes.min(memory.limit_bytes()),
+        };
+        let charge = memory.charge(bytes, self.host_budget_bytes).ok_or_else(out_of_memory)?;
+        let address = self.backend.alloc_host(bytes).map_err(|error| error.unwrap_or_else(out_of_memory))?;
+        charge.keep();
+        Ok(Buffer::new(self.clone(), address, bytes, MemoryPlace::Host))
+    }
+
+    /// What the budget of buffers in the host's memory still allows.
+    pub fn free_host_bytes(&self) -> u64 {
+        let memory = self.device.host_memory();
+        memory.free_within(self.host_budget_bytes.min(memory.limit_bytes()))
+    }
+
     /// Allocates by `allocate`, as long as caches free memory when there is none.
     fn alloc_by(
         &self,
@@ -117,7 +153,7 @@ impl Stream {
         allocate: impl Fn(&dyn StreamBackend) -> Result<u64, Option<DeviceError>>,
     ) -> Result<Buffer> {
         if bytes == 0 {
-            return Ok(Buffer::new(self.clone(), 0, 0));
+            return Ok(Buffer::new(self.clone(), 0, 0, MemoryPlace::Device));
         }
         let memory = self.device.memory();
         let out_of_memory = || DeviceError::OutOfDeviceMemory {
@@ -135,7 +171,7 @@ impl Stream {
         }
         let address = allocate(&*self.backend).map_err(|error| error.unwrap_or_else(out_of_memory))?;
         charge.keep();
-        Ok(Buffer::new(self.clone(), address, bytes))
+        Ok(Buffer::new(self.clone(), address, bytes, MemoryPlace::Device))
     }
 
     /// Allocates a buffer and fills it with `bytes` from the host.
@@ -161,10 +197,19 @@ impl Stream {
         Ok(buffer)
     }
 
-    pub(crate) fn free(&self, address: u64, bytes: u64) {
-        if bytes > 0 {
-            self.backend.free(address, bytes);
-            self.device.memory().release(bytes);
+    pub(crate) fn free(&self, address: u64, bytes: u64, place: MemoryPlace) {
+        if bytes == 0 {
+            return;
+        }
+        match place {
+            MemoryPlace::Device => {
+                self.backend.free(address, bytes);
+                self.device.memory().release(bytes);
+            }
+            MemoryPlace::Host => {
+                self.backend.free_host(address, bytes);
+                self.device.host_memory().release(bytes);
+            }
         }
     }
 
@@ -175,7 +220,12 @@ impl Stream {
     /// When the range exceeds the buffer, or the driver fails.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(buffer, offset, bytes.len() as u64)?;
-        if bytes.is_empty() { Ok(()) } else { self.backend.write(buffer.address() + offset, bytes) }
+        let address = buffer.address() + offset;
+        match buffer.place() {
+            _ if bytes.is_empty() => Ok(()),
+            MemoryPlace::Device => self.backend.write(address, bytes),
+            MemoryPlace::Host => self.backend.write_host(address, bytes),
+        }
     }
 
     /// As [`Self::write`] of several parts, in one pass: each begins some bytes behind `offset`. Bytes of `buffer` between
@@ -192,7 +242,13 @@ impl Stream {
             end = start.saturating_add(bytes.len());
         }
         self.check(buffer, offset, end as u64)?;
-        if end == 0 { Ok(()) } else { self.backend.write_all(buffer.address() + offset, parts) }
+        match buffer.place() {
+            _ if end == 0 => Ok(()),
+            MemoryPlace::Device => self.backend.write_all(buffer.address() + offset, parts),
+            MemoryPlace::Host => {
+                parts.iter().try_for_each(|(start, bytes)| self.write(buffer, offset + *start as u64, bytes))
+            }
+        }
     }
 
     /// Waits for the work enqueued so far, then copies bytes of `buffer`, starting at `offset`, to the host.
@@ -201,10 +257,12 @@ impl Stream {
     /// When the range exceeds the buffer, or earlier work failed.
     pub fn read(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<()> {
         self.check(buffer, offset, bytes.len() as u64)?;
-        if bytes.is_empty() {
-            return Ok(());
+        let address = buffer.address() + offset;
+        match buffer.place() {
+            _ if bytes.is_empty() => Ok(()),
+            MemoryPlace::Device => self.waited(self.backend.read(address, bytes)),
+            MemoryPlace::Host => self.waited(self.backend.read_host(address, bytes)),
         }
-        self.waited(self.backend.read(buffer.address() + offset, bytes))
     }
 
     /// As [`Self::read`] for ranges of several buffers, with a single wait.
@@ -214,6 +272,9 @@ impl Stream {
     pub fn read_all(&self, parts: &mut [(&Buffer, u64, &mut [u8])]) -> Result<()> {
         for (buffer, offset, bytes) in parts.iter() {
             self.check(buffer, *offset, bytes.len() as u64)?;
+        }
+        if parts.iter().any(|(buffer, ..)| buffer.is_on_host()) {
+            return parts.iter_mut().try_for_each(|(buffer, offset, bytes)| self.read(buffer, *offset, bytes));
         }
         let parts = parts.iter_mut().filter(|(.., bytes)| !bytes.is_empty());
         let mut parts: Vec<(u64, &mut [u8])> =
@@ -239,11 +300,16 @@ impl Stream {
     /// When the range exceeds the buffer, or the driver fails.
     pub fn fill(&self, buffer: &Buffer, offset: u64, bytes: u64, value: u8) -> Result<()> {
         self.check(buffer, offset, bytes)?;
-        if bytes == 0 { Ok(()) } else { self.backend.fill(buffer.address() + offset, bytes, value) }
+        let address = buffer.address() + offset;
+        match buffer.place() {
+            _ if bytes == 0 => Ok(()),
+            MemoryPlace::Device => self.backend.fill(address, bytes, value),
+            MemoryPlace::Host => self.backend.fill_host(address, bytes, value),
+        }
     }
 
-    /// Enqueues a copy from `(source, offset)` to `(target, offset)`. Each may be on this device
-    /// or on an opened peer.
+    /// Enqueues a copy from `(source, offset)` to `(target, offset)`. Each may be on this device, on an opened peer or in the
+    /// host's memory.
     ///
     /// # Errors
     /// When a range exceeds its buffer, or a device cannot be reached.
@@ -359,7 +425,7 @@ impl Stream {
                 buffer.bytes()
             )));
         }
-        if !self.device.can_reach(buffer.device()) {
+        if !buffer.is_on_host() && !self.device.can_reach(buffer.device()) {
             return Err(DeviceError::NoPeerAccess { from: self.device.label(), to: buffer.device().label() });
         }
         Ok(())

@@ -177,6 +177,41 @@ fn memory_has_a_budget_and_is_poisoned() {
 }
 
 #[test]
+fn buffers_in_the_hosts_memory_have_a_budget_and_every_device_reaches_them() {
+    for seed in seeds() {
+        let options = SimOptions { devices: 2, host_memory_bytes: 1 << 16, ..options(seed) };
+        let devices = open_simulated(&options).unwrap();
+        let streams: Vec<_> = devices.iter().map(|device| device.create_stream().unwrap()).collect();
+        let host = streams[0].alloc_host(1 << 16).unwrap();
+        assert!(host.is_on_host() && devices[0].memory().used_bytes() == 0);
+        // All devices share the budget.
+        let full = streams[1].alloc_host(1);
+        assert!(matches!(full, Err(DeviceError::OutOfHostMemory { asked_bytes: 1, free_bytes: 0, .. })), "{full:?}");
+        assert!(full.is_err_and(|error| error.to_string().contains("warpjoin.host_memory")));
+        streams[0].write(&host, 8, &7u64.to_le_bytes()).unwrap();
+        streams[0].fill(&host, 0, 8, 0).unwrap();
+        let event = streams[0].record().unwrap();
+        // A kernel of a device without access to the other one's memory, then copies both ways.
+        let add = compile(&devices[1], "if (threadIdx.x == 0) p.out[1] += p.n;").kernel("kernel").unwrap();
+        let near = streams[1].alloc(16).unwrap();
+        streams[1].wait(&event).unwrap();
+        streams[1].launch(&add, shape(1, 32), &[Arg::Buffer(&host), Arg::U64(3)]).unwrap();
+        streams[1].copy((&host, 0), (&near, 0), 16).unwrap();
+        streams[1].copy((&near, 8), (&host, 16), 8).unwrap();
+        assert_eq!(read_u64(&streams[1], &near).unwrap(), [0, 10]);
+        let mut words = [0; 24];
+        streams[1].read(&host, 0, &mut words).unwrap();
+        assert_eq!(
+            words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>(),
+            [0, 10, 10]
+        );
+        drop(host);
+        assert_eq!(devices[1].host_memory().used_bytes(), 0);
+        assert!(streams[1].clone().within_host(7).alloc_host(8).is_err() && streams[1].alloc_host(8).is_ok());
+    }
+}
+
+#[test]
 fn peer_memory_is_unreachable_before_access_is_opened() {
     for seed in seeds() {
         let devices = open_many(3, seed);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use warpjoin_device::Cancellation;
 
+use crate::devices::MemoryBudget;
 use crate::plan::FilterForm;
 use crate::{Error, Result};
 
@@ -21,6 +22,9 @@ pub struct ExecOptions {
     /// The most that may be in use on each device for the query to allocate more, tables and other queries included.
     /// `u64::MAX`: the device's own budget.
     pub memory_budget_bytes: u64,
+    /// The most that buffers of all devices may take of the host's memory for the query to put more there: what a device has no
+    /// room for. 0: nothing. `u64::MAX`: the devices' own budget.
+    pub host_budget_bytes: u64,
     /// How rows are brought together for joins on several devices.
     pub distribution: Distribution,
     /// How group-bys accumulate; `None`: by the keys.
@@ -66,6 +70,8 @@ pub struct ExecOptions {
     pub first_capacity: Option<u64>,
     /// Rows of a chunk: what one launch of a pipeline goes over, rounded up to a multiple of 128. `None`: all rows of a device.
     pub chunk_rows: Option<u64>,
+    /// Writes rows to the host's memory, as where a device has no room for them, so that tests meet it.
+    pub writes_to_host: bool,
     /// Threads of the host that drive several devices.
     pub device_threads: DeviceThreads,
 }
@@ -150,6 +156,7 @@ impl Default for ExecOptions {
             batch_rows: 8192,
             cancel: Arc::default(),
             memory_budget_bytes: u64::MAX,
+            host_budget_bytes: u64::MAX,
             distribution: Distribution::Auto,
             group_by_form: None,
             block_table_slots: None,
@@ -171,6 +178,7 @@ impl Default for ExecOptions {
             word_slots_max: None,
             first_capacity: None,
             chunk_rows: None,
+            writes_to_host: false,
             device_threads: DeviceThreads::One(0),
         }
     }
@@ -192,6 +200,11 @@ impl RuntimeFilters {
 }
 
 impl ExecOptions {
+    /// What the query may use of memory.
+    pub fn memory_budget(&self) -> MemoryBudget {
+        MemoryBudget { device_bytes: self.memory_budget_bytes, host_bytes: self.host_budget_bytes }
+    }
+
     /// Fails once the query was cancelled.
     pub(crate) fn check_cancelled(&self) -> Result<()> {
         if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }

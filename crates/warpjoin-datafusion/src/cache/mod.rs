@@ -10,6 +10,7 @@
 mod arriving;
 mod codecs;
 mod columns;
+mod entry;
 mod scan;
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
@@ -17,7 +18,8 @@ mod source;
 mod stored;
 
 pub(crate) use arriving::StopOnDrop;
-pub(crate) use columns::{CachedColumnInfo, ColumnCache, DecodedOn, ReadColumn};
+pub(crate) use columns::ColumnCache;
+pub(crate) use entry::{CachedColumnInfo, DecodedOn, ReadColumn};
 pub(crate) use scan::{CachedScan, CachedScanExec};
 pub(crate) use source::ParquetScan;
 pub(crate) use stored::{StoredPages, StoredScan};

@@ -7,7 +7,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::columns::ColumnCache;
 use super::source::ParquetScan;
-use crate::config::{CacheLimit, ParquetDecode};
+use crate::config::CacheSettings;
 use crate::pass_through::{PassThroughExec, Role};
 
 /// A scan of Parquet files below a device part. The part reads its columns from the cache, or puts them there. On the CPU,
@@ -20,8 +20,7 @@ pub(crate) struct CachedScan {
     pub(crate) scan: ParquetScan,
     pub(crate) schema: SchemaRef,
     pub(crate) cache: Arc<ColumnCache>,
-    pub(crate) limit: CacheLimit,
-    pub(crate) decode: ParquetDecode,
+    pub(crate) settings: CacheSettings,
 }
 
 impl CachedScanExec {
@@ -30,9 +29,9 @@ impl CachedScanExec {
         node: &Arc<dyn ExecutionPlan>,
         scan: ParquetScan,
         cache: &Arc<ColumnCache>,
-        (limit, decode): (CacheLimit, ParquetDecode),
+        settings: CacheSettings,
     ) -> Self {
-        let cached = CachedScan { scan, schema: node.schema(), cache: Arc::clone(cache), limit, decode };
+        let cached = CachedScan { scan, schema: node.schema(), cache: Arc::clone(cache), settings };
         Self::new(Arc::clone(node), cached)
     }
 }

@@ -7,10 +7,12 @@ use arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use warpjoin::{Session, Table, TableBuilder};
 use warpjoin_device::sync::{self, thread};
-use warpjoin_device::{MemoryCache, SimOptions, open_simulated};
+use warpjoin_device::{MemoryCache, MemoryPlace, SimOptions, open_simulated};
 
-use super::columns::{ColumnCache, DecodedOn, ReadColumn};
+use super::columns::ColumnCache;
+use super::entry::{DecodedOn, ReadColumn};
 use super::source::ScanKey;
+use crate::config::CacheLimits;
 
 const ROWS: i32 = 100;
 /// How often a thread found a table of both columns.
@@ -49,9 +51,15 @@ fn columns_are_found_whole_while_others_add_evict_and_forget_them() {
                 let entry = cache.entry(&key);
                 assert_eq!(entry.missing(&[column]), [column], "another reader has it");
                 // The first thread's limit is less than both columns have: one leaves, unless it is in use.
-                let limit_bytes = if column == 0 { bytes - 1 } else { u64::MAX };
-                let read = ReadColumn { column, table, decoded_on: DecodedOn::Cpu };
-                cache.add(&entry, vec![read], limit_bytes);
+                // It goes to the host's memory.
+                let limits = CacheLimits {
+                    device_bytes: if column == 0 { bytes - 1 } else { u64::MAX },
+                    host_bytes: u64::MAX,
+                    device_budget_bytes: u64::MAX,
+                    host_budget_bytes: u64::MAX,
+                };
+                let read = ReadColumn { column, table: Arc::new(table), decoded_on: DecodedOn::Cpu };
+                cache.add(&entry, vec![read], limits);
                 if let Some(table) = entry.table(&[0, 1], &schema, &[], 7) {
                     FOUND.fetch_add(1, Ordering::Relaxed);
                     assert_eq!((table.rows(), table.schema()), (ROWS as u64, schema));
@@ -65,7 +73,7 @@ fn columns_are_found_whole_while_others_add_evict_and_forget_them() {
         let forgetter = {
             let (cache, key) = (Arc::clone(&cache), key.clone());
             thread::spawn(move || {
-                assert!(cache.bytes() <= bytes);
+                assert!(cache.bytes(MemoryPlace::Device) <= bytes);
                 cache.give_back(1);
                 let forgotten = cache.forget(&key);
                 assert!(forgotten.len() <= 2 && forgotten.iter().all(|column| column.rows == ROWS as u64));
@@ -74,7 +82,9 @@ fn columns_are_found_whole_while_others_add_evict_and_forget_them() {
         readers.into_iter().chain([forgetter]).for_each(|thread| thread.join().expect("no panic"));
         assert!(Arc::ptr_eq(&cache.entry(&key), &cache.entry(&key)));
         cache.clear();
-        assert_eq!(cache.bytes(), 0, "columns that nobody uses stay");
+        for place in [MemoryPlace::Device, MemoryPlace::Host] {
+            assert_eq!(cache.bytes(place), 0, "columns that nobody uses stay");
+        }
         assert_eq!(used_bytes(&session), before);
     });
     assert!(FOUND.load(Ordering::Relaxed) > 0, "no schedule has a table of both columns");

@@ -2,7 +2,8 @@
 //!
 //! Must not know how settings affect plans.
 
-mod cache_limit;
+mod cache_settings;
+mod memory_share;
 mod parquet_decode;
 
 use std::any::Any;
@@ -13,9 +14,11 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions}
 use datafusion::common::{DataFusionError, Result};
 use warpjoin::exec::{GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::plan::FilterForm;
-use warpjoin::{JoinForm, Session};
+use warpjoin::{JoinForm, MemoryBudget, Session};
+use warpjoin_device::usable_host_bytes;
 
-pub use cache_limit::CacheLimit;
+pub(crate) use cache_settings::{CacheLimits, CacheSettings};
+pub use memory_share::MemoryShare;
 pub use parquet_decode::ParquetDecode;
 
 /// Default of [`WarpjoinOptions::minimum_rows`].
@@ -36,6 +39,9 @@ pub struct WarpjoinOptions {
     /// This session allocates on a device only up to this total in use, counted over all sessions of the process. At most,
     /// and with 0, the device's own limit.
     pub memory_budget_bytes: u64,
+    /// The host's memory that columns and rows may take for which devices have no room, of all sessions together: a share of what
+    /// the process may use, half at most.
+    pub host_memory: MemoryShare,
     /// Lanes that probe a hash table together, a power of two from 1 to 32; 0: chosen for each table.
     pub group_size_lanes: u32,
     /// Whether work on the CPU is an error: joins, aggregates, filters, computations, sorts, windows, unions, and rows fetched
@@ -63,7 +69,9 @@ pub struct WarpjoinOptions {
     /// queries.
     pub remember: bool,
     /// Device memory that columns of Parquet files may take, to be there for later queries.
-    pub cache: CacheLimit,
+    pub cache: MemoryShare,
+    /// The part of `host_memory` that columns of Parquet files may take which leave the devices.
+    pub host_cache: MemoryShare,
     /// Where pages of Parquet files are decoded for the cache.
     pub parquet_decode: ParquetDecode,
     /// Whether to count probes and the rows that runtime filters drop; slow.
@@ -130,6 +138,7 @@ impl Default for WarpjoinOptions {
             device: DeviceChoice::Auto,
             devices: 0,
             memory_budget_bytes: 0,
+            host_memory: MemoryShare::OF_HOST,
             group_size_lanes: 0,
             strict: false,
             strict_rows: STRICT_ROWS_DEFAULT,
@@ -142,7 +151,8 @@ impl Default for WarpjoinOptions {
             runtime_filters: RuntimeFilters::Auto,
             materialization: Materialization::Auto,
             remember: true,
-            cache: CacheLimit::DEFAULT,
+            cache: MemoryShare::OF_CACHE,
+            host_cache: MemoryShare::OF_CACHE,
             parquet_decode: ParquetDecode::Auto,
             count_rows: false,
             quick_kernels: None,
@@ -151,9 +161,10 @@ impl Default for WarpjoinOptions {
 }
 
 impl WarpjoinOptions {
-    /// The memory limit; `u64::MAX` without a budget.
-    pub(crate) fn memory_budget(&self) -> u64 {
-        if self.memory_budget_bytes == 0 { u64::MAX } else { self.memory_budget_bytes }
+    /// What may be in use of memory.
+    pub(crate) fn memory_budget(&self) -> MemoryBudget {
+        let device_bytes = if self.memory_budget_bytes == 0 { u64::MAX } else { self.memory_budget_bytes };
+        MemoryBudget { device_bytes, host_bytes: self.host_memory.of(usable_host_bytes()) }
     }
 }
 
@@ -184,6 +195,14 @@ impl ExtensionOptions for WarpjoinOptions {
                 self.devices = parse_in(key, value, &expected, |&devices: &usize| devices <= Session::DEVICES_MAX)?;
             }
             "memory_budget" => self.memory_budget_bytes = parse::<Bytes>(key, value, "bytes, such as 8GB or 512MiB")?.0,
+            "host_memory" => {
+                self.host_memory =
+                    parse(key, value, "a share of the host's memory, such as 50%, bytes, such as 64GB, or off")?
+            }
+            "host_cache" => {
+                self.host_cache =
+                    parse(key, value, "a share of warpjoin.host_memory, such as 60%, bytes, such as 8GB, or off")?
+            }
             "group_size" => {
                 let allowed = |&lanes: &u32| lanes == 0 || (lanes.is_power_of_two() && lanes <= 32);
                 self.group_size_lanes = parse_in(key, value, "0 (auto), 1, 2, 4, 8, 16 or 32", allowed)?;
@@ -246,6 +265,12 @@ impl ExtensionOptions for WarpjoinOptions {
                 "Bytes that may be in use on each device, such as 8GB; 0 means the device's own limit",
             ),
             entry(
+                "host_memory",
+                Some(self.host_memory.to_string()),
+                "Memory of the host for columns and rows for which devices have no room: a share, such as 50%, bytes, such as 64GB, \
+                 or off",
+            ),
+            entry(
                 "group_size",
                 Some(self.group_size_lanes.to_string()),
                 "Lanes that probe a hash table together: a power of two up to 32; 0 means chosen by load factor and size",
@@ -301,6 +326,12 @@ impl ExtensionOptions for WarpjoinOptions {
                 Some(self.cache.to_string()),
                 "Device memory that columns of Parquet files may take, to be there for later queries: a share, such as 60%, bytes, \
                  such as 8GB, or off",
+            ),
+            entry(
+                "host_cache",
+                Some(self.host_cache.to_string()),
+                "The part of warpjoin.host_memory that columns of Parquet files may take which leave the devices: a share, such as \
+                 60%, bytes, such as 8GB, or off",
             ),
             entry(
                 "parquet_decode",

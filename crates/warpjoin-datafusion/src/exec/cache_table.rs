@@ -8,17 +8,18 @@ use datafusion::prelude::SessionContext;
 use warpjoin::column::check_type;
 
 use crate::cache::{CachedScan, ParquetScan};
+use crate::config::CacheSettings;
 use crate::table::provider::{options_of, runtime_of, session_of};
 use crate::table::scan::DeviceScanExec;
 
 /// What [`cache_table`] has cached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachedTable {
-    /// Columns that are on the devices now.
+    /// Columns that are on the devices now, or in the host's memory beside them.
     pub columns: usize,
     /// Rows of the table.
     pub rows: u64,
-    /// Device memory of the columns, on all devices together.
+    /// Memory of the columns, on all devices and the host together.
     pub bytes: u64,
     /// Columns of types that devices do not support. They are not cached.
     pub skipped: Vec<String>,
@@ -52,26 +53,21 @@ pub async fn cache_table(context: &SessionContext, name: impl Into<TableReferenc
         let scan = scan.with_columns(columns);
         let schema = scan.schema_of(&scan.columns)?;
         let columns = scan.columns.len();
-        let scan = CachedScan {
-            scan,
-            schema,
-            cache: Arc::clone(&cache),
-            limit: options.cache,
-            decode: options.parquet_decode,
-        };
-        let table = scan.table(&session, &context_of_task, options.memory_budget()).await?;
+        let scan = CachedScan { scan, schema, cache: Arc::clone(&cache), settings: CacheSettings::of(&options) };
+        let table = scan.table(&session, &context_of_task).await?;
         // A table of columns that the limit refused is not kept.
         let table = table.filter(|_| cache.cached_columns(&scan.scan) == columns);
         let Some(table) = table else {
             return Err(DataFusionError::ResourcesExhausted(format!(
-                "{name} is not cached: its columns do not fit warpjoin.cache ({}), the memory of the devices or DataFusion's \
-                 memory limit, or a file has changed meanwhile; queries cache the columns that they read, as far as these fit",
-                options.cache
+                "{name} is not cached: its columns do not fit warpjoin.cache ({}) and warpjoin.host_cache ({}), the memory of \
+                 devices and host or DataFusion's memory limit, or a file has changed meanwhile; queries cache the columns that \
+                 they read, as far as these fit",
+                options.cache, options.host_cache
             )));
         };
         cached.columns += columns;
         cached.rows += table.rows();
-        cached.bytes += table.resident_bytes();
+        cached.bytes += table.resident_bytes() + table.host_bytes();
     }
     Ok(cached)
 }

@@ -41,8 +41,15 @@ impl CachedScan {
         &self,
         session: &Arc<Session>,
         context: &Arc<TaskContext>,
-        memory_budget_bytes: u64,
     ) -> Result<Option<Arc<Table>>, LoadError> {
+        let limits = self.settings.limits(session);
+        if self.cache.has_room_for(&self.scan, limits, session) {
+            let entry = self.cache.entry(&self.scan.key);
+            let _reading = entry.reading.lock().await;
+            let (cache, scan, session) = (Arc::clone(&self.cache), self.scan.clone(), Arc::clone(session));
+            let moved = on_thread("warpjoin-load", move || cache.bring_back(&scan, limits, &session));
+            LoadError::of_thread(moved.map_err(LoadError::Source)?.await)?;
+        }
         if let Some(table) = self.cache.table(&self.scan, &self.schema) {
             return Ok(Some(table));
         }
@@ -53,8 +60,7 @@ impl CachedScan {
             return Ok(Some(table));
         }
         let missing = entry.missing(&self.scan.columns);
-        let limit_bytes = self.limit.bytes(session);
-        if !self.cache.accepts(&self.scan, limit_bytes) {
+        if !self.cache.accepts(&self.scan, limits) {
             return Ok(None);
         }
         let Some(_host) = self.reserve(&missing, context) else { return Ok(None) };
@@ -62,7 +68,7 @@ impl CachedScan {
             forget_listings(context);
             return Ok(None);
         }
-        let read = match self.read(&missing, session, context, memory_budget_bytes).await {
+        let read = match self.read(&missing, session, context).await {
             Ok(read) => read,
             Err(LoadError::Device(error)) if error.cause() == Cause::OutOfMemory => {
                 entry.refuse(missing);
@@ -76,12 +82,13 @@ impl CachedScan {
             self.cache.remove(&entry);
             return Ok(None);
         }
-        let read_bytes: u64 = read.iter().map(|column| column.table.resident_bytes()).sum();
-        if read_bytes > limit_bytes {
+        let bytes = |table: &Table| table.resident_bytes() + table.host_bytes();
+        let read_bytes: u64 = read.iter().map(|column| bytes(&column.table)).sum();
+        if read_bytes > limits.bytes() {
             entry.refuse(missing);
             return Ok(self.cache.table_with(&entry, &self.scan, &self.schema, &read));
         }
-        self.cache.add(&entry, read, limit_bytes);
+        self.cache.add(&entry, read, limits);
         let table = self.cache.table(&self.scan, &self.schema);
         if table.is_none() {
             self.cache.remove(&entry);
@@ -103,18 +110,17 @@ impl CachedScan {
         columns: &[usize],
         session: &Arc<Session>,
         context: &Arc<TaskContext>,
-        memory_budget_bytes: u64,
     ) -> Result<Vec<ReadColumn>, LoadError> {
-        if !session.devices().iter().all(|device| self.decode.is_on(device.info().kind)) {
-            return self.read_on_cpu(columns, session, context, memory_budget_bytes).await;
+        if !session.devices().iter().all(|device| self.settings.decode.is_on(device.info().kind)) {
+            return self.read_on_cpu(columns, session, context).await;
         }
         let stored = StoredScan::of(&self.scan, columns, context).await.map_err(LoadError::Source)?;
-        let decode = self.read_on_device(&stored, session, memory_budget_bytes);
-        let others = self.read_on_cpu(&stored.others, session, context, memory_budget_bytes);
+        let decode = self.read_on_device(&stored, session);
+        let others = self.read_on_cpu(&stored.others, session, context);
         let (decoded, others) = futures::join!(decode, others);
         let (mut tables, declined) = decoded?;
         tables.extend(others?);
-        tables.extend(self.read_on_cpu(&declined, session, context, memory_budget_bytes).await?);
+        tables.extend(self.read_on_cpu(&declined, session, context).await?);
         Ok(tables)
     }
 
@@ -123,10 +129,9 @@ impl CachedScan {
         &self,
         stored: &StoredScan,
         session: &Arc<Session>,
-        memory_budget_bytes: u64,
     ) -> Result<(Vec<ReadColumn>, Vec<usize>), LoadError> {
         // Boxed, as the compiler can't tell otherwise that they may change threads.
-        let decode = |pages| async move { (pages, self.decode(stored, pages, session, memory_budget_bytes).await) };
+        let decode = |pages| async move { (pages, self.decode(stored, pages, session).await) };
         let decoding: Vec<_> = stored.columns.iter().map(|pages| decode(pages).boxed()).collect();
         let mut decoding = stream::iter(decoding).buffered(DECODED_AT_ONCE);
         let (mut columns, mut declined, mut too_large) = (vec![], vec![], vec![]);
@@ -141,7 +146,7 @@ impl CachedScan {
         }
         // What had no room beside others may have it alone.
         for pages in too_large {
-            match self.decode(stored, pages, session, memory_budget_bytes).await? {
+            match self.decode(stored, pages, session).await? {
                 Decoded::Column(column) => columns.push(column),
                 Decoded::Declined | Decoded::NoRoom => declined.push(pages.column),
             }
@@ -155,21 +160,21 @@ impl CachedScan {
         stored: &StoredScan,
         pages: &Arc<StoredPages>,
         session: &Arc<Session>,
-        memory_budget_bytes: u64,
     ) -> Result<Decoded, LoadError> {
-        let started = Instant::now();
+        let (started, budget) = (Instant::now(), self.settings.budget);
         let schema = self.scan.schema_of(&[pages.column]).map_err(LoadError::Source)?;
         let arriving = Arc::new(pages.arriving());
         let (to_decode, session, to_read) = (Arc::clone(pages), Arc::clone(session), Arc::clone(&arriving));
         let work = move || {
             let (pages, name) = (to_decode, schema.field(0).name().clone());
-            let decode = |column: &StoredColumn<'_>| decode_table(&session, schema, &[*column], memory_budget_bytes);
+            let decode = |column: &StoredColumn<'_>| decode_table(&session, schema, &[*column], budget);
             let decoded = pages.decode_with(&arriving, decode);
             arriving.stop();
             match decoded {
                 Ok(table) => {
                     log::debug!("column {name}: {} bytes decoded after {:.1?}", arriving.bytes(), started.elapsed());
-                    let column = ReadColumn { column: pages.column, table, decoded_on: DecodedOn::Device };
+                    let (column, table) = (pages.column, Arc::new(table));
+                    let column = ReadColumn { column, table, decoded_on: DecodedOn::Device };
                     Ok(Decoded::Column(column))
                 }
                 Err(DecodeError::Declined(why)) => {
@@ -200,7 +205,6 @@ impl CachedScan {
         columns: &[usize],
         session: &Arc<Session>,
         context: &Arc<TaskContext>,
-        memory_budget_bytes: u64,
     ) -> Result<Vec<ReadColumn>, LoadError> {
         if columns.is_empty() {
             return Ok(vec![]);
@@ -210,7 +214,7 @@ impl CachedScan {
         let schema = self.scan.schema_of(columns).map_err(LoadError::Source)?;
         let context = Arc::clone(context);
         let pump = |upload| pump_partitions(plan, context, upload);
-        let table = load(session, schema, pump, memory_budget_bytes).await?;
+        let table = load(session, schema, pump, self.settings.budget).await?;
         split(&self.scan, columns, &table).map_err(LoadError::Device)
     }
 }
@@ -228,7 +232,7 @@ fn split(scan: &ParquetScan, columns: &[usize], read: &Table) -> warpjoin::Resul
     let single = |(at, &column): (usize, &usize)| {
         let schema = scan.schema_of(&[column]).map_err(|error| warpjoin::Error::Internal(error.to_string()))?;
         let table = Table::of_columns(schema, &[(read, at)])?;
-        Ok(ReadColumn { column, table, decoded_on: DecodedOn::Cpu })
+        Ok(ReadColumn { column, table: Arc::new(table), decoded_on: DecodedOn::Cpu })
     };
     columns.iter().enumerate().map(single).collect()
 }

@@ -123,7 +123,8 @@ impl WarpjoinExec {
             remembers_results: options.remember,
             quick_kernels: options.quick_kernels,
             group_by_form: options.group_by_form,
-            memory_budget_bytes: options.memory_budget(),
+            memory_budget_bytes: options.memory_budget().device_bytes,
+            host_budget_bytes: options.memory_budget().host_bytes,
             ..ExecOptions::default()
         };
         let part = Part {

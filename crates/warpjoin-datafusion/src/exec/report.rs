@@ -84,6 +84,8 @@ pub(super) fn record(set: &ExecutionPlanMetricsSet, metrics: &QueryMetrics, uplo
         ("read_bytes", read_bytes),
         ("uploaded_bytes", metrics.uploaded_bytes),
         ("downloaded_bytes", metrics.downloaded_bytes),
+        ("host_read_bytes", metrics.host_read_bytes),
+        ("spilled_bytes", metrics.spilled_bytes),
         ("exchanged_bytes", metrics.exchanged_bytes),
     ] {
         builder().with_category(MetricCategory::Bytes).counter(name, 0).add(saturated(bytes));

@@ -190,8 +190,7 @@ impl Run {
     /// The table of an input that is cached, or is now.
     async fn cached(&self, child: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<Table>>, Failure> {
         let Some(scan) = child.downcast_ref::<CachedScanExec>() else { return Ok(None) };
-        let budget_bytes = self.part.settings.memory_budget_bytes;
-        let table = scan.role().table(&self.part.session, &self.context, budget_bytes).await;
+        let table = scan.role().table(&self.part.session, &self.context).await;
         table.map_err(|error| match error {
             LoadError::Source(error) => Failure::of_input(error),
             LoadError::Device(error) => Failure::Device(error),
@@ -245,7 +244,7 @@ fn drive(
     metrics: &ExecutionPlanMetricsSet,
 ) -> warpjoin::Result<QueryOutput> {
     let start = Instant::now();
-    let budget_bytes = part.settings.memory_budget_bytes;
+    let budget = part.settings.memory_budget();
     let (mut inputs, mut tables) = (vec![], vec![]);
     for source in sources {
         inputs.push(match source {
@@ -254,7 +253,7 @@ fn drive(
                 PlanKind::Scan { table, projection }
             }
             Source::Upload(schema, batches) => {
-                tables.push(Arc::new(receive_table(&part.session, &schema, batches, &cancel, budget_bytes)?));
+                tables.push(Arc::new(receive_table(&part.session, &schema, batches, &cancel, budget)?));
                 PlanKind::Input { index: tables.len() - 1 }
             }
         });

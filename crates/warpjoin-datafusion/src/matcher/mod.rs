@@ -34,7 +34,7 @@ use warpjoin::column::check_type;
 use warpjoin::{Reason, Session};
 
 use crate::cache::{CachedScanExec, ColumnCache, ParquetScan};
-use crate::config::{CacheLimit, ParquetDecode};
+use crate::config::CacheSettings;
 use crate::exec::WarpjoinExec;
 use crate::table::scan::DeviceScanExec;
 use candidate::Candidate;
@@ -68,7 +68,7 @@ pub(crate) struct Matcher<'a> {
     /// Whether CPU rows are uploaded for filters, projections, sorts and unions, too, although that may not pay off.
     offloads_all: bool,
     /// Where columns of files are cached, if they are.
-    cache: Option<(Arc<ColumnCache>, CacheLimit, ParquetDecode)>,
+    cache: Option<(Arc<ColumnCache>, CacheSettings)>,
     make: &'a dyn Fn(candidate::Closed) -> Result<Arc<WarpjoinExec>>,
     next_input: usize,
     declined: Vec<Declined>,
@@ -87,8 +87,8 @@ impl<'a> Matcher<'a> {
     }
 
     /// Columns of files that parts read are cached.
-    pub(crate) fn with_cache(mut self, cache: Arc<ColumnCache>, limit: CacheLimit, decode: ParquetDecode) -> Self {
-        self.cache = (!limit.is_off()).then_some((cache, limit, decode));
+    pub(crate) fn with_cache(mut self, cache: Arc<ColumnCache>, settings: CacheSettings) -> Self {
+        self.cache = (!settings.is_off()).then_some((cache, settings));
         self
     }
 
@@ -162,19 +162,22 @@ impl<'a> Matcher<'a> {
 
     /// The candidate of a scan whose columns can be cached: a table if they are, else an input that will be one.
     fn cached_scan(&mut self, node: &Arc<dyn ExecutionPlan>) -> Option<Candidate> {
-        let (cache, limit, decode) = self.cache.as_ref()?;
+        let (cache, settings) = self.cache.as_ref()?;
         let scan = ParquetScan::of(node)?;
         if node.schema().fields().iter().any(|field| check_type(field.data_type()).is_err()) {
             return None;
         }
-        if let Some(table) = cache.table(&scan, &node.schema()) {
+        let limits = settings.limits(self.session);
+        if !cache.has_room_for(&scan, limits, self.session)
+            && let Some(table) = cache.table(&scan, &node.schema())
+        {
             return Some(Candidate::resident(node, table));
         }
         // Else filters below a part stay on the CPU, and fewer rows are uploaded.
-        if !cache.accepts(&scan, limit.bytes(self.session)) {
+        if !cache.accepts(&scan, limits) {
             return None;
         }
-        let scan: Arc<dyn ExecutionPlan> = Arc::new(CachedScanExec::of(node, scan, cache, (*limit, *decode)));
+        let scan: Arc<dyn ExecutionPlan> = Arc::new(CachedScanExec::of(node, scan, cache, *settings));
         self.next_input += 1;
         Some(Candidate::upload(&scan, self.next_input - 1).at(node))
     }

@@ -10,7 +10,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use warpjoin::Session;
 
-use crate::config::WarpjoinOptions;
+use crate::config::{CacheSettings, WarpjoinOptions};
 use crate::exec::WarpjoinExec;
 use crate::matcher::{Closed, Declined, Matcher, is_window};
 use crate::rules::host_work::host_work;
@@ -82,7 +82,7 @@ pub(crate) fn rewrite(
     let left_out = runtime.left_out(session);
     let make = |closed: Closed| Ok(Arc::new(WarpjoinExec::try_new(closed, Arc::clone(session), options, &left_out)?));
     let matcher = Matcher::new(session, minimum_rows, options.strict, &make);
-    matcher.with_cache(runtime.cache(session), options.cache, options.parquet_decode).rewrite(plan)
+    matcher.with_cache(runtime.cache(session), CacheSettings::of(options)).rewrite(plan)
 }
 
 /// A plan that EXPLAIN shows, but that fails when it runs.

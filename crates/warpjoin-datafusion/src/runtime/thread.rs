@@ -17,7 +17,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream_partitioned};
 use futures::StreamExt;
 use tokio::sync::{mpsc, oneshot};
-use warpjoin::{Cancellation, Session, Table, TableBuilder};
+use warpjoin::{Cancellation, MemoryBudget, Session, Table, TableBuilder};
 
 use crate::runtime::worker;
 
@@ -142,10 +142,10 @@ pub(crate) fn receive_table(
     schema: &SchemaRef,
     mut batches: mpsc::Receiver<Upload>,
     cancel: &Arc<Cancellation>,
-    memory_budget_bytes: u64,
+    budget: MemoryBudget,
 ) -> warpjoin::Result<Table> {
     let builder = TableBuilder::new(session.device_set(), Arc::clone(schema));
-    let mut builder = builder.with_cancel(Arc::clone(cancel)).with_memory_budget(memory_budget_bytes);
+    let mut builder = builder.with_cancel(Arc::clone(cancel)).with_memory_budget(budget);
     let started = Instant::now();
     let mut waited = Duration::ZERO;
     loop {

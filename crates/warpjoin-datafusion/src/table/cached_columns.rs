@@ -27,6 +27,7 @@ use crate::table::provider::runtime_of;
 /// | `data_type` | string | Arrow type |
 /// | `rows` | unsigned 64-bit integer | |
 /// | `bytes` | unsigned 64-bit integer | device memory, on all devices together |
+/// | `host_bytes` | unsigned 64-bit integer | the host's memory: the column has left the devices, and is read over the bus |
 /// | `last_use` | unsigned 64-bit integer | larger for later uses; the column with the smallest number leaves first |
 /// | `devices` | string | such as `cuda:0, cuda:1` |
 /// | `decoded_on` | string | what decoded the file's pages: `device` or `cpu` (setting `warpjoin.parquet_decode`) |
@@ -72,6 +73,7 @@ fn schema() -> SchemaRef {
         text("data_type"),
         number("rows"),
         number("bytes"),
+        number("host_bytes"),
         number("last_use"),
         text("devices"),
         text("decoded_on"),
@@ -99,6 +101,7 @@ impl CachedColumns {
             text(&|(column, _)| column.data_type.to_string()),
             number(&|column| column.rows),
             number(&|column| column.bytes),
+            number(&|column| column.host_bytes),
             number(&|column| column.last_use),
             text(&|(_, devices)| devices.clone()),
             text(&|(column, _)| match column.decoded_on {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result};
 use tokio::sync::mpsc;
-use warpjoin::{Session, Table};
+use warpjoin::{MemoryBudget, Session, Table};
 
 use crate::error::to_datafusion;
 use crate::runtime::thread::{CancelOnDrop, Upload, on_thread, receive_table, upload_channel};
@@ -34,7 +34,7 @@ impl From<LoadError> for DataFusionError {
     }
 }
 
-/// Loads what `send` sends, with a limit on the memory in use on each device. Ends early if the future is dropped.
+/// Loads what `send` sends, with a limit on the memory in use. Ends early if the future is dropped.
 ///
 /// # Errors
 /// Returns errors of `send`, unsupported types, and running out of device memory.
@@ -42,13 +42,13 @@ pub(crate) async fn load<F: Future<Output = Result<()>>>(
     session: &Arc<Session>,
     schema: SchemaRef,
     send: impl FnOnce(mpsc::Sender<Upload>) -> F,
-    memory_budget_bytes: u64,
+    budget: MemoryBudget,
 ) -> Result<Table, LoadError> {
     let session = Arc::clone(session);
     let (sender, receiver) = upload_channel();
     let cancel = CancelOnDrop::default();
     let cancellation = cancel.cancellation();
-    let receive = move || receive_table(&session, &schema, receiver, &cancellation, memory_budget_bytes);
+    let receive = move || receive_table(&session, &schema, receiver, &cancellation, budget);
     let table = on_thread("warpjoin-load", receive).map_err(LoadError::Source)?;
     let (sent, table) = futures::join!(send(sender), table);
     sent.map_err(LoadError::Source)?;

@@ -10,7 +10,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use warpjoin::{Session, Table};
+use warpjoin::{MemoryBudget, Session, Table};
 
 use crate::config::WarpjoinOptions;
 use crate::runtime::thread::{pump, pump_partitions};
@@ -39,7 +39,7 @@ impl DeviceTableProvider {
     /// # Errors
     /// Returns errors of the stream, unsupported types, and running out of device memory.
     pub async fn load(session: &Arc<Session>, stream: SendableRecordBatchStream) -> Result<Self> {
-        let table = load(session, stream.schema(), |upload| pump(stream, upload), u64::MAX).await?;
+        let table = load(session, stream.schema(), |upload| pump(stream, upload), MemoryBudget::OF_DEVICES).await?;
         Ok(Self::new(Arc::new(table)))
     }
 

@@ -110,6 +110,9 @@ checked_functions! {
     cuMemFreeHost(pointer: *mut c_void);
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint);
+    cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, pointer: *mut c_void, flags: c_uint);
+    cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint);
+    cuMemHostUnregister(pointer: *mut c_void);
     cuMemPoolCreate(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps);
     cuMemPoolDestroy(pool: CUmemoryPool);
     cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);

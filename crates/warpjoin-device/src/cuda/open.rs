@@ -9,6 +9,7 @@ use super::driver::Driver;
 use super::{CudaOptions, info, no_visible_gpu};
 use crate::cache::KernelCache;
 use crate::device::WeakDevice;
+use crate::memory::host_memory;
 use crate::{DEVICES_MAX, Device, DeviceError, Result};
 
 /// The oldest supported GPUs: Ampere.
@@ -155,7 +156,10 @@ fn open(driver: Driver, ordinal: usize, gpus: usize, options: &CudaOptions) -> R
     let device = match (of_gpu.iter().find(|(_, gpu)| gpu.has_cache(&cache)), of_gpu.first()) {
         (Some((device, _)), _) => Device::clone(device),
         (None, Some((device, gpu))) => Device::sharing_memory(Arc::new(gpu.with_cache(cache)), device),
-        (None, None) => Device::new(Arc::new(CudaDevice::open(driver, ordinal, 0..gpus, options, cache)?)),
+        (None, None) => {
+            let opened = CudaDevice::open(driver, ordinal, 0..gpus, options, cache)?;
+            Device::new(Arc::new(opened), host_memory())
+        }
     };
     if let Some(bytes) = options.memory_bytes {
         device.memory().set_limit_bytes(bytes);

@@ -13,7 +13,7 @@ use super::blocks::Blocks;
 use super::context::Context;
 use super::event::EventCache;
 use super::functions;
-use super::pinned::{HostWords, Staging};
+use super::pinned::{HostBuffers, HostWords, Staging};
 use super::pool::Pool;
 use crate::Result;
 
@@ -31,6 +31,7 @@ const SCRATCHES: usize = 16;
 pub(super) struct Shared {
     pub(super) pool: Pool,
     pub(super) staging: Staging,
+    pub(super) host_buffers: HostBuffers,
     pub(super) events: Arc<EventCache>,
     /// Bytes of freed buffers that all streams keep.
     pub(super) kept_bytes: Arc<AtomicU64>,
@@ -82,9 +83,10 @@ impl Shared {
     pub(super) fn new(context: Arc<Context>) -> Result<Self> {
         let (pool, staging) = (Pool::new(context.clone())?, Staging::new(context.clone()));
         let events = Arc::new(EventCache::new(context.clone()));
+        let host_buffers = HostBuffers::new(context.clone(), Arc::clone(&events));
         let (host_words, probe) = (HostWords::new(context.clone())?, ProbeStream(create_stream(&context)?));
         let (kept_bytes, idle, scratches) = (Arc::default(), Mutex::default(), Mutex::default());
-        Ok(Self { pool, staging, events, kept_bytes, idle, host_words, probe, scratches, context })
+        Ok(Self { pool, staging, host_buffers, events, kept_bytes, idle, host_words, probe, scratches, context })
     }
 
     /// Whether the context works. Queries a stream without pending work.
@@ -97,6 +99,7 @@ impl Shared {
     /// Returns free memory of idle streams and of the pool to the driver.
     pub(super) fn trim_all(&self) -> Result<()> {
         self.trim_idle();
+        self.host_buffers.trim();
         self.pool.trim()
     }
 

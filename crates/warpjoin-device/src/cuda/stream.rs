@@ -11,7 +11,7 @@ use super::context::Context;
 use super::event::CudaEvent;
 use super::functions::{self, Code};
 use super::module::CudaKernel;
-use super::pinned::Staging;
+use super::pinned::{self, Staging};
 use super::shared::{RawStream, SCRATCH_BYTES, Scratch, Shared};
 use crate::backend::{Handle, StreamBackend, alloc_and_clear};
 use crate::{DeviceError, Launch, Result};
@@ -117,6 +117,35 @@ impl StreamBackend for CudaStream {
         for address in returned {
             self.shared.pool.free(address, self.stream.raw);
         }
+    }
+
+    fn alloc_host(&self, bytes: u64) -> Result<u64, Option<DeviceError>> {
+        self.shared.host_buffers.take(bytes)
+    }
+
+    fn free_host(&self, address: u64, _: u64) {
+        self.shared.host_buffers.put(address, self.stream.raw);
+    }
+
+    fn write_host(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        self.synchronize()?;
+        // SAFETY: the front end has checked that the range is within a live buffer; all work of the stream has ended.
+        unsafe { pinned::copy_in(address, bytes) };
+        Ok(())
+    }
+
+    fn read_host(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        self.synchronize()?;
+        // SAFETY: as above.
+        unsafe { pinned::copy_out(address, bytes) };
+        Ok(())
+    }
+
+    fn fill_host(&self, address: u64, bytes: u64, value: u8) -> Result<()> {
+        self.synchronize()?;
+        // SAFETY: as above.
+        unsafe { pinned::fill(address, bytes, value) };
+        Ok(())
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {

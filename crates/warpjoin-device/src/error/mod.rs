@@ -80,6 +80,21 @@ pub enum DeviceError {
         /// Free bytes of the device, for any process; `None` if unknown.
         physical_free_bytes: Option<u64>,
     },
+    /// The host has too little memory for what should lie there beside a device.
+    #[error(
+        "{device}: out of host memory: {asked_bytes} bytes requested, {free_bytes} free of a budget of {limit_bytes}; raise \
+         warpjoin.host_memory, or the memory that this process may use"
+    )]
+    OutOfHostMemory {
+        /// Name of the device that should read it.
+        device: String,
+        /// Bytes requested.
+        asked_bytes: u64,
+        /// Bytes left in the budget.
+        free_bytes: u64,
+        /// The budget.
+        limit_bytes: u64,
+    },
     /// A GPU exists but cannot be used: it is too old, in exclusive use, or above the maximum number.
     #[error("{device} cannot be used: {reason}")]
     UnusableGpu {
@@ -195,7 +210,9 @@ impl DeviceError {
             | Self::UnusableGpu { .. }
             | Self::BadImage { .. } => Cause::Unavailable,
             Self::KernelCompile { .. } => Cause::Compile,
-            Self::OutOfDeviceMemory { .. } | Self::OutOfDriverMemory { .. } => Cause::OutOfMemory,
+            Self::OutOfDeviceMemory { .. } | Self::OutOfHostMemory { .. } | Self::OutOfDriverMemory { .. } => {
+                Cause::OutOfMemory
+            }
             Self::Driver { .. } => Cause::Driver,
             Self::DeviceLost { .. } => Cause::DeviceLost,
             Self::Kernel { .. } | Self::Race { .. } => Cause::Kernel,

@@ -22,6 +22,9 @@ use device::FaultyDevice;
 /// Wraps devices so that `plan` counts their calls and can make one fail. Budgets, modules in memory and opened peers start
 /// fresh. Streams, buffers and events of `devices` cannot be used with the result.
 pub fn with_faults(devices: &[Device], plan: &FaultPlan) -> Vec<Device> {
-    let wrap = |device: &Device| Device::new(Arc::new(FaultyDevice::new(device.backend().clone(), plan.clone())));
+    let wrap = |device: &Device| {
+        let backend = FaultyDevice::new(device.backend().clone(), plan.clone());
+        Device::new(Arc::new(backend), Arc::clone(device.shared_host_memory()))
+    };
     devices.iter().map(wrap).collect()
 }

@@ -74,6 +74,35 @@ impl StreamBackend for FaultyStream {
         self.inner.free(address, bytes);
     }
 
+    fn alloc_host(&self, bytes: u64) -> Result<u64, Option<DeviceError>> {
+        self.alloc_by(bytes, || self.inner.alloc_host(bytes))
+    }
+
+    fn free_host(&self, address: u64, bytes: u64) {
+        self.plan.with_order(|order| order.free(self.id, address, &self.label));
+        self.inner.free_host(address, bytes);
+    }
+
+    fn write_host(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        self.begin(CallKind::Write)?;
+        self.uses(&[address]);
+        self.inner.write_host(address, bytes)
+    }
+
+    fn read_host(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        self.begin(CallKind::Read)?;
+        self.uses(&[address]);
+        self.inner.read_host(address, bytes)?;
+        self.waited();
+        Ok(())
+    }
+
+    fn fill_host(&self, address: u64, bytes: u64, value: u8) -> Result<()> {
+        self.begin(CallKind::Fill)?;
+        self.uses(&[address]);
+        self.inner.fill_host(address, bytes, value)
+    }
+
     fn release_kept(&self) {
         self.inner.release_kept();
     }

@@ -4,19 +4,22 @@
 
 mod buffer;
 mod caches;
+mod host;
 mod huge_pages;
 pub(crate) mod object_pool;
 
 use std::sync::Weak;
 
-pub use buffer::Buffer;
+pub use buffer::{Buffer, MemoryPlace};
 pub use caches::MemoryCache;
 use caches::MemoryCaches;
+pub(crate) use host::host_memory;
+pub use host::usable_host_bytes;
 pub use huge_pages::take_huge_pages;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts the bytes allocated on one device against a budget.
+/// Counts the bytes allocated on one device, or of the host, against a budget.
 #[derive(Debug)]
 pub struct MemoryPool {
     limit_bytes: AtomicU64,

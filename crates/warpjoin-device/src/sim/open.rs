@@ -6,7 +6,7 @@ use super::device::SimDevice;
 use super::options::SimOptions;
 use super::simulation::Simulation;
 use crate::backend::DeviceBackend;
-use crate::{Device, DeviceError, Result};
+use crate::{Device, DeviceError, MemoryPool, Result};
 
 /// Opens simulated devices. The devices of one call can open peer access to each other and wait for
 /// each other's events.
@@ -27,9 +27,10 @@ pub fn open_simulated(options: &SimOptions) -> Result<Vec<Device>> {
         ));
     }
     let simulation = Arc::new(Simulation::new(options)?);
+    let host_memory = Arc::new(MemoryPool::new(options.host_memory_bytes));
     let device = |ordinal| {
         let backend: Arc<dyn DeviceBackend> = Arc::new(SimDevice::new(simulation.clone(), ordinal, options));
-        Device::new(backend)
+        Device::new(backend, Arc::clone(&host_memory))
     };
     Ok((0..options.devices).map(device).collect())
 }

@@ -27,6 +27,8 @@ pub struct SimOptions {
     pub races: bool,
     /// Memory of each device, and its initial budget, in bytes.
     pub memory_bytes: u64,
+    /// Budget of all devices for buffers in the host's memory, in bytes.
+    pub host_memory_bytes: u64,
     /// OS threads that run blocks when there is no seed; 0 means one per core.
     pub threads: usize,
     /// Compiles kernels with AddressSanitizer and UndefinedBehaviorSanitizer. The process must run
@@ -66,6 +68,7 @@ impl Default for SimOptions {
             yield_at_plain_accesses: false,
             races: false,
             memory_bytes: 4 << 30,
+            host_memory_bytes: 4 << 30,
             threads: 0,
             sanitize: false,
             kernel_cache: None,

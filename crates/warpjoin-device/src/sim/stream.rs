@@ -65,6 +65,32 @@ impl StreamBackend for SimStream {
         }
     }
 
+    fn alloc_host(&self, bytes: u64) -> std::result::Result<u64, Option<DeviceError>> {
+        let address = memory::allocate(bytes, self.simulation.poison()).ok_or(None)?;
+        self.simulation.allocated(self.id, address, bytes).map(|()| address).map_err(|error| {
+            self.free_host(address, bytes);
+            Some(error)
+        })
+    }
+
+    fn free_host(&self, address: u64, bytes: u64) {
+        if let Err(error) = self.enqueue(Work::Free { address, bytes }) {
+            log::error!("simulated device: free of host memory: {error}");
+        }
+    }
+
+    fn write_host(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        self.write(address, bytes)
+    }
+
+    fn read_host(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        self.read(address, bytes)
+    }
+
+    fn fill_host(&self, address: u64, bytes: u64, value: u8) -> Result<()> {
+        self.fill(address, bytes, value)
+    }
+
     fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
         if self.simulation.is_eager() {
             // All earlier work is done, so the write can happen now, without a copy of the bytes.

@@ -3,6 +3,7 @@
 //!
 //! Must not know columns, tables or plans.
 
+mod budget;
 pub(crate) mod compiler;
 pub(crate) mod dictionaries;
 pub(crate) mod scheduler;
@@ -10,4 +11,6 @@ mod set;
 mod threads;
 pub(crate) mod waits;
 
+pub use budget::MemoryBudget;
+pub(crate) use budget::place_of;
 pub use set::DeviceSet;

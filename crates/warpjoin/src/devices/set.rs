@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use warpjoin_device::{DEVICES_MAX, Device, DeviceError, DeviceKind, Stream};
 
+use super::budget::MemoryBudget;
 use super::compiler::Compiler;
 use super::dictionaries::DictionaryOwners;
 use super::scheduler::{LaunchPermits, Scheduler};
@@ -122,9 +123,10 @@ impl DeviceSet {
     }
 
     /// Fresh streams for one query, one a device.
-    pub(crate) fn query_streams(&self, memory_budget_bytes: u64, permits: &LaunchPermits) -> Result<Vec<Stream>> {
+    pub(crate) fn query_streams(&self, budget: MemoryBudget, permits: &LaunchPermits) -> Result<Vec<Stream>> {
         let stream = |(number, device): (usize, &Device)| {
-            Ok(device.create_stream()?.within(memory_budget_bytes).paced(permits.pacer(number)))
+            let stream = device.create_stream()?.within(budget.device_bytes).within_host(budget.host_bytes);
+            Ok(stream.paced(permits.pacer(number)))
         };
         self.devices.iter().enumerate().map(stream).collect()
     }

@@ -31,6 +31,10 @@ pub struct QueryMetrics {
     pub launches: u64,
     /// Bytes from host to devices.
     pub uploaded_bytes: u64,
+    /// Bytes of columns and rows in the host's memory that kernels have read, there or brought to devices.
+    pub host_read_bytes: u64,
+    /// Bytes of rows that were written to the host's memory, as a device had no room for them.
+    pub spilled_bytes: u64,
     /// Bytes from devices to host.
     pub downloaded_bytes: u64,
     /// Bytes from device to device.

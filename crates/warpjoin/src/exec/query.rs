@@ -77,7 +77,7 @@ impl<'a> Query<'a> {
         execution: &'a Execution<'a>,
     ) -> Result<Self> {
         let permits = session.device_set().scheduler().open(&options.cancel);
-        let streams = session.device_set().query_streams(options.memory_budget_bytes, &permits)?;
+        let streams = session.device_set().query_streams(options.memory_budget(), &permits)?;
         let word = |device: &Device| device.cancel_word(&options.cancel);
         let cancel_words = session.devices().iter().map(word).collect::<Result<_, _>>()?;
         let query = Self::on(streams, cancel_words, session, inputs, options, execution);

@@ -74,6 +74,14 @@ pub(crate) struct IntermediateShard {
     pub columns: Vec<IntermediateColumn>,
 }
 
+impl IntermediateShard {
+    /// Whether rows lie in the host's memory, as the device had no room.
+    pub(crate) fn is_on_host(&self) -> bool {
+        let buffers = self.columns.iter().flat_map(|column| [&column.values, &column.validity]).flatten();
+        buffers.into_iter().any(Buffer::is_on_host)
+    }
+}
+
 /// Values, and a byte of validity a row. Absent where the layout stores nothing.
 #[derive(Debug, Default)]
 pub(crate) struct IntermediateColumn {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
-use warpjoin_device::Stream;
+use warpjoin_device::{Buffer, Stream};
 
 use super::column::{DecodedParts, decode_parts};
 use super::error::{DecodeError, declined};
@@ -12,14 +12,15 @@ use super::facts;
 use super::part::DecodedColumn;
 use super::stored::StoredColumn;
 use crate::column::ColumnType;
+use crate::devices::MemoryBudget;
 use crate::runtime::device_strings::DeviceStrings;
 use crate::runtime::session::Session;
-use crate::table::{ShardColumn, Table, TableSample, cut};
+use crate::table::{ShardColumn, Table, TableSample, cut, settle};
 
 /// Decodes columns, which are those of `schema`, to a table on the devices of a session.
 ///
 /// It is the table that a [`TableBuilder`](crate::TableBuilder) makes of the same rows. The bounds of `columns`, where they
-/// are given, must be their smallest and largest values. No more than `memory_budget_bytes` are used on a device.
+/// are given, must be their smallest and largest values. No more is used than `budget` allows.
 ///
 /// # Errors
 /// [`DecodeError::Declined`] where a column can't be decoded; [`DecodeError::Device`] when a device fails or has too little
@@ -28,11 +29,11 @@ pub fn decode_table(
     session: &Session,
     schema: SchemaRef,
     columns: &[StoredColumn<'_>],
-    memory_budget_bytes: u64,
+    budget: MemoryBudget,
 ) -> Result<Table, DecodeError> {
     let devices = session.device_set();
-    let streams: Vec<Stream> =
-        devices.decode_streams()?.into_iter().map(|stream| stream.within(memory_budget_bytes)).collect();
+    let within = |stream: Stream| stream.within(budget.device_bytes).within_host(budget.host_bytes);
+    let streams: Vec<Stream> = devices.decode_streams()?.into_iter().map(within).collect();
     let rows = columns.first().map_or(0, StoredColumn::rows);
     if columns.len() != schema.fields().len() || columns.iter().any(|column| column.rows() != rows) {
         return declined("columns that do not fit together");
@@ -65,12 +66,11 @@ pub fn decode_table(
         statistics.push(facts::statistics_of(&streams, &parts, &shard_rows, data_type == DataType::Boolean)?);
         push_sample(&mut sample, &streams, &facts, &parts, &ranges)?;
         types.push(facts);
-        for (shard, part) in shards.iter_mut().zip(parts) {
-            shard.columns.push(ShardColumn {
-                values: part.values.map(Arc::new),
-                offsets: None,
-                validity: part.validity.map(Arc::new),
-            });
+        for ((shard, part), stream) in shards.iter_mut().zip(parts).zip(&streams) {
+            let settled =
+                |buffer: Option<Buffer>| buffer.map(|buffer| settle(stream, buffer).map(Arc::new)).transpose();
+            let (values, validity) = (settled(part.values)?, settled(part.validity)?);
+            shard.columns.push(ShardColumn { values, offsets: None, validity });
         }
     }
     streams.iter().try_for_each(Stream::synchronize)?;

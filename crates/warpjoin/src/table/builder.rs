@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use warpjoin_device::{Buffer, Cancellation, Stream};
+use warpjoin_device::{Buffer, Cancellation, MemoryPlace, Stream};
 
+use super::place::alloc_column;
 use super::resident::{BUFFER_ALIGNMENT_BYTES, OFFSET_BYTES, Shard, ShardColumn, Table, rebase_offsets};
 use super::sample::TableSample;
 use crate::column::{EncodedColumn, StringEncoding, TableEncoder};
-use crate::devices::DeviceSet;
+use crate::devices::{DeviceSet, MemoryBudget};
 use crate::{Error, Result};
 
 /// Shards begin at multiples of this, so that validity bitmaps are cut between bytes.
@@ -26,14 +27,16 @@ pub struct TableBuilder {
     schema: SchemaRef,
     encoder: TableEncoder,
     cancel: Option<Arc<Cancellation>>,
-    memory_budget_bytes: u64,
+    budget: MemoryBudget,
+    place: Option<MemoryPlace>,
 }
 
 impl TableBuilder {
     /// A builder of a table of this schema, on `devices`.
     pub fn new(devices: &Arc<DeviceSet>, schema: SchemaRef) -> Self {
         let encoder = TableEncoder::new(schema.clone(), StringEncoding::default());
-        Self { devices: Arc::clone(devices), schema, encoder, cancel: None, memory_budget_bytes: u64::MAX }
+        let budget = MemoryBudget::OF_DEVICES;
+        Self { devices: Arc::clone(devices), schema, encoder, cancel: None, budget, place: None }
     }
 
     /// Chooses how string columns are stored. Call it before the first [`Self::push`]: it starts anew.
@@ -50,10 +53,18 @@ impl TableBuilder {
         self
     }
 
-    /// [`Self::finish`] fails where more than that would be in use on a device.
+    /// [`Self::finish`] fails where more than that would be in use.
     #[must_use]
-    pub fn with_memory_budget(mut self, bytes: u64) -> Self {
-        self.memory_budget_bytes = bytes;
+    pub fn with_memory_budget(mut self, budget: MemoryBudget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// All columns lie in the host's memory, where kernels read them over the bus. Else those do that leave too little room for
+    /// queries on a device.
+    #[must_use]
+    pub fn in_host_memory(mut self) -> Self {
+        self.place = Some(MemoryPlace::Host);
         self
     }
 
@@ -80,7 +91,8 @@ impl TableBuilder {
     /// As [`Self::push`], and when a device has too little memory.
     pub fn finish(self) -> Result<Table> {
         let streams = self.devices.load_streams().iter().cloned();
-        let streams: Vec<Stream> = streams.map(|stream| stream.within(self.memory_budget_bytes)).collect();
+        let MemoryBudget { device_bytes, host_bytes } = self.budget;
+        let streams: Vec<Stream> = streams.map(|stream| stream.within(device_bytes).within_host(host_bytes)).collect();
         let cancel = self.cancel.as_deref();
         check_cancelled(cancel)?;
         let rows = self.encoder.rows();
@@ -95,7 +107,7 @@ impl TableBuilder {
             // From one thread, so that a simulation with a seed does the same each time.
             for (shard, stream) in shards.iter_mut().zip(&streams) {
                 check_cancelled(cancel)?;
-                let uploaded = upload_column(stream, &column, shard, cancel)?;
+                let uploaded = upload_column(stream, &column, shard, self.place, cancel)?;
                 shard.columns.push(uploaded);
             }
             column_types.push(column.column_type);
@@ -131,9 +143,10 @@ fn upload_column(
     stream: &Stream,
     column: &EncodedColumn,
     shard: &Shard,
+    place: Option<MemoryPlace>,
     cancel: Option<&Cancellation>,
 ) -> Result<ShardColumn> {
-    let upload = |bytes: &[u8]| upload(stream, bytes, cancel).map(Arc::new);
+    let upload = |bytes: &[u8]| upload(stream, bytes, place, cancel).map(Arc::new);
     let (first, rows) = (shard.first_row as usize, shard.rows as usize);
     if rows == 0 {
         return Ok(ShardColumn { values: None, offsets: None, validity: None });
@@ -155,10 +168,10 @@ fn upload_column(
 }
 
 /// Uploads bytes, filled up with 0.
-fn upload(stream: &Stream, bytes: &[u8], cancel: Option<&Cancellation>) -> Result<Buffer> {
+fn upload(stream: &Stream, bytes: &[u8], place: Option<MemoryPlace>, cancel: Option<&Cancellation>) -> Result<Buffer> {
     let filled = bytes.len() as u64;
     let padded = filled.next_multiple_of(BUFFER_ALIGNMENT_BYTES).max(BUFFER_ALIGNMENT_BYTES);
-    let buffer = stream.alloc(padded)?;
+    let buffer = alloc_column(stream, padded, place)?;
     for (number, piece) in bytes.chunks(UPLOAD_BYTES).enumerate() {
         check_cancelled(cancel)?;
         stream.write(&buffer, (number * UPLOAD_BYTES) as u64, piece)?;

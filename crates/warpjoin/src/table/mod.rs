@@ -4,12 +4,14 @@
 
 mod builder;
 mod from_shards;
+mod place;
 mod resident;
 mod sample;
 
 pub use builder::TableBuilder;
 pub(crate) use builder::cut;
 pub use from_shards::ResidentColumn;
+pub(crate) use place::settle;
 pub(crate) use resident::BUFFER_ALIGNMENT_BYTES;
 pub use resident::{Shard, ShardColumn, Table};
 pub(crate) use sample::{SampledValues, TableSample};

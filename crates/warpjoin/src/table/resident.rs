@@ -8,11 +8,12 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use rayon::prelude::*;
-use warpjoin_device::{Buffer, Stream};
+use warpjoin_device::{Buffer, MemoryPlace, Stream};
 
 use super::sample::TableSample;
 use crate::column::{ColumnStatistics, ColumnType, Domain, EncodedRows, Validity, decode_rows};
-use crate::devices::DeviceSet;
+use crate::devices::waits::Waits;
+use crate::devices::{DeviceSet, MemoryBudget};
 use crate::{Error, Result};
 
 /// An immutable table, its rows spread over devices in contiguous runs.
@@ -114,6 +115,26 @@ impl Table {
         Ok(table)
     }
 
+    /// The same table with all columns on the devices, or in the host's memory.
+    ///
+    /// # Errors
+    /// When there is no room within `budget`, or a device fails.
+    pub fn moved_to(&self, place: MemoryPlace, budget: MemoryBudget) -> Result<Self> {
+        let columns: Vec<_> = (0..self.column_types.len()).map(|index| (self, index)).collect();
+        let mut table = Self::of_columns(self.schema(), &columns)?;
+        let streams = self.devices.load_streams().iter().cloned();
+        let streams: Vec<Stream> =
+            streams.map(|stream| stream.within(budget.device_bytes).within_host(budget.host_bytes)).collect();
+        let mut waits = Waits::of(&streams);
+        for (shard, stream) in table.shards.iter_mut().zip(&streams) {
+            let columns = shard.columns.iter_mut();
+            let buffers = columns.flat_map(|column| [&mut column.values, &mut column.offsets, &mut column.validity]);
+            buffers.flatten().try_for_each(|buffer| move_to(place, stream, buffer))?;
+        }
+        waits.end()?;
+        Ok(table)
+    }
+
     /// It was uploaded: its domains are the smallest and largest values, and some of its rows stay on the host.
     pub(crate) fn with_sample(mut self, sample: TableSample) -> Self {
         self.exact_bounds = true;
@@ -169,12 +190,22 @@ impl Table {
 
     /// Device memory that it holds, in bytes, over all devices.
     pub fn resident_bytes(&self) -> u64 {
-        self.shards.iter().flat_map(|shard| &shard.columns).map(ShardColumn::bytes).sum()
+        self.bytes_in(MemoryPlace::Device)
+    }
+
+    /// The host's memory that it holds, in bytes, for all devices.
+    pub fn host_bytes(&self) -> u64 {
+        self.bytes_in(MemoryPlace::Host)
+    }
+
+    fn bytes_in(&self, place: MemoryPlace) -> u64 {
+        self.shards.iter().flat_map(|shard| &shard.columns).map(|column| column.bytes_in(place)).sum()
     }
 
     /// Device memory that a column holds (by position), in bytes, over all devices.
     pub fn column_bytes(&self, column: usize) -> u64 {
-        self.shards.iter().filter_map(|shard| shard.columns.get(column)).map(ShardColumn::bytes).sum()
+        let columns = self.shards.iter().filter_map(|shard| shard.columns.get(column));
+        columns.map(|column| column.bytes_in(MemoryPlace::Device)).sum()
     }
 
     /// The rows of some columns (by position, in the order asked for), in row order, in batches of
@@ -236,6 +267,21 @@ impl Table {
     }
 }
 
+/// Has a copy of a buffer there instead.
+fn move_to(place: MemoryPlace, stream: &Stream, buffer: &mut Arc<Buffer>) -> Result<()> {
+    if buffer.place() == place {
+        return Ok(());
+    }
+    let bytes = buffer.bytes();
+    let moved = match place {
+        MemoryPlace::Device => stream.alloc(bytes)?,
+        MemoryPlace::Host => stream.alloc_host(bytes)?,
+    };
+    stream.copy((buffer, 0), (&moved, 0), bytes)?;
+    *buffer = Arc::new(moved);
+    Ok(())
+}
+
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, columns, shards) = (self.rows, self.column_types.len(), self.shards.len());
@@ -244,8 +290,9 @@ impl fmt::Debug for Table {
 }
 
 impl ShardColumn {
-    fn bytes(&self) -> u64 {
-        [&self.values, &self.offsets, &self.validity].into_iter().flatten().map(|buffer| buffer.bytes()).sum()
+    fn bytes_in(&self, place: MemoryPlace) -> u64 {
+        let buffers = [&self.values, &self.offsets, &self.validity].into_iter().flatten();
+        buffers.filter(|buffer| buffer.place() == place).map(|buffer| buffer.bytes()).sum()
     }
 }
 

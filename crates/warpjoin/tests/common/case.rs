@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use warpjoin::column::StringEncoding;
 use warpjoin::plan::Plan;
 use warpjoin::{Error, Session, Table, TableBuilder, exec};
 
@@ -35,12 +34,15 @@ pub(crate) enum Outcome {
 
 /// The table of a batch, in two pieces, the second one a slice.
 pub(crate) fn upload(session: &Arc<Session>, batch: &RecordBatch) -> Arc<Table> {
-    upload_as(session, batch, StringEncoding::Dictionary)
+    upload_as(session, batch, &Settings::default())
 }
 
-/// The same, with strings that are encoded so.
-fn upload_as(session: &Arc<Session>, batch: &RecordBatch, strings: StringEncoding) -> Arc<Table> {
-    let mut builder = TableBuilder::new(session.device_set(), batch.schema()).with_strings(strings);
+/// The same, with strings encoded and columns placed as the settings say.
+fn upload_as(session: &Arc<Session>, batch: &RecordBatch, settings: &Settings) -> Arc<Table> {
+    let mut builder = TableBuilder::new(session.device_set(), batch.schema()).with_strings(settings.strings);
+    if settings.tables_on_host {
+        builder = builder.in_host_memory();
+    }
     let first = batch.num_rows() / 3;
     builder.push(&batch.slice(0, first)).expect("a batch");
     builder.push(&batch.slice(first, batch.num_rows() - first)).expect("a batch");
@@ -91,8 +93,7 @@ impl Case {
 
     /// Rows from the devices.
     pub(crate) fn run(&self, session: &Arc<Session>, settings: &Settings) -> warpjoin::Result<Vec<Row>> {
-        let tables: Vec<Arc<Table>> =
-            self.inputs.iter().map(|batch| upload_as(session, batch, settings.strings)).collect();
+        let tables: Vec<Arc<Table>> = self.inputs.iter().map(|batch| upload_as(session, batch, settings)).collect();
         let options = settings.options();
         let batches = if settings.keeps && !self.plan.schema.fields().is_empty() {
             let (table, _) = exec::run_to_table(session, &self.plan, &tables, &options)?;

@@ -35,6 +35,10 @@ pub(crate) struct Settings {
     pub(crate) strings: StringEncoding,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
+    /// Tables lie in the host's memory.
+    pub(crate) tables_on_host: bool,
+    /// Rows between pipelines lie there.
+    pub(crate) writes_to_host: bool,
 }
 
 impl Default for Settings {
@@ -63,6 +67,8 @@ impl Default for Settings {
             quick_kernels: false,
             strings: StringEncoding::Dictionary,
             keeps: false,
+            tables_on_host: false,
+            writes_to_host: false,
         }
     }
 }
@@ -77,6 +83,7 @@ impl Settings {
             hash_bits: self.hash_bits,
             first_capacity: self.first_capacity,
             chunk_rows: self.chunk_rows,
+            writes_to_host: self.writes_to_host,
             device_threads: self.device_threads,
             group_by_form: self.group_by_form,
             block_table_slots: self.block_table_slots,
@@ -106,9 +113,12 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     let mut aside = rng.clone();
     aside.random::<u64>();
     let strings = *encodings.choose(&mut aside).expect("some");
+    let (tables_on_host, writes_to_host) = (aside.random_bool(0.25), aside.random_bool(0.25));
     Settings {
         device_threads,
         strings,
+        tables_on_host,
+        writes_to_host,
         devices: *[1, 1, 2, 3, 4, 8].choose(rng).expect("some"),
         lanes: *[None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(32)].choose(rng).expect("some"),
         distribution: *[Auto, Broadcast, Exchange, Exchange].choose(rng).expect("some"),

@@ -1,7 +1,9 @@
-//! Pinned host memory of one GPU: chunks that copies go through, and words that kernels read.
+//! Pinned host memory of one GPU: buffers, chunks that copies go through, and words that kernels read.
 
+mod buffers;
 mod staging;
 mod words;
 
+pub(super) use buffers::{HostBuffers, copy_in, copy_out, fill};
 pub(super) use staging::Staging;
 pub(super) use words::HostWords;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use warpjoin_device::{Arg, Buffer, CancelWord};
 
+use super::staging::StagedChunk;
 use super::target::Target;
 use crate::codegen::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 use crate::exec::query::UploadedColumn;
@@ -21,6 +22,8 @@ pub(super) struct Binder<'a> {
     /// The chunk: its first row among those of the device, and how many there are.
     pub first: u64,
     pub rows: u64,
+    /// Columns of the chunk that were brought to the device.
+    pub staged: Option<&'a StagedChunk>,
 }
 
 impl<'a> Binder<'a> {
@@ -34,6 +37,9 @@ impl<'a> Binder<'a> {
 
     /// The address of the chunk's first validity bit or byte.
     fn validity(&self, column: usize) -> Arg<'a> {
+        if let Some(staged) = self.staged.and_then(|chunk| chunk.validity(column)) {
+            return Arg::Buffer(staged);
+        }
         let source = &self.relation.source;
         let buffer = source.validity(self.device, column);
         match (buffer, source) {
@@ -51,9 +57,10 @@ impl<'a> Binder<'a> {
                 let before: u64 = (0..self.device).map(|device| source.shard_rows(device)).sum();
                 Arg::U64(before + self.first)
             }
-            Binding::SourceValues(column) => {
-                self.at_first_row(source.values(self.device, *column), source.width_bytes(*column))
-            }
+            Binding::SourceValues(column) => match self.staged.and_then(|chunk| chunk.values(*column)) {
+                Some(staged) => Arg::Buffer(staged),
+                None => self.at_first_row(source.values(self.device, *column), source.width_bytes(*column)),
+            },
             Binding::SourceValidity(column) => self.validity(*column),
             Binding::SourceGroups | Binding::SourceFinished | Binding::SourceFinishedRows => {
                 let Source::Groups(groups) = source else {

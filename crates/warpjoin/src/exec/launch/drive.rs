@@ -82,7 +82,7 @@ impl<'q, S: DeviceSink> Driving<'q, S> {
             Pushed::Resume => self.launches += 1,
             Pushed::Done if is_last => {
                 let filled = self.sink.finish(&mut self.lane, self.filling, &self.report)?;
-                let (device, work) = (self.lane.device, self.lane.work);
+                let (device, work) = (self.lane.device, std::mem::take(&mut self.lane.work));
                 return Ok(ControlFlow::Break(Driven {
                     device,
                     outcome: Outcome::Filled(filled),
@@ -101,8 +101,8 @@ impl<'q, S: DeviceSink> Driving<'q, S> {
         Ok(ControlFlow::Continue(self))
     }
 
-    fn end(self, outcome: impl FnOnce(S::Filling) -> Outcome<S>) -> Driven<S> {
-        let (device, work, report) = (self.lane.device, self.lane.work, self.report);
+    fn end(mut self, outcome: impl FnOnce(S::Filling) -> Outcome<S>) -> Driven<S> {
+        let (device, work, report) = (self.lane.device, std::mem::take(&mut self.lane.work), self.report);
         Driven { device, outcome: outcome(self.filling), report, work }
     }
 
@@ -223,9 +223,11 @@ impl Query<'_> {
 
     /// Adds what was done on a device.
     pub(in crate::exec) fn take_work(&mut self, device: usize, work: Work) {
-        let Work { launches, kernel_ns, compile_ns, quick } = work;
+        let Work { launches, kernel_ns, compile_ns, host_read_bytes, spilled_bytes, quick } = work;
         self.metrics.launches += launches;
         self.metrics.compile_ns += compile_ns;
+        self.metrics.host_read_bytes += host_read_bytes;
+        self.metrics.spilled_bytes += spilled_bytes;
         self.times.add_kernel(device, kernel_ns);
         self.note_quick(quick);
     }

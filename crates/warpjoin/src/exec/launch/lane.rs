@@ -10,6 +10,7 @@ use warpjoin_kernels::common::control;
 
 use super::binder::Binder;
 use super::shape::launch_shape;
+use super::staging::{Staging, bits_on_host, staged_rows};
 use super::target::Target;
 use crate::codegen::GeneratedPipeline;
 use crate::exec::query::{Flight, Query, Report, UploadedColumn, form_to_run, read_report};
@@ -40,6 +41,7 @@ pub(in crate::exec) struct Lane<'q> {
     session: &'q Session,
     cancel: &'q CancelWord,
     pub work: Work,
+    staging: Staging,
 }
 
 /// What was done on a device, for the metrics of the query.
@@ -48,6 +50,10 @@ pub(in crate::exec) struct Work {
     pub launches: u64,
     pub kernel_ns: u64,
     pub compile_ns: u64,
+    /// Bytes that kernels have read of the host's memory, there or brought to the device.
+    pub host_read_bytes: u64,
+    /// Bytes of rows that were written to the host's memory.
+    pub spilled_bytes: u64,
     /// Modules whose quick forms have run.
     pub quick: Vec<ModuleSource>,
 }
@@ -61,6 +67,7 @@ impl<'q> Query<'q> {
             session: self.session,
             cancel: &self.cancel_words[device],
             work: Work::default(),
+            staging: Staging::new(),
         }
     }
 
@@ -72,17 +79,23 @@ impl<'q> Query<'q> {
         kernels: &'j [Kernel],
     ) -> Result<Job<'j>> {
         let lookups = (0..self.devices()).map(|device| self.look_up_all(device, generated)).collect::<Result<_>>()?;
-        Ok(Job { relation, generated, kernels, lookups, chunk_rows: self.chunk_rows(relation) })
+        Ok(Job { relation, generated, kernels, lookups, chunk_rows: self.chunk_rows(relation, generated) })
     }
 
     /// Rows of a chunk of the relation; `None`: all.
-    fn chunk_rows(&self, relation: &Relation) -> Option<u64> {
+    fn chunk_rows(&self, relation: &Relation, generated: &GeneratedPipeline) -> Option<u64> {
         let is_cut = matches!(relation.source, Source::Table(..) | Source::Intermediate(_));
-        self.options.chunk_rows.filter(|_| is_cut).map(|rows| rows.max(1).next_multiple_of(CHUNK_ROWS_UNIT))
+        let rows = self.options.chunk_rows.or_else(|| staged_rows(relation, generated, &self.streams));
+        rows.filter(|_| is_cut).map(|rows| rows.max(1).next_multiple_of(CHUNK_ROWS_UNIT))
     }
 }
 
 impl Job<'_> {
+    /// Tells it from others that a lane has.
+    pub(super) fn id(&self) -> usize {
+        std::ptr::from_ref(self.generated).addr()
+    }
+
     /// Number of chunks on a device. Each is one launch.
     pub(in crate::exec) fn chunks(&self, device: usize) -> u64 {
         let rows = self.relation.source.shard_rows(device);
@@ -107,16 +120,28 @@ impl Lane<'_> {
         let chunk_rows = job.chunk_rows.unwrap_or(u64::MAX);
         stream.wait_for_permit()?;
         let begin = stream.record()?;
+        let behind = chunks.end;
         for chunk in chunks {
             let first = chunk.saturating_mul(chunk_rows).min(all_rows);
             let rows = chunk_rows.min(all_rows - first);
             let (control, cancel, lookups) = (&control, self.cancel, &lookups[..]);
-            let binder = Binder { device, relation, target, lookups, control, cancel, first, rows };
+            let staged = self.staging.chunk(&stream, device, job, chunk)?;
+            if staged.is_none() {
+                self.work.host_read_bytes += rows * bits_on_host(relation, generated, device) / 8;
+            }
+            let binder = Binder { device, relation, target, lookups, control, cancel, first, rows, staged };
             let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
             let launch = launch_shape(&stream, rows, generated, relation, bits);
-            self.launch(&job.kernels[device], launch, &args[..])?;
+            self.stream.launch(&job.kernels[device], launch, &args[..])?;
+            self.work.launches += 1;
+            self.staging.launched(&stream, job, chunk)?;
         }
         let end = stream.record()?;
+        // The next chunk is on its way while somebody looks at this one.
+        if behind < job.chunks(device) {
+            self.staging.copy(&stream, device, job, behind)?;
+        }
+        self.work.host_read_bytes += std::mem::take(&mut self.staging.bytes);
         Ok(Flight { control, lookups, events: (begin, end) })
     }
 
@@ -155,5 +180,11 @@ impl Lane<'_> {
         }
         self.work.compile_ns += started.elapsed().as_nanos() as u64;
         Ok(kernel)
+    }
+}
+
+impl Drop for Lane<'_> {
+    fn drop(&mut self) {
+        self.staging.end(&self.stream);
     }
 }

@@ -8,6 +8,7 @@ mod lane;
 mod lookup;
 mod shape;
 mod sink;
+mod staging;
 mod target;
 
 pub(super) use lane::{Job, Lane};

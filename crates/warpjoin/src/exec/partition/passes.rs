@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Buffer, Kernel, Launch, Ptr, Stream};
+use warpjoin_device::{Buffer, Cause, Kernel, Launch, MemoryPlace, Ptr, Stream};
 use warpjoin_kernels::common::BLOCK_SUMS;
 use warpjoin_kernels::partition::{
     PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PARTITION_THREADS_WORD, PassParams, ROW_WORDS_MAX, ScanParams,
@@ -14,7 +14,8 @@ use crate::codegen::{
     GeneratedPipeline, PASS_MULTIPLE, PartitionStage, RowShape, RowSpec, Sink, SinkShape, Step, partition_module,
     pass_entry,
 };
-use crate::exec::launch::{Job, PartitionTarget, Target, partition_launch};
+use crate::devices::place_of;
+use crate::exec::launch::{Job, Lane, PartitionTarget, Target, partition_launch};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, PendingDevice, Query, check_status};
 use crate::exec::relation::{PartitionedRows, PartitionedShard, PassBits, Relation, Source};
@@ -113,7 +114,7 @@ impl Query<'_> {
             }
             let asked_bytes = planned.iter().fold(0u64, |bytes, planned| bytes.saturating_add(planned.bytes(device)));
             let stream = &self.streams[device];
-            let has_room = stream.make_room(asked_bytes);
+            let has_room = stream.make_room(asked_bytes) || asked_bytes <= stream.free_host_bytes();
             (!has_room).then(|| Obstacle::Memory { asked_bytes, free_bytes: stream.free_bytes() })
         })
     }
@@ -214,11 +215,11 @@ impl Query<'_> {
         };
         lane.launch(&steps.scan[device], one_block(&stream, BLOCK_SUMS * 4), &params)?;
         target.bits = bits.first;
-        target.words = allocate_words(&stream, shape, rows_max)?;
+        target.words = allocate_words(&mut lane, shape, rows_max)?;
         let scattering = lane.enqueue(scatter, &Target::Partition(&target), 0..scatter.chunks(device))?;
         let (mut words, mut aside) = (target.words, vec![]);
         if bits.second > 0 {
-            let moved = allocate_words(&stream, shape, rows_max)?;
+            let moved = allocate_words(&mut lane, shape, rows_max)?;
             let params = PassParams {
                 input: row_words(shape, &words),
                 outputs: padded(moved.iter().map(|word| Some(Ptr::of(word))), None),
@@ -240,7 +241,8 @@ impl Query<'_> {
             aside = std::mem::replace(&mut words, moved);
         }
         let end = stream.record()?;
-        let work = lane.work;
+        let work = std::mem::take(&mut lane.work);
+        drop(lane);
         self.take_work(device, work);
         self.set_aside(&stream, aside);
         let begin = counting.events.0;
@@ -274,8 +276,23 @@ pub(crate) fn one_block(stream: &Stream, shared_bytes: u32) -> Launch {
     Launch { blocks: 1, block_threads, shared_bytes }
 }
 
-fn allocate_words(stream: &Stream, shape: &RowShape, rows: u64) -> Result<Vec<Buffer>> {
-    Ok(shape.word_bytes().iter().map(|&bytes| stream.alloc(rows * u64::from(bytes))).collect::<Result<_, _>>()?)
+/// Memory for the words of rows: on the device, or where it has no room in the host's memory.
+fn allocate_words(lane: &mut Lane<'_>, shape: &RowShape, rows: u64) -> Result<Vec<Buffer>> {
+    let stream = lane.stream.clone();
+    let bytes: Vec<u64> = shape.word_bytes().iter().map(|&bytes| rows * u64::from(bytes)).collect();
+    let all_bytes = bytes.iter().sum();
+    let mut full = None;
+    if !lane.options.writes_to_host && place_of(&stream, all_bytes) == MemoryPlace::Device {
+        match bytes.iter().map(|&bytes| stream.alloc(bytes)).collect::<Result<_, _>>() {
+            Ok(words) => return Ok(words),
+            Err(error) if error.cause() == Cause::OutOfMemory => full = Some(error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let words = bytes.iter().map(|&bytes| stream.alloc_host(bytes)).collect::<Result<_, _>>();
+    let words = words.map_err(|error| full.unwrap_or(error))?;
+    lane.work.spilled_bytes += all_bytes;
+    Ok(words)
 }
 
 /// Rows of words as kernels take them.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Cause, Stream};
+use warpjoin_device::{Cause, MemoryPlace, Stream};
 
 use crate::codegen::{
     GenerateOptions, GeneratedPipeline, Lookup, PipelineKey, Sink, SinkShape, SortShape, Step, bind_pipeline,
 };
 use crate::column::ColumnType;
+use crate::devices::place_of;
 use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
 use crate::exec::query::{Query, Report};
 use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
@@ -212,7 +213,15 @@ impl DeviceSink for RowsSink<'_> {
     fn open(&self, lane: &mut Lane<'_>) -> Result<IntermediateShard> {
         let whole = self.capacities[lane.device];
         let mut capacity = whole;
+        if lane.options.writes_to_host {
+            return self.open_on_host(lane, whole);
+        }
         loop {
+            // Rows whose number is known lie on the host where the device should keep room.
+            let is_counted = self.is_counted[lane.device];
+            if is_counted && place_of(&lane.stream, whole * row_bytes(self.columns)) == MemoryPlace::Host {
+                return self.open_on_host(lane, whole);
+            }
             let room = |lane: &Lane<'_>| allocate(&lane.stream, self.columns, capacity);
             // A reduced output leaves as much memory as it takes: the pipeline and what follows need some, too.
             let made =
@@ -221,8 +230,12 @@ impl DeviceSink for RowsSink<'_> {
                 Ok(shard) => return Ok(IntermediateShard { rows: capacity, ..shard }),
                 // A first capacity has room for all rows of the source, most of which may be dropped. If the rows need
                 // more after all, the kernel counts how much.
-                Err(error) if error.cause() == Cause::OutOfMemory && !self.is_counted[lane.device] && capacity > 1 => {
+                Err(error) if error.cause() == Cause::OutOfMemory && !is_counted && capacity > 1 => {
                     capacity = (capacity / 4).max(1);
+                }
+                Err(error) if error.cause() == Cause::OutOfMemory => {
+                    // The host's memory is the way out: why the device has none is what the user should know.
+                    return self.open_on_host(lane, whole).map_err(|_| error);
                 }
                 Err(error) => return Err(error),
             }
@@ -239,8 +252,11 @@ impl DeviceSink for RowsSink<'_> {
 
     fn finish(&self, lane: &mut Lane<'_>, shard: IntermediateShard, report: &Report) -> Result<IntermediateShard> {
         let rows = report.rows.min(self.wanted);
-        let row_bytes = |column: &ColumnType| u64::from(column.layout().width_bytes) + u64::from(column.has_nulls);
-        if (shard.rows - rows) * self.columns.iter().map(row_bytes).sum::<u64>() <= WASTE_BYTES_MAX {
+        if shard.is_on_host() {
+            lane.work.spilled_bytes += rows * row_bytes(self.columns);
+            return Ok(IntermediateShard { rows, ..shard });
+        }
+        if (shard.rows - rows) * row_bytes(self.columns) <= WASTE_BYTES_MAX {
             return Ok(IntermediateShard { rows, ..shard });
         }
         let smaller = IntermediateShard { rows, ..allocate(&lane.stream, self.columns, rows)? };
@@ -260,6 +276,18 @@ impl DeviceSink for RowsSink<'_> {
     fn combine(self, shards: Vec<IntermediateShard>) -> Vec<IntermediateShard> {
         shards
     }
+}
+
+impl RowsSink<'_> {
+    /// Room for rows in the host's memory.
+    fn open_on_host(&self, lane: &Lane<'_>, rows: u64) -> Result<IntermediateShard> {
+        let shard = allocate_in(&lane.stream, self.columns, rows, MemoryPlace::Host)?;
+        Ok(IntermediateShard { rows, ..shard })
+    }
+}
+
+fn row_bytes(columns: &[ColumnType]) -> u64 {
+    columns.iter().map(|column| u64::from(column.layout().width_bytes) + u64::from(column.has_nulls)).sum()
 }
 
 /// Writes a row for each of the source, where that lies.
@@ -321,11 +349,20 @@ fn copy_rows(
 
 /// Buffers for `rows` rows of columns.
 pub(crate) fn allocate(stream: &Stream, columns: &[ColumnType], rows: u64) -> Result<IntermediateShard> {
+    allocate_in(stream, columns, rows, MemoryPlace::Device)
+}
+
+/// The same in the memory of the device or of the host.
+fn allocate_in(stream: &Stream, columns: &[ColumnType], rows: u64, place: MemoryPlace) -> Result<IntermediateShard> {
     let columns = columns
         .iter()
         .map(|column| {
             let width = u64::from(column.layout().width_bytes);
-            let alloc = |bytes: u64| if bytes == 0 { Ok(None) } else { stream.alloc(bytes).map(Some) };
+            let alloc = |bytes: u64| match place {
+                _ if bytes == 0 => Ok(None),
+                MemoryPlace::Device => stream.alloc(bytes).map(Some),
+                MemoryPlace::Host => stream.alloc_host(bytes).map(Some),
+            };
             Ok(IntermediateColumn {
                 values: alloc(width * rows)?,
                 validity: alloc(if column.has_nulls { rows } else { 0 })?,

@@ -1,122 +1,23 @@
 //! The column cache: queries over Parquet files find columns on the devices, and never those of other rows.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod decoding;
+mod harness;
+mod host_memory;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use common::queries::QUERIES;
-use common::{TABLES, physical, register_tpch, rows, run, shown, stock, warp_on};
+use common::{TABLES, physical, register_tpch, rows, run, shown, stock};
 use datafusion::dataframe::DataFrameWriteOptions;
 use datafusion::physical_plan::{collect, execute_stream};
-use datafusion::prelude::{ParquetReadOptions, SessionContext};
+use datafusion::prelude::SessionContext;
 use futures::StreamExt;
-use tempfile::TempDir;
-use warpjoin::Session;
-use warpjoin_datafusion::{
-    CacheLimit, ParquetDecode, WarpjoinOptions, WarpjoinRuntime, cache_table, register_cache_table, uncache_table,
-};
-use warpjoin_device::{SimOptions, open_simulated};
-
-/// A session on two simulated devices, its runtime, and its devices.
-struct Warp {
-    context: SessionContext,
-    runtime: Arc<WarpjoinRuntime>,
-    session: Arc<Session>,
-}
-
-fn warp(memory_bytes: u64, cache: CacheLimit) -> Warp {
-    warp_with(2, memory_bytes, |options| options.cache = cache)
-}
-
-/// The same on some devices, which decode Parquet.
-fn decoding(devices: usize) -> Warp {
-    warp_with(devices, MEMORY, |options| options.parquet_decode = ParquetDecode::Device)
-}
-
-fn warp_with(devices: usize, memory_bytes: u64, change: impl FnOnce(&mut WarpjoinOptions)) -> Warp {
-    let options = SimOptions { devices, memory_bytes, ..SimOptions::default() };
-    let session = Session::new(open_simulated(&options).unwrap()).unwrap();
-    let runtime = WarpjoinRuntime::new(Arc::clone(&session));
-    let context = warp_on(Arc::clone(&runtime), change);
-    Warp { context, runtime, session }
-}
-
-impl Warp {
-    fn used_bytes(&self) -> u64 {
-        self.session.devices().iter().map(|device| device.memory().used_bytes()).sum()
-    }
-
-    /// The answer, after a check against stock DataFusion over the same files, and the bytes that came to the devices.
-    async fn query(&self, oracle: &SessionContext, sql: &str) -> u64 {
-        let (batches, placement) = run(&self.context, sql).await;
-        let (expected, _) = run(oracle, sql).await;
-        assert_eq!(rows(&batches, false), rows(&expected, false), "{sql}");
-        placement.device.iter().filter_map(|part| part.metrics.as_ref()).map(|metrics| metrics.uploaded_bytes).sum()
-    }
-
-    /// What decoded each cached column, in the order of their names.
-    async fn decoded_on(&self) -> Vec<String> {
-        register_cache_table(&self.context).unwrap();
-        let sql = "SELECT column_name, decoded_on FROM warpjoin.cache ORDER BY column_name";
-        let batches = self.context.sql(sql).await.unwrap().collect().await.unwrap();
-        rows(&batches, true)
-    }
-
-    async fn is_resident(&self, sql: &str) -> bool {
-        let plan = shown(&physical(&self.context, sql).await);
-        assert!(plan.contains("WarpjoinExec"), "{plan}");
-        !plan.contains("CachedScanExec") && !plan.contains("DataSourceExec")
-    }
-}
-
-const MEMORY: u64 = 1 << 30;
-/// Lookup tables of small dictionaries.
-const LOOKUP_BYTES: u64 = 10_000;
-const ALL: CacheLimit = CacheLimit::Percent(60);
-
-/// Writes `rows` numbered rows from `first` on, in row groups of 1,000, some of them null.
-async fn write(path: &Path, first: i64, rows: i64) {
-    write_with(path, first, rows, &["compression = 'snappy'"]).await;
-}
-
-/// The same with further settings of the writer.
-async fn write_with(path: &Path, first: i64, rows: i64, settings: &[&str]) {
-    let sql = format!(
-        "SELECT v AS id, CASE WHEN v % 7 = 0 THEN NULL ELSE v % 10 END AS k, 'name ' || (v % 100) AS name, \
-         CAST(v AS DECIMAL(15, 2)) / 4 AS price, CAST(DATE '2020-01-01' + CAST(v % 365 AS INT) AS DATE) AS day, \
-         CAST(v AS DOUBLE) / 3 AS share FROM generate_series({first}, {}) AS t(v)",
-        first + rows - 1
-    );
-    let context = SessionContext::new();
-    for setting in ["max_row_group_size = 1000", "data_page_row_count_limit = 300"].iter().chain(settings) {
-        let sql = format!("SET datafusion.execution.parquet.{setting}");
-        context.sql(&sql).await.unwrap().collect().await.unwrap();
-    }
-    let frame = context.sql(&sql).await.unwrap();
-    let options = DataFrameWriteOptions::new().with_single_file_output(true);
-    frame.write_parquet(path.to_str().unwrap(), options, None).await.unwrap();
-}
-
-async fn register(contexts: &[&SessionContext], name: &str, path: &Path) {
-    for context in contexts {
-        // Files that change are listed again.
-        let _ = context.deregister_table(name).unwrap();
-        if let Some(cache) = context.runtime_env().cache_manager.get_list_files_cache() {
-            cache.clear();
-        }
-        let path = format!("{}{}", path.display(), if path.is_dir() { "/" } else { "" });
-        context.register_parquet(name, path, ParquetReadOptions::default()).await.unwrap();
-    }
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().unwrap()
-}
-
-const BY_KEY: &str = "SELECT k, count(*), sum(price), min(day), max(name) FROM t WHERE share > 100 GROUP BY k";
+use harness::{ALL, BY_KEY, LOOKUP_BYTES, MEMORY, Warp, folder, register, warp, warp_decoding, warp_with, write};
+use warpjoin_datafusion::{MemoryShare, cache_table, register_cache_table, uncache_table};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn second_queries_find_their_columns() {
@@ -212,7 +113,10 @@ async fn columns_used_long_ago_leave() {
     probe.query(&oracle, &sum("a")).await;
     let table_bytes = probe.used_bytes();
     // Each device has a limit, so two and a half tables.
-    let warp = warp(MEMORY, CacheLimit::Bytes(table_bytes * 5 / 4));
+    let warp = warp_with(2, MEMORY, |options| {
+        options.cache = MemoryShare::Bytes(table_bytes * 5 / 4);
+        options.host_cache = MemoryShare::Bytes(0);
+    });
     for table in ["a", "b", "c"] {
         register(&[&warp.context, &oracle], table, &folder.path().join(format!("{table}.parquet"))).await;
     }
@@ -239,7 +143,7 @@ async fn the_cache_makes_room_for_queries() {
     let sorted = "SELECT id, name, share FROM t ORDER BY share DESC, id LIMIT 20";
     let by_id = "SELECT id, min(name), sum(price) FROM t GROUP BY id ORDER BY id LIMIT 5";
     for memory_bytes in [64 << 10, 512 << 10, 2 << 20, 4 << 20, 8 << 20, 16 << 20] {
-        let warp = warp(memory_bytes, CacheLimit::Percent(100));
+        let warp = warp(memory_bytes, MemoryShare::Percent(100));
         register(&[&warp.context, &oracle], "t", &path).await;
         for sql in [BY_KEY, sorted, by_id, BY_KEY] {
             warp.query(&oracle, sql).await;
@@ -258,7 +162,10 @@ async fn columns_that_do_not_fit_are_not_read_again() {
     let oracle = stock();
     let sql = "SELECT id, sum(price) FROM t WHERE id < 1000 GROUP BY id";
     let reads = |plan: String| plan.contains("CachedScanExec");
-    let (large, small) = (warp(MEMORY, ALL), warp(512 << 10, CacheLimit::Percent(10)));
+    let of = |memory_bytes, cache| {
+        warp_with(2, memory_bytes, |options| (options.cache, options.host_memory) = (cache, MemoryShare::Bytes(0)))
+    };
+    let (large, small) = (of(MEMORY, ALL), of(512 << 10, MemoryShare::Percent(10)));
     for warp in [&large, &small] {
         register(&[&warp.context, &oracle], "t", &path).await;
     }
@@ -350,7 +257,7 @@ async fn folders_and_other_schemas_are_right() {
         std::fs::create_dir(&of_year).unwrap();
         write(&of_year.join("t.parquet"), first, 4000).await;
     }
-    let (warp, decoding, oracle) = (warp(MEMORY, ALL), decoding(1), stock());
+    let (warp, decoding, oracle) = (warp(MEMORY, ALL), warp_decoding(1), stock());
     for context in [&warp.context, &decoding.context, &oracle] {
         let sql = format!(
             "CREATE EXTERNAL TABLE t (id BIGINT, k BIGINT, later INT, year INT) STORED AS PARQUET \
@@ -374,151 +281,6 @@ async fn folders_and_other_schemas_are_right() {
     }
 }
 
-/// Devices decode what they can, and the CPU the rest of the same table.
-#[tokio::test(flavor = "multi_thread")]
-async fn devices_decode_columns_of_files() {
-    let folder = folder();
-    for file in 0..3 {
-        write(&folder.path().join(format!("{file}.parquet")), file * 10_000, 10_000).await;
-    }
-    let (warp, oracle) = (decoding(1), stock());
-    register(&[&warp.context, &oracle], "t", folder.path()).await;
-    let all = "SELECT k, count(*), sum(id), sum(price), min(day), max(day), max(name), min(share) FROM t GROUP BY k";
-    let by_name = "SELECT name, count(*), min(id) FROM t WHERE name LIKE '%1%' GROUP BY name";
-    for sql in [BY_KEY, all, by_name, "SELECT count(*), max(id) FROM t WHERE k = 3"] {
-        warp.query(&oracle, sql).await;
-        assert!(warp.is_resident(sql).await, "{sql}");
-    }
-    let expected = ["day|device", "id|device", "k|device", "name|device", "price|device", "share|device"];
-    assert_eq!(warp.decoded_on().await, expected);
-    warp.runtime.clear_cache();
-    assert_eq!(warp.used_bytes(), 0, "all memory is given back");
-}
-
-/// The value in a folder's name counts, not that of a column in its files with the same name and type.
-#[tokio::test(flavor = "multi_thread")]
-async fn columns_of_folders_are_not_decoded_from_files() {
-    let folder = folder();
-    let of_share = folder.path().join("share=2.5");
-    std::fs::create_dir(&of_share).unwrap();
-    write(&of_share.join("t.parquet"), 0, 3000).await;
-    let (warp, oracle) = (decoding(1), stock());
-    for context in [&warp.context, &oracle] {
-        let sql = format!(
-            "CREATE EXTERNAL TABLE t (id BIGINT, share DOUBLE) STORED AS PARQUET PARTITIONED BY (share) LOCATION '{}/'",
-            folder.path().display()
-        );
-        context.sql(&sql).await.unwrap().collect().await.unwrap();
-    }
-    warp.query(&oracle, "SELECT share, count(*), sum(id) FROM t GROUP BY share").await;
-    assert_eq!(warp.decoded_on().await, ["id|device", "share|cpu"]);
-}
-
-/// A damaged page, and compression that devices do not know: DataFusion reads the column, or says what is wrong.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_devices_cannot_decode_is_read_by_datafusion() {
-    let folder = folder();
-    let path = folder.path().join("t.parquet");
-    write(&path, 0, 5000).await;
-    let (warp, oracle) = (decoding(1), stock());
-    let sound = std::fs::read(&path).unwrap();
-    // The footer and its length are at the end.
-    let footer_bytes = u32::from_le_bytes(sound[sound.len() - 8..][..4].try_into().unwrap()) as usize;
-    for at in (4..sound.len() - 8 - footer_bytes).step_by(sound.len() / 40) {
-        let mut damaged = sound.clone();
-        damaged[at] ^= 0x55;
-        std::fs::write(&path, &damaged).unwrap();
-        // A damaged page index: there is no such table.
-        let of_file = SessionContext::new().read_parquet(path.to_str().unwrap(), ParquetReadOptions::default()).await;
-        if of_file.is_err() {
-            continue;
-        }
-        register(&[&warp.context, &oracle], "t", &path).await;
-        let sql = "SELECT sum(id), sum(k), sum(price), min(day), max(day), min(share), max(share), \
-                   min(name), count(DISTINCT name) FROM t";
-        let answer = async |context: &SessionContext| {
-            let batches = context.sql(sql).await.unwrap().collect().await;
-            batches.map(|batches| rows(&batches, true)).ok()
-        };
-        let (answer, expected) = (answer(&warp.context).await, answer(&oracle).await);
-        // Both fail, or both read the same numbers.
-        assert_eq!(answer, expected, "byte {at}");
-        warp.runtime.clear_cache();
-    }
-    write_with(&path, 0, 3000, &["compression = 'brotli(3)'"]).await;
-    register(&[&warp.context, &oracle], "t", &path).await;
-    warp.query(&oracle, "SELECT sum(id) FROM t").await;
-    assert_eq!(warp.decoded_on().await, ["id|cpu"], "brotli");
-}
-
-/// Columns that have no room beside each other are decoded one after the other.
-#[tokio::test(flavor = "multi_thread")]
-async fn columns_are_decoded_alone_where_memory_is_scarce() {
-    let folder = folder();
-    let path = folder.path().join("t.parquet");
-    let context = SessionContext::new();
-    let columns: Vec<String> = (1..=8).map(|n| format!("v * {}9 % 1000003 AS c{n}", n * 7)).collect();
-    let sql = format!("SELECT {} FROM generate_series(1, 200000) AS t(v)", columns.join(", "));
-    let options = DataFrameWriteOptions::new().with_single_file_output(true);
-    context.sql(&sql).await.unwrap().write_parquet(path.to_str().unwrap(), options, None).await.unwrap();
-    // The columns take 6.4 MB; a column alone takes as much again while it is decoded.
-    let warp = warp_with(1, 14 << 20, |options| {
-        options.parquet_decode = ParquetDecode::Device;
-        options.cache = CacheLimit::Percent(90);
-    });
-    let oracle = stock();
-    register(&[&warp.context, &oracle], "t", &path).await;
-    warp.query(&oracle, "SELECT sum(c1), sum(c2), sum(c3), sum(c4), sum(c5), sum(c6), sum(c7), sum(c8) FROM t").await;
-    let decoded = warp.decoded_on().await;
-    assert!(decoded.len() == 8 && decoded.iter().all(|column| column.ends_with("|device")), "{decoded:?}");
-}
-
-/// More strings than have codes in their order stay on the device, where LIKE and comparisons test them.
-#[tokio::test(flavor = "multi_thread")]
-async fn many_strings_are_tested_where_they_are_decoded() {
-    let folder = folder();
-    let path = folder.path().join("t.parquet");
-    let context = SessionContext::new();
-    let sql = "SELECT v AS id, CASE WHEN v % 50 = 0 THEN NULL ELSE 'number ' || (v * 7919 % 100003) END AS name \
-               FROM generate_series(1, 120000) AS t(v)";
-    let options = DataFrameWriteOptions::new().with_single_file_output(true);
-    context.sql(sql).await.unwrap().write_parquet(path.to_str().unwrap(), options, None).await.unwrap();
-    for devices in [1, 2] {
-        let (warp, oracle) = (decoding(devices), stock());
-        register(&[&warp.context, &oracle], "t", &path).await;
-        for condition in ["name LIKE '%77%'", "name > 'number 5'", "name LIKE 'number _2%' OR name = 'number 9'"] {
-            warp.query(&oracle, &format!("SELECT count(*), sum(id), min(name) FROM t WHERE {condition}")).await;
-        }
-        assert_eq!(warp.decoded_on().await, ["id|device", "name|device"]);
-        warp.query(&oracle, "SELECT name, count(*) AS n FROM t GROUP BY name ORDER BY n DESC, name LIMIT 10").await;
-    }
-}
-
-/// Compression that the host takes off, files without statistics, without dictionaries.
-#[tokio::test(flavor = "multi_thread")]
-async fn files_of_other_writers_are_decoded_on_devices() {
-    let compressions = ["uncompressed", "snappy", "zstd(3)", "lz4_raw", "gzip(6)"];
-    let statistics = ["none", "chunk", "page"];
-    for (number, compression) in compressions.iter().enumerate() {
-        let compression = format!("compression = '{compression}'");
-        let statistics = format!("statistics_enabled = '{}'", statistics[number % 3]);
-        for dictionaries in ["dictionary_enabled = true", "dictionary_enabled = false"] {
-            let folder = folder();
-            for file in 0..2 {
-                let path = folder.path().join(format!("{file}.parquet"));
-                write_with(&path, file * 4000, 4000, &[&compression, &statistics, dictionaries]).await;
-            }
-            let (warp, oracle) = (decoding(1 + number % 3), stock());
-            register(&[&warp.context, &oracle], "t", folder.path()).await;
-            let sql = "SELECT name, k, count(*), sum(id), sum(price), min(day), max(share) FROM t GROUP BY name, k";
-            warp.query(&oracle, sql).await;
-            let decoded = warp.decoded_on().await;
-            let is_decoded = decoded.iter().all(|column| column.ends_with("|device"));
-            assert!(is_decoded && decoded.len() == 6, "{compression}, {statistics}, {dictionaries}: {decoded:?}");
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn tpch_over_files_is_right_cold_and_warm() {
     let folder = folder();
@@ -526,7 +288,7 @@ async fn tpch_over_files_is_right_cold_and_warm() {
     register_tpch(&memory, 0.01);
     let compression = "SET datafusion.execution.parquet.compression = 'snappy'";
     memory.sql(compression).await.unwrap().collect().await.unwrap();
-    let (warp, decoding, oracle) = (warp(MEMORY, ALL), decoding(2), stock());
+    let (warp, decoding, oracle) = (warp(MEMORY, ALL), warp_decoding(2), stock());
     for table in TABLES {
         let path = folder.path().join(format!("{table}.parquet"));
         let options = DataFrameWriteOptions::new().with_single_file_output(true);
@@ -596,13 +358,19 @@ async fn what_cannot_be_cached_is_an_error_or_named() {
     let path = folder.path().join("t.parquet");
     write(&path, 0, 5000).await;
     let message = async |warp: &Warp, name: &str| cache_table(&warp.context, name).await.unwrap_err().to_string();
-    let warp_off = warp(MEMORY, CacheLimit::Bytes(0));
+    let warp_off = warp(MEMORY, MemoryShare::Bytes(0));
     register(&[&warp_off.context], "t", &path).await;
     assert!(message(&warp_off, "t").await.contains("SET warpjoin.cache"));
 
-    let small = warp(MEMORY, CacheLimit::Bytes(40_000));
+    let small = warp_with(2, MEMORY, |options| {
+        (options.cache, options.host_cache) = (MemoryShare::Bytes(40_000), MemoryShare::Bytes(1000));
+    });
     register(&[&small.context], "t", &path).await;
-    assert!(message(&small, "t").await.contains("do not fit warpjoin.cache (40000)"), "{}", message(&small, "t").await);
+    assert!(
+        message(&small, "t").await.contains("do not fit warpjoin.cache (40000) and warpjoin.host_cache (1000)"),
+        "{}",
+        message(&small, "t").await
+    );
     assert_eq!(small.used_bytes(), 0);
 
     let warp = warp(MEMORY, ALL);

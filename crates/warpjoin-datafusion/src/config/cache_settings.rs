@@ -1,0 +1,58 @@
+//! What settings say about the column cache, for the devices of a session.
+
+use warpjoin::{MemoryBudget, Session};
+
+use super::{MemoryShare, ParquetDecode, WarpjoinOptions};
+
+/// What settings say about the column cache.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CacheSettings {
+    device: MemoryShare,
+    host: MemoryShare,
+    pub(crate) decode: ParquetDecode,
+    pub(crate) budget: MemoryBudget,
+}
+
+/// The most that cached columns take, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CacheLimits {
+    /// Of all devices together.
+    pub(crate) device_bytes: u64,
+    /// Of the host, for all devices together.
+    pub(crate) host_bytes: u64,
+    /// What may be in use of each device.
+    pub(crate) device_budget_bytes: u64,
+    /// What columns and rows together may take of the host.
+    pub(crate) host_budget_bytes: u64,
+}
+
+impl CacheSettings {
+    pub(crate) fn of(options: &WarpjoinOptions) -> Self {
+        let WarpjoinOptions { cache, host_cache, parquet_decode, .. } = options;
+        Self { device: *cache, host: *host_cache, decode: *parquet_decode, budget: options.memory_budget() }
+    }
+
+    /// Whether nothing is cached.
+    pub(crate) fn is_off(&self) -> bool {
+        self.device.is_off()
+    }
+
+    /// Limits on the devices of a session.
+    pub(crate) fn limits(&self, session: &Session) -> CacheLimits {
+        let device = |device: &warpjoin_device::Device| self.device.of(device.memory().limit_bytes());
+        let host = session.devices().iter().map(|device| device.host_memory().limit_bytes()).min().unwrap_or(0);
+        CacheLimits {
+            device_bytes: session.devices().iter().map(device).sum(),
+            host_bytes: self.host.of(host.min(self.budget.host_bytes)),
+            device_budget_bytes: self.budget.device_bytes,
+            host_budget_bytes: self.budget.host_bytes,
+        }
+    }
+}
+
+impl CacheLimits {
+    /// On devices and host together.
+    pub(crate) fn bytes(self) -> u64 {
+        self.device_bytes.saturating_add(self.host_bytes)
+    }
+}

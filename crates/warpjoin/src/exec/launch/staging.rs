@@ -1,0 +1,214 @@
+//! Columns in the host's memory, brought to a device chunk by chunk: the next one is on its way while a kernel has this one.
+//!
+//! Chunks are copied on a stream of their own. A chunk is freed there behind the kernel that read it, so two of them take
+//! turns in the same memory. Must not know what kernels do with the columns.
+
+use std::collections::VecDeque;
+
+use warpjoin_device::{Buffer, Event, Stream};
+
+use super::lane::Job;
+use crate::Result;
+use crate::codegen::{Binding, GeneratedPipeline};
+use crate::exec::relation::{Relation, Source};
+
+/// Bytes of a chunk: the bus needs more than a megabyte to be at its rate, and kernels more than a few microseconds.
+const CHUNK_BYTES: u64 = 64 << 20;
+/// A part of the free memory of a device that a chunk takes at most. Two chunks are there at a time.
+const FREE_DIVISOR: u64 = 8;
+/// Fewer bytes than that are read where they are.
+const BYTES_MIN: u64 = 1 << 20;
+/// Chunks that are there at a time.
+const CHUNKS_MAX: usize = 2;
+/// Buffers have a multiple of this, so that kernels can read whole vectors.
+const ALIGNMENT_BYTES: u64 = 16;
+
+/// A part of a source column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Values(usize),
+    Validity(usize),
+}
+
+/// The chunks of a pipeline on one device.
+pub(super) struct Staging {
+    /// For copies; `None` before the first.
+    copies: Option<Stream>,
+    /// Chunks on the device, in the order in which they were copied.
+    chunks: VecDeque<StagedChunk>,
+    /// Bytes that were copied.
+    pub(super) bytes: u64,
+}
+
+/// Parts of columns of one chunk.
+pub(super) struct StagedChunk {
+    /// Of which pipeline it is, and which of its chunks.
+    id: (usize, u64),
+    buffers: Vec<(Part, Buffer)>,
+    /// When the copies have ended.
+    ready: Event,
+    /// Whether a kernel waits for them.
+    is_awaited: bool,
+    /// When the kernel has ended that reads it.
+    done: Option<Event>,
+}
+
+impl StagedChunk {
+    /// The values of a source column from the chunk's first row on; `None`: they are on the device anyway.
+    pub(super) fn values(&self, column: usize) -> Option<&Buffer> {
+        self.buffer(Part::Values(column))
+    }
+
+    /// The same of its validity.
+    pub(super) fn validity(&self, column: usize) -> Option<&Buffer> {
+        self.buffer(Part::Validity(column))
+    }
+
+    fn buffer(&self, part: Part) -> Option<&Buffer> {
+        self.buffers.iter().find(|(of, _)| *of == part).map(|(_, buffer)| buffer)
+    }
+}
+
+/// The parts of columns that a pipeline reads and that are in the host's memory, with their bits a row.
+fn parts_on_host(relation: &Relation, generated: &GeneratedPipeline, device: usize) -> Vec<(Part, u64)> {
+    let source = &relation.source;
+    let validity_bits = match source {
+        Source::Table(..) => 1,
+        _ => 8,
+    };
+    let part = |binding: &Binding| match *binding {
+        Binding::SourceValues(column) => {
+            source.values(device, column).map(|buffer| (Part::Values(column), buffer, 8 * source.width_bytes(column)))
+        }
+        Binding::SourceValidity(column) => {
+            source.validity(device, column).map(|buffer| (Part::Validity(column), buffer, validity_bits))
+        }
+        _ => None,
+    };
+    let mut parts: Vec<(Part, u64)> = vec![];
+    for (part, buffer, bits) in generated.bindings.iter().filter_map(part) {
+        if buffer.is_on_host() && !parts.iter().any(|(known, _)| *known == part) {
+            parts.push((part, bits));
+        }
+    }
+    parts
+}
+
+/// Bits of a row that a pipeline reads in the host's memory.
+pub(super) fn bits_on_host(relation: &Relation, generated: &GeneratedPipeline, device: usize) -> u64 {
+    parts_on_host(relation, generated, device).iter().map(|(_, bits)| bits).sum()
+}
+
+/// Rows of the chunks in which a pipeline's columns should be brought to the devices; `None`: they are there, or few.
+pub(super) fn staged_rows(relation: &Relation, generated: &GeneratedPipeline, streams: &[Stream]) -> Option<u64> {
+    let rows_of = |(device, stream): (usize, &Stream)| {
+        let bits = bits_on_host(relation, generated, device);
+        let is_large = relation.source.shard_rows(device).saturating_mul(bits) / 8 >= BYTES_MIN;
+        let chunk_bytes = CHUNK_BYTES.min(stream.free_bytes() / FREE_DIVISOR);
+        (is_large && chunk_bytes >= BYTES_MIN / 4).then(|| chunk_bytes.saturating_mul(8) / bits)
+    };
+    streams.iter().enumerate().filter_map(rows_of).min()
+}
+
+impl Staging {
+    pub(super) fn new() -> Self {
+        Self { copies: None, chunks: VecDeque::new(), bytes: 0 }
+    }
+
+    /// Has the columns of a chunk on the device once what follows on `stream` runs; `None`: they are there, or are read in
+    /// the host's memory.
+    pub(super) fn chunk(
+        &mut self,
+        stream: &Stream,
+        device: usize,
+        job: &Job<'_>,
+        chunk: u64,
+    ) -> Result<Option<&StagedChunk>> {
+        self.copy(stream, device, job, chunk)?;
+        let id = (job.id(), chunk);
+        let Some(staged) = self.chunks.iter_mut().find(|staged| staged.id == id) else { return Ok(None) };
+        if !staged.is_awaited {
+            stream.wait(&staged.ready)?;
+            staged.is_awaited = true;
+        }
+        // A kernel of it comes again, which may end later.
+        staged.done = None;
+        Ok(Some(staged))
+    }
+
+    /// Notes that all kernels of a chunk are enqueued.
+    pub(super) fn launched(&mut self, stream: &Stream, job: &Job<'_>, chunk: u64) -> Result<()> {
+        let id = (job.id(), chunk);
+        if let Some(staged) = self.chunks.iter_mut().find(|staged| staged.id == id) {
+            staged.done = Some(stream.record()?);
+        }
+        Ok(())
+    }
+
+    /// Brings the columns of a chunk to the device, unless they are on their way.
+    pub(super) fn copy(&mut self, stream: &Stream, device: usize, job: &Job<'_>, chunk: u64) -> Result<()> {
+        let id = (job.id(), chunk);
+        let Some(chunk_rows) = job.chunk_rows else { return Ok(()) };
+        let parts = parts_on_host(job.relation, job.generated, device);
+        if parts.is_empty() || self.chunks.iter().any(|staged| staged.id == id) {
+            return Ok(());
+        }
+        let copies = match &self.copies {
+            Some(copies) => copies.clone(),
+            None => {
+                let created = stream.device().create_stream()?.within(stream.budget_bytes());
+                self.copies.insert(created).clone()
+            }
+        };
+        // The memory of the oldest chunk is free behind its kernel.
+        while self.chunks.len() >= CHUNKS_MAX {
+            self.retire(stream)?;
+        }
+        let source = &job.relation.source;
+        let all_rows = source.shard_rows(device);
+        let first = chunk.saturating_mul(chunk_rows).min(all_rows);
+        let rows = chunk_rows.min(all_rows - first);
+        let mut buffers = vec![];
+        for (part, bits) in parts {
+            let from = match part {
+                Part::Values(column) => source.values(device, column),
+                Part::Validity(column) => source.validity(device, column),
+            };
+            let Some(from) = from else { continue };
+            let (offset, padded) = (first * bits / 8, (rows * bits).div_ceil(8).next_multiple_of(ALIGNMENT_BYTES));
+            let bytes = padded.min(from.bytes().saturating_sub(offset));
+            let to = copies.alloc(padded.max(ALIGNMENT_BYTES))?;
+            copies.copy((from, offset), (&to, 0), bytes)?;
+            self.bytes += bytes;
+            buffers.push((part, to));
+        }
+        let ready = copies.record()?;
+        self.chunks.push_back(StagedChunk { id, buffers, ready, is_awaited: false, done: None });
+        Ok(())
+    }
+
+    /// Frees the oldest chunk behind the kernel that reads it.
+    fn retire(&mut self, stream: &Stream) -> Result<()> {
+        let (Some(oldest), Some(copies)) = (self.chunks.front(), &self.copies) else { return Ok(()) };
+        match &oldest.done {
+            Some(done) => copies.wait(done)?,
+            // Nobody knows when.
+            None => stream.synchronize()?,
+        }
+        self.chunks.pop_front();
+        Ok(())
+    }
+
+    /// Frees all chunks behind the kernels that read them.
+    pub(super) fn end(&mut self, stream: &Stream) {
+        while !self.chunks.is_empty() {
+            if let Err(error) = self.retire(stream) {
+                log::debug!("chunks of a device that fails: {error}");
+                // Whatever it has begun ends before the memory goes.
+                let waits = [Some(stream), self.copies.as_ref()];
+                waits.into_iter().flatten().for_each(|stream| drop(stream.synchronize()));
+                self.chunks.clear();
+            }
+        }
+    }
+}
