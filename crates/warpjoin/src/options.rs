@@ -72,6 +72,9 @@ pub struct ExecOptions {
     pub chunk_rows: Option<u64>,
     /// Writes rows to the host's memory, as where a device has no room for them, so that tests meet it.
     pub writes_to_host: bool,
+    /// Joins and group-bys of one device go over some partitions of their rows at a time, of so many build rows or rows to group, as
+    /// where tables have no room, so that tests meet it.
+    pub pass_rows: Option<u64>,
     /// Threads of the host that drive several devices.
     pub device_threads: DeviceThreads,
 }
@@ -179,6 +182,7 @@ impl Default for ExecOptions {
             first_capacity: None,
             chunk_rows: None,
             writes_to_host: false,
+            pass_rows: None,
             device_threads: DeviceThreads::One(0),
         }
     }

@@ -39,12 +39,14 @@ impl CacheSettings {
 
     /// Limits on the devices of a session.
     pub(crate) fn limits(&self, session: &Session) -> CacheLimits {
-        let device = |device: &warpjoin_device::Device| self.device.of(device.memory().limit_bytes());
+        let device_budget_bytes = self.budget.device_bytes;
+        let device =
+            |device: &warpjoin_device::Device| self.device.of(device.memory().limit_bytes().min(device_budget_bytes));
         let host = session.devices().iter().map(|device| device.host_memory().limit_bytes()).min().unwrap_or(0);
         CacheLimits {
             device_bytes: session.devices().iter().map(device).sum(),
             host_bytes: self.host.of(host.min(self.budget.host_bytes)),
-            device_budget_bytes: self.budget.device_bytes,
+            device_budget_bytes,
             host_budget_bytes: self.budget.host_bytes,
         }
     }

@@ -21,6 +21,15 @@ pub struct ColumnType {
 }
 
 impl ColumnType {
+    /// Whether columns of both types hold their values alike, so that their rows can stand behind each other.
+    pub(crate) fn is_stored_as(&self, other: &Self) -> bool {
+        let address = |column: &Self| column.dictionary.as_ref().map(Arc::as_ptr);
+        self.data_type == other.data_type
+            && self.has_nulls == other.has_nulls
+            && self.domain == other.domain
+            && address(self) == address(other)
+    }
+
     /// How the values lie in memory.
     pub fn layout(&self) -> Layout {
         Layout::of(self.domain)

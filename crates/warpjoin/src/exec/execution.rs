@@ -185,6 +185,7 @@ impl Query<'_> {
                 relation = self.join_relations(&execution.bind_join(join)?, build, relation, *wanted)?;
                 // Of a dry run there are none: kernels do not depend on it.
                 let has_rows = relation.joins.last().is_some_and(|table| table.build.rows() > 0);
+                let has_rows = self.joins.has_build_rows.take().unwrap_or(has_rows);
                 outputs.has_rows.insert(id.0, has_rows);
             }
             Step::HasRows { of, schema } => {

@@ -18,7 +18,7 @@ use crate::plan::bounds::rows_bits;
 use crate::plan::build::columns_of;
 pub(super) use matches::{Matches, bits_for, item_table, threads_of};
 pub(super) use partitioned::PartitionChoice;
-pub(crate) use partitioned::{PARTITION_BITS_MAX, PartitionedRows, PartitionedShard, PassBits};
+pub(crate) use partitioned::{PARTITION_BITS_MAX, PartitionSlice, PartitionedRows, PartitionedShard, PassBits};
 pub(super) use shared::SharedRelations;
 pub use shared::SharedRows;
 pub(super) use shared_build::{Joins, SharedBuild};
@@ -56,6 +56,8 @@ pub(crate) enum Source {
     Matches(Arc<Matches>, MatchForm),
     /// Rows of words by partition.
     Partitioned(Arc<PartitionedRows>),
+    /// Some of those partitions.
+    Slice(Arc<PartitionSlice>),
 }
 
 /// Rows that a pipeline put out.
@@ -144,6 +146,8 @@ impl Relation {
             }
             Source::Matches(matches, _) => (matches.width(), matches.rows_max()),
             Source::Partitioned(rows) => (rows.shape.field_of.len(), rows.rows_max),
+            // Code is that for all of them.
+            Source::Slice(slice) => (slice.rows.shape.field_of.len(), slice.rows.rows_max),
         };
         Self { source, steps: vec![], joins: vec![], fetched: vec![], width, rows_max }
     }
@@ -194,6 +198,7 @@ impl Relation {
             Source::Groups(_) => "Groups".to_string(),
             Source::Matches(_, form) => format!("Matches[{form:?}]"),
             Source::Partitioned(..) => "Partitions".to_string(),
+            Source::Slice(slice) => format!("Partitions[{}]", slice.partitions),
         }];
         words.extend(self.steps.iter().map(|step| match step {
             Step::Filter(_) => "Filter".to_string(),
@@ -223,6 +228,7 @@ impl Source {
                 form: *form,
             },
             Self::Partitioned(rows) => SourceShape::Words(rows.shape.clone()),
+            Self::Slice(slice) => SourceShape::Words(slice.rows.shape.clone()),
         }
     }
 
@@ -245,6 +251,7 @@ impl Source {
             Self::Groups(groups) => groups.shards[device].capacity,
             Self::Matches(matches, _) => matches.probe.shards[device].rows_max,
             Self::Partitioned(rows) => rows.shards[device].rows_max,
+            Self::Slice(slice) => slice.count,
         }
     }
 
@@ -258,12 +265,21 @@ impl Source {
         }
     }
 
+    /// Position of the first row in the buffers of columns.
+    pub(crate) fn first_row(&self) -> u64 {
+        match self {
+            Self::Slice(slice) => slice.first_row,
+            _ => 0,
+        }
+    }
+
     /// Buffer with the values of a column, if any are stored.
     pub(crate) fn values(&self, device: usize, column: usize) -> Option<&Buffer> {
         match self {
             Self::Table(table, projection) => table.shards()[device].columns[projection[column]].values.as_deref(),
             Self::Intermediate(rows) => rows.shards[device].columns[column].values.as_ref(),
             Self::Partitioned(rows) => rows.shards[device].words.get(column),
+            Self::Slice(slice) => slice.rows.shards[device].words.get(column),
             Self::Groups(_) | Self::Matches(..) => None,
         }
     }
@@ -273,7 +289,7 @@ impl Source {
         match self {
             Self::Table(table, projection) => table.shards()[device].columns[projection[column]].validity.as_deref(),
             Self::Intermediate(rows) => rows.shards[device].columns[column].validity.as_ref(),
-            Self::Groups(_) | Self::Matches(..) | Self::Partitioned(..) => None,
+            Self::Groups(_) | Self::Matches(..) | Self::Partitioned(..) | Self::Slice(..) => None,
         }
     }
 
@@ -284,6 +300,7 @@ impl Source {
             Self::Intermediate(rows) => rows.columns[column].layout().width_bytes.into(),
             Self::Groups(groups) => groups.shape.stride_words as u64 * 8,
             Self::Partitioned(rows) => rows.shape.word_bytes().get(column).copied().unwrap_or(0).into(),
+            Self::Slice(slice) => slice.rows.shape.word_bytes().get(column).copied().unwrap_or(0).into(),
             // Counted by the partitions.
             Self::Matches(..) => 0,
         }

@@ -39,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) tables_on_host: bool,
     /// Rows between pipelines lie there.
     pub(crate) writes_to_host: bool,
+    /// Rows of a pass of joins and group-bys.
+    pub(crate) pass_rows: Option<u64>,
 }
 
 impl Default for Settings {
@@ -69,6 +71,7 @@ impl Default for Settings {
             keeps: false,
             tables_on_host: false,
             writes_to_host: false,
+            pass_rows: None,
         }
     }
 }
@@ -84,6 +87,7 @@ impl Settings {
             first_capacity: self.first_capacity,
             chunk_rows: self.chunk_rows,
             writes_to_host: self.writes_to_host,
+            pass_rows: self.pass_rows,
             device_threads: self.device_threads,
             group_by_form: self.group_by_form,
             block_table_slots: self.block_table_slots,
@@ -114,11 +118,13 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     aside.random::<u64>();
     let strings = *encodings.choose(&mut aside).expect("some");
     let (tables_on_host, writes_to_host) = (aside.random_bool(0.25), aside.random_bool(0.25));
+    let pass_rows = *[None, None, None, Some(1), Some(30)].choose(&mut aside).expect("some");
     Settings {
         device_threads,
         strings,
         tables_on_host,
         writes_to_host,
+        pass_rows,
         devices: *[1, 1, 2, 3, 4, 8].choose(rng).expect("some"),
         lanes: *[None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(32)].choose(rng).expect("some"),
         distribution: *[Auto, Broadcast, Exchange, Exchange].choose(rng).expect("some"),

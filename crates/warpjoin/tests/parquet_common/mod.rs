@@ -22,7 +22,7 @@ use warpjoin::column::{ColumnStatistics, Dictionary, Domain, Layout};
 use warpjoin::parquet::{
     ColumnChunk, Compression, DecodeError, DecodedColumn, Stored, StoredColumn, decode_column, decode_table,
 };
-use warpjoin::{Session, Table, TableBuilder};
+use warpjoin::{MemoryBudget, Session, Table, TableBuilder};
 use warpjoin_device::Device;
 
 /// How a file is written.
@@ -151,7 +151,7 @@ impl File {
         let (stored, is_nullable) = (self.stored(column.data_type()), column.null_count() > 0);
         let bytes = self.chunk_bytes();
         let stored = StoredColumn { stored, is_nullable, domain, chunks: &self.chunks(&bytes) };
-        decode_table(session, batch.schema(), &[stored], u64::MAX)
+        decode_table(session, batch.schema(), &[stored], MemoryBudget::OF_DEVICES)
     }
 
     pub fn decode(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::Stream;
+use warpjoin_device::{Cause, Stream};
 
 use super::estimate::{Estimate, PartitionedGroups};
 use super::target::{GroupRoom, GroupsSink};
@@ -31,9 +31,9 @@ const PREFETCH_STEPS: u64 = 2;
 const PREFETCH_GROUPS_MAX: f64 = 256.0;
 
 /// A group-by whose kernel was generated.
-struct PlannedGroups {
+pub(super) struct PlannedGroups {
     generated: Arc<GeneratedPipeline>,
-    shape: Arc<GroupShape>,
+    pub shape: Arc<GroupShape>,
     /// Bound of the groups.
     groups_max: u64,
     /// Rows come in the order of the key; see [`Sink::Aggregate`].
@@ -58,7 +58,18 @@ impl Query<'_> {
     ) -> Result<Relation> {
         let aggregation = Aggregation::of(keys, calls)?;
         self.expect_groups(input, keys);
-        let groups = self.group(&relation, keys, &aggregation.accumulators)?;
+        if self.options.pass_rows.is_some()
+            && !keys.is_empty()
+            && let Some(groups) = self.group_in_passes(&relation, keys, &aggregation)?
+        {
+            return Ok(groups);
+        }
+        let groups = match self.group(&relation, keys, &aggregation.accumulators) {
+            Err(error) if error.cause() == Cause::OutOfMemory && !keys.is_empty() => {
+                return self.group_in_passes(&relation, keys, &aggregation)?.ok_or(error);
+            }
+            groups => groups?,
+        };
         drop(relation);
         let mut result = Relation::new(Source::Groups(Arc::new(groups)));
         result.width = aggregation.outputs.len();
@@ -202,7 +213,7 @@ impl Query<'_> {
         self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0)
     }
 
-    fn plan_groups(
+    pub(super) fn plan_groups(
         &mut self,
         relation: &Relation,
         keys: Vec<Expr>,
@@ -237,7 +248,7 @@ impl Query<'_> {
         relation.span_in_order(keys).is_some_and(|span| span >= span_min && span * row_bytes <= room)
     }
 
-    fn run_planned(
+    pub(super) fn run_planned(
         &mut self,
         relation: &Relation,
         planned: PlannedGroups,
@@ -288,13 +299,18 @@ impl Query<'_> {
             room.prefetch_steps = PREFETCH_STEPS;
         }
         match &relation.source {
-            Source::Partitioned(parts) => {
+            Source::Partitioned(_) | Source::Slice(_) => {
+                let partitions = match &relation.source {
+                    Source::Partitioned(parts) => parts.shards[device].partitions(),
+                    Source::Slice(slice) => slice.partitions,
+                    _ => 1,
+                };
                 let finished_rows = ((finished * 1.25) as u64 + FINISHED_SLOTS_MIN).min(rows);
                 let finished_rows = self.options.first_capacity.map_or(finished_rows, |rows| rows.min(finished_rows));
                 let finished_rows = if shape.has_finished { finished_rows.max(1) } else { 0 };
-                let mut room = room.by_partition(rows, parts.shards[device].partitions(), finished_rows);
+                let mut room = room.by_partition(rows, partitions, finished_rows);
                 // Most groups of partitions that blocks have to themselves are finished there.
-                if finished > 0.0 && !is_skewed && rows / parts.shards[device].partitions() <= room.chunk_rows {
+                if finished > 0.0 && !is_skewed && rows / partitions <= room.chunk_rows {
                     room.slots = (room.slots / FINISHED_SHARE).max(room.slots.min(FINISHED_SLOTS_MIN));
                 }
                 room

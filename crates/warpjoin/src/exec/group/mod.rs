@@ -6,4 +6,5 @@
 mod aggregate;
 mod estimate;
 mod grouping_sets;
+mod passes;
 mod target;

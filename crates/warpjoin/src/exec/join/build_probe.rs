@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use warpjoin_device::Cause;
+
 use super::direct::Filled;
 use super::table::{BuildKeys, TableGuess};
 use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
@@ -57,6 +59,30 @@ impl Query<'_> {
         {
             return Ok(matches);
         }
+        if self.options.pass_rows.is_some() && self.may_lack_room(plan, &build) {
+            let (build, probe) = (build.clone(), probe.clone());
+            if let Some(joined) = self.join_in_passes(plan, build, probe)? {
+                return Ok(joined);
+            }
+        }
+        let again = self.may_lack_room(plan, &build).then(|| (build.clone(), probe.clone()));
+        match (self.join_by_table(plan, build, probe, payload), again) {
+            (Err(error), Some((build, probe))) if error.cause() == Cause::OutOfMemory => {
+                self.join_in_passes(plan, build, probe)?.ok_or(error)
+            }
+            (joined, _) => joined,
+        }
+    }
+
+    /// Joins two relations by a table of the build side.
+    fn join_by_table(
+        &mut self,
+        plan: &JoinNode<'_>,
+        build: Relation,
+        probe: Relation,
+        payload: Vec<usize>,
+    ) -> Result<Relation> {
+        let build_width = plan.build.schema.fields().len();
         let filled = self.filled_directly(plan, &build, &payload)?;
         if let Filled::Table(table) = filled {
             let table = (table, payload_of(&payload, build_width));
@@ -108,7 +134,7 @@ impl Query<'_> {
     }
 
     /// Runs the build side: key words and payload.
-    fn build_rows(
+    pub(super) fn build_rows(
         &mut self,
         plan: &JoinNode<'_>,
         build: &Relation,
@@ -126,7 +152,7 @@ impl Query<'_> {
 
     /// Makes the tables of build rows that lie where they are probed. `owners` devices share them; it may be known that a key
     /// repeats.
-    fn table_of(
+    pub(super) fn table_of(
         &mut self,
         plan: &JoinNode<'_>,
         shape: JoinShape,
@@ -222,7 +248,7 @@ impl Query<'_> {
 }
 
 /// The payload column of each build column; `None` where nobody needs it.
-fn payload_of(payload: &[usize], build_width: usize) -> Vec<Option<usize>> {
+pub(super) fn payload_of(payload: &[usize], build_width: usize) -> Vec<Option<usize>> {
     (0..build_width).map(|column| payload.iter().position(|&needed| needed == column)).collect()
 }
 

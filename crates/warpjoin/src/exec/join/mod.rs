@@ -7,6 +7,7 @@
 mod build_probe;
 mod direct;
 mod matches;
+mod passes;
 mod runtime_filter;
 mod shared_build;
 mod table;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Buffer, DeviceInfo, Kernel, ModuleSource, Ptr};
+use warpjoin_device::{Buffer, DeviceInfo, Kernel, ModuleSource, Ptr, Stream};
 use warpjoin_kernels::common::{RESERVATION_BYTES, control, status};
 use warpjoin_kernels::join::{BuildParams, DirectParams, FillParams, OffsetsParams, WordsParams};
 
@@ -161,7 +161,8 @@ impl Query<'_> {
         };
         let l2_bytes = least(|info| info.l2_bytes);
         // A query may have several tables.
-        let asked_bytes_max = DIRECT_BYTES_MAX.min(least(|info| info.budget_bytes) / 8);
+        let budgets = self.streams.iter().map(Stream::budget_bytes);
+        let asked_bytes_max = DIRECT_BYTES_MAX.min(budgets.min().unwrap_or(0) / 8);
         // The bound of a dry run may be any number.
         let is_small = is_direct_small(bytes as f64, l2_bytes as f64, || rows_max() as f64);
         (is_small || (is_asked && bytes <= asked_bytes_max)).then_some(slots)

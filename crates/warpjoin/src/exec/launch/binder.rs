@@ -59,7 +59,7 @@ impl<'a> Binder<'a> {
             }
             Binding::SourceValues(column) => match self.staged.and_then(|chunk| chunk.values(*column)) {
                 Some(staged) => Arg::Buffer(staged),
-                None => self.at_first_row(source.values(self.device, *column), source.width_bytes(*column)),
+                None => self.source_values(*column),
             },
             Binding::SourceValidity(column) => self.validity(*column),
             Binding::SourceGroups | Binding::SourceFinished | Binding::SourceFinishedRows => {
@@ -74,14 +74,15 @@ impl<'a> Binder<'a> {
                 }
             }
             Binding::SourceOffsets | Binding::SourcePartitions => {
-                let Source::Partitioned(rows) = source else {
-                    return Err(Error::internal("partitions of a table"));
+                let (offsets, partitions) = match source {
+                    Source::Partitioned(rows) => {
+                        let shard = &rows.shards[self.device];
+                        (&shard.offsets, shard.partitions())
+                    }
+                    Source::Slice(slice) => (&slice.offsets, slice.partitions),
+                    _ => return Err(Error::internal("partitions of a table")),
                 };
-                let shard = &rows.shards[self.device];
-                match binding {
-                    Binding::SourceOffsets => Arg::Buffer(&shard.offsets),
-                    _ => Arg::U64(shard.partitions()),
-                }
+                if *binding == Binding::SourceOffsets { Arg::Buffer(offsets) } else { Arg::U64(partitions) }
             }
             Binding::Join(join, part) => self.join_arg(&self.relation.joins[*join], *part),
             Binding::Fetched { step, part } => {
@@ -138,6 +139,16 @@ impl<'a> Binder<'a> {
                 }
             }
         })
+    }
+
+    /// The address of the chunk's first value in a column of the source.
+    fn source_values(&self, column: usize) -> Arg<'a> {
+        let source = &self.relation.source;
+        let row_bytes = source.width_bytes(column);
+        match (source.values(self.device, column), source.first_row()) {
+            (Some(buffer), first @ 1..) => Arg::BufferAt(buffer, (first + self.first) * row_bytes),
+            (buffer, _) => self.at_first_row(buffer, row_bytes),
+        }
     }
 
     fn output_values(&self, column: usize) -> Result<Arg<'a>> {

@@ -4,9 +4,11 @@
 
 mod passes;
 mod row_words;
+mod slices;
 
 pub(crate) use crate::exec::launch::{TileLaunch, partition_launch};
 pub(crate) use crate::exec::relation::{PARTITION_BITS_MAX, PartitionedShard, PassBits};
 pub(crate) use passes::one_block;
 pub(super) use passes::row_words;
+pub(super) use slices::{PASSES_BITS, slices_of};
 pub(crate) use row_words::{RowWords, WordColumn};

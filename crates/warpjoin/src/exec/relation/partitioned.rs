@@ -30,6 +30,18 @@ pub(crate) struct PartitionedShard {
     pub offsets: Buffer,
 }
 
+/// Some partitions of the rows of the only device.
+#[derive(Debug)]
+pub(crate) struct PartitionSlice {
+    pub rows: Arc<PartitionedRows>,
+    /// Position of the first row.
+    pub first_row: u64,
+    pub count: u64,
+    /// u32 a partition, and one more: where each begins among these rows.
+    pub offsets: Buffer,
+    pub partitions: u64,
+}
+
 impl PartitionedShard {
     /// How many partitions there are.
     pub(crate) fn partitions(&self) -> u64 {

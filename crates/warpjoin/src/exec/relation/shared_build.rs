@@ -12,6 +12,8 @@ use crate::{Error, Result};
 pub(crate) struct Joins {
     /// Tables that several joins probe.
     shared_build: HashMap<usize, SharedBuild>,
+    /// Whether the build side of the last join, which left no table, had rows with a key.
+    pub(in crate::exec) has_build_rows: Option<bool>,
 }
 
 impl Joins {

@@ -286,7 +286,8 @@ impl RowsSink<'_> {
     }
 }
 
-fn row_bytes(columns: &[ColumnType]) -> u64 {
+/// Bytes of a row of columns.
+pub(super) fn row_bytes(columns: &[ColumnType]) -> u64 {
     columns.iter().map(|column| u64::from(column.layout().width_bytes) + u64::from(column.has_nulls)).sum()
 }
 
@@ -353,7 +354,7 @@ pub(crate) fn allocate(stream: &Stream, columns: &[ColumnType], rows: u64) -> Re
 }
 
 /// The same in the memory of the device or of the host.
-fn allocate_in(stream: &Stream, columns: &[ColumnType], rows: u64, place: MemoryPlace) -> Result<IntermediateShard> {
+pub(super) fn allocate_in(stream: &Stream, columns: &[ColumnType], rows: u64, place: MemoryPlace) -> Result<IntermediateShard> {
     let columns = columns
         .iter()
         .map(|column| {

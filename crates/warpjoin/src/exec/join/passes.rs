@@ -1,0 +1,168 @@
+//! Joins whose table a device has no room for: both sides are partitioned by key, and a table is made of some of the
+//! partitions at a time and probed by their rows.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema};
+
+use super::build_probe::{payload_of, probe_here};
+use crate::Result;
+use crate::codegen::{RowSpec, Sink, Step};
+use crate::exec::decision::RuntimeDecision;
+use crate::exec::partition::{PASSES_BITS, slices_of};
+use crate::exec::query::Query;
+use crate::exec::relation::{PartitionSlice, PartitionedRows, Relation, Source};
+use crate::expr::Expr;
+use crate::plan::JoinKind;
+use crate::plan::join::{JoinNode, JoinSide, JoinSpec};
+
+/// Bytes that a table takes for each row, with what it is made of, at most: two words in twice the slots, lists of rows, and the
+/// key word.
+const TABLE_ROW_BYTES: u64 = 64;
+/// A table may be short of room if that much for each row is not free: less than the least that a row takes.
+const RISK_ROW_BYTES: u64 = 128;
+
+/// A side of a join that was partitioned: its keys, then the columns that are needed.
+struct Side {
+    rows: Arc<PartitionedRows>,
+    /// Positions of those columns in the side.
+    columns: Vec<usize>,
+    schema: Arc<Schema>,
+}
+
+impl Query<'_> {
+    /// Whether the table of a build side may turn out to have no room, and passes over partitions may help.
+    pub(super) fn may_lack_room(&self, plan: &JoinNode<'_>, build: &Relation) -> bool {
+        let [stream] = self.streams.as_slice() else { return false };
+        !self.is_dry()
+            && !plan.is_nested()
+            && !plan.on.is_empty()
+            && (self.options.pass_rows.is_some()
+                || build.rows_max.saturating_mul(RISK_ROW_BYTES) > stream.free_bytes())
+    }
+
+    /// Joins two relations on the only device, some partitions at a time. `None` if their rows can't be partitioned.
+    pub(super) fn join_in_passes(
+        &mut self,
+        plan: &JoinNode<'_>,
+        build: Relation,
+        probe: Relation,
+    ) -> Result<Option<Relation>> {
+        let decisions = self.decisions();
+        let build_width = plan.build.schema.fields().len();
+        let (of_build, of_probe): (Vec<usize>, Vec<usize>) =
+            plan.needed_columns().into_iter().partition(|&column| column < build_width);
+        let of_probe: Vec<usize> = of_probe.into_iter().map(|column| column - build_width).collect();
+        let (build_keys, probe_keys): (Vec<Expr>, Vec<Expr>) = plan.on.iter().cloned().unzip();
+        // Build rows with keys that no probe row can have are dropped; probe rows are all kept where some come out unmatched.
+        let keeps_null_keys = plan.null_equals_null || plan.kind.keeps_unmatched();
+        let (probe, probe_schema, spec) = keyed(probe, &plan.probe.schema, probe_keys, &of_probe);
+        let probe = self.plan_partition(probe, RowSpec { keeps_null_keys, ..spec }, PASSES_BITS)?;
+        let (build, build_schema, spec) = keyed(build, &plan.build.schema, build_keys, &of_build);
+        let spec = RowSpec { like: Some(Arc::clone(&probe.shape)), keeps_null_keys: plan.null_equals_null, ..spec };
+        let build = self.plan_partition(build, spec, PASSES_BITS)?;
+        if let Some(obstacle) = self.obstacle(&[&build, &probe]) {
+            log::debug!("a join without passes: {obstacle:?}");
+            return Ok(None);
+        }
+        let (build, probe) = (Arc::new(self.partition(build)?), Arc::new(self.partition(probe)?));
+        let build = Side { rows: build, columns: of_build, schema: build_schema };
+        let probe = Side { rows: probe, columns: of_probe, schema: probe_schema };
+        let row_bytes: u64 = build.rows.shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum();
+        let room = self.streams[0].free_bytes() / 2 / (TABLE_ROW_BYTES + row_bytes);
+        let rows_max = self.options.pass_rows.unwrap_or(room);
+        let slices = slices_of(&self.streams[0], &[&build.rows, &probe.rows], rows_max)?;
+        log::debug!("{} passes over a join whose table has no room", slices.len());
+        let node = node_of(plan, build_width, &build, &probe);
+        let (mut parts, mut build_rows, mut table) = (vec![], 0, None);
+        for [of_build, of_probe] in slices {
+            self.options.check_cancelled()?;
+            build_rows += of_build.count;
+            // A row comes out for rows of the probe side only.
+            if of_probe.count == 0 && !parts.is_empty() {
+                continue;
+            }
+            let (rows, decision) = self.pass(&node, of_build, of_probe, build.columns.len())?;
+            table = decision;
+            parts.push(rows);
+        }
+        if let Some(decision) = table {
+            self.known_instead(decisions, decision);
+        }
+        self.joins.has_build_rows = Some(build_rows > 0);
+        let rows = self.appended(parts)?;
+        Ok(Some(Relation::new(Source::Intermediate(Arc::new(rows)))))
+    }
+
+    /// Joins the rows of some partitions.
+    fn pass(
+        &mut self,
+        node: &JoinNode<'_>,
+        build: PartitionSlice,
+        probe: PartitionSlice,
+        payload: usize,
+    ) -> Result<(crate::exec::relation::Intermediate, Option<RuntimeDecision>)> {
+        let build_width = node.build.schema.fields().len();
+        let payload: Vec<usize> = (build_width - payload..build_width).collect();
+        let build = Relation::new(Source::Slice(Arc::new(build)));
+        let (rows, shape) = self.build_rows(node, &build, payload.clone())?;
+        drop(build);
+        let table = self.table_of(node, shape, rows, 1, false)?;
+        let decision = RuntimeDecision::Table { unique: table.shape.unique, slots: table.shape.slots };
+        let probe = Relation::new(Source::Slice(Arc::new(probe)));
+        let table = (table, payload_of(&payload, build_width));
+        let joined = probe_here(node, probe, table, self.options.counts_rows)?;
+        let columns = (0..joined.width).collect();
+        Ok((self.run_rows(&joined, &Sink::Materialise(columns), "Join")?.0, Some(decision)))
+    }
+}
+
+/// A side's keys, then columns of it; and how that is partitioned.
+fn keyed(
+    mut relation: Relation,
+    schema: &Schema,
+    keys: Vec<Expr>,
+    columns: &[usize],
+) -> (Relation, Arc<Schema>, RowSpec) {
+    let count = keys.len();
+    let mut exprs = keys;
+    exprs.extend(columns.iter().map(|&column| {
+        let field = schema.field(column);
+        Expr::column(column, field.data_type().clone(), field.is_nullable())
+    }));
+    let field = |expr: &Expr| Field::new("", expr.data_type.clone(), expr.nullable);
+    let schema = Schema::new(exprs.iter().map(field).collect::<Vec<_>>());
+    let column = |(index, expr): (usize, &Expr)| Expr::column(index, expr.data_type.clone(), expr.nullable);
+    let keys = exprs.iter().enumerate().take(count).map(column).collect();
+    let spec = RowSpec { keys, like: None, keeps_null_keys: false, payload: (0..exprs.len()).collect() };
+    relation.width = exprs.len();
+    relation.steps.push(Step::Project(exprs));
+    (relation, Arc::new(schema), spec)
+}
+
+/// The join of partitioned sides.
+fn node_of<'p>(plan: &JoinNode<'p>, build_width: usize, build: &Side, probe: &Side) -> JoinNode<'p> {
+    let keys = plan.on.len();
+    let (own_width, probe_width) = (build.schema.fields().len(), plan.probe.schema.fields().len());
+    let position = |columns: &[usize], column: usize| columns.iter().position(|&known| known == column);
+    let moved = |column: usize| match column.checked_sub(build_width) {
+        None => keys + position(&build.columns, column).unwrap_or(0),
+        // The mark is behind all columns.
+        Some(column) if column >= probe_width => own_width + probe.schema.fields().len(),
+        Some(column) => own_width + keys + position(&probe.columns, column).unwrap_or(0),
+    };
+    let key = |side: &Side, index: usize| {
+        let field = side.schema.field(index);
+        Expr::column(index, field.data_type().clone(), field.is_nullable())
+    };
+    let spec = JoinSpec {
+        on: (0..keys).map(|index| (key(build, index), key(probe, index))).collect(),
+        kind: plan.kind,
+        null_equals_null: plan.null_equals_null,
+        residual: plan.residual.as_ref().map(|residual| residual.remap(&moved)),
+        output: plan.output.iter().map(|&column| moved(column)).collect(),
+    };
+    debug_assert!(plan.kind != JoinKind::Full && plan.kind != JoinKind::NotIn, "made of others");
+    let side = |side: &Side| JoinSide { schema: Arc::clone(&side.schema), plan: None };
+    JoinNode { spec, build: side(build), probe: side(probe) }
+}
