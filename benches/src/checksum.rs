@@ -64,8 +64,10 @@ pub(crate) fn checksum_of_columns(bench: &Bench, tables: &[&Table]) -> Result<Ch
     if tables.iter().any(|table| table.rows() != rows) {
         return Err(Error::Unexpected("the results have different lengths".into()));
     }
+    let shards: Vec<_> = tables.iter().map(|table| table.shards().swap_remove(0)).collect();
+    let columns = shards.iter().zip(tables);
     let columns: Vec<_> =
-        tables.iter().flat_map(|table| table.shards()[0].columns.iter().zip(table.column_types())).collect();
+        columns.flat_map(|(shard, table)| shard.columns.iter().zip(table.column_types())).collect();
     if columns.len() > COLUMNS_MAX {
         return Err(Error::Internal(format!("{} columns to check", columns.len())));
     }

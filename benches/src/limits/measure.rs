@@ -89,7 +89,8 @@ fn measure_streams(bench: &Bench, sink: &Buffer) -> Result<[f64; 3]> {
     let rows = bytes / 8;
     let specs = [ColumnSpec::new("random", Value::Random, arrow::datatypes::DataType::Int64, 1)];
     let input = table(bench, rows, &Numbers::new(Numbering::Cyclic, 1), &specs)?;
-    let Some(input) = &input.shards()[0].columns[0].values else {
+    let shard = input.shards().swap_remove(0);
+    let Some(input) = &shard.columns[0].values else {
         return Err(crate::Error::Internal("a column without values".into()));
     };
     let output = bench.stream().alloc(bytes)?;
@@ -126,7 +127,7 @@ fn measure_gather(bench: &Bench, width_bytes: u64) -> Result<f64> {
         ColumnSpec::new("value", Value::Random, of_width, 2),
     ];
     let input = table(bench, rows, &Numbers::new(Numbering::Permuted, rows), &specs)?;
-    let columns = &input.shards()[0].columns;
+    let columns = input.shards().swap_remove(0).columns;
     let (Some(places), Some(values)) = (&columns[0].values, &columns[1].values) else {
         return Err(crate::Error::Internal("a column without values".into()));
     };

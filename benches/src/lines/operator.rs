@@ -114,7 +114,7 @@ mod tests {
         case.run().expect("a run");
         {
             let table = case.last.as_ref().expect("a result");
-            let values = table.shards()[0].columns[2].values.as_ref().expect("values");
+            let values = &table.shards()[0].columns[2].values.clone().expect("values");
             let mut byte = [0];
             bench.stream().read(values, ROWS * 8 - 1, &mut byte).expect("a byte");
             bench.stream().write(values, ROWS * 8 - 1, &[byte[0] ^ 1]).expect("another byte");
@@ -132,7 +132,7 @@ mod tests {
         case.run().expect("a run");
         {
             let table = case.last.as_ref().expect("a result");
-            let values = table.shards()[0].columns[1].values.as_ref().expect("values");
+            let values = &table.shards()[0].columns[1].values.clone().expect("values");
             let mut words = [0u64; 2];
             bench.stream().read(values, 0, bytemuck::cast_slice_mut(&mut words)).expect("two values");
             words.swap(0, 1);

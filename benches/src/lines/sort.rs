@@ -132,7 +132,7 @@ impl Case for SortCase<'_> {
         if table.rows() != self.rows {
             return Err(Error::Unexpected(format!("{} rows instead of {}", table.rows(), self.rows)));
         }
-        let (column, facts) = (&table.shards()[0].columns[0], &table.column_types()[0]);
+        let (column, facts) = (table.shards()[0].columns[0].clone(), &table.column_types()[0]);
         let layout = facts.layout();
         let keys = column.values.as_deref().map_or(Arg::Null, Arg::Buffer);
         let descents = self.bench.stream().alloc_filled(8, 0)?;
@@ -155,7 +155,7 @@ impl SortCase<'_> {
     /// Checks that the first key is 0 and the last is the number of rows minus one. Since keys are unique and ascending, all
     /// keys are then correct.
     fn check_ends(&self, table: &Table) -> Result<()> {
-        let (column, facts) = (&table.shards()[0].columns[0], &table.column_types()[0]);
+        let (column, facts) = (table.shards()[0].columns[0].clone(), &table.column_types()[0]);
         let (layout, Some(values)) = (facts.layout(), &column.values) else { return Ok(()) };
         let key = |row: u64| -> Result<i128> {
             let mut bytes = [0u8; 8];

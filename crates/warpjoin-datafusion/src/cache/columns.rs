@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
-use warpjoin::{MemoryBudget, Session, Table};
+use warpjoin::{Cause, MemoryBudget, MovedBytes, Session, Table};
 use warpjoin_device::sync::{self, Mutex, MutexGuard};
 use warpjoin_device::{MemoryCache, MemoryPlace};
 
@@ -124,11 +124,9 @@ impl ColumnCache {
         let Some(entry) = self.find(&scan.key) else { return Ok(()) };
         for read in entry.on_host(&scan.columns) {
             if self.has_room(read.table.host_bytes(), limits, session) {
-                let budget = MemoryBudget::OF_DEVICES;
-                match read.table.moved_to(MemoryPlace::Device, budget) {
-                    Ok(moved) => entry.replace(&read, moved),
-                    Err(error) if error.cause() == warpjoin::Cause::OutOfMemory => {}
-                    Err(error) => return Err(error),
+                match read.table.move_to(MemoryPlace::Device, MemoryBudget::OF_DEVICES) {
+                    Err(error) if error.cause() != Cause::OutOfMemory => return Err(error),
+                    _ => {}
                 }
             }
         }
@@ -147,8 +145,9 @@ impl ColumnCache {
             && devices.iter().all(|device| has_room(device.memory()))
     }
 
-    /// Lets the columns used longest ago leave a memory, so many bytes at least if no query uses them. `keeps_some`: from the
-    /// devices they go to the host's memory, as far as that has room. Returns whether any left.
+    /// Lets the columns used longest ago leave a memory, so many bytes at least. Columns on the devices go to the host's memory if
+    /// `keeps_some` and that has room, whoever uses them; others are forgotten, unless a query uses them. Returns whether any
+    /// memory is free by now.
     fn leave(&self, place: MemoryPlace, bytes: u64, keeps_some: bool) -> bool {
         let entries = self.locked().clone();
         let mut uses: Vec<(u64, usize, &Arc<Entry>)> = entries
@@ -156,35 +155,35 @@ impl ColumnCache {
             .flat_map(|entry| entry.uses(place).into_iter().map(move |(last_use, column)| (last_use, column, entry)))
             .collect();
         uses.sort_unstable_by_key(|(last_use, column, _)| (*last_use, *column));
-        let (mut freed_bytes, mut frees_any) = (0, false);
+        let mut left = MovedBytes::default();
         for (_, column, entry) in uses {
-            if frees_any && freed_bytes >= bytes {
+            if left.freed + left.in_use >= bytes && left != MovedBytes::default() {
                 break;
             }
-            let Some((mut taken, tables)) = entry.take(column) else { continue };
-            drop(tables);
-            freed_bytes += bytes_in(&taken.read.table, place);
-            frees_any = true;
-            if keeps_some
-                && place == MemoryPlace::Device
-                && let Some(moved) = self.moved_to_host(&taken.read.table)
-            {
-                taken.read.table = Arc::new(moved);
-                entry.put_back(taken);
+            let moved = match entry.read(column) {
+                Some(read) if keeps_some && place == MemoryPlace::Device => self.move_to_host(&read.table),
+                _ => None,
+            };
+            let moved = moved.or_else(|| {
+                let (taken, _tables) = entry.take(column)?;
+                Some(MovedBytes { freed: bytes_in(&taken.table, place), in_use: 0 })
+            });
+            if let Some(moved) = moved {
+                left = MovedBytes { freed: left.freed + moved.freed, in_use: left.in_use + moved.in_use };
             }
         }
-        frees_any
+        left.freed > 0
     }
 
-    /// A column in the host's memory; `None` if that has no room.
-    fn moved_to_host(&self, table: &Table) -> Option<Table> {
+    /// Moves a column to the host's memory; `None` if that has no room.
+    fn move_to_host(&self, table: &Table) -> Option<MovedBytes> {
         let limit_bytes = self.host_limit_bytes.load(Ordering::Relaxed);
         if self.bytes(MemoryPlace::Host).saturating_add(table.resident_bytes()) > limit_bytes {
             return None;
         }
         let host_bytes = self.host_budget_bytes.load(Ordering::Relaxed);
         let budget = MemoryBudget { host_bytes, ..MemoryBudget::OF_DEVICES };
-        let moved = table.moved_to(MemoryPlace::Host, budget);
+        let moved = table.move_to(MemoryPlace::Host, budget);
         moved.inspect_err(|error| log::debug!("a column leaves the cache: {error}")).ok()
     }
 

@@ -50,9 +50,8 @@ pub(crate) enum DecodedOn {
     Cpu,
 }
 
-#[derive(Clone)]
-pub(super) struct CachedColumn {
-    pub(super) read: ReadColumn,
+struct CachedColumn {
+    read: ReadColumn,
     last_use: u64,
 }
 
@@ -88,24 +87,15 @@ impl Entry {
         }
     }
 
-    /// Puts a column back that [`Self::take`] has taken, with its memory elsewhere.
-    pub(super) fn put_back(&self, taken: CachedColumn) {
-        let CachedColumn { read, last_use } = taken;
-        self.add(vec![read], last_use);
+    /// A column, if it is there.
+    pub(super) fn read(&self, column: usize) -> Option<ReadColumn> {
+        self.locked().cached.iter().map(|it| &it.read).find(|read| read.column == column).cloned()
     }
 
     /// Columns among these that lie in the host's memory.
     pub(super) fn on_host(&self, columns: &[usize]) -> Vec<ReadColumn> {
         let is_on_host = |read: &&ReadColumn| columns.contains(&read.column) && read.table.host_bytes() > 0;
         self.locked().cached.iter().map(|it| &it.read).filter(is_on_host).cloned().collect()
-    }
-
-    /// Has a column's memory elsewhere from now on, if it is still the one that was moved.
-    pub(super) fn replace(&self, moved: &ReadColumn, table: Table) {
-        let mut locked = self.locked();
-        let Some(at) = locked.cached.iter().position(|it| Arc::ptr_eq(&it.read.table, &moved.table)) else { return };
-        locked.cached[at].read.table = Arc::new(table);
-        locked.tables.retain(|(of, _)| !of.contains(&moved.column));
     }
 
     /// Bytes of all columns: on all devices together, and in the host's memory.
@@ -204,7 +194,7 @@ impl Entry {
     }
 
     /// Takes a column out, with the tables that have it, unless a query or a plan uses one of them.
-    pub(super) fn take(&self, column: usize) -> Option<(CachedColumn, Vec<Arc<Table>>)> {
+    pub(super) fn take(&self, column: usize) -> Option<(ReadColumn, Vec<Arc<Table>>)> {
         let mut locked = self.locked();
         let has_it = |(of, _): &(Vec<usize>, Arc<Table>)| of.contains(&column);
         if locked.tables.iter().filter(|table| has_it(table)).any(|(_, table)| Arc::strong_count(table) > 1) {
@@ -214,7 +204,7 @@ impl Entry {
         let (with_it, others) = std::mem::take(&mut locked.tables).into_iter().partition(has_it);
         let with_it: Vec<(Vec<usize>, Arc<Table>)> = with_it;
         locked.tables = others;
-        Some((locked.cached.swap_remove(at), with_it.into_iter().map(|(_, table)| table).collect()))
+        Some((locked.cached.swap_remove(at).read, with_it.into_iter().map(|(_, table)| table).collect()))
     }
 
     fn locked(&self) -> MutexGuard<'_, Columns> {

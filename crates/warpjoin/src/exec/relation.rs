@@ -246,7 +246,7 @@ impl Source {
     /// Rows that the kernel of device `device` goes over.
     pub(crate) fn shard_rows(&self, device: usize) -> u64 {
         match self {
-            Self::Table(table, _) => table.shards()[device].rows,
+            Self::Table(table, _) => table.shard_rows(device),
             Self::Intermediate(rows) => rows.shards[device].rows,
             Self::Groups(groups) => groups.shards[device].capacity,
             Self::Matches(matches, _) => matches.probe.shards[device].rows_max,
@@ -273,23 +273,21 @@ impl Source {
         }
     }
 
-    /// Buffer with the values of a column, if any are stored.
+    /// Buffer with the values of a column, if any are stored. Of tables, the columns may lie elsewhere the next time.
     pub(crate) fn values(&self, device: usize, column: usize) -> Option<&Buffer> {
         match self {
-            Self::Table(table, projection) => table.shards()[device].columns[projection[column]].values.as_deref(),
             Self::Intermediate(rows) => rows.shards[device].columns[column].values.as_ref(),
             Self::Partitioned(rows) => rows.shards[device].words.get(column),
             Self::Slice(slice) => slice.rows.shards[device].words.get(column),
-            Self::Groups(_) | Self::Matches(..) => None,
+            Self::Table(..) | Self::Groups(_) | Self::Matches(..) => None,
         }
     }
 
     /// Buffer with the validity of a column.
     pub(crate) fn validity(&self, device: usize, column: usize) -> Option<&Buffer> {
         match self {
-            Self::Table(table, projection) => table.shards()[device].columns[projection[column]].validity.as_deref(),
             Self::Intermediate(rows) => rows.shards[device].columns[column].validity.as_ref(),
-            Self::Groups(_) | Self::Matches(..) | Self::Partitioned(..) | Self::Slice(..) => None,
+            Self::Table(..) | Self::Groups(_) | Self::Matches(..) | Self::Partitioned(..) | Self::Slice(..) => None,
         }
     }
 

@@ -107,7 +107,7 @@ impl Parts<'_> {
     }
 
     /// Fills an empty table segment by segment. `None` if that can't be.
-    fn build(&self, state: &mut State, packed: &PackedRows<'_>) -> Result<Option<u64>> {
+    fn build(&self, state: &mut State, packed: &PackedRows) -> Result<Option<u64>> {
         let words = packed.row_words(state.buckets.seed);
         let capacity = self.capacity_of(&state.buckets).max(packed.rows);
         let Some((buckets, keys)) =

@@ -83,7 +83,7 @@ impl Parts<'_> {
     }
 
     /// Takes the rows of keys away.
-    pub(super) fn erase_lists(&self, state: &mut State, wanted: &PackedRows<'_>) -> Result<u64> {
+    pub(super) fn erase_lists(&self, state: &mut State, wanted: &PackedRows) -> Result<u64> {
         self.update_index(state)?;
         let places = self.places(state, wanted)?;
         let Some(lists) = &state.index.lists else { return Ok(0) };
@@ -93,7 +93,7 @@ impl Parts<'_> {
     }
 
     /// The place of each wanted key.
-    pub(super) fn places(&self, state: &State, wanted: &PackedRows<'_>) -> Result<Buffer> {
+    pub(super) fn places(&self, state: &State, wanted: &PackedRows) -> Result<Buffer> {
         let seed = state.buckets.seed;
         let places = self.device.alloc(wanted.rows * 8)?;
         let outputs = FindOutputs { places: Some(&places), ..FindOutputs::default() };

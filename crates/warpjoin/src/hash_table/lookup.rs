@@ -136,7 +136,7 @@ impl Parts<'_> {
         self.device.table(self.layout.fields.iter().map(|field| field.field.name().clone()).collect(), columns, rows)
     }
 
-    fn find_bits(&self, state: &State, wanted: &PackedRows<'_>, outputs: &FindOutputs<'_>) -> Result<u64> {
+    fn find_bits(&self, state: &State, wanted: &PackedRows, outputs: &FindOutputs<'_>) -> Result<u64> {
         match self.find_in_bins(state, wanted, outputs) {
             Ok(Some(report)) if !report.is_full => return Ok(report.rows),
             // A key that is asked for very often overflows its bin. In the order of the keys it is in the cache all the time, and
@@ -154,7 +154,7 @@ impl Parts<'_> {
     fn find_in_bins(
         &self,
         state: &State,
-        wanted: &PackedRows<'_>,
+        wanted: &PackedRows,
         outputs: &FindOutputs<'_>,
     ) -> Result<Option<Report>> {
         let (buckets, device) = (&state.buckets, self.device);
@@ -174,7 +174,7 @@ impl Parts<'_> {
     }
 
     /// The words of the values of a map, a bit where a key is there, and how many are.
-    fn find_words(&self, state: &State, wanted: &PackedRows<'_>, bits: &Buffer) -> Result<(Vec<Word>, u64)> {
+    fn find_words(&self, state: &State, wanted: &PackedRows, bits: &Buffer) -> Result<(Vec<Word>, u64)> {
         let form = state.buckets.form;
         if form.holds_rows() {
             let numbers = self.device.alloc(wanted.rows * 8)?;
@@ -210,7 +210,7 @@ impl Parts<'_> {
     }
 
     /// A byte a key: whether a multimap has rows of it.
-    fn flag_rows(&self, state: &mut State, wanted: &PackedRows<'_>, bytes: &Buffer) -> Result<()> {
+    fn flag_rows(&self, state: &mut State, wanted: &PackedRows, bytes: &Buffer) -> Result<()> {
         self.update_index(state)?;
         match &state.index.lists {
             Some(lists) => lists.flags(self.device, &self.places(state, wanted)?, wanted.rows, bytes),
@@ -218,7 +218,7 @@ impl Parts<'_> {
         }
     }
 
-    fn row_counts(&self, state: &mut State, wanted: &PackedRows<'_>) -> Result<Buffer> {
+    fn row_counts(&self, state: &mut State, wanted: &PackedRows) -> Result<Buffer> {
         if self.kind == TableKind::Multimap {
             self.update_index(state)?;
             let Some(lists) = &state.index.lists else { return self.device.alloc_zeroed(wanted.rows * 8) };
@@ -230,7 +230,7 @@ impl Parts<'_> {
     }
 
     /// The matches of keys, and the words of their values.
-    fn matches(&self, state: &mut State, wanted: &PackedRows<'_>) -> Result<(Matches, Vec<Word>)> {
+    fn matches(&self, state: &mut State, wanted: &PackedRows) -> Result<(Matches, Vec<Word>)> {
         if self.kind == TableKind::Multimap {
             let (matches, numbers) = self.matches_of_lists(state, wanted)?;
             let words = self.stored_words(state, &numbers, matches.count, self.layout.key_words)?;
@@ -254,7 +254,7 @@ impl Parts<'_> {
     }
 
     /// The matches of keys with a multimap, and the numbers of their stored rows.
-    fn matches_of_lists(&self, state: &mut State, wanted: &PackedRows<'_>) -> Result<(Matches, Buffer)> {
+    fn matches_of_lists(&self, state: &mut State, wanted: &PackedRows) -> Result<(Matches, Buffer)> {
         self.update_index(state)?;
         let Some(lists) = &state.index.lists else {
             let wanted_rows = self.device.alloc(0)?;
@@ -265,7 +265,7 @@ impl Parts<'_> {
         Ok((matches, numbers))
     }
 
-    fn probe_stored(&self, state: &mut State, wanted: &PackedRows<'_>) -> Result<(Vec<Word>, u64)> {
+    fn probe_stored(&self, state: &mut State, wanted: &PackedRows) -> Result<(Vec<Word>, u64)> {
         if self.kind == TableKind::Multimap {
             let (matches, numbers) = self.matches_of_lists(state, wanted)?;
             return Ok((self.stored_words(state, &numbers, matches.count, 0)?, matches.count));
@@ -282,7 +282,7 @@ impl Parts<'_> {
         Ok((self.stored_words(state, &chosen, matches.count, 0)?, matches.count))
     }
 
-    fn probe_narrow(&self, state: &State, wanted: &PackedRows<'_>) -> Result<(Vec<Word>, u64)> {
+    fn probe_narrow(&self, state: &State, wanted: &PackedRows) -> Result<(Vec<Word>, u64)> {
         let (buckets, device) = (&state.buckets, self.device);
         let words = wanted.row_words(buckets.seed);
         let bits = probe_bits(device, buckets.bytes(), wanted.rows, self.options.segment_bytes_max.is_some());

@@ -37,7 +37,7 @@ impl StoredRows {
     }
 
     /// Appends rows that were packed into buffers of their own.
-    pub(super) fn append(&mut self, device: &TableDevice, layout: &RowLayout, rows: &PackedRows<'_>) -> Result<()> {
+    pub(super) fn append(&mut self, device: &TableDevice, layout: &RowLayout, rows: &PackedRows) -> Result<()> {
         let total = self.rows + rows.rows;
         if total >= u64::from(u32::MAX) {
             return Err(Reason::Limit(format!("{total} rows in a hash table")).into());

@@ -18,12 +18,12 @@ use crate::{Error, Result};
 
 /// A buffer of a table, or one that was made for this.
 #[derive(Debug)]
-enum Source<'a> {
-    Column(&'a Buffer),
+enum Source {
+    Column(Arc<Buffer>),
     Made(Buffer),
 }
 
-impl Source<'_> {
+impl Source {
     fn buffer(&self) -> &Buffer {
         match self {
             Self::Column(buffer) => buffer,
@@ -33,23 +33,23 @@ impl Source<'_> {
 }
 
 #[derive(Debug)]
-struct PackedWord<'a> {
-    source: Source<'a>,
+struct PackedWord {
+    source: Source,
     is_wide: bool,
     bias: u64,
 }
 
 /// Rows of a table as words.
 #[derive(Debug)]
-pub(super) struct PackedRows<'a> {
+pub(super) struct PackedRows {
     pub rows: u64,
-    words: Vec<PackedWord<'a>>,
+    words: Vec<PackedWord>,
     /// A bit a row: rows whose key is not null. `None`: all.
-    validity: Option<Source<'a>>,
+    validity: Option<Source>,
     key_masks: Vec<u64>,
 }
 
-impl PackedRows<'_> {
+impl PackedRows {
     pub(super) fn row_words(&self, seed: u64) -> RowWords<'_> {
         let columns = self.words.iter().map(|word| WordColumn {
             buffer: Some(word.source.buffer()),
@@ -96,14 +96,14 @@ pub(super) enum PackMode {
 
 impl TableDevice {
     /// The rows of `table` as words: its columns themselves where they hold words already.
-    pub(super) fn pack<'a>(&self, layout: &RowLayout, table: &'a Table, mode: PackMode) -> Result<PackedRows<'a>> {
+    pub(super) fn pack(&self, layout: &RowLayout, table: &Table, mode: PackMode) -> Result<PackedRows> {
         if !Arc::ptr_eq(table.devices(), self.session.device_set()) {
             return Err(Error::InvalidArgument("the table belongs to another session: upload it to this one".into()));
         }
         let fields = if mode == PackMode::Keys { layout.part(true) } else { &layout.fields[..] };
         let words = if mode == PackMode::Keys { layout.key_words } else { layout.word_bytes.len() };
         let columns = fields.iter().map(|field| column_of(table, field)).collect::<Result<Vec<_>>>()?;
-        let rows = table.shards()[0].rows;
+        let rows = table.shard_rows(0);
         if rows >= u64::from(u32::MAX) - 1 {
             return Err(crate::Reason::Limit(format!("{rows} rows at once in a hash table")).into());
         }
@@ -114,10 +114,10 @@ impl TableDevice {
         // One validity of a key of one column can be used as it is.
         let must_pack = mode == PackMode::Compact || (nullable_keys > 0 && layout.keys > 1);
         if !must_pack {
-            let as_is: Option<Vec<PackedWord<'_>>> =
+            let as_is: Option<Vec<PackedWord>> =
                 (0..words).map(|word| word_as_is(layout, &columns, word)).collect();
             if let Some(words) = as_is {
-                let validity = columns[0].1.validity.as_deref().map(Source::Column);
+                let validity = columns[0].1.validity.clone().map(Source::Column);
                 return Ok(PackedRows { rows, words, validity, key_masks });
             }
         }
@@ -274,7 +274,7 @@ pub(super) struct UnpackedColumn {
 }
 
 /// A column of the table with the field's name and type.
-fn column_of<'a>(table: &'a Table, field: &PackedField) -> Result<(&'a ColumnType, &'a ShardColumn)> {
+fn column_of<'a>(table: &'a Table, field: &PackedField) -> Result<(&'a ColumnType, ShardColumn)> {
     let name = field.field.name();
     let index = table.schema().index_of(name)?;
     let facts = &table.column_types()[index];
@@ -295,21 +295,17 @@ fn column_of<'a>(table: &'a Table, field: &PackedField) -> Result<(&'a ColumnTyp
             "column {name} may hold {min} to {max}, beyond its type's {least} to {most}"
         )));
     }
-    Ok((facts, &table.shards()[0].columns[index]))
+    Ok((facts, table.column(0, index)))
 }
 
 /// The word as a column of the table holds it.
-fn word_as_is<'a>(
-    layout: &RowLayout,
-    columns: &[(&'a ColumnType, &'a ShardColumn)],
-    word: usize,
-) -> Option<PackedWord<'a>> {
+fn word_as_is(layout: &RowLayout, columns: &[(&ColumnType, ShardColumn)], word: usize) -> Option<PackedWord> {
     let field = layout.alone_in(word)?;
     let index = layout.fields.iter().position(|other| std::ptr::eq(other, field))?;
     let (facts, column) = columns.get(index)?;
     let stored = facts.layout();
     let is_same = field.kind == FieldKind::Integer && stored.width_bytes == layout.word_bytes[word];
-    let source = Source::Column(column.values.as_ref().filter(|_| is_same)?);
+    let source = Source::Column(column.values.clone().filter(|_| is_same)?);
     Some(PackedWord { source, is_wide: layout.is_wide(word), bias: bias_of(field, stored) as u64 })
 }
 
@@ -321,7 +317,7 @@ fn bias_of(field: &PackedField, stored: Layout) -> i128 {
     }
 }
 
-fn pack_field<'a>((facts, column): &(&'a ColumnType, &'a ShardColumn), field: &PackedField) -> PackField<'a, Buffer> {
+fn pack_field<'a>((facts, column): &'a (&ColumnType, ShardColumn), field: &PackedField) -> PackField<'a, Buffer> {
     let stored = facts.layout();
     let bias = bias_of(field, stored);
     let (null_word, null_bit) = field.null.map_or((0, 64), |(word, bit)| (word as u64, u64::from(bit)));

@@ -7,6 +7,7 @@ mod from_shards;
 mod place;
 mod resident;
 mod sample;
+mod stored;
 
 pub use builder::TableBuilder;
 pub(crate) use builder::cut;
@@ -15,3 +16,4 @@ pub(crate) use place::settle;
 pub(crate) use resident::BUFFER_ALIGNMENT_BYTES;
 pub use resident::{Shard, ShardColumn, Table};
 pub(crate) use sample::{SampledValues, TableSample};
+pub use stored::MovedBytes;

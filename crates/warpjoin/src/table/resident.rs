@@ -11,8 +11,8 @@ use rayon::prelude::*;
 use warpjoin_device::{Buffer, MemoryPlace, Stream};
 
 use super::sample::TableSample;
+use super::stored::{MovedBytes, StoredColumn};
 use crate::column::{ColumnStatistics, ColumnType, Domain, EncodedRows, Validity, decode_rows};
-use crate::devices::waits::Waits;
 use crate::devices::{DeviceSet, MemoryBudget};
 use crate::{Error, Result};
 
@@ -23,15 +23,30 @@ pub struct Table {
     rows: u64,
     column_types: Vec<ColumnType>,
     statistics: Vec<ColumnStatistics>,
-    shards: Vec<Shard>,
+    shards: Vec<StoredShard>,
     /// Whether domains are the smallest and largest values, not only bounds of them.
     exact_bounds: bool,
     /// Rows on the host; `None` where the table was made on the devices.
     sample: Option<TableSample>,
 }
 
+/// The rows of a table on one device, and where its columns lie.
+struct StoredShard {
+    rows: u64,
+    first_row: u64,
+    columns: Vec<Arc<StoredColumn>>,
+}
+
+impl StoredShard {
+    /// Its columns as they lie now.
+    fn shard(&self) -> Shard {
+        let columns = self.columns.iter().map(|column| column.buffers()).collect();
+        Shard { rows: self.rows, first_row: self.first_row, columns }
+    }
+}
+
 /// The rows of a table on one device.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Shard {
     /// Number of rows; a shard may be empty.
     pub rows: u64,
@@ -68,6 +83,20 @@ impl Table {
         statistics: Vec<ColumnStatistics>,
         shards: Vec<Shard>,
     ) -> Self {
+        let stored = |Shard { rows, first_row, columns }: Shard| {
+            let columns = columns.into_iter().map(StoredColumn::new).collect();
+            StoredShard { rows, first_row, columns }
+        };
+        Self::of_stored(devices, schema, column_types, statistics, shards.into_iter().map(stored).collect())
+    }
+
+    fn of_stored(
+        devices: Arc<DeviceSet>,
+        schema: SchemaRef,
+        column_types: Vec<ColumnType>,
+        statistics: Vec<ColumnStatistics>,
+        shards: Vec<StoredShard>,
+    ) -> Self {
         let rows = shards.iter().map(|shard| shard.rows).sum();
         devices.dictionaries().add(dictionaries(&column_types));
         Self { devices, schema, rows, column_types, statistics, shards, exact_bounds: false, sample: None }
@@ -102,37 +131,34 @@ impl Table {
             }
         }
         let shard = |(device, (rows, first_row)): (usize, (u64, u64))| {
-            let columns = columns.iter().map(|(table, index)| table.shards[device].columns[*index].clone()).collect();
-            Shard { rows, first_row, columns }
+            let column = |(table, index): &(&Self, usize)| Arc::clone(&table.shards[device].columns[*index]);
+            StoredShard { rows, first_row, columns: columns.iter().map(column).collect() }
         };
         let shards = rows.into_iter().enumerate().map(shard).collect();
         let column_types = columns.iter().map(|(table, index)| table.column_types[*index].clone()).collect();
         let statistics = columns.iter().map(|(table, index)| table.statistics[*index].clone()).collect();
         let samples: Vec<_> = columns.iter().map(|(table, index)| (table.sample.as_ref(), *index)).collect();
-        let mut table = Self::from_result(Arc::clone(&first.devices), schema, column_types, statistics, shards);
+        let mut table = Self::of_stored(Arc::clone(&first.devices), schema, column_types, statistics, shards);
         table.exact_bounds = columns.iter().all(|(table, _)| table.exact_bounds);
         table.sample = TableSample::of_columns(&samples);
         Ok(table)
     }
 
-    /// The same table with all columns on the devices, or in the host's memory.
+    /// Moves all columns to the devices or to the host's memory; queries that use them go on. Columns that another table shares
+    /// move there, too.
     ///
     /// # Errors
-    /// When there is no room within `budget`, or a device fails.
-    pub fn moved_to(&self, place: MemoryPlace, budget: MemoryBudget) -> Result<Self> {
-        let columns: Vec<_> = (0..self.column_types.len()).map(|index| (self, index)).collect();
-        let mut table = Self::of_columns(self.schema(), &columns)?;
-        let streams = self.devices.load_streams().iter().cloned();
-        let streams: Vec<Stream> =
-            streams.map(|stream| stream.within(budget.device_bytes).within_host(budget.host_bytes)).collect();
-        let mut waits = Waits::of(&streams);
-        for (shard, stream) in table.shards.iter_mut().zip(&streams) {
-            let columns = shard.columns.iter_mut();
-            let buffers = columns.flat_map(|column| [&mut column.values, &mut column.offsets, &mut column.validity]);
-            buffers.flatten().try_for_each(|buffer| move_to(place, stream, buffer))?;
+    /// When there is no room within `budget`, or a device fails; some columns may have moved then.
+    pub fn move_to(&self, place: MemoryPlace, budget: MemoryBudget) -> Result<MovedBytes> {
+        let mut bytes = MovedBytes::default();
+        for (shard, stream) in self.shards.iter().zip(self.devices.load_streams()) {
+            let stream = stream.clone().within(budget.device_bytes).within_host(budget.host_bytes);
+            for column in &shard.columns {
+                let moved = column.move_to(place, &stream)?;
+                bytes = MovedBytes { freed: bytes.freed + moved.freed, in_use: bytes.in_use + moved.in_use };
+            }
         }
-        waits.end()?;
-        Ok(table)
+        Ok(bytes)
     }
 
     /// It was uploaded: its domains are the smallest and largest values, and some of its rows stay on the host.
@@ -178,9 +204,19 @@ impl Table {
         self.sample.iter().for_each(TableSample::forget_results);
     }
 
-    /// One shard a device, in row order.
-    pub fn shards(&self) -> &[Shard] {
-        &self.shards
+    /// One shard a device, in row order, as the columns lie now. Who has them keeps the memory.
+    pub fn shards(&self) -> Vec<Shard> {
+        self.shards.iter().map(StoredShard::shard).collect()
+    }
+
+    /// Rows on a device.
+    pub(crate) fn shard_rows(&self, device: usize) -> u64 {
+        self.shards[device].rows
+    }
+
+    /// A column on a device as it lies now.
+    pub(crate) fn column(&self, device: usize, index: usize) -> ShardColumn {
+        self.shards[device].columns[index].buffers()
     }
 
     /// The devices that hold it.
@@ -199,13 +235,13 @@ impl Table {
     }
 
     fn bytes_in(&self, place: MemoryPlace) -> u64 {
-        self.shards.iter().flat_map(|shard| &shard.columns).map(|column| column.bytes_in(place)).sum()
+        self.shards.iter().flat_map(|shard| &shard.columns).map(|column| column.buffers().bytes_in(place)).sum()
     }
 
     /// Device memory that a column holds (by position), in bytes, over all devices.
     pub fn column_bytes(&self, column: usize) -> u64 {
         let columns = self.shards.iter().filter_map(|shard| shard.columns.get(column));
-        columns.map(|column| column.bytes_in(MemoryPlace::Device)).sum()
+        columns.map(|column| column.buffers().bytes_in(MemoryPlace::Device)).sum()
     }
 
     /// The rows of some columns (by position, in the order asked for), in row order, in batches of
@@ -220,7 +256,7 @@ impl Table {
         }
         let mut batches = vec![];
         for (shard, stream) in self.shards.iter().zip(self.devices.load_streams()) {
-            batches.extend(self.download_shard(shard, stream, &schema, projection, batch_rows)?);
+            batches.extend(self.download_shard(&shard.shard(), stream, &schema, projection, batch_rows)?);
         }
         Ok(batches)
     }
@@ -265,21 +301,6 @@ impl Table {
         }
         Ok(batches)
     }
-}
-
-/// Has a copy of a buffer there instead.
-fn move_to(place: MemoryPlace, stream: &Stream, buffer: &mut Arc<Buffer>) -> Result<()> {
-    if buffer.place() == place {
-        return Ok(());
-    }
-    let bytes = buffer.bytes();
-    let moved = match place {
-        MemoryPlace::Device => stream.alloc(bytes)?,
-        MemoryPlace::Host => stream.alloc_host(bytes)?,
-    };
-    stream.copy((buffer, 0), (&moved, 0), bytes)?;
-    *buffer = Arc::new(moved);
-    Ok(())
 }
 
 impl fmt::Debug for Table {

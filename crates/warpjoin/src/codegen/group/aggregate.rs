@@ -107,6 +107,7 @@ fn choose_mode(no_keys: bool, packing: &Packing, limits: GroupLimits) -> GroupMo
     match packing.single_word_bits() {
         _ if no_keys => GroupMode::Global,
         None => GroupMode::Wide,
+        Some(_) if limits.is_scarce => GroupMode::Narrow,
         Some(bits) if bits <= DENSE_BITS_MAX && bits <= limits.rows_bits => GroupMode::Dense,
         Some(bits) if limits.is_sorted && bits <= SORTED_BITS_MAX => GroupMode::Dense,
         Some(_) => GroupMode::Narrow,

@@ -52,7 +52,7 @@ identify_fields! {
     FetchStep { number, row, columns, types, shards }
     StoredKey { word, packed }
     JoinShape { packing, payload, unique, slots }
-    GroupLimits { rows_bits, shared_bytes_max, form, block_slots, table_blocks, is_skewed, is_sorted }
+    GroupLimits { rows_bits, shared_bytes_max, form, block_slots, table_blocks, is_skewed, is_sorted, is_scarce }
     Accumulator { state, is_merge }
     State { fold, argument, second, term, data_type }
     GroupShape { mode, front, has_finished, packing, stride_words, accumulators, results }

@@ -22,6 +22,8 @@ pub(crate) struct GroupLimits {
     pub is_skewed: bool,
     /// Rows come in the order of the keys, of which there may be as many as rows or a few times more.
     pub is_sorted: bool,
+    /// There may be no room for a row for each value of the key.
+    pub is_scarce: bool,
 }
 
 /// One accumulated value.

@@ -225,7 +225,17 @@ impl Query<'_> {
         let rows_bits = relation.rows_bits();
         let (form, block_slots) = (self.options.group_by_form, self.options.block_table_slots);
         let is_sorted = form.is_none() && self.is_in_order(relation, &keys, &accumulators);
-        let limits = GroupLimits { rows_bits, shared_bytes_max, form, block_slots, table_blocks, is_skewed, is_sorted };
+        let is_scarce = matches!(relation.source, Source::Slice(_));
+        let limits = GroupLimits {
+            rows_bits,
+            shared_bytes_max,
+            form,
+            block_slots,
+            table_blocks,
+            is_skewed,
+            is_sorted,
+            is_scarce,
+        };
         let sink = Sink::Aggregate { keys, accumulators, limits };
         let generated = self.bind(relation, &sink)?;
         let SinkShape::Groups(shape) = &generated.sink else {
@@ -282,13 +292,19 @@ impl Query<'_> {
                 // Twice the groups of the estimate, or as many as half of L2 holds; no more than there can be.
                 let info = self.session.devices()[device].info();
                 let in_cache = info.l2_bytes / 2 / (shape.stride_words as u64 * 8);
-                let rows = relation.rows_max.saturating_mul(2);
+                // Rows of a slice are known.
+                let is_slice = matches!(relation.source, Source::Slice(_));
+                let rows = if is_slice { rows } else { relation.rows_max }.saturating_mul(2);
                 let distinct = if packed_bits < 40 { 2u64 << packed_bits } else { u64::MAX };
                 let wanted = estimate.map_or(in_cache, |estimate| (estimate.groups_max() * 2.0) as u64);
                 self.options.first_capacity.unwrap_or(wanted).min(rows).min(distinct).max(64)
             }
         };
-        let slots_max = rows.max(relation.rows_max).saturating_mul(2).max(64);
+        let slots_max = match relation.source {
+            Source::Slice(_) => rows,
+            _ => rows.max(relation.rows_max),
+        };
+        let slots_max = slots_max.saturating_mul(2).max(64);
         let is_skewed = estimate.is_some_and(|estimate| estimate.is_skewed);
         let finished = estimate.filter(|_| shape.has_finished).map_or(0.0, |estimate| estimate.groups_max());
 

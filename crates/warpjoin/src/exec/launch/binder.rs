@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use warpjoin_device::{Arg, Buffer, CancelWord};
 
+use super::columns::TableColumns;
 use super::staging::StagedChunk;
 use super::target::Target;
 use crate::codegen::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
@@ -15,6 +16,7 @@ use crate::{Error, Result};
 pub(super) struct Binder<'a> {
     pub device: usize,
     pub relation: &'a Relation,
+    pub columns: &'a TableColumns,
     pub target: &'a Target<'a>,
     pub lookups: &'a [Arc<UploadedColumn>],
     pub control: &'a Buffer,
@@ -41,7 +43,7 @@ impl<'a> Binder<'a> {
             return Arg::Buffer(staged);
         }
         let source = &self.relation.source;
-        let buffer = source.validity(self.device, column);
+        let buffer = self.columns.validity(source, self.device, column);
         match (buffer, source) {
             (Some(buffer), Source::Table(..)) if self.first > 0 => Arg::BufferAt(buffer, self.first / 8),
             (buffer, _) => self.at_first_row(buffer, 1),
@@ -86,7 +88,7 @@ impl<'a> Binder<'a> {
             }
             Binding::Join(join, part) => self.join_arg(&self.relation.joins[*join], *part),
             Binding::Fetched { step, part } => {
-                let shards = self.relation.fetched[*step].shards();
+                let shards = self.columns.fetched(*step);
                 match *part {
                     FetchPart::FirstRow { shard } => Arg::U64(shards[shard].first_row),
                     FetchPart::Values { shard, column } => {
@@ -145,7 +147,7 @@ impl<'a> Binder<'a> {
     fn source_values(&self, column: usize) -> Arg<'a> {
         let source = &self.relation.source;
         let row_bytes = source.width_bytes(column);
-        match (source.values(self.device, column), source.first_row()) {
+        match (self.columns.values(source, self.device, column), source.first_row()) {
             (Some(buffer), first @ 1..) => Arg::BufferAt(buffer, (first + self.first) * row_bytes),
             (buffer, _) => self.at_first_row(buffer, row_bytes),
         }

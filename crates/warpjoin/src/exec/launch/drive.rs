@@ -13,7 +13,7 @@ use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Flight, Query, Report, check_status};
 use crate::exec::relation::Relation;
 use crate::options::DeviceThreads;
-use crate::{Error, Result};
+use crate::{Cause, Error, Result};
 
 /// Tries until an output has room.
 const TRIES_MAX: u64 = 24;
@@ -132,14 +132,24 @@ impl Query<'_> {
         let devices = self.devices();
         let mut filled: Vec<Option<S::Filled>> = (0..devices).map(|_| None).collect();
         let (mut reports, mut kernel_ns) = (vec![Report::default(); devices], vec![0; devices]);
+        let mut was_full = false;
         for tries in 0..TRIES_MAX {
             self.options.check_cancelled()?;
             let kernels = self.compile_pipeline(&generated)?;
             let mut job = self.job(&relation, &generated, &kernels)?;
             job.chunk_rows = job.chunk_rows.filter(|_| sink.takes_chunks());
             let left: Vec<usize> = (0..devices).filter(|&device| filled[device].is_none()).collect();
-            let driven = self.drive(&job, &sink, &left)?;
+            let driven = self.drive(&job, &sink, &left);
             drop(job);
+            let driven = match driven {
+                // Columns that this pipeline reads have left the device to make room, which they are free to do now.
+                Err(error) if error.cause() == Cause::OutOfMemory && !was_full => {
+                    self.synchronize()?;
+                    was_full = true;
+                    continue;
+                }
+                driven => driven?,
+            };
             let (mut raised, mut full) = (0, vec![]);
             for Driven { device, outcome, report, work } in driven {
                 kernel_ns[device] += work.kernel_ns;

@@ -9,6 +9,7 @@ use warpjoin_kernels::KernelParams;
 use warpjoin_kernels::common::control;
 
 use super::binder::Binder;
+use super::columns::TableColumns;
 use super::shape::launch_shape;
 use super::staging::{Staging, bits_on_host, staged_rows};
 use super::target::Target;
@@ -27,6 +28,8 @@ pub(in crate::exec) struct Job<'q> {
     pub generated: &'q GeneratedPipeline,
     /// One a device.
     pub kernels: &'q [Kernel],
+    /// Columns of tables as they lie.
+    pub columns: Arc<TableColumns>,
     /// What is read by code, of each device.
     pub lookups: Vec<Vec<Arc<UploadedColumn>>>,
     /// Rows of a chunk; `None`: all.
@@ -79,13 +82,20 @@ impl<'q> Query<'q> {
         kernels: &'j [Kernel],
     ) -> Result<Job<'j>> {
         let lookups = (0..self.devices()).map(|device| self.look_up_all(device, generated)).collect::<Result<_>>()?;
-        Ok(Job { relation, generated, kernels, lookups, chunk_rows: self.chunk_rows(relation, generated) })
+        let columns = Arc::new(TableColumns::of(relation, self.devices()));
+        let chunk_rows = self.chunk_rows(relation, &columns, generated);
+        Ok(Job { relation, generated, kernels, columns, lookups, chunk_rows })
     }
 
     /// Rows of a chunk of the relation; `None`: all.
-    fn chunk_rows(&self, relation: &Relation, generated: &GeneratedPipeline) -> Option<u64> {
+    fn chunk_rows(
+        &self,
+        relation: &Relation,
+        columns: &TableColumns,
+        generated: &GeneratedPipeline,
+    ) -> Option<u64> {
         let is_cut = matches!(relation.source, Source::Table(..) | Source::Intermediate(_));
-        let rows = self.options.chunk_rows.or_else(|| staged_rows(relation, generated, &self.streams));
+        let rows = self.options.chunk_rows.or_else(|| staged_rows(relation, columns, generated, &self.streams));
         rows.filter(|_| is_cut).map(|rows| rows.max(1).next_multiple_of(CHUNK_ROWS_UNIT))
     }
 }
@@ -127,9 +137,10 @@ impl Lane<'_> {
             let (control, cancel, lookups) = (&control, self.cancel, &lookups[..]);
             let staged = self.staging.chunk(&stream, device, job, chunk)?;
             if staged.is_none() {
-                self.work.host_read_bytes += rows * bits_on_host(relation, generated, device) / 8;
+                self.work.host_read_bytes += rows * bits_on_host(relation, &job.columns, generated, device) / 8;
             }
-            let binder = Binder { device, relation, target, lookups, control, cancel, first, rows, staged };
+            let columns = &*job.columns;
+            let binder = Binder { device, relation, columns, target, lookups, control, cancel, first, rows, staged };
             let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
             let launch = launch_shape(&stream, rows, generated, relation, bits);
             self.stream.launch(&job.kernels[device], launch, &args[..])?;
@@ -142,7 +153,7 @@ impl Lane<'_> {
             self.staging.copy(&stream, device, job, behind)?;
         }
         self.work.host_read_bytes += std::mem::take(&mut self.staging.bytes);
-        Ok(Flight { control, lookups, events: (begin, end) })
+        Ok(Flight { control, lookups, columns: Arc::clone(&job.columns), events: (begin, end) })
     }
 
     /// Waits for a launch, and takes its time.

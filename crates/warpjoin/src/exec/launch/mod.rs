@@ -3,6 +3,7 @@
 //! Must not know what sinks make of rows.
 
 mod binder;
+mod columns;
 mod drive;
 mod lane;
 mod lookup;
@@ -11,6 +12,7 @@ mod sink;
 mod staging;
 mod target;
 
+pub(super) use columns::TableColumns;
 pub(super) use lane::{Job, Lane};
 pub(super) use shape::launch_shape;
 pub(crate) use shape::{Strides, TileLaunch, partition_launch};

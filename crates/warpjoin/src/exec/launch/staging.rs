@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use warpjoin_device::{Buffer, Event, Stream};
 
+use super::columns::TableColumns;
 use super::lane::Job;
 use crate::Result;
 use crate::codegen::{Binding, GeneratedPipeline};
@@ -70,7 +71,12 @@ impl StagedChunk {
 }
 
 /// The parts of columns that a pipeline reads and that are in the host's memory, with their bits a row.
-fn parts_on_host(relation: &Relation, generated: &GeneratedPipeline, device: usize) -> Vec<(Part, u64)> {
+fn parts_on_host(
+    relation: &Relation,
+    columns: &TableColumns,
+    generated: &GeneratedPipeline,
+    device: usize,
+) -> Vec<(Part, u64)> {
     let source = &relation.source;
     let validity_bits = match source {
         Source::Table(..) => 1,
@@ -78,10 +84,12 @@ fn parts_on_host(relation: &Relation, generated: &GeneratedPipeline, device: usi
     };
     let part = |binding: &Binding| match *binding {
         Binding::SourceValues(column) => {
-            source.values(device, column).map(|buffer| (Part::Values(column), buffer, 8 * source.width_bytes(column)))
+            let values = columns.values(source, device, column);
+            values.map(|buffer| (Part::Values(column), buffer, 8 * source.width_bytes(column)))
         }
         Binding::SourceValidity(column) => {
-            source.validity(device, column).map(|buffer| (Part::Validity(column), buffer, validity_bits))
+            let validity = columns.validity(source, device, column);
+            validity.map(|buffer| (Part::Validity(column), buffer, validity_bits))
         }
         _ => None,
     };
@@ -95,14 +103,24 @@ fn parts_on_host(relation: &Relation, generated: &GeneratedPipeline, device: usi
 }
 
 /// Bits of a row that a pipeline reads in the host's memory.
-pub(super) fn bits_on_host(relation: &Relation, generated: &GeneratedPipeline, device: usize) -> u64 {
-    parts_on_host(relation, generated, device).iter().map(|(_, bits)| bits).sum()
+pub(super) fn bits_on_host(
+    relation: &Relation,
+    columns: &TableColumns,
+    generated: &GeneratedPipeline,
+    device: usize,
+) -> u64 {
+    parts_on_host(relation, columns, generated, device).iter().map(|(_, bits)| bits).sum()
 }
 
 /// Rows of the chunks in which a pipeline's columns should be brought to the devices; `None`: they are there, or few.
-pub(super) fn staged_rows(relation: &Relation, generated: &GeneratedPipeline, streams: &[Stream]) -> Option<u64> {
+pub(super) fn staged_rows(
+    relation: &Relation,
+    columns: &TableColumns,
+    generated: &GeneratedPipeline,
+    streams: &[Stream],
+) -> Option<u64> {
     let rows_of = |(device, stream): (usize, &Stream)| {
-        let bits = bits_on_host(relation, generated, device);
+        let bits = bits_on_host(relation, columns, generated, device);
         let is_large = relation.source.shard_rows(device).saturating_mul(bits) / 8 >= BYTES_MIN;
         let chunk_bytes = CHUNK_BYTES.min(stream.free_bytes() / FREE_DIVISOR);
         (is_large && chunk_bytes >= BYTES_MIN / 4).then(|| chunk_bytes.saturating_mul(8) / bits)
@@ -149,7 +167,7 @@ impl Staging {
     pub(super) fn copy(&mut self, stream: &Stream, device: usize, job: &Job<'_>, chunk: u64) -> Result<()> {
         let id = (job.id(), chunk);
         let Some(chunk_rows) = job.chunk_rows else { return Ok(()) };
-        let parts = parts_on_host(job.relation, job.generated, device);
+        let parts = parts_on_host(job.relation, &job.columns, job.generated, device);
         if parts.is_empty() || self.chunks.iter().any(|staged| staged.id == id) {
             return Ok(());
         }
@@ -171,8 +189,8 @@ impl Staging {
         let mut buffers = vec![];
         for (part, bits) in parts {
             let from = match part {
-                Part::Values(column) => source.values(device, column),
-                Part::Validity(column) => source.validity(device, column),
+                Part::Values(column) => job.columns.values(source, device, column),
+                Part::Validity(column) => job.columns.validity(source, device, column),
             };
             let Some(from) = from else { continue };
             let (offset, padded) = (first * bits / 8, (rows * bits).div_ceil(8).next_multiple_of(ALIGNMENT_BYTES));

@@ -8,11 +8,13 @@ use super::Query;
 use super::report::read_report;
 use super::uploads::UploadedColumn;
 use crate::Result;
+use crate::exec::launch::TableColumns;
 
 /// A launch under way on one device. Holds what the kernel reads until it has ended.
 pub(in crate::exec) struct Flight {
     pub control: Buffer,
     pub lookups: Vec<Arc<UploadedColumn>>,
+    pub columns: Arc<TableColumns>,
     /// Before and after the kernel.
     pub events: (Event, Event),
 }
@@ -20,8 +22,8 @@ pub(in crate::exec) struct Flight {
 impl Flight {
     /// The kernel reports to whoever waits for the streams next; its work lies between these events.
     pub(in crate::exec) fn into_pending(self, events: (Event, Event)) -> PendingDevice {
-        let Self { control, lookups, events: _ } = self;
-        PendingDevice { control: Some(control), events, _held: lookups }
+        let Self { control, lookups, columns, events: _ } = self;
+        PendingDevice { control: Some(control), events, _held: Some((lookups, columns)) }
     }
 }
 
@@ -42,20 +44,20 @@ pub(in crate::exec) struct PendingDevice {
     /// Before and after its work.
     events: (Event, Event),
     /// What kernels use until they have ended.
-    _held: Vec<Arc<UploadedColumn>>,
+    _held: Option<(Vec<Arc<UploadedColumn>>, Arc<TableColumns>)>,
 }
 
 impl PendingDevice {
     /// Work that reports.
     pub(in crate::exec) fn reporting((control, begin, end): (Buffer, Event, Event)) -> Self {
-        Self { control: Some(control), events: (begin, end), _held: vec![] }
+        Self { control: Some(control), events: (begin, end), _held: None }
     }
 }
 
 impl Pending {
     /// A pipeline that can't go wrong: its time is taken.
     pub(in crate::exec) fn timed(pipeline: usize, events: Vec<(Event, Event)>) -> Self {
-        let device = |events| PendingDevice { control: None, events, _held: vec![] };
+        let device = |events| PendingDevice { control: None, events, _held: None };
         Self { pipeline, devices: events.into_iter().map(device).collect(), check: |_| Ok(()) }
     }
 }

@@ -30,7 +30,7 @@ impl Query<'_> {
             row,
             columns: columns.to_vec(),
             types: types.collect::<Result<_>>()?,
-            shards: table.shards().len(),
+            shards: self.devices(),
         };
         relation.fetched.push(Arc::clone(table));
         relation.width += columns.len();

@@ -202,6 +202,7 @@ fn limits() -> GroupLimits {
         table_blocks: 1,
         is_skewed: false,
         is_sorted: false,
+        is_scarce: false,
     }
 }
 
@@ -747,6 +748,7 @@ fn parts_of_aggregates_differ_by_each_field() {
             table_blocks: 2,
             is_skewed: true,
             is_sorted: true,
+            is_scarce: true,
         }
     );
     assert_all_differ(&limited, of_limits);

@@ -1,0 +1,84 @@
+//! A column of a shard where it lies now: it may move between a device and the host's memory while queries use it.
+//!
+//! Whoever uses a column has a [`ShardColumn`] of it, which keeps the buffers until the work on them has ended.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
+
+use warpjoin_device::{Buffer, MemoryPlace, Stream};
+
+use super::resident::ShardColumn;
+use crate::Result;
+use crate::devices::waits::Waits;
+
+/// The buffers of a column on one device.
+#[derive(Debug)]
+pub(super) struct StoredColumn {
+    buffers: RwLock<ShardColumn>,
+    /// Held while it moves.
+    moving: Mutex<()>,
+}
+
+/// What moving columns has freed, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MovedBytes {
+    /// Freed by now.
+    pub freed: u64,
+    /// Freed once the work that uses them has ended.
+    pub in_use: u64,
+}
+
+impl StoredColumn {
+    pub(super) fn new(buffers: ShardColumn) -> Arc<Self> {
+        Arc::new(Self { buffers: RwLock::new(buffers), moving: Mutex::default() })
+    }
+
+    /// Its buffers as they lie now.
+    pub(super) fn buffers(&self) -> ShardColumn {
+        self.buffers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Moves its buffers there. A column that moves already stays as it is.
+    pub(super) fn move_to(&self, place: MemoryPlace, stream: &Stream) -> Result<MovedBytes> {
+        // Moving may ask caches for memory, which then move columns.
+        let _moving = match self.moving.try_lock() {
+            Ok(moving) => moving,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(MovedBytes::default()),
+        };
+        let old = self.buffers();
+        let mut new = old.clone();
+        {
+            let mut waits = Waits::of(std::slice::from_ref(stream));
+            let buffers = [&mut new.values, &mut new.offsets, &mut new.validity].into_iter().flatten();
+            buffers.filter(|buffer| buffer.place() != place).try_for_each(|buffer| copy_to(place, stream, buffer))?;
+            waits.end()?;
+        }
+        let replaced = {
+            let mut buffers = self.buffers.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *buffers, new)
+        };
+        drop(old);
+        let mut bytes = MovedBytes::default();
+        let buffers = [replaced.values, replaced.offsets, replaced.validity].into_iter().flatten();
+        for buffer in buffers.filter(|buffer| buffer.place() != place) {
+            // Others that have it may drop it at any time, but nobody takes it any more.
+            match Arc::strong_count(&buffer) {
+                1 => bytes.freed += buffer.bytes(),
+                _ => bytes.in_use += buffer.bytes(),
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// Has a copy of a buffer there instead.
+fn copy_to(place: MemoryPlace, stream: &Stream, buffer: &mut Arc<Buffer>) -> Result<()> {
+    let bytes = buffer.bytes();
+    let copy = match place {
+        MemoryPlace::Device => stream.alloc(bytes)?,
+        MemoryPlace::Host => stream.alloc_host(bytes)?,
+    };
+    stream.copy((buffer, 0), (&copy, 0), bytes)?;
+    *buffer = Arc::new(copy);
+    Ok(())
+}
