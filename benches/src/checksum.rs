@@ -66,8 +66,7 @@ pub(crate) fn checksum_of_columns(bench: &Bench, tables: &[&Table]) -> Result<Ch
     }
     let shards: Vec<_> = tables.iter().map(|table| table.shards().swap_remove(0)).collect();
     let columns = shards.iter().zip(tables);
-    let columns: Vec<_> =
-        columns.flat_map(|(shard, table)| shard.columns.iter().zip(table.column_types())).collect();
+    let columns: Vec<_> = columns.flat_map(|(shard, table)| shard.columns.iter().zip(table.column_types())).collect();
     if columns.len() > COLUMNS_MAX {
         return Err(Error::Internal(format!("{} columns to check", columns.len())));
     }

@@ -96,6 +96,65 @@ fn a_device_may_be_dropped_right_after_its_last_copy() {
     }
 }
 
+/// Bytes, copies and kernels reach buffers in the host's memory; freed memory is used again, not before its last use has ended.
+#[test]
+fn buffers_in_the_hosts_memory_are_copied_and_reused() {
+    let Some(device) = gpu("buffers_in_the_hosts_memory_are_copied_and_reused") else { return };
+    let (stream, other) = (device.create_stream().expect("stream"), device.create_stream().expect("stream"));
+    let spin = kernel(&device, "spin");
+    for (seed, bytes) in [8, 4096, CHUNK_BYTES + 8, 64 << 20].into_iter().enumerate() {
+        let content = random_bytes(bytes, seed as u64);
+        let host = stream.alloc_host(bytes as u64).expect("pinned memory");
+        stream.write(&host, 0, &content).expect("write");
+        let near = stream.alloc(bytes as u64).expect("alloc");
+        stream.copy((&host, 0), (&near, 0), bytes as u64).expect("copy up");
+        let back = other.alloc_host(bytes as u64).expect("pinned memory");
+        other.wait(&stream.record().expect("event")).expect("wait");
+        other.copy((&near, 0), (&back, 0), bytes as u64).expect("copy down");
+        // The copy down is still to come when the next buffer is taken.
+        other.launch(&spin, launch(1, 32), &[Arg::U64(20_000_000), Arg::Null, Arg::U64(0)]).expect("launch");
+        let mut seen = vec![0; bytes];
+        other.read(&back, 0, &mut seen).expect("read");
+        assert!(seen == content, "{bytes} bytes");
+        other.copy((&near, 0), (&back, 0), bytes as u64).expect("copy down");
+        drop(back);
+        let next = other.alloc_host(bytes as u64).expect("pinned memory");
+        other.fill(&next, 0, bytes as u64, 7).expect("fill");
+        other.read(&next, 0, &mut seen).expect("read");
+        assert!(seen.iter().all(|byte| *byte == 7), "{bytes} bytes");
+        other.synchronize().expect("synchronize");
+    }
+    assert_eq!(device.host_memory().used_bytes(), 0);
+    let limit = device.host_memory().limit_bytes();
+    assert!(stream.alloc_host(limit + 1).is_err_and(|error| error.to_string().contains("host memory")));
+}
+
+/// Asserts no throughput. Compare the printed numbers with the bus, 55 GB/s.
+#[test]
+fn throughput_of_buffers_on_the_host_is_printed() {
+    let Some(device) = gpu("throughput_of_buffers_on_the_host_is_printed") else { return };
+    let stream = device.create_stream().expect("stream");
+    let bytes = 1_u64 << 30;
+    let gigabytes = bytes as f64 / 1e9;
+    let near = stream.alloc(bytes).expect("alloc");
+    for round in 0..3 {
+        let start = Instant::now();
+        let host = stream.alloc_host(bytes).expect("pinned memory");
+        let (pinned, start) = (start.elapsed().as_secs_f64(), Instant::now());
+        stream.copy((&near, 0), (&host, 0), bytes).expect("copy");
+        stream.synchronize().expect("synchronize");
+        let (down, start) = (start.elapsed().as_secs_f64(), Instant::now());
+        stream.copy((&host, 0), (&near, 0), bytes).expect("copy");
+        stream.synchronize().expect("synchronize");
+        let up = start.elapsed().as_secs_f64();
+        let [pinned, down, up] = [pinned, down, up].map(|seconds| gigabytes / seconds);
+        let _ = writeln!(
+            std::io::stderr(),
+            "1 GiB on the host, round {round}: taken at {pinned:.1} GB/s, down {down:.1}, up {up:.1}"
+        );
+    }
+}
+
 /// Asserts no throughput. Compare the printed numbers with the bus, 55 GB/s.
 #[test]
 fn throughput_is_printed() {

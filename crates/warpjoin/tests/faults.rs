@@ -47,6 +47,11 @@ fn exchanging() -> Settings {
     Settings { devices: 3, distribution: Distribution::Exchange, ..Settings::default() }
 }
 
+/// Tables and rows in the host's memory, brought to the device chunk by chunk.
+fn on_host() -> Settings {
+    Settings { tables_on_host: true, writes_to_host: true, chunk_rows: Some(128), ..Settings::default() }
+}
+
 /// The same, of chunks and little room, driven by a thread each: which call fails differs between runs.
 fn threaded() -> Settings {
     let device_threads = DeviceThreads::Each;
@@ -60,6 +65,10 @@ fn joins_survive_faults() {
     check(&joined("repeated keys", 3, Settings { first_capacity: Some(1), hash_bits: 4, ..usual.clone() }));
     check(&joined("partitioned", 2, Settings { join_form: Some(JoinForm::Partitioned), ..usual.clone() }));
     check(&joined("kept on the device", 1, Settings { keeps: true, ..usual }));
+    check(&joined("on the host", 2, on_host()));
+    check(&joined("partitioned on the host", 2, Settings { join_form: Some(JoinForm::Partitioned), ..on_host() }));
+    check(&joined("in passes", 2, Settings { pass_rows: Some(40), ..on_host() }));
+    check(&joined("late columns on the host", 1, Settings { materialization: Materialization::Late, ..on_host() }));
 }
 
 #[test]
@@ -91,6 +100,9 @@ fn group_bys_survive_faults() {
     groups("partitioned", Settings { group_by_form: Some(GroupByForm::Partitioned), ..usual.clone() });
     groups("global", Settings { group_by_form: Some(GroupByForm::Global), first_capacity: Some(0), ..usual });
     groups("exchanged", exchanging());
+    groups("on the host", Settings { first_capacity: Some(1), ..on_host() });
+    groups("in passes", Settings { pass_rows: Some(100), ..on_host() });
+    groups("on the host, exchanged", Settings { tables_on_host: true, writes_to_host: true, ..exchanging() });
     groups("kept", Settings { keeps: true, ..exchanging() });
     groups("a thread a device", threaded());
 }

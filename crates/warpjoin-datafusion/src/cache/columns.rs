@@ -169,7 +169,7 @@ impl ColumnCache {
                 Some(MovedBytes { freed: bytes_in(&taken.table, place), in_use: 0 })
             });
             if let Some(moved) = moved {
-                left = MovedBytes { freed: left.freed + moved.freed, in_use: left.in_use + moved.in_use };
+                left = left + moved;
             }
         }
         left.freed > 0

@@ -162,7 +162,7 @@ impl Default for WarpjoinOptions {
 
 impl WarpjoinOptions {
     /// What may be in use of memory.
-    pub(crate) fn memory_budget(&self) -> MemoryBudget {
+    pub fn memory_budget(&self) -> MemoryBudget {
         let device_bytes = if self.memory_budget_bytes == 0 { u64::MAX } else { self.memory_budget_bytes };
         MemoryBudget { device_bytes, host_bytes: self.host_memory.of(usable_host_bytes()) }
     }

@@ -29,8 +29,9 @@ pub struct DeviceTableProvider {
 }
 
 impl DeviceTableProvider {
-    /// A provider of a table that is already on the devices.
+    /// A provider of a table that is already on the devices. Its columns go to the host's memory when queries need theirs.
     pub fn new(table: Arc<Table>) -> Self {
+        table.make_room_when_asked();
         Self { table }
     }
 

@@ -1,7 +1,9 @@
 //! What may be in use of memory, and where what is made should lie: on a device, or in the host's memory where a device should
 //! keep room.
 
-use warpjoin_device::{MemoryPlace, Stream};
+use warpjoin_device::{Buffer, Cause, MemoryPlace, Stream};
+
+use crate::Result;
 
 /// The part of a device's budget that stays free for the state of queries, where the host has room for columns and rows: one
 /// in so many.
@@ -19,6 +21,11 @@ pub struct MemoryBudget {
 impl MemoryBudget {
     /// The budgets of the devices themselves.
     pub const OF_DEVICES: Self = Self { device_bytes: u64::MAX, host_bytes: u64::MAX };
+
+    /// The same queue, whose allocations keep this budget.
+    pub(crate) fn of_stream(self, stream: Stream) -> Stream {
+        stream.within(self.device_bytes).within_host(self.host_bytes)
+    }
 }
 
 /// Where so many bytes should lie that a device reads or writes in order. Caches free memory of the device first.
@@ -28,5 +35,17 @@ pub(crate) fn place_of(stream: &Stream, bytes: u64) -> MemoryPlace {
         MemoryPlace::Device
     } else {
         MemoryPlace::Host
+    }
+}
+
+/// Memory that a device reads or writes in order, where [`place_of`] says.
+pub(crate) fn alloc_in_order(stream: &Stream, bytes: u64) -> Result<Buffer> {
+    if place_of(stream, bytes) == MemoryPlace::Device {
+        return Ok(stream.alloc(bytes)?);
+    }
+    match stream.alloc_host(bytes) {
+        // The budget allowed it, the host does not.
+        Err(error) if error.cause() == Cause::OutOfMemory => Ok(stream.alloc(bytes)?),
+        made => Ok(made?),
     }
 }

@@ -12,5 +12,5 @@ mod threads;
 pub(crate) mod waits;
 
 pub use budget::MemoryBudget;
-pub(crate) use budget::place_of;
+pub(crate) use budget::{alloc_in_order, place_of};
 pub use set::DeviceSet;

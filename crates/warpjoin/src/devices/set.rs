@@ -125,8 +125,7 @@ impl DeviceSet {
     /// Fresh streams for one query, one a device.
     pub(crate) fn query_streams(&self, budget: MemoryBudget, permits: &LaunchPermits) -> Result<Vec<Stream>> {
         let stream = |(number, device): (usize, &Device)| {
-            let stream = device.create_stream()?.within(budget.device_bytes).within_host(budget.host_bytes);
-            Ok(stream.paced(permits.pacer(number)))
+            Ok(budget.of_stream(device.create_stream()?).paced(permits.pacer(number)))
         };
         self.devices.iter().enumerate().map(stream).collect()
     }

@@ -141,6 +141,9 @@ impl Query<'_> {
             physical::Source::Table { table, columns } => {
                 let table = execution.table(*table)?;
                 self.check_table(table)?;
+                if !self.is_dry() {
+                    table.bring_back(columns, self.options.memory_budget())?;
+                }
                 Relation::new(Source::Table(Arc::clone(table), columns.clone()))
             }
             physical::Source::Pipeline(id) => outputs.read(*id)?,

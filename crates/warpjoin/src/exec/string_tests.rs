@@ -16,6 +16,7 @@ use super::query::{Pending, Query};
 use crate::Result;
 use crate::codegen::{Constants, DictionaryTest};
 use crate::column::Dictionary;
+use crate::devices::alloc_in_order;
 use crate::runtime::device_strings::{DeviceStrings, STRING_PADDING_BYTES, STRING_TILE_BYTES_MAX, StringShard};
 
 /// Bytes of shared memory for what a pattern makes of each byte.
@@ -196,8 +197,10 @@ impl Query<'_> {
         let StringPlaces { strings, tiles, tile_bytes, starts, ends } = places;
         let text_bytes = starts[tiles.len()];
         // What outlives the query lies on a stream that does, too.
-        let stream = &self.session.device_set().load_streams()[device];
-        let bytes = stream.alloc(text_bytes + STRING_PADDING_BYTES)?;
+        let budget = self.options.memory_budget();
+        let stream = self.session.device_set().load_streams()[device].clone();
+        let stream = &budget.of_stream(stream);
+        let bytes = alloc_in_order(stream, text_bytes + STRING_PADDING_BYTES)?;
         let mut first = 0;
         while first < tiles.len() {
             let end =

@@ -151,12 +151,7 @@ impl Parts<'_> {
     }
 
     /// Looks for keys part by part of the table, where that pays.
-    fn find_in_bins(
-        &self,
-        state: &State,
-        wanted: &PackedRows,
-        outputs: &FindOutputs<'_>,
-    ) -> Result<Option<Report>> {
+    fn find_in_bins(&self, state: &State, wanted: &PackedRows, outputs: &FindOutputs<'_>) -> Result<Option<Report>> {
         let (buckets, device) = (&state.buckets, self.device);
         let bits = restored_bits(device, buckets, wanted.rows, self.options.segment_bytes_max.is_some());
         if bits == 0 {

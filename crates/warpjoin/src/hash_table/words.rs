@@ -114,8 +114,7 @@ impl TableDevice {
         // One validity of a key of one column can be used as it is.
         let must_pack = mode == PackMode::Compact || (nullable_keys > 0 && layout.keys > 1);
         if !must_pack {
-            let as_is: Option<Vec<PackedWord>> =
-                (0..words).map(|word| word_as_is(layout, &columns, word)).collect();
+            let as_is: Option<Vec<PackedWord>> = (0..words).map(|word| word_as_is(layout, &columns, word)).collect();
             if let Some(words) = as_is {
                 let validity = columns[0].1.validity.clone().map(Source::Column);
                 return Ok(PackedRows { rows, words, validity, key_masks });

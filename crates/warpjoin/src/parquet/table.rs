@@ -32,8 +32,8 @@ pub fn decode_table(
     budget: MemoryBudget,
 ) -> Result<Table, DecodeError> {
     let devices = session.device_set();
-    let within = |stream: Stream| stream.within(budget.device_bytes).within_host(budget.host_bytes);
-    let streams: Vec<Stream> = devices.decode_streams()?.into_iter().map(within).collect();
+    let streams = devices.decode_streams()?.into_iter();
+    let streams: Vec<Stream> = streams.map(|stream| budget.of_stream(stream)).collect();
     let rows = columns.first().map_or(0, StoredColumn::rows);
     if columns.len() != schema.fields().len() || columns.iter().any(|column| column.rows() != rows) {
         return declined("columns that do not fit together");

@@ -91,8 +91,7 @@ impl TableBuilder {
     /// As [`Self::push`], and when a device has too little memory.
     pub fn finish(self) -> Result<Table> {
         let streams = self.devices.load_streams().iter().cloned();
-        let MemoryBudget { device_bytes, host_bytes } = self.budget;
-        let streams: Vec<Stream> = streams.map(|stream| stream.within(device_bytes).within_host(host_bytes)).collect();
+        let streams: Vec<Stream> = streams.map(|stream| self.budget.of_stream(stream)).collect();
         let cancel = self.cancel.as_deref();
         check_cancelled(cancel)?;
         let rows = self.encoder.rows();

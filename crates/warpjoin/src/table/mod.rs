@@ -4,6 +4,7 @@
 
 mod builder;
 mod from_shards;
+mod movable;
 mod place;
 mod resident;
 mod sample;

@@ -3,17 +3,14 @@
 use warpjoin_device::{Buffer, Cause, MemoryPlace, Stream};
 
 use crate::Result;
-use crate::devices::place_of;
+use crate::devices::{alloc_in_order, place_of};
 
 /// Memory for a column; `wanted`: where, if that matters.
 pub(super) fn alloc_column(stream: &Stream, bytes: u64, wanted: Option<MemoryPlace>) -> Result<Buffer> {
-    if wanted.unwrap_or_else(|| place_of(stream, bytes)) == MemoryPlace::Device {
-        return Ok(stream.alloc(bytes)?);
-    }
-    match stream.alloc_host(bytes) {
-        // The budget allowed it, the host does not.
-        Err(error) if error.cause() == Cause::OutOfMemory && wanted.is_none() => Ok(stream.alloc(bytes)?),
-        made => Ok(made?),
+    match wanted {
+        None => alloc_in_order(stream, bytes),
+        Some(MemoryPlace::Device) => Ok(stream.alloc(bytes)?),
+        Some(MemoryPlace::Host) => Ok(stream.alloc_host(bytes)?),
     }
 }
 

@@ -3,13 +3,14 @@
 //! Owns shards, and the way of columns back to the host.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use rayon::prelude::*;
 use warpjoin_device::{Buffer, MemoryPlace, Stream};
 
+use super::movable::Movable;
 use super::sample::TableSample;
 use super::stored::{MovedBytes, StoredColumn};
 use crate::column::{ColumnStatistics, ColumnType, Domain, EncodedRows, Validity, decode_rows};
@@ -28,6 +29,8 @@ pub struct Table {
     exact_bounds: bool,
     /// Rows on the host; `None` where the table was made on the devices.
     sample: Option<TableSample>,
+    /// How its columns leave the devices, if they may.
+    pub(super) movable: OnceLock<Arc<Movable>>,
 }
 
 /// The rows of a table on one device, and where its columns lie.
@@ -99,7 +102,17 @@ impl Table {
     ) -> Self {
         let rows = shards.iter().map(|shard| shard.rows).sum();
         devices.dictionaries().add(dictionaries(&column_types));
-        Self { devices, schema, rows, column_types, statistics, shards, exact_bounds: false, sample: None }
+        Self {
+            devices,
+            schema,
+            rows,
+            column_types,
+            statistics,
+            shards,
+            exact_bounds: false,
+            sample: None,
+            movable: OnceLock::new(),
+        }
     }
 
     /// A table of columns (by position) of tables that lie on the same devices with the same rows, in one order. It shares
@@ -152,13 +165,23 @@ impl Table {
     pub fn move_to(&self, place: MemoryPlace, budget: MemoryBudget) -> Result<MovedBytes> {
         let mut bytes = MovedBytes::default();
         for (shard, stream) in self.shards.iter().zip(self.devices.load_streams()) {
-            let stream = stream.clone().within(budget.device_bytes).within_host(budget.host_bytes);
+            let stream = budget.of_stream(stream.clone());
             for column in &shard.columns {
-                let moved = column.move_to(place, &stream)?;
-                bytes = MovedBytes { freed: bytes.freed + moved.freed, in_use: bytes.in_use + moved.in_use };
+                bytes = bytes + column.move_to(place, &stream)?;
             }
         }
         Ok(bytes)
+    }
+
+    /// Moves a column of a device.
+    pub(super) fn move_column(
+        &self,
+        device: usize,
+        column: usize,
+        place: MemoryPlace,
+        stream: &Stream,
+    ) -> Result<MovedBytes> {
+        self.shards[device].columns[column].move_to(place, stream)
     }
 
     /// It was uploaded: its domains are the smallest and largest values, and some of its rows stay on the host.
@@ -311,7 +334,7 @@ impl fmt::Debug for Table {
 }
 
 impl ShardColumn {
-    fn bytes_in(&self, place: MemoryPlace) -> u64 {
+    pub(super) fn bytes_in(&self, place: MemoryPlace) -> u64 {
         let buffers = [&self.values, &self.offsets, &self.validity].into_iter().flatten();
         buffers.filter(|buffer| buffer.place() == place).map(|buffer| buffer.bytes()).sum()
     }

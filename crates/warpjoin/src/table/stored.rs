@@ -2,6 +2,7 @@
 //!
 //! Whoever uses a column has a [`ShardColumn`] of it, which keeps the buffers until the work on them has ended.
 
+use std::ops::Add;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
 use warpjoin_device::{Buffer, MemoryPlace, Stream};
@@ -25,6 +26,14 @@ pub struct MovedBytes {
     pub freed: u64,
     /// Freed once the work that uses them has ended.
     pub in_use: u64,
+}
+
+impl Add for MovedBytes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { freed: self.freed + other.freed, in_use: self.in_use + other.in_use }
+    }
 }
 
 impl StoredColumn {

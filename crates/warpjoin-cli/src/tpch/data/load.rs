@@ -10,7 +10,7 @@ use datafusion::prelude::SessionContext;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use warpjoin::{Session, TableBuilder};
-use warpjoin_datafusion::DeviceTableProvider;
+use warpjoin_datafusion::{DeviceTableProvider, WarpjoinOptions};
 
 use super::generate::Generation;
 use super::tables::TpchTable;
@@ -62,7 +62,10 @@ impl Loading {
     fn load(&self, table: TpchTable, projection: &[usize]) -> Result<LoadReport> {
         let start = Instant::now();
         let schema = Arc::new(table.schema().project(projection)?);
-        let mut builder = TableBuilder::new(self.session.device_set(), Arc::clone(&schema));
+        let config = self.device_context.copied_config();
+        let options = config.options().extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default();
+        let builder = TableBuilder::new(self.session.device_set(), Arc::clone(&schema));
+        let mut builder = builder.with_memory_budget(options.memory_budget());
         let partitions = self.partitions.max(1);
         let oracle_table = || OracleTable::new(&self.oracle_store, table.name(), &schema, partitions);
         let mut oracle_table = self.oracle_context.as_ref().map(|_| oracle_table()).transpose()?;

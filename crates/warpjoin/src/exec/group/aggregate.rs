@@ -60,13 +60,15 @@ impl Query<'_> {
         self.expect_groups(input, keys);
         if self.options.pass_rows.is_some()
             && !keys.is_empty()
-            && let Some(groups) = self.group_in_passes(&relation, keys, &aggregation)?
+            && let Some(groups) =
+                self.while_short_of_room(|query| query.group_in_passes(&relation, keys, &aggregation))?
         {
             return Ok(groups);
         }
         let groups = match self.group(&relation, keys, &aggregation.accumulators) {
             Err(error) if error.cause() == Cause::OutOfMemory && !keys.is_empty() => {
-                return self.group_in_passes(&relation, keys, &aggregation)?.ok_or(error);
+                let groups = self.while_short_of_room(|query| query.group_in_passes(&relation, keys, &aggregation));
+                return groups?.ok_or(error);
             }
             groups => groups?,
         };
@@ -296,7 +298,12 @@ impl Query<'_> {
                 let is_slice = matches!(relation.source, Source::Slice(_));
                 let rows = if is_slice { rows } else { relation.rows_max }.saturating_mul(2);
                 let distinct = if packed_bits < 40 { 2u64 << packed_bits } else { u64::MAX };
-                let wanted = estimate.map_or(in_cache, |estimate| (estimate.groups_max() * 2.0) as u64);
+                // Where room is scarce, a table does not grow beside the one before.
+                let wanted = match estimate {
+                    _ if is_slice => rows,
+                    Some(estimate) => (estimate.groups_max() * 2.0) as u64,
+                    None => in_cache,
+                };
                 self.options.first_capacity.unwrap_or(wanted).min(rows).min(distinct).max(64)
             }
         };
@@ -310,6 +317,9 @@ impl Query<'_> {
 
         // What blocks put out between two looks at the status, and when they flush their tables.
         let in_flight = blocks * (17 * u64::from(grid.block_threads) + u64::from(shape.front.slots()));
+        // A row is put out once, by itself or with others; of matches, nobody knows how many there are.
+        let in_flight =
+            if matches!(relation.source, Source::Matches(..)) { in_flight } else { in_flight.min(rows.max(64)) };
         let mut room = GroupRoom::new(slots, slots_max, in_flight, blocks);
         if estimate.is_none_or(|estimate| estimate.groups < PREFETCH_GROUPS_MAX) {
             room.prefetch_steps = PREFETCH_STEPS;

@@ -61,14 +61,14 @@ impl Query<'_> {
         }
         if self.options.pass_rows.is_some() && self.may_lack_room(plan, &build) {
             let (build, probe) = (build.clone(), probe.clone());
-            if let Some(joined) = self.join_in_passes(plan, build, probe)? {
+            if let Some(joined) = self.while_short_of_room(|query| query.join_in_passes(plan, build, probe))? {
                 return Ok(joined);
             }
         }
         let again = self.may_lack_room(plan, &build).then(|| (build.clone(), probe.clone()));
         match (self.join_by_table(plan, build, probe, payload), again) {
             (Err(error), Some((build, probe))) if error.cause() == Cause::OutOfMemory => {
-                self.join_in_passes(plan, build, probe)?.ok_or(error)
+                self.while_short_of_room(|query| query.join_in_passes(plan, build, probe))?.ok_or(error)
             }
             (joined, _) => joined,
         }

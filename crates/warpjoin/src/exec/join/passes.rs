@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
+use warpjoin_device::Cause;
 
 use super::build_probe::{payload_of, probe_here};
 use crate::Result;
 use crate::codegen::{RowSpec, Sink, Step};
 use crate::exec::decision::RuntimeDecision;
-use crate::exec::partition::{PASSES_BITS, slices_of};
+use crate::exec::partition::{PASSES_BITS, Slices};
 use crate::exec::query::Query;
-use crate::exec::relation::{PartitionSlice, PartitionedRows, Relation, Source};
+use crate::exec::relation::{Intermediate, PartitionSlice, PartitionedRows, Relation, Source};
 use crate::expr::Expr;
 use crate::plan::JoinKind;
 use crate::plan::join::{JoinNode, JoinSide, JoinSpec};
@@ -37,8 +38,7 @@ impl Query<'_> {
         !self.is_dry()
             && !plan.is_nested()
             && !plan.on.is_empty()
-            && (self.options.pass_rows.is_some()
-                || build.rows_max.saturating_mul(RISK_ROW_BYTES) > stream.free_bytes())
+            && (self.options.pass_rows.is_some() || build.rows_max.saturating_mul(RISK_ROW_BYTES) > stream.free_bytes())
     }
 
     /// Joins two relations on the only device, some partitions at a time. `None` if their rows can't be partitioned.
@@ -71,21 +71,29 @@ impl Query<'_> {
         let row_bytes: u64 = build.rows.shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum();
         let room = self.streams[0].free_bytes() / 2 / (TABLE_ROW_BYTES + row_bytes);
         let rows_max = self.options.pass_rows.unwrap_or(room);
-        let slices = slices_of(&self.streams[0], &[&build.rows, &probe.rows], rows_max)?;
-        log::debug!("{} passes over a join whose table has no room", slices.len());
+        let stream = self.streams[0].clone();
+        let mut slices = Slices::of(&stream, [&build.rows, &probe.rows], rows_max)?;
         let node = node_of(plan, build_width, &build, &probe);
         let (mut parts, mut build_rows, mut table) = (vec![], 0, None);
-        for [of_build, of_probe] in slices {
+        while let Some([of_build, of_probe]) = slices.next(&stream)? {
             self.options.check_cancelled()?;
-            build_rows += of_build.count;
+            let count = of_build.count;
             // A row comes out for rows of the probe side only.
             if of_probe.count == 0 && !parts.is_empty() {
+                build_rows += count;
                 continue;
             }
-            let (rows, decision) = self.pass(&node, of_build, of_probe, build.columns.len())?;
-            table = decision;
-            parts.push(rows);
+            match self.join_pass(&node, of_build, of_probe, build.columns.len()) {
+                Ok((rows, decision)) => {
+                    build_rows += count;
+                    table = Some(decision);
+                    parts.push(rows);
+                }
+                Err(error) if error.cause() == Cause::OutOfMemory && slices.halve() => {}
+                Err(error) => return Err(error),
+            }
         }
+        log::debug!("{} passes over a join whose table has no room", parts.len());
         if let Some(decision) = table {
             self.known_instead(decisions, decision);
         }
@@ -95,13 +103,13 @@ impl Query<'_> {
     }
 
     /// Joins the rows of some partitions.
-    fn pass(
+    fn join_pass(
         &mut self,
         node: &JoinNode<'_>,
         build: PartitionSlice,
         probe: PartitionSlice,
         payload: usize,
-    ) -> Result<(crate::exec::relation::Intermediate, Option<RuntimeDecision>)> {
+    ) -> Result<(Intermediate, RuntimeDecision)> {
         let build_width = node.build.schema.fields().len();
         let payload: Vec<usize> = (build_width - payload..build_width).collect();
         let build = Relation::new(Source::Slice(Arc::new(build)));
@@ -113,7 +121,7 @@ impl Query<'_> {
         let table = (table, payload_of(&payload, build_width));
         let joined = probe_here(node, probe, table, self.options.counts_rows)?;
         let columns = (0..joined.width).collect();
-        Ok((self.run_rows(&joined, &Sink::Materialise(columns), "Join")?.0, Some(decision)))
+        Ok((self.run_rows(&joined, &Sink::Materialise(columns), "Join")?.0, decision))
     }
 }
 

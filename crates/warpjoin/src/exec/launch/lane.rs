@@ -88,12 +88,7 @@ impl<'q> Query<'q> {
     }
 
     /// Rows of a chunk of the relation; `None`: all.
-    fn chunk_rows(
-        &self,
-        relation: &Relation,
-        columns: &TableColumns,
-        generated: &GeneratedPipeline,
-    ) -> Option<u64> {
+    fn chunk_rows(&self, relation: &Relation, columns: &TableColumns, generated: &GeneratedPipeline) -> Option<u64> {
         let is_cut = matches!(relation.source, Source::Table(..) | Source::Intermediate(_));
         let rows = self.options.chunk_rows.or_else(|| staged_rows(relation, columns, generated, &self.streams));
         rows.filter(|_| is_cut).map(|rows| rows.max(1).next_multiple_of(CHUNK_ROWS_UNIT))

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use warpjoin_device::{Buffer, Event, Stream};
+use warpjoin_device::{Buffer, Cause, Event, Stream};
 
 use super::columns::TableColumns;
 use super::lane::Job;
@@ -37,6 +37,8 @@ pub(super) struct Staging {
     copies: Option<Stream>,
     /// Chunks on the device, in the order in which they were copied.
     chunks: VecDeque<StagedChunk>,
+    /// The device had no room for a chunk: columns are read where they are.
+    has_no_room: bool,
     /// Bytes that were copied.
     pub(super) bytes: u64,
 }
@@ -130,7 +132,7 @@ pub(super) fn staged_rows(
 
 impl Staging {
     pub(super) fn new() -> Self {
-        Self { copies: None, chunks: VecDeque::new(), bytes: 0 }
+        Self { copies: None, chunks: VecDeque::new(), has_no_room: false, bytes: 0 }
     }
 
     /// Has the columns of a chunk on the device once what follows on `stream` runs; `None`: they are there, or are read in
@@ -168,7 +170,7 @@ impl Staging {
         let id = (job.id(), chunk);
         let Some(chunk_rows) = job.chunk_rows else { return Ok(()) };
         let parts = parts_on_host(job.relation, &job.columns, job.generated, device);
-        if parts.is_empty() || self.chunks.iter().any(|staged| staged.id == id) {
+        if self.has_no_room || parts.is_empty() || self.chunks.iter().any(|staged| staged.id == id) {
             return Ok(());
         }
         let copies = match &self.copies {
@@ -195,7 +197,14 @@ impl Staging {
             let Some(from) = from else { continue };
             let (offset, padded) = (first * bits / 8, (rows * bits).div_ceil(8).next_multiple_of(ALIGNMENT_BYTES));
             let bytes = padded.min(from.bytes().saturating_sub(offset));
-            let to = copies.alloc(padded.max(ALIGNMENT_BYTES))?;
+            let to = match copies.alloc(padded.max(ALIGNMENT_BYTES)) {
+                Err(error) if error.cause() == Cause::OutOfMemory => {
+                    // What is copied by now is freed behind its copies.
+                    self.has_no_room = true;
+                    return Ok(());
+                }
+                allocated => allocated?,
+            };
             copies.copy((from, offset), (&to, 0), bytes)?;
             self.bytes += bytes;
             buffers.push((part, to));

@@ -10,5 +10,5 @@ pub(crate) use crate::exec::launch::{TileLaunch, partition_launch};
 pub(crate) use crate::exec::relation::{PARTITION_BITS_MAX, PartitionedShard, PassBits};
 pub(crate) use passes::one_block;
 pub(super) use passes::row_words;
-pub(super) use slices::{PASSES_BITS, slices_of};
 pub(crate) use row_words::{RowWords, WordColumn};
+pub(super) use slices::{PASSES_BITS, Slices};

@@ -188,6 +188,7 @@ impl Query<'_> {
         [count, scatter]: [&Job<'_>; 2],
         steps: &Steps,
     ) -> Result<(PartitionedShard, PendingDevice)> {
+        let is_short_of_room = self.is_short_of_room;
         let mut lane = self.lane(device);
         let stream = lane.stream.clone();
         let rows_max = count.relation.source.shard_rows(device);
@@ -215,11 +216,11 @@ impl Query<'_> {
         };
         lane.launch(&steps.scan[device], one_block(&stream, BLOCK_SUMS * 4), &params)?;
         target.bits = bits.first;
-        target.words = allocate_words(&mut lane, shape, rows_max)?;
+        target.words = allocate_words(&mut lane, shape, rows_max, is_short_of_room)?;
         let scattering = lane.enqueue(scatter, &Target::Partition(&target), 0..scatter.chunks(device))?;
         let (mut words, mut aside) = (target.words, vec![]);
         if bits.second > 0 {
-            let moved = allocate_words(&mut lane, shape, rows_max)?;
+            let moved = allocate_words(&mut lane, shape, rows_max, is_short_of_room)?;
             let params = PassParams {
                 input: row_words(shape, &words),
                 outputs: padded(moved.iter().map(|word| Some(Ptr::of(word))), None),
@@ -277,12 +278,15 @@ pub(crate) fn one_block(stream: &Stream, shared_bytes: u32) -> Launch {
 }
 
 /// Memory for the words of rows: on the device, or where it has no room in the host's memory.
-fn allocate_words(lane: &mut Lane<'_>, shape: &RowShape, rows: u64) -> Result<Vec<Buffer>> {
+fn allocate_words(lane: &mut Lane<'_>, shape: &RowShape, rows: u64, is_short_of_room: bool) -> Result<Vec<Buffer>> {
     let stream = lane.stream.clone();
     let bytes: Vec<u64> = shape.word_bytes().iter().map(|&bytes| rows * u64::from(bytes)).collect();
     let all_bytes = bytes.iter().sum();
     let mut full = None;
-    if !lane.options.writes_to_host && place_of(&stream, all_bytes) == MemoryPlace::Device {
+    // Passes need the room for what they make of the rows.
+    let on_host = lane.options.writes_to_host || is_short_of_room && all_bytes > stream.free_bytes() / 2;
+    let on_host = on_host && stream.free_host_bytes() >= all_bytes;
+    if !on_host && place_of(&stream, all_bytes) == MemoryPlace::Device {
         match bytes.iter().map(|&bytes| stream.alloc(bytes)).collect::<Result<_, _>>() {
             Ok(words) => return Ok(words),
             Err(error) if error.cause() == Cause::OutOfMemory => full = Some(error),

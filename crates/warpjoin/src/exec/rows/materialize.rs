@@ -114,7 +114,8 @@ impl Query<'_> {
         }
         let capacities = (0..self.devices()).map(|device| self.first_capacity(relation, device).min(wanted)).collect();
         let is_counted = vec![false; self.devices()];
-        let rows = RowsSink { name, sink, columns: &columns, capacities, is_counted, wanted };
+        let on_host = self.options.writes_to_host || self.is_short_of_room;
+        let rows = RowsSink { name, sink, columns: &columns, capacities, is_counted, wanted, on_host };
         let shards = self.run_sink(relation, &generated, rows)?;
         Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated))
     }
@@ -158,7 +159,7 @@ impl Query<'_> {
             let first = left_out.min(shard.rows);
             let count = (shard.rows - first).min(left);
             if first > 0 && count > 0 {
-                let mut behind = allocate(&self.streams[device], &rows.columns, count)?;
+                let mut behind = allocate_in_order(&self.streams[device], &rows.columns, count)?;
                 copy_rows(&self.streams[device], (shard, first), &behind, &rows.columns, count)?;
                 behind.rows = count;
                 *shard = behind;
@@ -199,6 +200,8 @@ struct RowsSink<'s> {
     is_counted: Vec<bool>,
     /// Rows of a device that are kept: any, if there are more.
     wanted: u64,
+    /// Rows go to the host's memory.
+    on_host: bool,
 }
 
 impl DeviceSink for RowsSink<'_> {
@@ -213,7 +216,7 @@ impl DeviceSink for RowsSink<'_> {
     fn open(&self, lane: &mut Lane<'_>) -> Result<IntermediateShard> {
         let whole = self.capacities[lane.device];
         let mut capacity = whole;
-        if lane.options.writes_to_host {
+        if self.on_host && lane.stream.free_host_bytes() >= whole.saturating_mul(row_bytes(self.columns)) {
             return self.open_on_host(lane, whole);
         }
         loop {
@@ -287,7 +290,7 @@ impl RowsSink<'_> {
 }
 
 /// Bytes of a row of columns.
-pub(super) fn row_bytes(columns: &[ColumnType]) -> u64 {
+fn row_bytes(columns: &[ColumnType]) -> u64 {
     columns.iter().map(|column| u64::from(column.layout().width_bytes) + u64::from(column.has_nulls)).sum()
 }
 
@@ -353,8 +356,13 @@ pub(crate) fn allocate(stream: &Stream, columns: &[ColumnType], rows: u64) -> Re
     allocate_in(stream, columns, rows, MemoryPlace::Device)
 }
 
+/// The same where the device has room, else in the host's memory.
+pub(crate) fn allocate_in_order(stream: &Stream, columns: &[ColumnType], rows: u64) -> Result<IntermediateShard> {
+    allocate_in(stream, columns, rows, place_of(stream, rows.saturating_mul(row_bytes(columns))))
+}
+
 /// The same in the memory of the device or of the host.
-pub(super) fn allocate_in(stream: &Stream, columns: &[ColumnType], rows: u64, place: MemoryPlace) -> Result<IntermediateShard> {
+fn allocate_in(stream: &Stream, columns: &[ColumnType], rows: u64, place: MemoryPlace) -> Result<IntermediateShard> {
     let columns = columns
         .iter()
         .map(|column| {

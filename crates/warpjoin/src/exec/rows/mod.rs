@@ -11,4 +11,4 @@ mod result;
 mod shared;
 mod union;
 
-pub(super) use materialize::allocate;
+pub(super) use materialize::{allocate, allocate_in_order};

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::materialize::{allocate_in, row_bytes};
+use super::materialize::allocate_in_order;
 use crate::codegen::{Sink, SinkShape, common_columns};
-use crate::devices::place_of;
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
 use crate::{Error, Result};
@@ -62,8 +61,7 @@ impl Query<'_> {
         let stream = &self.streams[device];
         let columns = &parts[0].columns;
         let rows = parts.iter().map(|part| part.shards[device].rows).sum();
-        let place = place_of(stream, rows * row_bytes(columns));
-        let mut all = allocate_in(stream, columns, rows, place)?;
+        let mut all = allocate_in_order(stream, columns, rows)?;
         all.rows = rows;
         let mut first = 0;
         for part in parts {

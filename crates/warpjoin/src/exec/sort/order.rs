@@ -18,7 +18,7 @@ use crate::exec::exchange::Owners;
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, PendingDevice, Query};
 use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
-use crate::exec::rows::allocate;
+use crate::exec::rows::{allocate, allocate_in_order};
 use crate::plan::ordered::OutputRange;
 use crate::plan::{Plan, SortKey};
 use crate::{Error, Reason, Result};
@@ -197,7 +197,7 @@ impl Query<'_> {
                 kernels.compile(self, bits, &[sort_step(bits, left, self.few_rows()), SortStep::Gather])?;
             }
             let mut on = kernels.on(device, &stream, &control);
-            let mut target = allocate(&stream, &columns, slice.rows)?;
+            let mut target = allocate_in_order(&stream, &columns, slice.rows)?;
             target.rows = slice.rows;
             let parts = parts(shard, &target, &outputs);
             if candidates.is_some() || !sort_in_place(&mut on, &words, shard.rows, slice, &parts, self.few_rows())? {

@@ -184,6 +184,13 @@ pub(crate) fn settings() -> Vec<Settings> {
             runtime_filters: RuntimeFilters::Always,
             ..usual.clone()
         },
+        Settings {
+            tables_on_host: true,
+            writes_to_host: true,
+            pass_rows: Some(40),
+            chunk_rows: Some(128),
+            ..usual.clone()
+        },
         Settings { devices: 8, lanes: Some(1), distribution: Exchange, hash_bits: 5, keeps: true, ..usual },
     ]
 }

@@ -1,0 +1,117 @@
+//! Queries whose tables, rows and groups exceed the memory of their devices.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use common::edges::{group_of, ints, join_of, keyed};
+use common::settings::Settings;
+use warpjoin::exec::run;
+use warpjoin::{ExecOptions, JoinForm, MemoryBudget, QueryMetrics, Session, Table, TableBuilder};
+use warpjoin_device::{MemoryPlace, SimOptions, open_simulated};
+
+const ROWS: i128 = 200_000;
+
+fn session(memory_bytes: u64) -> Arc<Session> {
+    Session::new(open_simulated(&SimOptions { memory_bytes, ..SimOptions::default() }).unwrap()).unwrap()
+}
+
+/// Keys, each a few times, and numbers.
+fn rows(count: i128, keys: i128) -> RecordBatch {
+    keyed(&[ints((0..count).map(|row| Some(row * 7919 % keys * 1_000_003)))], &arrow::datatypes::DataType::Int64)
+}
+
+fn table(session: &Arc<Session>, batch: &RecordBatch) -> Arc<Table> {
+    let mut builder = TableBuilder::new(session.device_set(), batch.schema());
+    builder.push(batch).unwrap();
+    Arc::new(builder.finish().unwrap())
+}
+
+/// Pipelines whose names have this text.
+fn pipelines(metrics: &QueryMetrics, text: &str) -> usize {
+    metrics.pipelines.iter().filter(|pipeline| pipeline.name.contains(text)).count()
+}
+
+#[test]
+fn columns_without_room_lie_on_the_host_and_are_brought_to_the_device() {
+    let batch = rows(5 * ROWS, 1000);
+    let case = group_of("", batch.clone(), 1, 1).case;
+    let (large, small) = (session(1 << 30), session(4 << 20));
+    let (resident, on_host) = (table(&large, &batch), table(&small, &batch));
+    assert_eq!((resident.host_bytes(), on_host.host_bytes() > 1 << 20), (0, true), "{}", on_host.host_bytes());
+    // An eighth is left to queries.
+    assert!(on_host.resident_bytes() <= (4 << 20) / 8 * 7);
+    let options = ExecOptions::default();
+    let [expected, found] =
+        [(&large, resident), (&small, on_host)].map(|(on, table)| run(on, &case.plan, &[table], &options).unwrap());
+    let sorted = |batches: &[RecordBatch]| {
+        let mut rows = common::value::rows_of(batches);
+        rows.sort_by_key(|row| format!("{row:?}"));
+        rows
+    };
+    assert_eq!(sorted(&expected.batches), sorted(&found.batches));
+    assert_eq!(expected.metrics.host_read_bytes, 0);
+    assert!(found.metrics.host_read_bytes > 1 << 20, "{:?}", found.metrics);
+    // More chunks than one.
+    assert!(found.metrics.launches > expected.metrics.launches, "{:?}", found.metrics);
+    // Nowhere to go.
+    let budget = MemoryBudget { host_bytes: 0, ..MemoryBudget::OF_DEVICES };
+    let mut builder = TableBuilder::new(small.device_set(), batch.schema()).with_memory_budget(budget);
+    builder.push(&batch).unwrap();
+    assert!(builder.finish().unwrap_err().to_string().contains("out of device memory"));
+}
+
+/// Groups and tables of joins without room are made of some partitions at a time; nothing is made so where there is room.
+#[test]
+fn groups_and_tables_without_room_are_made_in_passes() {
+    let keys = ROWS / 2;
+    let groups = group_of("", rows(ROWS, keys), 1, 1).case;
+    let join = join_of("", rows(ROWS, keys), rows(ROWS / 4, keys), 1).case;
+    for (case, name) in [(groups, "Partitions["), (join, "Partitions[")] {
+        let verdict = case.verdict();
+        for (memory_bytes, in_passes) in [(256 << 20, false), (6 << 20, true)] {
+            let session = session(memory_bytes);
+            let settings = Settings { join_form: Some(JoinForm::HashTable), ..Settings::default() };
+            case.check_against(&verdict, &session, &settings).unwrap_or_else(|difference| panic!("{difference}"));
+            let tables: Vec<_> = case.inputs.iter().map(|batch| table(&session, batch)).collect();
+            let output = run(&session, &case.plan, &tables, &settings.options()).unwrap();
+            assert_eq!(
+                pipelines(&output.metrics, name) > 1,
+                in_passes,
+                "{memory_bytes}: {:?}",
+                output.metrics.pipelines
+            );
+            drop((tables, output));
+            assert_eq!(session.devices()[0].memory().used_bytes(), 0);
+            assert_eq!(session.devices()[0].host_memory().used_bytes(), 0);
+        }
+    }
+}
+
+/// Columns leave the device for a query that needs their memory, and come back.
+#[test]
+fn loaded_tables_make_room_and_come_back() {
+    let session = session(6 << 20);
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..300_000).map(|row| row * 3_000_000_007)));
+    let batch = RecordBatch::try_from_iter([("a", Arc::clone(&numbers)), ("b", numbers)]).unwrap();
+    let idle = table(&session, &batch);
+    assert_eq!(idle.host_bytes(), 0);
+    // Of a table that nobody let go, they stay.
+    let grouped = rows(ROWS / 2, ROWS / 20);
+    let case = group_of("", grouped, 1, 1).case;
+    let tables: Vec<_> = case.inputs.iter().map(|batch| table(&session, batch)).collect();
+    let budget = ExecOptions { host_budget_bytes: 0, ..ExecOptions::default() };
+    assert!(run(&session, &case.plan, &tables, &budget).is_err());
+    idle.make_room_when_asked();
+    let output = run(&session, &case.plan, &tables, &budget).unwrap();
+    assert!(output.batches.iter().map(RecordBatch::num_rows).sum::<usize>() as i128 == ROWS / 20);
+    assert!(idle.host_bytes() > 0, "{idle:?}");
+    let download = idle.download(&[0, 1], 1 << 20).unwrap();
+    assert_eq!(download[0].columns(), batch.columns());
+    drop(output);
+    let moved = idle.move_to(MemoryPlace::Device, MemoryBudget::OF_DEVICES).unwrap();
+    assert_eq!((idle.host_bytes(), moved.in_use), (0, 0));
+    assert_eq!(idle.download(&[1], 1 << 20).unwrap()[0].column(0), batch.column(1));
+}
