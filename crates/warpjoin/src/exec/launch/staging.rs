@@ -220,7 +220,9 @@ impl Staging {
         match &oldest.done {
             Some(done) => copies.wait(done)?,
             // Nobody knows when.
-            None => stream.synchronize()?,
+            None if oldest.is_awaited => stream.synchronize()?,
+            // Nobody has waited for what it was copied from.
+            None => copies.synchronize()?,
         }
         self.chunks.pop_front();
         Ok(())
