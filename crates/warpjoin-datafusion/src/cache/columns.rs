@@ -5,6 +5,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
 use warpjoin::{Cause, MemoryBudget, MovedBytes, Session, Table};
@@ -17,6 +18,9 @@ use crate::config::CacheLimits;
 
 /// The part of a device's memory that columns leave free which come back from the host: one in so many.
 const RESERVED_DIVISOR: u64 = 4;
+/// How long columns stay in the host's memory that made room for an allocation: moving them costs as much as reading them there
+/// once or twice.
+const STAYS: Duration = Duration::from_secs(10);
 
 /// Cached columns, by files.
 #[derive(Default)]
@@ -27,6 +31,8 @@ pub(crate) struct ColumnCache {
     /// What columns may take of the host's memory when they leave the devices, and what all of it may take.
     host_limit_bytes: AtomicU64,
     host_budget_bytes: AtomicU64,
+    /// When columns made room for an allocation.
+    made_room: Mutex<Option<Instant>>,
 }
 
 impl ColumnCache {
@@ -135,6 +141,9 @@ impl ColumnCache {
 
     /// Whether the devices have room for so many bytes of columns, beside what queries need.
     fn has_room(&self, bytes: u64, limits: CacheLimits, session: &Session) -> bool {
+        if sync::locked(&self.made_room).is_some_and(|made| made.elapsed() < STAYS) {
+            return false;
+        }
         let devices = session.devices();
         let has_room = |memory: &warpjoin_device::MemoryPool| {
             let limit_bytes = memory.limit_bytes().min(limits.device_budget_bytes);
@@ -234,7 +243,11 @@ impl ColumnCache {
 
 impl MemoryCache for ColumnCache {
     fn give_back(&self, bytes: u64) -> bool {
-        self.leave(MemoryPlace::Device, bytes, true)
+        let has_left = self.leave(MemoryPlace::Device, bytes, true);
+        if has_left {
+            *sync::locked(&self.made_room) = Some(Instant::now());
+        }
+        has_left
     }
 }
 

@@ -35,6 +35,7 @@ async fn columns_that_leave_the_devices_are_read_in_the_hosts_memory() {
         assert!(!found[0].starts_with('0') && !found[0].ends_with('0'), "{found:?}");
         for sql in [BY_KEY, BY_NAME, BY_KEY, BY_NAME] {
             let plan = shown(&physical(&warp.context, sql).await);
+            assert!(plan.contains("in host memory]"), "{plan}");
             assert!(plan.contains("WarpjoinExec") && !plan.contains("DataSourceExec"), "{plan}");
             warp.query(&oracle, sql).await;
         }

@@ -177,6 +177,13 @@ impl<'a> Explain<'a> {
                 TableNode::Source(Plan { kind: PlanKind::Input { index }, .. }) => {
                     format!("Upload[input {index}]").into()
                 }
+                TableNode::Source(Plan { kind: PlanKind::Scan { table, projection }, .. }) => {
+                    let is_on_host = |&&column: &&usize| table.is_on_host(column);
+                    match projection.iter().filter(is_on_host).count() {
+                        0 => format!("Scan[{} columns]", columns.len()).into(),
+                        on_host => format!("Scan[{} columns, {on_host} in host memory]", columns.len()).into(),
+                    }
+                }
                 _ => format!("Scan[{} columns]", columns.len()).into(),
             },
             Source::Pipeline(id) => self.outputs[id.0].clone(),

@@ -267,6 +267,12 @@ impl Table {
         columns.map(|column| column.buffers().bytes_in(MemoryPlace::Device)).sum()
     }
 
+    /// Whether a column (by position) lies in the host's memory on some device.
+    pub fn is_on_host(&self, column: usize) -> bool {
+        let columns = self.shards.iter().filter_map(|shard| shard.columns.get(column));
+        columns.map(|column| column.buffers().bytes_in(MemoryPlace::Host)).any(|bytes| bytes > 0)
+    }
+
     /// The rows of some columns (by position, in the order asked for), in row order, in batches of
     /// at most `batch_rows` rows. A table without rows gives no batch.
     ///

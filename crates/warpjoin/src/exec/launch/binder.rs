@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use warpjoin_device::{Arg, Buffer, CancelWord};
 
-use super::columns::TableColumns;
 use super::staging::StagedChunk;
 use super::target::Target;
 use crate::codegen::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 use crate::exec::query::UploadedColumn;
-use crate::exec::relation::{IntermediateShard, JoinTable, Relation, Source};
+use crate::exec::relation::{IntermediateShard, JoinTable, Relation, Source, TableColumns};
 use crate::{Error, Result};
 
 /// Finds what to pass for a binding on one device.

@@ -9,13 +9,12 @@ use warpjoin_kernels::KernelParams;
 use warpjoin_kernels::common::control;
 
 use super::binder::Binder;
-use super::columns::TableColumns;
 use super::shape::launch_shape;
 use super::staging::{Staging, bits_on_host, staged_rows};
 use super::target::Target;
 use crate::codegen::GeneratedPipeline;
 use crate::exec::query::{Flight, Query, Report, UploadedColumn, form_to_run, read_report};
-use crate::exec::relation::{Relation, Source};
+use crate::exec::relation::{Relation, Source, TableColumns};
 use crate::options::ExecOptions;
 use crate::{Result, Session};
 

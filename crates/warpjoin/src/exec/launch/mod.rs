@@ -3,7 +3,6 @@
 //! Must not know what sinks make of rows.
 
 mod binder;
-mod columns;
 mod drive;
 mod lane;
 mod lookup;
@@ -12,7 +11,6 @@ mod sink;
 mod staging;
 mod target;
 
-pub(super) use columns::TableColumns;
 pub(super) use lane::{Job, Lane};
 pub(super) use shape::launch_shape;
 pub(crate) use shape::{Strides, TileLaunch, partition_launch};

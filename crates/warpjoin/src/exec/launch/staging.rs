@@ -7,11 +7,10 @@ use std::collections::VecDeque;
 
 use warpjoin_device::{Buffer, Cause, Event, Stream};
 
-use super::columns::TableColumns;
 use super::lane::Job;
 use crate::Result;
 use crate::codegen::{Binding, GeneratedPipeline};
-use crate::exec::relation::{Relation, Source};
+use crate::exec::relation::{Relation, Source, TableColumns};
 
 /// Bytes of a chunk: the bus needs more than a megabyte to be at its rate, and kernels more than a few microseconds.
 const CHUNK_BYTES: u64 = 64 << 20;

@@ -8,7 +8,7 @@ use super::Query;
 use super::report::read_report;
 use super::uploads::UploadedColumn;
 use crate::Result;
-use crate::exec::launch::TableColumns;
+use crate::exec::relation::TableColumns;
 
 /// A launch under way on one device. Holds what the kernel reads until it has ended.
 pub(in crate::exec) struct Flight {

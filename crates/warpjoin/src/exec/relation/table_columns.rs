@@ -2,7 +2,7 @@
 
 use warpjoin_device::Buffer;
 
-use crate::exec::relation::{Relation, Source};
+use super::{Relation, Source};
 use crate::table::{Shard, ShardColumn};
 
 /// The columns of the tables that a pipeline reads: they may move meanwhile, and are kept here until its work has ended.
@@ -15,7 +15,7 @@ pub(in crate::exec) struct TableColumns {
 }
 
 impl TableColumns {
-    pub(super) fn of(relation: &Relation, devices: usize) -> Self {
+    pub(in crate::exec) fn of(relation: &Relation, devices: usize) -> Self {
         let source = match &relation.source {
             Source::Table(table, projection) => (0..devices)
                 .map(|device| projection.iter().map(|&column| table.column(device, column)).collect())
@@ -26,7 +26,12 @@ impl TableColumns {
     }
 
     /// Buffer with the values of a column of the source, if any are stored.
-    pub(super) fn values<'c>(&'c self, source: &'c Source, device: usize, column: usize) -> Option<&'c Buffer> {
+    pub(in crate::exec) fn values<'c>(
+        &'c self,
+        source: &'c Source,
+        device: usize,
+        column: usize,
+    ) -> Option<&'c Buffer> {
         match source {
             Source::Table(..) => self.source[device][column].values.as_deref(),
             other => other.values(device, column),
@@ -34,7 +39,12 @@ impl TableColumns {
     }
 
     /// The same of its validity.
-    pub(super) fn validity<'c>(&'c self, source: &'c Source, device: usize, column: usize) -> Option<&'c Buffer> {
+    pub(in crate::exec) fn validity<'c>(
+        &'c self,
+        source: &'c Source,
+        device: usize,
+        column: usize,
+    ) -> Option<&'c Buffer> {
         match source {
             Source::Table(..) => self.source[device][column].validity.as_deref(),
             other => other.validity(device, column),
@@ -42,7 +52,7 @@ impl TableColumns {
     }
 
     /// Shards of the table of a fetch step.
-    pub(super) fn fetched(&self, step: usize) -> &[Shard] {
+    pub(in crate::exec) fn fetched(&self, step: usize) -> &[Shard] {
         &self.fetched[step]
     }
 }
