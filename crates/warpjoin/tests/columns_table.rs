@@ -11,7 +11,7 @@ use arrow::datatypes::*;
 use columns_common::*;
 use proptest::prelude::*;
 use warpjoin::column::{Domain, StringEncoding};
-use warpjoin::{Session, Table, TableBuilder};
+use warpjoin::{MemoryBudget, Session, Table, TableBuilder};
 use warpjoin_device::{SimOptions, open_simulated};
 
 fn session(devices: usize) -> Arc<Session> {
@@ -147,15 +147,26 @@ fn a_table_without_columns_keeps_its_rows() {
 }
 
 #[test]
-fn too_little_device_memory_is_an_error() {
+fn too_little_memory_is_an_error() {
     let options = SimOptions { devices: 2, memory_bytes: 1 << 12, ..SimOptions::default() };
     let session = Session::new(open_simulated(&options).unwrap()).unwrap();
     let array = random_array(&DataType::Int64, Shape::Wide, 0, 10_000, 1);
     let batch = RecordBatch::try_from_iter([("c", array)]).unwrap();
-    let mut builder = TableBuilder::new(session.device_set(), batch.schema());
-    builder.push(&batch).unwrap();
-    assert!(matches!(builder.finish(), Err(warpjoin::Error::Device(_))));
-    assert!(session.devices().iter().all(|device| device.memory().used_bytes() == 0));
+    let finish = |budget: MemoryBudget| {
+        let mut builder = TableBuilder::new(session.device_set(), batch.schema()).with_memory_budget(budget);
+        builder.push(&batch).unwrap();
+        builder.finish()
+    };
+    for host_bytes in [0, 1000] {
+        let table = finish(MemoryBudget { host_bytes, ..MemoryBudget::OF_DEVICES });
+        assert!(matches!(table, Err(warpjoin::Error::Device(_))));
+        assert!(session.devices().iter().all(|device| device.memory().used_bytes() == 0));
+    }
+    // The host has room.
+    let table = finish(MemoryBudget::OF_DEVICES).unwrap();
+    assert!(table.resident_bytes() == 0 && table.host_bytes() >= 80_000 && table.is_on_host(0));
+    let rows = table.download(&[0], 10_000).unwrap();
+    assert_eq!(arrow::compute::concat_batches(&batch.schema(), &rows).unwrap(), batch);
 }
 
 #[test]

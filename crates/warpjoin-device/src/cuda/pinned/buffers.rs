@@ -60,7 +60,11 @@ impl HostBuffers {
         let bytes = wanted.ok_or(None)?;
         let kept = self.state().take_free(bytes);
         let block = match kept {
-            Some(block) => block,
+            Some(FreeBlock { last_use, block }) => {
+                // Pinning memory anew takes longer than what was copied there.
+                last_use.synchronize()?;
+                block
+            }
             None => match Block::new(&self.context, bytes)? {
                 Some(block) => block,
                 None => {
@@ -107,15 +111,12 @@ impl HostBuffers {
 }
 
 impl State {
-    /// The smallest idle block that is large enough, and not far too large.
-    fn take_free(&mut self, bytes: usize) -> Option<Block> {
-        let fits = |free: &FreeBlock| {
-            let size = free.block.bytes;
-            size >= bytes && size - bytes <= size / WASTE_DIVISOR && free.is_idle()
-        };
-        let fitting = (0..self.free.len()).filter(|&at| fits(&self.free[at]));
-        let best = fitting.min_by_key(|&at| self.free[at].block.bytes)?;
-        Some(self.free.remove(best).block)
+    /// A block that is large enough, and not far too large: the smallest one, if possible an idle one.
+    fn take_free(&mut self, bytes: usize) -> Option<FreeBlock> {
+        let fits = |size: usize| size >= bytes && size - bytes <= size / WASTE_DIVISOR;
+        let fitting = (0..self.free.len()).filter(|&at| fits(self.free[at].block.bytes));
+        let best = fitting.min_by_key(|&at| (!self.free[at].is_idle(), self.free[at].block.bytes))?;
+        Some(self.free.remove(best))
     }
 
     /// Idle blocks above what is kept, the oldest ones first.
