@@ -267,6 +267,7 @@ async fn a_budget_applies_only_to_its_session() {
     assert_eq!(fallback(second, &tight).await, Some(warpjoin_datafusion::Cause::OutOfMemory));
     assert_eq!(fallback(first, &free).await, None);
     assert_on_devices(&assert_same(&expected, &free, Q3).await, Q3);
+    tight.sql("set warpjoin.host_memory = 'off'").await.unwrap();
     let error = load_table(&tight, "orders").await.unwrap_err().to_string();
     assert!(error.contains("warpjoin.memory_budget"), "{error}");
     load_table(&free, "orders").await.unwrap();
