@@ -1,22 +1,10 @@
-//! The host's memory, as far as buffers may take it.
+//! How much of the host's memory there is.
 
-use std::sync::{Arc, OnceLock};
-
-use super::MemoryPool;
-
-/// The share of the host's memory that buffers of all devices may take together.
-const SHARE_DIVISOR: u64 = 2;
 /// Where the system says how much memory there is, and how much of it this process may use.
 const MEMORY_FILE: &str = "/proc/meminfo";
 const LIMIT_FILES: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 /// Where the system does not say it.
 const UNKNOWN_BYTES: u64 = 8 << 30;
-
-/// The memory that buffers of this process take from the host. Its budget is half of what the process may use.
-pub(crate) fn host_memory() -> Arc<MemoryPool> {
-    static MEMORY: OnceLock<Arc<MemoryPool>> = OnceLock::new();
-    Arc::clone(MEMORY.get_or_init(|| Arc::new(MemoryPool::new(usable_host_bytes() / SHARE_DIVISOR))))
-}
 
 /// The host's memory that this process may use, in bytes.
 pub fn usable_host_bytes() -> u64 {
@@ -41,6 +29,6 @@ mod tests {
     fn the_system_says_how_much_there_is() {
         assert_eq!(total_bytes("MemFree: 1 kB\nMemTotal:       131924372 kB\n"), Some(131_924_372 << 10));
         assert_eq!(total_bytes("MemTotal: many"), None);
-        assert!(usable_host_bytes() > 1 << 20 && host_memory().limit_bytes() == usable_host_bytes() / SHARE_DIVISOR);
+        assert!(usable_host_bytes() > 1 << 20);
     }
 }

@@ -8,16 +8,24 @@ mod host;
 mod huge_pages;
 pub(crate) mod object_pool;
 
-use std::sync::Weak;
+use std::sync::{Arc, OnceLock, Weak};
 
 pub use buffer::{Buffer, MemoryPlace};
 pub use caches::MemoryCache;
 use caches::MemoryCaches;
-pub(crate) use host::host_memory;
 pub use host::usable_host_bytes;
 pub use huge_pages::take_huge_pages;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// The share of the host's memory that buffers of all devices may take together.
+const HOST_DIVISOR: u64 = 2;
+
+/// The memory that buffers of this process take from the host. Its budget is half of what the process may use.
+pub(crate) fn host_memory() -> Arc<MemoryPool> {
+    static MEMORY: OnceLock<Arc<MemoryPool>> = OnceLock::new();
+    Arc::clone(MEMORY.get_or_init(|| Arc::new(MemoryPool::new(usable_host_bytes() / HOST_DIVISOR))))
+}
 
 /// Counts the bytes allocated on one device, or of the host, against a budget.
 #[derive(Debug)]
