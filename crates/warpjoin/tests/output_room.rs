@@ -23,8 +23,8 @@ fn numbers(session: &Arc<Session>) -> Arc<Table> {
     Arc::new(builder.finish().unwrap())
 }
 
-/// `select v from t where v < bound`, with so much memory beside the table.
-fn below(session: &Arc<Session>, table: &Arc<Table>, bound: i64) -> warpjoin::Result<usize> {
+/// `select v from t where v < bound`, with so much memory beside the table, and some of the host's.
+fn below(session: &Arc<Session>, table: &Arc<Table>, bound: i64, host_budget_bytes: u64) -> warpjoin::Result<usize> {
     let schema = table.schema();
     let scan = PlanKind::Scan { table: Arc::clone(table), projection: vec![0] };
     let value = Box::new(Expr::column(0, DataType::Int64, false));
@@ -34,7 +34,7 @@ fn below(session: &Arc<Session>, table: &Arc<Table>, bound: i64) -> warpjoin::Re
     let input = Box::new(Plan { kind: scan, schema: Arc::clone(&schema) });
     let plan = Plan { kind: PlanKind::Filter { input, predicate }, schema };
     let memory_budget_bytes = session.devices()[0].memory().used_bytes() + ROOM_BYTES;
-    let options = ExecOptions { memory_budget_bytes, ..ExecOptions::default() };
+    let options = ExecOptions { memory_budget_bytes, host_budget_bytes, ..ExecOptions::default() };
     let output = exec::run(session, &plan, &[], &options)?;
     Ok(output.batches.iter().map(RecordBatch::num_rows).sum())
 }
@@ -45,9 +45,10 @@ fn few_rows_of_many_fit_little_memory() {
     let table = numbers(&session);
     // A first room that is large enough, and one that is too small for what the kernel counts.
     for bound in [0, 10, 100_000] {
-        assert_eq!(below(&session, &table, bound).unwrap(), bound as usize);
+        assert_eq!(below(&session, &table, bound, 0).unwrap(), bound as usize);
     }
-    let error = below(&session, &table, ROWS).unwrap_err();
+    let error = below(&session, &table, ROWS, 0).unwrap_err();
     assert_eq!(error.cause(), Cause::OutOfMemory, "{error}");
-    assert_eq!(below(&session, &table, 10).unwrap(), 10, "all memory is back");
+    assert_eq!(below(&session, &table, 10, 0).unwrap(), 10, "all memory is back");
+    assert_eq!(below(&session, &table, ROWS, u64::MAX).unwrap(), ROWS as usize, "rows on the host");
 }
