@@ -127,6 +127,17 @@ impl Stream {
         Ok(Buffer::new(self.clone(), address, bytes, MemoryPlace::Host))
     }
 
+    /// Allocates `bytes` of undefined content on the device, as [`Self::alloc`], or on the host, as [`Self::alloc_host`].
+    ///
+    /// # Errors
+    /// As those.
+    pub fn alloc_at(&self, place: MemoryPlace, bytes: u64) -> Result<Buffer> {
+        match place {
+            MemoryPlace::Device => self.alloc(bytes),
+            MemoryPlace::Host => self.alloc_host(bytes),
+        }
+    }
+
     /// What the budget of buffers in the host's memory still allows.
     pub fn free_host_bytes(&self) -> u64 {
         let memory = self.device.host_memory();

@@ -16,7 +16,7 @@ use super::entry::{CachedColumnInfo, Entry, ReadColumn, bytes_in};
 use super::source::{ParquetScan, ScanKey};
 use crate::config::CacheLimits;
 
-/// The part of a device's memory that columns leave free which come back from the host: one in so many.
+/// Columns come back from the host only where a quarter of a device's budget stays free.
 const RESERVED_DIVISOR: u64 = 4;
 /// How long columns stay in the host's memory that made room for an allocation: moving them costs as much as reading them there
 /// once or twice.
@@ -139,7 +139,7 @@ impl ColumnCache {
         Ok(())
     }
 
-    /// Whether the devices have room for so many bytes of columns, beside what queries need.
+    /// Whether the devices have room for `bytes` of columns, and for what queries need.
     fn has_room(&self, bytes: u64, limits: CacheLimits, session: &Session) -> bool {
         if sync::locked(&self.made_room).is_some_and(|made| made.elapsed() < STAYS) {
             return false;
@@ -154,9 +154,9 @@ impl ColumnCache {
             && devices.iter().all(|device| has_room(device.memory()))
     }
 
-    /// Lets the columns used longest ago leave a memory, so many bytes at least. Columns on the devices go to the host's memory if
-    /// `keeps_some` and that has room, whoever uses them; others are forgotten, unless a query uses them. Returns whether any
-    /// memory is free by now.
+    /// Makes the columns used longest ago leave the devices or the host's memory, until `bytes` of it are freed or will be. With
+    /// `keeps_some`, columns of the devices go to the host's memory as long as that has room, even if a query uses them. Other
+    /// columns are forgotten, unless a query uses them. Returns whether any memory is free by now.
     fn leave(&self, place: MemoryPlace, bytes: u64, keeps_some: bool) -> bool {
         let entries = self.locked().clone();
         let mut uses: Vec<(u64, usize, &Arc<Entry>)> = entries

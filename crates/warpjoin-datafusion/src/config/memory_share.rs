@@ -21,7 +21,7 @@ impl MemoryShare {
     /// Of the host's memory: leaves as much for the rest of the process and for others.
     pub(crate) const OF_HOST: Self = Self::Percent(50);
 
-    /// Bytes of a memory of so many.
+    /// The limit in bytes, if the memory has `bytes`.
     pub(crate) fn of(self, bytes: u64) -> u64 {
         match self {
             Self::Percent(percent) => bytes / 100 * u64::from(percent),

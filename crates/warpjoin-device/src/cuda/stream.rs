@@ -130,22 +130,19 @@ impl StreamBackend for CudaStream {
     fn write_host(&self, address: u64, bytes: &[u8]) -> Result<()> {
         self.synchronize()?;
         // SAFETY: the front end has checked that the range is within a live buffer; all work of the stream has ended.
-        unsafe { pinned::copy_in(address, bytes) };
-        Ok(())
+        unsafe { pinned::copy_in(address, bytes) }
     }
 
     fn read_host(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
         self.synchronize()?;
         // SAFETY: as above.
-        unsafe { pinned::copy_out(address, bytes) };
-        Ok(())
+        unsafe { pinned::copy_out(address, bytes) }
     }
 
     fn fill_host(&self, address: u64, bytes: u64, value: u8) -> Result<()> {
         self.synchronize()?;
         // SAFETY: as above.
-        unsafe { pinned::fill(address, bytes, value) };
-        Ok(())
+        unsafe { pinned::fill(address, bytes, value) }
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {

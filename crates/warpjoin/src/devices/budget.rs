@@ -5,8 +5,7 @@ use warpjoin_device::{Buffer, Cause, MemoryPlace, Stream};
 
 use crate::Result;
 
-/// The part of a device's budget that stays free for the state of queries, where the host has room for columns and rows: one
-/// in so many.
+/// An eighth of a device's budget stays free for the state of queries, where the host has room for columns and rows.
 const RESERVED_DIVISOR: u64 = 8;
 
 /// What may be in use of the memory of each device and of the host for more to be allocated.

@@ -23,7 +23,7 @@ pub(crate) use partitioned::{PARTITION_BITS_MAX, PartitionSlice, PartitionedRows
 pub(super) use shared::SharedRelations;
 pub use shared::SharedRows;
 pub(super) use shared_build::{Joins, SharedBuild};
-pub(super) use table_columns::TableColumns;
+pub(super) use table_columns::{Part, TableColumns};
 
 /// Values that a column's bounds span for each row, up to which a table of all of them is gone through in order.
 const SORTED_SPAN_MAX: u128 = 8;

@@ -47,6 +47,8 @@ pub(super) struct PackedRows {
     /// A bit a row: rows whose key is not null. `None`: all.
     validity: Option<Source>,
     key_masks: Vec<u64>,
+    /// What the words are made of, on the device's stream: the table may move them elsewhere.
+    _columns: Vec<ShardColumn>,
 }
 
 impl PackedRows {
@@ -117,7 +119,7 @@ impl TableDevice {
             let as_is: Option<Vec<PackedWord>> = (0..words).map(|word| word_as_is(layout, &columns, word)).collect();
             if let Some(words) = as_is {
                 let validity = columns[0].1.validity.clone().map(Source::Column);
-                return Ok(PackedRows { rows, words, validity, key_masks });
+                return Ok(PackedRows { rows, words, validity, key_masks, _columns: vec![] });
             }
         }
         let width = |word: usize| u64::from(layout.word_bytes[word]);
@@ -144,7 +146,8 @@ impl TableDevice {
             .enumerate()
             .map(|(word, buffer)| PackedWord { source: Source::Made(buffer), is_wide: layout.is_wide(word), bias: 0 })
             .collect();
-        Ok(PackedRows { rows, words, validity: validity.map(Source::Made), key_masks })
+        let _columns = columns.into_iter().map(|(_, column)| column).collect();
+        Ok(PackedRows { rows, words, validity: validity.map(Source::Made), key_masks, _columns })
     }
 
     /// Columns unpacked from `words` (one a word of the layout, those that the fields need). Rows without a bit in `found`,

@@ -13,7 +13,7 @@ use crate::devices::MemoryBudget;
 
 /// How long columns stay in the host's memory at least: moving them costs as much as reading them there once or twice.
 const STAYS: Duration = Duration::from_secs(10);
-/// The part of a device's budget that stays free when columns come back: one in so many.
+/// Columns come back only where a quarter of a device's budget stays free.
 const FREE_DIVISOR: u64 = 4;
 
 /// A table whose columns may leave the devices.

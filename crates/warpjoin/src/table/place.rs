@@ -7,11 +7,14 @@ use crate::devices::{alloc_in_order, place_of};
 
 /// Memory for a column; `wanted`: where, if that matters.
 pub(super) fn alloc_column(stream: &Stream, bytes: u64, wanted: Option<MemoryPlace>) -> Result<Buffer> {
-    match wanted {
-        None => alloc_in_order(stream, bytes),
-        Some(MemoryPlace::Device) => Ok(stream.alloc(bytes)?),
-        Some(MemoryPlace::Host) => Ok(stream.alloc_host(bytes)?),
-    }
+    wanted.map_or_else(|| alloc_in_order(stream, bytes), |place| Ok(stream.alloc_at(place, bytes)?))
+}
+
+/// A copy of a buffer there, which is enqueued.
+pub(super) fn copied(stream: &Stream, buffer: &Buffer, place: MemoryPlace) -> Result<Buffer> {
+    let copy = stream.alloc_at(place, buffer.bytes())?;
+    stream.copy((buffer, 0), (&copy, 0), buffer.bytes())?;
+    Ok(copy)
 }
 
 /// Moves a column to the host's memory, if that is where it should lie.
@@ -20,12 +23,8 @@ pub(crate) fn settle(stream: &Stream, column: Buffer) -> Result<Buffer> {
     if place_of(stream, 0) == MemoryPlace::Device || stream.free_host_bytes() < column.bytes() {
         return Ok(column);
     }
-    match stream.alloc_host(column.bytes()) {
-        Ok(moved) => {
-            stream.copy((&column, 0), (&moved, 0), column.bytes())?;
-            Ok(moved)
-        }
+    match copied(stream, &column, MemoryPlace::Host) {
         Err(error) if error.cause() == Cause::OutOfMemory => Ok(column),
-        Err(error) => Err(error.into()),
+        copied => copied,
     }
 }

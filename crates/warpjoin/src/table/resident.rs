@@ -340,6 +340,14 @@ impl fmt::Debug for Table {
 }
 
 impl ShardColumn {
+    /// Whether both are the same buffers.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let buffers = |column: &Self| {
+            [&column.values, &column.offsets, &column.validity].map(|buffer| buffer.as_ref().map(Arc::as_ptr))
+        };
+        buffers(self) == buffers(other)
+    }
+
     pub(super) fn bytes_in(&self, place: MemoryPlace) -> u64 {
         let buffers = [&self.values, &self.offsets, &self.validity].into_iter().flatten();
         buffers.filter(|buffer| buffer.place() == place).map(|buffer| buffer.bytes()).sum()

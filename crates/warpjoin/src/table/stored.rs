@@ -5,8 +5,9 @@
 use std::ops::Add;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
-use warpjoin_device::{Buffer, MemoryPlace, Stream};
+use warpjoin_device::{MemoryPlace, Stream};
 
+use super::place::copied;
 use super::resident::ShardColumn;
 use crate::Result;
 use crate::devices::waits::Waits;
@@ -59,7 +60,9 @@ impl StoredColumn {
         {
             let mut waits = Waits::of(std::slice::from_ref(stream));
             let buffers = [&mut new.values, &mut new.offsets, &mut new.validity].into_iter().flatten();
-            buffers.filter(|buffer| buffer.place() != place).try_for_each(|buffer| copy_to(place, stream, buffer))?;
+            for buffer in buffers.filter(|buffer| buffer.place() != place) {
+                *buffer = Arc::new(copied(stream, buffer, place)?);
+            }
             waits.end()?;
         }
         let replaced = {
@@ -78,16 +81,4 @@ impl StoredColumn {
         }
         Ok(bytes)
     }
-}
-
-/// Has a copy of a buffer there instead.
-fn copy_to(place: MemoryPlace, stream: &Stream, buffer: &mut Arc<Buffer>) -> Result<()> {
-    let bytes = buffer.bytes();
-    let copy = match place {
-        MemoryPlace::Device => stream.alloc(bytes)?,
-        MemoryPlace::Host => stream.alloc_host(bytes)?,
-    };
-    stream.copy((buffer, 0), (&copy, 0), bytes)?;
-    *buffer = Arc::new(copy);
-    Ok(())
 }

@@ -12,6 +12,7 @@ use cudarc::driver::sys::{self, CUdeviceptr, CUresult, CUstream};
 use crate::cuda::context::Context;
 use crate::cuda::event::{CudaEvent, EventCache};
 use crate::cuda::functions;
+use crate::cuda::pinned::staging::{in_parallel, next};
 use crate::memory::take_huge_pages;
 use crate::{DeviceError, Result};
 
@@ -19,12 +20,10 @@ use crate::{DeviceError, Result};
 const UNIT_BYTES: usize = 2 << 20;
 /// Free memory that is kept.
 const KEPT_BYTES_MAX: usize = 8 << 30;
-/// Free memory is taken for a buffer if no more than one part in so many stays unused.
+/// Free memory is taken for a buffer if at most a quarter of it stays unused.
 const WASTE_DIVISOR: usize = 4;
-/// Bytes of a copy, a fill or a first touch from which on several threads do it, each so many at least.
-const THREAD_BYTES: usize = 8 << 20;
-/// Threads of one of those.
-const THREADS_MAX: usize = 8;
+/// Bytes that a thread copies, fills or touches at a time: whole pages, so that no two threads touch one.
+const PIECE_BYTES: usize = 2 << 20;
 
 /// The buffers of one GPU.
 #[derive(Debug)]
@@ -167,7 +166,8 @@ impl Block {
         context.make_current()?;
         let Some(memory) = map(bytes) else { return Ok(None) };
         // SAFETY: just mapped; nobody else has it.
-        unsafe { touch(memory, bytes) };
+        let touched = unsafe { touch(memory, bytes) };
+        touched.inspect_err(|_| unmap(memory, bytes))?;
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
         // SAFETY: the context is current; the range is mapped, and is unregistered before it is unmapped.
         let registered = unsafe { functions::cuMemHostRegister_v2(memory, bytes, flags) };
@@ -241,60 +241,53 @@ fn unmap(memory: *mut c_void, bytes: usize) {
 ///
 /// # Safety
 /// Nobody else has the `bytes` bytes, a multiple of a page.
-unsafe fn touch(memory: *mut c_void, bytes: usize) {
+unsafe fn touch(memory: *mut c_void, bytes: usize) -> Result<()> {
     // SAFETY: by the caller; anonymous mappings are 0.
     let memory = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), bytes) };
     take_huge_pages(memory);
-    in_pieces(memory, |_, piece| piece.iter_mut().step_by(4096).for_each(|byte| *byte = 0));
+    in_pieces(memory, |_, piece| piece.iter_mut().step_by(4096).for_each(|byte| *byte = 0))
 }
 
 /// Copies host bytes to pinned memory.
 ///
 /// # Safety
 /// `bytes.len()` bytes at `address` are pinned memory that no work uses.
-pub(in crate::cuda) unsafe fn copy_in(address: u64, bytes: &[u8]) {
+pub(in crate::cuda) unsafe fn copy_in(address: u64, bytes: &[u8]) -> Result<()> {
     // SAFETY: by the caller.
     let target = unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes.len()) };
-    in_pieces(target, |at, piece| piece.copy_from_slice(&bytes[at..at + piece.len()]));
+    in_pieces(target, |at, piece| piece.copy_from_slice(&bytes[at..at + piece.len()]))
 }
 
 /// Copies pinned memory to host bytes.
 ///
 /// # Safety
 /// `bytes.len()` bytes at `address` are pinned memory that no work writes.
-pub(in crate::cuda) unsafe fn copy_out(address: u64, bytes: &mut [u8]) {
+pub(in crate::cuda) unsafe fn copy_out(address: u64, bytes: &mut [u8]) -> Result<()> {
     // SAFETY: by the caller.
     let source = unsafe { std::slice::from_raw_parts(address as *const u8, bytes.len()) };
-    in_pieces(bytes, |at, piece| piece.copy_from_slice(&source[at..at + piece.len()]));
+    in_pieces(bytes, |at, piece| piece.copy_from_slice(&source[at..at + piece.len()]))
 }
 
 /// Sets bytes of pinned memory.
 ///
 /// # Safety
 /// As [`copy_in`].
-pub(in crate::cuda) unsafe fn fill(address: u64, bytes: u64, value: u8) {
+pub(in crate::cuda) unsafe fn fill(address: u64, bytes: u64, value: u8) -> Result<()> {
     // SAFETY: by the caller; the range is within an allocation, so its length fits.
     let target = unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes as usize) };
-    in_pieces(target, |_, piece| piece.fill(value));
+    in_pieces(target, |_, piece| piece.fill(value))
 }
 
 /// Lets threads work on pieces of memory, each with its position.
-fn in_pieces(memory: &mut [u8], work: impl Fn(usize, &mut [u8]) + Sync) {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = (memory.len() / THREAD_BYTES).clamp(1, THREADS_MAX).min(cores);
-    // Whole pages, so that no two threads touch one.
-    let piece_bytes = memory.len().div_ceil(threads).next_multiple_of(4096).max(4096);
-    let mut pieces = memory.chunks_mut(piece_bytes).enumerate();
-    std::thread::scope(|scope| {
-        let first = pieces.next();
-        for (number, piece) in pieces {
-            let work = &work;
-            scope.spawn(move || work(number * piece_bytes, piece));
+fn in_pieces(memory: &mut [u8], work: impl Fn(usize, &mut [u8]) + Sync) -> Result<()> {
+    let bytes = memory.len();
+    let pieces = Mutex::new(memory.chunks_mut(PIECE_BYTES).enumerate());
+    in_parallel(bytes, || {
+        while let Some((number, piece)) = next(&pieces) {
+            work(number * PIECE_BYTES, piece);
         }
-        if let Some((_, piece)) = first {
-            work(0, piece);
-        }
-    });
+        Ok(())
+    })
 }
 
 #[cfg(test)]
@@ -302,18 +295,19 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::expect_used, reason = "tests")]
     fn pieces_are_all_there_once() {
-        for bytes in [0, 1, 4097, THREAD_BYTES * 2 + 5, THREAD_BYTES * 9 + 4095] {
+        for bytes in [0, 1, 4097, PIECE_BYTES * 8 + 5, PIECE_BYTES * 36 + 4095] {
             let from: Vec<u8> = (0..bytes).map(|at| (at * 7 / 3) as u8).collect();
             let (mut to, mut back) = (vec![0; bytes], vec![0; bytes]);
             // SAFETY: memory of two vectors that nobody else uses.
             unsafe {
-                copy_in(to.as_mut_ptr() as u64, &from);
-                copy_out(to.as_ptr() as u64, &mut back);
+                copy_in(to.as_mut_ptr() as u64, &from).expect("copied");
+                copy_out(to.as_ptr() as u64, &mut back).expect("copied");
             }
             assert!(from == to && from == back, "{bytes}");
             // SAFETY: as above.
-            unsafe { fill(to.as_mut_ptr() as u64, bytes as u64, 9) };
+            unsafe { fill(to.as_mut_ptr() as u64, bytes as u64, 9) }.expect("filled");
             assert!(to.iter().all(|byte| *byte == 9));
         }
     }
@@ -325,7 +319,7 @@ mod tests {
             let memory = map(bytes).expect("memory");
             assert_eq!(memory as usize % UNIT_BYTES, 0);
             // SAFETY: just mapped.
-            unsafe { touch(memory, bytes) };
+            unsafe { touch(memory, bytes) }.expect("touched");
             unmap(memory, bytes);
         }
         assert!(map(usize::MAX - UNIT_BYTES).is_none());

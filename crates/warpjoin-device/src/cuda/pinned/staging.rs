@@ -232,13 +232,13 @@ fn gather(parts: &[(usize, &[u8])], at: usize, target: &mut [u8]) {
 }
 
 /// The next piece, for any thread.
-fn next<I: Iterator>(pieces: &Mutex<I>) -> Option<I::Item> {
+pub(super) fn next<I: Iterator>(pieces: &Mutex<I>) -> Option<I::Item> {
     pieces.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
 /// Runs `work` on several threads, depending on `bytes`; the calling thread is one of them. `work`
 /// takes pieces until there are none, so it may run on fewer threads than intended.
-fn in_parallel(bytes: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
+pub(super) fn in_parallel(bytes: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
     let threads = threads_for(bytes, std::thread::available_parallelism().map_or(1, usize::from));
     std::thread::scope(|scope| {
         let spawn = |_| std::thread::Builder::new().name("warpjoin-copy".into()).spawn_scoped(scope, &work).ok();

@@ -8,7 +8,7 @@ use super::staging::StagedChunk;
 use super::target::Target;
 use crate::codegen::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 use crate::exec::query::UploadedColumn;
-use crate::exec::relation::{IntermediateShard, JoinTable, Relation, Source, TableColumns};
+use crate::exec::relation::{IntermediateShard, JoinTable, Part, Relation, Source, TableColumns};
 use crate::{Error, Result};
 
 /// Finds what to pass for a binding on one device.
@@ -38,11 +38,12 @@ impl<'a> Binder<'a> {
 
     /// The address of the chunk's first validity bit or byte.
     fn validity(&self, column: usize) -> Arg<'a> {
-        if let Some(staged) = self.staged.and_then(|chunk| chunk.validity(column)) {
+        let part = Part::Validity(column);
+        if let Some(staged) = self.staged.and_then(|chunk| chunk.buffer(part)) {
             return Arg::Buffer(staged);
         }
         let source = &self.relation.source;
-        let buffer = self.columns.validity(source, self.device, column);
+        let buffer = self.columns.buffer(source, self.device, part);
         match (buffer, source) {
             (Some(buffer), Source::Table(..)) if self.first > 0 => Arg::BufferAt(buffer, self.first / 8),
             (buffer, _) => self.at_first_row(buffer, 1),
@@ -58,7 +59,7 @@ impl<'a> Binder<'a> {
                 let before: u64 = (0..self.device).map(|device| source.shard_rows(device)).sum();
                 Arg::U64(before + self.first)
             }
-            Binding::SourceValues(column) => match self.staged.and_then(|chunk| chunk.values(*column)) {
+            Binding::SourceValues(column) => match self.staged.and_then(|chunk| chunk.buffer(Part::Values(*column))) {
                 Some(staged) => Arg::Buffer(staged),
                 None => self.source_values(*column),
             },
@@ -146,7 +147,7 @@ impl<'a> Binder<'a> {
     fn source_values(&self, column: usize) -> Arg<'a> {
         let source = &self.relation.source;
         let row_bytes = source.width_bytes(column);
-        match (self.columns.values(source, self.device, column), source.first_row()) {
+        match (self.columns.buffer(source, self.device, Part::Values(column)), source.first_row()) {
             (Some(buffer), first @ 1..) => Arg::BufferAt(buffer, (first + self.first) * row_bytes),
             (buffer, _) => self.at_first_row(buffer, row_bytes),
         }

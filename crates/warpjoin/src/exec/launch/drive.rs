@@ -132,7 +132,6 @@ impl Query<'_> {
         let devices = self.devices();
         let mut filled: Vec<Option<S::Filled>> = (0..devices).map(|_| None).collect();
         let (mut reports, mut kernel_ns) = (vec![Report::default(); devices], vec![0; devices]);
-        let mut was_full = false;
         for tries in 0..TRIES_MAX {
             self.options.check_cancelled()?;
             let kernels = self.compile_pipeline(&generated)?;
@@ -140,12 +139,12 @@ impl Query<'_> {
             job.chunk_rows = job.chunk_rows.filter(|_| sink.takes_chunks());
             let left: Vec<usize> = (0..devices).filter(|&device| filled[device].is_none()).collect();
             let driven = self.drive(&job, &sink, &left);
+            let columns = Arc::clone(&job.columns);
             drop(job);
             let driven = match driven {
                 // Columns that this pipeline reads have left the device to make room, which they are free to do now.
-                Err(error) if error.cause() == Cause::OutOfMemory && !was_full => {
+                Err(error) if error.cause() == Cause::OutOfMemory && columns.have_moved(&relation) => {
                     self.synchronize()?;
-                    was_full = true;
                     continue;
                 }
                 driven => driven?,

@@ -10,7 +10,7 @@ use warpjoin_kernels::common::control;
 
 use super::binder::Binder;
 use super::shape::launch_shape;
-use super::staging::{Staging, bits_on_host, staged_rows};
+use super::staging::{HostPart, Staging, bits_of, parts_on_host, staged_rows};
 use super::target::Target;
 use crate::codegen::GeneratedPipeline;
 use crate::exec::query::{Flight, Query, Report, UploadedColumn, form_to_run, read_report};
@@ -29,6 +29,8 @@ pub(in crate::exec) struct Job<'q> {
     pub kernels: &'q [Kernel],
     /// Columns of tables as they lie.
     pub columns: Arc<TableColumns>,
+    /// Of each device, what the kernel reads in the host's memory.
+    pub(super) on_host: Vec<Vec<HostPart>>,
     /// What is read by code, of each device.
     pub lookups: Vec<Vec<Arc<UploadedColumn>>>,
     /// Rows of a chunk; `None`: all.
@@ -82,14 +84,16 @@ impl<'q> Query<'q> {
     ) -> Result<Job<'j>> {
         let lookups = (0..self.devices()).map(|device| self.look_up_all(device, generated)).collect::<Result<_>>()?;
         let columns = Arc::new(TableColumns::of(relation, self.devices()));
-        let chunk_rows = self.chunk_rows(relation, &columns, generated);
-        Ok(Job { relation, generated, kernels, columns, lookups, chunk_rows })
+        let parts = |device| parts_on_host(relation, &columns, generated, device);
+        let on_host: Vec<_> = (0..self.devices()).map(parts).collect();
+        let chunk_rows = self.chunk_rows(relation, &on_host);
+        Ok(Job { relation, generated, kernels, columns, on_host, lookups, chunk_rows })
     }
 
     /// Rows of a chunk of the relation; `None`: all.
-    fn chunk_rows(&self, relation: &Relation, columns: &TableColumns, generated: &GeneratedPipeline) -> Option<u64> {
+    fn chunk_rows(&self, relation: &Relation, on_host: &[Vec<HostPart>]) -> Option<u64> {
         let is_cut = matches!(relation.source, Source::Table(..) | Source::Intermediate(_));
-        let rows = self.options.chunk_rows.or_else(|| staged_rows(relation, columns, generated, &self.streams));
+        let rows = self.options.chunk_rows.or_else(|| staged_rows(relation, on_host, &self.streams));
         rows.filter(|_| is_cut).map(|rows| rows.max(1).next_multiple_of(CHUNK_ROWS_UNIT))
     }
 }
@@ -131,7 +135,7 @@ impl Lane<'_> {
             let (control, cancel, lookups) = (&control, self.cancel, &lookups[..]);
             let staged = self.staging.chunk(&stream, device, job, chunk)?;
             if staged.is_none() {
-                self.work.host_read_bytes += rows * bits_on_host(relation, &job.columns, generated, device) / 8;
+                self.work.host_read_bytes += rows * bits_of(&job.on_host[device]) / 8;
             }
             let columns = &*job.columns;
             let binder = Binder { device, relation, columns, target, lookups, control, cancel, first, rows, staged };

@@ -10,11 +10,11 @@ use warpjoin_device::{Buffer, Cause, Event, Stream};
 use super::lane::Job;
 use crate::Result;
 use crate::codegen::{Binding, GeneratedPipeline};
-use crate::exec::relation::{Relation, Source, TableColumns};
+use crate::exec::relation::{Part, Relation, Source, TableColumns};
 
 /// Bytes of a chunk: the bus needs more than a megabyte to be at its rate, and kernels more than a few microseconds.
 const CHUNK_BYTES: u64 = 64 << 20;
-/// A part of the free memory of a device that a chunk takes at most. Two chunks are there at a time.
+/// A chunk takes at most an eighth of a device's free memory. Two chunks are there at a time.
 const FREE_DIVISOR: u64 = 8;
 /// Fewer bytes than that are read where they are.
 const BYTES_MIN: u64 = 1 << 20;
@@ -23,11 +23,12 @@ const CHUNKS_MAX: usize = 2;
 /// Buffers have a multiple of this, so that kernels can read whole vectors.
 const ALIGNMENT_BYTES: u64 = 16;
 
-/// A part of a source column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Values(usize),
-    Validity(usize),
+/// A part of a source column that lies in the host's memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HostPart {
+    part: Part,
+    /// Of a row.
+    bits: u64,
 }
 
 /// The chunks of a pipeline on one device.
@@ -56,72 +57,49 @@ pub(super) struct StagedChunk {
 }
 
 impl StagedChunk {
-    /// The values of a source column from the chunk's first row on; `None`: they are on the device anyway.
-    pub(super) fn values(&self, column: usize) -> Option<&Buffer> {
-        self.buffer(Part::Values(column))
-    }
-
-    /// The same of its validity.
-    pub(super) fn validity(&self, column: usize) -> Option<&Buffer> {
-        self.buffer(Part::Validity(column))
-    }
-
-    fn buffer(&self, part: Part) -> Option<&Buffer> {
+    /// A part of a source column from the chunk's first row on; `None`: it is on the device anyway.
+    pub(super) fn buffer(&self, part: Part) -> Option<&Buffer> {
         self.buffers.iter().find(|(of, _)| *of == part).map(|(_, buffer)| buffer)
     }
 }
 
-/// The parts of columns that a pipeline reads and that are in the host's memory, with their bits a row.
-fn parts_on_host(
+/// The parts of columns that a pipeline reads in the host's memory.
+pub(super) fn parts_on_host(
     relation: &Relation,
     columns: &TableColumns,
     generated: &GeneratedPipeline,
     device: usize,
-) -> Vec<(Part, u64)> {
+) -> Vec<HostPart> {
     let source = &relation.source;
     let validity_bits = match source {
         Source::Table(..) => 1,
         _ => 8,
     };
-    let part = |binding: &Binding| match *binding {
-        Binding::SourceValues(column) => {
-            let values = columns.values(source, device, column);
-            values.map(|buffer| (Part::Values(column), buffer, 8 * source.width_bytes(column)))
-        }
-        Binding::SourceValidity(column) => {
-            let validity = columns.validity(source, device, column);
-            validity.map(|buffer| (Part::Validity(column), buffer, validity_bits))
-        }
-        _ => None,
-    };
-    let mut parts: Vec<(Part, u64)> = vec![];
-    for (part, buffer, bits) in generated.bindings.iter().filter_map(part) {
-        if buffer.is_on_host() && !parts.iter().any(|(known, _)| *known == part) {
-            parts.push((part, bits));
+    let mut parts: Vec<HostPart> = vec![];
+    for binding in &generated.bindings {
+        let (part, bits) = match *binding {
+            Binding::SourceValues(column) => (Part::Values(column), 8 * source.width_bytes(column)),
+            Binding::SourceValidity(column) => (Part::Validity(column), validity_bits),
+            _ => continue,
+        };
+        let is_on_host = columns.buffer(source, device, part).is_some_and(Buffer::is_on_host);
+        if is_on_host && !parts.iter().any(|known| known.part == part) {
+            parts.push(HostPart { part, bits });
         }
     }
     parts
 }
 
-/// Bits of a row that a pipeline reads in the host's memory.
-pub(super) fn bits_on_host(
-    relation: &Relation,
-    columns: &TableColumns,
-    generated: &GeneratedPipeline,
-    device: usize,
-) -> u64 {
-    parts_on_host(relation, columns, generated, device).iter().map(|(_, bits)| bits).sum()
+/// Bits of a row in these parts.
+pub(super) fn bits_of(parts: &[HostPart]) -> u64 {
+    parts.iter().map(|part| part.bits).sum()
 }
 
-/// Rows of the chunks in which a pipeline's columns should be brought to the devices; `None`: they are there, or few.
-pub(super) fn staged_rows(
-    relation: &Relation,
-    columns: &TableColumns,
-    generated: &GeneratedPipeline,
-    streams: &[Stream],
-) -> Option<u64> {
+/// Rows of the chunks in which a pipeline's columns should be brought to the devices, of each of which there are its parts on the
+/// host; `None`: they are there, or few.
+pub(super) fn staged_rows(relation: &Relation, on_host: &[Vec<HostPart>], streams: &[Stream]) -> Option<u64> {
     let rows_of = |(device, stream): (usize, &Stream)| {
-        let bits = bits_on_host(relation, columns, generated, device);
+        let bits = bits_of(&on_host[device]);
         let is_large = relation.source.shard_rows(device).saturating_mul(bits) / 8 >= BYTES_MIN;
         let chunk_bytes = CHUNK_BYTES.min(stream.free_bytes() / FREE_DIVISOR);
         (is_large && chunk_bytes >= BYTES_MIN / 4).then(|| chunk_bytes.saturating_mul(8) / bits)
@@ -168,7 +146,7 @@ impl Staging {
     pub(super) fn copy(&mut self, stream: &Stream, device: usize, job: &Job<'_>, chunk: u64) -> Result<()> {
         let id = (job.id(), chunk);
         let Some(chunk_rows) = job.chunk_rows else { return Ok(()) };
-        let parts = parts_on_host(job.relation, &job.columns, job.generated, device);
+        let parts = &job.on_host[device];
         if self.has_no_room || parts.is_empty() || self.chunks.iter().any(|staged| staged.id == id) {
             return Ok(());
         }
@@ -188,17 +166,15 @@ impl Staging {
         let first = chunk.saturating_mul(chunk_rows).min(all_rows);
         let rows = chunk_rows.min(all_rows - first);
         let mut buffers = vec![];
-        for (part, bits) in parts {
-            let from = match part {
-                Part::Values(column) => job.columns.values(source, device, column),
-                Part::Validity(column) => job.columns.validity(source, device, column),
-            };
+        for &HostPart { part, bits } in parts {
+            let from = job.columns.buffer(source, device, part);
             let Some(from) = from else { continue };
             let (offset, padded) = (first * bits / 8, (rows * bits).div_ceil(8).next_multiple_of(ALIGNMENT_BYTES));
             let bytes = padded.min(from.bytes().saturating_sub(offset));
             let to = match copies.alloc(padded.max(ALIGNMENT_BYTES)) {
                 Err(error) if error.cause() == Cause::OutOfMemory => {
-                    // What is copied by now is freed behind its copies.
+                    // Nobody else waits for what is copied by now.
+                    copies.synchronize()?;
                     self.has_no_room = true;
                     return Ok(());
                 }

@@ -5,6 +5,13 @@ use warpjoin_device::Buffer;
 use super::{Relation, Source};
 use crate::table::{Shard, ShardColumn};
 
+/// A part of a source column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::exec) enum Part {
+    Values(usize),
+    Validity(usize),
+}
+
 /// The columns of the tables that a pipeline reads: they may move meanwhile, and are kept here until its work has ended.
 #[derive(Debug)]
 pub(in crate::exec) struct TableColumns {
@@ -25,30 +32,25 @@ impl TableColumns {
         Self { source, fetched: relation.fetched.iter().map(|table| table.shards()).collect() }
     }
 
-    /// Buffer with the values of a column of the source, if any are stored.
-    pub(in crate::exec) fn values<'c>(
-        &'c self,
-        source: &'c Source,
-        device: usize,
-        column: usize,
-    ) -> Option<&'c Buffer> {
-        match source {
-            Source::Table(..) => self.source[device][column].values.as_deref(),
-            other => other.values(device, column),
+    /// Buffer with a part of a column of the source, if any is stored.
+    pub(in crate::exec) fn buffer<'c>(&'c self, source: &'c Source, device: usize, part: Part) -> Option<&'c Buffer> {
+        match (source, part) {
+            (Source::Table(..), Part::Values(column)) => self.source[device][column].values.as_deref(),
+            (Source::Table(..), Part::Validity(column)) => self.source[device][column].validity.as_deref(),
+            (other, Part::Values(column)) => other.values(device, column),
+            (other, Part::Validity(column)) => other.validity(device, column),
         }
     }
 
-    /// The same of its validity.
-    pub(in crate::exec) fn validity<'c>(
-        &'c self,
-        source: &'c Source,
-        device: usize,
-        column: usize,
-    ) -> Option<&'c Buffer> {
-        match source {
-            Source::Table(..) => self.source[device][column].validity.as_deref(),
-            other => other.validity(device, column),
-        }
+    /// Whether columns lie elsewhere by now.
+    pub(in crate::exec) fn have_moved(&self, relation: &Relation) -> bool {
+        let now = Self::of(relation, self.source.len());
+        let of_fetched = |columns: &Self| -> Vec<ShardColumn> {
+            columns.fetched.iter().flatten().flat_map(|shard| shard.columns.clone()).collect()
+        };
+        let mut source = self.source.iter().flatten().zip(now.source.iter().flatten());
+        source.any(|(before, now)| !before.is_same(now))
+            || of_fetched(self).iter().zip(&of_fetched(&now)).any(|(before, now)| !before.is_same(now))
     }
 
     /// Shards of the table of a fetch step.

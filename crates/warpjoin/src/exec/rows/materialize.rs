@@ -367,11 +367,7 @@ fn allocate_in(stream: &Stream, columns: &[ColumnType], rows: u64, place: Memory
         .iter()
         .map(|column| {
             let width = u64::from(column.layout().width_bytes);
-            let alloc = |bytes: u64| match place {
-                _ if bytes == 0 => Ok(None),
-                MemoryPlace::Device => stream.alloc(bytes).map(Some),
-                MemoryPlace::Host => stream.alloc_host(bytes).map(Some),
-            };
+            let alloc = |bytes: u64| if bytes == 0 { Ok(None) } else { stream.alloc_at(place, bytes).map(Some) };
             Ok(IntermediateColumn {
                 values: alloc(width * rows)?,
                 validity: alloc(if column.has_nulls { rows } else { 0 })?,
