@@ -167,13 +167,7 @@ impl Stream {
             return Ok(Buffer::new(self.clone(), 0, 0, MemoryPlace::Device));
         }
         let memory = self.device.memory();
-        let out_of_memory = || DeviceError::OutOfDeviceMemory {
-            device: self.device.label(),
-            asked_bytes: bytes,
-            free_bytes: self.free_bytes(),
-            limit_bytes: self.budget_bytes(),
-            physical_free_bytes: self.device.backend().free_bytes(),
-        };
+        let out_of_memory = || self.out_of_memory(bytes);
         let charge = memory.charge(bytes, self.budget_bytes).ok_or_else(out_of_memory)?;
         // Cached memory counts too: the device never holds more than the budget.
         let kept_bytes = self.device.backend().kept_bytes();
@@ -183,6 +177,24 @@ impl Stream {
         let address = allocate(&*self.backend).map_err(|error| error.unwrap_or_else(out_of_memory))?;
         charge.keep();
         Ok(Buffer::new(self.clone(), address, bytes, MemoryPlace::Device))
+    }
+
+    fn out_of_memory(&self, asked_bytes: u64) -> DeviceError {
+        DeviceError::OutOfDeviceMemory {
+            device: self.device.label(),
+            asked_bytes,
+            free_bytes: self.free_bytes(),
+            limit_bytes: self.budget_bytes(),
+            physical_free_bytes: self.device.backend().free_bytes(),
+        }
+    }
+
+    /// Looks whether the budget would allow `bytes` if nothing else were there.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfDeviceMemory`] when it would not.
+    pub fn check_budget(&self, bytes: u64) -> Result<()> {
+        if bytes > self.budget_bytes() { Err(self.out_of_memory(bytes)) } else { Ok(()) }
     }
 
     /// Allocates a buffer and fills it with `bytes` from the host.

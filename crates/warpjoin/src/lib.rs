@@ -32,5 +32,5 @@ pub use operators::{GroupBy, HashJoin, PartitionedTable, PartitionedTableShard, 
 pub use optimize::share_between;
 pub use options::{DeviceThreads, ExecOptions, JoinForm};
 pub use runtime::session::Session;
-pub use table::{MovedBytes, ResidentColumn, Shard, ShardColumn, Table, TableBuilder};
+pub use table::{MovedBytes, Pieces, ResidentColumn, Shard, ShardColumn, Table, TableBuilder};
 pub use warpjoin_device::{Cancellation, Cause};

@@ -69,7 +69,7 @@ fn groups_and_tables_without_room_are_made_in_passes() {
     let keys = ROWS / 2;
     let groups = group_of("", rows(ROWS, keys), 1, 1).case;
     let join = join_of("", rows(ROWS, keys), rows(ROWS / 4, keys), 1).case;
-    for (case, name) in [(groups, "Partitions["), (join, "Partitions[")] {
+    for (case, name) in [(groups, "Slice["), (join, "Slice[")] {
         let verdict = case.verdict();
         for (memory_bytes, in_passes) in [(256 << 20, false), (6 << 20, true)] {
             let session = session(memory_bytes);

@@ -103,8 +103,8 @@ const CALLS_UP: &[(&str, &str)] = &[
 ];
 
 /// Most files in a circle of imports and calls of methods: those that [`CALLS_UP`] holds together. It may only shrink, but for
-/// files of new operators (passes over partitions).
-const CALL_CIRCLE_FILES_MAX: usize = 37;
+/// files of new operators (passes over partitions, spilling).
+const CALL_CIRCLE_FILES_MAX: usize = 39;
 
 /// Folder of the sources of a crate of the workspace.
 fn source_of(name: &str) -> PathBuf {

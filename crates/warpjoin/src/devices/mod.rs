@@ -5,6 +5,7 @@
 
 mod budget;
 pub(crate) mod compiler;
+mod copies;
 pub(crate) mod dictionaries;
 pub(crate) mod scheduler;
 mod set;
@@ -13,4 +14,5 @@ pub(crate) mod waits;
 
 pub use budget::MemoryBudget;
 pub(crate) use budget::{alloc_in_order, place_of};
+pub(crate) use copies::CopyLane;
 pub use set::DeviceSet;

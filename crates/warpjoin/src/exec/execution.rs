@@ -335,9 +335,13 @@ mod tests {
                             let tables = tables.clone();
                             let execution = Execution { plan: physical, constants: &constants, tables, nodes: &[] };
                             let options = ExecOptions::default();
-                            let finish = |query: &mut Query<'_>, relation| query.fetch(relation, &schema);
-                            let (batches, _) =
-                                super::super::execute(session, &execution, inputs, &options, finish).unwrap();
+                            let mut batches = vec![];
+                            let mut take = |piece| {
+                                batches.extend(piece);
+                                true
+                            };
+                            let finish = |query: &mut Query<'_>, relation| query.fetch(relation, &schema, &mut take);
+                            super::super::execute(session, &execution, inputs, &options, finish).unwrap();
                             let mut list = list.to_vec();
                             list.sort_unstable();
                             list.dedup();
@@ -366,7 +370,7 @@ mod tests {
         for known in 0..bindings.constants.len() {
             let constants = &bindings.constants[..known];
             let execution = Execution { plan: &physical, constants, tables: vec![Arc::clone(&table)], nodes: &[] };
-            let finish = |query: &mut Query<'_>, relation| query.fetch(relation, &plan.schema);
+            let finish = |query: &mut Query<'_>, relation| query.fetch(relation, &plan.schema, &mut |_| true);
             let options = ExecOptions::default();
             let error = super::super::execute(&session, &execution, &inputs, &options, finish).unwrap_err();
             assert!(error.to_string().contains(&format!("no constant {known}")), "{error}");

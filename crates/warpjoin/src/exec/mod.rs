@@ -68,11 +68,28 @@ pub fn run(session: &Arc<Session>, plan: &Plan, inputs: &[Arc<Table>], options: 
 /// When a device fails or has no memory, the data overflows, divides by zero or can't be cast, the
 /// plan needs something that devices can't do, or the query is cancelled. All memory is given back.
 pub fn run_with(session: &Arc<Session>, plan: &Plan, inputs: &Inputs, options: &ExecOptions) -> Result<QueryOutput> {
-    with_query(session, plan, inputs, options, |query, relation| {
-        let batches = query.fetch(relation, &plan.schema)?;
-        Ok(QueryOutput { batches, metrics: QueryMetrics::default() })
-    })
-    .map(|(output, metrics)| QueryOutput { metrics, ..output })
+    let mut batches = vec![];
+    let metrics = run_in_pieces(session, plan, inputs, options, &mut |piece| {
+        batches.extend(piece);
+        true
+    })?;
+    Ok(QueryOutput { batches, metrics })
+}
+
+/// Runs `plan` as [`run_with`] does, and hands the result to `take`, about a million rows at a time, until that wants no more
+/// (false). The other rows wait on the devices, or in the host's memory where these have no room.
+///
+/// # Errors
+/// As [`run_with`]; after `take` has taken something only where a device fails.
+pub fn run_in_pieces(
+    session: &Arc<Session>,
+    plan: &Plan,
+    inputs: &Inputs,
+    options: &ExecOptions,
+    take: &mut dyn FnMut(Vec<RecordBatch>) -> bool,
+) -> Result<QueryMetrics> {
+    let fetch = |query: &mut Query<'_>, relation| query.fetch(relation, &plan.schema, take);
+    Ok(with_query(session, plan, inputs, options, fetch)?.1)
 }
 
 /// Runs `plan` as [`run`] does, and leaves the result on the devices; with what it cost.
@@ -102,7 +119,7 @@ pub(crate) fn run_to_partitions(
     let inputs = Inputs::default();
     with_query(session, plan, &inputs, options, |query, relation| {
         let planned = query.plan_partition(relation, spec, bits)?;
-        match query.obstacle(&[&planned]) {
+        match query.obstacle(&[&planned], true) {
             Some(obstacle) => Err(Reason::from(obstacle).into()),
             None => query.partition(planned),
         }

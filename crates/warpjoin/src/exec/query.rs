@@ -65,8 +65,6 @@ pub(crate) struct Query<'a> {
     pub tests: TestResults,
     /// Buffers that nobody needs any more.
     pub kept: Vec<Buffer>,
-    /// An operator goes over its rows in passes, as its device is short of room: rows that it writes go to the host's memory.
-    pub is_short_of_room: bool,
     /// Rows that several pipelines or plans read.
     pub shared: SharedRelations,
 }
@@ -113,7 +111,6 @@ impl<'a> Query<'a> {
             uploads: HashMap::new(),
             tests: TestResults::default(),
             kept: vec![],
-            is_short_of_room: false,
             shared: SharedRelations::default(),
         }
     }
@@ -126,14 +123,6 @@ impl<'a> Query<'a> {
     /// Gives the launch permit back before it waits for something other than its kernels.
     pub(super) fn release_permit(&self) {
         self.permits.iter().for_each(LaunchPermits::release);
-    }
-
-    /// Does what needs more room than the device has, if possible in the host's memory.
-    pub(super) fn while_short_of_room<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let before = std::mem::replace(&mut self.is_short_of_room, true);
-        let done = work(self);
-        self.is_short_of_room = before;
-        done
     }
 
     pub(crate) fn devices(&self) -> usize {

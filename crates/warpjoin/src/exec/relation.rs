@@ -19,7 +19,7 @@ use crate::plan::bounds::rows_bits;
 use crate::plan::build::columns_of;
 pub(super) use matches::{Matches, bits_for, item_table, threads_of};
 pub(super) use partitioned::PartitionChoice;
-pub(crate) use partitioned::{PARTITION_BITS_MAX, PartitionSlice, PartitionedRows, PartitionedShard, PassBits};
+pub(crate) use partitioned::{PARTITION_BITS_MAX, PartitionedRows, PartitionedShard, PassBits, RowSlice};
 pub(super) use shared::SharedRelations;
 pub use shared::SharedRows;
 pub(super) use shared_build::{Joins, SharedBuild};
@@ -58,8 +58,8 @@ pub(crate) enum Source {
     Matches(Arc<Matches>, MatchForm),
     /// Rows of words by partition.
     Partitioned(Arc<PartitionedRows>),
-    /// Some of those partitions.
-    Slice(Arc<PartitionSlice>),
+    /// Some partitions of rows that were set aside.
+    Slice(Arc<RowSlice>),
 }
 
 /// Rows that a pipeline put out.
@@ -148,8 +148,7 @@ impl Relation {
             }
             Source::Matches(matches, _) => (matches.width(), matches.rows_max()),
             Source::Partitioned(rows) => (rows.shape.field_of.len(), rows.rows_max),
-            // Code is that for all of them.
-            Source::Slice(slice) => (slice.rows.shape.field_of.len(), slice.rows.rows_max),
+            Source::Slice(slice) => (slice.shape.field_of.len(), slice.rows_max),
         };
         Self { source, steps: vec![], joins: vec![], fetched: vec![], width, rows_max }
     }
@@ -200,7 +199,7 @@ impl Relation {
             Source::Groups(_) => "Groups".to_string(),
             Source::Matches(_, form) => format!("Matches[{form:?}]"),
             Source::Partitioned(..) => "Partitions".to_string(),
-            Source::Slice(slice) => format!("Partitions[{}]", slice.partitions),
+            Source::Slice(slice) => format!("Slice[{}]", slice.words.len()),
         }];
         words.extend(self.steps.iter().map(|step| match step {
             Step::Filter(_) => "Filter".to_string(),
@@ -229,8 +228,8 @@ impl Source {
                 probe: matches.probe.shape.clone(),
                 form: *form,
             },
-            Self::Partitioned(rows) => SourceShape::Words(rows.shape.clone()),
-            Self::Slice(slice) => SourceShape::Words(slice.rows.shape.clone()),
+            Self::Partitioned(rows) => SourceShape::Words { rows: rows.shape.clone(), by_partition: true },
+            Self::Slice(slice) => SourceShape::Words { rows: slice.shape.clone(), by_partition: false },
         }
     }
 
@@ -245,6 +244,11 @@ impl Source {
         }
     }
 
+    /// Whether kernels can take some of the rows at a time.
+    pub(crate) fn comes_in_chunks(&self) -> bool {
+        matches!(self, Self::Table(..) | Self::Intermediate(_))
+    }
+
     /// Rows that the kernel of device `device` goes over.
     pub(crate) fn shard_rows(&self, device: usize) -> u64 {
         match self {
@@ -253,7 +257,7 @@ impl Source {
             Self::Groups(groups) => groups.shards[device].capacity,
             Self::Matches(matches, _) => matches.probe.shards[device].rows_max,
             Self::Partitioned(rows) => rows.shards[device].rows_max,
-            Self::Slice(slice) => slice.count,
+            Self::Slice(slice) => slice.rows,
         }
     }
 
@@ -267,20 +271,12 @@ impl Source {
         }
     }
 
-    /// Position of the first row in the buffers of columns.
-    pub(crate) fn first_row(&self) -> u64 {
-        match self {
-            Self::Slice(slice) => slice.first_row,
-            _ => 0,
-        }
-    }
-
     /// Buffer with the values of a column, if any are stored. Of tables, the columns may lie elsewhere the next time.
     pub(crate) fn values(&self, device: usize, column: usize) -> Option<&Buffer> {
         match self {
             Self::Intermediate(rows) => rows.shards[device].columns[column].values.as_ref(),
             Self::Partitioned(rows) => rows.shards[device].words.get(column),
-            Self::Slice(slice) => slice.rows.shards[device].words.get(column),
+            Self::Slice(slice) => slice.words.get(column),
             Self::Table(..) | Self::Groups(_) | Self::Matches(..) => None,
         }
     }
@@ -300,7 +296,7 @@ impl Source {
             Self::Intermediate(rows) => rows.columns[column].layout().width_bytes.into(),
             Self::Groups(groups) => groups.shape.stride_words as u64 * 8,
             Self::Partitioned(rows) => rows.shape.word_bytes().get(column).copied().unwrap_or(0).into(),
-            Self::Slice(slice) => slice.rows.shape.word_bytes().get(column).copied().unwrap_or(0).into(),
+            Self::Slice(slice) => slice.shape.word_bytes().get(column).copied().unwrap_or(0).into(),
             // Counted by the partitions.
             Self::Matches(..) => 0,
         }

@@ -9,8 +9,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use warpjoin_device::{Buffer, Cancellation, MemoryPlace, Stream};
 
+use super::download::rebase_offsets;
 use super::place::alloc_column;
-use super::resident::{BUFFER_ALIGNMENT_BYTES, OFFSET_BYTES, Shard, ShardColumn, Table, rebase_offsets};
+use super::resident::{BUFFER_ALIGNMENT_BYTES, OFFSET_BYTES, Shard, ShardColumn, Table};
 use super::sample::TableSample;
 use crate::column::{EncodedColumn, StringEncoding, TableEncoder};
 use crate::devices::{DeviceSet, MemoryBudget};

@@ -3,6 +3,7 @@
 //! Must not know plans or queries.
 
 mod builder;
+mod download;
 mod from_shards;
 mod movable;
 mod place;
@@ -12,6 +13,7 @@ mod stored;
 
 pub use builder::TableBuilder;
 pub(crate) use builder::cut;
+pub use download::Pieces;
 pub use from_shards::ResidentColumn;
 pub(crate) use place::settle;
 pub(crate) use resident::BUFFER_ALIGNMENT_BYTES;

@@ -1,19 +1,19 @@
 //! A table resident on devices.
 //!
-//! Owns shards, and the way of columns back to the host.
+//! Owns shards.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use rayon::prelude::*;
 use warpjoin_device::{Buffer, MemoryPlace, Stream};
 
+use super::download::Pieces;
 use super::movable::Movable;
 use super::sample::TableSample;
 use super::stored::{MovedBytes, StoredColumn};
-use crate::column::{ColumnStatistics, ColumnType, Domain, EncodedRows, Validity, decode_rows};
+use crate::column::{ColumnStatistics, ColumnType};
 use crate::devices::{DeviceSet, MemoryBudget};
 use crate::{Error, Result};
 
@@ -74,9 +74,6 @@ pub struct ShardColumn {
 /// Buffers of columns have a multiple of this.
 pub(crate) const BUFFER_ALIGNMENT_BYTES: u64 = 16;
 pub(super) const OFFSET_BYTES: usize = size_of::<u64>();
-/// Rows of a column that a download holds on the host beside the result.
-const DOWNLOAD_ROWS: usize = 1 << 20;
-
 impl Table {
     /// A table of shards as they are: its domains are bounds.
     pub(crate) fn from_result(
@@ -279,56 +276,25 @@ impl Table {
     /// # Errors
     /// When there is no such column, `batch_rows` is 0, or a device fails.
     pub fn download(&self, projection: &[usize], batch_rows: usize) -> Result<Vec<RecordBatch>> {
+        let pieces: Vec<Vec<RecordBatch>> = self.pieces(projection, batch_rows)?.collect::<Result<_>>()?;
+        Ok(pieces.into_iter().flatten().collect())
+    }
+
+    /// The same, some batches at a time: who stops early leaves the other rows where they are. The first piece is small.
+    ///
+    /// # Errors
+    /// When there is no such column, or `batch_rows` is 0.
+    pub fn pieces(&self, projection: &[usize], batch_rows: usize) -> Result<Pieces> {
         let schema = Arc::new(self.schema.project(projection)?);
         if batch_rows == 0 {
             return Err(Error::InvalidArgument("batches of 0 rows".into()));
         }
-        let mut batches = vec![];
-        for (shard, stream) in self.shards.iter().zip(self.devices.load_streams()) {
-            batches.extend(self.download_shard(&shard.shard(), stream, &schema, projection, batch_rows)?);
-        }
-        Ok(batches)
-    }
-
-    fn download_shard(
-        &self,
-        shard: &Shard,
-        stream: &Stream,
-        schema: &SchemaRef,
-        projection: &[usize],
-        batch_rows: usize,
-    ) -> Result<Vec<RecordBatch>> {
-        // A multiple of 8 batches, so that bitmaps are cut between bytes.
-        let piece_rows = batch_rows.saturating_mul((DOWNLOAD_ROWS / batch_rows / 8 * 8).max(8));
-        let shard_rows = usize::try_from(shard.rows).map_err(|_| Error::internal("a shard larger than memory"))?;
-        let mut batches = Vec::with_capacity(shard_rows.div_ceil(batch_rows));
-        for piece_start in (0..shard_rows).step_by(piece_rows) {
-            let rows = piece_rows.min(shard_rows - piece_start);
-            let pieces: Vec<Piece> = projection
-                .iter()
-                .map(|&index| Piece::read(stream, &self.column_types[index], &shard.columns[index], piece_start, rows))
-                .collect::<Result<_>>()?;
-            // Not by each of the threads below.
-            let dictionaries = projection.iter().filter_map(|&index| self.column_types[index].dictionary.as_ref());
-            dictionaries.for_each(|dictionary| {
-                dictionary.values();
-            });
-            let starts: Vec<usize> = (0..rows).step_by(batch_rows).collect();
-            let decoded: Vec<RecordBatch> = starts
-                .into_par_iter()
-                .map(|start| {
-                    let batch_rows = batch_rows.min(rows - start);
-                    let columns = projection.iter().zip(&pieces);
-                    let arrays = columns
-                        .map(|(&index, piece)| piece.decode(&self.column_types[index], start, batch_rows))
-                        .collect::<Result<_>>()?;
-                    let options = RecordBatchOptions::new().with_row_count(Some(batch_rows));
-                    Ok(RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?)
-                })
-                .collect::<Result<_>>()?;
-            batches.extend(decoded);
-        }
-        Ok(batches)
+        let shards = self.shards.iter().map(|shard| {
+            let columns = projection.iter().map(|&column| Arc::clone(&shard.columns[column])).collect();
+            (shard.rows, columns)
+        });
+        let types = projection.iter().map(|&column| self.column_types[column].clone()).collect();
+        Ok(Pieces::of(Arc::clone(&self.devices), schema, types, shards.collect(), batch_rows))
     }
 }
 
@@ -352,60 +318,6 @@ impl ShardColumn {
         let buffers = [&self.values, &self.offsets, &self.validity].into_iter().flatten();
         buffers.filter(|buffer| buffer.place() == place).map(|buffer| buffer.bytes()).sum()
     }
-}
-
-/// Some rows of a shard's column, on the host.
-struct Piece {
-    values: Vec<u8>,
-    offsets: Option<Vec<u8>>,
-    validity: Option<Vec<u8>>,
-}
-
-impl Piece {
-    /// Reads `rows` rows from row `start` on, a multiple of 8.
-    fn read(
-        stream: &Stream,
-        column_type: &ColumnType,
-        column: &ShardColumn,
-        start: usize,
-        rows: usize,
-    ) -> Result<Self> {
-        let read = |buffer: &Option<Arc<Buffer>>, offset: usize, bytes: usize| -> Result<Option<Vec<u8>>> {
-            let Some(buffer) = buffer else { return Ok(None) };
-            let mut target = vec![0; bytes];
-            stream.read(buffer, offset as u64, &mut target)?;
-            Ok(Some(target))
-        };
-        let validity = read(&column.validity, start / 8, rows.div_ceil(8))?;
-        if column_type.domain != Domain::Bytes {
-            let width = column_type.layout().width_bytes as usize;
-            let values = read(&column.values, start * width, rows * width)?.unwrap_or_default();
-            return Ok(Self { values, offsets: None, validity });
-        }
-        let mut offsets = read(&column.offsets, start * OFFSET_BYTES, (rows + 1) * OFFSET_BYTES)?.unwrap_or_default();
-        let (first, last) = rebase_offsets(&mut offsets);
-        let values = read(&column.values, first, last - first)?.unwrap_or_default();
-        Ok(Self { values, offsets: Some(offsets), validity })
-    }
-
-    fn decode(&self, column_type: &ColumnType, first: usize, rows: usize) -> Result<ArrayRef> {
-        let validity = self.validity.as_deref().map(Validity::Bits);
-        let encoded = EncodedRows { values: &self.values, offsets: self.offsets.as_deref(), validity };
-        decode_rows(column_type, first, rows, encoded)
-    }
-}
-
-/// Lets offsets (u64, little endian) begin at 0. Gives the first and the last one as they were.
-pub(super) fn rebase_offsets(offsets: &mut [u8]) -> (usize, usize) {
-    let slots = offsets.as_chunks_mut::<OFFSET_BYTES>().0;
-    let first = slots.first().map_or(0, |raw| u64::from_le_bytes(*raw));
-    let last = slots.last().map_or(first, |raw| u64::from_le_bytes(*raw));
-    if first > 0 {
-        for slot in slots {
-            *slot = (u64::from_le_bytes(*slot) - first).to_le_bytes();
-        }
-    }
-    (first as usize, last as usize)
 }
 
 impl Drop for Table {

@@ -349,6 +349,15 @@ impl Oracle<'_> {
         for (x, y) in pairs.iter().map(|(x, y)| (x - x0 - mean.0, y - y0 - mean.1)) {
             (xx, yy, xy) = (xx + x * x, yy + y * y, xy + x * y);
         }
+        // A mean that is rounded by as much as this tells a wrong spread; no sum of doubles does better.
+        let is_lost = |largest: f64, squares: f64| {
+            let spread = (squares / n).sqrt();
+            spread > 0.0 && largest * f64::EPSILON > 1e-5 * spread
+        };
+        let largest = pairs.iter().fold((0.0f64, 0.0f64), |most, (x, y)| (most.0.max(x.abs()), most.1.max(y.abs())));
+        if is_lost(largest.0, xx) || is_lost(largest.1, yy) {
+            return Err(Stop::TooLarge);
+        }
         Ok(match moment {
             Moment::Correlation if xx == 0.0 || yy == 0.0 => V::Null,
             Moment::Correlation => V::Float(xy / xx.sqrt() / yy.sqrt()),

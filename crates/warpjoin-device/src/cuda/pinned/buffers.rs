@@ -13,13 +13,13 @@ use crate::cuda::context::Context;
 use crate::cuda::event::{CudaEvent, EventCache};
 use crate::cuda::functions;
 use crate::cuda::pinned::staging::{in_parallel, next};
-use crate::memory::take_huge_pages;
+use crate::memory::{take_huge_pages, usable_host_bytes};
 use crate::{DeviceError, Result};
 
 /// Buffers have a multiple of this: a huge page.
 const UNIT_BYTES: usize = 2 << 20;
-/// Free memory that is kept.
-const KEPT_BYTES_MAX: usize = 8 << 30;
+/// The share of the host's memory up to which free memory is kept.
+const KEPT_DIVISOR: u64 = 4;
 /// Free memory is taken for a buffer if at most a quarter of it stays unused.
 const WASTE_DIVISOR: usize = 4;
 /// Bytes that a thread copies, fills or touches at a time: whole pages, so that no two threads touch one.
@@ -122,7 +122,8 @@ impl State {
     fn take_excess(&mut self) -> Vec<FreeBlock> {
         let mut kept: usize = self.free.iter().map(|free| free.block.bytes).sum();
         let mut excess = vec![];
-        while kept > KEPT_BYTES_MAX
+        let kept_max = usize::try_from(usable_host_bytes() / KEPT_DIVISOR).unwrap_or(usize::MAX);
+        while kept > kept_max
             && let Some(at) = self.free.iter().position(FreeBlock::is_idle)
         {
             let oldest = self.free.remove(at);

@@ -90,7 +90,7 @@ impl Binder {
     pub(crate) fn of_source(source: &SourceShape) -> Self {
         match source {
             SourceShape::Columns(columns, form) => Self::new(columns.clone(), *form),
-            SourceShape::Groups(_) | SourceShape::Matches { .. } | SourceShape::Words(_) => {
+            SourceShape::Groups(_) | SourceShape::Matches { .. } | SourceShape::Words { .. } => {
                 Self::new(vec![], ValidityForm::Bytes)
             }
         }

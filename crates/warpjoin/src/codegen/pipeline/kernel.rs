@@ -179,7 +179,7 @@ fn bind_tiles(b: &mut Binder, source: &SourceShape, steps: &[Step], sink: &Sink)
     let place = b.begin_head();
     b.is_block_uniform = true;
     b.is_tiles = true;
-    b.is_partitioned = matches!(source, SourceShape::Words(_));
+    b.is_partitioned = matches!(source, SourceShape::Words { by_partition: true, .. });
     b.reads_all = !steps.iter().any(Step::drops_rows);
     let number = Type::Value(CType::U64);
     if let Sink::Limit { wanted, .. } = sink {

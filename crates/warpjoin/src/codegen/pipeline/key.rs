@@ -67,7 +67,7 @@ impl Identify for SourceShape {
             Self::Columns(columns, validity) => one_of(identity, 0, &[columns, validity]),
             Self::Groups(groups) => one_of(identity, 1, &[groups]),
             Self::Matches { build, probe, form } => one_of(identity, 2, &[build, probe, form]),
-            Self::Words(rows) => one_of(identity, 3, &[rows]),
+            Self::Words { rows, by_partition } => one_of(identity, 3, &[rows, by_partition]),
         }
     }
 }

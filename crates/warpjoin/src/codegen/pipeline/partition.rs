@@ -129,7 +129,8 @@ impl Writer<'_> {
         let key_words = self.key_words(b, &keys);
         let row_word = wanted.map(|word| self.word(b, &environment, &keys, word)).transpose()?;
         let hash = partition_hash(b, &key_words);
-        b.push(Statement::PlaceInPartition { hash, bits });
+        let skipped_bits = b.params.once(Type::Value(CType::U64), Binding::Partition(PartitionPart::SkippedBits));
+        b.push(Statement::PlaceInPartition { hash, bits, skipped_bits });
         if let Some(code) = row_word {
             b.push(Statement::Keep { array: Variable::Values, code });
         }

@@ -21,7 +21,7 @@ pub(super) fn open_source(b: &mut Binder, source: &SourceShape) -> Environment {
             b.item(Item::OpenGroup { rows, stride_words, finished });
             group_columns(b, shape)
         }
-        SourceShape::Words(shape) => word_columns(b, shape),
+        SourceShape::Words { rows, .. } => word_columns(b, rows),
         // These open their own loops.
         SourceShape::Matches { .. } => Environment::new(vec![]),
     }

@@ -252,8 +252,8 @@ fn chain_rounds(text: &mut Text, look_up: &MatchLookUp) {
         text.push("if (!fits) continue;");
     }
     // A row matches at most `capacity` times.
-    text.open("for (u32 round = 0; round <= chains.capacity; ++round)");
-    text.push("if (round % 256 == 255) is_over = is_aborted(match_control, match_cancel, round / 256, 4);");
+    text.open("for (u32 turn = 0; turn <= chains.capacity; ++turn)");
+    text.push("if (turn % 256 == 255) is_over = is_aborted(match_control, match_cancel, turn / 256, 4);");
     text.push("if (is_over) break;");
     text.push("u32 later = 0;");
     if output.is_some() {

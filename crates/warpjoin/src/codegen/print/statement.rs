@@ -70,9 +70,11 @@ pub(super) fn push_statement(text: &mut Text, nodes: &Nodes, statement: &Stateme
             push(line, nodes, *code);
             line.push(';');
         }),
-        Statement::PlaceInPartition { hash, bits } => text.line(|line| {
+        Statement::PlaceInPartition { hash, bits, skipped_bits } => text.line(|line| {
             line.push_str("if (asked < tile_rows) places[item] = partition_of(");
             push(line, nodes, *hash);
+            line.push_str(" << ");
+            push_field(line, *skipped_bits);
             line.push_str(", (u32)");
             push_field(line, *bits);
             line.push_str(");");

@@ -74,6 +74,8 @@ pub(crate) enum SketchPart {
 pub(crate) enum PartitionPart {
     /// Bits of the hash that tell partitions apart.
     Bits,
+    /// Bits of the hash above those.
+    SkippedBits,
     /// Rows of each partition.
     Counts,
     /// The next free place of each partition.

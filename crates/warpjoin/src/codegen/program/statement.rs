@@ -58,6 +58,7 @@ pub(crate) enum Statement {
     PlaceInPartition {
         hash: Code,
         bits: Field,
+        skipped_bits: Field,
     },
     Accumulate(Accumulate),
 }

@@ -19,8 +19,8 @@ pub(crate) enum SourceShape {
     Groups(Arc<GroupShape>),
     /// Matches of two relations that were partitioned alike: build columns, then probe columns.
     Matches { build: Arc<RowShape>, probe: Arc<RowShape>, form: MatchForm },
-    /// Rows of words, by partition.
-    Words(Arc<RowShape>),
+    /// Rows of words, by partition or in no order.
+    Words { rows: Arc<RowShape>, by_partition: bool },
 }
 
 /// How the source table stores validity.

@@ -60,15 +60,13 @@ impl Query<'_> {
         self.expect_groups(input, keys);
         if self.options.pass_rows.is_some()
             && !keys.is_empty()
-            && let Some(groups) =
-                self.while_short_of_room(|query| query.group_in_passes(&relation, keys, &aggregation))?
+            && let Some(groups) = self.group_in_passes(&relation, keys, &aggregation)?
         {
             return Ok(groups);
         }
         let groups = match self.group(&relation, keys, &aggregation.accumulators) {
             Err(error) if error.cause() == Cause::OutOfMemory && !keys.is_empty() => {
-                let groups = self.while_short_of_room(|query| query.group_in_passes(&relation, keys, &aggregation));
-                return groups?.ok_or(error);
+                return self.group_in_passes(&relation, keys, &aggregation)?.ok_or(error);
             }
             groups => groups?,
         };
@@ -126,6 +124,10 @@ impl Query<'_> {
         let estimate = if is_in_order { None } else { self.estimate_groups(relation, &planned.shape, &keys)? };
         if self.is_dry() {
             return self.guess_groups(relation, keys, accumulators, planned, estimate);
+        }
+        if let ([stream], Some(estimate)) = (self.streams.as_slice(), estimate) {
+            // Rather than when rows are partitioned.
+            stream.check_budget((estimate.groups * (planned.shape.stride_words * 8) as f64) as u64)?;
         }
         let choice =
             estimate.and_then(|estimate| self.choose_partition(relation, &planned.shape, &accumulators, estimate));
@@ -298,10 +300,10 @@ impl Query<'_> {
                 let is_slice = matches!(relation.source, Source::Slice(_));
                 let rows = if is_slice { rows } else { relation.rows_max }.saturating_mul(2);
                 let distinct = if packed_bits < 40 { 2u64 << packed_bits } else { u64::MAX };
-                // Where room is scarce, a table does not grow beside the one before.
                 let wanted = match estimate {
-                    _ if is_slice => rows,
                     Some(estimate) => (estimate.groups_max() * 2.0) as u64,
+                    // Where room is scarce, a table does not grow beside the one before.
+                    None if is_slice => rows,
                     None => in_cache,
                 };
                 self.options.first_capacity.unwrap_or(wanted).min(rows).min(distinct).max(64)
@@ -325,12 +327,8 @@ impl Query<'_> {
             room.prefetch_steps = PREFETCH_STEPS;
         }
         match &relation.source {
-            Source::Partitioned(_) | Source::Slice(_) => {
-                let partitions = match &relation.source {
-                    Source::Partitioned(parts) => parts.shards[device].partitions(),
-                    Source::Slice(slice) => slice.partitions,
-                    _ => 1,
-                };
+            Source::Partitioned(parts) => {
+                let partitions = parts.shards[device].partitions();
                 let finished_rows = ((finished * 1.25) as u64 + FINISHED_SLOTS_MIN).min(rows);
                 let finished_rows = self.options.first_capacity.map_or(finished_rows, |rows| rows.min(finished_rows));
                 let finished_rows = if shape.has_finished { finished_rows.max(1) } else { 0 };

@@ -8,6 +8,7 @@ use warpjoin_kernels::group::{SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SH
 use crate::Result;
 use crate::codegen::{Accumulator, GroupShape, RowSpec, Sink, Step, key_bytes, partition_slots};
 use crate::exec::launch::{DeviceSink, Lane, Pushed, SketchTarget, Target};
+use crate::exec::partition::PlannedPartition;
 use crate::exec::query::{Query, Report};
 use crate::exec::relation::{PARTITION_BITS_MAX, PartitionChoice, PassBits, Relation, Source};
 use crate::expr::Expr;
@@ -154,6 +155,23 @@ impl Query<'_> {
         accumulators: &[Accumulator],
         bits: PassBits,
     ) -> Result<Option<PartitionedGroups>> {
+        let (planned, keys, accumulators) = self.plan_group_partition(relation, keys, accumulators, bits)?;
+        if let Some(obstacle) = self.obstacle(&[&planned], false) {
+            log::debug!("a group-by without a partition: {obstacle:?}");
+            return Ok(None);
+        }
+        let relation = Relation::new(Source::Partitioned(Arc::new(self.partition(planned)?)));
+        Ok(Some(PartitionedGroups { relation, keys, accumulators }))
+    }
+
+    /// Binds what partitions rows by their keys. With keys and accumulators in terms of the columns of these rows.
+    pub(super) fn plan_group_partition(
+        &mut self,
+        relation: &Relation,
+        keys: &[Expr],
+        accumulators: &[Accumulator],
+        bits: PassBits,
+    ) -> Result<(PlannedPartition, Vec<Expr>, Vec<Accumulator>)> {
         let mut exprs = keys.to_vec();
         let mut merged = vec![];
         for accumulator in accumulators {
@@ -178,13 +196,7 @@ impl Query<'_> {
         let keys = columns[..keys.len()].to_vec();
         let payload = (0..columns.len()).collect();
         let spec = RowSpec { keys: keys.clone(), like: None, keeps_null_keys: true, payload };
-        let planned = self.plan_partition(projected, spec, bits)?;
-        if let Some(obstacle) = self.obstacle(&[&planned]) {
-            log::debug!("a group-by without a partition: {obstacle:?}");
-            return Ok(None);
-        }
-        let relation = Relation::new(Source::Partitioned(Arc::new(self.partition(planned)?)));
-        Ok(Some(PartitionedGroups { relation, keys, accumulators: merged }))
+        Ok((self.plan_partition(projected, spec, bits)?, keys, merged))
     }
 }
 

@@ -1,22 +1,42 @@
-//! Group-bys whose groups a device has no room for: rows are partitioned by key, and groups are made of some of the
-//! partitions at a time.
+//! Group-bys whose groups a device has no room for: rows are spilled by partitions of their keys, and groups are made of some of
+//! the partitions at a time.
 
 use std::sync::Arc;
 
 use warpjoin_device::Cause;
 
 use super::aggregate::Aggregation;
-use super::estimate::PartitionedGroups;
 use crate::Result;
 use crate::codegen::{Accumulator, Sink, Step};
 use crate::exec::decision::RuntimeDecision;
-use crate::exec::partition::{PASSES_BITS, Slices};
+use crate::exec::partition::{Inbound, PartitionRanges, SPILL_BITS};
 use crate::exec::query::Query;
-use crate::exec::relation::{Intermediate, PartitionSlice, Relation, Source};
+use crate::exec::relation::{Intermediate, Relation, RowSlice, Source};
+use crate::exec::rows::AppendedRows;
 use crate::expr::Expr;
 
+/// Copies of a row that are on the device at a time: those of a pass and of the next one, and those that it is partitioned into.
+const ROW_COPIES: u64 = 4;
 /// Slots of a group table for each group, and the room that growing it takes beside it.
-const SLOTS_PER_GROUP: u64 = 4;
+const SLOTS_PER_GROUP: f64 = 4.0;
+/// Partitions may have so many times the groups of others.
+const GROUPS_MARGIN: f64 = 1.25;
+
+/// Rows of a pass, by what they take on the device.
+struct PassRoom {
+    /// Bytes that a pass may take.
+    bytes: u64,
+    row_bytes: u64,
+    group_bytes: u64,
+}
+
+impl PassRoom {
+    /// How many rows a pass may have; `groups` for each row.
+    fn rows(&self, groups: f64) -> u64 {
+        let group_bytes = groups * self.group_bytes as f64 * SLOTS_PER_GROUP;
+        (self.bytes as f64 / ((self.row_bytes * ROW_COPIES) as f64 + group_bytes)) as u64
+    }
+}
 
 impl Query<'_> {
     /// Groups the rows of a relation on the only device, some partitions at a time. `None` if they can't be partitioned.
@@ -30,41 +50,72 @@ impl Query<'_> {
             return Ok(None);
         }
         let decisions = self.decisions();
-        let partitioned = self.partition_groups(relation, keys, &aggregation.accumulators, PASSES_BITS)?;
-        let Some(PartitionedGroups { relation, keys, accumulators }) = partitioned else { return Ok(None) };
-        let Source::Partitioned(rows) = &relation.source else { return Ok(None) };
-        // Of the least there may be: a group a row.
-        let planned = self.plan_groups(&relation, keys.clone(), accumulators.clone(), None)?;
-        let row_bytes = planned.shape.stride_words as u64 * 8 * SLOTS_PER_GROUP;
-        let rows_max = self.options.pass_rows.unwrap_or(self.streams[0].free_bytes() / 2 / row_bytes);
+        let (planned, keys, accumulators) =
+            self.plan_group_partition(relation, keys, &aggregation.accumulators, SPILL_BITS)?;
+        if let Some(obstacle) = self.spill_obstacle(&[&planned]) {
+            log::debug!("a group-by without passes: {obstacle:?}");
+            return Ok(None);
+        }
+        let rows = Arc::new(self.spill(planned)?);
         let stream = self.streams[0].clone();
-        let mut slices = Slices::of(&stream, [rows], rows_max)?;
-        let mut parts = vec![];
-        while let Some([slice]) = slices.next(&stream)? {
+        let key_words = rows.shape.key_masks().len();
+        let room = PassRoom {
+            bytes: stream.free_bytes() / 4 * 3,
+            row_bytes: rows.row_bytes(),
+            group_bytes: 8 * (1 + key_words + 2 * accumulators.len()) as u64,
+        };
+        // Of the first pass nothing is known: there may be a group a row.
+        let rows_max = self.options.pass_rows.unwrap_or_else(|| room.rows(1.0));
+        let mut ranges = PartitionRanges::of(&rows, rows_max);
+        let mut inbound = Inbound::new(&stream)?;
+        let mut groups = AppendedRows::new(&stream)?;
+        let (mut grouped_rows, mut passes) = (0, 0);
+        let all_rows = rows.rows() as f64;
+        while let Some(range) = ranges.advance() {
             self.options.check_cancelled()?;
-            match self.group_pass(slice, &keys, &accumulators, aggregation) {
-                Ok(groups) => parts.push(groups),
-                Err(error) if error.cause() == Cause::OutOfMemory && slices.halve() => {}
+            let piece = rows.piece(&range);
+            let slice = inbound.take(&rows, &piece);
+            if slice.is_ok()
+                && let Some(next) = ranges.next()
+            {
+                inbound.prefetch(&rows, &rows.piece(&next))?;
+            }
+            let pass = slice.and_then(|slice| self.group_pass(slice, &keys, &accumulators, aggregation));
+            match pass {
+                Ok(part) => {
+                    (grouped_rows, passes) = (grouped_rows + rows.rows_of(&range), passes + 1);
+                    groups.push(part, grouped_rows as f64 / all_rows)?;
+                    if self.options.pass_rows.is_none() && grouped_rows > 0 {
+                        let groups_a_row = groups.rows() as f64 / grouped_rows as f64;
+                        ranges.limit(room.rows((groups_a_row * GROUPS_MARGIN).min(1.0)));
+                    }
+                }
+                Err(error) if error.cause() == Cause::OutOfMemory => {
+                    let gave_up = inbound.give_up_ahead()? && ranges.again();
+                    if !gave_up && !ranges.halve() {
+                        return Err(error);
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
-        log::debug!("{} passes over a group-by whose groups have no room", parts.len());
+        log::debug!("{passes} passes over a group-by whose groups have no room");
+        self.metrics.host_read_bytes += inbound.bytes;
+        self.metrics.spilled_bytes += groups.spilled_bytes();
         self.known_instead(decisions, RuntimeDecision::Groups(None));
-        let rows = self.appended(parts)?;
-        Ok(Some(Relation::new(Source::Intermediate(Arc::new(rows)))))
+        Ok(Some(Relation::new(Source::Intermediate(Arc::new(groups.finish()?)))))
     }
 
     /// Groups of some partitions, written down.
     fn group_pass(
         &mut self,
-        slice: PartitionSlice,
+        slice: RowSlice,
         keys: &[Expr],
         accumulators: &[Accumulator],
         aggregation: &Aggregation,
     ) -> Result<Intermediate> {
         let relation = Relation::new(Source::Slice(Arc::new(slice)));
-        let planned = self.plan_groups(&relation, keys.to_vec(), accumulators.to_vec(), None)?;
-        let groups = self.run_planned(&relation, planned, None)?;
+        let groups = self.group(&relation, keys, accumulators)?;
         drop(relation);
         let mut result = Relation::new(Source::Groups(Arc::new(groups)));
         result.width = aggregation.outputs.len();

@@ -17,8 +17,17 @@ use crate::plan::join::JoinNode;
 use crate::plan::{JoinKind, Plan};
 use crate::{Error, Reason, Result};
 
+/// Bytes that a build row takes at least with its slot, but for the payload.
+const TABLE_ROW_BYTES_MIN: u64 = 16;
+
 /// A join of which less than this part of the probe rows are wanted is not partitioned.
 const WANTED_SHARE: u64 = 16;
+
+/// Whether all rows of the source come through, once each.
+fn is_plain(relation: &Relation) -> bool {
+    matches!(relation.source, Source::Table(..) | Source::Intermediate(_))
+        && relation.steps.iter().all(|step| matches!(step, Step::Project(_)))
+}
 
 impl Query<'_> {
     /// Whether both sides should be partitioned, rather than one table be probed by the pipeline.
@@ -34,10 +43,6 @@ impl Query<'_> {
         if self.options.join_form.is_none() && wanted.is_some_and(|wanted| wanted < probe.rows_max / WANTED_SHARE) {
             return false;
         }
-        let is_plain = |relation: &Relation| {
-            matches!(relation.source, Source::Table(..) | Source::Intermediate(_))
-                && relation.steps.iter().all(|step| matches!(step, Step::Project(_)))
-        };
         let rows = (is_plain(build) && is_plain(probe)).then_some((build.rows_max, probe.rows_max));
         prefers_partition(plan, rows, self.session.devices(), &self.inputs.tables, self.options)
     }
@@ -61,14 +66,14 @@ impl Query<'_> {
         }
         if self.options.pass_rows.is_some() && self.may_lack_room(plan, &build) {
             let (build, probe) = (build.clone(), probe.clone());
-            if let Some(joined) = self.while_short_of_room(|query| query.join_in_passes(plan, build, probe))? {
+            if let Some(joined) = self.join_in_passes(plan, build, probe)? {
                 return Ok(joined);
             }
         }
         let again = self.may_lack_room(plan, &build).then(|| (build.clone(), probe.clone()));
         match (self.join_by_table(plan, build, probe, payload), again) {
             (Err(error), Some((build, probe))) if error.cause() == Cause::OutOfMemory => {
-                self.while_short_of_room(|query| query.join_in_passes(plan, build, probe))?.ok_or(error)
+                self.join_in_passes(plan, build, probe)?.ok_or(error)
             }
             (joined, _) => joined,
         }
@@ -87,6 +92,11 @@ impl Query<'_> {
         if let Filled::Table(table) = filled {
             let table = (table, payload_of(&payload, build_width));
             return probe_here(plan, probe, table, self.options.counts_rows);
+        }
+        if self.may_lack_room(plan, &build) && is_plain(&build) {
+            // Rather than when all rows are written.
+            let row_bytes = TABLE_ROW_BYTES_MIN + payload.len() as u64;
+            self.streams[0].check_budget(build.rows_max.saturating_mul(row_bytes))?;
         }
         let (rows, shape) = self.build_rows(plan, &build, payload.clone())?;
         drop(build);

@@ -54,7 +54,7 @@ impl Query<'_> {
             payload: of_probe.into_iter().map(|column| column - build_width).collect(),
         };
         let probe = self.plan_partition(probe, spec, bits)?;
-        if let Some(obstacle) = self.obstacle(&[&build, &probe]) {
+        if let Some(obstacle) = self.obstacle(&[&build, &probe], false) {
             log::debug!("a join without a partition: {obstacle:?}");
             self.known(RuntimeDecision::Matches(None));
             return Ok(None);

@@ -1,6 +1,7 @@
-//! Joins whose table a device has no room for: both sides are partitioned by key, and a table is made of some of the
-//! partitions at a time and probed by their rows.
+//! Joins whose table a device has no room for: both sides are spilled by partitions of their keys, and a table is made of some
+//! of the partitions at a time and probed by their rows.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
@@ -10,9 +11,10 @@ use super::build_probe::{payload_of, probe_here};
 use crate::Result;
 use crate::codegen::{RowSpec, Sink, Step};
 use crate::exec::decision::RuntimeDecision;
-use crate::exec::partition::{PASSES_BITS, Slices};
+use crate::exec::partition::{Inbound, PartitionRanges, SPILL_BITS, SpilledRows};
 use crate::exec::query::Query;
-use crate::exec::relation::{Intermediate, PartitionSlice, PartitionedRows, Relation, Source};
+use crate::exec::relation::{JoinTable, Relation, RowSlice, Source};
+use crate::exec::rows::AppendedRows;
 use crate::expr::Expr;
 use crate::plan::JoinKind;
 use crate::plan::join::{JoinNode, JoinSide, JoinSpec};
@@ -23,9 +25,13 @@ const TABLE_ROW_BYTES: u64 = 64;
 /// A table may be short of room if that much for each row is not free: less than the least that a row takes.
 const RISK_ROW_BYTES: u64 = 128;
 
-/// A side of a join that was partitioned: its keys, then the columns that are needed.
+/// Probe rows take at most this part of a device's free memory at a time. Those of the next step are there, too, and what
+/// comes out.
+const PROBE_DIVISOR: u64 = 8;
+
+/// A side of a join that was spilled: its keys, then the columns that are needed.
 struct Side {
-    rows: Arc<PartitionedRows>,
+    rows: Arc<SpilledRows>,
     /// Positions of those columns in the side.
     columns: Vec<usize>,
     schema: Arc<Schema>,
@@ -57,72 +63,117 @@ impl Query<'_> {
         // Build rows with keys that no probe row can have are dropped; probe rows are all kept where some come out unmatched.
         let keeps_null_keys = plan.null_equals_null || plan.kind.keeps_unmatched();
         let (probe, probe_schema, spec) = keyed(probe, &plan.probe.schema, probe_keys, &of_probe);
-        let probe = self.plan_partition(probe, RowSpec { keeps_null_keys, ..spec }, PASSES_BITS)?;
+        let probe = self.plan_partition(probe, RowSpec { keeps_null_keys, ..spec }, SPILL_BITS)?;
         let (build, build_schema, spec) = keyed(build, &plan.build.schema, build_keys, &of_build);
         let spec = RowSpec { like: Some(Arc::clone(&probe.shape)), keeps_null_keys: plan.null_equals_null, ..spec };
-        let build = self.plan_partition(build, spec, PASSES_BITS)?;
-        if let Some(obstacle) = self.obstacle(&[&build, &probe]) {
+        let build = self.plan_partition(build, spec, SPILL_BITS)?;
+        if let Some(obstacle) = self.spill_obstacle(&[&build, &probe]) {
             log::debug!("a join without passes: {obstacle:?}");
             return Ok(None);
         }
-        let (build, probe) = (Arc::new(self.partition(build)?), Arc::new(self.partition(probe)?));
+        let (build, probe) = (Arc::new(self.spill(build)?), Arc::new(self.spill(probe)?));
         let build = Side { rows: build, columns: of_build, schema: build_schema };
         let probe = Side { rows: probe, columns: of_probe, schema: probe_schema };
-        let row_bytes: u64 = build.rows.shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum();
-        let room = self.streams[0].free_bytes() / 2 / (TABLE_ROW_BYTES + row_bytes);
-        let rows_max = self.options.pass_rows.unwrap_or(room);
         let stream = self.streams[0].clone();
-        let mut slices = Slices::of(&stream, [&build.rows, &probe.rows], rows_max)?;
+        let room = stream.free_bytes() / 2 / (TABLE_ROW_BYTES + 2 * build.rows.row_bytes());
+        let mut ranges = PartitionRanges::of(&build.rows, self.options.pass_rows.unwrap_or(room));
+        let room = stream.free_bytes() / PROBE_DIVISOR / probe.rows.row_bytes();
+        let probe_rows_max = self.options.pass_rows.unwrap_or(room);
         let node = node_of(plan, build_width, &build, &probe);
-        let (mut parts, mut build_rows, mut table) = (vec![], 0, None);
-        while let Some([of_build, of_probe]) = slices.next(&stream)? {
+        let mut inbound = Inbound::new(&stream)?;
+        let mut joined = AppendedRows::new(&stream)?;
+        let (mut build_rows, mut probed_rows, mut table) = (0, 0, None);
+        while let Some(range) = ranges.advance() {
             self.options.check_cancelled()?;
-            let count = of_build.count;
+            let count = build.rows.rows_of(&range);
             // A row comes out for rows of the probe side only.
-            if of_probe.count == 0 && !parts.is_empty() {
+            if probe.rows.rows_of(&range) == 0 && joined.has_parts() {
                 build_rows += count;
+                inbound.forget_ahead()?;
                 continue;
             }
-            match self.join_pass(&node, of_build, of_probe, build.columns.len()) {
-                Ok((rows, decision)) => {
-                    build_rows += count;
+            let before = joined.rows();
+            let next = ranges.next();
+            let pass = Pass { node: &node, build: &build, probe: &probe, probe_rows_max, probed_rows, next };
+            match self.join_pass(&pass, &range, &mut inbound, &mut joined) {
+                Ok(decision) => {
+                    (build_rows, probed_rows) = (build_rows + count, probed_rows + probe.rows.rows_of(&range));
                     table = Some(decision);
-                    parts.push(rows);
                 }
-                Err(error) if error.cause() == Cause::OutOfMemory && slices.halve() => {}
+                Err(error) if error.cause() == Cause::OutOfMemory => {
+                    joined.truncate(before);
+                    let gave_up = inbound.give_up_ahead()? && ranges.again();
+                    if !gave_up && !ranges.halve() {
+                        return Err(error);
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
-        log::debug!("{} passes over a join whose table has no room", parts.len());
+        self.metrics.host_read_bytes += inbound.bytes;
+        self.metrics.spilled_bytes += joined.spilled_bytes();
         if let Some(decision) = table {
             self.known_instead(decisions, decision);
         }
         self.joins.has_build_rows = Some(build_rows > 0);
-        let rows = self.appended(parts)?;
-        Ok(Some(Relation::new(Source::Intermediate(Arc::new(rows)))))
+        Ok(Some(Relation::new(Source::Intermediate(Arc::new(joined.finish()?)))))
     }
 
-    /// Joins the rows of some partitions.
+    /// Joins the rows of some partitions: a part of the result for each piece of the probe side.
     fn join_pass(
         &mut self,
-        node: &JoinNode<'_>,
-        build: PartitionSlice,
-        probe: PartitionSlice,
-        payload: usize,
-    ) -> Result<(Intermediate, RuntimeDecision)> {
+        pass: &Pass<'_>,
+        range: &Range<usize>,
+        inbound: &mut Inbound,
+        parts: &mut AppendedRows,
+    ) -> Result<RuntimeDecision> {
+        let Pass { node, build, probe, probe_rows_max, next, .. } = pass;
+        let all_rows = probe.rows.rows();
+        let slice = inbound.take(&build.rows, &build.rows.piece(range))?;
+        let pieces = probe.rows.pieces(range, *probe_rows_max);
+        inbound.prefetch(&probe.rows, &pieces[0])?;
         let build_width = node.build.schema.fields().len();
-        let payload: Vec<usize> = (build_width - payload..build_width).collect();
-        let build = Relation::new(Source::Slice(Arc::new(build)));
-        let (rows, shape) = self.build_rows(node, &build, payload.clone())?;
-        drop(build);
-        let table = self.table_of(node, shape, rows, 1, false)?;
+        let payload: Vec<usize> = (build_width - build.columns.len()..build_width).collect();
+        let table = self.table_of_slice(node, slice, payload.clone())?;
         let decision = RuntimeDecision::Table { unique: table.shape.unique, slots: table.shape.slots };
-        let probe = Relation::new(Source::Slice(Arc::new(probe)));
-        let table = (table, payload_of(&payload, build_width));
-        let joined = probe_here(node, probe, table, self.options.counts_rows)?;
-        let columns = (0..joined.width).collect();
-        Ok((self.run_rows(&joined, &Sink::Materialise(columns), "Join")?.0, decision))
+        let mut probed_rows = pass.probed_rows;
+        for (number, piece) in pieces.iter().enumerate() {
+            self.options.check_cancelled()?;
+            let slice = inbound.take(&probe.rows, piece)?;
+            match (pieces.get(number + 1), next) {
+                (Some(piece), _) => inbound.prefetch(&probe.rows, piece)?,
+                (None, Some(next)) => inbound.prefetch(&build.rows, &build.rows.piece(next))?,
+                (None, None) => {}
+            }
+            probed_rows += slice.rows;
+            let probe = Relation::new(Source::Slice(Arc::new(slice)));
+            let table = (Arc::clone(&table), payload_of(&payload, build_width));
+            let joined = probe_here(node, probe, table, self.options.counts_rows)?;
+            let columns = (0..joined.width).collect();
+            let part = self.run_rows(&joined, &Sink::Materialise(columns), "Join")?.0;
+            parts.push(part, probed_rows as f64 / all_rows as f64)?;
+        }
+        Ok(decision)
     }
+
+    fn table_of_slice(&mut self, node: &JoinNode<'_>, slice: RowSlice, payload: Vec<usize>) -> Result<Arc<JoinTable>> {
+        let build = Relation::new(Source::Slice(Arc::new(slice)));
+        let (rows, shape) = self.build_rows(node, &build, payload)?;
+        drop(build);
+        self.table_of(node, shape, rows, 1, false)
+    }
+}
+
+/// What passes over a join have in common, and the range after the one at hand.
+struct Pass<'p> {
+    node: &'p JoinNode<'p>,
+    build: &'p Side,
+    probe: &'p Side,
+    /// Most rows of a piece of the probe side.
+    probe_rows_max: u64,
+    /// Rows of the probe side that passes before have gone over.
+    probed_rows: u64,
+    next: Option<Range<usize>>,
 }
 
 /// A side's keys, then columns of it; and how that is partitioned.

@@ -76,15 +76,14 @@ impl<'a> Binder<'a> {
                 }
             }
             Binding::SourceOffsets | Binding::SourcePartitions => {
-                let (offsets, partitions) = match source {
-                    Source::Partitioned(rows) => {
-                        let shard = &rows.shards[self.device];
-                        (&shard.offsets, shard.partitions())
-                    }
-                    Source::Slice(slice) => (&slice.offsets, slice.partitions),
-                    _ => return Err(Error::internal("partitions of a table")),
+                let Source::Partitioned(rows) = source else {
+                    return Err(Error::internal("partitions of a table"));
                 };
-                if *binding == Binding::SourceOffsets { Arg::Buffer(offsets) } else { Arg::U64(partitions) }
+                let shard = &rows.shards[self.device];
+                match binding {
+                    Binding::SourceOffsets => Arg::Buffer(&shard.offsets),
+                    _ => Arg::U64(shard.partitions()),
+                }
             }
             Binding::Join(join, part) => self.join_arg(&self.relation.joins[*join], *part),
             Binding::Fetched { step, part } => {
@@ -125,6 +124,7 @@ impl<'a> Binder<'a> {
                 };
                 match part {
                     PartitionPart::Bits => Arg::U64(target.bits.into()),
+                    PartitionPart::SkippedBits => Arg::U64(target.skipped_bits.into()),
                     PartitionPart::Counts => Arg::Buffer(&target.counts),
                     PartitionPart::Cursors => Arg::Buffer(&target.cursors),
                     PartitionPart::Word(word) => Arg::Buffer(&target.words[*word]),
@@ -146,11 +146,8 @@ impl<'a> Binder<'a> {
     /// The address of the chunk's first value in a column of the source.
     fn source_values(&self, column: usize) -> Arg<'a> {
         let source = &self.relation.source;
-        let row_bytes = source.width_bytes(column);
-        match (self.columns.buffer(source, self.device, Part::Values(column)), source.first_row()) {
-            (Some(buffer), first @ 1..) => Arg::BufferAt(buffer, (first + self.first) * row_bytes),
-            (buffer, _) => self.at_first_row(buffer, row_bytes),
-        }
+        let buffer = self.columns.buffer(source, self.device, Part::Values(column));
+        self.at_first_row(buffer, source.width_bytes(column))
     }
 
     fn output_values(&self, column: usize) -> Result<Arg<'a>> {

@@ -14,7 +14,7 @@ use super::staging::{HostPart, Staging, bits_of, parts_on_host, staged_rows};
 use super::target::Target;
 use crate::codegen::GeneratedPipeline;
 use crate::exec::query::{Flight, Query, Report, UploadedColumn, form_to_run, read_report};
-use crate::exec::relation::{Relation, Source, TableColumns};
+use crate::exec::relation::{Relation, TableColumns};
 use crate::options::ExecOptions;
 use crate::{Result, Session};
 
@@ -35,6 +35,8 @@ pub(in crate::exec) struct Job<'q> {
     pub lookups: Vec<Vec<Arc<UploadedColumn>>>,
     /// Rows of a chunk; `None`: all.
     pub chunk_rows: Option<u64>,
+    /// Tells the chunks on a device from those of other jobs.
+    pub(super) chunks_of: usize,
 }
 
 /// One device's part of a query.
@@ -87,21 +89,31 @@ impl<'q> Query<'q> {
         let parts = |device| parts_on_host(relation, &columns, generated, device);
         let on_host: Vec<_> = (0..self.devices()).map(parts).collect();
         let chunk_rows = self.chunk_rows(relation, &on_host);
-        Ok(Job { relation, generated, kernels, columns, on_host, lookups, chunk_rows })
+        let chunks_of = std::ptr::from_ref(generated).addr();
+        Ok(Job { relation, generated, kernels, columns, on_host, lookups, chunk_rows, chunks_of })
     }
 
     /// Rows of a chunk of the relation; `None`: all.
     fn chunk_rows(&self, relation: &Relation, on_host: &[Vec<HostPart>]) -> Option<u64> {
-        let is_cut = matches!(relation.source, Source::Table(..) | Source::Intermediate(_));
         let rows = self.options.chunk_rows.or_else(|| staged_rows(relation, on_host, &self.streams));
-        rows.filter(|_| is_cut).map(|rows| rows.max(1).next_multiple_of(CHUNK_ROWS_UNIT))
+        rows.filter(|_| relation.source.comes_in_chunks()).map(|rows| rows.max(1).next_multiple_of(CHUNK_ROWS_UNIT))
     }
 }
 
 impl Job<'_> {
-    /// Tells it from others that a lane has.
-    pub(super) fn id(&self) -> usize {
-        std::ptr::from_ref(self.generated).addr()
+    /// Takes at most so many rows at a time, of a source of which that is possible.
+    pub(in crate::exec) fn cut(&mut self, rows: u64) {
+        if self.relation.source.comes_in_chunks() {
+            let rows = rows.clamp(CHUNK_ROWS_UNIT, u64::MAX / 2).next_multiple_of(CHUNK_ROWS_UNIT);
+            self.chunk_rows = Some(self.chunk_rows.map_or(rows, |chunk_rows| chunk_rows.min(rows)));
+        }
+    }
+
+    /// Takes the chunks of another job over the same rows, which reads all columns that this one reads.
+    pub(in crate::exec) fn sharing_chunks_of(mut self, other: &Self) -> Self {
+        (self.chunk_rows, self.chunks_of) = (other.chunk_rows, other.chunks_of);
+        self.on_host.clone_from(&other.on_host);
+        self
     }
 
     /// Number of chunks on a device. Each is one launch.

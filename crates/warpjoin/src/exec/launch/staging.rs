@@ -122,7 +122,7 @@ impl Staging {
         chunk: u64,
     ) -> Result<Option<&StagedChunk>> {
         self.copy(stream, device, job, chunk)?;
-        let id = (job.id(), chunk);
+        let id = (job.chunks_of, chunk);
         let Some(staged) = self.chunks.iter_mut().find(|staged| staged.id == id) else { return Ok(None) };
         if !staged.is_awaited {
             stream.wait(&staged.ready)?;
@@ -135,7 +135,7 @@ impl Staging {
 
     /// Notes that all kernels of a chunk are enqueued.
     pub(super) fn launched(&mut self, stream: &Stream, job: &Job<'_>, chunk: u64) -> Result<()> {
-        let id = (job.id(), chunk);
+        let id = (job.chunks_of, chunk);
         if let Some(staged) = self.chunks.iter_mut().find(|staged| staged.id == id) {
             staged.done = Some(stream.record()?);
         }
@@ -144,7 +144,7 @@ impl Staging {
 
     /// Brings the columns of a chunk to the device, unless they are on their way.
     pub(super) fn copy(&mut self, stream: &Stream, device: usize, job: &Job<'_>, chunk: u64) -> Result<()> {
-        let id = (job.id(), chunk);
+        let id = (job.chunks_of, chunk);
         let Some(chunk_rows) = job.chunk_rows else { return Ok(()) };
         let parts = &job.on_host[device];
         if self.has_no_room || parts.is_empty() || self.chunks.iter().any(|staged| staged.id == id) {

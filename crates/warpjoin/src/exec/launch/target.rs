@@ -52,6 +52,8 @@ pub(in crate::exec) struct GroupTarget {
 /// Buffers of a partition under way on one device, and what the generated kernels write to.
 pub(in crate::exec) struct PartitionTarget {
     pub bits: u32,
+    /// Bits of the hash above those of partitions.
+    pub skipped_bits: u32,
     pub counts: Buffer,
     pub cursors: Buffer,
     pub words: Vec<Buffer>,

@@ -4,11 +4,13 @@
 
 mod passes;
 mod row_words;
-mod slices;
+mod spill;
+mod spilled;
 
 pub(crate) use crate::exec::launch::{TileLaunch, partition_launch};
 pub(crate) use crate::exec::relation::{PARTITION_BITS_MAX, PartitionedShard, PassBits};
+pub(super) use passes::PlannedPartition;
 pub(crate) use passes::one_block;
 pub(super) use passes::row_words;
 pub(crate) use row_words::{RowWords, WordColumn};
-pub(super) use slices::{PASSES_BITS, Slices};
+pub(super) use spilled::{Inbound, PartitionRanges, SPILL_BITS, SpilledRows};

@@ -15,7 +15,7 @@ use crate::codegen::{
     pass_entry,
 };
 use crate::devices::place_of;
-use crate::exec::launch::{Job, Lane, PartitionTarget, Target, partition_launch};
+use crate::exec::launch::{Job, Lane, PartitionTarget, Target, TileLaunch, partition_launch};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, PendingDevice, Query, check_status};
 use crate::exec::relation::{PartitionedRows, PartitionedShard, PassBits, Relation, Source};
@@ -32,10 +32,10 @@ const KEPT_SHARE: u64 = 16;
 
 /// A partition whose kernels are bound.
 pub(crate) struct PlannedPartition {
-    relation: Relation,
+    pub(super) relation: Relation,
     bits: PassBits,
-    count: Arc<GeneratedPipeline>,
-    scatter: Arc<GeneratedPipeline>,
+    pub(super) count: Arc<GeneratedPipeline>,
+    pub(super) scatter: Arc<GeneratedPipeline>,
     pub shape: Arc<RowShape>,
 }
 
@@ -98,11 +98,12 @@ impl Query<'_> {
         Ok(PlannedPartition { relation, bits, count, scatter, shape })
     }
 
-    /// What is in the way of partitions that are there at the same time; `None`: nothing. A dry run knows of no rows.
-    pub(crate) fn obstacle(&self, planned: &[&PlannedPartition]) -> Option<Obstacle> {
-        let words = planned.iter().map(|planned| planned.shape.words()).max().unwrap_or(0);
-        if words > ROW_WORDS_MAX {
-            return Some(Obstacle::Words(words));
+    /// What is in the way of partitions that are there at the same time; `None`: nothing. A dry run knows of no rows. Without room
+    /// on the devices, partitions may lie in the host's memory if that is all that can be done (`goes_to_host`), or if several
+    /// devices make them; one device would rather spill the rows.
+    pub(crate) fn obstacle(&self, planned: &[&PlannedPartition], goes_to_host: bool) -> Option<Obstacle> {
+        if let Some(obstacle) = self.spill_obstacle(planned) {
+            return Some(obstacle);
         }
         if self.is_dry() {
             return None;
@@ -114,8 +115,22 @@ impl Query<'_> {
             }
             let asked_bytes = planned.iter().fold(0u64, |bytes, planned| bytes.saturating_add(planned.bytes(device)));
             let stream = &self.streams[device];
-            let has_room = stream.make_room(asked_bytes) || asked_bytes <= stream.free_host_bytes();
+            let goes_to_host = goes_to_host || self.devices() > 1 || self.options.writes_to_host;
+            let has_room = stream.make_room(asked_bytes) || goes_to_host && asked_bytes <= stream.free_host_bytes();
             (!has_room).then(|| Obstacle::Memory { asked_bytes, free_bytes: stream.free_bytes() })
+        })
+    }
+
+    /// What is in the way of spilling rows; `None`: nothing.
+    pub(in crate::exec) fn spill_obstacle(&self, planned: &[&PlannedPartition]) -> Option<Obstacle> {
+        planned.iter().find_map(|planned| {
+            let (words, source) = (planned.shape.words(), &planned.relation.source);
+            let at_once = if self.is_dry() || source.comes_in_chunks() { 0 } else { source.shard_rows(0) };
+            if words > ROW_WORDS_MAX {
+                Some(Obstacle::Words(words))
+            } else {
+                (at_once >= ROWS_MAX).then_some(Obstacle::Rows(at_once))
+            }
         })
     }
 
@@ -126,7 +141,7 @@ impl Query<'_> {
         let is_single = shape.key_masks().len() == 1;
         let pass = if is_single { pass_entry(shape.word_bytes()[0] == 8, false) } else { PASS_MULTIPLE };
         let [count_of, scatter_of] = [&count, &scatter].map(|generated| (generated.module(), "pipeline"));
-        let [scan_of, pass_of] = ["partition_scan", pass].map(|entry| (&module, entry));
+        let [scan_of, pass_of] = [Scan::ENTRY, pass].map(|entry| (&module, entry));
         let (kernels, pass) = if bits.second > 0 {
             let [count, scatter, scan, pass] = self.compile_all([count_of, scatter_of, scan_of, pass_of])?;
             ([count, scatter, scan], pass)
@@ -188,53 +203,33 @@ impl Query<'_> {
         [count, scatter]: [&Job<'_>; 2],
         steps: &Steps,
     ) -> Result<(PartitionedShard, PendingDevice)> {
-        let is_short_of_room = self.is_short_of_room;
         let mut lane = self.lane(device);
         let stream = lane.stream.clone();
         let rows_max = count.relation.source.shard_rows(device);
-        let partitions = 1u64 << bits.total();
-        let firsts = 1u64 << bits.first;
-        let counts = stream.alloc_filled(partitions * 4, 0)?;
-        let offsets = stream.alloc((partitions + 1) * 4)?;
-        let cursors = stream.alloc(partitions * 4)?;
-        let first_cursors = stream.alloc(firsts * 4)?;
-        let first_offsets = stream.alloc((firsts + 1) * 4)?;
-        let first_tiles = stream.alloc((firsts + 1) * 4)?;
-        let mut target = PartitionTarget { bits: bits.total(), counts, cursors: first_cursors, words: vec![] };
+        let (scan, mut target) = Scan::open(&stream, bits, 0)?;
         let counting = lane.enqueue(count, &Target::Partition(&target), 0..count.chunks(device))?;
-        let second = partition_launch(stream.device().info(), bits.second, PARTITION_THREADS_FEW);
-        let params = ScanParams {
-            counts: Ptr::of(&target.counts),
-            first_bits: bits.first.into(),
-            second_bits: bits.second.into(),
-            tile_rows: second.tile_rows(),
-            offsets: Ptr::of(&offsets),
-            cursors: Ptr::of(&cursors),
-            first_cursors: Ptr::of(&target.cursors),
-            first_offsets: Ptr::of(&first_offsets),
-            first_tiles: Ptr::of(&first_tiles),
-        };
-        lane.launch(&steps.scan[device], one_block(&stream, BLOCK_SUMS * 4), &params)?;
+        scan.launch(&mut lane, &steps.scan[device], &target)?;
+        let second = second_pass(&stream, bits);
         target.bits = bits.first;
-        target.words = allocate_words(&mut lane, shape, rows_max, is_short_of_room)?;
+        target.words = allocate_words(&mut lane, shape, rows_max)?;
         let scattering = lane.enqueue(scatter, &Target::Partition(&target), 0..scatter.chunks(device))?;
         let (mut words, mut aside) = (target.words, vec![]);
         if bits.second > 0 {
-            let moved = allocate_words(&mut lane, shape, rows_max, is_short_of_room)?;
+            let moved = allocate_words(&mut lane, shape, rows_max)?;
             let params = PassParams {
                 input: row_words(shape, &words),
                 outputs: padded(moved.iter().map(|word| Some(Ptr::of(word))), None),
                 rows: rows_max,
                 first_bits: bits.first.into(),
                 bits: bits.second.into(),
-                cursors: Ptr::of(&cursors),
-                first_offsets: Some(Ptr::of(&first_offsets)),
-                first_tiles: Some(Ptr::of(&first_tiles)),
+                cursors: Ptr::of(&scan.cursors),
+                first_offsets: Some(Ptr::of(&scan.first_offsets)),
+                first_tiles: Some(Ptr::of(&scan.first_tiles)),
                 bin_rows: 0,
                 places: None,
             };
             let launch = Launch {
-                blocks: u32::try_from(rows_max.div_ceil(second.tile_rows()) + firsts).unwrap_or(u32::MAX),
+                blocks: u32::try_from(rows_max.div_ceil(second.tile_rows()) + (1 << bits.first)).unwrap_or(u32::MAX),
                 block_threads: second.threads,
                 shared_bytes: second.shared_bytes,
             };
@@ -248,7 +243,7 @@ impl Query<'_> {
         self.set_aside(&stream, aside);
         let begin = counting.events.0;
         // What the count met, the kernel that evaluates all that the rows hold meets too.
-        Ok((PartitionedShard { rows_max, words, offsets }, scattering.into_pending((begin, end))))
+        Ok((PartitionedShard { rows_max, words, offsets: scan.offsets }, scattering.into_pending((begin, end))))
     }
 }
 
@@ -262,6 +257,57 @@ impl Query<'_> {
             self.kept.extend(buffers);
         }
     }
+}
+
+/// Where the counts of a partition become places.
+pub(super) struct Scan {
+    bits: PassBits,
+    /// u32 a partition, and one more: where each begins.
+    pub offsets: Buffer,
+    cursors: Buffer,
+    first_offsets: Buffer,
+    first_tiles: Buffer,
+}
+
+impl Scan {
+    pub(super) const ENTRY: &str = "partition_scan";
+
+    /// With the target of the kernel that counts.
+    pub(super) fn open(stream: &Stream, bits: PassBits, skipped_bits: u32) -> Result<(Self, PartitionTarget)> {
+        let (partitions, firsts) = (1u64 << bits.total(), 1u64 << bits.first);
+        let counts = stream.alloc_filled(partitions * 4, 0)?;
+        let scan = Self {
+            bits,
+            offsets: stream.alloc((partitions + 1) * 4)?,
+            cursors: stream.alloc(partitions * 4)?,
+            first_offsets: stream.alloc((firsts + 1) * 4)?,
+            first_tiles: stream.alloc((firsts + 1) * 4)?,
+        };
+        let cursors = stream.alloc(firsts * 4)?;
+        Ok((scan, PartitionTarget { bits: bits.total(), skipped_bits, counts, cursors, words: vec![] }))
+    }
+
+    /// Behind the kernel that counts.
+    pub(super) fn launch(&self, lane: &mut Lane<'_>, kernel: &Kernel, target: &PartitionTarget) -> Result<()> {
+        let stream = lane.stream.clone();
+        let params = ScanParams {
+            counts: Ptr::of(&target.counts),
+            first_bits: self.bits.first.into(),
+            second_bits: self.bits.second.into(),
+            tile_rows: second_pass(&stream, self.bits).tile_rows(),
+            offsets: Ptr::of(&self.offsets),
+            cursors: Ptr::of(&self.cursors),
+            first_cursors: Ptr::of(&target.cursors),
+            first_offsets: Ptr::of(&self.first_offsets),
+            first_tiles: Ptr::of(&self.first_tiles),
+        };
+        lane.launch(kernel, one_block(&stream, BLOCK_SUMS * 4), &params)
+    }
+}
+
+/// The launch of a second pass, but for its blocks.
+fn second_pass(stream: &Stream, bits: PassBits) -> TileLaunch {
+    partition_launch(stream.device().info(), bits.second, PARTITION_THREADS_FEW)
 }
 
 /// The kernels that are not generated, on every device.
@@ -278,14 +324,12 @@ pub(crate) fn one_block(stream: &Stream, shared_bytes: u32) -> Launch {
 }
 
 /// Memory for the words of rows: on the device, or where it has no room in the host's memory.
-fn allocate_words(lane: &mut Lane<'_>, shape: &RowShape, rows: u64, is_short_of_room: bool) -> Result<Vec<Buffer>> {
+fn allocate_words(lane: &mut Lane<'_>, shape: &RowShape, rows: u64) -> Result<Vec<Buffer>> {
     let stream = lane.stream.clone();
     let bytes: Vec<u64> = shape.word_bytes().iter().map(|&bytes| rows * u64::from(bytes)).collect();
     let all_bytes = bytes.iter().sum();
     let mut full = None;
-    // Passes need the room for what they make of the rows.
-    let on_host = lane.options.writes_to_host || is_short_of_room && all_bytes > stream.free_bytes() / 2;
-    let on_host = on_host && stream.free_host_bytes() >= all_bytes;
+    let on_host = lane.options.writes_to_host && stream.free_host_bytes() >= all_bytes;
     if !on_host && place_of(&stream, all_bytes) == MemoryPlace::Device {
         match bytes.iter().map(|&bytes| stream.alloc(bytes)).collect::<Result<_, _>>() {
             Ok(words) => return Ok(words),

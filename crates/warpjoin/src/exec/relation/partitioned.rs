@@ -30,16 +30,15 @@ pub(crate) struct PartitionedShard {
     pub offsets: Buffer,
 }
 
-/// Some partitions of the rows of the only device.
+/// Rows of words of the only device, in no order: some partitions of rows that were set aside.
 #[derive(Debug)]
-pub(crate) struct PartitionSlice {
-    pub rows: Arc<PartitionedRows>,
-    /// Position of the first row.
-    pub first_row: u64,
-    pub count: u64,
-    /// u32 a partition, and one more: where each begins among these rows.
-    pub offsets: Buffer,
-    pub partitions: u64,
+pub(crate) struct RowSlice {
+    pub shape: Arc<RowShape>,
+    /// Bound of the rows of all slices, for which code is the same.
+    pub rows_max: u64,
+    pub rows: u64,
+    /// A column a word.
+    pub words: Vec<Buffer>,
 }
 
 impl PartitionedShard {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Cause, MemoryPlace, Stream};
+use warpjoin_device::{Cause, MemoryPlace};
 
+use super::room::{allocate, allocate_in, allocate_in_order, copy_rows, row_bytes};
 use crate::codegen::{
     GenerateOptions, GeneratedPipeline, Lookup, PipelineKey, Sink, SinkShape, SortShape, Step, bind_pipeline,
 };
@@ -11,7 +12,7 @@ use crate::column::ColumnType;
 use crate::devices::place_of;
 use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
 use crate::exec::query::{Query, Report};
-use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
+use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
 use crate::exec::string_tests::string_module;
 use crate::{Error, Result};
 
@@ -114,7 +115,7 @@ impl Query<'_> {
         }
         let capacities = (0..self.devices()).map(|device| self.first_capacity(relation, device).min(wanted)).collect();
         let is_counted = vec![false; self.devices()];
-        let on_host = self.options.writes_to_host || self.is_short_of_room;
+        let on_host = self.options.writes_to_host;
         let rows = RowsSink { name, sink, columns: &columns, capacities, is_counted, wanted, on_host };
         let shards = self.run_sink(relation, &generated, rows)?;
         Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated))
@@ -160,7 +161,7 @@ impl Query<'_> {
             let count = (shard.rows - first).min(left);
             if first > 0 && count > 0 {
                 let mut behind = allocate_in_order(&self.streams[device], &rows.columns, count)?;
-                copy_rows(&self.streams[device], (shard, first), &behind, &rows.columns, count)?;
+                copy_rows(&self.streams[device], &rows.columns, (shard, first), (&behind, 0), count)?;
                 behind.rows = count;
                 *shard = behind;
             }
@@ -263,7 +264,7 @@ impl DeviceSink for RowsSink<'_> {
             return Ok(IntermediateShard { rows, ..shard });
         }
         let smaller = IntermediateShard { rows, ..allocate(&lane.stream, self.columns, rows)? };
-        copy_rows(&lane.stream, (&shard, 0), &smaller, self.columns, rows)?;
+        copy_rows(&lane.stream, self.columns, (&shard, 0), (&smaller, 0), rows)?;
         Ok(smaller)
     }
 
@@ -287,11 +288,6 @@ impl RowsSink<'_> {
         let shard = allocate_in(&lane.stream, self.columns, rows, MemoryPlace::Host)?;
         Ok(IntermediateShard { rows, ..shard })
     }
-}
-
-/// Bytes of a row of columns.
-fn row_bytes(columns: &[ColumnType]) -> u64 {
-    columns.iter().map(|column| u64::from(column.layout().width_bytes) + u64::from(column.has_nulls)).sum()
 }
 
 /// Writes a row for each of the source, where that lies.
@@ -330,49 +326,4 @@ impl DeviceSink for InPlaceSink<'_> {
     fn combine(self, shards: Vec<IntermediateShard>) -> Vec<IntermediateShard> {
         shards
     }
-}
-
-/// Copies rows of a shard, from one of them on, to the beginning of another.
-fn copy_rows(
-    stream: &Stream,
-    (from, first): (&IntermediateShard, u64),
-    to: &IntermediateShard,
-    columns: &[ColumnType],
-    rows: u64,
-) -> Result<()> {
-    for ((column, from), to) in columns.iter().zip(&from.columns).zip(&to.columns) {
-        let width = u64::from(column.layout().width_bytes);
-        for (from, to, width) in [(&from.values, &to.values, width), (&from.validity, &to.validity, 1)] {
-            if let (Some(from), Some(to)) = (from, to) {
-                stream.copy((from, first * width), (to, 0), rows * width)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Buffers for `rows` rows of columns.
-pub(crate) fn allocate(stream: &Stream, columns: &[ColumnType], rows: u64) -> Result<IntermediateShard> {
-    allocate_in(stream, columns, rows, MemoryPlace::Device)
-}
-
-/// The same where the device has room, else in the host's memory.
-pub(crate) fn allocate_in_order(stream: &Stream, columns: &[ColumnType], rows: u64) -> Result<IntermediateShard> {
-    allocate_in(stream, columns, rows, place_of(stream, rows.saturating_mul(row_bytes(columns))))
-}
-
-/// The same in the memory of the device or of the host.
-fn allocate_in(stream: &Stream, columns: &[ColumnType], rows: u64, place: MemoryPlace) -> Result<IntermediateShard> {
-    let columns = columns
-        .iter()
-        .map(|column| {
-            let width = u64::from(column.layout().width_bytes);
-            let alloc = |bytes: u64| if bytes == 0 { Ok(None) } else { stream.alloc_at(place, bytes).map(Some) };
-            Ok(IntermediateColumn {
-                values: alloc(width * rows)?,
-                validity: alloc(if column.has_nulls { rows } else { 0 })?,
-            })
-        })
-        .collect::<Result<_>>()?;
-    Ok(IntermediateShard { rows: 0, columns })
 }

@@ -3,12 +3,15 @@
 //!
 //! Must not know how joins, group-bys, sorts and windows make rows.
 
+mod append;
 mod fetch;
 mod materialize;
 mod number;
 mod resident;
 mod result;
+mod room;
 mod shared;
 mod union;
 
-pub(super) use materialize::{allocate, allocate_in_order};
+pub(super) use append::AppendedRows;
+pub(super) use room::{allocate, allocate_in_order};

@@ -6,11 +6,13 @@ use arrow::datatypes::SchemaRef;
 use rayon::prelude::*;
 use warpjoin_device::Buffer;
 
+use crate::Result;
 use crate::column::{ColumnType, Validity, decode};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, Relation};
-use crate::{Error, Result};
 
+/// Rows that are on the host at a time, beside those that somebody has taken.
+const PIECE_ROWS: usize = 1 << 20;
 /// Rows of a column that one core decodes at a time.
 const DECODED_ROWS: usize = 1 << 16;
 /// Bytes that are read without looking whether the query is cancelled.
@@ -19,18 +21,37 @@ const READ_BYTES: usize = 64 << 20;
 const ALONE_ROWS: usize = 1 << 9;
 
 impl Query<'_> {
-    /// Runs the last pipeline and fetches its rows, device after device.
-    pub(crate) fn fetch(&mut self, relation: Relation, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
+    /// Runs the last pipeline and fetches its rows, device after device, in pieces that `take` takes until it wants no more.
+    pub(crate) fn fetch(
+        &mut self,
+        relation: Relation,
+        schema: &SchemaRef,
+        take: &mut dyn FnMut(Vec<RecordBatch>) -> bool,
+    ) -> Result<()> {
         let rows = self.result_rows(relation)?;
         self.note_result()?;
-        let started = std::time::Instant::now();
-        let mut batches = vec![];
-        for device in 0..self.devices() {
-            batches.extend(self.download(&rows, device, schema)?);
-        }
         self.metrics.rows = rows.rows();
-        self.metrics.transfer_ns = started.elapsed().as_nanos() as u64;
-        Ok(batches)
+        let is_large = rows.rows() > PIECE_ROWS as u64;
+        if is_large {
+            // Whatever went wrong is said before somebody has rows.
+            self.synchronize()?;
+            self.settle()?;
+        }
+        let mut batches = vec![];
+        for (device, shard) in rows.shards.iter().enumerate() {
+            for first in (0..shard.rows).step_by(PIECE_ROWS) {
+                let started = std::time::Instant::now();
+                batches.extend(self.download(&rows, device, first, schema)?);
+                self.metrics.transfer_ns += started.elapsed().as_nanos() as u64;
+                if is_large && !take(std::mem::take(&mut batches)) {
+                    return Ok(());
+                }
+            }
+        }
+        if !batches.is_empty() {
+            take(batches);
+        }
+        Ok(())
     }
 
     /// Reads buffers: all at once, or in pieces between which the query may be cancelled.
@@ -49,12 +70,16 @@ impl Query<'_> {
         Ok(())
     }
 
-    fn download(&mut self, rows: &Intermediate, device: usize, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
+    /// A piece of a device's rows, from one row on.
+    fn download(
+        &mut self,
+        rows: &Intermediate,
+        device: usize,
+        first: u64,
+        schema: &SchemaRef,
+    ) -> Result<Vec<RecordBatch>> {
         let shard = &rows.shards[device];
-        if shard.rows == 0 {
-            return Ok(vec![]);
-        }
-        let count = usize::try_from(shard.rows).map_err(|_| Error::internal("more rows than the host can address"))?;
+        let count = PIECE_ROWS.min((shard.rows - first) as usize);
         let mut fetched: Vec<(ColumnType, Vec<u8>, Option<Vec<u8>>)> = vec![];
         for (index, (column, column_type)) in shard.columns.iter().zip(&rows.columns).enumerate() {
             let values = vec![0u8; count * column_type.layout().width_bytes as usize];
@@ -65,9 +90,10 @@ impl Query<'_> {
         }
         let mut parts: Vec<(&Buffer, u64, &mut [u8])> = vec![];
         for (column, (_, values, validity)) in shard.columns.iter().zip(&mut fetched) {
-            parts.extend(column.values.as_ref().map(|buffer| (buffer, 0, values.as_mut_slice())));
+            let offset = first * (values.len() / count) as u64;
+            parts.extend(column.values.as_ref().map(|buffer| (buffer, offset, values.as_mut_slice())));
             let validity = column.validity.as_ref().zip(validity.as_mut());
-            parts.extend(validity.map(|(buffer, validity)| (buffer, 0, validity.as_mut_slice())));
+            parts.extend(validity.map(|(buffer, validity)| (buffer, first, validity.as_mut_slice())));
         }
         self.read_parts(device, &mut parts)?;
         let options = self.options;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::materialize::allocate_in_order;
+use super::room::{allocate_in_order, copy_rows};
 use crate::codegen::{Sink, SinkShape, common_columns};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
@@ -40,43 +40,17 @@ impl Query<'_> {
         Ok(Relation::new(Source::Intermediate(Arc::new(Intermediate { columns, rows_max, shards }))))
     }
 
-    /// The rows of several parts of one relation, one behind the other.
-    pub(in crate::exec) fn appended(&self, mut parts: Vec<Intermediate>) -> Result<Intermediate> {
-        let are_alike = |a: &Intermediate, b: &Intermediate| {
-            a.columns.len() == b.columns.len() && a.columns.iter().zip(&b.columns).all(|(a, b)| a.is_stored_as(b))
-        };
-        if parts.is_empty() || !parts.windows(2).all(|pair| are_alike(&pair[0], &pair[1])) {
-            return Err(Error::internal("parts of several relations"));
-        }
-        if parts.len() == 1 {
-            return Ok(parts.swap_remove(0));
-        }
-        let shards = (0..self.devices()).map(|device| self.concatenate(device, &parts)).collect::<Result<_>>()?;
-        let rows_max = parts.iter().map(|part| part.rows_max).max().unwrap_or(0);
-        Ok(Intermediate { columns: std::mem::take(&mut parts[0].columns), rows_max, shards })
-    }
-
     /// The rows of all parts on one device.
     fn concatenate(&self, device: usize, parts: &[Intermediate]) -> Result<IntermediateShard> {
         let stream = &self.streams[device];
         let columns = &parts[0].columns;
         let rows = parts.iter().map(|part| part.shards[device].rows).sum();
         let mut all = allocate_in_order(stream, columns, rows)?;
-        all.rows = rows;
-        let mut first = 0;
+        all.rows = 0;
         for part in parts {
             let shard = &part.shards[device];
-            for ((column, from), to) in columns.iter().zip(&shard.columns).zip(&all.columns) {
-                let width_bytes = u64::from(column.layout().width_bytes);
-                for (from, to, width_bytes) in
-                    [(&from.values, &to.values, width_bytes), (&from.validity, &to.validity, 1)]
-                {
-                    if let (Some(from), Some(to), 1..) = (from, to, shard.rows) {
-                        stream.copy((from, 0), (to, first * width_bytes), shard.rows * width_bytes)?;
-                    }
-                }
-            }
-            first += shard.rows;
+            copy_rows(stream, columns, (shard, 0), (&all, all.rows), shard.rows)?;
+            all.rows += shard.rows;
         }
         Ok(all)
     }

@@ -251,14 +251,17 @@ fn sources_differ() {
             },
             SourceShape::Matches { build: other_row_shape(), probe: other_row_shape(), form: MatchForm::Semi }
         ),
-        vec![SourceShape::Words(Arc::new(row_shape())), SourceShape::Words(other_row_shape())],
+        with_each_field_of_variant_changed!(
+            SourceShape::Words { rows: Arc::new(row_shape()), by_partition: true },
+            SourceShape::Words { rows: other_row_shape(), by_partition: false }
+        ),
     ]
     .concat();
     let variant = |source: &SourceShape| match source {
         SourceShape::Columns(_, _) => 0,
         SourceShape::Groups(_) => 1,
         SourceShape::Matches { build: _, probe: _, form: _ } => 2,
-        SourceShape::Words(_) => 3,
+        SourceShape::Words { rows: _, by_partition: _ } => 3,
     };
     assert_has_all(4, all.iter().map(variant));
     assert_all_differ(&all, Parts::source);
@@ -473,7 +476,7 @@ fn kinds_of_accumulators_differ() {
 fn row_shapes_differ_by_each_field() {
     let shapes =
         with_each_field_changed!(row_shape(), RowShape { packing: other_packing(), keys: 0, field_of: vec![None] });
-    assert_all_differ(&shapes, |shape| Parts::source(SourceShape::Words(Arc::new(shape))));
+    assert_all_differ(&shapes, |shape| Parts::source(SourceShape::Words { rows: Arc::new(shape), by_partition: true }));
 }
 
 #[test]

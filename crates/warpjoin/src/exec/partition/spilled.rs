@@ -1,0 +1,252 @@
+//! Spilled rows, brought back to the device some partitions at a time: the next ones are on their way while these are used.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use warpjoin_device::{Buffer, Cause, Event, Stream};
+
+use crate::Result;
+use crate::codegen::RowShape;
+use crate::devices::CopyLane;
+use crate::exec::relation::{PassBits, RowSlice};
+
+/// Bits of spilled partitions: enough for these to be even.
+pub(in crate::exec) const SPILL_BITS: PassBits = PassBits { first: 8, second: 0 };
+
+/// Buffers have a multiple of this, so that kernels can read whole vectors.
+const ALIGNMENT_BYTES: u64 = 16;
+
+/// Rows of the only device by partition, run after run.
+#[derive(Debug)]
+pub(in crate::exec) struct SpilledRows {
+    pub shape: Arc<RowShape>,
+    /// Bound of the rows that was known before they were made.
+    pub rows_max: u64,
+    pub runs: Vec<Run>,
+}
+
+/// Rows of a chunk, by partition.
+#[derive(Debug)]
+pub(in crate::exec) struct Run {
+    /// A column a word.
+    pub words: Vec<Buffer>,
+    /// Where each partition begins, and the number of rows.
+    pub begins: Vec<u32>,
+}
+
+/// Rows of some partitions that are brought to the device at a time: of each run, those from one row to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::exec) struct Piece(Vec<(usize, Range<u64>)>);
+
+impl Run {
+    pub(super) fn rows(&self) -> u64 {
+        self.begins.last().copied().unwrap_or(0).into()
+    }
+
+    fn rows_of(&self, partitions: &Range<usize>) -> Range<u64> {
+        self.begins[partitions.start].into()..self.begins[partitions.end].into()
+    }
+}
+
+impl Piece {
+    fn rows(&self) -> u64 {
+        self.0.iter().map(|(_, rows)| rows.end - rows.start).sum()
+    }
+}
+
+impl SpilledRows {
+    /// Bytes of a row.
+    pub(in crate::exec) fn row_bytes(&self) -> u64 {
+        self.shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum()
+    }
+
+    /// All rows.
+    pub(in crate::exec) fn rows(&self) -> u64 {
+        self.runs.iter().map(Run::rows).sum()
+    }
+
+    /// Rows of some partitions.
+    pub(in crate::exec) fn rows_of(&self, partitions: &Range<usize>) -> u64 {
+        self.runs.iter().map(|run| run.rows_of(partitions)).map(|rows| rows.end - rows.start).sum()
+    }
+
+    /// All rows of some partitions.
+    pub(in crate::exec) fn piece(&self, partitions: &Range<usize>) -> Piece {
+        self.pieces(partitions, u64::MAX).swap_remove(0)
+    }
+
+    /// The rows of some partitions, at most `rows_max` at a time; at least one piece, which may have none.
+    pub(in crate::exec) fn pieces(&self, partitions: &Range<usize>, rows_max: u64) -> Vec<Piece> {
+        let rows_max = rows_max.max(1);
+        let mut pieces = vec![Piece(vec![])];
+        let mut room = rows_max;
+        for (index, run) in self.runs.iter().enumerate() {
+            let mut rows = run.rows_of(partitions);
+            while !rows.is_empty() {
+                if room == 0 {
+                    pieces.push(Piece(vec![]));
+                    room = rows_max;
+                }
+                let end = rows.end.min(rows.start.saturating_add(room));
+                room -= end - rows.start;
+                if let Some(piece) = pieces.last_mut() {
+                    piece.0.push((index, rows.start..end));
+                }
+                rows.start = end;
+            }
+        }
+        pieces
+    }
+}
+
+/// Goes over the partitions of spilled rows, some neighbours at a time.
+pub(in crate::exec) struct PartitionRanges {
+    rows: Arc<SpilledRows>,
+    /// Most rows of a range of several partitions.
+    rows_max: u64,
+    last: Range<usize>,
+    /// The next one, once somebody has asked for it.
+    next: Option<Range<usize>>,
+}
+
+impl PartitionRanges {
+    pub(in crate::exec) fn of(rows: &Arc<SpilledRows>, rows_max: u64) -> Self {
+        Self { rows: Arc::clone(rows), rows_max, last: 0..0, next: None }
+    }
+
+    /// The next range, to which [`Self::advance`] goes; `None` behind the last one.
+    pub(in crate::exec) fn next(&mut self) -> Option<Range<usize>> {
+        let (first, partitions) = (self.last.end, 1 << SPILL_BITS.total());
+        if self.next.is_none() && first < partitions {
+            let fits = |&end: &usize| self.rows.rows_of(&(first..end)) <= self.rows_max;
+            self.next = Some(first..(first + 2..=partitions).take_while(fits).last().unwrap_or(first + 1));
+        }
+        self.next.clone()
+    }
+
+    /// Goes on to the next range.
+    pub(in crate::exec) fn advance(&mut self) -> Option<Range<usize>> {
+        self.last = self.next()?;
+        self.next = None;
+        Some(self.last.clone())
+    }
+
+    /// From the range behind the next one on, those of several partitions have at most so many rows.
+    pub(in crate::exec) fn limit(&mut self, rows_max: u64) {
+        self.rows_max = rows_max;
+    }
+
+    /// Goes over the last range again.
+    pub(in crate::exec) fn again(&mut self) -> bool {
+        self.last = self.last.start..self.last.start;
+        self.next = None;
+        true
+    }
+
+    /// Goes over the last range again, with half of its rows at a time. Not if it was one partition.
+    pub(in crate::exec) fn halve(&mut self) -> bool {
+        if self.last.len() < 2 {
+            return false;
+        }
+        self.rows_max = self.rows.rows_of(&self.last) / 2;
+        self.again()
+    }
+}
+
+/// Brings pieces of spilled rows to the device.
+pub(in crate::exec) struct Inbound {
+    lane: CopyLane,
+    /// What is on its way for later.
+    ahead: Vec<Loading>,
+    /// The device had no room for that.
+    has_no_room: bool,
+    /// Bytes that were copied from the host.
+    pub bytes: u64,
+}
+
+struct Loading {
+    of: Arc<SpilledRows>,
+    piece: Piece,
+    slice: RowSlice,
+    ready: Event,
+}
+
+impl Inbound {
+    /// For work on a stream.
+    pub(in crate::exec) fn new(stream: &Stream) -> Result<Self> {
+        Ok(Self { lane: CopyLane::new(stream)?, ahead: vec![], has_no_room: false, bytes: 0 })
+    }
+
+    /// Begins to bring a piece for later, if there is room.
+    pub(in crate::exec) fn prefetch(&mut self, rows: &Arc<SpilledRows>, piece: &Piece) -> Result<()> {
+        if self.has_no_room || self.ahead.iter().any(|known| known.is(rows, piece)) {
+            return Ok(());
+        }
+        match self.load(rows, piece) {
+            Ok(loading) => self.ahead.push(loading),
+            Err(error) if error.cause() == Cause::OutOfMemory => self.has_no_room = true,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// A piece, for what follows on the stream.
+    pub(in crate::exec) fn take(&mut self, rows: &Arc<SpilledRows>, piece: &Piece) -> Result<RowSlice> {
+        let known = self.ahead.iter().position(|known| known.is(rows, piece));
+        let loading = match known {
+            Some(known) => self.ahead.swap_remove(known),
+            None => self.load(rows, piece)?,
+        };
+        self.lane.join(&loading.ready)?;
+        Ok(loading.slice)
+    }
+
+    /// Frees what was brought for later, and brings nothing ahead from now on. Whether there was something.
+    pub(in crate::exec) fn give_up_ahead(&mut self) -> Result<bool> {
+        self.has_no_room = true;
+        self.forget_ahead()
+    }
+
+    /// Frees what was brought for later. Whether there was something.
+    pub(in crate::exec) fn forget_ahead(&mut self) -> Result<bool> {
+        let had_some = !self.ahead.is_empty();
+        for loading in &self.ahead {
+            self.lane.join(&loading.ready)?;
+        }
+        self.ahead.clear();
+        Ok(had_some)
+    }
+
+    fn load(&mut self, rows: &Arc<SpilledRows>, piece: &Piece) -> Result<Loading> {
+        let widths = rows.shape.word_bytes();
+        let count = piece.rows();
+        let alloc = |&bytes: &u32| {
+            let bytes = count * u64::from(bytes);
+            self.lane.kernels().alloc(bytes.next_multiple_of(ALIGNMENT_BYTES).max(ALIGNMENT_BYTES))
+        };
+        let words = widths.iter().map(alloc).collect::<Result<Vec<_>, _>>()?;
+        let mut bytes_read = 0;
+        let ready = self.lane.enqueue(|copies| {
+            let mut first = 0;
+            for (run, range) in &piece.0 {
+                let (run, count) = (&rows.runs[*run], range.end - range.start);
+                for ((from, to), width) in run.words.iter().zip(&words).zip(&widths) {
+                    let at = |row: u64| row * u64::from(*width);
+                    copies.copy((from, at(range.start)), (to, at(first)), at(count))?;
+                    bytes_read += if from.is_on_host() { at(count) } else { 0 };
+                }
+                first += count;
+            }
+            Ok(())
+        })?;
+        self.bytes += bytes_read;
+        let slice = RowSlice { shape: Arc::clone(&rows.shape), rows_max: rows.rows_max, rows: count, words };
+        Ok(Loading { of: Arc::clone(rows), piece: piece.clone(), slice, ready })
+    }
+}
+
+impl Loading {
+    fn is(&self, rows: &Arc<SpilledRows>, piece: &Piece) -> bool {
+        Arc::ptr_eq(&self.of, rows) && self.piece == *piece
+    }
+}

@@ -1,0 +1,117 @@
+//! Rows that come in parts, brought together: each part is copied away while the next one is made.
+
+use std::collections::VecDeque;
+
+use warpjoin_device::{Event, MemoryPlace, Stream};
+
+use super::room::{allocate_in, copy_rows, row_bytes};
+use crate::column::ColumnType;
+use crate::devices::CopyLane;
+use crate::exec::relation::{Intermediate, IntermediateShard};
+use crate::{Error, Result};
+
+/// Room for rows that are expected, by those that are there.
+const ROOM: f64 = 1.1;
+/// They stay on the device if they take at most this part of its free memory.
+const KEPT_DIVISOR: u64 = 8;
+/// Parts on their way at a time: one is copied while the next one is made.
+const UNDER_WAY_MAX: usize = 1;
+
+/// The rows of several parts of one relation on the only device, one behind the other.
+pub(in crate::exec) struct AppendedRows {
+    lane: CopyLane,
+    under_way: VecDeque<(IntermediateShard, Event)>,
+    columns: Vec<ColumnType>,
+    rows_max: u64,
+    all: IntermediateShard,
+    capacity: u64,
+    has_parts: bool,
+}
+
+impl AppendedRows {
+    pub(in crate::exec) fn new(stream: &Stream) -> Result<Self> {
+        Ok(Self {
+            lane: CopyLane::new(stream)?,
+            under_way: VecDeque::new(),
+            columns: vec![],
+            rows_max: 0,
+            all: IntermediateShard::default(),
+            capacity: 0,
+            has_parts: false,
+        })
+    }
+
+    /// Whether there was a part, if without rows.
+    pub(in crate::exec) fn has_parts(&self) -> bool {
+        self.has_parts
+    }
+
+    /// Bytes of rows that lie in the host's memory.
+    pub(in crate::exec) fn spilled_bytes(&self) -> u64 {
+        if self.all.is_on_host() { self.all.rows * row_bytes(&self.columns) } else { 0 }
+    }
+
+    /// Rows so far.
+    pub(in crate::exec) fn rows(&self) -> u64 {
+        self.all.rows
+    }
+
+    /// Takes the rows behind the first ones away.
+    pub(in crate::exec) fn truncate(&mut self, rows: u64) {
+        self.all.rows = self.all.rows.min(rows);
+    }
+
+    /// Adds a part. `share` of all that will come is there with it: from 0 to 1.
+    pub(in crate::exec) fn push(&mut self, mut part: Intermediate, share: f64) -> Result<()> {
+        if !self.has_parts {
+            (self.columns, self.rows_max) = (part.columns, part.rows_max);
+        } else if self.columns.len() != part.columns.len()
+            || !self.columns.iter().zip(&part.columns).all(|(a, b)| a.is_stored_as(b))
+        {
+            return Err(Error::internal("parts of several relations"));
+        }
+        let Some(shard) = part.shards.pop().filter(|_| part.shards.is_empty()) else {
+            return Err(Error::internal("parts on several devices"));
+        };
+        self.rows_max = self.rows_max.max(part.rows_max);
+        let rows = self.all.rows + shard.rows;
+        // Columns without rows are columns, too.
+        if rows > self.capacity || !self.has_parts {
+            self.grow(rows, share)?;
+        }
+        self.has_parts = true;
+        let (all, columns) = (&self.all, &self.columns);
+        let copied =
+            self.lane.enqueue(|copies| copy_rows(copies, columns, (&shard, 0), (all, all.rows), shard.rows))?;
+        self.under_way.push_back((shard, copied));
+        self.all.rows = rows;
+        self.lane.retire(&mut self.under_way, UNDER_WAY_MAX)
+    }
+
+    /// All rows, for what follows on the stream.
+    pub(in crate::exec) fn finish(mut self) -> Result<Intermediate> {
+        self.lane.retire(&mut self.under_way, 0)?;
+        let (columns, shard) = (std::mem::take(&mut self.columns), std::mem::take(&mut self.all));
+        Ok(Intermediate { columns, rows_max: self.rows_max, shards: vec![shard] })
+    }
+
+    /// Moves the rows to where there is room for as many as are expected, of which there will be `rows` now.
+    fn grow(&mut self, rows: u64, share: f64) -> Result<()> {
+        let expected = if share > 0.0 && share < 1.0 { (rows as f64 / share * ROOM) as u64 } else { rows };
+        let capacity = expected.max(rows);
+        let stream = self.lane.kernels().clone();
+        let bytes = capacity.saturating_mul(row_bytes(&self.columns));
+        let place = match bytes <= stream.free_bytes() / KEPT_DIVISOR {
+            true => MemoryPlace::Device,
+            false => MemoryPlace::Host,
+        };
+        let mut larger = allocate_in(&stream, &self.columns, capacity, place)?;
+        let (all, columns) = (&self.all, &self.columns);
+        let copied = self.lane.enqueue(|copies| copy_rows(copies, columns, (all, 0), (&larger, 0), all.rows))?;
+        larger.rows = self.all.rows;
+        self.capacity = capacity;
+        let before = std::mem::replace(&mut self.all, larger);
+        self.under_way.push_back((before, copied));
+        Ok(())
+    }
+}
