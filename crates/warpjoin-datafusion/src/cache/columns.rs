@@ -76,6 +76,11 @@ impl ColumnCache {
         entry.table(&scan.columns, schema, read, self.now())
     }
 
+    /// Whether no columns are cached.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.locked().iter().all(|entry| entry.is_empty())
+    }
+
     /// The number of a scan's columns that are cached.
     pub(crate) fn cached_columns(&self, scan: &ParquetScan) -> usize {
         let Some(entry) = self.find(&scan.key) else { return 0 };

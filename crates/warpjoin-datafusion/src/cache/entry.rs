@@ -105,6 +105,11 @@ impl Entry {
         [tables().map(|table| table.resident_bytes()).sum(), tables().map(|table| table.host_bytes()).sum()]
     }
 
+    /// Whether no columns are there.
+    pub(super) fn is_empty(&self) -> bool {
+        self.locked().cached.is_empty()
+    }
+
     /// Reads columns again that did not fit.
     pub(super) fn forget_refused(&self) {
         self.locked().refused.clear();

@@ -146,9 +146,11 @@ impl CachedScan {
         }
         // What had no room beside others may have it alone.
         for pages in too_large {
-            match self.decode(stored, pages, session).await? {
-                Decoded::Column(column) => columns.push(column),
-                Decoded::Declined | Decoded::NoRoom => declined.push(pages.column),
+            match self.decode(stored, pages, session).await {
+                Ok(Decoded::Column(column)) => columns.push(column),
+                Ok(Decoded::Declined | Decoded::NoRoom) => declined.push(pages.column),
+                Err(LoadError::Device(error)) if error.cause() == Cause::OutOfMemory => declined.push(pages.column),
+                Err(error) => return Err(error),
             }
         }
         Ok((columns, declined))

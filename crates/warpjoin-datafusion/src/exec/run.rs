@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result};
@@ -20,12 +21,12 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, RecordOutput};
 use datafusion::physical_plan::stream::{EmptyRecordBatchStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, coop};
-use futures::future::try_join_all;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::{BoxFuture, FutureExt, try_join_all};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
 use warpjoin::exec::Inputs;
 use warpjoin::plan::PlanKind;
-use warpjoin::{Cancellation, Cause, ExecOptions, QueryOutput, Table};
+use warpjoin::{Cancellation, Cause, ExecOptions, QueryMetrics, Table};
 
 use super::report::{self, NodeState};
 use super::{Part, WarpjoinExec};
@@ -39,6 +40,9 @@ use crate::runtime::thread::{
 };
 use crate::table::load::LoadError;
 use crate::template::fill;
+
+/// Pieces of a result that wait for whoever reads it.
+const PIECES_AHEAD: usize = 1;
 
 /// One execution. It owns what it needs, because the node may be dropped earlier.
 struct Run {
@@ -100,10 +104,7 @@ impl Run {
     async fn execute(self) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(&self.part.plan.schema);
         match self.on_devices().await {
-            Ok(output) => {
-                let batches = stream::iter(output.batches.into_iter().map(Ok));
-                Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
-            }
+            Ok(rows) => Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows.into_stream(Arc::clone(&self.state))))),
             Err(Failure::Host(error)) => Err(error),
             Err(Failure::Input(error)) if self.part.strict => Err(error),
             Err(Failure::Input(error)) => self.fall_back(Fallback::of_input(&error)),
@@ -149,7 +150,7 @@ impl Run {
         }
     }
 
-    async fn on_devices(&self) -> Result<QueryOutput, Failure> {
+    async fn on_devices(&self) -> Result<DeviceRows, Failure> {
         let runtime = self.context.session_config().get_extension::<WarpjoinRuntime>();
         let permit = match &runtime {
             Some(runtime) => Some(runtime.admission().admit(&self.context).await),
@@ -171,20 +172,26 @@ impl Run {
         }
         let (part, metrics) = (Arc::clone(&self.part), self.metrics.clone());
         let batch_rows = self.context.session_config().batch_size();
-        let held = permit.clone();
+        let (sender, mut pieces) = mpsc::channel(PIECES_AHEAD);
         let driver = on_thread("warpjoin-query", move || {
             // If the stream is dropped, the permit is released when the thread has freed its memory, not before.
-            let _permit = held;
-            drive(&part, sources, batch_rows, cancel, &metrics)
+            let _permit = permit;
+            drive(&part, sources, batch_rows, cancel, &metrics, sender)
         })?;
-        let (pumped, output) = futures::join!(try_join_all(pumps), driver);
-        pumped.map_err(Failure::of_input)?;
         // A panic of the driving thread is a defect of the engine, so it counts as a device error.
-        let output = output.map_err(|error| Failure::Device(warpjoin::Error::Internal(error.to_string())))?;
-        let output = output.map_err(Failure::Device)?;
-        self.state.ran(output.metrics.clone());
-        drop(permit);
-        Ok(output)
+        let ended = driver.map(|ended| match ended {
+            Ok(ended) => ended,
+            Err(error) => Err(warpjoin::Error::Internal(error.to_string())),
+        });
+        let (pumped, first) = futures::join!(try_join_all(pumps), pieces.recv());
+        pumped.map_err(Failure::of_input)?;
+        let ended = ended.boxed();
+        if let Some(first) = first {
+            return Ok(DeviceRows { first, rest: Some(Rest { pieces, ended, _cancel_on_drop: cancel_on_drop }) });
+        }
+        let (rows, metrics) = ended.await.map_err(Failure::Device)?;
+        self.state.ran(metrics);
+        Ok(DeviceRows { first: rows, rest: None })
     }
 
     /// The table of an input that is cached, or is now.
@@ -215,6 +222,45 @@ impl Run {
     }
 }
 
+/// Rows of a run on the devices.
+struct DeviceRows {
+    first: Vec<RecordBatch>,
+    /// Only of a large result.
+    rest: Option<Rest>,
+}
+
+/// The pieces of a result that come, and the end of the run, with the last one. The run ends early if nobody wants them.
+struct Rest {
+    pieces: mpsc::Receiver<Vec<RecordBatch>>,
+    ended: BoxFuture<'static, warpjoin::Result<Ended>>,
+    _cancel_on_drop: CancelOnDrop,
+}
+
+/// The last rows of a run, and what it cost.
+type Ended = (Vec<RecordBatch>, QueryMetrics);
+
+impl DeviceRows {
+    /// All of them. An error behind the first ones is an error of the query: the CPU can't begin in the middle.
+    fn into_stream(self, state: Arc<NodeState>) -> impl Stream<Item = Result<RecordBatch>> + Send {
+        let rest = stream::unfold(self.rest, move |rest: Option<Rest>| {
+            let state = Arc::clone(&state);
+            async move {
+                let mut rest = rest?;
+                if let Some(piece) = rest.pieces.recv().await {
+                    return Some((Ok(piece), Some(rest)));
+                }
+                let last = rest.ended.await.map_err(to_datafusion).map(|(rows, metrics)| {
+                    state.ran(metrics);
+                    rows
+                });
+                Some((last, None))
+            }
+        });
+        let pieces = stream::once(async { Ok(self.first) }).chain(rest);
+        pieces.map_ok(|piece: Vec<RecordBatch>| stream::iter(piece).map(Ok)).try_flatten()
+    }
+}
+
 /// Whether an error comes from computing values, and not from reading files, resource limits or devices.
 fn is_of_data(error: &DataFusionError) -> bool {
     match error.find_root() {
@@ -235,14 +281,16 @@ fn merged(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<S
     }
 }
 
-/// Uploads the inputs and runs the device plan, on a thread of its own. Frees all its device memory before it returns.
+/// Uploads the inputs and runs the device plan, on a thread of its own. Frees all its device memory before it returns. Of a large
+/// result all pieces but the last one go to `sender`, unless nobody wants them any more.
 fn drive(
     part: &Part,
     sources: Vec<Source>,
     batch_rows: usize,
     cancel: Arc<Cancellation>,
     metrics: &ExecutionPlanMetricsSet,
-) -> warpjoin::Result<QueryOutput> {
+    sender: mpsc::Sender<Vec<RecordBatch>>,
+) -> warpjoin::Result<Ended> {
     let start = Instant::now();
     let budget = part.settings.memory_budget();
     let (mut inputs, mut tables) = (vec![], vec![]);
@@ -265,10 +313,23 @@ fn drive(
     let upload_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let options = ExecOptions { batch_rows, cancel, ..part.settings.clone() };
     let inputs = Inputs { tables, shared_rows: part.shared_rows.clone() };
-    let mut output = warpjoin::exec::run_with(&part.session, &plan, &inputs, &options)?;
-    output.metrics.uploaded_bytes += inputs.tables.iter().map(|table| table.resident_bytes()).sum::<u64>();
-    output.batches =
-        output.batches.into_iter().map(|batch| with_schema(batch, &part.plan.schema)).collect::<Result<_, _>>()?;
-    report::record(metrics, &output.metrics, upload_ns);
-    Ok(output)
+    let (mut last, mut failed) = (None, None);
+    let mut take = |piece: Vec<RecordBatch>| {
+        let piece = piece.into_iter().map(|batch| with_schema(batch, &part.plan.schema)).collect::<Result<_, _>>();
+        match piece.map(|piece| last.replace(piece)) {
+            Ok(None) => true,
+            Ok(Some(before)) => sender.blocking_send(before).is_ok(),
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        }
+    };
+    let mut found = warpjoin::exec::run_in_pieces(&part.session, &plan, &inputs, &options, &mut take)?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    found.uploaded_bytes += inputs.tables.iter().map(|table| table.resident_bytes()).sum::<u64>();
+    report::record(metrics, &found, upload_ns);
+    Ok((last.unwrap_or_default(), found))
 }

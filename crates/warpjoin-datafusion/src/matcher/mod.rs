@@ -69,6 +69,8 @@ pub(crate) struct Matcher<'a> {
     offloads_all: bool,
     /// Where columns of files are cached, if they are.
     cache: Option<(Arc<ColumnCache>, CacheSettings)>,
+    /// Whether columns that are not cached are read for parts.
+    fills_cache: bool,
     make: &'a dyn Fn(candidate::Closed) -> Result<Arc<WarpjoinExec>>,
     next_input: usize,
     declined: Vec<Declined>,
@@ -83,12 +85,22 @@ impl<'a> Matcher<'a> {
         offloads_all: bool,
         make: &'a dyn Fn(candidate::Closed) -> Result<Arc<WarpjoinExec>>,
     ) -> Self {
-        Self { session, minimum_rows, offloads_all, cache: None, make, next_input: 0, declined: vec![] }
+        Self {
+            session,
+            minimum_rows,
+            offloads_all,
+            cache: None,
+            fills_cache: true,
+            make,
+            next_input: 0,
+            declined: vec![],
+        }
     }
 
-    /// Columns of files that parts read are cached.
-    pub(crate) fn with_cache(mut self, cache: Arc<ColumnCache>, settings: CacheSettings) -> Self {
+    /// Columns of files that parts read are cached; unless it `fills_cache`, only cached columns are read by parts.
+    pub(crate) fn with_cache(mut self, cache: Arc<ColumnCache>, settings: CacheSettings, fills_cache: bool) -> Self {
         self.cache = (!settings.is_off()).then_some((cache, settings));
+        self.fills_cache = fills_cache;
         self
     }
 
@@ -168,6 +180,9 @@ impl<'a> Matcher<'a> {
             return None;
         }
         let limits = settings.limits(self.session);
+        if !self.fills_cache {
+            return cache.table(&scan, &node.schema()).map(|table| Candidate::resident(node, table));
+        }
         if !cache.has_room_for(&scan, limits, self.session)
             && let Some(table) = cache.table(&scan, &node.schema())
         {

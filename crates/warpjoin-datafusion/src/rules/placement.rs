@@ -38,7 +38,7 @@ impl PlacementRule {
 impl PhysicalOptimizerRule for PlacementRule {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let options = config.extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default();
-        if !options.enabled || plan.is::<RefusedExec>() || !concerns_devices(&plan, &options)? {
+        if !options.enabled || plan.is::<RefusedExec>() || !concerns_devices(&plan, &options, &self.runtime)? {
             return Ok(plan);
         }
         let session = match self.runtime.devices(&options) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNode;
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -22,8 +23,8 @@ use crate::table::scan::DeviceScanExec;
 
 /// Replaces each maximal part of a plan that devices support by a [`WarpjoinExec`].
 ///
-/// Joins, aggregates and windows start a part: rows of other sources are uploaded for them. Over resident tables, sorts,
-/// filters, computed columns, limits and unions start a part, too.
+/// Joins, aggregates and windows start a part: rows of other sources are uploaded for them. Over resident tables and cached
+/// columns, sorts, filters, computed columns, limits and unions start a part, too.
 ///
 /// The rule runs right before DataFusion's `EnsureRequirements`. At that point plans have no repartitioning yet, and
 /// DataFusion adds what it needs around the new nodes.
@@ -45,7 +46,7 @@ impl WarpjoinRule {
 impl PhysicalOptimizerRule for WarpjoinRule {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let options = config.extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default();
-        if !options.enabled || !concerns_devices(&plan, &options)? {
+        if !options.enabled || !concerns_devices(&plan, &options, &self.runtime)? {
             return Ok(plan);
         }
         let session = match self.runtime.devices(&options) {
@@ -82,7 +83,8 @@ pub(crate) fn rewrite(
     let left_out = runtime.left_out(session);
     let make = |closed: Closed| Ok(Arc::new(WarpjoinExec::try_new(closed, Arc::clone(session), options, &left_out)?));
     let matcher = Matcher::new(session, minimum_rows, options.strict, &make);
-    matcher.with_cache(runtime.cache(session), CacheSettings::of(options)).rewrite(plan)
+    let fills_cache = options.strict || plan.exists(|node| Ok(starts_a_part(node)))?;
+    matcher.with_cache(runtime.cache(session), CacheSettings::of(options), fills_cache).rewrite(plan)
 }
 
 /// A plan that EXPLAIN shows, but that fails when it runs.
@@ -90,12 +92,24 @@ fn refused(plan: Arc<dyn ExecutionPlan>, why: String) -> Arc<dyn ExecutionPlan> 
     Arc::new(RefusedExec::new(plan, Refusal::Devices(why)))
 }
 
-/// Whether a plan has nodes that devices may run; with `strict`, any work. Plans without them open no devices.
-pub(crate) fn concerns_devices(plan: &Arc<dyn ExecutionPlan>, options: &WarpjoinOptions) -> Result<bool> {
+/// Whether a plan has nodes that devices may run; with `strict`, any work. Plans without them open no devices. Where there are
+/// cached columns, devices are open, and may run what reads files, too.
+pub(crate) fn concerns_devices(
+    plan: &Arc<dyn ExecutionPlan>,
+    options: &WarpjoinOptions,
+    runtime: &WarpjoinRuntime,
+) -> Result<bool> {
+    let has_cached = runtime.caches().iter().any(|(_, cache)| !cache.is_empty());
     let is_device_work = plan.exists(|node| {
-        Ok(is_operator(node) || is_window(node) || node.is::<DeviceScanExec>() || node.is::<WarpjoinExec>())
+        let is_on_devices = node.is::<DeviceScanExec>() || node.is::<WarpjoinExec>();
+        Ok(starts_a_part(node) || is_on_devices || has_cached && node.is::<DataSourceExec>())
     })?;
     Ok(is_device_work || options.strict && !host_work(plan).is_empty())
+}
+
+/// Whether the node starts a part whatever it reads.
+fn starts_a_part(node: &Arc<dyn ExecutionPlan>) -> bool {
+    is_operator(node) || is_window(node)
 }
 
 /// Whether the node is a join or an aggregate.

@@ -15,14 +15,18 @@ use datafusion::common::runtime::JoinSet;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream_partitioned};
-use futures::StreamExt;
+use futures::{Stream, StreamExt, stream};
 use tokio::sync::{mpsc, oneshot};
 use warpjoin::{Cancellation, MemoryBudget, Session, Table, TableBuilder};
 
+use crate::error::to_datafusion;
 use crate::runtime::worker;
 
 /// Batches buffered between a stream and its upload.
 const WAITING_BATCHES_MAX: usize = 16;
+
+/// Items that a thread makes ahead of whoever reads them.
+const ITEMS_AHEAD: usize = 1;
 
 /// A message to an upload. If the channel closes before `End`, the upload is cancelled.
 pub(crate) enum Upload {
@@ -61,6 +65,35 @@ pub(crate) fn on_thread<T: Send + 'static>(
             Err(_) => Err(panicked("it ended without a result")),
         }
     })
+}
+
+/// Goes over `items` on a thread of its own, some of them ahead of whoever reads the stream, and not beyond if it is dropped.
+/// Ends with the first error, or with the message of a panic.
+///
+/// # Errors
+/// Returns an error if the system cannot start a thread.
+pub(crate) fn from_thread<T, I>(
+    name: &'static str,
+    items: impl FnOnce() -> I + Send + 'static,
+) -> Result<impl Stream<Item = Result<T>> + Send + 'static>
+where
+    T: Send + 'static,
+    I: Iterator<Item = warpjoin::Result<T>>,
+{
+    let (sender, receiver) = mpsc::channel(ITEMS_AHEAD);
+    let ended = on_thread(name, move || {
+        for item in items() {
+            let failed = item.is_err();
+            // The receiver is gone if the stream was dropped.
+            if sender.blocking_send(item.map_err(to_datafusion)).is_err() || failed {
+                return;
+            }
+        }
+    })?;
+    let received = stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
+    // Behind all items: only what went wrong with the thread itself.
+    let ended = stream::once(ended).filter_map(async |ended| ended.err().map(Err));
+    Ok(received.chain(ended))
 }
 
 /// The message of a panic.

@@ -1,6 +1,7 @@
 //! The plan node that reads a resident table.
 //!
-//! Inside a device part it only names resident columns. Executed as a DataFusion node it downloads them.
+//! Inside a device part it only names resident columns. Executed as a DataFusion node it downloads them, as far as somebody
+//! wants their rows.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -21,10 +22,10 @@ use warpjoin::Table;
 use warpjoin::column::Domain;
 
 use crate::error::to_datafusion;
-use crate::runtime::thread::{on_thread, with_schema};
+use crate::runtime::thread::{from_thread, with_schema};
 use crate::table::statistics::table_statistics;
 
-/// Scans columns of a resident table. Downloads them if a CPU node reads them.
+/// Scans columns of a resident table. Downloads them if a CPU node reads them, piece by piece.
 #[derive(Debug, Clone)]
 pub struct DeviceScanExec {
     table: Arc<Table>,
@@ -45,7 +46,7 @@ impl DeviceScanExec {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(1),
-            EmissionType::Final,
+            EmissionType::Incremental,
             Boundedness::Bounded,
         )
         .with_scheduling_type(SchedulingType::Cooperative)
@@ -135,12 +136,11 @@ impl ExecutionPlan for DeviceScanExec {
         let (table, projection) = (Arc::clone(&self.table), self.projection.clone());
         let (schema, batch_rows) = (self.schema(), context.session_config().batch_size());
         let output = BaselineMetrics::new(&self.metrics, partition);
-        let batches = async move {
-            let batches = on_thread("warpjoin-download", move || table.download(&projection, batch_rows))?.await?;
-            Ok::<_, DataFusionError>(stream::iter(batches.map_err(to_datafusion)?).map(Ok::<_, DataFusionError>))
-        };
+        let pieces = table.pieces(&projection, batch_rows).map_err(to_datafusion)?;
         let fixed = Arc::clone(&schema);
-        let batches = stream::once(batches)
+        let batches = stream::once(async move { from_thread("warpjoin-download", move || pieces) })
+            .try_flatten()
+            .map_ok(|piece: Vec<RecordBatch>| stream::iter(piece).map(Ok::<_, DataFusionError>))
             .try_flatten()
             .map(move |batch: Result<RecordBatch>| Ok(with_schema(batch?, &fixed)?.record_output(&output)));
         Ok(coop::make_cooperative(Box::pin(RecordBatchStreamAdapter::new(schema, batches))))

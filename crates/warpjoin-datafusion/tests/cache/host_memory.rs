@@ -53,6 +53,26 @@ async fn columns_that_leave_the_devices_are_read_in_the_hosts_memory() {
     }
 }
 
+/// Pages that no device has room to decode are decoded on the CPU, and kept as others are.
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_too_large_to_be_decoded_are_cached() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    write(&path, 0, 200_000).await;
+    let oracle = stock();
+    let warp = warp_with(1, 700_000, |options| options.parquet_decode = ParquetDecode::Device);
+    register(&[&warp.context, &oracle], "t", &path).await;
+    let sql = "SELECT k, count(*), min(price), max(id) FROM t GROUP BY k";
+    warp.query(&oracle, sql).await;
+    let found = places(&warp).await;
+    let counts: Vec<u32> = found[0].split('|').map(|count| count.parse().unwrap()).collect();
+    assert_eq!(counts.iter().sum::<u32>(), 3, "{found:?}");
+    warp.query(&oracle, sql).await;
+    assert_eq!(places(&warp).await, found, "nothing was read again");
+    let decoded = warp.decoded_on().await;
+    assert!(decoded.iter().any(|column| column.ends_with("|cpu")), "{decoded:?}");
+}
+
 /// Devices with far less memory than the columns: all operators run there, and the plan says what crossed the bus.
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_larger_than_the_devices_run_there() {

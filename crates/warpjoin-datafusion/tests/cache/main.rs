@@ -49,6 +49,36 @@ async fn second_queries_find_their_columns() {
     warp.query(&oracle, BY_KEY).await;
 }
 
+/// Lookups, first rows and computed columns read cached columns on the devices. They don't read files for the cache.
+#[tokio::test(flavor = "multi_thread")]
+async fn lookups_run_where_the_columns_are() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    write(&path, 0, 20_000).await;
+    let (warp, oracle) = (warp(MEMORY, ALL), stock());
+    register(&[&warp.context, &oracle], "t", &path).await;
+    let lookups = [
+        "SELECT id, name, price FROM t WHERE id = 1234",
+        "SELECT * FROM t WHERE name = 'name 7' AND k > 3",
+        "SELECT id, price FROM t ORDER BY price DESC, id LIMIT 7",
+        "SELECT id + 1, k FROM t WHERE k IS NULL",
+    ];
+    for sql in lookups {
+        let plan = shown(&physical(&warp.context, sql).await);
+        assert!(!plan.contains("WarpjoinExec"), "{plan}");
+        warp.query(&oracle, sql).await;
+    }
+    assert_eq!(warp.used_bytes(), 0, "nothing was read for the cache");
+    // Of other columns, and with one that is missing.
+    warp.query(&oracle, BY_KEY).await;
+    assert!(!shown(&physical(&warp.context, lookups[1]).await).contains("WarpjoinExec"));
+    cache_table(&warp.context, "t").await.unwrap();
+    for sql in lookups {
+        assert!(warp.is_resident(sql).await, "{sql}");
+        assert!(warp.query(&oracle, sql).await < LOOKUP_BYTES);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_files_are_read_again() {
     let folder = folder();
