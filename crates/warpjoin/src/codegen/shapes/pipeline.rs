@@ -56,6 +56,11 @@ pub(crate) struct RowShape {
 }
 
 impl RowShape {
+    /// Bytes of a row.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        self.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum()
+    }
+
     /// Words of a row; at least one.
     pub(crate) fn words(&self) -> usize {
         self.packing.words().max(1)

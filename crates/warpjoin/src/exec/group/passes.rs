@@ -19,7 +19,7 @@ use crate::expr::Expr;
 const ROW_COPIES: u64 = 4;
 /// Slots of a group table for each group, and the room that growing it takes beside it.
 const SLOTS_PER_GROUP: f64 = 4.0;
-/// Partitions may have so many times the groups of others.
+/// How many more groups than the partitions before a partition is expected to have at most.
 const GROUPS_MARGIN: f64 = 1.25;
 
 /// Rows of a pass, by what they take on the device.
@@ -61,7 +61,7 @@ impl Query<'_> {
         let key_words = rows.shape.key_masks().len();
         let room = PassRoom {
             bytes: stream.free_bytes() / 4 * 3,
-            row_bytes: rows.row_bytes(),
+            row_bytes: rows.shape.row_bytes(),
             group_bytes: 8 * (1 + key_words + 2 * accumulators.len()) as u64,
         };
         // Of the first pass nothing is known: there may be a group a row.
@@ -91,8 +91,7 @@ impl Query<'_> {
                     }
                 }
                 Err(error) if error.cause() == Cause::OutOfMemory => {
-                    let gave_up = inbound.give_up_ahead()? && ranges.again();
-                    if !gave_up && !ranges.halve() {
+                    if !ranges.retry(&mut inbound)? {
                         return Err(error);
                     }
                 }

@@ -75,9 +75,9 @@ impl Query<'_> {
         let build = Side { rows: build, columns: of_build, schema: build_schema };
         let probe = Side { rows: probe, columns: of_probe, schema: probe_schema };
         let stream = self.streams[0].clone();
-        let room = stream.free_bytes() / 2 / (TABLE_ROW_BYTES + 2 * build.rows.row_bytes());
+        let room = stream.free_bytes() / 2 / (TABLE_ROW_BYTES + 2 * build.rows.shape.row_bytes());
         let mut ranges = PartitionRanges::of(&build.rows, self.options.pass_rows.unwrap_or(room));
-        let room = stream.free_bytes() / PROBE_DIVISOR / probe.rows.row_bytes();
+        let room = stream.free_bytes() / PROBE_DIVISOR / probe.rows.shape.row_bytes();
         let probe_rows_max = self.options.pass_rows.unwrap_or(room);
         let node = node_of(plan, build_width, &build, &probe);
         let mut inbound = Inbound::new(&stream)?;
@@ -102,8 +102,7 @@ impl Query<'_> {
                 }
                 Err(error) if error.cause() == Cause::OutOfMemory => {
                     joined.truncate(before);
-                    let gave_up = inbound.give_up_ahead()? && ranges.again();
-                    if !gave_up && !ranges.halve() {
+                    if !ranges.retry(&mut inbound)? {
                         return Err(error);
                     }
                 }

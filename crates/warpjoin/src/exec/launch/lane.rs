@@ -101,7 +101,7 @@ impl<'q> Query<'q> {
 }
 
 impl Job<'_> {
-    /// Takes at most so many rows at a time, of a source of which that is possible.
+    /// Limits chunks to `rows` rows, if the source comes in chunks.
     pub(in crate::exec) fn cut(&mut self, rows: u64) {
         if self.relation.source.comes_in_chunks() {
             let rows = rows.clamp(CHUNK_ROWS_UNIT, u64::MAX / 2).next_multiple_of(CHUNK_ROWS_UNIT);

@@ -65,7 +65,7 @@ impl From<Obstacle> for Reason {
 impl PlannedPartition {
     /// Bytes that partitioned rows of a device take, those between two passes included.
     fn bytes(&self, device: usize) -> u64 {
-        let row_bytes: u64 = self.shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum();
+        let row_bytes = self.shape.row_bytes();
         let copies = if self.bits.second > 0 { 2 } else { 1 };
         let counters = (4 * 4) << self.bits.total();
         self.relation.source.shard_rows(device).saturating_mul(row_bytes * copies).saturating_add(counters)
@@ -163,12 +163,11 @@ impl Query<'_> {
         drop((counting, scattering));
         let (shards, devices): (Vec<PartitionedShard>, Vec<PendingDevice>) = pending.into_iter().unzip();
         let rows_in = shards.iter().map(|shard| shard.rows_max).sum();
-        let row_bytes: u64 = shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum();
         self.pending.push(Pending { pipeline: self.metrics.pipelines.len(), devices, check: check_status });
         self.metrics.pipelines.push(PipelineMetrics {
             name: format!("{} -> Partition[{}]", relation.describe(), bits.describe()),
             rows_in,
-            read_bytes: rows_in * row_bytes,
+            read_bytes: rows_in * shape.row_bytes(),
             ..PipelineMetrics::default()
         });
         Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards })

@@ -36,7 +36,7 @@ struct Outbound {
 }
 
 impl Outbound {
-    /// Copies words of so many rows, which work that was enqueued has written.
+    /// Copies `rows` rows to the host, behind the kernels that write their words.
     fn send(&mut self, shape: &RowShape, words: Vec<Buffer>, rows: u64) -> Result<Vec<Buffer>> {
         let bytes = |word_bytes: u32| rows * u64::from(word_bytes);
         let widths = shape.word_bytes();
@@ -66,7 +66,7 @@ impl Query<'_> {
         let [count_kernels, scatter_kernels, scan_kernels] = self.compile_all(kernels)?;
         self.options.check_cancelled()?;
         let stream = self.streams[0].clone();
-        let row_bytes: u64 = shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum();
+        let row_bytes = shape.row_bytes();
         let rows = relation.source.shard_rows(0);
         let chunk_bytes = CHUNK_BYTES.min(stream.free_bytes() / FREE_DIVISOR);
         let mut scattering = self.job(&relation, &scatter, &scatter_kernels)?;

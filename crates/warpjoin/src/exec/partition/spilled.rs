@@ -55,11 +55,6 @@ impl Piece {
 }
 
 impl SpilledRows {
-    /// Bytes of a row.
-    pub(in crate::exec) fn row_bytes(&self) -> u64 {
-        self.shape.word_bytes().iter().map(|&bytes| u64::from(bytes)).sum()
-    }
-
     /// All rows.
     pub(in crate::exec) fn rows(&self) -> u64 {
         self.runs.iter().map(Run::rows).sum()
@@ -131,25 +126,23 @@ impl PartitionRanges {
         Some(self.last.clone())
     }
 
-    /// From the range behind the next one on, those of several partitions have at most so many rows.
+    /// Limits ranges of several partitions to `rows_max` rows, from the one after the next.
     pub(in crate::exec) fn limit(&mut self, rows_max: u64) {
         self.rows_max = rows_max;
     }
 
-    /// Goes over the last range again.
-    pub(in crate::exec) fn again(&mut self) -> bool {
+    /// Goes over the last range again, which has found no memory: without rows that were brought ahead, then with half of its rows
+    /// at a time. Whether there was anything to give up: not if it was one partition.
+    pub(in crate::exec) fn retry(&mut self, inbound: &mut Inbound) -> Result<bool> {
+        if !inbound.give_up_ahead()? {
+            if self.last.len() < 2 {
+                return Ok(false);
+            }
+            self.rows_max = self.rows.rows_of(&self.last) / 2;
+        }
         self.last = self.last.start..self.last.start;
         self.next = None;
-        true
-    }
-
-    /// Goes over the last range again, with half of its rows at a time. Not if it was one partition.
-    pub(in crate::exec) fn halve(&mut self) -> bool {
-        if self.last.len() < 2 {
-            return false;
-        }
-        self.rows_max = self.rows.rows_of(&self.last) / 2;
-        self.again()
+        Ok(true)
     }
 }
 
@@ -202,7 +195,7 @@ impl Inbound {
     }
 
     /// Frees what was brought for later, and brings nothing ahead from now on. Whether there was something.
-    pub(in crate::exec) fn give_up_ahead(&mut self) -> Result<bool> {
+    fn give_up_ahead(&mut self) -> Result<bool> {
         self.has_no_room = true;
         self.forget_ahead()
     }

@@ -101,10 +101,8 @@ impl AppendedRows {
         let capacity = expected.max(rows);
         let stream = self.lane.kernels().clone();
         let bytes = capacity.saturating_mul(row_bytes(&self.columns));
-        let place = match bytes <= stream.free_bytes() / KEPT_DIVISOR {
-            true => MemoryPlace::Device,
-            false => MemoryPlace::Host,
-        };
+        let is_small = bytes <= stream.free_bytes() / KEPT_DIVISOR;
+        let place = if is_small { MemoryPlace::Device } else { MemoryPlace::Host };
         let mut larger = allocate_in(&stream, &self.columns, capacity, place)?;
         let (all, columns) = (&self.all, &self.columns);
         let copied = self.lane.enqueue(|copies| copy_rows(copies, columns, (all, 0), (&larger, 0), all.rows))?;

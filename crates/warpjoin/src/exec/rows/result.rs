@@ -89,8 +89,8 @@ impl Query<'_> {
             fetched.push((declared, values, validity));
         }
         let mut parts: Vec<(&Buffer, u64, &mut [u8])> = vec![];
-        for (column, (_, values, validity)) in shard.columns.iter().zip(&mut fetched) {
-            let offset = first * (values.len() / count) as u64;
+        for (column, (declared, values, validity)) in shard.columns.iter().zip(&mut fetched) {
+            let offset = first * u64::from(declared.layout().width_bytes);
             parts.extend(column.values.as_ref().map(|buffer| (buffer, offset, values.as_mut_slice())));
             let validity = column.validity.as_ref().zip(validity.as_mut());
             parts.extend(validity.map(|(buffer, validity)| (buffer, first, validity.as_mut_slice())));
