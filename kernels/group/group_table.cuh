@@ -70,8 +70,7 @@ struct SpareRow {
 };
 
 // Reserves a row and writes the key words into it.
-template <int WORDS>
-WJ_DEVICE bool write_spare_row(const GroupTable& table, u32 stride, const u64 (&key)[WORDS], SpareRow& spare) {
+WJ_DEVICE bool write_spare_row(const GroupTable& table, u32 stride, const u64* key, u32 words, SpareRow& spare) {
     if (!spare.reserved) {
         spare.number = atomicAdd(&table.counters[WJ_GROUP_APPENDED], 1ULL);
         if (spare.number >= table.capacity) return false;
@@ -79,17 +78,16 @@ WJ_DEVICE bool write_spare_row(const GroupTable& table, u32 stride, const u64 (&
     }
     u64* row = table.rows + spare.number * stride;
 WJ_UNROLL
-    for (int word = 0; word < WORDS; ++word) row[1 + word] = key[word];
+    for (u32 word = 0; word < words; ++word) row[1 + word] = key[word];
     __threadfence();
     return true;
 }
 
 // Finds or appends the row of a key of several words.
-template <int WORDS>
-WJ_DEVICE u64 group_row_wide(const GroupTable& table, u32 stride, const u64 (&key)[WORDS], SpareRow& spare) {
+WJ_DEVICE u64 group_row_of_words(const GroupTable& table, u32 stride, const u64* key, u32 words, SpareRow& spare) {
     u64 hash = 0;
 WJ_UNROLL
-    for (int word = 0; word < WORDS; ++word) hash = hash_combine(hash, key[word]);
+    for (u32 word = 0; word < words; ++word) hash = hash_combine(hash, key[word]);
     hash = hash_key(hash);
     const u64 fingerprint = (hash & 0xffffffffULL) << 32;
     u64 place = hash_place(hash, table.index_slots);
@@ -97,7 +95,7 @@ WJ_UNROLL
     for (u64 step = 0; step < table.steps_max; ++step) {
         u64 seen = load_relaxed(&table.index[place]);
         if (seen == 0) {
-            if (!written && !write_spare_row(table, stride, key, spare)) break;
+            if (!written && !write_spare_row(table, stride, key, words, spare)) break;
             written = true;
             const u64 mine = fingerprint | (spare.number + 1);
             seen = atomicCAS(&table.index[place], 0ULL, mine);
@@ -114,7 +112,7 @@ WJ_UNROLL
             const u64* row = table.rows + number * stride;
             bool same = true;
 WJ_UNROLL
-            for (int word = 0; word < WORDS; ++word) same = same && load_relaxed(&row[1 + word]) == key[word];
+            for (u32 word = 0; word < words; ++word) same = same && load_relaxed(&row[1 + word]) == key[word];
             if (same) return number;
         }
         place = place + 1 == table.index_slots ? 0 : place + 1;
@@ -124,7 +122,13 @@ WJ_UNROLL
         u64* row = table.rows + spilled * stride;
         row[0] = 1;
 WJ_UNROLL
-        for (int word = 0; word < WORDS; ++word) row[1 + word] = key[word];
+        for (u32 word = 0; word < words; ++word) row[1 + word] = key[word];
     }
     return spilled;
+}
+
+// The same of a number of words that the compiler knows.
+template <int WORDS>
+WJ_DEVICE u64 group_row_wide(const GroupTable& table, u32 stride, const u64 (&key)[WORDS], SpareRow& spare) {
+    return group_row_of_words(table, stride, key, WORDS, spare);
 }

@@ -130,8 +130,9 @@ WJ_DEVICE u32 items_of_turn(u32 row, u32 end) {
 
 // Makes a list of the slots of a block's table that hold groups, but for that of key word 0, and reserves rows for them;
 // false where there is no room. `list` has room for all slots. All threads of the block call it, behind a barrier.
-template <u32 STRIDE, class Key>
-WJ_DEVICE bool reserve_finished(const BlockTable<Key>& table, GroupWalk& walk, u16* list, const FinishedGroups& finished) {
+template <class Key>
+WJ_DEVICE bool reserve_finished(const BlockTable<Key>& table, GroupWalk& walk, u16* list, const FinishedGroups& finished,
+                                u32 stride) {
     const u32 lane = threadIdx.x & 31;
     const u32 slots = table.slots - 32;
     if (threadIdx.x == 0) walk.listed = 0;
@@ -153,20 +154,20 @@ WJ_DEVICE bool reserve_finished(const BlockTable<Key>& table, GroupWalk& walk, u
     const u64 first = walk.finished;
     if (first + count <= finished.capacity) return true;
     // The first that finds no room leaves no row uncleared.
-    for (u64 row = first + threadIdx.x; row < finished.capacity; row += blockDim.x) finished.rows[row * STRIDE] = 0;
+    for (u64 row = first + threadIdx.x; row < finished.capacity; row += blockDim.x) finished.rows[row * stride] = 0;
     return false;
 }
 
 // Writes the groups to their rows, and empties the table; value_at(slot, word) is a word of a row. All threads of the
 // block call it.
-template <u32 STRIDE, class Key, class ValueAt>
+template <class Key, class ValueAt>
 WJ_DEVICE void write_finished(const BlockTable<Key>& table, u32 words, const GroupWalk& walk, const u16* list,
-                              const FinishedGroups& finished, ValueAt value_at) {
-    u64* rows = finished.rows + walk.finished * STRIDE;
-    const u32 count = walk.listed * STRIDE;
+                              const FinishedGroups& finished, u32 stride, ValueAt value_at) {
+    u64* rows = finished.rows + walk.finished * stride;
+    const u32 count = walk.listed * stride;
 #pragma unroll 1
     for (u32 word = threadIdx.x; word < count; word += blockDim.x) {
-        rows[word] = value_at((u32)list[word / STRIDE], word % STRIDE);
+        rows[word] = value_at((u32)list[word / stride], word % stride);
     }
     __syncthreads();
     clear_block_table(table, words);

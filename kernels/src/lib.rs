@@ -11,6 +11,7 @@ mod constants;
 pub mod decode;
 pub mod exchange;
 pub mod group;
+pub mod interpret;
 pub mod join;
 mod params;
 pub mod partition;
@@ -46,6 +47,7 @@ fn declared() -> Vec<KernelFile> {
         ("common/constants.cuh", common::all_defines()),
         ("decode/constants.cuh", decode::all_defines()),
         ("group/constants.cuh", group::all_defines()),
+        ("interpret/constants.cuh", interpret::all_defines()),
         ("partition/constants.cuh", partition::all_defines()),
         ("sort/constants.cuh", sort::all_defines()),
         ("string/constants.cuh", string::defines()),
@@ -57,6 +59,7 @@ fn declared() -> Vec<KernelFile> {
         ("decode/params.cuh", TYPES, decode::structs()),
         ("exchange/params.cuh", TYPES, exchange::structs()),
         ("group/params.cuh", TYPES, group::structs()),
+        ("interpret/params.cuh", TYPES, interpret::structs()),
         ("join/params.cuh", TYPES, join::structs()),
         ("partition/params.cuh", TYPES, partition::structs()),
         ("sort/params.cuh", TYPES, sort::structs()),
@@ -92,6 +95,11 @@ const FILES: &[KernelFile] = files![
     "join/matches.cuh",
     "common/pipeline.cuh",
     "common/scan.cuh",
+    "interpret/machine.cuh",
+    "interpret/values.cuh",
+    "interpret/rows.cuh",
+    "interpret/groups.cuh",
+    "interpret/partitions.cuh",
     "window/window.cuh",
     "window/folds.cuh",
     "decode/pages.cuh",
@@ -105,6 +113,9 @@ pub const JOIN_BUILD: KernelFile = KernelFile { name: "join_build.cu", text: inc
 /// Runtime filters of joins.
 pub const RUNTIME_FILTER: KernelFile =
     KernelFile { name: "runtime_filter.cu", text: include_str!("../join/runtime_filter.cu") };
+
+/// Interpreters of pipelines.
+pub const INTERPRET: KernelFile = KernelFile { name: "interpret.cu", text: include_str!("../interpret/interpret.cu") };
 
 /// Radix partition of rows of words.
 pub const PARTITION: KernelFile = KernelFile { name: "partition.cu", text: include_str!("../partition/partition.cu") };
@@ -153,7 +164,7 @@ pub const DECODE_VALUES: KernelFile = KernelFile { name: "values.cu", text: incl
 pub const VALIDITY: KernelFile = KernelFile { name: "validity.cu", text: include_str!("../common/validity.cu") };
 
 /// The files of entries: all kernels that are not generated.
-pub const SOURCES: [KernelFile; 17] = [
+pub const SOURCES: [KernelFile; 18] = [
     DECODE_FACTS,
     DECODE_SNAPPY,
     DECODE_TEXT,
@@ -161,6 +172,7 @@ pub const SOURCES: [KernelFile; 17] = [
     EXCHANGE,
     HASH_LISTS,
     HASH_TABLE,
+    INTERPRET,
     JOIN_BUILD,
     PARTITION,
     RUNTIME_FILTER,
@@ -220,6 +232,7 @@ mod tests {
             common::KERNELS,
             decode::KERNELS,
             exchange::KERNELS,
+            interpret::KERNELS,
             join::KERNELS,
             partition::KERNELS,
             sort::KERNELS,

@@ -189,6 +189,19 @@ impl<B: 'static> Field<B> for i64 {
     }
 }
 
+/// What one launch passes and another does not.
+impl<B: 'static> Field<B> for Arg<'_, B> {
+    const WORDS: usize = 1;
+
+    fn declaration(name: &str) -> String {
+        format!("u64 {name}")
+    }
+
+    fn pass<'s>(&'s self, pass: &mut impl FnMut(Arg<'s, B>)) {
+        pass(*self);
+    }
+}
+
 /// A whole word in C, 0 or 1.
 impl<B: 'static> Field<B> for bool {
     const WORDS: usize = 1;

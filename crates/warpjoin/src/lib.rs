@@ -30,7 +30,7 @@ pub use exec::{QueryMetrics, QueryOutput};
 pub use hash_table::HashTable;
 pub use operators::{GroupBy, HashJoin, PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
 pub use optimize::share_between;
-pub use options::{DeviceThreads, ExecOptions, JoinForm};
+pub use options::{CodeTier, DeviceThreads, ExecOptions, JoinForm};
 pub use runtime::session::Session;
 pub use table::{MovedBytes, Pieces, ResidentColumn, Shard, ShardColumn, Table, TableBuilder};
 pub use warpjoin_device::{Cancellation, Cause};

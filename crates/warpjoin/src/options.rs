@@ -57,6 +57,8 @@ pub struct ExecOptions {
     /// Whether kernels that take long to compile first run in a form that compiles in a third of the time, until the better
     /// one is ready. `None`: on GPUs.
     pub quick_kernels: Option<bool>,
+    /// What runs a pipeline whose kernel is not compiled.
+    pub code_tier: CodeTier,
     /// Whether results of functions and tests on dictionaries, and rows of samples that conditions keep, are remembered
     /// for later queries over the same tables. Generated code and compiled kernels are remembered anyway.
     pub remembers_results: bool,
@@ -77,6 +79,19 @@ pub struct ExecOptions {
     pub pass_rows: Option<u64>,
     /// Threads of the host that drive several devices.
     pub device_threads: DeviceThreads,
+}
+
+/// What code runs a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CodeTier {
+    /// On GPUs kernels that interpret it, until a kernel of its own is compiled in the background. Simulated devices wait for
+    /// that.
+    #[default]
+    Auto,
+    /// Kernels that interpret it, wherever they can.
+    Interpreted,
+    /// A kernel of its own, which a query waits for.
+    Compiled,
 }
 
 /// Threads of the host that drive the devices of a query.
@@ -175,6 +190,7 @@ impl Default for ExecOptions {
             materialization: Materialization::Auto,
             share_subplans: true,
             quick_kernels: None,
+            code_tier: CodeTier::Auto,
             remembers_results: true,
             counts_rows: false,
             hash_bits: 64,

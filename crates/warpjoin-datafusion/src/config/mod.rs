@@ -14,7 +14,7 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions}
 use datafusion::common::{DataFusionError, Result};
 use warpjoin::exec::{GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::plan::FilterForm;
-use warpjoin::{JoinForm, MemoryBudget, Session};
+use warpjoin::{CodeTier, JoinForm, MemoryBudget, Session};
 use warpjoin_device::usable_host_bytes;
 
 pub(crate) use cache_settings::{CacheLimits, CacheSettings};
@@ -78,6 +78,8 @@ pub struct WarpjoinOptions {
     pub count_rows: bool,
     /// Whether slow-compiling kernels first run in a code tier that compiles faster; `None`: on GPUs only.
     pub quick_kernels: Option<bool>,
+    /// What runs a pipeline whose kernel is not compiled.
+    pub code_tier: CodeTier,
 }
 
 const JOIN_ORDERS: [(&str, JoinOrder); 2] = [("auto", JoinOrder::Auto), ("as_given", JoinOrder::AsGiven)];
@@ -108,6 +110,9 @@ const GROUP_BY_FORMS: [(&str, Option<GroupByForm>); 4] = [
 const ON_FAULT: [(&str, OnFault); 2] = [("fallback", OnFault::Fallback), ("error", OnFault::Error)];
 
 const QUICK_KERNELS: [(&str, Option<bool>); 3] = [("auto", None), ("on", Some(true)), ("off", Some(false))];
+
+const CODE_TIERS: [(&str, CodeTier); 3] =
+    [("auto", CodeTier::Auto), ("interpreted", CodeTier::Interpreted), ("compiled", CodeTier::Compiled)];
 
 /// Kind of device that queries run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -156,6 +161,7 @@ impl Default for WarpjoinOptions {
             parquet_decode: ParquetDecode::Auto,
             count_rows: false,
             quick_kernels: None,
+            code_tier: CodeTier::Auto,
         }
     }
 }
@@ -222,6 +228,7 @@ impl ExtensionOptions for WarpjoinOptions {
             "parquet_decode" => self.parquet_decode = named(key, value, &ParquetDecode::NAMES)?,
             "count_rows" => self.count_rows = parse_bool(key, value)?,
             "quick_kernels" => self.quick_kernels = named(key, value, &QUICK_KERNELS)?,
+            "code_tier" => self.code_tier = named(key, value, &CODE_TIERS)?,
             "runtime_filters" => self.runtime_filters = named(key, value, &RUNTIME_FILTERS)?,
             "materialization" => self.materialization = named(key, value, &MATERIALIZATIONS)?,
             "simulate_seed" => {
@@ -347,6 +354,12 @@ impl ExtensionOptions for WarpjoinOptions {
                 "quick_kernels",
                 Some(name_of(self.quick_kernels, &QUICK_KERNELS)),
                 "Whether slow-compiling kernels first run in a code tier that compiles faster: auto (on GPUs), on or off",
+            ),
+            entry(
+                "code_tier",
+                Some(name_of(self.code_tier, &CODE_TIERS)),
+                "What runs a pipeline whose kernel is not compiled: auto (on GPUs it is interpreted, and its kernel compiled \
+                 in the background), interpreted or compiled",
             ),
             entry(
                 "runtime_filters",
@@ -514,7 +527,7 @@ mod tests {
     #[test]
     fn entries_have_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 22);
+        assert_eq!(options.entries().len(), 23);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }

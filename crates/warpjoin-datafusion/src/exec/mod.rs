@@ -122,6 +122,7 @@ impl WarpjoinExec {
             counts_rows: options.count_rows,
             remembers_results: options.remember,
             quick_kernels: options.quick_kernels,
+            code_tier: options.code_tier,
             group_by_form: options.group_by_form,
             memory_budget_bytes: options.memory_budget().device_bytes,
             host_budget_bytes: options.memory_budget().host_bytes,

@@ -93,6 +93,9 @@ pub(super) fn record(set: &ExecutionPlanMetricsSet, metrics: &QueryMetrics, uplo
     builder().peak_memory_usage("peak_device_bytes", 0).set(saturated(metrics.peak_bytes));
     builder().counter("launches", 0).add(saturated(metrics.launches));
     builder().counter("compiled_modules", 0).add(saturated(metrics.compiled_modules));
+    if metrics.interpreted_kernels > 0 {
+        builder().counter("interpreted_kernels", 0).add(saturated(metrics.interpreted_kernels));
+    }
     if metrics.quick_kernels > 0 {
         builder().counter("quick_kernels", 0).add(saturated(metrics.quick_kernels));
     }

@@ -14,6 +14,7 @@
 //! - `lookup`: reading what was precomputed
 //! - `bind`: code, sections and columns of a kernel that is being bound
 //! - `print`: the text of a bound kernel
+//! - `interpret`: a bound kernel as a program for kernels that interpret
 //! - `program`: a bound kernel, as data
 //! - `fixed`: hand-written modules
 //! - `precomputed`: what the host evaluates before a kernel runs
@@ -25,6 +26,7 @@ mod constants;
 mod expr;
 mod fixed;
 mod group;
+mod interpret;
 mod join;
 mod lookup;
 mod output;
@@ -37,8 +39,11 @@ mod value;
 
 pub(crate) use constants::Constants;
 pub(crate) use expr::{IN_LIST_MAX, check_cast};
-pub(crate) use fixed::{BucketShape, FixedModule, PASS_MULTIPLE, RESTORE, SlotForm, partition_module, pass_entry};
+pub(crate) use fixed::{
+    BucketShape, FixedModule, PASS_MULTIPLE, RESTORE, SlotForm, interpreters, partition_module, pass_entry,
+};
 pub(crate) use group::{ROWS_PER_THREAD_BITS_MAX, key_bytes, partition_slots};
+pub(crate) use interpret::{Program, ProgramKind, SharedBytes};
 pub(crate) use output::common_columns;
 pub(crate) use pipeline::{
     BATCH_BLOCKS, GenerateOptions, GeneratedPipeline, Grid, PipelineKey, SinkShape, bind_pipeline, match_threads,

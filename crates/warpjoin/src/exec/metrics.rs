@@ -18,6 +18,8 @@ pub struct QueryMetrics {
     pub compiled_modules: u64,
     /// Kernels that ran in their quick form ([`crate::ExecOptions::quick_kernels`]), as the better one was not ready.
     pub quick_kernels: u64,
+    /// Pipelines that ran interpreted ([`crate::ExecOptions::code_tier`]).
+    pub interpreted_kernels: u64,
     /// All kernels of a device together, of the device with most.
     pub kernel_ns: u64,
     /// From the first work to the result on the devices, of the slowest device: kernels, clearing, copies, and the gaps

@@ -26,7 +26,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 
 pub use crate::options::{
-    DeviceThreads, Distribution, ExecOptions, GroupByForm, JoinForm, JoinOrder, Materialization, RuntimeFilters,
+    CodeTier, DeviceThreads, Distribution, ExecOptions, GroupByForm, JoinForm, JoinOrder, Materialization,
+    RuntimeFilters,
 };
 pub use check::{check, check_node};
 pub use explain::{Explanation, explain};

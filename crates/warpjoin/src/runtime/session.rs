@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use warpjoin_device::{Device, DeviceKind, Kernel, Stream};
 
 use crate::Result;
-use crate::codegen::FixedModule;
+use crate::codegen::{FixedModule, interpreters};
 use crate::devices::DeviceSet;
+use crate::devices::compiler::QueryId;
 use crate::optimize::Orders;
 use crate::runtime::dictionary_cache::DictionaryCache;
 use crate::runtime::pipelines::Pipelines;
@@ -38,6 +39,9 @@ impl Session {
         for device in devices.devices() {
             let cache: Weak<DictionaryCache> = Arc::downgrade(&dictionary_cache);
             device.memory().add_cache(cache);
+        }
+        if devices.kind() == DeviceKind::Cuda {
+            prepare(&devices);
         }
         Ok(Arc::new(Self {
             dictionary_cache,
@@ -101,6 +105,15 @@ impl Session {
     pub fn finish_compiling(&self) {
         self.devices.compiler().finish();
     }
+}
+
+/// Has the kernels loaded that interpret pipelines, and compiled if this machine has none yet: a query that is never seen
+/// before starts with them.
+fn prepare(devices: &DeviceSet) {
+    let module = interpreters(64);
+    let all = devices.devices();
+    let modules = module.entries.iter().map(|entry| all[0].module_of(&module, entry).into_owned()).collect();
+    devices.compiler().enqueue(QueryId::new(), modules, all, true);
 }
 
 impl fmt::Debug for Session {

@@ -4,7 +4,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use warpjoin::column::StringEncoding;
-use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, Materialization, RuntimeFilters};
+use warpjoin::exec::{CodeTier, Distribution, GroupByForm, JoinOrder, Materialization, RuntimeFilters};
 use warpjoin::plan::FilterForm;
 use warpjoin::{DeviceThreads, ExecOptions, JoinForm};
 
@@ -32,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) materialization: Materialization,
     pub(crate) counts_rows: bool,
     pub(crate) quick_kernels: bool,
+    /// Pipelines are interpreted.
+    pub(crate) interprets: bool,
     pub(crate) strings: StringEncoding,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
@@ -67,6 +69,7 @@ impl Default for Settings {
             materialization: Materialization::Early,
             counts_rows: false,
             quick_kernels: false,
+            interprets: all_interpret(),
             strings: StringEncoding::Dictionary,
             keeps: false,
             tables_on_host: false,
@@ -101,9 +104,15 @@ impl Settings {
             materialization: self.materialization,
             counts_rows: self.counts_rows,
             quick_kernels: Some(self.quick_kernels),
+            code_tier: if self.interprets { CodeTier::Interpreted } else { CodeTier::Compiled },
             ..ExecOptions::default()
         }
     }
+}
+
+/// Whether all tests are to run interpreted.
+fn all_interpret() -> bool {
+    std::env::var_os("WARPJOIN_TEST_INTERPRETED").is_some()
 }
 
 /// Random settings.
@@ -119,8 +128,10 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     let strings = *encodings.choose(&mut aside).expect("some");
     let (tables_on_host, writes_to_host) = (aside.random_bool(0.25), aside.random_bool(0.25));
     let pass_rows = *[None, None, None, Some(1), Some(30)].choose(&mut aside).expect("some");
+    let interprets = aside.random_bool(0.25) || all_interpret();
     Settings {
         device_threads,
+        interprets,
         strings,
         tables_on_host,
         writes_to_host,

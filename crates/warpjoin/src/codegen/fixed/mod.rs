@@ -3,11 +3,13 @@
 //!
 //! Must not know who launches them.
 
+mod interpret;
 mod partition;
 mod table;
 
 use warpjoin_device::ModuleSource;
 
+pub(crate) use interpret::interpreters;
 pub(crate) use partition::{PASS_MULTIPLE, RESTORE, partition_module, pass_entry};
 pub(crate) use table::{BucketShape, SlotForm};
 

@@ -14,6 +14,7 @@ use super::steps::bind_step;
 use crate::Result;
 use crate::codegen::bind::{Binder, Environment};
 use crate::codegen::constants::{Constants, PIPELINE_BLOCK_THREADS};
+use crate::codegen::interpret::Program;
 use crate::codegen::precomputed::Lookup;
 use crate::codegen::program::{Around, Binding, GroupFrame, GroupLoop, Head, Kernel, Type};
 use crate::codegen::shapes::{
@@ -34,8 +35,9 @@ pub(crate) struct GeneratedPipeline {
     pub sink: SinkShape,
     pub grid: Grid,
     kernel: Kernel,
-    hash_bits: u32,
+    pub hash_bits: u32,
     module: OnceLock<ModuleSource>,
+    program: OnceLock<Option<Program>>,
 }
 
 impl GeneratedPipeline {
@@ -47,6 +49,18 @@ impl GeneratedPipeline {
             entries: vec!["pipeline".into()],
             defines: Constants { hash_bits: self.hash_bits, lanes: 1 }.defines(),
         })
+    }
+
+    /// The same as a program for the kernels that interpret, made when it is first asked for; `None`: these lack something.
+    pub(crate) fn program(&self) -> Option<&Program> {
+        let made = || match Program::of(&self.kernel) {
+            Ok(program) => Some(program),
+            Err(what) => {
+                log::debug!("not interpreted: {what}");
+                None
+            }
+        };
+        self.program.get_or_init(made).as_ref()
     }
 
     /// Whether both are the same kernel, to be launched with the same numbers.
@@ -218,7 +232,16 @@ fn finish(binder: Binder, frame: Frame, grid: Grid, sink: SinkShape, hash_bits: 
     };
     let kernel = Kernel { params: params.types().collect(), nodes, body, around, block_threads, blocks_min };
     let (bindings, lookups) = params.into_bindings();
-    GeneratedPipeline { bindings, lookups, sink, grid, kernel, hash_bits, module: OnceLock::new() }
+    GeneratedPipeline {
+        bindings,
+        lookups,
+        sink,
+        grid,
+        kernel,
+        hash_bits,
+        module: OnceLock::new(),
+        program: OnceLock::new(),
+    }
 }
 
 fn bind_sink(b: &mut Binder, environment: &Environment, sink: &Sink) -> Result<(SinkShape, Frame)> {

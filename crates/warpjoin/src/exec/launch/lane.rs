@@ -9,9 +9,11 @@ use warpjoin_kernels::KernelParams;
 use warpjoin_kernels::common::control;
 
 use super::binder::Binder;
+use super::interpreted::Interpreted;
 use super::shape::launch_shape;
 use super::staging::{HostPart, Staging, bits_of, parts_on_host, staged_rows};
 use super::target::Target;
+use super::tier::PipelineKernels;
 use crate::codegen::GeneratedPipeline;
 use crate::exec::query::{Flight, Query, Report, UploadedColumn, form_to_run, read_report};
 use crate::exec::relation::{Relation, TableColumns};
@@ -25,8 +27,7 @@ const CHUNK_ROWS_UNIT: u64 = 128;
 pub(in crate::exec) struct Job<'q> {
     pub relation: &'q Relation,
     pub generated: &'q GeneratedPipeline,
-    /// One a device.
-    pub kernels: &'q [Kernel],
+    pub kernels: &'q PipelineKernels,
     /// Columns of tables as they lie.
     pub columns: Arc<TableColumns>,
     /// Of each device, what the kernel reads in the host's memory.
@@ -82,7 +83,7 @@ impl<'q> Query<'q> {
         &mut self,
         relation: &'j Relation,
         generated: &'j GeneratedPipeline,
-        kernels: &'j [Kernel],
+        kernels: &'j PipelineKernels,
     ) -> Result<Job<'j>> {
         let lookups = (0..self.devices()).map(|device| self.look_up_all(device, generated)).collect::<Result<_>>()?;
         let columns = Arc::new(TableColumns::of(relation, self.devices()));
@@ -138,6 +139,8 @@ impl Lane<'_> {
         let all_rows = relation.source.shard_rows(device);
         let bits = if let Target::Partition(partition) = target { partition.bits } else { 0 };
         let chunk_rows = job.chunk_rows.unwrap_or(u64::MAX);
+        let kernel = &job.kernels.kernels[device];
+        let interpreted = job.kernels.interpret.then(|| Interpreted::open(&stream, generated, bits)).transpose()?;
         stream.wait_for_permit()?;
         let begin = stream.record()?;
         let behind = chunks.end;
@@ -153,7 +156,10 @@ impl Lane<'_> {
             let binder = Binder { device, relation, columns, target, lookups, control, cancel, first, rows, staged };
             let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
             let launch = launch_shape(&stream, rows, generated, relation, bits);
-            self.stream.launch(&job.kernels[device], launch, &args[..])?;
+            match &interpreted {
+                Some(interpreted) => interpreted.launch(&stream, kernel, rows, launch, args)?,
+                None => self.stream.launch(kernel, launch, &args[..])?,
+            }
             self.work.launches += 1;
             self.staging.launched(&stream, job, chunk)?;
         }
@@ -163,7 +169,8 @@ impl Lane<'_> {
             self.staging.copy(&stream, device, job, behind)?;
         }
         self.work.host_read_bytes += std::mem::take(&mut self.staging.bytes);
-        Ok(Flight { control, lookups, columns: Arc::clone(&job.columns), events: (begin, end) })
+        let program = interpreted.map(Interpreted::into_words);
+        Ok(Flight { control, lookups, columns: Arc::clone(&job.columns), program, events: (begin, end) })
     }
 
     /// Waits for a launch, and takes its time.

@@ -4,12 +4,14 @@
 
 mod binder;
 mod drive;
+mod interpreted;
 mod lane;
 mod lookup;
 mod shape;
 mod sink;
 mod staging;
 mod target;
+mod tier;
 
 pub(super) use lane::{Job, Lane};
 pub(super) use shape::launch_shape;

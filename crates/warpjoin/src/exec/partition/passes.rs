@@ -140,15 +140,16 @@ impl Query<'_> {
         let module = partition_module(self.options.hash_bits);
         let is_single = shape.key_masks().len() == 1;
         let pass = if is_single { pass_entry(shape.word_bytes()[0] == 8, false) } else { PASS_MULTIPLE };
-        let [count_of, scatter_of] = [&count, &scatter].map(|generated| (generated.module(), "pipeline"));
         let [scan_of, pass_of] = [Scan::ENTRY, pass].map(|entry| (&module, entry));
-        let (kernels, pass) = if bits.second > 0 {
-            let [count, scatter, scan, pass] = self.compile_all([count_of, scatter_of, scan_of, pass_of])?;
-            ([count, scatter, scan], pass)
+        let pipelines = [&*count, &*scatter];
+        let (kernels, [scan], pass) = if bits.second > 0 {
+            let (kernels, [scan, pass]) = self.compile_pipelines(pipelines, bits.first, [scan_of, pass_of])?;
+            (kernels, [scan], pass)
         } else {
-            (self.compile_all([count_of, scatter_of, scan_of])?, vec![])
+            let (kernels, scan) = self.compile_pipelines(pipelines, bits.first, [scan_of])?;
+            (kernels, scan, vec![])
         };
-        let [count_kernels, scatter_kernels, scan] = kernels;
+        let [count_kernels, scatter_kernels] = kernels;
         let steps = Steps { scan, pass };
         if self.is_dry() {
             return Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards: vec![] });

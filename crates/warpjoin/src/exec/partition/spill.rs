@@ -62,8 +62,8 @@ impl Query<'_> {
     pub(in crate::exec) fn spill(&mut self, planned: PlannedPartition) -> Result<SpilledRows> {
         let PlannedPartition { relation, count, scatter, shape, .. } = planned;
         let module = partition_module(self.options.hash_bits);
-        let kernels = [(count.module(), "pipeline"), (scatter.module(), "pipeline"), (&module, Scan::ENTRY)];
-        let [count_kernels, scatter_kernels, scan_kernels] = self.compile_all(kernels)?;
+        let ([count_kernels, scatter_kernels], [scan_kernels]) =
+            self.compile_pipelines([&*count, &*scatter], SPILL_BITS.first, [(&module, Scan::ENTRY)])?;
         self.options.check_cancelled()?;
         let stream = self.streams[0].clone();
         let row_bytes = shape.row_bytes();

@@ -19,12 +19,11 @@ use std::time::Instant;
 use warpjoin_device::{Device, DeviceKind, Kernel, ModuleSource};
 
 use super::Query;
-use crate::codegen::GeneratedPipeline;
 use crate::devices::compiler::{QueryId, note};
 use crate::exec::decision::{DecisionKind, RuntimeDecision};
 use crate::exec::metrics::HostDecision;
 use crate::optimize::expected_rows;
-use crate::options::ExecOptions;
+use crate::options::{CodeTier, ExecOptions};
 use crate::plan::Plan;
 use crate::{DeviceSet, Error, Result};
 
@@ -42,8 +41,8 @@ pub(crate) struct Compilation {
     guessed: Vec<RuntimeDecision>,
     /// Modules that are compiled or will be.
     asked: HashSet<ModuleSource>,
-    /// Modules whose quick forms have run.
-    quick: Vec<ModuleSource>,
+    /// Modules of which something slower has run: their quick forms, or kernels that interpret.
+    better: Vec<ModuleSource>,
     query: QueryId,
 }
 
@@ -82,7 +81,7 @@ impl Compilation {
             mode: Mode::Run(vec![]),
             guessed: vec![],
             asked: HashSet::new(),
-            quick: vec![],
+            better: vec![],
             query: QueryId::new(),
         }
     }
@@ -185,14 +184,6 @@ impl Query<'_> {
         self.compile_all([(module, entry)]).map(|[kernels]| kernels)
     }
 
-    /// The same of a bound pipeline, whose text is printed if nobody has asked for it.
-    pub(crate) fn compile_pipeline(&mut self, pipeline: &GeneratedPipeline) -> Result<Vec<Kernel>> {
-        let started = Instant::now();
-        let module = pipeline.module();
-        self.metrics.planning_ns += started.elapsed().as_nanos() as u64;
-        self.compile(module, "pipeline")
-    }
-
     /// Compiles entries that are wanted at one point, those that are missing at once.
     pub(crate) fn compile_all<const N: usize>(
         &mut self,
@@ -262,7 +253,18 @@ impl Query<'_> {
     /// Modules whose quick forms have run.
     pub(in crate::exec) fn note_quick(&mut self, modules: Vec<ModuleSource>) {
         self.metrics.quick_kernels += modules.len() as u64;
-        self.compilation.quick.extend(modules);
+        self.compilation.better.extend(modules);
+    }
+
+    /// A pipeline's own module, where it is interpreted: compiled when the query has ended.
+    pub(in crate::exec) fn note_interpreted(&mut self, module: &ModuleSource) {
+        if self.is_dry() {
+            return;
+        }
+        self.metrics.interpreted_kernels += 1;
+        if self.options.code_tier == CodeTier::Auto {
+            self.compilation.better.push(module.clone());
+        }
     }
 
     /// Has compiled what is wanted now, and what a dry run of the plan finds missing.
@@ -364,9 +366,9 @@ pub(in crate::exec) fn form_to_run<'m>(
 impl Drop for Compilation {
     /// Nobody waits for what was guessed wrong.
     fn drop(&mut self) {
-        if !self.quick.is_empty() {
-            let quick = std::mem::take(&mut self.quick);
-            self.devices.compiler().improve(self.query, quick, self.devices.devices());
+        if !self.better.is_empty() {
+            let better = std::mem::take(&mut self.better);
+            self.devices.compiler().improve(self.query, better, self.devices.devices());
         }
         if !self.asked.is_empty() {
             self.devices.compiler().forget(self.query);

@@ -10,11 +10,16 @@ use super::uploads::UploadedColumn;
 use crate::Result;
 use crate::exec::relation::TableColumns;
 
+/// What a kernel reads besides its inputs.
+type Held = (Vec<Arc<UploadedColumn>>, Arc<TableColumns>, Option<Buffer>);
+
 /// A launch under way on one device. Holds what the kernel reads until it has ended.
 pub(in crate::exec) struct Flight {
     pub control: Buffer,
     pub lookups: Vec<Arc<UploadedColumn>>,
     pub columns: Arc<TableColumns>,
+    /// The program that is interpreted.
+    pub program: Option<Buffer>,
     /// Before and after the kernel.
     pub events: (Event, Event),
 }
@@ -22,8 +27,8 @@ pub(in crate::exec) struct Flight {
 impl Flight {
     /// The kernel reports to whoever waits for the streams next; its work lies between these events.
     pub(in crate::exec) fn into_pending(self, events: (Event, Event)) -> PendingDevice {
-        let Self { control, lookups, columns, events: _ } = self;
-        PendingDevice { control: Some(control), events, _held: Some((lookups, columns)) }
+        let Self { control, lookups, columns, program, events: _ } = self;
+        PendingDevice { control: Some(control), events, _held: Some((lookups, columns, program)) }
     }
 }
 
@@ -44,7 +49,7 @@ pub(in crate::exec) struct PendingDevice {
     /// Before and after its work.
     events: (Event, Event),
     /// What kernels use until they have ended.
-    _held: Option<(Vec<Arc<UploadedColumn>>, Arc<TableColumns>)>,
+    _held: Option<Held>,
 }
 
 impl PendingDevice {

@@ -81,14 +81,14 @@ fn finish_text(target: &GroupTarget, table_slots: u32) -> Finishing {
     let before = format!(
         "            u32 first_slot = 0;\n            \
          if (is_end && !stops && is_whole && cache.replica_bits == 0) {{\n                \
-         if (reserve_finished<{stride}>(cache, walk, list, finished)) first_slot = {table_slots} - 32;\n            \
+         if (reserve_finished(cache, walk, list, finished, {stride})) first_slot = {table_slots} - 32;\n            \
          }}\n            \
          is_whole = false;"
     );
     let behind = format!(
         "            if (first_slot != 0) {{\n                \
          const auto value_at = [&](u32 slot, u32 word) -> u64 {{ return {cases}(u64)cache.keys[slot]; }};\n                \
-         write_finished<{stride}>(cache, {words}, walk, list, finished, value_at);\n            \
+         write_finished(cache, {words}, walk, list, finished, {stride}, value_at);\n            \
          }}"
     );
     Finishing { before, behind }

@@ -1,0 +1,17 @@
+//! A bound kernel as a program for the kernels that interpret pipelines (`kernels/interpret`).
+//!
+//! Owns what each node, statement and item becomes in instructions, and which registers they take. Must not know what the
+//! kernel is for.
+
+mod allocate;
+mod body;
+mod builder;
+mod call;
+mod group;
+mod operand;
+mod partition;
+mod program;
+mod statement;
+mod value;
+
+pub(crate) use program::{Program, ProgramKind, SharedBytes};

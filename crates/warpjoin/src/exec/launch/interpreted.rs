@@ -1,0 +1,111 @@
+//! Launches of programs: pipelines that a kernel interprets.
+
+use warpjoin_device::{Arg, Buffer, DeviceInfo, Kernel, Launch, Ptr, Stream};
+use warpjoin_kernels::interpret::{INTERPRET_THREADS, InterpretParams};
+use warpjoin_kernels::padded;
+use warpjoin_kernels::partition::PARTITION_ITEMS;
+
+use super::shape::partition_launch;
+use crate::codegen::{GeneratedPipeline, Grid, Program, ProgramKind, ROWS_PER_THREAD_BITS_MAX, SharedBytes};
+use crate::{Error, Result};
+
+/// Threads of a block that has no table in its shared memory.
+const THREADS: u32 = 256;
+/// Most blocks of a multiprocessor: 64 registers a thread.
+const BLOCKS_MAX: u32 = 4;
+
+/// A program on a device.
+pub(super) struct Interpreted<'g> {
+    program: &'g Program,
+    words: Buffer,
+    shape: BlockShape,
+}
+
+/// Threads and shared memory of a block.
+#[derive(Debug, Clone, Copy)]
+struct BlockShape {
+    threads: u32,
+    shared: SharedBytes,
+}
+
+/// Whether a device has room for the program of a pipeline, which writes 2^bits partitions, if any.
+pub(in crate::exec) fn can_interpret(info: &DeviceInfo, generated: &GeneratedPipeline, bits: u32) -> bool {
+    generated.program().is_some_and(|program| block_shape(info, generated, program, bits).is_some())
+}
+
+/// The largest blocks that fit.
+fn block_shape(info: &DeviceInfo, generated: &GeneratedPipeline, program: &Program, bits: u32) -> Option<BlockShape> {
+    let most = match program.kind {
+        ProgramKind::Groups if program.has_front() => INTERPRET_THREADS,
+        _ => THREADS,
+    };
+    let fits = |threads: u32| {
+        let before_bytes = match (program.kind, generated.grid) {
+            (ProgramKind::Count, _) => 4u32.checked_shl(bits)?,
+            (ProgramKind::Scatter, _) => {
+                let tile = partition_launch(info, bits, threads);
+                (tile.threads == threads).then_some(tile.shared_bytes)?
+            }
+            // Group tables have theirs by the program.
+            (ProgramKind::Groups, _) => 0,
+            (ProgramKind::Rows, Grid::Tiles { shared_bytes, .. } | Grid::Batches { shared_bytes, .. }) => shared_bytes,
+            (ProgramKind::Rows, _) => return None,
+        };
+        let shared = program.shared_bytes(before_bytes, threads, info.shared_bytes_per_block_max)?;
+        Some(BlockShape { threads, shared })
+    };
+    [most, 256, 128, 64].into_iter().map(|threads| info.block_threads(threads)).find_map(fits)
+}
+
+impl<'g> Interpreted<'g> {
+    /// Brings the program of a pipeline to a device.
+    pub(super) fn open(stream: &Stream, generated: &'g GeneratedPipeline, bits: u32) -> Result<Self> {
+        let missing = || Error::internal("a pipeline that no kernel interprets");
+        let program = generated.program().ok_or_else(missing)?;
+        let shape = block_shape(stream.device().info(), generated, program, bits).ok_or_else(missing)?;
+        let words = stream.upload(bytemuck::cast_slice(&program.words(shape.shared.slots)))?;
+        Ok(Self { program, words, shape })
+    }
+
+    /// What the launch reads, until it has ended.
+    pub(super) fn into_words(self) -> Buffer {
+        self.words
+    }
+
+    /// Enqueues it over some rows; `plain` is what the pipeline's own kernel would have.
+    pub(super) fn launch(
+        &self,
+        stream: &Stream,
+        kernel: &Kernel,
+        rows: u64,
+        plain: Launch,
+        args: Vec<Arg<'_>>,
+    ) -> Result<()> {
+        let Self { program, words, shape: BlockShape { threads, shared } } = self;
+        let info = stream.device().info();
+        let resident = (info.shared_bytes_per_block_max / shared.bytes.max(1)).clamp(1, BLOCKS_MAX);
+        let fill = u64::from(info.multiprocessors * resident);
+        let tiles = rows.div_ceil(u64::from(*threads)).max(1);
+        let tiles_of_items = rows.div_ceil(u64::from(threads * PARTITION_ITEMS)).max(1);
+        let blocks = match program.kind {
+            // No thread adds up more rows than fit its sums.
+            ProgramKind::Rows => tiles.min(fill).max(rows.div_ceil(u64::from(*threads) << ROWS_PER_THREAD_BITS_MAX)),
+            // Each block has a place of its own, of which there are no more.
+            ProgramKind::Groups => tiles.min(fill).min(plain.blocks.into()),
+            ProgramKind::Count => tiles_of_items.min(fill),
+            ProgramKind::Scatter => tiles_of_items,
+        };
+        let params = InterpretParams {
+            program: Ptr::of(words),
+            instructions: program.instructions.into(),
+            fields: program.fields.into(),
+            constants: program.constants.into(),
+            list_words: program.list_words.into(),
+            shared_words: shared.words.into(),
+            values: padded(args, Arg::U64(0)),
+        };
+        let blocks = blocks.clamp(1, i32::MAX as u64) as u32;
+        let launch = Launch { blocks, block_threads: *threads, shared_bytes: shared.bytes };
+        Ok(stream.launch(kernel, launch, &params)?)
+    }
+}

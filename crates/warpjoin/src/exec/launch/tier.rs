@@ -1,0 +1,96 @@
+//! Which tier of code runs a pipeline: a kernel of its own, or one that interprets it.
+//!
+//! Kernels that interpret are the same for all pipelines, so they are there when a query comes that was never seen. The
+//! pipeline's own kernel is compiled in the background, and runs from then on.
+
+use std::cell::LazyCell;
+use std::time::Instant;
+
+use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
+
+use super::interpreted::can_interpret;
+use crate::codegen::{GeneratedPipeline, interpreters};
+use crate::exec::query::Query;
+use crate::options::CodeTier;
+use crate::{Error, Result};
+
+/// What runs a pipeline: a kernel for each device.
+pub(crate) struct PipelineKernels {
+    pub kernels: Vec<Kernel>,
+    /// They interpret the pipeline's program.
+    pub interpret: bool,
+}
+
+impl Query<'_> {
+    /// The kernels of a bound pipeline. A dry run notes them and returns none.
+    pub(crate) fn compile_pipeline(&mut self, pipeline: &GeneratedPipeline) -> Result<PipelineKernels> {
+        self.compile_pipelines([pipeline], 0, []).map(|([kernels], [])| kernels)
+    }
+
+    /// Those of several pipelines, which write 2^bits partitions, if any; and entries of hand-written modules that are
+    /// wanted at the same point.
+    pub(crate) fn compile_pipelines<const P: usize, const N: usize>(
+        &mut self,
+        pipelines: [&GeneratedPipeline; P],
+        bits: u32,
+        others: [(&ModuleSource, &str); N],
+    ) -> Result<([PipelineKernels; P], [Vec<Kernel>; N])> {
+        let started = Instant::now();
+        let own = pipelines.map(|pipeline| (pipeline.module(), "pipeline"));
+        self.metrics.planning_ns += started.elapsed().as_nanos() as u64;
+        // Made where a kernel is missing.
+        let interpreters = LazyCell::new(|| interpreters(self.options.hash_bits));
+        let interprets = pipelines.map(|pipeline| self.interprets(pipeline, bits, &interpreters));
+        let mut wanted = vec![];
+        for ((pipeline, own), interprets) in pipelines.iter().zip(own).zip(interprets) {
+            match pipeline.program().filter(|_| interprets) {
+                Some(program) => wanted.push((&*interpreters, program.entry())),
+                None => wanted.push(own),
+            }
+        }
+        wanted.extend(others);
+        let mut kernels = self.compile_some(&wanted)?.into_iter();
+        for (index, (module, _)) in own.into_iter().enumerate().filter(|&(index, _)| interprets[index]) {
+            log::debug!("pipeline {index} of {P} is interpreted");
+            self.note_interpreted(module);
+        }
+        let mut next = || kernels.next().ok_or_else(|| Error::internal("fewer kernels than were asked for"));
+        let mut of_pipelines = vec![];
+        for interpret in interprets {
+            of_pipelines.push(PipelineKernels { kernels: next()?, interpret });
+        }
+        let of_others = (0..N).map(|_| next()).collect::<Result<Vec<_>>>()?;
+        let wrong = |_| Error::internal("more or fewer kernels than were asked for");
+        Ok((
+            of_pipelines.try_into().map_err(|_| Error::internal("more or fewer pipelines than were asked for"))?,
+            of_others.try_into().map_err(wrong)?,
+        ))
+    }
+
+    /// Whether a pipeline is interpreted: where its own kernel would have to be compiled, and those that interpret would not.
+    fn interprets(
+        &self,
+        pipeline: &GeneratedPipeline,
+        bits: u32,
+        interpreters: &LazyCell<ModuleSource, impl FnOnce() -> ModuleSource>,
+    ) -> bool {
+        let devices = self.session.devices();
+        let can = || devices.iter().all(|device| can_interpret(device.info(), pipeline, bits));
+        match self.options.code_tier {
+            CodeTier::Compiled => false,
+            CodeTier::Interpreted => can(),
+            CodeTier::Auto => {
+                let is_there = |module: &ModuleSource| {
+                    devices.iter().all(|device| device.is_compiled(module)) || devices[0].is_stored(module)
+                };
+                // The simulated device compiles in less time than it interprets.
+                self.session.kind() == DeviceKind::Cuda
+                    && !is_there(pipeline.module())
+                    && can()
+                    && pipeline
+                        .program()
+                        .is_some_and(|program| is_there(&devices[0].module_of(interpreters, program.entry())))
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+// Kernels that interpret a pipeline: they are there before a kernel of the pipeline's own is compiled.
+//
+// A program does what the text of a generated kernel says, over the same tables. Loops of a program end where those of the
+// generated kernel end.
+#include "interpret/groups.cuh"
+#include "interpret/partitions.cuh"
+#include "interpret/rows.cuh"
+#include "interpret/values.cuh"
+
+enum Interpreter { INTERPRET_ROWS, INTERPRET_GROUPS, INTERPRET_PARTITION };
+
+// What only one of the kernels has.
+template <int KIND>
+struct Parts {};
+template <>
+struct Parts<INTERPRET_GROUPS> {
+    Groups groups;
+};
+template <>
+struct Parts<INTERPRET_PARTITION> {
+    Tile tile;
+};
+
+// An instruction of any kernel that does not only compute. Sets `at` where another instruction follows; false at the end.
+WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
+    switch (i.operation) {
+        case WJ_DO_Jump: at = i.next; break;
+        case WJ_DO_Push: if (!push_scope(m, get(m, i.a) != 0)) at = i.next; break;
+        case WJ_DO_PushNot: if (!push_scope(m, get(m, i.a) == 0)) at = i.next; break;
+        case WJ_DO_Pop: m.taking >>= 1; break;
+        case WJ_DO_Grid: if (!next_grid_row(m, rows, i, false)) at = i.next; break;
+        case WJ_DO_GridWanted: if (!next_grid_row(m, rows, i, true)) at = i.next; break;
+        case WJ_DO_Sample: if (!next_sample(m, rows, i)) at = i.next; break;
+        case WJ_DO_WhileAny: if (rows.is_vain || !__any_sync(0xffffffffu, get(m, i.a) != 0)) at = i.next; break;
+        case WJ_DO_MatchTurn:
+            if (++rows.match_turns % WJ_MATCH_TURNS == 0) {
+                rows.is_vain = is_aborted(get_pointer<u64>(m, i.a), get(m, i.b), rows.match_turns / WJ_MATCH_TURNS,
+                                          WJ_MATCH_CANCEL_TURNS);
+            }
+            break;
+        case WJ_DO_IsFull: set(m, i.to, rows.is_full); break;
+        case WJ_DO_Batch: {
+            const u64 tile_rows = (u64)blockDim.x * i.b;
+            if (rows.tile >= tiles_of(get(m, i.a), tile_rows)) {
+                at = i.next;
+                break;
+            }
+            rows.first = rows.tile * tile_rows + (threadIdx.x & ~31u) * i.b + (threadIdx.x & 31);
+            rows.tile += gridDim.x;
+            break;
+        }
+        case WJ_DO_OpenItems: rows.item = 0; break;
+        case WJ_DO_BatchItem:
+            if (rows.item >= i.b) {
+                at = i.next;
+                break;
+            }
+            set(m, i.to, rows.first + rows.item++ * 32);
+            break;
+        case WJ_DO_BatchFind: find_batch(m, rows, i, i.a); break;
+        case WJ_DO_BatchReserve: reserve_batch(m, rows, i, i.b); break;
+        // `to` is the row's place, `d` whether it goes on, `c` what it found; `a` and `b` have those of the first row.
+        case WJ_DO_BatchFound: {
+            const u32 item = rows.item - 1;
+            const u64 place = get(m, i.a, item);
+            set(m, i.to, place);
+            set(m, i.c, get(m, i.b, item));
+            set(m, i.d, (rows.hits >> item & 1) != 0 && place < get(m, i.next));
+            break;
+        }
+        case WJ_DO_KeepKey: set(m, i.to + rows.item - 1, get(m, i.a)); break;
+        case WJ_DO_LoadKey: set(m, i.to, get(m, i.a, rows.item - 1)); break;
+        case WJ_DO_Find4:
+        case WJ_DO_Find8:
+        case WJ_DO_FindWord4:
+        case WJ_DO_FindWord8:
+        case WJ_DO_FindPair: find_key(m, i); break;
+        case WJ_DO_Reserve:
+        case WJ_DO_ReserveOfBlock: reserve(m, rows, i); break;
+        case WJ_DO_AddToSketch:
+            sketch_add(get_pointer<u64>(m, i.a), get_pointer<u64>(m, i.b), get(m, i.c), get(m, i.d) != 0);
+            break;
+        case WJ_DO_Raise: if (takes_part(m) && get(m, i.a) != 0) raise_status(get_pointer<u64>(m, i.b), i.next); break;
+        // `b` is the number, `next` the word of the control block.
+        case WJ_DO_Count: if (takes_part(m)) atomicAdd(get_pointer<u64>(m, i.a) + i.next, get(m, i.b)); break;
+        case WJ_DO_FillSlot4:
+        case WJ_DO_FillSlot8:
+        case WJ_DO_SetSlot4:
+        case WJ_DO_SetSlot8: write_slot(m, i); break;
+        case WJ_DO_AddRows: add_rows(get_pointer<u64>(m, i.a), (u32)get(m, i.b)); break;
+        case WJ_DO_MarkRow: if (blockIdx.x == 0 && threadIdx.x == 0) get_pointer<u64>(m, i.a)[0] = 1; break;
+        case WJ_DO_MergeAdd:
+        case WJ_DO_MergeAddWide:
+        case WJ_DO_MergeAddDouble:
+        case WJ_DO_MergeMax:
+        case WJ_DO_MergeOr:
+        case WJ_DO_MergeXor: merge_gathered(m, i); break;
+        default: return false;
+    }
+    return true;
+}
+
+// An instruction of group tables.
+WJ_DEVICE void part(Machine& m, Parts<INTERPRET_GROUPS>& parts, const Instruction& i, u32& at) {
+    Groups& groups = parts.groups;
+    switch (i.operation) {
+        case WJ_DO_OpenGroups: open_groups(m, groups, i.next); break;
+        case WJ_DO_Tiles: {
+            u64 row = 0;
+            if (!next_tile_row(m, groups, get(m, i.a), row)) {
+                at = i.next;
+                break;
+            }
+            set(m, i.to, row);
+            set(m, i.d, row < get(m, i.a));
+            break;
+        }
+        case WJ_DO_CloseTiles: close_tiles(m, groups); break;
+        case WJ_DO_Walk: {
+            u64 row = 0;
+            bool is_there = false;
+            if (!next_walk_row(m, groups, row, is_there)) {
+                at = i.next;
+                break;
+            }
+            set(m, i.to, row);
+            set(m, i.d, is_there);
+            break;
+        }
+        case WJ_DO_CloseWalk: close_walk_of(m, groups); break;
+        case WJ_DO_Accumulate: if (takes_part(m)) accumulate_row(m, groups); break;
+        default: break;
+    }
+}
+
+// An instruction of partitions.
+WJ_DEVICE void part(Machine& m, Parts<INTERPRET_PARTITION>& parts, const Instruction& i, u32& at) {
+    Tile& tile = parts.tile;
+    switch (i.operation) {
+        case WJ_DO_OpenCount: open_count(tile, (u32)get(m, i.a)); break;
+        case WJ_DO_CountTile: {
+            const u64 rows = get(m, i.a);
+            if (tile.first >= rows) {
+                at = i.next;
+                break;
+            }
+            tile.rows = rows_of_tile(rows - tile.first);
+            break;
+        }
+        case WJ_DO_CountPlaces:
+            count_places(tile);
+            tile.first += gridDim.x * tile_step();
+            break;
+        case WJ_DO_CloseCount: close_count(tile, get_pointer<u32>(m, i.a)); break;
+        case WJ_DO_OpenTile: {
+            const u64 rows = get(m, i.a);
+            tile.partitions = 1u << get(m, i.b);
+            tile.shared = open_tile(tile.partitions);
+            tile.first = blockIdx.x * tile_step();
+            if (tile.first >= rows) {
+                at = i.next;
+                break;
+            }
+            tile.rows = rows_of_tile(rows - tile.first);
+            break;
+        }
+        case WJ_DO_OpenTileItems: tile.item = 0; break;
+        // `b`: only of rows that have a place.
+        case WJ_DO_TileItem: {
+            if (tile.item >= WJ_PARTITION_ITEMS) {
+                at = i.next;
+                break;
+            }
+            tile.asked = tile.item * blockDim.x + threadIdx.x;
+            set(m, i.to, tile.first + (tile.asked < tile.rows ? tile.asked : tile.rows - 1));
+            set(m, i.d, i.b == 0 || tile.places[tile.item] != WJ_UNRANKED);
+            ++tile.item;
+            break;
+        }
+        case WJ_DO_Unplace: tile.places[tile.item - 1] = WJ_UNRANKED; break;
+        case WJ_DO_KeepValue: if (takes_part(m)) tile.values[tile.item - 1] = get(m, i.a); break;
+        case WJ_DO_PlaceInPartition:
+            if (takes_part(m) && tile.asked < tile.rows) {
+                tile.places[tile.item - 1] = partition_of(get(m, i.a) << get(m, i.c), (u32)get(m, i.b));
+            }
+            break;
+        case WJ_DO_PlaceTile: place_tile(tile, get_pointer<u32>(m, i.a)); break;
+        case WJ_DO_MoveWord4: move_staged<u32>(tile.shared, tile.values, tile.places, get_pointer<u8>(m, i.a)); break;
+        case WJ_DO_MoveWord8: move_staged<u64>(tile.shared, tile.values, tile.places, get_pointer<u8>(m, i.a)); break;
+        default: break;
+    }
+}
+
+WJ_DEVICE void part(Machine&, Parts<INTERPRET_ROWS>&, const Instruction&, u32&) {}
+
+template <int KIND>
+WJ_DEVICE void interpret(const InterpretParams& p) {
+    Machine machine = open_machine(p);
+    Rows rows;
+    open_rows(rows);
+    Parts<KIND> parts;
+    for (u32 at = 0;;) {
+        const Instruction instruction = machine.instructions[at++];
+        if (instruction.operation == WJ_DO_End) break;
+        if (compute(machine, instruction)) continue;
+        if (control(machine, rows, instruction, at)) continue;
+        part(machine, parts, instruction, at);
+    }
+}
+
+WJ_ENTRY(interpret_rows, InterpretParams, WJ_INTERPRET_THREADS) { interpret<INTERPRET_ROWS>(p); }
+WJ_ENTRY(interpret_groups, InterpretParams, WJ_INTERPRET_THREADS) { interpret<INTERPRET_GROUPS>(p); }
+WJ_ENTRY(interpret_partition, InterpretParams, WJ_INTERPRET_THREADS) { interpret<INTERPRET_PARTITION>(p); }

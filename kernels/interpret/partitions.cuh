@@ -1,0 +1,56 @@
+// Instructions that count or move rows by partition.
+#pragma once
+#include "interpret/machine.cuh"
+#include "partition/partition.cuh"
+
+// A block's tile, and what each thread knows of its rows.
+struct Tile {
+    PartitionTile shared;
+    u64 first;
+    u32 partitions;
+    u32 rows;
+    u32 item;
+    u32 asked;
+    u32 places[WJ_PARTITION_ITEMS];
+    u64 values[WJ_PARTITION_ITEMS];
+};
+
+WJ_DEVICE u64 tile_step() { return (u64)blockDim.x * WJ_PARTITION_ITEMS; }
+
+// Counters in shared memory. `a` is the number of bits. All threads of the block call it.
+WJ_DEVICE void open_count(Tile& tile, u32 bits) {
+    u32* const counts = &shared_as<u32>();
+    tile.partitions = 1u << bits;
+    tile.first = blockIdx.x * tile_step();
+#pragma unroll 1
+    for (u32 partition = threadIdx.x; partition < tile.partitions; partition += blockDim.x) counts[partition] = 0;
+    __syncthreads();
+}
+
+// Adds the counters to those of the relation. All threads of the block call it.
+WJ_DEVICE void close_count(const Tile& tile, u32* counts) {
+    const u32* const shared = &shared_as<u32>();
+    __syncthreads();
+#pragma unroll 1
+    for (u32 partition = threadIdx.x; partition < tile.partitions; partition += blockDim.x) {
+        if (shared[partition] != 0) atomicAdd(&counts[partition], shared[partition]);
+    }
+}
+
+WJ_DEVICE void count_places(const Tile& tile) {
+    u32* const counts = &shared_as<u32>();
+#pragma unroll 1
+    for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
+        if (tile.places[item] != WJ_UNRANKED) atomicAdd(&counts[tile.places[item]], 1u);
+    }
+}
+
+// Gives each row its place. All threads of the block call it.
+WJ_DEVICE void place_tile(Tile& tile, u32* cursors) {
+#pragma unroll 1
+    for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
+        if (tile.places[item] != WJ_UNRANKED) tile.places[item] = rank_row(tile.shared, tile.places[item]);
+    }
+    reserve_runs(tile.shared, tile.partitions, cursors);
+    place_rows(tile.shared, tile.places);
+}

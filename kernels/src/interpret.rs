@@ -1,0 +1,213 @@
+//! What the interpreter of pipelines shares with the host: its instructions and its parameters.
+//!
+//! A *program* is the instructions, the numbers of the parameters that it reads, its constants, and a list of 16-bit words
+//! that describes a group table. Each lane has registers of 64 bits. An operand is a register, or, from [`UNIFORM`] on, a
+//! value that all lanes share: parameters first, then constants. 128-bit values take two neighbouring operands, the low
+//! word first.
+
+use crate::constants::constants;
+use crate::params::{Arg, Ptr, params};
+
+constants! { "WJ_":
+    /// Operands from here on are shared by all lanes.
+    pub const UNIFORM: u16 = 0x8000;
+    /// Parameters of a pipeline that is interpreted.
+    pub const INTERPRET_VALUES: usize = 250;
+    /// Most threads of a block that interprets.
+    pub const INTERPRET_THREADS: u32 = 512;
+    /// Most rows that a thread looks up together.
+    pub const INTERPRET_ITEMS: u32 = 4;
+}
+
+/// Places in the list that describes a group table: numbers, and operands.
+pub mod group_list {
+    crate::constants::constants! { "WJ_LIST_":
+        /// One of [`super::group_mode`].
+        pub const MODE: usize = 0;
+        /// Words of a row.
+        pub const STRIDE: usize = 1;
+        /// Words before the accumulators.
+        pub const HEADER: usize = 2;
+        /// One of [`super::group_front`].
+        pub const FRONT: usize = 3;
+        /// Slots of a block's table.
+        pub const SLOTS: usize = 4;
+        /// Of a table that is indexed by the packed key: bits of the lanes that have a slot each.
+        pub const REPLICA_BITS: usize = 5;
+        /// Words of the accumulators in a slot of a block's table.
+        pub const BLOCK_WORDS: usize = 6;
+        /// Accumulators.
+        pub const ACCUMULATORS: usize = 7;
+        /// Words of a long key.
+        pub const KEY_WORDS: usize = 8;
+        /// Rows of one address wait for each other no longer than replicas take to look up.
+        pub const IS_HALVED: usize = 9;
+        /// Groups that are finished are written to rows of their own.
+        pub const HAS_FINISHED: usize = 10;
+        /// Operands: fields of the `GroupTable`.
+        pub const TABLE: usize = 11;
+        /// Operand: the word in host memory that cancels the query.
+        pub const CANCEL: usize = 20;
+        /// Operands: fields of the `GroupParts`; the first one is the cursors where rows lie in no order.
+        pub const PARTS: usize = 21;
+        /// Operands: rows of finished groups, and how many there is room for.
+        pub const FINISHED: usize = 25;
+        /// Operand: the packed key of a row.
+        pub const PACKED: usize = 27;
+        /// Length of what stands before the accumulators.
+        pub const HEAD: usize = 28;
+        /// Length of an accumulator: how it is merged, its word in a row, its word in a slot of a block's table, its form,
+        /// the operand that says whether a row counts, the operand that is merged. Operands of the words of a long key
+        /// stand behind all accumulators.
+        pub const EACH: usize = 6;
+    }
+}
+
+/// How a group finds its row.
+pub mod group_mode {
+    crate::constants::constants! { "WJ_MODE_":
+        /// The packed key is the row.
+        pub const DENSE: u16 = 0;
+        /// Open addressing on the packed key.
+        pub const NARROW: u16 = 1;
+        /// An index over appended rows.
+        pub const WIDE: u16 = 2;
+    }
+}
+
+/// The table in a block's shared memory in front of the group table.
+pub mod group_front {
+    crate::constants::constants! { "WJ_FRONT_":
+        /// There is none.
+        pub const NONE: u16 = 0;
+        /// Indexed by the packed key.
+        pub const KEYED: u16 = 1;
+        /// Open addressing.
+        pub const HASHED: u16 = 2;
+    }
+}
+
+/// How an accumulator merges values.
+pub mod merge_kind {
+    crate::constants::constants! { "WJ_MERGE_":
+        /// Adds words.
+        pub const ADD: u16 = 0;
+        /// Adds 128 bits.
+        pub const ADD_WIDE: u16 = 1;
+        /// Adds doubles.
+        pub const ADD_DOUBLE: u16 = 2;
+        /// The unsigned maximum.
+        pub const MAX: u16 = 3;
+        /// Or.
+        pub const OR: u16 = 4;
+        /// Exclusive or.
+        pub const XOR: u16 = 5;
+    }
+}
+
+/// Forms of an accumulator in a block's table: bits.
+pub mod merge_form {
+    crate::constants::constants! { "WJ_FORM_":
+        /// The block's part of a 128-bit sum fits 64 bits.
+        pub const NARROW: u16 = 1;
+        /// A count of less than 2^32.
+        pub const COUNT: u16 = 2;
+    }
+}
+
+/// Declares the instructions, and what defines them in C.
+macro_rules! operations {
+    ($($(#[$meta:meta])* $name:ident,)*) => {
+        /// What an instruction does. `to`, `a`, `b`, `c` and `d` are its operands; `next` is the number of the instruction
+        /// that follows under a condition, or a constant.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u16)]
+        #[allow(missing_docs, reason = "named after what C++ calls them")]
+        pub enum Operation { $($(#[$meta])* $name),* }
+
+        fn operations() -> String {
+            [$(crate::constants::define(concat!("WJ_DO_", stringify!($name)), Operation::$name as u64)),*].concat()
+        }
+    };
+}
+
+operations! {
+    // Control. `Push` narrows the lanes that take part to those for which `a` holds (`PushNot`: does not), and goes to `next`,
+    // a `Pop`, where there are none.
+    End, Jump, Push, PushNot, Pop,
+    // Loops over rows: `to` is the row, `d` whether there is one; to `next` behind the last one.
+    Grid, GridWanted, Sample, Tiles, CloseTiles, Walk, CloseWalk,
+    // Loops over matches: goes on while a lane of the warp has one.
+    WhileAny, MatchTurn, IsFull,
+    // Several rows a thread.
+    Batch, OpenItems, BatchItem, BatchFind, BatchReserve, BatchFound, KeepKey, LoadKey,
+    // Values.
+    Move, MoveIf, Select, Truth, TruthWide, SignExtend, ZeroExtend,
+    Add, AddInt, Subtract, SubtractInt, Multiply, MultiplyInt, Divide, DivideUnsigned, Remainder, RemainderUnsigned,
+    And, Or, Xor, Not, Complement, ShiftLeft, ShiftRight, ShiftRightUnsigned,
+    Equal, NotEqual, Less, LessOrEqual, LessUnsigned, LessOrEqualUnsigned,
+    AddWide, SubtractWide, MultiplyWide, DivideWide, RemainderWide,
+    ShiftLeftWide, ShiftRightWide, ShiftRightUnsignedWide,
+    EqualWide, NotEqualWide, LessWide, LessOrEqualWide, LessUnsignedWide, LessOrEqualUnsignedWide,
+    AddDouble, SubtractDouble, MultiplyDouble, DivideDouble, NegateDouble,
+    EqualDouble, NotEqualDouble, LessDouble, LessOrEqualDouble,
+    DoubleOfInt, DoubleOfUnsigned, DoubleOfWide, DoubleOfSingle, SingleOfDouble, SingleOfInt, SingleOfUnsigned, SingleOfWide,
+    IntOfDouble, UnsignedOfDouble, WideOfDouble, WideCast,
+    // Functions.
+    SumOverflows, DifferenceOverflows, ProductOverflows,
+    DivideOrZero, ModuloOrZero, FloorDivide, FloorRemainder,
+    DivideOrZeroWide, ModuloOrZeroWide, FloorDivideWide, FloorRemainderWide,
+    Fmod, Fabs, Ceil, Floor, Round, Trunc, Sqrt, SignDouble,
+    OrderCodeSingle, OrderCodeDouble, OrderValueDouble, ComparisonCode, FloatKey,
+    DateYear, DateIsoYear, DateQuarter, DateMonth, DateWeek, DateDay, DateDayOfYear, DateDayOfWeek, DateIsoDayOfWeek,
+    DateFirstOfWeek, DateFirstOfMonth, DateFirstOfQuarter, DateFirstOfYear, DateAddMonths,
+    CentralSum, CentralSumDouble, CentralSquareDouble,
+    HashKey, HashCombine,
+    // Memory: `a` is the address, `b` the index of the element. Lanes that take no part load 0, and store nothing.
+    Address, Load8, LoadSigned8, Load16, LoadSigned16, Load32, LoadSigned32, Load64, LoadWide, LoadWords, BitAt,
+    IsInBitmap, MayBeInBloom,
+    Store8, Store16, Store32, Store64, StoreWide,
+    // What all lanes do together.
+    Find4, Find8, FindWord4, FindWord8, FindPair, Reserve, ReserveOfBlock, AddToSketch,
+    // Sinks.
+    Raise, Count, FillSlot4, FillSlot8, SetSlot4, SetSlot8, AddRows, MarkRow,
+    AddIf, AddWideIf, AddDoubleIf, MaxIf, OrIf, XorIf,
+    MergeAdd, MergeAddWide, MergeAddDouble, MergeMax, MergeOr, MergeXor,
+    OpenGroups, Accumulate,
+    // Partitions.
+    OpenCount, CountTile, OpenTile, OpenTileItems, TileItem, Unplace, KeepValue, PlaceInPartition, CountPlaces, CloseCount,
+    PlaceTile, MoveWord4, MoveWord8,
+}
+
+pub(crate) fn all_defines() -> String {
+    [
+        defines(),
+        group_list::defines(),
+        group_mode::defines(),
+        group_front::defines(),
+        merge_kind::defines(),
+        merge_form::defines(),
+        operations(),
+    ]
+    .concat()
+}
+
+params! {
+    /// Interprets the program of a pipeline.
+    pub struct InterpretParams<'a, B> for ["interpret_rows", "interpret_groups", "interpret_partition"] {
+        /// The program: two words an instruction, a word for the number of a parameter, a constant, four numbers of the list.
+        program: Ptr<'a, B, *const u64>,
+        /// Instructions.
+        instructions: u64,
+        /// Parameters that it reads.
+        fields: u64,
+        /// Constants.
+        constants: u64,
+        /// Words of the list.
+        list_words: u64,
+        /// Words of shared memory before the program's: the pipeline's own.
+        shared_words: u64,
+        /// Parameters of the pipeline.
+        values: [Arg<'a, B>; INTERPRET_VALUES],
+    }
+}
