@@ -3,11 +3,12 @@
 // A program does what the text of a generated kernel says, over the same tables. Loops of a program end where those of the
 // generated kernel end.
 #include "interpret/groups.cuh"
+#include "interpret/matches.cuh"
 #include "interpret/partitions.cuh"
 #include "interpret/rows.cuh"
 #include "interpret/values.cuh"
 
-enum Interpreter { INTERPRET_ROWS, INTERPRET_GROUPS, INTERPRET_PARTITION };
+enum Interpreter { INTERPRET_ROWS, INTERPRET_GROUPS, INTERPRET_MATCHES, INTERPRET_PARTITION };
 
 // What only one of the kernels has.
 template <int KIND>
@@ -15,6 +16,11 @@ struct Parts {};
 template <>
 struct Parts<INTERPRET_GROUPS> {
     Groups groups;
+};
+template <>
+struct Parts<INTERPRET_MATCHES> {
+    Groups groups;
+    Matching matching;
 };
 template <>
 struct Parts<INTERPRET_PARTITION> {
@@ -133,6 +139,28 @@ WJ_DEVICE void part(Machine& m, Parts<INTERPRET_GROUPS>& parts, const Instructio
     }
 }
 
+// An instruction of matches of partitioned relations, which may go into a group table.
+WJ_DEVICE void part(Machine& m, Parts<INTERPRET_MATCHES>& parts, const Instruction& i, u32& at) {
+    Matching& matching = parts.matching;
+    switch (i.operation) {
+        case WJ_DO_OpenMatching: open_matching(m, matching); break;
+        case WJ_DO_MatchUnit:
+            if (next_unit(m, matching)) {
+                set(m, i.to, matching.unit.build_first);
+            } else {
+                at = i.next;
+            }
+            break;
+        case WJ_DO_ProbeRow: if (!next_probe_row(m, matching, i)) at = i.next; break;
+        case WJ_DO_NextMatch: if (!next_match(m, matching, i)) at = i.next; break;
+        // A row comes out once: `a`.
+        case WJ_DO_EndMatches: if (get(m, i.a) != 0) matching.entry = 0; break;
+        case WJ_DO_OpenGroups: open_groups(m, parts.groups, i.next); break;
+        case WJ_DO_Accumulate: if (takes_part(m)) accumulate_row(m, parts.groups); break;
+        default: break;
+    }
+}
+
 // An instruction of partitions.
 WJ_DEVICE void part(Machine& m, Parts<INTERPRET_PARTITION>& parts, const Instruction& i, u32& at) {
     Tile& tile = parts.tile;
@@ -210,4 +238,5 @@ WJ_DEVICE void interpret(const InterpretParams& p) {
 
 WJ_ENTRY(interpret_rows, InterpretParams, WJ_INTERPRET_THREADS) { interpret<INTERPRET_ROWS>(p); }
 WJ_ENTRY(interpret_groups, InterpretParams, WJ_INTERPRET_THREADS) { interpret<INTERPRET_GROUPS>(p); }
+WJ_ENTRY(interpret_matches, InterpretParams, WJ_INTERPRET_THREADS) { interpret<INTERPRET_MATCHES>(p); }
 WJ_ENTRY(interpret_partition, InterpretParams, WJ_INTERPRET_THREADS) { interpret<INTERPRET_PARTITION>(p); }

@@ -17,6 +17,7 @@ struct Machine {
     const Instruction* instructions;
     const u64* uniform;  // parameters, then constants
     const u16* list;     // describes the group table
+    const u16* matches;  // describes relations that were partitioned alike
     u64* lane;           // the caller's first register; the others are blockDim.x words apart
     u32 taking;          // bit 0: the lane takes part; bits above: in the scopes around
 };
@@ -38,6 +39,7 @@ WJ_DEVICE Machine open_machine(const InterpretParams& p) {
     machine.instructions = reinterpret_cast<const Instruction*>(base);
     machine.uniform = base + code_words;
     machine.list = reinterpret_cast<const u16*>(machine.uniform + fields + p.constants);
+    machine.matches = machine.list + p.match_list;
     machine.lane = base + code_words + behind + threadIdx.x;
     machine.taking = 1;
     __syncthreads();

@@ -63,6 +63,37 @@ pub mod group_list {
     }
 }
 
+/// Places in the list that describes relations that were partitioned alike: operands, but for the first one.
+pub mod match_list {
+    crate::constants::constants! { "WJ_MATCHED_":
+        /// Words of the key.
+        pub const KEY_WORDS: usize = 0;
+        /// Bits of the hash that choose a chain.
+        pub const HEADS_BITS: usize = 1;
+        /// Build rows of a work item.
+        pub const CAPACITY: usize = 2;
+        /// Bits of the partitions.
+        pub const BITS: usize = 3;
+        /// Where the build side's partitions begin.
+        pub const BUILD_OFFSETS: usize = 4;
+        /// The same of the probe side.
+        pub const PROBE_OFFSETS: usize = 5;
+        /// Work items before each partition.
+        pub const ITEMS: usize = 6;
+        /// Probe rows of a work item.
+        pub const CHUNK_ROWS: usize = 7;
+        /// The control block.
+        pub const CONTROL: usize = 8;
+        /// The word in host memory that cancels the query.
+        pub const CANCEL: usize = 9;
+        /// Length of what stands before the words of the key.
+        pub const HEAD: usize = 10;
+        /// Length of a word: bytes of it on the build side and on the probe side, as numbers; the words of both sides, and
+        /// the bits that belong to the key.
+        pub const EACH: usize = 5;
+    }
+}
+
 /// How a group finds its row.
 pub mod group_mode {
     crate::constants::constants! { "WJ_MODE_":
@@ -174,6 +205,8 @@ operations! {
     AddIf, AddWideIf, AddDoubleIf, MaxIf, OrIf, XorIf,
     MergeAdd, MergeAddWide, MergeAddDouble, MergeMax, MergeOr, MergeXor,
     OpenGroups, Accumulate,
+    // Matches of relations that were partitioned alike.
+    OpenMatching, MatchUnit, ProbeRow, NextMatch, EndMatches,
     // Partitions.
     OpenCount, CountTile, OpenTile, OpenTileItems, TileItem, Unplace, KeepValue, PlaceInPartition, CountPlaces, CloseCount,
     PlaceTile, MoveWord4, MoveWord8,
@@ -183,6 +216,7 @@ pub(crate) fn all_defines() -> String {
     [
         defines(),
         group_list::defines(),
+        match_list::defines(),
         group_mode::defines(),
         group_front::defines(),
         merge_kind::defines(),
@@ -194,7 +228,7 @@ pub(crate) fn all_defines() -> String {
 
 params! {
     /// Interprets the program of a pipeline.
-    pub struct InterpretParams<'a, B> for ["interpret_rows", "interpret_groups", "interpret_partition"] {
+    pub struct InterpretParams<'a, B> for ["interpret_rows", "interpret_groups", "interpret_matches", "interpret_partition"] {
         /// The program: two words an instruction, a word for the number of a parameter, a constant, four numbers of the list.
         program: Ptr<'a, B, *const u64>,
         /// Instructions.
@@ -205,6 +239,8 @@ params! {
         constants: u64,
         /// Words of the list.
         list_words: u64,
+        /// Where the list has what describes matches.
+        match_list: u64,
         /// Words of shared memory before the program's: the pipeline's own.
         shared_words: u64,
         /// Parameters of the pipeline.

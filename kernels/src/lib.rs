@@ -99,6 +99,7 @@ const FILES: &[KernelFile] = files![
     "interpret/values.cuh",
     "interpret/rows.cuh",
     "interpret/groups.cuh",
+    "interpret/matches.cuh",
     "interpret/partitions.cuh",
     "window/window.cuh",
     "window/folds.cuh",

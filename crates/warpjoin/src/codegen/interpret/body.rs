@@ -16,13 +16,15 @@ use crate::codegen::value::CType;
 pub(super) enum Open {
     /// A loop, from this instruction on.
     Loop { begin: u32, end: u32 },
+    /// One that needs no instruction.
+    Nothing,
     /// The loop over the matches of a row, with the number of the match.
     Matches { begin: u32, end: u32, index: Operand },
 }
 
-impl Builder<'_> {
+impl<'k> Builder<'k> {
     /// Everything between the beginning of the kernel and its end.
-    pub(super) fn kernel(&mut self, kernel: &Kernel) -> Made<()> {
+    pub(super) fn kernel(&mut self, kernel: &'k Kernel) -> Made<()> {
         match &kernel.around {
             Around::Nothing => {}
             Around::CountRows { .. } => self.open_written(),
@@ -69,9 +71,17 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn item(&mut self, item: &Item, kernel: &Kernel, open: &mut Vec<Open>) -> Made<()> {
+    pub(super) fn item(&mut self, item: &'k Item, kernel: &'k Kernel, open: &mut Vec<Open>) -> Made<()> {
+        if let Some(matching) = self.matching.as_mut().filter(|matching| matching.is_collecting) {
+            match item {
+                Item::CloseAccepts => matching.is_collecting = false,
+                item => matching.accepts.push(item),
+            }
+            return Ok(());
+        }
         match item {
             Item::Close => match open.pop().ok_or(Unknown("a block that is not open"))? {
+                Open::Nothing => {}
                 Open::Loop { begin, end } => self.close_loop(begin, end),
                 Open::Matches { begin, end, index } => {
                     let one = self.constant(1);
@@ -140,11 +150,15 @@ impl Builder<'_> {
             }
             Item::Batch(item) => self.batch(item, open)?,
             Item::Partition(item) => self.partition(item, open)?,
-            Item::MatchUnits(_)
-            | Item::OpenAccepts { .. }
-            | Item::CloseAccepts
-            | Item::MatchLookUp(_)
-            | Item::EndRound => return Err(Unknown("matches of partitioned relations")),
+            Item::MatchUnits(units) => self.match_units(units, open),
+            Item::OpenAccepts { .. } => {
+                let matching = self.matching.as_mut().ok_or(Unknown("matches of nothing"))?;
+                matching.is_collecting = true;
+            }
+            Item::CloseAccepts => return Err(Unknown("a function that is not open")),
+            Item::MatchLookUp(look_up) => self.match_look_up(look_up, kernel, open)?,
+            // The loop ends where no lane has another match.
+            Item::EndRound => {}
         }
         Ok(())
     }

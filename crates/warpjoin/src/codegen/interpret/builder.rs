@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use warpjoin_kernels::interpret::Operation;
 
+use super::matches::Matching;
 use super::operand::{ListEntry, Next, Operand, Step, number_of};
 use super::program::{ProgramKind, Shared};
 use super::value::Typed;
@@ -33,6 +34,8 @@ pub(super) struct Builder<'k> {
     pub fields: Vec<u32>,
     pub constants: Vec<u64>,
     pub list: Vec<ListEntry>,
+    pub match_list: Vec<ListEntry>,
+    pub matching: Option<Matching<'k>>,
     /// Rows of a thread that are looked up together.
     pub items: u16,
     /// How many rows a thread has written.
@@ -78,6 +81,8 @@ impl<'k> Builder<'k> {
             fields: vec![],
             constants: vec![],
             list: vec![],
+            match_list: vec![],
+            matching: None,
             variables: vec![],
             known: vec![],
             known_at: HashMap::new(),

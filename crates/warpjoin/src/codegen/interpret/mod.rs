@@ -8,6 +8,7 @@ mod body;
 mod builder;
 mod call;
 mod group;
+mod matches;
 mod operand;
 mod partition;
 mod program;

@@ -14,6 +14,8 @@ pub(crate) enum ProgramKind {
     Rows,
     /// The same into a group table.
     Groups,
+    /// Matches of partitioned relations, which may go into a group table.
+    Matches,
     /// Tiles of rows, counted by partition.
     Count,
     /// Tiles of rows, moved to their partitions.
@@ -39,8 +41,10 @@ pub(crate) struct Program {
     pub instructions: u32,
     pub fields: u32,
     pub constants: u32,
-    /// Where the list of a group table has the number of slots.
+    /// Words of the list.
     pub list_words: u32,
+    /// Where the list has what describes matches.
+    pub match_list: u32,
     /// Registers of a lane.
     pub registers: u32,
     shared: Shared,
@@ -77,7 +81,7 @@ impl Program {
         }
         words.extend(builder.fields.iter().map(|&field| u64::from(field)));
         words.extend(&builder.constants);
-        let list = builder.list.iter().map(|entry| match entry {
+        let list = builder.list.iter().chain(&builder.match_list).map(|entry| match entry {
             ListEntry::Number(number) => Ok(*number),
             ListEntry::Operand(operand) => encoder.operand(*operand),
         });
@@ -92,6 +96,7 @@ impl Program {
             fields: builder.fields.len() as u32,
             constants: builder.constants.len() as u32,
             list_words: list.len() as u32 / 4,
+            match_list: builder.list.len() as u32,
             registers: registers.count.into(),
             shared: builder.shared,
         })
@@ -107,6 +112,7 @@ impl Program {
         match self.kind {
             ProgramKind::Rows => "interpret_rows",
             ProgramKind::Groups => "interpret_groups",
+            ProgramKind::Matches => "interpret_matches",
             ProgramKind::Count | ProgramKind::Scatter => "interpret_partition",
         }
     }
@@ -129,7 +135,7 @@ impl Program {
     /// The program for blocks with so many slots.
     pub(crate) fn words(&self, slots: u32) -> Vec<u64> {
         let mut words = self.words.clone();
-        if self.list_words > 0 {
+        if self.match_list > 0 {
             let list = words.len() - self.list_words as usize;
             let (word, place) = (SLOTS_AT / 4, SLOTS_AT % 4);
             words[list + word] |= u64::from(slots) << (16 * place);

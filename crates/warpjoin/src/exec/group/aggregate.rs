@@ -177,7 +177,7 @@ impl Query<'_> {
         let groups = match partitioned {
             Some(groups) => groups,
             None => {
-                self.compile_pipeline(&planned.generated)?;
+                self.compile_pipeline(relation, &planned.generated)?;
                 GroupTable { groups_max: planned.groups_max, shape: Arc::clone(&planned.shape), shards: vec![] }
             }
         };
@@ -188,7 +188,7 @@ impl Query<'_> {
             for other in [None, forced, choose(self, 8.0), choose(self, 0.125)] {
                 self.speculate(|query| match other {
                     Some(choice) => query.dry_partition(relation, &keys, &accumulators, choice).map(|_| ()),
-                    None => query.compile_pipeline(&planned.generated).map(|_| ()),
+                    None => query.compile_pipeline(relation, &planned.generated).map(|_| ()),
                 });
             }
         }
@@ -208,7 +208,7 @@ impl Query<'_> {
         };
         let PartitionedGroups { relation, keys, accumulators } = partitioned;
         let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
-        self.compile_pipeline(&planned.generated)?;
+        self.compile_pipeline(&relation, &planned.generated)?;
         Ok(Some(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] }))
     }
 

@@ -77,7 +77,7 @@ impl Query<'_> {
         }
         let generated = self.bind(relation, &Sink::Sketch { keys: keys.to_vec() })?;
         if self.is_dry() {
-            self.compile_pipeline(&generated)?;
+            self.compile_pipeline(relation, &generated)?;
             let devices = self.devices() as f64;
             return Ok(expected.map(|(all_rows, groups)| {
                 let rows = all_rows / devices;

@@ -62,7 +62,7 @@ impl Query<'_> {
         let shape = Arc::new(shape.clone());
         let mut rows = Intermediate { columns: vec![], rows_max: build.rows_max, shards: vec![] };
         if self.is_dry() {
-            self.compile_pipeline(&generated)?;
+            self.compile_pipeline(build, &generated)?;
             let shards = vec![];
             let table = JoinTable { shape, shards, build: Arc::new(rows) };
             return Ok(match self.known(RuntimeDecision::Direct(true)) {

@@ -134,7 +134,7 @@ impl Query<'_> {
         let (mut reports, mut kernel_ns) = (vec![Report::default(); devices], vec![0; devices]);
         for tries in 0..TRIES_MAX {
             self.options.check_cancelled()?;
-            let kernels = self.compile_pipeline(&generated)?;
+            let kernels = self.compile_pipeline(&relation, &generated)?;
             let mut job = self.job(&relation, &generated, &kernels)?;
             job.chunk_rows = job.chunk_rows.filter(|_| sink.takes_chunks());
             let left: Vec<usize> = (0..devices).filter(|&device| filled[device].is_none()).collect();

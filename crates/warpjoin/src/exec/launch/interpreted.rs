@@ -7,6 +7,7 @@ use warpjoin_kernels::partition::PARTITION_ITEMS;
 
 use super::shape::partition_launch;
 use crate::codegen::{GeneratedPipeline, Grid, Program, ProgramKind, ROWS_PER_THREAD_BITS_MAX, SharedBytes};
+use crate::exec::relation::{Relation, Source};
 use crate::{Error, Result};
 
 /// Threads of a block that has no table in its shared memory.
@@ -28,13 +29,19 @@ struct BlockShape {
     shared: SharedBytes,
 }
 
-/// Whether a device has room for the program of a pipeline, which writes 2^bits partitions, if any.
-pub(in crate::exec) fn can_interpret(info: &DeviceInfo, generated: &GeneratedPipeline, bits: u32) -> bool {
-    generated.program().is_some_and(|program| block_shape(info, generated, program, bits).is_some())
+/// Whether a device has room for the program of a pipeline over a relation, which writes 2^bits partitions, if any.
+pub(super) fn can_interpret(info: &DeviceInfo, relation: &Relation, generated: &GeneratedPipeline, bits: u32) -> bool {
+    generated.program().is_some_and(|program| block_shape(info, relation, generated, program, bits).is_some())
 }
 
 /// The largest blocks that fit.
-fn block_shape(info: &DeviceInfo, generated: &GeneratedPipeline, program: &Program, bits: u32) -> Option<BlockShape> {
+fn block_shape(
+    info: &DeviceInfo,
+    relation: &Relation,
+    generated: &GeneratedPipeline,
+    program: &Program,
+    bits: u32,
+) -> Option<BlockShape> {
     let most = match program.kind {
         ProgramKind::Groups if program.has_front() => INTERPRET_THREADS,
         _ => THREADS,
@@ -45,6 +52,12 @@ fn block_shape(info: &DeviceInfo, generated: &GeneratedPipeline, program: &Progr
             (ProgramKind::Scatter, _) => {
                 let tile = partition_launch(info, bits, threads);
                 (tile.threads == threads).then_some(tile.shared_bytes)?
+            }
+            // Heads and links of chains.
+            (ProgramKind::Matches, _) => {
+                let Source::Matches(matches, form) = &relation.source else { return None };
+                (4u32.checked_shl(matches.table(*form).heads_bits)?)
+                    .checked_add(2 * u32::try_from(matches.capacity).ok()?)?
             }
             // Group tables have theirs by the program.
             (ProgramKind::Groups, _) => 0,
@@ -59,10 +72,15 @@ fn block_shape(info: &DeviceInfo, generated: &GeneratedPipeline, program: &Progr
 
 impl<'g> Interpreted<'g> {
     /// Brings the program of a pipeline to a device.
-    pub(super) fn open(stream: &Stream, generated: &'g GeneratedPipeline, bits: u32) -> Result<Self> {
+    pub(super) fn open(
+        stream: &Stream,
+        relation: &Relation,
+        generated: &'g GeneratedPipeline,
+        bits: u32,
+    ) -> Result<Self> {
         let missing = || Error::internal("a pipeline that no kernel interprets");
         let program = generated.program().ok_or_else(missing)?;
-        let shape = block_shape(stream.device().info(), generated, program, bits).ok_or_else(missing)?;
+        let shape = block_shape(stream.device().info(), relation, generated, program, bits).ok_or_else(missing)?;
         let words = stream.upload(bytemuck::cast_slice(&program.words(shape.shared.slots)))?;
         Ok(Self { program, words, shape })
     }
@@ -92,6 +110,7 @@ impl<'g> Interpreted<'g> {
             ProgramKind::Rows => tiles.min(fill).max(rows.div_ceil(u64::from(*threads) << ROWS_PER_THREAD_BITS_MAX)),
             // Each block has a place of its own, of which there are no more.
             ProgramKind::Groups => tiles.min(fill).min(plain.blocks.into()),
+            ProgramKind::Matches => fill,
             ProgramKind::Count => tiles_of_items.min(fill),
             ProgramKind::Scatter => tiles_of_items,
         };
@@ -101,6 +120,7 @@ impl<'g> Interpreted<'g> {
             fields: program.fields.into(),
             constants: program.constants.into(),
             list_words: program.list_words.into(),
+            match_list: program.match_list.into(),
             shared_words: shared.words.into(),
             values: padded(args, Arg::U64(0)),
         };

@@ -140,7 +140,8 @@ impl Lane<'_> {
         let bits = if let Target::Partition(partition) = target { partition.bits } else { 0 };
         let chunk_rows = job.chunk_rows.unwrap_or(u64::MAX);
         let kernel = &job.kernels.kernels[device];
-        let interpreted = job.kernels.interpret.then(|| Interpreted::open(&stream, generated, bits)).transpose()?;
+        let interpreted =
+            job.kernels.interpret.then(|| Interpreted::open(&stream, relation, generated, bits)).transpose()?;
         stream.wait_for_permit()?;
         let begin = stream.record()?;
         let behind = chunks.end;

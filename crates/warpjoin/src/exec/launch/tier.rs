@@ -11,6 +11,7 @@ use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
 use super::interpreted::can_interpret;
 use crate::codegen::{GeneratedPipeline, interpreters};
 use crate::exec::query::Query;
+use crate::exec::relation::Relation;
 use crate::options::CodeTier;
 use crate::{Error, Result};
 
@@ -22,15 +23,20 @@ pub(crate) struct PipelineKernels {
 }
 
 impl Query<'_> {
-    /// The kernels of a bound pipeline. A dry run notes them and returns none.
-    pub(crate) fn compile_pipeline(&mut self, pipeline: &GeneratedPipeline) -> Result<PipelineKernels> {
-        self.compile_pipelines([pipeline], 0, []).map(|([kernels], [])| kernels)
+    /// The kernels of a bound pipeline over a relation. A dry run notes them and returns none.
+    pub(crate) fn compile_pipeline(
+        &mut self,
+        relation: &Relation,
+        pipeline: &GeneratedPipeline,
+    ) -> Result<PipelineKernels> {
+        self.compile_pipelines(relation, [pipeline], 0, []).map(|([kernels], [])| kernels)
     }
 
     /// Those of several pipelines, which write 2^bits partitions, if any; and entries of hand-written modules that are
     /// wanted at the same point.
     pub(crate) fn compile_pipelines<const P: usize, const N: usize>(
         &mut self,
+        relation: &Relation,
         pipelines: [&GeneratedPipeline; P],
         bits: u32,
         others: [(&ModuleSource, &str); N],
@@ -40,7 +46,7 @@ impl Query<'_> {
         self.metrics.planning_ns += started.elapsed().as_nanos() as u64;
         // Made where a kernel is missing.
         let interpreters = LazyCell::new(|| interpreters(self.options.hash_bits));
-        let interprets = pipelines.map(|pipeline| self.interprets(pipeline, bits, &interpreters));
+        let interprets = pipelines.map(|pipeline| self.interprets(relation, pipeline, bits, &interpreters));
         let mut wanted = vec![];
         for ((pipeline, own), interprets) in pipelines.iter().zip(own).zip(interprets) {
             match pipeline.program().filter(|_| interprets) {
@@ -70,12 +76,13 @@ impl Query<'_> {
     /// Whether a pipeline is interpreted: where its own kernel would have to be compiled, and those that interpret would not.
     fn interprets(
         &self,
+        relation: &Relation,
         pipeline: &GeneratedPipeline,
         bits: u32,
         interpreters: &LazyCell<ModuleSource, impl FnOnce() -> ModuleSource>,
     ) -> bool {
         let devices = self.session.devices();
-        let can = || devices.iter().all(|device| can_interpret(device.info(), pipeline, bits));
+        let can = || devices.iter().all(|device| can_interpret(device.info(), relation, pipeline, bits));
         match self.options.code_tier {
             CodeTier::Compiled => false,
             CodeTier::Interpreted => can(),

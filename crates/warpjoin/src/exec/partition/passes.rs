@@ -143,10 +143,11 @@ impl Query<'_> {
         let [scan_of, pass_of] = [Scan::ENTRY, pass].map(|entry| (&module, entry));
         let pipelines = [&*count, &*scatter];
         let (kernels, [scan], pass) = if bits.second > 0 {
-            let (kernels, [scan, pass]) = self.compile_pipelines(pipelines, bits.first, [scan_of, pass_of])?;
+            let (kernels, [scan, pass]) =
+                self.compile_pipelines(&relation, pipelines, bits.first, [scan_of, pass_of])?;
             (kernels, [scan], pass)
         } else {
-            let (kernels, scan) = self.compile_pipelines(pipelines, bits.first, [scan_of])?;
+            let (kernels, scan) = self.compile_pipelines(&relation, pipelines, bits.first, [scan_of])?;
             (kernels, scan, vec![])
         };
         let [count_kernels, scatter_kernels] = kernels;

@@ -63,7 +63,7 @@ impl Query<'_> {
         let PlannedPartition { relation, count, scatter, shape, .. } = planned;
         let module = partition_module(self.options.hash_bits);
         let ([count_kernels, scatter_kernels], [scan_kernels]) =
-            self.compile_pipelines([&*count, &*scatter], SPILL_BITS.first, [(&module, Scan::ENTRY)])?;
+            self.compile_pipelines(&relation, [&*count, &*scatter], SPILL_BITS.first, [(&module, Scan::ENTRY)])?;
         self.options.check_cancelled()?;
         let stream = self.streams[0].clone();
         let row_bytes = shape.row_bytes();

@@ -30,7 +30,7 @@ impl Query<'_> {
         };
         let (columns, rows_max) = (columns.clone(), relation.rows_max);
         if self.is_dry() {
-            self.compile_pipeline(&generated)?;
+            self.compile_pipeline(relation, &generated)?;
             let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
             return Ok(Intermediate { columns, rows_max, shards });
         }
@@ -108,7 +108,7 @@ impl Query<'_> {
             }
         };
         if self.is_dry() {
-            self.compile_pipeline(&generated)?;
+            self.compile_pipeline(relation, &generated)?;
             // Nobody looks into the rows of a dry run.
             let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
             return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));

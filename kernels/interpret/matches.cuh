@@ -1,0 +1,134 @@
+// Instructions of loops over the matches of two relations that were partitioned alike. Build rows are linked into chains in
+// shared memory, and stay where they are.
+#pragma once
+#include "interpret/machine.cuh"
+
+// Where a block is among the work items, and a lane among its matches.
+struct Matching {
+    MatchTable chains;
+    MatchItem unit;
+    u64 number;   // of the next work item
+    u32 first;    // of the warp's next probe rows in the item
+    u32 entry;    // the next build row to look at, + 1
+    u32 turn;
+    bool is_over;
+};
+
+WJ_DEVICE u32 matched_list(const Machine& m, u32 place) { return m.matches[place]; }
+template <class T>
+WJ_DEVICE T* matched_pointer(const Machine& m, u32 place) {
+    return get_pointer<T>(m, matched_list(m, place));
+}
+WJ_DEVICE u64 matched_value(const Machine& m, u32 place) { return get(m, matched_list(m, place)); }
+
+// What describes a word of the key.
+struct KeyWord {
+    const void* build;
+    const void* probe;
+    u64 mask;
+    u32 build_bytes, probe_bytes;
+};
+
+WJ_DEVICE KeyWord key_word_of(const Machine& m, u32 number) {
+    const u32 at = WJ_MATCHED_HEAD + number * WJ_MATCHED_EACH;
+    return KeyWord{matched_pointer<const void>(m, at + 2), matched_pointer<const void>(m, at + 3), matched_value(m, at + 4),
+                   matched_list(m, at), matched_list(m, at + 1)};
+}
+
+WJ_DEVICE u64 word_at(const void* words, u32 bytes, u32 row) {
+    return bytes == 4 ? (u64) static_cast<const u32*>(words)[row] : static_cast<const u64*>(words)[row];
+}
+
+WJ_DEVICE void open_matching(const Machine& m, Matching& matching) {
+    const u32 heads_bits = (u32)matched_value(m, WJ_MATCHED_HEADS_BITS);
+    u32* const heads = &shared_as<u32>();
+    u16* const next = reinterpret_cast<u16*>(heads + (1u << heads_bits));
+    matching.chains = MatchTable{heads, next, heads_bits, (u32)matched_value(m, WJ_MATCHED_CAPACITY)};
+    matching.number = blockIdx.x;
+    matching.is_over = false;
+}
+
+// Goes to the next work item, and links its build rows; false: there is none. All threads of the block call it.
+WJ_DEVICE bool next_unit(const Machine& m, Matching& matching) {
+    const MatchSides sides = {matched_pointer<const u32>(m, WJ_MATCHED_BUILD_OFFSETS),
+                              matched_pointer<const u32>(m, WJ_MATCHED_PROBE_OFFSETS),
+                              matched_pointer<const u64>(m, WJ_MATCHED_ITEMS),
+                              1u << matched_value(m, WJ_MATCHED_BITS),
+                              matching.chains.capacity,
+                              (u32)matched_value(m, WJ_MATCHED_CHUNK_ROWS)};
+    matching.unit = match_item(sides, matching.number);
+    if (matching.unit.build_rows == 0) return false;
+    const u64 turn = matching.number / gridDim.x;
+    matching.number += gridDim.x;
+    if (is_block_stopped(matched_pointer<u64>(m, WJ_MATCHED_CONTROL), WJ_STATUS_ABORT, matched_value(m, WJ_MATCHED_CANCEL),
+                         turn, WJ_ITEM_CANCEL_TURNS)) {
+        return false;
+    }
+    matching.is_over = false;
+    matching.first = threadIdx.x & ~31u;
+    clear_chains(matching.chains);
+    const u32 words = matched_list(m, WJ_MATCHED_KEY_WORDS);
+    for (u32 place = threadIdx.x; place < matching.unit.build_rows; place += blockDim.x) {
+        u64 folded = 0;
+        for (u32 number = 0; number < words; ++number) {
+            const KeyWord key = key_word_of(m, number);
+            const u64 word = word_at(key.build, key.build_bytes, matching.unit.build_first + place) & key.mask;
+            folded = number == 0 ? word : fold_words(folded, word);
+        }
+        link_row(matching.chains, place, folded);
+    }
+    __syncthreads();
+    return true;
+}
+
+// Goes to the warp's next probe rows: `to` has the words of the key, `d` the row. False: there are none.
+WJ_DEVICE bool next_probe_row(const Machine& m, Matching& matching, const Instruction& i) {
+    if (matching.first >= matching.unit.probe_rows || matching.is_over) return false;
+    const u32 place = matching.first + (threadIdx.x & 31);
+    const bool is_inside = place < matching.unit.probe_rows;
+    const u32 row = matching.unit.probe_first + (is_inside ? place : 0);
+    const u32 words = matched_list(m, WJ_MATCHED_KEY_WORDS);
+    u64 folded = 0;
+    for (u32 number = 0; number < words; ++number) {
+        const KeyWord key = key_word_of(m, number);
+        const u64 word = is_inside ? word_at(key.probe, key.probe_bytes, row) : 0;
+        set(m, i.to + number, word);
+        folded = number == 0 ? word & key.mask : fold_words(folded, word & key.mask);
+    }
+    matching.entry = is_inside ? matching.chains.heads[chain_of(matching.chains, folded)] : 0;
+    matching.turn = 0;
+    matching.first += blockDim.x;
+    set(m, i.d, row);
+    return true;
+}
+
+// Whether a build row has the key of the lane's probe row, whose words are at `words`.
+WJ_DEVICE bool has_key(const Machine& m, const Matching& matching, u32 place, u32 words_at) {
+    const u32 words = matched_list(m, WJ_MATCHED_KEY_WORDS);
+    for (u32 number = 0; number < words; ++number) {
+        const KeyWord key = key_word_of(m, number);
+        const u64 word = word_at(key.build, key.build_bytes, matching.unit.build_first + place);
+        if (((word ^ get(m, words_at, number)) & key.mask) != 0) return false;
+    }
+    return true;
+}
+
+// Goes to the next match of each lane's row: `to` is its place in the work item, `d` whether there is one; `a` has the words
+// of the key. False: no lane of the warp has another.
+WJ_DEVICE bool next_match(const Machine& m, Matching& matching, const Instruction& i) {
+    if (++matching.turn % 256 == 0) {
+        matching.is_over = is_aborted(matched_pointer<u64>(m, WJ_MATCHED_CONTROL), matched_value(m, WJ_MATCHED_CANCEL),
+                                      matching.turn / 256, 4);
+    }
+    if (matching.is_over) return false;
+    u32 entry = matching.entry;
+    for (u32 step = 0; step < matching.chains.capacity && entry != 0; ++step) {
+        if (has_key(m, matching, entry - 1, i.a)) break;
+        entry = matching.chains.next[entry - 1];
+    }
+    const bool is_match = entry != 0;
+    set(m, i.to, is_match ? entry - 1 : 0);
+    set(m, i.d, is_match);
+    matching.entry = is_match ? matching.chains.next[entry - 1] : 0;
+    return __any_sync(0xffffffffu, is_match);
+}
