@@ -31,6 +31,22 @@ pub struct KernelFile {
     pub text: &'static str,
 }
 
+impl KernelFile {
+    /// Names of its entries.
+    pub fn entries(&self) -> impl Iterator<Item = &'static str> {
+        entries(self.text).map(|(name, _)| name)
+    }
+}
+
+/// Entries of a text, each with the struct that it takes.
+fn entries(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let heads = text.lines().filter_map(|line| line.strip_prefix("WJ_ENTRY")?.split_once('('));
+    heads.map(|(_, rest)| {
+        let mut names = rest.split(',').map(str::trim);
+        (names.next().unwrap_or_default(), names.next().unwrap_or_default())
+    })
+}
+
 macro_rules! files {
     ($($name:literal),* $(,)?) => {
         &[$(KernelFile { name: $name, text: include_str!(concat!("../", $name)) }),*]
@@ -216,15 +232,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    /// Entries of a text, each with the struct that it takes.
-    fn entries(text: &str) -> impl Iterator<Item = (&str, &str)> {
-        let heads = text.lines().filter_map(|line| line.strip_prefix("WJ_ENTRY")?.split_once('('));
-        heads.map(|(_, rest)| {
-            let mut names = rest.split(',').map(str::trim);
-            (names.next().unwrap_or_default(), names.next().unwrap_or_default())
-        })
-    }
 
     #[test]
     fn every_kernel_takes_the_struct_that_is_declared_for_it() {

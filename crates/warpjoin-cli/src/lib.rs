@@ -10,6 +10,7 @@ mod output;
 mod shell;
 mod target;
 pub mod tpch;
+mod warm;
 
 pub use compare::{BenchCompareArgs, run_bench_compare};
 pub use devices::describe_devices;
@@ -18,3 +19,4 @@ pub use output::print_line;
 pub use shell::{ShellArgs, run_shell};
 pub use target::TargetArgs;
 pub use tpch::{TpchArgs, TpchReportArgs, run_tpch, run_tpch_report};
+pub use warm::warm;

@@ -29,6 +29,8 @@ struct Job {
     query: QueryId,
     module: ModuleSource,
     devices: Vec<Device>,
+    /// The disk cache is to have it, more than memory.
+    is_for_store: bool,
 }
 
 #[derive(Default)]
@@ -91,9 +93,19 @@ pub(crate) struct Compiler {
 impl Compiler {
     /// Has modules compiled for all of `devices`, the first ones first, speculative ones after all others.
     pub(crate) fn enqueue(&self, query: QueryId, modules: Vec<ModuleSource>, devices: &[Device], is_speculative: bool) {
-        let jobs = modules.into_iter().map(|module| Job { query, module, devices: devices.to_vec() });
+        let jobs =
+            modules.into_iter().map(|module| Job { query, module, devices: devices.to_vec(), is_for_store: false });
         let mut queue = self.shared.locked();
         if is_speculative { &mut queue.speculative } else { &mut queue.jobs }.extend(jobs);
+        start_threads(&mut queue, &self.shared);
+    }
+
+    /// Has modules compiled that the disk cache lacks, behind all others.
+    pub(crate) fn store(&self, query: QueryId, modules: Vec<ModuleSource>, device: &Device) {
+        let devices = || vec![device.clone()];
+        let jobs = modules.into_iter().map(|module| Job { query, module, devices: devices(), is_for_store: true });
+        let mut queue = self.shared.locked();
+        queue.speculative.extend(jobs);
         start_threads(&mut queue, &self.shared);
     }
 
@@ -102,7 +114,7 @@ impl Compiler {
         let mut queue = self.shared.locked();
         for module in modules {
             if queue.improved.insert(BuildHasherDefault::<DefaultHasher>::default().hash_one(&module)) {
-                queue.better.push_back(Job { query, module, devices: devices.to_vec() });
+                queue.better.push_back(Job { query, module, devices: devices.to_vec(), is_for_store: false });
             }
         }
         start_threads(&mut queue, &self.shared);
@@ -190,6 +202,9 @@ fn work(shared: &Arc<Shared>) {
         drop(queue);
         let others = job.devices.split_off(job.devices.len().min(1));
         let Some(first) = job.devices.first() else { continue };
+        if job.is_for_store && first.is_stored(&job.module) {
+            continue;
+        }
         if !compile(first, &job.module) || others.is_empty() {
             continue;
         }
@@ -201,7 +216,7 @@ fn work(shared: &Arc<Shared>) {
         let rest = if is_better { &mut queue.better } else { &mut queue.jobs };
         for device in others {
             let (query, module) = (job.query, job.module.clone());
-            rest.push_front(Job { query, module, devices: vec![device] });
+            rest.push_front(Job { query, module, devices: vec![device], is_for_store: false });
         }
         start_threads(&mut queue, shared);
     }

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use warpjoin_device::{Device, DeviceKind, Kernel, Stream};
 
 use crate::Result;
-use crate::codegen::{FixedModule, interpreters};
+use crate::codegen::{FixedModule, interpreters, prebuilt};
 use crate::devices::DeviceSet;
 use crate::devices::compiler::QueryId;
 use crate::optimize::Orders;
@@ -107,13 +108,17 @@ impl Session {
     }
 }
 
-/// Has the kernels loaded that interpret pipelines, and compiled if this machine has none yet: a query that is never seen
-/// before starts with them.
+/// Has the kernels loaded that interpret pipelines, so that a query which was never seen starts with them. Those that any
+/// query may want are compiled in the background, if the disk cache lacks them, the first time that a process asks.
 fn prepare(devices: &DeviceSet) {
-    let module = interpreters(64);
+    static STORED: AtomicBool = AtomicBool::new(false);
     let all = devices.devices();
+    let module = interpreters(64);
     let modules = module.entries.iter().map(|entry| all[0].module_of(&module, entry).into_owned()).collect();
     devices.compiler().enqueue(QueryId::new(), modules, all, true);
+    if !STORED.swap(true, Ordering::Relaxed) {
+        devices.compiler().store(QueryId::new(), prebuilt(&all[0]), &all[0]);
+    }
 }
 
 impl fmt::Debug for Session {

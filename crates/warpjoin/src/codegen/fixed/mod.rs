@@ -3,14 +3,14 @@
 //!
 //! Must not know who launches them.
 
-mod interpret;
 mod partition;
+mod prebuilt;
 mod table;
 
 use warpjoin_device::ModuleSource;
 
-pub(crate) use interpret::interpreters;
 pub(crate) use partition::{PASS_MULTIPLE, RESTORE, partition_module, pass_entry};
+pub(crate) use prebuilt::{interpreters, prebuilt};
 pub(crate) use table::{BucketShape, SlotForm};
 
 /// A hand-written module of hash tables.

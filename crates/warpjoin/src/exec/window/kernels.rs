@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use warpjoin_device::{Buffer, Launch, Ptr};
+use warpjoin_device::{Buffer, DeviceKind, Launch, Ptr};
+use warpjoin_kernels::KernelFile;
 use warpjoin_kernels::common::{BLOCK_THREADS, SCAN_ITEMS, scan_shared_bytes};
 use warpjoin_kernels::window::{
     WindowBoundsParams, WindowOfParams, WindowPlaceParams, WindowRows, WindowScanParams, WindowTiles,
@@ -22,15 +23,20 @@ use crate::{Error, Result};
 const OFFSET_MAX: i64 = 1 << 40;
 
 /// The file that has an entry.
-fn file_of(entry: &str) -> warpjoin_kernels::KernelFile {
+fn file_of(entry: &str) -> KernelFile {
     if entry == "window_range" { warpjoin_kernels::WINDOW_FRAMES } else { warpjoin_kernels::WINDOW }
 }
 
 /// The kernels of some entries; no more of their files is compiled.
 pub(super) fn compile_window(query: &mut Query<'_>, entries: &BTreeSet<&'static str>) -> Result<EntryKernels> {
-    let module = |file| {
-        let entries = entries.iter().copied().filter(|entry| file_of(entry) == file);
-        Constants::USUAL.module(file, entries)
+    let selects = query.session.kind() == DeviceKind::Cuda;
+    let module = |file: KernelFile| {
+        let entries: Vec<_> = entries.iter().copied().filter(|entry| file_of(entry) == file).collect();
+        match entries[..] {
+            // As if it were one of several: see `Device::module_of`.
+            [entry] if selects => Constants::USUAL.module(file, [entry]).of_entry(entry),
+            _ => Constants::USUAL.module(file, entries),
+        }
     };
     let mut kernels = EntryKernels::default();
     let modules = || [warpjoin_kernels::WINDOW, warpjoin_kernels::WINDOW_FRAMES].map(module);

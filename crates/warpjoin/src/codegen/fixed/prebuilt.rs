@@ -1,0 +1,39 @@
+//! Kernels that any query may want, whatever its shape: compiled once a machine, before a query waits for them.
+
+use warpjoin_device::{Device, ModuleSource};
+use warpjoin_kernels::KernelFile;
+
+use crate::codegen::Constants;
+
+/// Files of which queries use one form, those that most queries want first. Hash tables of the Arrow-native API have many.
+const FILES: [KernelFile; 13] = [
+    warpjoin_kernels::JOIN_BUILD,
+    warpjoin_kernels::PARTITION,
+    warpjoin_kernels::RUNTIME_FILTER,
+    warpjoin_kernels::TOP_K,
+    warpjoin_kernels::SORT,
+    warpjoin_kernels::VALIDITY,
+    warpjoin_kernels::STRINGS,
+    warpjoin_kernels::DECODE_SNAPPY,
+    warpjoin_kernels::DECODE_VALUES,
+    warpjoin_kernels::DECODE_FACTS,
+    warpjoin_kernels::DECODE_TEXT,
+    warpjoin_kernels::WINDOW,
+    warpjoin_kernels::WINDOW_FRAMES,
+];
+
+/// The kernels that interpret pipelines.
+pub(crate) fn interpreters(hash_bits: u32) -> ModuleSource {
+    let file = warpjoin_kernels::INTERPRET;
+    Constants { hash_bits, ..Constants::USUAL }.module(file, file.entries())
+}
+
+/// The others, as a device compiles them.
+pub(crate) fn prebuilt(device: &Device) -> Vec<ModuleSource> {
+    let mut modules = vec![];
+    for file in FILES {
+        let module = Constants::USUAL.module(file, file.entries());
+        modules.extend(file.entries().map(|entry| device.module_of(&module, entry).into_owned()));
+    }
+    modules
+}
