@@ -13,16 +13,9 @@ use crate::error::Result;
 /// When no GPU can be used.
 pub fn warm() -> Result<String> {
     let started = Instant::now();
-    let opened = open_usable_cuda(&CudaOptions::default()).map_err(|error| CliError::Usage(error.to_string()))?;
-    let first = opened.devices.into_iter().take(1).collect();
-    let session = Session::new(first).map_err(|error| CliError::Usage(error.to_string()))?;
+    let opened = open_usable_cuda(&CudaOptions::default())?;
+    let session = Session::new(opened.devices.into_iter().take(1).collect())?;
     session.finish_compiling();
-    let mut text = String::new();
-    let _ = write!(
-        text,
-        "kernels of {} are ready after {:.1} s",
-        session.devices()[0].label(),
-        started.elapsed().as_secs_f64()
-    );
-    Ok(text)
+    let seconds = started.elapsed().as_secs_f64();
+    Ok(format!("kernels for {} are ready after {seconds:.1} s", session.devices()[0].label()))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
-use warpjoin::exec::{self, GroupByForm, JoinOrder, RuntimeFilters};
+use warpjoin::exec::{self, CodeTier, GroupByForm, JoinOrder, RuntimeFilters};
 use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
 use warpjoin::{ExecOptions, QueryMetrics, Session, Table};
@@ -272,6 +272,26 @@ fn quick_kernels_run_first() {
         assert_eq!((&rows, stored.quick_kernels), (&again, 0));
         assert!(stored.compiled_modules > 0, "a device of its own");
     }
+}
+
+/// What is interpreted needs the same kernels whatever the query, and gives the same rows.
+#[test]
+fn interpreted_pipelines_compile_nothing_of_their_own() {
+    let session = simulated().open(2).expect("a session");
+    let [facts, small, ..] = tables(&session);
+    let interpreted = ExecOptions { code_tier: CodeTier::Interpreted, ..given() };
+    let plan = |most: i64, words: usize| {
+        let joined = join(below(scan(&small), 0, most), scan(&facts), (0, 1), JoinKind::Inner, vec![1, 2, 3]);
+        sums(joined, 0, 1 + words)
+    };
+    let (expected, compiled) = run(&session, &plan(10, 1), &given());
+    let (rows, first) = run(&session, &plan(10, 1), &interpreted);
+    assert_eq!(rows, expected);
+    assert!(first.interpreted_kernels > 0 && compiled.interpreted_kernels == 0, "{first:?}");
+    // Another shape of query.
+    let (rows, other) = run(&session, &plan(7, 0), &interpreted);
+    assert_eq!((other.compiled_modules, other.dry_runs), (0, 0), "{other:?}");
+    assert_eq!(rows, run(&session, &plan(7, 0), &given()).0);
 }
 
 /// Two columns are taken for a key. Where they are none, that is found out once: what stands behind is foreseen again.

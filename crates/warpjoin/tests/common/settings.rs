@@ -129,7 +129,7 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     let (tables_on_host, writes_to_host) = (aside.random_bool(0.25), aside.random_bool(0.25));
     let pass_rows = *[None, None, None, Some(1), Some(30)].choose(&mut aside).expect("some");
     let interprets = aside.random_bool(0.25) || all_interpret();
-    Settings {
+    let settings = Settings {
         device_threads,
         interprets,
         strings,
@@ -179,5 +179,7 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
             .choose(rng)
             .expect("some"),
         chunk_rows: *[None, None, Some(128), Some(256)].choose(rng).expect("some"),
-    }
+    };
+    // Kernels that interpret take long to compile, for each number of bits.
+    Settings { interprets: settings.interprets && [64, 3].contains(&settings.hash_bits), ..settings }
 }
