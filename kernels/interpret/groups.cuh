@@ -37,7 +37,7 @@ struct Merge {
 };
 
 WJ_DEVICE Merge merge_of(const Machine& m, u32 number) {
-    const u16* each = m.list + WJ_LIST_HEAD + number * WJ_LIST_EACH;
+    const u32* each = m.list + WJ_LIST_HEAD + number * WJ_LIST_EACH;
     return Merge{each[0], each[1], each[2], each[3], each[4], each[5]};
 }
 
@@ -119,7 +119,7 @@ WJ_DEVICE void accumulate_row(const Machine& m, Groups& groups) {
         if (get(m, merge.condition) == 0) continue;
         const u64 low = get(m, merge.value);
         const bool is_wide = merge.kind == WJ_MERGE_ADD_WIDE && !is_narrow(merge);
-        const u64 high = is_wide ? get(m, merge.value, 1) : sign_word(low);
+        const u64 high = is_wide ? get_behind(m, merge.value, 1) : sign_word(low);
         if (row != nullptr) {
             merge_words(merge.kind, row + merge.word, low, high);
             continue;

@@ -33,6 +33,11 @@ WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
         case WJ_DO_Jump: at = i.next; break;
         case WJ_DO_Push: if (!push_scope(m, get(m, i.a) != 0)) at = i.next; break;
         case WJ_DO_PushNot: if (!push_scope(m, get(m, i.a) == 0)) at = i.next; break;
+        // Ends a scope, and begins the same one with fewer lanes.
+        case WJ_DO_Narrow:
+            m.taking >>= 1;
+            if (!push_scope(m, get(m, i.a) != 0)) at = i.next;
+            break;
         case WJ_DO_Pop: m.taking >>= 1; break;
         case WJ_DO_Grid: if (!next_grid_row(m, rows, i, false)) at = i.next; break;
         case WJ_DO_GridWanted: if (!next_grid_row(m, rows, i, true)) at = i.next; break;
@@ -68,14 +73,14 @@ WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
         // `to` is the row's place, `d` whether it goes on, `c` what it found; `a` and `b` have those of the first row.
         case WJ_DO_BatchFound: {
             const u32 item = rows.item - 1;
-            const u64 place = get(m, i.a, item);
+            const u64 place = get_behind(m, i.a, item);
             set(m, i.to, place);
-            set(m, i.c, get(m, i.b, item));
+            set(m, i.c, get_behind(m, i.b, item));
             set(m, i.d, (rows.hits >> item & 1) != 0 && place < get(m, i.next));
             break;
         }
-        case WJ_DO_KeepKey: set(m, i.to + rows.item - 1, get(m, i.a)); break;
-        case WJ_DO_LoadKey: set(m, i.to, get(m, i.a, rows.item - 1)); break;
+        case WJ_DO_KeepKey: set(m, behind(i.to, rows.item - 1), get(m, i.a)); break;
+        case WJ_DO_LoadKey: set(m, i.to, get_behind(m, i.a, rows.item - 1)); break;
         case WJ_DO_Find4:
         case WJ_DO_Find8:
         case WJ_DO_FindWord4:
@@ -237,6 +242,6 @@ WJ_DEVICE void interpret(const InterpretParams& p) {
 }
 
 WJ_ENTRY(interpret_rows, InterpretParams, WJ_INTERPRET_THREADS) { interpret<INTERPRET_ROWS>(p); }
-WJ_ENTRY(interpret_groups, InterpretParams, WJ_INTERPRET_THREADS) { interpret<INTERPRET_GROUPS>(p); }
-WJ_ENTRY(interpret_matches, InterpretParams, WJ_INTERPRET_THREADS) { interpret<INTERPRET_MATCHES>(p); }
-WJ_ENTRY(interpret_partition, InterpretParams, WJ_INTERPRET_THREADS) { interpret<INTERPRET_PARTITION>(p); }
+WJ_ENTRY_RESIDENT(interpret_groups, InterpretParams, WJ_INTERPRET_THREADS, 2) { interpret<INTERPRET_GROUPS>(p); }
+WJ_ENTRY_RESIDENT(interpret_matches, InterpretParams, WJ_INTERPRET_THREADS, 2) { interpret<INTERPRET_MATCHES>(p); }
+WJ_ENTRY_RESIDENT(interpret_partition, InterpretParams, WJ_INTERPRET_THREADS, 2) { interpret<INTERPRET_PARTITION>(p); }

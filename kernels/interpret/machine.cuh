@@ -9,50 +9,49 @@
 #include "interpret/params.cuh"  // src/interpret.rs
 
 struct __align__(16) Instruction {
-    u16 operation, to, a, b, c, d;
-    u32 next;
+    u32 operation, to, a, b, c, d, next, unused;
 };
 
+// An operand is the place of a word in the block's shared memory, in bytes; of the first lane's, and one more, for a register.
 struct Machine {
     const Instruction* instructions;
-    const u64* uniform;  // parameters, then constants
-    const u16* list;     // describes the group table
-    const u16* matches;  // describes relations that were partitioned alike
-    u64* lane;           // the caller's first register; the others are blockDim.x words apart
+    const u32* list;     // describes the group table
+    const u32* matches;  // describes relations that were partitioned alike
+    u32 lane_bytes;      // from the first lane's registers to the caller's, less 1
     u32 taking;          // bit 0: the lane takes part; bits above: in the scopes around
 };
 
 // Brings the program to shared memory. All threads of the block call it.
 WJ_DEVICE Machine open_machine(const InterpretParams& p) {
     u64* const base = &shared_as<u64>() + p.shared_words;
-    const u32 code_words = 2 * (u32)p.instructions;
     const u32 fields = (u32)p.fields;
-    const u32 behind = fields + (u32)p.constants + (u32)p.list_words;
+    const u32 words = (u32)p.words;
 #pragma unroll 1
-    for (u32 word = threadIdx.x; word < code_words; word += blockDim.x) base[word] = p.program[word];
-#pragma unroll 1
-    for (u32 word = threadIdx.x; word < behind; word += blockDim.x) {
-        const u64 value = p.program[code_words + word];
-        base[code_words + word] = word < fields ? p.values[value] : value;
+    for (u32 word = threadIdx.x; word < words; word += blockDim.x) {
+        const u64 value = p.program[word];
+        base[word] = word < fields ? p.values[value] : value;
     }
     Machine machine;
-    machine.instructions = reinterpret_cast<const Instruction*>(base);
-    machine.uniform = base + code_words;
-    machine.list = reinterpret_cast<const u16*>(machine.uniform + fields + p.constants);
+    machine.instructions = reinterpret_cast<const Instruction*>(base + p.instructions);
+    machine.list = reinterpret_cast<const u32*>(base + p.list);
     machine.matches = machine.list + p.match_list;
-    machine.lane = base + code_words + behind + threadIdx.x;
+    machine.lane_bytes = threadIdx.x * 8 - 1;
     machine.taking = 1;
     __syncthreads();
     return machine;
 }
 
-// The word of an operand; of its upper half with `half` 1.
-WJ_DEVICE u64 get(const Machine& m, u32 operand, u32 half = 0) {
-    const u32 at = operand + half;
-    return (at & WJ_UNIFORM) != 0 ? m.uniform[at ^ WJ_UNIFORM] : m.lane[at * blockDim.x];
+WJ_DEVICE u64* word_of(const Machine& m, u32 operand) {
+    return reinterpret_cast<u64*>(&shared_as<u8>() + (operand + (operand & 1) * m.lane_bytes));
 }
 
-WJ_DEVICE i128 get_wide(const Machine& m, u32 operand) { return wide_literal(get(m, operand), get(m, operand, 1)); }
+// The operand `words` behind another one.
+WJ_DEVICE u32 behind(u32 operand, u32 words) { return operand + words * ((operand & 1) != 0 ? blockDim.x * 8 : 8); }
+
+WJ_DEVICE u64 get(const Machine& m, u32 operand) { return *word_of(m, operand); }
+WJ_DEVICE u64 get_behind(const Machine& m, u32 operand, u32 words) { return get(m, behind(operand, words)); }
+
+WJ_DEVICE i128 get_wide(const Machine& m, u32 operand) { return wide_literal(get(m, operand), get_behind(m, operand, 1)); }
 WJ_DEVICE f64 get_double(const Machine& m, u32 operand) { return __longlong_as_double((i64)get(m, operand)); }
 WJ_DEVICE f32 get_single(const Machine& m, u32 operand) { return __uint_as_float((u32)get(m, operand)); }
 template <class T>
@@ -60,10 +59,10 @@ WJ_DEVICE T* get_pointer(const Machine& m, u32 operand) {
     return reinterpret_cast<T*>(get(m, operand));
 }
 
-WJ_DEVICE void set(const Machine& m, u32 reg, u64 value) { m.lane[reg * blockDim.x] = value; }
+WJ_DEVICE void set(const Machine& m, u32 operand, u64 value) { *word_of(m, operand) = value; }
 WJ_DEVICE void set_wide(const Machine& m, u32 reg, i128 value) {
     set(m, reg, (u64)value);
-    set(m, reg + 1, (u64)((u128)value >> 64));
+    set(m, behind(reg, 1), (u64)((u128)value >> 64));
 }
 WJ_DEVICE void set_double(const Machine& m, u32 reg, f64 value) { set(m, reg, (u64)__double_as_longlong(value)); }
 WJ_DEVICE void set_single(const Machine& m, u32 reg, f32 value) { set(m, reg, __float_as_uint(value)); }

@@ -92,7 +92,7 @@ WJ_DEVICE bool next_probe_row(const Machine& m, Matching& matching, const Instru
     for (u32 number = 0; number < words; ++number) {
         const KeyWord key = key_word_of(m, number);
         const u64 word = is_inside ? word_at(key.probe, key.probe_bytes, row) : 0;
-        set(m, i.to + number, word);
+        set(m, behind(i.to, number), word);
         folded = number == 0 ? word & key.mask : fold_words(folded, word & key.mask);
     }
     matching.entry = is_inside ? matching.chains.heads[chain_of(matching.chains, folded)] : 0;
@@ -108,7 +108,7 @@ WJ_DEVICE bool has_key(const Machine& m, const Matching& matching, u32 place, u3
     for (u32 number = 0; number < words; ++number) {
         const KeyWord key = key_word_of(m, number);
         const u64 word = word_at(key.build, key.build_bytes, matching.unit.build_first + place);
-        if (((word ^ get(m, words_at, number)) & key.mask) != 0) return false;
+        if (((word ^ get_behind(m, words_at, number)) & key.mask) != 0) return false;
     }
     return true;
 }

@@ -115,7 +115,7 @@ WJ_DEVICE void find_batch(const Machine& m, Rows& rows, const Instruction& i, u3
     const u32 key_bits = i.next >> 16;
     rows.hits = 0;
     for (u32 item = 0; item < items; ++item) {
-        const u64 key = get(m, i.b, item);
+        const u64 key = get_behind(m, i.b, item);
         u64 value = 0;
         bool found = false;
         if (key != 0) {
@@ -135,7 +135,7 @@ WJ_DEVICE void find_batch(const Machine& m, Rows& rows, const Instruction& i, u3
                 found = find_from(slots, count, key, home, load_slot(&slots[home]), value);
             }
         }
-        set(m, i.to + item, value);
+        set(m, behind(i.to, item), value);
         rows.hits |= (u32)found << item;
     }
 }
@@ -146,12 +146,12 @@ WJ_DEVICE void reserve_batch(const Machine& m, const Rows& rows, const Instructi
     u32 total = 0;
     for (u32 item = 0; item < items; ++item) {
         const u32 lanes = __ballot_sync(0xffffffffu, (rows.hits >> item & 1) != 0);
-        set(m, i.to + item, total + __popc(lanes & below));
+        set(m, behind(i.to, item), total + __popc(lanes & below));
         total += __popc(lanes);
     }
     u64* const counter = get_pointer<u64>(m, i.a) + WJ_CONTROL_ROWS;
     const u64 places = reserve_of_block(shared_as<BlockReservation>(), counter, total);
-    for (u32 item = 0; item < items; ++item) set(m, i.to + item, places + get(m, i.to, item));
+    for (u32 item = 0; item < items; ++item) set(m, behind(i.to, item), places + get_behind(m, i.to, item));
 }
 
 // Merges what the lanes of all warps have gathered (`a`) into the words at `b`, word `next`. All lanes call it.

@@ -34,7 +34,7 @@ WJ_DEVICE bool compute(const Machine& m, const Instruction& i) {
         case WJ_DO_MoveIf: if (takes_part(m)) set(m, to, get(m, i.a)); return true;
         case WJ_DO_Select: set(m, to, get(m, get(m, i.a) != 0 ? i.b : i.c)); return true;
         case WJ_DO_Truth: set(m, to, get(m, i.a) != 0); return true;
-        case WJ_DO_TruthWide: set(m, to, (get(m, i.a) | get(m, i.a, 1)) != 0); return true;
+        case WJ_DO_TruthWide: set(m, to, (get(m, i.a) | get_behind(m, i.a, 1)) != 0); return true;
         case WJ_DO_SignExtend: set(m, to, (u64)((i64)(get(m, i.a) << (64 - i.next)) >> (64 - i.next))); return true;
         case WJ_DO_ZeroExtend: set(m, to, get(m, i.a) << (64 - i.next) >> (64 - i.next)); return true;
 
@@ -172,6 +172,10 @@ WJ_DEVICE bool compute(const Machine& m, const Instruction& i) {
         case WJ_DO_LoadSigned16: set(m, to, (u64)(i64)load_element<i16>(m, i)); return true;
         case WJ_DO_Load32: set(m, to, load_element<u32>(m, i)); return true;
         case WJ_DO_LoadSigned32: set(m, to, (u64)(i64)load_element<i32>(m, i)); return true;
+        // With the base of narrow values: `c`.
+        case WJ_DO_LoadAdd8: set(m, to, load_element<u8>(m, i) + get(m, i.c)); return true;
+        case WJ_DO_LoadAdd16: set(m, to, load_element<u16>(m, i) + get(m, i.c)); return true;
+        case WJ_DO_LoadAdd32: set(m, to, load_element<u32>(m, i) + get(m, i.c)); return true;
         case WJ_DO_Load64: set(m, to, load_element<u64>(m, i)); return true;
         case WJ_DO_LoadWide: set_wide(m, to, load_element<i128>(m, i)); return true;
         case WJ_DO_LoadWords:

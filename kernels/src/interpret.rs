@@ -1,20 +1,20 @@
 //! What the interpreter of pipelines shares with the host: its instructions and its parameters.
 //!
-//! A *program* is the instructions, the numbers of the parameters that it reads, its constants, and a list of 16-bit words
-//! that describes a group table. Each lane has registers of 64 bits. An operand is a register, or, from [`UNIFORM`] on, a
-//! value that all lanes share: parameters first, then constants. 128-bit values take two neighbouring operands, the low
-//! word first.
+//! A *program* is the numbers of the parameters that it reads, constants, instructions, and a list of 32-bit words
+//! that describes tables. Each lane has registers of 64 bits; parameters and constants are shared by all lanes. An operand is
+//! the place of such a word in shared memory, in bytes, and one more ([`REGISTER`]) if each lane has its own. 128-bit values
+//! take two neighbouring words, the low one first.
 
 use crate::constants::constants;
 use crate::params::{Arg, Ptr, params};
 
 constants! { "WJ_":
-    /// Operands from here on are shared by all lanes.
-    pub const UNIFORM: u16 = 0x8000;
+    /// Added to the place of a register.
+    pub const REGISTER: u32 = 1;
     /// Parameters of a pipeline that is interpreted.
     pub const INTERPRET_VALUES: usize = 250;
     /// Most threads of a block that interprets.
-    pub const INTERPRET_THREADS: u32 = 512;
+    pub const INTERPRET_THREADS: u32 = 384;
     /// Most rows that a thread looks up together.
     pub const INTERPRET_ITEMS: u32 = 4;
 }
@@ -98,11 +98,11 @@ pub mod match_list {
 pub mod group_mode {
     crate::constants::constants! { "WJ_MODE_":
         /// The packed key is the row.
-        pub const DENSE: u16 = 0;
+        pub const DENSE: u32 = 0;
         /// Open addressing on the packed key.
-        pub const NARROW: u16 = 1;
+        pub const NARROW: u32 = 1;
         /// An index over appended rows.
-        pub const WIDE: u16 = 2;
+        pub const WIDE: u32 = 2;
     }
 }
 
@@ -110,11 +110,11 @@ pub mod group_mode {
 pub mod group_front {
     crate::constants::constants! { "WJ_FRONT_":
         /// There is none.
-        pub const NONE: u16 = 0;
+        pub const NONE: u32 = 0;
         /// Indexed by the packed key.
-        pub const KEYED: u16 = 1;
+        pub const KEYED: u32 = 1;
         /// Open addressing.
-        pub const HASHED: u16 = 2;
+        pub const HASHED: u32 = 2;
     }
 }
 
@@ -122,17 +122,17 @@ pub mod group_front {
 pub mod merge_kind {
     crate::constants::constants! { "WJ_MERGE_":
         /// Adds words.
-        pub const ADD: u16 = 0;
+        pub const ADD: u32 = 0;
         /// Adds 128 bits.
-        pub const ADD_WIDE: u16 = 1;
+        pub const ADD_WIDE: u32 = 1;
         /// Adds doubles.
-        pub const ADD_DOUBLE: u16 = 2;
+        pub const ADD_DOUBLE: u32 = 2;
         /// The unsigned maximum.
-        pub const MAX: u16 = 3;
+        pub const MAX: u32 = 3;
         /// Or.
-        pub const OR: u16 = 4;
+        pub const OR: u32 = 4;
         /// Exclusive or.
-        pub const XOR: u16 = 5;
+        pub const XOR: u32 = 5;
     }
 }
 
@@ -140,9 +140,9 @@ pub mod merge_kind {
 pub mod merge_form {
     crate::constants::constants! { "WJ_FORM_":
         /// The block's part of a 128-bit sum fits 64 bits.
-        pub const NARROW: u16 = 1;
+        pub const NARROW: u32 = 1;
         /// A count of less than 2^32.
-        pub const COUNT: u16 = 2;
+        pub const COUNT: u32 = 2;
     }
 }
 
@@ -165,7 +165,7 @@ macro_rules! operations {
 operations! {
     // Control. `Push` narrows the lanes that take part to those for which `a` holds (`PushNot`: does not), and goes to `next`,
     // a `Pop`, where there are none.
-    End, Jump, Push, PushNot, Pop,
+    End, Jump, Push, PushNot, Narrow, Pop,
     // Loops over rows: `to` is the row, `d` whether there is one; to `next` behind the last one.
     Grid, GridWanted, Sample, Tiles, CloseTiles, Walk, CloseWalk,
     // Loops over matches: goes on while a lane of the warp has one.
@@ -195,7 +195,7 @@ operations! {
     CentralSum, CentralSumDouble, CentralSquareDouble,
     HashKey, HashCombine,
     // Memory: `a` is the address, `b` the index of the element. Lanes that take no part load 0, and store nothing.
-    Address, Load8, LoadSigned8, Load16, LoadSigned16, Load32, LoadSigned32, Load64, LoadWide, LoadWords, BitAt,
+    Address, LoadAdd8, LoadAdd16, LoadAdd32, Load8, LoadSigned8, Load16, LoadSigned16, Load32, LoadSigned32, Load64, LoadWide, LoadWords, BitAt,
     IsInBitmap, MayBeInBloom,
     Store8, Store16, Store32, Store64, StoreWide,
     // What all lanes do together.
@@ -229,16 +229,16 @@ pub(crate) fn all_defines() -> String {
 params! {
     /// Interprets the program of a pipeline.
     pub struct InterpretParams<'a, B> for ["interpret_rows", "interpret_groups", "interpret_matches", "interpret_partition"] {
-        /// The program: two words an instruction, a word for the number of a parameter, a constant, four numbers of the list.
+        /// The program: numbers of parameters, constants, instructions, list.
         program: Ptr<'a, B, *const u64>,
-        /// Instructions.
-        instructions: u64,
+        /// Words of it.
+        words: u64,
         /// Parameters that it reads.
         fields: u64,
-        /// Constants.
-        constants: u64,
-        /// Words of the list.
-        list_words: u64,
+        /// Words before the instructions.
+        instructions: u64,
+        /// Words before the list.
+        list: u64,
         /// Where the list has what describes matches.
         match_list: u64,
         /// Words of shared memory before the program's: the pipeline's own.

@@ -26,6 +26,9 @@ pub struct ModuleSource {
 }
 
 impl ModuleSource {
+    /// The definition in modules that spend their time in one large switch.
+    pub const DISPATCHES: &str = "WJ_DISPATCHES=1";
+
     /// The lower code tier, for a first run: compiles faster into slower code (`WJ_QUICK` in `common/simt.cuh`). `None` if
     /// both tiers have the same code.
     pub fn quick(&self) -> Option<Self> {

@@ -43,7 +43,7 @@ pub(crate) use fixed::{
     BucketShape, FixedModule, PASS_MULTIPLE, RESTORE, SlotForm, interpreters, partition_module, pass_entry, prebuilt,
 };
 pub(crate) use group::{ROWS_PER_THREAD_BITS_MAX, key_bytes, partition_slots};
-pub(crate) use interpret::{Program, ProgramKind, SharedBytes};
+pub(crate) use interpret::{EncodedProgram, Program, ProgramKind, SharedBytes};
 pub(crate) use output::common_columns;
 pub(crate) use pipeline::{
     BATCH_BLOCKS, GenerateOptions, GeneratedPipeline, Grid, PipelineKey, SinkShape, bind_pipeline, match_threads,

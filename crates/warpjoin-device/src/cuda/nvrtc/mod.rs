@@ -27,6 +27,9 @@ const OLDEST: (c_int, c_int) = (12, 0);
 /// query has the same floating-point results on both. `-v` adds registers and spills to the log.
 const OPTIONS: [&str; 4] = ["--std=c++17", "--device-int128", "--fmad=false", "--ptxas-options=-v"];
 
+/// The first NVRTC that is known to make jump tables of switches, if it is asked to.
+const JUMP_TABLES: (c_int, c_int) = (13, 0);
+
 /// The loaded compiler.
 #[derive(Debug)]
 pub(super) struct Nvrtc {
@@ -144,7 +147,7 @@ impl Nvrtc {
     pub(super) fn key(&self, source: &ModuleSource, target: Target) -> String {
         static HEADERS_KEY: OnceLock<String> = OnceLock::new();
         let headers = HEADERS_KEY.get_or_init(|| KernelCache::key_of_files(HEADERS.iter()));
-        let options = options(source, target);
+        let options = options(source, target, self.version);
         let mut parts = vec!["cuda", &self.build, &source.name, &source.text, headers, "options"];
         parts.extend(options.iter().map(String::as_str));
         parts.push("entries");
@@ -159,7 +162,7 @@ impl Nvrtc {
     pub(super) fn compile(&self, source: &ModuleSource, target: Target) -> Result<Vec<u8>> {
         let library = copies()?.take(Self::path);
         let program = library.program(source)?;
-        let result = program.compile(&options(source, target))?;
+        let result = program.compile(&options(source, target, self.version))?;
         let rejected =
             |log| DeviceError::KernelCompile { module: source.name.clone(), target: target.to_string(), log };
         let log = program.log()?;
@@ -218,8 +221,11 @@ fn build_of((major, minor): (c_int, c_int), file: Option<&Path>) -> String {
     format!("{major}.{minor} {name} {bytes}")
 }
 
-fn options(source: &ModuleSource, target: Target) -> Vec<String> {
+fn options(source: &ModuleSource, target: Target, version: (c_int, c_int)) -> Vec<String> {
     let mut options: Vec<String> = OPTIONS.iter().map(|&option| option.into()).collect();
+    if version >= JUMP_TABLES && source.defines.iter().any(|define| define == ModuleSource::DISPATCHES) {
+        options.push("--jump-table-density=10".into());
+    }
     options.push(format!("--gpu-architecture={target}"));
     options.extend(source.defines.iter().map(|define| format!("-D{define}")));
     options

@@ -25,7 +25,9 @@ const FILES: [KernelFile; 13] = [
 /// The kernels that interpret pipelines.
 pub(crate) fn interpreters(hash_bits: u32) -> ModuleSource {
     let file = warpjoin_kernels::INTERPRET;
-    Constants { hash_bits, ..Constants::USUAL }.module(file, file.entries())
+    let mut module = Constants { hash_bits, ..Constants::USUAL }.module(file, file.entries());
+    module.defines.push(ModuleSource::DISPATCHES.into());
+    module
 }
 
 /// The others, as a device compiles them.

@@ -9,6 +9,7 @@ use super::builder::Builder;
 use super::operand::{ListEntry, Operand};
 
 /// Where each value is, and how many registers there are.
+#[derive(Debug)]
 pub(super) struct Registers {
     pub first: Vec<u16>,
     pub count: u16,

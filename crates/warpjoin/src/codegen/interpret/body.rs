@@ -7,7 +7,8 @@ use warpjoin_kernels::interpret::{INTERPRET_ITEMS, Operation as Do};
 use super::builder::{Builder, Made, Unknown};
 use super::operand::{Next, Operand, Step};
 use crate::codegen::program::{
-    Around, BatchItem, Code, Find, First, GroupFrame, GroupTarget, Head, Item, Kernel, MatchLoop, Reservation, Variable,
+    Around, BatchItem, Code, Find, First, GroupFrame, GroupTarget, Head, Item, Kernel, MatchLoop, Reservation,
+    Statement, Variable,
 };
 use crate::codegen::shapes::{ProbeKind, Slots, WordSlots};
 use crate::codegen::value::CType;
@@ -95,8 +96,13 @@ impl<'k> Builder<'k> {
             }
             Item::Statement(statement) => self.statement(statement)?,
             Item::Section { alive, declarations, statements } => {
+                // Rows that are sought may be fewer than those that go on, which then have the first value.
+                let is_of_all = matches!(alive, Variable::Alive | Variable::Matched | Variable::AliveInTurn(_));
                 for declaration in declarations {
-                    self.declaration(declaration)?;
+                    match is_of_all && is_assigned_once(declaration.variable, statements) {
+                        true => self.expected.push((declaration.variable, declaration.c_type)),
+                        false => self.declaration(declaration)?,
+                    }
                 }
                 if statements.is_empty() {
                     return Ok(());
@@ -389,6 +395,12 @@ impl<'k> Builder<'k> {
             GroupFrame::Table { rows, .. } => self.close_table(rows),
         }
     }
+}
+
+/// Whether one of these statements sets a variable that stays visible, for all lanes that take part: nobody reads another value.
+fn is_assigned_once(variable: Variable, statements: &[Statement]) -> bool {
+    let sets = |statement: &&Statement| matches!(statement, Statement::Assign(set, _) if *set == variable);
+    matches!(variable, Variable::Hoisted(_)) && statements.iter().filter(sets).count() == 1
 }
 
 /// How keys are looked up, and the number that goes with it.

@@ -49,6 +49,8 @@ pub(super) struct Builder<'k> {
     pub end: Option<u32>,
     /// Types of the kernel's parameters.
     types: &'k [Type],
+    /// Variables that the section at hand computes.
+    pub expected: Vec<(Variable, CType)>,
     /// Values that variables hold which may change.
     pub variable_lanes: HashSet<u32>,
     /// Variables, with their types.
@@ -56,8 +58,10 @@ pub(super) struct Builder<'k> {
     /// Values that are known already, the newest last.
     known: Vec<(Step, Operand)>,
     known_at: HashMap<Step, usize>,
-    /// How many were known where each scope began.
-    scopes: Vec<usize>,
+    /// How many were known where each scope began, and its condition.
+    scopes: Vec<(usize, Operand)>,
+    /// The scope that ended last: where, and its condition.
+    ended: Option<(u32, Operand)>,
     /// The instruction that each label stands for.
     labels: Vec<Option<u32>>,
 }
@@ -73,6 +77,7 @@ impl<'k> Builder<'k> {
             shared: Shared::default(),
             kind: ProgramKind::Rows,
             end: None,
+            expected: vec![],
             variable_lanes: HashSet::new(),
             steps: vec![],
             widths: vec![],
@@ -87,6 +92,7 @@ impl<'k> Builder<'k> {
             known: vec![],
             known_at: HashMap::new(),
             scopes: vec![],
+            ended: None,
             labels: vec![],
         }
     }
@@ -167,7 +173,33 @@ impl<'k> Builder<'k> {
 
     /// The same of one word.
     pub(super) fn word(&mut self, operation: Operation, from: &[Operand]) -> Operand {
+        if let Some(sum) = self.sum_with_load(operation, from) {
+            return sum;
+        }
         self.value(Step::new(operation, Operand::NONE, from), 1)
+    }
+
+    /// The sum of a value of a column, which was loaded just now, and its base.
+    fn sum_with_load(&mut self, operation: Operation, from: &[Operand]) -> Option<Operand> {
+        if !matches!(operation, Operation::Add | Operation::AddInt) {
+            return None;
+        }
+        let last = *self.steps.last()?;
+        let operation = match last.operation {
+            Operation::Load8 => Operation::LoadAdd8,
+            Operation::Load16 => Operation::LoadAdd16,
+            Operation::Load32 => Operation::LoadAdd32,
+            _ => return None,
+        };
+        // In 32 bits the sum may wrap, if the base is no parameter.
+        let (Operand::Field(_), true) = (from[0], from[1] == last.to) else { return None };
+        let &(step, loaded) = self.known.last().filter(|(_, loaded)| *loaded == last.to)?;
+        debug_assert_eq!(loaded, last.to);
+        self.known.pop();
+        self.known_at.remove(&step);
+        self.steps.pop();
+        let [pointer, index, ..] = last.from;
+        Some(self.value(Step::new(operation, Operand::NONE, &[pointer, index, from[0]]), 1))
     }
 
     /// The same of 128 bits.
@@ -179,7 +211,7 @@ impl<'k> Builder<'k> {
     pub(super) fn forget(&mut self) {
         self.known.clear();
         self.known_at.clear();
-        self.scopes.iter_mut().for_each(|known| *known = 0);
+        self.scopes.iter_mut().for_each(|(known, _)| *known = 0);
     }
 
     /// Narrows the lanes that take part; `pop` ends it.
@@ -188,8 +220,15 @@ impl<'k> Builder<'k> {
             return Err(Unknown("scopes within each other"));
         }
         let end = self.label();
-        self.push(Step::new(operation, Operand::NONE, &[condition]).with(Next::Label(end)));
-        self.scopes.push(self.known.len());
+        let step = Step::new(operation, Operand::NONE, &[condition]).with(Next::Label(end));
+        if operation == Operation::Push && self.ended == Some((self.here(), condition)) {
+            // The same lanes as before or fewer: the scope goes on with these. Where it was left before, there are none.
+            self.steps.pop();
+            self.push(Step { operation: Operation::Narrow, ..step });
+        } else {
+            self.push(step);
+        }
+        self.scopes.push((self.known.len(), condition));
         Ok(end)
     }
 
@@ -197,10 +236,11 @@ impl<'k> Builder<'k> {
     pub(super) fn pop_scope(&mut self, end: u32) {
         self.place(end);
         self.emit(Operation::Pop, Operand::NONE, &[]);
-        let known = self.scopes.pop().unwrap_or(0).min(self.known.len());
-        for (step, _) in self.known.drain(known..) {
+        let (known, condition) = self.scopes.pop().unwrap_or((0, Operand::NONE));
+        for (step, _) in self.known.drain(known.min(self.known.len())..) {
             self.known_at.remove(&step);
         }
+        self.ended = Some((self.here(), condition));
     }
 
     /// A label that is placed later.

@@ -19,7 +19,7 @@ use crate::codegen::value::CType;
 const KEY_WORDS_MAX: usize = 16;
 
 /// How an accumulator merges values, and the type of these.
-fn merge_of(slot: &Slot) -> (u16, CType) {
+fn merge_of(slot: &Slot) -> (u32, CType) {
     match slot.kind {
         AccumulatorKind::Sum128 if slot.narrow_partial => (merge_kind::ADD_WIDE, CType::I64),
         AccumulatorKind::Sum128 => (merge_kind::ADD_WIDE, CType::I128),
@@ -115,7 +115,7 @@ impl Builder<'_> {
             let is_narrow = slot.kind == AccumulatorKind::Sum128 && !is_wide(c_type);
             let is_count = slot.kind == AccumulatorKind::Count && slot.is_bounded;
             let form = if is_narrow { merge_form::NARROW } else { 0 } | if is_count { merge_form::COUNT } else { 0 };
-            let numbers = [kind, slot.word as u16, block_word, form];
+            let numbers = [kind as u16, slot.word as u16, block_word, form as u16];
             self.list.extend(numbers.map(ListEntry::Number));
             self.list.extend([condition, value].map(ListEntry::Operand));
             block_word += slot.block_words() as u16;
@@ -151,10 +151,10 @@ impl Builder<'_> {
             return Err(Unknown("keys of so many words"));
         }
         for (place, number) in [
-            (group_list::MODE, mode),
+            (group_list::MODE, mode as u16),
             (group_list::STRIDE, target.stride_words as u16),
             (group_list::HEADER, target.header_words as u16),
-            (group_list::FRONT, front),
+            (group_list::FRONT, front as u16),
             (group_list::REPLICA_BITS, replica_bits as u16),
             (group_list::BLOCK_WORDS, target.block_words() as u16),
             (group_list::ACCUMULATORS, target.slots.len() as u16),

@@ -15,4 +15,4 @@ mod program;
 mod statement;
 mod value;
 
-pub(crate) use program::{Program, ProgramKind, SharedBytes};
+pub(crate) use program::{EncodedProgram, Program, ProgramKind, SharedBytes};

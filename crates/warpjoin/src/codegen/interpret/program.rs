@@ -1,6 +1,6 @@
 //! A finished program.
 
-use warpjoin_kernels::interpret::{INTERPRET_VALUES, Operation, UNIFORM};
+use warpjoin_kernels::interpret::{INTERPRET_VALUES, REGISTER, group_list};
 
 use super::allocate::{Registers, allocate};
 use super::builder::{Builder, Made, Unknown};
@@ -32,33 +32,45 @@ pub(super) struct Shared {
     pub keeps_slots: bool,
 }
 
-/// The program of a pipeline, as the kernels of `kernels/interpret` take it.
+/// The program of a pipeline: what the kernels of `kernels/interpret` take, but for places in shared memory.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub kind: ProgramKind,
-    /// Instructions, numbers of parameters, constants, list.
-    words: Vec<u64>,
-    pub instructions: u32,
-    pub fields: u32,
-    pub constants: u32,
-    /// Words of the list.
-    pub list_words: u32,
-    /// Where the list has what describes matches.
-    pub match_list: u32,
-    /// Registers of a lane.
-    pub registers: u32,
+    steps: Vec<Step>,
+    /// Numbers of the parameters that it reads.
+    fields: Vec<u32>,
+    constants: Vec<u64>,
+    /// What describes a group table, then what describes matches.
+    list: Vec<ListEntry>,
+    match_list: usize,
+    registers: Registers,
     shared: Shared,
 }
 
 /// Shared memory of a block that interprets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SharedBytes {
-    /// Words in front of the program.
-    pub words: u32,
+    /// In front of the program.
+    before: u32,
     /// Slots of the table in front of the group table.
-    pub slots: u32,
+    slots: u32,
     /// All of it.
     pub bytes: u32,
+}
+
+/// A program for blocks of one shape.
+#[derive(Debug)]
+pub(crate) struct EncodedProgram {
+    pub words: Vec<u64>,
+    /// Parameters that it reads.
+    pub fields: u64,
+    /// Words before the instructions, and before the list.
+    pub instructions: u64,
+    pub list: u64,
+    /// Where the list has what describes matches.
+    pub match_list: u64,
+    /// Words of shared memory in front of it.
+    pub shared_words: u64,
 }
 
 impl Program {
@@ -74,32 +86,19 @@ impl Program {
         let mut builder = Builder::new(kernel);
         builder.kernel(kernel)?;
         let registers = allocate(&builder).ok_or(Unknown("so many registers"))?;
-        let encoder = Encoder { builder: &builder, registers: &registers };
-        let mut words = vec![];
-        for step in &builder.steps {
-            words.extend(encoder.step(step)?);
+        let placed = |step: &Step| match step.next {
+            Next::Label(label) => Ok(step.with(Next::Number(builder.placed(label)?))),
+            _ => Ok(*step),
+        };
+        let steps = builder.steps.iter().map(placed).collect::<Made<_>>()?;
+        let Builder { kind, fields, constants, mut list, match_list, shared, .. } = builder;
+        // Instructions lie at places of 16 bytes.
+        let (mut fields, match_list_at) = (fields, list.len());
+        if !(fields.len() + constants.len()).is_multiple_of(2) {
+            fields.push(0);
         }
-        words.extend(builder.fields.iter().map(|&field| u64::from(field)));
-        words.extend(&builder.constants);
-        let list = builder.list.iter().chain(&builder.match_list).map(|entry| match entry {
-            ListEntry::Number(number) => Ok(*number),
-            ListEntry::Operand(operand) => encoder.operand(*operand),
-        });
-        let mut list = list.collect::<Made<Vec<u16>>>()?;
-        list.resize(list.len().next_multiple_of(4), 0);
-        let of_four = |four: &[u16; 4]| four.iter().rev().fold(0, |word, &number| word << 16 | u64::from(number));
-        words.extend(list.as_chunks::<4>().0.iter().map(of_four));
-        Ok(Self {
-            kind: builder.kind,
-            words,
-            instructions: builder.steps.len() as u32,
-            fields: builder.fields.len() as u32,
-            constants: builder.constants.len() as u32,
-            list_words: list.len() as u32 / 4,
-            match_list: builder.list.len() as u32,
-            registers: registers.count.into(),
-            shared: builder.shared,
-        })
+        list.extend(match_list);
+        Ok(Self { kind, steps, fields, constants, list, match_list: match_list_at, registers, shared })
     }
 
     /// Whether a block has a table in front of the group table.
@@ -117,10 +116,14 @@ impl Program {
         }
     }
 
+    fn words(&self) -> u32 {
+        let uniform = self.fields.len() + self.constants.len();
+        (uniform + self.steps.len() * STEP_WORDS + self.list.len().div_ceil(2)) as u32
+    }
+
     /// Shared memory of a block of so many threads behind `before_bytes` of the pipeline's own; `None`: there is not enough.
     pub(crate) fn shared_bytes(&self, before_bytes: u32, threads: u32, bytes_max: u32) -> Option<SharedBytes> {
-        let program = 16 * self.instructions + 8 * (self.fields + self.constants + self.list_words);
-        let behind = program + 8 * threads * self.registers;
+        let behind = 8 * self.words() + 8 * threads * u32::from(self.registers.count);
         let Shared { head_words, slots, slot_bytes, keeps_slots } = self.shared;
         let before = before_bytes.max(8 * head_words).next_multiple_of(16);
         let room = bytes_max.checked_sub(behind)?.checked_sub(before + 16)?;
@@ -128,53 +131,73 @@ impl Program {
         if (keeps_slots && fitting < slots) || (slots > 0 && fitting < SLOTS_MIN) {
             return None;
         }
-        let bytes = (before + fitting * slot_bytes).next_multiple_of(16);
-        Some(SharedBytes { words: bytes / 8, slots: fitting, bytes: bytes + behind })
+        let before = (before + fitting * slot_bytes).next_multiple_of(16);
+        Some(SharedBytes { before, slots: fitting, bytes: before + behind })
     }
 
-    /// The program for blocks with so many slots.
-    pub(crate) fn words(&self, slots: u32) -> Vec<u64> {
-        let mut words = self.words.clone();
-        if self.match_list > 0 {
-            let list = words.len() - self.list_words as usize;
-            let (word, place) = (SLOTS_AT / 4, SLOTS_AT % 4);
-            words[list + word] |= u64::from(slots) << (16 * place);
+    /// The program for blocks of so many threads.
+    pub(crate) fn encoded(&self, shared: SharedBytes, threads: u32) -> EncodedProgram {
+        let encoder = Encoder { program: self, shared, threads };
+        let mut words: Vec<u64> = self.fields.iter().map(|&field| u64::from(field)).collect();
+        words.extend(&self.constants);
+        let instructions = words.len() as u64;
+        self.steps.iter().for_each(|step| words.extend(encoder.step(step)));
+        let list = words.len() as u64;
+        let numbers = self.list.iter().enumerate().map(|(place, entry)| match entry {
+            // A table is described before its size is known.
+            _ if place == group_list::SLOTS && self.match_list > 0 => shared.slots,
+            ListEntry::Number(number) => u32::from(*number),
+            ListEntry::Operand(operand) => encoder.operand(*operand),
+        });
+        let numbers: Vec<u32> = numbers.collect();
+        words.extend(
+            numbers.chunks(2).map(|pair| pair.iter().rev().fold(0, |word, &number| word << 32 | u64::from(number))),
+        );
+        EncodedProgram {
+            words,
+            fields: self.fields.len() as u64,
+            instructions,
+            list,
+            match_list: self.match_list as u64,
+            shared_words: u64::from(shared.before) / 8,
         }
-        words
     }
 }
 
 /// Fewest slots of a table, those of key word 0 included.
 const SLOTS_MIN: u32 = 64;
-const SLOTS_AT: usize = warpjoin_kernels::interpret::group_list::SLOTS;
+/// Words of an instruction.
+const STEP_WORDS: usize = 4;
 
-struct Encoder<'b> {
-    builder: &'b Builder<'b>,
-    registers: &'b Registers,
+/// Knows where everything is in shared memory.
+struct Encoder<'p> {
+    program: &'p Program,
+    shared: SharedBytes,
+    threads: u32,
 }
 
 impl Encoder<'_> {
-    fn operand(&self, operand: Operand) -> Made<u16> {
-        let number = match operand {
-            Operand::Lane(value, word) => u32::from(self.registers.first[value as usize] + word),
-            Operand::Field(place) => u32::from(UNIFORM) + place,
-            Operand::Constant(place) => u32::from(UNIFORM) + self.builder.fields.len() as u32 + place,
+    fn operand(&self, operand: Operand) -> u32 {
+        let (program, before) = (self.program, self.shared.before);
+        match operand {
+            Operand::Lane(value, word) => {
+                let register = u32::from(program.registers.first[value as usize] + word);
+                before + 8 * (program.words() + register * self.threads) + REGISTER
+            }
+            Operand::Field(place) => before + 8 * place,
+            Operand::Constant(place) => before + 8 * (program.fields.len() as u32 + place),
             Operand::Plain(number) => number.into(),
-        };
-        u16::try_from(number).map_err(|_| Unknown("so many operands"))
+        }
     }
 
-    fn step(&self, step: &Step) -> Made<[u64; 2]> {
-        let Step { operation, to, from, next } = *step;
+    fn step(&self, step: &Step) -> [u64; STEP_WORDS] {
+        let Step { operation, to, from: [a, b, c, d], next } = *step;
         let next = match next {
-            Next::Number(number) => number,
-            Next::Label(label) => self.builder.placed(label)?,
-            Next::Operand(operand) => self.operand(operand)?.into(),
+            Next::Number(number) | Next::Label(number) => number,
+            Next::Operand(operand) => self.operand(operand),
         };
-        let [a, b, c, d] = from;
-        let [to, a, b, c, d] =
-            [self.operand(to)?, self.operand(a)?, self.operand(b)?, self.operand(c)?, self.operand(d)?].map(u64::from);
-        let operation = operation as Operation as u64;
-        Ok([operation | to << 16 | a << 32 | b << 48, c | d << 16 | u64::from(next) << 32])
+        let [to, a, b, c, d] = [to, a, b, c, d].map(|operand| self.operand(operand));
+        let pair = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+        [pair(operation as u32, to), pair(a, b), pair(c, d), pair(next, 0)]
     }
 }

@@ -100,6 +100,10 @@ impl Builder<'_> {
     }
 
     pub(super) fn assign(&mut self, variable: Variable, code: Code) -> Made<()> {
+        if let Some(place) = self.expected.iter().position(|(expected, _)| *expected == variable) {
+            let (_, c_type) = self.expected.swap_remove(place);
+            return self.constant_variable(variable, c_type, code);
+        }
         let Typed { operand: to, c_type } = self.variable(variable)?;
         let operand = self.code_as(code, c_type)?;
         self.put(Do::MoveIf, to, Typed { operand, c_type });

@@ -6,7 +6,9 @@ use warpjoin_kernels::padded;
 use warpjoin_kernels::partition::PARTITION_ITEMS;
 
 use super::shape::partition_launch;
-use crate::codegen::{GeneratedPipeline, Grid, Program, ProgramKind, ROWS_PER_THREAD_BITS_MAX, SharedBytes};
+use crate::codegen::{
+    EncodedProgram, GeneratedPipeline, Grid, Program, ProgramKind, ROWS_PER_THREAD_BITS_MAX, SharedBytes,
+};
 use crate::exec::relation::{Relation, Source};
 use crate::{Error, Result};
 
@@ -16,8 +18,9 @@ const THREADS: u32 = 256;
 const BLOCKS_MAX: u32 = 4;
 
 /// A program on a device.
-pub(super) struct Interpreted<'g> {
-    program: &'g Program,
+pub(super) struct Interpreted {
+    kind: ProgramKind,
+    program: EncodedProgram,
     words: Buffer,
     shape: BlockShape,
 }
@@ -70,19 +73,16 @@ fn block_shape(
     [most, 256, 128, 64].into_iter().map(|threads| info.block_threads(threads)).find_map(fits)
 }
 
-impl<'g> Interpreted<'g> {
+impl Interpreted {
     /// Brings the program of a pipeline to a device.
-    pub(super) fn open(
-        stream: &Stream,
-        relation: &Relation,
-        generated: &'g GeneratedPipeline,
-        bits: u32,
-    ) -> Result<Self> {
+    pub(super) fn open(stream: &Stream, relation: &Relation, generated: &GeneratedPipeline, bits: u32) -> Result<Self> {
         let missing = || Error::internal("a pipeline that no kernel interprets");
         let program = generated.program().ok_or_else(missing)?;
         let shape = block_shape(stream.device().info(), relation, generated, program, bits).ok_or_else(missing)?;
-        let words = stream.upload(bytemuck::cast_slice(&program.words(shape.shared.slots)))?;
-        Ok(Self { program, words, shape })
+        let kind = program.kind;
+        let program = program.encoded(shape.shared, shape.threads);
+        let words = stream.upload(bytemuck::cast_slice(&program.words))?;
+        Ok(Self { kind, program, words, shape })
     }
 
     /// What the launch reads, until it has ended.
@@ -99,13 +99,13 @@ impl<'g> Interpreted<'g> {
         plain: Launch,
         args: Vec<Arg<'_>>,
     ) -> Result<()> {
-        let Self { program, words, shape: BlockShape { threads, shared } } = self;
+        let Self { kind, program, words, shape: BlockShape { threads, shared } } = self;
         let info = stream.device().info();
         let resident = (info.shared_bytes_per_block_max / shared.bytes.max(1)).clamp(1, BLOCKS_MAX);
         let fill = u64::from(info.multiprocessors * resident);
         let tiles = rows.div_ceil(u64::from(*threads)).max(1);
         let tiles_of_items = rows.div_ceil(u64::from(threads * PARTITION_ITEMS)).max(1);
-        let blocks = match program.kind {
+        let blocks = match kind {
             // No thread adds up more rows than fit its sums.
             ProgramKind::Rows => tiles.min(fill).max(rows.div_ceil(u64::from(*threads) << ROWS_PER_THREAD_BITS_MAX)),
             // Each block has a place of its own, of which there are no more.
@@ -116,12 +116,12 @@ impl<'g> Interpreted<'g> {
         };
         let params = InterpretParams {
             program: Ptr::of(words),
-            instructions: program.instructions.into(),
-            fields: program.fields.into(),
-            constants: program.constants.into(),
-            list_words: program.list_words.into(),
-            match_list: program.match_list.into(),
-            shared_words: shared.words.into(),
+            words: program.words.len() as u64,
+            fields: program.fields,
+            instructions: program.instructions,
+            list: program.list,
+            match_list: program.match_list,
+            shared_words: program.shared_words,
             values: padded(args, Arg::U64(0)),
         };
         let blocks = blocks.clamp(1, i32::MAX as u64) as u32;
