@@ -80,7 +80,8 @@ const WARPJOIN_DATAFUSION: Layers = &[
     &["extension"],
 ];
 
-const WARPJOIN_CLI: Layers = &[&["error"], &["answers", "devices", "output", "target"], &["compare", "shell", "tpch"]];
+const WARPJOIN_CLI: Layers =
+    &[&["error"], &["answers", "devices", "output", "target"], &["compare", "shell", "tpch", "warm"]];
 
 /// The crates whose imports are read.
 const CRATES: [(&str, Layers); 4] = [

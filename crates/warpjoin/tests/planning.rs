@@ -280,7 +280,7 @@ fn interpreted_pipelines_compile_nothing_of_their_own() {
     let session = simulated().open(2).expect("a session");
     let [facts, small, ..] = tables(&session);
     let interpreted = ExecOptions { code_tier: CodeTier::Interpreted, ..given() };
-    let plan = |most: i64, words: usize| {
+    let plan = |most: i128, words: usize| {
         let joined = join(below(scan(&small), 0, most), scan(&facts), (0, 1), JoinKind::Inner, vec![1, 2, 3]);
         sums(joined, 0, 1 + words)
     };

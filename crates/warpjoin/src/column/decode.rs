@@ -13,6 +13,7 @@ use arrow::datatypes::{
     UInt16Type, UInt32Type, UInt64Type,
 };
 
+use super::dictionary::Dictionary;
 use super::transcode::{Words, add_and_resize};
 use super::types::{ColumnType, Domain, Physical};
 use crate::{Error, Reason, Result};
@@ -74,7 +75,7 @@ pub(crate) fn decode_rows(
     let source = Words { bytes: slice(encoded.values, first * width, rows * width)?, width_bytes: layout.width_bytes };
     if let Some(dictionary) = &column_type.dictionary {
         let codes = checked_codes(source, layout.base, rows, dictionary.len(), nulls.as_ref())?;
-        return decode_codes(data_type, dictionary.values(), codes, nulls);
+        return decode_codes(data_type, dictionary, codes, nulls);
     }
     if *data_type == DataType::Boolean {
         return Ok(Arc::new(BooleanArray::new(decode_booleans(source, layout.base, rows), nulls)));
@@ -162,16 +163,16 @@ fn checked_codes(
 
 fn decode_codes(
     data_type: &DataType,
-    values: &ArrayRef,
+    dictionary: &Dictionary,
     codes: Vec<u32>,
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef> {
     if let DataType::Dictionary(key_type, _) = data_type {
-        return decode_keys(key_type, values, codes, nulls);
+        return decode_keys(key_type, dictionary.values(), codes, nulls);
     }
-    let offsets = match values.data_type() {
-        DataType::Utf8 => values.as_string::<i32>().value_offsets(),
-        DataType::Binary => values.as_binary::<i32>().value_offsets(),
+    let offsets = match data_type {
+        DataType::Utf8 => dictionary.values().as_string::<i32>().value_offsets(),
+        DataType::Binary => dictionary.values().as_binary::<i32>().value_offsets(),
         _ => &[],
     };
     let bytes_of = |code: u32| (offsets[code as usize + 1] - offsets[code as usize]) as u64;
@@ -179,7 +180,7 @@ fn decode_codes(
         let what = format!("more than 2 GiB of strings in a {data_type} array; ask for smaller batches");
         return Err(Reason::Limit(what).into());
     }
-    Ok(take(values, &UInt32Array::new(ScalarBuffer::from(codes), nulls), None)?)
+    dictionary.take(&UInt32Array::new(ScalarBuffer::from(codes), nulls))
 }
 
 /// An array of a dictionary type. Values that no row refers to are left out only where the key

@@ -9,7 +9,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use arrow::array::{Array, ArrayRef};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryViewArray, LargeBinaryArray, LargeStringArray, StringViewArray, UInt32Array,
+};
+use arrow::compute::take;
 use arrow::datatypes::DataType;
 use rayon::prelude::*;
 
@@ -46,6 +49,9 @@ pub(crate) type FinalCodes = Vec<Option<Vec<u32>>>;
 /// Dictionaries up to this size are sorted, so that codes compare like strings.
 pub(super) const SORTED_LEN_MAX: usize = 1 << 16;
 
+/// Part of the values from which on all of them are made at once.
+const FEW_SHARE: usize = 4;
+
 impl Dictionary {
     /// The values (n x 1, no nulls), of the column's string type; for a column of a dictionary
     /// type, of its value type.
@@ -59,6 +65,34 @@ impl Dictionary {
         // Outside of the cell: threads of the pool that make views take other work meanwhile, which may ask for them too.
         let views = views_of(&self.stored, &self.value_type);
         self.values.get_or_init(|| views)
+    }
+
+    /// Whether values for so many rows are cheaper made one by one than all at once.
+    fn are_few(&self, rows: usize) -> bool {
+        *self.stored.data_type() != self.value_type && self.values.get().is_none() && rows < self.len() / FEW_SHARE
+    }
+
+    /// Makes the values for so many rows that are about to be taken, by several threads maybe.
+    pub(crate) fn prepare(&self, rows: usize) {
+        if !self.are_few(rows) {
+            self.values();
+        }
+    }
+
+    /// The values of codes, null where a code is.
+    ///
+    /// # Errors
+    /// When a code is no position of a value.
+    pub(crate) fn take(&self, codes: &UInt32Array) -> Result<ArrayRef> {
+        if !self.are_few(codes.len()) {
+            return Ok(take(self.values(), codes, None)?);
+        }
+        let taken = take(&self.stored, codes, None)?;
+        let (ends, bytes, nulls) = taken.as_binary::<i64>().clone().into_parts();
+        if self.value_type == DataType::BinaryView {
+            return Ok(Arc::new(BinaryViewArray::from(&LargeBinaryArray::try_new(ends, bytes, nulls)?)));
+        }
+        Ok(Arc::new(StringViewArray::from(&LargeStringArray::try_new(ends, bytes, nulls)?)))
     }
 
     /// Number of distinct values.

@@ -16,13 +16,15 @@ use super::query::{Pending, Query};
 use crate::Result;
 use crate::codegen::{Constants, DictionaryTest};
 use crate::column::Dictionary;
-use crate::devices::alloc_in_order;
+use crate::devices::{CopyLane, alloc_in_order};
 use crate::runtime::device_strings::{DeviceStrings, STRING_PADDING_BYTES, STRING_TILE_BYTES_MAX, StringShard};
 
 /// Bytes of shared memory for what a pattern makes of each byte.
 const PATTERN_BYTES: u32 = 256 * 8;
-/// Bytes that are gathered on the host at a time.
-const PIECE_BYTES: u64 = 64 << 20;
+/// Bytes that a thread gathers on the host at a time.
+const PIECE_BYTES: u64 = 16 << 20;
+/// Threads that gather and upload.
+const UPLOADS_MAX: usize = 8;
 
 /// Where strings lie on a device.
 struct StringPlaces {
@@ -194,39 +196,42 @@ impl Query<'_> {
 
     fn upload_strings(&mut self, device: usize, dictionary: &Dictionary, places: StringPlaces) -> Result<StringShard> {
         let text = |code: usize| dictionary.bytes(code as u32).unwrap_or_default();
-        let StringPlaces { strings, tiles, tile_bytes, starts, ends } = places;
+        let StringPlaces { strings, tiles, starts, ends, .. } = places;
         let text_bytes = starts[tiles.len()];
         // What outlives the query lies on a stream that does, too.
         let budget = self.options.memory_budget();
         let stream = self.session.device_set().load_streams()[device].clone();
         let stream = &budget.of_stream(stream);
         let bytes = alloc_in_order(stream, text_bytes + STRING_PADDING_BYTES)?;
+        let mut pieces = vec![];
         let mut first = 0;
         while first < tiles.len() {
             let end =
                 starts.partition_point(|&start| start <= starts[first] + PIECE_BYTES).clamp(first + 2, starts.len())
                     - 1;
-            // What follows the last string is read with it, and must not be left from elsewhere.
-            let padding = if end == tiles.len() { STRING_PADDING_BYTES } else { 0 };
-            let mut piece = vec![0u8; (starts[end] - starts[first] + padding) as usize];
-            let mut rest = piece.as_mut_slice();
-            let mut targets = Vec::with_capacity(end - first);
-            for (tile, bytes) in tiles[first..end].iter().zip(&tile_bytes[first..end]) {
-                let (target, after) = rest.split_at_mut(*bytes as usize);
-                targets.push((tile.clone(), target));
-                rest = after;
-            }
-            targets.into_par_iter().for_each(|(tile, mut target)| {
-                for code in tile {
-                    let (own, after) = target.split_at_mut(text(code).len());
-                    own.copy_from_slice(text(code));
-                    target = after;
-                }
-            });
-            stream.write(&bytes, starts[first], &piece)?;
-            self.options.check_cancelled()?;
+            pieces.push(first..end);
             first = end;
         }
+        let options = self.options;
+        let write = |copies: &CopyLane, tiles_of_piece: Range<usize>| {
+            options.check_cancelled()?;
+            let Range { start, end } = tiles_of_piece;
+            // What follows the last string is read with it, and must not be left from elsewhere.
+            let padding = if end == tiles.len() { STRING_PADDING_BYTES } else { 0 };
+            let mut piece = Vec::with_capacity((starts[end] - starts[start] + padding) as usize);
+            for tile in &tiles[start..end] {
+                tile.clone().for_each(|code| piece.extend_from_slice(text(code)));
+            }
+            piece.resize(piece.len() + padding as usize, 0);
+            let written = copies.enqueue(|stream| Ok(stream.write(&bytes, starts[start], &piece)?))?;
+            copies.join(&written)
+        };
+        // The driver copies what is not pinned by the thread that asks for it: one does not fill the bus.
+        let lanes = (0..pieces.len().min(UPLOADS_MAX)).map(|_| CopyLane::new(stream)).collect::<Result<Vec<_>>>()?;
+        let pieces = &pieces;
+        lanes.par_iter().enumerate().try_for_each(|(number, copies)| {
+            (number..pieces.len()).step_by(lanes.len()).try_for_each(|piece| write(copies, pieces[piece].clone()))
+        })?;
         let shard = StringShard {
             strings,
             bytes,

@@ -281,7 +281,7 @@ fn codes_of(codes: &[i128], valid: &Option<Vec<bool>>) -> impl Iterator<Item = O
 fn to_array(values: &Values, data_type: &DataType) -> Option<ArrayRef> {
     let numbers = match &values.data {
         Data::Codes(codes, dictionary) => {
-            return take(dictionary.values(), &codes_of(codes, &values.valid).collect::<UInt32Array>(), None).ok();
+            return dictionary.take(&codes_of(codes, &values.valid).collect()).ok();
         }
         Data::Ints(numbers) => integers(data_type, numbers).ok()?,
         Data::Booleans(booleans) => Arc::new(BooleanArray::from(booleans.clone())),

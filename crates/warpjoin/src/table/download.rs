@@ -53,7 +53,7 @@ impl Pieces {
         let pieces: Vec<ColumnPiece> = columns.map(read).collect::<Result<_>>()?;
         // Not by each of the threads below.
         self.types.iter().filter_map(|column_type| column_type.dictionary.as_ref()).for_each(|dictionary| {
-            dictionary.values();
+            dictionary.prepare(rows);
         });
         let starts: Vec<usize> = (0..rows).step_by(self.batch_rows).collect();
         let batch = |start: usize| {

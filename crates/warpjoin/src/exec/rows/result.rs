@@ -99,7 +99,7 @@ impl Query<'_> {
         let options = self.options;
         // Not by each of the threads below.
         fetched.iter().filter_map(|(declared, ..)| declared.dictionary.as_ref()).for_each(|dictionary| {
-            dictionary.values();
+            dictionary.prepare(count);
         });
         // Pieces of columns are decoded on all cores: strings are looked up value by value.
         let pieces: Vec<(usize, usize)> =
