@@ -16,6 +16,7 @@ use crate::exec::query::Query;
 use crate::exec::relation::{JoinTable, Relation, RowSlice, Source};
 use crate::exec::rows::AppendedRows;
 use crate::expr::Expr;
+use crate::expr::build::{is_null, not};
 use crate::plan::JoinKind;
 use crate::plan::join::{JoinNode, JoinSide, JoinSpec};
 
@@ -71,7 +72,14 @@ impl Query<'_> {
             log::debug!("a join without passes: {obstacle:?}");
             return Ok(None);
         }
-        let (build, probe) = (Arc::new(self.spill(build)?), Arc::new(self.spill(probe)?));
+        // NOT IN asks for build rows, also those that no probe row can match.
+        let all = (plan.kind == JoinKind::ProbeAnti).then(|| build.relation.clone());
+        let build = Arc::new(self.spill(build)?);
+        let has_build_rows = match all.filter(|_| build.rows() == 0) {
+            Some(all) => self.has_keys(all, plan)?,
+            None => build.rows() > 0,
+        };
+        let probe = Arc::new(self.spill(probe)?);
         let build = Side { rows: build, columns: of_build, schema: build_schema };
         let probe = Side { rows: probe, columns: of_probe, schema: probe_schema };
         let stream = self.streams[0].clone();
@@ -82,13 +90,11 @@ impl Query<'_> {
         let node = node_of(plan, build_width, &build, &probe);
         let mut inbound = Inbound::new(&stream)?;
         let mut joined = AppendedRows::new(&stream)?;
-        let (mut build_rows, mut probed_rows, mut table) = (0, 0, None);
+        let (mut probed_rows, mut table) = (0, None);
         while let Some(range) = ranges.advance() {
             self.options.check_cancelled()?;
-            let count = build.rows.rows_of(&range);
             // A row comes out for rows of the probe side only.
             if probe.rows.rows_of(&range) == 0 && joined.has_parts() {
-                build_rows += count;
                 inbound.forget_ahead()?;
                 continue;
             }
@@ -97,7 +103,7 @@ impl Query<'_> {
             let pass = Pass { node: &node, build: &build, probe: &probe, probe_rows_max, probed_rows, next };
             match self.join_pass(&pass, &range, &mut inbound, &mut joined) {
                 Ok(decision) => {
-                    (build_rows, probed_rows) = (build_rows + count, probed_rows + probe.rows.rows_of(&range));
+                    probed_rows += probe.rows.rows_of(&range);
                     table = Some(decision);
                 }
                 Err(error) if error.cause() == Cause::OutOfMemory => {
@@ -114,8 +120,17 @@ impl Query<'_> {
         if let Some(decision) = table {
             self.known_instead(decisions, decision);
         }
-        self.joins.has_build_rows = Some(build_rows > 0);
+        self.joins.has_build_rows = Some(has_build_rows);
         Ok(Some(Relation::new(Source::Intermediate(Arc::new(joined.finish()?)))))
+    }
+
+    /// Whether a build side that begins with its keys has rows that could match.
+    fn has_keys(&mut self, mut build: Relation, plan: &JoinNode<'_>) -> Result<bool> {
+        let keys = plan.on.iter().enumerate().filter(|(_, (key, _))| key.nullable && !plan.null_equals_null);
+        build.steps.extend(
+            keys.map(|(index, (key, _))| Step::Filter(not(is_null(&Expr::column(index, key.data_type.clone(), true))))),
+        );
+        Ok(self.count(&build)? > 0)
     }
 
     /// Joins the rows of some partitions: a part of the result for each piece of the probe side.

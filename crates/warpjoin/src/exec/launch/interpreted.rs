@@ -59,8 +59,7 @@ fn block_shape(
             // Heads and links of chains.
             (ProgramKind::Matches, _) => {
                 let Source::Matches(matches, form) = &relation.source else { return None };
-                (4u32.checked_shl(matches.table(*form).heads_bits)?)
-                    .checked_add(2 * u32::try_from(matches.capacity).ok()?)?
+                (4u32.checked_shl(matches.table(*form).heads_bits)?).checked_add(2 * matches.capacity)?
             }
             // Group tables have theirs by the program.
             (ProgramKind::Groups, _) => 0,

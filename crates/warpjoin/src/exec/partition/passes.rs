@@ -32,7 +32,7 @@ const KEPT_SHARE: u64 = 16;
 
 /// A partition whose kernels are bound.
 pub(crate) struct PlannedPartition {
-    pub(super) relation: Relation,
+    pub(in crate::exec) relation: Relation,
     bits: PassBits,
     pub(super) count: Arc<GeneratedPipeline>,
     pub(super) scatter: Arc<GeneratedPipeline>,

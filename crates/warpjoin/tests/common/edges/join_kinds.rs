@@ -59,6 +59,7 @@ fn sides() -> Vec<(&'static str, Vec<V>, Vec<V>)> {
         ("all keys null", vec![V::Null; 40], vec![V::Null; 50]),
         ("keys of other ranges", wide(60), range(-30, 300)),
         ("no key in common", range(0, 40), range(100, 300)),
+        ("no key in common, nulls", range(0, 40), ints((0..200).map(|r| (r % 7 != 0).then_some(r + 100)))),
         ("many rows", range(0, 1000), ints((0..2500).map(|r| Some(r * 7 % 2000)))),
     ]
 }
