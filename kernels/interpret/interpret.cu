@@ -226,6 +226,7 @@ WJ_DEVICE void part(Machine& m, Parts<INTERPRET_PARTITION>& parts, const Instruc
 
 WJ_DEVICE void part(Machine&, Parts<INTERPRET_ROWS>&, const Instruction&, u32&) {}
 
+// Warps wait for memory and for each other's instructions: blocks on a multiprocessor count more than registers.
 template <int KIND>
 WJ_DEVICE void interpret(const InterpretParams& p) {
     Machine machine = open_machine(p);
@@ -241,7 +242,7 @@ WJ_DEVICE void interpret(const InterpretParams& p) {
     }
 }
 
-WJ_ENTRY(interpret_rows, InterpretParams, WJ_INTERPRET_THREADS) { interpret<INTERPRET_ROWS>(p); }
-WJ_ENTRY_RESIDENT(interpret_groups, InterpretParams, WJ_INTERPRET_THREADS, 2) { interpret<INTERPRET_GROUPS>(p); }
-WJ_ENTRY_RESIDENT(interpret_matches, InterpretParams, WJ_INTERPRET_THREADS, 2) { interpret<INTERPRET_MATCHES>(p); }
-WJ_ENTRY_RESIDENT(interpret_partition, InterpretParams, WJ_INTERPRET_THREADS, 2) { interpret<INTERPRET_PARTITION>(p); }
+WJ_ENTRY_RESIDENT(interpret_rows, InterpretParams, 256, 6) { interpret<INTERPRET_ROWS>(p); }
+WJ_ENTRY_RESIDENT(interpret_groups, InterpretParams, 512, 2) { interpret<INTERPRET_GROUPS>(p); }
+WJ_ENTRY_RESIDENT(interpret_matches, InterpretParams, 256, 4) { interpret<INTERPRET_MATCHES>(p); }
+WJ_ENTRY_RESIDENT(interpret_partition, InterpretParams, 256, 5) { interpret<INTERPRET_PARTITION>(p); }

@@ -13,8 +13,6 @@ constants! { "WJ_":
     pub const REGISTER: u32 = 1;
     /// Parameters of a pipeline that is interpreted.
     pub const INTERPRET_VALUES: usize = 250;
-    /// Most threads of a block that interprets.
-    pub const INTERPRET_THREADS: u32 = 384;
     /// Most rows that a thread looks up together.
     pub const INTERPRET_ITEMS: u32 = 4;
 }

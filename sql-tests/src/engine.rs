@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use warpjoin::Session;
+use warpjoin::{CodeTier, Session};
 use warpjoin_datafusion::{
     DeviceChoice, FilterForm, JoinOrder, Materialization, OnFault, RuntimeFilters, WarpjoinOptions, WarpjoinRuntime,
     WarpjoinSessionStateBuilder,
@@ -48,6 +48,7 @@ pub struct Engine {
     has_resident_tables: bool,
     partitions: usize,
     recorder: Option<FaultPlan>,
+    code_tier: CodeTier,
 }
 
 impl Engine {
@@ -62,7 +63,13 @@ impl Engine {
             has_resident_tables: false,
             partitions: PARTITIONS,
             recorder: None,
+            code_tier: CodeTier::default(),
         }
+    }
+
+    /// The same engine, whose pipelines are interpreted.
+    pub fn interpreting(&self) -> Self {
+        Self { code_tier: CodeTier::Interpreted, ..self.clone() }
     }
 
     /// The same engine with other settings.
@@ -162,6 +169,7 @@ impl Engine {
             // A fault must fail the test, not fall back.
             on_fault: OnFault::Error,
             simulate_seed: self.schedule_seed,
+            code_tier: self.code_tier,
             ..WarpjoinOptions::default()
         };
         let options = match self.settings {

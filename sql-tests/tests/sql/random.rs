@@ -20,6 +20,8 @@ const QUERIES_DEFAULT: u64 = 200;
 const DEVICE_COUNTS: [usize; 4] = [1, 2, 3, 4];
 /// Least percentage of the queries with operators that run wholly on devices.
 const WHOLE_SHARE_MIN: usize = 85;
+/// One of so many queries on an engine is interpreted.
+const INTERPRETED_OF: u64 = 3;
 /// The share is checked from this number of queries on.
 const SHARE_QUERIES_MIN: usize = 100;
 /// Most percent of queries, plus two, without an oracle because of bugs of stock DataFusion.
@@ -108,7 +110,9 @@ fn run_cases(name: &str, cases: usize, case: impl Fn(usize) -> Case + Send + Syn
                 let case = case(at);
                 let (seed, start) = (case.seed, Instant::now());
                 let engine = &engines[(seed % engines.len() as u64) as usize];
-                let result = case.run(engine, &stock).await.unwrap();
+                let interprets = (seed / engines.len() as u64).is_multiple_of(INTERPRETED_OF);
+                let interpreting = interprets.then(|| engine.interpreting());
+                let result = case.run(interpreting.as_ref().unwrap_or(engine), &stock).await.unwrap();
                 if setting("WARPJOIN_RANDOM_VERBOSE") == Some(1) {
                     announce(&format!("{seed}: {:.1} s: {}", start.elapsed().as_secs_f64(), case.sql));
                 }

@@ -1,4 +1,4 @@
-//! Our .slt files on stock DataFusion, on 1, 2 and 4 simulated devices, and on GPUs.
+//! Our .slt files on stock DataFusion, on 1, 2 and 4 simulated devices, compiled or interpreted, and on GPUs.
 //!
 //! - `WARPJOIN_SLT_COMPLETE=1 cargo test --workspace --test sql slt::stock` writes stock DataFusion's answers into the
 //!   files.
@@ -70,13 +70,17 @@ fn simulated_2() {
 }
 
 #[test]
-fn simulated_4() {
-    run_on(EngineKind::Simulated(4));
+fn simulated_4_interpreted() {
+    if !completing() {
+        run_by(&Engine::new(EngineKind::Simulated(4)).interpreting());
+    }
 }
 
 #[test]
-fn simulated_1_resident() {
-    run_resident(EngineKind::Simulated(1));
+fn simulated_1_resident_interpreted() {
+    if !completing() {
+        run_by(&Engine::new(EngineKind::Simulated(1)).with_resident_tables().interpreting());
+    }
 }
 
 #[test]
@@ -95,6 +99,6 @@ fn cuda() {
     }
     for devices in [1, 2, 4, 8].into_iter().filter(|&devices| devices <= status.gpus) {
         run_on(EngineKind::Cuda(devices));
-        run_resident(EngineKind::Cuda(devices));
+        run_by(&Engine::new(EngineKind::Cuda(devices)).with_resident_tables().interpreting());
     }
 }

@@ -1,7 +1,7 @@
 //! Launches of programs: pipelines that a kernel interprets.
 
 use warpjoin_device::{Arg, Buffer, DeviceInfo, Kernel, Launch, Ptr, Stream};
-use warpjoin_kernels::interpret::{INTERPRET_THREADS, InterpretParams};
+use warpjoin_kernels::interpret::InterpretParams;
 use warpjoin_kernels::padded;
 use warpjoin_kernels::partition::PARTITION_ITEMS;
 
@@ -12,10 +12,12 @@ use crate::codegen::{
 use crate::exec::relation::{Relation, Source};
 use crate::{Error, Result};
 
-/// Threads of a block that has no table in its shared memory.
+/// Threads of a block that has no table in its shared memory (`interpret.cu`).
 const THREADS: u32 = 256;
-/// Most blocks of a multiprocessor: 64 registers a thread.
-const BLOCKS_MAX: u32 = 4;
+/// The same with a table.
+const TABLE_THREADS: u32 = 512;
+/// Most blocks of a multiprocessor.
+const BLOCKS_MAX: u32 = 6;
 
 /// A program on a device.
 pub(super) struct Interpreted {
@@ -46,7 +48,7 @@ fn block_shape(
     bits: u32,
 ) -> Option<BlockShape> {
     let most = match program.kind {
-        ProgramKind::Groups if program.has_front() => INTERPRET_THREADS,
+        ProgramKind::Groups if program.has_front() => TABLE_THREADS,
         _ => THREADS,
     };
     let fits = |threads: u32| {
