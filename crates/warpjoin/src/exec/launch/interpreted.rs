@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// Threads of a block that has no table in its shared memory (`interpret.cu`).
 const THREADS: u32 = 256;
 /// The same with a table.
-const TABLE_THREADS: u32 = 512;
+const TABLE_THREADS: u32 = 384;
 /// Most blocks of a multiprocessor.
 const BLOCKS_MAX: u32 = 6;
 
