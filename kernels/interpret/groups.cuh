@@ -24,13 +24,6 @@ struct Groups {
     bool stops;
 };
 
-WJ_DEVICE u32 listed(const Machine& m, u32 place) { return m.list[place]; }
-template <class T>
-WJ_DEVICE T* listed_pointer(const Machine& m, u32 place) {
-    return get_pointer<T>(m, listed(m, place));
-}
-WJ_DEVICE u64 listed_value(const Machine& m, u32 place) { return get(m, listed(m, place)); }
-
 // What describes an accumulator.
 struct Merge {
     u32 kind, word, block_word, form, condition, value;
@@ -42,22 +35,27 @@ WJ_DEVICE Merge merge_of(const Machine& m, u32 number) {
 }
 
 WJ_DEVICE GroupParts parts_of(const Machine& m) {
-    return GroupParts{listed_pointer<const u32>(m, WJ_LIST_PARTS), listed_value(m, WJ_LIST_PARTS + 1),
-                      listed_value(m, WJ_LIST_PARTS + 2), listed_pointer<u64>(m, WJ_LIST_PARTS + 3)};
+    return GroupParts{pointer_in<const u32>(m, m.list, WJ_LIST_PARTS), value_in(m, m.list, WJ_LIST_PARTS + 1),
+                      value_in(m, m.list, WJ_LIST_PARTS + 2), pointer_in<u64>(m, m.list, WJ_LIST_PARTS + 3)};
 }
 
 // `walk_words`: of shared memory in front of the block's table. All threads of the block call it.
 WJ_DEVICE void open_groups(const Machine& m, Groups& groups, u32 walk_words) {
-    const u32 at = WJ_LIST_TABLE;
-    groups.table = GroupTable{listed_pointer<u64>(m, at),     listed_value(m, at + 1), listed_pointer<u64>(m, at + 2),
-                              listed_value(m, at + 3),        listed_value(m, at + 4), listed_value(m, at + 5),
-                              listed_value(m, at + 6),        listed_pointer<u64>(m, at + 7),
-                              listed_pointer<u64>(m, at + 8)};
+    const u32* fields = m.list + WJ_LIST_TABLE;
+    groups.table.rows = pointer_in<u64>(m, fields, 0);
+    groups.table.capacity = value_in(m, fields, 1);
+    groups.table.index = pointer_in<u64>(m, fields, 2);
+    groups.table.index_slots = value_in(m, fields, 3);
+    groups.table.steps_max = value_in(m, fields, 4);
+    groups.table.grow_steps = value_in(m, fields, 5);
+    groups.table.spill_rows = value_in(m, fields, 6);
+    groups.table.counters = pointer_in<u64>(m, fields, 7);
+    groups.table.control = pointer_in<u64>(m, fields, 8);
     groups.spare = SpareRow{0, false};
     groups.is_open = false;
-    if (listed(m, WJ_LIST_FRONT) != WJ_FRONT_NONE) {
+    if (m.list[WJ_LIST_FRONT] != WJ_FRONT_NONE) {
         u64* const shared = &shared_as<u64>() + walk_words;
-        groups.front = open_block_table<u64>(shared, listed(m, WJ_LIST_SLOTS), listed(m, WJ_LIST_BLOCK_WORDS));
+        groups.front = open_block_table<u64>(shared, m.list[WJ_LIST_SLOTS], m.list[WJ_LIST_BLOCK_WORDS]);
     }
 }
 
@@ -83,28 +81,28 @@ WJ_DEVICE bool is_halved(const Merge& merge) { return merge.kind <= WJ_MERGE_ADD
 
 // Finds or claims a group's row in global memory.
 WJ_DEVICE u64 row_of_group(const Machine& m, Groups& groups, u64 packed) {
-    const u32 stride = listed(m, WJ_LIST_STRIDE);
-    switch (listed(m, WJ_LIST_MODE)) {
+    const u32 stride = m.list[WJ_LIST_STRIDE];
+    switch (m.list[WJ_LIST_MODE]) {
         case WJ_MODE_DENSE: return group_row_dense(groups.table, stride, packed);
         case WJ_MODE_NARROW: return group_row_narrow(groups.table, stride, packed);
         default: break;
     }
     u64 key[WJ_INTERPRET_KEY_WORDS];
-    const u32 words = listed(m, WJ_LIST_KEY_WORDS);
-    const u32 operands = WJ_LIST_HEAD + listed(m, WJ_LIST_ACCUMULATORS) * WJ_LIST_EACH;
-    for (u32 word = 0; word < words; ++word) key[word] = listed_value(m, operands + word);
+    const u32 words = m.list[WJ_LIST_KEY_WORDS];
+    const u32 operands = WJ_LIST_HEAD + m.list[WJ_LIST_ACCUMULATORS] * WJ_LIST_EACH;
+    for (u32 word = 0; word < words; ++word) key[word] = value_in(m, m.list, operands + word);
     return group_row_of_words(groups.table, stride, key, words, groups.spare);
 }
 
 // Merges the lane's row into its group.
 WJ_DEVICE void accumulate_row(const Machine& m, Groups& groups) {
-    const u32 front = listed(m, WJ_LIST_FRONT);
-    const u32 count = listed(m, WJ_LIST_ACCUMULATORS);
-    const u64 packed = listed_value(m, WJ_LIST_PACKED);
+    const u32 front = m.list[WJ_LIST_FRONT];
+    const u32 count = m.list[WJ_LIST_ACCUMULATORS];
+    const u64 packed = value_in(m, m.list, WJ_LIST_PACKED);
     const u32 slots = groups.front.slots;
     u32 slot = WJ_NO_SLOT;
     if (front == WJ_FRONT_KEYED) {
-        slot = block_slot_keyed(groups.front, (u32)packed, listed(m, WJ_LIST_REPLICA_BITS));
+        slot = block_slot_keyed(groups.front, (u32)packed, m.list[WJ_LIST_REPLICA_BITS]);
     } else if (front == WJ_FRONT_HASHED && groups.front.is_on) {
         slot = block_slot(groups.front, packed + 1);
     }
@@ -112,7 +110,7 @@ WJ_DEVICE void accumulate_row(const Machine& m, Groups& groups) {
     if (slot == WJ_NO_SLOT) {
         const u64 number = row_of_group(m, groups, packed);
         if (number == WJ_NO_ROW) return;
-        row = groups.table.rows + number * listed(m, WJ_LIST_STRIDE) + listed(m, WJ_LIST_HEADER);
+        row = groups.table.rows + number * m.list[WJ_LIST_STRIDE] + m.list[WJ_LIST_HEADER];
     }
     for (u32 number = 0; number < count; ++number) {
         const Merge merge = merge_of(m, number);
@@ -155,15 +153,15 @@ WJ_DEVICE u64 block_word(const Groups& groups, const Merge& merge, u32 slot, u32
 // Merges the slots into the group table, from one on, and clears them. All threads of the block call it, between barriers.
 WJ_DEVICE void flush_slots(const Machine& m, Groups& groups, u32 first_slot) {
     const u32 slots = groups.front.slots;
-    const u32 count = listed(m, WJ_LIST_ACCUMULATORS);
-    const bool is_keyed = listed(m, WJ_LIST_FRONT) == WJ_FRONT_KEYED;
+    const u32 count = m.list[WJ_LIST_ACCUMULATORS];
+    const bool is_keyed = m.list[WJ_LIST_FRONT] == WJ_FRONT_KEYED;
 #pragma unroll 1
     for (u32 slot = first_slot + threadIdx.x; slot < slots; slot += blockDim.x) {
         u64 word = 0;
         if (!block_group(groups.front, slot, word)) continue;
-        const u64 packed = is_keyed ? (u64)(slot >> listed(m, WJ_LIST_REPLICA_BITS)) : word - 1;
+        const u64 packed = is_keyed ? (u64)(slot >> m.list[WJ_LIST_REPLICA_BITS]) : word - 1;
         const u64 number = row_of_group(m, groups, packed);
-        u64* row = groups.table.rows + number * listed(m, WJ_LIST_STRIDE) + listed(m, WJ_LIST_HEADER);
+        u64* row = groups.table.rows + number * m.list[WJ_LIST_STRIDE] + m.list[WJ_LIST_HEADER];
         for (u32 at = 0; at < count; ++at) {
             const Merge merge = merge_of(m, at);
             const bool is_wide = merge.kind == WJ_MERGE_ADD_WIDE;
@@ -187,8 +185,8 @@ WJ_DEVICE void flush_slots(const Machine& m, Groups& groups, u32 first_slot) {
 // A word of the row of a group that is finished.
 WJ_DEVICE u64 finished_word(const Machine& m, const Groups& groups, u32 slot, u32 word) {
     if (word == 0) return groups.front.keys[slot];
-    const u32 count = listed(m, WJ_LIST_ACCUMULATORS);
-    const u32 header = listed(m, WJ_LIST_HEADER);
+    const u32 count = m.list[WJ_LIST_ACCUMULATORS];
+    const u32 header = m.list[WJ_LIST_HEADER];
     for (u32 number = 0; number < count; ++number) {
         const Merge merge = merge_of(m, number);
         const u32 words = merge.kind == WJ_MERGE_ADD_WIDE ? 2 : 1;
@@ -199,23 +197,23 @@ WJ_DEVICE u64 finished_word(const Machine& m, const Groups& groups, u32 slot, u3
     return 0;
 }
 
-WJ_DEVICE bool front_is_halved(const Machine& m) { return listed(m, WJ_LIST_IS_HALVED) != 0; }
+WJ_DEVICE bool front_is_halved(const Machine& m) { return m.list[WJ_LIST_IS_HALVED] != 0; }
 
 // Goes to the lane's next row of the tiles; false behind the last one. All threads of the block call it.
 WJ_DEVICE bool next_tile_row(const Machine& m, Groups& groups, u64 rows, u64& row) {
-    const u32 front = listed(m, WJ_LIST_FRONT);
+    const u32 front = m.list[WJ_LIST_FRONT];
     bool begins = !groups.is_open;
     if (begins) {
         groups.is_open = true;
         groups.order = tile_order(rows, WJ_INTERPRET_RUN_BITS);
-        groups.turn = listed_pointer<u64>(m, WJ_LIST_PARTS)[blockIdx.x];
+        groups.turn = pointer_in<u64>(m, m.list, WJ_LIST_PARTS)[blockIdx.x];
     } else if (groups.item >= groups.order.items) {
         ++groups.turn;
         begins = true;
     }
     if (begins) {
         const bool is_last = groups.turn >= groups.order.turns ||
-                             is_stopped(groups.table.control, listed_value(m, WJ_LIST_CANCEL), groups.turn);
+                             is_stopped(groups.table.control, value_in(m, m.list, WJ_LIST_CANCEL), groups.turn);
         const bool flushes =
             front == WJ_FRONT_KEYED ? block_step_keyed(groups.front, is_last)
             : front == WJ_FRONT_HASHED
@@ -241,7 +239,7 @@ WJ_DEVICE bool next_tile_row(const Machine& m, Groups& groups, u64 rows, u64& ro
 WJ_DEVICE void close_tiles(const Machine& m, const Groups& groups) {
     __syncthreads();
     if (threadIdx.x == 0) {
-        listed_pointer<u64>(m, WJ_LIST_PARTS)[blockIdx.x] = groups.turn;
+        pointer_in<u64>(m, m.list, WJ_LIST_PARTS)[blockIdx.x] = groups.turn;
         if (groups.turn < groups.order.turns) atomicAdd(&groups.table.control[WJ_CONTROL_ROWS], 1ULL);
     }
 }
@@ -251,27 +249,27 @@ WJ_DEVICE void close_tiles(const Machine& m, const Groups& groups) {
 WJ_DEVICE void flush_walk(const Machine& m, Groups& groups, GroupWalk& walk, bool is_end) {
     __syncthreads();
     const u32 slots = groups.front.slots;
-    const u32 stride = listed(m, WJ_LIST_STRIDE);
-    const bool may_finish = listed(m, WJ_LIST_HAS_FINISHED) != 0 && is_end && !groups.stops && groups.is_whole &&
+    const u32 stride = m.list[WJ_LIST_STRIDE];
+    const bool may_finish = m.list[WJ_LIST_HAS_FINISHED] != 0 && is_end && !groups.stops && groups.is_whole &&
                             groups.front.replica_bits == 0;
     groups.is_whole = false;
     bool finishes = false;
     const GroupParts parts = parts_of(m);
-    u16* const list = reinterpret_cast<u16*>(groups.front.words + slots * listed(m, WJ_LIST_BLOCK_WORDS));
-    const FinishedGroups finished = {may_finish ? listed_pointer<u64>(m, WJ_LIST_FINISHED) : nullptr,
-                                     may_finish ? listed_value(m, WJ_LIST_FINISHED + 1) : 0, parts.places + 1};
+    u16* const list = reinterpret_cast<u16*>(groups.front.words + slots * m.list[WJ_LIST_BLOCK_WORDS]);
+    const FinishedGroups finished = {may_finish ? pointer_in<u64>(m, m.list, WJ_LIST_FINISHED) : nullptr,
+                                     may_finish ? value_in(m, m.list, WJ_LIST_FINISHED + 1) : 0, parts.places + 1};
     if (may_finish) finishes = reserve_finished(groups.front, walk, list, finished, stride);
     flush_slots(m, groups, finishes ? slots - 32 : 0);
     if (finishes) {
         const auto value_at = [&](u32 slot, u32 word) -> u64 { return finished_word(m, groups, slot, word); };
-        write_finished(groups.front, listed(m, WJ_LIST_BLOCK_WORDS), walk, list, finished, stride, value_at);
+        write_finished(groups.front, m.list[WJ_LIST_BLOCK_WORDS], walk, list, finished, stride, value_at);
     }
     __syncthreads();
 }
 
 // Goes to the lane's next row of rows that lie by partition; false behind the last one. All threads of the block call it.
 WJ_DEVICE bool next_walk_row(const Machine& m, Groups& groups, u64& row, bool& is_there) {
-    const u32 front = listed(m, WJ_LIST_FRONT);
+    const u32 front = m.list[WJ_LIST_FRONT];
     const GroupParts parts = parts_of(m);
     GroupWalk& walk = shared_as<GroupWalk>();
     bool begins = false;
@@ -288,7 +286,7 @@ WJ_DEVICE bool next_walk_row(const Machine& m, Groups& groups, u64& row, bool& i
         begins = true;
     }
     if (begins) {
-        groups.stops = is_stopped(groups.table.control, listed_value(m, WJ_LIST_CANCEL), groups.turn);
+        groups.stops = is_stopped(groups.table.control, value_in(m, m.list, WJ_LIST_CANCEL), groups.turn);
         const bool is_end = groups.stops || groups.first >= groups.end;
         const u32 misses = groups.is_whole ? groups.front.slots : groups.front.slots / 8;
         const bool flushes = front == WJ_FRONT_KEYED ? block_step_keyed(groups.front, is_end)

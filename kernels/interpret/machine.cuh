@@ -12,7 +12,7 @@ struct __align__(16) Instruction {
     u32 operation, to, a, b, c, d, next, unused;
 };
 
-// An operand is the place of a word in the block's shared memory, in bytes; of the first lane's, and one more, for a register.
+// An operand is the place of a word in the block's shared memory, in bytes; for a register that of the first lane's, plus 1.
 struct Machine {
     const Instruction* instructions;
     const u32* list;     // describes the group table
@@ -57,6 +57,13 @@ WJ_DEVICE f32 get_single(const Machine& m, u32 operand) { return __uint_as_float
 template <class T>
 WJ_DEVICE T* get_pointer(const Machine& m, u32 operand) {
     return reinterpret_cast<T*>(get(m, operand));
+}
+
+// What an operand in a list stands for.
+WJ_DEVICE u64 value_in(const Machine& m, const u32* list, u32 place) { return get(m, list[place]); }
+template <class T>
+WJ_DEVICE T* pointer_in(const Machine& m, const u32* list, u32 place) {
+    return get_pointer<T>(m, list[place]);
 }
 
 WJ_DEVICE void set(const Machine& m, u32 operand, u64 value) { *word_of(m, operand) = value; }

@@ -14,13 +14,6 @@ struct Matching {
     bool is_over;
 };
 
-WJ_DEVICE u32 matched_list(const Machine& m, u32 place) { return m.matches[place]; }
-template <class T>
-WJ_DEVICE T* matched_pointer(const Machine& m, u32 place) {
-    return get_pointer<T>(m, matched_list(m, place));
-}
-WJ_DEVICE u64 matched_value(const Machine& m, u32 place) { return get(m, matched_list(m, place)); }
-
 // What describes a word of the key.
 struct KeyWord {
     const void* build;
@@ -30,9 +23,9 @@ struct KeyWord {
 };
 
 WJ_DEVICE KeyWord key_word_of(const Machine& m, u32 number) {
-    const u32 at = WJ_MATCHED_HEAD + number * WJ_MATCHED_EACH;
-    return KeyWord{matched_pointer<const void>(m, at + 2), matched_pointer<const void>(m, at + 3), matched_value(m, at + 4),
-                   matched_list(m, at), matched_list(m, at + 1)};
+    const u32* list = m.matches + WJ_MATCHED_HEAD + number * WJ_MATCHED_EACH;
+    return KeyWord{pointer_in<const void>(m, list, 2), pointer_in<const void>(m, list, 3), value_in(m, list, 4), list[0],
+                   list[1]};
 }
 
 WJ_DEVICE u64 word_at(const void* words, u32 bytes, u32 row) {
@@ -40,34 +33,35 @@ WJ_DEVICE u64 word_at(const void* words, u32 bytes, u32 row) {
 }
 
 WJ_DEVICE void open_matching(const Machine& m, Matching& matching) {
-    const u32 heads_bits = (u32)matched_value(m, WJ_MATCHED_HEADS_BITS);
+    const u32 heads_bits = (u32)value_in(m, m.matches, WJ_MATCHED_HEADS_BITS);
     u32* const heads = &shared_as<u32>();
     u16* const next = reinterpret_cast<u16*>(heads + (1u << heads_bits));
-    matching.chains = MatchTable{heads, next, heads_bits, (u32)matched_value(m, WJ_MATCHED_CAPACITY)};
+    matching.chains = MatchTable{heads, next, heads_bits, (u32)value_in(m, m.matches, WJ_MATCHED_CAPACITY)};
     matching.number = blockIdx.x;
     matching.is_over = false;
 }
 
 // Goes to the next work item, and links its build rows; false: there is none. All threads of the block call it.
 WJ_DEVICE bool next_unit(const Machine& m, Matching& matching) {
-    const MatchSides sides = {matched_pointer<const u32>(m, WJ_MATCHED_BUILD_OFFSETS),
-                              matched_pointer<const u32>(m, WJ_MATCHED_PROBE_OFFSETS),
-                              matched_pointer<const u64>(m, WJ_MATCHED_ITEMS),
-                              1u << matched_value(m, WJ_MATCHED_BITS),
+    const MatchSides sides = {pointer_in<const u32>(m, m.matches, WJ_MATCHED_BUILD_OFFSETS),
+                              pointer_in<const u32>(m, m.matches, WJ_MATCHED_PROBE_OFFSETS),
+                              pointer_in<const u64>(m, m.matches, WJ_MATCHED_ITEMS),
+                              1u << value_in(m, m.matches, WJ_MATCHED_BITS),
                               matching.chains.capacity,
-                              (u32)matched_value(m, WJ_MATCHED_CHUNK_ROWS)};
+                              (u32)value_in(m, m.matches, WJ_MATCHED_CHUNK_ROWS)};
     matching.unit = match_item(sides, matching.number);
     if (matching.unit.build_rows == 0) return false;
     const u64 turn = matching.number / gridDim.x;
     matching.number += gridDim.x;
-    if (is_block_stopped(matched_pointer<u64>(m, WJ_MATCHED_CONTROL), WJ_STATUS_ABORT, matched_value(m, WJ_MATCHED_CANCEL),
-                         turn, WJ_ITEM_CANCEL_TURNS)) {
+    u64* const control = pointer_in<u64>(m, m.matches, WJ_MATCHED_CONTROL);
+    const u64 cancel = value_in(m, m.matches, WJ_MATCHED_CANCEL);
+    if (is_block_stopped(control, WJ_STATUS_ABORT, cancel, turn, WJ_ITEM_CANCEL_TURNS)) {
         return false;
     }
     matching.is_over = false;
     matching.first = threadIdx.x & ~31u;
     clear_chains(matching.chains);
-    const u32 words = matched_list(m, WJ_MATCHED_KEY_WORDS);
+    const u32 words = m.matches[WJ_MATCHED_KEY_WORDS];
     for (u32 place = threadIdx.x; place < matching.unit.build_rows; place += blockDim.x) {
         u64 folded = 0;
         for (u32 number = 0; number < words; ++number) {
@@ -87,7 +81,7 @@ WJ_DEVICE bool next_probe_row(const Machine& m, Matching& matching, const Instru
     const u32 place = matching.first + (threadIdx.x & 31);
     const bool is_inside = place < matching.unit.probe_rows;
     const u32 row = matching.unit.probe_first + (is_inside ? place : 0);
-    const u32 words = matched_list(m, WJ_MATCHED_KEY_WORDS);
+    const u32 words = m.matches[WJ_MATCHED_KEY_WORDS];
     u64 folded = 0;
     for (u32 number = 0; number < words; ++number) {
         const KeyWord key = key_word_of(m, number);
@@ -104,7 +98,7 @@ WJ_DEVICE bool next_probe_row(const Machine& m, Matching& matching, const Instru
 
 // Whether a build row has the key of the lane's probe row, whose words are at `words`.
 WJ_DEVICE bool has_key(const Machine& m, const Matching& matching, u32 place, u32 words_at) {
-    const u32 words = matched_list(m, WJ_MATCHED_KEY_WORDS);
+    const u32 words = m.matches[WJ_MATCHED_KEY_WORDS];
     for (u32 number = 0; number < words; ++number) {
         const KeyWord key = key_word_of(m, number);
         const u64 word = word_at(key.build, key.build_bytes, matching.unit.build_first + place);
@@ -117,8 +111,8 @@ WJ_DEVICE bool has_key(const Machine& m, const Matching& matching, u32 place, u3
 // of the key. False: no lane of the warp has another.
 WJ_DEVICE bool next_match(const Machine& m, Matching& matching, const Instruction& i) {
     if (++matching.turn % 256 == 0) {
-        matching.is_over = is_aborted(matched_pointer<u64>(m, WJ_MATCHED_CONTROL), matched_value(m, WJ_MATCHED_CANCEL),
-                                      matching.turn / 256, 4);
+        u64* const control = pointer_in<u64>(m, m.matches, WJ_MATCHED_CONTROL);
+        matching.is_over = is_aborted(control, value_in(m, m.matches, WJ_MATCHED_CANCEL), matching.turn / 256, 4);
     }
     if (matching.is_over) return false;
     u32 entry = matching.entry;

@@ -87,8 +87,12 @@ WJ_DEVICE void find_key(const Machine& m, const Instruction& i) {
             if (found) value = get_pointer<const u64>(m, i.c)[key - 1];
             found = value-- != 0;
             break;
-        case WJ_DO_FindWord4: found = found && find_key_word(get_pointer<const u32>(m, i.c), count, key, i.next, value); break;
-        case WJ_DO_FindWord8: found = found && find_key_word(get_pointer<const u64>(m, i.c), count, key, i.next, value); break;
+        case WJ_DO_FindWord4:
+            found = found && find_key_word(get_pointer<const u32>(m, i.c), count, key, i.next, value);
+            break;
+        case WJ_DO_FindWord8:
+            found = found && find_key_word(get_pointer<const u64>(m, i.c), count, key, i.next, value);
+            break;
         default: found = find_pair(get_pointer<const Slot>(m, i.c), count, key, i.next, found, value); break;
     }
     set(m, i.to, value);
