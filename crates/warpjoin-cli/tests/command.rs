@@ -48,6 +48,15 @@ fn devices_are_listed() {
 }
 
 #[test]
+fn kernels_are_prepared_for_gpus() {
+    let output = warpjoin(&["warm"]);
+    match warpjoin_device::cuda_status().problem {
+        None => assert!(stdout(&output).contains("are ready after"), "{}", stderr(&output)),
+        Some(_) => assert!(!output.status.success() && stderr(&output).contains("CUDA"), "{}", stderr(&output)),
+    }
+}
+
+#[test]
 fn wrong_flags_are_explained() {
     assert_error(&["tpch", "--scale", "0"], &["--scale", "above 0"]);
     assert_error(&["tpch", "--scale", "many"], &["--scale"]);
