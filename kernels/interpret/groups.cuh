@@ -2,11 +2,6 @@
 #pragma once
 #include "interpret/machine.cuh"
 
-// Most turns of a run, in bits: as in generated kernels.
-#define WJ_INTERPRET_RUN_BITS 2
-// Most words of a long key.
-#define WJ_INTERPRET_KEY_WORDS 16
-
 // A group table, a block's table in front of it, and the block's place among the rows.
 struct Groups {
     GroupTable table;
@@ -205,7 +200,7 @@ WJ_DEVICE bool next_tile_row(const Machine& m, Groups& groups, u64 rows, u64& ro
     bool begins = !groups.is_open;
     if (begins) {
         groups.is_open = true;
-        groups.order = tile_order(rows, WJ_INTERPRET_RUN_BITS);
+        groups.order = tile_order(rows, WJ_RUN_BITS_MAX);
         groups.turn = pointer_in<u64>(m, m.list, WJ_LIST_PARTS)[blockIdx.x];
     } else if (groups.item >= groups.order.items) {
         ++groups.turn;

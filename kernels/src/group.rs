@@ -12,6 +12,8 @@ constants! { "WJ_":
     pub const SKETCH_REPEATED_SHIFT: u32 = 45;
     /// Words in front of the slots of a block's table.
     pub const BLOCK_HEAD_WORDS: u32 = 2;
+    /// Most turns of a run of tiles, in bits.
+    pub const RUN_BITS_MAX: u32 = 2;
     /// Words at the front of the shared memory of a block that takes rows by partition.
     pub const WALK_WORDS: u32 = 5;
     /// Words of the places of all blocks: next chunk, finished groups.

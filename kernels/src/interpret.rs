@@ -13,6 +13,8 @@ constants! { "WJ_":
     pub const REGISTER: u32 = 1;
     /// Parameters of a pipeline that is interpreted.
     pub const INTERPRET_VALUES: usize = 250;
+    /// Most words of a long key.
+    pub const INTERPRET_KEY_WORDS: usize = 16;
     /// Most rows that a thread looks up together.
     pub const INTERPRET_ITEMS: u32 = 4;
 }

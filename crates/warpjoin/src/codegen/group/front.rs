@@ -17,8 +17,6 @@ const SLOTS_MAX: u32 = 8192;
 const PARTITION_SLOTS_MAX: u32 = 1 << 14;
 /// Slots of a table that is indexed by the packed key, unless there are more keys.
 const KEYED_SLOTS: u32 = 1024;
-/// Fewest slots that are worth a table: those of the key word 0 are 32 of them.
-const SLOTS_MIN: u32 = 64;
 
 /// Whether the table in front is worth its shared memory, and which one.
 pub(super) fn choose_front(
@@ -46,8 +44,10 @@ pub(super) fn choose_front(
         }
         return PreAggregation::Keyed { slots: keyed << replica_bits, replica_bits };
     }
-    let slots = limits.block_slots.map_or(slots_max, |slots| slots.clamp(SLOTS_MIN, slots_max.max(SLOTS_MIN)) & !1);
-    if slots < SLOTS_MIN { PreAggregation::None } else { PreAggregation::Hashed { slots } }
+    let slots = limits.block_slots.map_or(slots_max, |slots| {
+        slots.clamp(PreAggregation::SLOTS_MIN, slots_max.max(PreAggregation::SLOTS_MIN)) & !1
+    });
+    if slots < PreAggregation::SLOTS_MIN { PreAggregation::None } else { PreAggregation::Hashed { slots } }
 }
 
 /// Slots of a block's table for a partition, if `table_blocks` blocks share a multiprocessor. A slot has a key, accumulators, and

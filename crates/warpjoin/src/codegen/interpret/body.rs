@@ -99,9 +99,10 @@ impl<'k> Builder<'k> {
                 // Rows that are sought may be fewer than those that go on, which then have the first value.
                 let is_of_all = matches!(alive, Variable::Alive | Variable::Matched | Variable::AliveInTurn(_));
                 for declaration in declarations {
-                    match is_of_all && is_assigned_once(declaration.variable, statements) {
-                        true => self.expected.push((declaration.variable, declaration.c_type)),
-                        false => self.declaration(declaration)?,
+                    if is_of_all && is_assigned_once(declaration.variable, statements) {
+                        self.expected.push((declaration.variable, declaration.c_type));
+                    } else {
+                        self.declaration(declaration)?;
                     }
                 }
                 if statements.is_empty() {
@@ -295,7 +296,7 @@ impl<'k> Builder<'k> {
         match item {
             BatchItem::Open { rows, items, .. } => {
                 if *items > INTERPRET_ITEMS {
-                    return Err(Unknown("so many rows a thread"));
+                    return Err(Unknown("too many rows a thread"));
                 }
                 let begin = self.open_loop();
                 let end = self.label();

@@ -97,7 +97,7 @@ impl<'k> Builder<'k> {
         }
     }
 
-    /// A value of so many words for each lane.
+    /// A value of `words` words for each lane.
     pub(super) fn lanes(&mut self, words: u16) -> Operand {
         self.widths.push(words);
         Operand::Lane(self.widths.len() as u32 - 1, 0)
@@ -159,7 +159,7 @@ impl<'k> Builder<'k> {
         self.push(Step::new(operation, to, from));
     }
 
-    /// The result of an instruction that only computes, in a value of so many words.
+    /// The result of an instruction that only computes, in a value of `words` words.
     pub(super) fn value(&mut self, step: Step, words: u16) -> Operand {
         if let Some(&place) = self.known_at.get(&step) {
             return self.known[place].1;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use warpjoin_kernels::group::{BLOCK_HEAD_WORDS, WALK_WORDS};
-use warpjoin_kernels::interpret::{Operation as Do, group_front, group_list, group_mode, merge_form, merge_kind};
+use warpjoin_kernels::interpret::{
+    INTERPRET_KEY_WORDS, Operation as Do, group_front, group_list, group_mode, merge_form, merge_kind,
+};
 
 use super::builder::{Builder, Made, Unknown};
 use super::operand::{ListEntry, Next, Operand, Step};
@@ -14,9 +16,6 @@ use crate::codegen::program::{
 };
 use crate::codegen::shapes::{AccumulatorKind, GroupMode, Merge, PreAggregation};
 use crate::codegen::value::CType;
-
-/// Most words of a long key (`WJ_INTERPRET_KEY_WORDS`).
-const KEY_WORDS_MAX: usize = 16;
 
 /// How an accumulator merges values, and the type of these.
 fn merge_of(slot: &Slot) -> (u32, CType) {
@@ -147,8 +146,8 @@ impl Builder<'_> {
         };
         let is_halved = |slot: &Slot| merge_of(slot).0 <= merge_kind::ADD_WIDE;
         let key_words = if target.mode == GroupMode::Wide { target.header_words - 1 } else { 0 };
-        if key_words > KEY_WORDS_MAX {
-            return Err(Unknown("keys of so many words"));
+        if key_words > INTERPRET_KEY_WORDS {
+            return Err(Unknown("a key of too many words"));
         }
         for (place, number) in [
             (group_list::MODE, mode as u16),

@@ -6,6 +6,7 @@ use super::allocate::{Registers, allocate};
 use super::builder::{Builder, Made, Unknown};
 use super::operand::{ListEntry, Next, Operand, Step};
 use crate::codegen::program::Kernel;
+use crate::codegen::shapes::PreAggregation;
 
 /// Which of the kernels interprets a program, and what its blocks share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,11 +82,11 @@ impl Program {
 
     fn made(kernel: &Kernel) -> Made<Self> {
         if kernel.params.len() > INTERPRET_VALUES {
-            return Err(Unknown("so many parameters"));
+            return Err(Unknown("too many parameters"));
         }
         let mut builder = Builder::new(kernel);
         builder.kernel(kernel)?;
-        let registers = allocate(&builder).ok_or(Unknown("so many registers"))?;
+        let registers = allocate(&builder).ok_or(Unknown("too many registers"))?;
         let placed = |step: &Step| match step.next {
             Next::Label(label) => Ok(step.with(Next::Number(builder.placed(label)?))),
             _ => Ok(*step),
@@ -128,7 +129,7 @@ impl Program {
         let before = before_bytes.max(8 * head_words).next_multiple_of(16);
         let room = bytes_max.checked_sub(behind)?.checked_sub(before + 16)?;
         let fitting = (room / slot_bytes.max(1)).min(slots) & !1;
-        if (keeps_slots && fitting < slots) || (slots > 0 && fitting < SLOTS_MIN) {
+        if (keeps_slots && fitting < slots) || (slots > 0 && fitting < PreAggregation::SLOTS_MIN) {
             return None;
         }
         let before = (before + fitting * slot_bytes).next_multiple_of(16);
@@ -164,8 +165,6 @@ impl Program {
     }
 }
 
-/// Fewest slots of a table, those of key word 0 included.
-const SLOTS_MIN: u32 = 64;
 /// Words of an instruction.
 const STEP_WORDS: usize = 4;
 

@@ -1,7 +1,6 @@
 //! Statements as instructions.
 
-use warpjoin_kernels::common::control;
-use warpjoin_kernels::common::status;
+use warpjoin_kernels::common::{control, status};
 use warpjoin_kernels::interpret::Operation as Do;
 
 use super::builder::{Builder, Made, Unknown};

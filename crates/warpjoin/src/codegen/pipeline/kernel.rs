@@ -35,7 +35,7 @@ pub(crate) struct GeneratedPipeline {
     pub sink: SinkShape,
     pub grid: Grid,
     kernel: Kernel,
-    pub hash_bits: u32,
+    hash_bits: u32,
     module: OnceLock<ModuleSource>,
     program: OnceLock<Option<Program>>,
 }

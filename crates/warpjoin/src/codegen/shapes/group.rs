@@ -63,6 +63,9 @@ pub(crate) enum PreAggregation {
 }
 
 impl PreAggregation {
+    /// Fewest slots that are worth a table: those of the key word 0 are 32 of them.
+    pub(crate) const SLOTS_MIN: u32 = 64;
+
     pub(crate) fn is_keyed(self) -> bool {
         matches!(self, Self::Keyed { .. })
     }

@@ -49,7 +49,8 @@ impl Query<'_> {
         let interprets = pipelines.map(|pipeline| self.interprets(relation, pipeline, bits, &interpreters));
         let mut wanted = vec![];
         for ((pipeline, own), interprets) in pipelines.iter().zip(own).zip(interprets) {
-            match pipeline.program().filter(|_| interprets) {
+            // Made only where it runs.
+            match interprets.then(|| pipeline.program()).flatten() {
                 Some(program) => wanted.push((&*interpreters, program.entry())),
                 None => wanted.push(own),
             }

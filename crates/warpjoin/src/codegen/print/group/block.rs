@@ -1,12 +1,11 @@
 //! A block's table in shared memory in front of the group table, and the loop over tiles that goes with it.
 
+use warpjoin_kernels::group::RUN_BITS_MAX;
+
 use super::slot::{SlotText, clear_block, few_type, is_halved, merge_global, read_block, warp_merge};
 use super::{Around, find_row, merge_row, part_of};
 use crate::codegen::program::{GroupTarget, GroupTiles, Prefetch};
 use crate::codegen::shapes::PreAggregation;
-
-/// Most turns of a run, in bits.
-const RUN_BITS_MAX: u32 = 2;
 
 /// Opens the table, and writes the loop over tiles with the flush in it.
 pub(super) fn frame(target: &GroupTarget, tiles: &GroupTiles, threads: u32, around: &mut Around) {
