@@ -6,6 +6,8 @@
 // which lane is running: no thread-local storage, and right on whichever OS thread it continues.
 #define WJ_SIM_STACK_SHIFT 17
 #define WJ_SIM_STACK_BYTES (1ul << WJ_SIM_STACK_SHIFT)
+// A yield point so close to the end of the stack means that the kernel needs too much of it.
+#define WJ_SIM_STACK_RESERVE_BYTES 16384ul
 // Stacks aligned alike would meet in the same cache sets: each starts at a colour of its own.
 #define WJ_SIM_COLOURS 64ul
 #define WJ_SIM_COLOUR_BYTES 320ul

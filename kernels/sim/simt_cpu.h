@@ -43,7 +43,7 @@ extern "C" __attribute__((visibility("default"), no_sanitize("thread"))) void wj
 
 #define WJ_ENTRY_RESIDENT(name, Params, threads_max, blocks_min) WJ_ENTRY(name, Params, threads_max)
 
-WJ_SIM_INLINE WjLane& wj_sim_lane() {
+WJ_SIM_INLINE unsigned long wj_sim_stack_pointer() {
     unsigned long sp;
 #if defined(__x86_64__)
     asm("movq %%rsp, %0" : "=r"(sp));
@@ -52,10 +52,16 @@ WJ_SIM_INLINE WjLane& wj_sim_lane() {
 #else
     sp = reinterpret_cast<unsigned long>(__builtin_frame_address(0));
 #endif
+    return sp;
+}
+
+WJ_SIM_INLINE WjLane& wj_sim_lane_of(unsigned long sp) {
     unsigned long top = (sp | (WJ_SIM_STACK_BYTES - 1)) + 1;
     unsigned long colour = (sp >> WJ_SIM_STACK_SHIFT) & (WJ_SIM_COLOURS - 1);
     return *reinterpret_cast<WjLane*>(top - WJ_SIM_LANE_BYTES - colour * WJ_SIM_COLOUR_BYTES);
 }
+
+WJ_SIM_INLINE WjLane& wj_sim_lane() { return wj_sim_lane_of(wj_sim_stack_pointer()); }
 
 #define threadIdx (wj_sim_lane().thread_index)
 #define blockIdx (wj_sim_lane().block_index)
@@ -64,8 +70,10 @@ WJ_SIM_INLINE WjLane& wj_sim_lane() {
 #define warpSize 32
 
 WJ_SIM_INLINE void wj_sim_yield_point() {
-    WjLane& lane = wj_sim_lane();
-    if (__builtin_expect(--lane.yield_in <= 0, 0)) wj_sim_runtime->yield(&lane);
+    unsigned long sp = wj_sim_stack_pointer();
+    WjLane& lane = wj_sim_lane_of(sp);
+    bool is_full = (sp & (WJ_SIM_STACK_BYTES - 1)) < WJ_SIM_STACK_RESERVE_BYTES;
+    if (__builtin_expect((--lane.yield_in <= 0) | is_full, 0)) wj_sim_runtime->yield(&lane);
 }
 
 // Around an access that other lanes can observe: they may run just before it and just after it.

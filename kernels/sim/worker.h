@@ -14,8 +14,6 @@ static const unsigned kLanesMax = kBlockThreadsMax * kResidentMax;
 static const unsigned kNone = ~0u;
 static const unsigned kCanaryBytes = 256;
 static const unsigned kPoisonBytes = 1 << 16;
-// A yield point so close to the end of the stack means that the kernel needs too much of it.
-static const unsigned kStackReserveBytes = 16384;
 
 // Lanes of a warp that wait in one collective.
 struct WarpGroup {
@@ -170,12 +168,17 @@ static inline void* context_of(Worker* w, unsigned id) {
 
 __attribute__((noinline, cold)) static void fail_deadlock(Worker* w);
 
-// The running lane waits, or was put among the ready ones: runs others until it is drawn again.
-__attribute__((noinline)) static void suspend(Worker* w, WjLane* lane) {
+// Every yield point of a lane whose stack is nearly used comes here, so the error has room to be written.
+static inline void check_stack(Worker* w, WjLane* lane) {
     uintptr_t sp = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-    if ((sp & (WJ_SIM_STACK_BYTES - 1)) < kStackReserveBytes) {
+    if ((sp & (WJ_SIM_STACK_BYTES - 1)) < WJ_SIM_STACK_RESERVE_BYTES) {
         fail(w, "block %u, thread %u: stack overflow", lane->block_index.x, lane->thread_index.x);
     }
+}
+
+// The running lane waits, or was put among the ready ones: runs others until it is drawn again.
+__attribute__((noinline)) static void suspend(Worker* w, WjLane* lane) {
+    check_stack(w, lane);
     unsigned next = take_ready(w);
     if (next == lane->id) return;
     if (next == kNone) fail_deadlock(w);
@@ -185,6 +188,7 @@ __attribute__((noinline)) static void suspend(Worker* w, WjLane* lane) {
 
 static void yield_lane(WjLane* lane) {
     Worker* w = worker_of(lane);
+    check_stack(w, lane);
     if (w->explore) {
         lane->yield_in = 1;
         if (w->stay && (draw(w) >> 61) < w->stay) return;

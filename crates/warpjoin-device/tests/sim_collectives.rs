@@ -143,24 +143,30 @@ fn misuse_is_an_error_that_names_the_kernel() {
 
 #[test]
 fn a_stack_overflow_is_an_error() {
-    let text = "struct Params { u64* out; u64 n; };
-        static __noinline__ u64 deep(u64* out, u64 n) { volatile u64 local[100]; local[n % 100] = n;
-            atomicAdd(out, 1ull); return n == 0 ? 0 : deep(out, n - 1) + local[n % 100]; }
-        WJ_ENTRY(kernel, Params, 1024) { p.out[1] = deep(p.out, p.n); }";
-    for seed in seeds() {
-        let device = open(seed);
-        let module = device.compile(&source(text, &["kernel"])).unwrap();
-        let stream = device.create_stream().unwrap();
-        let out = stream.alloc_filled(16, 0).unwrap();
-        let launch = |depth| {
-            stream.launch(&module.kernel("kernel").unwrap(), shape(1, 32), &[Arg::Buffer(&out), Arg::U64(depth)])
-        };
-        launch(20).unwrap();
-        assert_eq!(read_u64(&stream, &out).unwrap()[0], 32 * 21);
-        launch(1000).unwrap();
-        let error = stream.synchronize().unwrap_err().to_string();
-        assert!(error.contains("stack overflow"), "{error}");
+    // The frames of a kernel are small, or large: an overflow is seen before it comes to other memory.
+    for (words, fits) in [(100, 20), (1000, 5)] {
+        let text = format!(
+            "struct Params {{ u64* out; u64 n; }};
+            static __noinline__ u64 deep(u64* out, u64 n) {{ volatile u64 local[{words}]; local[n % {words}] = n;
+                atomicAdd(out, 1ull); return n == 0 ? 0 : deep(out, n - 1) + local[n % {words}]; }}
+            WJ_ENTRY(kernel, Params, 1024) {{ p.out[1] = deep(p.out, p.n); }}"
+        );
+        seeds().for_each(|seed| overflows(seed, &text, fits));
     }
+}
+
+fn overflows(seed: Option<u64>, text: &str, fits: u64) {
+    let device = open(seed);
+    let module = device.compile(&source(text, &["kernel"])).unwrap();
+    let stream = device.create_stream().unwrap();
+    let out = stream.alloc_filled(16, 0).unwrap();
+    let launch =
+        |depth| stream.launch(&module.kernel("kernel").unwrap(), shape(1, 32), &[Arg::Buffer(&out), Arg::U64(depth)]);
+    launch(fits).unwrap();
+    assert_eq!(read_u64(&stream, &out).unwrap()[0], 32 * (fits + 1));
+    launch(1000).unwrap();
+    let error = stream.synchronize().unwrap_err().to_string();
+    assert!(error.contains("stack overflow"), "{error}");
 }
 
 #[test]
